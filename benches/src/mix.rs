@@ -350,10 +350,10 @@ mod tests {
             batch.push_copy(0, 0, ChannelId(0), payload);
             let key = fingerprint_of(payload).unwrap();
             let mut types = codec.types().iter();
-            let known = types.find(|known| known.described.key == key).unwrap();
+            let known = types.find(|known| known.message_type.key == key).unwrap();
             let mut bad = Vec::new();
-            known.form.as_ref().unwrap().decode(&batch.finish(), &[0], &mut bad).unwrap();
-            assert!(bad.is_empty(), "{}: {bad:?}", known.described.name);
+            known.payload_type.as_ref().unwrap().decode(&batch.finish(), &[0], &mut bad).unwrap();
+            assert!(bad.is_empty(), "{}: {bad:?}", known.message_type.name);
             Ok(())
         })
         .unwrap();

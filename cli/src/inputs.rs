@@ -259,7 +259,7 @@ fn sniff_source<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'
 /// Refuses files that are not logs, whatever their names: formats that other programs read, and
 /// files that declare types.
 fn refuse_foreign_formats(shell: &Shell, path: &Path, head: &[u8]) -> Result<(), Failure> {
-    if let Some(format) = ForeignFormat::of_head(head) {
+    if let Some(format) = ForeignFormat::from_head(head) {
         return Err(Failure::Usage(format.refusal(path)));
     }
     let may_declare = !head.is_empty() && !is_address(path) && files::is_text_bytes(head);

@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
     let code = run(std::env::args_os(), Registry::linked());
     // Threads still waiting for a child program end with this process; make sure its children do
     // too.
-    programs::close();
+    programs::shut_down();
     code
 }
 
@@ -133,7 +133,7 @@ fn parse_matches(mut matches: ArgMatches) -> Result<(GlobalArgs, ParsedVerb), cl
 /// Prints the failure, if there is one, and returns the exit code.
 fn report_outcome(outcome: CommandResult, shell: &Shell) -> u8 {
     // Threads still waiting for a child program cannot end it themselves.
-    programs::end_all();
+    programs::kill_all();
     match outcome {
         Ok(ending) => ending.code(),
         Err(failure) => {

@@ -110,7 +110,7 @@ fn handle_signal(
         // The run is blocked, for example by a disk or a pipe, and cannot check for the stop.
         None => {
             terminal::restore();
-            programs::close();
+            programs::shut_down();
             std::process::exit(i32::from(stop.exit()));
         }
     }
@@ -120,7 +120,7 @@ fn handle_signal(
 /// Ends this process by a signal, as if it had no handler.
 pub fn terminate_by_signal(signal: i32) {
     terminal::restore();
-    programs::close();
+    programs::shut_down();
     if emulate_default_handler(signal).is_err() {
         std::process::exit(i32::from(EXIT_FAILED));
     }

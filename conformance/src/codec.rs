@@ -129,8 +129,9 @@ impl CodecTrial {
     /// Whether a codec of the same options has the same columns.
     fn made_again(&self, plugin: &Plugin, sound: &Sound<'_>) -> Option<Fault> {
         let again = self.made(plugin).ok()?;
-        let known = again.types().iter().find(|known| known.described.key == sound.key)?;
-        let is_same = known.form.as_ref().is_ok_and(|form| form.schema() == sound.form.schema());
+        let known = again.types().iter().find(|known| known.message_type.key == sound.key)?;
+        let is_same =
+            known.payload_type.as_ref().is_ok_and(|form| form.schema() == sound.form.schema());
         let kind = "made again of the same options, it has other columns";
         (!is_same).then(|| Fault::new(Promise::WholeRows, kind, String::new()))
     }

@@ -305,7 +305,7 @@ impl Sink for Gather {
         Vec::new()
     }
 
-    fn takes_rows(&self) -> bool {
+    fn accepts_rows(&self) -> bool {
         true
     }
 

@@ -95,7 +95,7 @@ impl Sink for Keep {
         Vec::new()
     }
 
-    fn takes_rows(&self) -> bool {
+    fn accepts_rows(&self) -> bool {
         true
     }
 

@@ -77,7 +77,7 @@ impl Batch {
             ];
             RecordBatch::try_new(Self::arrow_schema(), columns)
         };
-        build().map_err(|e| Error::broken(format!("a batch does not fit its Arrow columns: {e}")))
+        build().map_err(|e| Error::internal(format!("a batch does not fit its Arrow columns: {e}")))
     }
 
     /// The timestamps as a column. Copies nothing.
@@ -93,7 +93,7 @@ impl Batch {
     /// The payloads as a column. Copies none, but looks at each.
     pub fn payload_column(&self) -> Result<BinaryViewArray, Error> {
         let column = BinaryViewArray::try_new(self.payloads.clone(), self.segments.clone(), None);
-        column.map_err(|e| Error::broken(format!("payloads do not fit their column: {e}")))
+        column.map_err(|e| Error::internal(format!("payloads do not fit their column: {e}")))
     }
 
     /// The events of a record batch with these columns; others are ignored, and `source`, `encoding`
@@ -102,11 +102,13 @@ impl Batch {
     /// `Err` says which column is not as it should be.
     pub fn from_arrow(columns: &RecordBatch, channels: &Channels) -> Result<Self, Error> {
         let required = |name: &str| {
-            columns.column_by_name(name).ok_or_else(|| Error::unfit(format!("no column `{name}`")))
+            columns
+                .column_by_name(name)
+                .ok_or_else(|| Error::invalid(format!("no column `{name}`")))
         };
         let wrong = |name: &str, want: &str, found: &ArrayRef| {
             let (found, nulls) = (found.data_type(), found.null_count());
-            Error::unfit(format!(
+            Error::invalid(format!(
                 "column `{name}`: {want} without nulls is needed, found {found} with {nulls} nulls"
             ))
         };
@@ -201,12 +203,12 @@ fn attributes(channel: &Channel) -> Option<String> {
 
 /// The channels that four columns of words describe, interned once a combination.
 fn channel_column(columns: &RecordBatch, channels: &Channels) -> Result<ScalarBuffer<u32>, Error> {
-    let words =
-        ["channel", "source", "encoding", "attributes"].map(|name| Words::of(columns, name));
+    let words = ["channel", "source", "encoding", "attributes"]
+        .map(|name| DictionaryColumn::find(columns, name));
     let [channel, source, encoding, attributes] = words;
     let (channel, source, encoding, attributes) = (channel?, source?, encoding?, attributes?);
     if channel.is_none() {
-        return Err(Error::unfit("no column `channel`"));
+        return Err(Error::invalid("no column `channel`"));
     }
     let parts = [&channel, &source, &encoding, &attributes];
     let mut known: HashMap<[i32; 4], u32> = HashMap::new();
@@ -217,7 +219,7 @@ fn channel_column(columns: &RecordBatch, channels: &Channels) -> Result<ScalarBu
             Some(id) => *id,
             None => {
                 let word = |n: usize| parts[n].as_ref().and_then(|words| words.word(keys[n]));
-                let id = channels.intern(described(word(0), word(1), word(2), word(3))?)?.0;
+                let id = channels.intern(build_channel(word(0), word(1), word(2), word(3))?)?.0;
                 known.insert(keys, id);
                 id
             }
@@ -227,19 +229,19 @@ fn channel_column(columns: &RecordBatch, channels: &Channels) -> Result<ScalarBu
     Ok(ids.into())
 }
 
-fn described(
+fn build_channel(
     name: Option<&str>,
     source: Option<&str>,
     encoding: Option<&str>,
     attributes: Option<&str>,
 ) -> Result<Channel, Error> {
     let name =
-        name.ok_or_else(|| Error::unfit("column `channel`: a null where a name is needed"))?;
+        name.ok_or_else(|| Error::invalid("column `channel`: a null where a name is needed"))?;
     let encoding = encoding.map(Encoding::from_word).unwrap_or_default();
     let mut channel = Channel::new(Name::from_text(name), source.unwrap_or_default(), encoding);
     if let Some(json) = attributes {
         let read: Attributes = serde_json::from_str(json)
-            .map_err(|e| Error::unfit(format!("column `attributes` of channel `{name}`: {e}")))?;
+            .map_err(|e| Error::invalid(format!("column `attributes` of channel `{name}`: {e}")))?;
         (channel.type_name, channel.clock, channel.metadata) =
             (read.type_name, read.clock, read.metadata);
     }
@@ -247,19 +249,19 @@ fn described(
 }
 
 /// A column of words that repeat.
-struct Words<'c> {
+struct DictionaryColumn<'c> {
     keys: &'c Int32Array,
     values: &'c StringArray,
 }
 
-impl<'c> Words<'c> {
-    fn of(columns: &'c RecordBatch, name: &str) -> Result<Option<Self>, Error> {
+impl<'c> DictionaryColumn<'c> {
+    fn find(columns: &'c RecordBatch, name: &str) -> Result<Option<Self>, Error> {
         let Some(column) = columns.column_by_name(name) else { return Ok(None) };
         let words = column.as_dictionary_opt::<Int32Type>();
         let words =
             words.and_then(|words| Some((words.keys(), words.values().as_string_opt::<i32>()?)));
         let wrong = || {
-            Error::unfit(format!(
+            Error::invalid(format!(
                 "column `{name}`: a dictionary of strings is needed, found {}",
                 column.data_type()
             ))

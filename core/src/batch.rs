@@ -11,7 +11,7 @@ use arrow_array::{Array, BinaryArray};
 use arrow_buffer::{Buffer, ScalarBuffer};
 use bytes::Bytes;
 
-use crate::column::{Element, column, give_back, vector};
+use crate::column::{Element, column, recycle, vector};
 use crate::{ChannelId, Payloads, Rows};
 
 /// Some thousand events in order.
@@ -200,7 +200,7 @@ impl Batch {
 
     /// The same events as if they had been read on other channels, [`origins`](Self::origins)
     /// included. `ids` has the new channel at the number of the old one; nothing if one is not there.
-    pub fn as_read_on(self, ids: &[ChannelId]) -> Option<Self> {
+    pub fn with_channel_ids(self, ids: &[ChannelId]) -> Option<Self> {
         let id = |old: &u32| ids.get(*old as usize).map(|id| id.0);
         let channels = self.channels.iter().map(id).collect::<Option<Vec<u32>>>()?;
         Some(Self { channels: column(channels), origins: None, ..self })
@@ -218,7 +218,7 @@ impl Batch {
         }
         kept.truncate(count);
         let batch = if count == self.len() { self.clone() } else { self.take_at(&kept) };
-        give_back(kept);
+        recycle(kept);
         batch
     }
 
@@ -352,7 +352,7 @@ impl Batch {
 
     /// The batch without the events of which only decoded rows are left, and the positions of these;
     /// nothing if there are none.
-    pub(crate) fn without_rows_alone(&self) -> Option<(Self, Vec<u32>)> {
+    pub(crate) fn split_off_decoded_only(&self) -> Option<(Self, Vec<u32>)> {
         let gone = self.rows.iter().filter(|rows| rows.payloads == Payloads::Gone);
         let mut alone: Vec<u32> = gone.flat_map(|rows| rows.events.iter().copied()).collect();
         if alone.is_empty() {

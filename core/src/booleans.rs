@@ -40,19 +40,19 @@ pub fn with_column(columns: &SchemaRef, base: TypeKey) -> SchemaRef {
 }
 
 /// The type of rows with the booleans' bytes. `key` is its number, another one than that of the base type.
-pub fn described(base: &MessageType, key: TypeKey) -> Arc<MessageType> {
+pub fn raw_type(base: &MessageType, key: TypeKey) -> Arc<MessageType> {
     Arc::new(MessageType { key, ..base.clone() })
 }
 
 /// A number for the type of rows with the booleans' bytes, where a codec has none of its own for it.
-pub fn key_of(base: TypeKey) -> TypeKey {
-    TypeKey::of_parts([NAME.as_bytes(), &base.0.to_be_bytes()])
+pub fn raw_key(base: TypeKey) -> TypeKey {
+    TypeKey::from_parts([NAME.as_bytes(), &base.0.to_be_bytes()])
 }
 
 /// The booleans' bytes of rows that a type with this schema is to make payloads of.
 ///
 /// `Err` says why they cannot be those.
-pub fn column_of(schema: &Schema, columns: &RecordBatch) -> Result<BinaryArray, String> {
+pub fn raw_column(schema: &Schema, columns: &RecordBatch) -> Result<BinaryArray, String> {
     let name = schema.fields().last().map_or(NAME, |field| field.name());
     let column =
         columns.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"))?;
@@ -63,7 +63,7 @@ pub fn column_of(schema: &Schema, columns: &RecordBatch) -> Result<BinaryArray, 
 }
 
 /// The booleans' bytes of a row; none where there is null.
-pub fn of_row(column: &BinaryArray, row: usize) -> &[u8] {
+pub fn raw_value(column: &BinaryArray, row: usize) -> &[u8] {
     if row < column.len() && column.is_valid(row) { column.value(row) } else { &[] }
 }
 
@@ -73,7 +73,7 @@ pub fn is_true(bytes: &[u8]) -> bool {
 }
 
 /// The batch with rows as they would be without the booleans' bytes, for whoever makes no payloads of them.
-pub fn hide(batch: Batch) -> Batch {
+pub fn drop_raw_columns(batch: Batch) -> Batch {
     let has_raw = |rows: &Rows| rows.columns.schema_ref().fields().iter().any(|f| is_raw(f));
     if !batch.rows().iter().any(has_raw) {
         return batch;
@@ -125,7 +125,7 @@ impl Rows {
         if kept.len() == fields {
             return self.clone();
         }
-        let message = described(&self.message, self.base_key());
+        let message = raw_type(&self.message, self.base_key());
         let columns = self.columns.project(&kept).unwrap_or_else(|_| self.columns.clone());
         Self { message, columns, events: self.events.clone(), payloads: self.payloads }
     }

@@ -118,7 +118,7 @@ impl TimeStatistics {
 
 /// Tells the type of a payload of this channel by its number, as the codecs see it. Where the channel's
 /// encoding is not known, only if the type has a name.
-pub fn type_of(
+pub fn key_lookup(
     codecs: &Codecs,
     channel: &Channel,
     names: &Arc<BTreeMap<TypeKey, Arc<str>>>,
@@ -140,7 +140,7 @@ pub struct BatchCensus {
     /// The numbers of the first and the last event.
     numbers: Option<(i64, i64)>,
     /// How often an event's number is not the one after that of the event before.
-    pub number_jumps: u64,
+    pub sequence_jumps: u64,
     /// The events of each channel, by its number.
     pub channels: BTreeMap<u32, ChannelCensus>,
     /// Names of types that came with decoded rows.
@@ -178,7 +178,7 @@ impl BatchCensus {
 
     fn number(&mut self, number: i64) {
         let (first, before) = self.numbers.unwrap_or((number, number.wrapping_sub(1)));
-        self.number_jumps += u64::from(before.wrapping_add(1) != number);
+        self.sequence_jumps += u64::from(before.wrapping_add(1) != number);
         self.numbers = Some((first, number));
     }
 
@@ -186,12 +186,12 @@ impl BatchCensus {
     pub fn append(&mut self, next: Self) {
         self.all.append(&next.all);
         if let (Some((first, before)), Some((after, last))) = (self.numbers, next.numbers) {
-            self.number_jumps += u64::from(before.wrapping_add(1) != after);
+            self.sequence_jumps += u64::from(before.wrapping_add(1) != after);
             self.numbers = Some((first, last));
         } else {
             self.numbers = self.numbers.or(next.numbers);
         }
-        self.number_jumps += next.number_jumps;
+        self.sequence_jumps += next.sequence_jumps;
         self.named.extend(next.named);
         for (channel, tally) in next.channels {
             let ours = self.channels.entry(channel).or_default();
@@ -249,7 +249,7 @@ mod tests {
             (part.all.first, part.all.last, part.all.earliest, part.all.latest),
             (100, 90, 90, 400)
         );
-        assert_eq!(part.number_jumps, 1);
+        assert_eq!(part.sequence_jumps, 1);
         let (a, b) = (&part.channels[&0], &part.channels[&1]);
         assert_eq!((a.times.largest_gap, a.times.steps_back, a.bytes), (295, 0, 15));
         assert_eq!(
@@ -265,7 +265,7 @@ mod tests {
             let (front, back) = EVENTS.split_at(cut);
             let mut joined = BatchCensus::default();
             [front, back].into_iter().for_each(|events| joined.append(part(events)));
-            assert_eq!((&joined.all, joined.number_jumps), (&whole.all, 1), "cut at {cut}");
+            assert_eq!((&joined.all, joined.sequence_jumps), (&whole.all, 1), "cut at {cut}");
             assert_eq!(format!("{:?}", joined.channels), format!("{:?}", whole.channels));
         }
     }
@@ -281,7 +281,7 @@ mod tests {
     fn the_ends_of_time_do_not_overflow() {
         let part = part(&[(0, i64::MIN, i64::MAX), (0, i64::MAX, i64::MIN)]);
         assert_eq!(
-            (part.all.largest_gap, part.all.span(), part.number_jumps),
+            (part.all.largest_gap, part.all.span(), part.sequence_jumps),
             (u64::MAX, u64::MAX, 0)
         );
     }

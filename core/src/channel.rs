@@ -109,12 +109,12 @@ impl ChannelId {
 /// Every channel of a run, each once. Shared by all threads; looking up is cheap, adding is rare.
 #[derive(Debug)]
 pub struct Channels {
-    inner: RwLock<Interned>,
+    inner: RwLock<InternTable>,
     limit: usize,
 }
 
 #[derive(Debug, Default)]
-struct Interned {
+struct InternTable {
     /// How long all that is said of them is.
     bytes: usize,
     list: Vec<Arc<Channel>>,
@@ -194,7 +194,7 @@ impl Channels {
         self.read(|inner| inner.list.get(from..).unwrap_or_default().to_vec())
     }
 
-    fn read<T>(&self, look: impl FnOnce(&Interned) -> T) -> T {
+    fn read<T>(&self, look: impl FnOnce(&InternTable) -> T) -> T {
         look(&self.inner.read().unwrap_or_else(PoisonError::into_inner))
     }
 }

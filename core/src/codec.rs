@@ -24,7 +24,7 @@ impl fmt::Display for TypeKey {
 
 impl TypeKey {
     /// A number for a type whose format gives it none: another one for other parts.
-    pub fn of_parts<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> Self {
+    pub fn from_parts<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> Self {
         let mut hash = blake3::Hasher::new();
         for part in parts {
             hash.update(&(part.len() as u64).to_be_bytes()).update(part);
@@ -93,13 +93,13 @@ impl MessageType {
 #[derive(Clone, Debug)]
 pub struct KnownType {
     /// What it is.
-    pub described: Arc<MessageType>,
+    pub message_type: Arc<MessageType>,
     /// The file that declares it, where there is one.
     pub file: Option<PathBuf>,
     /// The line of its declaration.
     pub line: usize,
     /// Reads and makes its payloads; or why they cannot be decoded although its declaration is right.
-    pub form: Result<Arc<dyn PayloadType>, String>,
+    pub payload_type: Result<Arc<dyn PayloadType>, String>,
 }
 
 /// Types of a file that cannot be used, and why.
@@ -176,7 +176,7 @@ pub trait Codec: Send + Sync {
     fn keys(&self, channel: &Channel) -> Option<KeyOf>;
 
     /// What it was made from, as a line of text: another one for other types.
-    fn made_from(&self) -> &str;
+    fn fingerprint(&self) -> &str;
 
     /// A type from its description, which may come from anywhere, for rows with these columns. `Err` says
     /// what is wrong with it.
@@ -190,7 +190,7 @@ pub trait Codec: Send + Sync {
 /// Turns payloads of one type into Arrow columns, and back.
 pub trait PayloadType: fmt::Debug + Send + Sync {
     /// What it is.
-    fn described(&self) -> &Arc<MessageType>;
+    fn message_type(&self) -> &Arc<MessageType>;
 
     /// Its columns; the same for the whole run.
     fn schema(&self) -> &SchemaRef;

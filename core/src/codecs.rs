@@ -28,7 +28,7 @@ pub struct TypeFile {
 }
 
 /// What [`Codec::made_from`] says of a codec that was made from these files.
-pub fn made_from(codec: &str, files: &[TypeFile]) -> String {
+pub fn fingerprint(codec: &str, files: &[TypeFile]) -> String {
     let mut hash = blake3::Hasher::new();
     for file in files {
         hash.update(&(file.text.len() as u64).to_be_bytes()).update(file.text.as_bytes());
@@ -74,11 +74,11 @@ fn texts(path: &Path, codec: &str, longest: usize) -> Result<Vec<TypeFile>, Erro
     }
     let bytes = files::head(path, longest + 1)?;
     if bytes.len() > longest {
-        return Err(Error::unfit(format!("no types file is that long: {}", path.display())));
+        return Err(Error::invalid(format!("no types file is that long: {}", path.display())));
     }
     if bytes.contains(&0) {
         let what = "zero bytes are in it: it is no file of types, but a log perhaps";
-        return Err(Error::unfit(format!("{what}: {}", path.display())));
+        return Err(Error::invalid(format!("{what}: {}", path.display())));
     }
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok(vec![TypeFile { path: path.to_owned(), text }])
@@ -274,7 +274,7 @@ fn expanded(path: &Path, plugins: &[&Plugin]) -> Result<Vec<PathBuf>, Error> {
         return if found.is_empty() { Err(none()) } else { Ok(found) };
     }
     let inputs = files::expand(&[path.to_owned()]).map_err(|error| match near_set(path) {
-        Some(near) if error.is_missing() => error.and(&near),
+        Some(near) if error.is_missing() => error.with_detail(&near),
         _ => error,
     })?;
     Ok(inputs.into_iter().map(|input| input.path).collect())

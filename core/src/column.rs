@@ -9,26 +9,26 @@ use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer, ToByteSlice};
 use bytes::Bytes;
 
 /// Shorter vectors are left to the allocator, which is good at them.
-const WORTH_KEEPING: usize = 32 << 10;
+const MIN_POOLED_BYTES: usize = 32 << 10;
 /// Longer ones are rare, and memory is to be given back.
-const TOO_LONG: usize = 4 << 20;
+const MAX_POOLED_BYTES: usize = 4 << 20;
 /// How many vectors of one type are kept while nobody uses them.
-const MOST: usize = 16;
+const MAX_POOLED: usize = 16;
 
 /// The vectors of one type that wait to be used.
-pub(crate) struct Stock<T>(Mutex<Vec<Vec<T>>>);
+pub(crate) struct VectorPool<T>(Mutex<Vec<Vec<T>>>);
 
 /// A type of which columns are made.
 pub(crate) trait Element: ArrowNativeType + ToByteSlice {
-    fn stock() -> &'static Stock<Self>;
+    fn pool() -> &'static VectorPool<Self>;
 }
 
 macro_rules! element {
     ($type:ty) => {
         impl Element for $type {
-            fn stock() -> &'static Stock<Self> {
-                static STOCK: Stock<$type> = Stock(Mutex::new(Vec::new()));
-                &STOCK
+            fn pool() -> &'static VectorPool<Self> {
+                static POOL: VectorPool<$type> = VectorPool(Mutex::new(Vec::new()));
+                &POOL
             }
         }
     };
@@ -41,8 +41,8 @@ element!(i128);
 
 /// An empty vector, with room for `capacity` if that is likely to be needed.
 pub(crate) fn vector<T: Element>(capacity: usize) -> Vec<T> {
-    let used = if capacity * size_of::<T>() >= WORTH_KEEPING {
-        T::stock().0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    let used = if capacity * size_of::<T>() >= MIN_POOLED_BYTES {
+        T::pool().0.lock().unwrap_or_else(PoisonError::into_inner).pop()
     } else {
         None
     };
@@ -53,39 +53,39 @@ pub(crate) fn vector<T: Element>(capacity: usize) -> Vec<T> {
 
 /// The vector as a column, without copying.
 pub(crate) fn column<T: Element>(vector: Vec<T>) -> ScalarBuffer<T> {
-    if !is_kept(&vector) || vector.is_empty() {
+    if !is_poolable(&vector) || vector.is_empty() {
         return vector.into();
     }
     let len = vector.len();
-    ScalarBuffer::new(Buffer::from(Bytes::from_owner(Lent(vector))), 0, len)
+    ScalarBuffer::new(Buffer::from(Bytes::from_owner(PooledVector(vector))), 0, len)
 }
 
 /// Gives a vector back that did not become a column.
-pub(crate) fn give_back<T: Element>(mut vector: Vec<T>) {
-    if is_kept(&vector) {
+pub(crate) fn recycle<T: Element>(mut vector: Vec<T>) {
+    if is_poolable(&vector) {
         vector.clear();
-        let mut stock = T::stock().0.lock().unwrap_or_else(PoisonError::into_inner);
-        if stock.len() < MOST {
+        let mut stock = T::pool().0.lock().unwrap_or_else(PoisonError::into_inner);
+        if stock.len() < MAX_POOLED {
             stock.push(vector);
         }
     }
 }
 
-fn is_kept<T>(vector: &Vec<T>) -> bool {
-    (WORTH_KEEPING..=TOO_LONG).contains(&(vector.capacity() * size_of::<T>()))
+fn is_poolable<T>(vector: &Vec<T>) -> bool {
+    (MIN_POOLED_BYTES..=MAX_POOLED_BYTES).contains(&(vector.capacity() * size_of::<T>()))
 }
 
-struct Lent<T: Element>(Vec<T>);
+struct PooledVector<T: Element>(Vec<T>);
 
-impl<T: Element> AsRef<[u8]> for Lent<T> {
+impl<T: Element> AsRef<[u8]> for PooledVector<T> {
     fn as_ref(&self) -> &[u8] {
         self.0.as_slice().to_byte_slice()
     }
 }
 
-impl<T: Element> Drop for Lent<T> {
+impl<T: Element> Drop for PooledVector<T> {
     fn drop(&mut self) {
-        give_back(std::mem::take(&mut self.0));
+        recycle(std::mem::take(&mut self.0));
     }
 }
 

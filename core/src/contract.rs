@@ -7,7 +7,7 @@ use crate::{Damage, Error, ReadContext, Seam, Source, Split, SplitStart};
 
 mod trials;
 
-pub use trials::{overwrite, places, trials};
+pub use trials::{overwrite, sample_positions, trials};
 
 /// An event as tests compare it, free of the run it was read in.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -46,7 +46,7 @@ impl EventCounts {
     }
 
     /// Takes one event of a channel away.
-    pub fn take_one(&mut self, channel: u32) {
+    pub fn remove_one(&mut self, channel: u32) {
         self.grow(channel as usize + 1);
         let count = &mut self.0[channel as usize];
         *count = count.saturating_sub(1);

@@ -15,7 +15,7 @@ pub struct Error(Box<ErrorKind>);
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The system refused something.
-    #[error("cannot {action} {path}: {what}", path = named(path, action), what = explain(source))]
+    #[error("cannot {action} {path}: {what}", path = display_path(path, action), what = explain(source))]
     Io {
         /// What was tried, as a verb: `open`, `read`, `write`.
         action: &'static str,
@@ -45,7 +45,7 @@ pub enum ErrorKind {
     NotAllowed(String),
     /// Options that can only be judged with the input at hand.
     #[error("{0}")]
-    Unfit(String),
+    Invalid(String),
     /// The run was asked to end before it was done, and could not leave anything whole.
     #[error("interrupted; nothing was published")]
     Interrupted,
@@ -54,7 +54,7 @@ pub enum ErrorKind {
     Aborted,
     /// A plugin or the engine broke its own contract.
     #[error("internal: {0}; this is a fault in the program, not in the input")]
-    Broken(String),
+    Internal(String),
 }
 
 impl Error {
@@ -74,13 +74,13 @@ impl Error {
     }
 
     /// An option does not fit the input.
-    pub fn unfit(what: impl Into<String>) -> Self {
-        ErrorKind::Unfit(what.into()).into()
+    pub fn invalid(what: impl Into<String>) -> Self {
+        ErrorKind::Invalid(what.into()).into()
     }
 
     /// A contract inside the program was broken.
-    pub fn broken(what: impl Into<String>) -> Self {
-        ErrorKind::Broken(what.into()).into()
+    pub fn internal(what: impl Into<String>) -> Self {
+        ErrorKind::Internal(what.into()).into()
     }
 
     /// More channels than a run may have.
@@ -92,7 +92,7 @@ impl Error {
     }
 
     /// The same error, which says something more.
-    pub(crate) fn and(self, more: &str) -> Self {
+    pub(crate) fn with_detail(self, more: &str) -> Self {
         match *self.0 {
             ErrorKind::Io { action, path, source } => {
                 let told = format!("{}; {more}", explain(&source));
@@ -126,16 +126,16 @@ pub(crate) const FEWER_CHANNELS: &str = "read far less of its time (--start, --e
     where its format lets the rest be skipped, or cut it into shorter files";
 
 /// A path as a user knows it: `-` is a stream.
-fn named<'p>(path: &'p Path, action: &str) -> std::borrow::Cow<'p, str> {
+fn display_path<'p>(path: &'p Path, action: &str) -> std::borrow::Cow<'p, str> {
     match (path == Path::new("-"), action) {
         (true, "read") => "standard input".into(),
         (true, _) => "standard output".into(),
-        (false, _) => shown(path.to_string_lossy()),
+        (false, _) => abbreviated(path.to_string_lossy()),
     }
 }
 
 /// A path's beginning and end: names out of inputs may be megabytes long.
-fn shown(path: std::borrow::Cow<'_, str>) -> std::borrow::Cow<'_, str> {
+fn abbreviated(path: std::borrow::Cow<'_, str>) -> std::borrow::Cow<'_, str> {
     const MOST: usize = 1024;
     if path.len() <= MOST {
         return path;

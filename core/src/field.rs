@@ -90,7 +90,7 @@ impl FieldPath {
 
     /// Reads the path that `text` begins with, and how many bytes it takes.
     pub fn scan(text: &str, dash: DashRule) -> Result<(Self, usize), PathError> {
-        let mut scanner = Scanner { text, at: 0, dash };
+        let mut scanner = PathScanner { text, at: 0, dash };
         let mut path = Self::column(scanner.name()?);
         while let Some(step) = scanner.step()? {
             path.steps.push(step);
@@ -265,13 +265,13 @@ fn byte<'a>(array: impl ArrayAccessor<Item = &'a [u8]>, index: i64) -> ArrayRef 
 }
 
 /// Reads a path from the start of a text.
-struct Scanner<'t> {
+struct PathScanner<'t> {
     text: &'t str,
     at: usize,
     dash: DashRule,
 }
 
-impl Scanner<'_> {
+impl PathScanner<'_> {
     fn rest(&self) -> &str {
         self.text.get(self.at..).unwrap_or_default()
     }

@@ -22,7 +22,7 @@ pub trait ByteFormat: Send + Sync {
     }
 
     /// The time that a reader will find for an event of this time, in nanoseconds.
-    fn held(&self, time: i64) -> i64 {
+    fn stored_time(&self, time: i64) -> i64 {
         time
     }
 
@@ -32,7 +32,7 @@ pub trait ByteFormat: Send + Sync {
     }
 
     /// Whether it holds [`Batch::wide_times`], and says in [`lengths`](Self::lengths) which it cannot.
-    fn takes_wide_times(&self) -> bool {
+    fn accepts_wide_times(&self) -> bool {
         false
     }
 

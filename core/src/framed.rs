@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::files::LogFile;
-use crate::window::{ReadAt, Window};
+use crate::window::{BlockWindow, ReadAt};
 use crate::{
     Batch, BatchBuilder, ChannelId, Damage, Error, PayloadOffset, ReadContext, Reader, Seam, Split,
     SplitStart, plugin,
@@ -19,7 +19,7 @@ const OVERHANG: u64 = 4 << 10;
 /// How far a log may have grown, since it was cut into splits, for the last split still to read it all.
 const MOST_GROWTH: u64 = 4 << 20;
 /// What is read at first behind a record that was skipped: another one may follow.
-const FIRST_LOOK: u64 = 16 << 10;
+const FIRST_READ: u64 = 16 << 10;
 /// The bytes behind a record that tell whether another one begins there.
 const FOLLOWING: usize = 64;
 /// Room that a batch is begun with; columns are used again, so that more than is needed costs little.
@@ -31,12 +31,12 @@ pub const LIKELY_EVENTS: usize = 8 << 10;
 /// Looking around in the log fails when the run is to end, whatever is looked for: such an `Err` is to be
 /// passed on, and costs nothing that was read before.
 pub trait Framing: Send {
-    /// The record that `bytes`, which lie at `pos`, begin with. The fast path: `Judge` wherever there is
+    /// The record that `bytes`, which lie at `pos`, begin with. The fast path: `Ambiguous` wherever there is
     /// any doubt.
     fn peek(&mut self, pos: u64, bytes: &[u8]) -> Result<Peek, Error>;
 
     /// What is at `pos`, away from the fast path. `Err` comes from `log` only.
-    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent>;
+    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent>;
 
     /// Where the first record that begins in `range` begins.
     fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>>;
@@ -91,14 +91,14 @@ pub enum Peek {
         head: EventHeader,
     },
     /// A whole record that is neither event nor damage, such as a blank line.
-    Nothing {
+    Skip {
         /// Bytes of the record.
         len: usize,
     },
     /// More bytes are needed to tell.
     More,
     /// It has to be judged.
-    Judge,
+    Ambiguous,
 }
 
 /// What is at a position of a log.
@@ -131,21 +131,21 @@ pub enum RecordContent {
     /// An event of a time in nanoseconds that 64 bits cannot hold; its head has the nearest one.
     Wide(EventHeader, i128),
     /// Nothing that anybody would miss, such as a blank line.
-    Nothing,
+    Skip,
     /// No event that could be passed on, and why; the channel, where that is known.
     Damage(String, Option<ChannelId>),
 }
 
 /// How much of `left` bytes is read at first, where a window of time may leave out most of them: no less
 /// than it would be worth to skip, since a second request may cost more than what it leaves out.
-fn first_look(log: &LogFile, left: u64) -> u64 {
-    log.worth_skipping().map_or(left, |least| left.min(least.max(FIRST_LOOK)))
+fn first_read_len(log: &LogFile, left: u64) -> u64 {
+    log.min_seek_distance().map_or(left, |least| left.min(least.max(FIRST_READ)))
 }
 
 /// Reads one split of a framed log.
 #[derive(Debug)]
 pub struct FramedReader<F> {
-    log: Window,
+    log: BlockWindow,
     framing: F,
     context: ReadContext,
     input: Arc<str>,
@@ -166,20 +166,20 @@ pub struct FramedReader<F> {
 
 impl<F: Framing> FramedReader<F> {
     /// Reads a log at a split. Of a stream nothing may have been forgotten yet.
-    pub fn over(
+    pub fn new(
         log: LogFile,
         split: &Split,
         entry: SplitStart,
         framing: F,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        Self::over_within(plugin::TimeWindow::default(), log, split, entry, framing, context)
+        Self::with_window(plugin::TimeWindow::default(), log, split, entry, framing, context)
     }
 
     /// The same, for events of a window of time only: headers are read all, so that nothing has to be
     /// believed of the order of times, but of long records outside of the window nothing else. Damage is
     /// told wherever it is.
-    pub fn over_within(
+    pub fn with_window(
         window: plugin::TimeWindow,
         log: LogFile,
         split: &Split,
@@ -188,17 +188,17 @@ impl<F: Framing> FramedReader<F> {
         context: &ReadContext,
     ) -> Result<Self, Error> {
         let input = log.path().to_string_lossy().into();
-        let mut log = Window::new(log, context);
+        let mut log = BlockWindow::new(log, context);
         let grown = |bytes: u64| split.start.saturating_add(bytes).saturating_add(MOST_GROWTH);
         let end = split.end.or(split.bytes.map(grown)).unwrap_or(u64::MAX);
         let began = match entry {
             SplitStart::At(at) => Some(at),
             SplitStart::Search => {
                 let want = end.saturating_sub(split.start).saturating_add(OVERHANG);
-                let look = if window.is_open() { want } else { first_look(&log.file, want) };
+                let look = if window.is_open() { want } else { first_read_len(&log.file, want) };
                 log.load(split.start, look)?;
                 let range = split.start..end;
-                log.scanning(|log| framing.find(log, range))?.flatten()
+                log.scan(|log| framing.find(log, range))?.flatten()
             }
         };
         let expected = split.bytes.map_or(0, |bytes| split.start.saturating_add(bytes));
@@ -222,15 +222,17 @@ impl<F: Framing> FramedReader<F> {
     fn fill(&mut self) -> Result<Batch, Error> {
         let (mut batch, from) = (BatchBuilder::with_capacity(LIKELY_EVENTS), self.at);
         while self.at < self.end {
-            match self.hop(&mut batch)? {
-                Hop::Event => {}
+            match self.read_fast(&mut batch)? {
+                FastPath::Advanced => {}
                 // What is there of the record has to stay with what follows: the block is full.
-                Hop::NextBlock if !batch.is_empty() => break,
+                FastPath::NeedsBlock if !batch.is_empty() => break,
                 // Far from the window there may be no event for long: the run is looked at meanwhile.
-                Hop::NextBlock if self.at - from > self.context.blocks.usual() as u64 => break,
-                Hop::NextBlock => self.load_next()?,
-                Hop::Slow => {
-                    if !self.step(&mut batch)? {
+                FastPath::NeedsBlock if self.at - from > self.context.blocks.block_len() as u64 => {
+                    break;
+                }
+                FastPath::NeedsBlock => self.load_next()?,
+                FastPath::NeedsSlowPath => {
+                    if !self.read_slow(&mut batch)? {
                         self.done = true;
                         break;
                     }
@@ -248,20 +250,20 @@ impl<F: Framing> FramedReader<F> {
 
     /// The fast path: all records that lie in the block whole and are beyond doubt.
     #[inline]
-    fn hop(&mut self, batch: &mut BatchBuilder) -> Result<Hop, Error> {
+    fn read_fast(&mut self, batch: &mut BatchBuilder) -> Result<FastPath, Error> {
         let start = self.log.start;
         let bytes = self.log.bytes();
         let stop = usize::try_from(self.end.saturating_sub(start)).unwrap_or(usize::MAX);
         let Some(mut at) = self.at.checked_sub(start).and_then(|at| usize::try_from(at).ok())
         else {
-            return Ok(Hop::NextBlock);
+            return Ok(FastPath::NeedsBlock);
         };
         let hop = loop {
             if at >= stop {
-                break Hop::Event;
+                break FastPath::Advanced;
             }
             let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) else {
-                break Hop::NextBlock;
+                break FastPath::NeedsBlock;
             };
             match self.framing.peek(start + at as u64, rest)? {
                 Peek::Event { len, head } => {
@@ -274,21 +276,21 @@ impl<F: Framing> FramedReader<F> {
                     }
                     at += len;
                 }
-                Peek::Nothing { len } => at += len,
-                Peek::More => break Hop::NextBlock,
-                Peek::Judge => break Hop::Slow,
+                Peek::Skip { len } => at += len,
+                Peek::More => break FastPath::NeedsBlock,
+                Peek::Ambiguous => break FastPath::NeedsSlowPath,
             }
         };
         let is_beyond = at > bytes.len();
         self.at = start + at as u64;
         Ok(match hop {
             // Damage led out of the block: what lies between has been looked at, and may be gone.
-            Hop::NextBlock if is_beyond => Hop::NextBlock,
-            Hop::NextBlock if self.log.reaches_end() => Hop::Slow,
-            Hop::NextBlock if self.skip()? => Hop::NextBlock,
-            Hop::NextBlock if self.log.extend()? => Hop::Event,
+            FastPath::NeedsBlock if is_beyond => FastPath::NeedsBlock,
+            FastPath::NeedsBlock if self.log.reaches_end() => FastPath::NeedsSlowPath,
+            FastPath::NeedsBlock if self.skip()? => FastPath::NeedsBlock,
+            FastPath::NeedsBlock if self.log.extend()? => FastPath::Advanced,
             // A full block that begins here does not hold the record: it is longer than a block.
-            Hop::NextBlock if self.log.begins_at(self.at) => Hop::Slow,
+            FastPath::NeedsBlock if self.log.begins_at(self.at) => FastPath::NeedsSlowPath,
             other => other,
         })
     }
@@ -296,7 +298,8 @@ impl<F: Framing> FramedReader<F> {
     /// Goes on behind the record that begins here, if it is outside of the window, and beyond doubt, and
     /// reading the rest of it costs more than leaving it out.
     fn skip(&mut self) -> Result<bool, Error> {
-        let Some(least) = self.log.file.worth_skipping().filter(|_| !self.window.is_open()) else {
+        let Some(least) = self.log.file.min_seek_distance().filter(|_| !self.window.is_open())
+        else {
             return Ok(false);
         };
         let Some(RecordOutline { len, timestamp }) =
@@ -319,16 +322,16 @@ impl<F: Framing> FramedReader<F> {
 
     /// One record or one damaged range, away from the fast path. False at the end of the log
     /// or of the run.
-    fn step(&mut self, batch: &mut BatchBuilder) -> Result<bool, Error> {
+    fn read_slow(&mut self, batch: &mut BatchBuilder) -> Result<bool, Error> {
         let (at, framing) = (self.at, &mut self.framing);
-        let Some(verdict) = self.log.scanning(|log| framing.judge(log, at))? else {
+        let Some(verdict) = self.log.scan(|log| framing.classify(log, at))? else {
             return Ok(false);
         };
         match verdict {
             PositionContent::End { mark } => {
-                self.tell_what_follows(mark);
-                self.miss_what_was_cut_off();
-                self.miss_what_is_packed();
+                self.note_trailing_bytes(mark);
+                self.report_truncation();
+                self.report_decompression_error();
                 return Ok(false);
             }
             PositionContent::Damage { end, reason } => {
@@ -375,7 +378,7 @@ impl<F: Framing> FramedReader<F> {
                 let payload = record.get(payload).unwrap_or_default();
                 batch.push_wide(time, sequence, channel, payload, place);
             }
-            RecordContent::Nothing => {}
+            RecordContent::Skip => {}
             RecordContent::Damage(reason, channel) => self.report(end, reason, channel),
         }
         self.at = end;
@@ -386,7 +389,7 @@ impl<F: Framing> FramedReader<F> {
         let left = self.end.saturating_sub(self.at).saturating_add(OVERHANG);
         // Behind the block lies what a skipped record led to: what follows may be skipped as well.
         let has_skipped = !self.window.is_open() && self.at > self.log.end();
-        let look = if has_skipped { first_look(&self.log.file, left) } else { left };
+        let look = if has_skipped { first_read_len(&self.log.file, left) } else { left };
         self.log.load(self.at, look)
     }
 
@@ -395,13 +398,13 @@ impl<F: Framing> FramedReader<F> {
         let mut damage = Damage::new(&self.input, self.at, end - self.at, reason);
         damage.channel = channel;
         if self.context.keep_damaged_bytes && !self.log.file.is_seekable() {
-            damage.bytes = self.log.kept(self.at, end);
+            damage.bytes = self.log.kept_bytes(self.at, end);
         }
         self.context.damage.report(damage);
     }
 
     /// The log says that it ends here, and its file goes on.
-    fn tell_what_follows(&self, mark: u64) {
+    fn note_trailing_bytes(&self, mark: u64) {
         let end = self.at.saturating_add(mark);
         let left = self.log.file.len().map_or(0, |len| len.saturating_sub(end));
         // Each split comes here; the one in which the end lies tells of it.
@@ -414,7 +417,7 @@ impl<F: Framing> FramedReader<F> {
     }
 
     /// The log ends before the split does: it became shorter since it was looked at.
-    fn miss_what_was_cut_off(&mut self) {
+    fn report_truncation(&mut self) {
         // Each split tells of its own part.
         let from = self.at.max(self.start);
         if self.was_stream && self.log.file.is_empty() {
@@ -430,8 +433,8 @@ impl<F: Framing> FramedReader<F> {
     }
 
     /// The log is compressed, and cannot be decompressed any further: how much is missing is not known.
-    fn miss_what_is_packed(&mut self) {
-        let Some(reason) = self.log.file.broken() else { return };
+    fn report_decompression_error(&mut self) {
+        let Some(reason) = self.log.file.decompression_error() else { return };
         self.context.damage.report(Damage::new(&self.input, self.at, 0, reason));
     }
 }
@@ -453,11 +456,11 @@ impl<F: Framing> Reader for FramedReader<F> {
 }
 
 /// What came of going on.
-enum Hop {
+enum FastPath {
     /// Events were read; there may be more.
-    Event,
+    Advanced,
     /// The next record does not lie in the block whole, and the block is full.
-    NextBlock,
+    NeedsBlock,
     /// What comes next needs judging.
-    Slow,
+    NeedsSlowPath,
 }

@@ -21,7 +21,7 @@ pub const DEFAULT_LEVEL: i32 = 3;
 /// stay in a core's own cache then, beside the frame: a fifth less time for 0.3 % more bytes.
 const USUAL_TABLES: (u32, u32) = (16, 15);
 /// How much a frame holds where nothing else is asked for: it fits a core's own cache.
-pub const USUAL_LEN: usize = 1 << 20;
+pub const DEFAULT_LEN: usize = 1 << 20;
 
 /// The four bytes that begin a frame.
 pub const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -68,7 +68,7 @@ pub fn compress(plain: &[u8], level: i32) -> io::Result<Vec<u8>> {
 }
 
 /// How much a frame says it holds; nothing if it does not say, or is no frame.
-pub fn declared(frame: &[u8]) -> Option<u64> {
+pub fn content_size(frame: &[u8]) -> Option<u64> {
     let is_frame = frame.starts_with(&MAGIC);
     is_frame.then(|| zstd_safe::get_frame_content_size(frame).ok().flatten()).flatten()
 }
@@ -76,12 +76,12 @@ pub fn declared(frame: &[u8]) -> Option<u64> {
 /// The length of the frame that these bytes begin with; nothing if that is not there whole.
 ///
 /// Goes from block to block, and decompresses nothing.
-pub fn packed_len(bytes: &[u8]) -> Option<usize> {
+pub fn frame_len(bytes: &[u8]) -> Option<usize> {
     zstd_safe::find_frame_compressed_size(bytes).ok().filter(|len| *len <= bytes.len())
 }
 
 /// The most bytes that a frame of so much takes.
-pub fn most_packed(plain: u64) -> u64 {
+pub fn compress_bound(plain: u64) -> u64 {
     usize::try_from(plain).map_or(u64::MAX, |plain| zstd_safe::compress_bound(plain) as u64)
 }
 
@@ -89,7 +89,7 @@ pub fn most_packed(plain: u64) -> u64 {
 ///
 /// `Err` says what is wrong with it; what `to` holds then means nothing.
 pub fn decompress(frame: &[u8], to: &mut [u8]) -> Result<(), String> {
-    let (want, says) = (to.len() as u64, declared(frame));
+    let (want, says) = (to.len() as u64, content_size(frame));
     if says != Some(want) {
         let says = says.map_or("nothing".to_owned(), |says| format!("{says} bytes"));
         return Err(format!("{want} bytes are due, and it says that it holds {says}"));
@@ -111,7 +111,7 @@ pub fn skippable(bytes: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// What [`skippable`] was given, if these bytes begin with its frame.
-pub fn skipped(frame: &[u8]) -> Option<&[u8]> {
+pub fn skippable_content(frame: &[u8]) -> Option<&[u8]> {
     let rest = frame.strip_prefix(&SKIPPABLE)?;
     let (len, rest) = rest.split_first_chunk()?;
     rest.get(..usize::try_from(u32::from_le_bytes(*len)).ok()?)
@@ -137,15 +137,15 @@ pub struct FrameSpan {
     /// Where it begins.
     pub start: u64,
     /// Its compressed length.
-    pub packed: u32,
+    pub compressed_len: u32,
     /// The length of what it holds.
-    pub plain: u32,
+    pub content_len: u32,
 }
 
 impl FrameSpan {
     /// Where it ends.
     pub fn end(&self) -> u64 {
-        self.start + u64::from(self.packed)
+        self.start + u64::from(self.compressed_len)
     }
 }
 
@@ -153,11 +153,11 @@ impl FrameSpan {
 ///
 /// Reads the last bytes only.
 pub fn table_start(log: &mut LogFile) -> Result<Option<u64>, Error> {
-    Ok(table_place(log)?.map(|(start, _)| start))
+    Ok(locate_table(log)?.map(|(start, _)| start))
 }
 
 /// Where the seek table of a file begins, and how many bytes of it are a frame's.
-fn table_place(log: &mut LogFile) -> Result<Option<(u64, usize)>, Error> {
+fn locate_table(log: &mut LogFile) -> Result<Option<(u64, usize)>, Error> {
     let Some(len) = log.len() else { return Ok(None) };
     let Some(at) = len.checked_sub(FOOTER) else { return Ok(None) };
     let mut footer = [0; FOOTER as usize];
@@ -181,7 +181,7 @@ fn table_place(log: &mut LogFile) -> Result<Option<(u64, usize)>, Error> {
 ///
 /// Reads the table only: what frames hold is not looked at.
 pub fn seek_table(log: &mut LogFile) -> Result<Option<(Vec<FrameSpan>, u64)>, Error> {
-    let Some((start, each)) = table_place(log)? else { return Ok(None) };
+    let Some((start, each)) = locate_table(log)? else { return Ok(None) };
     // The table was found to lie in the file: it takes no more memory than that has bytes.
     let len = log.len().and_then(|len| usize::try_from(len.checked_sub(start)?).ok());
     let mut bytes = vec![0; len.unwrap_or_default()];
@@ -202,7 +202,8 @@ fn spans(table: &[u8], each: usize) -> Option<Vec<FrameSpan>> {
     let span = |entry: &[u8]| {
         let (packed, rest) = entry.split_first_chunk()?;
         let (packed, plain) = (u32::from_le_bytes(*packed), rest.first_chunk()?);
-        let span = FrameSpan { start, packed, plain: u32::from_le_bytes(*plain) };
+        let span =
+            FrameSpan { start, compressed_len: packed, content_len: u32::from_le_bytes(*plain) };
         start = span.end();
         Some(span)
     };
@@ -261,7 +262,7 @@ mod tests {
         let expected: Vec<u8> = (0..5u8).flat_map(|n| vec![n; 1000 * usize::from(n)]).collect();
         assert_eq!(plain, expected);
         let (spans, _) = read_table(&file).unwrap();
-        assert_eq!((spans.len(), spans.iter().map(|span| span.plain).sum()), (5, 10_000));
+        assert_eq!((spans.len(), spans.iter().map(|span| span.content_len).sum()), (5, 10_000));
     }
 
     #[test]
@@ -318,9 +319,9 @@ mod tests {
             assert_eq!(spans.len(), usize::from(frames));
             for (n, span) in spans.iter().enumerate() {
                 let frame = &file[span.start as usize..span.end() as usize];
-                let mut plain = vec![0; span.plain as usize];
+                let mut plain = vec![0; span.content_len as usize];
                 decompress(frame, &mut plain).unwrap();
-                assert_eq!((plain, packed_len(frame)), (vec![n as u8; 100], Some(frame.len())));
+                assert_eq!((plain, frame_len(frame)), (vec![n as u8; 100], Some(frame.len())));
             }
             assert_eq!(spans.last().map_or(0, FrameSpan::end), start);
         }
@@ -367,9 +368,9 @@ mod tests {
     #[test]
     fn what_was_skipped_comes_back() {
         let frame = [skippable(b"index").unwrap(), b"more".to_vec()].concat();
-        assert_eq!(skipped(&frame), Some(&b"index"[..]));
-        assert_eq!(skipped(&frame[..10]), None);
-        assert_eq!(skipped(b"PAR1"), None);
+        assert_eq!(skippable_content(&frame), Some(&b"index"[..]));
+        assert_eq!(skippable_content(&frame[..10]), None);
+        assert_eq!(skippable_content(b"PAR1"), None);
         assert_eq!((skippable_len(&frame), skippable_len(b"PAR1....")), (Some(13), None));
     }
 }

@@ -21,8 +21,8 @@ pub(crate) fn is_glob(name: &OsStr) -> bool {
 /// `Err` if it is no glob, or a folder cannot be listed.
 pub(crate) fn expand(glob: &Path) -> Result<Vec<PathBuf>, Error> {
     let parsed = |part: &OsStr| {
-        let refused = |e| Error::unfit(format!("`{}` is no glob: {e}", glob.display()));
-        Pattern::new(&spelled(part)).map_err(refused)
+        let refused = |e| Error::invalid(format!("`{}` is no glob: {e}", glob.display()));
+        Pattern::new(&lossless_text(part)).map_err(refused)
     };
     parsed(glob.as_os_str())?;
     let mut found = vec![PathBuf::new()];
@@ -38,14 +38,15 @@ pub(crate) fn expand(glob: &Path) -> Result<Vec<PathBuf>, Error> {
         } else if is_glob(name) {
             let pattern = parsed(name)?;
             for folder in &found {
-                let names = listed(folder)?.into_iter();
-                let called = names.filter(|path| pattern.matches(&spelled(last(path))));
+                let names = list(folder)?.into_iter();
+                let called = names.filter(|path| pattern.matches(&lossless_text(last(path))));
                 next.extend(called);
             }
         } else {
             for folder in &found {
                 let path = folder.join(part);
-                let is_there = known(fs::symlink_metadata(&path), "open", &path)?.is_some();
+                let is_there =
+                    ignore_missing(fs::symlink_metadata(&path), "open", &path)?.is_some();
                 next.extend(is_there.then_some(path));
             }
         }
@@ -59,7 +60,7 @@ pub(crate) fn expand(glob: &Path) -> Result<Vec<PathBuf>, Error> {
 /// A name as text in which all names differ: bytes that are no text become characters that no name has.
 ///
 /// What matches a character matches such a byte.
-fn spelled(name: &OsStr) -> String {
+fn lossless_text(name: &OsStr) -> String {
     const NO_TEXT: u32 = 0x10_ff00;
     let mut text = String::new();
     for chunk in name.as_bytes().utf8_chunks() {
@@ -75,9 +76,9 @@ fn last(path: &Path) -> &OsStr {
 }
 
 /// What lies in a folder; nothing if it is none.
-fn listed(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+fn list(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let at = if folder == Path::new("") { Path::new(".") } else { folder };
-    let Some(names) = known(fs::read_dir(at), "list", at)? else { return Ok(Vec::new()) };
+    let Some(names) = ignore_missing(fs::read_dir(at), "list", at)? else { return Ok(Vec::new()) };
     let path = |name: io::Result<fs::DirEntry>| match name {
         Ok(name) => Ok(folder.join(name.file_name())),
         Err(error) => Err(Error::io("list", at, error)),
@@ -92,14 +93,14 @@ fn folders_below(
     found: &mut Vec<PathBuf>,
 ) -> Result<(), Error> {
     let at = if folder == Path::new("") { Path::new(".") } else { folder };
-    let Some(meta) = known(fs::metadata(at), "open", at)? else { return Ok(()) };
+    let Some(meta) = ignore_missing(fs::metadata(at), "open", at)? else { return Ok(()) };
     let identity = (meta.dev(), meta.ino());
     if !meta.is_dir() || around.contains(&identity) {
         return Ok(());
     }
     found.push(folder.to_owned());
     around.push(identity);
-    for path in listed(folder)? {
+    for path in list(folder)? {
         folders_below(&path, around, found)?;
     }
     around.pop();
@@ -107,7 +108,11 @@ fn folders_below(
 }
 
 /// What the system said of a path; nothing if there is no such thing there.
-fn known<T>(said: io::Result<T>, action: &'static str, path: &Path) -> Result<Option<T>, Error> {
+fn ignore_missing<T>(
+    said: io::Result<T>,
+    action: &'static str,
+    path: &Path,
+) -> Result<Option<T>, Error> {
     use ErrorKind::{NotADirectory, NotFound};
     const LOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();
     match said {

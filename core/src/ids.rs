@@ -26,7 +26,7 @@ impl ChannelIds {
     }
 
     /// Whether the channel of that name has been met.
-    pub fn knows(&self, name: &[u8]) -> bool {
+    pub fn contains(&self, name: &[u8]) -> bool {
         self.known.contains_key(name)
     }
 
@@ -44,12 +44,12 @@ impl ChannelIds {
     #[inline]
     pub fn resolve(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
         let encoding = self.encoding.clone();
-        self.of_made(name, |name, source| Channel::new(name, source, encoding))
+        self.resolve_with(name, |name, source| Channel::new(name, source, encoding))
     }
 
     /// The number of the channel of that name, which `make` makes where it has not been met.
     #[inline]
-    pub fn of_made(
+    pub fn resolve_with(
         &mut self,
         name: &[u8],
         make: impl FnOnce(Name, Arc<str>) -> Channel,

@@ -134,7 +134,7 @@ pub fn value(array: &ArrayRef) -> Result<WriteCell<'_>, Error> {
         DataType::Dictionary(_, _) => dictionary(array)?,
         other => match number(array).or_else(|| moment(array)).or_else(|| decimal(array)) {
             Some(cell) => cell,
-            None => return Err(Error::unfit(format!("{other} columns have no form in JSON"))),
+            None => return Err(Error::invalid(format!("{other} columns have no form in JSON"))),
         },
     })
 }

@@ -24,14 +24,14 @@ pub enum MergeWait {
 /// Streams that become one.
 #[derive(Debug)]
 pub struct Merge {
-    patience: MergeWait,
-    inputs: Vec<Waiting>,
+    wait: MergeWait,
+    inputs: Vec<MergeInput>,
     /// Above this many bytes waiting, silent streams are no longer waited for.
     limit: usize,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct MergeInput {
     batches: VecDeque<Batch>,
     /// The next event in the first batch.
     next: usize,
@@ -41,10 +41,10 @@ struct Waiting {
     idle: bool,
     /// The last event that went before whatever it would bring, as there was no memory to wait: its time
     /// and its stream.
-    passed_by: Option<(i64, usize)>,
+    overtaken_by: Option<(i64, usize)>,
 }
 
-impl Waiting {
+impl MergeInput {
     fn head(&self) -> Option<i64> {
         self.batches.front().map(|batch| batch.timestamps()[self.next])
     }
@@ -57,8 +57,8 @@ impl Waiting {
 impl Merge {
     /// A merge of so many streams, in which about `limit` bytes may wait.
     pub fn new(inputs: usize, patience: MergeWait, limit: usize) -> Self {
-        let inputs = (0..inputs).map(|_| Waiting::default()).collect();
-        Self { patience, inputs, limit }
+        let inputs = (0..inputs).map(|_| MergeInput::default()).collect();
+        Self { wait: patience, inputs, limit }
     }
 
     /// Takes the next batch of a stream. Gives how many of its events are too late, as later ones of other
@@ -68,7 +68,7 @@ impl Merge {
             return 0;
         }
         let (batch, waiting) = (batch.compact(), &mut self.inputs[input]);
-        let is_late = |time: &&i64| waiting.passed_by.is_some_and(|by| (**time, input) < by);
+        let is_late = |time: &&i64| waiting.overtaken_by.is_some_and(|by| (**time, input) < by);
         let late = batch.timestamps().iter().filter(is_late).count() as u64;
         waiting.bytes += batch.memory();
         waiting.batches.push_back(batch);
@@ -88,7 +88,7 @@ impl Merge {
     /// Takes streams that have ended for ones that begin anew.
     pub fn begin_again(&mut self) {
         for waiting in &mut self.inputs {
-            (waiting.ended, waiting.passed_by) = (false, None);
+            (waiting.ended, waiting.overtaken_by) = (false, None);
         }
     }
 
@@ -102,7 +102,7 @@ impl Merge {
         if self.is_full() {
             return None;
         }
-        self.inputs.iter().position(Waiting::is_waited_for)
+        self.inputs.iter().position(MergeInput::is_waited_for)
     }
 
     /// How many bytes wait.
@@ -117,7 +117,7 @@ impl Merge {
 
     /// What can come out now. `step_over` says that everything the last step brought has arrived.
     pub fn take(&mut self, step_over: bool) -> Option<Batch> {
-        let forced = self.patience == MergeWait::Step && step_over;
+        let forced = self.wait == MergeWait::Step && step_over;
         let (mut used, mut picks): (Vec<Batch>, Vec<(u32, u32)>) = (Vec::new(), Vec::new());
         // For each stream, the place in `used` of the batch it is in.
         let mut places: Vec<Option<u32>> = vec![None; self.inputs.len()];
@@ -132,7 +132,7 @@ impl Merge {
                 places[first] = None;
             }
             if !forced {
-                self.note_passed_by(first, &picks[begun..], &used);
+                self.note_overtaken(first, &picks[begun..], &used);
             }
         }
         match (picks.is_empty(), &used[..]) {
@@ -147,14 +147,15 @@ impl Merge {
     }
 
     /// Notes which streams could not be waited for when stream `first` gave these events.
-    fn note_passed_by(&mut self, first: usize, picks: &[(u32, u32)], used: &[Batch]) {
-        let silent = |(n, waiting): &(usize, &mut Waiting)| *n != first && waiting.is_waited_for();
+    fn note_overtaken(&mut self, first: usize, picks: &[(u32, u32)], used: &[Batch]) {
+        let silent =
+            |(n, waiting): &(usize, &mut MergeInput)| *n != first && waiting.is_waited_for();
         for (_, waiting) in self.inputs.iter_mut().enumerate().filter(silent) {
             let times = picks.iter().map(|(batch, row)| {
                 let batch = &used[*batch as usize];
                 (batch.timestamps()[*row as usize], first)
             });
-            waiting.passed_by = times.chain(waiting.passed_by).max();
+            waiting.overtaken_by = times.chain(waiting.overtaken_by).max();
         }
     }
 

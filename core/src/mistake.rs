@@ -32,7 +32,7 @@ impl Mistake {
     /// the text is called; `color` adds ANSI escapes.
     pub fn render(&self, name: &str, text: &str, color: bool) -> String {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
-        let place = Place::of(text, &self.span);
+        let place = MistakeLine::new(text, &self.span);
         let caret = AnnotationKind::Primary.span(place.span);
         let source = Snippet::source(place.line).line_start(place.number).annotation(caret);
         let message = printable_sentence(&self.message);
@@ -50,7 +50,7 @@ impl Mistake {
 }
 
 /// The line in which a mistake begins.
-struct Place<'t> {
+struct MistakeLine<'t> {
     line: &'t str,
     number: usize,
     /// What of the mistake is on that line: carets below one line are easier to read than a bracket
@@ -58,8 +58,8 @@ struct Place<'t> {
     span: Range<usize>,
 }
 
-impl<'t> Place<'t> {
-    fn of(text: &'t str, span: &Range<usize>) -> Self {
+impl<'t> MistakeLine<'t> {
+    fn new(text: &'t str, span: &Range<usize>) -> Self {
         let (before, after) = text.split_at(text.floor_char_boundary(span.start));
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         let line_end = before.len() + after.find(['\n', '\r']).unwrap_or(after.len());

@@ -66,7 +66,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     for (at, c) in text.char_indices() {
         match c {
             '\\' if looks_spelled(at) => spelled.push_str("\\x5c"),
-            c => push_spelled(&mut spelled, c),
+            c => push_escaped(&mut spelled, c),
         }
     }
     Cow::Owned(spelled)
@@ -75,27 +75,27 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 /// A sentence that may quote inputs, safe to print on a terminal in one line. As [`printable`], but
 /// backslashes stay, since some of what it quotes may have been spelled out already.
 pub fn printable_sentence(text: &str) -> Cow<'_, str> {
-    spelled_unless(text, |_| false)
+    escape_unless(text, |_| false)
 }
 
 /// Lines of text that may quote inputs, safe to print on a terminal: as [`printable_sentence`], but ends of
 /// lines and tabs stay.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
-    spelled_unless(text, |c| matches!(c, '\n' | '\t'))
+    escape_unless(text, |c| matches!(c, '\n' | '\t'))
 }
 
-fn spelled_unless(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
+fn escape_unless(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.chars().any(|c| is_unprintable(c) && !stays(c)) {
         return Cow::Borrowed(text);
     }
     let mut spelled = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if stays(c) { spelled.push(c) } else { push_spelled(&mut spelled, c) }
+        if stays(c) { spelled.push(c) } else { push_escaped(&mut spelled, c) }
     }
     Cow::Owned(spelled)
 }
 
-fn push_spelled(text: &mut String, c: char) {
+fn push_escaped(text: &mut String, c: char) {
     match c {
         '\n' | '\r' | '\t' => text.extend(c.escape_default()),
         c if is_unprintable(c) => text.extend(c.escape_unicode()),

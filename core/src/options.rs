@@ -206,13 +206,13 @@ impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "a size such as 1048576 or \"512MiB\"")]
-        enum Given {
+        enum RawByteSize {
             Bytes(u64),
             Text(String),
         }
-        match Given::deserialize(deserializer)? {
-            Given::Bytes(bytes) => Ok(Self(bytes)),
-            Given::Text(text) => Self::parse(&text).map_err(serde::de::Error::custom),
+        match RawByteSize::deserialize(deserializer)? {
+            RawByteSize::Bytes(bytes) => Ok(Self(bytes)),
+            RawByteSize::Text(text) => Self::parse(&text).map_err(serde::de::Error::custom),
         }
     }
 }
@@ -247,7 +247,7 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Sample {
+    struct TestOptions {
         #[expect(dead_code, reason = "only read")]
         path: InPaths,
         #[serde(default)]
@@ -257,10 +257,11 @@ mod tests {
 
     #[test]
     fn errors_name_the_key_at_fault() {
-        let error = read::<Sample>(json!({ "path": "a", "sizes": [1, "2 bananas"] })).unwrap_err();
+        let error =
+            read::<TestOptions>(json!({ "path": "a", "sizes": [1, "2 bananas"] })).unwrap_err();
         assert_eq!(error.path, ["sizes", "1"]);
         assert!(error.message.contains("no size"), "{error}");
-        assert_eq!(read::<Sample>(json!({ "path": [] })).unwrap_err().path, ["path"]);
+        assert_eq!(read::<TestOptions>(json!({ "path": [] })).unwrap_err().path, ["path"]);
     }
 
     #[test]

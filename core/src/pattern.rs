@@ -14,11 +14,11 @@ use crate::options::CHANNELS_FORMAT;
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
-    form: Form,
+    matcher: Matcher,
 }
 
 #[derive(Clone, Debug)]
-enum Form {
+enum Matcher {
     Glob(GlobMatcher),
     Regex(Regex),
 }
@@ -27,11 +27,11 @@ impl Pattern {
     /// Reads a pattern. `Err` says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let form = match text.strip_prefix("re:") {
-            Some(regex) => Form::Regex(
+            Some(regex) => Matcher::Regex(
                 Regex::new(&format!("^(?:{regex})$"))
                     .map_err(|e| format!("`{regex}` is no regular expression: {e}"))?,
             ),
-            None => Form::Glob(
+            None => Matcher::Glob(
                 // A `*` also matches `/`: channel names are no paths.
                 GlobBuilder::new(text)
                     .literal_separator(false)
@@ -40,13 +40,13 @@ impl Pattern {
                     .compile_matcher(),
             ),
         };
-        Ok(Self { text: text.to_owned(), form })
+        Ok(Self { text: text.to_owned(), matcher: form })
     }
 
     /// The one name it stands for, if it is a plain name.
     pub fn as_name(&self) -> Option<&str> {
         let is_plain = !self.text.contains(['*', '?', '[', ']', '{', '}', '\\']);
-        (is_plain && matches!(self.form, Form::Glob(_))).then_some(&self.text)
+        (is_plain && matches!(self.matcher, Matcher::Glob(_))).then_some(&self.text)
     }
 
     /// As it is spelled.
@@ -56,10 +56,10 @@ impl Pattern {
 
     /// Whether `name` matches.
     pub fn matches(&self, name: &str) -> bool {
-        match &self.form {
+        match &self.matcher {
             // A name that is spelled out matches even if it holds what a glob takes as special.
-            Form::Glob(glob) => self.text == name || glob.is_match(name),
-            Form::Regex(regex) => regex.is_match(name),
+            Matcher::Glob(glob) => self.text == name || glob.is_match(name),
+            Matcher::Regex(regex) => regex.is_match(name),
         }
     }
 }

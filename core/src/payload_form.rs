@@ -53,7 +53,7 @@ enum OddBooleans {
 
 /// A type that reads and makes its payloads by a form.
 pub struct FormType<F> {
-    described: Arc<MessageType>,
+    message_type: Arc<MessageType>,
     schema: SchemaRef,
     form: Arc<F>,
     odd_booleans: OddBooleans,
@@ -63,7 +63,12 @@ impl<F: PayloadForm> FormType<F> {
     /// The type that is described like this.
     pub fn new(described: Arc<MessageType>, form: F) -> Self {
         let schema = Arc::clone(form.schema());
-        Self { described, schema, form: Arc::new(form), odd_booleans: OddBooleans::Refused }
+        Self {
+            message_type: described,
+            schema,
+            form: Arc::new(form),
+            odd_booleans: OddBooleans::Refused,
+        }
     }
 
     /// Has payloads with booleans that are neither 0 nor 1 decoded, too: to rows of the type `key`,
@@ -76,13 +81,13 @@ impl<F: PayloadForm> FormType<F> {
 
 impl<F> fmt::Debug for FormType<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({:?})", self.described.name, self.described.key, self.odd_booleans)
+        write!(f, "{} {} ({:?})", self.message_type.name, self.message_type.key, self.odd_booleans)
     }
 }
 
 impl<F: PayloadForm> PayloadType for FormType<F> {
-    fn described(&self) -> &Arc<MessageType> {
-        &self.described
+    fn message_type(&self) -> &Arc<MessageType> {
+        &self.message_type
     }
 
     fn schema(&self) -> &SchemaRef {
@@ -101,9 +106,9 @@ impl<F: PayloadForm> PayloadType for FormType<F> {
             let mut all = columns.columns().to_vec();
             all.push(Arc::new(raw.finish()));
             let with_raw = RecordBatch::try_new(Arc::clone(&self.schema), all);
-            columns = with_raw.map_err(|e| Error::broken(e.to_string()))?;
+            columns = with_raw.map_err(|e| Error::internal(e.to_string()))?;
         }
-        let message = Arc::clone(&self.described);
+        let message = Arc::clone(&self.message_type);
         Ok(Rows { message, payloads: Payloads::Kept, events, columns })
     }
 
@@ -113,15 +118,15 @@ impl<F: PayloadForm> PayloadType for FormType<F> {
         bad: &mut Vec<(u32, &'static str)>,
     ) -> Result<BinaryArray, String> {
         let is_raw = self.odd_booleans == OddBooleans::Kept;
-        let raw = is_raw.then(|| booleans::column_of(&self.schema, columns)).transpose()?;
+        let raw = is_raw.then(|| booleans::raw_column(&self.schema, columns)).transpose()?;
         self.form.encode(columns, bad, raw.as_ref())
     }
 
     fn with_raw_booleans(&self) -> Option<Arc<dyn PayloadType>> {
         let OddBooleans::Elsewhere(key) = self.odd_booleans else { return None };
         Some(Arc::new(Self {
-            described: booleans::described(&self.described, key),
-            schema: booleans::with_column(&self.schema, self.described.key),
+            message_type: booleans::raw_type(&self.message_type, key),
+            schema: booleans::with_column(&self.schema, self.message_type.key),
             form: Arc::clone(&self.form),
             odd_booleans: OddBooleans::Kept,
         }))

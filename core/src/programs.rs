@@ -20,9 +20,9 @@ pub struct Program {
 }
 
 /// The run, as far as a program that works for it is concerned.
-pub trait Host: Send + Sync {
+pub trait RunHost: Send + Sync {
     /// Passes on a line that a program of this node has said. Must not block.
-    fn say(&self, node: &str, line: &str);
+    fn log_line(&self, node: &str, line: &str);
 
     /// Whether the run has to end at once.
     fn is_aborted(&self) -> bool;
@@ -32,12 +32,12 @@ pub trait Host: Send + Sync {
 #[derive(Clone, Default)]
 pub struct RunHandle {
     node: Arc<str>,
-    host: Option<Arc<dyn Host>>,
+    host: Option<Arc<dyn RunHost>>,
 }
 
 impl RunHandle {
     /// The talk of a node with its run.
-    pub fn new(node: impl Into<Arc<str>>, host: Arc<dyn Host>) -> Self {
+    pub fn new(node: impl Into<Arc<str>>, host: Arc<dyn RunHost>) -> Self {
         Self { node: node.into(), host: Some(host) }
     }
 
@@ -47,9 +47,9 @@ impl RunHandle {
     }
 
     /// Passes on a line that a program has said.
-    pub fn say(&self, line: &str) {
+    pub fn log_line(&self, line: &str) {
         if let Some(host) = &self.host {
-            host.say(&self.node, line);
+            host.log_line(&self.node, line);
         }
     }
 
@@ -66,10 +66,10 @@ impl fmt::Debug for RunHandle {
 }
 
 /// The programs that are at work for this process.
-static AT_WORK: Mutex<AtWork> =
-    Mutex::new(AtWork { groups: Vec::new(), is_over: false, files: None });
+static RUNNING: Mutex<RunningPrograms> =
+    Mutex::new(RunningPrograms { groups: Vec::new(), is_over: false, files: None });
 
-struct AtWork {
+struct RunningPrograms {
     groups: Vec<Pid>,
     /// Whether this process is about to end.
     is_over: bool,
@@ -88,7 +88,7 @@ impl ProcessGroup {
     /// `Err` if it cannot be started, and behind [`close`].
     pub fn start(spawn: impl FnOnce() -> io::Result<Child>) -> io::Result<(Child, Self)> {
         // Held while it starts: whoever ends all programs would miss it otherwise.
-        let mut at_work = at_work();
+        let mut at_work = running_programs();
         if at_work.is_over {
             return Err(io::Error::other("everything is ending"));
         }
@@ -107,20 +107,20 @@ impl ProcessGroup {
 
     /// Ends all that is left of the group at once. Its first process must not have been waited for: until
     /// then nobody else can have its number.
-    pub fn end(self) {
+    pub fn kill(self) {
         // Where nothing is left of it, there is nothing to end.
         let _none_left = kill_process_group(self.0, Signal::KILL);
     }
 
     /// The number of its first process.
-    pub fn process(&self) -> Pid {
+    pub fn leader(&self) -> Pid {
         self.0
     }
 }
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        let groups = &mut at_work().groups;
+        let groups = &mut running_programs().groups;
         if let Some(at) = groups.iter().position(|group| *group == self.0) {
             groups.swap_remove(at);
         }
@@ -128,26 +128,26 @@ impl Drop for ProcessGroup {
 }
 
 /// Ends every program that works for this process, and all that those have started.
-pub fn end_all() {
-    at_work().end_all();
+pub fn kill_all() {
+    running_programs().kill_all();
 }
 
 /// The same, and lets none start any more. For whoever is about to end this process: threads that would have
 /// done it do not come to it.
-pub fn close() {
-    let mut at_work = at_work();
+pub fn shut_down() {
+    let mut at_work = running_programs();
     at_work.is_over = true;
-    at_work.end_all();
+    at_work.kill_all();
 }
 
 /// Has programs that are started from now on begin with this limit of open files, whatever that of this process is:
 /// a program that waits by `select` fails beyond the usual one.
 pub fn limit_open_files(files: u64) {
-    at_work().files = Some(files);
+    running_programs().files = Some(files);
 }
 
-impl AtWork {
-    fn end_all(&self) {
+impl RunningPrograms {
+    fn kill_all(&self) {
         for group in &self.groups {
             let _none_left = kill_process_group(*group, Signal::KILL);
         }
@@ -165,6 +165,6 @@ fn allow_files(process: Pid, files: u64) {
 #[cfg(not(target_os = "linux"))]
 fn allow_files(_: Pid, _: u64) {}
 
-fn at_work() -> std::sync::MutexGuard<'static, AtWork> {
-    AT_WORK.lock().unwrap_or_else(PoisonError::into_inner)
+fn running_programs() -> std::sync::MutexGuard<'static, RunningPrograms> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }

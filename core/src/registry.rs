@@ -265,7 +265,7 @@ pub fn schema_of<T: JsonSchema>() -> Schema {
 ///     fn try_from(pass: Pass) -> Result<Self, OptionsError> { Ok(Stage::Map(Box::new(pass))) }
 /// }
 /// sluice_core::register! { stage "pass": Pass, about: "lets every event pass", sample: "" }
-/// # fn main() { assert!(Registry::linked().get(Kind::Stage, "pass").is_some()); }
+/// # fn main() { assert!(Registry::linked().get(PluginKind::Stage, "pass").is_some()); }
 /// ```
 #[macro_export]
 macro_rules! register {

@@ -93,7 +93,7 @@ fn with_columns<'p>(
     let options = RecordBatchOptions::new().with_row_count(Some(rows.events.len()));
     let columns =
         RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
-            .map_err(|e| Error::broken(format!("fields do not fit their rows: {e}")))?;
+            .map_err(|e| Error::internal(format!("fields do not fit their rows: {e}")))?;
     Ok(Rows { columns, ..rows.clone() })
 }
 
@@ -101,13 +101,13 @@ impl<'de> Deserialize<'de> for FieldList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "a list of fields, or a text with commas between them")]
-        enum Given {
+        enum RawFieldList {
             Text(String),
             List(Vec<String>),
         }
-        let paths = match Given::deserialize(deserializer)? {
-            Given::Text(text) => separated(&text),
-            Given::List(texts) => texts.iter().map(|text| FieldPath::parse(text)).collect(),
+        let paths = match RawFieldList::deserialize(deserializer)? {
+            RawFieldList::Text(text) => separated(&text),
+            RawFieldList::List(texts) => texts.iter().map(|text| FieldPath::parse(text)).collect(),
         };
         let paths: Vec<FieldPath> = paths.map_err(serde::de::Error::custom)?;
         let mut known = BTreeSet::new();

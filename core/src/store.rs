@@ -90,7 +90,7 @@ pub trait PendingRead: Send {
 /// is no such object.
 pub trait Store: Send + Sync {
     /// What is known of an object.
-    fn look(&self, at: &Address) -> io::Result<ObjectState>;
+    fn stat(&self, at: &Address) -> io::Result<ObjectState>;
 
     /// When an object was put, as the store's clock says.
     fn put_time(&self, at: &Address) -> io::Result<SystemTime>;
@@ -132,7 +132,7 @@ pub struct LinkedStore {
 inventory::collect!(LinkedStore);
 
 /// Schemes of stores that the full program has, and others may not.
-const KNOWN: [&str; 2] = ["s3", "s3a"];
+const KNOWN_SCHEMES: [&str; 2] = ["s3", "s3a"];
 
 /// An address, and the store that has it.
 #[derive(Clone)]
@@ -154,8 +154,8 @@ impl StorePath {
     ///
     /// `Err` if it is an address that cannot be, or of a store that this program was built without.
     pub fn parse(path: &Path) -> Result<Option<Self>, Error> {
-        let Some((scheme, rest)) = parts(path) else { return Ok(None) };
-        let Some(linked) = linked(scheme) else { return missing(path, scheme) };
+        let Some((scheme, rest)) = split_scheme(path) else { return Ok(None) };
+        let Some(linked) = linked(scheme) else { return not_linked(path, scheme) };
         let wrong = |what: &str| {
             let path = path.display();
             Err(ErrorKind::NotAllowed(format!("{what}: {path}")).into())
@@ -195,7 +195,8 @@ impl StorePath {
 
 /// Whether a path is an address in an object store, be it one that this program has or one it only knows of.
 pub fn is_address(path: &Path) -> bool {
-    parts(path).is_some_and(|(scheme, _)| linked(scheme).is_some() || is_known(scheme))
+    split_scheme(path)
+        .is_some_and(|(scheme, _)| linked(scheme).is_some() || is_known_scheme(scheme))
 }
 
 /// Whether this program has a store for addresses that begin with `scheme`.
@@ -204,7 +205,7 @@ pub fn is_linked(scheme: &str) -> bool {
 }
 
 /// What stands before and behind `://` in a path that has it at its beginning.
-fn parts(path: &Path) -> Option<(&str, &[u8])> {
+fn split_scheme(path: &Path) -> Option<(&str, &[u8])> {
     let bytes = path.as_os_str().as_encoded_bytes();
     let end = bytes.iter().position(|byte| !byte.is_ascii_alphanumeric())?;
     let (scheme, rest) = bytes.split_at_checked(end).filter(|(scheme, _)| !scheme.is_empty())?;
@@ -217,13 +218,13 @@ fn linked(scheme: &str) -> Option<&'static LinkedStore> {
         .find(|linked| linked.schemes.iter().any(|known| known.eq_ignore_ascii_case(scheme)))
 }
 
-fn is_known(scheme: &str) -> bool {
-    KNOWN.iter().any(|known| known.eq_ignore_ascii_case(scheme))
+fn is_known_scheme(scheme: &str) -> bool {
+    KNOWN_SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme))
 }
 
 /// A file may have any name, so only what is known to be an address is refused.
-fn missing(path: &Path, scheme: &str) -> Result<Option<StorePath>, Error> {
-    if !is_known(scheme) {
+fn not_linked(path: &Path, scheme: &str) -> Result<Option<StorePath>, Error> {
+    if !is_known_scheme(scheme) {
         return Ok(None);
     }
     let path = path.display();
@@ -232,7 +233,7 @@ fn missing(path: &Path, scheme: &str) -> Result<Option<StorePath>, Error> {
 }
 
 /// The error that an object is no more what it was when this run looked at it first.
-pub fn changed() -> io::Error {
+pub fn changed_error() -> io::Error {
     io::Error::other(
         "it has changed since this run looked at it first; run again once it stays as it is",
     )

@@ -45,14 +45,14 @@ impl Tasks for InlineTasks {
 #[derive(Debug)]
 pub struct OrderedTasks<T> {
     tasks: Arc<dyn Tasks>,
-    most: usize,
+    limit: usize,
     waiting: VecDeque<Receiver<Result<T, Error>>>,
 }
 
 impl<T: Send + 'static> OrderedTasks<T> {
     /// A queue of at most `most` tasks that are not yet taken back; at least one.
     pub fn new(tasks: &Arc<dyn Tasks>, most: usize) -> Self {
-        Self { tasks: Arc::clone(tasks), most: most.max(1), waiting: VecDeque::new() }
+        Self { tasks: Arc::clone(tasks), limit: most.max(1), waiting: VecDeque::new() }
     }
 
     /// How many results are due.
@@ -66,8 +66,8 @@ impl<T: Send + 'static> OrderedTasks<T> {
     }
 
     /// Lets so many tasks be under way from now on.
-    pub fn allow(&mut self, most: usize) {
-        self.most = most.max(1);
+    pub fn set_limit(&mut self, most: usize) {
+        self.limit = most.max(1);
     }
 
     /// Hands over a task. When that makes more than the queue may hold, waits for the oldest and gives
@@ -76,7 +76,7 @@ impl<T: Send + 'static> OrderedTasks<T> {
         &mut self,
         task: impl FnOnce() -> Result<T, Error> + Send + 'static,
     ) -> Result<Option<T>, Error> {
-        let oldest = if self.waiting.len() >= self.most { self.take_oldest()? } else { None };
+        let oldest = if self.waiting.len() >= self.limit { self.take_oldest()? } else { None };
         let (sender, result) = sync_channel(1);
         // Nobody listens any more when the run has failed elsewhere.
         self.tasks.spawn(Box::new(move || drop(sender.send(task()))));
@@ -88,7 +88,7 @@ impl<T: Send + 'static> OrderedTasks<T> {
     pub fn take_oldest(&mut self) -> Result<Option<T>, Error> {
         let Some(oldest) = self.waiting.pop_front() else { return Ok(None) };
         let result = oldest.recv();
-        let panicked = |_| Err(Error::broken("a task panicked; what it said is above"));
+        let panicked = |_| Err(Error::internal("a task panicked; what it said is above"));
         result.unwrap_or_else(panicked).map(Some)
     }
 }
@@ -105,9 +105,9 @@ mod tests {
     use super::*;
 
     /// Runs each task on a thread of its own.
-    struct Threads;
+    struct ThreadPerTask;
 
-    impl Tasks for Threads {
+    impl Tasks for ThreadPerTask {
         fn width(&self) -> usize {
             4
         }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn tasks_are_over_when_their_queue_is() {
-        let (held, tasks) = (Arc::new(()), Arc::new(Threads) as Arc<dyn Tasks>);
+        let (held, tasks) = (Arc::new(()), Arc::new(ThreadPerTask) as Arc<dyn Tasks>);
         let mut ordered = OrderedTasks::new(&tasks, 50);
         for _ in 0..50 {
             let held = Arc::clone(&held);
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn results_come_in_the_order_of_their_tasks() {
-        for tasks in [Arc::new(InlineTasks) as Arc<dyn Tasks>, Arc::new(Threads)] {
+        for tasks in [Arc::new(InlineTasks) as Arc<dyn Tasks>, Arc::new(ThreadPerTask)] {
             let mut ordered = OrderedTasks::new(&tasks, 3);
             let mut results = Vec::new();
             for n in 0..50u64 {
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_task_that_fails_or_panics_is_an_error_when_its_turn_comes() {
-        let tasks = Arc::new(Threads) as Arc<dyn Tasks>;
+        let tasks = Arc::new(ThreadPerTask) as Arc<dyn Tasks>;
         let mut ordered = OrderedTasks::new(&tasks, 4);
         ordered.push(|| Ok(1)).unwrap();
         ordered.push(|| Err(Error::refused("no"))).unwrap();

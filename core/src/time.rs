@@ -199,15 +199,15 @@ macro_rules! text_option {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 #[derive(Deserialize)]
                 #[serde(untagged, expecting = $describe)]
-                enum Given {
+                enum RawTime {
                     Whole(i64),
                     Number(f64),
                     Text(String),
                 }
-                let text = match Given::deserialize(deserializer)? {
-                    Given::Whole(whole) => whole.to_string(),
-                    Given::Number(number) => number.to_string(),
-                    Given::Text(text) => text,
+                let text = match RawTime::deserialize(deserializer)? {
+                    RawTime::Whole(whole) => whole.to_string(),
+                    RawTime::Number(number) => number.to_string(),
+                    RawTime::Text(text) => text,
                 };
                 let read: fn(&str) -> Result<$type, String> = $read;
                 read(&text).map_err(serde::de::Error::custom)

@@ -30,7 +30,7 @@ impl TypesByKey {
         let mut all = Self::default();
         for (codec, types) in codecs.iter().enumerate() {
             for known in types.types() {
-                let places = all.places.entry((codec, known.described.key)).or_default();
+                let places = all.places.entry((codec, known.message_type.key)).or_default();
                 places.push(all.types.len());
                 all.types.push(known.clone());
             }
@@ -48,7 +48,7 @@ impl TypesByKey {
     pub fn choose(&self, codec: usize, key: TypeKey, wanted: Option<&str>) -> TypeChoice {
         let candidates = self.places.get(&(codec, key)).map(Vec::as_slice).unwrap_or_default();
         let known = |at: &usize| self.types.get(*at);
-        let name = |at: &usize| known(at).map(|known| &*known.described.name);
+        let name = |at: &usize| known(at).map(|known| &*known.message_type.name);
         let called: Vec<usize> = candidates
             .iter()
             .filter(|at| wanted.is_some() && name(at) == wanted)
@@ -58,7 +58,8 @@ impl TypesByKey {
         let Some(first) = candidates.first() else { return TypeChoice::Unknown };
         // A number says which fields a type has, but of types inside of it only that they are
         // there.
-        let fields = |at: &usize| known(at)?.form.as_ref().ok().map(|form| form.schema().clone());
+        let fields =
+            |at: &usize| known(at)?.payload_type.as_ref().ok().map(|form| form.schema().clone());
         if candidates.iter().any(|at| fields(at) != fields(first)) {
             return TypeChoice::Several;
         }

@@ -75,7 +75,7 @@ impl BrokenTypes {
 
     /// The types that cannot be used: those that are broken, and all that name one of these,
     /// directly or not.
-    pub fn unsound(&self, library: &impl TypeLibrary) -> HashSet<TypeId> {
+    pub fn tainted(&self, library: &impl TypeLibrary) -> HashSet<TypeId> {
         let mut named_by: HashMap<TypeId, Vec<TypeId>> = HashMap::new();
         for id in ids(library.types()) {
             library.uses(id).for_each(|used| named_by.entry(used).or_default().push(id));

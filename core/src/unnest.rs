@@ -73,7 +73,7 @@ fn count(
 ) -> Result<(), Error> {
     for (event, range) in rows.events.iter().zip(&lists.ranges) {
         counts[*event as usize] = u32::try_from(range.len()).map_err(|_| {
-            Error::unfit(format!(
+            Error::invalid(format!(
                 "a list `{path}` has {} elements, and {} is the most that is taken apart; write it as it is, \
                  without `unnest`",
                 range.len(),
@@ -118,16 +118,16 @@ fn unnest_within(
         return Ok(UnnestedBatch { batch: batch.clone(), counts, has_lists: false });
     }
     check_rows(&counts, path)?;
-    let places = Places::of(&counts);
+    let places = RowMap::from_counts(&counts);
     let mut is_expanded = vec![false; batch.len()];
     let mut all = Vec::with_capacity(batch.rows().len());
     for (rows, lists) in batch.rows().iter().zip(&all_lists) {
         all.extend(match lists {
             Some(lists) => {
                 rows.events.iter().for_each(|event| is_expanded[*event as usize] = true);
-                Some(apart(lists, rows, path, &places)?)
+                Some(unnest_rows(lists, rows, path, &places)?)
             }
-            None => places.moved(rows),
+            None => places.remap(rows),
         });
     }
     let batch = expanded(batch, &places, &is_expanded).with_rows(all);
@@ -139,7 +139,7 @@ fn check_rows(counts: &[u32], path: &FieldPath) -> Result<(), Error> {
     if total <= MOST_ROWS {
         return Ok(());
     }
-    Err(Error::unfit(format!(
+    Err(Error::invalid(format!(
         "the lists `{path}` of {} events have {total} elements, and {MOST_ROWS} rows are the most that are \
          made of a batch; write such lists as they are, without `unnest`",
         counts.len()
@@ -161,7 +161,7 @@ impl UnnestPiece {
     }
 
     /// Of the lists of these events, mostly one, the elements with these numbers.
-    pub fn of_elements(events: Batch, numbers: Range<usize>) -> Self {
+    pub fn elements(events: Batch, numbers: Range<usize>) -> Self {
         Self { events, numbers: Some(numbers) }
     }
 
@@ -191,22 +191,22 @@ impl UnnestPiece {
 #[derive(Debug)]
 pub struct UnnestPieces {
     batch: Batch,
-    sizes: Vec<Size>,
+    sizes: Vec<EventSize>,
     /// The next event.
     event: usize,
     /// The event before it, if its list is longer than a piece, and the next of its elements.
-    long: Option<(Batch, Size, usize)>,
+    long: Option<(Batch, EventSize, usize)>,
 }
 
 /// What an event becomes.
 #[derive(Clone, Copy, Debug)]
-struct Size {
+struct EventSize {
     rows: usize,
     /// Bytes of a row.
     row: usize,
 }
 
-impl Size {
+impl EventSize {
     fn bytes(self) -> usize {
         self.rows.saturating_mul(self.row)
     }
@@ -247,7 +247,7 @@ impl UnnestPieces {
     fn next_elements(&mut self) -> Option<UnnestPiece> {
         let (event, size, start) = self.long.as_mut()?;
         let end = start.saturating_add(size.rows_a_piece()).min(size.rows);
-        let piece = UnnestPiece::of_elements(event.clone(), *start..end);
+        let piece = UnnestPiece::elements(event.clone(), *start..end);
         *start = end;
         if end == size.rows {
             self.long = None;
@@ -275,9 +275,9 @@ impl Iterator for UnnestPieces {
     }
 }
 
-fn sizes(batch: &Batch, path: Option<&FieldPath>) -> Result<Vec<Size>, Error> {
-    let alone = |event| Size { rows: 1, row: ROW_BYTES + batch.payload_len(event) };
-    let mut sizes: Vec<Size> = (0..batch.len()).map(alone).collect();
+fn sizes(batch: &Batch, path: Option<&FieldPath>) -> Result<Vec<EventSize>, Error> {
+    let alone = |event| EventSize { rows: 1, row: ROW_BYTES + batch.payload_len(event) };
+    let mut sizes: Vec<EventSize> = (0..batch.len()).map(alone).collect();
     for rows in batch.rows() {
         let lists = path.and_then(|path| Some((path, lists_at(rows, path)?)));
         let Some((path, lists)) = lists else {
@@ -288,18 +288,18 @@ fn sizes(batch: &Batch, path: Option<&FieldPath>) -> Result<Vec<Size>, Error> {
         let mut counts = vec![1; batch.len()];
         count(rows, &lists, path, &mut counts)?;
         let element = lists.elements.get_array_memory_size() / lists.elements.len().max(1);
-        let beside = beside(rows, path)?;
+        let beside = other_columns(rows, path)?;
         for (row, event) in rows.events.iter().enumerate() {
             let bytes = beside.iter().map(|(_, array)| value_bytes(array, row));
             let row = bytes.fold(ROW_BYTES + element, usize::saturating_add);
-            sizes[*event as usize] = Size { rows: counts[*event as usize] as usize, row };
+            sizes[*event as usize] = EventSize { rows: counts[*event as usize] as usize, row };
         }
     }
     Ok(sizes)
 }
 
 /// The events of a batch as often as they have rows. What is expanded has no payload.
-fn expanded(batch: &Batch, places: &Places, is_expanded: &[bool]) -> Batch {
+fn expanded(batch: &Batch, places: &RowMap, is_expanded: &[bool]) -> Batch {
     let events = &places.events;
     let repeat = |of: &[i64]| {
         let mut repeated = vector(events.len());
@@ -330,7 +330,7 @@ fn expanded(batch: &Batch, places: &Places, is_expanded: &[bool]) -> Batch {
 }
 
 /// Where the rows of each event are.
-struct Places {
+struct RowMap {
     /// The first row of each event.
     starts: Vec<u32>,
     /// The event of each row.
@@ -338,8 +338,8 @@ struct Places {
     counts: Vec<u32>,
 }
 
-impl Places {
-    fn of(counts: &[u32]) -> Self {
+impl RowMap {
+    fn from_counts(counts: &[u32]) -> Self {
         let total = counts.iter().map(|count| *count as usize).sum();
         let (mut starts, mut events) =
             (Vec::with_capacity(counts.len()), Vec::with_capacity(total));
@@ -356,7 +356,7 @@ impl Places {
     }
 
     /// Rows that have no list, at their events' new places.
-    fn moved(&self, rows: &Rows) -> Option<Rows> {
+    fn remap(&self, rows: &Rows) -> Option<Rows> {
         let is_one = |event: u32| self.counts[event as usize] == 1;
         let kept: Vec<u32> = (0..rows.events.len() as u32)
             .filter(|row| is_one(rows.events[*row as usize]))
@@ -390,30 +390,31 @@ fn elements(lists: &ListColumn) -> Result<ArrayRef, Error> {
 }
 
 /// The rows that have these lists, with the lists taken apart.
-fn apart(
+fn unnest_rows(
     lists: &ListColumn,
     rows: &Rows,
     path: &FieldPath,
-    places: &Places,
+    places: &RowMap,
 ) -> Result<Rows, Error> {
     let members = path.members().unwrap_or_default();
     let repeats = UInt32Array::from_iter_values(
         (0u32..).zip(&lists.ranges).flat_map(|(row, range)| range.clone().map(move |_| row)),
     );
-    let (schema, beside) = (rows.columns.schema_ref(), beside(rows, path)?);
+    let (schema, beside) = (rows.columns.schema_ref(), other_columns(rows, path)?);
     check_repeated(&beside, lists, path)?;
     let place = schema.index_of(path.first()).map_err(broken)?;
     let is_left = beside.len() == schema.fields().len();
-    let mut columns = Columns { list: place + usize::from(is_left), ..Columns::default() };
+    let mut columns =
+        UnnestedColumns { list: place + usize::from(is_left), ..UnnestedColumns::default() };
     for (field, array) in beside {
         columns.push(field, take(&array, &repeats, None).map_err(broken)?);
     }
     let list =
-        list_field(schema, &members).ok_or_else(|| Error::broken("a list without a field"))?;
+        list_field(schema, &members).ok_or_else(|| Error::internal("a list without a field"))?;
     columns.insert_elements(&elements(lists)?, &list)?;
     let events = rows.events.iter().flat_map(|event| places.rows_of(*event)).collect::<Vec<_>>();
     Ok(Rows {
-        message: Arc::new(taken_apart(&rows.message, path)),
+        message: Arc::new(unnested_type(&rows.message, path)),
         payloads: Payloads::Gone,
         columns: columns.finish(events.len())?,
         events,
@@ -421,12 +422,12 @@ fn apart(
 }
 
 /// The columns without the list: its own is there, too, if there is something beside it in a struct.
-fn beside(rows: &Rows, path: &FieldPath) -> Result<Vec<(FieldRef, ArrayRef)>, Error> {
+fn other_columns(rows: &Rows, path: &FieldPath) -> Result<Vec<(FieldRef, ArrayRef)>, Error> {
     let (schema, members) = (rows.columns.schema_ref(), path.members().unwrap_or_default());
     let place = schema.index_of(path.first()).map_err(broken)?;
     let all = schema.fields().iter().zip(rows.columns.columns()).enumerate();
     let beside = all.filter_map(|(at, (field, array))| match at == place {
-        true => without(field, array, &members),
+        true => without_list(field, array, &members),
         false => Some((Arc::clone(field), Arc::clone(array))),
     });
     Ok(beside.collect())
@@ -453,21 +454,25 @@ fn check_repeated(
     if bytes <= MOST_REPEATED {
         return Ok(());
     }
-    Err(Error::unfit(format!(
+    Err(Error::invalid(format!(
         "the fields beside the lists `{path}` take {bytes} bytes if they stand in each row again, and \
          {MOST_REPEATED} is the most; write the lists as they are, without `unnest`"
     )))
 }
 
 /// What is left of a column without the list that these members lead to; nothing if it is the list.
-fn without(field: &FieldRef, array: &ArrayRef, members: &[&str]) -> Option<(FieldRef, ArrayRef)> {
+fn without_list(
+    field: &FieldRef,
+    array: &ArrayRef,
+    members: &[&str],
+) -> Option<(FieldRef, ArrayRef)> {
     let (_, inner) = members.split_first()?;
     let wanted = inner.first()?;
     let parent = array.as_struct_opt()?;
     let place = parent.fields().iter().position(|field| field.name() == wanted)?;
     let all = parent.fields().iter().zip(parent.columns()).enumerate();
     let left = all.filter_map(|(at, (field, array))| match at == place {
-        true => without(field, array, inner),
+        true => without_list(field, array, inner),
         false => Some((Arc::clone(field), Arc::clone(array))),
     });
     let (fields, arrays): (Vec<FieldRef>, Vec<ArrayRef>) = left.unzip();
@@ -493,14 +498,14 @@ fn list_field(schema: &Schema, members: &[&str]) -> Option<FieldRef> {
 
 /// The columns of rows in the making.
 #[derive(Default)]
-struct Columns {
+struct UnnestedColumns {
     fields: Vec<FieldRef>,
     arrays: Vec<ArrayRef>,
     /// Where elements go.
     list: usize,
 }
 
-impl Columns {
+impl UnnestedColumns {
     fn push(&mut self, field: FieldRef, array: ArrayRef) {
         self.fields.push(field);
         self.arrays.push(array);
@@ -510,7 +515,7 @@ impl Columns {
     fn insert_elements(&mut self, elements: &ArrayRef, list: &Field) -> Result<(), Error> {
         let mut taken: BTreeSet<String> = self.fields.iter().map(|f| f.name().clone()).collect();
         for (at, (field, array)) in element_columns(elements, list)?.into_iter().enumerate() {
-            let name = distinct(field.name(), list.name(), &mut taken);
+            let name = unique_name(field.name(), list.name(), &mut taken);
             let said = list.metadata().clone().into_iter().chain(field.metadata().clone());
             let field = field.with_name(name).with_metadata(said.collect());
             self.fields.insert(self.list + at, Arc::new(field));
@@ -553,7 +558,7 @@ fn element_columns(elements: &ArrayRef, list: &Field) -> Result<Vec<(Field, Arra
 }
 
 /// A name that no other column has.
-fn distinct(name: &str, list: &str, taken: &mut BTreeSet<String>) -> String {
+fn unique_name(name: &str, list: &str, taken: &mut BTreeSet<String>) -> String {
     let mut own = name.to_owned();
     if taken.contains(&own) {
         own = format!("{list}_{name}");
@@ -567,7 +572,7 @@ fn distinct(name: &str, list: &str, taken: &mut BTreeSet<String>) -> String {
 
 /// The type of rows of which each was an element of the lists at `path` in rows of `message`: the same name and
 /// a number of its own, so that tables of both do not mix.
-pub fn taken_apart(message: &MessageType, path: &FieldPath) -> MessageType {
+pub fn unnested_type(message: &MessageType, path: &FieldPath) -> MessageType {
     let mut hash = blake3::Hasher::new();
     hash.update(b"unnested").update(&message.key.0.to_be_bytes());
     hash.update(path.to_string().as_bytes());
@@ -577,7 +582,7 @@ pub fn taken_apart(message: &MessageType, path: &FieldPath) -> MessageType {
 }
 
 fn broken(error: ArrowError) -> Error {
-    Error::broken(format!("a list cannot be taken apart: {error}"))
+    Error::internal(format!("a list cannot be taken apart: {error}"))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::files::LogFile;
-use crate::pool::Block;
+use crate::pool::PooledBlock;
 use crate::{Error, ReadContext};
 
 /// Where blocks are read to: the system copies twice as fast to a multiple of this as to where an
@@ -118,7 +118,7 @@ impl Search {
     }
 
     /// Goes to the end of the range, whatever is there.
-    pub fn run_out(&mut self, log: &mut dyn ReadAt) -> io::Result<()> {
+    pub fn skip_to_end(&mut self, log: &mut dyn ReadAt) -> io::Result<()> {
         self.forgets = true;
         while !self.ended {
             self.slide(log)?;
@@ -151,10 +151,10 @@ impl Search {
 
 /// The block that is being read, and the log around it.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct BlockWindow {
     pub(crate) file: LogFile,
     context: ReadContext,
-    block: Option<Block>,
+    block: Option<PooledBlock>,
     /// Where in the block reading begins.
     pad: usize,
     /// Where the block lies in the log.
@@ -169,7 +169,7 @@ pub(crate) struct Window {
     kept_from: Option<u64>,
 }
 
-impl Window {
+impl BlockWindow {
     pub(crate) fn new(file: LogFile, context: &ReadContext) -> Self {
         Self {
             file,
@@ -203,14 +203,14 @@ impl Window {
 
     /// Reads at most `want` bytes from `at` on, and at most a block.
     pub(crate) fn load(&mut self, at: u64, want: u64) -> Result<(), Error> {
-        let most = self.context.blocks.usual().saturating_sub(ALIGNED).max(1);
+        let most = self.context.blocks.block_len().saturating_sub(ALIGNED).max(1);
         self.load_exactly(at, want.min(most as u64))
     }
 
     /// Reads `want` bytes from `at` on, for which a block is made. Only for what has been judged.
     pub(crate) fn load_exactly(&mut self, at: u64, want: u64) -> Result<(), Error> {
         let want = usize::try_from(want).unwrap_or(usize::MAX);
-        let mut block = self.context.blocks.block_of(want.saturating_add(ALIGNED));
+        let mut block = self.context.blocks.block_with_len(want.saturating_add(ALIGNED));
         let pad = block.as_ptr().align_offset(ALIGNED).min(ALIGNED);
         let read = self.file.read_at(at, block.get_mut(pad..pad + want).unwrap_or_default())?;
         (self.block, self.pad, self.start) = (Some(block), pad, at);
@@ -264,7 +264,7 @@ impl Window {
 
     /// Lets `scan` read, with its errors kept as what they are. Nothing if the run ended meanwhile: what was
     /// found by then is no answer.
-    pub(crate) fn scanning<T>(
+    pub(crate) fn scan<T>(
         &mut self,
         scan: impl FnOnce(&mut dyn ReadAt) -> io::Result<T>,
     ) -> Result<Option<T>, Error> {
@@ -278,7 +278,7 @@ impl Window {
     }
 
     /// What a stream still has of a damaged range; nothing if it was too long to be kept.
-    pub(crate) fn kept(&mut self, at: u64, end: u64) -> Vec<Bytes> {
+    pub(crate) fn kept_bytes(&mut self, at: u64, end: u64) -> Vec<Bytes> {
         self.kept_from = None;
         let mut bytes = vec![0; (end - at).min(MOST_KEPT) as usize];
         let Ok(read) = self.file.read_at(at, &mut bytes) else { return Vec::new() };
@@ -295,7 +295,7 @@ impl Window {
     }
 }
 
-impl ReadAt for Window {
+impl ReadAt for BlockWindow {
     fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
         // A format may look around for long; it need not know of runs.
         if self.context.is_cancelled() {

@@ -100,7 +100,7 @@ impl Base<'_> {
             exit: self.ended.exit,
             partial: self.ended.partial,
         };
-        serde_json::to_string_pretty(&manifest).map_err(|e| Error::broken(e.to_string()))
+        serde_json::to_string_pretty(&manifest).map_err(|e| Error::internal(e.to_string()))
     }
 }
 

@@ -367,7 +367,7 @@ impl<'r> Books<'r> {
             let (entered, left) = (tally.entered.total(), tally.left.total());
             let added = tally.added.total();
             if entered + added != left + tally.filtered {
-                return Err(Error::broken(format!(
+                return Err(Error::internal(format!(
                     "stage `{name}` was given {entered} events, gave {left} and says it added {added} and \
                      left out {}",
                     tally.filtered
@@ -438,7 +438,7 @@ impl<'r> Books<'r> {
             };
             let told = row.out.saturating_add(row.filtered).saturating_add(row.damaged);
             if row.entered != told {
-                return Err(Error::broken(format!(
+                return Err(Error::internal(format!(
                     "the books of sink `{sink}` do not balance: {row:?}"
                 )));
             }

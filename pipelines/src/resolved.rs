@@ -55,7 +55,7 @@ fn describe(text: &mut String, pipeline: &Pipeline, node: &Node) {
         line(text, format_args!("{} = {}", bare(key), value(option, braces)));
     }
     if let Part::Stage(stage) = &node.part {
-        stage.beside_options().iter().for_each(|beside| line(text, format_args!("# {beside}")));
+        stage.fingerprints().iter().for_each(|beside| line(text, format_args!("# {beside}")));
     }
     for file in node.program.iter().flat_map(|program| &program.files) {
         // One that cannot be read will be told of by whoever runs it.

@@ -22,7 +22,7 @@ pub(crate) fn named(part: Part, name: Option<&str>) -> Result<Part, Error> {
         (Part::Source(source), Some(text)) => (source, text),
         (part, _) => return Ok(part),
     };
-    let wrong = |_| Error::broken(format!("`{text}` is no name of a source"));
+    let wrong = |_| Error::internal(format!("`{text}` is no name of a source"));
     let name = Template::parse_source_name(text).map_err(wrong)?;
     Ok(Part::Source(Box::new(NamedSource { inner, name })))
 }
@@ -54,7 +54,7 @@ struct NamedSource {
 
 /// What is asked of the source itself, whose events are of sources called otherwise.
 fn asked(query: &Query) -> Query {
-    Query { channels: query.channels.clone().of_any_source(), ..query.clone() }
+    Query { channels: query.channels.clone().ignoring_sources(), ..query.clone() }
 }
 
 impl Source for NamedSource {
@@ -105,7 +105,7 @@ impl Source for NamedSource {
 }
 
 fn unnamed() -> Error {
-    Error::broken("an event of a channel that its source did not name")
+    Error::internal("an event of a channel that its source did not name")
 }
 
 /// Reads a split, and calls the sources of its events after the input.
@@ -152,7 +152,7 @@ impl Reader for NamedReader<'_> {
         self.meet_channels()?;
         self.hand_on_damage()?;
         let Some(batch) = batch else { return Ok(None) };
-        batch.as_read_on(&self.ids).map(Some).ok_or_else(unnamed)
+        batch.with_channel_ids(&self.ids).map(Some).ok_or_else(unnamed)
     }
 
     fn seam(&self) -> Seam {

@@ -99,8 +99,8 @@ impl Type {
         let file = TypeFile { path: "bench.lcm".into(), text: TYPES.to_owned() };
         let codec = LcmCodec::of(vec![file], 1);
         let types = sluice_core::Codec::types(&codec).iter();
-        let known = types.into_iter().find(|known| &*known.described.name == name);
-        known.and_then(|known| known.form.clone().ok()).context("the type is declared")
+        let known = types.into_iter().find(|known| &*known.message_type.name == name);
+        known.and_then(|known| known.payload_type.clone().ok()).context("the type is declared")
     }
 
     /// A type of a set that the program has built in: of those of that name, the first that ours are of.
@@ -112,8 +112,8 @@ impl Type {
         self.payload(0, &mut payload);
         one.push_copy(0, 0, ChannelId(0), &payload);
         let one = one.finish();
-        let named = codecs.types().filter(|known| &*known.described.name == name);
-        let mut forms = named.filter_map(|known| known.form.clone().ok());
+        let named = codecs.types().filter(|known| &*known.message_type.name == name);
+        let mut forms = named.filter_map(|known| known.payload_type.clone().ok());
         forms.find(|form| by_plan(&**form, &one).is_ok()).context("the type is built in")
     }
 
@@ -167,7 +167,7 @@ impl Type {
 
 fn make(of: Type, events: usize, log: &PathBuf) -> anyhow::Result<()> {
     let mut out = std::io::BufWriter::new(std::fs::File::create(log)?);
-    let key = of.form()?.described().key.0;
+    let key = of.form()?.message_type().key.0;
     let (mut payload, mut bytes) = (Vec::new(), 0);
     for n in 0..events {
         payload.clear();

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use serde_json::{Value, json};
 use sluice_core::files::FileIdentity;
 use sluice_core::name::{json_escaped, printable_sentence};
-use sluice_core::output::place;
+use sluice_core::output::canonical_path;
 use sluice_core::{Error, Overwrite};
 use sluice_pipeline::dispatch::{self, Carrier};
 use sluice_pipeline::names::NameReport;
@@ -326,7 +326,7 @@ fn refuse_overwriting(
         Err(Failure::Usage(format!("the report would replace {what}: {}", path.display())))
     };
     // Different paths may name the same file.
-    if outputs.iter().any(|output| place(output) == place(path)) {
+    if outputs.iter().any(|output| canonical_path(output) == canonical_path(path)) {
         return taken("an output");
     }
     let Some(identity) = FileIdentity::read(path) else { return Ok(()) };

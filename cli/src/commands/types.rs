@@ -58,9 +58,9 @@ impl Clashes {
             file.is_some_and(|file| sets.iter().any(|set| file.starts_with(set.name)))
         };
         for known in types.iter().filter(|known| !is_built_in(known)) {
-            let (name, key) = (known.described.name.to_string(), known.described.key);
+            let (name, key) = (known.message_type.name.to_string(), known.message_type.key);
             names.entry(key).or_default().insert(name.clone());
-            let version = (key, &*known.described.text);
+            let version = (key, &*known.message_type.text);
             versions.entry(name).or_default().entry(version).or_insert_with(|| location(known));
         }
         names.retain(|_, names| names.len() > 1);
@@ -99,7 +99,7 @@ fn location(known: &KnownType) -> String {
 }
 
 fn json(known: &KnownType, clashes: &Clashes) -> Value {
-    let KnownType { described, file, line, form } = known;
+    let KnownType { message_type: described, file, line, payload_type: form } = known;
     let name = &*described.name;
     let mut object = json!({
         "name": name,
@@ -123,12 +123,12 @@ fn json(known: &KnownType, clashes: &Clashes) -> Value {
 fn table(types: &[KnownType]) -> String {
     /// Longer names are not clipped, but do not widen the column.
     const WIDEST: usize = 100;
-    let names = types.iter().map(|known| width(&printable(&known.described.name)));
+    let names = types.iter().map(|known| width(&printable(&known.message_type.name)));
     let room = names.max().unwrap_or(0).min(WIDEST);
     let mut text = String::new();
     for known in types {
-        let described = &known.described;
-        let unfit = known.form.as_ref().err().map(|why| format!("  (not decoded: {why})"));
+        let described = &known.message_type;
+        let unfit = known.payload_type.as_ref().err().map(|why| format!("  (not decoded: {why})"));
         // Writing to a string does not fail.
         let _written = writeln!(
             text,

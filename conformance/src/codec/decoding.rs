@@ -98,10 +98,10 @@ impl<'p> Sound<'p> {
             return unknown("its channel has no payloads of these types");
         };
         let Some(key) = keys(bytes) else { return unknown("it has no type") };
-        let Some(known) = codec.types().iter().find(|known| known.described.key == key) else {
+        let Some(known) = codec.types().iter().find(|known| known.message_type.key == key) else {
             return unknown("its type is not known");
         };
-        let form = match &known.form {
+        let form = match &known.payload_type {
             Ok(form) => Arc::clone(form),
             Err(why) => return unknown(why),
         };
@@ -116,7 +116,7 @@ impl<'p> Sound<'p> {
     pub(super) fn faults(&self, codec: &dyn Codec) -> Vec<Fault> {
         let mut faults: Vec<Fault> =
             identity(&*self.form, &self.row, self.bytes, "a payload").into_iter().collect();
-        match codec.adopt(self.form.described(), self.form.schema()) {
+        match codec.adopt(self.form.message_type(), self.form.schema()) {
             Err(why) => {
                 let kind = "it does not take its own description of a type";
                 faults.push(Fault::new(Promise::Identity, kind, why));

@@ -178,7 +178,7 @@ impl Work<'_> {
     /// Whether the part at a place may give events later than they came. Books of maps are kept at the end.
     fn holds(&self, place: usize) -> bool {
         match self.parts.get(place) {
-            Some(Stage::Fold(fold)) => fold.holds(),
+            Some(Stage::Fold(fold)) => fold.delays_events(),
             _ => true,
         }
     }

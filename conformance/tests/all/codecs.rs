@@ -88,8 +88,12 @@ fn make(value: Value, wrong: Wrong) -> Result<Box<dyn Codec>, OptionsError> {
     let ToyOptions {} = options::read(value)?;
     let named = MessageType { codec: "toy".into(), ..MessageType::named("pair", TypeKey(7)) };
     let form: Arc<dyn PayloadType> = Arc::new(Pair::new(Arc::new(named), wrong));
-    let known =
-        KnownType { described: Arc::clone(form.described()), file: None, line: 0, form: Ok(form) };
+    let known = KnownType {
+        message_type: Arc::clone(form.message_type()),
+        file: None,
+        line: 0,
+        payload_type: Ok(form),
+    };
     Ok(Box::new(Toy { types: vec![known], wrong }))
 }
 
@@ -112,7 +116,7 @@ impl Codec for Toy {
         (channel.encoding == Encoding::Unknown).then(|| Arc::new(key) as KeyOf)
     }
 
-    fn made_from(&self) -> &'static str {
+    fn fingerprint(&self) -> &'static str {
         "toy"
     }
 
@@ -165,7 +169,7 @@ impl Pair {
 }
 
 impl PayloadType for Pair {
-    fn described(&self) -> &Arc<MessageType> {
+    fn message_type(&self) -> &Arc<MessageType> {
         &self.described
     }
 
@@ -198,7 +202,7 @@ impl PayloadType for Pair {
                 }
                 None if self.wrong == Wrong::SaysNothing => {}
                 None if self.wrong == Wrong::Fails => {
-                    return Err(Error::unfit(format!("event {event} is bad")));
+                    return Err(Error::invalid(format!("event {event} is bad")));
                 }
                 None => bad.push((*event, "it is not a pair")),
             }

@@ -238,7 +238,7 @@ impl Fold for Holder {
         Ok(held.into_iter().collect())
     }
 
-    fn holds(&self) -> bool {
+    fn delays_events(&self) -> bool {
         self.wrong != Wrong::HoldsUnsaid
     }
 }

@@ -19,7 +19,7 @@ pub fn trials(short: u32, long: u32) -> u32 {
 /// Places below `count` to try: all of them where `SLUICE_CI=all` is set; otherwise about `most`, the
 /// same ones every time: the first and the last, and between them one of each of as many equal parts.
 #[must_use]
-pub fn places(count: usize, most: usize) -> Vec<usize> {
+pub fn sample_positions(count: usize, most: usize) -> Vec<usize> {
     if is_long() || count <= most { (0..count).collect() } else { spread(count, most) }
 }
 

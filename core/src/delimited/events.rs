@@ -12,7 +12,7 @@ use crate::window::{ReadAt, Search};
 use crate::{ChannelId, ChannelIds, Encoding, Error, ReadContext};
 
 /// What is read at first where something may begin: mostly enough to refuse it.
-const FIRST_LOOK: usize = 64;
+const FIRST_READ: usize = 64;
 /// No format is allowed longer events: places in a batch are 32 bits.
 const MOST: usize = 1 << 30;
 /// Events in a row that are believed after damage where no mark tells.
@@ -25,15 +25,15 @@ const MOST_INNER: usize = 64;
 const ALLOWANCE: u64 = 64 << 10;
 const LONGEST_ALLOWED: u64 = 3;
 /// How many bytes it may show for each that it goes on by.
-const LOOKS: u64 = 256;
+const EXAMINED_PER_BYTE: u64 = 256;
 /// What it may show of every place, however much it has shown.
-const LITTLE: u64 = 1 << 10;
+const EXAMINED_PER_PLACE: u64 = 1 << 10;
 
 const TOO_LONG: &str = "it is longer than events of this format are";
 const NO_BYTES: &str = "its plugin says that an event without bytes is here";
 const NO_MARK: &str = "the mark of an event is missing";
 const CUT_OFF: &str = "cut off by the end of the log";
-const PUT_OFF: &str = "too much would have to be looked at to tell";
+const TOO_COSTLY: &str = "too much would have to be looked at to tell";
 const CONTRADICTED: &str = "its length contradicts the events inside of it";
 
 /// The events of a format.
@@ -45,17 +45,17 @@ pub(super) struct Events<'s, D> {
     /// What is being looked at away from the fast path.
     bytes: Vec<u8>,
     /// How many bytes have been looked at there.
-    looked: u64,
+    examined: u64,
     /// How many may be; what would need more is not believed.
-    limit: u64,
+    examine_limit: u64,
 }
 
 /// What is at a place, as far as it alone can tell.
-enum Look {
+enum Lookahead {
     /// What ends here; and what is wrong with it, if it is a damaged event.
     Whole { end: u64, wrong: Option<&'static str> },
     /// Nothing known, and why.
-    Not(&'static str),
+    Unknown(&'static str),
     /// Something whose end is not there.
     CutOff,
     /// The end of the log.
@@ -76,8 +76,8 @@ impl<'s, D: Delimited> Events<'s, D> {
             longest: format.longest().clamp(1, MOST),
             ids: ChannelIds::new(source, Encoding::Unknown, channels),
             bytes: Vec::new(),
-            looked: 0,
-            limit: u64::MAX,
+            examined: 0,
+            examine_limit: u64::MAX,
         }
     }
 
@@ -85,19 +85,19 @@ impl<'s, D: Delimited> Events<'s, D> {
     fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         let bytes = bytes.get(..self.longest).unwrap_or(bytes);
         match self.format.parse(bytes) {
-            ParseOutcome::More if bytes.len() >= self.longest => ParseOutcome::Not(TOO_LONG),
+            ParseOutcome::More if bytes.len() >= self.longest => ParseOutcome::NotAnEvent(TOO_LONG),
             ParseOutcome::Event(told) if !self.is_marked(bytes, told.len) => {
-                ParseOutcome::Not(NO_MARK)
+                ParseOutcome::NotAnEvent(NO_MARK)
             }
             ParseOutcome::Damaged { len, .. } if !self.is_marked(bytes, len) => {
-                ParseOutcome::Not(NO_MARK)
+                ParseOutcome::NotAnEvent(NO_MARK)
             }
             said => self.bounded(said),
         }
     }
 
     /// What the format says of the last bytes of a log.
-    fn last<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
+    fn parse_last<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         let said = self.bounded(self.format.last(bytes));
         match len_of(&said) {
             Some(len) if len > bytes.len() => ParseOutcome::More,
@@ -107,8 +107,8 @@ impl<'s, D: Delimited> Events<'s, D> {
 
     fn bounded<'b>(&self, said: ParseOutcome<'b>) -> ParseOutcome<'b> {
         match len_of(&said) {
-            Some(0) => ParseOutcome::Not(NO_BYTES),
-            Some(len) if len > self.longest => ParseOutcome::Not(TOO_LONG),
+            Some(0) => ParseOutcome::NotAnEvent(NO_BYTES),
+            Some(len) if len > self.longest => ParseOutcome::NotAnEvent(TOO_LONG),
             _ => said,
         }
     }
@@ -125,20 +125,20 @@ impl<'s, D: Delimited> Events<'s, D> {
     }
 
     /// What is at `pos`.
-    fn look(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Look> {
-        let mut want = FIRST_LOOK.min(self.longest);
+    fn look_ahead(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Lookahead> {
+        let mut want = FIRST_READ.min(self.longest);
         loop {
-            if self.looked.saturating_add(want as u64) > self.limit {
-                return Ok(Look::Not(PUT_OFF));
+            if self.examined.saturating_add(want as u64) > self.examine_limit {
+                return Ok(Lookahead::Unknown(TOO_COSTLY));
             }
             self.bytes.resize(want, 0);
             let there = log.read_at(pos, &mut self.bytes)?;
             self.bytes.truncate(there);
-            self.looked += there as u64;
+            self.examined += there as u64;
             let is_end = there < want;
             let said = match self.parse(&self.bytes) {
-                _ if there == 0 => return Ok(Look::End),
-                ParseOutcome::More if is_end => self.last(&self.bytes),
+                _ if there == 0 => return Ok(Lookahead::End),
+                ParseOutcome::More if is_end => self.parse_last(&self.bytes),
                 said => said,
             };
             let wrong = match &said {
@@ -150,10 +150,14 @@ impl<'s, D: Delimited> Events<'s, D> {
                     let end = pos.saturating_add(len as u64);
                     let is_there = len <= there
                         || !is_end && log.read_at(end.saturating_sub(1), &mut [0])? == 1;
-                    return Ok(if is_there { Look::Whole { end, wrong } } else { Look::CutOff });
+                    return Ok(if is_there {
+                        Lookahead::Whole { end, wrong }
+                    } else {
+                        Lookahead::CutOff
+                    });
                 }
-                (None, ParseOutcome::Not(why)) => return Ok(Look::Not(why)),
-                (None, _) if is_end => return Ok(Look::CutOff),
+                (None, ParseOutcome::NotAnEvent(why)) => return Ok(Lookahead::Unknown(why)),
+                (None, _) if is_end => return Ok(Lookahead::CutOff),
                 (None, _) => want = want.saturating_mul(4).min(self.longest),
             }
         }
@@ -166,77 +170,77 @@ impl<'s, D: Delimited> Events<'s, D> {
             EventMarker::Begins(mark) if begins_at(log, end, mark)? => return Ok(true),
             EventMarker::Begins(_) | EventMarker::None => {}
         }
-        Ok(match self.look(log, end)? {
-            Look::Whole { .. } | Look::End => true,
-            Look::CutOff => self.mark == EventMarker::None,
-            Look::Not(_) => false,
+        Ok(match self.look_ahead(log, end)? {
+            Lookahead::Whole { .. } | Lookahead::End => true,
+            Lookahead::CutOff => self.mark == EventMarker::None,
+            Lookahead::Unknown(_) => false,
         })
     }
 
     /// Whether an event that begins at `at` is to be believed after damage.
-    fn is_believed(&mut self, log: &mut dyn ReadAt, at: u64) -> io::Result<bool> {
-        let Look::Whole { mut end, .. } = self.look(log, at)? else { return Ok(false) };
+    fn is_plausible(&mut self, log: &mut dyn ReadAt, at: u64) -> io::Result<bool> {
+        let Lookahead::Whole { mut end, .. } = self.look_ahead(log, at)? else { return Ok(false) };
         if self.mark != EventMarker::None {
             return self.may_follow(log, end);
         }
         for _ in 1..CHAIN {
-            match self.look(log, end)? {
-                Look::Whole { end: next, .. } => end = next,
-                Look::End => return Ok(true),
-                Look::Not(_) | Look::CutOff => return Ok(false),
+            match self.look_ahead(log, end)? {
+                Lookahead::Whole { end: next, .. } => end = next,
+                Lookahead::End => return Ok(true),
+                Lookahead::Unknown(_) | Lookahead::CutOff => return Ok(false),
             }
         }
         Ok(true)
     }
 
     /// Where the first event that can be believed begins at one of these places.
-    fn first_believed(
+    fn first_plausible(
         &mut self,
         log: &mut dyn ReadAt,
-        places: &mut Places<'s>,
+        places: &mut CandidateStarts<'s>,
     ) -> io::Result<Option<u64>> {
         places.search.forget();
-        let before = self.looked;
+        let before = self.examined;
         let mut found = None;
         while found.is_none()
             && let Some(at) = places.next(log)?
         {
-            self.limit = self.limit_at(before, at - places.from);
-            found = self.is_believed(log, at)?.then_some(at);
+            self.examine_limit = self.examine_limit_at(before, at - places.from);
+            found = self.is_plausible(log, at)?.then_some(at);
         }
-        self.limit = u64::MAX;
+        self.examine_limit = u64::MAX;
         Ok(found)
     }
 
     /// How far a search may look at a place, so far from where it began: so that what pretends to be long
     /// events everywhere ends in damage, not in days.
-    fn limit_at(&self, before: u64, distance: u64) -> u64 {
+    fn examine_limit_at(&self, before: u64, distance: u64) -> u64 {
         let allowed = ALLOWANCE.saturating_add(LONGEST_ALLOWED * self.longest as u64);
-        let allowed = allowed.saturating_add(distance.saturating_mul(LOOKS));
-        before.saturating_add(allowed).max(self.looked.saturating_add(LITTLE))
+        let allowed = allowed.saturating_add(distance.saturating_mul(EXAMINED_PER_BYTE));
+        before.saturating_add(allowed).max(self.examined.saturating_add(EXAMINED_PER_PLACE))
     }
 
     /// Whether an event inside of this one proves that its length is wrong.
     fn is_contradicted(&mut self, log: &mut dyn ReadAt, event: Range<u64>) -> io::Result<bool> {
-        let mut places = Places::behind(self.mark, event.start, event.end);
+        let mut places = CandidateStarts::after(self.mark, event.start, event.end);
         let (mut met, mut walks) = (Vec::new(), 0);
-        let before = self.looked;
+        let before = self.examined;
         let mut is_proved = false;
         while !is_proved
             && walks < MOST_WALKS
             && let Some(at) = places.next(log)?
         {
-            self.limit = self.limit_at(before, at - places.from);
+            self.examine_limit = self.examine_limit_at(before, at - places.from);
             let known = met.len();
-            is_proved = self.walks_out(log, at, event.end, &mut met)?;
+            is_proved = self.chain_leaves(log, at, event.end, &mut met)?;
             walks += usize::from(met.len() > known);
         }
-        self.limit = u64::MAX;
+        self.examine_limit = u64::MAX;
         Ok(is_proved)
     }
 
     /// Steps from event to event, until one ends outside of `end` and is right as far as anybody can tell.
-    fn walks_out(
+    fn chain_leaves(
         &mut self,
         log: &mut dyn ReadAt,
         mut at: u64,
@@ -244,7 +248,7 @@ impl<'s, D: Delimited> Events<'s, D> {
         met: &mut Vec<u64>,
     ) -> io::Result<bool> {
         while !met.contains(&at)
-            && let Look::Whole { end: next, wrong: None } = self.look(log, at)?
+            && let Lookahead::Whole { end: next, wrong: None } = self.look_ahead(log, at)?
         {
             met.push(at);
             if next > end {
@@ -259,14 +263,14 @@ impl<'s, D: Delimited> Events<'s, D> {
     }
 
     /// Damage at `pos`, up to the next event that can be believed.
-    fn lost(
+    fn resync(
         &mut self,
         log: &mut dyn ReadAt,
         pos: u64,
         reason: &str,
     ) -> io::Result<PositionContent> {
-        let mut places = Places::behind(self.mark, pos, u64::MAX);
-        let next = self.first_believed(log, &mut places)?;
+        let mut places = CandidateStarts::after(self.mark, pos, u64::MAX);
+        let next = self.first_plausible(log, &mut places)?;
         let end = next.unwrap_or_else(|| places.search.reached());
         Ok(PositionContent::Damage { end, reason: reason.to_owned() })
     }
@@ -278,17 +282,17 @@ impl<'s, D: Delimited> Events<'s, D> {
             EventMarker::Begins(mark) if after.len() >= mark.len() => Some(after.starts_with(mark)),
             EventMarker::Begins(_) => None,
             EventMarker::None => match self.parse(after) {
-                ParseOutcome::Event(_) | ParseOutcome::Nothing { .. } => Some(true),
+                ParseOutcome::Event(_) | ParseOutcome::Skip { .. } => Some(true),
                 ParseOutcome::More => None,
-                ParseOutcome::Damaged { .. } | ParseOutcome::Not(_) => Some(false),
+                ParseOutcome::Damaged { .. } | ParseOutcome::NotAnEvent(_) => Some(false),
             },
         }
     }
 
-    fn head(&mut self, pos: u64, told: ParsedEvent<'_>) -> Result<EventHeader, Error> {
+    fn header(&mut self, pos: u64, told: ParsedEvent<'_>) -> Result<EventHeader, Error> {
         let ParsedEvent { len, timestamp, sequence, channel, payload } = told;
         if payload.start > payload.end || payload.end > len {
-            return Err(Error::broken(format!(
+            return Err(Error::internal(format!(
                 "the source's `parse` says that the payload of an event of {len} bytes is at {payload:?}"
             )));
         }
@@ -299,7 +303,7 @@ impl<'s, D: Delimited> Events<'s, D> {
 
     fn id(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
         let format = self.format;
-        self.ids.of_made(name, |name, source| format.channel(name, source))
+        self.ids.resolve_with(name, |name, source| format.channel(name, source))
     }
 }
 
@@ -309,40 +313,40 @@ impl<D: Delimited> Framing for Events<'_, D> {
         let len = match len_of(&said) {
             Some(len) => len,
             None if said == ParseOutcome::More => return Ok(Peek::More),
-            None => return Ok(Peek::Judge),
+            None => return Ok(Peek::Ambiguous),
         };
         let Some(after) = bytes.get(len..) else { return Ok(Peek::More) };
         match self.is_confirmed_by(after) {
             None => return Ok(Peek::More),
-            Some(false) => return Ok(Peek::Judge),
+            Some(false) => return Ok(Peek::Ambiguous),
             Some(true) => {}
         }
         Ok(match said {
-            ParseOutcome::Event(told) => Peek::Event { len, head: self.head(pos, told)? },
-            ParseOutcome::Nothing { len } => Peek::Nothing { len },
-            _ => Peek::Judge,
+            ParseOutcome::Event(told) => Peek::Event { len, head: self.header(pos, told)? },
+            ParseOutcome::Skip { len } => Peek::Skip { len },
+            _ => Peek::Ambiguous,
         })
     }
 
-    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
-        let (end, wrong) = match self.look(log, pos)? {
-            Look::End => return Ok(PositionContent::End { mark: 0 }),
-            Look::CutOff => return self.lost(log, pos, CUT_OFF),
-            Look::Not(why) => return self.lost(log, pos, why),
-            Look::Whole { end, wrong } => (end, wrong),
+    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
+        let (end, wrong) = match self.look_ahead(log, pos)? {
+            Lookahead::End => return Ok(PositionContent::End { mark: 0 }),
+            Lookahead::CutOff => return self.resync(log, pos, CUT_OFF),
+            Lookahead::Unknown(why) => return self.resync(log, pos, why),
+            Lookahead::Whole { end, wrong } => (end, wrong),
         };
         if self.may_follow(log, end)? {
             return Ok(PositionContent::Record { end });
         }
         match wrong {
-            Some(reason) => self.lost(log, pos, reason),
-            None if self.is_contradicted(log, pos..end)? => self.lost(log, pos, CONTRADICTED),
+            Some(reason) => self.resync(log, pos, reason),
+            None if self.is_contradicted(log, pos..end)? => self.resync(log, pos, CONTRADICTED),
             None => Ok(PositionContent::Record { end }),
         }
     }
 
     fn outline(&mut self, bytes: &[u8]) -> Result<Option<RecordOutline>, Error> {
-        if !self.format.tells_all_in_front() {
+        if !self.format.has_complete_header() {
             return Ok(None);
         }
         let ParseOutcome::Event(ParsedEvent { len, timestamp: Some(timestamp), channel, .. }) =
@@ -361,28 +365,28 @@ impl<D: Delimited> Framing for Events<'_, D> {
 
     fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>> {
         // What stands in front of the range may tell that an event begins with it.
-        if !range.is_empty() && range.start == 0 && self.is_believed(log, 0)? {
+        if !range.is_empty() && range.start == 0 && self.is_plausible(log, 0)? {
             return Ok(Some(0));
         }
-        self.first_believed(log, &mut Places::within(self.mark, range))
+        self.first_plausible(log, &mut CandidateStarts::within(self.mark, range))
     }
 
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error> {
         let said = match self.parse(record) {
-            ParseOutcome::More => self.last(record),
+            ParseOutcome::More => self.parse_last(record),
             said => said,
         };
         match said {
-            said if len_of(&said) != Some(record.len()) => Err(Error::broken(format!(
+            said if len_of(&said) != Some(record.len()) => Err(Error::internal(format!(
                 "the source's `parse` says that {} bytes at byte {pos} are an event, and something else when \
                  it is shown no more than these",
                 record.len()
             ))),
-            ParseOutcome::Event(told) => Ok(RecordContent::Event(self.head(pos, told)?)),
+            ParseOutcome::Event(told) => Ok(RecordContent::Event(self.header(pos, told)?)),
             ParseOutcome::Damaged { reason, .. } => {
                 Ok(RecordContent::Damage(reason.to_owned(), None))
             }
-            _ => Ok(RecordContent::Nothing),
+            _ => Ok(RecordContent::Skip),
         }
     }
 }
@@ -398,20 +402,20 @@ fn begins_at(log: &mut dyn ReadAt, pos: u64, mark: &[u8]) -> io::Result<bool> {
 fn len_of(said: &ParseOutcome<'_>) -> Option<usize> {
     match said {
         ParseOutcome::Event(told) => Some(told.len),
-        ParseOutcome::Nothing { len } | ParseOutcome::Damaged { len, .. } => Some(*len),
-        ParseOutcome::More | ParseOutcome::Not(_) => None,
+        ParseOutcome::Skip { len } | ParseOutcome::Damaged { len, .. } => Some(*len),
+        ParseOutcome::More | ParseOutcome::NotAnEvent(_) => None,
     }
 }
 
 /// Where events may begin, front to back.
-struct Places<'m> {
+struct CandidateStarts<'m> {
     /// No place is before this.
     from: u64,
     search: Search,
     mark: EventMarker<'m>,
 }
 
-impl<'m> Places<'m> {
+impl<'m> CandidateStarts<'m> {
     /// Places in this range of a log all of which can be read.
     fn within(mark: EventMarker<'m>, range: Range<u64>) -> Self {
         let before = match mark {
@@ -423,7 +427,7 @@ impl<'m> Places<'m> {
     }
 
     /// Places behind `pos` and before `end`; nothing before `pos` is read.
-    fn behind(mark: EventMarker<'m>, pos: u64, end: u64) -> Self {
+    fn after(mark: EventMarker<'m>, pos: u64, end: u64) -> Self {
         let from = match mark {
             EventMarker::Ends(_) => pos,
             EventMarker::Begins(_) | EventMarker::None => pos.saturating_add(1),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Delimited, EventMarker, ParseOutcome, ParsedEvent, USUAL_LONGEST};
+use super::{DEFAULT_LONGEST, Delimited, EventMarker, ParseOutcome, ParsedEvent};
 use crate::options::InPaths;
 use crate::{Channel, Encoding, Name};
 
@@ -14,7 +14,7 @@ pub enum LineContent<'b> {
     /// An event: see [`LineContent::event`].
     Event(ParsedEvent<'b>),
     /// Neither event nor damage: a blank line, a comment.
-    Nothing,
+    Skip,
     /// No event, and why. The next line is none the worse for it.
     Damaged(&'static str),
 }
@@ -61,7 +61,7 @@ pub trait TextLines: Send + Sync {
 
     /// The most bytes of a line, its end included. What is longer is damage up to the next line.
     fn longest(&self) -> usize {
-        USUAL_LONGEST
+        DEFAULT_LONGEST
     }
 
     /// The channel of that name. Asked once a channel.
@@ -108,7 +108,7 @@ fn plain(line: &[u8]) -> &[u8] {
 fn parsed(line: LineContent<'_>, len: usize) -> ParseOutcome<'_> {
     match line {
         LineContent::Event(told) => ParseOutcome::Event(ParsedEvent { len, ..told }),
-        LineContent::Nothing => ParseOutcome::Nothing { len },
+        LineContent::Skip => ParseOutcome::Skip { len },
         LineContent::Damaged(reason) => ParseOutcome::Damaged { len, reason },
     }
 }

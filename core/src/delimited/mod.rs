@@ -9,7 +9,7 @@
 //!
 //! ```
 //! use sluice_core::options::InPaths;
-//! use sluice_core::{Delimited, Mark, Parsed};
+//! use sluice_core::{Delimited, EventMarker, ParseOutcome};
 //!
 //! /// Reads ticks: the byte `!`, how many bytes follow the time, eight bytes of nanoseconds, and those bytes.
 //! #[derive(serde::Deserialize, sluice_core::schemars::JsonSchema)]
@@ -27,14 +27,14 @@
 //!         &self.path
 //!     }
 //!
-//!     fn mark(&self) -> Mark<'_> {
-//!         Mark::Begins(b"!")
+//!     fn mark(&self) -> EventMarker<'_> {
+//!         EventMarker::Begins(b"!")
 //!     }
 //!
-//!     fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
-//!         let Some([_, len, time @ ..]) = bytes.first_chunk::<10>() else { return Parsed::More };
+//!     fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
+//!         let Some([_, len, time @ ..]) = bytes.first_chunk::<10>() else { return ParseOutcome::More };
 //!         let end = 10 + usize::from(*len);
-//!         Parsed::event(end, i64::from_le_bytes(*time), b"TICK", 10..end)
+//!         ParseOutcome::event(end, i64::from_le_bytes(*time), b"TICK", 10..end)
 //!     }
 //! }
 //! # fn main() {}
@@ -93,7 +93,7 @@ pub use lines::{LineContent, TextLines};
 use events::Events;
 
 /// How long an event is if the format says nothing else.
-pub const USUAL_LONGEST: usize = 1 << 20;
+pub const DEFAULT_LONGEST: usize = 1 << 20;
 
 /// What some bytes begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub enum ParseOutcome<'b> {
     /// An event: see [`ParseOutcome::event`].
     Event(ParsedEvent<'b>),
     /// So many bytes that are neither event nor damage: the head of a file, padding, a blank line.
-    Nothing {
+    Skip {
         /// How many.
         len: usize,
     },
@@ -115,7 +115,7 @@ pub enum ParseOutcome<'b> {
     /// More bytes are needed to tell. At the end of the log: it is cut off.
     More,
     /// No event, and why.
-    Not(&'static str),
+    NotAnEvent(&'static str),
 }
 
 /// What the bytes of an event tell.
@@ -200,7 +200,7 @@ pub trait Delimited: Send + Sync {
 
     /// The most bytes of an event. Damage can claim any length; so much is held in memory to find that out.
     fn longest(&self) -> usize {
-        USUAL_LONGEST
+        DEFAULT_LONGEST
     }
 
     /// What its files hold, if a pipe that begins as a file of another format is to be refused.
@@ -211,7 +211,7 @@ pub trait Delimited: Send + Sync {
     /// Whether an event that `parse` has not been shown all of is told in full: its length, time
     /// and channel are final, and no byte of the rest can make it damage. Then a window of time
     /// does not read the payloads outside of it.
-    fn tells_all_in_front(&self) -> bool {
+    fn has_complete_header(&self) -> bool {
         false
     }
 
@@ -227,7 +227,7 @@ impl<D: Delimited> Source for D {
     }
 
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
-        Split::of_files(self.inputs()?, target, |_, len| Ok(0..len))
+        Split::from_files(self.inputs()?, target, |_, len| Ok(0..len))
     }
 
     fn read<'s>(
@@ -238,9 +238,9 @@ impl<D: Delimited> Source for D {
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let (events, window) = (Events::new(self, context), context.query.window());
         let log = match self.content() {
-            Some(content) => LogFile::open_holding(&split.input, content)?,
+            Some(content) => LogFile::open_expecting(&split.input, content)?,
             None => LogFile::open(&split.input)?,
         };
-        Ok(Box::new(FramedReader::over_within(window, log, split, entry, events, context)?))
+        Ok(Box::new(FramedReader::with_window(window, log, split, entry, events, context)?))
     }
 }

@@ -12,12 +12,12 @@ use crate::time::TimePoint;
 use crate::{BlockPool, Clock};
 
 /// `#!`, how many bytes the payload has, a time, the payload, and the sum of all bytes before.
-struct Marked(InPaths);
+struct MarkedFormat(InPaths);
 
 const MARK: &[u8] = b"#!";
 const HEAD: &[u8] = b"a log\n";
 
-impl Delimited for Marked {
+impl Delimited for MarkedFormat {
     fn paths(&self) -> &InPaths {
         &self.0
     }
@@ -32,7 +32,7 @@ impl Delimited for Marked {
 
     fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         if bytes.starts_with(HEAD) {
-            return ParseOutcome::Nothing { len: HEAD.len() };
+            return ParseOutcome::Skip { len: HEAD.len() };
         }
         let Some([_, _, len, time]) = bytes.first_chunk() else { return ParseOutcome::More };
         let end = 4 + usize::from(*len);
@@ -59,9 +59,9 @@ fn marked(time: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// How many bytes follow, a byte `7`, and these bytes.
-struct Bare(InPaths);
+struct UnmarkedFormat(InPaths);
 
-impl Delimited for Bare {
+impl Delimited for UnmarkedFormat {
     fn paths(&self) -> &InPaths {
         &self.0
     }
@@ -72,7 +72,7 @@ impl Delimited for Bare {
             Some([len, 7]) => {
                 ParseOutcome::untimed(2 + usize::from(*len), b"BARE", 0..2 + usize::from(*len))
             }
-            Some(_) => ParseOutcome::Not("no seven"),
+            Some(_) => ParseOutcome::NotAnEvent("no seven"),
         }
     }
 }
@@ -95,7 +95,7 @@ impl TextLines for Notes {
 
     fn line<'b>(&self, line: &'b [u8]) -> LineContent<'b> {
         if line.is_empty() || line.starts_with(b"#") {
-            return LineContent::Nothing;
+            return LineContent::Skip;
         }
         let words = str::from_utf8(line).ok().and_then(|line| line.split_once(' '));
         match words.and_then(|(time, _)| TimePoint::parse(time).ok()) {
@@ -110,15 +110,15 @@ impl TextLines for Notes {
 }
 
 /// A file that is read by different formats.
-struct Log {
+struct SampleLog {
     path: InPaths,
     _file: tempfile::NamedTempFile,
 }
 
-fn log(bytes: &[u8]) -> Log {
+fn log(bytes: &[u8]) -> SampleLog {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
-    Log { path: InPaths(vec![file.path().to_owned()]), _file: file }
+    SampleLog { path: InPaths(vec![file.path().to_owned()]), _file: file }
 }
 
 /// What is read of a log, which is the same however it is read.
@@ -146,11 +146,11 @@ fn read(make: fn(InPaths) -> Box<dyn Source>, bytes: &[u8]) -> SourceContents {
 }
 
 fn read_marked(bytes: &[u8]) -> SourceContents {
-    read(|path| Box::new(Marked(path)), bytes)
+    read(|path| Box::new(MarkedFormat(path)), bytes)
 }
 
 fn read_bare(bytes: &[u8]) -> SourceContents {
-    read(|path| Box::new(Bare(path)), bytes)
+    read(|path| Box::new(UnmarkedFormat(path)), bytes)
 }
 
 fn read_notes(bytes: &[u8]) -> SourceContents {
@@ -271,7 +271,7 @@ fn channels_are_made_as_the_format_says() {
 }
 
 /// `#!`, how many bytes the payload has, the payload, and the sum of all bytes before. Counts what it is shown.
-struct Long {
+struct LongEventFormat {
     path: InPaths,
     shown: Arc<AtomicU64>,
     /// Raised after so many bytes.
@@ -280,7 +280,7 @@ struct Long {
 
 const LONGEST: u64 = 64 << 10;
 
-impl Delimited for Long {
+impl Delimited for LongEventFormat {
     fn paths(&self) -> &InPaths {
         &self.path
     }
@@ -301,7 +301,7 @@ impl Delimited for Long {
         let Some([_, _, len @ ..]) = bytes.first_chunk::<6>() else { return ParseOutcome::More };
         let end = 6 + u32::from_le_bytes(*len) as usize;
         if end >= self.longest() {
-            return ParseOutcome::Not("too long");
+            return ParseOutcome::NotAnEvent("too long");
         }
         match bytes.get(..=end).and_then(<[u8]>::split_last) {
             None => ParseOutcome::More,
@@ -332,7 +332,7 @@ fn read_long(bytes: &[u8]) -> (SourceContents, u64) {
         let shown = Arc::default();
         let never = (u64::MAX, Arc::default());
         let path = file.path.clone();
-        let source = Long { path, shown: Arc::clone(&shown), cancelled: never };
+        let source = LongEventFormat { path, shown: Arc::clone(&shown), cancelled: never };
         let blocks = BlockPool::new(block, 2);
         let context = ReadContext { blocks, ..ReadContext::standalone("test") };
         let read = gather_with(&source, u64::MAX, &context).unwrap();
@@ -380,7 +380,8 @@ fn a_search_ends_when_the_run_does() {
         let context = ReadContext::standalone("test");
         let (shown, most) = (Arc::new(AtomicU64::new(0)), 300_000);
         let cancelled = (most, Arc::clone(&context.cancelled));
-        let source = Long { path: file.path.clone(), shown: Arc::clone(&shown), cancelled };
+        let source =
+            LongEventFormat { path: file.path.clone(), shown: Arc::clone(&shown), cancelled };
         let read = gather_with(&source, target, &context).unwrap();
         assert_eq!((read.events.len(), read.damage.len()), (0, 0), "nothing was found out");
         let shown = shown.load(Ordering::Relaxed);
@@ -390,8 +391,8 @@ fn a_search_ends_when_the_run_does() {
 
 #[test]
 fn a_format_that_breaks_its_promises_ends_the_run_and_says_so() {
-    struct Outside(InPaths);
-    impl Delimited for Outside {
+    struct OutsidePayloadFormat(InPaths);
+    impl Delimited for OutsidePayloadFormat {
         fn paths(&self) -> &InPaths {
             &self.0
         }
@@ -411,8 +412,8 @@ fn a_format_that_breaks_its_promises_ends_the_run_and_says_so() {
             if bytes.len() < 6 { ParseOutcome::More } else { ParseOutcome::event(4, 0, b"A", 2..3) }
         }
     }
-    struct Empty(InPaths);
-    impl Delimited for Empty {
+    struct EmptyEventFormat(InPaths);
+    impl Delimited for EmptyEventFormat {
         fn paths(&self) -> &InPaths {
             &self.0
         }
@@ -422,12 +423,12 @@ fn a_format_that_breaks_its_promises_ends_the_run_and_says_so() {
     }
     let error = |source: &dyn Source| gather(source, u64::MAX).unwrap_err().to_string();
     let file = log(b"abcdabcdabcd");
-    let outside = error(&Outside(file.path.clone()));
+    let outside = error(&OutsidePayloadFormat(file.path.clone()));
     assert!(outside.contains("payload of an event of 4 bytes is at 2..9"), "{outside}");
     let file = log(b"abcdefgh");
     let ahead = error(&LookingAhead(file.path.clone()));
     assert!(ahead.contains("something else when it is shown no more"), "{ahead}");
-    let empty = gather(&Empty(file.path.clone()), u64::MAX).unwrap();
+    let empty = gather(&EmptyEventFormat(file.path.clone()), u64::MAX).unwrap();
     assert!(empty.events.is_empty() && empty.damage[0].2.contains("without bytes"));
 }
 

@@ -51,7 +51,7 @@ const HEAD: usize = 512;
 
 impl ForeignFormat {
     /// The format of a file that begins like this, if it is one of these.
-    pub fn of_head(head: &[u8]) -> Option<Self> {
+    pub fn from_head(head: &[u8]) -> Option<Self> {
         let at = |place: usize, mark: &[u8]| {
             head.get(place..).is_some_and(|rest| rest.starts_with(mark))
         };
@@ -202,7 +202,7 @@ impl LogFile {
     /// [`open`](Self::open), for a source whose files hold this. Refuses what can only be read once
     /// – standard input, a named pipe, what comes out of a compressed file – if it begins as no
     /// file of such a source does. What was looked at is there to be read.
-    pub fn open_holding(path: &Path, content: InputContent) -> Result<Self, Error> {
+    pub fn open_expecting(path: &Path, content: InputContent) -> Result<Self, Error> {
         let mut log = Self::open(path)?;
         if !log.is_seekable() {
             let mut head = vec![0; HEAD];
@@ -228,7 +228,7 @@ pub fn stdin_head() -> Result<Vec<u8>, Error> {
 }
 
 fn refuse(head: &[u8], path: &Path, content: InputContent) -> Result<(), Error> {
-    match ForeignFormat::of_head(head) {
+    match ForeignFormat::from_head(head) {
         Some(format) if content != InputContent::Any || format.is_packed() => {
             Err(Error::refused(format.refusal(path)))
         }
@@ -250,7 +250,9 @@ pub fn is_text(path: &Path) -> Result<bool, Error> {
     let (mut chunk, mut position) = (vec![0; HEAD], 0u64);
     loop {
         let read = log.read_at(position, &mut chunk)?;
-        if !is_text_bytes(chunk.get(..read).unwrap_or_default()) || log.broken().is_some() {
+        if !is_text_bytes(chunk.get(..read).unwrap_or_default())
+            || log.decompression_error().is_some()
+        {
             return Ok(false);
         }
         if read < chunk.len() {
@@ -290,7 +292,7 @@ mod tests {
             (b"", None),
         ];
         for (head, format) in cases {
-            assert_eq!(ForeignFormat::of_head(head), format, "{head:?}");
+            assert_eq!(ForeignFormat::from_head(head), format, "{head:?}");
         }
     }
 

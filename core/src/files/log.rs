@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::ranges::Ranges;
+use super::object_reader::ObjectReader;
 use super::stream::Stream;
 use super::{ZSTD_MAGIC, fill, is_zstd, open};
 use crate::Error;
@@ -15,16 +15,16 @@ use crate::Error;
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
-    form: Form,
+    backend: Backend,
 }
 
-enum Form {
+enum Backend {
     File(File),
-    Object(Ranges),
+    Object(ObjectReader),
     Stream(Stream),
 }
 
-impl std::fmt::Debug for Form {
+impl std::fmt::Debug for Backend {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::File(_) => "File",
@@ -41,7 +41,7 @@ impl LogFile {
         if path == Path::new("-") {
             return Self::stream(path, Box::new(io::stdin()));
         }
-        if let Some(ranges) = Ranges::open(path)? {
+        if let Some(ranges) = ObjectReader::open(path)? {
             return Self::object(path, ranges);
         }
         let file = open(path)?;
@@ -55,27 +55,27 @@ impl LogFile {
         if is_zstd(path)? {
             return Ok(Self {
                 path: path.to_owned(),
-                form: Form::Stream(Stream::packed(decompressed(path, file)?)),
+                backend: Backend::Stream(Stream::packed(decompressed(path, file)?)),
             });
         }
-        Ok(Self { path: path.to_owned(), form: Form::File(file) })
+        Ok(Self { path: path.to_owned(), backend: Backend::File(file) })
     }
 
-    fn object(path: &Path, mut ranges: Ranges) -> Result<Self, Error> {
+    fn object(path: &Path, mut ranges: ObjectReader) -> Result<Self, Error> {
         let is_packed = ranges.is_zstd().map_err(|e| Error::io("read", path, e))?;
         let form = match is_packed {
-            true => Form::Stream(Stream::packed(decompressed(path, ranges)?)),
-            false => Form::Object(ranges),
+            true => Backend::Stream(Stream::packed(decompressed(path, ranges)?)),
+            false => Backend::Object(ranges),
         };
-        Ok(Self { path: path.to_owned(), form })
+        Ok(Self { path: path.to_owned(), backend: form })
     }
 
     /// Opens a file or an object as it is, compressed or not.
     pub fn open_plain(path: &Path) -> Result<Self, Error> {
-        if let Some(ranges) = Ranges::open(path)? {
-            return Ok(Self { path: path.to_owned(), form: Form::Object(ranges) });
+        if let Some(ranges) = ObjectReader::open(path)? {
+            return Ok(Self { path: path.to_owned(), backend: Backend::Object(ranges) });
         }
-        Ok(Self { path: path.to_owned(), form: Form::File(open(path)?) })
+        Ok(Self { path: path.to_owned(), backend: Backend::File(open(path)?) })
     }
 
     /// Reads `stream`, uncompressed if it is compressed, as the log that the user knows as `path`.
@@ -86,7 +86,7 @@ impl LogFile {
         if found == 4 && magic == ZSTD_MAGIC {
             stream = Stream::packed(decompressed(path, stream)?);
         }
-        Ok(Self { path: path.to_owned(), form: Form::Stream(stream) })
+        Ok(Self { path: path.to_owned(), backend: Backend::Stream(stream) })
     }
 
     /// The path as the user named it.
@@ -96,33 +96,33 @@ impl LogFile {
 
     /// Whether any place can be read at any time, also again.
     pub fn is_seekable(&self) -> bool {
-        matches!(self.form, Form::File(_) | Form::Object(_))
+        matches!(self.backend, Backend::File(_) | Backend::Object(_))
     }
 
     /// How many bytes have to lie between two places for reading both to cost less than reading on from one
     /// to the other; nothing where the way leads through them all.
-    pub fn worth_skipping(&self) -> Option<u64> {
-        match &self.form {
-            Form::File(_) => Some(4 << 10),
-            Form::Object(_) => Some(4 << 20),
-            Form::Stream(_) => None,
+    pub fn min_seek_distance(&self) -> Option<u64> {
+        match &self.backend {
+            Backend::File(_) => Some(4 << 10),
+            Backend::Object(_) => Some(4 << 20),
+            Backend::Stream(_) => None,
         }
     }
 
     /// How long it is now, where that can be known.
     pub fn len(&self) -> Option<u64> {
-        match &self.form {
-            Form::File(file) => file.metadata().ok().map(|meta| meta.len()),
-            Form::Object(ranges) => Some(ranges.len()),
-            Form::Stream(_) => None,
+        match &self.backend {
+            Backend::File(file) => file.metadata().ok().map(|meta| meta.len()),
+            Backend::Object(ranges) => Some(ranges.len()),
+            Backend::Stream(_) => None,
         }
     }
 
     /// What tells this state of an object from others; nothing of what is no object.
     pub fn version(&self) -> Option<&str> {
-        match &self.form {
-            Form::Object(ranges) => Some(ranges.version()),
-            Form::File(_) | Form::Stream(_) => None,
+        match &self.backend {
+            Backend::Object(ranges) => Some(ranges.version()),
+            Backend::File(_) | Backend::Stream(_) => None,
         }
     }
 
@@ -135,26 +135,26 @@ impl LogFile {
     ///
     /// A stream keeps everything from the last [`forget`](Self::forget) on; places before are gone.
     pub fn read_at(&mut self, position: u64, buffer: &mut [u8]) -> Result<usize, Error> {
-        let read = match &mut self.form {
-            Form::File(file) => fill(|buf, at| file.read_at(buf, at), position, buffer),
-            Form::Object(ranges) => ranges.read_at(position, buffer),
-            Form::Stream(stream) => stream.read_at(position, buffer),
+        let read = match &mut self.backend {
+            Backend::File(file) => fill(|buf, at| file.read_at(buf, at), position, buffer),
+            Backend::Object(ranges) => ranges.read_at(position, buffer),
+            Backend::Stream(stream) => stream.read_at(position, buffer),
         };
         read.map_err(|e| Error::io("read", &self.path, e))
     }
 
     /// What is wrong with a compressed log that could only be read up to here. Known once reading has
     /// come to its end.
-    pub fn broken(&self) -> Option<&str> {
-        match &self.form {
-            Form::File(_) | Form::Object(_) => None,
-            Form::Stream(stream) => stream.broken.as_deref(),
+    pub fn decompression_error(&self) -> Option<&str> {
+        match &self.backend {
+            Backend::File(_) | Backend::Object(_) => None,
+            Backend::Stream(stream) => stream.broken.as_deref(),
         }
     }
 
     /// Says that nothing before `position` will be asked for again.
     pub fn forget(&mut self, position: u64) {
-        if let Form::Stream(stream) = &mut self.form {
+        if let Backend::Stream(stream) = &mut self.backend {
             stream.forget(position);
         }
     }

@@ -5,8 +5,8 @@
 
 mod foreign;
 mod log;
+mod object_reader;
 mod objects;
-mod ranges;
 mod stream;
 
 use std::fs::{self, File};
@@ -97,7 +97,7 @@ pub fn head(path: &Path, len: usize) -> Result<Vec<u8>, Error> {
 
 /// Whether a file is compressed with zstd, by its first bytes.
 pub fn is_zstd(path: &Path) -> Result<bool, Error> {
-    if let Some(mut ranges) = ranges::Ranges::open(path)? {
+    if let Some(mut ranges) = object_reader::ObjectReader::open(path)? {
         return ranges.is_zstd().map_err(|e| Error::io("read", path, e));
     }
     let mut magic = [0; 4];
@@ -148,9 +148,9 @@ pub enum PathKind {
 /// What is at a path, also through links; nothing if there is nothing.
 ///
 /// Of an address it asks anew, whatever is known of it.
-pub fn look(path: &Path) -> Result<Option<PathKind>, Error> {
+pub fn path_kind(path: &Path) -> Result<Option<PathKind>, Error> {
     if let Some(place) = StorePath::parse(path)? {
-        return objects::look(&place).map_err(|e| Error::io("look at", path, e));
+        return objects::path_kind(&place).map_err(|e| Error::io("look at", path, e));
     }
     match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => Ok(Some(PathKind::Folder)),
@@ -167,17 +167,17 @@ fn is_missing(error: &io::Error) -> bool {
 
 /// Whether there is a file or an object. What cannot be looked at is none.
 pub fn is_file(path: &Path) -> bool {
-    matches!(look(path), Ok(Some(PathKind::File(_))))
+    matches!(path_kind(path), Ok(Some(PathKind::File(_))))
 }
 
 /// Whether there is a folder, or objects whose keys go on behind a slash.
 pub fn is_folder(path: &Path) -> bool {
-    matches!(look(path), Ok(Some(PathKind::Folder)))
+    matches!(path_kind(path), Ok(Some(PathKind::Folder)))
 }
 
 /// Whether there is anything. What cannot be looked at is nothing.
 pub fn exists(path: &Path) -> bool {
-    matches!(look(path), Ok(Some(_)))
+    matches!(path_kind(path), Ok(Some(_)))
 }
 
 /// All bytes of a small file or object.
@@ -189,7 +189,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
 }
 
 /// [`read`] of what need not be there.
-pub fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+pub fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     match read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.is_missing() => Ok(None),
@@ -199,10 +199,10 @@ pub fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, Error> {
 
 /// What a file is, whatever its name: two names of one file have one identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FileIdentity(Is);
+pub struct FileIdentity(IdentityKey);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Is {
+enum IdentityKey {
     File {
         device: u64,
         inode: u64,
@@ -216,12 +216,12 @@ impl FileIdentity {
     /// address has one whether or not there is an object.
     pub fn read(path: &Path) -> Option<Self> {
         if let Some(place) = StorePath::parse(path).ok()? {
-            return Some(Self(Is::Object(
+            return Some(Self(IdentityKey::Object(
                 *blake3::hash(place.at.to_string().as_bytes()).as_bytes(),
             )));
         }
         let meta = fs::metadata(path).ok()?;
-        meta.is_file().then(|| Self(Is::File { device: meta.dev(), inode: meta.ino() }))
+        meta.is_file().then(|| Self(IdentityKey::File { device: meta.dev(), inode: meta.ino() }))
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use glob::{MatchOptions, Pattern};
 
 use super::PathKind;
-use super::ranges::Object;
+use super::object_reader::PinnedObject;
 use crate::globs::is_glob;
 use crate::output;
 use crate::store::{Address, ListDepth, ObjectState, StorePath};
@@ -16,41 +16,42 @@ use crate::{Error, Input};
 
 /// The objects that this process has looked at, each in the state that it had then: a run that reads an object
 /// several times must not read two of its states.
-fn seen() -> MutexGuard<'static, HashMap<Address, Arc<Object>>> {
-    static SEEN: LazyLock<Mutex<HashMap<Address, Arc<Object>>>> = LazyLock::new(Mutex::default);
+fn pinned_objects() -> MutexGuard<'static, HashMap<Address, Arc<PinnedObject>>> {
+    static SEEN: LazyLock<Mutex<HashMap<Address, Arc<PinnedObject>>>> =
+        LazyLock::new(Mutex::default);
     SEEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Forgets in which state objects were found: what reads them next reads them as they are then. For programs
 /// that do one thing after another; not while a run goes on.
 pub fn forget_states() {
-    seen().clear();
+    pinned_objects().clear();
 }
 
 /// Forgets one object, which this process has changed.
 pub(crate) fn forget(at: &Address) {
-    seen().remove(at);
+    pinned_objects().remove(at);
 }
 
 /// An object in the state in which this process knows it.
-pub(super) fn known(place: &StorePath) -> io::Result<Arc<Object>> {
-    if let Some(object) = seen().get(&place.at) {
+pub(super) fn pin(place: &StorePath) -> io::Result<Arc<PinnedObject>> {
+    if let Some(object) = pinned_objects().get(&place.at) {
         return Ok(Arc::clone(object));
     }
-    let state = place.store.look(&place.at)?;
-    Ok(note(place, state))
+    let state = place.store.stat(&place.at)?;
+    Ok(pin_state(place, state))
 }
 
 /// Notes the state of an object, unless it is known: who came first counts.
-fn note(place: &StorePath, state: ObjectState) -> Arc<Object> {
-    let object = || Arc::new(Object::new(place.clone(), state));
-    Arc::clone(seen().entry(place.at.clone()).or_insert_with(object))
+fn pin_state(place: &StorePath, state: ObjectState) -> Arc<PinnedObject> {
+    let object = || Arc::new(PinnedObject::new(place.clone(), state));
+    Arc::clone(pinned_objects().entry(place.at.clone()).or_insert_with(object))
 }
 
 /// What is at an address now.
-pub(super) fn look(place: &StorePath) -> io::Result<Option<PathKind>> {
+pub(super) fn path_kind(place: &StorePath) -> io::Result<Option<PathKind>> {
     if !place.at.key().is_empty() && !place.at.key().ends_with('/') {
-        match place.store.look(&place.at) {
+        match place.store.stat(&place.at) {
             Ok(state) => return Ok(Some(PathKind::File(state.len))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -63,7 +64,7 @@ pub(super) fn look(place: &StorePath) -> io::Result<Option<PathKind>> {
 
 /// All bytes of an object as it is now.
 pub(super) fn read(place: &StorePath) -> io::Result<Vec<u8>> {
-    let state = place.store.look(&place.at)?;
+    let state = place.store.stat(&place.at)?;
     let len = state.len;
     if len == 0 {
         return Ok(Vec::new());
@@ -82,7 +83,7 @@ pub fn objects_below(folder: &Path) -> Result<Option<Vec<Input>>, Error> {
 
 /// The inputs that an address means: the object, or else those that it matches as a glob.
 pub(super) fn expand(name: &Path, place: &StorePath, inputs: &mut Vec<Input>) -> Result<(), Error> {
-    let missing = match known(place) {
+    let missing = match pin(place) {
         Ok(object) => {
             inputs.push(Input { path: name.to_owned(), bytes: Some(object.state.len) });
             return Ok(());
@@ -94,7 +95,7 @@ pub(super) fn expand(name: &Path, place: &StorePath, inputs: &mut Vec<Input>) ->
         inputs.append(&mut matches(name, place)?);
         return Ok(());
     }
-    match look(&place.folder()) {
+    match path_kind(&place.folder()) {
         Ok(Some(_)) => Err(Error::refused(format!(
             "an object is needed, and this is a folder of objects: name them, such as {}",
             name.join("*").display()
@@ -110,7 +111,7 @@ fn matches(name: &Path, place: &StorePath) -> Result<Vec<Input>, Error> {
         return Err(Error::refused(format!("a bucket is named, not matched: {}", name.display())));
     };
     let pattern = Pattern::new(key)
-        .map_err(|e| Error::unfit(format!("`{}` is no glob: {e}", name.display())))?;
+        .map_err(|e| Error::invalid(format!("`{}` is no glob: {e}", name.display())))?;
     let (prefix, open) = key.split_at(fixed);
     let depth =
         if open.contains('/') || open.contains("**") { ListDepth::All } else { ListDepth::One };
@@ -141,7 +142,7 @@ fn inputs(
         if is_plain && wanted(&key) {
             let listed = state.len;
             let is_told = !state.version.is_empty();
-            let bytes = if is_told { note(&there, state).state.len } else { listed };
+            let bytes = if is_told { pin_state(&there, state).state.len } else { listed };
             inputs.push(Input { path, bytes: Some(bytes) });
         }
     }

@@ -63,7 +63,9 @@ impl Stream {
         self.kept.truncate(len + *read.as_ref().unwrap_or(&0));
         match read {
             // What neither the system nor a store said, the decompressor did: the rest of the log cannot be had.
-            Err(error) if self.packed && error.raw_os_error().is_none() && !Unread::is(&error) => {
+            Err(error)
+                if self.packed && error.raw_os_error().is_none() && !UpstreamError::is(&error) =>
+            {
                 self.broken = Some(format!("the compressed data is damaged or cut off: {error}"));
                 self.ended = true;
             }
@@ -101,9 +103,9 @@ impl Read for Stream {
 
 /// That compressed bytes could not be read, which says nothing about what is in them.
 #[derive(Debug)]
-pub(super) struct Unread(io::Error);
+pub(super) struct UpstreamError(io::Error);
 
-impl Unread {
+impl UpstreamError {
     pub(super) fn error(error: io::Error) -> io::Error {
         io::Error::new(error.kind(), Self(error))
     }
@@ -113,10 +115,10 @@ impl Unread {
     }
 }
 
-impl fmt::Display for Unread {
+impl fmt::Display for UpstreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl std::error::Error for Unread {}
+impl std::error::Error for UpstreamError {}

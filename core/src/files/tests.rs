@@ -150,7 +150,7 @@ fn a_compressed_object_that_cannot_be_read_to_its_end_is_an_error_and_no_damage(
     MEMORY.set("unread", "a.zst", packed);
     let error = log.read_at(0, &mut vec![0; plain.len()]).unwrap_err().to_string();
     assert!(error.contains("has changed"), "{error}");
-    assert_eq!(log.broken(), None);
+    assert_eq!(log.decompression_error(), None);
 }
 
 #[test]
@@ -169,13 +169,13 @@ fn what_is_long_is_brought_in_several_requests() {
 fn what_is_there_is_told_of_objects_as_of_files() {
     MEMORY.set("there", "a/b", "text");
     MEMORY.set("there", "empty", "");
-    let found = |key: &str| look(&at("there", key)).unwrap();
+    let found = |key: &str| path_kind(&at("there", key)).unwrap();
     assert_eq!(found("a/b"), Some(PathKind::File(4)));
     assert_eq!((found("a"), found("a/")), (Some(PathKind::Folder), Some(PathKind::Folder)));
     assert_eq!((found("b"), found("a/b/")), (None, None));
     assert_eq!(read(&at("there", "a/b")).unwrap(), b"text");
     assert_eq!(read(&at("there", "empty")).unwrap(), b"");
-    assert_eq!(read_if_there(&at("there", "none")).unwrap(), None);
+    assert_eq!(read_if_exists(&at("there", "none")).unwrap(), None);
     let below = objects_below(&at("there", "a")).unwrap().unwrap();
     assert_eq!(below, [Input { path: at("there", "a/b"), bytes: Some(4) }]);
     assert!(objects_below(Path::new("/tmp")).unwrap().is_none());
@@ -249,5 +249,5 @@ fn a_compressed_log_that_is_cut_off_gives_what_is_left_and_says_so() {
     let mut buffer = vec![0; plain.len()];
     let read = log.read_at(0, &mut buffer).unwrap();
     assert!(read > 0 && plain.starts_with(&buffer[..read]));
-    assert!(log.broken().unwrap().contains("cut off"));
+    assert!(log.decompression_error().unwrap().contains("cut off"));
 }

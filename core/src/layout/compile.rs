@@ -21,8 +21,8 @@ pub(super) const CLASS: &str = "class";
 
 /// A whole layout.
 #[derive(Debug)]
-pub(super) struct Compiled {
-    pub(super) nodes: Vec<Node>,
+pub(super) struct CompiledLayout {
+    pub(super) nodes: Vec<LayoutNode>,
     pub(super) fields: Vec<FieldRef>,
     /// How many members say how long something behind them is.
     pub(super) registers: usize,
@@ -30,41 +30,41 @@ pub(super) struct Compiled {
 
 /// A field of a payload that takes bytes.
 #[derive(Debug)]
-pub(super) enum Node {
+pub(super) enum LayoutNode {
     Number { of: NumberType, register: Option<usize> },
     Bool { width: usize },
     Enum { width: usize },
     Text(LengthEncoding),
     Bytes(LengthEncoding),
     Rest,
-    Fixed { count: usize, item: Box<Node>, field: FieldRef },
-    List { count: Count, least: usize, item: Box<Node>, field: FieldRef },
-    Struct { members: Vec<Node>, fields: Fields },
-    Variant(Variant),
+    Fixed { count: usize, item: Box<LayoutNode>, field: FieldRef },
+    List { count: ListLength, least: usize, item: Box<LayoutNode>, field: FieldRef },
+    Struct { members: Vec<LayoutNode>, fields: Fields },
+    Variant(VariantNode),
 }
 
 /// Where the length of a list stands.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Count {
+pub(super) enum ListLength {
     Prefix(LengthEncoding),
     Register(usize),
 }
 
 /// One of several structs, or none.
 #[derive(Debug)]
-pub(super) struct Variant {
+pub(super) struct VariantNode {
     /// All that one of the cases has, the class first where there are several.
     pub(super) fields: Fields,
     /// What the cases are called, if there are several.
     pub(super) classes: Option<Vec<Arc<str>>>,
-    pub(super) children: Vec<Node>,
+    pub(super) children: Vec<LayoutNode>,
     /// For each case its children, in order.
     pub(super) cases: Vec<Vec<usize>>,
     /// How many bytes its columns take where nothing is there.
     pub(super) blank: usize,
 }
 
-impl Node {
+impl LayoutNode {
     /// The type of its column.
     fn data_type(&self) -> DataType {
         match self {
@@ -77,7 +77,7 @@ impl Node {
                 DataType::FixedSizeList(Arc::clone(field), *count as i32)
             }
             Self::List { field, .. } => DataType::List(Arc::clone(field)),
-            Self::Struct { fields, .. } | Self::Variant(Variant { fields, .. }) => {
+            Self::Struct { fields, .. } | Self::Variant(VariantNode { fields, .. }) => {
                 DataType::Struct(fields.clone())
             }
         }
@@ -96,30 +96,34 @@ impl Node {
             Self::Bool { width } | Self::Enum { width } => *width,
             Self::Text(lengths) | Self::Bytes(lengths) => length(*lengths),
             Self::Fixed { count, item, .. } => count.saturating_mul(item.least()),
-            Self::List { count: Count::Prefix(lengths), .. } => length(*lengths),
+            Self::List { count: ListLength::Prefix(lengths), .. } => length(*lengths),
             Self::Struct { members, .. } => members.iter().map(Self::least).sum(),
             Self::Variant(_) => 1,
-            Self::Rest | Self::List { count: Count::Register(_), .. } => 0,
+            Self::Rest | Self::List { count: ListLength::Register(_), .. } => 0,
         }
     }
 }
 
 /// How many bytes its columns take where nothing is there.
-fn blank(node: &Node) -> usize {
+fn blank_bytes(node: &LayoutNode) -> usize {
     match node {
-        Node::Number { of, .. } => of.width(),
-        Node::Bool { .. } => 1,
-        Node::Enum { .. } | Node::Text(_) | Node::Bytes(_) | Node::Rest | Node::List { .. } => 4,
-        Node::Fixed { count, item, .. } => count.saturating_mul(blank(item)),
-        Node::Struct { members, .. } => members.iter().map(blank).sum(),
-        Node::Variant(variant) => variant.blank,
+        LayoutNode::Number { of, .. } => of.width(),
+        LayoutNode::Bool { .. } => 1,
+        LayoutNode::Enum { .. }
+        | LayoutNode::Text(_)
+        | LayoutNode::Bytes(_)
+        | LayoutNode::Rest
+        | LayoutNode::List { .. } => 4,
+        LayoutNode::Fixed { count, item, .. } => count.saturating_mul(blank_bytes(item)),
+        LayoutNode::Struct { members, .. } => members.iter().map(blank_bytes).sum(),
+        LayoutNode::Variant(variant) => variant.blank,
     }
 }
 
-pub(super) fn compile(wire: WireRules, members: &[LayoutField]) -> Result<Compiled, String> {
+pub(super) fn compile(wire: WireRules, members: &[LayoutField]) -> Result<CompiledLayout, String> {
     let mut compiler = Compiler { wire, columns: 0, registers: 0, depth: 0 };
     let (nodes, fields) = compiler.members(members)?;
-    Ok(Compiled { nodes, fields, registers: compiler.registers })
+    Ok(CompiledLayout { nodes, fields, registers: compiler.registers })
 }
 
 struct Compiler {
@@ -130,8 +134,11 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn members(&mut self, members: &[LayoutField]) -> Result<(Vec<Node>, Vec<FieldRef>), String> {
-        let counting: BTreeSet<usize> = members.iter().filter_map(counted_by).collect();
+    fn members(
+        &mut self,
+        members: &[LayoutField],
+    ) -> Result<(Vec<LayoutNode>, Vec<FieldRef>), String> {
+        let counting: BTreeSet<usize> = members.iter().filter_map(length_member).collect();
         let first = self.registers;
         self.registers += counting.len();
         let register = |at: usize| counting.iter().position(|c| *c == at).map(|n| first + n);
@@ -139,19 +146,19 @@ impl Compiler {
         for (at, member) in members.iter().enumerate() {
             let LayoutField { name, shape } = member;
             let wrong = |what: String| format!("`{name}`: {what}");
-            let mut node = match counted_by(member) {
+            let mut node = match length_member(member) {
                 Some(by) if by >= at || !is_whole(members.get(by)) => {
                     return Err(wrong("its length is no whole number in front of it".to_owned()));
                 }
                 by => self.node(shape, by.and_then(register)).map_err(wrong)?,
             };
-            if let Node::Number { register: to, .. } = &mut node {
+            if let LayoutNode::Number { register: to, .. } = &mut node {
                 *to = register(at);
             }
             if matches!(shape, FieldShape::Rest) && (self.depth > 0 || at + 1 < members.len()) {
                 return Err(wrong("only the last field can be all that is left".to_owned()));
             }
-            if takes_nothing(&node) {
+            if has_no_bytes(&node) {
                 continue;
             }
             if !names.insert(name) {
@@ -163,7 +170,7 @@ impl Compiler {
         Ok((nodes, fields))
     }
 
-    fn inside<T>(
+    fn nested<T>(
         &mut self,
         do_it: impl FnOnce(&mut Self) -> Result<T, String>,
     ) -> Result<T, String> {
@@ -177,61 +184,61 @@ impl Compiler {
     }
 
     /// The node of a shape, whose length is in `register` if it is counted by another member.
-    fn node(&mut self, shape: &FieldShape, register: Option<usize>) -> Result<Node, String> {
+    fn node(&mut self, shape: &FieldShape, register: Option<usize>) -> Result<LayoutNode, String> {
         self.columns += 1;
         if self.columns > MOST_COLUMNS {
             return Err(format!("it would have more than {MOST_COLUMNS} columns"));
         }
         let WireRules { booleans, lengths } = self.wire;
         Ok(match shape {
-            FieldShape::Number(of) => Node::Number { of: *of, register: None },
-            FieldShape::Bool => Node::Bool { width: booleans },
-            FieldShape::Enum(values) => Node::Enum { width: enum_width(values.len()) },
-            FieldShape::Text => Node::Text(lengths),
-            FieldShape::Bytes => Node::Bytes(lengths),
-            FieldShape::Rest => Node::Rest,
+            FieldShape::Number(of) => LayoutNode::Number { of: *of, register: None },
+            FieldShape::Bool => LayoutNode::Bool { width: booleans },
+            FieldShape::Enum(values) => LayoutNode::Enum { width: enum_width(values.len()) },
+            FieldShape::Text => LayoutNode::Text(lengths),
+            FieldShape::Bytes => LayoutNode::Bytes(lengths),
+            FieldShape::Rest => LayoutNode::Rest,
             FieldShape::Fixed(item, count) => {
-                let item = Box::new(self.inside(|inner| inner.node(item, None))?);
+                let item = Box::new(self.nested(|inner| inner.node(item, None))?);
                 if item.least().saturating_mul(*count) > LONGEST {
                     return Err(format!("{count} of them are more than can be held"));
                 }
                 let field = element(item.data_type(), item.may_be_null());
-                Node::Fixed { count: *count, item, field }
+                LayoutNode::Fixed { count: *count, item, field }
             }
             FieldShape::List(item) if **item == FieldShape::Number(NumberType::U8) => {
-                Node::Bytes(lengths)
+                LayoutNode::Bytes(lengths)
             }
-            FieldShape::List(item) => self.list(item, Count::Prefix(lengths))?,
+            FieldShape::List(item) => self.list(item, ListLength::Prefix(lengths))?,
             FieldShape::Counted(item, _) => match register {
-                Some(register) => self.list(item, Count::Register(register))?,
+                Some(register) => self.list(item, ListLength::Register(register))?,
                 None => return Err("nothing here can say how long it is".to_owned()),
             },
             FieldShape::Struct(members) => {
-                let (members, fields) = self.inside(|inner| inner.members(members))?;
-                Node::Struct { members, fields: fields.into() }
+                let (members, fields) = self.nested(|inner| inner.members(members))?;
+                LayoutNode::Struct { members, fields: fields.into() }
             }
-            FieldShape::Variant(cases) => self.inside(|inner| inner.variant(cases))?,
+            FieldShape::Variant(cases) => self.nested(|inner| inner.variant(cases))?,
         })
     }
 
-    fn list(&mut self, item: &FieldShape, count: Count) -> Result<Node, String> {
-        let item = Box::new(self.inside(|inner| inner.node(item, None))?);
+    fn list(&mut self, item: &FieldShape, count: ListLength) -> Result<LayoutNode, String> {
+        let item = Box::new(self.nested(|inner| inner.node(item, None))?);
         let least = item.least();
         if least == 0 {
             return Err("a list of what takes no bytes has no end".to_owned());
         }
         let field = element(item.data_type(), item.may_be_null());
-        Ok(Node::List { count, least, item, field })
+        Ok(LayoutNode::List { count, least, item, field })
     }
 
-    fn variant(&mut self, cases: &[(String, Vec<LayoutField>)]) -> Result<Node, String> {
+    fn variant(&mut self, cases: &[(String, Vec<LayoutField>)]) -> Result<LayoutNode, String> {
         if cases.len() > usize::from(u8::MAX) {
             return Err("it can be more than 255 things".to_owned());
         }
         let mut all: Vec<&LayoutField> = Vec::new();
         let mut places = Vec::new();
         for (_, members) in cases {
-            if members.iter().any(|member| counted_by(member).is_some()) {
+            if members.iter().any(|member| length_member(member).is_some()) {
                 return Err("a length cannot be a field of one of several".to_owned());
             }
             let mut case = Vec::new();
@@ -261,7 +268,7 @@ impl Compiler {
         let mut moved = Vec::new();
         for member in &all {
             let node = self.node(&member.shape, None)?;
-            let is_there = !takes_nothing(&node);
+            let is_there = !has_no_bytes(&node);
             moved.push(is_there.then_some(children.len()));
             if is_there {
                 fields.push(field(&member.name, node.data_type(), true, &member.shape));
@@ -275,12 +282,12 @@ impl Compiler {
         let DataType::Struct(fields) = struct_type(fields) else {
             return Err("a struct is a struct".to_owned());
         };
-        let blank = children.iter().map(blank).fold(1, usize::saturating_add);
-        Ok(Node::Variant(Variant { fields, classes, children, cases, blank }))
+        let blank = children.iter().map(blank_bytes).fold(1, usize::saturating_add);
+        Ok(LayoutNode::Variant(VariantNode { fields, classes, children, cases, blank }))
     }
 }
 
-fn counted_by(member: &LayoutField) -> Option<usize> {
+fn length_member(member: &LayoutField) -> Option<usize> {
     if let FieldShape::Counted(_, by) = &member.shape { Some(*by) } else { None }
 }
 
@@ -291,10 +298,10 @@ fn is_whole(member: Option<&LayoutField>) -> bool {
 }
 
 /// Whether it never takes a byte: then there is nothing in it.
-fn takes_nothing(node: &Node) -> bool {
+fn has_no_bytes(node: &LayoutNode) -> bool {
     match node {
-        Node::Fixed { count, item, .. } => *count == 0 || takes_nothing(item),
-        Node::Struct { members, .. } => members.is_empty(),
+        LayoutNode::Fixed { count, item, .. } => *count == 0 || has_no_bytes(item),
+        LayoutNode::Struct { members, .. } => members.is_empty(),
         _ => false,
     }
 }

@@ -21,20 +21,20 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 
-mod column;
 mod compile;
-mod given;
+mod decoding;
+mod encoding;
 mod plain;
 mod wire;
 
 #[cfg(test)]
 mod tests;
 
-pub use column::LayoutRows;
-pub use given::{LayoutColumns, as_type};
+pub use decoding::LayoutRows;
+pub use encoding::{LayoutColumns, as_type};
 pub use plain::{PlainType, decode, encode};
 
-use compile::{Compiled, compile};
+use compile::{CompiledLayout, compile};
 
 /// The key of a field's metadata under which the names of an enum's values stand, as a JSON object.
 pub const ENUM: &str = "sluice.enum";
@@ -148,12 +148,12 @@ impl LayoutField {
 
 /// What payloads of one type are made of. Cheap to share, the same for the whole run.
 #[derive(Debug)]
-pub struct Layout {
-    compiled: Compiled,
+pub struct PayloadLayout {
+    compiled: CompiledLayout,
     schema: SchemaRef,
 }
 
-impl Layout {
+impl PayloadLayout {
     /// The layout of payloads with these members. `Err` says why there can be no columns of them.
     pub fn new(wire: WireRules, members: &[LayoutField]) -> Result<Self, String> {
         let compiled = compile(wire, members)?;
@@ -176,7 +176,7 @@ impl Layout {
     ///
     /// `Err` says which column is missing or of another type.
     pub fn columns(&self, columns: &RecordBatch) -> Result<LayoutColumns<'_>, String> {
-        LayoutColumns::of(self, columns)
+        LayoutColumns::new(self, columns)
     }
 }
 

@@ -6,14 +6,14 @@ use arrow_array::{BinaryArray, RecordBatch};
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
 
-use super::{Layout, LayoutColumns, LayoutError, LayoutRows};
+use super::{LayoutColumns, LayoutError, LayoutRows, PayloadLayout};
 use crate::payload_form::{FormType, PayloadForm};
 use crate::{Batch, Error, booleans};
 
 /// A type whose payloads are its layout, with nothing around it.
-pub type PlainType = FormType<Layout>;
+pub type PlainType = FormType<PayloadLayout>;
 
-impl PayloadForm for Layout {
+impl PayloadForm for PayloadLayout {
     fn schema(&self) -> &SchemaRef {
         self.schema()
     }
@@ -67,14 +67,14 @@ impl LayoutColumns<'_> {
     ) -> Result<(), LayoutError> {
         match raw {
             None => self.write(row, out),
-            Some(raw) => self.write_with_raw_booleans(row, booleans::of_row(raw, row), out),
+            Some(raw) => self.write_with_raw_booleans(row, booleans::raw_value(raw, row), out),
         }
     }
 }
 
 /// The events whose payloads `push` can add, and their columns; it says why not of others.
 pub fn decode<'l>(
-    layout: &'l Layout,
+    layout: &'l PayloadLayout,
     batch: &Batch,
     events: &[u32],
     bad: &mut Vec<(u32, LayoutError)>,
@@ -89,13 +89,13 @@ pub fn decode<'l>(
                 // Payloads of a batch are mostly alike: the first tells how much room all of them
                 // need.
                 if good.len() == 1 {
-                    rows.expect_alike(events.len() - 1, likely_bytes(batch, events));
+                    rows.reserve_alike(events.len() - 1, likely_bytes(batch, events));
                 }
             }
             Err(reason) => bad.push((*event, reason)),
         }
     }
-    let columns = rows.finish().map_err(|e| Error::broken(e.to_string()))?;
+    let columns = rows.finish().map_err(|e| Error::internal(e.to_string()))?;
     Ok((good, columns))
 }
 
@@ -109,7 +109,7 @@ fn likely_bytes(batch: &Batch, events: &[u32]) -> usize {
 /// The payloads that `write` appends for each row, which says why there is none of others: these
 /// are null.
 pub fn encode<'l>(
-    layout: &'l Layout,
+    layout: &'l PayloadLayout,
     columns: &RecordBatch,
     bad: &mut Vec<(u32, LayoutError)>,
     mut write: impl FnMut(&mut LayoutColumns<'l>, usize, &mut Vec<u8>) -> Result<(), LayoutError>,

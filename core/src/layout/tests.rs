@@ -9,8 +9,8 @@ use proptest::prelude::*;
 const VEL: WireRules = WireRules { booleans: 4, lengths: LengthEncoding::U32 };
 const ICE: WireRules = WireRules { booleans: 1, lengths: LengthEncoding::Size };
 
-fn layout(wire: WireRules, members: Vec<(&str, FieldShape)>) -> Layout {
-    Layout::new(wire, &named(members)).unwrap()
+fn layout(wire: WireRules, members: Vec<(&str, FieldShape)>) -> PayloadLayout {
+    PayloadLayout::new(wire, &named(members)).unwrap()
 }
 
 fn named(members: Vec<(&str, FieldShape)>) -> Vec<LayoutField> {
@@ -26,7 +26,7 @@ fn list(item: FieldShape) -> FieldShape {
 }
 
 /// Reads payloads, and makes them again.
-fn there_and_back(layout: &Layout, payloads: &[&[u8]]) -> RecordBatch {
+fn there_and_back(layout: &PayloadLayout, payloads: &[&[u8]]) -> RecordBatch {
     let mut rows = layout.rows();
     payloads.iter().for_each(|payload| rows.push(payload).unwrap());
     let columns = rows.finish().unwrap();
@@ -34,7 +34,7 @@ fn there_and_back(layout: &Layout, payloads: &[&[u8]]) -> RecordBatch {
     columns
 }
 
-fn again(layout: &Layout, columns: &RecordBatch) -> Vec<Vec<u8>> {
+fn again(layout: &PayloadLayout, columns: &RecordBatch) -> Vec<Vec<u8>> {
     let mut given = layout.columns(columns).unwrap();
     let made = (0..columns.num_rows()).map(|row| {
         let mut out = Vec::new();
@@ -149,7 +149,8 @@ fn what_takes_no_bytes_has_no_column() {
 fn layouts_that_cannot_be_are_refused() {
     let deep = (0..40).fold(FieldShape::Bool, |inner, _| list(inner));
     let wide = (0..3000).map(|n| LayoutField::new(n.to_string(), FieldShape::Bool)).collect();
-    let refused = |members: Vec<(&str, FieldShape)>| Layout::new(VEL, &named(members)).unwrap_err();
+    let refused =
+        |members: Vec<(&str, FieldShape)>| PayloadLayout::new(VEL, &named(members)).unwrap_err();
     for (members, says) in [
         (vec![("a", deep)], "nests deeper"),
         (vec![("a", FieldShape::Struct(wide))], "columns"),
@@ -266,7 +267,7 @@ proptest! {
         let members: Vec<LayoutField> =
             shapes.into_iter().enumerate().map(|(n, s)| LayoutField::new(format!("c{n}"), s)).collect();
         let wire = if ice { ICE } else { VEL };
-        let Ok(layout) = Layout::new(wire, &members) else { return Ok(()) };
+        let Ok(layout) = PayloadLayout::new(wire, &members) else { return Ok(()) };
         let (mut rows, mut good) = (layout.rows(), Vec::new());
         for payload in &payloads {
             // The longest front that is a whole payload, if any is.

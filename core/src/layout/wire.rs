@@ -13,7 +13,7 @@ const EMPTY: LayoutError = "far more of it is missing than is there";
 const HUGE: LayoutError = "a length is more than 2 GiB";
 
 /// What is left of a payload.
-pub(super) struct Cursor<'b> {
+pub(super) struct PayloadCursor<'b> {
     rest: &'b [u8],
     /// How many bytes of columns may still be filled with what stands for nothing.
     budget: usize,
@@ -25,7 +25,7 @@ pub(super) struct Cursor<'b> {
 /// any payload may: references that lead nowhere are short, and what they could lead to may be long.
 const BLANKS: (usize, usize) = (64, 64 << 10);
 
-impl<'b> Cursor<'b> {
+impl<'b> PayloadCursor<'b> {
     pub(super) fn new(payload: &'b [u8]) -> Self {
         let budget = payload.len().saturating_mul(BLANKS.0).saturating_add(BLANKS.1);
         Self { rest: payload, budget, raw_booleans: None }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::faults::{FaultInjector, OutputStep, ask, write_all, write_all_at};
-use super::{Outputs, Overwrite, PublishedFile, Staged, folder_of};
+use super::{Outputs, Overwrite, PublishedFile, StagedOutput, folder_of};
 use crate::frames::{self, SeekTableBuilder};
 use crate::{Error, OrderedTasks, Tasks};
 
@@ -18,7 +18,7 @@ pub struct OutputFile {
     pub(super) target: PathBuf,
     /// Where it will be put: mostly there.
     pub(super) at: PathBuf,
-    pub(super) to: To,
+    pub(super) destination: Destination,
     pub(super) hasher: Option<blake3::Hasher>,
     pub(super) bytes: u64,
     /// How long it was when it was opened, where it grows under its final name.
@@ -29,31 +29,31 @@ pub struct OutputFile {
     pub(super) whole: bool,
 }
 
-pub(super) enum To {
+pub(super) enum Destination {
     Plain(File),
-    Packed(Box<Packed>),
+    Packed(Box<FrameWriter>),
     Direct(Box<dyn Write + Send>),
 }
 
 /// A file of compressed frames, made by tasks.
-pub(super) struct Packed {
-    file: Counted,
+pub(super) struct FrameWriter {
+    file: HashingFile,
     /// What the next frame will hold.
     plain: Vec<u8>,
-    frames: OrderedTasks<Frame>,
+    frames: OrderedTasks<CompressedFrame>,
     /// Says where frames begin; nothing for a file that goes on behind what another program wrote.
     table: Option<SeekTableBuilder>,
     /// Whether every frame that was given to the file is in it.
     whole: bool,
 }
 
-struct Frame {
+struct CompressedFrame {
     packed: Vec<u8>,
     plain: usize,
 }
 
-impl Packed {
-    pub(super) fn new(file: Counted, tasks: &Arc<dyn Tasks>) -> Self {
+impl FrameWriter {
+    pub(super) fn new(file: HashingFile, tasks: &Arc<dyn Tasks>) -> Self {
         let frames = OrderedTasks::new(tasks, tasks.width() + 2);
         Self {
             file,
@@ -66,11 +66,11 @@ impl Packed {
 
     fn write(&mut self, target: &Path, mut bytes: &[u8]) -> Result<(), Error> {
         while !bytes.is_empty() {
-            let room = frames::USUAL_LEN - self.plain.len();
+            let room = frames::DEFAULT_LEN - self.plain.len();
             let (now, later) = bytes.split_at(room.min(bytes.len()));
             self.plain.extend_from_slice(now);
             bytes = later;
-            if self.plain.len() == frames::USUAL_LEN {
+            if self.plain.len() == frames::DEFAULT_LEN {
                 self.cut(target)?;
             }
         }
@@ -82,12 +82,12 @@ impl Packed {
         let done = self.frames.push(move || {
             let packed = frames::compress(&plain, frames::DEFAULT_LEVEL);
             let packed = packed.map_err(|e| Error::io("compress", at, e))?;
-            Ok(Frame { packed, plain: plain.len() })
+            Ok(CompressedFrame { packed, plain: plain.len() })
         })?;
         done.map_or(Ok(()), |frame| self.put(target, &frame))
     }
 
-    fn put(&mut self, target: &Path, frame: &Frame) -> Result<(), Error> {
+    fn put(&mut self, target: &Path, frame: &CompressedFrame) -> Result<(), Error> {
         let before = self.file.file.stream_position();
         let mut put = || {
             self.file.write_all(&frame.packed)?;
@@ -121,7 +121,7 @@ impl Packed {
         Ok(())
     }
 
-    fn finish(mut self, target: &Path) -> Result<Counted, Error> {
+    fn finish(mut self, target: &Path) -> Result<HashingFile, Error> {
         // A file without any frame would not be a compressed file.
         if !self.plain.is_empty() || self.file.bytes == 0 && self.frames.is_empty() {
             self.cut(target)?;
@@ -139,14 +139,14 @@ impl Packed {
 }
 
 /// The file below a compressor: what arrives here is what the file holds.
-pub(super) struct Counted {
+pub(super) struct HashingFile {
     pub(super) file: File,
     pub(super) faults: Option<Arc<FaultInjector>>,
     pub(super) hasher: Option<blake3::Hasher>,
     pub(super) bytes: u64,
 }
 
-impl Write for Counted {
+impl Write for HashingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         write_all(self.faults.as_deref(), &mut self.file, bytes)?;
         self.bytes += bytes.len() as u64;
@@ -180,7 +180,7 @@ impl OutputFile {
 
     /// Whether what is written shows on a terminal.
     pub fn is_terminal(&self) -> bool {
-        matches!(self.to, To::Direct(_))
+        matches!(self.destination, Destination::Direct(_))
             && self.target == Path::new("-")
             && io::stdout().is_terminal()
     }
@@ -198,29 +198,31 @@ impl OutputFile {
     /// Writes bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let faults = self.outputs.faults.as_deref();
-        let written = match &mut self.to {
-            To::Plain(file) => write_all(faults, file, bytes),
-            To::Packed(packed) => {
+        let written = match &mut self.destination {
+            Destination::Plain(file) => write_all(faults, file, bytes),
+            Destination::Packed(packed) => {
                 packed.write(&self.target, bytes)?;
                 Ok(())
             }
-            To::Direct(to) => write_all(faults, to, bytes),
+            Destination::Direct(to) => write_all(faults, to, bytes),
         };
         if let Err(error) = written {
-            self.cut_off();
+            self.undo_failed_write();
             return Err(Error::io("write", &self.target, error));
         }
         self.bytes += bytes.len() as u64;
         self.outputs.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        if let (Some(hasher), To::Plain(_) | To::Direct(_)) = (&mut self.hasher, &self.to) {
+        if let (Some(hasher), Destination::Plain(_) | Destination::Direct(_)) =
+            (&mut self.hasher, &self.destination)
+        {
             hasher.update(bytes);
         }
         Ok(())
     }
 
     /// Leaves what was written before a write that failed.
-    fn cut_off(&mut self) {
-        let (Some(base), To::Plain(file)) = (self.base, &mut self.to) else {
+    fn undo_failed_write(&mut self) {
+        let (Some(base), Destination::Plain(file)) = (self.base, &mut self.destination) else {
             self.whole = false;
             return;
         };
@@ -232,20 +234,20 @@ impl OutputFile {
     /// Waits until what has been written is on the disk. Completing the file does that, too; many files
     /// are faster synced beside each other before.
     pub fn sync(&self) -> Result<(), Error> {
-        match &self.to {
-            To::Plain(file) => {
+        match &self.destination {
+            Destination::Plain(file) => {
                 sync(self.outputs.faults.as_deref(), file).map_err(|e| self.failed(e))
             }
-            To::Packed(_) | To::Direct(_) => Ok(()),
+            Destination::Packed(_) | Destination::Direct(_) => Ok(()),
         }
     }
 
     /// Brings what was written into the file, where others can read it. What is compressed is cut for it.
     pub fn flush(&mut self) -> Result<(), Error> {
-        match &mut self.to {
-            To::Plain(_) => Ok(()),
-            To::Packed(packed) => packed.flush(&self.target),
-            To::Direct(to) => to.flush().map_err(|e| Error::io("write", &self.target, e)),
+        match &mut self.destination {
+            Destination::Plain(_) => Ok(()),
+            Destination::Packed(packed) => packed.flush(&self.target),
+            Destination::Direct(to) => to.flush().map_err(|e| Error::io("write", &self.target, e)),
         }
     }
 
@@ -261,16 +263,18 @@ impl OutputFile {
     /// Whether what it begins with can be replaced once all has been written: not of what is compressed,
     /// sent on, or continues another file.
     pub fn can_replace_head(&self) -> bool {
-        matches!(self.to, To::Plain(_)) && self.base.unwrap_or(0) == 0 && !self.continues
+        matches!(self.destination, Destination::Plain(_))
+            && self.base.unwrap_or(0) == 0
+            && !self.continues
     }
 
     /// Replaces the first `len` bytes by `head`. What follows moves if that is of another length: then
     /// the file is read and written once.
     pub fn replace_head(&mut self, len: u64, head: &[u8]) -> Result<(), Error> {
-        let broken = || Error::broken("the head of an output was replaced that cannot be");
+        let broken = || Error::internal("the head of an output was replaced that cannot be");
         let body = self.bytes.checked_sub(len).filter(|_| self.can_replace_head());
         let body = body.ok_or_else(broken)?;
-        let To::Plain(file) = &mut self.to else { return Err(broken()) };
+        let Destination::Plain(file) = &mut self.destination else { return Err(broken()) };
         let (fail, faults) =
             (|e| Error::io("write", &self.target, e), self.outputs.faults.as_deref());
         let end = body + head.len() as u64;
@@ -291,7 +295,7 @@ impl OutputFile {
     /// Does without a hash.
     pub(super) fn forget_hash(&mut self) {
         self.hasher = None;
-        if let To::Packed(packed) = &mut self.to {
+        if let Destination::Packed(packed) = &mut self.destination {
             packed.file.hasher = None;
             packed.table = None;
         }
@@ -306,28 +310,30 @@ impl OutputFile {
     /// Completes a file of [`Outputs::create_below`]: it will be published as `target`, which lies in
     /// the same folder or below it.
     pub fn finish_as(self, target: &Path, rows: u64) -> Result<(), Error> {
-        let target = &self.outputs.named(target);
+        let target = &self.outputs.actual_path(target);
         let at = self.outputs.place_of(target)?;
         self.outputs.make_folder(folder_of(&at))?;
-        self.outputs.judge(target)?;
-        self.outputs.take(&at)?;
+        self.outputs.check_target(target)?;
+        self.outputs.claim(&at)?;
         self.complete(target, at, rows)
     }
 
     fn complete(self, name: &Path, at: PathBuf, rows: u64) -> Result<(), Error> {
-        let Self { outputs, target, to, hasher, bytes, base, continues, whole, .. } = self;
+        let Self {
+            outputs, target, destination: to, hasher, bytes, base, continues, whole, ..
+        } = self;
         if !whole {
             let what = "a write before has failed, and what it was to write is missing";
             return Err(Error::io("complete", name, io::Error::other(what)));
         }
         let (fail, faults) = (|e| Error::io("write", name, e), outputs.faults.as_deref());
         let (file, hasher, bytes) = match to {
-            To::Plain(file) => (Some(file), hasher, bytes),
-            To::Packed(packed) => {
+            Destination::Plain(file) => (Some(file), hasher, bytes),
+            Destination::Packed(packed) => {
                 let counted = packed.finish(name)?;
                 (Some(counted.file), counted.hasher, counted.bytes)
             }
-            To::Direct(mut to) => {
+            Destination::Direct(mut to) => {
                 to.flush().map_err(fail)?;
                 (None, hasher, bytes)
             }
@@ -342,7 +348,7 @@ impl OutputFile {
         state.growing.remove(&target);
         let bytes = bytes + base.unwrap_or(0);
         let file = PublishedFile { path: name.to_owned(), rows, bytes, blake3 };
-        state.staged.push(Staged { temporary, at, file, replaces });
+        state.staged.push(StagedOutput { temporary, at, file, replaces });
         Ok(())
     }
 
@@ -350,7 +356,7 @@ impl OutputFile {
     pub(super) fn copy_from(&mut self, target: &Path, temporary: &Path) -> Result<(), Error> {
         let fail = |e| Error::io("copy", target, e);
         if self.hasher.is_none()
-            && let To::Plain(file) = &mut self.to
+            && let Destination::Plain(file) = &mut self.destination
         {
             let copied = ask(self.outputs.faults.as_deref(), OutputStep::Write);
             // The system may share the blocks instead of copying them.
@@ -367,8 +373,8 @@ impl OutputFile {
             if read == 0 {
                 return Ok(());
             }
-            match &mut self.to {
-                To::Packed(packed) => {
+            match &mut self.destination {
+                Destination::Packed(packed) => {
                     packed.table = None;
                     packed.file.write_all(&buffer[..read]).map_err(fail)?;
                 }

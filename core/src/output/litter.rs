@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{MANIFEST, TEMPORARY, beside, folder_of};
+use super::{MANIFEST, TEMPORARY, folder_of, temporary_path};
 use crate::store::is_address;
 
 /// The temporary files of this process.
@@ -109,7 +109,7 @@ pub fn sweep<'p>(targets: impl IntoIterator<Item = &'p Path>) {
 
 /// Removes a folder's manifest in the making. Nobody else may be writing it.
 pub fn remove_unfinished_manifest(folder: &Path) {
-    drop(fs::remove_file(beside(&folder.join(MANIFEST))));
+    drop(fs::remove_file(temporary_path(&folder.join(MANIFEST))));
 }
 
 fn folders_below(folder: &Path, folders: &mut BTreeSet<PathBuf>) {

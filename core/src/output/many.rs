@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 
 use super::faults::{OutputStep, ask, write_all};
 use super::litter::live;
-use super::names::{Names, appeared, in_the_way};
-use super::objects::{Upload, room_for};
+use super::objects::{Upload, temporary_dir_for};
+use super::renames::{RenameLog, appeared_error, publish_error};
 use super::staging::make_below;
 use super::{Outputs, Overwrite, PublishedFile, folder_of, remove_any};
 use crate::Error;
@@ -28,26 +28,26 @@ pub struct OutputFiles {
     /// The folder that they are put into: mostly that one.
     at: PathBuf,
     /// Where they are until they are published.
-    room: PathBuf,
+    staging: PathBuf,
     /// Tells other runs that the room is in use.
     lock: File,
-    files: List,
+    files: FileTable,
     /// Whether all files that were to be written were.
     whole: bool,
 }
 
 /// What is known of many files, in few bytes each.
 #[derive(Debug, Default)]
-struct List {
+struct FileTable {
     /// Their names, one behind the other.
     names: String,
-    each: Vec<Known>,
+    each: Vec<FileRecord>,
     /// One a file, where hashes are worked out.
     hashes: Vec<[u8; blake3::OUT_LEN]>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct FileRecord {
     name_end: usize,
     rows: u64,
     bytes: u64,
@@ -55,13 +55,13 @@ struct Known {
 
 /// Many files that are complete.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct StagedFolder {
     folder: PathBuf,
     /// The folder that they are put into: mostly that one.
     at: PathBuf,
     /// Where they are now; nothing once they are published.
-    room: Option<PathBuf>,
-    files: List,
+    staging: Option<PathBuf>,
+    files: FileTable,
     replaces: bool,
     /// Held until they are published.
     _lock: File,
@@ -74,15 +74,15 @@ const SYNCED_EACH: usize = 256;
 impl Outputs {
     /// Makes room for many small files below `folder`, which was declared by [`folder`](Self::folder).
     pub fn many(self: &Arc<Self>, folder: &Path) -> Result<OutputFiles, Error> {
-        let folder = self.named(folder);
+        let folder = self.actual_path(folder);
         let at = self.folder_at(&folder)?;
         self.make_folder(&at)?;
         // Two that write there would take each other's names.
-        self.take(&at)?;
-        let (room, lock) = self.temporary_folder(&room_for(&at))?;
+        self.claim(&at)?;
+        let (room, lock) = self.temporary_folder(&temporary_dir_for(&at))?;
         self.state().open.insert(room.clone(), room.clone());
-        let (outputs, files) = (Arc::clone(self), List::default());
-        Ok(OutputFiles { outputs, folder, at, room, lock, files, whole: true })
+        let (outputs, files) = (Arc::clone(self), FileTable::default());
+        Ok(OutputFiles { outputs, folder, at, staging: room, lock, files, whole: true })
     }
 }
 
@@ -93,17 +93,17 @@ impl OutputFiles {
     pub fn write(&mut self, name: &str, bytes: &[u8], rows: u64) -> Result<(), Error> {
         let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
         if name.is_empty() || !Path::new(name).components().all(is_plain) {
-            return Err(Error::broken(format!("`{name}` is no name for a file in a folder")));
+            return Err(Error::internal(format!("`{name}` is no name for a file in a folder")));
         }
-        let path = self.room.join(name);
+        let path = self.staging.join(name);
         let faults = self.outputs.faults.as_deref();
-        let created = ask(faults, OutputStep::Create).and_then(|()| create(&self.room, &path));
+        let created = ask(faults, OutputStep::Create).and_then(|()| create(&self.staging, &path));
         let written = created.and_then(|mut file| write_all(faults, &mut file, bytes));
         self.whole &= written.is_ok();
         written.map_err(|e| Error::io("write", self.folder.join(name), e))?;
         self.files.names.push_str(name);
         let (name_end, bytes_len) = (self.files.names.len(), bytes.len() as u64);
-        self.files.each.push(Known { name_end, rows, bytes: bytes_len });
+        self.files.each.push(FileRecord { name_end, rows, bytes: bytes_len });
         if self.outputs.hash {
             self.files.hashes.push(*blake3::hash(bytes).as_bytes());
         }
@@ -113,7 +113,7 @@ impl OutputFiles {
 
     /// Completes them: they will be published with the other outputs.
     pub fn finish(self) -> Result<(), Error> {
-        let Self { outputs, folder, at, room, lock, files, whole } = self;
+        let Self { outputs, folder, at, staging: room, lock, files, whole } = self;
         if !whole {
             let what = "a file before could not be written";
             return Err(Error::io("complete", &folder, io::Error::other(what)));
@@ -129,7 +129,14 @@ impl OutputFiles {
         let replaces = outputs.overwrite != Overwrite::Refuse;
         let mut state = outputs.state();
         state.open.remove(&room);
-        state.rooms.push(Room { folder, at, room: Some(room), files, replaces, _lock: lock });
+        state.staged_folders.push(StagedFolder {
+            folder,
+            at,
+            staging: Some(room),
+            files,
+            replaces,
+            _lock: lock,
+        });
         Ok(())
     }
 }
@@ -146,7 +153,7 @@ fn create(room: &Path, path: &Path) -> io::Result<File> {
     }
 }
 
-impl List {
+impl FileTable {
     fn names(&self) -> impl Iterator<Item = &str> {
         let mut start = 0;
         self.each.iter().map(move |known| {
@@ -157,10 +164,10 @@ impl List {
     }
 }
 
-impl Room {
+impl StagedFolder {
     /// The files as they will be.
     pub(super) fn files(&self) -> impl Iterator<Item = PublishedFile> {
-        let List { each, hashes, .. } = &self.files;
+        let FileTable { each, hashes, .. } = &self.files;
         self.files.names().zip(each).enumerate().map(|(n, (name, known))| PublishedFile {
             path: self.folder.join(name),
             rows: known.rows,
@@ -176,12 +183,12 @@ impl Room {
 
     /// Where its files are until they are published.
     pub(super) fn path(&self) -> Option<&PathBuf> {
-        self.room.as_ref()
+        self.staging.as_ref()
     }
 
     /// What is to be put into a store.
     pub(super) fn uploads(&self) -> Vec<Upload> {
-        let Some(room) = self.room.as_ref().filter(|_| is_address(&self.at)) else {
+        let Some(room) = self.staging.as_ref().filter(|_| is_address(&self.at)) else {
             return Vec::new();
         };
         let upload = |name: &str| Upload {
@@ -194,16 +201,16 @@ impl Room {
 
     /// Gives the files their final names: whole folders at once, where there are none of their names. What goes
     /// into a store stays.
-    pub(super) fn publish(&self, names: &mut Names<'_>) -> Result<(), Error> {
+    pub(super) fn publish(&self, names: &mut RenameLog<'_>) -> Result<(), Error> {
         if is_address(&self.at) {
             return Ok(());
         }
-        self.room.as_ref().map_or(Ok(()), |room| move_all(room, &self.at, self.replaces, names))
+        self.staging.as_ref().map_or(Ok(()), |room| move_all(room, &self.at, self.replaces, names))
     }
 
     /// Removes what is left once the files have their names: empty folders, and what they replaced.
     pub(super) fn discard(&mut self) {
-        if let Some(room) = self.room.take() {
+        if let Some(room) = self.staging.take() {
             remove_any(&room);
             live().remove(&room);
         }
@@ -211,7 +218,12 @@ impl Room {
 }
 
 /// Moves what is in a folder into another one.
-fn move_all(from: &Path, to: &Path, replaces: bool, given: &mut Names<'_>) -> Result<(), Error> {
+fn move_all(
+    from: &Path,
+    to: &Path,
+    replaces: bool,
+    given: &mut RenameLog<'_>,
+) -> Result<(), Error> {
     let fail = |e| Error::io("publish", to, e);
     // All names first: what is moved away while a folder is read may make it skip others.
     let names = fs::read_dir(from).and_then(|entries| {
@@ -219,16 +231,16 @@ fn move_all(from: &Path, to: &Path, replaces: bool, given: &mut Names<'_>) -> Re
     });
     for name in names.map_err(fail)? {
         let (old, new) = (from.join(&name), to.join(&name));
-        match given.give_new(&old, &new) {
+        match given.rename_new(&old, &new) {
             Ok(()) => {}
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(Error::io("publish", new, error));
             }
             Err(_) if old.is_dir() && new.is_dir() => move_all(&old, &new, replaces, given)?,
             Err(_) if replaces => {
-                given.swap(&old, &new).map_err(|error| in_the_way(&new, error))?;
+                given.swap(&old, &new).map_err(|error| publish_error(&new, error))?;
             }
-            Err(_) => return Err(appeared(&new)),
+            Err(_) => return Err(appeared_error(&new)),
         }
     }
     Ok(())

@@ -13,17 +13,17 @@
 //! Recordings are the exception: their files grow under their final names ([`Outputs::in_place`]), so
 //! that what they have is there whatever happens.
 
+mod atomic;
 pub mod faults;
 mod file;
-mod judge;
 mod litter;
 pub mod many;
-mod names;
 mod objects;
 mod publish;
+mod renames;
 mod replace;
 pub mod staging;
-mod whole;
+mod targets;
 
 #[cfg(test)]
 mod tests;
@@ -42,22 +42,22 @@ use crate::store::is_address;
 use crate::tasks::InlineTasks;
 use crate::{Error, Tasks};
 
+use atomic::temporary_path;
 use faults::{FaultInjector, OutputStep, ask};
-use file::{Counted, Packed, To};
-use judge::{followed, real};
+use file::{Destination, FrameWriter, HashingFile};
 use litter::{live, remove_any, remove_stale};
-use many::Room;
-use names::appeared;
-use objects::{holds_objects, room_for};
-use replace::{holds_batch, recorded};
+use many::StagedFolder;
+use objects::{holds_objects, temporary_dir_for};
+use renames::appeared_error;
+use replace::{files_in_manifest, holds_batch};
 use staging::StagingDir;
-use whole::beside;
+use targets::{real_path, resolve_link};
 
+pub use atomic::{remove_file, replace_file, sync_folder};
 pub use file::OutputFile;
 pub use litter::{ListedLitter, is_used, remove_unfinished_manifest, sweep};
 pub use many::OutputFiles;
 pub use objects::remove_objects;
-pub use whole::{remove_file, replace_file, sync_folder};
 
 const TEMPORARY: &str = ".sluice-tmp";
 
@@ -122,11 +122,11 @@ struct State {
     /// Temporary files in the making, and rooms for many, by target.
     open: BTreeMap<PathBuf, PathBuf>,
     /// The places of all targets so far, however they were written.
-    taken: BTreeSet<PathBuf>,
+    claimed: BTreeSet<PathBuf>,
     /// Files that are complete.
-    staged: Vec<Staged>,
+    staged: Vec<StagedOutput>,
     /// Many small files that are complete.
-    rooms: Vec<Room>,
+    staged_folders: Vec<StagedFolder>,
     /// Folders that get a manifest.
     folders: Vec<PathBuf>,
     /// Folders that were made for this run; removed again, if empty, when it fails.
@@ -134,7 +134,7 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Staged {
+struct StagedOutput {
     temporary: Option<PathBuf>,
     /// Where it is put: under its final name, unless outputs are staged.
     at: PathBuf,
@@ -165,7 +165,7 @@ impl Outputs {
     }
 
     /// The same outputs, none of which may be written to these inputs of others either.
-    pub fn sparing(mut self, inputs: Arc<BTreeSet<FileIdentity>>) -> Self {
+    pub fn with_protected_inputs(mut self, inputs: Arc<BTreeSet<FileIdentity>>) -> Self {
         self.other_inputs = inputs;
         self
     }
@@ -184,7 +184,7 @@ impl Outputs {
     }
 
     /// The same outputs, of which this target has another name. Of a folder, so does what is in it.
-    pub fn renamed(mut self, target: &Path, name: PathBuf) -> Self {
+    pub fn with_name(mut self, target: &Path, name: PathBuf) -> Self {
         self.names.insert(target.to_owned(), name);
         self
     }
@@ -213,7 +213,7 @@ impl Outputs {
     }
 
     /// The name that the file or folder for this target has: mostly its own.
-    pub fn named(&self, target: &Path) -> PathBuf {
+    pub fn actual_path(&self, target: &Path) -> PathBuf {
         let inside = |(from, to): (&PathBuf, &PathBuf)| {
             let rest = target.strip_prefix(from).ok()?;
             // Joining nothing would make a folder of a file.
@@ -226,13 +226,13 @@ impl Outputs {
     ///
     /// `-` is standard output; that and devices are written directly.
     pub fn create(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
-        self.create_with(&self.named(target), Existing::Judge, compresses(target))
+        self.create_with(&self.actual_path(target), IfExists::Check, compresses(target))
     }
 
     /// Opens a file that will be published as `target`, and holds just the bytes it is given, whatever
     /// its name.
     pub fn create_as_is(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
-        self.create_with(&self.named(target), Existing::Judge, Packing::Plain)
+        self.create_with(&self.actual_path(target), IfExists::Check, Packing::Plain)
     }
 
     /// Opens a file that begins with what `target` holds now, if it exists, and will replace it.
@@ -241,8 +241,8 @@ impl Outputs {
     /// already.
     pub fn extend(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
         let packing = compresses(target);
-        let target = &self.named(target);
-        self.make_way(target)?;
+        let target = &self.actual_path(target);
+        self.prepare_parent(target)?;
         self.expect_new(target, true)?;
         if self.overwrite == Overwrite::Redo && target.exists() {
             return Err(Error::refused(format!(
@@ -257,15 +257,15 @@ impl Outputs {
                 target.display()
             )));
         }
-        self.create_with(target, Existing::Keep, packing)
+        self.create_with(target, IfExists::Keep, packing)
     }
 
     /// Opens a file somewhere below `folder`, whose name is only known when it is complete: see
     /// [`OutputFile::finish_as`].
     pub fn create_below(self: &Arc<Self>, folder: &Path) -> Result<OutputFile, Error> {
-        let folder = &self.folder_at(&self.named(folder))?;
+        let folder = &self.folder_at(&self.actual_path(folder))?;
         self.make_folder(folder)?;
-        let (temporary, file) = self.temporary(&room_for(folder), "unnamed")?;
+        let (temporary, file) = self.temporary(&temporary_dir_for(folder), "unnamed")?;
         self.state().open.insert(temporary.clone(), temporary.clone());
         Ok(self.file(&temporary, &temporary, file, Packing::Plain))
     }
@@ -273,11 +273,11 @@ impl Outputs {
     /// Declares a folder whose files are to be described by a manifest. It must be empty or new, and lie
     /// neither in nor around another one of the run: each manifest would have to describe the other.
     pub fn folder(&self, folder: &Path) -> Result<(), Error> {
-        let folder = &self.named(folder);
+        let folder = &self.actual_path(folder);
         let at = self.folder_at(folder)?;
         // Before it is judged, as for files.
         self.make_folder(&at)?;
-        self.judge_apart(folder)?;
+        self.check_disjoint(folder)?;
         if self.overwrite == Overwrite::Refuse
             && holds_objects(folder)?.unwrap_or_else(|| is_used(folder))
         {
@@ -292,8 +292,8 @@ impl Outputs {
                 folder.display()
             )));
         }
-        let mut replaced = recorded(folder).into_iter().chain([folder.join(MANIFEST)]);
-        replaced.try_for_each(|path| self.judge_input(&path))?;
+        let mut replaced = files_in_manifest(folder).into_iter().chain([folder.join(MANIFEST)]);
+        replaced.try_for_each(|path| self.check_not_input(&path))?;
         // Once, and not for each of what may be thousands of files.
         remove_stale(&at, None);
         self.state().folders.push(folder.to_owned());
@@ -303,33 +303,33 @@ impl Outputs {
     fn create_with(
         self: &Arc<Self>,
         target: &Path,
-        existing: Existing,
+        existing: IfExists,
         packing: Packing,
     ) -> Result<OutputFile, Error> {
         if target == Path::new("-") {
             return Ok(self.direct(target, Box::new(io::stdout())));
         }
-        let staged = self.make_way(target)?;
+        let staged = self.prepare_parent(target)?;
         if is_special(target) {
             let file = OpenOptions::new().write(true).open(target);
             let file = file.map_err(|e| Error::io("open", target, e))?;
             return Ok(self.direct(target, Box::new(file)));
         }
-        self.expect_new(target, existing == Existing::Keep)?;
-        let kept = existing == Existing::Keep && target.is_file();
-        self.judge_input(target)?;
+        self.expect_new(target, existing == IfExists::Keep)?;
+        let kept = existing == IfExists::Keep && target.is_file();
+        self.check_not_input(target)?;
         if !kept {
-            self.judge(target)?;
+            self.check_target(target)?;
         }
-        let followed = followed(target)?;
+        let followed = resolve_link(target)?;
         let at = staged.unwrap_or_else(|| followed.clone());
         let target = followed;
-        self.take(&at)?;
+        self.claim(&at)?;
         if self.in_place {
             return self.grow(&target, kept, packing);
         }
         let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let room = room_for(folder_of(&at));
+        let room = temporary_dir_for(folder_of(&at));
         self.litter.remove(&room, &short(&name));
         let (temporary, file) = self.temporary(&room, &name)?;
         self.state().open.insert(target.clone(), temporary.clone());
@@ -356,7 +356,7 @@ impl Outputs {
         };
         let opened = self.ask(OutputStep::Create).and_then(|()| open.open(target));
         let file = opened.map_err(|e| match e.kind() {
-            io::ErrorKind::AlreadyExists => appeared(target),
+            io::ErrorKind::AlreadyExists => appeared_error(target),
             _ => Error::io("create", target, e),
         })?;
         let shared = file.try_clone().map_err(|e| Error::io("create", target, e))?;
@@ -382,7 +382,7 @@ impl Outputs {
             outputs: Arc::clone(self),
             target: target.to_owned(),
             at: target.to_owned(),
-            to: To::Direct(to),
+            destination: Destination::Direct(to),
             hasher: self.hash.then(blake3::Hasher::new),
             bytes: 0,
             base: None,
@@ -400,21 +400,21 @@ impl Outputs {
     ) -> OutputFile {
         let mut hasher = self.hash.then(blake3::Hasher::new);
         let to = match packing {
-            Packing::Plain => To::Plain(file),
+            Packing::Plain => Destination::Plain(file),
             Packing::Frames => {
                 let faults = self.faults.clone();
-                let counted = Counted { file, faults, hasher: hasher.take(), bytes: 0 };
-                To::Packed(Box::new(Packed::new(counted, &self.tasks)))
+                let counted = HashingFile { file, faults, hasher: hasher.take(), bytes: 0 };
+                Destination::Packed(Box::new(FrameWriter::new(counted, &self.tasks)))
             }
         };
         let (outputs, target, at) = (Arc::clone(self), target.to_owned(), at.to_owned());
         let (bytes, base, continues, whole) = (0, None, false, true);
-        OutputFile { outputs, target, at, to, hasher, bytes, base, continues, whole }
+        OutputFile { outputs, target, at, destination: to, hasher, bytes, base, continues, whole }
     }
 
     /// Notes that a target is written; no other file may have its name.
-    fn take(&self, target: &Path) -> Result<(), Error> {
-        if self.state().taken.insert(place(target)) {
+    fn claim(&self, target: &Path) -> Result<(), Error> {
+        if self.state().claimed.insert(canonical_path(target)) {
             return Ok(());
         }
         Err(written_twice(target))
@@ -475,7 +475,7 @@ impl Outputs {
 
     /// Makes the folders on the way to a target, before that is judged: through a folder that is not there nothing can
     /// be seen. Gives where it is put, if outputs are staged.
-    fn make_way(&self, target: &Path) -> Result<Option<PathBuf>, Error> {
+    fn prepare_parent(&self, target: &Path) -> Result<Option<PathBuf>, Error> {
         if target == Path::new("-") {
             return Ok(None);
         }
@@ -516,8 +516,8 @@ impl Outputs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Existing {
-    Judge,
+enum IfExists {
+    Check,
     Keep,
 }
 
@@ -544,7 +544,7 @@ fn folder_of(target: &Path) -> &Path {
 }
 
 /// Where a target in a folder that exists really lies: the same for every way to write it.
-pub fn place(target: &Path) -> PathBuf {
+pub fn canonical_path(target: &Path) -> PathBuf {
     let folder = folder_of(target);
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     real.join(target.file_name().unwrap_or_default())
@@ -568,7 +568,7 @@ impl Drop for Outputs {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let staged = state.staged.iter().filter_map(|staged| staged.temporary.as_ref());
-        let rooms = state.rooms.iter().filter_map(Room::path);
+        let rooms = state.staged_folders.iter().filter_map(StagedFolder::path);
         for temporary in state.open.values().chain(staged).chain(rooms) {
             remove_any(temporary);
             live().remove(temporary);

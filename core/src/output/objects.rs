@@ -13,25 +13,25 @@ use std::thread;
 
 use super::faults::{FaultInjector, OutputStep, ask};
 use super::litter::{live, remove_any};
-use super::names::appeared;
+use super::renames::appeared_error;
 use super::{MANIFEST, Outputs, Overwrite, TEMPORARY, is_litter};
 use crate::Error;
 use crate::files::{self, forget};
 use crate::store::{self, ListDepth, ObjectState, StorePath, is_address};
 
 /// How many objects are put at a time: many are small, and each takes as long as the way to the store and back.
-const BESIDE: usize = 8;
+const PARALLEL_PUTS: usize = 8;
 
 /// Where what will be at a place is written until it is published: beside it, but for objects in the folder that
 /// this machine has for temporary files (`TMPDIR`).
-pub(super) fn room_for(folder: &Path) -> PathBuf {
+pub(super) fn temporary_dir_for(folder: &Path) -> PathBuf {
     if is_address(folder) { std::env::temp_dir() } else { folder.to_owned() }
 }
 
 impl Outputs {
     /// Judges an object that is to be written.
-    pub(super) fn judge_object(&self, target: &Path, place: &StorePath) -> Result<(), Error> {
-        self.judge_input(target)?;
+    pub(super) fn check_object(&self, target: &Path, place: &StorePath) -> Result<(), Error> {
+        self.check_not_input(target)?;
         let key = place.at.key();
         if key.is_empty() || key.ends_with('/') {
             return Err(Error::refused(format!(
@@ -44,7 +44,7 @@ impl Outputs {
         if self.overwrite != Overwrite::Refuse || is_declared() {
             return Ok(());
         }
-        match place.store.look(&place.at) {
+        match place.store.stat(&place.at) {
             Ok(_) => Err(Error::refused(format!(
                 "the output exists; --overwrite replaces it: {}",
                 target.display()
@@ -109,41 +109,44 @@ pub(super) struct Upload {
 
 /// What was put, and what can be put back.
 #[derive(Debug, Default)]
-pub(super) struct Puts(Vec<Done>);
+pub(super) struct PublishedObjects(Vec<PublishedObject>);
 
 #[derive(Debug)]
-struct Done {
+struct PublishedObject {
     place: StorePath,
-    before: Before,
+    before: PreviousObject,
 }
 
 #[derive(Debug)]
-enum Before {
+enum PreviousObject {
     /// There was nothing.
-    Nothing,
+    Absent,
     /// What was there is here now.
     Kept(StorePath),
     /// What was there could not be kept.
     Lost,
 }
 
-impl Puts {
+impl PublishedObjects {
     /// Puts all of them, several at a time. If one cannot be put, those that were are taken back.
-    pub(super) fn all(uploads: Vec<Upload>, faults: Option<&FaultInjector>) -> Result<Self, Error> {
-        let (done, failed) = beside(uploads, |upload| put(&upload, faults));
+    pub(super) fn publish(
+        uploads: Vec<Upload>,
+        faults: Option<&FaultInjector>,
+    ) -> Result<Self, Error> {
+        let (done, failed) = in_parallel(uploads, |upload| put(&upload, faults));
         match failed {
-            Some(error) => Err(Self(done).take_back(error)),
+            Some(error) => Err(Self(done).roll_back(error)),
             None => Ok(Self(done)),
         }
     }
 
     /// Takes all of them back because of an error, which then says what became of them.
-    pub(super) fn take_back(self, error: Error) -> Error {
+    pub(super) fn roll_back(self, error: Error) -> Error {
         let count = self.0.len();
         if count == 0 {
             return error;
         }
-        let left = self.0.into_iter().filter_map(|done| done.take_back().err());
+        let left = self.0.into_iter().filter_map(|done| done.roll_back().err());
         let left: Vec<PathBuf> = left.collect();
         let what = match left.first() {
             None => format!("{count} put before it were taken back"),
@@ -153,13 +156,13 @@ impl Puts {
                 first.display()
             ),
         };
-        error.and(&what)
+        error.with_detail(&what)
     }
 
     /// Removes what was replaced, for good.
-    pub(super) fn settle(self) {
+    pub(super) fn commit(self) {
         for done in self.0 {
-            if let Before::Kept(kept) = done.before {
+            if let PreviousObject::Kept(kept) = done.before {
                 // It is litter, which no run looks at.
                 drop(kept.store.remove(&kept.at));
             }
@@ -169,11 +172,11 @@ impl Puts {
 
 /// Does something with each of these, several at a time, until it fails for one. Gives what came of them, in no order,
 /// and the first failure.
-pub(super) fn beside<T: Send, D: Send>(
+pub(super) fn in_parallel<T: Send, D: Send>(
     all: Vec<T>,
     act: impl Fn(T) -> Result<D, Error> + Sync,
 ) -> (Vec<D>, Option<Error>) {
-    let threads = all.len().min(BESIDE);
+    let threads = all.len().min(PARALLEL_PUTS);
     let (queue, done) = (Mutex::new(VecDeque::from(all)), Mutex::new(Vec::new()));
     let failed = Mutex::new(None);
     let next = || locked(&failed).is_none().then(|| locked(&queue).pop_front()).flatten();
@@ -197,42 +200,42 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The place of an output that has an address.
 fn place_of(path: &Path) -> Result<StorePath, Error> {
     StorePath::parse(path)?
-        .ok_or_else(|| Error::broken(format!("{} is no address", path.display())))
+        .ok_or_else(|| Error::internal(format!("{} is no address", path.display())))
 }
 
-fn put(upload: &Upload, faults: Option<&FaultInjector>) -> Result<Done, Error> {
+fn put(upload: &Upload, faults: Option<&FaultInjector>) -> Result<PublishedObject, Error> {
     let Upload { from, to, replaces } = upload;
     let place = place_of(to)?;
     let fail = |e: io::Error| match e.kind() {
-        io::ErrorKind::AlreadyExists => appeared(to),
+        io::ErrorKind::AlreadyExists => appeared_error(to),
         _ => Error::io("publish", to, e),
     };
     ask(faults, OutputStep::Rename).map_err(fail)?;
-    let before = if *replaces { keep(&place).map_err(fail)? } else { Before::Nothing };
+    let before = if *replaces { back_up(&place).map_err(fail)? } else { PreviousObject::Absent };
     let how = if *replaces { store::PutMode::Replace } else { store::PutMode::New };
-    let put = bring(from, &place, how);
+    let put = put_from(from, &place, how);
     forget(&place.at);
     if put.is_err()
-        && let Before::Kept(kept) = &before
+        && let PreviousObject::Kept(kept) = &before
     {
         drop(kept.store.remove(&kept.at));
     }
     put.map_err(fail)?;
-    Ok(Done { place, before })
+    Ok(PublishedObject { place, before })
 }
 
 /// Puts a local file, or what is in another object.
-fn bring(from: &Path, to: &StorePath, how: store::PutMode) -> io::Result<()> {
+fn put_from(from: &Path, to: &StorePath, how: store::PutMode) -> io::Result<()> {
     let Some(object) = StorePath::parse(from).map_err(io::Error::other)? else {
         return to.store.put_file(&to.at, from, how);
     };
-    let state = object.store.look(&object.at)?;
+    let state = object.store.stat(&object.at)?;
     if state.len > MOST_COPIED || object.with_key("").at != to.with_key("").at {
-        return carry(&object, &state, to, how);
+        return copy_via_file(&object, &state, to, how);
     }
     // Copying replaces what is there, so it is looked at last thing.
     if how == store::PutMode::New {
-        match to.store.look(&to.at) {
+        match to.store.stat(&to.at) {
             Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -245,10 +248,10 @@ fn bring(from: &Path, to: &StorePath, how: store::PutMode) -> io::Result<()> {
 const MOST_COPIED: u64 = 5 << 30;
 
 /// How much is read at a time of an object that is carried.
-const CARRIED: u64 = 8 << 20;
+const COPY_STEP: u64 = 8 << 20;
 
 /// Takes an object to another place by way of a local file.
-fn carry(
+fn copy_via_file(
     from: &StorePath,
     state: &ObjectState,
     to: &StorePath,
@@ -261,7 +264,7 @@ fn carry(
     let read = || -> io::Result<()> {
         let (mut file, mut at) = (File::create_new(&path)?, 0);
         while at < state.len {
-            let end = state.len.min(at + CARRIED);
+            let end = state.len.min(at + COPY_STEP);
             file.write_all(&from.store.read(&from.at, state, at..end).wait()?)?;
             at = end;
         }
@@ -275,7 +278,7 @@ fn carry(
 }
 
 /// Keeps what is at a place, under a name beside it.
-fn keep(place: &StorePath) -> io::Result<Before> {
+fn back_up(place: &StorePath) -> io::Result<PreviousObject> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let key = place.at.key();
@@ -285,23 +288,23 @@ fn keep(place: &StorePath) -> io::Result<Before> {
     let aside = format!("{folder}{slash}.{name}.{}-{number}{TEMPORARY}", std::process::id());
     let kept = place.with_key(aside);
     match place.store.copy(&place.at, &kept.at) {
-        Ok(()) => Ok(Before::Kept(kept)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Before::Nothing),
+        Ok(()) => Ok(PreviousObject::Kept(kept)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(PreviousObject::Absent),
         // Stores do not copy everything; then whether it can be put decides.
-        Err(_) => Ok(Before::Lost),
+        Err(_) => Ok(PreviousObject::Lost),
     }
 }
 
-impl Done {
+impl PublishedObject {
     /// `Err` with its address if that fails.
-    fn take_back(self) -> Result<(), PathBuf> {
+    fn roll_back(self) -> Result<(), PathBuf> {
         let Self { place, before } = self;
         let done = match before {
-            Before::Nothing => place.store.remove(&place.at),
-            Before::Kept(kept) => {
+            PreviousObject::Absent => place.store.remove(&place.at),
+            PreviousObject::Kept(kept) => {
                 place.store.copy(&kept.at, &place.at).and_then(|()| kept.store.remove(&kept.at))
             }
-            Before::Lost => Err(io::ErrorKind::NotFound.into()),
+            PreviousObject::Lost => Err(io::ErrorKind::NotFound.into()),
         };
         forget(&place.at);
         done.map_err(|_| place.at.path())
@@ -314,14 +317,14 @@ pub(super) struct OldManifests(Vec<(StorePath, Vec<u8>)>);
 
 impl OldManifests {
     /// Takes away the manifests of these folders that lie in a store.
-    pub(super) fn of(folders: &[PathBuf]) -> Result<Self, Error> {
+    pub(super) fn remove(folders: &[PathBuf]) -> Result<Self, Error> {
         let mut old = Self::default();
         for folder in folders.iter().filter(|folder| is_address(folder)) {
             let path = folder.join(MANIFEST);
-            let Some(text) = files::read_if_there(&path)? else { continue };
+            let Some(text) = files::read_if_exists(&path)? else { continue };
             let place = place_of(&path)?;
             if let Err(error) = place.store.remove(&place.at) {
-                old.put_back();
+                old.restore();
                 return Err(Error::io("replace", path, error));
             }
             old.0.push((place, text));
@@ -330,7 +333,7 @@ impl OldManifests {
     }
 
     /// Puts them back. A second failure changes nothing about the first, which is reported.
-    pub(super) fn put_back(self) {
+    pub(super) fn restore(self) {
         for (place, text) in self.0 {
             drop(place.store.put(&place.at, text.into(), store::PutMode::Replace));
         }
@@ -359,6 +362,6 @@ pub(super) fn remove(path: &Path) -> Result<bool, Error> {
 
 /// Removes objects, several at a time.
 pub fn remove_objects(paths: Vec<PathBuf>) -> Result<(), Error> {
-    let (_, failed) = beside(paths, |path| remove(&path).map(drop));
+    let (_, failed) = in_parallel(paths, |path| remove(&path).map(drop));
     failed.map_or(Ok(()), Err)
 }

@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::atomic::{replace_with, sync_folders};
 use super::faults::FaultInjector;
 use super::litter::live;
-use super::many::Room;
-use super::names::Names;
-use super::objects::{self, OldManifests, Puts, Upload};
-use super::replace::{Aside, Stale, stale};
+use super::many::StagedFolder;
+use super::objects::{self, OldManifests, PublishedObjects, Upload};
+use super::renames::RenameLog;
+use super::replace::{MovedAside, StaleFiles, find_stale};
 use super::staging::{StagedFile, StagingDir};
-use super::whole::{replace_with, sync_folders};
 use super::{
-    MANIFEST, Outputs, PublishedFile, Staged, State, folder_of, is_shared, real, remove_any,
-    written_twice,
+    MANIFEST, Outputs, PublishedFile, StagedOutput, State, folder_of, is_shared, real_path,
+    remove_any, written_twice,
 };
 use crate::Error;
 use crate::store::is_address;
@@ -46,11 +46,11 @@ impl Outputs {
         let mut state = std::mem::take(&mut *self.state());
         let staged = state.staged.iter().map(|staged| staged.file.clone());
         let mut files: Vec<PublishedFile> =
-            staged.chain(state.rooms.iter().flat_map(Room::files)).collect();
+            staged.chain(state.staged_folders.iter().flat_map(StagedFolder::files)).collect();
         let published = describe(&state.folders, &files, manifest).and_then(|manifests| {
             let count = files.len();
             files.extend(manifests.iter().map(|(folder, text)| published_manifest(folder, text)));
-            judge_once(&files)?;
+            check_unique(&files)?;
             announce(&files)?;
             let described = files.split_off(count);
             match &self.staging {
@@ -81,14 +81,18 @@ impl Outputs {
         (files, described): (&[PublishedFile], Vec<PublishedFile>),
         manifests: Vec<Manifest>,
     ) -> Result<(), Error> {
-        let rooms = state.rooms.iter().flat_map(Room::places);
+        let rooms = state.staged_folders.iter().flat_map(StagedFolder::places);
         let places = state.staged.iter().map(|staged| staged.at.clone()).chain(rooms);
         let places: Vec<PathBuf> = places.collect();
         let at = |(folder, text): Manifest| Ok((staging.folder(&folder)?, text));
         let manifests = manifests.into_iter().map(at).collect::<Result<Vec<_>, Error>>()?;
-        give_all(&state.staged, &state.rooms, &mut Names::new(self.faults.as_deref()))?;
+        rename_all(
+            &state.staged,
+            &state.staged_folders,
+            &mut RenameLog::new(self.faults.as_deref()),
+        )?;
         let fresh = uploads(state).into_iter().map(|upload| Upload { replaces: false, ..upload });
-        Puts::all(fresh.collect(), self.faults.as_deref())?.settle();
+        PublishedObjects::publish(fresh.collect(), self.faults.as_deref())?.commit();
         write_all(&manifests, self.faults.as_deref())?;
         let mut changed: BTreeSet<&Path> = places.iter().map(|place| folder_of(place)).collect();
         changed.extend(state.made.iter().map(|folder| folder_of(folder)));
@@ -97,7 +101,7 @@ impl Outputs {
         let all = files.iter().cloned().chain(described);
         let put = all.zip(places.iter().cloned().chain(texts));
         staging.note(put.map(|(file, place)| StagedFile { place, file }));
-        discard_all(&mut state.staged, &mut state.rooms);
+        discard_all(&mut state.staged, &mut state.staged_folders);
         Ok(())
     }
 
@@ -109,59 +113,64 @@ impl Outputs {
         manifests: &[Manifest],
     ) -> Result<(), Error> {
         let faults = self.faults.as_deref();
-        let stale = stale(&state.folders, files);
+        let stale = find_stale(&state.folders, files);
         // What was judged when it was opened may have become something else since.
         let replaced = files.iter().map(|file| &*file.path);
-        let mut replaced = replaced.chain(stale.iter().flat_map(Stale::paths));
-        replaced.try_for_each(|path| self.judge_input(path))?;
-        let aside = Aside::of(self, &stale, files)?;
-        let mut names = Names::new(faults);
-        let given = give_all(&state.staged, &state.rooms, &mut names)
-            .and_then(|()| put_all(state, manifests, faults));
+        let mut replaced = replaced.chain(stale.iter().flat_map(StaleFiles::paths));
+        replaced.try_for_each(|path| self.check_not_input(path))?;
+        let aside = MovedAside::move_aside(self, &stale, files)?;
+        let mut names = RenameLog::new(faults);
+        let given = rename_all(&state.staged, &state.staged_folders, &mut names)
+            .and_then(|()| put_objects(state, manifests, faults));
         if let Err(error) = given {
             let written = manifests.iter().map(|(folder, _)| folder.join(MANIFEST));
             written.for_each(|manifest| drop(fs::remove_file(manifest)));
-            names.take_back();
-            aside.put_back();
+            names.roll_back();
+            aside.restore();
             return Err(error);
         }
         aside.discard();
         stale.iter().for_each(|stale| stale.remove());
-        discard_all(&mut state.staged, &mut state.rooms);
+        discard_all(&mut state.staged, &mut state.staged_folders);
         Ok(())
     }
 }
 
-fn give_all(staged: &[Staged], rooms: &[Room], names: &mut Names<'_>) -> Result<(), Error> {
+fn rename_all(
+    staged: &[StagedOutput],
+    rooms: &[StagedFolder],
+    names: &mut RenameLog<'_>,
+) -> Result<(), Error> {
     for staged in staged {
         let Some(temporary) = staged.temporary.as_ref().filter(|_| !is_address(&staged.at)) else {
             continue;
         };
-        names.give(temporary, &staged.at, staged.replaces)?;
+        names.rename(temporary, &staged.at, staged.replaces)?;
     }
     rooms.iter().try_for_each(|room| room.publish(names))
 }
 
 /// Puts what goes into a store, then writes the manifests. What was put is taken back if that fails.
-fn put_all(
+fn put_objects(
     state: &State,
     manifests: &[Manifest],
     faults: Option<&FaultInjector>,
 ) -> Result<(), Error> {
-    let old = OldManifests::of(&state.folders)?;
-    let put =
-        Puts::all(uploads(state), faults).and_then(|puts| match write_all(manifests, faults) {
+    let old = OldManifests::remove(&state.folders)?;
+    let put = PublishedObjects::publish(uploads(state), faults).and_then(|puts| {
+        match write_all(manifests, faults) {
             Ok(()) => Ok(puts),
             Err(error) => {
                 let written = manifests.iter().map(|(folder, _)| folder.join(MANIFEST));
                 written.for_each(|manifest| drop(objects::remove(&manifest)));
-                Err(puts.take_back(error))
+                Err(puts.roll_back(error))
             }
-        });
+        }
+    });
     match put {
-        Ok(puts) => puts.settle(),
+        Ok(puts) => puts.commit(),
         Err(error) => {
-            old.put_back();
+            old.restore();
             return Err(error);
         }
     }
@@ -170,12 +179,12 @@ fn put_all(
 
 /// Everything that goes into a store.
 fn uploads(state: &State) -> Vec<Upload> {
-    let of_file = |staged: &Staged| {
+    let of_file = |staged: &StagedOutput| {
         let from = staged.temporary.clone().filter(|_| is_address(&staged.at))?;
         Some(Upload { from, to: staged.at.clone(), replaces: staged.replaces })
     };
     let files = state.staged.iter().filter_map(of_file);
-    files.chain(state.rooms.iter().flat_map(Room::uploads)).collect()
+    files.chain(state.staged_folders.iter().flat_map(StagedFolder::uploads)).collect()
 }
 
 fn write_all(manifests: &[Manifest], faults: Option<&FaultInjector>) -> Result<(), Error> {
@@ -187,21 +196,21 @@ fn write_all(manifests: &[Manifest], faults: Option<&FaultInjector>) -> Result<(
 }
 
 /// Removes what is under temporary names after all: what was replaced.
-fn discard_all(staged: &mut [Staged], rooms: &mut [Room]) {
+fn discard_all(staged: &mut [StagedOutput], rooms: &mut [StagedFolder]) {
     for temporary in staged.iter_mut().filter_map(|staged| staged.temporary.take()) {
         remove_any(&temporary);
         live().remove(&temporary);
     }
-    rooms.iter_mut().for_each(Room::discard);
+    rooms.iter_mut().for_each(StagedFolder::discard);
 }
 
 /// Refuses files of which two would have one name: the second would replace the first.
-fn judge_once<'f>(files: &'f [PublishedFile]) -> Result<(), Error> {
+fn check_unique<'f>(files: &'f [PublishedFile]) -> Result<(), Error> {
     let mut folders: BTreeMap<&'f Path, PathBuf> = BTreeMap::new();
     for file in files {
         let folder = folder_of(&file.path);
         if !folders.contains_key(folder) {
-            folders.insert(folder, real(folder));
+            folders.insert(folder, real_path(folder));
         }
     }
     let place =

@@ -10,25 +10,25 @@ use serde::de::IgnoredAny;
 
 use super::faults::OutputStep;
 use super::litter::live;
-use super::names::rename_new;
+use super::renames::rename_new;
 use super::{MANIFEST, Outputs, PublishedFile, objects, remove_any};
 use crate::store::is_address;
 use crate::{Error, files};
 
 /// What of a manifest that is there decides what becomes of its folder.
 #[derive(Deserialize)]
-struct Found {
+struct OldManifest {
     units: Option<IgnoredAny>,
     #[serde(default)]
-    files: Vec<FoundFile>,
+    files: Vec<OldManifestFile>,
 }
 
 #[derive(Deserialize)]
-struct FoundFile {
+struct OldManifestFile {
     path: Option<String>,
 }
 
-impl Found {
+impl OldManifest {
     fn read(folder: &Path) -> Option<Self> {
         serde_json::from_slice(&files::read(&folder.join(MANIFEST)).ok()?).ok()
     }
@@ -36,12 +36,12 @@ impl Found {
 
 /// Whether a folder holds the record of a batch.
 pub(super) fn holds_batch(folder: &Path) -> bool {
-    Found::read(folder).is_some_and(|manifest| manifest.units.is_some())
+    OldManifest::read(folder).is_some_and(|manifest| manifest.units.is_some())
 }
 
 /// What a folder's manifest names in it: what a run that writes it anew replaces or removes.
-pub(super) fn recorded(folder: &Path) -> Vec<PathBuf> {
-    let files = Found::read(folder).map(|old| old.files).unwrap_or_default();
+pub(super) fn files_in_manifest(folder: &Path) -> Vec<PathBuf> {
+    let files = OldManifest::read(folder).map(|old| old.files).unwrap_or_default();
     let names = files.into_iter().filter_map(|file| file.path).filter(is_plain);
     names.map(|name| folder.join(name)).collect()
 }
@@ -53,23 +53,26 @@ fn is_plain(name: &String) -> bool {
 
 /// The files of an earlier run in one folder that are not replaced by new ones.
 #[derive(Debug)]
-pub(super) struct Stale<'f> {
+pub(super) struct StaleFiles<'f> {
     folder: &'f Path,
     paths: Vec<PathBuf>,
 }
 
 /// What the manifests of `folders` name and `files` does not replace.
-pub(super) fn stale<'f>(folders: &'f [PathBuf], files: &[PublishedFile]) -> Vec<Stale<'f>> {
+pub(super) fn find_stale<'f>(
+    folders: &'f [PathBuf],
+    files: &[PublishedFile],
+) -> Vec<StaleFiles<'f>> {
     let known: BTreeSet<&Path> = files.iter().map(|file| &*file.path).collect();
     let of_folder = |folder: &'f PathBuf| {
-        let mut paths = recorded(folder);
+        let mut paths = files_in_manifest(folder);
         paths.retain(|path| !known.contains(&**path));
-        Stale { folder, paths }
+        StaleFiles { folder, paths }
     };
     folders.iter().map(of_folder).collect()
 }
 
-impl Stale<'_> {
+impl StaleFiles<'_> {
     /// Removes those that are still there, and the folders below the manifest's own that hold nothing then.
     pub(super) fn remove(&self) {
         // The new files are published. What cannot be removed is only no more part of the output.
@@ -87,7 +90,7 @@ impl Stale<'_> {
     }
 
     /// Those that stand where a new file or a folder of one must be.
-    fn in_the_way<'s>(&'s self, places: &'s Places<'_>) -> impl Iterator<Item = &'s Path> {
+    fn in_the_way<'s>(&'s self, places: &'s NewPaths<'_>) -> impl Iterator<Item = &'s Path> {
         let below = |path: &&Path| path.ancestors().skip(1).any(|a| places.files.contains(a));
         let blocks = move |path: &&Path| places.folders.contains(path) || below(path);
         self.paths.iter().map(PathBuf::as_path).filter(blocks)
@@ -115,13 +118,13 @@ fn remove_emptied(folder: &Path, paths: &[impl AsRef<Path>]) -> Vec<PathBuf> {
 
 /// The places that new files take, and their folders below those with manifests.
 #[derive(Default)]
-struct Places<'p> {
+struct NewPaths<'p> {
     files: BTreeSet<&'p Path>,
     folders: BTreeSet<&'p Path>,
 }
 
-impl<'p> Places<'p> {
-    fn of(files: &'p [PublishedFile], roots: &[&Path]) -> Self {
+impl<'p> NewPaths<'p> {
+    fn new(files: &'p [PublishedFile], roots: &[&Path]) -> Self {
         let paths = || files.iter().map(|file| &*file.path);
         let is_below =
             |folder: &&Path| roots.iter().any(|root| folder != root && folder.starts_with(root));
@@ -141,31 +144,32 @@ impl<'p> Places<'p> {
 /// Files of an earlier run that stood in the way of new ones, and its manifests, which are true no more: put
 /// elsewhere until the new ones are there.
 #[derive(Debug, Default)]
-pub(super) struct Aside {
+pub(super) struct MovedAside {
     /// Where they were, and where they are.
     moved: Vec<(PathBuf, PathBuf)>,
     /// Folders that held nothing then, innermost first.
     removed: Vec<PathBuf>,
-    rooms: Vec<(PathBuf, File)>,
+    dirs: Vec<(PathBuf, File)>,
 }
 
-impl Aside {
+impl MovedAside {
     /// Puts away what stands in the way of `files`, and the manifests. When that fails, all is put back.
-    pub(super) fn of(
+    pub(super) fn move_aside(
         outputs: &Outputs,
-        stale: &[Stale<'_>],
+        stale: &[StaleFiles<'_>],
         files: &[PublishedFile],
     ) -> Result<Self, Error> {
         let mut aside = Self::default();
         let named = stale.iter().filter(|stale| !stale.paths.is_empty());
         let roots: Vec<&Path> = named.map(|stale| stale.folder).collect();
-        let places = if roots.is_empty() { Places::default() } else { Places::of(files, &roots) };
+        let places =
+            if roots.is_empty() { NewPaths::default() } else { NewPaths::new(files, &roots) };
         for stale in stale {
             let manifest = stale.folder.join(MANIFEST);
             let paths = stale.in_the_way(&places).chain([&*manifest]);
             let paths: Vec<&Path> = paths.filter(|path| is_file(path)).collect();
             if let Err(error) = aside.put(outputs, stale.folder, &paths) {
-                aside.put_back();
+                aside.restore();
                 return Err(error);
             }
         }
@@ -177,7 +181,7 @@ impl Aside {
             return Ok(());
         }
         let (room, lock) = outputs.temporary_folder(folder)?;
-        self.rooms.push((room.clone(), lock));
+        self.dirs.push((room.clone(), lock));
         for (number, path) in paths.iter().enumerate() {
             let place = room.join(number.to_string());
             let moved = outputs.ask(OutputStep::Rename).and_then(|()| fs::rename(path, &place));
@@ -189,12 +193,12 @@ impl Aside {
     }
 
     /// Puts everything back where it was.
-    pub(super) fn put_back(self) {
+    pub(super) fn restore(self) {
         // A second failure here changes nothing about the first, which is reported; what cannot be put back
         // stays where it is.
         self.removed.iter().rev().for_each(|folder| drop(fs::create_dir(folder)));
         self.moved.iter().for_each(|(was, is)| drop(rename_new(is, was)));
-        for (room, _lock) in self.rooms {
+        for (room, _lock) in self.dirs {
             drop(fs::remove_dir(&room));
             live().remove(&room);
         }
@@ -202,7 +206,7 @@ impl Aside {
 
     /// Removes it for good.
     pub(super) fn discard(self) {
-        for (room, _lock) in self.rooms {
+        for (room, _lock) in self.dirs {
             remove_any(&room);
             live().remove(&room);
         }

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use super::faults::{OutputStep, ask};
-use super::{Outputs, Overwrite, PublishedFile, Staged, folder_of, live, real};
+use super::{Outputs, Overwrite, PublishedFile, StagedOutput, folder_of, live, real_path};
 use crate::Error;
 use crate::files::is_special;
 use crate::store::{StorePath, is_address};
@@ -22,7 +22,7 @@ use crate::store::{StorePath, is_address};
 /// below a room. What lies in one folder there lies in one folder here.
 #[derive(Debug)]
 pub struct StagingDir {
-    room: PathBuf,
+    root: PathBuf,
     /// The folders in which, and below which, outputs may be.
     around: BTreeSet<PathBuf>,
     /// What all of them lie in; the room stands for it.
@@ -45,8 +45,8 @@ impl StagingDir {
     pub fn new(room: PathBuf, targets: &[PathBuf]) -> Self {
         let is_folder = |target: &Path| target.as_os_str().as_encoded_bytes().ends_with(b"/");
         let folder = |target: &PathBuf| match is_folder(target) || target.file_name().is_none() {
-            true => real(target),
-            false => real(folder_of(target)),
+            true => real_path(target),
+            false => real_path(folder_of(target)),
         };
         let around: BTreeSet<PathBuf> = targets.iter().map(folder).collect();
         // With a name of their own in the room, folders can be told apart by those who look.
@@ -57,7 +57,7 @@ impl StagingDir {
         };
         let parents = around.iter().map(parent);
         let common = parents.reduce(|a, b| shared(&a, &b)).unwrap_or_default();
-        Self { room, around, common, put: Mutex::default() }
+        Self { root: room, around, common, put: Mutex::default() }
     }
 
     /// Where the file for this target is put.
@@ -65,7 +65,8 @@ impl StagingDir {
     /// `Err` if it is not in or below the folder of a target: it could not be published.
     pub fn place(&self, target: &Path) -> Result<PathBuf, Error> {
         let name = target.file_name().ok_or_else(|| self.outside(target))?;
-        let folder = self.below(&real(folder_of(target))).ok_or_else(|| self.outside(target))?;
+        let folder =
+            self.below(&real_path(folder_of(target))).ok_or_else(|| self.outside(target))?;
         Ok(folder.join(name))
     }
 
@@ -73,13 +74,13 @@ impl StagingDir {
     ///
     /// `Err` as for [`place`](Self::place).
     pub fn folder(&self, folder: &Path) -> Result<PathBuf, Error> {
-        self.below(&real(folder)).ok_or_else(|| self.outside(folder))
+        self.below(&real_path(folder)).ok_or_else(|| self.outside(folder))
     }
 
     /// The target of a file in the room: the whole path of where it is to be; nothing for a path that is not in
     /// the room, or that no target has.
     pub fn target(&self, place: &Path) -> Option<PathBuf> {
-        let target = self.common.join(place.strip_prefix(&self.room).ok()?);
+        let target = self.common.join(place.strip_prefix(&self.root).ok()?);
         self.below(folder_of(&target)).map(|_| target)
     }
 
@@ -90,7 +91,7 @@ impl StagingDir {
 
     /// Makes a folder of the room, and those it lies in. `Err` if what the room lies in is not there: it is not made anew.
     pub(super) fn make_all(&self, folder: &Path) -> io::Result<()> {
-        make_below(&self.room, folder)
+        make_below(&self.root, folder)
     }
 
     pub(super) fn note(&self, put: impl IntoIterator<Item = StagedFile>) {
@@ -106,7 +107,7 @@ impl StagingDir {
         let is_covered = folder.ancestors().any(|around| self.around.contains(around));
         let inner = folder.strip_prefix(&self.common).ok().filter(|_| is_covered)?;
         // Joining nothing would add a slash.
-        Some(if inner.as_os_str().is_empty() { self.room.clone() } else { self.room.join(inner) })
+        Some(if inner.as_os_str().is_empty() { self.root.clone() } else { self.root.join(inner) })
     }
 
     fn outside(&self, target: &Path) -> Error {
@@ -174,28 +175,36 @@ impl Outputs {
                 target.display()
             )));
         }
-        judge_length(place, file.bytes)?;
+        check_length(place, file.bytes)?;
         self.make_folder(folder_of(target))?;
-        self.judge_input(target)?;
-        self.judge(target)?;
-        let target = super::followed(target)?;
+        self.check_not_input(target)?;
+        self.check_target(target)?;
+        let target = super::resolve_link(target)?;
         let folder = folder_of(&target);
-        self.take(&target)?;
-        let moves = || mount(folder_of(place)).is_some_and(|here| mount(folder) == Some(here));
+        self.claim(&target)?;
+        let moves =
+            || mount_id(folder_of(place)).is_some_and(|here| mount_id(folder) == Some(here));
         let temporary = match (is_address(place), is_address(&target)) {
             (true, true) => place.to_owned(),
             (false, false) if moves() => place.to_owned(),
-            (false, false) => self.copied(place, &target)?,
-            _ => return Err(Error::broken("an output was put together in another kind of place")),
+            (false, false) => self.copy_beside(place, &target)?,
+            _ => {
+                return Err(Error::internal("an output was put together in another kind of place"));
+            }
         };
         let replaces = self.overwrite != Overwrite::Refuse;
         let file = PublishedFile { path: target.clone(), ..file };
-        self.state().staged.push(Staged { temporary: Some(temporary), at: target, file, replaces });
+        self.state().staged.push(StagedOutput {
+            temporary: Some(temporary),
+            at: target,
+            file,
+            replaces,
+        });
         Ok(())
     }
 
     /// A copy of a file under a temporary name beside a target.
-    fn copied(&self, place: &Path, target: &Path) -> Result<PathBuf, Error> {
+    fn copy_beside(&self, place: &Path, target: &Path) -> Result<PathBuf, Error> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let (temporary, mut to) = self.temporary(folder_of(target), &name)?;
         let mut copy = || -> io::Result<()> {
@@ -213,10 +222,10 @@ impl Outputs {
     }
 }
 
-fn judge_length(place: &Path, bytes: u64) -> Result<(), Error> {
+fn check_length(place: &Path, bytes: u64) -> Result<(), Error> {
     let fail = |e| Error::io("take over", place, e);
     let len = match StorePath::parse(place)? {
-        Some(place) => Some(place.store.look(&place.at).map_err(fail)?.len),
+        Some(place) => Some(place.store.stat(&place.at).map_err(fail)?.len),
         None => {
             let meta = fs::symlink_metadata(place).map_err(fail)?;
             meta.is_file().then_some(meta.len())
@@ -232,7 +241,7 @@ fn judge_length(place: &Path, bytes: u64) -> Result<(), Error> {
 }
 
 /// What files can be renamed within. Nothing, where the system does not say.
-fn mount(folder: &Path) -> Option<(u32, u32, Option<u64>)> {
+fn mount_id(folder: &Path) -> Option<(u32, u32, Option<u64>)> {
     let found = statx(CWD, folder, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
     let told = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID);
     Some((found.stx_dev_major, found.stx_dev_minor, told.then_some(found.stx_mnt_id)))

@@ -71,7 +71,7 @@ impl TimeWindow {
 pub struct ChannelQuery {
     /// A channel is wanted if one of these lists wants it, and a list does if each of its choices does.
     /// No list wants every channel.
-    lists: Vec<Vec<Choice>>,
+    lists: Vec<Vec<ChannelRule>>,
     /// Where the names are noted that it is asked about.
     log: Option<ChannelLog>,
 }
@@ -108,7 +108,7 @@ impl ChannelLog {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Choice {
+struct ChannelRule {
     channels: Patterns,
     exclude: Patterns,
     source: Patterns,
@@ -122,23 +122,23 @@ impl ChannelQuery {
             return Self::default();
         }
         let (channels, exclude, source) = (channels.clone(), exclude.clone(), source.clone());
-        Self::of_lists(vec![vec![Choice { channels, exclude, source }]])
+        Self::from_lists(vec![vec![ChannelRule { channels, exclude, source }]])
     }
 
-    fn of_lists(lists: Vec<Vec<Choice>>) -> Self {
+    fn from_lists(lists: Vec<Vec<ChannelRule>>) -> Self {
         Self { lists, log: None }
     }
 
     /// The same query, which notes the channels it is asked about.
     #[must_use]
-    pub fn noting(self, log: ChannelLog) -> Self {
+    pub fn with_log(self, log: ChannelLog) -> Self {
         Self { log: Some(log), ..self }
     }
 
     /// The same query of channels whose sources are called otherwise where it is asked: names alone
     /// decide.
     #[must_use]
-    pub fn of_any_source(mut self) -> Self {
+    pub fn ignoring_sources(mut self) -> Self {
         let choices = self.lists.iter_mut().flatten();
         choices.for_each(|choice| choice.source = Patterns::default());
         self
@@ -171,16 +171,16 @@ impl ChannelQuery {
     /// What both want; what one of them wants, where that takes too long to say.
     pub fn and(&self, other: &Self) -> Self {
         if self.is_all() || other.is_all() {
-            return Self::of_lists(self.lists.iter().chain(&other.lists).cloned().collect());
+            return Self::from_lists(self.lists.iter().chain(&other.lists).cloned().collect());
         }
         let (fewer, more) =
             if self.lists.len() <= other.lists.len() { (self, other) } else { (other, self) };
         if fewer.lists.len() * more.lists.len() > MOST_LISTS {
             return fewer.clone();
         }
-        let both = |a: &Vec<Choice>, b: &Vec<Choice>| without_repeats(a.iter().chain(b));
+        let both = |a: &Vec<ChannelRule>, b: &Vec<ChannelRule>| without_repeats(a.iter().chain(b));
         let lists = self.lists.iter().flat_map(|a| other.lists.iter().map(move |b| both(a, b)));
-        Self::of_lists(without_repeats(&lists.collect::<Vec<_>>()))
+        Self::from_lists(without_repeats(&lists.collect::<Vec<_>>()))
     }
 
     /// What one of them wants; every channel, where that takes too long to say.
@@ -189,7 +189,7 @@ impl ChannelQuery {
             return Self::default();
         }
         let lists = without_repeats(self.lists.iter().chain(&other.lists));
-        if lists.len() > MOST_LISTS { Self::default() } else { Self::of_lists(lists) }
+        if lists.len() > MOST_LISTS { Self::default() } else { Self::from_lists(lists) }
     }
 }
 
@@ -206,7 +206,7 @@ fn without_repeats<'t, T: Clone + PartialEq + 't>(all: impl IntoIterator<Item = 
     once
 }
 
-impl Choice {
+impl ChannelRule {
     fn wants(&self, name: &str, source: &str) -> bool {
         self.names(name) && (self.source.is_empty() || self.source.matches(source))
     }
@@ -255,7 +255,7 @@ mod tests {
         let query =
             ChannelQuery::from_patterns(&patterns("A"), &Patterns::default(), &patterns("log"));
         assert!(!query.wants("A", "other"));
-        let query = query.of_any_source();
+        let query = query.ignoring_sources();
         assert!(query.wants("A", "other") && !query.wants("B", "log"));
     }
 

@@ -36,7 +36,7 @@ pub struct SinkContext {
     /// Raised when the run ends early. Sinks that wait look at it.
     pub cancelled: Arc<AtomicBool>,
     /// What the sink has to do with its run while it waits for a program.
-    pub talk: RunHandle,
+    pub run_handle: RunHandle,
 }
 
 impl SinkContext {
@@ -50,7 +50,7 @@ impl SinkContext {
             origin: Arc::default(),
             playback: Arc::default(),
             cancelled: Arc::default(),
-            talk: RunHandle::default(),
+            run_handle: RunHandle::default(),
         }
     }
 }
@@ -76,7 +76,7 @@ pub struct RunInput {
     pub bytes: Option<u64>,
     /// The BLAKE3 hash of its bytes, in hex. Worked out beside the run, where it can be read twice; a
     /// sink that wants it waits for it when it finishes.
-    #[serde(serialize_with = "known")]
+    #[serde(serialize_with = "serialize_hash")]
     pub blake3: OnceLock<Option<String>>,
 }
 
@@ -88,7 +88,7 @@ impl RunInput {
     }
 }
 
-fn known<S: serde::Serializer>(
+fn serialize_hash<S: serde::Serializer>(
     hash: &OnceLock<Option<String>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
@@ -135,7 +135,7 @@ impl<'r> EncodeContext<'r> {
     }
 
     /// Says of all events of which the timestamp is not the time that they are written with it.
-    pub fn clamps_times(&mut self, batch: &Batch) {
+    pub fn note_clamped_times(&mut self, batch: &Batch) {
         if batch.wide_times().is_some() {
             let rows = 0..batch.len() as u32;
             self.clamped.extend(rows.filter(|row| batch.wide_time(*row as usize).is_some()));
@@ -144,7 +144,7 @@ impl<'r> EncodeContext<'r> {
 
     /// Says what is lost of the channels of these events where nothing of them is kept but their names,
     /// and their payloads are taken for messages of `encoding`.
-    pub fn keeps_names_only(&mut self, batch: &Batch, encoding: &Encoding) {
+    pub fn note_names_only(&mut self, batch: &Batch, encoding: &Encoding) {
         let mut met = Vec::new();
         let mut last = None;
         for id in batch.channels() {
@@ -184,7 +184,7 @@ pub trait Sink: Send + Sync + 'static {
     fn targets(&self) -> Vec<PathBuf>;
 
     /// Whether it keeps events, as many as [`SinkContext::memory`] lets it, before it writes them.
-    fn holds_events(&self) -> bool {
+    fn buffers_events(&self) -> bool {
         false
     }
 
@@ -195,19 +195,19 @@ pub trait Sink: Send + Sync + 'static {
 
     /// Whether it can write events of which only decoded rows are there. Others are not given such
     /// events.
-    fn takes_rows(&self) -> bool {
+    fn accepts_rows(&self) -> bool {
         false
     }
 
     /// Why it writes nothing of the rows that it is given, and how to have them written; nothing if
     /// it does.
     fn rows_unwritten(&self) -> Option<String> {
-        (!self.takes_rows()).then(|| PAYLOADS_ALONE.to_owned())
+        (!self.accepts_rows()).then(|| NO_FIELDS_WRITTEN.to_owned())
     }
 
     /// Whether it writes [`Batch::wide_times`], or no times at all, or says itself which it cannot write. Of
     /// other sinks it is said that they write the timestamps.
-    fn takes_wide_times(&self) -> bool {
+    fn accepts_wide_times(&self) -> bool {
         false
     }
 
@@ -247,7 +247,7 @@ pub trait Sink: Send + Sync + 'static {
 
     /// The channels of events that were appended but left out since the last call, because the output
     /// had no use for them: what a player was told to skip.
-    fn left_out(&self, output: &mut Self::Output) -> Vec<u32> {
+    fn take_skipped(&self, output: &mut Self::Output) -> Vec<u32> {
         let _ = output;
         Vec::new()
     }
@@ -261,11 +261,11 @@ pub trait DynSink: Send + Sync {
     /// See [`Sink::targets`].
     fn targets(&self) -> Vec<PathBuf>;
     /// See [`Sink::holds_events`].
-    fn holds_events(&self) -> bool;
+    fn buffers_events(&self) -> bool;
     /// See [`Sink::wants_hashes`].
     fn wants_hashes(&self) -> bool;
     /// See [`Sink::takes_rows`].
-    fn takes_rows(&self) -> bool;
+    fn accepts_rows(&self) -> bool;
     /// See [`Sink::rows_unwritten`].
     fn rows_unwritten(&self) -> Option<String>;
     /// See [`Sink::open`].
@@ -287,44 +287,44 @@ pub trait DynSink: Send + Sync {
     /// See [`Sink::rounds`].
     fn rounds(&self) -> u64;
     /// See [`Sink::left_out`].
-    fn left_out(&self, output: &mut dyn Any) -> Vec<u32>;
+    fn take_skipped(&self, output: &mut dyn Any) -> Vec<u32>;
     /// See [`Sink::finish`].
     fn finish(&self, output: Box<dyn Any + Send>) -> Result<u64, Error>;
 }
 
-const PAYLOADS_ALONE: &str = "decoded fields are not written, since this format holds payloads; tables \
+const NO_FIELDS_WRITTEN: &str = "decoded fields are not written, since this format holds payloads; tables \
     (`tables/`), `.csv` and `.jsonl` have fields";
 
-const ROWS_ALONE: &str =
+const NO_PAYLOAD: &str =
     "only decoded fields are there and no payload; put the stage `encode` before the sink";
 
-const PARTS_ALONE: &str =
+const NO_WHOLE_MESSAGE: &str =
     "only elements or chosen fields of messages are there: messages cannot be made of them";
 
 /// Why a sink of payloads cannot take an event of which only these rows are left.
-fn why_alone(batch: &Batch, event: u32) -> String {
+fn why_refused(batch: &Batch, event: u32) -> String {
     let parts = batch.rows().iter().filter(|rows| rows.message.is_part());
     let is_part = parts.into_iter().any(|rows| rows.events.binary_search(&event).is_ok());
-    if is_part { PARTS_ALONE } else { ROWS_ALONE }.to_owned()
+    if is_part { NO_WHOLE_MESSAGE } else { NO_PAYLOAD }.to_owned()
 }
 
-const OWN_TYPES: &str = "a sink is only given the blocks and outputs it made";
+const FOREIGN_TYPE: &str = "a sink is only given the blocks and outputs it made";
 
 impl<S: Sink> DynSink for S {
     fn targets(&self) -> Vec<PathBuf> {
         Sink::targets(self)
     }
 
-    fn holds_events(&self) -> bool {
-        Sink::holds_events(self)
+    fn buffers_events(&self) -> bool {
+        Sink::buffers_events(self)
     }
 
     fn wants_hashes(&self) -> bool {
         Sink::wants_hashes(self)
     }
 
-    fn takes_rows(&self) -> bool {
-        Sink::takes_rows(self)
+    fn accepts_rows(&self) -> bool {
+        Sink::accepts_rows(self)
     }
 
     fn rows_unwritten(&self) -> Option<String> {
@@ -340,10 +340,10 @@ impl<S: Sink> DynSink for S {
         batch: Batch,
         context: &mut EncodeContext<'_>,
     ) -> Result<Box<dyn Any + Send>, Error> {
-        if !Sink::takes_wide_times(self) {
-            context.clamps_times(&batch);
+        if !Sink::accepts_wide_times(self) {
+            context.note_clamped_times(&batch);
         }
-        let given = if Sink::takes_rows(self) { None } else { batch.without_rows_alone() };
+        let given = if Sink::accepts_rows(self) { None } else { batch.split_off_decoded_only() };
         let Some((kept, alone)) = given else {
             return Ok(Box::new(Sink::encode(self, batch, context)?));
         };
@@ -358,21 +358,21 @@ impl<S: Sink> DynSink for S {
         let refused = own.refused.into_iter().map(|(row, why)| (places[row as usize], why));
         context.refused.extend(refused);
         context.clamped.extend(own.clamped.into_iter().map(|row| places[row as usize]));
-        context.refused.extend(alone.into_iter().map(|row| (row, why_alone(&batch, row))));
+        context.refused.extend(alone.into_iter().map(|row| (row, why_refused(&batch, row))));
         Ok(Box::new(block))
     }
 
     fn append(&self, output: &mut dyn Any, block: Box<dyn Any + Send>) -> Result<u64, Error> {
-        let block = block.downcast::<S::Block>().expect(OWN_TYPES);
-        Sink::append(self, output.downcast_mut().expect(OWN_TYPES), *block)
+        let block = block.downcast::<S::Block>().expect(FOREIGN_TYPE);
+        Sink::append(self, output.downcast_mut().expect(FOREIGN_TYPE), *block)
     }
 
     fn notes(&self, output: &dyn Any) -> Vec<(String, u64)> {
-        Sink::notes(self, output.downcast_ref().expect(OWN_TYPES))
+        Sink::notes(self, output.downcast_ref().expect(FOREIGN_TYPE))
     }
 
     fn flush(&self, output: &mut dyn Any) -> Result<(), Error> {
-        Sink::flush(self, output.downcast_mut().expect(OWN_TYPES))
+        Sink::flush(self, output.downcast_mut().expect(FOREIGN_TYPE))
     }
 
     fn is_readable_unfinished(&self) -> bool {
@@ -383,11 +383,11 @@ impl<S: Sink> DynSink for S {
         Sink::rounds(self)
     }
 
-    fn left_out(&self, output: &mut dyn Any) -> Vec<u32> {
-        Sink::left_out(self, output.downcast_mut().expect(OWN_TYPES))
+    fn take_skipped(&self, output: &mut dyn Any) -> Vec<u32> {
+        Sink::take_skipped(self, output.downcast_mut().expect(FOREIGN_TYPE))
     }
 
     fn finish(&self, output: Box<dyn Any + Send>) -> Result<u64, Error> {
-        Sink::finish(self, *output.downcast().expect(OWN_TYPES))
+        Sink::finish(self, *output.downcast().expect(FOREIGN_TYPE))
     }
 }

@@ -54,7 +54,7 @@ impl Split {
 
     /// Pieces of about `target` bytes of files that can be entered anywhere: of each, what `wanted` says
     /// of its path and length. Pipes, which have no length, and what is compressed are pieces as a whole.
-    pub fn of_files(
+    pub fn from_files(
         inputs: Vec<Input>,
         target: u64,
         mut wanted: impl FnMut(&Path, u64) -> Result<Range<u64>, Error>,
@@ -136,7 +136,7 @@ pub struct ReadContext {
     /// Raised when nobody listens to this reader any more.
     pub abandoned: Arc<AtomicBool>,
     /// What it has to do with the run while it waits for a program.
-    pub talk: RunHandle,
+    pub run_handle: RunHandle,
     /// Bytes of input read so far, for progress.
     pub bytes_read: Arc<AtomicU64>,
 }
@@ -154,7 +154,7 @@ impl ReadContext {
             blocks: BlockPool::new(1 << 20, 4),
             cancelled: Arc::default(),
             abandoned: Arc::default(),
-            talk: RunHandle::default(),
+            run_handle: RunHandle::default(),
             bytes_read: Arc::default(),
         }
     }

@@ -69,10 +69,10 @@ impl Stage {
     }
 
     /// What beside its options decides what it does, a line for each part that has something to say.
-    pub fn beside_options(&self) -> Vec<String> {
+    pub fn fingerprints(&self) -> Vec<String> {
         let of = |part: &Self| match part {
-            Self::Map(map) => map.beside_options(),
-            Self::Fold(fold) => fold.beside_options(),
+            Self::Map(map) => map.fingerprint(),
+            Self::Fold(fold) => fold.fingerprint(),
             Self::Chain(_) => None,
         };
         self.parts().into_iter().filter_map(of).collect()
@@ -100,7 +100,7 @@ pub struct StageContext<'r> {
     pub origin: Option<i64>,
     /// When the events happened that are wanted of what the stage gives. Others come only because a source
     /// may give more than was asked for: what the stage would say of them, nobody asked.
-    pub wanted: TimeWindow,
+    pub window: TimeWindow,
     /// Events left out because that is what the stage is for.
     pub filtered: u64,
     /// Events that came out without having gone in: for each, its number in [`Batch::origins`].
@@ -113,7 +113,7 @@ pub struct StageContext<'r> {
     /// Things worth telling once, with how often they happened.
     pub notes: Vec<(String, u64)>,
     /// What a stage with memory has to do with its run while it waits for a program.
-    pub talk: RunHandle,
+    pub run_handle: RunHandle,
 }
 
 impl<'r> StageContext<'r> {
@@ -122,24 +122,24 @@ impl<'r> StageContext<'r> {
         Self {
             channels,
             origin,
-            wanted: TimeWindow::default(),
+            window: TimeWindow::default(),
             filtered: 0,
             added: Vec::new(),
             undecoded: Vec::new(),
             clamped: 0,
             notes: Vec::new(),
-            talk: RunHandle::default(),
+            run_handle: RunHandle::default(),
         }
     }
 
     /// The same, where only events of this window are wanted.
     #[must_use]
     pub fn within(self, wanted: TimeWindow) -> Self {
-        Self { wanted, ..self }
+        Self { window: wanted, ..self }
     }
 
     /// Says of all events of which the timestamp is not the time that they go on with it.
-    pub fn clamps_times(&mut self, batch: &Batch) {
+    pub fn note_clamped_times(&mut self, batch: &Batch) {
         if batch.wide_times().is_none() {
             return;
         }
@@ -174,7 +174,7 @@ impl UndecodedPolicy {
     /// The error that ends the run at an event, for those that stop.
     pub fn refusal(event: &Event<'_>, context: &StageContext<'_>, why: impl Display) -> Error {
         let channel = context.channels.get(event.channel);
-        Error::unfit(format!(
+        Error::invalid(format!(
             "event {} on channel `{}` cannot be decoded: {why}; `undecoded = \"keep\"` would let it pass \
              as it is",
             event.sequence,
@@ -183,7 +183,7 @@ impl UndecodedPolicy {
     }
 
     /// The batch as it goes on, if those at the positions `failed` could not be decoded. Counts them.
-    pub fn settle(
+    pub fn apply(
         self,
         batch: Batch,
         mut failed: Vec<u32>,
@@ -240,7 +240,7 @@ pub trait Map: Send + Sync {
 
     /// What beside its options decides what it does, as a line of text: the contents of files they name.
     /// Outputs made with another one are made again under `--resume`.
-    fn beside_options(&self) -> Option<String> {
+    fn fingerprint(&self) -> Option<String> {
         None
     }
 
@@ -307,7 +307,7 @@ pub trait Fold: Send {
     }
 
     /// What beside its options decides what it does, as a line of text: see [`Map::beside_options`].
-    fn beside_options(&self) -> Option<String> {
+    fn fingerprint(&self) -> Option<String> {
         None
     }
 
@@ -325,7 +325,7 @@ pub trait Fold: Send {
     /// other events of the same source, each has to be waited for.
     ///
     /// Whoever says no promises that what comes of a batch is given when that batch is pushed, in order.
-    fn holds(&self) -> bool {
+    fn delays_events(&self) -> bool {
         true
     }
 
@@ -378,19 +378,19 @@ mod tests {
     use super::*;
     use crate::Patterns;
 
-    struct Nothing(&'static str);
+    struct NoOpStage(&'static str);
 
-    impl Map for Nothing {
+    impl Map for NoOpStage {
         fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
             Ok(batch)
         }
 
-        fn beside_options(&self) -> Option<String> {
+        fn fingerprint(&self) -> Option<String> {
             Some(self.0.to_owned())
         }
     }
 
-    impl Fold for Nothing {
+    impl Fold for NoOpStage {
         fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
             Ok(vec![batch])
         }
@@ -407,11 +407,11 @@ mod tests {
 
     #[test]
     fn chains_in_chains_are_one_line() {
-        let map = |name| Stage::Map(Box::new(Nothing(name)));
-        let inner = Stage::Chain(vec![Stage::Fold(Box::new(Nothing("f"))), map("b")]);
+        let map = |name| Stage::Map(Box::new(NoOpStage(name)));
+        let inner = Stage::Chain(vec![Stage::Fold(Box::new(NoOpStage("f"))), map("b")]);
         let chain = Stage::Chain(vec![map("a"), Stage::Chain(Vec::new()), inner, map("c")]);
         assert!(chain.needs_origin());
-        assert_eq!(chain.beside_options(), ["a", "b", "c"]);
+        assert_eq!(chain.fingerprints(), ["a", "b", "c"]);
         assert_eq!(format!("{:?}", chain.parts()), "[Map, Fold, Map, Map]");
         assert_eq!(format!("{:?}", chain.into_parts()), "[Map, Fold, Map, Map]");
     }

@@ -10,11 +10,11 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use super::{Address, ListDepth, ObjectState, PendingRead, PutMode, Store, changed};
+use super::{Address, ListDepth, ObjectState, PendingRead, PutMode, Store, changed_error};
 
 /// All buckets of all tests. Each test has a bucket of its own.
 #[derive(Default)]
-pub(crate) struct Memory(Mutex<BTreeMap<String, Bucket>>);
+pub(crate) struct MemoryStore(Mutex<BTreeMap<String, Bucket>>);
 
 #[derive(Default)]
 pub(crate) struct Bucket {
@@ -26,11 +26,11 @@ pub(crate) struct Bucket {
     pub(crate) broken: Option<String>,
 }
 
-pub(crate) static MEMORY: Memory = Memory(Mutex::new(BTreeMap::new()));
+pub(crate) static MEMORY: MemoryStore = MemoryStore(Mutex::new(BTreeMap::new()));
 
 crate::register! { store ["mem", "memory"]: &MEMORY }
 
-impl Memory {
+impl MemoryStore {
     pub(crate) fn with<T>(&self, bucket: &str, act: impl FnOnce(&mut Bucket) -> T) -> T {
         let mut buckets = self.buckets();
         act(buckets.entry(bucket.to_owned()).or_default())
@@ -78,16 +78,16 @@ impl Bucket {
     }
 }
 
-struct Ready(io::Result<Bytes>);
+struct ReadyRead(io::Result<Bytes>);
 
-impl PendingRead for Ready {
+impl PendingRead for ReadyRead {
     fn wait(self: Box<Self>) -> io::Result<Bytes> {
         self.0
     }
 }
 
-impl Store for Memory {
-    fn look(&self, at: &Address) -> io::Result<ObjectState> {
+impl Store for MemoryStore {
+    fn stat(&self, at: &Address) -> io::Result<ObjectState> {
         self.ask(at, "look", |bucket| Ok(bucket.get(at.key())?.1))
     }
 
@@ -114,10 +114,10 @@ impl Store for Memory {
 
     fn read(&self, at: &Address, state: &ObjectState, range: Range<u64>) -> Box<dyn PendingRead> {
         let what = format!("read {}..{}", range.start, range.end);
-        Box::new(Ready(self.ask(at, &what, |bucket| {
+        Box::new(ReadyRead(self.ask(at, &what, |bucket| {
             let (bytes, now) = bucket.get(at.key())?;
             if now != *state {
-                return Err(changed());
+                return Err(changed_error());
             }
             Ok(bytes.slice(range.start as usize..range.end as usize))
         })))

@@ -15,25 +15,26 @@ use crate::name::printable;
 use crate::{Channel, Clock, Event, FieldPath, Rows, time};
 
 use super::decimals::{write_double, write_fraction, write_signed, write_single, write_unsigned};
-use super::language::{Inserted, Part};
+use super::language::{FieldPart, TemplatePart};
 
 /// The longest text that is made of an event, but for its last value: a list of bytes, and each of them as
 /// wide as can be, would take many times the memory of the event.
-pub const MOST_TEXT: usize = 64 << 20;
+pub const MAX_TEXT: usize = 64 << 20;
 
 /// A template whose fields were found in the rows of one type.
 #[derive(Debug)]
 pub struct BoundTemplate<'t> {
-    parts: Vec<(&'t Part, Option<Values>)>,
+    parts: Vec<(&'t TemplatePart, Option<NullableValues>)>,
 }
 
 impl<'t> BoundTemplate<'t> {
     /// These parts of a template for events of one type, of which these are the rows.
-    pub(super) fn of(parts: &'t [Part], rows: Option<&Rows>) -> Self {
+    pub(super) fn new(parts: &'t [TemplatePart], rows: Option<&Rows>) -> Self {
         let parts = parts.iter().map(|part| match part {
-            Part::Field(inserted) => {
+            TemplatePart::Field(inserted) => {
                 let array = rows.and_then(|rows| inserted.path.resolve(&rows.columns));
-                let values = array.and_then(|array| Values::of(&array, inserted.depth));
+                let values =
+                    array.and_then(|array| NullableValues::from_array(&array, inserted.depth));
                 (part, values)
             }
             _ => (part, None),
@@ -46,7 +47,7 @@ impl BoundTemplate<'_> {
     /// Appends the text for an event of `channel`, whose fields are in row `row` of the rows that were bound.
     ///
     /// Gives false, and appends nothing, if a field is missing or null there, or if the text would be longer
-    /// than [`MOST_TEXT`]. Allocates nothing but for `timestamp`.
+    /// than [`MAX_TEXT`]. Allocates nothing but for `timestamp`.
     ///
     /// # Panics
     ///
@@ -59,19 +60,20 @@ impl BoundTemplate<'_> {
         out: &mut Vec<u8>,
     ) -> bool {
         let start = out.len();
-        let most = start.saturating_add(MOST_TEXT);
+        let most = start.saturating_add(MAX_TEXT);
         let is_whole = self.parts.iter().all(|(part, values)| {
             match part {
-                Part::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Part::Channel => write_text(channel.name.text(), out),
-                Part::Source => write_text(&channel.source, out),
-                Part::Sequence(format) => write_signed(event.sequence, *format, out),
-                Part::Timestamp => write_time(channel.clock, event.timestamp, out),
-                Part::TimestampNs(format) => write_signed(event.timestamp, *format, out),
-                Part::Field(inserted) => {
+                TemplatePart::Text(text) => out.extend_from_slice(text.as_bytes()),
+                TemplatePart::Channel => write_text(channel.name.text(), out),
+                TemplatePart::Source => write_text(&channel.source, out),
+                TemplatePart::Sequence(format) => write_signed(event.sequence, *format, out),
+                TemplatePart::Timestamp => write_time(channel.clock, event.timestamp, out),
+                TemplatePart::TimestampNs(format) => write_signed(event.timestamp, *format, out),
+                TemplatePart::Field(inserted) => {
                     let found = values.as_ref().zip(row);
-                    let write =
-                        |(values, row): (&Values, _)| values.write(row, inserted, most, out);
+                    let write = |(values, row): (&NullableValues, _)| {
+                        values.write(row, inserted, most, out)
+                    };
                     return found.is_some_and(write);
                 }
             }
@@ -87,7 +89,7 @@ impl BoundTemplate<'_> {
     /// the text would be too long.
     pub fn missing(&self, row: Option<usize>) -> Option<&FieldPath> {
         self.parts.iter().find_map(|(part, values)| {
-            let Part::Field(inserted) = part else { return None };
+            let TemplatePart::Field(inserted) = part else { return None };
             let found = values.as_ref().zip(row);
             let is_there = found.is_some_and(|(values, row)| values.is_whole(row));
             (!is_there).then_some(&inserted.path)
@@ -97,13 +99,13 @@ impl BoundTemplate<'_> {
 
 /// The values of a field, one a row.
 #[derive(Debug)]
-struct Values {
+struct NullableValues {
     nulls: Option<NullBuffer>,
-    form: Form,
+    values: FieldValues,
 }
 
 #[derive(Debug)]
-enum Form {
+enum FieldValues {
     Double(ScalarBuffer<f64>),
     Single(ScalarBuffer<f32>),
     Signed(ScalarBuffer<i64>),
@@ -116,16 +118,20 @@ enum Form {
     /// Elements: where those of each row are.
     List {
         ranges: Vec<Range<usize>>,
-        elements: Box<Values>,
+        elements: Box<NullableValues>,
     },
 }
 
-impl Values {
+impl NullableValues {
     /// The values of `array`, with its elements `depth` lists deep. Nothing if they have no form as text, or
     /// lists are not as deep.
-    fn of(array: &ArrayRef, depth: usize) -> Option<Self> {
-        let form = if depth == 0 { Form::of(array)? } else { Form::of_list(array, depth)? };
-        Some(Self { nulls: array.logical_nulls(), form })
+    fn from_array(array: &ArrayRef, depth: usize) -> Option<Self> {
+        let form = if depth == 0 {
+            FieldValues::from_array(array)?
+        } else {
+            FieldValues::from_lists(array, depth)?
+        };
+        Some(Self { nulls: array.logical_nulls(), values: form })
     }
 
     fn is_null(&self, row: usize) -> bool {
@@ -134,8 +140,8 @@ impl Values {
 
     /// Whether neither the value nor an element of it is null.
     fn is_whole(&self, row: usize) -> bool {
-        let elements = || match &self.form {
-            Form::List { ranges, elements } => {
+        let elements = || match &self.values {
+            FieldValues::List { ranges, elements } => {
                 ranges[row].clone().all(|place| elements.is_whole(place))
             }
             _ => true,
@@ -144,23 +150,23 @@ impl Values {
     }
 
     /// Appends a value; gives false if it or an element is null, or if `out` has become longer than `most`.
-    fn write(&self, row: usize, inserted: &Inserted, most: usize, out: &mut Vec<u8>) -> bool {
+    fn write(&self, row: usize, inserted: &FieldPart, most: usize, out: &mut Vec<u8>) -> bool {
         if self.is_null(row) {
             return false;
         }
         let format = inserted.format;
-        match &self.form {
-            Form::Double(values) => write_double(values[row], format, out),
-            Form::Single(values) => write_single(values[row], format, out),
-            Form::Signed(values) => write_signed(values[row], format, out),
-            Form::Unsigned(values) => write_unsigned(values[row], format, out),
-            Form::Written { text, ends } => {
+        match &self.values {
+            FieldValues::Double(values) => write_double(values[row], format, out),
+            FieldValues::Single(values) => write_single(values[row], format, out),
+            FieldValues::Signed(values) => write_signed(values[row], format, out),
+            FieldValues::Unsigned(values) => write_unsigned(values[row], format, out),
+            FieldValues::Written { text, ends } => {
                 let start = row.checked_sub(1).map_or(0, |before| ends[before]);
                 let written = &text[start..ends[row]];
                 out.extend_from_slice(written);
                 fill_text(written, format.width, out);
             }
-            Form::List { ranges, elements } => {
+            FieldValues::List { ranges, elements } => {
                 return ranges[row].clone().enumerate().all(|(n, place)| {
                     if n > 0 {
                         out.extend_from_slice(inserted.separator.as_bytes());
@@ -173,8 +179,8 @@ impl Values {
     }
 }
 
-impl Form {
-    fn of(array: &ArrayRef) -> Option<Self> {
+impl FieldValues {
+    fn from_array(array: &ArrayRef) -> Option<Self> {
         let as_type = |data_type: &DataType| cast(array, data_type).ok();
         let data_type = array.data_type();
         Some(match data_type {
@@ -188,12 +194,12 @@ impl Form {
                 let array = as_type(&DataType::Int64)?;
                 Self::Signed(array.as_primitive::<Int64Type>().values().clone())
             }
-            DataType::Dictionary(_, values) => return Self::of(&as_type(values)?),
-            _ => Self::written(array)?,
+            DataType::Dictionary(_, values) => return Self::from_array(&as_type(values)?),
+            _ => Self::as_text(array)?,
         })
     }
 
-    fn written(array: &ArrayRef) -> Option<Self> {
+    fn as_text(array: &ArrayRef) -> Option<Self> {
         let write = json::value(array).ok()?;
         let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(array.len()));
         let (texts, nulls) = (cast_to_text(array), array.logical_nulls());
@@ -212,14 +218,15 @@ impl Form {
         Some(Self::Written { text, ends })
     }
 
-    fn of_list(array: &ArrayRef, depth: usize) -> Option<Self> {
+    fn from_lists(array: &ArrayRef, depth: usize) -> Option<Self> {
         let ListColumn { elements, mut ranges } = ListColumn::from_array(array)?;
         // A slice of a list has elements of other rows before and behind its own.
         let (first, last) = (ranges.first()?.start, ranges.last()?.end);
         for range in &mut ranges {
             *range = range.start - first..range.end - first;
         }
-        let elements = Box::new(Values::of(&elements.slice(first, last - first), depth - 1)?);
+        let elements =
+            Box::new(NullableValues::from_array(&elements.slice(first, last - first), depth - 1)?);
         Some(Self::List { ranges, elements })
     }
 }

@@ -6,7 +6,7 @@ use crate::json::integer;
 
 /// How a number is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Format {
+pub(super) struct NumberFormat {
     /// It takes up as many characters at least.
     pub(super) width: usize,
     /// Whether it is filled up with zeros, and not with blanks.
@@ -14,20 +14,20 @@ pub(super) struct Format {
     pub(super) decimals: Option<usize>,
 }
 
-pub(super) fn write_signed(value: i64, format: Format, out: &mut Vec<u8>) {
+pub(super) fn write_signed(value: i64, format: NumberFormat, out: &mut Vec<u8>) {
     let start = out.len();
     integer(out, value);
     complete_integer(start, format, out);
 }
 
-pub(super) fn write_unsigned(value: u64, format: Format, out: &mut Vec<u8>) {
+pub(super) fn write_unsigned(value: u64, format: NumberFormat, out: &mut Vec<u8>) {
     let start = out.len();
     integer(out, value);
     complete_integer(start, format, out);
 }
 
 /// Gives the integer that begins at `start` its decimals and its width.
-fn complete_integer(start: usize, format: Format, out: &mut Vec<u8>) {
+fn complete_integer(start: usize, format: NumberFormat, out: &mut Vec<u8>) {
     if let Some(decimals) = format.decimals.filter(|decimals| *decimals > 0) {
         out.push(b'.');
         out.resize(out.len() + decimals, b'0');
@@ -35,7 +35,7 @@ fn complete_integer(start: usize, format: Format, out: &mut Vec<u8>) {
     fill(start, format.zeros, format.width, out);
 }
 
-pub(super) fn write_single(value: f32, format: Format, out: &mut Vec<u8>) {
+pub(super) fn write_single(value: f32, format: NumberFormat, out: &mut Vec<u8>) {
     match format.decimals {
         None if value.is_finite() => {
             let start = out.len();
@@ -47,7 +47,7 @@ pub(super) fn write_single(value: f32, format: Format, out: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn write_double(value: f64, format: Format, out: &mut Vec<u8>) {
+pub(super) fn write_double(value: f64, format: NumberFormat, out: &mut Vec<u8>) {
     let start = out.len();
     match format.decimals {
         _ if !value.is_finite() => out.extend_from_slice(match value {

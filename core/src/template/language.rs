@@ -3,24 +3,24 @@
 use crate::FieldPath;
 use crate::field::DashRule;
 
-use super::decimals::Format;
+use super::decimals::NumberFormat;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum TemplatePart {
     Text(String),
     Channel,
     Source,
-    Sequence(Format),
+    Sequence(NumberFormat),
     Timestamp,
-    TimestampNs(Format),
-    Field(Inserted),
+    TimestampNs(NumberFormat),
+    Field(FieldPart),
 }
 
 /// A field with the way in which it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Inserted {
+pub(super) struct FieldPart {
     pub(super) path: FieldPath,
-    pub(super) format: Format,
+    pub(super) format: NumberFormat,
     /// How many lists, one inside another, are written element by element.
     pub(super) depth: usize,
     pub(super) separator: String,
@@ -30,14 +30,14 @@ pub(super) struct Inserted {
 const MOST_DIGITS: usize = 64;
 
 /// What is wrong with a template, and at which byte of it.
-pub(super) struct Mistake {
+pub(super) struct TemplateError {
     pub(super) at: usize,
     pub(super) what: String,
 }
 
 /// The parts of a template, in order.
-pub(super) fn parts(text: &str) -> Result<Vec<Part>, Mistake> {
-    let mut scanner = Scanner { text, at: 0 };
+pub(super) fn parse(text: &str) -> Result<Vec<TemplatePart>, TemplateError> {
+    let mut scanner = TemplateScanner { text, at: 0 };
     let mut parts = Vec::new();
     while let Some(part) = scanner.part()? {
         parts.push(part);
@@ -46,21 +46,21 @@ pub(super) fn parts(text: &str) -> Result<Vec<Part>, Mistake> {
 }
 
 /// Reads a template from its start.
-struct Scanner<'t> {
+struct TemplateScanner<'t> {
     text: &'t str,
     at: usize,
 }
 
-impl<'t> Scanner<'t> {
+impl<'t> TemplateScanner<'t> {
     fn rest(&self) -> &'t str {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    fn error<T>(&self, what: impl Into<String>) -> Result<T, Mistake> {
-        Err(Mistake { at: self.at, what: what.into() })
+    fn error<T>(&self, what: impl Into<String>) -> Result<T, TemplateError> {
+        Err(TemplateError { at: self.at, what: what.into() })
     }
 
-    fn part(&mut self) -> Result<Option<Part>, Mistake> {
+    fn part(&mut self) -> Result<Option<TemplatePart>, TemplateError> {
         let rest = self.rest();
         if rest.is_empty() {
             return Ok(None);
@@ -72,7 +72,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Text up to the next value.
-    fn literal(&mut self) -> Result<Part, Mistake> {
+    fn literal(&mut self) -> Result<TemplatePart, TemplateError> {
         let mut literal = String::new();
         loop {
             let len = self.rest().find(['{', '}']).unwrap_or(self.rest().len());
@@ -84,7 +84,7 @@ impl<'t> Scanner<'t> {
                 _ if self.rest().starts_with('}') => {
                     return self.error("`}` without `{`; a brace itself is `}}`");
                 }
-                _ => return Ok(Part::Text(literal)),
+                _ => return Ok(TemplatePart::Text(literal)),
             };
             literal.push(brace);
             self.at += 2;
@@ -92,7 +92,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// What stands in braces.
-    fn inserted(&mut self) -> Result<Part, Mistake> {
+    fn inserted(&mut self) -> Result<TemplatePart, TemplateError> {
         let inside = self.rest().get(1..).unwrap_or_default();
         let Some((len, _)) = unquoted(inside).find(|(_, c)| *c == '}') else {
             return self.error("this brace has no other at its end; a brace itself is `{{`");
@@ -110,31 +110,36 @@ impl<'t> Scanner<'t> {
     }
 
     /// The value that a name stands for.
-    fn value(&self, text: &str) -> Result<Part, Mistake> {
+    fn value(&self, text: &str) -> Result<TemplatePart, TemplateError> {
         Ok(match text {
-            "channel" => Part::Channel,
-            "source" => Part::Source,
-            "sequence" => Part::Sequence(Format::default()),
-            "timestamp" => Part::Timestamp,
-            "timestamp_ns" => Part::TimestampNs(Format::default()),
-            _ => Part::Field(self.field(text)?),
+            "channel" => TemplatePart::Channel,
+            "source" => TemplatePart::Source,
+            "sequence" => TemplatePart::Sequence(NumberFormat::default()),
+            "timestamp" => TemplatePart::Timestamp,
+            "timestamp_ns" => TemplatePart::TimestampNs(NumberFormat::default()),
+            _ => TemplatePart::Field(self.field(text)?),
         })
     }
 
-    fn field(&self, text: &str) -> Result<Inserted, Mistake> {
+    fn field(&self, text: &str) -> Result<FieldPart, TemplateError> {
         const ALL: &str = "[*]";
         let (mut path_text, mut depth) = (text, 0);
         while let Some(before) = path_text.strip_suffix(ALL) {
             (path_text, depth) = (before, depth + 1);
         }
-        let wrong = |at: usize, what| Mistake { at: self.at + at, what };
+        let wrong = |at: usize, what| TemplateError { at: self.at + at, what };
         let (path, len) = FieldPath::scan(path_text, DashRule::InNames).map_err(|error| {
             let is_all = path_text.get(error.at..).is_some_and(|rest| rest.starts_with('*'));
             let what = if is_all { "`[*]` stands at the end".to_owned() } else { error.what };
             wrong(error.at, what)
         })?;
         match path_text.get(len..).and_then(|rest| rest.chars().next()) {
-            None => Ok(Inserted { path, format: Format::default(), depth, separator: " ".into() }),
+            None => Ok(FieldPart {
+                path,
+                format: NumberFormat::default(),
+                depth,
+                separator: " ".into(),
+            }),
             Some(found) => {
                 Err(wrong(len, format!("expected `.`, `[`, `:` or `}}`, found `{found}`")))
             }
@@ -142,7 +147,11 @@ impl<'t> Scanner<'t> {
     }
 
     /// The part with what stands behind its name: `:.6`, `:016;,`.
-    fn formatted(&mut self, mut part: Part, behind: &str) -> Result<Part, Mistake> {
+    fn formatted(
+        &mut self,
+        mut part: TemplatePart,
+        behind: &str,
+    ) -> Result<TemplatePart, TemplateError> {
         if behind.is_empty() {
             return Ok(part);
         }
@@ -151,17 +160,17 @@ impl<'t> Scanner<'t> {
             None => (behind, None),
         };
         if let Some(text) = format_text.strip_prefix(':') {
-            let format = Format::parse(text).or_else(|what| self.error(what))?;
+            let format = NumberFormat::parse(text).or_else(|what| self.error(what))?;
             match &mut part {
-                Part::Sequence(ours) | Part::TimestampNs(ours) => *ours = format,
-                Part::Field(inserted) => inserted.format = format,
+                TemplatePart::Sequence(ours) | TemplatePart::TimestampNs(ours) => *ours = format,
+                TemplatePart::Field(inserted) => inserted.format = format,
                 _ => return self.error("this is a text, and formats are for numbers"),
             }
         }
         if let Some(separator) = separator {
             self.at += format_text.len();
             match &mut part {
-                Part::Field(inserted) if inserted.depth > 0 => {
+                TemplatePart::Field(inserted) if inserted.depth > 0 => {
                     separator.clone_into(&mut inserted.separator);
                 }
                 _ => return self.error("a separator is for elements, as in `{ranges[*];,}`"),
@@ -180,7 +189,7 @@ fn unquoted(text: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-impl Format {
+impl NumberFormat {
     /// Reads `016`, `.6`, `012.3`.
     fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {

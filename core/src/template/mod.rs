@@ -34,23 +34,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{FieldPath, Rows};
 
-pub use binding::{BoundTemplate, MOST_TEXT};
+pub use binding::{BoundTemplate, MAX_TEXT};
 
-use language::{Mistake, Part};
+use language::{TemplateError, TemplatePart};
 
 /// A text with places in it that values of an event are put into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     text: String,
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 impl Template {
     /// Reads a template. `Err` says what is wrong with it, and at which character.
     pub fn parse(text: &str) -> Result<Self, String> {
-        match language::parts(text) {
+        match language::parse(text) {
             Ok(parts) => Ok(Self { text: text.to_owned(), parts }),
-            Err(Mistake { at, what }) => {
+            Err(TemplateError { at, what }) => {
                 let character = text.get(..at).unwrap_or(text).chars().count() + 1;
                 Err(format!("`{text}` is no template: at character {character}: {what}"))
             }
@@ -60,7 +60,7 @@ impl Template {
     /// The fields whose values it has, in order.
     pub fn fields(&self) -> impl Iterator<Item = &FieldPath> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Field(inserted) => Some(&inserted.path),
+            TemplatePart::Field(inserted) => Some(&inserted.path),
             _ => None,
         })
     }
@@ -70,7 +70,7 @@ impl Template {
     /// Finds each field once, so this is called once a batch and type. A field that the type does not have,
     /// or whose values have no form as text, is missing in every event.
     pub fn bind(&self, rows: Option<&Rows>) -> BoundTemplate<'_> {
-        BoundTemplate::of(&self.parts, rows)
+        BoundTemplate::new(&self.parts, rows)
     }
 }
 

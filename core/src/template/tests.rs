@@ -152,7 +152,7 @@ fn texts_behind_dictionaries_are_texts() {
 
 #[test]
 fn a_text_that_is_too_long_is_none_and_no_field_is_missing() {
-    let count = MOST_TEXT / 64 + 2;
+    let count = MAX_TEXT / 64 + 2;
     let element = Arc::new(Field::new("e", DataType::Int8, true));
     let offsets = arrow_buffer::OffsetBuffer::from_lengths([count]);
     let bytes = Arc::new(Int8Array::from(vec![1; count]));

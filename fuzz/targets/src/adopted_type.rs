@@ -60,7 +60,9 @@ fn declared(codec: &str, text: &str) -> Vec<(Arc<MessageType>, Arc<dyn PayloadTy
     };
     let known = codec.types().iter();
     known
-        .filter_map(|known| Some((Arc::clone(&known.described), known.form.clone().ok()?)))
+        .filter_map(|known| {
+            Some((Arc::clone(&known.message_type), known.payload_type.clone().ok()?))
+        })
         .collect()
 }
 
@@ -74,7 +76,7 @@ fn vel(text: &str) -> Option<Box<dyn Codec>> {
 
 /// What payloads of a type are held to. Those of LCM begin with the number of their type.
 fn is_held(form: &dyn PayloadType, payload: &[u8]) {
-    let with_key = [&form.described().key.0.to_be_bytes(), payload].concat();
+    let with_key = [&form.message_type().key.0.to_be_bytes(), payload].concat();
     comes_back(form, &[payload.to_vec(), with_key]);
     let others = RecordBatch::new_empty(Arc::new(Schema::empty()));
     let is_without = form.schema().fields().is_empty();

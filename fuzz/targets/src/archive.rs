@@ -96,8 +96,8 @@ fn changed(sound: &[u8], changes: &[u8]) -> Vec<u8> {
 fn is_left_to_others(bytes: &[u8]) -> bool {
     let mut log = LogFile::open_plain(&given::path(FILE)).expect("it was written");
     let has_table = frames::seek_table(&mut log).expect("it can be read").is_some();
-    let is_short = frames::declared(bytes).is_some_and(|plain| plain <= MAX_FRAME);
-    let is_first = frames::packed_len(bytes).is_some_and(|len| len < bytes.len());
+    let is_short = frames::content_size(bytes).is_some_and(|plain| plain <= MAX_FRAME);
+    let is_first = frames::frame_len(bytes).is_some_and(|len| len < bytes.len());
     !(has_table || is_short && is_first)
 }
 

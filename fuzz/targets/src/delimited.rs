@@ -58,8 +58,8 @@ impl Delimited for Log {
 /// `!`, how many bytes follow, a sum of the first two, a time, and these bytes.
 fn event(bytes: &[u8]) -> ParseOutcome<'_> {
     match bytes {
-        [b'.', ..] => ParseOutcome::Nothing { len: 1 },
-        [first, ..] if *first != b'!' => ParseOutcome::Not("no mark"),
+        [b'.', ..] => ParseOutcome::Skip { len: 1 },
+        [first, ..] if *first != b'!' => ParseOutcome::NotAnEvent("no mark"),
         [mark, len, sum, ..] if *sum != mark ^ len => {
             ParseOutcome::Damaged { len: 3, reason: "another sum" }
         }
@@ -74,7 +74,7 @@ fn event(bytes: &[u8]) -> ParseOutcome<'_> {
 fn line(bytes: &[u8]) -> ParseOutcome<'_> {
     match bytes.iter().position(|byte| *byte == b'\n') {
         None => ParseOutcome::More,
-        Some(0) => ParseOutcome::Nothing { len: 1 },
+        Some(0) => ParseOutcome::Skip { len: 1 },
         Some(at) if bytes[0] == b'#' => {
             ParseOutcome::Damaged { len: at + 1, reason: "a mark of damage" }
         }

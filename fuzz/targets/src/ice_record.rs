@@ -13,7 +13,11 @@ const TYPES: &str = include_str!("../../../plugins/ice/tests/types/everything.ic
 static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
     let codec = IceCodec::of(vec![TypeFile { path: "f.ice".into(), text: TYPES.to_owned() }]);
     assert!(codec.mistakes().is_empty(), "{:?}", codec.mistakes());
-    codec.types().iter().map(|known| known.form.clone().expect("all of them are decoded")).collect()
+    codec
+        .types()
+        .iter()
+        .map(|known| known.payload_type.clone().expect("all of them are decoded"))
+        .collect()
 });
 
 /// Any bytes as records of types with all that the Slice language has: nothing panics or takes

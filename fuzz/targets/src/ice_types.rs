@@ -18,8 +18,8 @@ pub fn ice_types(bytes: &[u8]) {
         assert!(names_a_file || mistake.starts_with("and "), "{mistake}");
     }
     for known in codec.types() {
-        let Ok(form) = &known.form else { continue };
-        let adopted = codec.adopt(&known.described, form.schema()).expect("it is its own");
+        let Ok(form) = &known.payload_type else { continue };
+        let adopted = codec.adopt(&known.message_type, form.schema()).expect("it is its own");
         assert_eq!(adopted.schema(), form.schema());
     }
 }

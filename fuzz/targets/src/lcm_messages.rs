@@ -27,7 +27,7 @@ static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
         let file = TypeFile { path: "f.lcm".into(), text: TYPES.to_owned() };
         let codec = LcmCodec::of(vec![file], depth);
         assert!(codec.mistakes().is_empty(), "{:?}", codec.mistakes());
-        codec.types().iter().filter_map(|known| known.form.clone().ok()).collect::<Vec<_>>()
+        codec.types().iter().filter_map(|known| known.payload_type.clone().ok()).collect::<Vec<_>>()
     });
     all.collect()
 });
@@ -37,7 +37,7 @@ static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
 pub fn lcm_messages(input: &[u8]) {
     let Some((which, bodies)) = input.split_first() else { return };
     let form = &FORMS[usize::from(*which) % FORMS.len()];
-    let key = form.described().key.0.to_be_bytes();
+    let key = form.message_type().key.0.to_be_bytes();
     let payloads: Vec<Vec<u8>> =
         bodies.split(|byte| *byte == 0xfd).map(|body| [&key, body].concat()).collect();
     let columns = comes_back(&**form, &payloads);

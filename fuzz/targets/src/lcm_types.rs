@@ -18,12 +18,12 @@ pub fn lcm_types(bytes: &[u8]) {
         || mistake.contains("second.lcm")
         || mistake.starts_with("and ")));
     for known in codec.types() {
-        let Ok(form) = &known.form else { continue };
-        if known.described.text.is_empty() {
+        let Ok(form) = &known.payload_type else { continue };
+        if known.message_type.text.is_empty() {
             continue;
         }
         let again =
-            codec.adopt(&known.described, form.schema()).expect("a description can be read");
+            codec.adopt(&known.message_type, form.schema()).expect("a description can be read");
         assert_eq!(again.schema(), form.schema());
     }
 }

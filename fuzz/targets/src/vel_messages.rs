@@ -23,7 +23,11 @@ static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
     let message = json!({ "name": "Everything", "version": 3, "fields": fields });
     let codec = make(json!({ "types": "vel", "messages": [message] })).expect("good options");
     assert!(codec.mistakes().is_empty(), "{:?}", codec.mistakes());
-    codec.types().iter().map(|known| known.form.clone().expect("all of them are decoded")).collect()
+    codec
+        .types()
+        .iter()
+        .map(|known| known.payload_type.clone().expect("all of them are decoded"))
+        .collect()
 });
 
 /// Any bytes are messages of any of some types: nothing panics or takes much memory, and what is decoded comes back

@@ -111,7 +111,7 @@ impl Book {
     /// Adds a unit to the journal, so that it lasts. To be called before its files appear: what is found
     /// of them after a kill is then known.
     pub(crate) fn note(&self, unit: &UnitRecord) -> Result<(), Error> {
-        let mut line = serde_json::to_vec(unit).map_err(|e| Error::broken(e.to_string()))?;
+        let mut line = serde_json::to_vec(unit).map_err(|e| Error::internal(e.to_string()))?;
         line.push(b'\n');
         self.journal.add(&line)
     }
@@ -188,7 +188,7 @@ impl Book {
         let earlier = units.split_off(count);
         let record = ShardRecord::of(heading, units, earlier);
         let text =
-            serde_json::to_string_pretty(&record).map_err(|e| Error::broken(e.to_string()))?;
+            serde_json::to_string_pretty(&record).map_err(|e| Error::internal(e.to_string()))?;
         replace_file(&self.folder.join(heading.shard.record()), text.as_bytes())
     }
 
@@ -212,7 +212,7 @@ impl Book {
         }
         let manifest = BatchManifest { sluice: VERSION.to_owned(), units, left };
         let text =
-            serde_json::to_string_pretty(&manifest).map_err(|e| Error::broken(e.to_string()))?;
+            serde_json::to_string_pretty(&manifest).map_err(|e| Error::internal(e.to_string()))?;
         let path = self.folder.join(MANIFEST);
         if files::read(&path).is_ok_and(|before| before == text.as_bytes()) {
             return Ok(());

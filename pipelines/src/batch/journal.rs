@@ -103,14 +103,14 @@ impl Journal {
 /// The lines of the journal in a folder; nothing if there is none.
 pub(super) fn read(folder: &Path) -> Result<Option<Vec<u8>>, Error> {
     let path = folder.join(JOURNAL);
-    let Some(lines) = files::objects_below(&path)? else { return files::read_if_there(&path) };
+    let Some(lines) = files::objects_below(&path)? else { return files::read_if_exists(&path) };
     if lines.is_empty() {
         return Ok(None);
     }
     let mut all = Vec::new();
     for line in lines {
         // Another batch may be done with it by now.
-        all.extend(files::read_if_there(&line.path)?.unwrap_or_default());
+        all.extend(files::read_if_exists(&line.path)?.unwrap_or_default());
     }
     Ok(Some(all))
 }

@@ -251,7 +251,7 @@ impl Claim<'_> {
 
 /// Whether a file is there, as long as it was.
 pub(super) fn has_length(folder: &Path, file: &OutputFile) -> bool {
-    let found = files::look(&folder.join(&file.path));
+    let found = files::path_kind(&folder.join(&file.path));
     found.is_ok_and(|found| found == Some(PathKind::File(file.bytes)))
 }
 
@@ -281,7 +281,7 @@ pub(crate) fn relative_all(paths: &[PathBuf], folder: &Path) -> Result<Vec<PathB
 
 /// A folder's manifest, or what else it is; nothing if there is none.
 fn manifest_in(folder: &Path) -> Result<Option<Result<BatchManifest, &'static str>>, Error> {
-    let Some(text) = files::read_if_there(&folder.join(MANIFEST))? else { return Ok(None) };
+    let Some(text) = files::read_if_exists(&folder.join(MANIFEST))? else { return Ok(None) };
     let Ok(value) = serde_json::from_slice::<Value>(&text) else {
         return Ok(Some(Err("this manifest cannot be understood")));
     };

@@ -110,7 +110,7 @@ impl Crew<'_> {
     ) {
         let work = move || {
             let ended = catch_unwind(AssertUnwindSafe(|| self.work((place, unit), gauge)));
-            let panicked = |_| Err(Error::broken("a unit panicked; what it said is above"));
+            let panicked = |_| Err(Error::internal("a unit panicked; what it said is above"));
             gauge.end(place);
             finish(board, place, need, ended.unwrap_or_else(panicked));
         };

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sluice_core::files::FileIdentity;
 use sluice_core::options::ByteSize;
-use sluice_core::output::place;
+use sluice_core::output::canonical_path;
 use sluice_core::{Error, PluginKind, Registry};
 
 use super::Unit;
@@ -164,12 +164,12 @@ impl Draft {
     fn node(self, registry: &Registry, nodes: usize) -> Result<Node, Error> {
         let Self { name, plugin, kind, from, options, damage, source_name, span } = self;
         let found = registry.get(kind, &plugin);
-        let found = found.ok_or_else(|| Error::broken(format!("no {kind} `{plugin}`")))?;
+        let found = found.ok_or_else(|| Error::internal(format!("no {kind} `{plugin}`")))?;
         if let Some(missing) = from.iter().find(|from| **from >= nodes) {
-            return Err(Error::broken(format!("{kind} `{name}` reads from node {missing}")));
+            return Err(Error::internal(format!("{kind} `{name}` reads from node {missing}")));
         }
         let part = make(found, options.clone())
-            .map_err(|e| Error::unfit(format!("{kind} `{name}`: {e}")))?;
+            .map_err(|e| Error::invalid(format!("{kind} `{name}`: {e}")))?;
         let again = crate::spec::again(found);
         let program = found.program.map(|program| program(&options));
         let (plugin, schema) = (found.name, Value::from((found.schema)()));
@@ -238,7 +238,7 @@ fn apart(units: &[Unit]) -> Result<(), Error> {
     let mut taken: BTreeMap<PathBuf, &Unit> = BTreeMap::new();
     for unit in units {
         for output in &unit.outputs {
-            let other = taken.insert(place(output), unit);
+            let other = taken.insert(canonical_path(output), unit);
             if let Some(other) = other.filter(|other| other.index != unit.index) {
                 return Err(collision(other, unit, output));
             }

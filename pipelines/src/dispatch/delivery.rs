@@ -85,7 +85,8 @@ impl Handed {
     pub(super) fn of(put: StagedFile, folder: &Path) -> Result<Self, Error> {
         let StagedFile { place, file } = put;
         let place = place.strip_prefix(folder).map(Path::to_owned);
-        let place = place.map_err(|_| Error::broken("a file was staged outside of its attempt"))?;
+        let place =
+            place.map_err(|_| Error::internal("a file was staged outside of its attempt"))?;
         Ok(Self { place, file })
     }
 }

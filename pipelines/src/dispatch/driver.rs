@@ -93,7 +93,7 @@ impl Driver<'_> {
             for orders in orders {
                 let carried =
                     catch_unwind(AssertUnwindSafe(|| self.carrier.carry(&orders, stop, &say)));
-                let panicked = |_| Err(Error::broken("what brings units to workers panicked"));
+                let panicked = |_| Err(Error::internal("what brings units to workers panicked"));
                 if say_ended.send(carried.unwrap_or_else(panicked)).is_err() {
                     return;
                 }
@@ -115,7 +115,7 @@ impl Driver<'_> {
     where
         S: FnMut(usize, Came) -> Outcome,
     {
-        let gone = || Error::broken("the thread that carries orders is gone");
+        let gone = || Error::internal("the thread that carries orders is gone");
         if self.options.stop.is_requested() {
             return Ok(None);
         }

@@ -68,7 +68,7 @@ impl Objects {
     /// Whether the run is not over.
     pub(super) fn is_there(&self) -> Result<bool, Error> {
         let driver = self.place.with_key(format!("{}{DRIVER}", self.place.at.key()));
-        match driver.store.look(&driver.at) {
+        match driver.store.stat(&driver.at) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(Error::io("look at", driver.at.path(), error)),

@@ -170,7 +170,8 @@ impl Order {
 
     /// The order of these two parts. `Err` if they are not such parts.
     pub fn together(shared: &str, own: &str) -> Result<Self, Error> {
-        let wrong = |e| Error::unfit(format!("this is no order of a driver of this version: {e}"));
+        let wrong =
+            |e| Error::invalid(format!("this is no order of a driver of this version: {e}"));
         let shared = Arc::new(serde_json::from_str(shared).map_err(wrong)?);
         Ok(Self { shared, own: serde_json::from_str(own).map_err(wrong)? })
     }

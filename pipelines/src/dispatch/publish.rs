@@ -76,7 +76,7 @@ impl Publishing<'_> {
     ) -> Result<(crate::Report, Option<UnitRecord>), Error> {
         let Made { mut report, record, handed } = made;
         let outputs = Outputs::new(self.options.overwrite, false, &self.inputs);
-        let mut outputs = outputs.sparing(Arc::clone(&self.spared));
+        let mut outputs = outputs.with_protected_inputs(Arc::clone(&self.spared));
         if let Some(faults) = &self.options.faults {
             outputs = outputs.with_faults(Arc::clone(faults));
         }
@@ -90,12 +90,15 @@ impl Publishing<'_> {
             outputs.adopt(&folder.join(place), file)?;
         }
         let text = |folder: &Path, _: &[PublishedFile]| {
-            texts.get(folder).cloned().ok_or_else(|| Error::broken("a manifest was not delivered"))
+            texts
+                .get(folder)
+                .cloned()
+                .ok_or_else(|| Error::internal("a manifest was not delivered"))
         };
         let note = |files: &[PublishedFile]| match (book, &record) {
             (Some(book), Some(record)) if record.names(files) => book.note(record),
             (None, _) => Ok(()),
-            _ => Err(Error::broken("what was delivered is not what its record says")),
+            _ => Err(Error::internal("what was delivered is not what its record says")),
         };
         report.files = outputs.publish_announced(text, note)?;
         if let (Some(book), Some(record)) = (book, &record)
@@ -112,7 +115,7 @@ fn texts(manifests: &[Handed], folder: &Path) -> Result<BTreeMap<PathBuf, String
     let each = manifests.iter().map(|Handed { place, file }| {
         let place = folder.join(place);
         let text = String::from_utf8(files::read(&place)?)
-            .map_err(|_| Error::broken("a manifest was delivered that is no text"))?;
+            .map_err(|_| Error::internal("a manifest was delivered that is no text"))?;
         Ok((file.path.parent().unwrap_or(Path::new("")).to_owned(), text))
     });
     each.collect()

@@ -120,7 +120,7 @@ impl Room {
     pub(super) fn touch(&self) -> Result<(), Error> {
         let (path, beside) = (self.path().join(DRIVER), self.path().join(".driver"));
         let driving = Driving { home: home(), process: std::process::id() };
-        let text = serde_json::to_vec(&driving).map_err(|e| Error::broken(e.to_string()))?;
+        let text = serde_json::to_vec(&driving).map_err(|e| Error::internal(e.to_string()))?;
         if let Some(objects) = Objects::of(self.path())? {
             return objects.put(DRIVER, &text);
         }
@@ -313,7 +313,7 @@ fn is_dead(room: &Path) -> bool {
         return true;
     }
     let driver = room.join(DRIVER);
-    let Ok(text) = files::read_if_there(&driver) else { return false };
+    let Ok(text) = files::read_if_exists(&driver) else { return false };
     let in_store = is_address(room);
     let driving: Option<Driving> = text.and_then(|text| serde_json::from_slice(&text).ok());
     match driving {

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_core::files::look;
+use sluice_core::files::path_kind;
 use sluice_core::output::staging::StagingDir;
 use sluice_core::output::{remove_file, replace_file};
 use sluice_core::store::is_address;
@@ -49,7 +49,7 @@ fn attempted(
     options: &Options,
 ) -> Result<Fulfilled, Error> {
     let ran = catch_unwind(AssertUnwindSafe(|| run(order, attempt, registry, options)));
-    let panicked = |_| Err(Error::broken("the unit panicked"));
+    let panicked = |_| Err(Error::internal("the unit panicked"));
     if options.stop.is_requested() {
         attempt.withdraw();
         return Ok(Fulfilled::Again("the worker was asked to end".to_owned()));
@@ -116,7 +116,8 @@ fn judge_programs(order: &Order, pipeline: &Pipeline, options: &Options) -> Resu
 
 /// Judges whether what the driver saw is here, too.
 fn judge_inputs(order: &Order) -> Result<(), Error> {
-    let Some(missing) = order.inputs().into_iter().find(|input| matches!(look(input), Ok(None)))
+    let Some(missing) =
+        order.inputs().into_iter().find(|input| matches!(path_kind(input), Ok(None)))
     else {
         return Ok(());
     };

@@ -247,7 +247,7 @@ impl<'r> Driver<'r> {
     fn drive_round(&mut self) -> Result<(), Error> {
         while let Some(source) = self.next_source()? {
             self.setup.check()?;
-            if self.options.playback.is_elsewhere() {
+            if self.options.playback.is_redirected() {
                 break;
             }
             self.sources[source].turns += 1;
@@ -646,7 +646,7 @@ impl<'r> Driver<'r> {
             let Some(pending) = self.pending.get_mut(&head) else { break };
             let Some(result) = pending.tasks.pop_front() else { break };
             let outcome =
-                result.recv().unwrap_or_else(|_| Err(Error::broken("a task panicked")))?;
+                result.recv().unwrap_or_else(|_| Err(Error::internal("a task panicked")))?;
             pending.delivered.note(outcome.memory);
             self.deliver(outcome)?;
         }

@@ -436,7 +436,7 @@ impl Setup {
     /// How many bytes of blocks may be in use before reading waits for some to come back.
     fn most_lent(&self) -> usize {
         let held = if self.holders > 0 { self.memory / 2 } else { 0 };
-        self.window * 3 * self.shared.blocks.usual() + held
+        self.window * 3 * self.shared.blocks.block_len() + held
     }
 
     /// What a run that read everything it was to read had of the names in options.
@@ -479,7 +479,7 @@ impl Setup {
             blocks: self.shared.blocks.clone(),
             cancelled: Arc::clone(&self.stop.drain),
             abandoned: Arc::default(),
-            talk: self.talk(source),
+            run_handle: self.talk(source),
             bytes_read: Arc::clone(&self.bytes_read),
         }
     }
@@ -498,7 +498,7 @@ impl Setup {
 
     fn stage_context(&self, fold: &FoldNode) -> StageContext<'_> {
         let context = StageContext::new(&self.shared.channels, fold.origin).within(fold.wanted);
-        StageContext { talk: self.talk(&fold.name), ..context }
+        StageContext { run_handle: self.talk(&fold.name), ..context }
     }
 
     fn prepare(&self, nodes: &[Node]) -> Result<Reading, Error> {
@@ -508,7 +508,7 @@ impl Setup {
         for (node, spec) in nodes.iter().enumerate() {
             let Part::Source(source) = &spec.part else { continue };
             let query = wanted.of_node(node);
-            let channels = query.channels.noting(self.left_out.clone());
+            let channels = query.channels.with_log(self.left_out.clone());
             let query = Query { channels, ..query };
             let inputs = source.files()?;
             let splits = source.splits(self.piece as u64, &query)?;
@@ -545,7 +545,7 @@ impl Setup {
         context.bytes_read = Arc::default();
         for split in source.splits(self.piece as u64, &Query::default())? {
             let Some(_) = split.bytes else {
-                return Err(Error::unfit(format!(
+                return Err(Error::invalid(format!(
                     "a time relative to the first event (+…) needs an input that can be read twice, and \
                      `{}` cannot: give absolute times",
                     split.input.display()
@@ -573,7 +573,7 @@ fn sinks(nodes: &[Node]) -> impl Iterator<Item = &dyn DynSink> {
 
 /// How many sinks hold events.
 fn holders(nodes: &[Node]) -> usize {
-    sinks(nodes).filter(|sink| sink.holds_events()).count()
+    sinks(nodes).filter(|sink| sink.buffers_events()).count()
 }
 
 /// Whether a sink makes a folder, whose manifest holds hashes.

@@ -34,8 +34,8 @@ pub(super) struct Host {
     pub(super) progress: Option<Arc<dyn Progress>>,
 }
 
-impl programs::Host for Host {
-    fn say(&self, node: &str, line: &str) {
+impl programs::RunHost for Host {
+    fn log_line(&self, node: &str, line: &str) {
         if let Some(progress) = &self.progress {
             progress.said(node, line);
         }

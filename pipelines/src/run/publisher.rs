@@ -52,11 +52,11 @@ impl Publisher<'_> {
         if let Some(recording) = &options.recording {
             outputs = outputs.in_place(self.grows);
             for target in targets {
-                outputs = outputs.renamed(target, recording.pieces.name(target)?);
+                outputs = outputs.with_name(target, recording.pieces.name(target)?);
             }
         }
         if let Some(within) = self.within {
-            outputs = outputs.sparing(Arc::clone(&within.spared));
+            outputs = outputs.with_protected_inputs(Arc::clone(&within.spared));
             outputs = outputs.with_litter(Arc::clone(&within.litter));
         }
         if let Some(staging) = self.within.and_then(|within| within.staging.as_ref()) {
@@ -79,7 +79,7 @@ impl Publisher<'_> {
             origin: Arc::clone(&self.origin),
             playback: Arc::clone(&self.options.playback),
             cancelled: Arc::clone(&self.options.stop.drain),
-            talk: self.setup.talk(sink),
+            run_handle: self.setup.talk(sink),
         })
     }
 

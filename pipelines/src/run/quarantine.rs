@@ -35,7 +35,7 @@ pub(super) fn open(nodes: &[Node], outputs: &Arc<Outputs>) -> Result<Quarantines
     for (node, spec) in nodes.iter().enumerate() {
         let OnDamage::Quarantine(path) = &spec.damage else { continue };
         let path = path_of(&spec.name, path.as_deref());
-        outputs.judge(&path)?;
+        outputs.check_target(&path)?;
         open.insert(node, Quarantine { path, outputs: Arc::clone(outputs), file: None, ranges: 0 });
     }
     Ok(open)

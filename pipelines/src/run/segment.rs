@@ -146,7 +146,7 @@ impl Shared {
     ) -> Result<(), Error> {
         let mut context = EncodeContext::new(&self.channels, &self.blocks);
         let origins = batch.clone();
-        let bytes = if sink.holds_events() { batch.payload_bytes() } else { 0 };
+        let bytes = if sink.buffers_events() { batch.payload_bytes() } else { 0 };
         let block = sink.encode(batch, &mut context)?;
         let tally = outcome.tally.node(node);
         tally.meet(self.naming.entered(node, &origins));

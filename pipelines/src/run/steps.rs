@@ -249,7 +249,7 @@ impl Steps {
     fn may_start(&self, room: usize) -> bool {
         let full = self.started.len() >= self.limits.window;
         // However little memory there is, one step at a time always goes through.
-        let short = self.context.blocks.lent() >= self.limits.most_lent
+        let short = self.context.blocks.lent_bytes() >= self.limits.most_lent
             || self.under_way() >= self.delivered.steps_within(room);
         !self.context.is_cancelled() && !full && (self.started.is_empty() || !short)
     }
@@ -343,7 +343,7 @@ impl Steps {
             Some(due) if step.seam.began != Some(due) => {
                 let Started::Task { result, .. } = self.start_task(split, SplitStart::At(due))
                 else {
-                    return Err(Error::broken("a task was asked for"));
+                    return Err(Error::internal("a task was asked for"));
                 };
                 received(&result)?
             }
@@ -355,7 +355,7 @@ impl Steps {
 }
 
 fn received(result: &Receiver<Result<Step, Error>>) -> Result<Step, Error> {
-    result.recv().unwrap_or_else(|_| Err(Error::broken("a task panicked; what it said is above")))
+    result.recv().unwrap_or_else(|_| Err(Error::internal("a task panicked; what it said is above")))
 }
 
 fn note_memory(delivered: &Delivered, step: &Result<Step, Error>) {

@@ -52,10 +52,10 @@ pub(crate) struct Again {
 impl Again {
     pub(crate) fn make(&self) -> Result<Box<dyn Fold>, Error> {
         let made = self.make.map(|make| make(self.options.clone()));
-        let made = made.transpose().map_err(|e| Error::broken(e.to_string()))?;
+        let made = made.transpose().map_err(|e| Error::internal(e.to_string()))?;
         match made.and_then(|stage| stage.into_parts().into_iter().nth(self.part)) {
             Some(Stage::Fold(fold)) => Ok(fold),
-            _ => Err(Error::broken("a stage with memory cannot be made again")),
+            _ => Err(Error::internal("a stage with memory cannot be made again")),
         }
     }
 }
@@ -216,13 +216,13 @@ impl<'o> Builder<'o> {
             None => self.merge_into(user)?,
         };
         let input = self.from[user].iter().position(|from| *from == node);
-        let input = input.ok_or_else(|| Error::broken("an edge that no node names"))?;
+        let input = input.ok_or_else(|| Error::internal("an edge that no node names"))?;
         Ok(Branch::Port(inlets[input]))
     }
 
     fn enter(&mut self, node: usize) -> Result<Branch, Error> {
         let part = self.parts[node].take();
-        match part.ok_or_else(|| Error::broken("a node is entered twice"))? {
+        match part.ok_or_else(|| Error::internal("a node is entered twice"))? {
             Part::Sink(sink) => {
                 let sink: Arc<dyn DynSink> = Arc::from(sink);
                 let (name, _) = self.about(node);
@@ -230,7 +230,7 @@ impl<'o> Builder<'o> {
                 Ok(Branch::Sink { node, sink })
             }
             Part::Stage(stage) => self.enter_stage(node, stage),
-            Part::Source(_) => Err(Error::broken("a source has an input")),
+            Part::Source(_) => Err(Error::internal("a source has an input")),
         }
     }
 
@@ -244,7 +244,7 @@ impl<'o> Builder<'o> {
         for (place, part) in parts.into_iter().enumerate().rev() {
             next = vec![self.enter_part(node, place, part, next)?];
         }
-        next.pop().ok_or_else(|| Error::broken("a stage without parts"))
+        next.pop().ok_or_else(|| Error::internal("a stage without parts"))
     }
 
     fn enter_part(
@@ -265,7 +265,7 @@ impl<'o> Builder<'o> {
                 self.built.folds.push(fold);
                 Ok(Branch::Port(self.port(Port::Fold(self.built.folds.len() - 1))))
             }
-            Stage::Chain(_) => Err(Error::broken("a chain among the parts of a chain")),
+            Stage::Chain(_) => Err(Error::internal("a chain among the parts of a chain")),
         }
     }
 
@@ -358,7 +358,7 @@ fn paces(nodes: &[Node]) -> Vec<usize> {
 }
 
 fn holds(stage: &Stage) -> bool {
-    stage.parts().into_iter().any(|part| matches!(part, Stage::Fold(fold) if fold.holds()))
+    stage.parts().into_iter().any(|part| matches!(part, Stage::Fold(fold) if fold.delays_events()))
 }
 
 /// For each node, which sources it hears, by their order among the sources.

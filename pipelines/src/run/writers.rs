@@ -76,7 +76,7 @@ impl<'r> Writers<'r> {
         tally: &mut Tally,
     ) -> Result<(), Error> {
         let writer = self.writers.get_mut(&node);
-        let writer = writer.ok_or_else(|| Error::broken("a block for no sink"))?;
+        let writer = writer.ok_or_else(|| Error::internal("a block for no sink"))?;
         let Some(output) = &mut writer.output else {
             tally.node(node).lose(&events);
             return Ok(());
@@ -85,9 +85,9 @@ impl<'r> Writers<'r> {
             Ok(written) => {
                 writer.handed += events.total();
                 writer.written += written;
-                for channel in writer.sink.left_out(&mut **output) {
+                for channel in writer.sink.take_skipped(&mut **output) {
                     writer.left_out += 1;
-                    tally.node(node).left.take_one(channel);
+                    tally.node(node).left.remove_one(channel);
                 }
                 if self.syncer.is_some() {
                     writer.unflushed.add(&events);
@@ -233,7 +233,7 @@ impl Writer {
         let Self { sink, handed, written, left_out, .. } = self;
         let written = *written + sink.finish(output)?;
         if written + *left_out != *handed {
-            return Err(Error::broken(format!(
+            return Err(Error::internal(format!(
                 "a sink was handed {handed} events, left out {left_out} and wrote {written}"
             )));
         }

@@ -117,7 +117,7 @@ impl ByteFormat for Arrow {
         };
         match decode().map(|columns| columns.map(|c| Batch::from_arrow(&c, &context.channels))) {
             Ok(Some(Ok(batch))) => Ok(Ok(vec![batch])),
-            Ok(Some(Err(error))) if matches!(error.kind(), ErrorKind::Unfit(_)) => {
+            Ok(Some(Err(error))) if matches!(error.kind(), ErrorKind::Invalid(_)) => {
                 Ok(Err(error.to_string()))
             }
             Ok(Some(Err(error))) => Err(error),
@@ -139,7 +139,7 @@ fn schema_message() -> (EncodedData, DictionaryTracker) {
 }
 
 fn unfit(error: ArrowError) -> Error {
-    Error::broken(format!("a batch cannot be written as an Arrow stream: {error}"))
+    Error::internal(format!("a batch cannot be written as an Arrow stream: {error}"))
 }
 
 /// About how many bytes a piece takes to say what a channel is.
@@ -298,7 +298,7 @@ mod tests {
         let payload = b"a payload that is longer than a view".to_vec();
         let piece = encoded(&[batch(&[(1, 2, 1, payload)])], &channels);
         // As a block of a pool lies.
-        let mut block = context.blocks.block_of(piece.len());
+        let mut block = context.blocks.block_with_len(piece.len());
         block[..piece.len()].copy_from_slice(&piece);
         let piece = block.freeze().slice(..piece.len());
         let batches = Arrow.decode(piece.clone(), Path::new("x"), &context).unwrap().unwrap();

@@ -38,7 +38,7 @@ impl Foot {
         };
         let format = format::find(&index.format);
         let format = format.ok_or_else(|| {
-            Error::unfit(format!("{}: {}", log.path().display(), format::missing(&index.format)))
+            Error::invalid(format!("{}: {}", log.path().display(), format::missing(&index.format)))
         })?;
         let heads = usize::from(!format.head()?.is_empty());
         let tails = usize::from(!format.tail()?.is_empty());

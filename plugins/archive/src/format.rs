@@ -38,7 +38,7 @@ impl Chosen {
 
     /// The format itself; `Err` where it was not asked for, and the program does not have it.
     pub fn format(&self) -> Result<&'static dyn ByteFormat, Error> {
-        self.format.ok_or_else(|| Error::unfit(missing(&self.name)))
+        self.format.ok_or_else(|| Error::invalid(missing(&self.name)))
     }
 }
 

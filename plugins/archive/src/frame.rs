@@ -49,7 +49,7 @@ impl<'s> Unpacker<'s> {
 
     /// How much a frame holds, by its own word. `Err` if that is more than it may.
     pub(crate) fn judge(&self, frame: &[u8]) -> Result<usize, String> {
-        let plain = frames::declared(frame);
+        let plain = frames::content_size(frame);
         let plain = plain.ok_or("it does not say how much it holds")?;
         self.judge_len(plain)
     }
@@ -69,7 +69,7 @@ impl<'s> Unpacker<'s> {
     /// What these frames hold, side by side in one block. They have been judged.
     pub(crate) fn unpack(&self, frames: &[(&[u8], usize)]) -> Vec<Result<Bytes, String>> {
         let all: usize = frames.iter().map(|(_, plain)| room(*plain)).sum();
-        let mut block = self.context.blocks.block_of(all);
+        let mut block = self.context.blocks.block_with_len(all);
         let (mut at, mut places) = (0, Vec::new());
         for (frame, plain) in frames {
             let to = block.get_mut(at..at + plain).unwrap_or_default();

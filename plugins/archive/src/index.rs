@@ -181,7 +181,7 @@ impl Index {
     }
 
     fn read_at_most(frame: &[u8], most: u64) -> Option<Self> {
-        let marked = frames::skipped(frame)?.strip_suffix(&MARK)?;
+        let marked = frames::skippable_content(frame)?.strip_suffix(&MARK)?;
         let (packed, len) = marked.split_last_chunk()?;
         if u32::from_le_bytes(*len) as usize != packed.len() {
             return None;

@@ -43,7 +43,7 @@ impl Others {
             let names = Registry::linked().names(PluginKind::Source);
             names.into_iter().map(|name| Slot { name, made: OnceLock::new() }).collect()
         });
-        let broken = || Error::broken(format!("the source `{name}` is gone"));
+        let broken = || Error::internal(format!("the source `{name}` is gone"));
         let slot = slots.iter().find(|slot| slot.name == name).ok_or_else(broken)?;
         if let Some(made) = slot.made.get() {
             return Ok(&**made);
@@ -58,10 +58,10 @@ fn make(name: &'static str, paths: &[PathBuf]) -> Result<Box<dyn Source>, Error>
     let Some(PluginFactory::Source(make)) =
         registry.get(PluginKind::Source, name).map(|plugin| plugin.make)
     else {
-        return Err(Error::broken(format!("there is no source `{name}`")));
+        return Err(Error::internal(format!("there is no source `{name}`")));
     };
     make(json!({ "path": paths }))
-        .map_err(|e| Error::unfit(format!("the source `{name}` does not read just files: {e}")))
+        .map_err(|e| Error::invalid(format!("the source `{name}` does not read just files: {e}")))
 }
 
 /// The name of the source that reads a file.

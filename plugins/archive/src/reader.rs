@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_core::files::LogFile;
-use sluice_core::frames::{FrameSpan, most_packed};
+use sluice_core::frames::{FrameSpan, compress_bound};
 use sluice_core::{Batch, Error, Query, Reader, Seam, Split, time};
 
 use crate::foot::Foot;
@@ -62,14 +62,14 @@ impl<'s> FrameReader<'s> {
         let run = self.next_run();
         let judged: Vec<_> = run.iter().map(|(_, span)| self.judge(span)).collect();
         let sound = || run.iter().zip(&judged).filter(|(_, judged)| judged.is_ok());
-        let all: usize = sound().map(|((_, span), _)| span.packed as usize).sum();
-        let mut packed = self.unpacker.context().blocks.block_of(all);
+        let all: usize = sound().map(|((_, span), _)| span.compressed_len as usize).sum();
+        let mut packed = self.unpacker.context().blocks.block_with_len(all);
         let (mut rest, mut frames) = (packed.as_mut_slice(), Vec::new());
         for ((_, span), _) in sound() {
-            let (frame, behind) = rest.split_at_mut(span.packed as usize);
+            let (frame, behind) = rest.split_at_mut(span.compressed_len as usize);
             rest = behind;
             let read = self.log.read_at(span.start, frame)?;
-            frames.push((frame.get(..read).unwrap_or_default(), span.plain as usize));
+            frames.push((frame.get(..read).unwrap_or_default(), span.content_len as usize));
         }
         let mut unpacked = self.unpacker.unpack(&frames).into_iter();
         drop(packed);
@@ -95,24 +95,25 @@ impl<'s> FrameReader<'s> {
     /// What a frame holds that does not hold what the seek table says, because that is wrong: frames have
     /// checksums, and the table has none.
     fn unpack_by_its_own_word(&mut self, span: &FrameSpan) -> Result<Option<Bytes>, Error> {
-        if u64::from(span.packed) > most_packed(self.unpacker.most()) {
+        if u64::from(span.compressed_len) > compress_bound(self.unpacker.most()) {
             return Ok(None);
         }
-        let mut block = self.unpacker.context().blocks.block_of(span.packed as usize);
+        let mut block = self.unpacker.context().blocks.block_with_len(span.compressed_len as usize);
         // A block may be longer than was asked for.
-        let frame = block.get_mut(..span.packed as usize).unwrap_or_default();
+        let frame = block.get_mut(..span.compressed_len as usize).unwrap_or_default();
         let read = self.log.read_at(span.start, frame)?;
         let frame = frame.get(..read).unwrap_or_default();
-        let plain = self.unpacker.judge(frame).ok().filter(|plain| *plain != span.plain as usize);
+        let plain =
+            self.unpacker.judge(frame).ok().filter(|plain| *plain != span.content_len as usize);
         let Some(plain) = plain else { return Ok(None) };
         Ok(self.unpacker.unpack(&[(frame, plain)]).pop().and_then(Result::ok))
     }
 
     fn next_run(&mut self) -> Vec<(usize, FrameSpan)> {
-        let (mut run, mut left) = (Vec::new(), self.unpacker.context().blocks.usual());
+        let (mut run, mut left) = (Vec::new(), self.unpacker.context().blocks.block_len());
         while let Some(frame) = self.frames.front().copied() {
             let Some(span) = self.foot.spans.get(frame).copied() else { break };
-            let needed = room(span.plain as usize);
+            let needed = room(span.content_len as usize);
             if !run.is_empty() && needed > left {
                 break;
             }
@@ -125,10 +126,13 @@ impl<'s> FrameReader<'s> {
 
     /// Whether what the seek table says of a frame can be: it is read into memory then.
     fn judge(&self, span: &FrameSpan) -> Result<(), String> {
-        let plain = u64::from(span.plain);
+        let plain = u64::from(span.content_len);
         self.unpacker.judge_len(plain)?;
-        if u64::from(span.packed) > most_packed(plain) {
-            return Err(format!("{} bytes are too many for {plain} compressed ones", span.packed));
+        if u64::from(span.compressed_len) > compress_bound(plain) {
+            return Err(format!(
+                "{} bytes are too many for {plain} compressed ones",
+                span.compressed_len
+            ));
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use memchr::memmem;
 use sluice_core::files::LogFile;
 use sluice_core::frames::{
-    self, FrameSpan, MAGIC, declared, most_packed, packed_len, skippable_len,
+    self, FrameSpan, MAGIC, compress_bound, content_size, frame_len, skippable_len,
 };
 use sluice_core::{Batch, ByteFormat, Error, ReadContext, Reader, Seam};
 
@@ -56,7 +56,7 @@ struct Walk {
 impl Walk {
     fn new(mut log: LogFile, max_frame: u64) -> Result<Self, Error> {
         let known = known_starts(&mut log)?;
-        let (len, longest) = (log.len().unwrap_or_default(), most_packed(max_frame));
+        let (len, longest) = (log.len().unwrap_or_default(), compress_bound(max_frame));
         Ok(Self { log, len, at: 0, known, longest, window: Vec::new(), base: 0 })
     }
 
@@ -100,12 +100,12 @@ impl Walk {
         let (mut want, longest) = (STEP, self.longest.min(self.len.saturating_sub(at)));
         loop {
             let bytes = self.bytes(at, want)?;
-            let Some(plain) = declared(bytes) else { return Ok(None) };
-            if let Some(len) = packed_len(bytes) {
+            let Some(plain) = content_size(bytes) else { return Ok(None) };
+            if let Some(len) = frame_len(bytes) {
                 return Ok(Some(len as u64));
             }
             // What claims more than it may is not read to find its end.
-            let most = most_packed(plain).min(longest);
+            let most = compress_bound(plain).min(longest);
             if bytes.len() as u64 >= most {
                 return Ok(None);
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
-use sluice_core::frames::{self, DEFAULT_LEVEL, LEVELS, SeekTableBuilder, USUAL_LEN};
+use sluice_core::frames::{self, DEFAULT_LEN, DEFAULT_LEVEL, LEVELS, SeekTableBuilder};
 use sluice_core::options::{ByteSize, OutPath};
 use sluice_core::{
     Batch, ByteFormat, ChannelId, Channels, EncodeContext, Error, OrderedTasks, OutputFile, Sink,
@@ -59,7 +59,7 @@ fn default_level() -> i32 {
 }
 
 fn default_frame() -> ByteSize {
-    ByteSize(USUAL_LEN as u64)
+    ByteSize(DEFAULT_LEN as u64)
 }
 
 fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
@@ -176,15 +176,15 @@ impl Sink for ArchiveSink {
         Ok(archive)
     }
 
-    fn takes_wide_times(&self) -> bool {
+    fn accepts_wide_times(&self) -> bool {
         true
     }
 
     fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Measured, Error> {
         let mut batch = batch.with_rows(Vec::new());
         let format = self.format.format()?;
-        if !format.takes_wide_times() {
-            context.clamps_times(&batch);
+        if !format.accepts_wide_times() {
+            context.note_clamped_times(&batch);
         }
         let mut lengths = format.lengths(&batch, context)?;
         refuse_too_long(&lengths, context);
@@ -296,8 +296,8 @@ impl Making {
     fn noted(&self, events: &[Batch]) -> (Note, Vec<(ChannelId, u32)>) {
         let times = || events.iter().flat_map(|batch| batch.timestamps());
         // As a reader will find them.
-        let first = times().min().map_or(0, |time| self.format.held(*time));
-        let last = times().max().map_or(0, |time| self.format.held(*time));
+        let first = times().min().map_or(0, |time| self.format.stored_time(*time));
+        let last = times().max().map_or(0, |time| self.format.stored_time(*time));
         let (mut counts, mut order) = (vec![0u32; self.channels.len()], Vec::new());
         for channel in events.iter().flat_map(|batch| batch.channels()) {
             let count = &mut counts[*channel as usize];

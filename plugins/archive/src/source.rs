@@ -78,7 +78,7 @@ impl Archive {
         path: &Path,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        let Ok(Some(PathKind::File(len))) = files::look(path) else {
+        let Ok(Some(PathKind::File(len))) = files::path_kind(path) else {
             return self.read_other(path, context)?.ok_or_else(|| no_log(path));
         };
         let miss = |reason| {
@@ -168,7 +168,7 @@ fn cut(path: &Path, foot: &Foot, target: u64, query: &Query) -> Vec<Split> {
     let mut splits: Vec<Split> = Vec::new();
     for frame in wanted(foot, 0..foot.spans.len(), query, None) {
         let Some(span) = foot.spans.get(frame) else { continue };
-        let plain = u64::from(span.plain);
+        let plain = u64::from(span.content_len);
         match splits.last_mut() {
             Some(Split { end, bytes: Some(bytes), .. }) if *bytes < target => {
                 *bytes += plain;

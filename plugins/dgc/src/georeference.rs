@@ -280,7 +280,7 @@ impl Work {
 }
 
 fn wrong_frame(channel: &str, frame: Frame) -> Error {
-    Error::unfit(format!(
+    Error::invalid(format!(
         "points of `{channel}` are in the {} frame, and only those of the local frame have a place on the \
          globe: put a stage `to-frame` before",
         frame.as_str()
@@ -298,7 +298,7 @@ fn place(rows: &Rows) -> Result<Rows, Error> {
 
 fn globe_of(ties: &Column<'_>, row: usize) -> Result<Globe, Error> {
     let tie = ties.values(row).and_then(Tie::of_values);
-    let missing = || Error::broken("an event without a tie was not left out");
+    let missing = || Error::internal("an event without a tie was not left out");
     tie.map(Globe::new).ok_or_else(missing)
 }
 

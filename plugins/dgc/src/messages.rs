@@ -41,8 +41,8 @@ impl Messages {
         let mut forms = HashMap::new();
         for (place, codec) in codecs.iter().enumerate() {
             for known in codec.types() {
-                if let Ok(form) = &known.form {
-                    forms.insert((place, known.described.key), Arc::clone(form));
+                if let Ok(form) = &known.payload_type {
+                    forms.insert((place, known.message_type.key), Arc::clone(form));
                 }
             }
         }

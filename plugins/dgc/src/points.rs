@@ -125,7 +125,7 @@ impl Cloud {
             self.dark.push((start, self.len() - start));
         }
         let end = i32::try_from(self.len())
-            .map_err(|_| Error::unfit("more than two thousand million points in one batch"))?;
+            .map_err(|_| Error::invalid("more than two thousand million points in one batch"))?;
         self.events.push(event);
         self.utimes.push(utime);
         self.ends.push(end);
@@ -236,7 +236,7 @@ pub(crate) fn refuse_unknown(rows: &Rows, channel: &str) -> Result<(), Error> {
     if !looks || Points::of(rows).is_some() {
         return Ok(());
     }
-    Err(Error::unfit(format!(
+    Err(Error::invalid(format!(
         "the frame of these points is not known: rows of the type `{}` on channel `{channel}` have to say it in \
          the metadata of their column `{POINTS}`, as `{FRAME}` of `sensor`, `body` or `local`, and each point \
          has to have doubles x, y and z; rows from a table of another program can be left to other stages with \

@@ -59,7 +59,7 @@ impl<R: Copy + Ord + Display> Told<R> {
             Some(rows) => in_place(batch, rows),
             None => batch,
         };
-        Ok(undecoded.settle(batch, self.failed, context))
+        Ok(undecoded.apply(batch, self.failed, context))
     }
 }
 

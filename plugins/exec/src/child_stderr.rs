@@ -75,8 +75,8 @@ fn pass_on(
         activity.fetch_add(1, Ordering::Relaxed);
         lines += 1;
         match lines {
-            ..=MAX_LINES => talk.say(&cleaned(&line)),
-            lines if lines == MAX_LINES + 1 => talk.say("(more is not shown)"),
+            ..=MAX_LINES => talk.log_line(&cleaned(&line)),
+            lines if lines == MAX_LINES + 1 => talk.log_line("(more is not shown)"),
             _ => {}
         }
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -96,7 +96,7 @@ impl ProgramColumns {
 
     fn message(self, batch: &Batch, first: i64, channels: &Channels) -> Result<Vec<u8>, Error> {
         if batch.payload_bytes() > i32::MAX as u64 {
-            return Err(Error::unfit("an event of more than 2 GiB cannot be given to a program"));
+            return Err(Error::invalid("an event of more than 2 GiB cannot be given to a program"));
         }
         let columns = self.columns(batch, first, channels)?;
         let written = || -> Result<Vec<u8>, ArrowError> {
@@ -156,7 +156,7 @@ pub fn stream_of(batches: &[Batch], channels: &Channels) -> Result<Vec<u8>, Erro
 }
 
 fn arrow_error(error: ArrowError) -> Error {
-    Error::broken(format!("a batch cannot be written as an Arrow stream: {error}"))
+    Error::internal(format!("a batch cannot be written as an Arrow stream: {error}"))
 }
 
 /// The positions of the events of which only decoded rows are there, ascending.
@@ -172,7 +172,7 @@ pub(crate) fn refuse_without_payload(batch: &Batch, channels: &Channels) -> Resu
     let Some(row) = without_payload(batch).first().copied() else { return Ok(()) };
     let event = batch.event(row as usize);
     let channel = channels.get(event.channel);
-    Err(Error::unfit(format!(
+    Err(Error::invalid(format!(
         "only decoded fields are there of event {} on channel `{}`, and no payload: put the stage `encode` \
          before the program, or give `fields = true` to one that needs no payloads",
         event.sequence,
@@ -330,7 +330,7 @@ pub(crate) fn to_batch(
             ("payload", Arc::new(event_columns.payloads.clone())),
         ])
     };
-    let columns = build().map_err(|e| Error::unfit(format!("its columns do not fit: {e}")))?;
+    let columns = build().map_err(|e| Error::invalid(format!("its columns do not fit: {e}")))?;
     Batch::from_arrow(&columns, channels)
 }
 

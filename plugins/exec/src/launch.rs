@@ -137,7 +137,7 @@ impl LaunchOptions {
             return Err(Error::io("run in", &self.folder, what));
         }
         let (program, arguments) =
-            words.split_first().ok_or_else(|| Error::broken("no command"))?;
+            words.split_first().ok_or_else(|| Error::internal("no command"))?;
         let mut command = Command::new(self.resolve_program(program)?);
         command.args(arguments).current_dir(&self.folder).envs(&self.env);
         // A group of its own: it is ended with all it starts, and only by us.

@@ -90,7 +90,7 @@ impl Process {
         drop(command);
         let pipes = child.stdout.take().zip(child.stderr.take());
         let Some((output, errors)) = pipes else {
-            group.end();
+            group.kill();
             child.wait()?;
             return Err(io::Error::other("it has no pipes"));
         };
@@ -99,7 +99,7 @@ impl Process {
         let stderr = match stderr {
             Ok(stderr) => stderr,
             Err(error) => {
-                group.end();
+                group.kill();
                 child.wait()?;
                 return Err(io::Error::other(error.to_string()));
             }
@@ -217,7 +217,7 @@ impl Process {
     /// `Err` unless it ended as a program does that could do all it was to do.
     pub(crate) fn check_exit(&mut self) -> Result<(), Error> {
         let Some(ProcessExit { status, .. }) = self.ended else {
-            return Err(Error::broken("a program is judged before it has ended"));
+            return Err(Error::internal("a program is judged before it has ended"));
         };
         if status.success() { Ok(()) } else { Err(self.error(&describe_exit(status))) }
     }
@@ -268,7 +268,7 @@ impl Process {
     fn note_end(&mut self) {
         let (None, None, Some(group)) = (self.ended, self.spared, &self.group) else { return };
         let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let Ok(Some(status)) = waitid(WaitId::Pid(group.process()), how) else { return };
+        let Ok(Some(status)) = waitid(WaitId::Pid(group.leader()), how) else { return };
         let unread = self.unread.take().and_then(|pipe| ioctl_fionread(&pipe).ok()).unwrap_or(0);
         if self.spares_children && status.exit_status() == Some(0) {
             self.spared = Some(unread);
@@ -281,7 +281,7 @@ impl Process {
     /// else can have its number.
     fn reap(&mut self, unread: u64) {
         if let Some(group) = self.group.take() {
-            group.end();
+            group.kill();
         }
         // It has ended or been killed: this does not take long.
         if let Ok(status) = self.child.wait() {

@@ -124,15 +124,16 @@ impl Sink for ExecSink {
         self.path.iter().map(|path| path.0.clone()).collect()
     }
 
-    fn takes_rows(&self) -> bool {
+    fn accepts_rows(&self) -> bool {
         self.program_columns.fields
     }
 
     fn open(&self, context: &SinkContext) -> Result<ProgramWriter, Error> {
         // What cannot be written is said before anything is started.
         let file = self.path.as_ref().map(|path| context.outputs.create(&path.0)).transpose()?;
-        let (mut process, pipes) = self.launch.start(None, StdinMode::Piped, &context.talk)?;
-        let input = pipes.input.ok_or_else(|| Error::broken("a program without an input"))?;
+        let (mut process, pipes) =
+            self.launch.start(None, StdinMode::Piped, &context.run_handle)?;
+        let input = pipes.input.ok_or_else(|| Error::internal("a program without an input"))?;
         let (feed, result) = StdinWriter::start(input, process.activity())?;
         let stdout = match file {
             Some(file) => {
@@ -141,7 +142,7 @@ impl Sink for ExecSink {
                 StdoutTarget::File(save_stdout(pipes.output, file, process.activity())?)
             }
             None => {
-                let (talk, activity) = (context.talk.clone(), process.activity());
+                let (talk, activity) = (context.run_handle.clone(), process.activity());
                 StdoutTarget::Log(ChildStderr::listen(pipes.output, talk, activity)?)
             }
         };
@@ -285,7 +286,7 @@ fn save_stdout(
 }
 
 fn wait_for_file(stdout_file: &StdoutFile, process: &mut Process) -> Result<OutputFile, Error> {
-    let not_saved = || Error::broken("what a program printed was not saved");
+    let not_saved = || Error::internal("what a program printed was not saved");
     loop {
         match stdout_file.over.recv_timeout(POLL_INTERVAL) {
             Ok(over) => return over.and_then(|()| stdout_file.take().ok_or_else(not_saved)),

@@ -122,7 +122,8 @@ impl Source for ExecSource {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let input = self.path.as_ref().map(|_| split.input.as_path());
-        let (mut process, pipes) = self.launch.start(input, StdinMode::Null, &context.talk)?;
+        let (mut process, pipes) =
+            self.launch.start(input, StdinMode::Null, &context.run_handle)?;
         let heard = listen(pipes.output, process.activity())?;
         process.restart_timer();
         Ok(Box::new(ProgramReader {

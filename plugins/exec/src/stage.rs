@@ -135,14 +135,15 @@ impl ProgramSession {
     /// The program, started if it was not.
     fn program(&mut self, context: &StageContext<'_>) -> Result<&mut RunningProgram, Error> {
         if self.program.is_none() {
-            let (process, pipes) = self.launch.start(None, StdinMode::Piped, &context.talk)?;
-            let input = pipes.input.ok_or_else(|| Error::broken("a program without an input"))?;
+            let (process, pipes) =
+                self.launch.start(None, StdinMode::Piped, &context.run_handle)?;
+            let input = pipes.input.ok_or_else(|| Error::internal("a program without an input"))?;
             let (feed, _) = StdinWriter::start(input, process.activity())?;
             let items = listen(pipes.output, process.activity())?;
             self.unsent.push_front(self.program_columns.head()?);
             self.program = Some(RunningProgram { process, feed: Some(feed), items });
         }
-        self.program.as_mut().ok_or_else(|| Error::broken("a program that was not started"))
+        self.program.as_mut().ok_or_else(|| Error::internal("a program that was not started"))
     }
 
     /// Goes on until everything is handed over, and if there is no more, until the program has ended; or
@@ -246,7 +247,7 @@ impl ProgramSession {
         event_columns: &EventColumns,
         context: &mut StageContext<'_>,
     ) -> Result<Batch, Error> {
-        let node = context.talk.node();
+        let node = context.run_handle.node();
         match self.answers.take(event_columns, node, context.channels, &mut context.added) {
             Ok(batch) => Ok(batch),
             Err(what) => Err(self.wrong(&what, context)),
@@ -386,7 +387,7 @@ impl Fold for ProgramSession {
             context.note("decoded fields do not come back from a program; decode behind it", 0);
         }
         // What comes back has the times that the program was told.
-        context.clamps_times(&batch);
+        context.note_clamped_times(&batch);
         self.program(context)?;
         let first = self.answers.in_flight.next();
         self.unsent.extend(self.program_columns.messages(&batch, first, context.channels)?);

@@ -318,7 +318,7 @@ impl Sink for Files {
         vec![self.path.0.clone()]
     }
 
-    fn takes_rows(&self) -> bool {
+    fn accepts_rows(&self) -> bool {
         self.field.is_some()
     }
 
@@ -346,7 +346,7 @@ impl Sink for Files {
         for Ready { name, event, place, line_end } in files {
             let name = folder.names.take(name);
             let bytes = content.bytes(event, place);
-            let bytes = bytes.ok_or_else(|| Error::broken("a file without its bytes"))?;
+            let bytes = bytes.ok_or_else(|| Error::internal("a file without its bytes"))?;
             folder.files.write(&name, bytes, 1)?;
             self.index.write_name(&name, &mut list);
             list.extend_from_slice(lines.get(line_start..line_end).unwrap_or_default());
@@ -361,7 +361,7 @@ impl Sink for Files {
         Ok(count)
     }
 
-    fn left_out(&self, folder: &mut Folder) -> Vec<u32> {
+    fn take_skipped(&self, folder: &mut Folder) -> Vec<u32> {
         std::mem::take(&mut folder.left_out)
     }
 

@@ -28,7 +28,7 @@ use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::layout::{self, Layout, LengthEncoding, WireRules};
+use sluice_core::layout::{self, LengthEncoding, PayloadLayout, WireRules};
 use sluice_core::payload_form::{FormType, PayloadForm};
 use sluice_core::type_library::TypeBudget;
 use sluice_core::{
@@ -124,7 +124,7 @@ const LONGEST_FILE: usize = 16 << 20;
 impl IceCodec {
     /// The types that these files declare.
     pub fn of(files: Vec<TypeFile>) -> Self {
-        let made_from = codecs::made_from(NAME, &files);
+        let made_from = codecs::fingerprint(NAME, &files);
         let library = Library::of(files);
         let (mut types, mut budget) = (Vec::new(), TypeBudget::default());
         let (mut classes, mut structs): (Classes, BTreeMap<Role, Candidates>) = Default::default();
@@ -135,7 +135,7 @@ impl IceCodec {
                 _ => continue,
             };
             let (known, form) = known(&library, id, &mut budget);
-            let key = known.described.key;
+            let key = known.message_type.key;
             if is_class {
                 add(classes.of(library.name(id).as_bytes()), (key, form));
             } else if let Some(form) = form {
@@ -145,7 +145,7 @@ impl IceCodec {
             }
             types.push(known);
         }
-        types.sort_by(|a, b| (&a.described.name, &a.file).cmp(&(&b.described.name, &b.file)));
+        types.sort_by(|a, b| (&a.message_type.name, &a.file).cmp(&(&b.message_type.name, &b.file)));
         let (mistakes, unusable) = (library.mistakes(), library.unusable());
         Self { types, mistakes, unusable, made_from, classes: Arc::new(classes), structs }
     }
@@ -183,7 +183,7 @@ fn roles(library: &Library, id: TypeId) -> Vec<Role> {
 /// What a type is compiled to, and its description.
 struct Compiled {
     form: Arc<Form>,
-    layout: Layout,
+    layout: PayloadLayout,
     text: String,
 }
 
@@ -191,7 +191,7 @@ const WIRE: WireRules = WireRules { booleans: 1, lengths: LengthEncoding::Size }
 
 fn compile(library: &Library, id: TypeId) -> Result<Compiled, String> {
     let form = plan::compile(library, id)?;
-    let layout = Layout::new(WIRE, &form.members)?;
+    let layout = PayloadLayout::new(WIRE, &form.members)?;
     let text = library.text_of(id)?;
     Ok(Compiled { form: Arc::new(form), layout, text })
 }
@@ -211,14 +211,22 @@ fn known(library: &Library, id: TypeId, budget: &mut TypeBudget) -> (KnownType, 
             let key = key_of_text(&text);
             let described = Arc::new(MessageType { name, key, codec, text: text.into() });
             let payloads = payload_type(Arc::clone(&described), Arc::clone(&form), layout);
-            (KnownType { described, file, line, form: Ok(Arc::new(payloads)) }, Some(form))
+            (
+                KnownType {
+                    message_type: described,
+                    file,
+                    line,
+                    payload_type: Ok(Arc::new(payloads)),
+                },
+                Some(form),
+            )
         }
         Err(reason) => {
             // It has no description that a number could be made of; its place tells it from others.
             let place = format!("{} {} {line}", library.name(id), library.file_of(id).display());
             let key = key_of_text(&place);
             let described = Arc::new(MessageType { name, key, codec, text: Arc::default() });
-            (KnownType { described, file, line, form: Err(reason) }, None)
+            (KnownType { message_type: described, file, line, payload_type: Err(reason) }, None)
         }
     }
 }
@@ -254,7 +262,7 @@ impl Codec for IceCodec {
         }))
     }
 
-    fn made_from(&self) -> &str {
+    fn fingerprint(&self) -> &str {
         &self.made_from
     }
 
@@ -275,7 +283,7 @@ impl Codec for IceCodec {
         let id = library.ids().find(is_it).ok_or("its description does not declare it")?;
         let Compiled { form, layout, text } = compile(&library, id)?;
         let key = key_of_text(&text);
-        if ![key, booleans::key_of(key)].contains(&described.key) {
+        if ![key, booleans::raw_key(key)].contains(&described.key) {
             return Err("its description does not give its number".to_owned());
         }
         let base = Arc::new(MessageType { key, ..described.clone() });
@@ -317,16 +325,16 @@ fn first_that_fits<'f>(
 fn payload_type(
     described: Arc<MessageType>,
     form: Arc<Form>,
-    layout: Layout,
+    layout: PayloadLayout,
 ) -> FormType<RecordForm> {
-    let raw = booleans::key_of(described.key);
+    let raw = booleans::raw_key(described.key);
     FormType::new(described, RecordForm { form, layout }).with_raw_booleans_as(raw)
 }
 
 /// How records of a type are read and made.
 struct RecordForm {
     form: Arc<Form>,
-    layout: Layout,
+    layout: PayloadLayout,
 }
 
 impl PayloadForm for RecordForm {

@@ -33,7 +33,7 @@ impl PointFile {
         transform: Transform,
     ) -> Result<Self, Error> {
         if !file.can_replace_head() {
-            return Err(Error::unfit(format!(
+            return Err(Error::invalid(format!(
                 "the head of a LAS file is written last, which needs a file that is not compressed or \
                  sent on; write elsewhere: {}",
                 file.target().display()
@@ -75,7 +75,7 @@ impl PointFile {
     pub(crate) fn write(&mut self, packed: &Packed) -> Result<(), Error> {
         let count = self.count + packed.count;
         if self.form.version == Version::V12 && count > u64::from(u32::MAX) {
-            return Err(Error::unfit(format!(
+            return Err(Error::invalid(format!(
                 "a LAS 1.2 file holds {} points, and there are more; `version = \"1.4\"` holds them: {}",
                 u32::MAX,
                 self.file.target().display()
@@ -147,7 +147,7 @@ fn head(head: &Head) -> Result<Vec<u8>, Error> {
         Compression::None => None,
         Compression::Laz => Some(laz_record(&form.laz()?)?),
     };
-    let broken = |e: las::Error| Error::broken(format!("the head of a LAS file: {e}"));
+    let broken = |e: las::Error| Error::internal(format!("the head of a LAS file: {e}"));
     let mut bytes = Vec::new();
     raw_header(head, vlr.as_ref())?.write_to(&mut bytes).map_err(broken)?;
     if let Some(vlr) = vlr {
@@ -213,7 +213,7 @@ const VLR_HEAD_LEN: usize = 54;
 
 fn laz_record(laz: &LazVlr) -> Result<raw::Vlr, Error> {
     let mut data = Vec::new();
-    laz.write_to(&mut data).map_err(|e| Error::broken(format!("what a LAZ file says: {e}")))?;
+    laz.write_to(&mut data).map_err(|e| Error::internal(format!("what a LAZ file says: {e}")))?;
     Ok(raw::Vlr {
         reserved: 0,
         user_id: text(LazVlr::USER_ID),

@@ -69,7 +69,8 @@ impl Form {
     /// What a compressed file says of its compression.
     pub(crate) fn laz(self) -> Result<LazVlr, Error> {
         let items = LazItemRecordBuilder::default_for_point_format_id(self.number(), 0);
-        let items = items.map_err(|e| Error::broken(format!("no way to compress points: {e}")))?;
+        let items =
+            items.map_err(|e| Error::internal(format!("no way to compress points: {e}")))?;
         let chunk = CHUNK as u32;
         Ok(LazVlrBuilder::new(items).with_fixed_chunk_size(chunk).build())
     }
@@ -173,7 +174,7 @@ fn too_far(points: &Points, at: usize, transform: &Transform) -> Error {
         let scale = transform.scale[axis] * far / reach;
         format!("no `offset` has both in reach: give a larger `scale`, from {scale:.1e} on")
     };
-    Error::unfit(format!(
+    Error::invalid(format!(
         "the point {place:?} lies {far} from the first one, about [{x:?}, {y:?}, {z:?}], and 32 bits reach \
          {reach} at this scale; {advice}. With an `offset`, events that are out of reach are left out and counted"
     ))
@@ -200,7 +201,8 @@ fn push(points: &Points, at: usize, steps: [i32; 3], form: Form, out: &mut Vec<u
 
 /// One chunk of a compressed file.
 fn compress(records: &[u8], form: Form) -> Result<Vec<u8>, Error> {
-    let broken = |e: &dyn std::fmt::Display| Error::broken(format!("points do not compress: {e}"));
+    let broken =
+        |e: &dyn std::fmt::Display| Error::internal(format!("points do not compress: {e}"));
     let mut whole =
         LasZipCompressor::new(Cursor::new(Vec::new()), form.laz()?).map_err(|e| broken(&e))?;
     whole.compress_many(records).and_then(|()| whole.done()).map_err(|e| broken(&e))?;

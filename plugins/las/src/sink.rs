@@ -266,7 +266,7 @@ impl Las {
     /// Begins the file of these points, which are its first.
     fn begin(&self, files: &mut Files, name: &Arc<str>, part: &Part) -> Result<usize, Error> {
         if files.files.len() >= files.most {
-            return Err(Error::unfit(format!(
+            return Err(Error::invalid(format!(
                 "more than {} channels have points, and each file takes memory until the end; filter by \
                  channel, write one file, or give more `--memory`: {}",
                 files.most,
@@ -378,11 +378,11 @@ impl Sink for Las {
         vec![self.path.0.clone()]
     }
 
-    fn holds_events(&self) -> bool {
+    fn buffers_events(&self) -> bool {
         true
     }
 
-    fn takes_rows(&self) -> bool {
+    fn accepts_rows(&self) -> bool {
         true
     }
 
@@ -390,7 +390,7 @@ impl Sink for Las {
         if self.path.is_folder() {
             context.outputs.folder(&self.path.0)?;
         } else {
-            context.outputs.judge(&context.outputs.named(&self.path.0))?;
+            context.outputs.check_target(&context.outputs.actual_path(&self.path.0))?;
         }
         let chunk = CHUNK * Points::BYTES;
         let under_way = (context.memory / 2 / chunk).clamp(1, context.tasks.width() + 2);
@@ -428,7 +428,7 @@ impl Sink for Las {
         Ok(events)
     }
 
-    fn left_out(&self, files: &mut Files) -> Vec<u32> {
+    fn take_skipped(&self, files: &mut Files) -> Vec<u32> {
         std::mem::take(&mut files.left_out)
     }
 

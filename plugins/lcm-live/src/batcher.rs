@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sluice_core::pool::Block;
+use sluice_core::pool::PooledBlock;
 use sluice_core::{
     Batch, BatchBuilder, BlockPool, ChannelIds, ChannelQuery, Encoding, Error, Patterns,
     PayloadOffset, ReadContext,
@@ -101,7 +101,7 @@ pub(crate) struct Batcher {
 /// would be a hundred times what they hold.
 enum Space {
     Small(Vec<u8>),
-    Block(Block),
+    Block(PooledBlock),
 }
 
 impl Deref for Space {
@@ -174,7 +174,7 @@ impl Batcher {
         if self.left == 0 {
             return Ok(());
         }
-        if self.ids.len() >= MOST_CHANNELS && !self.ids.knows(channel) {
+        if self.ids.len() >= MOST_CHANNELS && !self.ids.contains(channel) {
             self.homeless += 1;
             return Ok(());
         }

@@ -36,7 +36,7 @@ impl JsonSchema for Address {
 pub(crate) fn url(given: Option<&Address>) -> Result<Url, Error> {
     match given {
         Some(Address(url)) => Ok(url.clone()),
-        None => Url::default_url().map_err(Error::unfit),
+        None => Url::default_url().map_err(Error::invalid),
     }
 }
 
@@ -65,7 +65,7 @@ impl Interface {
             return Ok(Card::Address(address));
         }
         if_nametoindex(self.0.as_str()).map(Card::Index).map_err(|_| {
-            Error::unfit(format!(
+            Error::invalid(format!(
                 "there is no network interface `{}`; `ip link` lists them, and the address of one will do, \
                  too",
                 self.0
@@ -83,7 +83,7 @@ pub(crate) fn card(interface: Option<&Interface>) -> Result<Card, Error> {
 pub(crate) fn refuse_interface(interface: Option<&Interface>) -> Result<(), Error> {
     match interface {
         None => Ok(()),
-        Some(_) => Err(Error::unfit(
+        Some(_) => Err(Error::invalid(
             "`interface` chooses where multicast goes (udpm); leave it out for a hub (tcpq)",
         )),
     }

@@ -65,7 +65,7 @@ struct Ending(Arc<Inbox>);
 impl Drop for Ending {
     fn drop(&mut self) {
         // Does nothing where it has ended well.
-        self.0.end(Err(Error::broken("the thread that receives has panicked")));
+        self.0.end(Err(Error::internal("the thread that receives has panicked")));
     }
 }
 

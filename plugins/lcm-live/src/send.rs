@@ -101,7 +101,7 @@ impl ToGroup {
         for message in messages {
             let Outgoing { channel, payload } = *message;
             let cut = wire::cut(without_nul(channel), payload.len())
-                .map_err(|e| Error::broken(e.to_string()))?;
+                .map_err(|e| Error::internal(e.to_string()))?;
             for piece in cut {
                 parts.push(Parts {
                     header: piece.header(self.sequence),
@@ -258,7 +258,7 @@ impl Limiter {
             return weights.count();
         }
         while let Some(wait) = self.next.checked_duration_since(Instant::now()) {
-            if self.cancelled.load(Ordering::Relaxed) || self.playback.is_elsewhere() {
+            if self.cancelled.load(Ordering::Relaxed) || self.playback.is_redirected() {
                 return weights.count();
             }
             std::thread::sleep(wait.min(PATIENCE));

@@ -116,7 +116,7 @@ impl Sink for LcmLiveSink {
     }
 
     /// Messages have no times. Those of events that 64 bits cannot hold are no times to wait for.
-    fn takes_wide_times(&self) -> bool {
+    fn accepts_wide_times(&self) -> bool {
         true
     }
 
@@ -134,7 +134,7 @@ impl Sink for LcmLiveSink {
     }
 
     fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Sendable, Error> {
-        context.keeps_names_only(&batch, &Encoding::Lcm);
+        context.note_names_only(&batch, &Encoding::Lcm);
         let named =
             |channel: &sluice_core::Channel| Ok([channel.name.as_bytes(), &[0]].concat().into());
         let names = self.names.table(context.channels, |channel| named(channel))?;
@@ -159,7 +159,7 @@ impl Sink for LcmLiveSink {
         let together = if limiter.is_free() { TOGETHER } else { 1 };
         for (row, event) in batch.iter().enumerate() {
             let time = batch.wide_time(row).is_none().then_some(event.timestamp);
-            let mut turn = pace.ask(time);
+            let mut turn = pace.poll(time);
             if turn == PlaybackTurn::Later {
                 transport.send(&next, limiter)?;
                 (sent, bytes) = (sent + next.len() as u64, 0);
@@ -182,7 +182,7 @@ impl Sink for LcmLiveSink {
         Ok(sent + next.len() as u64)
     }
 
-    fn left_out(&self, sending: &mut Sending) -> Vec<u32> {
+    fn take_skipped(&self, sending: &mut Sending) -> Vec<u32> {
         std::mem::take(&mut sending.left_out)
     }
 

@@ -73,22 +73,22 @@ impl<'e> Fitted<'e> {
 }
 
 fn unfit(reason: impl std::fmt::Display) -> Error {
-    Error::broken(format!("an event that a log cannot hold was not refused: {reason}"))
+    Error::internal(format!("an event that a log cannot hold was not refused: {reason}"))
 }
 
 impl ByteFormat for Log {
-    fn held(&self, time: i64) -> i64 {
+    fn stored_time(&self, time: i64) -> i64 {
         // The last time stands for all later ones, which are held as they are.
         if time == i64::MAX { time } else { time.saturating_sub(time.rem_euclid(MICRO)) }
     }
 
-    fn takes_wide_times(&self) -> bool {
+    fn accepts_wide_times(&self) -> bool {
         true
     }
 
     fn lengths(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Vec<u32>, Error> {
         let known = context.channels.since(0);
-        context.keeps_names_only(batch, &Encoding::Lcm);
+        context.note_names_only(batch, &Encoding::Lcm);
         let each = batch.iter().enumerate().map(|(row, event)| {
             let timed = (&event, batch.wide_time(row));
             let fitted = Fitted::judged(row, timed, name_of(&known, &event), context);

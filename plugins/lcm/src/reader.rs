@@ -31,8 +31,8 @@ pub fn open(
     limits: Limits,
     context: &ReadContext,
 ) -> Result<LogReader, Error> {
-    let log = LogFile::open_holding(path, InputContent::Binary)?;
-    LogReader::over_within(window, log, split, entry, Events::new(limits, context), context)
+    let log = LogFile::open_expecting(path, InputContent::Binary)?;
+    LogReader::with_window(window, log, split, entry, Events::new(limits, context), context)
 }
 
 /// The events of a log.
@@ -56,25 +56,25 @@ impl Framing for Events {
         let Some((head, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else {
             return Ok(Peek::More);
         };
-        let Some(header) = Header::parse(head) else { return Ok(Peek::Judge) };
-        let Ok(len) = self.limits.event_len(&header) else { return Ok(Peek::Judge) };
+        let Some(header) = Header::parse(head) else { return Ok(Peek::Ambiguous) };
+        let Ok(len) = self.limits.event_len(&header) else { return Ok(Peek::Ambiguous) };
         let len = len as usize;
         let Some((body, after)) = rest.split_at_checked(len - HEADER_LEN) else {
             return Ok(Peek::More);
         };
         match after.first_chunk() {
             Some(&SYNC) => {}
-            Some(_) => return Ok(Peek::Judge),
+            Some(_) => return Ok(Peek::Ambiguous),
             None => return Ok(Peek::More),
         }
-        let Some(timestamp) = header.utime.checked_mul(MICRO) else { return Ok(Peek::Judge) };
+        let Some(timestamp) = header.utime.checked_mul(MICRO) else { return Ok(Peek::Ambiguous) };
         let channel_len = header.channel_len as usize;
         let channel = self.ids.resolve(body.get(..channel_len).unwrap_or_default())?;
         let (sequence, payload) = (header.number, HEADER_LEN + channel_len..len);
         Ok(Peek::Event { len, head: EventHeader { timestamp, sequence, channel, payload } })
     }
 
-    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
+    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
         Ok(match scan::judge(log, pos, &self.limits)? {
             scan::Verdict::Event { end, .. } => PositionContent::Record { end },
             scan::Verdict::Damage { end, reason } => {
@@ -90,7 +90,8 @@ impl Framing for Events {
 
     fn event(&mut self, _: u64, record: &[u8]) -> Result<RecordContent, Error> {
         let header = record.first_chunk().and_then(Header::parse);
-        let header = header.ok_or_else(|| Error::broken("an event was judged without a header"))?;
+        let header =
+            header.ok_or_else(|| Error::internal("an event was judged without a header"))?;
         let body = record.get(HEADER_LEN..).unwrap_or_default();
         let (name, _) = body.split_at(body.len().min(header.channel_len as usize));
         let channel = self.ids.resolve(name)?;

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::options::{OutPath, above_zero};
 use sluice_core::plugin::TimeWindow;
-use sluice_core::pool::Block;
+use sluice_core::pool::PooledBlock;
 use sluice_core::{
     Batch, EncodeContext, Encoding, Error, OutputFile, Outputs, PerChannel, ReadContext, Reader,
     Sink, SinkContext, Split, SplitStart,
@@ -52,7 +52,7 @@ sluice_core::register! {
 
 /// Encoded events.
 pub struct Encoded {
-    bytes: Block,
+    bytes: PooledBlock,
     events: u64,
     /// Where each event begins, where the sink has to look at single ones.
     starts: Vec<u32>,
@@ -157,7 +157,7 @@ impl Sink for LcmLogSink {
         vec![self.path.0.clone()]
     }
 
-    fn takes_wide_times(&self) -> bool {
+    fn accepts_wide_times(&self) -> bool {
         true
     }
 
@@ -165,7 +165,7 @@ impl Sink for LcmLogSink {
         if self.append
             && (self.split_mb.is_some() || self.path.is_folder() || self.path.is_stdout())
         {
-            return Err(Error::unfit(
+            return Err(Error::invalid(
                 "`append` continues one file; it does not go with several, or with `-`",
             ));
         }
@@ -173,7 +173,8 @@ impl Sink for LcmLogSink {
         if self.path.is_folder() {
             outputs.folder(&self.path.0)?;
         }
-        let continued = if self.append { last_of(&outputs.named(&self.path.0))? } else { None };
+        let continued =
+            if self.append { last_of(&outputs.actual_path(&self.path.0))? } else { None };
         let mut log = Log { outputs, file: None, files: 0, rows: 0, number: 0 };
         self.open_next(&mut log)?;
         if let Some((number, events)) = continued {
@@ -185,7 +186,7 @@ impl Sink for LcmLogSink {
     fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Encoded, Error> {
         let names =
             self.names.table(context.channels, |channel| Ok(channel.name.as_bytes().into()))?;
-        context.keeps_names_only(&batch, &Encoding::Lcm);
+        context.note_names_only(&batch, &Encoding::Lcm);
         let mut bytes = context.buffers.buffer();
         let named = batch.channels().iter().map(|id| names[*id as usize].len());
         bytes.reserve(

@@ -82,7 +82,7 @@ impl Source for LcmLog {
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         let inputs = self.inputs()?;
         files::refuse_foreign(&inputs, InputContent::Binary, "an LCM log")?;
-        Split::of_files(inputs, target, |path, len| match self.seek {
+        Split::from_files(inputs, target, |path, len| match self.seek {
             Seek::Sorted => sorted_part(path, len, query, &self.limits()),
             Seek::Headers | Seek::Off => Ok(0..len),
         })

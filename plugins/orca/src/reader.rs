@@ -197,7 +197,7 @@ impl OrcaReader {
     /// What the lines from here on lead to: as much as goes into a batch. Nothing at the end of the split.
     fn gather(&mut self) -> Result<Option<Vec<Found>>, Error> {
         // What is read of each subfile begins at an aligned place of the block.
-        let usual = self.context.blocks.usual();
+        let usual = self.context.blocks.block_len();
         let most = (usual - usual / 16) as u64;
         let (mut found, mut bytes, mut lines) = (Vec::new(), 0, 0);
         while lines < MOST_LINES {
@@ -395,12 +395,12 @@ impl OrcaReader {
         let spans = spans(&records);
         let room = |span: &Range<u64>| (span.end - span.start).next_multiple_of(ALIGNED as u64);
         let total = ALIGNED as u64 + spans.iter().map(|(_, span, _)| room(span)).sum::<u64>();
-        let total = u32::try_from(total).map_err(|_| Error::broken("a batch of 4 GiB"))?;
+        let total = u32::try_from(total).map_err(|_| Error::internal("a batch of 4 GiB"))?;
         let mut places = vec![None; found.len()];
         if spans.is_empty() {
             return Ok((Bytes::new(), places));
         }
-        let mut block = self.context.blocks.block_of(total as usize);
+        let mut block = self.context.blocks.block_with_len(total as usize);
         let mut at = block.as_ptr().align_offset(ALIGNED).min(ALIGNED);
         for (subfile, span, rows) in spans {
             let len = (span.end - span.start) as usize;
@@ -449,7 +449,7 @@ impl OrcaReader {
             return Ok(*known);
         }
         let channel = self.log.channel(subfile, id, part);
-        let channel = channel.ok_or_else(|| Error::broken("an event of no subfile"))?;
+        let channel = channel.ok_or_else(|| Error::internal("an event of no subfile"))?;
         let channel = self.context.channels.intern(channel)?;
         self.known_of(subfile).channels.push((id, part, channel));
         Ok(channel)

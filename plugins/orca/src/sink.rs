@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use sluice_core::name::{escaped, folded};
 use sluice_core::options::OutPath;
-use sluice_core::pool::Block;
+use sluice_core::pool::PooledBlock;
 use sluice_core::{
     Batch, Channel, Clock, EncodeContext, Encoding, Error, OutputFile, Outputs, PerChannel, Sink,
     SinkContext,
@@ -214,7 +214,7 @@ const LONGEST_PREFIX: usize = 5;
 /// Encoded events.
 pub struct Encoded {
     /// Records, subfile by subfile.
-    bytes: Block,
+    bytes: PooledBlock,
     runs: Vec<Run>,
     /// Where in the bytes the records of configuration lie, in the order of their events.
     configs: Vec<Range<usize>>,
@@ -314,7 +314,7 @@ impl OrcaSink {
     fn group(&self, number: u32) -> Result<Arc<Group>, Error> {
         let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let group = groups.list.get(number as usize).cloned();
-        group.ok_or_else(|| Error::broken("an event of no subfile was encoded"))
+        group.ok_or_else(|| Error::internal("an event of no subfile was encoded"))
     }
 
     /// The place of a group's subfile, which is begun if it is new.
@@ -371,7 +371,8 @@ impl OrcaSink {
         log.renumbered += u64::from(i64::try_from(index) != Ok(entry.sequence));
         log.first.get_or_insert(entry.micros);
         let (seconds, micros) = (entry.micros.div_euclid(SECOND), entry.micros.rem_euclid(SECOND));
-        let seconds = i64::try_from(seconds).map_err(|_| Error::broken("a time has no seconds"))?;
+        let seconds =
+            i64::try_from(seconds).map_err(|_| Error::internal("a time has no seconds"))?;
         let width = if self.dialect == Dialect::A { WIDTH } else { 0 };
         log.lines.line(width, [seconds, micros as i64, place as i64, index as i64])
     }
@@ -401,7 +402,7 @@ impl OrcaSink {
         &self,
         batch: &Batch,
         mut rows: Vec<Row>,
-        bytes: &mut Block,
+        bytes: &mut PooledBlock,
     ) -> (Vec<Run>, Vec<Range<usize>>) {
         bytes.reserve(batch.payload_bytes() as usize + rows.len() * LONGEST_PREFIX);
         rows.sort_by_key(|(_, member)| member.group);
@@ -605,7 +606,7 @@ impl Spill {
 }
 
 fn no_number() -> Error {
-    Error::broken("a subfile has no number")
+    Error::internal("a subfile has no number")
 }
 
 fn failed(error: io::Error) -> Error {
@@ -682,13 +683,13 @@ impl Sink for OrcaSink {
         vec![self.path.0.clone()]
     }
 
-    fn takes_wide_times(&self) -> bool {
+    fn accepts_wide_times(&self) -> bool {
         true
     }
 
     fn open(&self, context: &SinkContext) -> Result<OpenLog, Error> {
         let outputs = Arc::clone(&context.outputs);
-        let path = outputs.named(&self.path.0);
+        let path = outputs.actual_path(&self.path.0);
         // Before the master is made, which may be in the place of the old one.
         let replaced = subfiles_of(&path);
         let master = outputs.create(&self.path.0)?;

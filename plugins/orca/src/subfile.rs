@@ -307,7 +307,7 @@ impl Index {
         }
         let best = best
             .map(|(index, _)| index)
-            .ok_or_else(|| Error::broken("no form of records was tried"));
+            .ok_or_else(|| Error::internal("no form of records was tried"));
         match best? {
             found if found.damage.is_none() || known.may_be_empty => Ok(found),
             found => {

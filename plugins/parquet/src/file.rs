@@ -116,7 +116,7 @@ impl TableFile {
     pub(crate) fn append(&mut self, group: Group) -> Result<(), Error> {
         let Group { chunks, rows, order, .. } = group;
         let number = i16::try_from(self.groups.len()).map_err(|_| {
-            Error::unfit(format!(
+            Error::invalid(format!(
                 "a Parquet file holds at most {} row groups; let them be larger with row_group_rows and \
                  row_group_bytes: {}",
                 i16::MAX,
@@ -182,7 +182,7 @@ impl TableFile {
         let Self { out, below, rows, .. } = self;
         let written = ParquetMetaDataWriter::new_with_tracked(out, &metadata).finish();
         let Below { file, failed, .. } = Arc::into_inner(below)
-            .ok_or_else(|| Error::broken("a table is still written to"))?
+            .ok_or_else(|| Error::internal("a table is still written to"))?
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
         told(written, failed)?;
@@ -223,7 +223,7 @@ impl TableFile {
 fn told(written: Result<(), ParquetError>, failed: Option<Error>) -> Result<(), Error> {
     match (written, failed) {
         (_, Some(error)) => Err(error),
-        (Err(error), None) => Err(Error::broken(format!("a table cannot be written: {error}"))),
+        (Err(error), None) => Err(Error::internal(format!("a table cannot be written: {error}"))),
         (Ok(()), None) => Ok(()),
     }
 }

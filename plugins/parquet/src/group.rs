@@ -110,7 +110,7 @@ impl GroupEncoder {
             for (field, column) in self.schema.fields().iter().zip(&columns) {
                 for leaf in compute_leaves(field, column).map_err(unfit)? {
                     let place = places.next();
-                    place.ok_or_else(|| Error::broken("more columns than writers"))?.push(leaf);
+                    place.ok_or_else(|| Error::internal("more columns than writers"))?.push(leaf);
                 }
             }
         }
@@ -153,5 +153,5 @@ fn times_rise(batches: &[Batch]) -> bool {
 /// What the Parquet library refuses of values that we made is our mistake, or a lack of memory.
 #[expect(clippy::needless_pass_by_value, reason = "used as a function value")]
 pub(crate) fn unfit(error: parquet::errors::ParquetError) -> Error {
-    Error::broken(format!("a row group cannot be encoded: {error}"))
+    Error::internal(format!("a row group cannot be encoded: {error}"))
 }

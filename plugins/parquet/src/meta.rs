@@ -154,5 +154,5 @@ fn entry(key: &str, value: &str) -> KeyValue {
 }
 
 fn json(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string(value).map_err(|e| Error::broken(e.to_string()))
+    serde_json::to_string(value).map_err(|e| Error::internal(e.to_string()))
 }

@@ -82,7 +82,7 @@ impl Shape {
         let arrow = batch.to_arrow(channels)?;
         let column = |name: &str| {
             let found = arrow.column_by_name(name).cloned();
-            found.ok_or_else(|| Error::broken(format!("a batch without a column `{name}`")))
+            found.ok_or_else(|| Error::internal(format!("a batch without a column `{name}`")))
         };
         let nanos = column(TIMESTAMP)?;
         let nanos = nanos.as_primitive::<TimestampNanosecondType>();
@@ -121,7 +121,7 @@ impl Shape {
         }
         let places: Option<Vec<(usize, usize)>> = places.into_iter().collect();
         let places = places.ok_or_else(|| {
-            Error::broken("a table of messages was given events without a message")
+            Error::internal("a table of messages was given events without a message")
         })?;
         self.fields.iter().map(|field| field_of(field, batch.rows(), &places)).collect()
     }
@@ -133,7 +133,7 @@ fn field_of(field: &FieldRef, all: &[Rows], places: &[(usize, usize)]) -> Result
     let column = |rows: &Rows| {
         let column = rows.columns.column_by_name(name);
         column.and_then(|column| as_type(column, field.data_type())).ok_or_else(|| {
-            Error::unfit(format!(
+            Error::invalid(format!(
                 "messages of one type, `{}`, come with several kinds of columns: write those that were \
                  decoded in another way to a table of their own",
                 rows.message.name
@@ -145,7 +145,7 @@ fn field_of(field: &FieldRef, all: &[Rows], places: &[(usize, usize)]) -> Result
         [one] => Ok(Arc::clone(one)),
         several => {
             let several: Vec<&dyn Array> = several.iter().map(AsRef::as_ref).collect();
-            interleave(&several, places).map_err(|e| Error::broken(e.to_string()))
+            interleave(&several, places).map_err(|e| Error::internal(e.to_string()))
         }
     }
 }

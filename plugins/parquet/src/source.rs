@@ -60,7 +60,7 @@ fn is_of_an_empty_log(folder: &Path) -> Result<bool, Error> {
         plugins: Vec<String>,
         files: Vec<IgnoredAny>,
     }
-    let Some(text) = files::read_if_there(&folder.join(MANIFEST))? else { return Ok(false) };
+    let Some(text) = files::read_if_exists(&folder.join(MANIFEST))? else { return Ok(false) };
     let manifest: Result<Manifest, _> = serde_json::from_slice(&text);
     Ok(manifest.is_ok_and(|manifest| {
         manifest.files.is_empty() && manifest.plugins.iter().any(|plugin| plugin == NAME)

@@ -134,11 +134,11 @@ impl Table {
         match has(TIMESTAMP) {
             _ if nanos => Ok(()),
             Some(DataType::Timestamp(..)) => Ok(()),
-            Some(other) => Err(Error::unfit(format!(
+            Some(other) => Err(Error::invalid(format!(
                 "its column `timestamp` is {other}, and a timestamp is needed: {}",
                 self.path.display()
             ))),
-            None => Err(Error::unfit(format!(
+            None => Err(Error::invalid(format!(
                 "it has no column `timestamp`, by which its rows would be events: {}",
                 self.path.display()
             ))),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::Array;
 use sluice_core::selection::{FieldList, FieldPresence};
-use sluice_core::unnest::{UnnestPiece, row_counts, taken_apart, unnest};
+use sluice_core::unnest::{UnnestPiece, row_counts, unnest, unnested_type};
 use sluice_core::{Batch, Error, FieldPath, MessageType, Rows};
 
 /// What is done to messages before their columns are written.
@@ -60,7 +60,7 @@ impl Taking {
         let Some(path) = &self.unnest else { return Ok((part, None)) };
         let Some(counts) = row_counts(&part, path)? else { return Ok((part, None)) };
         seen.has_lists = true;
-        let message = part.rows().first().map(|rows| taken_apart(&rows.message, path));
+        let message = part.rows().first().map(|rows| unnested_type(&rows.message, path));
         Ok((part.retain(|event| counts[event] > 0), message))
     }
 

@@ -91,7 +91,7 @@ impl ChannelIds {
         kind: usize,
         record: &[u8],
     ) -> Result<ChannelId, Error> {
-        let broken = || Error::broken("a record of a kind that is not described");
+        let broken = || Error::internal("a record of a kind that is not described");
         let described = format.kinds.get(kind).ok_or_else(broken)?;
         let cache = self.kinds.get_mut(kind).ok_or_else(broken)?;
         self.key.clear();
@@ -157,7 +157,7 @@ impl RecordKind {
             NameSource::Text => Name::from_bytes(text(bytes.get(..len).unwrap_or_default())),
             NameSource::Template(template) => {
                 let render = self.render(format, template, record, (0, 0))?;
-                let wrong = || Error::broken("a channel's name could not be made of its record");
+                let wrong = || Error::internal("a channel's name could not be made of its record");
                 Name::from_text(&render.ok_or_else(wrong)?)
             }
         })

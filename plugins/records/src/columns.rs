@@ -167,7 +167,7 @@ pub fn with_rows(format: &RecordFormat, batch: Batch) -> Result<Batch, Error> {
             continue;
         }
         let records = events.iter().map(|event| batch.payload(*event as usize)).collect();
-        let columns = columns(format, kind, records).map_err(|e| Error::broken(e.to_string()))?;
+        let columns = columns(format, kind, records).map_err(|e| Error::internal(e.to_string()))?;
         let message = Arc::clone(&kind.message);
         rows.push(Rows { message, payloads: Payloads::Kept, events, columns });
     }
@@ -176,7 +176,8 @@ pub fn with_rows(format: &RecordFormat, batch: Batch) -> Result<Batch, Error> {
 
 /// The row of one record.
 pub fn row(format: &RecordFormat, kind: &RecordKind, record: &[u8]) -> Result<Rows, Error> {
-    let columns = columns(format, kind, vec![record]).map_err(|e| Error::broken(e.to_string()))?;
+    let columns =
+        columns(format, kind, vec![record]).map_err(|e| Error::internal(e.to_string()))?;
     let message = Arc::clone(&kind.message);
     Ok(Rows { message, payloads: Payloads::Kept, events: vec![0], columns })
 }

@@ -223,7 +223,7 @@ impl<'f> RecordScanner<'f> {
         let mut search = self.search(from..u64::MAX);
         search.forget();
         if !self.format.is_marked {
-            search.run_out(log)?;
+            search.skip_to_end(log)?;
             return Ok(search.reached());
         }
         if let Some(at) = self.next_aligned(log, from)? {

@@ -88,7 +88,7 @@ impl Source for RecordsSource {
         let inputs = self.inputs()?;
         files::refuse_foreign(&inputs, InputContent::Any, "a described log")?;
         if self.format.can_be_entered() {
-            return Split::of_files(inputs, target, |_, len| Ok(0..len));
+            return Split::from_files(inputs, target, |_, len| Ok(0..len));
         }
         // What is known from the records before is not known in the middle. An empty log is no stream that ran dry.
         let whole = |input: Input| Split::whole(input.path, input.bytes.filter(|len| *len == 0));
@@ -105,8 +105,8 @@ impl Source for RecordsSource {
         let entry = if entry == SplitStart::At(0) { SplitStart::Search } else { entry };
         let records = RecordFraming::new(Arc::clone(&self.format), context);
         let (skipped, losses) = (Arc::clone(&records.skipped), Arc::clone(&context.losses));
-        let log = LogFile::open_holding(&split.input, InputContent::Any)?;
-        let reader = FramedReader::over(log, split, entry, records, context)?;
+        let log = LogFile::open_expecting(&split.input, InputContent::Any)?;
+        let reader = FramedReader::new(log, split, entry, records, context)?;
         Ok(Box::new(RowReader { reader, format: Arc::clone(&self.format), skipped, losses }))
     }
 }
@@ -196,51 +196,51 @@ impl Framing for RecordFraming {
     #[inline]
     fn peek(&mut self, pos: u64, bytes: &[u8]) -> Result<Peek, Error> {
         if pos == 0 && self.invalid_start.is_some() {
-            return Ok(Peek::Judge);
+            return Ok(Peek::Ambiguous);
         }
         let format = &self.format;
         if let Some(len) = format.claimed_len(bytes, LONG_RECORD) {
             let behind = bytes.get(len..).and_then(|behind| behind.get(..format.lookahead));
             let Some(lookahead) = behind else { return Ok(Peek::More) };
             if !format.may_start(lookahead) {
-                return Ok(Peek::Judge);
+                return Ok(Peek::Ambiguous);
             }
         }
         let (len, number) = match format.classify(bytes, false) {
             Classification::Record { len, kind } => (len, kind),
             Classification::Incomplete(_) => return Ok(Peek::More),
-            Classification::Rejected(_) => return Ok(Peek::Judge),
+            Classification::Rejected(_) => return Ok(Peek::Ambiguous),
         };
         let (Some(kind), Some((record, after))) =
             (format.kinds.get(number), bytes.split_at_checked(len))
         else {
-            return Ok(Peek::Judge);
+            return Ok(Peek::Ambiguous);
         };
         if format.needs_successor(kind, len) {
             let Some(lookahead) = after.get(..format.lookahead) else { return Ok(Peek::More) };
             if !format.may_start(lookahead) {
-                return Ok(Peek::Judge);
+                return Ok(Peek::Ambiguous);
             }
         }
         match kind.disposition {
             Disposition::Event => {}
             Disposition::Skip => {
                 self.skipped.fetch_add(1, Ordering::Relaxed);
-                return Ok(Peek::Nothing { len });
+                return Ok(Peek::Skip { len });
             }
-            Disposition::Damage => return Ok(Peek::Judge),
+            Disposition::Damage => return Ok(Peek::Ambiguous),
         }
         let Ok((timestamp, sequence, after)) =
             Self::time_and_sequence(kind, &self.time_state, pos, record)
         else {
-            return Ok(Peek::Judge);
+            return Ok(Peek::Ambiguous);
         };
         let channel = self.ids.resolve(format, number, record)?;
         self.time_state = after;
         Ok(Peek::Event { len, head: EventHeader { timestamp, sequence, channel, payload: 0..len } })
     }
 
-    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
+    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
         if let (0, Some(reason)) = (pos, self.invalid_start.clone()) {
             return Ok(PositionContent::Damage { end: self.scan().next(log, 0)?, reason });
         }
@@ -275,7 +275,7 @@ impl Framing for RecordFraming {
     }
 
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error> {
-        let broken = || Error::broken("a record was judged, and is none");
+        let broken = || Error::internal("a record was judged, and is none");
         let Classification::Record { kind: number, .. } = self.format.classify(record, true) else {
             return Err(broken());
         };
@@ -284,7 +284,7 @@ impl Framing for RecordFraming {
             Disposition::Event => {}
             Disposition::Skip => {
                 self.skipped.fetch_add(1, Ordering::Relaxed);
-                return Ok(RecordContent::Nothing);
+                return Ok(RecordContent::Skip);
             }
             Disposition::Damage => {
                 let rejection = Rejection::UnknownKind(self.format.key_of(record));
@@ -326,7 +326,7 @@ pub fn tiles(options: Value, bytes: &[u8]) -> Result<Vec<Tile>, OptionsError> {
     let found = framing.find(&mut log, 0..u64::MAX).map_err(|e| broken(&e))?;
     let (mut at, mut tiles) = (found.unwrap_or(0), Vec::new());
     loop {
-        let (end, damage) = match framing.judge(&mut log, at).map_err(|e| broken(&e))? {
+        let (end, damage) = match framing.classify(&mut log, at).map_err(|e| broken(&e))? {
             PositionContent::End { .. } => return Ok(tiles),
             PositionContent::Damage { end, reason } => (end, Some(reason)),
             PositionContent::Record { end } => {

@@ -93,7 +93,7 @@ pub(crate) fn load_codecs(
 
 /// That no type has this name, and which one was most likely meant.
 fn undeclared_type(name: &str, types: &[KnownType]) -> String {
-    let names: Vec<&str> = types.iter().map(|known| &*known.described.name).collect();
+    let names: Vec<&str> = types.iter().map(|known| &*known.message_type.name).collect();
     // A package is easily forgotten.
     let is_same = |full: &&&str| full.rsplit('.').next() == Some(name);
     let meant = names.iter().find(is_same).copied().or_else(|| nearest(name, &names));
@@ -116,7 +116,7 @@ impl ChannelTypes {
                 message,
             };
             let pattern = Pattern::parse(&channels).map_err(wrong)?;
-            if !types.iter().any(|known| *known.described.name == *name) {
+            if !types.iter().any(|known| *known.message_type.name == *name) {
                 return Err(wrong(undeclared_type(&name, types)));
             }
             Ok((pattern, name))
@@ -139,7 +139,7 @@ impl ChannelTypes {
 /// What beside options decides what is decoded, as a line of text.
 pub(crate) fn made_from(codecs: &Codecs) -> Option<String> {
     let with_types = codecs.iter().filter(|codec| !codec.types().is_empty());
-    let lines: Vec<&str> = with_types.map(Codec::made_from).collect();
+    let lines: Vec<&str> = with_types.map(Codec::fingerprint).collect();
     (!lines.is_empty()).then(|| lines.join("; "))
 }
 
@@ -189,7 +189,7 @@ impl Decode {
             TypeChoice::Several => return SEVERAL,
         };
         let name =
-            |at: usize| self.types.types().get(at).map_or("", |known| &*known.described.name);
+            |at: usize| self.types.types().get(at).map_or("", |known| &*known.message_type.name);
         if let Some(other) = other {
             let (first, other) = (name(at), name(other));
             context.note(
@@ -263,7 +263,7 @@ impl Decode {
         }
         let mut all = batch.rows().to_vec();
         for (at, events) in groups {
-            let Ok(form) = &self.types.types()[at].form else {
+            let Ok(form) = &self.types.types()[at].payload_type else {
                 events.iter().for_each(|event| {
                     failed.add(*event, channel(*event), FailureReason::Unusable(at))
                 });
@@ -293,11 +293,11 @@ enum FailureReason {
 impl FailureReason {
     /// In words. Put together once a batch, channel and reason, not once an event.
     fn message(self, types: &[KnownType]) -> String {
-        let name = |at: usize| &types[at].described.name;
+        let name = |at: usize| &types[at].message_type.name;
         match self {
             Self::NoType(at) => REASONS[at].to_owned(),
             Self::Unusable(at) => {
-                let why = types[at].form.as_ref().err().map_or("", String::as_str);
+                let why = types[at].payload_type.as_ref().err().map_or("", String::as_str);
                 format!("`{}` cannot be decoded: {why}", name(at))
             }
             Self::Invalid(at, why) => format!("a payload that is no `{}`: {why}", name(at)),
@@ -342,11 +342,11 @@ impl Map for Decode {
                 count,
             );
         }
-        Ok(self.undecoded.settle(batch, failed.events, context))
+        Ok(self.undecoded.apply(batch, failed.events, context))
     }
 
     fn rows_after(&self) -> RowsEffect {
-        let forms = self.types.types().iter().filter_map(|known| known.form.as_ref().ok());
+        let forms = self.types.types().iter().filter_map(|known| known.payload_type.as_ref().ok());
         let schemas = forms.map(|form| Arc::clone(form.schema())).collect();
         RowsEffect::Decoded(DeclaredColumns::from_schemas(schemas))
     }
@@ -355,7 +355,7 @@ impl Map for Decode {
         MapQuery { keeps_times: true, keeps_channels: true, ..MapQuery::default() }
     }
 
-    fn beside_options(&self) -> Option<String> {
+    fn fingerprint(&self) -> Option<String> {
         made_from(&self.codecs)
     }
 

@@ -98,15 +98,15 @@ impl Encode {
             return self.adopt(rows);
         }
         if let Some(type_name) = type_name {
-            return self.find_type(|known| *known.described.name == *type_name);
+            return self.find_type(|known| *known.message_type.name == *type_name);
         }
         if !message.codec.is_empty() {
-            return self.find_type(|known| known.described.key == message.key);
+            return self.find_type(|known| known.message_type.key == message.key);
         }
         // Rows of another program: the one type with just these fields.
         let schema = rows.columns.schema();
         self.find_type(|known| {
-            let Ok(form) = &known.form else { return false };
+            let Ok(form) = &known.payload_type else { return false };
             let fields = form.schema().fields();
             fields.len() == schema.fields().len()
                 && fields.iter().all(|field| schema.column_with_name(field.name()).is_some())
@@ -118,13 +118,13 @@ impl Encode {
         let Some(first) = found.next() else {
             return Err("none of the types that are given is theirs: give it with `types`".into());
         };
-        if let Some(other) = found.find(|other| other.described.key != first.described.key) {
-            let (first, other) = (&first.described.name, &other.described.name);
+        if let Some(other) = found.find(|other| other.message_type.key != first.message_type.key) {
+            let (first, other) = (&first.message_type.name, &other.message_type.name);
             return Err(format!(
                 "they may be `{first}` or `{other}`: the option `channel_types` says which"
             ));
         }
-        first.form.clone()
+        first.payload_type.clone()
     }
 
     fn adopt(&self, rows: &Rows) -> TypeResult {
@@ -226,7 +226,7 @@ impl Map for Encode {
         MapQuery { keeps_times: true, keeps_channels: true, ..MapQuery::default() }
     }
 
-    fn beside_options(&self) -> Option<String> {
+    fn fingerprint(&self) -> Option<String> {
         self.beside.clone()
     }
 

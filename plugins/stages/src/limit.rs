@@ -71,7 +71,7 @@ impl Fold for Limit {
         RowsEffect::Same
     }
 
-    fn holds(&self) -> bool {
+    fn delays_events(&self) -> bool {
         false
     }
 }

@@ -28,11 +28,11 @@ impl Sink for Null {
         Vec::new()
     }
 
-    fn takes_rows(&self) -> bool {
+    fn accepts_rows(&self) -> bool {
         true
     }
 
-    fn takes_wide_times(&self) -> bool {
+    fn accepts_wide_times(&self) -> bool {
         true
     }
 
@@ -67,6 +67,6 @@ mod tests {
         let events = Null {}.encode(batch, &mut context).unwrap();
         assert_eq!(Null {}.append(&mut (), events).unwrap(), 2);
         assert_eq!((Null {}.finish(()).unwrap(), Null {}.targets().len()), (0, 0));
-        assert!(Null {}.takes_rows());
+        assert!(Null {}.accepts_rows());
     }
 }

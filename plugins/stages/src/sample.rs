@@ -120,7 +120,7 @@ impl Fold for Sampler {
         RowsEffect::Same
     }
 
-    fn holds(&self) -> bool {
+    fn delays_events(&self) -> bool {
         false
     }
 }

@@ -49,7 +49,7 @@ impl ClipWindow {
             (TimePoint::At(nanos), _) => Ok(i128::from(nanos) - i128::from(shift)),
             // The first event is moved like all others, so its distance to them stays.
             (TimePoint::After(nanos), Some(origin)) => Ok(i128::from(origin) + i128::from(nanos)),
-            (TimePoint::After(_), None) => Err(Error::unfit(format!(
+            (TimePoint::After(_), None) => Err(Error::invalid(format!(
                 "`{key}` counts from the first event, and it is not known when that happened; give \
                  an absolute time"
             ))),

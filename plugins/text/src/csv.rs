@@ -306,7 +306,7 @@ impl Sink for Csv {
         file::targets(&self.path)
     }
 
-    fn takes_rows(&self) -> bool {
+    fn accepts_rows(&self) -> bool {
         self.payload == PayloadFormat::None
     }
 
@@ -322,7 +322,7 @@ impl Sink for Csv {
     ) -> Result<Blocks<TableBlock>, Error> {
         let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(&piece, context);
         // A table that people read has one form of each type.
-        let batch = booleans::hide(batch);
+        let batch = booleans::drop_raw_columns(batch);
         Blocks::encode(batch, self.unnest.as_ref(), context, encode)
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sluice_core::options::OutPath;
-use sluice_core::pool::Block;
+use sluice_core::pool::PooledBlock;
 use sluice_core::unnest::{UnnestPiece, UnnestPieces, UnnestedBatch};
 use sluice_core::{
     Batch, BlockPool, Channels, EncodeContext, Error, FieldPath, OutputFile, SinkContext,
@@ -51,7 +51,7 @@ impl<B> Blocks<B> {
         context: &EncodeContext<'_>,
         mut encode: impl FnMut(LinePiece, &EncodeContext<'_>) -> Result<(B, usize), Error>,
     ) -> Result<Self, Error> {
-        let most = context.buffers.usual().saturating_mul(MAX_BUFFERS);
+        let most = context.buffers.block_len().saturating_mul(MAX_BUFFERS);
         let (mut rest, mut done, mut bytes) = (UnnestPieces::new(batch, path)?, Vec::new(), 0usize);
         // One buffer of a run is what a batch may take: reading waits for those that are lent.
         let own = own_buffers();
@@ -95,7 +95,7 @@ fn own_buffers() -> BlockPool {
 /// The lines of one piece of a batch.
 #[derive(Debug)]
 pub struct TextBlock {
-    text: Block,
+    text: PooledBlock,
     events: u64,
     rows: u64,
     has_lists: bool,

@@ -130,7 +130,7 @@ impl Sink for Jsonl {
         file::targets(&self.path)
     }
 
-    fn takes_rows(&self) -> bool {
+    fn accepts_rows(&self) -> bool {
         !self.payload
     }
 
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn events_without_payload_are_taken_unless_it_is_wanted() {
         let takes = |payload: bool| {
-            make("jsonl", json!({ "path": "x", "payload": payload })).unwrap().takes_rows()
+            make("jsonl", json!({ "path": "x", "payload": payload })).unwrap().accepts_rows()
         };
         assert_eq!((takes(false), takes(true)), (true, false));
     }

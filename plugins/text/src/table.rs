@@ -464,7 +464,7 @@ impl CsvTable {
             TableLayout::FirstType(type_columns) => &type_columns.leaves,
         };
         if self.leading.names.is_empty() && fields.is_empty() {
-            return Err(Error::unfit(
+            return Err(Error::invalid(
                 "the table would have no column; name some in `event_columns` or `fields`",
             ));
         }

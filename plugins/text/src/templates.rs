@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use sluice_core::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use sluice_core::template::{BoundTemplate, MOST_TEXT};
+use sluice_core::template::{BoundTemplate, MAX_TEXT};
 use sluice_core::{
     Batch, Channel, Channels, Error, Event, FieldPath, Pattern, PerChannel, Rows, Template,
 };
@@ -76,7 +76,7 @@ impl SkippedLines {
 }
 
 /// The longest line.
-const MAX_MIB: usize = MOST_TEXT >> 20;
+const MAX_MIB: usize = MAX_TEXT >> 20;
 
 impl LineTemplates {
     /// Appends a line for each event of `batch` that has all its template needs. Says how many have not.
@@ -152,7 +152,7 @@ fn missing_field(
     path: &FieldPath,
 ) -> Error {
     let why = if row.is_some() { "it is missing or null" } else { "the event is not decoded" };
-    Error::unfit(format!(
+    Error::invalid(format!(
         "event {} on channel `{}` has no field `{path}` for its line: {why}; `missing = \"skip\"` leaves such \
          events out",
         event.sequence, channel.name
@@ -160,7 +160,7 @@ fn missing_field(
 }
 
 fn too_long(channel: &Channel, event: &Event<'_>) -> Error {
-    Error::unfit(format!(
+    Error::invalid(format!(
         "the line of event {} on channel `{}` would be longer than {MAX_MIB} MiB; `missing = \"skip\"` leaves \
          such events out",
         event.sequence, channel.name

@@ -103,7 +103,7 @@ impl Sink for TextSink {
         file::targets(&self.path)
     }
 
-    fn takes_rows(&self) -> bool {
+    fn accepts_rows(&self) -> bool {
         true
     }
 

@@ -69,11 +69,11 @@ impl ByteFormat for Datalog {
         Ok(FileHead::new(0).write().to_vec())
     }
 
-    fn held(&self, time: i64) -> i64 {
+    fn stored_time(&self, time: i64) -> i64 {
         held(time)
     }
 
-    fn takes_wide_times(&self) -> bool {
+    fn accepts_wide_times(&self) -> bool {
         true
     }
 
@@ -173,7 +173,7 @@ const NOT_SAID_ABSOLUTE: &str =
     "that times count from 1970 is not written; they are read back as if from the start of the log";
 
 fn unfit(reason: impl std::fmt::Display) -> Error {
-    Error::broken(format!("an event that a log cannot hold was not refused: {reason}"))
+    Error::internal(format!("an event that a log cannot hold was not refused: {reason}"))
 }
 
 /// The message that these bytes begin with, and its time.
@@ -330,7 +330,7 @@ mod tests {
             let back: Vec<_> = back.iter().flat_map(Batch::iter).collect();
             prop_assert_eq!(back.len(), events.len());
             for (event, (time, _, payload)) in back.iter().zip(&events) {
-                prop_assert_eq!(event.timestamp, Datalog.held(*time));
+                prop_assert_eq!(event.timestamp, Datalog.stored_time(*time));
                 prop_assert_eq!(event.payload, &payload[..]);
             }
         }

@@ -42,8 +42,8 @@ pub fn open(
     };
     // Where the first message is, the file's head says.
     let entry = if entry == SplitStart::At(0) { SplitStart::Search } else { entry };
-    let log = LogFile::open_holding(path, InputContent::Marked)?;
-    LogReader::over_within(window, log, split, entry, messages, context)
+    let log = LogFile::open_expecting(path, InputContent::Marked)?;
+    LogReader::with_window(window, log, split, entry, messages, context)
 }
 
 /// The source of messages that name no sensor: the file's name without extensions.
@@ -128,23 +128,23 @@ impl Framing for Messages {
             return Ok(Peek::More);
         };
         if !self.rules.is_sound(&header) {
-            return Ok(Peek::Judge);
+            return Ok(Peek::Ambiguous);
         }
         let Some((message, after)) = bytes.split_at_checked(header.message_len() as usize) else {
             return Ok(Peek::More);
         };
         match after.first_chunk().and_then(Header::parse) {
             Some(next) if self.rules.is_sound(&next) => {}
-            Some(_) => return Ok(Peek::Judge),
+            Some(_) => return Ok(Peek::Ambiguous),
             None => return Ok(Peek::More),
         }
-        let Some(timestamp) = self.rules.nanos(header.ms) else { return Ok(Peek::Judge) };
+        let Some(timestamp) = self.rules.nanos(header.ms) else { return Ok(Peek::Ambiguous) };
         let channel = self.ids.of(&header, message.get(HEADER_LEN..).unwrap_or_default())?;
         let head = self.head_of(&header, timestamp, pos, channel);
         Ok(Peek::Event { len: message.len(), head })
     }
 
-    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
+    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
         if let (0, Some(scan::Head::Damaged { end, reason })) = (pos, &self.head) {
             return Ok(PositionContent::Damage { end: *end, reason: reason.clone() });
         }
@@ -175,7 +175,7 @@ impl Framing for Messages {
     }
 
     fn event(&mut self, pos: u64, message: &[u8]) -> Result<RecordContent, Error> {
-        let broken = || Error::broken("a message was judged without a header or a time");
+        let broken = || Error::internal("a message was judged without a header or a time");
         let header = message.first_chunk().and_then(Header::parse).ok_or_else(broken)?;
         let time = self.rules.time(header.ms).ok_or_else(broken)?;
         let channel = self.ids.of(&header, message.get(HEADER_LEN..).unwrap_or_default())?;

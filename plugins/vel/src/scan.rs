@@ -553,7 +553,7 @@ fn next_after(log: &mut dyn ReadAt, from: u64, rules: &Rules) -> io::Result<u64>
     let next = match rules.after_damage {
         AfterDamage::Search => first_believed(log, &mut places, rules)?,
         AfterDamage::Stop => {
-            places.search.run_out(log)?;
+            places.search.skip_to_end(log)?;
             None
         }
     };

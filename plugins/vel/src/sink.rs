@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use sluice_core::options::OutPath;
-use sluice_core::pool::Block;
+use sluice_core::pool::PooledBlock;
 use sluice_core::time::TimePoint;
 use sluice_core::{
     Batch, Clock, EncodeContext, Error, Event, OutputFile, PerChannel, Sink, SinkContext,
@@ -155,7 +155,7 @@ impl JsonSchema for Absolute {
 
 /// Encoded events; their times are put in when they are appended.
 pub struct Encoded {
-    bytes: Block,
+    bytes: PooledBlock,
     messages: Vec<Message>,
     /// The names that were written as numbers.
     hashed: Hashed,
@@ -330,7 +330,7 @@ impl Log {
 
     /// Puts the times of a block's messages in, and their seconds into the index.
     fn place(&mut self, bytes: &mut [u8], messages: &[Message]) -> Result<(), Error> {
-        let broken = || Error::broken("a block of messages is shorter than its messages");
+        let broken = || Error::internal("a block of messages is shorter than its messages");
         for message in messages {
             let bytes = bytes.get_mut(message.at..).ok_or_else(broken)?;
             let header = bytes.first_chunk().and_then(Header::parse).ok_or_else(broken)?;
@@ -348,7 +348,7 @@ impl Log {
 /// Nanoseconds from `epoch` to `timestamp`, if a message can hold them.
 fn since(timestamp: i64, epoch: i64) -> Result<i64, Error> {
     timestamp.checked_sub(epoch).ok_or_else(|| {
-        Error::unfit(format!(
+        Error::invalid(format!(
             "an event at {} is more than 292 years from the time that becomes 0 ms, {}; give another \
              `epoch`",
             sluice_core::time::format(timestamp),
@@ -365,7 +365,7 @@ impl Sink for VelSink {
         vec![self.path.0.clone()]
     }
 
-    fn takes_wide_times(&self) -> bool {
+    fn accepts_wide_times(&self) -> bool {
         true
     }
 

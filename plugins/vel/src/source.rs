@@ -142,7 +142,7 @@ impl Vel {
         let epoch = first.resolve(0).checked_sub(found);
         rules.epoch = epoch.ok_or_else(|| {
             let path = path.display();
-            Error::unfit(format!(
+            Error::invalid(format!(
                 "`first` leads to a start that no time can say: the first message is {found} ns after \
                  it: {path}"
             ))
@@ -160,7 +160,7 @@ impl Vel {
         let mut log = Probe::open(path)?;
         if !log.is_seekable() {
             let path = path.display();
-            return Err(Error::unfit(format!(
+            return Err(Error::invalid(format!(
                 "`first` needs a log that can be read twice; give `epoch`, or unpack the log: {path}"
             )));
         }
@@ -212,7 +212,7 @@ impl Source for Vel {
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         let inputs = self.inputs()?;
         files::refuse_foreign(&inputs, InputContent::Marked, "a VEL log")?;
-        Split::of_files(inputs, target, |path, len| self.wanted(path, len, query))
+        Split::from_files(inputs, target, |path, len| self.wanted(path, len, query))
     }
 
     fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {

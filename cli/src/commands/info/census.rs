@@ -47,7 +47,7 @@ impl TypeNames {
         // Declarations in the files take precedence over built-in types with the same fingerprint.
         let own = Self::declared_in(&TypePaths(paths.to_vec()), shell)?;
         let of_files: BTreeSet<TypeKey> =
-            own.codecs.types().map(|known| known.described.key).collect();
+            own.codecs.types().map(|known| known.message_type.key).collect();
         let mut names = BTreeMap::clone(&all.names);
         names.retain(|key, _| !of_files.contains(key));
         names.extend(own.names.iter().map(|(key, name)| (*key, Arc::clone(name))));
@@ -67,7 +67,7 @@ impl TypeNames {
     /// The types of these codecs.
     pub(crate) fn from_codecs(codecs: Codecs) -> Self {
         let types = TypesByKey::from_codecs(&codecs);
-        let name = |(key, known): (_, &KnownType)| (key, Arc::clone(&known.described.name));
+        let name = |(key, known): (_, &KnownType)| (key, Arc::clone(&known.message_type.name));
         let names = Arc::new(types.names().map(name).collect());
         Self { codecs, names }
     }
@@ -80,7 +80,7 @@ impl TypeNames {
     /// Returns a function from a payload of this channel to its type. If the encoding is unknown,
     /// it only recognises known types.
     pub(crate) fn type_lookup(&self, channel: &Channel) -> KeyOf {
-        census::type_of(&self.codecs, channel, &self.names)
+        census::key_lookup(&self.codecs, channel, &self.names)
     }
 }
 
@@ -118,11 +118,11 @@ impl Sink for CensusSink {
         Ok(PartialCensus { channels: Arc::clone(&context.channels), part: BatchCensus::default() })
     }
 
-    fn takes_rows(&self) -> bool {
+    fn accepts_rows(&self) -> bool {
         true
     }
 
-    fn takes_wide_times(&self) -> bool {
+    fn accepts_wide_times(&self) -> bool {
         true
     }
 
@@ -155,7 +155,7 @@ impl Sink for CensusSink {
             }
         }
         let census =
-            Census { types: names, all: part.all, number_jumps: part.number_jumps, channels };
+            Census { types: names, all: part.all, number_jumps: part.sequence_jumps, channels };
         *self.result.lock().unwrap_or_else(PoisonError::into_inner) = census;
         Ok(0)
     }

@@ -180,7 +180,8 @@ fn exists(path: &Path) -> bool {
 
 /// Expands the strftime specifiers in `name`.
 pub(super) fn expand(name: &str, now: &Zoned) -> Result<String, Error> {
-    let wrong = |e| Error::unfit(format!("`{name}` cannot be filled in with a date and time: {e}"));
+    let wrong =
+        |e| Error::invalid(format!("`{name}` cannot be filled in with a date and time: {e}"));
     BrokenDownTime::from(now).to_string(name).map_err(wrong)
 }
 

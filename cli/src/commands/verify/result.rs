@@ -75,7 +75,7 @@ impl VerifyResult {
     /// Compares a file with its record.
     pub(super) fn compare(&mut self, path: &Path, said: &RecordedFile, shell: &Shell) {
         let name = said.path.display();
-        let length = match files::look(path) {
+        let length = match files::path_kind(path) {
             Ok(Some(PathKind::File(length))) => length,
             Ok(Some(_)) => return self.differences.push(format!("{name} is not a file")),
             Ok(None) => return self.differences.push(format!("{name} is missing")),

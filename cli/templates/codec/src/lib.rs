@@ -13,7 +13,9 @@ use std::sync::Arc;
 use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::layout::{Layout, LengthEncoding, LayoutField, NumberType, PlainType, FieldShape, WireRules};
+use sluice_core::layout::{
+    FieldShape, LayoutField, LengthEncoding, NumberType, PayloadLayout, PlainType, WireRules,
+};
 use sluice_core::{
     Channel, Codec, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey, TypePaths,
     register,
@@ -65,25 +67,25 @@ impl TryFrom<Payloads> for Box<dyn Codec> {
             booleans: 1,
             lengths: LengthEncoding::U32,
         };
-        let layout = Layout::new(wire, &fields()).map_err(|message| OptionsError {
+        let layout = PayloadLayout::new(wire, &fields()).map_err(|message| OptionsError {
             path: Vec::new(),
             message,
         })?;
-        let described = MessageType {
+        let message_type = MessageType {
             name: TYPE.into(),
             key: KEY,
             codec: "{{name}}".into(),
             text: "".into(),
         };
-        let described = Arc::new(described);
+        let message_type = Arc::new(message_type);
         // Decoding and encoding come from the layout. They are inverse: a payload that would not come back byte for
         // byte stays as it is.
-        let form = PlainType::new(Arc::clone(&described), layout);
+        let payload_type = PlainType::new(Arc::clone(&message_type), layout);
         let known = KnownType {
-            described,
+            message_type,
             file: None,
             line: 0,
-            form: Ok(Arc::new(form)),
+            payload_type: Ok(Arc::new(payload_type)),
         };
         Ok(Box::new(Known { types: vec![known] }))
     }
@@ -107,15 +109,15 @@ impl Codec for Known {
     }
 
     // Outputs that were made by other types are made again: change this when the types change.
-    fn made_from(&self) -> &str {
+    fn fingerprint(&self) -> &str {
         "{{name}} types, version 1"
     }
 
     // Tables say what their rows were made from, so that payloads can be made of them again.
     fn adopt(&self, described: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
-        let ours = |known: &&KnownType| *known.described == *described;
+        let ours = |known: &&KnownType| *known.message_type == *described;
         match self.types.iter().find(ours) {
-            Some(known) => known.form.clone(),
+            Some(known) => known.payload_type.clone(),
             None => Err(format!("no type of {{name}} is {}", described.name)),
         }
     }

@@ -253,7 +253,7 @@ fn parse<const DEFECT: u8>(bytes: &[u8]) -> Result<Found, Error> {
 }
 
 fn splits(path: &InPaths, target: u64) -> Result<Vec<Split>, Error> {
-    Split::of_files(files::expand(&path.0)?, target, |_, len| Ok(0..len))
+    Split::from_files(files::expand(&path.0)?, target, |_, len| Ok(0..len))
 }
 
 /// The events and the damage that begin in a split. Files are read whole, so nothing has to be guessed.

@@ -121,7 +121,7 @@ fn nothing_appears_outside_of_the_room_before_it_is_handed_on() {
         assert_eq!(fs::metadata(&place).unwrap().len(), file.bytes);
         assert_eq!(
             staging.target(&place),
-            Some(real(&out).join(file.path.strip_prefix(&out).unwrap()))
+            Some(real_path(&out).join(file.path.strip_prefix(&out).unwrap()))
         );
     }
 }

@@ -276,7 +276,7 @@ struct Asks;
 impl Map for Asks {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         for time in batch.timestamps() {
-            let wanted = context.wanted.wants_time(*time);
+            let wanted = context.window.wants_time(*time);
             context.note(if wanted { "wanted" } else { "not wanted" }, 1);
         }
         Ok(batch)

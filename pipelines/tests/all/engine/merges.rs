@@ -71,7 +71,7 @@ impl Fold for Through {
         Ok(vec![batch])
     }
 
-    fn holds(&self) -> bool {
+    fn delays_events(&self) -> bool {
         false
     }
 }

@@ -1,6 +1,6 @@
 //! What damage costs: the frames it lies in, and never a wrong event.
 
-use sluice_core::contract::{SourceContents, places};
+use sluice_core::contract::{SourceContents, sample_positions};
 
 use crate::kit::{FORMATS, Folder, Making, are_among, log, plain, read, spans, unpacked};
 
@@ -24,7 +24,7 @@ fn a_damaged_frame_is_one_damage_and_costs_only_its_events() {
         let all = read(&folder, &bytes);
         honest(&all, 60, format);
         let [(offset, length, reason)] = &all.damage[..] else { panic!("{:?}", all.damage) };
-        assert_eq!((*offset, *length), (middle.start, u64::from(middle.packed)));
+        assert_eq!((*offset, *length), (middle.start, u64::from(middle.compressed_len)));
         let number = format!("frame {} of {}, with ", spans.len() / 2 + 1, spans.len());
         assert!(reason.starts_with(&number) && reason.contains("1970-01-01T00:00:00."), "{reason}");
         let lost: usize = reason[number.len()..].split(' ').next().unwrap().parse().unwrap();
@@ -37,7 +37,7 @@ fn any_byte_may_be_wrong() {
     let folder = Folder::new();
     for format in FORMATS {
         let mut bytes = Making { frame: 300, ..Making::of(format) }.archive(&log(25));
-        for at in places(bytes.len(), 200) {
+        for at in sample_positions(bytes.len(), 200) {
             for flip in [0x01, 0xff] {
                 bytes[at] ^= flip;
                 honest(&read(&folder, &bytes), 25, &format!("{format}, byte {at} ^ {flip}"));
@@ -54,13 +54,13 @@ fn any_byte_may_be_wrong_where_the_foot_is_gone() {
         let mut bytes = Making { frame: 300, ..Making::of(format) }.archive(&log(25));
         let frames = spans(&folder, &bytes);
         bytes.truncate(frames.last().unwrap().end() as usize);
-        for at in places(bytes.len(), 200) {
+        for at in sample_positions(bytes.len(), 200) {
             bytes[at] ^= 0x41;
             let all = read(&folder, &bytes);
             honest(&all, 25, &format!("{format}, byte {at}"));
             let hit = frames.iter().find(|span| (at as u64) < span.end()).unwrap();
             let lost: u64 = all.damage.iter().map(|(_, length, _)| length).sum();
-            assert!(lost <= u64::from(hit.packed), "{format}, byte {at}: {:?}", all.damage);
+            assert!(lost <= u64::from(hit.compressed_len), "{format}, byte {at}: {:?}", all.damage);
             bytes[at] ^= 0x41;
         }
     }
@@ -72,7 +72,7 @@ fn a_cut_archive_gives_every_whole_frame_and_one_damage() {
     for format in FORMATS {
         let bytes = Making { frame: 300, ..Making::of(format) }.archive(&log(25));
         let frames = spans(&folder, &bytes);
-        for cut in places(bytes.len(), 200) {
+        for cut in sample_positions(bytes.len(), 200) {
             let all = read(&folder, &bytes[..cut]);
             let whole = frames.iter().filter(|span| span.end() <= cut as u64).count();
             let is_whole = whole == 1 && frames[0].end() == cut as u64;

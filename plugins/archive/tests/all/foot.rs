@@ -30,7 +30,7 @@ fn table(frames: &[(u32, u32)]) -> Vec<u8> {
 }
 
 fn sizes(spans: &[frames::FrameSpan]) -> Vec<(u32, u32)> {
-    spans.iter().map(|span| (span.packed, span.plain)).collect()
+    spans.iter().map(|span| (span.compressed_len, span.content_len)).collect()
 }
 
 /// What an index says of the frames, which a test may change.

@@ -20,7 +20,7 @@ pub(crate) struct Format;
 const HEADER: usize = 1 + 8 + 8 + 1 + 4;
 
 impl ByteFormat for Format {
-    fn held(&self, time: i64) -> i64 {
+    fn stored_time(&self, time: i64) -> i64 {
         time - time.rem_euclid(1_000)
     }
 
@@ -125,7 +125,7 @@ impl Source for Toy {
         let mut file = LogFile::open(&split.input)?;
         let len = file.read_at(0, &mut log)?;
         let (batch, read) = events(&log[..len], context)?;
-        if read < len || file.broken().is_some() {
+        if read < len || file.decompression_error().is_some() {
             let input = split.input.to_string_lossy().into();
             let damage = Damage::new(&input, read as u64, (len - read) as u64, "no event");
             context.damage.report(damage);

@@ -45,10 +45,13 @@ fn frames_hold_whole_events_and_as_much_as_was_asked_for() {
     let longest = 22 + 1 + 40;
     for (n, span) in spans.iter().enumerate() {
         let most = 200 + longest;
-        assert!(span.plain < most && (span.plain >= 200 || n == spans.len() - 1), "{span:?}");
+        assert!(
+            span.content_len < most && (span.content_len >= 200 || n == spans.len() - 1),
+            "{span:?}"
+        );
         let frame = unpacked(&bytes[span.start as usize..span.end() as usize]);
         let head = frame.first().copied();
-        assert_eq!((frame.len(), head), (span.plain as usize, Some(b'E')));
+        assert_eq!((frame.len(), head), (span.content_len as usize, Some(b'E')));
     }
 }
 

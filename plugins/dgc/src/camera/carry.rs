@@ -303,7 +303,7 @@ impl Fold for Carry {
         self.query.clone()
     }
 
-    fn holds(&self) -> bool {
+    fn delays_events(&self) -> bool {
         false
     }
 }
@@ -333,7 +333,7 @@ impl Images {
         if !is_known {
             self.0.push(image.bytes.clone());
         }
-        i32::try_from(self.0.len() - 1).map_err(|_| Error::unfit("too many images in one batch"))
+        i32::try_from(self.0.len() - 1).map_err(|_| Error::invalid("too many images in one batch"))
     }
 
     /// The files as they are, none copied: buffer by buffer.
@@ -342,7 +342,7 @@ impl Images {
         for image in &self.0 {
             let block = views.append_block(image.clone());
             let view = views.try_append_view(block, 0, image.len() as u32);
-            view.map_err(|error| Error::broken(format!("images beside rows: {error}")))?;
+            view.map_err(|error| Error::internal(format!("images beside rows: {error}")))?;
         }
         Ok(Arc::new(views.finish()))
     }
@@ -380,7 +380,7 @@ fn attached(rows: &Rows, columns: &[Carried], images: &[Option<ArrayRef>]) -> Re
         if let Some(images) = images {
             let keys = Int32Array::from(carried.keys.clone());
             let images = DictionaryArray::try_new(keys, Arc::clone(images))
-                .map_err(|error| Error::broken(format!("images beside rows: {error}")))?;
+                .map_err(|error| Error::internal(format!("images beside rows: {error}")))?;
             let field = Field::new(image_column(camera), images.data_type().clone(), true);
             points = points.with_column(field, Arc::new(images));
         }

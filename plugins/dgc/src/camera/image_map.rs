@@ -156,7 +156,7 @@ impl<P: PerImage> Map for ImageMap<P> {
         MapQuery { keeps_times: true, keeps_channels: true, ..MapQuery::default() }
     }
 
-    fn beside_options(&self) -> Option<String> {
+    fn fingerprint(&self) -> Option<String> {
         Some(self.made_from.clone())
     }
 }

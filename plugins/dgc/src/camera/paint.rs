@@ -202,7 +202,7 @@ impl Map for Paint {
         MapQuery { keeps_times: true, keeps_channels: true, ..MapQuery::default() }
     }
 
-    fn beside_options(&self) -> Option<String> {
+    fn fingerprint(&self) -> Option<String> {
         Some(self.mounts.made_from().to_owned())
     }
 }

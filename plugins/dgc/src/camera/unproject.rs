@@ -214,7 +214,7 @@ impl PerImage for Unproject {
 
     fn rows(&self, found: Found) -> Result<Rows, Error> {
         if i32::try_from(found.numbers[0].len()).is_err() {
-            return Err(Error::unfit("more than two thousand million points in one batch"));
+            return Err(Error::invalid("more than two thousand million points in one batch"));
         }
         let numbers =
             found.numbers.map(|numbers| Arc::new(Float64Array::from(numbers)) as ArrayRef);

@@ -84,12 +84,12 @@ fn messages(batch: Batch, is_named: bool, left_out: &mut LeftOut) -> Result<Batc
     for row in 0..batch.len() {
         let payload = batch.payload(row);
         let ParsedFrame::Frame(frame) = Frame::parse(payload) else {
-            return Err(Error::broken("a frame of a camera log that is none any more"));
+            return Err(Error::internal("a frame of a camera log that is none any more"));
         };
         let image = payload.get(frame.image.clone()).unwrap_or_default();
         write(&mut bytes, &frame, image);
         let end = i32::try_from(bytes.len());
-        ends.push(end.map_err(|_| Error::unfit("more than 2 GiB of images in one batch"))?);
+        ends.push(end.map_err(|_| Error::invalid("more than 2 GiB of images in one batch"))?);
         times.push(nanos(frame.micros));
         left_out.bus_times += u64::from(frame.bus_time != 0);
         left_out.others += frame.others;
@@ -98,7 +98,8 @@ fn messages(batch: Batch, is_named: bool, left_out: &mut LeftOut) -> Result<Batc
     let is_wide = times.iter().any(|time| i64::try_from(*time).is_err());
     let payloads =
         BinaryArray::try_new(OffsetBuffer::new(ends.into()), Buffer::from_vec(bytes), None);
-    let payloads = payloads.map_err(|_| Error::broken("messages that do not fit their column"))?;
+    let payloads =
+        payloads.map_err(|_| Error::internal("messages that do not fit their column"))?;
     let all: Vec<u32> = (0u32..).take(batch.len()).collect();
     // Blocks go back to the pool before messages go on.
     let batch = batch.without_payloads().with_payloads(&all, &payloads);

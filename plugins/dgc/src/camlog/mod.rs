@@ -138,7 +138,7 @@ impl Delimited for Frames {
         let frame = match Frame::parse(bytes) {
             ParsedFrame::Frame(frame) => frame,
             ParsedFrame::More => return ParseOutcome::More,
-            ParsedFrame::Not(why) => return ParseOutcome::Not(why),
+            ParsedFrame::Not(why) => return ParseOutcome::NotAnEvent(why),
         };
         let (len, nanos) = (frame.len(), images::nanos(frame.micros));
         let timestamp = i64::try_from(nanos).unwrap_or(i64::MAX);
@@ -164,7 +164,7 @@ impl Delimited for Frames {
         Some(InputContent::Binary)
     }
 
-    fn tells_all_in_front(&self) -> bool {
+    fn has_complete_header(&self) -> bool {
         true
     }
 

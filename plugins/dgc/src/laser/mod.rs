@@ -360,7 +360,7 @@ impl Map for Laser {
         MapQuery { keeps_times: true, keeps_channels: true, ..MapQuery::default() }
     }
 
-    fn beside_options(&self) -> Option<String> {
+    fn fingerprint(&self) -> Option<String> {
         self.mounts.as_ref().map(|mounts| mounts.made_from().to_owned())
     }
 }

@@ -397,7 +397,7 @@ impl<K: Attached> Attach<K> {
     ) -> Result<(), Error> {
         let after = self.held.partition_point(|held| held.first <= number);
         let Some(held) = after.checked_sub(1).and_then(|at| self.held.get_mut(at)) else {
-            return Err(Error::broken("an answer to a question that nobody asked"));
+            return Err(Error::internal("an answer to a question that nobody asked"));
         };
         let place = (number - held.first) as usize;
         held.open -= 1;
@@ -420,7 +420,7 @@ impl<K: Attached> Attach<K> {
             Err(miss) => {
                 let event = held.batch.event(ask.event as usize);
                 // Of what nobody asked for, what is known may have been left out, too.
-                if context.wanted.wants_time(event.timestamp) {
+                if context.window.wants_time(event.timestamp) {
                     let channel = context.channels.get(event.channel);
                     self.miss(channel.name.text(), miss, ask)?;
                 }
@@ -432,7 +432,9 @@ impl<K: Attached> Attach<K> {
     fn miss(&mut self, channel: &str, miss: Miss, ask: Ask) -> Result<(), Error> {
         if let Some(advice) = self.plan.stop {
             let (when, why) = (sluice_core::time::format(ask.time), (self.plan.say)(miss));
-            return Err(Error::unfit(format!("an event of `{channel}` of {when} {why}: {advice}")));
+            return Err(Error::invalid(format!(
+                "an event of `{channel}` of {when} {why}: {advice}"
+            )));
         }
         let missed = self.missed.entry((channel.to_owned(), miss)).or_default();
         *missed = (missed.0 + 1, missed.1 + ask.points);
@@ -527,7 +529,7 @@ impl<K: Attached> Fold for Attach<K> {
         self.ready()
     }
 
-    fn holds(&self) -> bool {
+    fn delays_events(&self) -> bool {
         self.plan.wait.is_some()
     }
 

@@ -31,7 +31,7 @@ pub(crate) fn with_columns(
     }
     let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
     let columns = RecordBatch::try_new(schema, arrays)
-        .map_err(|error| Error::broken(format!("columns beside rows: {error}")))?;
+        .map_err(|error| Error::internal(format!("columns beside rows: {error}")))?;
     let (message, events) = (Arc::clone(&rows.message), rows.events.clone());
     Ok(Rows { message, payloads: rows.payloads, events, columns })
 }

@@ -314,7 +314,7 @@ impl Work<'_> {
         for (row, event) in points.events().iter().enumerate() {
             let Some(plan) = self.plan(*event) else { continue };
             if way.needs_pose() && !self.stage.has_poses {
-                return Err(Error::unfit(format!(
+                return Err(Error::invalid(format!(
                     "points in the {} frame come into the {} frame by poses: say on which channel they are, as in \
                      `pose = \"{POSE}\"`",
                     way.from.as_str(),
@@ -467,7 +467,7 @@ impl Way {
         mount: Option<Transform>,
         pose: Option<Transform>,
     ) -> Result<Transform, Error> {
-        let missing = || Error::broken("an event without a mount or a pose was not left out");
+        let missing = || Error::internal("an event without a mount or a pose was not left out");
         let to_body = |frame: Frame| match frame {
             Frame::Sensor => mount.ok_or_else(missing),
             Frame::Body => Ok(Transform::IDENTITY),
@@ -496,14 +496,14 @@ impl ToFrame {
                      names the channel has"
                 );
                 if self.without_mount == Without::Stop {
-                    return Err(Error::unfit(what));
+                    return Err(Error::invalid(what));
                 }
                 context.note(what, count);
             }
             Wrong::BadPose => {
                 let what = format!("{channel}: {}", <Pose as Known>::WRONG);
                 if self.without_pose == Without::Stop {
-                    return Err(Error::unfit(format!("{what}; {LEAVE_OUT}")));
+                    return Err(Error::invalid(format!("{what}; {LEAVE_OUT}")));
                 }
                 context.note(what, count);
             }
@@ -528,7 +528,7 @@ impl Map for ToFrame {
         MapQuery { keeps_times: true, keeps_channels: true, ..MapQuery::default() }
     }
 
-    fn beside_options(&self) -> Option<String> {
+    fn fingerprint(&self) -> Option<String> {
         Some(self.mounts.made_from().to_owned())
     }
 }

@@ -32,7 +32,7 @@ const LONGEST: usize = 1 << 20;
 /// The text of the table at `path`.
 pub(super) fn read(path: &Path) -> Result<String, Error> {
     let bytes = files::head(path, LONGEST + 1)?;
-    let wrong = |what| Error::unfit(format!("{what}: {}", path.display()));
+    let wrong = |what| Error::invalid(format!("{what}: {}", path.display()));
     if bytes.len() > LONGEST {
         return Err(wrong("no laser table is longer than a megabyte"));
     }

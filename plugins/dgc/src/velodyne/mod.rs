@@ -314,7 +314,7 @@ impl Map for Velodyne {
         MapQuery { keeps_times: true, keeps_channels: true, ..MapQuery::default() }
     }
 
-    fn beside_options(&self) -> Option<String> {
+    fn fingerprint(&self) -> Option<String> {
         self.made_from.clone()
     }
 }

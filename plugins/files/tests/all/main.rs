@@ -110,7 +110,7 @@ fn run(
         let block = sink.encode(batch(some, first, &context.channels), &mut encoding)?;
         outcome.refused.extend(encoding.refused.into_iter().map(|(_, why)| why));
         outcome.written += sink.append(output.as_mut(), block)?;
-        outcome.left_out += sink.left_out(output.as_mut()).len();
+        outcome.left_out += sink.take_skipped(output.as_mut()).len();
         first += some.len();
     }
     outcome.notes = sink.notes(output.as_ref());

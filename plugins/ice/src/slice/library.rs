@@ -263,7 +263,7 @@ impl Library {
 
     /// Finds the types that are broken, and all that hold or extend them.
     fn find_unsound(&mut self) {
-        let unsound = self.broken.unsound(self);
+        let unsound = self.broken.tainted(self);
         // Records of these are read as far as what they extend is known.
         self.derived.values_mut().for_each(|all| all.retain(|id| !unsound.contains(id)));
         self.unsound = unsound;

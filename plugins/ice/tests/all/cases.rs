@@ -14,8 +14,8 @@ fn bytes_of(hex: &str) -> Vec<u8> {
 
 /// `decoded`, if the record comes back byte for byte; or why it stays as it is.
 fn outcome(codec: &IceCodec, name: &str, record: &[u8]) -> String {
-    let known = codec.types().iter().find(|known| &*known.described.name == name).unwrap();
-    let (form, mut bad) = (known.form.clone().unwrap(), Vec::new());
+    let known = codec.types().iter().find(|known| &*known.message_type.name == name).unwrap();
+    let (form, mut bad) = (known.payload_type.clone().unwrap(), Vec::new());
     let mut batch = BatchBuilder::default();
     batch.push_copy(0, 0, ChannelId(0), record);
     let rows = booleans::decode(&*form, &batch.finish(), &[0], &mut bad).unwrap();

@@ -37,14 +37,14 @@ fn channel(encoding: Encoding, interface: &str, is_config: bool) -> Channel {
 }
 
 fn known(codec: &IceCodec, key: Option<TypeKey>) -> Option<&KnownType> {
-    codec.types().iter().find(|known| Some(known.described.key) == key)
+    codec.types().iter().find(|known| Some(known.message_type.key) == key)
 }
 
 /// The file and name of the type that a record of a channel is of.
 fn told(codec: &IceCodec, channel: &Channel, record: &[u8]) -> Option<String> {
     let key = codec.keys(channel)?(record);
     let known = known(codec, key)?;
-    Some(format!("{} {}", known.file.as_ref().unwrap().display(), known.described.name))
+    Some(format!("{} {}", known.file.as_ref().unwrap().display(), known.message_type.name))
 }
 
 const STRUCTS: [(&str, &str); 3] = [
@@ -113,7 +113,13 @@ fn the_same_type_has_the_same_number_wherever_it_is_declared() {
         ),
     ]);
     let key = |codec: &IceCodec, name: &str| {
-        codec.types().iter().find(|known| *known.described.name == *name).unwrap().described.key
+        codec
+            .types()
+            .iter()
+            .find(|known| *known.message_type.name == *name)
+            .unwrap()
+            .message_type
+            .key
     };
     assert_eq!(key(&one, "m.U"), key(&other, "m.U"));
     assert_ne!(key(&other, "m.T"), key(&other, "n.T"));
@@ -128,8 +134,8 @@ fn what_cannot_be_columns_says_why() {
          class O { optional(1) int i; };",
     )]);
     let why = |name: &str| {
-        let known = codec.types().iter().find(|known| *known.described.name == *name).unwrap();
-        known.form.as_ref().unwrap_err().clone()
+        let known = codec.types().iter().find(|known| *known.message_type.name == *name).unwrap();
+        known.payload_type.as_ref().unwrap_err().clone()
     };
     assert!(why("L").contains("may hold another one"), "{}", why("L"));
     assert!(why("P").contains("a proxy is not decoded"));
@@ -142,8 +148,8 @@ fn what_cannot_be_columns_says_why() {
 #[test]
 fn a_description_that_is_not_its_own_is_refused() {
     let codec = codec(&STRUCTS);
-    let form = codec.types()[0].form.as_ref().unwrap();
-    let described = form.described();
+    let form = codec.types()[0].payload_type.as_ref().unwrap();
+    let described = form.message_type();
     assert!(codec.adopt(described, form.schema()).is_ok());
     let with = |name: &str, text: &str| {
         let (name, text) = (name.into(), text.into());
@@ -179,8 +185,11 @@ fn all_built_in_types_can_be_decoded() {
     let codec = IceCodec::of(files);
     assert!(codec.mistakes().is_empty(), "{}", codec.mistakes().join("\n"));
     for known in codec.types() {
-        let form = known.form.as_ref().unwrap_or_else(|e| panic!("{}: {e}", known.described.name));
-        assert!(codec.adopt(&known.described, form.schema()).is_ok());
+        let form = known
+            .payload_type
+            .as_ref()
+            .unwrap_or_else(|e| panic!("{}: {e}", known.message_type.name));
+        assert!(codec.adopt(&known.message_type, form.schema()).is_ok());
     }
     // Of three layouts of one struct a record is of that whose length it has.
     let power = channel(Encoding::Ice, "Power", false);
@@ -446,8 +455,8 @@ proptest! {
         let tops = world.types.len() - 2..world.types.len();
         for top in tops {
             let name = format!("w.T{top}");
-            let known = codec.types().iter().find(|known| *known.described.name == *name).unwrap();
-            let form = known.form.as_ref().unwrap_or_else(|reason| panic!("{reason}\n{text}"));
+            let known = codec.types().iter().find(|known| *known.message_type.name == *name).unwrap();
+            let form = known.payload_type.as_ref().unwrap_or_else(|reason| panic!("{reason}\n{text}"));
             for _ in 0..4 {
                 let record = world.record(top);
                 prop_assert_eq!(decoded(form.as_ref(), &[&record]), [0], "{}\n{:?}", text, record);
@@ -465,7 +474,7 @@ proptest! {
                 let others: Vec<Vec<u8>> = (0..30).map(other).collect();
                 decoded(form.as_ref(), &others.iter().map(Vec::as_slice).collect::<Vec<_>>());
             }
-            let adopted = codec.adopt(&known.described, form.schema()).unwrap();
+            let adopted = codec.adopt(&known.message_type, form.schema()).unwrap();
             prop_assert_eq!(adopted.schema(), form.schema());
         }
     }

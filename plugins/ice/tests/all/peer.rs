@@ -143,8 +143,8 @@ fn is_same_struct(found: &Map<String, Value>, put: &Map<String, Value>) -> bool 
 /// Decodes a record of a type, compares it with what was put in, and makes it again.
 fn check(codec: &IceCodec, name: &str, line: &Value) {
     let record = bytes(line["record"].as_str().unwrap());
-    let known = codec.types().iter().find(|known| *known.described.name == *name).unwrap();
-    let form = known.form.as_ref().unwrap_or_else(|reason| panic!("{name}: {reason}"));
+    let known = codec.types().iter().find(|known| *known.message_type.name == *name).unwrap();
+    let form = known.payload_type.as_ref().unwrap_or_else(|reason| panic!("{name}: {reason}"));
     let mut batch = BatchBuilder::default();
     batch.push_copy(0, 0, ChannelId(0), &record);
     let mut bad = Vec::new();
@@ -169,10 +169,10 @@ fn check(codec: &IceCodec, name: &str, line: &Value) {
 /// Whether several references of a record lead to one instance.
 fn has_shared(codec: &IceCodec, line: &Value) -> bool {
     let name = dotted(line["type"].as_str().unwrap());
-    let known = codec.types().iter().find(|known| *known.described.name == *name).unwrap();
+    let known = codec.types().iter().find(|known| *known.message_type.name == *name).unwrap();
     let mut batch = BatchBuilder::default();
     batch.push_copy(0, 0, ChannelId(0), &bytes(line["record"].as_str().unwrap()));
-    let form = known.form.as_ref().unwrap();
+    let form = known.payload_type.as_ref().unwrap();
     let rows = form.decode(&batch.finish(), &[0], &mut Vec::new()).unwrap();
     let references = rows.columns.column_by_name("references");
     references.is_some_and(|ids| ids.as_list::<i32>().value_length(0) > 0)
@@ -185,7 +185,7 @@ fn assert_adopted(
     columns: &arrow_array::RecordBatch,
     record: &[u8],
 ) {
-    let adopted = codec.adopt(form.described(), form.schema()).unwrap();
+    let adopted = codec.adopt(form.message_type(), form.schema()).unwrap();
     assert_eq!(adopted.schema(), form.schema());
     assert_eq!(adopted.encode(columns, &mut Vec::new()).unwrap().value(0), record);
 }

@@ -385,8 +385,8 @@ fn playing_can_be_told_to_go_elsewhere() {
         // The second message is an hour away.
         assert_eq!(sink.append(&mut output, block).unwrap(), 1);
     });
-    assert_eq!(sink.left_out(&mut output).len(), 2);
-    assert!(sink.left_out(&mut output).is_empty());
+    assert_eq!(sink.take_skipped(&mut output).len(), 2);
+    assert!(sink.take_skipped(&mut output).is_empty());
 }
 
 #[test]

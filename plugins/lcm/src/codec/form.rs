@@ -30,7 +30,7 @@ impl Compiled {
     ) -> Result<(Vec<u32>, RecordBatch), Error> {
         let decoder = decode::Decoder::new(&self.plan, &self.library);
         let decoded = decoder.decode(batch, events, bad);
-        decoded.map_err(|e| Error::broken(e.to_string()))
+        decoded.map_err(|e| Error::internal(e.to_string()))
     }
 
     /// Decodes copies of the messages of which every boolean is 0 or 1.
@@ -96,7 +96,7 @@ impl PayloadForm for Compiled {
                 continue;
             }
             let mut payload = tame.value(row).to_vec();
-            let raw = booleans::of_row(raw, row);
+            let raw = booleans::raw_value(raw, row);
             match raw_booleans::untame(&self.plan, &self.library, &mut payload, raw) {
                 Ok(()) => payloads.append_value(&payload),
                 Err(reason) => {

@@ -91,7 +91,7 @@ const LONGEST_FILE: usize = 16 << 20;
 impl LcmCodec {
     /// The types that these files declare. Types that hold themselves are taken apart `depth` times.
     pub fn of(files: Vec<TypeFile>, depth: usize) -> Self {
-        let made_from = codecs::made_from(NAME, &files);
+        let made_from = codecs::fingerprint(NAME, &files);
         let library = Arc::new(Library::of(files));
         let (mut mistakes, mut unusable) = (library.mistakes(), library.unusable());
         let (mut types, mut budget) = (Vec::new(), TypeBudget::default());
@@ -113,7 +113,7 @@ impl LcmCodec {
                 }
             }
         }
-        types.sort_by(|a, b| (&a.described.name, &a.file).cmp(&(&b.described.name, &b.file)));
+        types.sort_by(|a, b| (&a.message_type.name, &a.file).cmp(&(&b.message_type.name, &b.file)));
         Self { types, mistakes, unusable, depth, made_from }
     }
 }
@@ -148,7 +148,7 @@ fn known(
     let described = Arc::new(MessageType { name, key, codec, text });
     let form = plan.map(|plan| Arc::new(compiled(Arc::clone(&described), library, plan)) as _);
     let (file, line) = (Some(library.file_of(id).to_owned()), library.get(id).line);
-    KnownType { described, file, line, form }
+    KnownType { message_type: described, file, line, payload_type: form }
 }
 
 /// Descriptions come out of files that anybody may have written; none of ours is longer.
@@ -174,7 +174,7 @@ impl Codec for LcmCodec {
         may_be.then(|| Arc::new(fingerprint_of) as KeyOf)
     }
 
-    fn made_from(&self) -> &str {
+    fn fingerprint(&self) -> &str {
         &self.made_from
     }
 
@@ -197,7 +197,7 @@ impl Codec for LcmCodec {
         let mut named = named.filter(|(id, _)| library.name(*id) == &*described.name);
         let found = named.find_map(|(id, fingerprint)| {
             let key = TypeKey(fingerprint.ok()?);
-            let is_it = [key, booleans::key_of(key)].contains(&described.key);
+            let is_it = [key, booleans::raw_key(key)].contains(&described.key);
             is_it.then_some((id, key))
         });
         let (id, key) = found.ok_or("its description does not give its fingerprint")?;
@@ -244,5 +244,5 @@ fn plan_for(library: &Library, id: TypeId, usual: usize, columns: &Schema) -> Re
 fn compiled(described: Arc<MessageType>, library: &Arc<Library>, plan: Plan) -> FormType<Compiled> {
     let (key, library) = (described.key, Arc::clone(library));
     let form = Compiled { fingerprint: key.0, library, plan };
-    FormType::new(described, form).with_raw_booleans_as(booleans::key_of(key))
+    FormType::new(described, form).with_raw_booleans_as(booleans::raw_key(key))
 }

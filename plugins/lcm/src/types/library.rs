@@ -57,7 +57,7 @@ impl Library {
         }
         library.broken.note_files(&library.files, &library.mistakes);
         library.resolve();
-        library.unsound = library.broken.unsound(&library);
+        library.unsound = library.broken.tainted(&library);
         library.measure();
         library.mistakes.sort_by_key(|(file, mistake)| (*file, mistake.span.start));
         library

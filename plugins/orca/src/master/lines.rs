@@ -105,7 +105,7 @@ impl Lines {
 
     /// What is wrong with a compressed file that could only be read up to here.
     pub fn broken(&self) -> Option<&str> {
-        self.log.broken()
+        self.log.decompression_error()
     }
 
     /// The next line; nothing at the end of the file.

@@ -68,7 +68,7 @@ impl ParquetSink {
             let share = Share { events: 0, rows, bytes: rows.saturating_mul(row) };
             let piece = match size.rows {
                 1 => UnnestPiece::whole(event.clone()),
-                _ => UnnestPiece::of_elements(event.clone(), start..start + rows),
+                _ => UnnestPiece::elements(event.clone(), start..start + rows),
             };
             written += self.gather(tables, place, piece, share)?;
         }
@@ -106,11 +106,11 @@ impl ParquetSink {
         if table.form.is_none() {
             table.form = Some(self.form(&table.key, &pieces, &tables.taking, &tables.context)?);
         }
-        let form = table.form.as_ref().ok_or_else(|| Error::broken("a table without a form"))?;
+        let form = table.form.as_ref().ok_or_else(|| Error::internal("a table without a form"))?;
         let has_place = form.encoder.shape.nanos || self.timestamp_ns == Some(false);
         let batches = || pieces.iter().map(UnnestPiece::batch);
         if !has_place && batches().any(shape::is_fine) {
-            return Err(Error::unfit(format!(
+            return Err(Error::invalid(format!(
                 "events with times between microseconds came after a whole row group without any: say \
                  `timestamp_ns = true` (or false, to cut them off) for the table {}",
                 self.path.0.display()
@@ -121,7 +121,7 @@ impl ParquetSink {
             batch.channels().iter().any(|id| variants.get(*id as usize).is_some_and(|v| *v > 0))
         };
         if table.key.is_none() && !form.encoder.shape.variant && batches().any(has_variants) {
-            return Err(Error::unfit(format!(
+            return Err(Error::invalid(format!(
                 "two channels have one name and one source, and differ in what else is said of them; that \
                  came after a whole row group of channels of which nothing else is said. Write a table a \
                  channel: {}",
@@ -161,7 +161,7 @@ impl ParquetSink {
             context.outputs.create_as_is(&self.path.0)?
         };
         let form = table.form.as_ref();
-        let form = form.ok_or_else(|| Error::broken("a row group without a table"))?;
+        let form = form.ok_or_else(|| Error::internal("a row group without a table"))?;
         TableFile::new(file, Arc::clone(&form.schema), Arc::clone(&form.properties))
     }
 }

@@ -218,7 +218,7 @@ impl Sink for ParquetSink {
         vec![if self.writes_folder() { self.folder() } else { self.path.0.clone() }]
     }
 
-    fn holds_events(&self) -> bool {
+    fn buffers_events(&self) -> bool {
         true
     }
 
@@ -226,7 +226,7 @@ impl Sink for ParquetSink {
         true
     }
 
-    fn takes_rows(&self) -> bool {
+    fn accepts_rows(&self) -> bool {
         match self.layout() {
             Layout::Channel => self.payload != Payload::Keep,
             Layout::Single => self.payload == Payload::Drop,
@@ -241,12 +241,12 @@ impl Sink for ParquetSink {
 
     fn open(&self, context: &SinkContext) -> Result<Tables, Error> {
         if self.path.is_stdout() && self.layout() == Layout::Channel {
-            return Err(Error::unfit("a table a channel needs a folder; `-` takes one table"));
+            return Err(Error::invalid("a table a channel needs a folder; `-` takes one table"));
         }
         if self.writes_folder() {
             context.outputs.folder(&self.folder())?;
         } else {
-            context.outputs.judge(&context.outputs.named(&self.path.0))?;
+            context.outputs.check_target(&context.outputs.actual_path(&self.path.0))?;
         }
         let share = context.memory;
         let bytes = usize::try_from(self.row_group_bytes.0).unwrap_or(usize::MAX);
@@ -351,7 +351,7 @@ impl Sink for ParquetSink {
             let mut places: Vec<usize> =
                 keys_at_once.iter().filter_map(|key| tables.places.get(key).copied()).collect();
             places.sort_by_key(|place| std::cmp::Reverse(tables.tables[*place].bytes));
-            tables.groups.allow(tables.groups.len() + places.len());
+            tables.groups.set_limit(tables.groups.len() + places.len());
             for place in places {
                 written += self.cut(&mut tables, place)?;
             }

@@ -9,7 +9,7 @@ use crate::kit::{drive, read, write_single};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 use parquet::arrow::ArrowWriter;
 use serde_json::json;
-use sluice_core::contract::{PlainEvent, overwrite, places};
+use sluice_core::contract::{PlainEvent, overwrite, sample_positions};
 
 /// A small table in several row groups, and its events.
 fn table(path: &Path) -> (Vec<PlainEvent>, Vec<u8>) {
@@ -27,7 +27,7 @@ fn a_flipped_bit_is_an_error_or_damage_and_changes_no_event() {
     // The footer has no checksum: what is flipped there may change what a table is said to be.
     let footer_len = u32::from_le_bytes(bytes[bytes.len() - 8..][..4].try_into().unwrap()) as usize;
     let body = bytes.len() - 8 - footer_len;
-    for at in places(bytes.len(), 400) {
+    for at in sample_positions(bytes.len(), 400) {
         let mut wrong = bytes.clone();
         wrong[at] ^= 1 << (at % 8);
         overwrite(&path, &wrong).unwrap();
@@ -70,7 +70,7 @@ fn a_file_that_is_cut_off_is_told_to_be_no_whole_table() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("all.parquet");
     let (_, bytes) = table(&path);
-    for len in places(bytes.len(), 200) {
+    for len in sample_positions(bytes.len(), 200) {
         overwrite(&path, &bytes[..len]).unwrap();
         let error = read(&path).unwrap_err().to_string();
         assert!(

@@ -4,8 +4,8 @@ use std::io::Write;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_core::contract::{
-    SourceContents, any_splitting_is_the_same, places as places_to_try, splits_cover_the_inputs,
-    trials,
+    SourceContents, any_splitting_is_the_same, sample_positions as places_to_try,
+    splits_cover_the_inputs, trials,
 };
 use sluice_core::window::ReadAt;
 use sluice_records::checksum::Algorithm;

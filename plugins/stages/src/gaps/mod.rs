@@ -109,7 +109,7 @@ impl Fold for Gaps {
         self.add_channels(context.channels);
         let longer_than = self.options.longer_than.0;
         for (channel, time) in batch.channels().iter().zip(batch.timestamps()) {
-            if context.wanted.wants_time(*time) {
+            if context.window.wants_time(*time) {
                 self.tracks[*channel as usize].push(*time, longer_than);
             }
         }
@@ -133,7 +133,7 @@ impl Fold for Gaps {
         FoldQuery { keeps_times: true, ..FoldQuery::default() }
     }
 
-    fn holds(&self) -> bool {
+    fn delays_events(&self) -> bool {
         false
     }
 }

@@ -121,7 +121,7 @@ impl CsvColumns {
             .iter()
             .flat_map(|field| [field.name().clone(), field.data_type().to_string()])
             .collect();
-        let key = TypeKey::of_parts(texts.iter().map(String::as_bytes));
+        let key = TypeKey::from_parts(texts.iter().map(String::as_bytes));
         let message = Arc::new(MessageType::part("csv", key));
         let ColumnRoles { time, unit, channel, sequence } = roles;
         Ok(Some(Self { names, time, unit, channel, sequence, fields, schema, message, first_row }))
@@ -177,7 +177,7 @@ impl CsvColumns {
         }
         let columns = columns.into_iter().map(ColumnBuilder::finish).collect();
         RecordBatch::try_new(Arc::clone(&self.schema), columns)
-            .map_err(|e| Error::broken(format!("cells do not fit their columns: {e}")))
+            .map_err(|e| Error::internal(format!("cells do not fit their columns: {e}")))
     }
 }
 

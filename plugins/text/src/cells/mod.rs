@@ -127,7 +127,7 @@ impl Source for CsvSource {
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
         let inputs = self.inputs()?;
         files::refuse_foreign(&inputs, InputContent::Marked, "a file of cells")?;
-        Split::of_files(inputs, target, |_, len| Ok(0..len))
+        Split::from_files(inputs, target, |_, len| Ok(0..len))
     }
 
     fn read<'s>(

@@ -39,7 +39,7 @@ impl<'s> CellReader<'s> {
         entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        let mut log = LogFile::open_holding(&split.input, InputContent::Marked)?;
+        let mut log = LogFile::open_expecting(&split.input, InputContent::Marked)?;
         let longest = usize::try_from(options.max_row.0).unwrap_or(usize::MAX);
         let mut head = vec![0; HEAD_LEN.max(longest)];
         let read = log.read_at(0, &mut head)?;
@@ -63,7 +63,7 @@ impl<'s> CellReader<'s> {
             channels: Arc::clone(&context.channels),
             cache: HashMap::new(),
         };
-        let rows = FramedReader::over(log, split, entry, framing, context)?;
+        let rows = FramedReader::new(log, split, entry, framing, context)?;
         Ok(Self { rows: Some(rows), options, columns: Some(columns) })
     }
 
@@ -158,21 +158,21 @@ impl Framing for RowFraming<'_> {
     fn peek(&mut self, pos: u64, bytes: &[u8]) -> Result<Peek, Error> {
         if self.options.is_blank(bytes) {
             let end = memchr::memchr(b'\n', bytes);
-            return Ok(end.map_or(Peek::Judge, |end| Peek::Nothing { len: end + 1 }));
+            return Ok(end.map_or(Peek::Ambiguous, |end| Peek::Skip { len: end + 1 }));
         }
         let len = match scan(bytes, self.options.delimiter_byte(), false, &mut self.cells) {
             RowScan::Row(len) if len <= self.longest => len,
             RowScan::Incomplete if bytes.len() <= self.longest => return Ok(Peek::More),
-            _ => return Ok(Peek::Judge),
+            _ => return Ok(Peek::Ambiguous),
         };
         let row = bytes.get(..len).unwrap_or_default();
         Ok(match self.head(pos, row)? {
             Ok(head) => Peek::Event { len, head },
-            Err(_) => Peek::Judge,
+            Err(_) => Peek::Ambiguous,
         })
     }
 
-    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
+    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
         let mut look = FIRST_READ.min(self.longest.saturating_add(1));
         loop {
             let mut bytes = vec![0; look];
@@ -215,7 +215,7 @@ impl Framing for RowFraming<'_> {
 
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error> {
         if self.options.is_blank(record) {
-            return Ok(RecordContent::Nothing);
+            return Ok(RecordContent::Skip);
         }
         scan(record, self.options.delimiter_byte(), true, &mut self.cells);
         Ok(match self.head(pos, record)? {

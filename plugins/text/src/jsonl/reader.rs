@@ -51,7 +51,7 @@ impl JsonLineReader {
             SplitStart::Search => split.start.saturating_sub(1),
         };
         let mut lines = LineBuffer::new(
-            LogFile::open_holding(path, InputContent::Marked)?,
+            LogFile::open_expecting(path, InputContent::Marked)?,
             at,
             end,
             max_len,
@@ -78,7 +78,7 @@ impl JsonLineReader {
     fn fill(&mut self) -> Result<Batch, Error> {
         let (mut batch, from) = (BatchBuilder::with_capacity(LIKELY_EVENTS), self.lines.position());
         let mut payloads = self.context.blocks.buffer();
-        let enough = from.saturating_add(self.context.blocks.usual() as u64).min(self.end);
+        let enough = from.saturating_add(self.context.blocks.block_len() as u64).min(self.end);
         while self.lines.position() < enough {
             let Some(line) = self.lines.step()? else {
                 self.end_early();
@@ -144,7 +144,7 @@ impl JsonLineReader {
             return;
         }
         let at = self.lines.position();
-        if let Some(reason) = self.lines.log().broken() {
+        if let Some(reason) = self.lines.log().decompression_error() {
             // How much is missing is not known.
             self.context.damage.report(Damage::new(&self.input, at, 0, reason));
         }

@@ -80,7 +80,7 @@ const MAX_SNIFF: usize = 64 << 20;
 /// Judges a file whose first line goes on for longer than anybody looks at the beginning of a file.
 fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
     let mut len = 1 << 10;
-    if files::look(path)?.is_none_or(|found| !matches!(found, PathKind::File(_))) {
+    if files::path_kind(path)?.is_none_or(|found| !matches!(found, PathKind::File(_))) {
         return Ok(SniffResult::No);
     }
     loop {
@@ -119,7 +119,7 @@ impl Source for JsonlSource {
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
         let inputs = self.inputs()?;
         files::refuse_foreign(&inputs, InputContent::Marked, "a file of JSON lines")?;
-        Split::of_files(inputs, target, |_, len| Ok(0..len))
+        Split::from_files(inputs, target, |_, len| Ok(0..len))
     }
 
     fn read<'s>(

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sluice_core::layout::{FieldShape, Layout, LayoutField, LengthEncoding, NumberType, WireRules};
+use sluice_core::layout::{
+    FieldShape, LayoutField, LengthEncoding, NumberType, PayloadLayout, WireRules,
+};
 
 use crate::hash;
 
@@ -119,7 +121,7 @@ impl Declared {
     }
 
     /// The layout of its payloads. `Err` says why there is none.
-    pub fn layout(&self, versions: Versions) -> Result<Layout, String> {
+    pub fn layout(&self, versions: Versions) -> Result<PayloadLayout, String> {
         if self.name.is_empty() {
             return Err("a message's name is needed, and this is empty".to_owned());
         }
@@ -132,7 +134,7 @@ impl Declared {
             }
             members.push(LayoutField::new(name, FieldShape::Rest));
         }
-        Layout::new(WIRE, &members)
+        PayloadLayout::new(WIRE, &members)
     }
 }
 

@@ -191,7 +191,7 @@ impl VelCodec {
                 codec.add(place, Versions::Above);
             }
         }
-        codec.types.sort_by(|a, b| a.described.name.cmp(&b.described.name));
+        codec.types.sort_by(|a, b| a.message_type.name.cmp(&b.message_type.name));
         codec.versions = Arc::new(versions);
         codec
     }
@@ -220,7 +220,12 @@ impl VelCodec {
             let raw = raw_key(described.key);
             let form = PlainType::new(Arc::clone(&described), layout).with_raw_booleans_as(raw);
             let form = Ok(Arc::new(form) as _);
-            self.types.push(KnownType { described, file: file.clone(), line: *line, form });
+            self.types.push(KnownType {
+                message_type: described,
+                file: file.clone(),
+                line: *line,
+                payload_type: form,
+            });
         }
     }
 }
@@ -306,7 +311,7 @@ impl Codec for VelCodec {
         Some(Arc::new(move |_| key))
     }
 
-    fn made_from(&self) -> &str {
+    fn fingerprint(&self) -> &str {
         &self.made_from
     }
 

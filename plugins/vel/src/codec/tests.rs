@@ -31,8 +31,8 @@ fn batch(payloads: &[&[u8]]) -> Batch {
 /// Decodes payloads as what their channel says, and makes them again.
 fn there_and_back(codec: &dyn Codec, channel: &Channel, payloads: &[&[u8]]) -> Rows {
     let key = codec.keys(channel).unwrap()(payloads[0]).unwrap();
-    let known = codec.types().iter().find(|known| known.described.key == key).unwrap();
-    let (form, mut bad) = (known.form.clone().unwrap(), Vec::new());
+    let known = codec.types().iter().find(|known| known.message_type.key == key).unwrap();
+    let (form, mut bad) = (known.payload_type.clone().unwrap(), Vec::new());
     let events: Vec<u32> = (0..payloads.len() as u32).collect();
     let rows = form.decode(&batch(payloads), &events, &mut bad).unwrap();
     assert_eq!((rows.events.len(), bad), (payloads.len(), vec![]));
@@ -112,14 +112,14 @@ fn a_newer_version_is_decoded_as_far_as_it_is_known() {
     assert_eq!(tails, [&b"more"[..], b""]);
     // An older one than any that is known may be laid out in any way.
     let key = codec.keys(&channel("LaserRange2DDataM", 99)).unwrap()(&scan()).unwrap();
-    assert!(!codec.types().iter().any(|known| known.described.key == key));
+    assert!(!codec.types().iter().any(|known| known.message_type.key == key));
 }
 
 #[test]
 fn payloads_that_are_wrong_stay_payloads() {
     let codec = built_in();
     let key = key(hash::IMAGE, 102, Versions::This).unwrap();
-    let known = codec.types().iter().find(|known| known.described.key == key).unwrap();
+    let known = codec.types().iter().find(|known| known.message_type.key == key).unwrap();
     let image = |compressed: u8, bytes: u32| {
         let size = bytes.to_le_bytes().to_vec();
         [text("a"), text("b"), vec![compressed, 0, 0, 0], vec![0; 8], size, b"xy".to_vec()].concat()
@@ -127,7 +127,7 @@ fn payloads_that_are_wrong_stay_payloads() {
     let payloads = [image(1, 2), image(2, 2), image(1, 3), image(1, u32::MAX), image(0, 1)];
     let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
     let mut bad = Vec::new();
-    let form = known.form.clone().unwrap();
+    let form = known.payload_type.clone().unwrap();
     let rows = form.decode(&batch(&payloads), &[0, 1, 2, 3, 4], &mut bad).unwrap();
     assert_eq!(rows.events, [0]);
     assert_eq!(bad.iter().map(|(event, _)| *event).collect::<Vec<_>>(), [1, 2, 3, 4]);
@@ -137,7 +137,7 @@ fn payloads_that_are_wrong_stay_payloads() {
 fn booleans_of_any_bytes_are_read_and_come_back() {
     let codec = built_in();
     let key = key(hash::IMAGE, 102, Versions::This).unwrap();
-    let known = codec.types().iter().find(|known| known.described.key == key).unwrap();
+    let known = codec.types().iter().find(|known| known.message_type.key == key).unwrap();
     let image = |compressed: [u8; 4]| {
         let size = 2_u32.to_le_bytes().to_vec();
         [text("a"), text("b"), compressed.to_vec(), vec![0; 8], size, b"xy".to_vec()].concat()
@@ -145,7 +145,7 @@ fn booleans_of_any_bytes_are_read_and_come_back() {
     let written = [[1, 0, 0, 0], [1, 0xcc, 0xcc, 0xcc], [2, 0, 0, 0], [0, 7, 0, 0], [0; 4]];
     let payloads = written.map(image);
     let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
-    let (form, mut bad) = (known.form.clone().unwrap(), Vec::new());
+    let (form, mut bad) = (known.payload_type.clone().unwrap(), Vec::new());
     let rows = booleans::decode(&*form, &batch(&payloads), &[0, 1, 2, 3, 4], &mut bad).unwrap();
     let [plain, raw] = rows.as_slice() else { panic!("{rows:?}") };
     assert!(bad.is_empty(), "{bad:?}");
@@ -231,7 +231,7 @@ fn an_option_that_is_wrong_is_told_with_its_place() {
 #[test]
 fn descriptions_that_are_of_something_else_are_refused() {
     let codec = built_in();
-    let known = codec.types()[0].described.clone();
+    let known = codec.types()[0].message_type.clone();
     let adopt =
         |message: MessageType| codec.adopt(&message, &Schema::empty()).map(drop).unwrap_err();
     let MessageType { name, key, codec: of, text } = MessageType::clone(&known);
@@ -256,7 +256,7 @@ proptest! {
     #[test]
     fn any_bytes_are_a_message_or_are_not(bytes in proptest::collection::vec(0u8..20, 0..200)) {
         for known in built_in().types() {
-            let form = known.form.clone().unwrap();
+            let form = known.payload_type.clone().unwrap();
             let rows = form.decode(&batch(&[&bytes]), &[0], &mut Vec::new()).unwrap();
             let made = form.encode(&rows.columns, &mut Vec::new()).unwrap();
             prop_assert!(made.iter().flatten().all(|made| made == bytes));

@@ -41,7 +41,12 @@ impl TryFrom<Two> for Box<dyn Codec> {
         let known = [("pose_t", POSE_KEY), ("gps_to_local_t", TIE_KEY)].map(|(name, key)| {
             let described = Arc::new(MessageType::named(name, TypeKey(key)));
             let form = Form { described: Arc::clone(&described), schema: Schema::empty().into() };
-            KnownType { described, file: None, line: 1, form: Ok(Arc::new(form)) }
+            KnownType {
+                message_type: described,
+                file: None,
+                line: 1,
+                payload_type: Ok(Arc::new(form)),
+            }
         });
         Ok(Box::new(TwoTypes(known.into())))
     }
@@ -60,7 +65,7 @@ impl Codec for TwoTypes {
         Some(Arc::new(|payload| Some(TypeKey(u64::from_be_bytes(*payload.first_chunk()?)))))
     }
 
-    fn made_from(&self) -> &str {
+    fn fingerprint(&self) -> &str {
         "two types"
     }
 
@@ -70,7 +75,7 @@ impl Codec for TwoTypes {
 }
 
 impl PayloadType for Form {
-    fn described(&self) -> &Arc<MessageType> {
+    fn message_type(&self) -> &Arc<MessageType> {
         &self.described
     }
 

@@ -223,7 +223,7 @@ pub(crate) fn run(
         outcome.refused.append(&mut encoding.refused);
         outcome.losses.extend(encoding.losses);
         outcome.written += sink.append(output.as_mut(), block)?;
-        outcome.left_out += sink.left_out(output.as_mut()).len();
+        outcome.left_out += sink.take_skipped(output.as_mut()).len();
     }
     outcome.notes = sink.notes(output.as_ref());
     outcome.written += sink.finish(output)?;

@@ -17,13 +17,13 @@ use crate::messages::made_up::{Random, Types};
 fn form(text: &str, name: &str, depth: usize) -> Arc<dyn PayloadType> {
     let codec = LcmCodec::of(files(&[("types.lcm", text)]), depth);
     assert!(codec.mistakes().is_empty(), "{}", codec.mistakes().join("\n"));
-    let known = codec.types().iter().find(|known| &*known.described.name == name).unwrap();
-    known.form.clone().unwrap()
+    let known = codec.types().iter().find(|known| &*known.message_type.name == name).unwrap();
+    known.payload_type.clone().unwrap()
 }
 
 /// A payload: the fingerprint and these parts.
 fn payload(form: &dyn PayloadType, parts: &[&[u8]]) -> Vec<u8> {
-    [&form.described().key.0.to_be_bytes()[..], &parts.concat()].concat()
+    [&form.message_type().key.0.to_be_bytes()[..], &parts.concat()].concat()
 }
 
 fn batch(payloads: &[Vec<u8>]) -> Batch {
@@ -244,12 +244,12 @@ fn rows_say_how_deep_they_were_taken_apart() {
     for depth in 0..6 {
         let codec = LcmCodec::of(files(&[("types.lcm", text)]), depth);
         let known = &codec.types()[0];
-        let form = known.form.as_ref().unwrap();
+        let form = known.payload_type.as_ref().unwrap();
         let nested = payload(&**form, &[&[1, 1, 2, 1, 3, 1, 4, 1, 5, 0]]);
         let columns = good(&**form, std::slice::from_ref(&nested));
         // As one that only has the description does it.
         let other = LcmCodec::of(Vec::new(), 1);
-        let adopted = other.adopt(&known.described, columns.schema_ref()).unwrap();
+        let adopted = other.adopt(&known.message_type, columns.schema_ref()).unwrap();
         assert_eq!(encoded(&*adopted, &columns), [nested]);
     }
 }
@@ -356,7 +356,7 @@ fn booleans_of_any_byte_are_read_and_come_back() {
     let [plain, raw] = rows.as_slice() else { panic!("{rows:?}") };
     assert_eq!((plain.events.as_slice(), raw.events.as_slice()), (&[0][..], &[1][..]));
     assert_eq!(plain.columns.schema(), *form.schema());
-    assert_eq!((raw.base_key(), &raw.message.name), (form.described().key, &plain.message.name));
+    assert_eq!((raw.base_key(), &raw.message.name), (form.message_type().key, &plain.message.name));
     let read = |name: &str| raw.columns[name].as_boolean().value(0);
     assert!(read("b") && read("last"));
     let three = raw.columns["three"].as_fixed_size_list().value(0);

@@ -18,9 +18,9 @@ fn print(texts: &[(&str, &str)], name: &str) -> u64 {
     let codec = LcmCodec::of(files(texts), 1);
     assert!(codec.mistakes().is_empty(), "{}", codec.mistakes().join("\n"));
     let found: Vec<_> =
-        codec.types().iter().filter(|known| &*known.described.name == name).collect();
+        codec.types().iter().filter(|known| &*known.message_type.name == name).collect();
     assert_eq!(found.len(), 1, "{name}");
-    found[0].described.key.0
+    found[0].message_type.key.0
 }
 
 fn mistakes(text: &str) -> Vec<String> {
@@ -88,8 +88,8 @@ fn what_a_member_means_is_the_nearest_version() {
     ];
     let codec = LcmCodec::of(files(&texts), 1);
     assert!(codec.mistakes().is_empty());
-    let outers = codec.types().iter().filter(|known| &*known.described.name == "p.outer_t");
-    let prints: Vec<u64> = outers.map(|known| known.described.key.0).collect();
+    let outers = codec.types().iter().filter(|known| &*known.message_type.name == "p.outer_t");
+    let prints: Vec<u64> = outers.map(|known| known.message_type.key.0).collect();
     assert_eq!(prints.len(), 2);
     assert_ne!(prints[0], prints[1]);
 }
@@ -191,8 +191,8 @@ fn hostile_types_cost_little() {
     }
     let codec = LcmCodec::of(files(&[("doubling.lcm", &doubling)]), 1);
     assert!(codec.mistakes().is_empty());
-    let last = codec.types().iter().find(|known| &*known.described.name == "t59").unwrap();
-    assert!(last.form.as_ref().unwrap_err().contains("columns"), "{:?}", last.form);
+    let last = codec.types().iter().find(|known| &*known.message_type.name == "t59").unwrap();
+    assert!(last.payload_type.as_ref().unwrap_err().contains("columns"), "{:?}", last.payload_type);
 
     let mut chain = String::from("struct t0 { int8_t x; }");
     for n in 1..20_000 {
@@ -221,11 +221,11 @@ fn hostile_types_cost_little() {
     let wide: String = (0..3000).map(|n| format!("struct s{n} {{ w x; }} ")).collect();
     let codec =
         LcmCodec::of(files(&[("wide.lcm", &format!("struct w {{ {members} }} {wide}"))]), 1);
-    let mut refused = codec.types().iter().filter_map(|known| known.form.as_ref().err());
+    let mut refused = codec.types().iter().filter_map(|known| known.payload_type.as_ref().err());
     assert!(refused.next_back().unwrap().contains("too many columns together"));
     let huge = "struct t { double x[2147483647][2147483647]; }";
     let codec = LcmCodec::of(files(&[("huge.lcm", huge)]), 1);
-    assert!(codec.types()[0].form.as_ref().unwrap_err().contains("2 GiB"));
+    assert!(codec.types()[0].payload_type.as_ref().unwrap_err().contains("2 GiB"));
 }
 
 proptest! {
@@ -241,8 +241,8 @@ proptest! {
         let codec = LcmCodec::of(files(&[("made/up.lcm", &types.text())]), 1);
         prop_assert!(codec.mistakes().is_empty(), "{:?}\n{}", codec.mistakes(), types.text());
         for known in codec.types() {
-            let columns = known.form.as_ref().unwrap().schema();
-            let again = codec.adopt(&known.described, columns).map_err(TestCaseError::fail)?;
+            let columns = known.payload_type.as_ref().unwrap().schema();
+            let again = codec.adopt(&known.message_type, columns).map_err(TestCaseError::fail)?;
             prop_assert_eq!(again.schema(), columns);
         }
     }

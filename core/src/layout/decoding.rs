@@ -9,9 +9,9 @@ use arrow_buffer::{
 };
 use arrow_schema::ArrowError;
 
-use super::compile::{Count, Node, Variant};
-use super::wire::Cursor;
-use super::{Layout, LayoutError, NumberType};
+use super::compile::{LayoutNode, ListLength, VariantNode};
+use super::wire::PayloadCursor;
+use super::{LayoutError, NumberType, PayloadLayout};
 use crate::name;
 
 /// A reason why two good payloads do not fit into one batch.
@@ -21,15 +21,15 @@ const NO_CASE: LayoutError = "it names a class that is none of those it can be";
 /// Rows of a layout in the making.
 #[derive(Debug)]
 pub struct LayoutRows<'l> {
-    layout: &'l Layout,
-    columns: Vec<Column>,
+    layout: &'l PayloadLayout,
+    columns: Vec<ColumnBuilder>,
     registers: Vec<i64>,
     rows: usize,
 }
 
 impl<'l> LayoutRows<'l> {
-    pub(super) fn new(layout: &'l Layout) -> Self {
-        let columns = layout.compiled.nodes.iter().map(Column::of).collect();
+    pub(super) fn new(layout: &'l PayloadLayout) -> Self {
+        let columns = layout.compiled.nodes.iter().map(ColumnBuilder::for_node).collect();
         Self { layout, columns, registers: vec![0; layout.compiled.registers], rows: 0 }
     }
 
@@ -44,26 +44,26 @@ impl<'l> LayoutRows<'l> {
     }
 
     /// Makes room for `more` rows like the only one that is there, unless they would take more than `most` bytes.
-    pub(super) fn expect_alike(&mut self, more: usize, most: usize) {
-        let one: usize = self.columns.iter().map(Column::bytes).sum();
+    pub(super) fn reserve_alike(&mut self, more: usize, most: usize) {
+        let one: usize = self.columns.iter().map(ColumnBuilder::bytes).sum();
         if self.rows == 1 && one.checked_mul(more).is_some_and(|bytes| bytes <= most) {
-            self.columns.iter_mut().for_each(|column| column.expect_times(more));
+            self.columns.iter_mut().for_each(|column| column.reserve_times(more));
         }
     }
 
     /// Adds the row of a payload, all of which has to be of the layout. `Err` adds nothing.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), LayoutError> {
-        self.read(&mut Cursor::new(payload))
+        self.read(&mut PayloadCursor::new(payload))
     }
 
     /// The same of a payload whose booleans may be any bytes. Gives these, in their order.
     pub fn push_with_raw_booleans(&mut self, payload: &[u8]) -> Result<Vec<u8>, LayoutError> {
-        let mut cursor = Cursor::with_raw_booleans(payload);
+        let mut cursor = PayloadCursor::with_raw_booleans(payload);
         self.read(&mut cursor)?;
         Ok(cursor.raw_booleans().unwrap_or_default())
     }
 
-    fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), LayoutError> {
+    fn read(&mut self, cursor: &mut PayloadCursor<'_>) -> Result<(), LayoutError> {
         let (nodes, registers) = (&self.layout.compiled.nodes, &mut self.registers);
         let mut columns = self.columns.iter_mut().zip(nodes);
         let read = columns.try_for_each(|(column, node)| column.read(node, cursor, registers));
@@ -88,7 +88,7 @@ impl<'l> LayoutRows<'l> {
 
 /// A column in the making.
 #[derive(Debug)]
-enum Column {
+enum ColumnBuilder {
     /// Numbers as they lie in payloads.
     Words {
         width: usize,
@@ -103,45 +103,45 @@ enum Column {
     Fixed {
         count: usize,
         rows: usize,
-        item: Box<Column>,
+        item: Box<ColumnBuilder>,
     },
     List {
         offsets: Vec<i32>,
-        item: Box<Column>,
+        item: Box<ColumnBuilder>,
     },
     Struct {
         rows: usize,
-        children: Vec<Column>,
+        children: Vec<ColumnBuilder>,
     },
     Variant {
         /// Which case each is, from 1 on.
         cases: Vec<u8>,
-        children: Vec<(Column, Vec<bool>)>,
+        children: Vec<(ColumnBuilder, Vec<bool>)>,
     },
 }
 
-impl Column {
-    fn of(node: &Node) -> Self {
+impl ColumnBuilder {
+    fn for_node(node: &LayoutNode) -> Self {
         match node {
-            Node::Number { of, .. } => {
+            LayoutNode::Number { of, .. } => {
                 Self::Words { width: of.width(), bytes: MutableBuffer::new(0) }
             }
-            Node::Bool { .. } => Self::Bools(Vec::new()),
-            Node::Enum { .. } => Self::Values(Vec::new()),
-            Node::Text(_) | Node::Bytes(_) | Node::Rest => {
+            LayoutNode::Bool { .. } => Self::Bools(Vec::new()),
+            LayoutNode::Enum { .. } => Self::Values(Vec::new()),
+            LayoutNode::Text(_) | LayoutNode::Bytes(_) | LayoutNode::Rest => {
                 Self::Bytes { offsets: vec![0], bytes: Vec::new() }
             }
-            Node::Fixed { count, item, .. } => {
-                Self::Fixed { count: *count, rows: 0, item: Box::new(Self::of(item)) }
+            LayoutNode::Fixed { count, item, .. } => {
+                Self::Fixed { count: *count, rows: 0, item: Box::new(Self::for_node(item)) }
             }
-            Node::List { item, .. } => {
-                Self::List { offsets: vec![0], item: Box::new(Self::of(item)) }
+            LayoutNode::List { item, .. } => {
+                Self::List { offsets: vec![0], item: Box::new(Self::for_node(item)) }
             }
-            Node::Struct { members, .. } => {
-                Self::Struct { rows: 0, children: members.iter().map(Self::of).collect() }
+            LayoutNode::Struct { members, .. } => {
+                Self::Struct { rows: 0, children: members.iter().map(Self::for_node).collect() }
             }
-            Node::Variant(Variant { children, .. }) => {
-                let children = children.iter().map(|node| (Self::of(node), Vec::new()));
+            LayoutNode::Variant(VariantNode { children, .. }) => {
+                let children = children.iter().map(|node| (Self::for_node(node), Vec::new()));
                 Self::Variant { cases: Vec::new(), children: children.collect() }
             }
         }
@@ -149,52 +149,54 @@ impl Column {
 
     fn read(
         &mut self,
-        node: &Node,
-        cursor: &mut Cursor<'_>,
+        node: &LayoutNode,
+        cursor: &mut PayloadCursor<'_>,
         registers: &mut [i64],
     ) -> Result<(), LayoutError> {
         match (self, node) {
-            (Self::Words { width, bytes }, Node::Number { of, register }) => {
+            (Self::Words { width, bytes }, LayoutNode::Number { of, register }) => {
                 let word = cursor.take(*width)?;
                 bytes.extend_from_slice(word);
                 if let Some(register) = register.and_then(|at| registers.get_mut(at)) {
-                    *register = whole(*of, word);
+                    *register = length_value(*of, word);
                 }
             }
-            (Self::Bools(bools), Node::Bool { width }) => bools.push(cursor.bool(*width)?),
-            (Self::Values(values), Node::Enum { width }) => values.push(cursor.value(*width)?),
-            (Self::Bytes { offsets, bytes }, Node::Text(lengths)) => {
+            (Self::Bools(bools), LayoutNode::Bool { width }) => bools.push(cursor.bool(*width)?),
+            (Self::Values(values), LayoutNode::Enum { width }) => {
+                values.push(cursor.value(*width)?)
+            }
+            (Self::Bytes { offsets, bytes }, LayoutNode::Text(lengths)) => {
                 let length = cursor.length(*lengths, 1)?;
                 push_text(offsets, bytes, cursor.take(length)?)?;
             }
-            (Self::Bytes { offsets, bytes }, Node::Bytes(lengths)) => {
+            (Self::Bytes { offsets, bytes }, LayoutNode::Bytes(lengths)) => {
                 let length = cursor.length(*lengths, 1)?;
                 push_bytes(offsets, bytes, cursor.take(length)?)?;
             }
-            (Self::Bytes { offsets, bytes }, Node::Rest) => {
+            (Self::Bytes { offsets, bytes }, LayoutNode::Rest) => {
                 push_bytes(offsets, bytes, cursor.take(cursor.left())?)?;
             }
-            (Self::Fixed { count, rows, item }, Node::Fixed { item: of, .. }) => {
+            (Self::Fixed { count, rows, item }, LayoutNode::Fixed { item: of, .. }) => {
                 item.read_many(of, *count, cursor, registers)?;
                 *rows += 1;
             }
-            (Self::List { offsets, item }, Node::List { count, least, item: of, .. }) => {
+            (Self::List { offsets, item }, LayoutNode::List { count, least, item: of, .. }) => {
                 let length = match count {
-                    Count::Prefix(lengths) => cursor.length(*lengths, *least)?,
-                    Count::Register(at) => {
+                    ListLength::Prefix(lengths) => cursor.length(*lengths, *least)?,
+                    ListLength::Register(at) => {
                         cursor.fits(registers.get(*at).copied().unwrap_or_default(), *least)?
                     }
                 };
                 item.read_many(of, length, cursor, registers)?;
                 push_end(offsets, last(offsets) + length)?;
             }
-            (Self::Struct { rows, children }, Node::Struct { members, .. }) => {
+            (Self::Struct { rows, children }, LayoutNode::Struct { members, .. }) => {
                 for (child, node) in children.iter_mut().zip(members) {
                     child.read(node, cursor, registers)?;
                 }
                 *rows += 1;
             }
-            (Self::Variant { cases, children }, Node::Variant(variant)) => {
+            (Self::Variant { cases, children }, LayoutNode::Variant(variant)) => {
                 let case = cursor.byte()?;
                 let places = match case.checked_sub(1) {
                     None => &[][..],
@@ -209,7 +211,7 @@ impl Column {
                 }
                 for (at, (child, valid)) in children.iter_mut().enumerate() {
                     if !places.contains(&at) {
-                        child.blank();
+                        child.push_blank();
                         valid.push(false);
                     }
                 }
@@ -223,9 +225,9 @@ impl Column {
     /// Reads `count` values side by side.
     fn read_many(
         &mut self,
-        node: &Node,
+        node: &LayoutNode,
         count: usize,
-        cursor: &mut Cursor<'_>,
+        cursor: &mut PayloadCursor<'_>,
         registers: &mut [i64],
     ) -> Result<(), LayoutError> {
         if let Self::Words { width, bytes } = self {
@@ -255,7 +257,7 @@ impl Column {
     }
 
     /// Makes room for `times` as much as is there.
-    fn expect_times(&mut self, times: usize) {
+    fn reserve_times(&mut self, times: usize) {
         match self {
             Self::Words { bytes, .. } => bytes.reserve(bytes.len() * times),
             Self::Bools(bools) => bools.reserve(bools.len() * times),
@@ -264,18 +266,18 @@ impl Column {
                 offsets.reserve((offsets.len() - 1) * times);
                 bytes.reserve(bytes.len() * times);
             }
-            Self::Fixed { item, .. } => item.expect_times(times),
+            Self::Fixed { item, .. } => item.reserve_times(times),
             Self::List { offsets, item } => {
                 offsets.reserve((offsets.len() - 1) * times);
-                item.expect_times(times);
+                item.reserve_times(times);
             }
             Self::Struct { children, .. } => {
-                children.iter_mut().for_each(|child| child.expect_times(times));
+                children.iter_mut().for_each(|child| child.reserve_times(times));
             }
             Self::Variant { cases, children } => {
                 cases.reserve(cases.len() * times);
                 for (child, valid) in children {
-                    child.expect_times(times);
+                    child.reserve_times(times);
                     valid.reserve(valid.len() * times);
                 }
             }
@@ -283,7 +285,7 @@ impl Column {
     }
 
     /// Adds a value that stands for none.
-    fn blank(&mut self) {
+    fn push_blank(&mut self) {
         match self {
             Self::Words { width, bytes } => bytes.extend_zeros(*width),
             Self::Bools(bools) => bools.push(false),
@@ -292,17 +294,17 @@ impl Column {
                 offsets.push(offsets.last().copied().unwrap_or_default());
             }
             Self::Fixed { count, rows, item } => {
-                (0..*count).for_each(|_| item.blank());
+                (0..*count).for_each(|_| item.push_blank());
                 *rows += 1;
             }
             Self::Struct { rows, children } => {
-                children.iter_mut().for_each(Self::blank);
+                children.iter_mut().for_each(Self::push_blank);
                 *rows += 1;
             }
             Self::Variant { cases, children } => {
                 cases.push(0);
                 for (child, valid) in children {
-                    child.blank();
+                    child.push_blank();
                     valid.push(false);
                 }
             }
@@ -341,18 +343,20 @@ impl Column {
         }
     }
 
-    fn finish(self, node: &Node) -> Result<ArrayRef, ArrowError> {
+    fn finish(self, node: &LayoutNode) -> Result<ArrayRef, ArrowError> {
         Ok(match (self, node) {
-            (Self::Words { bytes, .. }, Node::Number { of, .. }) => numbers(*of, bytes.into()),
+            (Self::Words { bytes, .. }, LayoutNode::Number { of, .. }) => {
+                numbers(*of, bytes.into())
+            }
             (Self::Bools(bools), _) => Arc::new(BooleanArray::from(bools)),
             (Self::Values(values), _) => Arc::new(Int32Array::from(values)),
-            (Self::Bytes { offsets, bytes }, Node::Text(_)) => {
+            (Self::Bytes { offsets, bytes }, LayoutNode::Text(_)) => {
                 Arc::new(StringArray::try_new(ends(offsets), Buffer::from_vec(bytes), None)?)
             }
             (Self::Bytes { offsets, bytes }, _) => {
                 Arc::new(BinaryArray::try_new(ends(offsets), Buffer::from_vec(bytes), None)?)
             }
-            (Self::Fixed { count, rows, item }, Node::Fixed { item: of, field, .. }) => {
+            (Self::Fixed { count, rows, item }, LayoutNode::Fixed { item: of, field, .. }) => {
                 let (item, size) = (item.finish(of)?, count as i32);
                 let list = FixedSizeListArray::try_new_with_length(
                     Arc::clone(field),
@@ -363,17 +367,17 @@ impl Column {
                 )?;
                 Arc::new(list)
             }
-            (Self::List { offsets, item }, Node::List { item: of, field, .. }) => {
+            (Self::List { offsets, item }, LayoutNode::List { item: of, field, .. }) => {
                 let item = item.finish(of)?;
                 Arc::new(ListArray::try_new(Arc::clone(field), ends(offsets), item, None)?)
             }
-            (Self::Struct { rows, children }, Node::Struct { members, fields }) => {
+            (Self::Struct { rows, children }, LayoutNode::Struct { members, fields }) => {
                 let children = children.into_iter().zip(members);
                 let arrays = children.map(|(child, node)| child.finish(node));
                 let arrays = arrays.collect::<Result<_, _>>()?;
                 Arc::new(StructArray::try_new_with_length(fields.clone(), arrays, None, rows)?)
             }
-            (Self::Variant { cases, children }, Node::Variant(variant)) => {
+            (Self::Variant { cases, children }, LayoutNode::Variant(variant)) => {
                 Arc::new(variants(&cases, children, variant)?)
             }
             _ => {
@@ -386,8 +390,8 @@ impl Column {
 
 fn variants(
     cases: &[u8],
-    children: Vec<(Column, Vec<bool>)>,
-    variant: &Variant,
+    children: Vec<(ColumnBuilder, Vec<bool>)>,
+    variant: &VariantNode,
 ) -> Result<StructArray, ArrowError> {
     let mut arrays: Vec<ArrayRef> = Vec::new();
     if let Some(classes) = &variant.classes {
@@ -433,7 +437,7 @@ fn ends(offsets: Vec<i32>) -> OffsetBuffer<i32> {
 }
 
 /// A whole number that says how long something is; floats say nothing.
-pub(super) fn whole(of: NumberType, word: &[u8]) -> i64 {
+pub(super) fn length_value(of: NumberType, word: &[u8]) -> i64 {
     let mut wide = [0; 8];
     for (to, from) in wide.iter_mut().zip(word) {
         *to = *from;

@@ -10,16 +10,16 @@ use crate::store::{StorePath, is_address};
 
 impl Outputs {
     /// Judges a target before anything is done, as [`create`](Self::create) would.
-    pub fn judge(&self, target: &Path) -> Result<(), Error> {
+    pub fn check_target(&self, target: &Path) -> Result<(), Error> {
         if target == Path::new("-") || is_special(target) {
             return Ok(());
         }
         if let Some(place) = StorePath::parse(target)? {
-            return self.judge_object(target, &place);
+            return self.check_object(target, &place);
         }
         let Ok(meta) = fs::metadata(target) else { return Ok(()) };
         let path = target.display();
-        self.judge_input(target)?;
+        self.check_not_input(target)?;
         if meta.is_dir() {
             return Err(Error::refused(format!(
                 "the output must be a file, and this is a folder: {path}"
@@ -33,10 +33,10 @@ impl Outputs {
         Ok(())
     }
 
-    pub(super) fn judge_apart(&self, folder: &Path) -> Result<(), Error> {
-        let ours = real(folder);
+    pub(super) fn check_disjoint(&self, folder: &Path) -> Result<(), Error> {
+        let ours = real_path(folder);
         let meets = |other: &&PathBuf| {
-            let other = real(other);
+            let other = real_path(other);
             ours.starts_with(&other) || other.starts_with(&ours)
         };
         let state = self.state();
@@ -49,7 +49,7 @@ impl Outputs {
     }
 
     /// Refuses to replace or remove what is read. What it is is seen only once the folders on the way to it are there.
-    pub(super) fn judge_input(&self, target: &Path) -> Result<(), Error> {
+    pub(super) fn check_not_input(&self, target: &Path) -> Result<(), Error> {
         if !self.is_input(target) {
             return Ok(());
         }
@@ -66,7 +66,7 @@ impl Outputs {
 }
 
 /// A target, or what it points to: a link is followed, what it leads to is replaced, and the link stays.
-pub(super) fn followed(target: &Path) -> Result<PathBuf, Error> {
+pub(super) fn resolve_link(target: &Path) -> Result<PathBuf, Error> {
     if !target.is_symlink() {
         return Ok(target.to_owned());
     }
@@ -74,7 +74,7 @@ pub(super) fn followed(target: &Path) -> Result<PathBuf, Error> {
 }
 
 /// Where a folder really lies, or will when it is made.
-pub(super) fn real(folder: &Path) -> PathBuf {
+pub(super) fn real_path(folder: &Path) -> PathBuf {
     if is_address(folder) {
         // One address has several spellings.
         let place = StorePath::parse(folder).ok().flatten();

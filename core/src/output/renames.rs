@@ -14,42 +14,42 @@ use crate::Error;
 
 /// The names that were given so far.
 #[derive(Debug)]
-pub(super) struct Names<'f> {
+pub(super) struct RenameLog<'f> {
     faults: Option<&'f FaultInjector>,
-    given: Vec<Given>,
+    renames: Vec<Rename>,
 }
 
 #[derive(Debug)]
-enum Given {
+enum Rename {
     /// Nothing had the name before.
     Fresh(PathBuf),
     /// What had the name before has the old name of what has it now.
     Swapped { old: PathBuf, name: PathBuf },
 }
 
-impl<'f> Names<'f> {
+impl<'f> RenameLog<'f> {
     pub(super) fn new(faults: Option<&'f FaultInjector>) -> Self {
-        Self { faults, given: Vec::new() }
+        Self { faults, renames: Vec::new() }
     }
 
     /// Gives what is called `from` the name `to`. What has that name, and may be replaced, is called `from`
     /// then, where the file system can do that.
-    pub(super) fn give(&mut self, from: &Path, to: &Path, replaces: bool) -> Result<(), Error> {
-        match self.give_new(from, to) {
+    pub(super) fn rename(&mut self, from: &Path, to: &Path, replaces: bool) -> Result<(), Error> {
+        match self.rename_new(from, to) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(in_the_way(to, error))
+                Err(publish_error(to, error))
             }
-            Err(_) if !replaces => Err(appeared(to)),
-            Err(_) => self.swap(from, to).map_err(|error| in_the_way(to, error)),
+            Err(_) if !replaces => Err(appeared_error(to)),
+            Err(_) => self.swap(from, to).map_err(|error| publish_error(to, error)),
             Ok(()) => Ok(()),
         }
     }
 
     /// Gives what is called `from` a name that nothing has.
-    pub(super) fn give_new(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+    pub(super) fn rename_new(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         ask(self.faults, OutputStep::Rename)?;
         rename_new(from, to)?;
-        self.given.push(Given::Fresh(to.to_owned()));
+        self.renames.push(Rename::Fresh(to.to_owned()));
         Ok(())
     }
 
@@ -59,19 +59,19 @@ impl<'f> Names<'f> {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         if exchange(from, to)? {
-            self.given.push(Given::Swapped { old: from.to_owned(), name: to.to_owned() });
+            self.renames.push(Rename::Swapped { old: from.to_owned(), name: to.to_owned() });
             return Ok(());
         }
         fs::rename(from, to)
     }
 
     /// Takes all of them back, the last one first.
-    pub(super) fn take_back(self) {
+    pub(super) fn roll_back(self) {
         // A second failure here changes nothing about the first, which is reported.
-        for given in self.given.into_iter().rev() {
+        for given in self.renames.into_iter().rev() {
             match given {
-                Given::Fresh(name) => remove_any(&name),
-                Given::Swapped { old, name } => drop(exchange(&old, &name)),
+                Rename::Fresh(name) => remove_any(&name),
+                Rename::Swapped { old, name } => drop(exchange(&old, &name)),
             }
         }
     }
@@ -103,7 +103,7 @@ fn is_unknown(error: Errno) -> bool {
 }
 
 /// What keeps a new file from its name, where what is there may be replaced.
-pub(super) fn in_the_way(target: &Path, error: io::Error) -> Error {
+pub(super) fn publish_error(target: &Path, error: io::Error) -> Error {
     use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, IsADirectory, NotADirectory};
     if !matches!(error.kind(), AlreadyExists | DirectoryNotEmpty | IsADirectory | NotADirectory) {
         return Error::io("publish", target, error);
@@ -114,7 +114,7 @@ pub(super) fn in_the_way(target: &Path, error: io::Error) -> Error {
     ))
 }
 
-pub(super) fn appeared(target: &Path) -> Error {
+pub(super) fn appeared_error(target: &Path) -> Error {
     Error::refused(format!(
         "the output has appeared since the run began; --overwrite replaces it: {}",
         target.display()

@@ -6,12 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::faults::{FaultInjector, OutputStep, ask, write_all};
-use super::objects::beside as beside_each_other;
+use super::objects::in_parallel as beside_each_other;
 use super::{TEMPORARY, folder_of, objects};
 use crate::Error;
 
 /// The name under which a file is written that one writer at a time replaces.
-pub(super) fn beside(path: &Path) -> PathBuf {
+pub(super) fn temporary_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}{TEMPORARY}"))
 }
@@ -39,7 +39,7 @@ pub(super) fn replace_with(
     if objects::write(path, bytes, faults)? {
         return Ok(());
     }
-    let temporary = beside(path);
+    let temporary = temporary_path(path);
     let write = || -> io::Result<()> {
         ask(faults, OutputStep::Create)?;
         let mut file = File::create(&temporary)?;

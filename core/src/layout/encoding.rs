@@ -12,10 +12,10 @@ use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::cast;
 use arrow_schema::{DataType, FieldRef};
 
-use super::column::whole;
-use super::compile::{CLASS, Count, Node, Variant};
+use super::compile::{CLASS, LayoutNode, ListLength, VariantNode};
+use super::decoding::length_value;
 use super::wire::put_length;
-use super::{Layout, LayoutError, NumberType};
+use super::{LayoutError, NumberType, PayloadLayout};
 use crate::booleans::is_true;
 use crate::name;
 
@@ -27,8 +27,8 @@ const NO_CLASS: LayoutError = "its class is none of those it can be";
 /// Columns that payloads are made of.
 #[derive(Debug)]
 pub struct LayoutColumns<'l> {
-    layout: &'l Layout,
-    given: Vec<Given>,
+    layout: &'l PayloadLayout,
+    columns: Vec<ColumnReader>,
     unfit: Vec<bool>,
     state: WriteState,
 }
@@ -59,7 +59,7 @@ impl WriteState {
 }
 
 impl<'l> LayoutColumns<'l> {
-    pub(super) fn of(layout: &'l Layout, columns: &RecordBatch) -> Result<Self, String> {
+    pub(super) fn new(layout: &'l PayloadLayout, columns: &RecordBatch) -> Result<Self, String> {
         let mut unfit = vec![false; columns.num_rows()];
         let fields = layout.schema().fields().iter();
         let given = fields.zip(&layout.compiled.nodes).map(|(field, node)| {
@@ -67,11 +67,19 @@ impl<'l> LayoutColumns<'l> {
             let column =
                 columns.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"));
             let column = as_type(column?, field.data_type(), &mut unfit);
-            Ok(Given::of(node, &column.map_err(|reason| format!("column `{name}`: {reason}"))?))
+            Ok(ColumnReader::new(
+                node,
+                &column.map_err(|reason| format!("column `{name}`: {reason}"))?,
+            ))
         });
         let given = given.collect::<Result<_, String>>()?;
         let registers = vec![0; layout.compiled.registers];
-        Ok(Self { layout, given, unfit, state: WriteState { registers, ..WriteState::default() } })
+        Ok(Self {
+            layout,
+            columns: given,
+            unfit,
+            state: WriteState { registers, ..WriteState::default() },
+        })
     }
 
     /// Appends the payload of a row to `out`. `Err` says why there is none; `out` is then as it was.
@@ -81,7 +89,7 @@ impl<'l> LayoutColumns<'l> {
         }
         let start = out.len();
         let state = &mut self.state;
-        let mut each = self.given.iter().zip(&self.layout.compiled.nodes);
+        let mut each = self.columns.iter().zip(&self.layout.compiled.nodes);
         let written = each.try_for_each(|(given, node)| given.write(node, row, out, state));
         if written.is_err() {
             out.truncate(start);
@@ -181,7 +189,7 @@ fn check_lists(array: &ArrayRef, wanted: &DataType) -> Result<(), String> {
 
 /// What a node is written from.
 #[derive(Debug)]
-enum Given {
+enum ColumnReader {
     /// Numbers as they lie in memory.
     Words {
         array: ArrayRef,
@@ -194,49 +202,51 @@ enum Given {
     Fixed {
         nulls: Option<NullBuffer>,
         first: usize,
-        item: Box<Given>,
+        item: Box<ColumnReader>,
     },
     List {
         nulls: Option<NullBuffer>,
         offsets: OffsetBuffer<i32>,
-        item: Box<Given>,
+        item: Box<ColumnReader>,
     },
     Struct {
         nulls: Option<NullBuffer>,
-        children: Vec<Given>,
+        children: Vec<ColumnReader>,
     },
     Variant {
         nulls: Option<NullBuffer>,
         class: Option<StringArray>,
-        children: Vec<Given>,
+        children: Vec<ColumnReader>,
     },
 }
 
-impl Given {
+impl ColumnReader {
     /// `array` is of the node's type.
-    fn of(node: &Node, array: &ArrayRef) -> Self {
+    fn new(node: &LayoutNode, array: &ArrayRef) -> Self {
         let nulls = array.nulls().cloned();
         match node {
-            Node::Number { of, .. } => Self::Words { array: Arc::clone(array), of: *of },
-            Node::Bool { .. } => Self::Bools(array.as_boolean().clone()),
-            Node::Enum { .. } => Self::Values(array.as_primitive::<Int32Type>().clone()),
-            Node::Text(_) => Self::Text(array.as_string::<i32>().clone()),
-            Node::Bytes(_) | Node::Rest => Self::Bytes(array.as_binary::<i32>().clone()),
-            Node::Fixed { item, .. } => {
+            LayoutNode::Number { of, .. } => Self::Words { array: Arc::clone(array), of: *of },
+            LayoutNode::Bool { .. } => Self::Bools(array.as_boolean().clone()),
+            LayoutNode::Enum { .. } => Self::Values(array.as_primitive::<Int32Type>().clone()),
+            LayoutNode::Text(_) => Self::Text(array.as_string::<i32>().clone()),
+            LayoutNode::Bytes(_) | LayoutNode::Rest => {
+                Self::Bytes(array.as_binary::<i32>().clone())
+            }
+            LayoutNode::Fixed { item, .. } => {
                 let list = array.as_fixed_size_list();
                 let first = list.value_offset(0).unsigned_abs() as usize;
-                Self::Fixed { nulls, first, item: Box::new(Self::of(item, list.values())) }
+                Self::Fixed { nulls, first, item: Box::new(Self::new(item, list.values())) }
             }
-            Node::List { item, .. } => {
+            LayoutNode::List { item, .. } => {
                 let list = array.as_list::<i32>();
-                let item = Box::new(Self::of(item, list.values()));
+                let item = Box::new(Self::new(item, list.values()));
                 Self::List { nulls, offsets: list.offsets().clone(), item }
             }
-            Node::Struct { members, .. } => {
+            LayoutNode::Struct { members, .. } => {
                 let children = children(members, array.as_struct(), 0);
                 Self::Struct { nulls, children }
             }
-            Node::Variant(Variant { classes, children: nodes, .. }) => {
+            LayoutNode::Variant(VariantNode { classes, children: nodes, .. }) => {
                 let array = array.as_struct();
                 let skipped = usize::from(classes.is_some());
                 let class = classes.as_ref().and_then(|_| array.column_by_name(CLASS));
@@ -248,21 +258,21 @@ impl Given {
 
     fn write(
         &self,
-        node: &Node,
+        node: &LayoutNode,
         row: usize,
         out: &mut Vec<u8>,
         state: &mut WriteState,
     ) -> Result<(), LayoutError> {
         match (self, node) {
-            (Self::Words { array, of }, Node::Number { register, .. }) => {
+            (Self::Words { array, of }, LayoutNode::Number { register, .. }) => {
                 let start = out.len();
                 words(*of, array, row, 1, out)?;
                 if let Some(register) = register.and_then(|at| state.registers.get_mut(at)) {
-                    *register = whole(*of, out.get(start..).unwrap_or_default());
+                    *register = length_value(*of, out.get(start..).unwrap_or_default());
                 }
             }
-            (Self::Bools(bools), Node::Bool { width }) => {
-                there(bools, row)?;
+            (Self::Bools(bools), LayoutNode::Bool { width }) => {
+                check_valid(bools, row)?;
                 let value = bools.value(row);
                 match state.next_raw(*width) {
                     Some(raw) if is_true(raw) == value => out.extend_from_slice(raw),
@@ -272,44 +282,44 @@ impl Given {
                     }
                 }
             }
-            (Self::Values(values), Node::Enum { width }) => {
-                there(values, row)?;
+            (Self::Values(values), LayoutNode::Enum { width }) => {
+                check_valid(values, row)?;
                 put_value(values.value(row), *width, out)?;
             }
-            (Self::Text(texts), Node::Text(lengths)) => {
-                there(texts, row)?;
+            (Self::Text(texts), LayoutNode::Text(lengths)) => {
+                check_valid(texts, row)?;
                 let text = name::unescaped(texts.value(row));
                 put_length(text.len(), *lengths, out)?;
                 out.extend_from_slice(&text);
             }
-            (Self::Bytes(values), Node::Bytes(lengths)) => {
-                there(values, row)?;
+            (Self::Bytes(values), LayoutNode::Bytes(lengths)) => {
+                check_valid(values, row)?;
                 put_length(values.value(row).len(), *lengths, out)?;
                 out.extend_from_slice(values.value(row));
             }
-            (Self::Bytes(values), Node::Rest) => {
-                there(values, row)?;
+            (Self::Bytes(values), LayoutNode::Rest) => {
+                check_valid(values, row)?;
                 out.extend_from_slice(values.value(row));
             }
-            (Self::Fixed { nulls, first, item }, Node::Fixed { count, item: of, .. }) => {
-                valid(nulls, row)?;
+            (Self::Fixed { nulls, first, item }, LayoutNode::Fixed { count, item: of, .. }) => {
+                check_nulls(nulls, row)?;
                 item.write_many(of, first + row * count, *count, out, state)?;
             }
-            (Self::List { nulls, offsets, item }, Node::List { count, item: of, .. }) => {
-                valid(nulls, row)?;
+            (Self::List { nulls, offsets, item }, LayoutNode::List { count, item: of, .. }) => {
+                check_nulls(nulls, row)?;
                 let end = |at: usize| offsets.get(at).map_or(0, |end| end.unsigned_abs() as usize);
                 let (start, end) = (end(row), end(row + 1));
                 put_count(end - start, *count, out, &state.registers)?;
                 item.write_many(of, start, end - start, out, state)?;
             }
-            (Self::Struct { nulls, children }, Node::Struct { members, .. }) => {
-                valid(nulls, row)?;
+            (Self::Struct { nulls, children }, LayoutNode::Struct { members, .. }) => {
+                check_nulls(nulls, row)?;
                 for (child, node) in children.iter().zip(members) {
                     child.write(node, row, out, state)?;
                 }
             }
-            (Self::Variant { nulls, class, children }, Node::Variant(variant)) => {
-                if valid(nulls, row).is_err() {
+            (Self::Variant { nulls, class, children }, LayoutNode::Variant(variant)) => {
+                if check_nulls(nulls, row).is_err() {
                     out.push(0);
                     return Ok(());
                 }
@@ -331,7 +341,7 @@ impl Given {
 
     fn write_many(
         &self,
-        node: &Node,
+        node: &LayoutNode,
         start: usize,
         count: usize,
         out: &mut Vec<u8>,
@@ -345,26 +355,26 @@ impl Given {
 }
 
 /// The columns of a struct from one on, as its members.
-fn children(nodes: &[Node], array: &StructArray, from: usize) -> Vec<Given> {
+fn children(nodes: &[LayoutNode], array: &StructArray, from: usize) -> Vec<ColumnReader> {
     let columns = array.columns().iter().skip(from);
-    nodes.iter().zip(columns).map(|(node, column)| Given::of(node, column)).collect()
+    nodes.iter().zip(columns).map(|(node, column)| ColumnReader::new(node, column)).collect()
 }
 
-fn case_of(variant: &Variant, class: &StringArray, row: usize) -> Result<usize, LayoutError> {
-    there(class, row)?;
+fn case_of(variant: &VariantNode, class: &StringArray, row: usize) -> Result<usize, LayoutError> {
+    check_valid(class, row)?;
     let classes = variant.classes.iter().flatten();
     classes.into_iter().position(|known| **known == *class.value(row)).ok_or(NO_CLASS)
 }
 
 fn put_count(
     length: usize,
-    count: Count,
+    count: ListLength,
     out: &mut Vec<u8>,
     registers: &[i64],
 ) -> Result<(), LayoutError> {
     match count {
-        Count::Prefix(lengths) => put_length(length, lengths, out),
-        Count::Register(at) => {
+        ListLength::Prefix(lengths) => put_length(length, lengths, out),
+        ListLength::Register(at) => {
             let said = registers.get(at).copied().map(usize::try_from);
             if said == Some(Ok(length)) { Ok(()) } else { Err(OTHER_LENGTH) }
         }
@@ -380,11 +390,11 @@ fn put_value(value: i32, width: usize, out: &mut Vec<u8>) -> Result<(), LayoutEr
     Ok(())
 }
 
-fn there(array: &dyn Array, row: usize) -> Result<(), LayoutError> {
+fn check_valid(array: &dyn Array, row: usize) -> Result<(), LayoutError> {
     if row < array.len() && array.is_valid(row) { Ok(()) } else { Err(NULL) }
 }
 
-fn valid(nulls: &Option<NullBuffer>, row: usize) -> Result<(), LayoutError> {
+fn check_nulls(nulls: &Option<NullBuffer>, row: usize) -> Result<(), LayoutError> {
     if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) { Ok(()) } else { Err(NULL) }
 }
 
@@ -417,6 +427,6 @@ fn words(
 
 fn put<T: ArrowPrimitiveType>(array: &ArrayRef, start: usize, count: usize, out: &mut Vec<u8>) {
     let values = array.as_primitive::<T>().values().slice(start, count);
-    let little = super::column::in_order::<T::Native>(values.into_inner());
+    let little = super::decoding::in_order::<T::Native>(values.into_inner());
     out.extend_from_slice(little.as_slice());
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::is_magic;
 use super::objects;
-use super::stream::Unread;
+use super::stream::UpstreamError;
 use crate::Error;
 use crate::store::{ObjectState, PendingRead, StorePath};
 
@@ -29,13 +29,13 @@ const AHEAD_FROM: u64 = 512 << 10;
 const TAIL: u64 = 64 << 10;
 
 /// An object, and the state in which this process reads it.
-pub(super) struct Object {
+pub(super) struct PinnedObject {
     pub(super) place: StorePath,
     pub(super) state: ObjectState,
     is_zstd: OnceLock<bool>,
 }
 
-impl Object {
+impl PinnedObject {
     pub(super) fn new(place: StorePath, state: ObjectState) -> Self {
         Self { place, state, is_zstd: OnceLock::new() }
     }
@@ -46,10 +46,10 @@ impl Object {
 }
 
 /// A reader of an object. What it holds is at most two ranges.
-pub(super) struct Ranges {
-    object: Arc<Object>,
+pub(super) struct ObjectReader {
+    object: Arc<PinnedObject>,
     /// The range that was read last.
-    held: Held,
+    held: FetchedRange,
     /// The range behind it, on its way.
     next: Option<(Range<u64>, Box<dyn PendingRead>)>,
     /// How much the next request of who reads on will be for.
@@ -59,12 +59,12 @@ pub(super) struct Ranges {
 }
 
 #[derive(Default)]
-struct Held {
+struct FetchedRange {
     start: u64,
     bytes: Bytes,
 }
 
-impl Held {
+impl FetchedRange {
     fn end(&self) -> u64 {
         self.start + self.bytes.len() as u64
     }
@@ -76,12 +76,12 @@ impl Held {
     }
 }
 
-impl Ranges {
+impl ObjectReader {
     /// Opens the object that a path means; nothing if it means a file.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, Error> {
         let Some(place) = StorePath::parse(path)? else { return Ok(None) };
-        let object = objects::known(&place).map_err(|e| Error::io("open", path, e))?;
-        Ok(Some(Self { object, held: Held::default(), next: None, step: FIRST, at: 0 }))
+        let object = objects::pin(&place).map_err(|e| Error::io("open", path, e))?;
+        Ok(Some(Self { object, held: FetchedRange::default(), next: None, step: FIRST, at: 0 }))
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -140,7 +140,7 @@ impl Ranges {
         if bytes.len() as u64 != range.end - range.start {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.held = Held { start: range.start, bytes };
+        self.held = FetchedRange { start: range.start, bytes };
         Ok(())
     }
 
@@ -156,9 +156,9 @@ impl Ranges {
 }
 
 /// Reading on, for decompressing.
-impl Read for Ranges {
+impl Read for ObjectReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.read_at(self.at, buffer).map_err(Unread::error)?;
+        let read = self.read_at(self.at, buffer).map_err(UpstreamError::error)?;
         self.at += read as u64;
         Ok(read)
     }
