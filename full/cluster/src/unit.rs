@@ -36,7 +36,7 @@ pub fn serve(registry: &Registry, options: &Options) -> Result<(), Error> {
         Ok(Fulfilled::Abandoned(why)) => UnitResult::Abandoned(why),
         Err(error) => UnitResult::Again(error.to_string()),
     };
-    let line = serde_json::to_string(&ended).map_err(|e| Error::broken(e.to_string()))?;
+    let line = serde_json::to_string(&ended).map_err(|e| Error::internal(e.to_string()))?;
     let mut out = io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|e| Error::io("write", "-", e))
 }
@@ -61,7 +61,7 @@ fn watch_stdin() -> Result<Receiver<String>, Error> {
             // However it ends: nobody is there any more.
             let _over = io::copy(&mut input, &mut io::sink());
         }
-        programs::close();
+        programs::shut_down();
         std::process::exit(1);
     };
     let thread = std::thread::Builder::new().name("sluice-parent".into()).spawn(watch);

@@ -5,7 +5,7 @@ use std::error::Error as _;
 use std::io;
 
 use object_store::Error;
-use sluice_core::store::changed;
+use sluice_core::store::changed_error;
 
 /// Where a machine of a cloud would be asked for credentials: whoever comes there has set none.
 const METADATA_SERVER: &str = "169.254.169.254";
@@ -44,7 +44,7 @@ fn classify(error: &Error) -> (io::ErrorKind, String) {
                 root_cause(error)
             ),
         ),
-        Error::Precondition { .. } => (Other, changed().to_string()),
+        Error::Precondition { .. } => (Other, changed_error().to_string()),
         _ if text.contains(METADATA_SERVER) => (
             PermissionDenied,
             "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \

@@ -12,7 +12,9 @@ use object_store::path::Path;
 use object_store::{
     Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload,
 };
-use sluice_core::store::{Address, ListDepth, ObjectState, PendingRead, PutMode, Store, changed};
+use sluice_core::store::{
+    Address, ListDepth, ObjectState, PendingRead, PutMode, Store, changed_error,
+};
 
 use crate::runtime::{self, PendingRequest};
 use crate::settings::client;
@@ -46,7 +48,7 @@ fn listed_state(meta: &ObjectMeta) -> ObjectState {
 }
 
 impl Store for S3 {
-    fn look(&self, at: &Address) -> io::Result<ObjectState> {
+    fn stat(&self, at: &Address) -> io::Result<ObjectState> {
         head(at).map(|meta| state(&meta))
     }
 
@@ -131,12 +133,12 @@ async fn read(
     };
     let found = client.get_opts(key, options).await.map_err(|error| match error {
         // It has gone, though this run has read of it.
-        Error::NotFound { .. } => changed(),
+        Error::NotFound { .. } => changed_error(),
         other => errors::request_error(&other),
     })?;
     // Not every server compares.
     if state(&found.meta) != *expected || found.range != range {
-        return Err(changed());
+        return Err(changed_error());
     }
     found.bytes().await.map_err(|error| errors::request_error(&error))
 }

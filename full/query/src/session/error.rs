@@ -86,7 +86,7 @@ impl From<QueryError> for Error {
     fn from(error: QueryError) -> Self {
         match error {
             QueryError::Failed(error) => error,
-            QueryError::Invalid(invalid) => Self::unfit(invalid.to_string()),
+            QueryError::Invalid(invalid) => Self::invalid(invalid.to_string()),
             QueryError::OutOfMemory(what) => Self::refused(what),
         }
     }
@@ -111,7 +111,7 @@ impl QueryError {
             }
             DataFusionError::Collection(all) => match all.into_iter().next() {
                 Some(first) => Self::from_datafusion(first),
-                None => Self::Failed(Error::broken("an empty list of errors")),
+                None => Self::Failed(Error::internal("an empty list of errors")),
             },
             DataFusionError::Shared(inner) => match std::sync::Arc::try_unwrap(inner) {
                 Ok(error) => Self::from_datafusion(error),
@@ -132,11 +132,11 @@ impl QueryError {
                 Self::Failed(Error::io("spill to", "temporary files", error))
             }
             // So it also calls what it cannot do with columns of some type.
-            DataFusionError::Internal(what) => Self::Failed(Error::unfit(format!(
+            DataFusionError::Internal(what) => Self::Failed(Error::invalid(format!(
                 "the query cannot be worked out: {}",
                 lower_first(&what)
             ))),
-            other => Self::Failed(Error::unfit(format!(
+            other => Self::Failed(Error::invalid(format!(
                 "the query failed: {}",
                 lower_first(&other.strip_backtrace())
             ))),
@@ -164,7 +164,7 @@ fn shared_error(error: &DataFusionError) -> QueryError {
         }
         other => {
             let what = lower_first(&other.strip_backtrace());
-            QueryError::Failed(Error::unfit(format!("the query failed: {what}")))
+            QueryError::Failed(Error::invalid(format!("the query failed: {what}")))
         }
     }
 }

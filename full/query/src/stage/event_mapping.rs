@@ -67,7 +67,7 @@ impl EventMapping {
         }
         let schema = Arc::new(Schema::new(plain));
         let form = format!("{:?}", schema.fields());
-        let key = TypeKey::of_parts([ROW.as_bytes(), form.as_bytes()]);
+        let key = TypeKey::from_parts([ROW.as_bytes(), form.as_bytes()]);
         let message = Arc::new(MessageType::part(ROW, key));
         Ok(Self { own, event, fields, schema, message })
     }
@@ -118,7 +118,7 @@ impl EventMapping {
         channels: &Channels,
     ) -> Result<Batch, Error> {
         let timestamps = self.timestamps(rows)?;
-        let timestamps = timestamps.ok_or_else(|| Error::broken("rows without times"))?;
+        let timestamps = timestamps.ok_or_else(|| Error::internal("rows without times"))?;
         let number = |row: usize| first.saturating_add(row as i64);
         let sequences = self.sequences(rows, number)?;
         let sequences = sequences.unwrap_or_else(|| (0..rows.num_rows()).map(number).collect());
@@ -135,7 +135,7 @@ impl EventMapping {
         let places = self.event.and_then(|event| rows.columns().get(event));
         let places = places.and_then(|places| places.as_primitive_opt::<UInt32Type>());
         let places =
-            places.ok_or_else(|| Error::broken("rows that do not say what they are made of"))?;
+            places.ok_or_else(|| Error::internal("rows that do not say what they are made of"))?;
         if places.values().is_sorted() {
             let places = places.values().to_vec();
             return Ok((rows, places));
@@ -260,7 +260,7 @@ impl EventMapping {
         let fields = self.fields.iter().zip(self.schema.fields());
         let fields = fields.map(|(place, field)| {
             cast_with_options(rows.column(*place), field.data_type(), &STRICT)
-                .map_err(|error| Error::unfit(format!("column `{}`: {error}", field.name())))
+                .map_err(|error| Error::invalid(format!("column `{}`: {error}", field.name())))
         });
         let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
         let columns = RecordBatch::try_new_with_options(
@@ -300,7 +300,7 @@ impl NewEventDefaults<'_> {
 const NO_CHANNEL: u32 = u32::MAX;
 
 fn missing_channel() -> Error {
-    Error::unfit(
+    Error::invalid(
         "column `channel` is null in a row that the query gives, and there is no option `channel`",
     )
 }
@@ -330,7 +330,7 @@ const STRICT: CastOptions<'static> = CastOptions {
 /// The column as another type. `Err` names a value that does not fit.
 fn cast_exact(own: EventColumn, column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, Error> {
     cast_with_options(column, kind, &STRICT).map_err(|error| {
-        Error::unfit(format!("column `{}` of what the query gives: {error}", own.name()))
+        Error::invalid(format!("column `{}` of what the query gives: {error}", own.name()))
     })
 }
 
@@ -339,7 +339,7 @@ fn no_nulls(own: EventColumn, column: &ArrayRef) -> Result<(), Error> {
     if column.logical_null_count() == 0 {
         return Ok(());
     }
-    Err(Error::unfit(format!(
+    Err(Error::invalid(format!(
         "column `{name}` is null in a row that the query gives, and every event needs one; `where {name} is \
          not null` leaves such rows out"
     )))
@@ -416,5 +416,5 @@ pub(super) fn count_events(from: &Batch, places: &[u32], context: &mut StageCont
 }
 
 fn broken(error: &ArrowError) -> Error {
-    Error::broken(format!("rows of a query do not fit their columns: {error}"))
+    Error::internal(format!("rows of a query do not fit their columns: {error}"))
 }

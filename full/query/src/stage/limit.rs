@@ -19,7 +19,7 @@ impl Fold for LimitFold {
         Ok(vec![batch.slice(skipped as usize, passed as usize)])
     }
 
-    fn holds(&self) -> bool {
+    fn delays_events(&self) -> bool {
         false
     }
 

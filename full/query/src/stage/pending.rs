@@ -31,7 +31,7 @@ impl PendingEvents {
         if self.bytes <= self.max_bytes {
             return Ok(());
         }
-        Err(Error::unfit(format!(
+        Err(Error::invalid(format!(
             "more than {} of events came before a decoded one of {}: declare the columns in `tables`, and \
              nothing waits",
             ByteSize(self.max_bytes as u64),
@@ -50,7 +50,7 @@ impl PendingEvents {
         if self.take().is_empty() {
             return Ok(());
         }
-        Err(Error::unfit(format!(
+        Err(Error::invalid(format!(
             "no decoded event of {} came, so the columns are not known: declare them in `tables`, or leave \
              the table out of the query",
             table_list(&schemas.unknown_tables())

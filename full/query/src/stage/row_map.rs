@@ -79,7 +79,7 @@ impl RowMap {
         batch: &Batch,
         context: &mut StageContext<'_>,
     ) -> Result<Batch, Error> {
-        context.clamps_times(batch);
+        context.note_clamped_times(batch);
         let inputs = self.schemas.plan_inputs(batch, context)?;
         let mut parts = Vec::new();
         for PlanInput { schemas, rows } in inputs {
@@ -97,7 +97,7 @@ impl RowMap {
     }
 
     fn mistake_error(&self, mistake: &SqlMistake) -> Error {
-        Error::unfit(format!(
+        Error::invalid(format!(
             "the query `{}`: {}",
             self.query.excerpt(),
             self.query.render(mistake)
@@ -109,7 +109,7 @@ impl RowMap {
     }
 
     fn with_query(&self, error: &Error) -> Error {
-        Error::unfit(format!("the query `{}`: {error}", self.query.excerpt()))
+        Error::invalid(format!("the query `{}`: {error}", self.query.excerpt()))
     }
 }
 

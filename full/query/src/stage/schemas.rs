@@ -118,7 +118,7 @@ impl TableSchemas {
         if self.has_single_unknown() {
             return decoded.iter().map(|one| plan_input(batch, one, context.channels)).collect();
         }
-        let schemas = self.all_known().ok_or_else(|| Error::broken("a table without columns"))?;
+        let schemas = self.all_known().ok_or_else(|| Error::internal("a table without columns"))?;
         let rows = self.rows(batch, decoded, &schemas, context)?;
         Ok(vec![PlanInput { schemas, rows }])
     }
@@ -138,7 +138,7 @@ impl TableSchemas {
             let rows = match self.columns.get(table) {
                 Some(SchemaState::Fixed(_)) => {
                     let declared = tables::as_declared(&rows, &fields_of(schema));
-                    declared.map_err(|what| Error::unfit(format!("table {name}: {what}")))?
+                    declared.map_err(|what| Error::invalid(format!("table {name}: {what}")))?
                 }
                 _ if columns::channel_schema(rows.columns.schema_ref().fields()) == *schema => rows,
                 _ => {

@@ -173,7 +173,7 @@ fn event_columns(arrow: &RecordBatch) -> Result<Vec<ArrayRef>, Error> {
 
 fn column(arrow: &RecordBatch, columns: EventColumn) -> Result<ArrayRef, Error> {
     let found = arrow.column_by_name(columns.name()).cloned();
-    found.ok_or_else(|| Error::broken(format!("a batch without a column `{}`", columns.name())))
+    found.ok_or_else(|| Error::internal(format!("a batch without a column `{}`", columns.name())))
 }
 
 /// The payloads; null where only rows are left of an event.
@@ -199,5 +199,5 @@ fn payloads(batch: &Batch, arrow: &RecordBatch) -> Result<ArrayRef, Error> {
 }
 
 fn unfit(error: &ArrowError) -> Error {
-    Error::broken(format!("events do not fit the columns of their table: {error}"))
+    Error::internal(format!("events do not fit the columns of their table: {error}"))
 }

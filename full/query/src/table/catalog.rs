@@ -200,7 +200,7 @@ impl SchemaProvider for ChannelTables {
         let stop = Arc::clone(&stop_on_drop.stop);
         let found = tokio::task::spawn_blocking(move || this.find(&written, &stop)).await;
         let found =
-            found.map_err(|_| external(Error::broken("looking for a channel panicked")))??;
+            found.map_err(|_| external(Error::internal("looking for a channel panicked")))??;
         Ok(Some(Arc::new(found)))
     }
 

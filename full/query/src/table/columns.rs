@@ -168,7 +168,7 @@ pub(crate) fn record_batch(
             LogColumn::Field(at) => {
                 let column = fields.and_then(|fields| fields.columns().get(*at));
                 Arc::clone(
-                    column.ok_or_else(|| Error::broken("rows without one of their columns"))?,
+                    column.ok_or_else(|| Error::internal("rows without one of their columns"))?,
                 )
             }
         })
@@ -199,7 +199,7 @@ fn payloads(batch: &Batch) -> Result<ArrayRef, Error> {
 }
 
 pub(super) fn unfit(error: ArrowError) -> Error {
-    Error::broken(format!("a batch does not fit its columns: {error}"))
+    Error::internal(format!("a batch does not fit its columns: {error}"))
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ pub(super) fn discover_channel(
             return Ok(true);
         }
         log.add_channels(&channels_of(&batch));
-        known = match first_rows(booleans::hide(decoded(log, batch)?)) {
+        known = match first_rows(booleans::drop_raw_columns(decoded(log, batch)?)) {
             Some(rows) => {
                 let (message, columns) = (Arc::clone(&rows.message), rows.columns.schema());
                 ChannelSchema::Fields(Arc::new(RowType { message, columns }))

@@ -187,7 +187,7 @@ impl LogTables {
             stateless_stage(&self.registry, "encode", self.types.clone())
                 .map_err(|error| error.message)
         });
-        made.as_deref().map_err(|why| Error::unfit(why.clone()))
+        made.as_deref().map_err(|why| Error::invalid(why.clone()))
     }
 
     /// What is needed to read it.
@@ -202,7 +202,7 @@ impl LogTables {
             blocks,
             cancelled: Arc::default(),
             abandoned: Arc::default(),
-            talk: sluice_core::programs::RunHandle::default(),
+            run_handle: sluice_core::programs::RunHandle::default(),
             bytes_read: Arc::clone(&self.bytes_read),
         }
     }
@@ -212,7 +212,7 @@ impl LogTables {
         let splits = self.source.splits(split_bytes, query)?;
         match splits.iter().find(|split| split.live) {
             None => Ok(splits),
-            Some(live) => Err(Error::unfit(format!(
+            Some(live) => Err(Error::invalid(format!(
                 "{} has no end, and a query needs one: record it first (sluice record), then ask the log",
                 live.input.display()
             ))),
@@ -224,7 +224,7 @@ impl LogTables {
         if !self.is_read_once()? || !self.was_read.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        Err(Error::unfit(
+        Err(Error::invalid(
             "standard input, or a pipe, can be read once only: a query can name it once, and only the first \
              query gets it; write it to a file first",
         ))
@@ -234,7 +234,7 @@ impl LogTables {
         if !self.is_read_once()? {
             return Ok(());
         }
-        Err(Error::unfit(format!(
+        Err(Error::invalid(format!(
             "what columns the channel `{channel}` has is found out by reading, and standard input, or a pipe, \
              can be read once only: write it to a file first"
         )))

@@ -58,7 +58,7 @@ impl ScanTask {
         }
         if self.built.contains(&LogColumn::Timestamp) {
             let mut context = StageContext::new(&self.log.channels, None);
-            context.clamps_times(&batch);
+            context.note_clamped_times(&batch);
             output.note(context.notes);
         }
         let labels = self.log.labels();
@@ -176,7 +176,7 @@ fn rows_of_type(
     channel: &str,
     output: &mut ScanOutput,
 ) -> Result<(Batch, RecordBatch), Error> {
-    let batch = booleans::hide(batch);
+    let batch = booleans::drop_raw_columns(batch);
     let matching: Vec<&Rows> = batch.rows().iter().filter(|rows| kind.is_of(rows)).collect();
     let mut places: Vec<(u32, usize, usize)> = Vec::new();
     for (at, rows) in matching.iter().enumerate() {

@@ -64,7 +64,7 @@ impl OutputBytes {
 
     /// What went wrong: of the output if it was that, else what the writer says.
     fn error(&mut self, message: impl std::fmt::Display) -> Error {
-        self.failed.take().unwrap_or_else(|| Error::unfit(message.to_string()))
+        self.failed.take().unwrap_or_else(|| Error::invalid(message.to_string()))
     }
 }
 
@@ -75,7 +75,7 @@ impl ParquetWriter {
         about: &ResultMetadata<'_>,
     ) -> Result<Self, Error> {
         let schema = storable(schema);
-        let level = ZstdLevel::try_new(3).map_err(|e| Error::broken(e.to_string()))?;
+        let level = ZstdLevel::try_new(3).map_err(|e| Error::internal(e.to_string()))?;
         let entries = about.entries().map(|(key, value)| KeyValue::new(key.to_owned(), value));
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(level))
@@ -85,7 +85,7 @@ impl ParquetWriter {
         let writer =
             ArrowWriter::try_new(OutputBytes::new(file), Arc::clone(&schema), Some(properties));
         let writer = writer.map_err(|e| {
-            Error::unfit(format!("these columns cannot be written as Parquet: {e}; cast them"))
+            Error::invalid(format!("these columns cannot be written as Parquet: {e}; cast them"))
         })?;
         Ok(Self { writer, schema })
     }
@@ -132,7 +132,7 @@ fn refused(error: &ArrowError) -> Error {
     match error {
         ArrowError::IoError(message, _) => Error::refused(message.clone()),
         other => {
-            Error::unfit(format!("these columns cannot be written as Arrow: {other}; cast them"))
+            Error::invalid(format!("these columns cannot be written as Arrow: {other}; cast them"))
         }
     }
 }
@@ -198,13 +198,13 @@ fn stored(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Error> 
     let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
-        .map_err(|e| Error::broken(e.to_string()))
+        .map_err(|e| Error::internal(e.to_string()))
 }
 
 fn stored_column(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, Error> {
     match column.data_type() {
         same if same == kind => Ok(Arc::clone(column)),
         DataType::Interval(_) | DataType::Union(_, _) => plain::text(column),
-        _ => cast(column, kind).map_err(|e| Error::unfit(e.to_string())),
+        _ => cast(column, kind).map_err(|e| Error::invalid(e.to_string())),
     }
 }

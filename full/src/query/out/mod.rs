@@ -119,7 +119,7 @@ impl OutputTarget {
     /// Refuses a file that must not be written, before anything is read.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let outputs = Outputs::new(self.overwrite, false, &self.inputs);
-        Ok(outputs.judge(&self.path)?)
+        Ok(outputs.check_target(&self.path)?)
     }
 
     /// Opens the output for rows of these columns.
@@ -175,7 +175,7 @@ impl RowOutput {
             columns,
             &RecordBatchOptions::new().with_row_count(Some(rows.num_rows())),
         );
-        let rows = rows.map_err(|e| Error::broken(e.to_string()))?;
+        let rows = rows.map_err(|e| Error::internal(e.to_string()))?;
         self.count += rows.num_rows() as u64;
         self.rows.append(&rows)
     }

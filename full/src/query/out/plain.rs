@@ -144,5 +144,5 @@ fn plain_field(field: &FieldRef, column: &ArrayRef) -> FieldRef {
 }
 
 fn broken(error: ArrowError) -> Error {
-    Error::broken(error.to_string())
+    Error::internal(error.to_string())
 }

@@ -126,7 +126,7 @@ impl QueryFold {
         let FoldState::Running(execution, mapping) = &mut self.state else { return Ok(Vec::new()) };
         let mapping = mapping.clone();
         loop {
-            let step = execution.step(&|| context.talk.is_aborted());
+            let step = execution.step(&|| context.run_handle.is_aborted());
             match step.map_err(|error| failed(error, &self.query, &self.budget))? {
                 ExecutionStep::Rows(rows) if rows.num_rows() == 0 => {}
                 ExecutionStep::Rows(rows) => {
@@ -148,7 +148,7 @@ impl QueryFold {
         mapping: &EventMapping,
         context: &mut StageContext<'_>,
     ) -> Result<Batch, Error> {
-        let source = match context.talk.node() {
+        let source = match context.run_handle.node() {
             "" => "sql",
             node => node,
         };
@@ -156,7 +156,7 @@ impl QueryFold {
         let defaults = NewEventDefaults { channel: self.channel.as_deref(), source, clock };
         let made = mapping.new_events(rows, self.next, &defaults, context.channels);
         let made = made.map_err(|error| {
-            Error::unfit(format!("the query `{}`: {error}", self.query.excerpt()))
+            Error::invalid(format!("the query `{}`: {error}", self.query.excerpt()))
         })?;
         self.next = self.next.saturating_add(made.len() as i64);
         context.added.extend(made.origins());
@@ -170,7 +170,7 @@ impl Fold for QueryFold {
         if batch.is_empty() || matches!(self.state, FoldState::Finished) {
             return Ok(Vec::new());
         }
-        context.clamps_times(&batch);
+        context.note_clamped_times(&batch);
         self.schemas.discover(&batch, context.channels)?;
         if !self.schemas.unknown_tables().is_empty() {
             if self.schemas.has_single_unknown() {
@@ -273,19 +273,19 @@ fn queue_bytes(budget: &MemoryBudget) -> usize {
 }
 
 fn wrong(mistake: &SqlMistake, query: &Query) -> Error {
-    Error::unfit(format!("the query `{}`: {}", query.excerpt(), query.render(mistake)))
+    Error::invalid(format!("the query `{}`: {}", query.excerpt(), query.render(mistake)))
 }
 
 fn failed(error: QueryError, query: &Query, budget: &MemoryBudget) -> Error {
     match error {
-        QueryError::OutOfMemory(what) => Error::unfit(format!(
+        QueryError::OutOfMemory(what) => Error::invalid(format!(
             "the query `{}` does not fit into `memory = \"{}\"`, even with temporary files: {what}; give it \
              more, or ask for less",
             query.excerpt(),
             budget.memory
         )),
         QueryError::Invalid(what) => {
-            Error::unfit(format!("the query `{}`: {what}", query.excerpt()))
+            Error::invalid(format!("the query `{}`: {what}", query.excerpt()))
         }
         QueryError::Failed(error) => error,
     }
