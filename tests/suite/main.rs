@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod architecture;
 mod archive;
 mod batch;
 mod camlog;
@@ -12,6 +11,7 @@ mod damage;
 mod determinism;
 mod dgc;
 mod dispatch;
+mod documents;
 mod examples;
 mod exec;
 mod faults;

@@ -68,7 +68,7 @@ fn pages() -> Vec<String> {
     names
 }
 
-fn gather(folder: &Path, found: &mut Vec<PathBuf>) {
+pub(crate) fn gather(folder: &Path, found: &mut Vec<PathBuf>) {
     for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         let name = path.file_name().unwrap().to_str().unwrap();
         if path.is_dir() && !path.is_symlink() && !name.starts_with('.') && name != "target" {
