@@ -14,13 +14,13 @@ use crate::format::{RecordFormat, RecordKind, RecordOffset};
 use crate::wire::BinaryNumber;
 
 /// How many bytes of a record may decide its channel.
-pub const MAX_KEY_LEN: usize = 256;
+pub(crate) const MAX_KEY_LEN: usize = 256;
 /// Channels that are kept at hand: a damaged log can invent any number.
 const MAX_CACHED: usize = 1 << 14;
 
 /// How the channel of a kind's records is told.
 #[derive(Clone, Debug)]
-pub enum ChannelNaming {
+pub(crate) enum ChannelNaming {
     /// Always the same.
     Fixed(String),
     /// The source's name in the pipeline.
@@ -36,7 +36,7 @@ pub enum ChannelNaming {
 
 /// What fields say of a channel.
 #[derive(Clone)]
-pub enum NameSource {
+pub(crate) enum NameSource {
     /// A whole number that stands for a name, or is one.
     Number(BinaryNumber, BTreeMap<i128, String>),
     /// Its name.
@@ -57,7 +57,7 @@ impl fmt::Debug for NameSource {
 
 /// A reader's own memory of channels, so that it rarely asks the run's.
 #[derive(Debug)]
-pub struct ChannelIds {
+pub(crate) struct ChannelIds {
     source: Arc<str>,
     channels: Arc<Channels>,
     /// By kind.
@@ -74,7 +74,7 @@ struct ChannelCache {
 
 impl ChannelIds {
     /// For records of this format, read in this context.
-    pub fn new(format: &RecordFormat, context: &ReadContext) -> Self {
+    pub(crate) fn new(format: &RecordFormat, context: &ReadContext) -> Self {
         Self {
             source: Arc::clone(&context.source),
             channels: Arc::clone(&context.channels),
@@ -85,7 +85,7 @@ impl ChannelIds {
 
     /// The channel of a record of this kind.
     #[inline]
-    pub fn resolve(
+    pub(crate) fn resolve(
         &mut self,
         format: &RecordFormat,
         kind: usize,
@@ -165,7 +165,7 @@ impl RecordKind {
 
     /// The template with the record's fields, for an event of this time and number; nothing if it asks for what
     /// the record does not have.
-    pub fn render(
+    pub(crate) fn render(
         &self,
         format: &RecordFormat,
         template: &Template,

@@ -95,7 +95,7 @@ table!(CRC64, u64, CRC_64_XZ);
 
 impl Algorithm {
     /// How many bits it has.
-    pub fn bits(self) -> usize {
+    pub(crate) fn bits(self) -> usize {
         match self {
             Self::Sum8 | Self::Xor8 | Self::Crc8 => 8,
             Self::Crc24 => 24,

@@ -12,7 +12,7 @@ use crate::wire::BinaryNumber;
 
 /// What bytes begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Classification {
+pub(crate) enum Classification {
     /// A record, as far as it alone can tell.
     Record {
         /// Its bytes.
@@ -28,7 +28,7 @@ pub enum Classification {
 
 /// Why bytes are no record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rejection {
+pub(crate) enum Rejection {
     /// There is no sync word.
     NoSync,
     /// It is of no kind that is described; what stands where the kind should.
@@ -93,14 +93,14 @@ impl fmt::Display for Rejection {
 impl RecordFormat {
     /// The kind of the record that `bytes` begin with; nothing if it is none that is described, or they are too few.
     #[inline]
-    pub fn kind_of(&self, bytes: &[u8]) -> Option<usize> {
+    pub(crate) fn kind_of(&self, bytes: &[u8]) -> Option<usize> {
         let Some(key) = &self.key else { return Some(0) };
         key.kind(bytes.get(key.at..key.at.checked_add(key.len)?)?)
     }
 
     /// What `bytes` begin with. `is_all` says that the log ends with them.
     #[inline]
-    pub fn classify(&self, bytes: &[u8], is_all: bool) -> Classification {
+    pub(crate) fn classify(&self, bytes: &[u8], is_all: bool) -> Classification {
         let sync = self.sync.needle();
         // To compare nothing is slow: some processors take their time over a vector's address that is none.
         if !sync.is_empty() && !bytes.starts_with(sync) {
@@ -138,7 +138,7 @@ impl RecordFormat {
     /// How long the record claims to be that `bytes` begin with, if that is more than `least`, can be, and is to be
     /// told by a checksum.
     #[inline]
-    pub fn claimed_len(&self, bytes: &[u8], min_len: usize) -> Option<usize> {
+    pub(crate) fn claimed_len(&self, bytes: &[u8], min_len: usize) -> Option<usize> {
         let RecordExtent::Length { at, word, counts, plus } = self.extent else { return None };
         let len = self.declared_len((at, word), counts, plus, bytes)?;
         if len <= min_len as i128 {
@@ -151,7 +151,7 @@ impl RecordFormat {
     }
 
     /// Whether a record may begin with `bytes`, as far as they go.
-    pub fn may_start(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn may_start(&self, bytes: &[u8]) -> bool {
         let sync = self.sync.needle();
         let len = sync.len().min(bytes.len());
         if bytes.get(..len) != sync.get(..len) {

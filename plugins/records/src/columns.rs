@@ -21,35 +21,35 @@ use crate::walk::WalkResult;
 use crate::wire::{BinaryNumber, Endian, Number};
 
 /// The key of a field's metadata under which stands what it is measured in.
-pub const UNIT: &str = "sluice.unit";
+pub(crate) const UNIT: &str = "sluice.unit";
 
 /// A column of a kind's records.
 #[derive(Clone, Debug)]
-pub struct RecordColumn {
+pub(crate) struct RecordColumn {
     /// What it is called.
-    pub name: String,
+    pub(crate) name: String,
     /// What it is measured in.
-    pub unit: Option<String>,
+    pub(crate) unit: Option<String>,
     /// Where its values lie.
-    pub at: FieldPlace,
+    pub(crate) at: FieldPlace,
     /// What they are.
-    pub value: ValueKind,
+    pub(crate) value: ValueKind,
     /// How many a record has.
-    pub arity: Arity,
+    pub(crate) arity: Arity,
 }
 
 /// Where a field lies in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldPlace {
+pub(crate) enum FieldPlace {
     /// Always in the same place, so many bytes.
-    RecordOffset(RecordOffset, usize),
+    Fixed(RecordOffset, usize),
     /// Where the walk through the fields comes to this one.
     Step(usize),
 }
 
 /// What values are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ValueKind {
+pub(crate) enum ValueKind {
     /// Numbers as they are.
     Number(BinaryNumber),
     /// Numbers that are multiplied by the first and have the second added then.
@@ -68,7 +68,7 @@ pub enum ValueKind {
 
 /// How many values a record has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arity {
+pub(crate) enum Arity {
     /// One.
     One,
     /// Always as many.
@@ -115,7 +115,7 @@ impl ValueKind {
 
 impl RecordColumn {
     /// The field of a schema.
-    pub fn field(&self) -> Field {
+    pub(crate) fn field(&self) -> Field {
         let item = || element(self.value.data_type());
         let data_type = match self.arity {
             Arity::One => self.value.data_type(),
@@ -153,7 +153,7 @@ fn element(data_type: DataType) -> FieldRef {
 }
 
 /// The batch with the rows of its events, all of which are records of this format.
-pub fn with_rows(format: &RecordFormat, batch: Batch) -> Result<Batch, Error> {
+pub(crate) fn with_rows(format: &RecordFormat, batch: Batch) -> Result<Batch, Error> {
     let mut events: Vec<Vec<u32>> = vec![Vec::new(); format.kinds.len()];
     for row in 0..batch.len() {
         let kind = format.kind_of(batch.payload(row)).and_then(|kind| events.get_mut(kind));
@@ -175,7 +175,7 @@ pub fn with_rows(format: &RecordFormat, batch: Batch) -> Result<Batch, Error> {
 }
 
 /// The row of one record.
-pub fn row(format: &RecordFormat, kind: &RecordKind, record: &[u8]) -> Result<Rows, Error> {
+pub(crate) fn row(format: &RecordFormat, kind: &RecordKind, record: &[u8]) -> Result<Rows, Error> {
     let columns =
         columns(format, kind, vec![record]).map_err(|e| Error::internal(e.to_string()))?;
     let message = Arc::clone(&kind.message);
@@ -227,7 +227,7 @@ impl<'r> RecordCells<'r> {
     fn cells(&self, at: FieldPlace) -> impl Iterator<Item = &'r [u8]> {
         self.records.iter().enumerate().map(move |(row, record)| {
             let (start, len) = match at {
-                FieldPlace::RecordOffset(spot, len) => {
+                FieldPlace::Fixed(spot, len) => {
                     (spot.in_record(record.len()).unwrap_or(usize::MAX), len)
                 }
                 FieldPlace::Step(step) => {
@@ -266,7 +266,7 @@ fn values(value: ValueKind, records: &RecordCells<'_>, at: FieldPlace) -> ArrayR
 }
 
 /// What of a field's bytes is its text.
-pub fn text(bytes: &[u8]) -> &[u8] {
+pub(crate) fn text(bytes: &[u8]) -> &[u8] {
     let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
     bytes.get(..end).unwrap_or_default().trim_ascii_end()
 }

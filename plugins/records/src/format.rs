@@ -16,47 +16,47 @@ use crate::wire::BinaryNumber;
 
 /// A format of logs.
 #[derive(Debug)]
-pub struct RecordFormat {
+pub(crate) struct RecordFormat {
     /// What every log begins with.
-    pub magic: Vec<u8>,
+    pub(crate) magic: Vec<u8>,
     /// What stands in front of the first record.
-    pub header: HeaderEnd,
+    pub(crate) header: HeaderEnd,
     /// What every record begins with; may be nothing.
-    pub sync: Finder<'static>,
+    pub(crate) sync: Finder<'static>,
     /// How many bytes of a record tell its kind and its length.
-    pub prefix_len: usize,
+    pub(crate) prefix_len: usize,
     /// How many bytes are looked at to tell whether a record may begin somewhere; all records have as many.
-    pub lookahead: usize,
+    pub(crate) lookahead: usize,
     /// Bytes of sync word and head.
-    pub head_len: usize,
+    pub(crate) head_len: usize,
     /// Bytes of the tail.
-    pub tail_len: usize,
+    pub(crate) tail_len: usize,
     /// What tells how long a record is, where its kind does not.
-    pub extent: RecordExtent,
+    pub(crate) extent: RecordExtent,
     /// What tells a record's kind; nothing, if there is but one.
-    pub key: Option<KindKey>,
+    pub(crate) key: Option<KindKey>,
     /// The kinds, that of records of no other kind last.
-    pub kinds: Vec<RecordKind>,
+    pub(crate) kinds: Vec<RecordKind>,
     /// The longest record that is believed.
-    pub max_len: usize,
+    pub(crate) max_len: usize,
     /// Bytes by which a search finds records, and where they lie in one.
-    pub anchor: Option<(usize, Finder<'static>)>,
+    pub(crate) anchor: Option<(usize, Finder<'static>)>,
     /// Whether records can be searched for: some have a sync word, a constant or a checksum.
-    pub is_marked: bool,
+    pub(crate) is_marked: bool,
     /// What timestamps count from.
-    pub clock: Clock,
+    pub(crate) clock: Clock,
     /// Whether an event's time depends on the events before it.
-    pub is_sequential: bool,
+    pub(crate) is_sequential: bool,
 }
 
 impl RecordFormat {
     /// Whether a reader can begin anywhere.
-    pub fn can_be_entered(&self) -> bool {
+    pub(crate) fn can_be_entered(&self) -> bool {
         !self.is_sequential && (self.is_marked || self.stride().is_some())
     }
 
     /// The length of all records, if it is always the same.
-    pub fn stride(&self) -> Option<usize> {
+    pub(crate) fn stride(&self) -> Option<usize> {
         let first = self.kinds.first()?.fixed_len?;
         self.kinds.iter().all(|kind| kind.fixed_len == Some(first)).then_some(first)
     }
@@ -64,7 +64,7 @@ impl RecordFormat {
 
 /// What stands in front of the first record.
 #[derive(Clone, Debug)]
-pub enum HeaderEnd {
+pub(crate) enum HeaderEnd {
     /// So many bytes.
     Bytes(u64),
     /// All up to the end of this.
@@ -73,7 +73,7 @@ pub enum HeaderEnd {
 
 /// How the end of a record is told.
 #[derive(Clone, Copy, Debug)]
-pub enum RecordExtent {
+pub(crate) enum RecordExtent {
     /// By a field.
     Length {
         /// Where it lies.
@@ -93,21 +93,21 @@ pub enum RecordExtent {
 
 /// What tells a record's kind.
 #[derive(Clone, Debug)]
-pub struct KindKey {
+pub(crate) struct KindKey {
     /// Where it lies.
-    pub at: usize,
+    pub(crate) at: usize,
     /// How many bytes it takes.
-    pub len: usize,
+    pub(crate) len: usize,
     /// The bytes of each kind that is described, sorted, and its number.
-    pub values: Vec<(Vec<u8>, usize)>,
+    pub(crate) values: Vec<(Vec<u8>, usize)>,
     /// The number of the kind that all others are.
-    pub other: Option<usize>,
+    pub(crate) other: Option<usize>,
 }
 
 impl KindKey {
     /// The kind of a record with these bytes in its place.
     #[inline]
-    pub fn kind(&self, bytes: &[u8]) -> Option<usize> {
+    pub(crate) fn kind(&self, bytes: &[u8]) -> Option<usize> {
         let found = self.values.binary_search_by(|(value, _)| value.as_slice().cmp(bytes));
         found.ok().and_then(|place| self.values.get(place)).map(|(_, kind)| *kind).or(self.other)
     }
@@ -115,7 +115,7 @@ impl KindKey {
 
 /// What becomes of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disposition {
+pub(crate) enum Disposition {
     /// They are events.
     Event,
     /// They are left out.
@@ -126,42 +126,42 @@ pub enum Disposition {
 
 /// A kind of record.
 #[derive(Debug)]
-pub struct RecordKind {
+pub(crate) struct RecordKind {
     /// What it is called.
-    pub name: String,
+    pub(crate) name: String,
     /// How long its records are, if that is always the same.
-    pub fixed_len: Option<usize>,
+    pub(crate) fixed_len: Option<usize>,
     /// How long they are at least.
-    pub min_len: usize,
+    pub(crate) min_len: usize,
     /// Its fields, where some say how long others are.
-    pub walk: Option<FieldWalk>,
+    pub(crate) walk: Option<FieldWalk>,
     /// What has to stand where.
-    pub constants: Vec<(RecordOffset, Vec<u8>)>,
+    pub(crate) constants: Vec<(RecordOffset, Vec<u8>)>,
     /// The checksum.
-    pub checksum: Option<Checksum>,
+    pub(crate) checksum: Option<Checksum>,
     /// How many bits of a record have to agree: those of sync word, constants and checksum.
-    pub proof_bits: usize,
+    pub(crate) proof_bits: usize,
     /// Whether a search does not begin with such a record, as others prove more.
-    pub is_doubtful: bool,
+    pub(crate) is_doubtful: bool,
     /// What becomes of its records.
-    pub disposition: Disposition,
+    pub(crate) disposition: Disposition,
     /// When its events were; nothing, if they do not say.
-    pub timing: Option<Timing>,
+    pub(crate) timing: Option<Timing>,
     /// Their numbers.
-    pub sequence: Option<(RecordOffset, BinaryNumber)>,
+    pub(crate) sequence: Option<(RecordOffset, BinaryNumber)>,
     /// Their channels.
-    pub naming: ChannelNaming,
+    pub(crate) naming: ChannelNaming,
     /// Their columns.
-    pub columns: Vec<RecordColumn>,
+    pub(crate) columns: Vec<RecordColumn>,
     /// The schema of these.
-    pub schema: SchemaRef,
+    pub(crate) schema: SchemaRef,
     /// What their rows are of.
-    pub message: Arc<MessageType>,
+    pub(crate) message: Arc<MessageType>,
 }
 
 impl RecordKind {
     /// How many bits of a record of this length have to agree.
-    pub fn proof_bits_of(&self, len: usize) -> usize {
+    pub(crate) fn proof_bits_of(&self, len: usize) -> usize {
         match self.checksum.filter(|checksum| checksum.covers_nothing(len)) {
             Some(checksum) => self.proof_bits.saturating_sub(checksum.algorithm.bits()),
             None => self.proof_bits,
@@ -170,14 +170,14 @@ impl RecordKind {
 
     /// Whether a checksum speaks for a record of this length.
     #[inline]
-    pub fn is_checked(&self, len: usize) -> bool {
+    pub(crate) fn is_checked(&self, len: usize) -> bool {
         self.checksum.is_some_and(|checksum| !checksum.covers_nothing(len))
     }
 }
 
 /// A place in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordOffset {
+pub(crate) enum RecordOffset {
     /// So many bytes behind its start.
     Start(usize),
     /// So many bytes before its end.
@@ -187,7 +187,7 @@ pub enum RecordOffset {
 impl RecordOffset {
     /// Where that is in a record of this length.
     #[inline]
-    pub fn in_record(self, len: usize) -> Option<usize> {
+    pub(crate) fn in_record(self, len: usize) -> Option<usize> {
         match self {
             Self::Start(at) => Some(at),
             Self::End(before) => len.checked_sub(before),
@@ -196,47 +196,47 @@ impl RecordOffset {
 
     /// What a record has from there on.
     #[inline]
-    pub fn bytes_in(self, record: &[u8]) -> &[u8] {
+    pub(crate) fn bytes_in(self, record: &[u8]) -> &[u8] {
         self.in_record(record.len()).and_then(|at| record.get(at..)).unwrap_or_default()
     }
 }
 
 /// A checksum in a record.
 #[derive(Clone, Copy, Debug)]
-pub struct Checksum {
+pub(crate) struct Checksum {
     /// Where it lies.
-    pub at: RecordOffset,
+    pub(crate) at: RecordOffset,
     /// How it is written.
-    pub word: BinaryNumber,
+    pub(crate) word: BinaryNumber,
     /// How it is worked out.
-    pub algorithm: Algorithm,
+    pub(crate) algorithm: Algorithm,
     /// Where the bytes begin that it covers.
-    pub from: RecordOffset,
+    pub(crate) from: RecordOffset,
     /// Where they end.
-    pub until: RecordOffset,
+    pub(crate) until: RecordOffset,
     /// A byte behind them.
-    pub extra: Option<u8>,
+    pub(crate) extra: Option<u8>,
 }
 
 /// What a record's checksum is, and what it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChecksumValues {
+pub(crate) struct ChecksumValues {
     /// What the record says.
-    pub stored: u64,
+    pub(crate) stored: u64,
     /// What its bytes give.
-    pub computed: u64,
+    pub(crate) computed: u64,
 }
 
 impl Checksum {
     /// Whether it covers nothing of a record of this length, and so proves no more than a constant does.
     #[inline]
-    pub fn covers_nothing(&self, len: usize) -> bool {
+    pub(crate) fn covers_nothing(&self, len: usize) -> bool {
         self.extra.is_none() && self.from.in_record(len) == self.until.in_record(len)
     }
 
     /// Both sums of a record; nothing if it has no room for them.
     #[inline]
-    pub fn sums(&self, record: &[u8]) -> Option<ChecksumValues> {
+    pub(crate) fn sums(&self, record: &[u8]) -> Option<ChecksumValues> {
         let stored = self.word.bits(self.at.bytes_in(record))?;
         let (from, until) =
             (self.from.in_record(record.len())?, self.until.in_record(record.len())?);

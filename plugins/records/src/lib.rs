@@ -1,22 +1,31 @@
-//! Binary logs of made-up formats, described in a pipeline file: source `records`.
+//! Source `records`: binary logs of any format, described in a pipeline file.
 //!
-//! [`options`] is a description as it is written, [`compile`] finds its mistakes and makes a
-//! [`Format`](format::Format) of it. [`wire`] is numbers, [`checksum`] sums over bytes, [`walk`] goes through
-//! fields of which some say how long others are. [`look`] says what bytes are, [`scan`] what is to be believed,
-//! and where reading goes on after damage; [`time`] and [`channels`] say when an event was and where it belongs,
-//! [`columns`] makes rows of records, and [`source`] is the plugin.
+//! - [`options`]: the description as written. [`compile`] checks it and turns it into a
+//!   [`RecordFormat`](format::RecordFormat).
+//! - [`wire`]: binary numbers. [`checksum`]: checksum algorithms. [`walk`]: fields whose length other
+//!   fields declare.
+//! - [`classify`]: whether bytes are a record. [`scan`]: which records are trusted, and where reading
+//!   resumes after damage.
+//! - [`time`], [`channels`], [`columns`]: an event's time, channel and columns.
+//! - [`source`]: the plugin.
 
-pub mod channels;
-pub mod checksum;
-pub mod classify;
-pub mod columns;
-pub mod compile;
-pub mod format;
-pub mod options;
-pub mod scan;
-pub mod source;
-pub mod time;
-pub mod walk;
-pub mod wire;
-
+mod channels;
+mod checksum;
+mod classify;
+mod columns;
+mod compile;
+mod format;
 mod literal;
+mod options;
+mod scan;
+mod source;
+mod time;
+mod walk;
+mod wire;
+
+/// What tests and fuzz targets need. Not part of the API.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::checksum::Algorithm;
+    pub use crate::source::{RecordsSource, Tile, tile_at, tiles};
+}

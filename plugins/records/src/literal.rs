@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 
 /// Some bytes: `"LOG1"`, `"0xb5 62"` or `[0xb5, 0x62]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Literal(pub Vec<u8>);
+pub(crate) struct Literal(pub(crate) Vec<u8>);
 
 /// More than this is no mark, but contents.
 const MAX_LITERAL_LEN: usize = 4096;

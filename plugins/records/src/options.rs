@@ -10,7 +10,7 @@ use sluice_core::options::{ByteSize, InPaths};
 use sluice_core::time::TimePoint;
 
 use crate::checksum::Algorithm;
-pub use crate::literal::Literal;
+pub(crate) use crate::literal::Literal;
 use crate::wire::Endian;
 
 /// The options of source `records`.
@@ -18,55 +18,55 @@ use crate::wire::Endian;
 /// A record is `sync`, then `head`, then `fields` (or those of its kind), then `tail`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Options {
+pub(crate) struct Options {
     /// The logs: a file, a glob, a list of them, or `-` for standard input. Logs are read one after another;
     /// what is compressed with zstd is read as what it holds.
-    pub path: InPaths,
+    pub(crate) path: InPaths,
     /// What every log begins with.
-    pub magic: Option<Literal>,
+    pub(crate) magic: Option<Literal>,
     /// What stands in front of the first record, magic included: a number of bytes, or the text that it ends
     /// with. Without it, only the magic.
-    pub header: Option<HeaderOption>,
+    pub(crate) header: Option<HeaderOption>,
     /// The order of bytes in numbers: `little` or `big`. A field may have another.
     #[serde(default)]
-    pub endian: Endian,
+    pub(crate) endian: Endian,
     /// What every record begins with.
-    pub sync: Option<Literal>,
+    pub(crate) sync: Option<Literal>,
     /// What follows the sync word in every record: fields of fixed size.
     #[serde(default)]
-    pub head: Vec<Field>,
+    pub(crate) head: Vec<Field>,
     /// What follows the head in every record.
     #[serde(default)]
-    pub fields: Vec<Field>,
+    pub(crate) fields: Vec<Field>,
     /// Records of several kinds, instead of `fields`: what follows the head, by the value of the field whose
     /// role is `kind`.
     #[serde(default)]
-    pub kinds: BTreeMap<String, KindOptions>,
+    pub(crate) kinds: BTreeMap<String, KindOptions>,
     /// What becomes of records of other kinds: they are events of which only head and tail are fields (`keep`),
     /// left out and counted (`skip`), or damage. Without it they are kept if a length or a sync word tells where
     /// they end.
-    pub other_kinds: Option<OtherKinds>,
+    pub(crate) other_kinds: Option<OtherKinds>,
     /// What every record ends with: fields of fixed size.
     #[serde(default)]
-    pub tail: Vec<Field>,
+    pub(crate) tail: Vec<Field>,
     /// The name of the channel; fields in braces are filled in. Without it, what the field with the role
     /// `channel` says, or the kind's name, or that of the source.
-    pub channel: Option<String>,
+    pub(crate) channel: Option<String>,
     /// Names of channels by the number in the field with the role `channel`. Other numbers are names as they are.
     #[serde(default)]
-    pub channels: BTreeMap<String, String>,
+    pub(crate) channels: BTreeMap<String, String>,
     /// What times count from: `unix`, `gps`, `start` (of the recording), or a point in time.
     #[serde(default)]
-    pub epoch: Epoch,
+    pub(crate) epoch: Epoch,
     /// How many seconds GPS is ahead of UTC. Without it, as many as it was at the time.
-    pub leap_seconds: Option<i64>,
+    pub(crate) leap_seconds: Option<i64>,
     /// What becomes of records of a kind that has no time: a mistake in the description (`refuse`), or they get
     /// the time of the record before (`last`), for which logs are read in one piece.
     #[serde(default)]
-    pub untimed: UntimedPolicy,
+    pub(crate) untimed: UntimedPolicy,
     /// The longest record that is believed. Damage can claim any length.
     #[serde(default = "largest_record")]
-    pub max_record: ByteSize,
+    pub(crate) max_record: ByteSize,
 }
 
 fn largest_record() -> ByteSize {
@@ -76,7 +76,7 @@ fn largest_record() -> ByteSize {
 /// What stands in front of the first record.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "a number of bytes, or the text that the header ends with")]
-pub enum HeaderOption {
+pub(crate) enum HeaderOption {
     /// So many bytes.
     Bytes(u64),
     /// All up to the end of this.
@@ -97,22 +97,22 @@ impl JsonSchema for HeaderOption {
 /// A kind of record.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct KindOptions {
+pub(crate) struct KindOptions {
     /// What the kind is called.
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// The name of its channel; fields in braces are filled in.
-    pub channel: Option<String>,
+    pub(crate) channel: Option<String>,
     /// What follows the head.
     #[serde(default)]
-    pub fields: Vec<Field>,
+    pub(crate) fields: Vec<Field>,
     /// A byte that the checksum is worked out over behind all others: MAVLink's `CRC_EXTRA`.
-    pub checksum_extra: Option<u8>,
+    pub(crate) checksum_extra: Option<u8>,
 }
 
 /// What becomes of records of a kind that is not described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum OtherKinds {
+pub(crate) enum OtherKinds {
     /// They are events.
     Keep,
     /// They are left out.
@@ -124,7 +124,7 @@ pub enum OtherKinds {
 /// What becomes of records of a kind without a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum UntimedPolicy {
+pub(crate) enum UntimedPolicy {
     /// There may be none.
     #[default]
     Refuse,
@@ -134,7 +134,7 @@ pub enum UntimedPolicy {
 
 /// What times count from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Epoch {
+pub(crate) enum Epoch {
     /// 1970, UTC.
     #[default]
     Unix,
@@ -177,52 +177,51 @@ impl JsonSchema for Epoch {
 /// A field of a record.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Field {
+pub(crate) struct Field {
     /// Its column. A field without a name has none.
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// What it is.
     #[serde(rename = "type")]
-    pub kind: FieldType,
+    pub(crate) kind: FieldType,
     /// How many there are, for a list: a number, the name of an earlier field that says it, or `rest`.
-    pub count: Option<Amount>,
+    pub(crate) count: Option<Amount>,
     /// How many bytes a text, `bytes` or `pad` has: a number, the name of an earlier field, or `rest`.
-    pub size: Option<Amount>,
+    pub(crate) size: Option<Amount>,
     /// The order of its bytes, where that is another one.
-    pub endian: Option<Endian>,
+    pub(crate) endian: Option<Endian>,
     /// What it is for, beside being a column.
-    pub role: Option<Role>,
+    pub(crate) role: Option<Role>,
     /// For a time: `weeks`, `days`, `s`, `ms`, `us` or `ns`. For others, what it is measured in.
-    pub unit: Option<String>,
+    pub(crate) unit: Option<String>,
     /// What it is multiplied by.
-    pub scale: Option<f64>,
+    pub(crate) scale: Option<f64>,
     /// What is added then.
-    pub offset: Option<f64>,
+    pub(crate) offset: Option<f64>,
     /// What it always is. A record in which it is anything else is none.
-    pub value: Option<Constant>,
+    pub(crate) value: Option<Constant>,
     /// Bits of it that are columns, by name: `3` is a boolean, `"4-6"` a number of three bits.
     #[serde(default)]
-    pub bits: BTreeMap<String, Bits>,
+    pub(crate) bits: BTreeMap<String, Bits>,
     /// For a length: what it counts.
-    pub counts: Option<LengthCounts>,
+    pub(crate) counts: Option<LengthCounts>,
     /// For a length: what is added to it. May be below 0.
-    pub plus: Option<i64>,
+    pub(crate) plus: Option<i64>,
     /// For a time: the number at which it begins at 0 again; `true` if that is the largest of its type plus one.
-    pub wraps: Option<WrapPoint>,
+    pub(crate) wraps: Option<WrapPoint>,
     /// For a checksum: how it is worked out.
-    pub algorithm: Option<Algorithm>,
+    pub(crate) algorithm: Option<Algorithm>,
     /// For a checksum: where the bytes begin that it covers, a field or a number of bytes from the record's
     /// start. Without it the record's start, or what follows a checksum that is in the head.
-    pub from: Option<CoverStart>,
+    pub(crate) from: Option<CoverStart>,
     /// For a checksum: the field before which the bytes end. Without it the checksum itself, or the record's end
     /// if that is in the head.
-    pub until: Option<String>,
+    pub(crate) until: Option<String>,
 }
 
 /// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "their names say it")]
-pub enum FieldType {
+pub(crate) enum FieldType {
     U8,
     I8,
     U16,
@@ -244,7 +243,7 @@ pub enum FieldType {
 /// What a field is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub(crate) enum Role {
     /// When the event happened. Two fields with this role are added up.
     Time,
     /// The event's number.
@@ -261,7 +260,7 @@ pub enum Role {
 
 impl Role {
     /// The word for it.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Time => "time",
             Self::Sequence => "sequence",
@@ -276,7 +275,7 @@ impl Role {
 /// What a length counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum LengthCounts {
+pub(crate) enum LengthCounts {
     /// The bytes between head and tail.
     #[default]
     Payload,
@@ -289,7 +288,7 @@ pub enum LengthCounts {
 /// How many bytes or elements.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "a number, the name of an earlier field, or \"rest\"")]
-pub enum Amount {
+pub(crate) enum Amount {
     /// Always as many.
     Fixed(u64),
     /// As many as a field says, or all that is left.
@@ -310,7 +309,7 @@ impl JsonSchema for Amount {
 /// A place in a record.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "a number of bytes, or the name of a field")]
-pub enum CoverStart {
+pub(crate) enum CoverStart {
     /// So many bytes behind its start.
     Bytes(u64),
     /// Where this field begins.
@@ -331,7 +330,7 @@ impl JsonSchema for CoverStart {
 /// What a field always is.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "a whole number, true or false, a text, or a list of bytes")]
-pub enum Constant {
+pub(crate) enum Constant {
     /// For a `bool`.
     Flag(bool),
     /// A whole number.
@@ -354,7 +353,7 @@ impl JsonSchema for Constant {
 /// Where a time begins at 0 again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "a number above 1, or true")]
-pub enum WrapPoint {
+pub(crate) enum WrapPoint {
     /// Behind the largest number of its type, or not at all.
     AtTypesEnd(bool),
     /// At this number.
@@ -374,7 +373,7 @@ impl JsonSchema for WrapPoint {
 
 /// Some bits of a number, counted from the lowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bits {
+pub(crate) enum Bits {
     /// One: true or false.
     One(u32),
     /// From one to another, a number.

@@ -55,7 +55,7 @@ const MIN_PROOF_BITS: usize = 32;
 /// So many records in a row are looked at for that; four are enough where each proves something.
 const MAX_CHAIN: usize = 8;
 /// Records that claim more than this are worked through only where something speaks for them.
-pub const LONG_RECORD: usize = 64 << 10;
+pub(crate) const LONG_RECORD: usize = 64 << 10;
 /// The longest header whose end is searched for.
 const MAX_HEADER: u64 = 1 << 20;
 /// What is read of a record at first, if its head is shorter.
@@ -63,7 +63,7 @@ const FIRST_READ: usize = 128;
 
 /// What is at a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScanOutcome {
+pub(crate) enum ScanOutcome {
     /// A record.
     Record {
         /// The position behind it.
@@ -82,7 +82,7 @@ pub enum ScanOutcome {
 
 /// How a log begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogStart {
+pub(crate) enum LogStart {
     /// As it should; where its first record is.
     Valid(u64),
     /// Not as it should, and why.
@@ -91,7 +91,7 @@ pub enum LogStart {
 
 /// Looks at a log.
 #[derive(Debug)]
-pub struct RecordScanner<'f> {
+pub(crate) struct RecordScanner<'f> {
     format: &'f RecordFormat,
     record: &'f mut Vec<u8>,
     /// How many bytes have been looked at.
@@ -113,12 +113,12 @@ enum Probe {
 
 impl<'f> RecordScanner<'f> {
     /// For logs of this format; `record` is room for one.
-    pub fn new(format: &'f RecordFormat, record: &'f mut Vec<u8>) -> Self {
+    pub(crate) fn new(format: &'f RecordFormat, record: &'f mut Vec<u8>) -> Self {
         Self { format, record, examined: 0 }
     }
 
     /// How a log begins.
-    pub fn start_of_log(&mut self, log: &mut dyn ReadAt) -> io::Result<LogStart> {
+    pub(crate) fn start_of_log(&mut self, log: &mut dyn ReadAt) -> io::Result<LogStart> {
         let magic = &self.format.magic;
         let found = self.read(log, 0, magic.len().max(1))?;
         let found = self.record.get(..found.min(magic.len())).unwrap_or_default();
@@ -145,7 +145,11 @@ impl<'f> RecordScanner<'f> {
     }
 
     /// What is at `pos`.
-    pub fn classify_at(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<ScanOutcome> {
+    pub(crate) fn classify_at(
+        &mut self,
+        log: &mut dyn ReadAt,
+        pos: u64,
+    ) -> io::Result<ScanOutcome> {
         if let Some((len, end)) = self.find_contradiction(log, pos)? {
             return Ok(ScanOutcome::Damage { end, rejection: Rejection::Unconfirmed(len) });
         }
@@ -219,7 +223,7 @@ impl<'f> RecordScanner<'f> {
     }
 
     /// Where the first record that a search believes begins at `from` or later, or the end of the log.
-    pub fn next(&mut self, log: &mut dyn ReadAt, from: u64) -> io::Result<u64> {
+    pub(crate) fn next(&mut self, log: &mut dyn ReadAt, from: u64) -> io::Result<u64> {
         let mut search = self.search(from..u64::MAX);
         search.forget();
         if !self.format.is_marked {
@@ -234,7 +238,7 @@ impl<'f> RecordScanner<'f> {
     }
 
     /// Where the first record begins in this range, in which nothing is known.
-    pub fn find(
+    pub(crate) fn find(
         &mut self,
         log: &mut dyn ReadAt,
         begin: u64,
@@ -376,7 +380,7 @@ impl<'f> RecordScanner<'f> {
 impl RecordFormat {
     /// Whether a record of this kind and length is believed only for what follows it.
     #[inline]
-    pub fn needs_successor(&self, kind: &RecordKind, len: usize) -> bool {
+    pub(crate) fn needs_successor(&self, kind: &RecordKind, len: usize) -> bool {
         self.is_marked && !kind.is_checked(len)
     }
 }

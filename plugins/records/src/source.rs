@@ -72,11 +72,6 @@ impl RecordsSource {
     pub fn new(options: Value) -> Result<Self, OptionsError> {
         core_options::read::<Options>(options)?.try_into()
     }
-
-    /// The format that is described.
-    pub fn format(&self) -> &Arc<RecordFormat> {
-        &self.format
-    }
 }
 
 impl Source for RecordsSource {
@@ -140,7 +135,7 @@ impl Reader for RowReader {
 
 /// Records of a described format, as a framed log.
 #[derive(Debug)]
-pub struct RecordFraming {
+pub(crate) struct RecordFraming {
     format: Arc<RecordFormat>,
     ids: ChannelIds,
     time_state: TimeState,
@@ -158,7 +153,7 @@ const NO_NUMBER: &str = "its number is beyond what can be held (63 bits)";
 
 impl RecordFraming {
     /// Records of this format, read in this context.
-    pub fn new(format: Arc<RecordFormat>, context: &ReadContext) -> Self {
+    pub(crate) fn new(format: Arc<RecordFormat>, context: &ReadContext) -> Self {
         let ids = ChannelIds::new(&format, context);
         let (time_state, invalid_start, record) = (TimeState::default(), None, Vec::new());
         let losses = Arc::clone(&context.losses);
@@ -310,6 +305,20 @@ pub struct Tile {
     pub range: Range<u64>,
     /// Why it is no event; nothing, if it is one.
     pub damage: Option<String>,
+}
+
+/// What is at position `at` of `log`, or `None` at its end.
+///
+/// Looks at no event, so that a wrong time or kind is not damage here. For tests.
+pub fn tile_at(source: &RecordsSource, log: &mut dyn ReadAt, at: u64) -> io::Result<Option<Tile>> {
+    let mut record = Vec::new();
+    Ok(match RecordScanner::new(&source.format, &mut record).classify_at(log, at)? {
+        scan::ScanOutcome::Record { end } => Some(Tile { range: at..end, damage: None }),
+        scan::ScanOutcome::Damage { end, rejection } => {
+            Some(Tile { range: at..end, damage: Some(rejection.to_string()) })
+        }
+        scan::ScanOutcome::End => None,
+    })
 }
 
 /// The pieces that these bytes are made of, by a description as JSON: what a reader gives, without a file. Pieces

@@ -7,7 +7,7 @@ use crate::wire::BinaryNumber;
 
 const NANOS: i128 = 1_000_000_000;
 /// 1980-01-06, in seconds since 1970.
-pub const GPS_EPOCH: i64 = 315_964_800;
+pub(crate) const GPS_EPOCH: i64 = 315_964_800;
 
 /// From which second (UTC, since 1970) on GPS was so many seconds ahead.
 const LEAP_SECONDS: [(i64, i64); 18] = [
@@ -33,7 +33,7 @@ const LEAP_SECONDS: [(i64, i64); 18] = [
 
 /// How GPS times become UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeapSeconds {
+pub(crate) enum LeapSeconds {
     /// They are no GPS times.
     None,
     /// By always the same number of seconds.
@@ -44,48 +44,48 @@ pub enum LeapSeconds {
 
 /// What says when an event was.
 #[derive(Clone, Debug)]
-pub struct Timing {
+pub(crate) struct Timing {
     /// The fields; they are added up.
-    pub parts: Vec<TimeField>,
+    pub(crate) parts: Vec<TimeField>,
     /// What is added to them, in nanoseconds.
-    pub epoch: i64,
+    pub(crate) epoch: i64,
     /// What is subtracted then.
-    pub leap: LeapSeconds,
+    pub(crate) leap: LeapSeconds,
 }
 
 /// A field that says a time.
 #[derive(Clone, Copy, Debug)]
-pub struct TimeField {
+pub(crate) struct TimeField {
     /// Where it lies.
-    pub at: RecordOffset,
+    pub(crate) at: RecordOffset,
     /// How it is written.
-    pub word: BinaryNumber,
+    pub(crate) word: BinaryNumber,
     /// Nanoseconds of its unit.
-    pub unit: i64,
+    pub(crate) unit: i64,
     /// What it is multiplied by, and what is added then, before it is a number of its unit.
-    pub scale: Option<(f64, f64)>,
+    pub(crate) scale: Option<(f64, f64)>,
     /// The number at which it begins at 0 again.
-    pub wraps: Option<u64>,
+    pub(crate) wraps: Option<u64>,
     /// Which counter that is: those of the same unit and turn are one.
-    pub counter: usize,
+    pub(crate) counter: usize,
 }
 
 /// So many counters that begin at 0 again, and differ in unit or turn, are followed.
-pub const MAX_COUNTERS: usize = 4;
+pub(crate) const MAX_COUNTERS: usize = 4;
 
 /// What is known from the events before.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct TimeState {
+pub(crate) struct TimeState {
     /// What wraps, as if it did not, by the number of the counter.
-    pub unwrapped: [Option<i128>; MAX_COUNTERS],
+    pub(crate) unwrapped: [Option<i128>; MAX_COUNTERS],
     /// The time of the event before.
-    pub nanos: Option<i64>,
+    pub(crate) nanos: Option<i64>,
 }
 
 impl Timing {
     /// The time of a record in nanoseconds, and what is to be known for the next; nothing if no time can be that.
     #[inline]
-    pub fn nanos(&self, record: &[u8], before: &TimeState) -> Option<(i64, TimeState)> {
+    pub(crate) fn nanos(&self, record: &[u8], before: &TimeState) -> Option<(i64, TimeState)> {
         let (mut sum, mut after) = (i128::from(self.epoch), *before);
         for part in &self.parts {
             let nanos = part.nanos(record, &mut after.unwrapped)?;
@@ -151,7 +151,7 @@ impl LeapSeconds {
 }
 
 /// Nanoseconds of a unit of time; nothing if it is none.
-pub fn unit_nanos(unit: &str) -> Option<i64> {
+pub(crate) fn unit_nanos(unit: &str) -> Option<i64> {
     Some(match unit {
         "weeks" => 604_800_000_000_000,
         "days" => 86_400_000_000_000,

@@ -5,29 +5,29 @@
 use crate::wire::BinaryNumber;
 
 /// How many fields may say how long others are.
-pub const MAX_REGISTERS: usize = 16;
+pub(crate) const MAX_REGISTERS: usize = 16;
 
 /// Fields behind a record's head, in order.
 #[derive(Clone, Debug, Default)]
-pub struct FieldWalk {
+pub(crate) struct FieldWalk {
     /// The fields.
-    pub steps: Vec<WalkStep>,
+    pub(crate) steps: Vec<WalkStep>,
     /// Fields of the head that say how long others are: where they lie, and their registers.
-    pub head_registers: Vec<(usize, BinaryNumber, usize)>,
+    pub(crate) head_registers: Vec<(usize, BinaryNumber, usize)>,
 }
 
 /// A field.
 #[derive(Clone, Copy, Debug)]
-pub struct WalkStep {
+pub(crate) struct WalkStep {
     /// How long it is.
-    pub size: WalkSize,
+    pub(crate) size: WalkSize,
     /// The register that its value is kept in, for the lengths of others.
-    pub register: Option<(BinaryNumber, usize)>,
+    pub(crate) register: Option<(BinaryNumber, usize)>,
 }
 
 /// How long a field is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WalkSize {
+pub(crate) enum WalkSize {
     /// So many bytes.
     Fixed(usize),
     /// As many elements as a register says, of so many bytes each.
@@ -46,7 +46,7 @@ pub enum WalkSize {
 
 /// What came of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WalkResult {
+pub(crate) enum WalkResult {
     /// The fields end here.
     End(usize),
     /// So many bytes are needed to go on.
@@ -61,7 +61,7 @@ impl FieldWalk {
     ///
     /// `body_end` is where the fields have to end, if that is known; without it, none of them may be all that is
     /// left. No field ends behind `longest`.
-    pub fn run(
+    pub(crate) fn run(
         &self,
         bytes: &[u8],
         head_len: usize,

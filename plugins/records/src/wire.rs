@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// The order of a number's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Endian {
+pub(crate) enum Endian {
     /// The lowest byte first.
     #[default]
     Little,
@@ -18,8 +18,7 @@ pub enum Endian {
 
 /// A type of number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "their names say it")]
-pub enum Number {
+pub(crate) enum Number {
     U8,
     I8,
     U16,
@@ -36,7 +35,7 @@ pub enum Number {
 
 impl Number {
     /// Its bytes.
-    pub fn width(self) -> usize {
+    pub(crate) fn width(self) -> usize {
         match self {
             Self::U8 | Self::I8 => 1,
             Self::U16 | Self::I16 => 2,
@@ -47,17 +46,17 @@ impl Number {
     }
 
     /// Whether it has a point.
-    pub fn is_float(self) -> bool {
+    pub(crate) fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64)
     }
 
     /// Whether it may be below 0.
-    pub fn is_signed(self) -> bool {
+    pub(crate) fn is_signed(self) -> bool {
         !matches!(self, Self::U8 | Self::U16 | Self::U24 | Self::U32 | Self::U64)
     }
 
     /// The least and the greatest whole number it can be.
-    pub fn range(self) -> (i128, i128) {
+    pub(crate) fn range(self) -> (i128, i128) {
         let bits = 8 * self.width() as u32;
         match self.is_signed() {
             true => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
@@ -68,17 +67,17 @@ impl Number {
 
 /// A number and the order of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BinaryNumber {
+pub(crate) struct BinaryNumber {
     /// Its type.
-    pub number: Number,
+    pub(crate) number: Number,
     /// The order of its bytes.
-    pub endian: Endian,
+    pub(crate) endian: Endian,
 }
 
 impl BinaryNumber {
     /// The bits that `bytes` begin with, in an unsigned number; nothing if they are too few.
     #[inline]
-    pub fn bits(self, bytes: &[u8]) -> Option<u64> {
+    pub(crate) fn bits(self, bytes: &[u8]) -> Option<u64> {
         let bytes = bytes.get(..self.number.width())?;
         Some(match (bytes, self.endian) {
             (&[a], _) => u64::from(a),
@@ -93,7 +92,7 @@ impl BinaryNumber {
 
     /// The whole number that `bytes` begin with; nothing if they are too few, or it has a point.
     #[inline]
-    pub fn whole(self, bytes: &[u8]) -> Option<i128> {
+    pub(crate) fn whole(self, bytes: &[u8]) -> Option<i128> {
         if self.number.is_float() {
             return None;
         }
@@ -107,7 +106,7 @@ impl BinaryNumber {
 
     /// The number that `bytes` begin with, as the nearest that a float can be; nothing if they are too few.
     #[inline]
-    pub fn float(self, bytes: &[u8]) -> Option<f64> {
+    pub(crate) fn float(self, bytes: &[u8]) -> Option<f64> {
         Some(match self.number {
             Number::F32 => f64::from(f32::from_bits(self.bits(bytes)? as u32)),
             Number::F64 => f64::from_bits(self.bits(bytes)?),
@@ -116,7 +115,7 @@ impl BinaryNumber {
     }
 
     /// The bytes of these bits.
-    pub fn bytes(self, bits: u64) -> Vec<u8> {
+    pub(crate) fn bytes(self, bits: u64) -> Vec<u8> {
         let mut bytes = bits.to_le_bytes().to_vec();
         bytes.truncate(self.number.width());
         if self.endian == Endian::Big {

@@ -1,14 +1,13 @@
 //! Lays the fields of a description out: where each lies in a record, how long it is, and which columns it
 //! becomes. What a field is for is not looked at.
 
-use std::collections::BTreeMap;
-
 use crate::columns::{Arity, FieldPlace, RecordColumn, ValueKind};
 use crate::format::RecordOffset;
 use crate::options::{Amount, Bits, Constant, Field, FieldType, Options, Role};
-use crate::walk::{FieldWalk, MAX_REGISTERS, WalkSize, WalkStep};
+use crate::walk::{FieldWalk, WalkSize};
 use crate::wire::{BinaryNumber, Number};
 
+use super::offsets::{LengthFields, OffsetTracker};
 use super::{KeyPath, KindDraft, Mistakes, path};
 
 /// More fields than this serve nobody.
@@ -40,7 +39,7 @@ impl PlacedField<'_> {
     /// Where it lies, if that is always the same, and how long it is then.
     pub(super) fn spot(&self) -> Option<(RecordOffset, usize)> {
         match self.at {
-            FieldPlace::RecordOffset(spot, len) => Some((spot, len)),
+            FieldPlace::Fixed(spot, len) => Some((spot, len)),
             FieldPlace::Step(_) => None,
         }
     }
@@ -93,7 +92,7 @@ impl<'o> FieldLayout<'o, '_> {
                 placed.push(self.place_field(
                     field,
                     path,
-                    FieldPlace::RecordOffset(RecordOffset::Start(at), bytes),
+                    FieldPlace::Fixed(RecordOffset::Start(at), bytes),
                     arity,
                 ));
                 at = at.saturating_add(bytes);
@@ -117,7 +116,7 @@ impl<'o> FieldLayout<'o, '_> {
             placed.push(self.place_field(
                 field,
                 path,
-                FieldPlace::RecordOffset(RecordOffset::End(before), bytes),
+                FieldPlace::Fixed(RecordOffset::End(before), bytes),
                 arity,
             ));
             before = before.saturating_sub(bytes);
@@ -168,8 +167,7 @@ impl<'o> FieldLayout<'o, '_> {
             self.mistakes.at(path, format!("these are more than {MAX_FIELDS} fields"));
             return (Vec::new(), RecordBody::Fixed(0));
         }
-        let mut tracker =
-            OffsetTracker { at: Some(head_len), len: 0, walk: FieldWalk::default(), rest: None };
+        let mut tracker = OffsetTracker::new(head_len);
         let (mut placed, mut length_fields) = (Vec::new(), LengthFields::from_head(head));
         for (n, field) in fields.iter().enumerate() {
             let mut at = path.clone();
@@ -185,7 +183,7 @@ impl<'o> FieldLayout<'o, '_> {
             let place = tracker.place(size);
             tracker.advance(size, n);
             let found = self.place_field(field, at, place, arity);
-            length_fields.add(&found, tracker.walk.steps.len() - 1);
+            length_fields.add(&found, tracker.count() - 1);
             placed.push(found);
         }
         let body = tracker.finish(length_fields);
@@ -423,129 +421,4 @@ pub(super) fn number(kind: FieldType) -> Option<Number> {
         FieldType::F64 => Number::F64,
         FieldType::Bool | FieldType::Bytes | FieldType::Text | FieldType::Pad => return None,
     })
-}
-
-/// Goes along fields and notes where each lies.
-struct OffsetTracker {
-    /// Where the next field lies, as long as that is always the same.
-    at: Option<usize>,
-    /// The fewest bytes of the fields so far.
-    len: usize,
-    walk: FieldWalk,
-    /// The field that takes all that is left.
-    rest: Option<usize>,
-}
-
-impl OffsetTracker {
-    fn place(&self, size: WalkSize) -> FieldPlace {
-        match (self.at, size) {
-            (Some(at), WalkSize::Fixed(len)) => {
-                FieldPlace::RecordOffset(RecordOffset::Start(at), len)
-            }
-            _ => FieldPlace::Step(self.walk.steps.len()),
-        }
-    }
-
-    fn advance(&mut self, size: WalkSize, number: usize) {
-        self.walk.steps.push(WalkStep { size, register: None });
-        match size {
-            WalkSize::Fixed(len) => {
-                self.at = self.at.map(|at| at.saturating_add(len));
-                self.len = self.len.saturating_add(len);
-            }
-            WalkSize::Rest { .. } => (self.at, self.rest) = (None, Some(number)),
-            WalkSize::Counted { .. } => self.at = None,
-        }
-    }
-
-    fn finish(mut self, length_fields: LengthFields) -> RecordBody {
-        if self.at.is_some() {
-            return RecordBody::Fixed(self.len);
-        }
-        for length_field in length_fields.used() {
-            match length_field.place {
-                LengthFieldPlace::Head(at) => {
-                    self.walk.head_registers.push((at, length_field.word, length_field.register))
-                }
-                LengthFieldPlace::Step(step) => {
-                    if let Some(step) = self.walk.steps.get_mut(step) {
-                        step.register = Some((length_field.word, length_field.register));
-                    }
-                }
-            }
-        }
-        RecordBody::Variable { walk: self.walk, min_len: self.len, has_rest: self.rest.is_some() }
-    }
-}
-
-/// Fields that may say how long others are, by name.
-struct LengthFields {
-    by_name: BTreeMap<String, Result<(LengthFieldPlace, BinaryNumber), String>>,
-    /// Those that do, in the order of their registers.
-    used: Vec<String>,
-}
-
-#[derive(Clone, Copy)]
-enum LengthFieldPlace {
-    Head(usize),
-    Step(usize),
-}
-
-struct LengthField {
-    place: LengthFieldPlace,
-    word: BinaryNumber,
-    register: usize,
-}
-
-impl LengthFields {
-    fn from_head(head: &[PlacedField<'_>]) -> Self {
-        let mut length_fields = Self { by_name: BTreeMap::new(), used: Vec::new() };
-        for placed in head {
-            if let FieldPlace::RecordOffset(RecordOffset::Start(at), _) = placed.at {
-                length_fields.insert(placed, LengthFieldPlace::Head(at));
-            }
-        }
-        length_fields
-    }
-
-    fn add(&mut self, placed: &PlacedField<'_>, step: usize) {
-        self.insert(placed, LengthFieldPlace::Step(step));
-    }
-
-    fn insert(&mut self, placed: &PlacedField<'_>, place: LengthFieldPlace) {
-        let Some(name) = &placed.field.name else { return };
-        let fits = |word: &BinaryNumber| !word.number.is_signed() && placed.arity == Arity::One;
-        let scaled = placed.field.scale.is_some() || placed.field.offset.is_some();
-        let length_field = match placed.word.filter(fits) {
-            Some(word) if !scaled => Ok((place, word)),
-            _ => Err(format!(
-                "`{name}` says no size: expected u8, u16, u24, u32 or u64, without a scale"
-            )),
-        };
-        self.by_name.insert(name.clone(), length_field);
-    }
-
-    /// The register of the field of that name.
-    fn register(&mut self, name: &str) -> Result<usize, String> {
-        match self.by_name.get(name) {
-            None => return Err(format!("no field in front of it is called `{name}`")),
-            Some(Err(what)) => return Err(what.clone()),
-            Some(Ok(_)) => {}
-        }
-        if let Some(register) = self.used.iter().position(|used| used == name) {
-            return Ok(register);
-        }
-        if self.used.len() == MAX_REGISTERS {
-            return Err(format!("more than {MAX_REGISTERS} fields say how long others are"));
-        }
-        self.used.push(name.to_owned());
-        Ok(self.used.len() - 1)
-    }
-
-    fn used(&self) -> impl Iterator<Item = LengthField> {
-        self.used.iter().enumerate().filter_map(|(register, name)| {
-            let (place, word) = self.by_name.get(name)?.as_ref().ok().copied()?;
-            Some(LengthField { place, word, register })
-        })
-    }
 }

@@ -3,6 +3,7 @@
 mod fields;
 mod key;
 mod naming;
+mod offsets;
 mod roles;
 
 use memchr::memmem::Finder;
@@ -28,9 +29,9 @@ const MAX_LOOKAHEAD: usize = 128;
 /// The format that is described.
 ///
 /// `Err` is the first mistake with the key at fault; others of the same option stand in its further lines.
-pub fn compile(options: &Options) -> Result<RecordFormat, OptionsError> {
+pub(crate) fn compile(options: &Options) -> Result<RecordFormat, OptionsError> {
     let mut mistakes = Mistakes::default();
-    let format = compiled(options, &mut mistakes);
+    let format = build_format(options, &mut mistakes);
     match (mistakes.into_error(), format) {
         (None, Some(format)) => Ok(format),
         (Some(error), _) => Err(error),
@@ -98,9 +99,23 @@ struct KindDraft<'o> {
     body: RecordBody,
 }
 
-fn compiled(options: &Options, mistakes: &mut Mistakes) -> Option<RecordFormat> {
+/// The fields of head and tail, which all kinds share.
+struct SharedFields<'o> {
+    head: Vec<PlacedField<'o>>,
+    head_len: usize,
+    tail: Vec<PlacedField<'o>>,
+    tail_len: usize,
+}
+
+impl SharedFields<'_> {
+    fn bounds(&self, draft: &KindDraft<'_>) -> LengthBounds {
+        LengthBounds::from_draft(draft, self.head_len + self.tail_len)
+    }
+}
+
+fn build_format(options: &Options, mistakes: &mut Mistakes) -> Option<RecordFormat> {
     if options.head.is_empty() && options.fields.is_empty() && options.kinds.is_empty() {
-        // Where `fields` was found wrong and is left out, this follows from that.
+        // Follows from `fields` having been dropped as wrong.
         mistakes.at(&[], "`records` needs the fields of a record: `fields`, or `kinds`");
         return None;
     }
@@ -110,54 +125,20 @@ fn compiled(options: &Options, mistakes: &mut Mistakes) -> Option<RecordFormat> 
     let mut layout = fields::FieldLayout { options, max_len, mistakes };
     let (head, head_len) = layout.head(sync_len);
     let (tail, tail_len) = layout.tail();
-    let drafts = layout.drafts(&head, head_len);
-    let roles = roles::common(options, &head, &drafts, mistakes);
-    let key = key::compile(options, &head, mistakes);
-    let mut drafts = drafts;
-    let others = others(options, &head, &tail, roles.length.is_some());
+    let mut drafts = layout.drafts(&head, head_len);
+    let shared = SharedFields { head, head_len, tail, tail_len };
+    let roles = roles::common(options, &shared.head, &drafts, mistakes);
+    let key = key::compile(options, &shared.head, mistakes);
+    let others = others(options, &shared, roles.length.is_some());
     if others == Some(Disposition::Event) {
         drafts.push(KindDraft::others());
     }
-    let end = |draft: &KindDraft<'_>| LengthBounds::from_draft(draft, head_len + tail_len);
-    let ends: Vec<LengthBounds> = drafts.iter().map(end).collect();
-    let extent = extent(options, &roles, &ends, mistakes)?;
-
-    let mut kinds = Vec::new();
-    for (draft, end) in drafts.into_iter().zip(&ends) {
-        let (common, path) = ((&*head, &*tail), draft.path.clone());
-        if max_len > 0 && end.min_len > max_len {
-            let min_len = end.min_len;
-            mistakes.at(
-                &path,
-                format!("its records have {min_len} bytes, and `max_record` is {max_len}"),
-            );
-        }
-        kinds.push(roles::kind(options, common, draft, end, mistakes));
-    }
+    let bounds: Vec<LengthBounds> = drafts.iter().map(|draft| shared.bounds(draft)).collect();
+    let extent = extent(options, &roles, &bounds, mistakes)?;
+    let mut kinds = compile_kinds(options, &shared, drafts, &bounds, mistakes);
     check_times(options, &kinds, mistakes);
-    let ends_by_fields = !matches!(extent, RecordExtent::Fields);
-    match others {
-        // They are told from damage by their length only, which none of the mistakes of their fields changes.
-        Some(disposition @ (Disposition::Skip | Disposition::Damage)) if ends_by_fields => {
-            let (draft, common) = (KindDraft::others(), (&*head, &*tail));
-            let end = end(&draft);
-            let kind = roles::kind(options, common, draft, &end, &mut Mistakes::default());
-            kinds.push(RecordKind { disposition, timing: None, naming: ChannelNaming::Source, ..kind });
-        }
-        Some(Disposition::Skip) => mistakes.at_key(
-            "other_kinds",
-            "nothing tells where records of other kinds end, so that they cannot be skipped: give a field of \
-             `head` the role `length`, or the log a `sync`",
-        ),
-        _ => {}
-    }
+    kinds.extend(unread_kind(options, &shared, others, extent, mistakes));
     let other = others.and(kinds.len().checked_sub(1)).filter(|last| *last >= options.kinds.len());
-    if let Some(other) = other.and_then(|other| kinds.get_mut(other))
-        && options.kinds.values().any(|kind| kind.checksum_extra.is_some())
-    {
-        // Theirs is not known, and so no checksum can be found right.
-        other.checksum = None;
-    }
     let key = key.map(|key| KindKey { other, ..key });
     number_counters(&mut kinds, mistakes);
     let prefix_len = prefix_len(sync_len, key.as_ref(), extent);
@@ -179,11 +160,74 @@ fn compiled(options: &Options, mistakes: &mut Mistakes) -> Option<RecordFormat> 
         clock: if options.epoch == Epoch::Start { Clock::Relative } else { Clock::Utc },
         is_sequential: false,
     };
-    format.is_sequential = format.kinds.iter().any(is_sequential);
-    set_proof_bits(&mut format, other);
-    format.anchor = anchor(options.sync.as_ref(), &format);
+    complete(&mut format, options, other);
     naming::check(options, &format, mistakes);
     Some(format)
+}
+
+/// The kinds that are events, in the order of their drafts.
+fn compile_kinds(
+    options: &Options,
+    shared: &SharedFields<'_>,
+    drafts: Vec<KindDraft<'_>>,
+    bounds: &[LengthBounds],
+    mistakes: &mut Mistakes,
+) -> Vec<RecordKind> {
+    let max_len = usize::try_from(options.max_record.0.min(MAX_RECORD_LEN)).unwrap_or_default();
+    let mut kinds = Vec::new();
+    for (draft, bounds) in drafts.into_iter().zip(bounds) {
+        if max_len > 0 && bounds.min_len > max_len {
+            let min_len = bounds.min_len;
+            let what = format!("its records have {min_len} bytes, and `max_record` is {max_len}");
+            mistakes.at(&draft.path, what);
+        }
+        kinds.push(roles::kind(options, (&shared.head, &shared.tail), draft, bounds, mistakes));
+    }
+    kinds
+}
+
+/// The kind of records that are skipped or damage because their kind is not described.
+fn unread_kind(
+    options: &Options,
+    shared: &SharedFields<'_>,
+    others: Option<Disposition>,
+    extent: RecordExtent,
+    mistakes: &mut Mistakes,
+) -> Option<RecordKind> {
+    let disposition = others.filter(|others| *others != Disposition::Event)?;
+    if !matches!(extent, RecordExtent::Fields) {
+        // Only their length matters, so mistakes in their fields do not.
+        let (draft, fields) = (KindDraft::others(), (&*shared.head, &*shared.tail));
+        let bounds = shared.bounds(&draft);
+        let kind = roles::kind(options, fields, draft, &bounds, &mut Mistakes::default());
+        return Some(RecordKind {
+            disposition,
+            timing: None,
+            naming: ChannelNaming::Source,
+            ..kind
+        });
+    }
+    if disposition == Disposition::Skip {
+        mistakes.at_key(
+            "other_kinds",
+            "nothing tells where records of other kinds end, so that they cannot be skipped: give \
+             a field of `head` the role `length`, or the log a `sync`",
+        );
+    }
+    None
+}
+
+/// Fills in what follows from the kinds. `other` is the kind of records that are not described.
+fn complete(format: &mut RecordFormat, options: &Options, other: Option<usize>) {
+    if let Some(other) = other.and_then(|other| format.kinds.get_mut(other))
+        && options.kinds.values().any(|kind| kind.checksum_extra.is_some())
+    {
+        // The extra byte of an undescribed kind is unknown, so no checksum of it could match.
+        other.checksum = None;
+    }
+    format.is_sequential = format.kinds.iter().any(is_sequential);
+    set_proof_bits(format, other);
+    format.anchor = anchor(options.sync.as_ref(), format);
 }
 
 /// What can be said of options one by one.
@@ -237,16 +281,11 @@ impl KindDraft<'_> {
 }
 
 /// What becomes of records of kinds that are not described; nothing, where all are of one kind.
-fn others(
-    options: &Options,
-    head: &[PlacedField<'_>],
-    tail: &[PlacedField<'_>],
-    has_length: bool,
-) -> Option<Disposition> {
+fn others(options: &Options, shared: &SharedFields<'_>, has_length: bool) -> Option<Disposition> {
     if options.kinds.is_empty() {
         return None;
     }
-    let is_timed = roles::has_time(head) || roles::has_time(tail);
+    let is_timed = roles::has_time(&shared.head) || roles::has_time(&shared.tail);
     let told = has_length || options.sync.is_some();
     let usual = told && (is_timed || options.untimed == UntimedPolicy::Last);
     Some(match options.other_kinds {

@@ -284,23 +284,7 @@ fn checksum(
         }
         return None;
     };
-    let Some((at, word)) = placed.whole().filter(|(_, word)| !word.number.is_signed()) else {
-        placed.report(mistakes, "role", "a checksum is one number without a sign in a fixed place");
-        return None;
-    };
-    let Some(algorithm) = placed.field.algorithm else {
-        mistakes.at(&placed.path, "a checksum needs an `algorithm`, such as crc32");
-        return None;
-    };
-    if algorithm.bits() != 8 * word.number.width() {
-        let (bits, has) = (algorithm.bits(), 8 * word.number.width());
-        placed.report(
-            mistakes,
-            "algorithm",
-            format!("it gives {bits} bits, and the field has {has}"),
-        );
-        return None;
-    }
+    let (at, word, algorithm) = checksum_field(placed, mistakes)?;
     let is_in_front = fields.iter().position(|other| other.path == placed.path) < Some(tail_from)
         && matches!(at, RecordOffset::Start(_))
         && fields.first().is_some_and(|first| is_in(first, "head") && is_in(placed, "head"));
@@ -329,6 +313,31 @@ fn checksum(
     Some(Checksum { at, word, algorithm, from, until, extra })
 }
 
+/// The offset, number and algorithm of a field with the role `checksum`.
+fn checksum_field(
+    placed: &PlacedField<'_>,
+    mistakes: &mut Mistakes,
+) -> Option<(RecordOffset, BinaryNumber, Algorithm)> {
+    let Some((at, word)) = placed.whole().filter(|(_, word)| !word.number.is_signed()) else {
+        placed.report(mistakes, "role", "a checksum is one number without a sign in a fixed place");
+        return None;
+    };
+    let Some(algorithm) = placed.field.algorithm else {
+        mistakes.at(&placed.path, "a checksum needs an `algorithm`, such as crc32");
+        return None;
+    };
+    if algorithm.bits() != 8 * word.number.width() {
+        let (bits, has) = (algorithm.bits(), 8 * word.number.width());
+        placed.report(
+            mistakes,
+            "algorithm",
+            format!("it gives {bits} bits, and the field has {has}"),
+        );
+        return None;
+    }
+    Some((at, word, algorithm))
+}
+
 fn is_in(placed: &PlacedField<'_>, section: &str) -> bool {
     placed.path.first().is_some_and(|first| first == section)
 }
@@ -350,7 +359,7 @@ fn offset_of_field(
 ) -> Option<RecordOffset> {
     let found = fields.iter().find(|other| other.field.name.as_deref() == Some(name));
     match found.map(|other| other.at) {
-        Some(FieldPlace::RecordOffset(spot, _)) => return Some(spot),
+        Some(FieldPlace::Fixed(spot, _)) => return Some(spot),
         Some(FieldPlace::Step(_)) => {
             let what = format!("the place of `{name}` differs from record to record");
             placed.report(mistakes, key, what);

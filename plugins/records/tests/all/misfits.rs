@@ -3,8 +3,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 use sluice_core::contract::{SourceContents, any_splitting_is_the_same, splits_cover_the_inputs};
-use sluice_records::checksum::Algorithm;
-use sluice_records::source::RecordsSource;
+use sluice_records::fuzzing::{Algorithm, RecordsSource};
 
 fn toml(text: &str) -> Value {
     serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap()

@@ -8,9 +8,7 @@ use sluice_core::contract::{
     splits_cover_the_inputs, trials,
 };
 use sluice_core::window::ReadAt;
-use sluice_records::checksum::Algorithm;
-use sluice_records::scan::{self, RecordScanner};
-use sluice_records::source::{RecordsSource, tiles};
+use sluice_records::fuzzing::{Algorithm, RecordsSource, Tile, tile_at, tiles};
 
 /// A description without its path.
 fn toml(text: &str) -> Value {
@@ -314,7 +312,7 @@ fn tiles_of(format: &Value, bytes: &[u8]) -> Vec<((usize, usize), bool)> {
     let mut options = format.clone();
     options["path"] = json!("-");
     let tiles = tiles(options, bytes).unwrap();
-    let plain = |tile: sluice_records::source::Tile| {
+    let plain = |tile: Tile| {
         let range = (tile.range.start as usize, tile.range.end as usize);
         (range, tile.damage.is_some())
     };
@@ -638,17 +636,12 @@ fn lengths_that_are_far_too_long_are_not_worked_through() {
         [&[0xcd, 0xab][..], &1_000_000u32.to_le_bytes(), &record, &sum.to_le_bytes()].concat()
     };
     let bytes: Vec<u8> = (0..100_000).flat_map(pair).collect();
-    let format = source(&format, std::path::Path::new("-")).format().clone();
-    let (mut log, mut room, mut at, mut records) = (CountingBytes(&bytes, 0), Vec::new(), 0, 0);
+    let source = source(&format, std::path::Path::new("-"));
+    let (mut log, mut at, mut records) = (CountingBytes(&bytes, 0), 0, 0);
     while at < 600_000 {
-        at = match RecordScanner::new(&format, &mut room).classify_at(&mut log, at).unwrap() {
-            scan::ScanOutcome::Record { end } => {
-                records += 1;
-                end
-            }
-            scan::ScanOutcome::Damage { end, .. } => end,
-            scan::ScanOutcome::End => break,
-        };
+        let Some(tile) = tile_at(&source, &mut log, at).unwrap() else { break };
+        records += usize::from(tile.damage.is_none());
+        at = tile.range.end;
     }
     assert_eq!(records, 25_000);
     // A claim is a megabyte, so that to work each through would be 25 gigabytes.

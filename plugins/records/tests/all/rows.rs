@@ -5,7 +5,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, UInt32Type, UInt64Type};
 use serde_json::json;
 use sluice_core::{Query, ReadContext, Rows, Source, SplitStart};
-use sluice_records::source::RecordsSource;
+use sluice_records::fuzzing::RecordsSource;
 
 /// The rows of the only batch of a log.
 fn rows(format: &str, log: &[u8]) -> Vec<Rows> {
