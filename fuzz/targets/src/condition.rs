@@ -11,7 +11,7 @@ use sluice_core::{
     Batch, BatchBuilder, Channel, Channels, Encoding, MessageType, Name, Payloads, Rows,
     StageContext, TypeKey,
 };
-use sluice_stages::condition::Condition;
+use sluice_stages::fuzzing::Condition;
 
 use crate::given;
 

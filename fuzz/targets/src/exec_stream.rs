@@ -2,14 +2,14 @@
 
 use arrow_ipc::root_as_message;
 use sluice_core::{Batch, BatchBuilder, Channel, ChannelId, Encoding, Name, ReadContext};
-use sluice_exec::{answers_of, events_of, stream_of};
+use sluice_exec::fuzzing::{read_answers, read_events, write_stream};
 
 /// Any bytes are a stream of events or refused. The events are the rows of its batches, and are read as they are
 /// where Sluice writes them; a stage that gets them loses none and makes none up.
 pub fn exec_stream(bytes: &[u8]) {
     let context = ReadContext::standalone("test");
     let sent = sent(&context);
-    let events = events_of(bytes, &context);
+    let events = read_events(bytes, &context);
     match &events {
         Ok(batches) => {
             let lens: Vec<i64> = batches.iter().map(|batch| batch.len() as i64).collect();
@@ -44,8 +44,9 @@ fn told(batches: &[Batch]) -> Vec<(i64, i64, ChannelId, &[u8])> {
 
 /// What a program gets is what it may give.
 fn comes_back(batches: &[Batch], context: &ReadContext) {
-    let written = stream_of(batches, &context.channels).expect("events that were read are written");
-    let again = events_of(&written, context).expect("what was written is read");
+    let written =
+        write_stream(batches, &context.channels).expect("events that were read are written");
+    let again = read_events(&written, context).expect("what was written is read");
     assert_eq!(told(&again), told(batches));
 }
 
@@ -67,7 +68,7 @@ fn sent(context: &ReadContext) -> [Batch; 1] {
 /// A stage takes the stream for an answer, or says what is wrong with it: what it makes of the events that were
 /// sent is what came back and what is new.
 fn is_an_answer(bytes: &[u8], sent: &[Batch], events: Option<&[Batch]>, context: &ReadContext) {
-    let answered = match answers_of(bytes, sent, context) {
+    let answered = match read_answers(bytes, sent, context) {
         Ok(answered) => answered,
         Err(what) => return assert!(!what.is_empty()),
     };

@@ -144,7 +144,7 @@ impl ProgramColumns {
 }
 
 /// The stream that a stage's program gets for these events. For tests and fuzzing: nothing is run.
-pub fn stream_of(batches: &[Batch], channels: &Channels) -> Result<Vec<u8>, Error> {
+pub fn write_stream(batches: &[Batch], channels: &Channels) -> Result<Vec<u8>, Error> {
     let program_columns = ProgramColumns { numbers: true, fields: false };
     let (mut stream, mut first) = (program_columns.head()?, 0);
     for batch in batches {

@@ -1,7 +1,8 @@
-//! Programs in any language as sources, stages and sinks, which speak Arrow IPC streams on their standard
+//! Source, stage and sink `exec`: programs in any language that speak Arrow IPC streams on standard
 //! input and output.
 //!
-//! Judges no program: one runs with the rights of whoever started the run, who has to allow it.
+//! A program runs with the rights of the user who starts the run. Whether it may run is not decided
+//! here.
 
 mod child_stderr;
 mod columns;
@@ -18,8 +19,10 @@ mod stdout;
 mod stream;
 mod wire;
 
-pub use events::stream_of;
-pub use sink::ExecSink;
-pub use source::ExecSource;
-pub use stage::{ExecStage, ReturnedEvents, answers_of};
-pub use stream::events_of;
+/// What tests and fuzz targets need. Not part of the API.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::events::write_stream;
+    pub use crate::stage::{ReturnedEvents, read_answers};
+    pub use crate::stream::read_events;
+}

@@ -25,7 +25,7 @@ use crate::wire::END;
 /// Has a program write events.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Options")]
-pub struct ExecSink {
+pub(crate) struct ExecSink {
     launch: LaunchOptions,
     path: Option<OutPath>,
     program_columns: ProgramColumns,
@@ -92,7 +92,7 @@ sluice_core::register! {
 
 /// A program that is given events.
 #[derive(Debug)]
-pub struct ProgramWriter {
+pub(crate) struct ProgramWriter {
     process: Process,
     feed: StdinWriter,
     result: StdinResult,
@@ -111,7 +111,7 @@ enum StdoutTarget {
 
 /// Events for the program.
 #[derive(Debug)]
-pub struct ProgramInput {
+pub(crate) struct ProgramInput {
     messages: Vec<Vec<u8>>,
     events: u64,
 }

@@ -23,7 +23,7 @@ use crate::stdout::{StreamItem, listen};
 /// Gives the events of a program's Arrow stream.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Options")]
-pub struct ExecSource {
+pub(crate) struct ExecSource {
     launch: LaunchOptions,
     path: Option<InPaths>,
 }

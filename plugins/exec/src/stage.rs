@@ -25,7 +25,7 @@ use crate::wire::END;
 /// Has a program change events.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ExecStage {
+pub(crate) struct ExecStage {
     /// The program and its arguments, as a list; no shell is between. It reads an Arrow stream from its
     /// standard input, and writes one to its standard output.
     #[serde(deserialize_with = "launch::words")]
@@ -354,7 +354,7 @@ pub struct ReturnedEvents {
 /// fuzzing: nothing is run.
 ///
 /// `Err` says what is wrong with them.
-pub fn answers_of(
+pub fn read_answers(
     bytes: &[u8],
     sent: &[Batch],
     context: &ReadContext,
@@ -421,7 +421,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::events::stream_of;
+    use crate::events::write_stream;
     use arrow_array::*;
     use arrow_ipc::writer::StreamWriter;
     use sluice_core::{BatchBuilder, Channel, Encoding, Name};
@@ -486,7 +486,7 @@ mod tests {
         let nulls = ["source", "encoding", "attributes"].map(|name| (name, Arc::clone(&nothing)));
         for more in [Vec::new(), nulls.to_vec(), mine("source"), mine("encoding")] {
             let name = more.first().map(|(name, _)| *name).filter(|_| more.len() == 1);
-            let answered = answers_of(&answer(numbers.clone(), more), &sent, &context).unwrap();
+            let answered = read_answers(&answer(numbers.clone(), more), &sent, &context).unwrap();
             let mut wanted = was.clone();
             match name {
                 Some("source") => wanted[0].0 = "mine".to_owned(),
@@ -504,8 +504,8 @@ mod tests {
     fn events_that_come_back_as_they_were_sent_are_the_same() {
         let context = ReadContext::standalone("keep");
         let sent = [sent(&context)];
-        let bytes = stream_of(&sent, &context.channels).unwrap();
-        let answered = answers_of(&bytes, &sent, &context).unwrap();
+        let bytes = write_stream(&sent, &context.channels).unwrap();
+        let answered = read_answers(&bytes, &sent, &context).unwrap();
         let display_text = |batches: &[Batch]| -> Vec<_> {
             let events = batches.iter().flat_map(Batch::iter);
             events.map(|e| (e.timestamp, e.sequence, e.channel, e.payload.to_vec())).collect()
@@ -518,7 +518,7 @@ mod tests {
     fn numbers_that_were_not_sent_are_wrong() {
         let context = ReadContext::standalone("keep");
         let sent = [sent(&context)];
-        let said = answers_of(&answer(vec![Some(3)], Vec::new()), &sent, &context).unwrap_err();
+        let said = read_answers(&answer(vec![Some(3)], Vec::new()), &sent, &context).unwrap_err();
         assert!(said.contains("no event was sent with the number 3"), "{said}");
     }
 }

@@ -109,7 +109,7 @@ fn guarded<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 /// run.
 ///
 /// `Err` says what is wrong with them.
-pub fn events_of(bytes: &[u8], context: &ReadContext) -> Result<Vec<Batch>, String> {
+pub fn read_events(bytes: &[u8], context: &ReadContext) -> Result<Vec<Batch>, String> {
     let mut stream = EventStream::new(bytes);
     let (mut batches, mut events) = (Vec::new(), 0);
     while let Some(event_columns) = stream.next()? {
@@ -173,7 +173,7 @@ mod tests {
 
     fn read(bytes: &[u8]) -> Result<Vec<Read>, String> {
         let context = ReadContext::standalone("prog");
-        let batches = events_of(bytes, &context)?;
+        let batches = read_events(bytes, &context)?;
         let events = batches.iter().flat_map(Batch::iter).map(|event| {
             let name = context.channels.get(event.channel).name.text().to_owned();
             (event.timestamp, event.sequence, name, event.payload.to_vec())
@@ -249,12 +249,12 @@ mod tests {
         columns.push(("encoding", Arc::new(StringArray::from(vec![Some("lcm"), None]))));
         columns.push(("attributes", Arc::new(NullArray::new(2))));
         columns.push(("mine", Arc::new(Float64Array::from(vec![1.0, 2.0]))));
-        let batches = events_of(&stream_from(columns), &context).unwrap();
+        let batches = read_events(&stream_from(columns), &context).unwrap();
         let channels: Vec<_> =
             batches[0].iter().map(|event| context.channels.get(event.channel)).collect();
         assert_eq!((&*channels[0].source, &channels[0].encoding), ("left", &Encoding::Lcm));
         assert_eq!((&*channels[1].source, &channels[1].encoding), ("right", &Encoding::Unknown));
-        let batches = events_of(&stream_from(sample_columns()), &context).unwrap();
+        let batches = read_events(&stream_from(sample_columns()), &context).unwrap();
         assert_eq!(&*context.channels.get(batches[0].event(0).channel).source, "prog");
     }
 
@@ -265,7 +265,7 @@ mod tests {
         columns.push(("encoding", Arc::new(StringArray::from(vec![None, Some("lcm")]))));
         columns.retain(|(name, _)| *name != "payload");
         columns.push(("payload", Arc::new(StringArray::from(vec!["x", "y"]))));
-        let batches = events_of(&stream_from(columns), &context).unwrap();
+        let batches = read_events(&stream_from(columns), &context).unwrap();
         let said = batches[0].iter().map(|event| {
             let channel = context.channels.get(event.channel);
             (channel.source.to_string(), channel.encoding.clone())
@@ -352,7 +352,7 @@ mod tests {
         assert!(said.contains("`channel` is null in row 1"), "{said}");
         let context = ReadContext::standalone("prog");
         let stream = stream_from(with("source", Arc::new(channel())));
-        let batches = events_of(&stream, &context).unwrap();
+        let batches = read_events(&stream, &context).unwrap();
         let sources =
             batches[0].iter().map(|event| context.channels.get(event.channel).source.to_string());
         assert_eq!(sources.collect::<Vec<_>>(), ["A", "prog"]);

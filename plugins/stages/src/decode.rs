@@ -17,21 +17,21 @@ use sluice_core::{
 /// Options of `decode`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct DecodeOptions {
+pub(crate) struct DecodeOptions {
     /// Files that declare types: files, globs, folders, or names of built-in sets of types.
-    pub types: TypePaths,
+    pub(crate) types: TypePaths,
     /// Channels that are decoded. None given: all.
-    pub channels: Patterns,
+    pub(crate) channels: Patterns,
     /// Which of several types with one fingerprint a channel has: by channel, or pattern of channels.
     #[schemars(extend("propertyNames" = { "type": "string", "format": CHANNELS_FORMAT }))]
-    pub channel_types: BTreeMap<String, String>,
+    pub(crate) channel_types: BTreeMap<String, String>,
     /// How often a type that holds itself is taken apart inside itself; what is below stays bytes. 1 if
     /// left out.
-    pub depth: Option<u8>,
+    pub(crate) depth: Option<u8>,
     /// Messages that no file declares, as lists of their fields: see the codec `vel`.
-    pub messages: Vec<Value>,
+    pub(crate) messages: Vec<Value>,
     /// What becomes of events that cannot be decoded.
-    pub undecoded: UndecodedPolicy,
+    pub(crate) undecoded: UndecodedPolicy,
 }
 
 sluice_core::register! {

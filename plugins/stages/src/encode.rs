@@ -18,16 +18,16 @@ use crate::decode::{ChannelTypes, load_codecs, made_from};
 /// Options of `encode`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct EncodeOptions {
+pub(crate) struct EncodeOptions {
     /// Files that declare types, for rows that do not say themselves what type they are of: files,
     /// globs, folders, or names of built-in sets of types.
-    pub types: TypePaths,
+    pub(crate) types: TypePaths,
     /// The types of channels whose rows do not say it: by channel, or pattern of channels.
-    pub channel_types: BTreeMap<String, String>,
+    pub(crate) channel_types: BTreeMap<String, String>,
     /// Messages that no file declares, as lists of their fields: see the codec `vel`.
-    pub messages: Vec<Value>,
+    pub(crate) messages: Vec<Value>,
     /// Whether payloads that are there are made anew, too.
-    pub all: bool,
+    pub(crate) all: bool,
 }
 
 sluice_core::register! {

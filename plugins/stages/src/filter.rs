@@ -17,31 +17,31 @@ use crate::window::ClipWindow;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(crate = "sluice_core::schemars")]
-pub struct FilterOptions {
+pub(crate) struct FilterOptions {
     /// Channels that pass. None given: all.
-    pub channels: Patterns,
+    pub(crate) channels: Patterns,
     /// Channels that do not pass, even if `channels` has them.
-    pub exclude: Patterns,
+    pub(crate) exclude: Patterns,
     /// Sources whose channels pass. None given: all.
     #[schemars(schema_with = "source_patterns")]
-    pub source: Patterns,
+    pub(crate) source: Patterns,
     /// Events before this time do not pass.
-    pub start: Option<TimePoint>,
+    pub(crate) start: Option<TimePoint>,
     /// Events at or after this time do not pass.
-    pub end: Option<TimePoint>,
+    pub(crate) end: Option<TimePoint>,
     /// A condition on decoded fields, such as `vel[0] > 3 and quality != 0`. Events for which it does not
     /// hold do not pass.
     #[serde(rename = "where")]
-    pub condition: Option<Condition>,
+    pub(crate) condition: Option<Condition>,
     /// What becomes of events for which `where` cannot be told, as a value that it needs is missing.
-    pub missing: MissingPolicy,
+    pub(crate) missing: MissingPolicy,
 }
 
 /// What becomes of events of which nobody can tell whether a condition holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
-pub enum MissingPolicy {
+pub(crate) enum MissingPolicy {
     /// They do not pass.
     #[default]
     Drop,

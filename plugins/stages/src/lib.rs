@@ -1,36 +1,42 @@
-//! The stages that pipelines of any format need: choosing events, moving and sorting times, renaming
-//! channels, thinning and cutting off, and telling who fell silent. And the sink that writes nothing.
+//! The stages that pipelines of any format need, and the sink `null`.
 //!
-//! None of them looks into a payload: what a payload means is for the crates of its format.
+//! They choose events, shift and sort times, rename channels, thin and limit events, and report
+//! channels that fall silent. None of them reads a payload; `decode` and `encode` leave that to
+//! codecs.
 
-pub mod condition;
-pub mod decode;
-pub mod encode;
-pub mod filter;
-pub mod gaps;
-pub mod limit;
-pub mod null;
-pub mod rename;
-pub mod sample;
-pub mod time;
-
+mod condition;
+mod decode;
+mod encode;
+mod filter;
+mod gaps;
 mod histogram;
+mod limit;
+mod null;
+mod rename;
+mod sample;
 mod sort;
+mod time;
 mod window;
 
 #[cfg(test)]
 mod testing;
 
+/// What fuzz targets need. Not part of the API.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::condition::Condition;
+}
+
 use sluice_core::{Batch, StageContext};
 
-/// The events for which `keep` is true; the others are counted as filtered.
+/// The events for which `keep` is true. The others are counted as filtered.
 fn keep(batch: &Batch, context: &mut StageContext<'_>, keep: impl FnMut(usize) -> bool) -> Batch {
     let kept = batch.retain(keep);
     context.filtered += (batch.len() - kept.len()) as u64;
     kept
 }
 
-/// What a stage gives on: nothing rather than a batch without events.
+/// `batch`, or nothing if it has no events.
 fn unless_empty(batch: Batch) -> Vec<Batch> {
     if batch.is_empty() { Vec::new() } else { vec![batch] }
 }

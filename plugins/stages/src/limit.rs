@@ -8,11 +8,11 @@ use sluice_core::{Batch, Error, Fold, OptionsError, RowsEffect, Stage, StageCont
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
-pub struct LimitOptions {
+pub(crate) struct LimitOptions {
     /// How many events pass. Reading stops after them.
-    pub events: Option<u64>,
+    pub(crate) events: Option<u64>,
     /// How many events of each channel pass.
-    pub per_channel: Option<u64>,
+    pub(crate) per_channel: Option<u64>,
 }
 
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use sluice_core::{Batch, EncodeContext, Error, Sink, SinkContext};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
-pub struct Null {}
+pub(crate) struct Null {}
 
 sluice_core::register! {
     sink "null": Null,

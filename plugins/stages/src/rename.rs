@@ -17,31 +17,31 @@ use sluice_core::{
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(crate = "sluice_core::schemars")]
-pub struct RenameOptions {
+pub(crate) struct RenameOptions {
     /// Rules, of which the first that matches a channel's name gives its new one.
-    pub channels: Vec<RuleOptions>,
+    pub(crate) channels: Vec<RuleOptions>,
     /// New names by exact name. `{source}` in them is the channel's source.
     #[schemars(extend("propertyNames" = { "type": "string", "format": CHANNELS_FORMAT }))]
-    pub map: BTreeMap<String, String>,
+    pub(crate) map: BTreeMap<String, String>,
     /// Put before every name. `{source}` in it is the channel's source.
-    pub prefix: String,
+    pub(crate) prefix: String,
     /// Put behind every name. `{source}` in it is the channel's source.
-    pub suffix: String,
+    pub(crate) suffix: String,
     /// The new source of every channel.
-    pub source: Option<String>,
+    pub(crate) source: Option<String>,
 }
 
 /// A rule of `rename`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
-pub struct RuleOptions {
+pub(crate) struct RuleOptions {
     /// The names it is for: a glob, or `re:` and a regular expression for the whole name.
     #[schemars(extend("format" = CHANNELS_FORMAT))]
-    pub from: String,
+    pub(crate) from: String,
     /// The new name. With a regular expression, `$1` and `${name}` stand for its groups and `$$` for
     /// a dollar sign.
-    pub to: String,
+    pub(crate) to: String,
 }
 
 /// What stands for a channel's source in names.

@@ -11,14 +11,14 @@ use sluice_core::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
-pub struct SampleOptions {
+pub(crate) struct SampleOptions {
     /// Of each channel the first event passes, and then every so many-th.
-    pub every: Option<u64>,
+    pub(crate) every: Option<u64>,
     /// Of each channel at most so many events a second pass, by their timestamps.
-    pub max_hz: Option<f64>,
+    pub(crate) max_hz: Option<f64>,
     /// Channels that are thinned out; others pass whole. None given: all.
     #[serde(default)]
-    pub channels: Patterns,
+    pub(crate) channels: Patterns,
 }
 
 #[derive(Debug)]

@@ -16,29 +16,29 @@ const SORT_BYTES: ByteSize = ByteSize(128 << 20);
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(crate = "sluice_core::schemars")]
-pub struct TimeOptions {
+pub(crate) struct TimeOptions {
     /// Added to every timestamp; may be negative. An event that would leave the range of times is
     /// left out.
-    pub shift: TimeLength,
+    pub(crate) shift: TimeLength,
     /// Events before this time, as it is after `shift`, are left out.
-    pub clip_start: Option<TimePoint>,
+    pub(crate) clip_start: Option<TimePoint>,
     /// Events at or after this time, as it is after `shift`, are left out.
-    pub clip_end: Option<TimePoint>,
+    pub(crate) clip_end: Option<TimePoint>,
     /// Puts events in time order that come at most so much later than one with a later time.
-    pub sort: Option<TimeLength>,
+    pub(crate) sort: Option<TimeLength>,
     /// What becomes of events that come even later than `sort` allows. Default: `keep`.
-    pub late: Option<LatePolicy>,
+    pub(crate) late: Option<LatePolicy>,
     /// How many events `sort` may hold back. Default: 1000000.
-    pub sort_events: Option<u64>,
+    pub(crate) sort_events: Option<u64>,
     /// How many bytes of payload `sort` may hold back. Default: `128MiB`.
-    pub sort_bytes: Option<ByteSize>,
+    pub(crate) sort_bytes: Option<ByteSize>,
 }
 
 /// What becomes of an event that comes too late to be sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
-pub enum LatePolicy {
+pub(crate) enum LatePolicy {
     /// It is passed on at once, out of order.
     #[default]
     Keep,

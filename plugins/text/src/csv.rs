@@ -24,7 +24,7 @@ use crate::write::{self, TimestampWriter};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 #[schemars(crate = "sluice_core::schemars")]
-pub struct Csv {
+pub(crate) struct Csv {
     /// The file to write; `-` is standard output.
     path: OutPath,
     /// The columns of what every event has, in this order; all of them by default.
@@ -55,7 +55,7 @@ pub struct Csv {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(crate = "sluice_core::schemars")]
-pub enum EventColumn {
+pub(crate) enum EventColumn {
     /// When it happened, in nanoseconds since 1970.
     TimestampNs,
     /// When it happened, as RFC 3339 has it.
@@ -76,7 +76,7 @@ pub enum EventColumn {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
-pub enum PayloadFormat {
+pub(crate) enum PayloadFormat {
     /// Not at all: there is no such column.
     #[default]
     None,

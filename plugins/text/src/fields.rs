@@ -11,7 +11,7 @@ use crate::write;
 
 /// The decoded rows of a batch, found event by event in order.
 #[derive(Debug)]
-pub struct DecodedRows<'b>(Vec<RowCursor<'b>>);
+pub(crate) struct DecodedRows<'b>(Vec<RowCursor<'b>>);
 
 /// Finds the rows of one type, event by event in order.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct RowCursor<'b> {
 
 impl<'b> DecodedRows<'b> {
     /// The decoded rows that travel with `batch`.
-    pub fn from_batch(batch: &'b Batch) -> Result<Self, Error> {
+    pub(crate) fn from_batch(batch: &'b Batch) -> Result<Self, Error> {
         let cursor = |rows: &'b sluice_core::Rows| {
             let fields = JsonRows::new(&rows.columns)?;
             Ok(RowCursor { rows: RowFinder::new(&rows.events), fields })
@@ -42,7 +42,7 @@ impl<'b> DecodedRows<'b> {
 
     /// Appends the fields of an event, if it was decoded, behind `before`. Events are asked for in
     /// ascending order, each at most once. Says whether there were any.
-    pub fn write(&mut self, event: usize, before: &str, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn write(&mut self, event: usize, before: &str, out: &mut Vec<u8>) -> bool {
         for cursor in &mut self.0 {
             if let Some(row) = cursor.rows.find(event) {
                 out.extend_from_slice(before.as_bytes());

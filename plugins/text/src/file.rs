@@ -35,7 +35,7 @@ impl LinePiece {
 /// What a batch becomes: a block for each piece of it that was encoded, and the pieces for which there was no
 /// room. These become blocks one by one when it is their turn to be written.
 #[derive(Debug)]
-pub struct Blocks<B> {
+pub(crate) struct Blocks<B> {
     done: Vec<B>,
     rest: UnnestPieces,
 }
@@ -94,7 +94,7 @@ fn own_buffers() -> BlockPool {
 
 /// The lines of one piece of a batch.
 #[derive(Debug)]
-pub struct TextBlock {
+pub(crate) struct TextBlock {
     text: PooledBlock,
     events: u64,
     rows: u64,
@@ -143,7 +143,7 @@ impl TextBlock {
 
 /// A file of lines in the making.
 #[derive(Debug)]
-pub struct TextFile {
+pub(crate) struct TextFile {
     file: OutputFile,
     channels: Arc<Channels>,
     rows: u64,

@@ -1,7 +1,7 @@
 //! `jsonl`: a JSON object a line, for programs, written here and read by [`source`]. What is in a line is
 //! decided in [`crate::line`].
 
-pub mod source;
+pub(crate) mod source;
 
 mod event;
 mod lines;
@@ -23,7 +23,7 @@ use crate::line::{JsonLines, JsonParts};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 #[schemars(crate = "sluice_core::schemars")]
-pub struct Jsonl {
+pub(crate) struct Jsonl {
     /// The file to write; `-` is standard output.
     path: OutPath,
     /// Whether lines have the payload, in base64, and all else that is needed to read them as events again.
@@ -48,14 +48,14 @@ pub struct Jsonl {
 
 /// Lines of a piece of a batch, and which of the wanted fields its events had.
 #[derive(Debug)]
-pub struct JsonlBlock {
+pub(crate) struct JsonlBlock {
     text: TextBlock,
     found: Option<FieldPresence>,
 }
 
 /// A file of lines in the making, and which of the wanted fields its events had.
 #[derive(Debug)]
-pub struct JsonlFile {
+pub(crate) struct JsonlFile {
     file: TextFile,
     found: Option<FieldPresence>,
     is_empty: bool,

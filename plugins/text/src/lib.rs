@@ -1,20 +1,27 @@
 //! Events as text: JSON lines for programs, CSV for tables, and lines for people.
 //!
-//! One line an event, in the order of the events. Only JSON lines with payloads are read back. No payload
-//! is decoded: fields are shown where a stage before has decoded them, and left alone where lines are read.
-
-pub mod cells;
-pub mod csv;
-pub mod fields;
-pub mod file;
-pub mod jsonl;
-pub mod line;
-pub mod table;
-pub mod text;
+//! Sinks write one line per event, in the order of the events. JSON lines with payloads and CSV
+//! tables are also read. No payload is decoded here: sinks show the fields that an earlier stage
+//! decoded.
 
 mod abbreviation;
+mod cells;
+mod csv;
+mod fields;
+mod file;
+mod jsonl;
+mod line;
+mod table;
 mod templates;
+mod text;
 mod write;
 
 #[cfg(test)]
 mod testing;
+
+/// What fuzz targets need. Not part of the API.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::jsonl::source::JsonlSource;
+    pub use crate::line::{JsonLines, JsonParts};
+}

@@ -21,7 +21,7 @@ pub struct JsonParts {
 }
 
 /// The encoding of channels whose lines name none.
-pub const USUAL_ENCODING: Encoding = Encoding::Lcm;
+pub(crate) const USUAL_ENCODING: Encoding = Encoding::Lcm;
 
 /// Writes the events of a run as JSON lines:
 /// `{"timestamp_ns":…,"source":"…","channel":"…","sequence":…,"size":…,"crc32":…,"fields":{…},"payload":"…"}`,
@@ -152,7 +152,7 @@ const SHOWN_BYTES: usize = 16;
 
 /// How much of decoded events lines for people show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Detail {
+pub(crate) enum Detail {
     /// Everything.
     #[default]
     Whole,
@@ -160,10 +160,10 @@ pub enum Detail {
     Abbreviated,
 }
 
-/// Writes the events of a run as lines for people, as [`text_line`] does, with the fields in place of the
+/// Writes the events of a run as lines for people, with the fields in place of the
 /// bytes where an event is decoded. Used from any thread.
 #[derive(Debug, Default)]
-pub struct TextLines {
+pub(crate) struct TextLines {
     names: PerChannel<(Arc<str>, Clock)>,
 }
 
@@ -171,7 +171,7 @@ impl TextLines {
     /// Appends a line for each event of `batch`.
     ///
     /// `Err` if a decoded column has no form in JSON.
-    pub fn write(
+    pub(crate) fn write(
         &self,
         batch: &Batch,
         channels: &Channels,
@@ -198,19 +198,6 @@ impl TextLines {
         }
         Ok(())
     }
-}
-
-/// Appends an event as a line for people:
-/// `2007-11-03T14:00:00.123456000Z  POSE  #12  144 B  2e16efb0…`, which is time, channel, sequence, size
-/// and first bytes. Nothing in it can control a terminal.
-///
-/// For a few events; [`TextLines`] writes many.
-pub fn text_line(channel: &Channel, event: &Event<'_>, out: &mut Vec<u8>) {
-    let name = printable(channel.name.text());
-    write_text_head(&mut TimestampWriter::default(), (&name, channel.clock), event, out);
-    write_size(event.payload, out);
-    write_shown_bytes(event.payload, out);
-    out.push(b'\n');
 }
 
 fn write_text_head(
@@ -275,6 +262,15 @@ mod tests {
         assert!(out.is_empty() || out.ends_with(b"\n"));
         let lines = out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+    }
+
+    /// The line of one event, written without [`TextLines`].
+    fn text_line(channel: &Channel, event: &Event<'_>, out: &mut Vec<u8>) {
+        let name = printable(channel.name.text());
+        write_text_head(&mut TimestampWriter::default(), (&name, channel.clock), event, out);
+        write_size(event.payload, out);
+        write_shown_bytes(event.payload, out);
+        out.push(b'\n');
     }
 
     fn text_lines(log: &SampleLog) -> Vec<String> {

@@ -28,7 +28,7 @@ pub(crate) struct LeadingColumns {
 
 /// The lines of one piece of a batch.
 #[derive(Debug)]
-pub struct TableBlock {
+pub(crate) struct TableBlock {
     text: TextBlock,
     fields: FieldPlacement,
 }
@@ -279,7 +279,7 @@ pub(crate) fn end_line(start: usize, out: &mut Vec<u8>) {
 
 /// A table in the making.
 #[derive(Debug)]
-pub struct CsvTable {
+pub(crate) struct CsvTable {
     file: TextFile,
     /// What it is called.
     path: String,

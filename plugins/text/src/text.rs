@@ -17,7 +17,7 @@ use crate::templates::{LineTemplates, MissingFieldPolicy, SkippedLines};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
-pub struct TextSink {
+pub(crate) struct TextSink {
     /// The file to write; `-`, the default, is standard output.
     #[serde(default = "stdout")]
     path: OutPath,
@@ -47,14 +47,14 @@ pub struct TextSink {
 
 /// Lines of a piece of a batch, and how many events or elements have none.
 #[derive(Debug)]
-pub struct LinesBlock {
+pub(crate) struct LinesBlock {
     text: TextBlock,
     skipped: SkippedLines,
 }
 
 /// A file of lines in the making, and how many events or elements have none.
 #[derive(Debug)]
-pub struct LinesFile {
+pub(crate) struct LinesFile {
     file: TextFile,
     skipped: SkippedLines,
 }

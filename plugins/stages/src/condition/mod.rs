@@ -72,7 +72,7 @@ impl Condition {
     }
 
     /// The fields it needs: it does not only ask whether they exist.
-    pub fn needed_fields(&self) -> Vec<FieldPath> {
+    pub(crate) fn needed_fields(&self) -> Vec<FieldPath> {
         let needed = self.fields.iter().zip(&self.needed).filter(|(_, needed)| **needed);
         needed.map(|(path, _)| path.clone()).collect()
     }

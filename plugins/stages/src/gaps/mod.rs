@@ -21,21 +21,21 @@ use rates::Rates;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
-pub struct GapsOptions {
+pub(crate) struct GapsOptions {
     /// The channels that are watched. Left out: all are.
     #[serde(default)]
-    pub channels: Patterns,
+    pub(crate) channels: Patterns,
     /// A silence counts if it is longer than this.
     #[serde(default = "longer_than")]
-    pub longer_than: TimeLength,
+    pub(crate) longer_than: TimeLength,
     /// A silence counts if it is longer than this many times the usual (median) time between two events of the
     /// channel, too. 0 leaves that out of account. Left out: by how evenly the events of the channel come. Unless
     /// it is 0, nothing is said of channels with few events, of which it is not known what is usual.
-    pub factor: Option<f64>,
+    pub(crate) factor: Option<f64>,
     /// How many events a second are expected, by channel, or pattern of channels: whatever comes, a silence of
     /// such a channel counts if it is longer than nearly two intervals, and than `longer_than`.
     #[serde(default)]
-    pub rates: BTreeMap<String, f64>,
+    pub(crate) rates: BTreeMap<String, f64>,
 }
 
 fn longer_than() -> TimeLength {

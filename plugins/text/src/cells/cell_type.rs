@@ -18,7 +18,7 @@ const EXACT: u64 = 1 << 53;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
-pub enum CellType {
+pub(crate) enum CellType {
     /// A number.
     F64,
     /// A whole number.

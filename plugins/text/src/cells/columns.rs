@@ -30,7 +30,7 @@ const TIMES: [&str; 4] = ["timestamp_ns", "timestamp", "time", "t"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
-pub enum TimeUnit {
+pub(crate) enum TimeUnit {
     /// Seconds.
     S,
     /// Milliseconds.

@@ -15,8 +15,7 @@ use sluice_core::options::{ByteSize, InPaths};
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{Clock, Error, Input, Query, ReadContext, Reader, Source, Split, SplitStart};
 
-pub use cell_type::CellType;
-pub use columns::TimeUnit;
+pub(crate) use columns::TimeUnit;
 
 use columns::ColumnTypes;
 use reader::CellReader;
@@ -25,7 +24,7 @@ use reader::CellReader;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
-pub struct CsvSource {
+pub(crate) struct CsvSource {
     /// The files: one, a glob, a list of them, or `-` for standard input. Each says for itself which columns
     /// it has; what is compressed with zstd is read as what it holds.
     path: InPaths,
