@@ -9,10 +9,15 @@ use std::sync::Arc;
 use arrow_array::builder::make_view;
 use arrow_array::{Array, BinaryArray};
 use arrow_buffer::{Buffer, ScalarBuffer};
-use bytes::Bytes;
 
 use crate::column::{Element, column, recycle, vector};
 use crate::{ChannelId, Payloads, Rows};
+
+mod builder;
+#[cfg(test)]
+mod tests;
+
+pub use builder::{BatchBuilder, PayloadOffset};
 
 /// Some thousand events in order.
 #[derive(Clone, Debug, Default)]
@@ -318,12 +323,7 @@ impl Batch {
 
     /// The same events, with payloads in memory of their own: no segment is kept alive.
     pub fn owned(self) -> Self {
-        let mut copy = BatchBuilder { payloads: vector(self.len()), ..BatchBuilder::default() };
-        copy.copied.reserve(self.payload_bytes() as usize);
-        for row in 0..self.len() {
-            copy.push_payload_copy(self.payload(row));
-        }
-        let (payloads, segments) = copy.finish_payloads();
+        let (payloads, segments) = BatchBuilder::copy_payloads(&self);
         Self { payloads, segments, ..self }
     }
 
@@ -384,163 +384,3 @@ fn segment_of(view: u128) -> usize {
 fn shift_segment(view: u128, by: u32) -> u128 {
     if view as u32 <= INLINE { view } else { view + (u128::from(by) << 64) }
 }
-
-/// Where a payload begins: a segment of the builder and an offset in it.
-#[derive(Clone, Copy, Debug)]
-pub struct PayloadOffset {
-    /// The segment's number, as [`BatchBuilder::segment`] or the order of `finish_with` gives it.
-    pub segment: u32,
-    /// The offset in it. Segments stay below 4 GiB.
-    pub offset: u32,
-}
-
-/// A batch in the making.
-#[derive(Debug, Default)]
-pub struct BatchBuilder {
-    timestamps: Vec<i64>,
-    /// The times of the first events, up to the last one of which the timestamp is not the time.
-    wide_times: Vec<i128>,
-    sequences: Vec<i64>,
-    channels: Vec<u32>,
-    payloads: Vec<u128>,
-    segments: Vec<Buffer>,
-    copied: Vec<u8>,
-    /// The segment that `copied` will be.
-    copies: Option<u32>,
-}
-
-impl BatchBuilder {
-    /// A builder with room for `events`.
-    pub fn with_capacity(events: usize) -> Self {
-        Self {
-            timestamps: vector(events),
-            sequences: vector(events),
-            channels: vector(events),
-            payloads: vector(events),
-            ..Self::default()
-        }
-    }
-
-    /// How many events it has.
-    pub fn len(&self) -> usize {
-        self.timestamps.len()
-    }
-
-    /// Whether it has no event.
-    pub fn is_empty(&self) -> bool {
-        self.timestamps.is_empty()
-    }
-
-    /// Adds memory that payloads may lie in; gives the segment's number.
-    pub fn segment(&mut self, bytes: Bytes) -> u32 {
-        self.segments.push(Buffer::from(bytes));
-        (self.segments.len() - 1) as u32
-    }
-
-    /// Adds an event whose payload lies at `place`. `payload` must be the bytes there: they are only
-    /// looked at for the view's prefix, and the segment may be added later.
-    #[inline]
-    pub fn push(
-        &mut self,
-        timestamp: i64,
-        sequence: i64,
-        channel: ChannelId,
-        payload: &[u8],
-        place: PayloadOffset,
-    ) {
-        self.timestamps.push(timestamp);
-        self.sequences.push(sequence);
-        self.channels.push(channel.0);
-        self.payloads.push(make_view(payload, place.segment, place.offset));
-    }
-
-    /// Adds an event as [`push`](Self::push) does, of a time that may lie beyond what 64 bits hold.
-    pub fn push_wide(
-        &mut self,
-        time: i128,
-        sequence: i64,
-        channel: ChannelId,
-        payload: &[u8],
-        place: PayloadOffset,
-    ) {
-        if i64::try_from(time).is_err() {
-            self.fill_wide_times();
-            self.wide_times.push(time);
-        }
-        self.push(nearest(time), sequence, channel, payload, place);
-    }
-
-    /// Takes the timestamps so far for times, where they are not known to be others.
-    fn fill_wide_times(&mut self) {
-        let rest = self.timestamps.iter().skip(self.wide_times.len()).map(|time| i128::from(*time));
-        self.wide_times.extend(rest);
-    }
-
-    /// Adds an event whose payload is copied. For formats that have to build payloads.
-    pub fn push_copy(&mut self, timestamp: i64, sequence: i64, channel: ChannelId, payload: &[u8]) {
-        self.timestamps.push(timestamp);
-        self.sequences.push(sequence);
-        self.channels.push(channel.0);
-        self.push_payload_copy(payload);
-    }
-
-    fn push_payload_copy(&mut self, payload: &[u8]) {
-        let segment = match self.copies {
-            Some(segment) => segment,
-            None => {
-                let segment = self.segment(Bytes::new());
-                *self.copies.insert(segment)
-            }
-        };
-        self.payloads.push(make_view(payload, segment, self.copied.len() as u32));
-        if payload.len() > INLINE as usize {
-            self.copied.extend_from_slice(payload);
-        }
-    }
-
-    /// The batch.
-    ///
-    /// # Panics
-    ///
-    /// If a payload does not lie in its segment: the plugin that built the batch is wrong.
-    pub fn finish(mut self) -> Batch {
-        let is_wide = !self.wide_times.is_empty();
-        if is_wide {
-            self.fill_wide_times();
-        }
-        let wide_times = is_wide.then(|| column(std::mem::take(&mut self.wide_times)));
-        let [timestamps, sequences] =
-            [&mut self.timestamps, &mut self.sequences].map(std::mem::take);
-        let channels = std::mem::take(&mut self.channels);
-        let (payloads, segments) = self.finish_payloads();
-        Batch {
-            timestamps: column(timestamps),
-            wide_times,
-            sequences: column(sequences),
-            channels: column(channels),
-            origins: None,
-            payloads,
-            segments,
-            rows: Vec::new(),
-        }
-    }
-
-    fn finish_payloads(mut self) -> (ScalarBuffer<u128>, Arc<[Buffer]>) {
-        if let Some(slot) = self.copies.and_then(|at| self.segments.get_mut(at as usize)) {
-            *slot = Buffer::from_vec(self.copied);
-        }
-        let inside = |view: &u128| {
-            let (len, offset) = (*view as u32, (*view >> 96) as u32);
-            len <= INLINE
-                || self
-                    .segments
-                    .get(segment_of(*view))
-                    .is_some_and(|s| offset as usize + len as usize <= s.len())
-        };
-        assert!(self.payloads.iter().all(inside), "payloads lie in the segments of their batch");
-        (column(self.payloads), self.segments.into())
-    }
-}
-
-#[cfg(test)]
-mod tests;

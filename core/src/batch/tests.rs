@@ -1,6 +1,7 @@
 //! What batches keep of their events, whatever is done with them.
 
 use super::*;
+use bytes::Bytes;
 use proptest::prelude::*;
 
 fn batch(payloads: &[&[u8]]) -> Batch {

@@ -197,25 +197,7 @@ impl ColumnBuilder {
                 *rows += 1;
             }
             (Self::Variant { cases, children }, LayoutNode::Variant(variant)) => {
-                let case = cursor.byte()?;
-                let places = match case.checked_sub(1) {
-                    None => &[][..],
-                    Some(at) => variant.cases.get(usize::from(at)).ok_or(NO_CASE)?,
-                };
-                cursor.spend(variant.blank)?;
-                for place in places {
-                    let (child, node) = (children.get_mut(*place), variant.children.get(*place));
-                    let (Some((child, valid)), Some(node)) = (child, node) else { continue };
-                    child.read(node, cursor, registers)?;
-                    valid.push(true);
-                }
-                for (at, (child, valid)) in children.iter_mut().enumerate() {
-                    if !places.contains(&at) {
-                        child.push_blank();
-                        valid.push(false);
-                    }
-                }
-                cases.push(case);
+                cases.push(read_variant(children, variant, cursor, registers)?);
             }
             _ => {}
         }
@@ -386,6 +368,34 @@ impl ColumnBuilder {
             }
         })
     }
+}
+
+/// Reads one case of a variant into its children, and returns its number: 0 if there is none.
+fn read_variant(
+    children: &mut [(ColumnBuilder, Vec<bool>)],
+    variant: &VariantNode,
+    cursor: &mut PayloadCursor<'_>,
+    registers: &mut [i64],
+) -> Result<u8, LayoutError> {
+    let case = cursor.byte()?;
+    let places = match case.checked_sub(1) {
+        None => &[][..],
+        Some(at) => variant.cases.get(usize::from(at)).ok_or(NO_CASE)?,
+    };
+    cursor.spend(variant.blank)?;
+    for place in places {
+        let (child, node) = (children.get_mut(*place), variant.children.get(*place));
+        let (Some((child, valid)), Some(node)) = (child, node) else { continue };
+        child.read(node, cursor, registers)?;
+        valid.push(true);
+    }
+    for (at, (child, valid)) in children.iter_mut().enumerate() {
+        if !places.contains(&at) {
+            child.push_blank();
+            valid.push(false);
+        }
+    }
+    Ok(case)
 }
 
 fn variants(

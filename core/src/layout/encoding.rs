@@ -273,14 +273,7 @@ impl ColumnReader {
             }
             (Self::Bools(bools), LayoutNode::Bool { width }) => {
                 check_valid(bools, row)?;
-                let value = bools.value(row);
-                match state.next_raw(*width) {
-                    Some(raw) if is_true(raw) == value => out.extend_from_slice(raw),
-                    _ => {
-                        out.push(u8::from(value));
-                        out.resize(out.len() + width - 1, 0);
-                    }
-                }
+                write_bool(bools.value(row), *width, out, state);
             }
             (Self::Values(values), LayoutNode::Enum { width }) => {
                 check_valid(values, row)?;
@@ -319,20 +312,8 @@ impl ColumnReader {
                 }
             }
             (Self::Variant { nulls, class, children }, LayoutNode::Variant(variant)) => {
-                if check_nulls(nulls, row).is_err() {
-                    out.push(0);
-                    return Ok(());
-                }
-                let case = match class {
-                    None => 0,
-                    Some(class) => case_of(variant, class, row)?,
-                };
-                out.push(u8::try_from(case + 1).map_err(|_| NO_CLASS)?);
-                for place in variant.cases.get(case).ok_or(NO_CLASS)? {
-                    let (child, node) = (children.get(*place), variant.children.get(*place));
-                    let (Some(child), Some(node)) = (child, node) else { continue };
-                    child.write(node, row, out, state)?;
-                }
+                let parts = (nulls, class.as_ref(), &children[..]);
+                write_variant(variant, parts, row, out, state)?;
             }
             _ => return Err(UNFIT),
         }
@@ -352,6 +333,44 @@ impl ColumnReader {
             _ => (start..start + count).try_for_each(|row| self.write(node, row, out, state)),
         }
     }
+}
+
+/// Appends a boolean: its original bytes if they mean the same value, 0 or 1 otherwise.
+fn write_bool(value: bool, width: usize, out: &mut Vec<u8>, state: &mut WriteState) {
+    match state.next_raw(width) {
+        Some(raw) if is_true(raw) == value => out.extend_from_slice(raw),
+        _ => {
+            out.push(u8::from(value));
+            out.resize(out.len() + width - 1, 0);
+        }
+    }
+}
+
+/// The validity of a variant's rows, their classes if it has several, and its columns.
+type VariantColumns<'c> = (&'c Option<NullBuffer>, Option<&'c StringArray>, &'c [ColumnReader]);
+
+fn write_variant(
+    variant: &VariantNode,
+    (nulls, class, children): VariantColumns<'_>,
+    row: usize,
+    out: &mut Vec<u8>,
+    state: &mut WriteState,
+) -> Result<(), LayoutError> {
+    if check_nulls(nulls, row).is_err() {
+        out.push(0);
+        return Ok(());
+    }
+    let case = match class {
+        None => 0,
+        Some(class) => case_of(variant, class, row)?,
+    };
+    out.push(u8::try_from(case + 1).map_err(|_| NO_CLASS)?);
+    for place in variant.cases.get(case).ok_or(NO_CLASS)? {
+        let (child, node) = (children.get(*place), variant.children.get(*place));
+        let (Some(child), Some(node)) = (child, node) else { continue };
+        child.write(node, row, out, state)?;
+    }
+    Ok(())
 }
 
 /// The columns of a struct from one on, as its members.

@@ -14,6 +14,7 @@
 //! that what they have is there whatever happens.
 
 mod atomic;
+mod create;
 pub mod faults;
 mod file;
 mod litter;
@@ -24,13 +25,14 @@ mod renames;
 mod replace;
 pub mod staging;
 mod targets;
+mod temporary;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,17 +40,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::files::{FileIdentity, is_special};
-use crate::store::is_address;
 use crate::tasks::InlineTasks;
 use crate::{Error, Tasks};
 
 use atomic::temporary_path;
 use faults::{FaultInjector, OutputStep, ask};
-use file::{Destination, FrameWriter, HashingFile};
 use litter::{live, remove_any, remove_stale};
 use many::StagedFolder;
-use objects::{holds_objects, temporary_dir_for};
-use renames::appeared_error;
+use objects::holds_objects;
 use replace::{files_in_manifest, holds_batch};
 use staging::StagingDir;
 use targets::{real_path, resolve_link};
@@ -222,54 +221,6 @@ impl Outputs {
         self.names.iter().find_map(inside).unwrap_or_else(|| target.to_owned())
     }
 
-    /// Opens a file that will be published as `target`. A target that ends in `.zst` is compressed.
-    ///
-    /// `-` is standard output; that and devices are written directly.
-    pub fn create(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
-        self.create_with(&self.actual_path(target), IfExists::Check, compresses(target))
-    }
-
-    /// Opens a file that will be published as `target`, and holds just the bytes it is given, whatever
-    /// its name.
-    pub fn create_as_is(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
-        self.create_with(&self.actual_path(target), IfExists::Check, Packing::Plain)
-    }
-
-    /// Opens a file that begins with what `target` holds now, if it exists, and will replace it.
-    ///
-    /// `Err` if the run goes on after an interruption, and the target exists: it may have the events
-    /// already.
-    pub fn extend(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
-        let packing = compresses(target);
-        let target = &self.actual_path(target);
-        self.prepare_parent(target)?;
-        self.expect_new(target, true)?;
-        if self.overwrite == Overwrite::Redo && target.exists() {
-            return Err(Error::refused(format!(
-                "whether an output that is continued has these events already cannot be told; run \
-                 without --resume: {}",
-                target.display()
-            )));
-        }
-        if self.staging.is_some() && target.exists() {
-            return Err(Error::refused(format!(
-                "an output that is continued can only be written by a run on this machine: {}",
-                target.display()
-            )));
-        }
-        self.create_with(target, IfExists::Keep, packing)
-    }
-
-    /// Opens a file somewhere below `folder`, whose name is only known when it is complete: see
-    /// [`OutputFile::finish_as`].
-    pub fn create_below(self: &Arc<Self>, folder: &Path) -> Result<OutputFile, Error> {
-        let folder = &self.folder_at(&self.actual_path(folder))?;
-        self.make_folder(folder)?;
-        let (temporary, file) = self.temporary(&temporary_dir_for(folder), "unnamed")?;
-        self.state().open.insert(temporary.clone(), temporary.clone());
-        Ok(self.file(&temporary, &temporary, file, Packing::Plain))
-    }
-
     /// Declares a folder whose files are to be described by a manifest. It must be empty or new, and lie
     /// neither in nor around another one of the run: each manifest would have to describe the other.
     pub fn folder(&self, folder: &Path) -> Result<(), Error> {
@@ -300,210 +251,12 @@ impl Outputs {
         Ok(())
     }
 
-    fn create_with(
-        self: &Arc<Self>,
-        target: &Path,
-        existing: IfExists,
-        packing: Packing,
-    ) -> Result<OutputFile, Error> {
-        if target == Path::new("-") {
-            return Ok(self.direct(target, Box::new(io::stdout())));
-        }
-        let staged = self.prepare_parent(target)?;
-        if is_special(target) {
-            let file = OpenOptions::new().write(true).open(target);
-            let file = file.map_err(|e| Error::io("open", target, e))?;
-            return Ok(self.direct(target, Box::new(file)));
-        }
-        self.expect_new(target, existing == IfExists::Keep)?;
-        let kept = existing == IfExists::Keep && target.is_file();
-        self.check_not_input(target)?;
-        if !kept {
-            self.check_target(target)?;
-        }
-        let followed = resolve_link(target)?;
-        let at = staged.unwrap_or_else(|| followed.clone());
-        let target = followed;
-        self.claim(&at)?;
-        if self.in_place {
-            return self.grow(&target, kept, packing);
-        }
-        let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let room = temporary_dir_for(folder_of(&at));
-        self.litter.remove(&room, &short(&name));
-        let (temporary, file) = self.temporary(&room, &name)?;
-        self.state().open.insert(target.clone(), temporary.clone());
-        let mut output = self.file(&target, &at, file, packing);
-        if kept {
-            output.continues = true;
-            output.copy_from(&target, &temporary)?;
-        }
-        Ok(output)
-    }
-
-    /// Opens a file under its final name.
-    fn grow(
-        self: &Arc<Self>,
-        target: &Path,
-        kept: bool,
-        packing: Packing,
-    ) -> Result<OutputFile, Error> {
-        let mut open = OpenOptions::new();
-        match (kept, self.overwrite) {
-            (true, _) => open.append(true),
-            (false, Overwrite::Refuse) => open.read(true).write(true).create_new(true),
-            (false, _) => open.read(true).write(true).create(true).truncate(true),
-        };
-        let opened = self.ask(OutputStep::Create).and_then(|()| open.open(target));
-        let file = opened.map_err(|e| match e.kind() {
-            io::ErrorKind::AlreadyExists => appeared_error(target),
-            _ => Error::io("create", target, e),
-        })?;
-        let shared = file.try_clone().map_err(|e| Error::io("create", target, e))?;
-        let mut state = self.state();
-        state.growing.insert(target.to_owned(), Arc::new(shared));
-        if !kept && self.overwrite == Overwrite::Refuse {
-            state.fresh.insert(target.to_owned());
-        }
-        drop(state);
-        let base = file.metadata().map_err(|e| Error::io("look at", target, e))?.len();
-        let mut output = self.file(target, target, file, packing);
-        output.base = Some(base);
-        output.continues = kept;
-        if kept {
-            // The hash would have to begin with what is there.
-            output.forget_hash();
-        }
-        Ok(output)
-    }
-
-    fn direct(self: &Arc<Self>, target: &Path, to: Box<dyn Write + Send>) -> OutputFile {
-        OutputFile {
-            outputs: Arc::clone(self),
-            target: target.to_owned(),
-            at: target.to_owned(),
-            destination: Destination::Direct(to),
-            hasher: self.hash.then(blake3::Hasher::new),
-            bytes: 0,
-            base: None,
-            continues: false,
-            whole: true,
-        }
-    }
-
-    fn file(
-        self: &Arc<Self>,
-        target: &Path,
-        at: &Path,
-        file: File,
-        packing: Packing,
-    ) -> OutputFile {
-        let mut hasher = self.hash.then(blake3::Hasher::new);
-        let to = match packing {
-            Packing::Plain => Destination::Plain(file),
-            Packing::Frames => {
-                let faults = self.faults.clone();
-                let counted = HashingFile { file, faults, hasher: hasher.take(), bytes: 0 };
-                Destination::Packed(Box::new(FrameWriter::new(counted, &self.tasks)))
-            }
-        };
-        let (outputs, target, at) = (Arc::clone(self), target.to_owned(), at.to_owned());
-        let (bytes, base, continues, whole) = (0, None, false, true);
-        OutputFile { outputs, target, at, destination: to, hasher, bytes, base, continues, whole }
-    }
-
     /// Notes that a target is written; no other file may have its name.
     fn claim(&self, target: &Path) -> Result<(), Error> {
         if self.state().claimed.insert(canonical_path(target)) {
             return Ok(());
         }
         Err(written_twice(target))
-    }
-
-    /// Opens a temporary file in `folder` for a target of that name.
-    fn temporary(&self, folder: &Path, name: &str) -> Result<(PathBuf, File), Error> {
-        let (temporary, file) = self.reserve(folder, name, |temporary| {
-            OpenOptions::new().read(true).write(true).create_new(true).open(temporary)
-        })?;
-        // The lock tells other runs that this file is in use. Where locks do not work, it is only not
-        // told; nothing else depends on it.
-        drop(file.try_lock());
-        Ok((temporary, file))
-    }
-
-    /// Makes a temporary folder in `folder`, and opens it.
-    fn temporary_folder(&self, folder: &Path) -> Result<(PathBuf, File), Error> {
-        let (temporary, ()) =
-            self.reserve(folder, "many", |temporary| fs::create_dir(temporary))?;
-        let opened = File::open(&temporary).map_err(|e| Error::io("open", &temporary, e))?;
-        drop(opened.try_lock());
-        Ok((temporary, opened))
-    }
-
-    /// Makes something in `folder` under a temporary name that nothing has yet.
-    fn reserve<T>(
-        &self,
-        folder: &Path,
-        name: &str,
-        make: impl Fn(&Path) -> io::Result<T>,
-    ) -> Result<(PathBuf, T), Error> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let short = short(name);
-        loop {
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let temporary = format!(".{short}.{}-{number}{TEMPORARY}", std::process::id());
-            let temporary = folder.join(temporary);
-            live().insert(temporary.clone());
-            match self.ask(OutputStep::Create).and_then(|()| make(&temporary)) {
-                // What a killed process left that had the number this one has.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    live().remove(&temporary);
-                }
-                // Another run beside this one had made the folder, failed, and took it away again.
-                Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => {
-                    live().remove(&temporary);
-                    self.make_all(folder).map_err(|e| Error::io("create", folder, e))?;
-                }
-                Err(error) => {
-                    live().remove(&temporary);
-                    return Err(Error::io("create", folder.join(name), error));
-                }
-                Ok(made) => return Ok((temporary, made)),
-            }
-        }
-    }
-
-    /// Makes the folders on the way to a target, before that is judged: through a folder that is not there nothing can
-    /// be seen. Gives where it is put, if outputs are staged.
-    fn prepare_parent(&self, target: &Path) -> Result<Option<PathBuf>, Error> {
-        if target == Path::new("-") {
-            return Ok(None);
-        }
-        let staged = self.staging.is_some().then(|| self.place_of(target)).transpose()?;
-        self.make_folder(folder_of(staged.as_deref().unwrap_or(target)))?;
-        Ok(staged)
-    }
-
-    fn make_folder(&self, folder: &Path) -> Result<(), Error> {
-        // Stores have none.
-        if is_address(folder) {
-            return Ok(());
-        }
-        let missing = folder.ancestors().take_while(|f| !f.as_os_str().is_empty() && !f.exists());
-        let missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let made = self.ask(OutputStep::Create).and_then(|()| self.make_all(folder));
-        // Those that were made before one could not be are this run's, too.
-        self.state().made.extend(missing.into_iter().filter(|folder| folder.is_dir()));
-        made.map_err(|e| Error::io("create", folder, e))
-    }
-
-    /// Makes a folder and those it lies in; but no room for what is staged: where that is gone, it was taken away.
-    fn make_all(&self, folder: &Path) -> io::Result<()> {
-        let staging = self.staging.as_ref();
-        staging.map_or_else(|| fs::create_dir_all(folder), |staging| staging.make_all(folder))
     }
 
     fn ask(&self, step: OutputStep) -> io::Result<()> {
@@ -513,29 +266,6 @@ impl Outputs {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum IfExists {
-    Check,
-    Keep,
-}
-
-/// As much of a name as fits into what a file system allows with our parts around it.
-fn short(name: &str) -> String {
-    name.chars().take(48).collect()
-}
-
-/// What becomes of the bytes on their way into a file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Packing {
-    Plain,
-    Frames,
-}
-
-fn compresses(target: &Path) -> Packing {
-    let is_packed = target.extension().is_some_and(|extension| extension == "zst");
-    if is_packed { Packing::Frames } else { Packing::Plain }
 }
 
 /// The folder of a target, as something that can be opened.

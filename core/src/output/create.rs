@@ -1,0 +1,196 @@
+//! Creating outputs: new, continued, growing under their final names, or written directly.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::faults::OutputStep;
+use super::file::{Destination, FrameWriter, HashingFile};
+use super::objects::temporary_dir_for;
+use super::renames::appeared_error;
+use super::targets::resolve_link;
+use super::temporary::short;
+use super::{OutputFile, Outputs, Overwrite, folder_of};
+use crate::Error;
+use crate::files::is_special;
+
+impl Outputs {
+    /// Opens a file that will be published as `target`. A target that ends in `.zst` is compressed.
+    ///
+    /// `-` is standard output; that and devices are written directly.
+    pub fn create(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
+        self.create_with(&self.actual_path(target), IfExists::Check, compresses(target))
+    }
+
+    /// Opens a file that will be published as `target`, and holds just the bytes it is given, whatever
+    /// its name.
+    pub fn create_as_is(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
+        self.create_with(&self.actual_path(target), IfExists::Check, Packing::Plain)
+    }
+
+    /// Opens a file that begins with what `target` holds now, if it exists, and will replace it.
+    ///
+    /// `Err` if the run goes on after an interruption, and the target exists: it may have the events
+    /// already.
+    pub fn extend(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
+        let packing = compresses(target);
+        let target = &self.actual_path(target);
+        self.prepare_parent(target)?;
+        self.expect_new(target, true)?;
+        if self.overwrite == Overwrite::Redo && target.exists() {
+            return Err(Error::refused(format!(
+                "whether an output that is continued has these events already cannot be told; run \
+                 without --resume: {}",
+                target.display()
+            )));
+        }
+        if self.staging.is_some() && target.exists() {
+            return Err(Error::refused(format!(
+                "an output that is continued can only be written by a run on this machine: {}",
+                target.display()
+            )));
+        }
+        self.create_with(target, IfExists::Keep, packing)
+    }
+
+    /// Opens a file somewhere below `folder`, whose name is only known when it is complete: see
+    /// [`OutputFile::finish_as`].
+    pub fn create_below(self: &Arc<Self>, folder: &Path) -> Result<OutputFile, Error> {
+        let folder = &self.folder_at(&self.actual_path(folder))?;
+        self.make_folder(folder)?;
+        let (temporary, file) = self.temporary(&temporary_dir_for(folder), "unnamed")?;
+        self.state().open.insert(temporary.clone(), temporary.clone());
+        Ok(self.file(&temporary, &temporary, file, Packing::Plain))
+    }
+
+    fn create_with(
+        self: &Arc<Self>,
+        target: &Path,
+        existing: IfExists,
+        packing: Packing,
+    ) -> Result<OutputFile, Error> {
+        if target == Path::new("-") {
+            return Ok(self.direct(target, Box::new(io::stdout())));
+        }
+        let staged = self.prepare_parent(target)?;
+        if is_special(target) {
+            let file = OpenOptions::new().write(true).open(target);
+            let file = file.map_err(|e| Error::io("open", target, e))?;
+            return Ok(self.direct(target, Box::new(file)));
+        }
+        self.expect_new(target, existing == IfExists::Keep)?;
+        let kept = existing == IfExists::Keep && target.is_file();
+        self.check_not_input(target)?;
+        if !kept {
+            self.check_target(target)?;
+        }
+        let followed = resolve_link(target)?;
+        let at = staged.unwrap_or_else(|| followed.clone());
+        let target = followed;
+        self.claim(&at)?;
+        if self.in_place {
+            return self.grow(&target, kept, packing);
+        }
+        let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let room = temporary_dir_for(folder_of(&at));
+        self.litter.remove(&room, &short(&name));
+        let (temporary, file) = self.temporary(&room, &name)?;
+        self.state().open.insert(target.clone(), temporary.clone());
+        let mut output = self.file(&target, &at, file, packing);
+        if kept {
+            output.continues = true;
+            output.copy_from(&target, &temporary)?;
+        }
+        Ok(output)
+    }
+
+    /// Opens a file under its final name.
+    fn grow(
+        self: &Arc<Self>,
+        target: &Path,
+        kept: bool,
+        packing: Packing,
+    ) -> Result<OutputFile, Error> {
+        let mut open = OpenOptions::new();
+        match (kept, self.overwrite) {
+            (true, _) => open.append(true),
+            (false, Overwrite::Refuse) => open.read(true).write(true).create_new(true),
+            (false, _) => open.read(true).write(true).create(true).truncate(true),
+        };
+        let opened = self.ask(OutputStep::Create).and_then(|()| open.open(target));
+        let file = opened.map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => appeared_error(target),
+            _ => Error::io("create", target, e),
+        })?;
+        let shared = file.try_clone().map_err(|e| Error::io("create", target, e))?;
+        let mut state = self.state();
+        state.growing.insert(target.to_owned(), Arc::new(shared));
+        if !kept && self.overwrite == Overwrite::Refuse {
+            state.fresh.insert(target.to_owned());
+        }
+        drop(state);
+        let base = file.metadata().map_err(|e| Error::io("look at", target, e))?.len();
+        let mut output = self.file(target, target, file, packing);
+        output.base = Some(base);
+        output.continues = kept;
+        if kept {
+            // The hash would have to begin with what is there.
+            output.forget_hash();
+        }
+        Ok(output)
+    }
+
+    fn direct(self: &Arc<Self>, target: &Path, to: Box<dyn Write + Send>) -> OutputFile {
+        OutputFile {
+            outputs: Arc::clone(self),
+            target: target.to_owned(),
+            at: target.to_owned(),
+            destination: Destination::Direct(to),
+            hasher: self.hash.then(blake3::Hasher::new),
+            bytes: 0,
+            base: None,
+            continues: false,
+            whole: true,
+        }
+    }
+
+    fn file(
+        self: &Arc<Self>,
+        target: &Path,
+        at: &Path,
+        file: File,
+        packing: Packing,
+    ) -> OutputFile {
+        let mut hasher = self.hash.then(blake3::Hasher::new);
+        let to = match packing {
+            Packing::Plain => Destination::Plain(file),
+            Packing::Frames => {
+                let faults = self.faults.clone();
+                let counted = HashingFile { file, faults, hasher: hasher.take(), bytes: 0 };
+                Destination::Packed(Box::new(FrameWriter::new(counted, &self.tasks)))
+            }
+        };
+        let (outputs, target, at) = (Arc::clone(self), target.to_owned(), at.to_owned());
+        let (bytes, base, continues, whole) = (0, None, false, true);
+        OutputFile { outputs, target, at, destination: to, hasher, bytes, base, continues, whole }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IfExists {
+    Check,
+    Keep,
+}
+
+/// What becomes of the bytes on their way into a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Packing {
+    Plain,
+    Frames,
+}
+
+fn compresses(target: &Path) -> Packing {
+    let is_packed = target.extension().is_some_and(|extension| extension == "zst");
+    if is_packed { Packing::Frames } else { Packing::Plain }
+}

@@ -1,0 +1,105 @@
+//! Temporary files and folders, and the folders on the way to a target.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::faults::OutputStep;
+use super::litter::live;
+use super::{Outputs, TEMPORARY, folder_of};
+use crate::Error;
+use crate::store::is_address;
+
+impl Outputs {
+    /// Opens a temporary file in `folder` for a target of that name.
+    pub(super) fn temporary(&self, folder: &Path, name: &str) -> Result<(PathBuf, File), Error> {
+        let (temporary, file) = self.reserve(folder, name, |temporary| {
+            OpenOptions::new().read(true).write(true).create_new(true).open(temporary)
+        })?;
+        // The lock tells other runs that this file is in use. Where locks do not work, it is only not
+        // told; nothing else depends on it.
+        drop(file.try_lock());
+        Ok((temporary, file))
+    }
+
+    /// Makes a temporary folder in `folder`, and opens it.
+    pub(super) fn temporary_folder(&self, folder: &Path) -> Result<(PathBuf, File), Error> {
+        let (temporary, ()) =
+            self.reserve(folder, "many", |temporary| fs::create_dir(temporary))?;
+        let opened = File::open(&temporary).map_err(|e| Error::io("open", &temporary, e))?;
+        drop(opened.try_lock());
+        Ok((temporary, opened))
+    }
+
+    /// Makes something in `folder` under a temporary name that nothing has yet.
+    fn reserve<T>(
+        &self,
+        folder: &Path,
+        name: &str,
+        make: impl Fn(&Path) -> io::Result<T>,
+    ) -> Result<(PathBuf, T), Error> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let short = short(name);
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let temporary = format!(".{short}.{}-{number}{TEMPORARY}", std::process::id());
+            let temporary = folder.join(temporary);
+            live().insert(temporary.clone());
+            match self.ask(OutputStep::Create).and_then(|()| make(&temporary)) {
+                // What a killed process left that had the number this one has.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    live().remove(&temporary);
+                }
+                // Another run beside this one had made the folder, failed, and took it away again.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => {
+                    live().remove(&temporary);
+                    self.make_all(folder).map_err(|e| Error::io("create", folder, e))?;
+                }
+                Err(error) => {
+                    live().remove(&temporary);
+                    return Err(Error::io("create", folder.join(name), error));
+                }
+                Ok(made) => return Ok((temporary, made)),
+            }
+        }
+    }
+
+    /// Makes the folders on the way to a target, before that is judged: through a folder that is not there nothing can
+    /// be seen. Gives where it is put, if outputs are staged.
+    pub(super) fn prepare_parent(&self, target: &Path) -> Result<Option<PathBuf>, Error> {
+        if target == Path::new("-") {
+            return Ok(None);
+        }
+        let staged = self.staging.is_some().then(|| self.place_of(target)).transpose()?;
+        self.make_folder(folder_of(staged.as_deref().unwrap_or(target)))?;
+        Ok(staged)
+    }
+
+    pub(super) fn make_folder(&self, folder: &Path) -> Result<(), Error> {
+        // Stores have none.
+        if is_address(folder) {
+            return Ok(());
+        }
+        let missing = folder.ancestors().take_while(|f| !f.as_os_str().is_empty() && !f.exists());
+        let missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let made = self.ask(OutputStep::Create).and_then(|()| self.make_all(folder));
+        // Those that were made before one could not be are this run's, too.
+        self.state().made.extend(missing.into_iter().filter(|folder| folder.is_dir()));
+        made.map_err(|e| Error::io("create", folder, e))
+    }
+
+    /// Makes a folder and those it lies in; but no room for what is staged: where that is gone, it was taken away.
+    fn make_all(&self, folder: &Path) -> io::Result<()> {
+        let staging = self.staging.as_ref();
+        staging.map_or_else(|| fs::create_dir_all(folder), |staging| staging.make_all(folder))
+    }
+}
+
+/// As much of a name as fits into what a file system allows with our parts around it.
+pub(super) fn short(name: &str) -> String {
+    name.chars().take(48).collect()
+}
