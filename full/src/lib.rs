@@ -1,5 +1,4 @@
-//! What the full program has beside the command line and the plugins of every program: SQL over logs, a
-//! cluster engine, and object stores. A program of your own has them by naming this crate:
+//! SQL over logs, a cluster engine and object stores, for programs that link this crate:
 //!
 //! ```text
 //! use my_plugin as _;
@@ -16,6 +15,6 @@ mod cluster;
 #[cfg(feature = "query")]
 mod query;
 
-// Its addresses are known to whoever links it.
+// Registers its address schemes when linked.
 #[cfg(feature = "s3")]
 use sluice_storage as _;

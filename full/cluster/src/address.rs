@@ -1,4 +1,4 @@
-//! Where a part of a cluster is reached: a host and a port. Looks nothing up.
+//! The address of a cluster process: a host and a port. Does no lookup.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,14 +6,14 @@ use std::str::FromStr;
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// A name or an address; one of IPv6 without brackets.
+    /// A host name or an IP address; IPv6 without brackets.
     pub host: String,
-    /// The port; 0 stands for one that is free.
+    /// The port; 0 asks for a free one.
     pub port: u16,
 }
 
 impl Address {
-    /// The address as the beginning of a URL.
+    /// The start of a URL for this address.
     pub(crate) fn url(&self) -> String {
         format!("http://{self}")
     }

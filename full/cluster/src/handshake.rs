@@ -1,5 +1,5 @@
-//! The handshake: what a scheduler says of itself, and whether who asks may work with it. Orders carry a
-//! greeting, too; the worker that fulfils one compares that once more.
+//! The handshake: checks that a scheduler is the same program with the same plugins. Orders carry a
+//! greeting too, which the worker process checks once more.
 
 use std::fmt;
 
@@ -11,24 +11,24 @@ use sluice_pipeline::dispatch::Greeting;
 use crate::address::Address;
 use crate::http::{RequestError, get_json};
 
-/// Where a scheduler says what it is.
+/// The path of the identity on a scheduler.
 pub(crate) const PATH: &str = "/sluice";
 
-/// What a scheduler says of itself.
+/// What a scheduler is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SchedulerIdentity {
     /// The version of Sluice.
     pub(crate) sluice: String,
-    /// The plugins that are linked, as their kind and name, sorted.
+    /// The linked plugins, as kind and name, sorted.
     pub(crate) plugins: Vec<String>,
     /// The version of Ballista.
     pub(crate) ballista: String,
-    /// Another one each time a scheduler is started.
+    /// Changes each time a scheduler starts.
     pub(crate) instance: String,
 }
 
 impl SchedulerIdentity {
-    /// What a scheduler of this program says.
+    /// The identity of a scheduler of this program.
     pub(crate) fn new(greeting: &Greeting, instance: &str) -> Self {
         Self {
             sluice: greeting.sluice.clone(),
@@ -39,12 +39,12 @@ impl SchedulerIdentity {
     }
 }
 
-/// Why one does not work with a scheduler.
+/// Why a handshake failed.
 #[derive(Clone, Debug)]
 pub(crate) enum HandshakeError {
-    /// It is not there now.
+    /// The scheduler is not reachable now.
     Unreachable(String),
-    /// Nothing is to be hoped for by trying again: it is something else, or another version.
+    /// It is a different program or version; retrying is no use.
     Mismatch(String),
 }
 
@@ -65,7 +65,7 @@ impl From<HandshakeError> for Error {
     }
 }
 
-/// Asks a scheduler what it is, and compares.
+/// Fetches the scheduler's identity and compares it with ours.
 pub(crate) async fn check_scheduler(
     scheduler: &Address,
     mine: &Greeting,
@@ -80,7 +80,7 @@ pub(crate) async fn check_scheduler(
     }
 }
 
-/// Why a question to a scheduler was not answered.
+/// The handshake error for a failed request.
 pub(crate) fn handshake_error(scheduler: &Address, error: RequestError) -> HandshakeError {
     match error {
         RequestError::Unreachable(why) => HandshakeError::Unreachable(format!(

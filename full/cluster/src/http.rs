@@ -1,5 +1,5 @@
-//! Asks a scheduler a question over HTTP and reads the answer. One small question a connection, so that
-//! it needs no client library; what is asked and answered is the business of others.
+//! A minimal HTTP client for the scheduler's admin API: one small JSON request per connection, so
+//! no client library is needed.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use tokio::time::timeout;
 
 use crate::address::Address;
 
-/// How long a question may take in all.
+/// The timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
-/// How long an answer may be: those of large clusters are some hundred kilobytes.
+/// The longest response that is read: those of large clusters take some hundred kilobytes.
 const MAX_RESPONSE: u64 = 16 << 20;
 
-/// Why there is no answer.
+/// Why a request has no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestError {
-    /// Nobody is there, or does not answer.
+    /// Nothing is listening, or it does not respond.
     Unreachable(String),
-    /// Somebody else is there.
+    /// Something other than a Sluice scheduler is listening.
     NotSluice,
 }
 
-/// What is answered to `path` by who listens at this address.
+/// The JSON response to `GET path`.
 pub(crate) async fn get_json<T: DeserializeOwned>(
     to: &Address,
     path: &str,
@@ -39,7 +39,7 @@ pub(crate) async fn get_json<T: DeserializeOwned>(
     parse_response(&response)
 }
 
-/// Says something to who listens at this address. Whether that is heard is not told.
+/// Sends JSON with `POST path`. Failures are ignored.
 pub(crate) async fn post_json<T: Serialize>(to: &Address, path: &str, body: &T) {
     let Ok(text) = serde_json::to_string(body) else { return };
     let length = text.len();
@@ -58,7 +58,8 @@ async fn exchange(to: &Address, request: &str) -> std::io::Result<Vec<u8>> {
     Ok(response)
 }
 
-/// What an answer says. No answer at all is what a tunnel gives to a scheduler that is not there now.
+/// Parses the JSON body of a response. An empty response comes from a tunnel whose scheduler is not
+/// running.
 fn parse_response<T: DeserializeOwned>(response: &[u8]) -> Result<T, RequestError> {
     if response.is_empty() {
         return Err(RequestError::Unreachable("it hung up without an answer".into()));
@@ -67,7 +68,7 @@ fn parse_response<T: DeserializeOwned>(response: &[u8]) -> Result<T, RequestErro
     serde_json::from_slice(body).map_err(|_| RequestError::NotSluice)
 }
 
-/// What stands behind the head of an answer that says that all is well.
+/// The body of a response with status 200.
 fn response_body(response: &[u8]) -> Option<&[u8]> {
     let end = response.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = std::str::from_utf8(response.get(..end)?).ok()?;

@@ -1,8 +1,8 @@
-//! The cluster engine: the units of a pipeline, run on many machines by Apache Ballista.
+//! The cluster engine: runs the units of a pipeline on many machines with Apache Ballista.
 //!
-//! Knows how orders reach executors, and when one is tried again; what an order is, and what becomes of
-//! what it made, is `sluice_pipeline::dispatch`. Nothing of the data goes through the cluster: orders do,
-//! and outputs appear where all executors and the driver see them.
+//! This crate knows how orders reach executors and when an order is retried. What an order is, and
+//! what becomes of its output, is in `sluice_pipeline::dispatch`. No data goes through the cluster,
+//! only orders: inputs and outputs must be visible to all executors and the driver.
 
 mod address;
 pub mod carrier;
@@ -27,20 +27,20 @@ use sluice_core::Error;
 use sluice_pipeline::run::Stop;
 use tokio::runtime::{Builder, Runtime};
 
-/// How large a message between the parts of a cluster may be: thousands of orders come in one.
+/// The largest message between cluster processes: one message carries thousands of orders.
 const MESSAGE_LIMIT: usize = 64 << 20;
 
-/// How often it is looked whether to end.
+/// How often to check whether to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Returns once a run or service is asked to end.
+/// Returns once `stop` is requested.
 async fn stop_requested(stop: &Stop) {
     while !stop.is_requested() {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Threads that wait for the network.
+/// A Tokio runtime for network I/O.
 fn runtime(threads: usize) -> Result<Runtime, Error> {
     let mut builder = Builder::new_multi_thread();
     let runtime =
@@ -48,7 +48,7 @@ fn runtime(threads: usize) -> Result<Runtime, Error> {
     runtime.map_err(|e| Error::refused(format!("cannot start threads for the network: {e}")))
 }
 
-/// The name of this computer, for people.
+/// The name of this host, for messages.
 pub(crate) fn host_name() -> &'static str {
     static HOST: LazyLock<String> =
         LazyLock::new(|| rustix::system::uname().nodename().to_string_lossy().into_owned());

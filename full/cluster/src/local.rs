@@ -1,6 +1,6 @@
-//! A cluster of processes on this machine, for one run: a scheduler and some executors, each this program
-//! again, on loopback. They end with whoever started them, also where that is killed: their standard
-//! input closes then.
+//! A cluster of processes on this machine, for one run: a scheduler and some executors, each this
+//! program again, on loopback. They end with the process that started them, even if that is killed:
+//! their stdin closes.
 
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
@@ -13,29 +13,29 @@ use sluice_core::Error;
 use crate::address::Address;
 use crate::executor::child::program;
 
-/// How long a part may take to be there.
+/// How long a process may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a part may take to end.
+/// How long a process may take to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many processes a cluster on one machine may have.
+/// The most executors on one machine.
 const MAX_EXECUTORS: usize = 64;
 
-/// A cluster on this machine. Ends with this.
+/// A cluster on this machine. Stopped when dropped.
 #[derive(Debug)]
 pub struct LocalCluster {
     scheduler: Address,
-    /// Executors, then the scheduler: nobody shall miss anybody.
+    /// Executors, then the scheduler: stopped in this order, no executor loses its scheduler.
     processes: Vec<ClusterProcess>,
 }
 
-/// What it is to be.
+/// Options of a local cluster.
 #[derive(Clone, Debug)]
 pub struct LocalClusterOptions {
-    /// How many executors.
+    /// The number of executors.
     pub executors: usize,
-    /// How many threads all of them have together.
+    /// The number of threads of all executors together.
     pub threads: usize,
     /// Whether pipelines may run programs.
     pub allow_exec: bool,
@@ -45,8 +45,8 @@ pub struct LocalClusterOptions {
 struct ClusterProcess(Child);
 
 impl LocalCluster {
-    /// Starts it, and returns when it is complete. What its parts say is passed on to `say` as long as
-    /// they live.
+    /// Starts the cluster, and returns when all executors have joined. Messages of its processes go
+    /// to `say` as long as they run.
     pub fn start(
         options: &LocalClusterOptions,
         say: impl Fn(&str) + Clone + Send + 'static,
@@ -84,7 +84,7 @@ impl LocalCluster {
         Ok(cluster)
     }
 
-    /// Where its scheduler is.
+    /// The address of its scheduler.
     pub fn scheduler(&self) -> &Address {
         &self.scheduler
     }
@@ -98,7 +98,7 @@ fn start(
     let mut command = Command::new(program());
     command.arg0("sluice").arg("cluster").args(arguments).arg("--with-parent");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // A key that is pressed is for the run, which ends its cluster in good order.
+    // Its own process group: Ctrl-C is for the run, which stops its cluster in order.
     command.process_group(0);
     let cannot = |e| Error::refused(format!("cannot start a part of the cluster: {e}"));
     let mut process = ClusterProcess(command.spawn().map_err(cannot)?);
@@ -110,7 +110,7 @@ fn start(
     Ok((process, lines))
 }
 
-/// Passes on what a part says; what it says of itself only to who waits for it.
+/// Relays the stderr of a process, except the lines that `wait_for` waits for.
 fn forward_stderr(errors: ChildStderr, ready: &Sender<String>, say: &impl Fn(&str)) {
     for line in BufReader::new(errors).lines().map_while(Result::ok) {
         let is_of_itself = ["listening on ", "joined "].iter().any(|word| line.starts_with(word));
@@ -121,7 +121,7 @@ fn forward_stderr(errors: ChildStderr, ready: &Sender<String>, say: &impl Fn(&st
     }
 }
 
-/// What a part says behind these words, once it does.
+/// Waits for a line with this prefix; returns the rest of the line.
 fn wait_for(lines: &Receiver<String>, words: &str, who: &str) -> Result<String, Error> {
     let end = Instant::now() + START_TIMEOUT;
     while let Ok(line) = lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -152,7 +152,7 @@ impl Drop for ClusterProcess {
         while Instant::now() < end && matches!(self.0.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        // Where that fails, it has ended.
+        // If that fails, it has exited.
         drop(self.0.kill());
         drop(self.0.wait());
     }

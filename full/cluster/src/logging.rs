@@ -1,5 +1,5 @@
-//! What the libraries of the cluster say of their work, for whoever looks for a fault: nothing, unless the
-//! environment variable `SLUICE_LOG` names a level.
+//! Logs of the cluster libraries, for debugging: off, unless the environment variable `SLUICE_LOG`
+//! names a level.
 
 use std::io::Write;
 use std::str::FromStr;
@@ -7,11 +7,10 @@ use std::sync::OnceLock;
 
 use log::{LevelFilter, Log, Metadata, Record};
 
-/// The variable that asks for it: `error`, `warn`, `info`, `debug` or `trace`.
+/// The environment variable: `error`, `warn`, `info`, `debug` or `trace`.
 pub const LOG_VARIABLE: &str = "SLUICE_LOG";
 
-/// Has libraries say on standard error what the environment asks for. Once a process; later calls do
-/// nothing.
+/// Logs to stderr at the level that the environment sets. Later calls do nothing.
 pub fn start() {
     let asked = std::env::var(LOG_VARIABLE).ok();
     let Some(level) = asked.and_then(|text| LevelFilter::from_str(text.trim()).ok()) else {
@@ -22,14 +21,14 @@ pub fn start() {
     }
 }
 
-/// Writes a line: its level, where it comes from, and what it says.
+/// Writes a log line: level, target, message.
 pub type WriteLine = fn(&str, &str, &str);
 
 static WRITE_LINE: OnceLock<WriteLine> = OnceLock::new();
 
-/// Has lines written by this function from now on. Once a process; later calls do nothing.
+/// Sends log lines to this function instead. Later calls do nothing.
 pub fn set_writer(write: WriteLine) {
-    // The first one stays.
+    // The first writer stays.
     let _later = WRITE_LINE.set(write);
 }
 
@@ -46,7 +45,7 @@ impl Log for LibraryLogger {
             return;
         }
         let line = format!("{} {}: {}\n", record.level(), record.target(), record.args());
-        // Where standard error is closed, nobody is there to be told.
+        // If stderr is closed, the line is lost.
         drop(std::io::stderr().write_all(line.as_bytes()));
     }
 

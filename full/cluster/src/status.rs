@@ -1,4 +1,4 @@
-//! What there is in a cluster, as text and as JSON. Asks the scheduler once.
+//! The status of a cluster, as text and as JSON.
 
 use sluice_core::Error;
 
@@ -8,12 +8,12 @@ use crate::http::get_json;
 use crate::runtime;
 use crate::scheduler::admin::{ClusterState, ExecutorStatus, JobStatus};
 
-/// What there is in a cluster.
+/// The executors and jobs of a cluster.
 #[derive(Debug)]
 pub struct ClusterStatus(ClusterState);
 
 impl ClusterStatus {
-    /// Asks the scheduler at this address.
+    /// Fetches the status from the scheduler at this address.
     pub fn fetch(scheduler: &Address) -> Result<Self, Error> {
         let state = runtime(1)?.block_on(get_json(scheduler, "/sluice/state"));
         Ok(Self(state.map_err(|error| handshake_error(scheduler, error))?))
@@ -30,7 +30,7 @@ impl ClusterStatus {
         })
     }
 
-    /// As lines for people.
+    /// As lines of text.
     pub fn lines(&self) -> Vec<String> {
         let ClusterState { identity: SchedulerIdentity { sluice, ballista, .. }, executors, jobs } =
             &self.0;

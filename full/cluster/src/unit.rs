@@ -1,8 +1,8 @@
-//! The process that fulfils one order: what goes in and out of it, and that it ends with who started it.
-//! How it is started and judged is `executor`'s business.
+//! The child process that runs one unit: its input, its output, and its exit when the parent is
+//! gone. Starting it and interpreting its exit is in `executor`.
 //!
-//! The order comes as one line of standard input, which then stays open: when it closes, whoever wanted the
-//! unit is gone, and the process ends at once. Its last line of standard output says how it ended.
+//! The order is one line on stdin, which then stays open: when it closes, the parent is gone, and
+//! the process exits at once. The last line of stdout is the result.
 
 use std::io::{self, BufRead, Read, Write};
 use std::sync::mpsc::{self, Receiver};
@@ -12,22 +12,22 @@ use sluice_core::{Error, Registry, programs};
 use sluice_pipeline::dispatch::{Fulfilled, Order};
 use sluice_pipeline::run::Options;
 
-/// How long an order may be.
+/// The longest order, in bytes.
 pub(crate) const MAX_ORDER_BYTES: u64 = crate::MESSAGE_LIMIT as u64;
 
-/// How a unit ended, as its process says it.
+/// The result of a unit, as its process prints it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "unit", content = "why", rename_all = "snake_case")]
 pub(crate) enum UnitResult {
-    /// What it made, or why it made nothing, lies in the room.
+    /// The output, or why there is none, is in the staging directory.
     Delivered,
-    /// It may go well another time.
+    /// It failed, and may succeed if retried.
     Again(String),
-    /// Nobody wants it any more.
+    /// The run is over, or has dropped the unit.
     Abandoned(String),
 }
 
-/// Fulfils the order that standard input holds, and says on standard output how that went.
+/// Runs the order on stdin, and prints its result on stdout.
 pub fn serve(registry: &Registry, options: &Options) -> Result<(), Error> {
     let order = read_order()?;
     let ended = match order.fulfil(registry, options) {
@@ -48,7 +48,8 @@ fn read_order() -> Result<Order, Error> {
     order.map_err(|e| Error::refused(format!("standard input holds no order: {e}")))
 }
 
-/// The first line of standard input. What reads it goes on reading, and ends this process with its input.
+/// The first line of stdin. The thread that reads it keeps reading, and exits this process when
+/// stdin closes.
 fn watch_stdin() -> Result<Receiver<String>, Error> {
     let (sender, receiver) = mpsc::channel();
     let watch = move || {
@@ -56,9 +57,9 @@ fn watch_stdin() -> Result<Receiver<String>, Error> {
         let mut input = io::stdin().lock();
         if input.by_ref().take(MAX_ORDER_BYTES).read_line(&mut line).is_ok_and(|length| length > 0)
         {
-            // Nobody waits for it where the process is about to end.
+            // There is no receiver if the process is about to exit.
             let _gone = sender.send(line);
-            // However it ends: nobody is there any more.
+            // However reading ends, the parent is gone.
             let _over = io::copy(&mut input, &mut io::sink());
         }
         programs::shut_down();

@@ -1,7 +1,7 @@
-//! Logs as tables of DataFusion: SQL over what any source reads, and the stage `sql`.
+//! SQL over logs with DataFusion: logs as tables, and the stage `sql`.
 //!
-//! `session` is where queries are planned and run; `table` makes tables of a source. `stage` asks queries of the
-//! events of a pipeline.
+//! `session` plans and runs queries; `table` makes tables of any source; `stage` runs a query over
+//! the events of a pipeline.
 
 pub mod session;
 pub mod stage;

@@ -1,5 +1,5 @@
-//! Sessions: where queries over logs are planned and run, under a cap on memory. Opens no file: the
-//! caller brings the logs, and says what becomes of results.
+//! Sessions plan and run queries over logs, within a memory limit. They open no files: the caller
+//! adds the logs, and handles the results.
 
 mod error;
 mod identifiers;
@@ -30,32 +30,32 @@ pub(crate) use error::{name_list, nearest};
 
 use crate::table::{Catalog, Findings, LogTables, ReadResources};
 
-/// The name of the one catalogue.
+/// The name of the only catalog.
 const CATALOG_NAME: &str = "sluice";
-/// The schema in which logs are tables.
+/// The schema that has a table per log.
 pub(crate) const ROOT: &str = "public";
 
-/// Longer queries are refused: nobody writes them, and a parser has to hold them several times.
+/// Longer queries are refused: a parser holds several copies of the text.
 const MAX_QUERY_BYTES: usize = 1 << 20;
 
-/// How often a query that is waited for looks whether it is to end.
+/// How often a running query checks whether to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a session may use.
+/// Options of a session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Threads that read, decode and filter. None: one a core.
+    /// Threads that read, decode and filter; one per core if `None`.
     pub jobs: Option<usize>,
-    /// The cap on memory, in bytes: of what is read ahead, and of what operators hold.
+    /// The memory limit in bytes, for reading ahead and for operators.
     pub memory: usize,
-    /// What becomes of what operators cannot hold.
+    /// What happens when operators exceed the limit.
     pub spill: Spill,
-    /// In how many streams operators work at most. With one, results depend on nothing but logs and query,
-    /// and rows come in the order of the log; reading, decoding and filtering use all jobs in any case.
-    /// With several, plans that aggregate, sort or join use them: floating-point sums and the order of
-    /// groups may then differ from run to run.
+    /// The most partitions of a plan. With one, results depend only on logs and query, and rows
+    /// come in log order; reading, decoding and filtering use all threads in any case. With
+    /// several, plans that aggregate, sort or join run in parallel: floating-point sums and the
+    /// order of groups may then differ between runs.
     pub partitions: usize,
-    /// Rows that operators make at a time.
+    /// Rows per batch of an operator.
     pub batch_rows: usize,
 }
 
@@ -71,12 +71,12 @@ impl Default for SessionOptions {
     }
 }
 
-/// What becomes of what operators cannot hold in memory.
+/// What happens when operators exceed the memory limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spill {
-    /// It goes to a folder in the system's temporary one, which is gone with the session.
+    /// They spill to a temporary folder, which is removed with the session.
     Temporary,
-    /// The same, in this folder.
+    /// They spill to a temporary folder in this one.
     Folder(PathBuf),
     /// The query fails.
     Never,
@@ -84,10 +84,10 @@ pub enum Spill {
 
 /// Plans and runs queries over logs.
 ///
-/// A query reads and nothing else: statements that define, change or write something, or set options, are
-/// refused, and there is no way to name a file in one. Names are looked up as they are written, then
-/// without regard to case if that is unique. What a query may compute is not limited but by the cap on
-/// memory, which holds operators and reading, not single values (`repeat('x', 1000000000)`).
+/// Queries only read: statements that define, change or write something, or set options, are
+/// refused, and no query can name a file. Names are looked up as written, then ignoring case if
+/// that is unambiguous. Nothing limits what a query computes except the memory limit, which covers
+/// operators and reading, but not single values (`repeat('x', 1000000000)`).
 pub struct Session {
     context: SessionContext,
     catalog: Catalog,
@@ -97,7 +97,7 @@ pub struct Session {
     runtime: OnceLock<Runtime>,
 }
 
-/// A query that can be run.
+/// A query that is ready to run.
 #[derive(Clone, Debug)]
 pub struct PlannedQuery {
     plan: Arc<dyn ExecutionPlan>,
@@ -105,17 +105,17 @@ pub struct PlannedQuery {
 }
 
 impl PlannedQuery {
-    /// The columns of its result.
+    /// The columns of the result.
     pub fn schema(&self) -> SchemaRef {
         self.plan.schema()
     }
 
-    /// How it will be worked out.
+    /// The physical plan.
     pub fn plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.plan
     }
 
-    /// Begins to work it out. To be called within a runtime; reading ends when the stream is dropped.
+    /// Starts the query. Must be called within a Tokio runtime; dropping the stream stops reading.
     pub fn execute(&self) -> Result<SendableRecordBatchStream, QueryError> {
         let stream = execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context));
         stream.map_err(QueryError::from_datafusion)
@@ -129,7 +129,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// A session without logs. `Err` is a folder to spill to that cannot be used.
+    /// A session without logs. `Err` if the spill folder cannot be used.
     pub fn new(options: SessionOptions) -> Result<Self, Error> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = options.jobs.filter(|jobs| *jobs > 0).unwrap_or(cores);
@@ -143,7 +143,7 @@ impl Session {
             .with_batch_size(options.batch_rows.max(1))
             .with_extension(Arc::clone(&resources));
         let settings = config.options_mut();
-        // Names keep their case: fields of messages have some.
+        // Names keep their case: fields of messages are case-sensitive.
         settings.sql_parser.enable_ident_normalization = false;
         settings.sql_parser.collect_spans = true;
         settings.execution.sort_spill_reservation_bytes = (operator_memory / 8).min(10 << 20);
@@ -155,47 +155,48 @@ impl Session {
         Ok(Self { context, catalog, threads, spills, partitions, runtime: OnceLock::new() })
     }
 
-    /// Makes a log the table `name`, and a schema of that name with a table for each channel. A log may
-    /// have several names. `Err` if there is one of that name already.
+    /// Adds a log as the table `name`, and a schema `name` with a table per channel. A log may have
+    /// several names. `Err` if the name is in use.
     pub fn add_log(&self, name: &str, log: Arc<LogTables>) -> Result<(), Error> {
         self.catalog.add(name, log, true)
     }
 
-    /// Gives a log a second name, under which it is found as well, but listed nowhere.
+    /// Adds a second name for a log. It works in queries, but is not listed.
     pub fn add_alias(&self, name: &str, log: Arc<LogTables>) -> Result<(), Error> {
         self.catalog.add(name, log, false)
     }
 
-    /// The log of exactly that name.
+    /// The log with exactly this name.
     pub fn log(&self, name: &str) -> Option<Arc<LogTables>> {
         self.catalog.log(name)
     }
 
-    /// The names of its logs, sorted, but for those that are not listed.
+    /// The names of the logs, sorted, without aliases.
     pub fn log_names(&self) -> Vec<String> {
         self.catalog.names()
     }
 
-    /// What DataFusion calls a session: for plans made by hand, and tables that are no logs.
+    /// The DataFusion session, for custom plans and other tables.
     pub fn context(&self) -> &SessionContext {
         &self.context
     }
 
-    /// What has been found in logs since the last call: damage, and events that could not be shown.
+    /// What was found in the logs since the last call: damage, and events that are missing in
+    /// results.
     pub fn take_findings(&self) -> Findings {
         self.catalog.take_findings()
     }
 
-    /// Works out how one query will be run, which may mean reading until the first event of a channel;
-    /// waits for that, or until `stop` is raised. Not to be called within a runtime.
+    /// Plans a query. This may read a log up to the first event of a channel; blocks until that is
+    /// done or `stop` is set. Must not be called within a Tokio runtime.
     pub fn plan(&self, sql: &str, stop: &AtomicBool) -> Result<PlannedQuery, QueryError> {
         self.block_on(stop, self.plan_async(sql))?
     }
 
-    /// Runs a query to its end, and gives what comes of it, batch by batch, in order. Not to be called
-    /// within a runtime.
+    /// Runs a query, and passes its result to `take`, batch by batch, in order. Must not be called
+    /// within a Tokio runtime.
     ///
-    /// Ends with the first error of `take`, and with [`ErrorKind::Aborted`] soon after `stop` is raised.
+    /// Returns the first error of `take`, or [`ErrorKind::Aborted`] soon after `stop` is set.
     pub fn run(
         &self,
         sql: &str,
@@ -206,7 +207,7 @@ impl Session {
         self.run_planned(&planned, stop, take)
     }
 
-    /// As [`run`](Self::run), of a query that was planned before.
+    /// Like [`run`](Self::run), for a planned query.
     pub fn run_planned(
         &self,
         planned: &PlannedQuery,
@@ -224,7 +225,7 @@ impl Session {
         Ok(())
     }
 
-    /// Waits for something, or until it is to stop.
+    /// Blocks until the future is done or `stop` is set.
     fn block_on<T>(
         &self,
         stop: &AtomicBool,
@@ -243,7 +244,7 @@ impl Session {
         })
     }
 
-    /// Works out how one query will be run.
+    /// Plans a query.
     pub async fn plan_async(&self, sql: &str) -> Result<PlannedQuery, QueryError> {
         let state = self.context.state();
         let logical = logical_plan(&state, sql).await.map_err(QueryError::from_datafusion)?;
@@ -261,7 +262,7 @@ impl Session {
         if self.partitions == 1 || breaks_pipeline(&logical)? {
             return state.query_planner().create_physical_plan(&logical, state).await;
         }
-        // Rows that are only passed on are to come in the order of the log.
+        // Without pipeline breakers, rows come in log order.
         let config = state.config().clone().with_target_partitions(1);
         let state =
             SessionStateBuilder::new_from_existing(state.clone()).with_config(config).build();
@@ -296,7 +297,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // A thread that waits for a pipe cannot be waited for.
+        // Do not wait for threads: one may be blocked on a pipe.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -317,7 +318,7 @@ fn runtime(options: &SessionOptions, memory: usize) -> Result<Arc<RuntimeEnv>, E
     runtime.build_arc().map_err(|error| QueryError::from_datafusion(error).into())
 }
 
-/// The plan of a query that only reads, with names brought into the case they have.
+/// The logical plan of a query that only reads. Corrects the case of names.
 async fn logical_plan(state: &SessionState, sql: &str) -> datafusion::error::Result<LogicalPlan> {
     if sql.len() > MAX_QUERY_BYTES {
         let what = format!("a query of {} bytes: {MAX_QUERY_BYTES} are allowed", sql.len());
@@ -344,7 +345,7 @@ async fn logical_plan(state: &SessionState, sql: &str) -> datafusion::error::Res
     Ok(plan)
 }
 
-/// The only statement of a text.
+/// Parses a text of exactly one statement.
 fn statement(state: &SessionState, sql: &str) -> datafusion::error::Result<Statement> {
     let limit = state.config_options().sql_parser.recursion_limit.get();
     let mut parser = DFParserBuilder::new(sql).with_recursion_limit(limit).build()?;
@@ -359,7 +360,7 @@ fn statement(state: &SessionState, sql: &str) -> datafusion::error::Result<State
     }
 }
 
-/// Whether a plan has something that sees many rows before it gives one.
+/// Whether a plan has a pipeline breaker: a node that needs many rows before it returns one.
 fn breaks_pipeline(plan: &LogicalPlan) -> datafusion::error::Result<bool> {
     use datafusion::common::tree_node::TreeNodeRecursion;
     let mut found = false;

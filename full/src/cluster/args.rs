@@ -1,4 +1,4 @@
-//! What can be typed behind `sluice cluster`.
+//! Arguments of `sluice cluster`.
 
 use std::path::PathBuf;
 
@@ -26,16 +26,16 @@ pub(crate) struct ClusterArgs {
     pub(crate) command: ClusterCommand,
 }
 
-/// The parts of a cluster.
+/// The processes of a cluster.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// Hand out work
+    /// Hand out units to executors
     Scheduler(SchedulerArgs),
-    /// Do work
+    /// Run units
     Executor(ExecutorArgs),
-    /// Show who there is, and what is being done
+    /// Show executors and running jobs
     Status(StatusArgs),
-    /// Do one unit that comes on standard input: what executors start
+    /// Run one unit read from standard input; started by executors
     #[command(hide = true)]
     Unit(UnitArgs),
 }
@@ -49,21 +49,21 @@ There is no authentication: private networks only.
 
 Exit codes: 0 it was stopped; 1 it failed: the port is in use, say; 2 wrong use.")]
 pub(crate) struct SchedulerArgs {
-    /// The address and port to listen on. Port 0 takes one that is free, and says which.
+    /// The address and port to listen on. Port 0 picks a free one and prints it.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:50050",
         value_parser = NonEmptyStringValueParser::new())]
     pub(crate) listen: String,
 
-    /// The name or address by which others reach it, where that is not the one it listens on.
+    /// The name or address that executors and runs connect to, if it is not the one to listen on.
     #[arg(long, value_name = "HOST", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) advertise: Option<String>,
 
-    /// Give the work of an executor to others when it has been silent for this long. One that is busy
-    /// is heard every 5 s.
+    /// Give the units of an executor to others once it has been silent for this long. A busy
+    /// executor reports every 5 s.
     #[arg(long, value_name = "T", default_value = "20s", value_parser = duration)]
     pub(crate) executor_timeout: String,
 
-    /// End when standard input closes.
+    /// Exit when standard input closes.
     #[arg(long, hide = true)]
     pub(crate) with_parent: bool,
 }
@@ -83,29 +83,29 @@ pub(crate) struct ExecutorArgs {
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) scheduler: String,
 
-    /// What it is called in `status`; the name of this computer if left out.
+    /// Its name in `status`; the host name by default.
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub(crate) name: Option<String>,
 
-    /// How many units to run at a time; one a core if left out.
+    /// How many units to run at a time; one per core by default.
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) slots: Option<usize>,
 
-    /// How many threads each unit gets; the cores divided by the slots if left out. Does not change the
-    /// output.
+    /// How many threads each unit uses; by default the cores divided by the slots. Does not change
+    /// the output.
     #[arg(short, long, value_name = "N", value_parser = at_least_one)]
     pub(crate) jobs: Option<usize>,
 
-    /// Where the scheduler's protocol may keep its notes, which are small; a temporary folder if left out.
+    /// Where the scheduler protocol keeps its (small) files; a temporary folder by default.
     #[arg(long, value_name = "DIR")]
     pub(crate) work_dir: Option<PathBuf>,
 
-    /// Let pipelines run programs here, if who starts the run allows it, too. They may do whatever this
-    /// executor may.
+    /// Let pipelines run programs here, if the run allows it too. These programs may do whatever
+    /// this executor may.
     #[arg(long)]
     pub(crate) allow_exec: bool,
 
-    /// End when standard input closes.
+    /// Exit when standard input closes.
     #[arg(long, hide = true)]
     pub(crate) with_parent: bool,
 }
@@ -116,7 +116,7 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50050")]
     pub(crate) scheduler: String,
 
-    /// Print it as JSON.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -127,7 +127,7 @@ pub(crate) struct UnitArgs {
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) jobs: usize,
 
-    /// Let the pipeline run programs, if who ordered it allows it, too.
+    /// Let the pipeline run programs, if the run allows it too.
     #[arg(long)]
     pub(crate) allow_exec: bool,
 }
@@ -137,7 +137,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| "expected a number from 1 to 4096".to_owned())
 }
 
-/// A name becomes a part of addresses.
+/// A name becomes part of URLs.
 fn name(text: &str) -> Result<String, String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     if text.is_empty() || text.len() > 64 || !text.chars().all(allowed) {

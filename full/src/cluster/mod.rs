@@ -1,5 +1,5 @@
-//! `cluster`: the parts of a cluster, and how a run reaches one. What they do is the business of the cluster
-//! crate; the options, signals and words of the command line are added here.
+//! `cluster`: the processes of a cluster, and how a run connects to one. The work is in the cluster
+//! crate; this adds options, signals and messages of the command line.
 
 mod args;
 
@@ -34,7 +34,7 @@ inventory::submit! {
     Engine { connect }
 }
 
-/// What is said to who stops a part.
+/// Printed at the first signal.
 const STOP_MESSAGES: SignalMessages = ["stopping", "stopping: once more ends it at once"];
 
 fn define(command: Command) -> Command {
@@ -54,8 +54,8 @@ fn run(matches: &ArgMatches, shell: &Shell) -> CommandResult {
     }
 }
 
-/// What brings the orders of a run to the cluster that these options name. Nothing has been sent when it
-/// returns, but the scheduler is there and is the same program.
+/// Connects to the cluster that these options name, and checks that it runs the same program.
+/// Submits nothing.
 fn connect(reach: &ClusterOptions, shell: &Shell) -> Result<Box<dyn Carrier>, Failure> {
     record_library_logs();
     let greeting = Greeting::of(&shell.registry);
@@ -83,7 +83,7 @@ fn connect(reach: &ClusterOptions, shell: &Shell) -> Result<Box<dyn Carrier>, Fa
     Ok(Box::new(ballista))
 }
 
-/// Has what the libraries of a cluster say of their work written as objects where all else is.
+/// With JSON logs, writes the logs of the cluster libraries as JSON too.
 fn record_library_logs() {
     if !is_json() {
         return;
@@ -123,7 +123,7 @@ fn serve_executor(args: &ExecutorArgs, shell: &Shell) -> CommandResult {
     until_stopped(args.with_parent, shell, |stop, say| executor::serve(&options, stop, say))
 }
 
-/// Runs a part until a signal stops it.
+/// Runs a scheduler or an executor until a signal stops it.
 fn until_stopped(
     with_parent: bool,
     shell: &Shell,
@@ -143,7 +143,7 @@ fn until_stopped(
     Ok(ExitStatus::Done)
 }
 
-/// Stops when standard input closes.
+/// Requests `stop` when stdin closes.
 fn stop_with_stdin(stop: Arc<Stop>) -> Result<(), Failure> {
     let watch = move || {
         let _over = io::stdin().lock().read_to_end(&mut Vec::new());

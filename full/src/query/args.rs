@@ -1,4 +1,4 @@
-//! What can be typed behind `sluice query`.
+//! Arguments of `sluice query`.
 
 use std::path::PathBuf;
 
@@ -34,18 +34,18 @@ Examples:
 Exit codes: 0 done; 1 failed, nothing written; 2 wrong SQL or wrong use; 3 done, but input was damaged
 or events could not be decoded, all of it reported.")]
 pub(crate) struct QueryArgs {
-    /// The query, then the logs it is asked of: files, globs, or NAME=FILE; `-` is standard input. A first
-    /// word without blanks that names a file is a log, too, and there is no query.
+    /// The query, then the logs to query: files, globs, or NAME=FILE; `-` is standard input. If the
+    /// first argument has no blanks and names a file, it is a log, and there is no query.
     #[arg(value_name = "QUERY_OR_LOG", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) words: Vec<String>,
 
-    /// Read the query from this file, which may hold several statements; `-` is standard input. All words are
-    /// logs then.
+    /// Read the query from this file, which may hold several statements; `-` is standard input. All
+    /// arguments are logs then.
     #[arg(short, long, value_name = "QUERY.sql")]
     pub(crate) file: Option<PathBuf>,
 
-    /// Write the rows into this file: .parquet, .arrow, .csv, .jsonl or .json, the last three also compressed
-    /// as .zst. It appears whole or not at all. `-` is standard output.
+    /// Write the rows to this file: .parquet, .arrow, .csv, .jsonl or .json, the last three also
+    /// compressed as .zst. It appears only when complete. `-` is standard output.
     #[arg(
         long,
         short_alias = 'o',
@@ -55,12 +55,13 @@ pub(crate) struct QueryArgs {
     )]
     pub(crate) to: Option<String>,
 
-    /// The form of the rows; told by the extension of --to. On standard output it is `table`, which is for
-    /// people: scripts take csv or jsonl.
+    /// The format of the rows; by default from the extension of --to. On standard output it is
+    /// `table`, which is for people; scripts should use csv or jsonl.
     #[arg(long, value_name = "FORM")]
     pub(crate) format: Option<RowFormat>,
 
-    /// Show at most N rows of a table, and say how many more there are. On a terminal it is 1000 if left out.
+    /// Show at most N rows of a table, and say how many more there are; 1000 on a terminal by
+    /// default.
     #[arg(long, value_name = "N")]
     pub(crate) limit_rows: Option<u64>,
 
@@ -68,46 +69,47 @@ pub(crate) struct QueryArgs {
     #[arg(long, alias = "force")]
     pub(crate) overwrite: bool,
 
-    /// Decode payloads by the types that these files declare: files, globs, folders, or the name of a
+    /// Decode payloads by the types in these files: files, globs, folders, or the name of a
     /// built-in set such as mit-dgc. May be repeated.
     #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) types: Vec<String>,
 
-    /// Which type a channel has, where types share a fingerprint or fields: a channel or a pattern of
-    /// channels, and the type's full name. May be repeated.
+    /// The type of a channel, if several types share its fingerprint or fields: a channel or a
+    /// pattern of channels, and the full name of the type. May be repeated.
     #[arg(long = "type", value_name = "CHANNEL=TYPE", value_parser = channel_type, requires = "types")]
     pub(crate) channel_types: Vec<(String, String)>,
 
-    /// The format of the logs, by the name of a source; told by their first bytes if left out.
+    /// The format of the logs, by the name of a source; by default from their first bytes.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
 
-    /// The format of the logs, as this file describes it: the options of a source such as
-    /// `records`, or a pipeline file.
+    /// Read the format of the logs from this file: the options of a source such as `records`, or a
+    /// pipeline file.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) describe: Option<PathBuf>,
 
-    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    /// Set any option of the source. VALUE is TOML, or else text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     pub(crate) source_option: Vec<Assignment>,
 
-    /// How many threads to use; one a core if left out. Does not change the result.
+    /// How many threads to use; one per core by default. Does not change the result.
     #[arg(short, long, value_name = "N")]
     pub(crate) jobs: Option<usize>,
 
-    /// How much memory to use, such as 2GiB; 512MiB if left out. What needs more is kept in temporary files.
+    /// How much memory to use, such as 2GiB; 512MiB by default. What does not fit goes to temporary
+    /// files.
     #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
     pub(crate) memory: Option<ByteSize>,
 }
 
-/// A form that rows are written in.
+/// A format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RowFormat {
-    /// Columns side by side, for people. Long values are cut.
+    /// Aligned columns, for people. Long values are cut.
     Table,
     /// CSV with a header. Binary is base64, structs and lists are JSON, times are RFC 3339.
     Csv,
-    /// A JSON object a row.
+    /// One JSON object per row.
     Jsonl,
     /// Parquet.
     Parquet,

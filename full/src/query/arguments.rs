@@ -1,17 +1,17 @@
-//! Tells on the command line's words which is the query and which are logs. Reads none of them.
+//! Tells the query and the logs apart in the arguments.
 
 use std::path::Path;
 
-/// What was asked, and of which logs.
+/// The query and its logs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct QueryArguments {
-    /// The query, if there is one.
+    /// The query, if the arguments have it.
     pub(super) query: Option<String>,
-    /// The logs, in the order they were named.
+    /// The logs, in order.
     pub(super) logs: Vec<LogArgument>,
 }
 
-/// A log as it was named: a path, glob or address, and the table's name if that was given.
+/// A log: a path, glob or URL, and the name of its table, if any.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LogArgument {
     pub(super) name: Option<String>,
@@ -19,7 +19,7 @@ pub(super) struct LogArgument {
 }
 
 impl QueryArguments {
-    /// The words, of which the first is the query, unless the query is elsewhere or it is a log.
+    /// The first argument is the query, unless `query_is_elsewhere` or it is a log.
     pub(super) fn parse(words: &[String], query_is_elsewhere: bool) -> Self {
         let (query, logs) = match words.split_first() {
             Some((first, rest)) if !query_is_elsewhere && !is_log(first, rest.is_empty()) => {
@@ -34,7 +34,7 @@ impl QueryArguments {
 impl LogArgument {
     fn parse(word: &str) -> Self {
         let named = word.split_once('=').filter(|(name, path)| {
-            // A path may have such a sign in it, as folders of tables have.
+            // Paths may contain `=`, as folders of partitioned tables do.
             !name.is_empty() && !path.is_empty() && !name.contains('/') && !Path::new(word).exists()
         });
         match named {
@@ -44,8 +44,8 @@ impl LogArgument {
     }
 }
 
-/// Whether the first word is no query. Queries have blanks; a file's name with blanks is one only where it
-/// stands alone.
+/// Whether the first argument is a log. Queries have blanks; the name of a file may have blanks
+/// only if it is the only argument.
 fn is_log(word: &str, is_alone: bool) -> bool {
     let has_blank = word.contains(char::is_whitespace);
     (is_alone || !has_blank) && {
@@ -56,7 +56,7 @@ fn is_log(word: &str, is_alone: bool) -> bool {
     }
 }
 
-/// Whether a word without blanks is a glob or an address rather than a query.
+/// Whether an argument without blanks is a glob or a URL rather than a query.
 fn looks_like_paths(word: &str) -> bool {
     !word.contains(['(', ';']) && (word.contains("://") || word.contains(['*', '?']))
 }
@@ -92,7 +92,7 @@ mod tests {
             QueryArguments { query: None, logs: vec![log(None, file)] }
         );
         assert_eq!(words(&["select 1"], false).query.as_deref(), Some("select 1"));
-        // With blanks in it, and others behind it, it is a query all the same.
+        // With blanks in it, and followed by others, it is a query.
         assert_eq!(words(&[file, file], false).query.as_deref(), Some(file));
         assert_eq!(words(&[file, file], true).query, None);
         assert_eq!(words(&["logs/*.lcm"], false).query, None);

@@ -1,4 +1,4 @@
-//! Shows what is wrong with a statement at its place in the text it is from.
+//! Shows errors in statements at their position.
 
 use std::ops::Range;
 
@@ -9,15 +9,15 @@ use sluice_query::session::InvalidQuery;
 
 use super::statements::Statement;
 
-/// A text of which a statement is a part.
+/// The text that has the statement.
 #[derive(Clone, Copy)]
 pub(super) struct SqlText<'t> {
-    /// What it is called where a mistake in it is shown.
+    /// Its name in messages.
     pub(super) name: &'t str,
     pub(super) text: &'t str,
 }
 
-/// Shows where a statement is wrong, or says it where that is not known.
+/// Shows an error at its position, or without one if that is unknown.
 pub(super) fn report(
     invalid: &InvalidQuery,
     statement: &Statement<'_>,
@@ -39,14 +39,14 @@ pub(super) fn report(
     shell.mistake(&mistake, whole.name, whole.text);
 }
 
-/// The place that a message without one means: the end of the statement if that came too early, or the only
-/// place where the name stands that it names first.
+/// The likely position of a message without one: the end of an incomplete statement, or the only
+/// occurrence of the first name in the message.
 fn likely_position(what: &str, statement: &str) -> Option<Range<usize>> {
     if what.ends_with("found: EOF") {
         let end = statement.trim_end().len();
         return Some(end..end);
     }
-    // What a channel is missing in is named before it.
+    // The name of the log precedes that of the channel.
     let name = what
         .rsplit_once("called `")
         .map_or_else(|| what.split_once('`').map(|(_, rest)| rest), |(_, rest)| Some(rest));

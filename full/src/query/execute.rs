@@ -1,4 +1,4 @@
-//! Asks one statement, sees its rows to where they belong, and says what is to be said beside them.
+//! Executes a statement: writes its rows, and reports findings.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use super::logs::Logs;
 use super::out::{OutputSummary, OutputTarget, ResultMetadata};
 use super::statements::Statement;
 
-/// How an answer came out.
+/// The result of a statement.
 pub(super) struct QueryAnswer {
     pub(super) output: OutputSummary,
     pub(super) ending: ExitStatus,
@@ -27,7 +27,7 @@ pub(super) struct QueryAnswer {
     pub(super) columns: Vec<String>,
 }
 
-/// Asks a statement. `None` if it is wrong, and that has been said.
+/// Executes a statement. `None` if it is invalid, which is reported here.
 pub(super) fn execute(
     statement: &Statement<'_>,
     whole: SqlText<'_>,
@@ -38,7 +38,7 @@ pub(super) fn execute(
 ) -> Result<Option<QueryAnswer>, Failure> {
     let began = Instant::now();
     let result = answer(statement, logs, to, stop);
-    // What was found is this query's, also if it failed.
+    // Findings belong to this query, even if it failed.
     let findings = logs.session.take_findings();
     match result {
         Ok((output, columns)) => {
@@ -71,7 +71,7 @@ fn answer(
     Ok((out.finish()?, columns))
 }
 
-/// The columns of what a statement would give. `None` if it is wrong, and that has been said.
+/// The result columns of a statement. `None` if it is invalid, which is reported here.
 pub(super) fn columns(
     statement: &Statement<'_>,
     whole: SqlText<'_>,
@@ -89,13 +89,13 @@ pub(super) fn columns(
     }
 }
 
-/// The ending of a command whose only statement, or last one, was answered like this.
+/// The ending of a command after its last statement.
 pub(super) fn ending(answer: Option<&QueryAnswer>) -> CommandResult {
-    // What is wrong has been said.
+    // The error was reported.
     Ok(answer.map_or(ExitStatus::InvalidPipelines, |answer| answer.ending))
 }
 
-/// Says what was damaged or could not be shown.
+/// Reports damage and missing events.
 fn report_findings(findings: Findings, shell: &Shell) -> ExitStatus {
     let is_complete = findings.is_complete();
     for (what, count) in &findings.left_out {

@@ -1,4 +1,4 @@
-//! Ends queries by Ctrl-C. Ends nothing else.
+//! Stops queries on Ctrl-C.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,16 +8,16 @@ use signal_hook::consts::{SIGINT, SIGQUIT};
 use sluice::extension::{Failure, SignalListener, log_message, terminate_by_signal};
 use sluice_pipeline::run::Stop;
 
-/// Listens for signals as long as it lives.
+/// Handles signals while it lives.
 pub(super) struct QueryInterrupt {
     flag: Arc<AtomicBool>,
-    /// Knows the signal that came first.
+    /// Has the first signal.
     stop: Arc<Stop>,
     _listening: SignalListener,
 }
 
 impl QueryInterrupt {
-    /// Any signal ends the query, so that its files are removed; the next one ends the program.
+    /// The first signal stops the query, which removes its files; the next one ends the program.
     pub(super) fn for_program() -> Self {
         let flag = Arc::<AtomicBool>::default();
         let signal_flag = Arc::clone(&flag);
@@ -34,7 +34,7 @@ impl QueryInterrupt {
         Self { flag, stop, _listening: listening }
     }
 
-    /// Ctrl-C ends the query and not the program; other signals end that, with the terminal as it was.
+    /// Ctrl-C stops the query only; other signals restore the terminal and end the program.
     pub(super) fn for_prompt() -> Self {
         let before: Option<Termios> = tcgetattr(std::io::stdin()).ok();
         let flag = Arc::<AtomicBool>::default();
@@ -44,7 +44,7 @@ impl QueryInterrupt {
                 return;
             }
             if let Some(before) = &before {
-                // What cannot be restored now never can.
+                // If that fails, nothing else can restore it.
                 let _restored = tcsetattr(std::io::stdin(), OptionalActions::Now, before);
             }
             terminate_by_signal(signal);
@@ -52,17 +52,17 @@ impl QueryInterrupt {
         Self { flag, stop: Arc::default(), _listening: listening }
     }
 
-    /// A query's failure, with the exit code of the signal that ended it, if one did.
+    /// Adds the exit code of the signal to a failure, if there was one.
     pub(super) fn with_exit_code(&self, failure: Failure) -> Failure {
         failure.with_exit_code_of(&self.stop)
     }
 
-    /// What is raised to end queries.
+    /// Set when the query should stop.
     pub(super) fn flag(&self) -> &AtomicBool {
         &self.flag
     }
 
-    /// Forgets that one was to be ended.
+    /// Clears the flag.
     pub(super) fn reset(&self) {
         self.flag.store(false, Ordering::Relaxed);
     }

@@ -1,5 +1,4 @@
-//! Logs as they were named on the command line, made tables of a session: finds out their formats and names.
-//! Asks nothing of them.
+//! Opens the logs on the command line as tables of a session.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,24 +14,24 @@ use sluice_query::table::LogTables;
 use super::args::QueryArgs;
 use super::arguments::LogArgument;
 
-/// What a log is also called where there is only one.
+/// The alias of an only log.
 pub(super) const ALIAS: &str = "log";
 
-/// How a query says from when on events are wanted.
+/// How to start later than at the beginning.
 const START_BY_QUERY: &str = "a query says by itself from when on: `where timestamp >= '…'`";
 
-/// A session with the logs that were named.
+/// A session and its logs.
 pub(super) struct Logs {
     pub(super) session: Session,
-    /// Every file that is read.
+    /// All files that are read.
     pub(super) files: Vec<PathBuf>,
-    /// What is read, as JSON.
+    /// All inputs, as JSON.
     pub(super) inputs: String,
-    /// What declares the types that messages are decoded by.
+    /// Where the types come from.
     pub(super) types: Vec<String>,
 }
 
-/// A table and what it is made of: paths or globs.
+/// A table and its paths or globs.
 #[derive(Debug, PartialEq, Eq)]
 struct NamedTable {
     name: String,
@@ -40,7 +39,7 @@ struct NamedTable {
 }
 
 impl Logs {
-    /// Opens no log but to find out its format.
+    /// Opens the logs, only to detect their formats.
     pub(super) fn open(
         args: &QueryArgs,
         logs: &[LogArgument],
@@ -77,7 +76,7 @@ impl Logs {
         Ok(Self { session, files, inputs: as_json(&all_inputs), types })
     }
 
-    /// What is asked next is asked of logs as they are then: some are still written.
+    /// Lets the next query see what was written to logs meanwhile.
     pub(super) fn refresh(&self) -> Result<(), Error> {
         sluice_core::files::forget_states();
         let logs = self.session.log_names().into_iter();
@@ -86,7 +85,7 @@ impl Logs {
     }
 }
 
-/// Makes a log a table; the only one has a second name.
+/// Adds a log as a table; an only log gets an alias.
 fn add(session: &Session, name: &str, is_only: bool, log: LogTables) -> Result<(), Failure> {
     let log = Arc::new(log);
     let refused = |error: Error| {
@@ -103,8 +102,8 @@ fn as_json(inputs: &[Input]) -> String {
     serde_json::to_string(inputs).unwrap_or_default()
 }
 
-/// The tables that these logs make: one for each name that was given, in the order of the first use, and one
-/// for each file without.
+/// The tables of these logs: one per given name, in the order of first use, and one per file
+/// without a name.
 fn tables(logs: &[LogArgument], shell: &Shell) -> Result<Vec<NamedTable>, Failure> {
     let mut tables: Vec<NamedTable> = Vec::new();
     for LogArgument { name, path } in logs {
@@ -135,7 +134,7 @@ fn expect_new(tables: &[NamedTable], name: &str, path: &Path) -> Result<(), Fail
     )))
 }
 
-/// What the table of a file is called: as the file, without `.zst`, and then without its extension.
+/// The table name of a file: its name without `.zst` and then without its extension.
 fn name_of(path: &Path) -> String {
     if path == Path::new("-") {
         return "stdin".to_owned();
@@ -154,13 +153,13 @@ fn text(path: &Path) -> Result<String, Failure> {
     path.to_str().map(str::to_owned).ok_or_else(not_text)
 }
 
-/// The types that a source knows, and those that were named.
+/// The types of the source and those in the arguments.
 fn types_of(plugin: &Plugin, args: &QueryArgs) -> Vec<String> {
     let own = plugin.types.iter().map(|own| (*own).to_owned());
     own.filter(|own| !args.types.contains(own)).chain(args.types.iter().cloned()).collect()
 }
 
-/// The same log, decoded by these types.
+/// The log, decoded by these types.
 fn typed(log: LogTables, types: &[String], args: &QueryArgs) -> Result<LogTables, Failure> {
     let channel_types: BTreeMap<String, String> = args.channel_types.iter().cloned().collect();
     log.with_types(types, &channel_types).map_err(|error| Failure::Usage(error.message))

@@ -1,5 +1,4 @@
-//! `query`: asks questions of logs in SQL. What a query may say is no business of it: `sluice_query` plans and
-//! runs them.
+//! `query`: runs SQL over logs. `sluice_query` plans and executes queries.
 
 mod args;
 mod arguments;

@@ -1,5 +1,4 @@
-//! Where statements come from: the command line, a file, standard input, or somebody at a prompt; and what the
-//! command comes to when all were asked.
+//! Gets statements from the arguments, a file, stdin or the prompt, and runs them.
 
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::Path;
@@ -17,7 +16,7 @@ use super::out::OutputTarget;
 use super::prompt::{self, PromptAction, Repl};
 use super::statements;
 
-/// Longer texts are no queries.
+/// The longest text, in bytes.
 const MAX_QUERY_BYTES: u64 = 1 << 20;
 
 pub(crate) fn run(args: &QueryArgs, shell: &Shell) -> CommandResult {
@@ -37,7 +36,7 @@ pub(crate) fn run(args: &QueryArgs, shell: &Shell) -> CommandResult {
         let what = "standard input is the log, and cannot hold the query, too: name one of them";
         return Err(Failure::Usage(what.into()));
     }
-    // Said before anything is read.
+    // Check the arguments before reading anything.
     OutputTarget::from_args(args, Vec::new())?;
     let logs = Logs::open(args, &named, shell)?;
     let to = OutputTarget::from_args(args, logs.files.clone())?;
@@ -48,7 +47,7 @@ pub(crate) fn run(args: &QueryArgs, shell: &Shell) -> CommandResult {
     }
 }
 
-/// Asks all statements of a text, up to the first that is wrong or fails.
+/// Runs all statements of a text, up to the first that is invalid or fails.
 fn script(text: SqlText<'_>, logs: &Logs, to: &OutputTarget, shell: &Shell) -> CommandResult {
     let statements = statements::all(text.text);
     if statements.is_empty() {
@@ -78,7 +77,7 @@ fn script(text: SqlText<'_>, logs: &Logs, to: &OutputTarget, shell: &Shell) -> C
     Ok(worst)
 }
 
-/// Asks the statements that come on standard input, as they come.
+/// Runs the statements on stdin as they arrive.
 fn read_statements(logs: &Logs, to: OutputTarget, shell: &Shell) -> CommandResult {
     let interrupt = QueryInterrupt::for_program();
     let mut repl = Repl::new(logs, to, &interrupt, shell);
@@ -107,7 +106,7 @@ fn read_statements(logs: &Logs, to: OutputTarget, shell: &Shell) -> CommandResul
     }
 }
 
-/// The text of a file, or of standard input.
+/// Reads the text of a file, or of stdin.
 fn read(file: &Path, stdin_is_log: bool) -> Result<String, Failure> {
     let name = file.display().to_string();
     let mut bytes = Vec::new();

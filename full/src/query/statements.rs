@@ -1,16 +1,15 @@
-//! Cuts SQL into statements at semicolons, as far as quotes and comments have to be known for that. Judges
-//! no statement.
+//! Splits SQL into statements at semicolons, outside of quotes and comments.
 
-/// A statement of a text.
+/// A statement in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Statement<'t> {
-    /// Where it begins in the text, in bytes.
+    /// Its start in the text, in bytes.
     pub(super) start: usize,
     /// The statement, without its semicolon.
     pub(super) text: &'t str,
 }
 
-/// The statements of a text; what is only blanks and comments is left out.
+/// The statements of a text, without empty ones.
 pub(super) fn all(text: &str) -> Vec<Statement<'_>> {
     let (mut rest, mut found) = (text, Vec::new());
     loop {
@@ -26,7 +25,7 @@ pub(super) fn all(text: &str) -> Vec<Statement<'_>> {
     }
 }
 
-/// The first statement of a text, and what is behind its semicolon; nothing where that has not come yet.
+/// The first statement and the text after its semicolon; `None` if there is no semicolon yet.
 pub(super) fn first(text: &str) -> Option<(&str, &str)> {
     let mut at = 0;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
@@ -38,7 +37,7 @@ pub(super) fn first(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Whether there is nothing but blanks and comments.
+/// Whether the text has only blanks and comments.
 pub(super) fn is_blank(text: &str) -> bool {
     let mut rest = text.trim_start();
     while !rest.is_empty() {
@@ -50,8 +49,7 @@ pub(super) fn is_blank(text: &str) -> bool {
     true
 }
 
-/// How many bytes the first piece takes in which a semicolon would be none. What is not closed goes on to the
-/// end.
+/// The length of the first token, in bytes. An open quote or comment extends to the end.
 fn token_len(text: &str) -> usize {
     let whole = match text.chars().next() {
         Some(quote @ ('\'' | '"' | '`')) => quoted(text, quote),
@@ -63,12 +61,12 @@ fn token_len(text: &str) -> usize {
     whole.unwrap_or(text.len())
 }
 
-/// A quote that is doubled ends one piece and begins the next.
+/// A doubled quote ends one token and starts the next.
 fn quoted(text: &str, quote: char) -> Option<usize> {
     text.get(1..)?.find(quote).map(|at| at + 2)
 }
 
-/// Comments may lie in comments.
+/// Comments nest.
 fn comment(text: &str) -> Option<usize> {
     let (mut depth, mut at) = (0_usize, 0);
     loop {
@@ -88,7 +86,7 @@ fn comment(text: &str) -> Option<usize> {
     }
 }
 
-/// A text between `$$` and `$$`, or `$tag$` and `$tag$`. Any other dollar stands for itself.
+/// A text in `$$` or `$tag$` quotes. Any other dollar is a token.
 fn dollars(text: &str) -> Option<usize> {
     let tag = text.get(1..)?.find(|c: char| c != '_' && !c.is_alphanumeric()).map(|at| at + 1);
     let Some(tag) = tag.filter(|at| text.get(*at..).is_some_and(|rest| rest.starts_with('$')))

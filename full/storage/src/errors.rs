@@ -1,5 +1,5 @@
-//! What is said where a store refuses: in one sentence what went wrong, and what to do. Never what a server wrote
-//! at length, and never credentials.
+//! Error messages for failed requests: what went wrong, and what to do, in one sentence. They never
+//! quote long server responses or credentials.
 
 use std::error::Error as _;
 use std::io;
@@ -7,10 +7,10 @@ use std::io;
 use object_store::Error;
 use sluice_core::store::changed_error;
 
-/// Where a machine of a cloud would be asked for credentials: whoever comes there has set none.
+/// The metadata server of cloud machines: an error that names it means that no credentials are set.
 const METADATA_SERVER: &str = "169.254.169.254";
 
-/// The words for a client that cannot be made.
+/// The error of a client that cannot be created.
 pub(crate) fn settings_error(error: &Error) -> io::Error {
     io::Error::other(format!(
         "the environment variables AWS_… make no client for this store: {}",
@@ -18,7 +18,7 @@ pub(crate) fn settings_error(error: &Error) -> io::Error {
     ))
 }
 
-/// The words for a request that failed.
+/// The error of a failed request.
 pub(crate) fn request_error(error: &Error) -> io::Error {
     let (kind, what) = classify(error);
     io::Error::new(kind, what)
@@ -83,7 +83,7 @@ fn classify(error: &Error) -> (io::ErrorKind, String) {
     }
 }
 
-/// Where requests go, as the user set it. Without what may stand before an `@` in it.
+/// Where requests go, as the user configured it, without credentials.
 fn endpoint() -> String {
     let set = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
     let endpoint = set.iter().find_map(|name| std::env::var(name).ok());
@@ -103,7 +103,7 @@ fn without_login(url: &str) -> String {
     if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
 }
 
-/// All that is said of an error, for looking something up in it only: it may hold what nobody is to see.
+/// The text of an error and all its sources. Only to search in: it may hold secrets.
 fn full_text(error: &Error) -> String {
     let (mut text, mut at) = (error.to_string(), error.source());
     while let Some(source) = at {
@@ -114,7 +114,7 @@ fn full_text(error: &Error) -> String {
     text
 }
 
-/// The cause of all, cut off where a server says much, or something that holds addresses with signatures.
+/// The innermost source of an error, shortened, and without signed URLs.
 fn root_cause(error: &Error) -> String {
     const MOST: usize = 200;
     let mut text = error.to_string();

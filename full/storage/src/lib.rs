@@ -1,8 +1,8 @@
-//! Object stores: places where logs are read and outputs are written, by an address such as `s3://bucket/name`.
+//! Object stores: reads logs and writes outputs at addresses such as `s3://bucket/name`.
 //!
-//! Speaks the protocol of S3 through the `object_store` library; what is done with objects is decided in
-//! `sluice_core`. How to get at a store comes from the environment only, never from a pipeline file, and is never
-//! part of what is said or written.
+//! Speaks the S3 protocol through the `object_store` library; `sluice_core` decides what is done
+//! with objects. Credentials come from the environment only, never from a pipeline file, and never
+//! appear in messages or outputs.
 
 mod errors;
 mod runtime;

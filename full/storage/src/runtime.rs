@@ -1,5 +1,5 @@
-//! The async runtime that requests run on: two threads of its own, from the first request on. Callers are plain
-//! threads, which wait.
+//! The async runtime of requests: two threads of its own, started with the first request. Callers
+//! are plain threads that block.
 
 use std::future::Future;
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Requests mostly wait for the network; what is left to do for them is copying and decrypting.
+/// Requests mostly wait for the network; the rest is copying and decryption.
 const THREADS: usize = 2;
 
 fn runtime() -> io::Result<&'static Runtime> {
@@ -24,26 +24,26 @@ fn runtime() -> io::Result<&'static Runtime> {
     Ok(RUNTIME.get_or_init(|| made))
 }
 
-/// What a request will give.
+/// A request in flight.
 pub(crate) struct PendingRequest<T>(Receiver<io::Result<T>>);
 
 impl<T> PendingRequest<T> {
-    /// Waits for it.
+    /// Blocks until the request is done.
     pub(crate) fn wait(self) -> io::Result<T> {
         let gone = |_| Err(io::Error::other("the request came to no end"));
         self.0.recv().unwrap_or_else(gone)
     }
 }
 
-/// Begins a request, which goes on although nobody waits yet. May be called on any thread, also on one of another
-/// runtime.
+/// Starts a request; it proceeds even before anyone waits for it. May be called from any thread,
+/// also inside another runtime.
 pub(crate) fn spawn<T: Send + 'static>(
     request: impl Future<Output = io::Result<T>> + Send + 'static,
 ) -> PendingRequest<T> {
     let (give, take) = sync_channel(1);
     match runtime() {
         Ok(runtime) => drop(runtime.spawn(async move {
-            // Nobody wants it any more where nobody takes it.
+            // The caller may have dropped the request.
             drop(give.send(request.await));
         })),
         Err(error) => drop(give.send(Err(error))),
@@ -51,7 +51,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     PendingRequest(take)
 }
 
-/// Makes a request and waits for what it gives.
+/// Makes a request, and blocks until it is done.
 pub(crate) fn block_on<T: Send + 'static>(
     request: impl Future<Output = io::Result<T>> + Send + 'static,
 ) -> io::Result<T> {

@@ -1,4 +1,4 @@
-//! Stores that speak the protocol of S3.
+//! Stores that speak the S3 protocol.
 
 use std::io;
 use std::ops::Range;
@@ -20,21 +20,21 @@ use crate::runtime::{self, PendingRequest};
 use crate::settings::client;
 use crate::{errors, upload};
 
-/// The store of all addresses `s3://…`.
+/// The store for all `s3://…` addresses.
 pub(crate) struct S3;
 
-/// The key of an address, taken as it is.
+/// The key of an address, unchanged.
 pub(crate) fn key(at: &Address) -> io::Result<Path> {
     Path::parse(at.key()).map_err(|error| errors::request_error(&error.into()))
 }
 
 fn state(meta: &ObjectMeta) -> ObjectState {
-    // Every store that we know of says a tag; where one does not, the time is the best there is.
+    // All known stores return an ETag; without one, the time is the best substitute.
     let version = meta.e_tag.clone().unwrap_or_else(|| meta.last_modified.to_rfc3339());
     ObjectState { len: meta.size, version }
 }
 
-/// What a server says of an object.
+/// The metadata of an object.
 fn head(at: &Address) -> io::Result<ObjectMeta> {
     let (client, key) = (client(at.bucket())?, key(at)?);
     runtime::block_on(async move {
@@ -42,7 +42,7 @@ fn head(at: &Address) -> io::Result<ObjectMeta> {
     })
 }
 
-/// Not every store says tags in listings.
+/// Not every store returns ETags in listings.
 fn listed_state(meta: &ObjectMeta) -> ObjectState {
     ObjectState { len: meta.size, version: meta.e_tag.clone().unwrap_or_default() }
 }
@@ -127,23 +127,23 @@ async fn read(
 ) -> io::Result<Bytes> {
     let options = GetOptions {
         range: Some(GetRange::Bounded(range.clone())),
-        // Tags stand in quotes; what is no tag, a server could not compare.
+        // ETags are quoted; a server cannot compare anything else.
         if_match: Some(expected.version.clone()).filter(|version| version.contains('"')),
         ..GetOptions::default()
     };
     let found = client.get_opts(key, options).await.map_err(|error| match error {
-        // It has gone, though this run has read of it.
+        // It was deleted after this run had started to read it.
         Error::NotFound { .. } => changed_error(),
         other => errors::request_error(&other),
     })?;
-    // Not every server compares.
+    // Not every server honours `If-Match`.
     if state(&found.meta) != *expected || found.range != range {
         return Err(changed_error());
     }
     found.bytes().await.map_err(|error| errors::request_error(&error))
 }
 
-/// Puts an object in one request.
+/// Uploads an object in one request.
 pub(crate) async fn put(
     client: &AmazonS3,
     key: &Path,
@@ -155,7 +155,7 @@ pub(crate) async fn put(
         PutMode::Replace => object_store::PutMode::Overwrite,
     };
     match client.put_opts(key, payload.clone(), mode.into()).await {
-        // A server that cannot compare and put in one step: then one after the other.
+        // The server has no conditional put: check first, then put.
         Err(Error::NotImplemented { .. }) if how == PutMode::New => {
             expect_none(client, key).await?;
             client.put_opts(key, payload, object_store::PutMode::Overwrite.into()).await.map(drop)
@@ -164,7 +164,7 @@ pub(crate) async fn put(
     }
 }
 
-/// `Err` if there is such an object.
+/// `Err` if the object exists.
 pub(crate) async fn expect_none(client: &AmazonS3, key: &Path) -> Result<(), Error> {
     match client.head(key).await {
         Err(Error::NotFound { .. }) => Ok(()),
@@ -173,7 +173,7 @@ pub(crate) async fn expect_none(client: &AmazonS3, key: &Path) -> Result<(), Err
     }
 }
 
-/// Lists page by page what begins with `prefix`, whatever that ends with.
+/// Lists the keys that start with `prefix`, page by page. The prefix need not end with a slash.
 async fn list(
     client: &AmazonS3,
     prefix: &str,
@@ -203,8 +203,8 @@ async fn list(
     }
 }
 
-/// Whether an object is one that other programs put where a user makes a folder: empty, with a slash at the end of its
-/// key. The library leaves out that slash.
+/// Whether an object is a folder marker: empty, with a key that ends with a slash, as other
+/// programs create for folders. The library strips the slash.
 async fn is_folder_marker(
     client: &AmazonS3,
     prefix: &str,
@@ -223,5 +223,5 @@ async fn is_folder_marker(
     }
 }
 
-/// How many keys a server gives at a time.
+/// The most keys that a server returns per page.
 const PAGE: usize = 1000;

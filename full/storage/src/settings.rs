@@ -1,4 +1,4 @@
-//! How a bucket is reached: from the environment variables that other programs for S3 take, too.
+//! The client of a bucket, configured by the environment variables that other S3 programs use too.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,15 +10,15 @@ use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 
 use crate::errors;
 
-/// How long a request may take; parts of uploads have 8 MiB, and lines may be slow.
+/// The timeout of a request; parts of uploads have 8 MiB, and connections may be slow.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How long finding the server may take.
+/// The timeout of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// What fails for a moment is tried again so often, within the time below.
+/// Transient failures are retried this often, within the time below.
 const RETRIES: usize = 5;
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The client for a bucket, made once a process.
+/// The client of a bucket, created once per process.
 pub(crate) fn client(bucket: &str) -> io::Result<Arc<AmazonS3>> {
     static CLIENTS: LazyLock<Mutex<BTreeMap<String, Arc<AmazonS3>>>> =
         LazyLock::new(Mutex::default);
@@ -32,13 +32,13 @@ pub(crate) fn client(bucket: &str) -> io::Result<Arc<AmazonS3>> {
     Ok(client)
 }
 
-/// The environment. What is not UTF-8 in it is for others.
+/// The environment variables that are UTF-8.
 fn variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// A client as these variables say. What they leave out is bounded in time.
+/// Configures a client by these variables, with timeouts and retries by default.
 fn builder(variables: impl Iterator<Item = (String, String)>) -> AmazonS3Builder {
     let client = ClientOptions::new().with_timeout(TIMEOUT).with_connect_timeout(CONNECT_TIMEOUT);
     let retry = RetryConfig {
@@ -53,7 +53,7 @@ fn builder(variables: impl Iterator<Item = (String, String)>) -> AmazonS3Builder
     let mut builder = AmazonS3Builder::new().with_client_options(client).with_retry(retry);
     for (name, value) in variables {
         let key = name.starts_with("AWS_").then(|| name.to_ascii_lowercase().parse());
-        // The bucket stands in the address. Others of these variables are for other programs.
+        // The address names the bucket. Unknown variables are for other programs.
         if let Some(Ok(key)) = key
             && key != AmazonS3ConfigKey::Bucket
         {

@@ -1,5 +1,5 @@
-//! Uploads of local files: in one request where they are short, in parts where they are long. The object appears
-//! when all of it is there; what was begun and fails is given up.
+//! Uploads of local files: short files in one request, long ones in parts. The object appears when
+//! it is complete; a failed upload is aborted.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,13 +14,13 @@ use sluice_core::store::PutMode;
 
 use crate::{errors, runtime, s3};
 
-/// Files up to here go in one request.
+/// Files up to this size are uploaded in one request.
 const MAX_SINGLE_PUT: u64 = 16 << 20;
-/// The least a part has. Stores take 5 MiB and more, of all but the last.
+/// The smallest part. Stores require 5 MiB or more, except for the last part.
 const MIN_PART: u64 = 8 << 20;
-/// The most parts that stores take.
+/// The most parts that stores allow.
 const MAX_PARTS: u64 = 10_000;
-/// Parts on their way at a time.
+/// Parts uploaded at a time.
 const CONCURRENT_PARTS: usize = 4;
 
 /// Uploads a file.
@@ -48,14 +48,14 @@ pub(crate) fn file(client: Arc<AmazonS3>, key: Path, file: &Local, how: PutMode)
             Err(error) => Err(error),
         };
         if done.is_err() {
-            // What is not given up here, a rule of the bucket has to remove.
+            // If this fails, a lifecycle rule of the bucket has to clean up.
             drop(upload.abort().await);
         }
         done
     })
 }
 
-/// Sends a file's parts, a few beside each other.
+/// Uploads the parts of a file, a few at a time.
 async fn send(
     upload: &mut dyn MultipartUpload,
     mut file: File,
@@ -79,14 +79,14 @@ async fn send(
     Ok(())
 }
 
-/// Makes an object of all parts.
+/// Completes a multipart upload.
 async fn complete(
     client: &AmazonS3,
     key: &Path,
     upload: &mut dyn MultipartUpload,
     how: PutMode,
 ) -> io::Result<()> {
-    // The protocol cannot say here that nothing may be replaced: so it is looked at last thing.
+    // Completing cannot be conditional in the protocol: check as late as possible.
     if how == PutMode::New {
         let free = s3::expect_none(client, key).await;
         free.map_err(|error| errors::request_error(&error))?;
@@ -94,7 +94,7 @@ async fn complete(
     upload.complete().await.map(drop).map_err(|error| errors::request_error(&error))
 }
 
-/// The next `len` bytes of a file, which has them.
+/// The next `len` bytes of the file, which must have them.
 fn read_exact(file: &mut File, len: u64) -> io::Result<Bytes> {
     let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
     file.read_exact(&mut bytes)?;

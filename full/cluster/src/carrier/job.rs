@@ -1,4 +1,5 @@
-//! One job at a scheduler: submitting it, and seeing it to an end: done, failed, lost, stuck, or unwanted.
+//! One job at a scheduler: submits it and follows it until it is done, failed, lost, stuck or
+//! cancelled.
 
 use std::time::Duration;
 
@@ -23,47 +24,48 @@ use crate::http::get_json;
 use crate::scheduler::admin::JobProgress;
 use crate::{MESSAGE_LIMIT, POLL_INTERVAL, plan, stop_requested};
 
-/// How often it is asked how a job is, at first and later.
+/// How often the job's status is polled: at first, and at most.
 const STATUS_INTERVALS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
-/// How often it is asked how far a job is.
+/// How often the job's progress is polled.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long a scheduler may be silent.
+/// How long a scheduler may be unreachable before the job fails.
 const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// When it is first said that nothing happens, and how often again.
+/// How often to remind the user that no executor has joined.
 const REMINDER_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Of how many units it has to be said that nobody sees their folders, before that is taken for true of all.
+/// Once this many units were abandoned because no executor sees their folders, and none succeeded,
+/// the job fails.
 const MAX_ABANDONED: usize = 3;
 
-/// How long it may take to say that a job is not wanted any more.
+/// How long cancelling and cleaning up may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A job that has been submitted.
+/// A submitted job.
 pub(super) struct Job<'a> {
     scheduler: &'a Address,
     client: SchedulerGrpcClient<Channel>,
     session: String,
     id: String,
-    /// How many units it has.
+    /// The number of units.
     units: usize,
 }
 
-/// How a job is.
+/// The state of a job.
 enum State {
     Active,
     Done,
     Failed(String),
-    /// The scheduler does not know it.
+    /// The scheduler does not know the job.
     Unknown,
     /// The scheduler does not answer.
     Unreachable(String),
 }
 
 impl<'a> Job<'a> {
-    /// Has a scheduler hand out these orders.
+    /// Submits these orders to a scheduler as one job.
     pub(super) async fn submit(
         scheduler: &'a Address,
         shared: &str,
@@ -91,8 +93,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Sees it to its end, or to where it is asked to stop. The inner `Err` says why executors left some
-    /// of it.
+    /// Follows the job until it ends or the run is stopped. The inner `Err` is why executors
+    /// abandoned some of its units.
     pub(super) async fn watch(
         &mut self,
         patience: Duration,
@@ -143,12 +145,13 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Has nobody work for it any more, and nothing kept of it.
+    /// Cancels the job unless it is over, and removes its session.
     async fn clean_up(&mut self, is_over: bool) {
         let (job_id, session_id) = (self.id.clone(), self.session.clone());
         let clean_up = async {
             if !is_over {
-                // What cannot be cancelled ends for want of its driver.
+                // A job that cannot be cancelled ends anyway: its units notice that the driver is
+                // gone.
                 drop(self.client.cancel_job(CancelJobParams { job_id }).await);
             }
             drop(self.client.remove_session(RemoveSessionParams { session_id }).await);
@@ -158,7 +161,7 @@ impl<'a> Job<'a> {
 }
 
 fn request(plan: Vec<u8>, session: &str) -> Request<ExecuteQueryParams> {
-    // A task for each unit, so that one that fails takes no other with it.
+    // One task per unit, so that a unit that fails takes no other with it.
     let one = ("ballista.scheduler.max_partitions_per_task", "1");
     let name = ("ballista.job.name", "sluice");
     let settings = [one, name]
@@ -192,31 +195,31 @@ async fn state(client: &mut SchedulerGrpcClient<Channel>, id: &str) -> State {
     }
 }
 
-/// The reason in what Ballista says of a job that failed: it wraps what we said into much of its own.
+/// Extracts our message from the error that Ballista wraps around it.
 fn reason_of(why: &str) -> String {
     let quoted = why.split_once("error: \"").map(|(_, rest)| rest);
     let inner = quoted.and_then(|rest| rest.split_once("\" }")).map(|(inner, _)| inner);
     inner.unwrap_or(why).trim().to_owned()
 }
 
-/// Watches over whether anything happens at all, and hears what executors say of a job.
+/// Detects jobs that make no progress, and relays the messages of executors.
 struct Watchdog {
     units: usize,
     patience: Duration,
     checked: Instant,
-    /// When there was news last, and how the job stood.
+    /// When the progress last changed, and to what.
     last_change: (Instant, Option<JobProgress>),
     last_reminder: Instant,
-    /// How many words have been heard.
+    /// How many messages were read so far.
     messages_read: usize,
-    /// Why executors have left units to nobody.
+    /// Why executors abandoned units, one entry per unit.
     abandoned: Vec<String>,
 }
 
 impl Watchdog {
     fn new(units: usize, patience: Duration) -> Self {
         let now = Instant::now();
-        // The first word comes soon: what is missing is mostly an executor.
+        // The first reminder comes early: usually no executor was started.
         let last_reminder = now.checked_sub(REMINDER_INTERVAL).unwrap_or(now) + PROGRESS_INTERVAL;
         let (last_change, abandoned) = ((now, None), Vec::new());
         Self {
@@ -230,8 +233,8 @@ impl Watchdog {
         }
     }
 
-    /// Looks how far the job is, now and then. `Err` if nothing has happened for too long although nobody
-    /// was at work, or if nobody sees what it is about.
+    /// Polls the progress every few seconds. `Err` if nothing has changed for `patience` while no
+    /// executor was working, or if no executor sees the folders of the units.
     async fn check(
         &mut self,
         scheduler: &Address,
@@ -242,7 +245,7 @@ impl Watchdog {
             return Ok(());
         }
         self.checked = Instant::now();
-        // Whether the scheduler is there at all is asked elsewhere.
+        // Whether the scheduler is reachable is checked in `until_over`.
         let Some(progress) = self.poll_progress(scheduler, job, say).await else { return Ok(()) };
         let ended = self.units.saturating_sub(progress.waiting + progress.running);
         if self.abandoned.len() >= MAX_ABANDONED && ended <= self.abandoned.len() {
@@ -269,7 +272,7 @@ impl Watchdog {
         )))
     }
 
-    /// Asks how the job stands, and passes on what executors have said of it since.
+    /// Fetches the job's progress, and relays the messages that are new.
     async fn poll_progress(
         &mut self,
         scheduler: &Address,

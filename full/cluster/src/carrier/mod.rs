@@ -1,5 +1,6 @@
-//! Brings orders to executors through a scheduler: some thousands a job, one job after the other. What
-//! came of each order lies in its room; here it only matters that nobody is at work any more.
+//! Sends orders to executors through a scheduler: up to some thousands per job, one job after
+//! another. Results are in the run's staging directory; this only waits until nobody works on the
+//! orders.
 
 mod job;
 
@@ -15,37 +16,36 @@ use crate::local::LocalCluster;
 use crate::{logging, runtime, stop_requested};
 use job::Job;
 
-/// How many orders a job has at most: a scheduler plans each job as a whole.
+/// The most orders in a job: a scheduler plans each job as a whole.
 const MAX_ORDERS: usize = 5_000;
 
-/// How many bytes the orders of a job have together at most, if they are more than one.
+/// The most bytes of orders in a job that has more than one.
 const MAX_BYTES: usize = 8 << 20;
 
-/// A cluster, as a driver sees it.
+/// A cluster, from the driver's side.
 #[derive(Debug)]
 pub struct Ballista {
     scheduler: Address,
     greeting: Greeting,
     patience: Duration,
-    /// Ended with this.
+    /// Stopped when this is dropped.
     _local: Option<LocalCluster>,
 }
 
 impl Ballista {
-    /// The cluster of the scheduler at this address, which has to be the same program as one with this
-    /// greeting. Gives up a job of which nothing was heard for `patience` although executors had nothing
-    /// to do.
+    /// Uses the scheduler at this address, which must run the same program (see [`Greeting`]).
+    /// Gives up a job that makes no progress for `patience` while executors are idle.
     pub fn with_scheduler(scheduler: Address, greeting: Greeting, patience: Duration) -> Self {
         Self { scheduler, greeting, patience, _local: None }
     }
 
-    /// The cluster of processes on this machine.
+    /// Uses the cluster of processes on this machine.
     pub fn with_local_cluster(local: LocalCluster, greeting: Greeting, patience: Duration) -> Self {
         let scheduler = local.scheduler().clone();
         Self { scheduler, greeting, patience, _local: Some(local) }
     }
 
-    /// Sees whether the scheduler is there and the same program. Sends nothing.
+    /// Checks that the scheduler is reachable and runs the same program. Submits nothing.
     pub fn check(&self) -> Result<(), Error> {
         let identity = runtime(1)?.block_on(check_scheduler(&self.scheduler, &self.greeting));
         Ok(identity.map(drop)?)
@@ -71,7 +71,7 @@ impl Carrier for Ballista {
             checked?;
             let mut result = Ok(());
             for (shared, some) in split_into_jobs(&orders) {
-                // Where it was taken all the same, its units find that the run is over.
+                // If the scheduler accepts it nonetheless, its units find that the run is over.
                 let submitted =
                     unless_stopped(stop, Job::submit(&self.scheduler, shared, &some)).await;
                 let Some(job) = submitted else { break };
@@ -86,7 +86,7 @@ impl Carrier for Ballista {
     }
 }
 
-/// What comes of this; nothing once it is asked to stop, however long the other side takes.
+/// The result of `work`, or `None` as soon as the run is stopped.
 async fn unless_stopped<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -95,10 +95,10 @@ async fn unless_stopped<T>(stop: &Stop, work: impl Future<Output = T>) -> Option
     }
 }
 
-/// What orders of a job share, and the rest of each.
+/// What the orders of a job share, and the rest of each order.
 type JobOrders<'o> = (&'o str, Vec<&'o str>);
 
-/// The orders, a job each time.
+/// Splits the orders into jobs, within the limits of a job.
 fn split_into_jobs(orders: &[(String, String)]) -> Vec<JobOrders<'_>> {
     let mut jobs: Vec<JobOrders<'_>> = Vec::new();
     let mut bytes = 0;

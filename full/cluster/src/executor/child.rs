@@ -1,4 +1,4 @@
-//! The process that fulfils one order, from outside: starting it, hearing it, ending it.
+//! The child process that runs one unit: starts it, relays its output, and stops it.
 
 use std::io;
 use std::path::Path;
@@ -14,27 +14,27 @@ use tokio::time::{sleep, timeout};
 use super::{MessageSender, send_message};
 use crate::unit::UnitResult;
 
-/// How long a process may take to end what works for it, once nobody wants it any more.
+/// How long a cancelled process may take to stop its own children and exit.
 const EXIT_GRACE: Duration = Duration::from_secs(3);
 
-/// How much of a line is kept.
+/// The most of a line that is kept.
 const MAX_LINE: u64 = 64 << 10;
 
 /// How a process ended.
 #[derive(Debug)]
 pub(super) enum ChildExit {
-    /// By itself, with its last word.
+    /// It exited and reported a result.
     Finished(UnitResult),
-    /// Without one: how.
+    /// It exited without a result; how.
     Crashed(String),
-    /// It was ended.
+    /// It was cancelled.
     Cancelled,
 }
 
-/// Has this program fulfil an order in a folder, in a process that `end` ends: by a word, or by being
-/// dropped.
+/// Runs an order in a child process of this program, with `folder` as its working directory.
+/// Sending on `end`, or dropping its sender, cancels the process.
 ///
-/// `Err` if it cannot be started.
+/// `Err` if the process cannot be started.
 pub(super) async fn run_unit(
     arguments: &[String],
     folder: &Path,
@@ -52,14 +52,14 @@ pub(super) async fn run_unit(
     let last = Mutex::new(String::new());
     let pipes = async {
         let feed = async {
-            // A process that dies before it has read its order has said why.
+            // A process that dies before it has read its order reports why on stderr.
             drop(input.write_all(format!("{order}\n").as_bytes()).await);
             drop(input.flush().await);
         };
         tokio::join!(keep_last_line(output, &last), forward_stderr(errors, name, messages), feed);
     };
     let mut pipes = Box::pin(pipes);
-    // Its input stays open until then: it ends itself when that closes.
+    // Its stdin stays open until here: the process exits when stdin closes.
     let status = tokio::select! {
         status = wait_for_exit(&mut child, &mut pipes) => Some(status?),
         _ = end => None,
@@ -77,7 +77,8 @@ pub(super) async fn run_unit(
     }
 }
 
-/// Hears a process to its end. What others that it has started say afterwards is not waited for.
+/// Waits until the process has exited and its pipes are closed. Processes that it left behind may
+/// hold the pipes open; after `EXIT_GRACE` they are ignored.
 async fn wait_for_exit(
     child: &mut Child,
     pipes: &mut (impl Future<Output = ()> + Unpin),
@@ -100,12 +101,12 @@ fn command(arguments: &[String], folder: &Path) -> Command {
     command.arg0("sluice");
     command.args(["cluster", "unit"]).args(arguments).current_dir(folder);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A key that is pressed where the executor runs is for the executor.
+    // Its own process group: Ctrl-C in the executor's terminal is for the executor.
     command.process_group(0).kill_on_drop(true);
     command
 }
 
-/// This program, also where its file has been replaced since.
+/// The path of this program, even if its file was replaced meanwhile.
 pub(crate) fn program() -> std::path::PathBuf {
     let itself = Path::new("/proc/self/exe");
     if itself.exists() {
@@ -116,7 +117,7 @@ pub(crate) fn program() -> std::path::PathBuf {
 
 async fn end_child(child: &mut Child) {
     if timeout(EXIT_GRACE, child.wait()).await.is_err() {
-        // Where that fails, it has ended meanwhile.
+        // If that fails, it has exited meanwhile.
         drop(child.kill().await);
     }
 }
@@ -135,7 +136,7 @@ async fn keep_last_line(output: ChildStdout, last: &Mutex<String>) {
     }
 }
 
-/// Passes on what a process says, under its unit's name.
+/// Relays the lines of a child's stderr, prefixed with the name of its unit.
 async fn forward_stderr(errors: ChildStderr, name: &str, messages: &MessageSender) {
     let mut lines = BufReader::new(errors);
     while let Some(line) = next_line(&mut lines).await {
@@ -143,7 +144,7 @@ async fn forward_stderr(errors: ChildStderr, name: &str, messages: &MessageSende
     }
 }
 
-/// The next line that is not empty, or as much of it as is kept.
+/// The next line that is not empty, cut at `MAX_LINE`.
 async fn next_line<R: tokio::io::AsyncRead + Unpin>(from: &mut BufReader<R>) -> Option<String> {
     loop {
         let mut line = Vec::new();

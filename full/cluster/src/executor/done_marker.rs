@@ -1,11 +1,11 @@
-//! Marks in a room that a unit has been delivered in a job. When an executor is lost, Ballista has
-//! everything done again that it had done in that job: a mark says that there is nothing to do. The
-//! driver may have taken the delivery, and have removed it, by then.
+//! Markers in the staging directory that say that a unit was delivered in a job. When an executor
+//! is lost, Ballista reruns everything that executor did in the job. With the marker, the rerun
+//! does nothing; the driver may already have taken and removed the delivery.
 
 use sluice_pipeline::dispatch::Order;
 
-/// The mark of a unit in a job. In a later job of the same run it may have to be done again: the driver
-/// could not use what was delivered.
+/// Marks a unit as done in one job. A later job of the same run may have to run the unit again, if
+/// the driver could not use its delivery.
 #[derive(Clone, Debug)]
 pub(super) struct DoneMarker {
     order: Order,
@@ -21,7 +21,7 @@ impl DoneMarker {
         self.order.is_marked(&self.name)
     }
 
-    /// Leaves it. Where that fails, the unit may be done again for nothing.
+    /// Writes the marker. If that fails, the unit may run again needlessly.
     pub(super) fn write(&self) {
         drop(self.order.mark(&self.name));
     }

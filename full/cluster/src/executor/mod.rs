@@ -1,7 +1,7 @@
-//! The executor: takes orders from a scheduler and has each fulfilled by a process of its own. Outlives
-//! the scheduler: when that falls silent or is started anew, it joins again.
+//! The executor: takes orders from a scheduler and runs each in a child process. It outlives the
+//! scheduler: if that is unreachable or restarts, the executor reconnects.
 //!
-//! Asks for work itself, so it needs no port and can stand behind a firewall. Touches no data.
+//! It polls for work, so it needs no port and works behind a firewall. It touches no data.
 
 pub(crate) mod child;
 mod done_marker;
@@ -25,38 +25,38 @@ use crate::{POLL_INTERVAL, runtime, stop_requested};
 use session::SchedulerSession;
 use unit_runner::UnitRunner;
 
-/// How long an executor that has just been started waits for its scheduler.
+/// How long a new executor waits for its scheduler.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The longest pause between two tries to join again.
+/// The longest pause between attempts to reconnect.
 const MAX_BACKOFF: Duration = Duration::from_secs(15);
 
-/// How to be an executor.
+/// Options of an executor.
 #[derive(Clone, Debug)]
 pub struct ExecutorOptions {
-    /// Where the scheduler is.
+    /// The address of the scheduler.
     pub scheduler: Address,
-    /// What the executor is called beside others; its host's name if left out.
+    /// The name of the executor; the host name by default.
     pub name: Option<String>,
-    /// How many units to run at a time.
+    /// How many units run at a time.
     pub slots: usize,
-    /// How many threads each gets.
+    /// How many threads each unit uses.
     pub jobs: usize,
-    /// Where Ballista may put what it writes down, which is little; a temporary folder if left out.
+    /// Where Ballista keeps its (small) files; a temporary folder by default.
     pub work_dir: Option<PathBuf>,
     /// Whether pipelines may run programs here.
     pub allow_exec: bool,
-    /// What this program is.
+    /// The version and plugins of this program.
     pub greeting: Greeting,
 }
 
-/// What is said from inside.
+/// Where tasks of the executor send messages for the user.
 pub(crate) type MessageSender = mpsc::Sender<String>;
 
-/// Is an executor until it is asked to stop: then it ends what it is at, which others will do. Says when
-/// it has joined, when it has lost its scheduler, and what units say on standard error.
+/// Serves as an executor until `stop` is requested, then cancels its units; other executors run
+/// them again. Reports when it joins or loses its scheduler, and what units print on stderr.
 ///
-/// `Err` if the scheduler is not there when it begins, or if it is another program at any time.
+/// `Err` if the scheduler is unreachable at start, or if it is a different program at any time.
 pub fn serve(
     options: &ExecutorOptions,
     stop: &Stop,
@@ -106,8 +106,8 @@ async fn run(options: &ExecutorOptions, stop: &Stop, messages: MessageSender) ->
                 }
                 (first, backoff) = (None, Duration::from_millis(250));
             }
-            // Whoever starts an executor wants to know at once that nothing is there. Later, it is worth
-            // waiting for.
+            // Whoever starts an executor wants to know at once that there is no scheduler. Later
+            // on, waiting is worthwhile.
             Err(HandshakeError::Unreachable(why)) => match first {
                 Some(end) if Instant::now() >= end => {
                     return Err(HandshakeError::Unreachable(why).into());
@@ -122,7 +122,7 @@ async fn run(options: &ExecutorOptions, stop: &Stop, messages: MessageSender) ->
     Ok(())
 }
 
-/// Waits so long, or until it is asked to stop.
+/// Waits this long, or until `stop` is requested.
 async fn wait(time: Duration, stop: &Stop) {
     tokio::select! {
         () = sleep(time.max(POLL_INTERVAL)) => {}
@@ -131,6 +131,6 @@ async fn wait(time: Duration, stop: &Stop) {
 }
 
 async fn send_message(messages: &MessageSender, text: String) {
-    // Nobody listens any more where everything is ending.
+    // At shutdown nobody receives it.
     drop(messages.send(text).await);
 }

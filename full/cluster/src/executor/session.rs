@@ -1,9 +1,10 @@
-//! One stay of an executor with a scheduler, from joining to losing it. What it is at, the workshop knows.
+//! One connection of an executor to a scheduler, from joining to losing it. `unit_runner` keeps the
+//! units that are running.
 //!
-//! Ballista's loop asks for work and tells of it; where an answer or a report is lost on the way, both
-//! sides would believe for ever that the other is at it. So both lists are compared all the time: what
-//! the scheduler believes of us and we are not at is told to be lost, and what we are at for a job that
-//! is over is ended.
+//! Ballista's poll loop asks for tasks and reports on them. If a response or a report is lost, each
+//! side would believe forever that the other still has the task. So both lists are reconciled
+//! regularly: tasks that the scheduler has assigned but that do not run here are reported as lost,
+//! and units of jobs that are over are cancelled.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,18 +42,19 @@ use crate::plan::{BallistaTask, PlanCodec};
 use crate::scheduler::admin::AssignedTasks;
 use crate::{MESSAGE_LIMIT, POLL_INTERVAL, host_name, stop_requested};
 
-/// How often both sides are compared.
+/// How often the two lists are reconciled.
 const RECONCILE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// After how long a silence the scheduler is lost. It has given our work to others long before.
+/// How long the scheduler may be unreachable before it counts as lost. By then it has long
+/// reassigned our units.
 const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a goodbye may take.
+/// How long a report to the scheduler may take.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 type Client = SchedulerGrpcClient<Channel>;
 
-/// One stay with a scheduler.
+/// One connection to a scheduler.
 pub(super) struct SchedulerSession<'s> {
     scheduler: &'s Address,
     instance: &'s str,
@@ -70,7 +72,7 @@ impl<'s> SchedulerSession<'s> {
         work_dir: &'s Path,
     ) -> Self {
         let name = options.name.as_deref().unwrap_or(host_name());
-        // It becomes a part of addresses.
+        // The id becomes part of URLs.
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
         let name: String = name.chars().map(plain).take(64).collect();
         let random = new_instance_id();
@@ -85,7 +87,7 @@ impl<'s> SchedulerSession<'s> {
         }
     }
 
-    /// Works until it is asked to stop, or until the scheduler is lost: then says how.
+    /// Runs units until `stop` is requested, or until the scheduler is lost: `Err` says how.
     pub(super) async fn run(&self, stop: &Stop, messages: &MessageSender) -> Result<(), String> {
         let mut client = self.client().await?;
         let health = ExecutorHealth::new();
@@ -140,7 +142,7 @@ impl<'s> SchedulerSession<'s> {
         )
     }
 
-    /// Without ports: nobody has to reach us.
+    /// Registers without ports: nothing connects to an executor.
     fn registration(&self) -> ExecutorRegistration {
         let vcores = u32::try_from(self.slots).unwrap_or(u32::MAX);
         let resource = ExecutorResource { resource: Some(Resource::Vcores(vcores)) };
@@ -155,7 +157,7 @@ impl<'s> SchedulerSession<'s> {
         }
     }
 
-    /// Compares both sides until the scheduler is lost, and says how it was.
+    /// Reconciles with the scheduler until it is lost; returns how.
     async fn reconcile_until_lost(
         &self,
         client: &mut Client,
@@ -174,7 +176,7 @@ impl<'s> SchedulerSession<'s> {
         let mut not_running: Vec<BallistaTask> = Vec::new();
         loop {
             sleep(RECONCILE_INTERVAL).await;
-            // Taken before asking: what was begun since cannot be in the answer.
+            // Taken before the request: a unit started since cannot be in the response.
             let running = self.runner.running();
             match get_json::<AssignedTasks>(
                 self.scheduler,
@@ -202,8 +204,8 @@ impl<'s> SchedulerSession<'s> {
         }
     }
 
-    /// Has the scheduler give to others what it believes us to be at, and what we were not at now and
-    /// before. Gives back what we are not at now.
+    /// Reports tasks as lost that the scheduler has assigned to this executor but that ran neither
+    /// now nor in the previous round. Returns those that are not running now.
     async fn report_lost(
         &self,
         client: &mut Client,
@@ -219,17 +221,17 @@ impl<'s> SchedulerSession<'s> {
         let task_status: Vec<TaskStatus> = twice.map(lost_status).collect();
         if !task_status.is_empty() {
             let update = UpdateTaskStatusParams { executor_id: self.id.clone(), task_status };
-            // Where that is lost, too, it is told again.
+            // If the report is lost too, the next round repeats it.
             drop(timeout(REPORT_TIMEOUT, client.update_task_status(update)).await);
         }
         not_running
     }
 
-    /// Has the scheduler give our work to others at once.
+    /// Tells the scheduler to reassign our units at once.
     async fn unregister(&self, client: &mut Client) {
         let stopped =
             ExecutorStoppedParams { executor_id: self.id.clone(), reason: "it was stopped".into() };
-        // Otherwise it notices by itself.
+        // Otherwise the scheduler notices by itself.
         drop(timeout(REPORT_TIMEOUT, client.executor_stopped(stopped)).await);
     }
 }

@@ -1,5 +1,5 @@
-//! What an executor is at: starts a process for each order, and decides what its end means: done, worth
-//! another try, or given up. Asks no scheduler for anything.
+//! Runs units: starts a child process per order, and decides from its exit whether the unit is
+//! done, is retried, or is given up.
 
 use std::fmt;
 use std::io;
@@ -24,38 +24,38 @@ use crate::scheduler::admin::JobMessage;
 use crate::unit::UnitResult;
 use crate::{POLL_INTERVAL, host_name, http};
 
-/// How long an order is kept whose folders are not here: an executor that sees less than others is always
-/// idle, and would take every order away from those that see them.
+/// How long an order is kept whose folders are not visible here. An executor that sees fewer
+/// folders than others is always idle, and would take every order away from those that see them.
 const UNSEEN_DELAY: Duration = Duration::from_secs(2);
 
-/// What an executor is at.
+/// Runs units, and knows which are running.
 pub(super) struct UnitRunner {
-    /// What processes are told beside their order.
+    /// Arguments of every child process.
     arguments: Vec<String>,
     scheduler: Address,
     messages: MessageSender,
-    /// Where processes are waited for. Ballista runs tasks on threads of low priority, which processes
-    /// that are started from them would inherit.
+    /// Where child processes run. Ballista runs tasks on threads of low priority, which child
+    /// processes started from them would inherit.
     runtime: Handle,
     running: Mutex<Vec<RunningUnit>>,
 }
 
-/// A unit that is under way. It is ended when `end` is dropped.
+/// A running unit. Dropping `end` cancels it.
 struct RunningUnit {
     task: BallistaTask,
     end: Option<oneshot::Sender<()>>,
 }
 
-/// An order, and what is known of the task that it came with.
+/// An order and the task that carries it.
 struct AssignedUnit {
     task: BallistaTask,
     order: Order,
-    /// What it is called where it is talked of.
+    /// Its name in messages.
     name: String,
 }
 
 impl UnitRunner {
-    /// A workshop on the runtime of whoever calls.
+    /// Must be called on a Tokio runtime, which then waits for the child processes.
     pub(super) fn new(options: &ExecutorOptions, messages: MessageSender) -> Self {
         let mut arguments = vec!["--jobs".to_owned(), options.jobs.to_string()];
         if options.allow_exec {
@@ -65,19 +65,19 @@ impl UnitRunner {
         Self { arguments, scheduler, messages, runtime, running: Mutex::default() }
     }
 
-    /// What it is at.
+    /// The tasks of the running units.
     pub(super) fn running(&self) -> Vec<BallistaTask> {
         self.lock().iter().map(|running| running.task.clone()).collect()
     }
 
-    /// Ends a unit that nobody wants any more.
+    /// Cancels the unit of this task.
     pub(super) fn end(&self, task: &BallistaTask) {
         for running in self.lock().iter_mut().filter(|running| running.task.is_same(task)) {
             running.end = None;
         }
     }
 
-    /// Ends all it is at, and waits until that has ended.
+    /// Cancels all units, and waits until they have ended.
     pub(super) async fn end_all(&self) {
         for running in self.lock().iter_mut() {
             running.end = None;
@@ -122,7 +122,7 @@ impl UnitRunner {
         Ok(())
     }
 
-    /// Does what may have to wait for a file system or a store.
+    /// Runs what may block on a file system or an object store.
     async fn blocking<A, T>(&self, about: &A, act: fn(&A) -> T) -> io::Result<T>
     where
         A: Clone + Send + 'static,
@@ -142,14 +142,14 @@ impl UnitRunner {
         child::run_unit(&self.arguments, order.folder(), &text, name, &self.messages, end).await
     }
 
-    /// `Err` if another try is worth it.
+    /// `Err` if the unit should be retried.
     async fn retry_or_give_up(&self, unit: &AssignedUnit, why: String) -> io::Result<()> {
         let AssignedUnit { task, order, name } = unit;
         let failures = task.failures + 1;
         let (order, reason) = (order.clone(), why.clone());
         let decide = move || {
             let attempts = order.attempts().unwrap_or(0).max(failures);
-            // A room that is not there is not to be made: the driver would not see it.
+            // Never create a missing staging directory: the driver would not see it.
             let give_up = || !order.is_over() && order.give_up(&reason).is_ok();
             (attempts >= ATTEMPTS).then(give_up)
         };
@@ -164,8 +164,8 @@ impl UnitRunner {
                 send_message(&self.messages, format!("{name}: given up: {why}")).await;
                 Ok(())
             }
-            // Not even that can be said where the driver looks. Were this a failure, all of the job would
-            // fail with it.
+            // The reason cannot even be written where the driver looks for it. Returning an error
+            // would fail the whole job.
             Some(false) => {
                 self.say(task, format!("{name}: left: {why}"), true).await;
                 Ok(())
@@ -173,7 +173,7 @@ impl UnitRunner {
         }
     }
 
-    /// Says something here and to the driver.
+    /// Shows a message here and sends it to the driver.
     async fn say(&self, task: &BallistaTask, text: String, is_abandoned: bool) {
         send_message(&self.messages, text.clone()).await;
         http::post_json(
@@ -216,7 +216,7 @@ impl UnitWorker for UnitRunner {
         self.lock().push(RunningUnit { task: task.clone(), end: Some(end) });
         let cancel_on_drop = CancelOnDrop { runner: Arc::clone(&self), task: task.clone() };
         let runtime = self.runtime.clone();
-        // Goes on when nobody waits for it any more, until its process has ended.
+        // Keeps running when nobody awaits it any more, until the child process has exited.
         let working = runtime.spawn(async move {
             let done = match AssignedUnit::new(task.clone(), &shared, &order) {
                 Ok(unit) => self.process(&unit, ended).await,
@@ -240,7 +240,7 @@ impl fmt::Debug for UnitRunner {
     }
 }
 
-/// Ends a unit when nobody waits for it any more.
+/// Cancels a unit when its future is dropped.
 struct CancelOnDrop {
     runner: Arc<UnitRunner>,
     task: BallistaTask,

@@ -1,5 +1,4 @@
-//! How a plan of orders becomes bytes and comes back. Everything else in a plan is Ballista's, and is
-//! left to it.
+//! Serializes plans of orders. All other nodes of a plan are left to Ballista's codec.
 
 use std::sync::Arc;
 
@@ -11,10 +10,11 @@ use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConve
 
 use super::{UnitExec, UnitWorker, internal};
 
-/// How the bytes of our node begin. Those of Ballista's never do: no field of theirs has this number.
+/// The first bytes of our node. Ballista's nodes never start like this: they have no field of this
+/// number.
 const MAGIC: &[u8] = b"\xFFsluice\x01";
 
-/// The codec of plans.
+/// The codec of plans with orders.
 #[derive(Debug, Default)]
 pub(crate) struct PlanCodec {
     worker: Option<Arc<dyn UnitWorker>>,
@@ -22,12 +22,12 @@ pub(crate) struct PlanCodec {
 }
 
 impl PlanCodec {
-    /// The codec of who plans: its nodes cannot be executed.
+    /// The codec of drivers and schedulers: the plans cannot be executed.
     pub(crate) fn for_planning() -> Self {
         Self::default()
     }
 
-    /// The codec of an executor.
+    /// The codec of an executor, whose plans run units.
     pub(crate) fn with_worker(worker: Arc<dyn UnitWorker>) -> Self {
         Self { worker: Some(worker), ..Self::default() }
     }

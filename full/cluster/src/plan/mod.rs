@@ -1,11 +1,10 @@
-//! What is submitted to Ballista: orders as rows in memory, a partition each, and over them a node that
-//! has each fulfilled. What all orders of a run share is said once, in the node. Gives no rows: what came
-//! of an order lies in its room.
+//! The plan that is submitted to Ballista: orders as rows in memory, one partition each, below a
+//! node that runs them. The node holds what all orders of a run share. The plan returns no rows:
+//! results are in the staging directory.
 //!
-//! The leaf is of a kind that Ballista cuts by partitions itself; it would give any other leaf to every
-//! task whole, and each order would be fulfilled as often as there are orders. There is no second stage:
-//! what a task gives is of no use to anybody, so nobody fetches it, and an executor that dies costs what
-//! it was at and no more.
+//! The leaf is of a type that Ballista splits by partition. Any other leaf would go to every task
+//! as a whole, and each order would run as often as there are orders. There is only one stage:
+//! nobody fetches what a task returns, so a lost executor costs only its running units.
 
 mod codec;
 mod node;
@@ -23,22 +22,22 @@ use serde::{Deserialize, Serialize};
 pub(crate) use codec::PlanCodec;
 pub(crate) use node::{UnitExec, UnitWorker};
 
-/// A task of Ballista: the unit it is, as scheduler and executor name it.
+/// A Ballista task, named as scheduler and executors name it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct BallistaTask {
-    /// The job it is of.
+    /// The job of the task.
     pub(crate) job: String,
     /// The stage of the job.
     pub(crate) stage: usize,
-    /// Its number in the stage: another one for each try.
+    /// The number in the stage: a new one for each attempt.
     pub(crate) number: usize,
-    /// How often its unit has failed before.
+    /// How often the unit has failed before.
     #[serde(skip)]
     pub(crate) failures: usize,
 }
 
 impl BallistaTask {
-    /// The task that Ballista names so: `TID JOB/STAGE.ATTEMPT/TASK.FAILURES`.
+    /// Parses Ballista's name of a task: `TID JOB/STAGE.ATTEMPT/TASK.FAILURES`.
     pub(crate) fn parse_name(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix("TID ")?.split('/');
         let (job, stage, task) = (parts.next()?, parts.next()?, parts.next()?);
@@ -52,13 +51,13 @@ impl BallistaTask {
         })
     }
 
-    /// Whether it is the same, whatever is known of its failures.
+    /// Whether it is the same task, ignoring `failures`.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (&self.job, self.stage, self.number) == (&other.job, other.stage, other.number)
     }
 }
 
-/// The plan that has these orders fulfilled, as bytes to submit. The orders are without what they share.
+/// The serialized plan that runs these orders. `orders` are without the part that they share.
 pub(crate) fn encode_plan(shared: &str, orders: &[&str]) -> Result<Vec<u8>> {
     let schema = Arc::new(Schema::new(vec![Field::new("order", DataType::Utf8, false)]));
     let partition = |order: &&str| -> Result<Vec<RecordBatch>> {
@@ -74,7 +73,7 @@ pub(crate) fn encode_plan(shared: &str, orders: &[&str]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What an order that could not be read is.
+/// An error for a plan that this program did not make.
 pub(crate) fn internal(what: &str) -> DataFusionError {
     DataFusionError::Internal(what.to_owned())
 }

@@ -1,4 +1,4 @@
-//! The node that has orders fulfilled. What fulfilling one is, its worker knows.
+//! The plan node that runs orders, with the worker of the executor.
 
 use std::fmt;
 use std::io;
@@ -19,10 +19,10 @@ use futures::{StreamExt, stream};
 
 use super::{BallistaTask, internal};
 
-/// Who fulfils orders.
+/// Runs units.
 pub(crate) trait UnitWorker: fmt::Debug + Send + Sync {
-    /// Fulfils one, given in two parts: what all of its run share, and its own. `Err` has Ballista try
-    /// again, here or elsewhere; when the future is dropped, the work ends.
+    /// Runs one order, given as the part shared by its run and its own part. `Err` makes Ballista
+    /// retry, here or elsewhere. Dropping the future cancels the unit.
     fn run_unit(
         self: Arc<Self>,
         task: BallistaTask,
@@ -31,18 +31,18 @@ pub(crate) trait UnitWorker: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'static, io::Result<()>>;
 }
 
-/// Has each order of its input fulfilled, and gives no rows.
+/// Runs each order of its input, and returns no rows.
 #[derive(Debug)]
 pub(crate) struct UnitExec {
     input: Arc<dyn ExecutionPlan>,
     /// What all orders share.
     shared: Arc<str>,
-    /// Only executors have one.
+    /// Set on executors only.
     worker: Option<Arc<dyn UnitWorker>>,
 }
 
 impl UnitExec {
-    /// The node over these orders.
+    /// The node above these orders.
     pub(crate) fn new(
         input: Arc<dyn ExecutionPlan>,
         shared: Arc<str>,

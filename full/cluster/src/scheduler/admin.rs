@@ -1,5 +1,5 @@
-//! What a scheduler answers to questions of ours: what it is, what it believes an executor does, how far
-//! a job is, who there is. Keeps what executors say of a job for who drives that; changes nothing else.
+//! The admin API of a scheduler: its identity, the tasks assigned to an executor, the progress of a
+//! job, and the state of the cluster. Keeps the messages of executors for the driver of their job.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,45 +18,45 @@ use super::Scheduler;
 use crate::handshake::{self, SchedulerIdentity};
 use crate::plan::BallistaTask;
 
-/// What a scheduler believes of an executor.
+/// What a scheduler has assigned to an executor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct AssignedTasks {
-    /// Another one each time a scheduler is started.
+    /// Changes each time a scheduler starts.
     pub(crate) instance: String,
-    /// The jobs that anybody works on.
+    /// The jobs that are running.
     pub(crate) jobs: Vec<String>,
-    /// What this executor should be at.
+    /// The tasks assigned to this executor.
     pub(crate) running: Vec<BallistaTask>,
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JobProgress {
-    /// How many executors there are.
+    /// The number of executors in the cluster.
     pub(crate) executors: usize,
-    /// How many of its units nobody has begun; nothing of a job that is over.
+    /// The number of units not started; 0 for a job that is over.
     pub(crate) waiting: usize,
-    /// How many are under way.
+    /// The number of running units.
     pub(crate) running: usize,
-    /// What executors have said of it, as far as that is new to who asks.
+    /// The messages of executors that the client has not read yet.
     #[serde(rename = "words")]
     pub(crate) messages: Vec<JobMessage>,
 }
 
-/// What an executor says of a job, for who drives it.
+/// A message of an executor, for the driver of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JobMessage {
-    /// The words.
+    /// The message.
     pub(crate) text: String,
-    /// Whether a unit was left to nobody.
+    /// Whether the executor abandoned a unit.
     #[serde(rename = "is_left")]
     pub(crate) is_abandoned: bool,
 }
 
-/// Who there is, and what is being done.
+/// The executors and jobs of a cluster.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ClusterState {
-    /// What the scheduler is.
+    /// The identity of the scheduler.
     #[serde(rename = "hello")]
     pub(crate) identity: SchedulerIdentity,
     /// The executors, by id.
@@ -68,15 +68,15 @@ pub(crate) struct ClusterState {
 /// An executor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ExecutorStatus {
-    /// Its name: host, process and a random part.
+    /// Its id: host, process and a random part.
     pub(crate) id: String,
-    /// The address it asks from.
+    /// The address it connects from.
     pub(crate) host: String,
     /// How many units it runs at a time.
     pub(crate) slots: u32,
-    /// How many it is at.
+    /// How many units are running.
     pub(crate) running: usize,
-    /// How long ago it was heard, in seconds.
+    /// How many seconds ago its last request was.
     pub(crate) silent: Option<u64>,
 }
 
@@ -85,27 +85,28 @@ pub(crate) struct ExecutorStatus {
 pub(crate) struct JobStatus {
     /// Its id.
     pub(crate) id: String,
-    /// How many units nobody has begun.
+    /// The number of units not started.
     pub(crate) waiting: usize,
-    /// How many are under way.
+    /// The number of running units.
     pub(crate) running: usize,
 }
 
-/// How many words of a job are kept, and of how many jobs.
+/// The most messages per job, and the most jobs with messages.
 const MAX_MESSAGES: (usize, usize) = (200, 100);
 
-/// How long a word may be.
+/// The longest message, in characters.
 const MAX_MESSAGE_CHARS: usize = 4 << 10;
 
-/// A job of which nobody has asked for so long has lost its driver, who asks every few seconds.
+/// A job whose progress nobody has polled for this long has lost its driver, which polls every few
+/// seconds.
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct AdminState {
     scheduler: Scheduler,
     identity: SchedulerIdentity,
-    /// When somebody asked for each job last, or when it was first seen.
+    /// When the progress of each job was last polled, or when the job was first seen.
     last_polls: Mutex<BTreeMap<String, Instant>>,
-    /// By job: ids grow with time, so the first is the oldest.
+    /// By job: ids grow with time, so the first job is the oldest.
     messages: Mutex<BTreeMap<String, Vec<JobMessage>>>,
 }
 
@@ -114,7 +115,7 @@ impl AdminState {
         self.last_polls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those of these jobs that have lost their drivers. Forgets the others that are over.
+    /// The jobs that have lost their drivers. Forgets jobs that are over.
     fn abandoned(&self, jobs: &[(String, JobInfoCache)]) -> Vec<String> {
         let mut last_polls = self.last_polls();
         last_polls.retain(|id, _| jobs.iter().any(|(job, _)| job == id));
@@ -130,7 +131,7 @@ impl AdminState {
     }
 }
 
-/// The routes of these answers.
+/// The routes of the admin API.
 pub(crate) fn routes(scheduler: Scheduler, greeting: &Greeting) -> Router {
     let identity = SchedulerIdentity::new(greeting, &new_instance_id());
     let router = Router::new()
@@ -157,7 +158,8 @@ async fn get_assigned(
 ) -> Json<AssignedTasks> {
     let jobs = jobs(&state.scheduler);
     for job_id in state.abandoned(&jobs) {
-        // Its units would be tried for nothing, each for seconds. What cannot be cancelled now is tried again soon.
+        // Its units would be retried for nothing, each for seconds. A failed cancellation is
+        // retried soon.
         drop(state.scheduler.cancel_job(job_id.into()).await);
     }
     let mut running = Vec::new();
@@ -174,7 +176,7 @@ async fn post_message(
     State(state): State<Arc<AdminState>>,
     Json(message): Json<JobMessage>,
 ) {
-    // Executors say what they have to before their task ends. Whatever else comes would be kept for nobody.
+    // Executors send their messages before their task ends. Anything later has no reader.
     if !jobs(&state.scheduler).iter().any(|(job, _)| *job == id) {
         return;
     }
@@ -223,7 +225,7 @@ async fn get_state(State(state): State<Arc<AdminState>>) -> Json<ClusterState> {
     Json(ClusterState { identity: state.identity.clone(), executors, jobs: job_states })
 }
 
-/// The jobs that anybody works on, sorted: ids grow with time.
+/// The running jobs, sorted: ids grow with time.
 fn jobs(scheduler: &Scheduler) -> Vec<(String, JobInfoCache)> {
     let jobs = scheduler.state.task_manager.get_running_job_cache();
     let mut jobs: Vec<_> = jobs.iter().map(|(id, job)| (id.to_string(), job.clone())).collect();
@@ -231,7 +233,7 @@ fn jobs(scheduler: &Scheduler) -> Vec<(String, JobInfoCache)> {
     jobs
 }
 
-/// The executors that have been heard lately, sorted.
+/// The live executors, sorted by id.
 async fn executors(scheduler: &Scheduler, tasks: &[RunningTaskInfo]) -> Vec<ExecutorStatus> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let all = scheduler.state.executor_manager.get_executors_state().await.unwrap_or_default();

@@ -1,8 +1,7 @@
-//! The scheduler: Ballista's, with some routes of ours on the same port. Hands out orders, and those of
-//! an executor that fell silent to another one; keeps nothing on disk, and never sees data.
+//! The scheduler: Ballista's, with the admin API on the same port. Hands out orders, and reassigns
+//! those of a lost executor. Keeps nothing on disk, and sees no data.
 //!
-//! Executors ask for work (the pull policy), so they need no port of their own, and nothing has to reach
-//! them.
+//! Executors poll for work (the pull policy), so nothing has to connect to them.
 
 pub(crate) mod admin;
 
@@ -29,37 +28,37 @@ use crate::address::Address;
 use crate::plan::PlanCodec;
 use crate::{MESSAGE_LIMIT, runtime, stop_requested};
 
-/// How long a cluster without any executor keeps its jobs.
+/// How long a cluster without executors keeps its jobs.
 const IDLE_CLUSTER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How often Ballista may try a unit that fails: more often than we do, which has the last word.
+/// How often Ballista may retry a unit: more often than the executors do, so that they decide.
 const MAX_ATTEMPTS: usize = 8;
 
-/// A scheduler of ours.
+/// Ballista's scheduler with its plan types.
 pub(crate) type Scheduler = SchedulerServer<LogicalPlanNode, PhysicalPlanNode>;
 
-/// How to be a scheduler.
+/// Options of a scheduler.
 #[derive(Clone, Debug)]
 pub struct SchedulerOptions {
-    /// Where to listen; port 0 takes one that is free.
+    /// The address to listen on; port 0 picks a free one.
     pub listen: Address,
-    /// The host by which others reach it, where that is not the one it listens on.
+    /// The host that clients use, if it is not the one listened on.
     pub advertise: Option<String>,
-    /// After how long a silence an executor is lost.
+    /// How long an executor may be silent before it counts as lost.
     pub executor_timeout: Duration,
-    /// What this program is.
+    /// The version and plugins of this program.
     pub greeting: Greeting,
 }
 
-/// Is a scheduler until it is asked to stop. Says where it listens once it does.
+/// Serves as a scheduler until `stop` is requested. Reports its address once it listens.
 ///
-/// `Err` if it cannot listen there.
+/// `Err` if it cannot listen on the address.
 pub fn serve(
     options: &SchedulerOptions,
     stop: &Stop,
     say: &(dyn Fn(&str) + Sync),
 ) -> Result<(), Error> {
-    // One thread would do for most: orders are small. The second answers while a large job is being
+    // Orders are small: one thread would do, but a second one responds while a large job is
     // planned.
     let runtime = runtime(2)?;
     let result = runtime.block_on(run(options, stop, say));
@@ -83,7 +82,7 @@ async fn run(
     let service = routes(scheduler, &options.greeting);
     let service = service.into_make_service_with_connect_info::<SocketAddr>();
     say(&format!("listening on {}", Address { host, port: bound.port() }));
-    // A pipe to whoever waits for that line.
+    // Another process may wait for that line in a pipe.
     drop(std::io::stderr().flush());
     tokio::select! {
         served = axum::serve(listener, service).into_future() => served.map_err(cannot),

@@ -1,4 +1,4 @@
-//! What can go wrong with a query, in words for whoever wrote it. Knows no table.
+//! Errors of queries, with messages for their authors.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use sluice_core::Error;
 
 use super::identifiers;
 
-/// Why a query gave no result, or not all of it.
+/// Why a query has no result, or not all of it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
-    /// The query is wrong: nothing was read for its result.
+    /// The query is invalid. Nothing was read for its result.
     #[error("{0}")]
     Invalid(InvalidQuery),
-    /// There was not enough memory. Seen only by those who plan or run without a [`Session`](super::Session)'s
-    /// own functions, which say what to do.
+    /// The memory limit was exceeded. Only plans that run outside of a [`Session`](super::Session)
+    /// return this; a session adds advice.
     #[error("{0}")]
     OutOfMemory(String),
     /// Something else failed.
@@ -26,33 +26,33 @@ pub enum QueryError {
     Failed(Error),
 }
 
-/// A mistake in a query.
+/// An error in the text of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidQuery {
     /// What is wrong.
     pub message: String,
-    /// Where, if that is known.
+    /// Where, if known.
     pub position: Option<QueryPosition>,
-    /// What to do, if that is known.
+    /// How to fix it, if known.
     pub help: Option<String>,
 }
 
-/// A place in a query.
+/// A position in a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryPosition {
-    /// Its line; the first is 1.
+    /// The line, starting at 1.
     pub line: usize,
-    /// Its character in the line; the first is 1.
+    /// The character in the line, starting at 1.
     pub column: usize,
 }
 
 impl InvalidQuery {
-    /// A mistake of which only this is known.
+    /// An error without a position.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), position: None, help: None }
     }
 
-    /// The bytes of the query that the place names: one word, or a character. Nothing without a place.
+    /// The byte range at the position: one word, or one character. `None` without a position.
     pub fn span(&self, sql: &str) -> Option<std::ops::Range<usize>> {
         let QueryPosition { line, column } = self.position?;
         let start_of_line: usize =
@@ -93,7 +93,7 @@ impl From<QueryError> for Error {
 }
 
 impl QueryError {
-    /// What DataFusion says, for people.
+    /// Converts an error of DataFusion.
     pub fn from_datafusion(error: DataFusionError) -> Self {
         let position = diagnostic(&error).and_then(position_of);
         match error {
@@ -131,7 +131,7 @@ impl QueryError {
             DataFusionError::IoError(error) => {
                 Self::Failed(Error::io("spill to", "temporary files", error))
             }
-            // So it also calls what it cannot do with columns of some type.
+            // DataFusion also calls operations internal errors that a type does not support.
             DataFusionError::Internal(what) => Self::Failed(Error::invalid(format!(
                 "the query cannot be worked out: {}",
                 lower_first(&what)
@@ -153,7 +153,7 @@ impl QueryError {
     }
 }
 
-/// An error that others hold, too, cannot be taken apart: it is told again.
+/// Converts an error that has other owners, and so cannot be moved out.
 fn shared_error(error: &DataFusionError) -> QueryError {
     match error {
         DataFusionError::External(inner) => QueryError::Failed(Error::refused(inner.to_string())),
@@ -169,7 +169,7 @@ fn shared_error(error: &DataFusionError) -> QueryError {
     }
 }
 
-/// Refuses what is no query, before it is planned: with a sentence that says what there is instead.
+/// Refuses statements that are not queries before they are planned, and lists what is allowed.
 pub(super) fn check_is_query(statement: &DfStatement) -> Result<(), DataFusionError> {
     let what = match statement {
         DfStatement::Statement(statement) => match &**statement {
@@ -226,7 +226,7 @@ fn syntax_error(error: &ParserError) -> InvalidQuery {
     InvalidQuery { message: format!("this is no SQL: {}", lower_first(what)), position, help: None }
 }
 
-/// The parser's words, and the place that stands behind them.
+/// Splits a parser message into its text and its position.
 fn split_position(text: &str) -> (&str, Option<QueryPosition>) {
     let parsed = || {
         let (what, position) = text.rsplit_once(" at Line: ")?;
@@ -255,7 +255,7 @@ fn schema_error(error: &DataFusionError) -> InvalidQuery {
     }
 }
 
-/// The name that is most like one that is not there, if one is.
+/// The most similar name, if it is similar enough.
 pub(crate) fn nearest<'n>(written: &str, known: &'n [String]) -> Option<&'n String> {
     let likeness =
         |name: &&String| strsim::jaro_winkler(&name.to_lowercase(), &written.to_lowercase());
@@ -263,7 +263,7 @@ pub(crate) fn nearest<'n>(written: &str, known: &'n [String]) -> Option<&'n Stri
     (likeness(&best) > 0.8).then_some(best)
 }
 
-/// Names as text, the first of many.
+/// A list of names, shortened if there are many.
 pub(crate) fn name_list(names: &[String]) -> String {
     const MOST: usize = 20;
     let mut shown =
@@ -283,7 +283,7 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// As messages of this program begin: with a small letter, unless a name is meant.
+/// Lowers the first letter, as in all our messages, unless it starts a name in capitals.
 fn lower_first(text: &str) -> String {
     let text = first_line(text);
     let mut chars = text.chars();

@@ -1,4 +1,4 @@
-//! Columns that are written in another case than they have. Looks up no table.
+//! Corrects the case of column names.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -7,8 +7,8 @@ use datafusion::common::{Column, DataFusionError, SchemaError};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, visit_expressions_mut};
 
-/// The word of a column that is not there as it is written, and the only one that is called alike but for
-/// its case: the column's name, or that of its table.
+/// For an unknown column: its name, or that of its table, as written and as it is spelled, if
+/// exactly one known name differs only in case.
 pub(super) fn other_case(error: &DataFusionError) -> Option<(String, String)> {
     let (column, known) = not_found(error)?;
     let names = known.iter().map(Column::name);
@@ -19,7 +19,7 @@ pub(super) fn other_case(error: &DataFusionError) -> Option<(String, String)> {
     })
 }
 
-/// The only one of these that is `written`, but for its case. Nothing, if one is written just so.
+/// The only known name that differs from `written` in case. `None` if one matches exactly.
 fn ignoring_case<'n>(
     written: &str,
     known: impl Iterator<Item = &'n str>,
@@ -30,8 +30,8 @@ fn ignoring_case<'n>(
     matches.next().is_none().then(|| (written.to_owned(), (*first).to_owned()))
 }
 
-/// The column that a query names and that is not there, and those that are, sorted: without their tables,
-/// unless it is those that are wrong.
+/// The unknown column of an error, and the known columns, sorted. Names have their table only if
+/// the table is what is wrong.
 pub(super) fn missing_column(error: &DataFusionError) -> Option<(String, Vec<String>)> {
     let (column, known) = not_found(error)?;
     let column_exists = known.iter().any(|known| known.name() == column.name());
@@ -58,7 +58,8 @@ fn not_found(error: &DataFusionError) -> Option<(&Column, &[Column])> {
     }
 }
 
-/// Calls all unquoted identifiers `written` in expressions `actual`. Whether there were some.
+/// Renames all unquoted identifiers `written` in expressions to `actual`. Returns whether there
+/// were any.
 pub(super) fn rename(statement: &mut DfStatement, written: &str, actual: &str) -> bool {
     let DfStatement::Statement(statement) = statement else {
         return match statement {

@@ -1,4 +1,4 @@
-//! Columns of the tables a query reads and of the rows it gives: their names and types. Holds no rows.
+//! Names and types of the columns of tables and results.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl EventColumn {
     const ALL: [Self; 5] =
         [Self::Timestamp, Self::Source, Self::Channel, Self::Sequence, Self::Payload];
 
-    /// As queries call it.
+    /// The name in queries.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Timestamp => "timestamp",
@@ -29,7 +29,7 @@ impl EventColumn {
         }
     }
 
-    /// The one of that name.
+    /// The column with this name.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|column| column.name() == name)
     }
@@ -42,21 +42,21 @@ impl EventColumn {
             }
             Self::Source | Self::Channel => (words, false),
             Self::Sequence => (DataType::Int64, false),
-            // Of some events only what is decoded of them is there.
+            // Null for events that have only decoded fields.
             Self::Payload => (DataType::BinaryView, true),
         };
         Field::new(self.name(), kind, is_nullable)
     }
 }
 
-/// The column of the event that a row is made of: its place in its batch. Queries do not see it.
+/// A hidden column: the index of the event in its batch from which a row is made.
 pub(super) const EVENT_INDEX: &str = "__sluice_event";
 
-/// How many bytes the payload of an event has: a column of the table of all events, which says nothing of an
-/// event that its payload does not.
+/// The length of the payload: a column of the table `events`. As it follows from the payload, it
+/// becomes no field of an event that has one.
 pub(super) const PAYLOAD_SIZE: &str = "size";
 
-/// The columns of the table of all events.
+/// The columns of the table `events`.
 pub(super) fn events_schema() -> SchemaRef {
     let size = Field::new(PAYLOAD_SIZE, DataType::Int64, true);
     Arc::new(Schema::new(
@@ -64,7 +64,7 @@ pub(super) fn events_schema() -> SchemaRef {
     ))
 }
 
-/// The columns of the table of a channel whose messages have these fields.
+/// The columns of a channel's table, for messages with these fields.
 pub(super) fn channel_schema(fields: &Fields) -> SchemaRef {
     let own =
         [EventColumn::Timestamp, EventColumn::Source, EventColumn::Channel, EventColumn::Sequence];
@@ -75,25 +75,25 @@ pub(super) fn channel_schema(fields: &Fields) -> SchemaRef {
     Arc::new(Schema::new(own.into_iter().chain(named).collect::<Vec<_>>()))
 }
 
-/// The same columns, and that of the event.
+/// Adds the column of the event index.
 pub(super) fn with_event(schema: &Schema) -> SchemaRef {
     let event = Arc::new(Field::new(EVENT_INDEX, DataType::UInt32, false));
     Arc::new(Schema::new(schema.fields().iter().cloned().chain([event]).collect::<Vec<_>>()))
 }
 
-/// The name that a message's field has in a table: what every event has keeps its names.
+/// The column name of a message field: a field that is named like an event column gets a `_`.
 pub(super) fn column_name(field: &str) -> String {
     let is_ours = EventColumn::from_name(field.trim_end_matches('_')).is_some();
     if is_ours { format!("{field}_") } else { field.to_owned() }
 }
 
-/// The name of the field that a column becomes, which is none that every event has.
+/// The field name of a column, the inverse of `column_name`.
 pub(super) fn field_name(column: &str) -> &str {
     let is_ours = EventColumn::from_name(column.trim_end_matches('_')).is_some();
     if is_ours { column.strip_suffix('_').unwrap_or(column) } else { column }
 }
 
-/// Whether rows can be ordered by a column of this type.
+/// Whether rows can be sorted by this type.
 pub(super) fn has_order(kind: &DataType) -> bool {
     match kind {
         DataType::Dictionary(_, values) => has_order(values),
@@ -101,8 +101,8 @@ pub(super) fn has_order(kind: &DataType) -> bool {
     }
 }
 
-/// The type that a field of an event has where a query gives this one: views and dictionaries become plain.
-/// `Err` says why it can have none.
+/// The field type for a result column of this type: views and dictionaries are unpacked. `Err` if
+/// events cannot have the type.
 pub(super) fn field_type(kind: &DataType) -> Result<DataType, String> {
     let items = |field: &Arc<Field>| -> Result<Arc<Field>, String> {
         Ok(Arc::new(Field::new(field.name(), field_type(field.data_type())?, field.is_nullable())))

@@ -1,4 +1,4 @@
-//! Columns that options declare, as `CREATE TABLE` has them: `lat double, name varchar`. Makes no table.
+//! Parses declared columns in the syntax of `CREATE TABLE`: `lat double, name varchar`.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use futures::executor::block_on;
 
 use super::plan::{Planner, first_duplicate, with_deep_stack};
 
-/// How deeply types may lie in one another.
+/// How deeply types may be nested.
 const MAX_DEPTH: usize = 20;
 
 /// Longer lists are refused.
 const MAX_BYTES: usize = 16 << 10;
 
-/// The columns of a list. `Err` says what is wrong with it.
+/// Parses a list of columns.
 pub(super) fn parse_columns(list: &str, planner: &Planner) -> Result<SchemaRef> {
     with_deep_stack(|| {
         let table = parse_create_table(list)?;

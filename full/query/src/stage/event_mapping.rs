@@ -1,5 +1,5 @@
-//! Rows that a query gives as events again: which of their columns say what, and what is said where a query
-//! does not. Plans and runs nothing.
+//! Turns result rows into events: which columns set the time, channel and so on, and the defaults
+//! for those that are missing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,23 +22,24 @@ use sluice_core::{
 use super::columns::{self, EVENT_INDEX, EventColumn, PAYLOAD_SIZE};
 use super::plan::first_duplicate;
 
-/// What the type of rows is called that a query gives.
+/// The name of the message type of result rows.
 const ROW: &str = "sql";
 
-/// What the columns of a query's rows say.
+/// How the columns of a result map to events.
 #[derive(Clone, Debug)]
 pub(super) struct EventMapping {
     own: [Option<usize>; 5],
-    /// The place of the column of the event.
+    /// The position of the event index column.
     event: Option<usize>,
     fields: Vec<usize>,
-    /// The fields as events have them.
+    /// The schema of the decoded fields.
     schema: SchemaRef,
     message: Arc<MessageType>,
 }
 
 impl EventMapping {
-    /// What these columns say. `Err` names the one that cannot be what it is called, or no field.
+    /// The mapping for a result with these columns. `Err` names a column that has the wrong type
+    /// for its name, or that cannot be a field.
     pub(super) fn from_schema(columns: &Schema) -> Result<Self, String> {
         let names = columns.fields().iter().map(|field| field.name().clone());
         if let Some(name) = first_duplicate(names) {
@@ -53,7 +54,7 @@ impl EventMapping {
             if field.name() == EVENT_INDEX {
                 event = Some(place);
             } else if has_payload && field.name() == PAYLOAD_SIZE {
-                // The payload says it.
+                // Implied by the payload.
             } else if let Some(which) = EventColumn::from_name(field.name()) {
                 check_type(which, field.data_type())?;
                 own[which as usize] = Some(place);
@@ -72,7 +73,7 @@ impl EventMapping {
         Ok(Self { own, event, fields, schema, message })
     }
 
-    /// Whether the query says this of an event.
+    /// Whether the query sets this column.
     pub(super) fn has(&self, own: EventColumn) -> bool {
         self.own[own as usize].is_some()
     }
@@ -81,8 +82,8 @@ impl EventMapping {
         rows.columns().get(self.own[own as usize]?)
     }
 
-    /// The events that rows are, each made of an event of `from`, in the order of these; and for each its place
-    /// in `from`. `channel` is that of rows of which the query says none.
+    /// Makes events of rows that each come from one event of `from`, in the order of these events,
+    /// and returns the index of that event for each. `channel` is the default channel.
     pub(super) fn derive_events(
         &self,
         rows: RecordBatch,
@@ -108,8 +109,7 @@ impl EventMapping {
         Ok((batch.with_rows(self.rows(&rows)?), places))
     }
 
-    /// The events that rows are, each a new one of the node `node`. Those without a number are numbered from
-    /// `first` on.
+    /// Makes new events of rows. Sequence numbers start at `first` unless the query sets them.
     pub(super) fn new_events(
         &self,
         rows: &RecordBatch,
@@ -130,7 +130,7 @@ impl EventMapping {
         Ok(batch.with_rows(self.rows(rows)?))
     }
 
-    /// The rows in the order of the events they are made of, and the places of these.
+    /// Sorts rows by the events they come from; also returns the indices of these events.
     fn in_order(&self, rows: RecordBatch) -> Result<(RecordBatch, Vec<u32>), Error> {
         let places = self.event.and_then(|event| rows.columns().get(event));
         let places = places.and_then(|places| places.as_primitive_opt::<UInt32Type>());
@@ -177,8 +177,8 @@ impl EventMapping {
         Ok(Some(each.map(|(row, number)| number.unwrap_or_else(|| otherwise(row))).collect()))
     }
 
-    /// The channel of each row: named by the query, or else `usual`, or else that of `base`, of which `of` says
-    /// what it is.
+    /// The channel of each row: the query's, else `usual`, else the one in `base`, which `of` looks
+    /// up.
     fn channels(
         &self,
         rows: &RecordBatch,
@@ -251,7 +251,7 @@ impl EventMapping {
         Ok(views.as_binary_view().clone())
     }
 
-    /// What is decoded of the events; nothing where payloads are all they have.
+    /// The decoded fields of the events; none if they have only payloads.
     fn rows(&self, rows: &RecordBatch) -> Result<Vec<Rows>, Error> {
         let has_payloads = self.has(EventColumn::Payload);
         if rows.num_rows() == 0 || has_payloads && self.fields.is_empty() {
@@ -278,25 +278,25 @@ impl EventMapping {
     }
 }
 
-/// What events are that are made of many.
+/// Defaults of events that come from many others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewEventDefaults<'n> {
-    /// The channel where the query says none.
+    /// The default channel.
     pub(super) channel: Option<&'n str>,
-    /// The source where the query says none.
+    /// The default source.
     pub(super) source: &'n str,
     pub(super) clock: Clock,
 }
 
 impl NewEventDefaults<'_> {
-    /// What is said of channels that only have to be named.
+    /// A channel with these defaults, without a name.
     fn unnamed(&self) -> Channel {
         let channel = Channel::new(Name::from_text(""), self.source, Encoding::Unknown);
         Channel { clock: self.clock, ..channel }
     }
 }
 
-/// Stands for the channel of events that were on none.
+/// For events without a channel.
 const NO_CHANNEL: u32 = u32::MAX;
 
 fn missing_channel() -> Error {
@@ -321,13 +321,13 @@ fn text_at(words: &Option<StringArray>, row: usize) -> Option<&str> {
     words.is_valid(row).then(|| words.value(row))
 }
 
-/// What does not fit is an error, and never null.
+/// Values that do not fit are errors, not nulls.
 const STRICT: CastOptions<'static> = CastOptions {
     safe: false,
     format_options: datafusion::arrow::util::display::FormatOptions::new(),
 };
 
-/// The column as another type. `Err` names a value that does not fit.
+/// Casts a column. `Err` names a value that does not fit.
 fn cast_exact(own: EventColumn, column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, Error> {
     cast_with_options(column, kind, &STRICT).map_err(|error| {
         Error::invalid(format!("column `{}` of what the query gives: {error}", own.name()))
@@ -345,7 +345,7 @@ fn no_nulls(own: EventColumn, column: &ArrayRef) -> Result<(), Error> {
     )))
 }
 
-/// Refuses a column that cannot be what its name says.
+/// Refuses a column whose type does not fit its name.
 fn check_type(own: EventColumn, kind: &DataType) -> Result<(), String> {
     let text =
         |kind: &DataType| matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
@@ -384,7 +384,7 @@ fn check_type(own: EventColumn, kind: &DataType) -> Result<(), String> {
     ))
 }
 
-/// Some of the events of rows, in another order.
+/// Merges events of one batch, in the order of the events they come from.
 pub(super) fn merge(parts: Vec<(Batch, Vec<u32>)>) -> (Batch, Vec<u32>) {
     let mut parts = parts;
     if parts.len() == 1 {
@@ -401,7 +401,8 @@ pub(super) fn merge(parts: Vec<(Batch, Vec<u32>)>) -> (Batch, Vec<u32>) {
     (Batch::interleave(&batches, &picks), places)
 }
 
-/// Notes what became of the events of `from`, of which those at `places` were given, some of them several times.
+/// Counts filtered and added events. `places` are the indices in `from` of the events that were
+/// returned, possibly several times.
 pub(super) fn count_events(from: &Batch, places: &[u32], context: &mut StageContext<'_>) {
     let mut last = None;
     let mut used = 0u64;

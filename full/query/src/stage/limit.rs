@@ -1,10 +1,10 @@
-//! `LIMIT` and `OFFSET` of queries that decide of each row alone: lets so many rows pass, in their order.
+//! `LIMIT` and `OFFSET` of per-row queries.
 
 use sluice_core::{Batch, Error, Fold, StageContext};
 
 use super::query::LimitOffset;
 
-/// How many rows are still to be left out, and then to be let through.
+/// Skips rows, then lets rows pass; holds what is left of both counts.
 #[derive(Debug)]
 pub(super) struct LimitFold(pub(super) LimitOffset);
 

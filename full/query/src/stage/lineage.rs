@@ -1,4 +1,4 @@
-//! Where rows come from: has a plan that decides of each row alone carry the event of each through to its end.
+//! Lineage: makes a per-row plan carry the event index of each row through to its result.
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema};
@@ -12,9 +12,10 @@ use std::sync::Arc;
 use super::columns::EVENT_INDEX;
 use super::query_input::QueryInput;
 
-/// The same plan over `tables`, which have the column of the event: it is the last one of what the plan gives.
+/// Rewrites a plan to read `tables`, which have the event index column. It becomes the last column
+/// of the result.
 ///
-/// `Err` for a plan in which something sees several rows.
+/// `Err` if a node of the plan combines several rows.
 pub(super) fn with_event_column(
     plan: LogicalPlan,
     tables: &[(&str, &QueryInput)],
@@ -55,7 +56,7 @@ fn rewrite_node(node: LogicalPlan, tables: &[(&str, &QueryInput)]) -> Result<Log
     })
 }
 
-/// The column of the event among others.
+/// The event index column of a schema.
 fn event_of(schema: &DFSchema) -> Result<Column> {
     let mut found = schema.columns().into_iter().filter(|column| column.name == EVENT_INDEX);
     match (found.next(), found.next()) {
@@ -64,7 +65,7 @@ fn event_of(schema: &DFSchema) -> Result<Column> {
     }
 }
 
-/// The plan with the column of the event behind all others.
+/// Moves the event index column to the end.
 fn with_event_last(plan: LogicalPlan) -> Result<LogicalPlan> {
     let event = event_of(plan.schema())?;
     let columns = plan.schema().columns();

@@ -1,9 +1,9 @@
-//! The stage `sql`: events in, a query over them, rows out, as events again. Reads no log, and no file.
+//! The stage `sql`: runs a query over events, and turns its rows into events.
 //!
-//! A query is first read and looked at (`query`). Where it decides of each row alone, every batch is asked by
-//! itself (`each`), on any thread; each row then says which event it is made of (`lineage`), and is an event
-//! of that one's time, channel and number. Where something in it has to see all rows, they are handed to one plan
-//! (`whole`), within a cap on memory.
+//! `query` parses and checks the query. A per-row query (each row depends on one event) runs on
+//! each batch separately, on any thread (`row_map`); `lineage` tracks the event of each row, which
+//! gives the row its time, channel and sequence number. A query that needs all rows runs as one
+//! plan within a memory budget (`fold`).
 
 mod columns;
 mod declared;

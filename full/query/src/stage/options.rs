@@ -1,4 +1,4 @@
-//! Options of the stage `sql`, and the stage that they describe. Asks nothing.
+//! The options of the stage `sql`, and the stages they make.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,38 +21,38 @@ use super::query::{Functions, Query, SqlMistake};
 use super::row_map::RowMap;
 use super::schemas::TableSchemas;
 
-/// Asks a query of events, and gives its rows as events.
+/// Runs an SQL query over events, and turns its rows into events.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SqlStage {
-    /// The query: one SELECT over the table `events` and a table for each channel, called by its name. Names
-    /// are taken as they are written.
+    /// The query: one SELECT over the table `events` and a table per channel, named like the
+    /// channel. Names are case-sensitive.
     query: String,
-    /// The channel of rows of which the query gives no column `channel`. By default that of the event a row is
-    /// made of.
+    /// The channel of result rows, if the query has no column `channel`. By default the channel of
+    /// the event that a row comes from.
     #[serde(default)]
     channel: Option<String>,
-    /// Columns of channels' messages, by channel, as `CREATE TABLE` has them: `{ POSE = "utime bigint, vel
-    /// double[]" }`. Without it they are those of the messages that come.
+    /// Declares the columns of channels, in the syntax of `CREATE TABLE`: `{ POSE = "utime bigint,
+    /// vel double[]" }`. By default they are those of the first message.
     #[serde(default)]
     tables: BTreeMap<String, String>,
-    /// How much memory the query may take to hold rows, if it has to see all of them before it gives one. What
-    /// does not fit goes to temporary files. Without it, such queries are refused.
+    /// The memory for a query that needs all rows before it returns one. What does not fit spills
+    /// to temporary files. Without it, such queries are refused.
     #[serde(default)]
     memory: Option<ByteSize>,
-    /// The folder for temporary files; they are gone when the run is over. The system's by default.
+    /// The folder for temporary files, which are removed after the run. By default the system's.
     #[serde(default)]
     #[schemars(extend("format" = "sluice-path"))]
     spill: Option<PathBuf>,
 }
 
-/// Less memory is no room to work in.
+/// Less memory is too little for any plan.
 const MIN_MEMORY: ByteSize = ByteSize(8 << 20);
 
-/// How much may wait for the columns of tables where nothing is said of memory.
+/// The default limit for events that wait until the columns of their tables are known.
 const MAX_PENDING_BYTES: usize = 64 << 20;
 
-/// How many rows are worked on at a time where each is decided alone.
+/// Rows per batch of per-row queries.
 const BATCH_ROWS: usize = 8192;
 
 fn option_error(option: &str, message: impl Into<String>) -> OptionsError {
@@ -99,7 +99,7 @@ sluice_core::register! {
     sample: include_str!("../../samples/sql.toml"),
 }
 
-/// What is said of queries that need more than they may have.
+/// The message for queries that need all rows.
 pub(super) fn needs_memory(what: &str) -> String {
     format!(
         "{what} has to see all rows before the query gives one: say how much memory that may take, such as \
@@ -107,7 +107,7 @@ pub(super) fn needs_memory(what: &str) -> String {
     )
 }
 
-/// What plans are made with that are not run: nothing is written.
+/// A planner that only checks queries: it cannot spill.
 fn check_only_planner() -> Result<Planner, OptionsError> {
     let disks = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
     let runtime = RuntimeEnvBuilder::new().with_disk_manager_builder(disks).build_arc();
@@ -116,7 +116,7 @@ fn check_only_planner() -> Result<Planner, OptionsError> {
 }
 
 impl SqlStage {
-    /// The fields that are declared, by channel.
+    /// The declared columns, by channel.
     fn declared(
         &self,
         planner: &Planner,
@@ -146,7 +146,7 @@ impl SqlStage {
     }
 }
 
-/// What a stage is made of.
+/// The parts of a stage.
 struct StageBuilder {
     query: Arc<Query>,
     planner: Planner,
@@ -155,7 +155,7 @@ struct StageBuilder {
 }
 
 impl StageBuilder {
-    /// A stage that decides of each row alone.
+    /// The stage of a per-row query.
     fn row_map_stage(self, memory: Option<ByteSize>) -> Result<Stage, SqlMistake> {
         let Self { query, planner, schemas, channel } = self;
         let (all_schemas, single_unknown, limit) =
@@ -177,7 +177,7 @@ impl StageBuilder {
         Ok(Stage::Chain(parts))
     }
 
-    /// A stage that sees everything before it gives anything.
+    /// The stage of a query that needs all rows.
     fn fold_stage(self, budget: MemoryBudget) -> Result<Stage, SqlMistake> {
         let Self { query, planner, schemas, channel } = self;
         if let Some(schemas) = schemas.all_known() {

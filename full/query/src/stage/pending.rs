@@ -1,5 +1,4 @@
-//! Queries over several tables that decide of each row alone: events wait until the columns of all tables are
-//! known, and are asked from then on as they come.
+//! Per-row queries over several tables: events wait until the columns of all tables are known.
 
 use sluice_core::options::ByteSize;
 use sluice_core::{Batch, Error, Fold, Map, Pattern, StageContext};
@@ -9,7 +8,7 @@ use super::row_map::{RowMap, channel_query};
 use super::schemas::TableSchemas;
 use super::tables::TableMembers;
 
-/// Events that wait for the columns of tables, in as much memory as they may take.
+/// Events that wait for the columns of tables, within a limit.
 #[derive(Debug)]
 pub(super) struct PendingEvents {
     batches: Vec<Batch>,
@@ -22,9 +21,9 @@ impl PendingEvents {
         Self { batches: Vec::new(), bytes: 0, max_bytes }
     }
 
-    /// Holds a batch for tables that `known` does not know yet. `Err` if too much waits.
+    /// Adds a batch. `Err` if the limit is exceeded.
     pub(super) fn push(&mut self, batch: Batch, schemas: &TableSchemas) -> Result<(), Error> {
-        // Payloads are in no table but that of all events.
+        // Only the table `events` has payloads.
         let batch = if schemas.has_events() { batch.compact() } else { batch.without_payloads() };
         self.bytes += batch.memory();
         self.batches.push(batch);
@@ -39,13 +38,13 @@ impl PendingEvents {
         )))
     }
 
-    /// What has waited.
+    /// Takes all waiting events.
     pub(super) fn take(&mut self) -> Vec<Batch> {
         self.bytes = 0;
         std::mem::take(&mut self.batches)
     }
 
-    /// Says what it means that the tables that are open stay so: nothing, if nothing waits for them.
+    /// Ends the input: `Err` if events still wait for unknown columns.
     pub(super) fn end(&mut self, schemas: &TableSchemas) -> Result<(), Error> {
         if self.take().is_empty() {
             return Ok(());
@@ -62,7 +61,7 @@ fn table_list(tables: &[&QueryTable]) -> String {
     tables.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 
-/// A query whose tables are learned on the way.
+/// A per-row query that discovers the columns of its tables.
 #[derive(Debug)]
 pub(super) struct DeferredRowMap {
     row_map: RowMap,
@@ -103,7 +102,7 @@ impl Fold for DeferredRowMap {
     }
 }
 
-/// Leaves out events that no table of a query has, so that sources can.
+/// Drops events of channels that the query does not read. Sources can apply it too.
 #[derive(Debug)]
 pub(super) struct ChannelPrefilter {
     tables: Vec<QueryTable>,
@@ -111,7 +110,7 @@ pub(super) struct ChannelPrefilter {
 }
 
 impl ChannelPrefilter {
-    /// For this query; nothing if it reads all events.
+    /// The filter for a query; `None` if the query reads all events.
     pub(super) fn new(query: &Query) -> Option<Self> {
         let tables = query.tables.clone();
         let members = TableMembers::new(&tables);

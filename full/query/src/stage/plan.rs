@@ -1,5 +1,4 @@
-//! Plans of queries whose tables are known: for each batch alone, or for all rows together. Runs nothing, and
-//! waits for nobody.
+//! Plans queries whose columns are known, either per row or over all rows.
 
 use std::sync::Arc;
 
@@ -20,29 +19,29 @@ use super::lineage;
 use super::query::Query;
 use super::query_input::QueryInput;
 
-/// What planning may take of the stack: as much as its longest queries need.
+/// The stack of the planning thread: enough for the longest query.
 const STACK: usize = 32 << 20;
 
-/// What a query is planned and run with.
+/// Plans queries with a configuration and a runtime environment.
 #[derive(Clone, Debug)]
 pub(super) struct Planner {
     pub(super) config: SessionConfig,
     pub(super) runtime: Arc<RuntimeEnv>,
 }
 
-/// A plan that can be run.
+/// A physical plan.
 #[derive(Clone, Debug)]
 pub(super) struct StagePlan {
     pub(super) physical: Arc<dyn ExecutionPlan>,
-    /// The tables it reads, by their places.
+    /// The tables it reads, in the query's order.
     pub(super) inputs: Arc<Vec<QueryInput>>,
 }
 
 impl Planner {
-    /// One whose plans work on so many rows at a time, with what `runtime` allows.
+    /// A planner whose plans process `batch_rows` at a time, with the limits of `runtime`.
     pub(super) fn new(batch_rows: usize, runtime: Arc<RuntimeEnv>) -> Self {
         let mut options = ConfigOptions::default();
-        // Names are those of channels and fields, which have a case.
+        // Channels and fields are case-sensitive.
         options.sql_parser.enable_ident_normalization = false;
         options.sql_parser.map_string_types_to_utf8view = false;
         options.sql_parser.collect_spans = true;
@@ -53,8 +52,8 @@ impl Planner {
         Self { config, runtime }
     }
 
-    /// A plan that decides of each row alone, and says of each that it gives which event it is made of, in its
-    /// last column. `tables` are the columns of the query's tables.
+    /// Plans a per-row query. The last column of its result is the index of the event of each row.
+    /// `tables` are the schemas of the query's tables.
     pub(super) fn plan_rows(&self, query: &Query, tables: &[SchemaRef]) -> Result<StagePlan> {
         with_deep_stack(|| {
             let state = self.state(query, &inputs_of(tables)?)?;
@@ -69,7 +68,7 @@ impl Planner {
         })
     }
 
-    /// A plan that sees all rows, and gives its own in an order that depends on nothing but them.
+    /// Plans a query over all rows, with a total order of its result.
     pub(super) fn plan_all(&self, query: &Query, tables: &[SchemaRef]) -> Result<StagePlan> {
         with_deep_stack(|| {
             let inputs = inputs_of(tables)?;
@@ -90,7 +89,7 @@ impl Planner {
         Ok(StagePlan { physical, inputs: Arc::new(inputs) })
     }
 
-    /// What knows the tables of a query, functions, and nothing else: no files, no formats, no settings.
+    /// A state with the query's tables and functions only: no files, formats or settings.
     fn state(&self, query: &Query, inputs: &[QueryInput]) -> Result<SessionState> {
         let state = SessionStateBuilder::new()
             .with_config(self.config.clone())
@@ -112,7 +111,7 @@ impl Planner {
     }
 }
 
-/// The first name that is there twice.
+/// The first name that occurs twice.
 pub(super) fn first_duplicate(names: impl Iterator<Item = String>) -> Option<String> {
     let (mut names, mut seen) = (names, std::collections::BTreeSet::new());
     names.find(|name| !seen.insert(name.clone()))
@@ -122,7 +121,7 @@ fn inputs_of(tables: &[SchemaRef]) -> Result<Vec<QueryInput>> {
     tables.iter().enumerate().map(|(place, schema)| QueryInput::new(place, schema)).collect()
 }
 
-/// Does work that goes as deep as a query does on a stack that is deep enough.
+/// Runs recursive work on a thread with a deep stack.
 pub(super) fn with_deep_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("sluice-plan".to_owned()).stack_size(STACK);

@@ -1,4 +1,4 @@
-//! Where rows enter a plan. With each run of a plan they come from its context; nothing is kept here.
+//! The tables of a plan. Each run of the plan gets its rows from the task context.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use futures::stream;
 
-/// The rows of each table in one run of a plan, by the tables' places.
+/// The rows of each table in one run of a plan.
 #[derive(Debug)]
 pub(super) struct RunRows(pub(super) Vec<Option<RecordBatch>>);
 
-/// A table whose rows are given with each run.
+/// Streams the rows of one table.
 #[derive(Debug)]
 struct RowsStream {
     table: usize,
@@ -35,7 +35,7 @@ impl PartitionStream for RowsStream {
     }
 }
 
-/// A table as plans know it.
+/// A table of a plan.
 #[derive(Debug)]
 pub(super) struct QueryInput {
     pub(super) table: Arc<StreamingTable>,
@@ -43,7 +43,7 @@ pub(super) struct QueryInput {
 }
 
 impl QueryInput {
-    /// The table at a place, with these columns.
+    /// The table at this index, with these columns.
     pub(super) fn new(table: usize, schema: &SchemaRef) -> Result<Self> {
         let stream: Arc<dyn PartitionStream> =
             Arc::new(RowsStream { table, schema: Arc::clone(schema) });
@@ -51,7 +51,7 @@ impl QueryInput {
         Ok(Self { table: Arc::new(table), stream })
     }
 
-    /// Whether this is what is scanned.
+    /// Whether a scan reads this table.
     pub(super) fn is(&self, stream: &Arc<dyn PartitionStream>) -> bool {
         std::ptr::addr_eq(Arc::as_ptr(&self.stream), Arc::as_ptr(stream))
     }

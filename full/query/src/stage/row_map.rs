@@ -1,5 +1,4 @@
-//! Queries that decide of each row alone: of each batch on any thread, or in order once the columns of all
-//! their tables are known.
+//! Per-row queries: run on each batch separately, on any thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,21 +21,21 @@ use super::query::{Query, QueryTable, SqlMistake};
 use super::query_input::RunRows;
 use super::schemas::{PlanInput, TableSchemas};
 
-/// How many types of messages may be asked of one channel.
+/// The most message types on a channel.
 const MAX_TYPES: usize = 256;
 
-/// A query over batches.
+/// A per-row query.
 #[derive(Debug)]
 pub(super) struct RowMap {
     pub(super) query: Arc<Query>,
     pub(super) planner: Planner,
     pub(super) schemas: TableSchemas,
-    /// The channel of rows of which the query says none.
+    /// The default channel of result rows.
     pub(super) channel: Option<String>,
     plans: Mutex<Vec<(Vec<SchemaRef>, Arc<RowPlan>)>>,
 }
 
-/// A plan, and what its rows say.
+/// A plan and the mapping of its result.
 #[derive(Debug)]
 pub(super) struct RowPlan {
     physical: Arc<dyn ExecutionPlan>,
@@ -53,9 +52,9 @@ impl RowMap {
         Self { query, planner, schemas, channel, plans: Mutex::default() }
     }
 
-    /// The plan for tables of these columns.
+    /// The plan for tables with these columns, cached.
     pub(super) fn plan(&self, tables: &[SchemaRef]) -> Result<Arc<RowPlan>, SqlMistake> {
-        // Held while planning: other threads need the same one.
+        // Held while planning: other threads need the same plan.
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, plan)) = plans.iter().find(|(planned, _)| planned == tables) {
             return Ok(Arc::clone(plan));
@@ -73,7 +72,7 @@ impl RowMap {
         Ok(plan)
     }
 
-    /// What the query makes of a batch. Counts what becomes of its events.
+    /// Runs the query on a batch. Counts filtered and added events.
     pub(super) fn query_batch(
         &self,
         batch: &Batch,
@@ -120,13 +119,13 @@ impl RowPlan {
         Ok(Self { physical, mapping })
     }
 
-    /// The rows that it gives for those of its tables.
+    /// Runs the plan on the rows of its tables.
     fn run(
         &self,
         planner: &Planner,
         tables: Vec<Option<RecordBatch>>,
     ) -> Result<Option<RecordBatch>, DataFusionError> {
-        // What a plan counts of itself would grow with every batch.
+        // Otherwise the plan's metrics would grow with every batch.
         let plan = reset_plan_states(Arc::clone(&self.physical))?;
         let config = planner.config.clone().with_extension(Arc::new(RunRows(tables)));
         let context = TaskContext::default().with_session_config(config);
@@ -146,7 +145,7 @@ impl RowPlan {
     }
 }
 
-/// A plan of which nothing runs beside the thread that asks.
+/// Removes nodes that would spawn tasks: the plan runs on the calling thread.
 fn single_threaded(
     plan: Arc<dyn ExecutionPlan>,
 ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
@@ -174,7 +173,7 @@ impl Map for RowMap {
     }
 }
 
-/// The channels that tables are made of.
+/// The channels of these tables, for sources.
 pub(super) fn channel_query(tables: &[QueryTable]) -> ChannelQuery {
     let patterns: Vec<Pattern> = tables.iter().filter_map(pattern).collect();
     if patterns.len() < tables.len() {
@@ -183,13 +182,13 @@ pub(super) fn channel_query(tables: &[QueryTable]) -> ChannelQuery {
     ChannelQuery::from_patterns(&Patterns(patterns), &Patterns::default(), &Patterns::default())
 }
 
-/// The same channels as names in the option that holds the query.
+/// The channels of these tables, as named by the option `query`.
 pub(super) fn named_channels(tables: &[QueryTable]) -> Vec<(&'static str, Pattern)> {
     tables.iter().filter_map(pattern).map(|pattern| ("query", pattern)).collect()
 }
 
 fn pattern(table: &QueryTable) -> Option<Pattern> {
     let QueryTable::Channel(name) = table else { return None };
-    // A name may look like something else.
+    // A channel name may look like a pattern.
     Pattern::parse(name).ok().filter(|pattern| pattern.as_name() == Some(name))
 }

@@ -1,5 +1,5 @@
-//! The columns of a query's tables, as far as they are known, and the rows of a batch that belong to them. Plans
-//! nothing.
+//! The columns of a query's tables, as far as they are known, and the rows of a batch for each
+//! table.
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Fields, SchemaRef};
@@ -9,11 +9,11 @@ use super::columns;
 use super::query::{Query, QueryTable};
 use super::tables::{self, TableMembers, TableRows};
 
-/// What is known of a query's tables.
+/// The columns of a query's tables.
 #[derive(Debug)]
 pub(super) struct TableSchemas {
     tables: Vec<QueryTable>,
-    /// By the tables' places: the columns, which are declared, found, or not known yet.
+    /// The columns of each table: declared, discovered or unknown.
     pub(super) columns: Vec<SchemaState>,
     members: TableMembers,
 }
@@ -21,11 +21,11 @@ pub(super) struct TableSchemas {
 /// The columns of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum SchemaState {
-    /// They are what they are, or what is declared.
+    /// Declared, or the table `events`.
     Fixed(SchemaRef),
-    /// They are those of the first message that came.
+    /// Those of the first message.
     Discovered(SchemaRef),
-    /// Nothing has come that tells.
+    /// No message has come yet.
     Unknown,
 }
 
@@ -38,7 +38,7 @@ impl SchemaState {
     }
 }
 
-/// What one run of a plan is given of a batch.
+/// The input of one run of a plan.
 #[derive(Debug)]
 pub(super) struct PlanInput {
     pub(super) schemas: Vec<SchemaRef>,
@@ -46,7 +46,7 @@ pub(super) struct PlanInput {
 }
 
 impl TableSchemas {
-    /// The tables of a query, of which some are declared.
+    /// The tables of a query; `declared` returns declared columns.
     pub(super) fn new(query: &Query, declared: impl Fn(&str) -> Option<SchemaRef>) -> Self {
         let columns = |table: &QueryTable| match table {
             QueryTable::Events => SchemaState::Fixed(columns::events_schema()),
@@ -60,12 +60,12 @@ impl TableSchemas {
         Self { tables, columns, members }
     }
 
-    /// The columns of all tables, if they are known.
+    /// The columns of all tables, if all are known.
     pub(super) fn all_known(&self) -> Option<Vec<SchemaRef>> {
         self.columns.iter().map(|columns| columns.schema().cloned()).collect()
     }
 
-    /// The tables of which nothing has told the columns yet.
+    /// The tables whose columns are unknown.
     pub(super) fn unknown_tables(&self) -> Vec<&QueryTable> {
         let each = self.tables.iter().zip(&self.columns);
         each.filter(|(_, columns)| **columns == SchemaState::Unknown)
@@ -73,24 +73,24 @@ impl TableSchemas {
             .collect()
     }
 
-    /// Whether the one table there is takes its columns from each message.
+    /// Whether the query reads one table, whose columns come from each message.
     pub(super) fn has_single_unknown(&self) -> bool {
         matches!(self.columns.as_slice(), [SchemaState::Unknown])
     }
 
-    /// Whether the table of all events is one of them.
+    /// Whether the query reads the table `events`.
     pub(super) fn has_events(&self) -> bool {
         self.tables.contains(&QueryTable::Events)
     }
 
-    /// Learns the columns of tables that are open from the first messages that belong to them.
+    /// Discovers unknown columns from the first messages of their channels.
     pub(super) fn discover(&mut self, batch: &Batch, channels: &Channels) -> Result<(), Error> {
         if !self.columns.contains(&SchemaState::Unknown) {
             return Ok(());
         }
         let places = self.members.places(channels)?;
         let (mut decoded, _) = tables::rows_of_tables(batch, &places, self.tables.len());
-        // Which type comes first, events decide.
+        // The earliest message decides.
         decoded.sort_by_key(|rows_of| rows_of.rows.events.first().copied());
         for TableRows { table, rows } in decoded {
             let schema = columns::channel_schema(rows.columns.schema_ref().fields());
@@ -101,8 +101,8 @@ impl TableSchemas {
         Ok(())
     }
 
-    /// What plans are given of a batch, and the columns they are for: once, or where one table is open, once for
-    /// each type of messages. Says how many events could not be asked.
+    /// The inputs of plans for a batch: one, or one per message type if the query reads a single
+    /// table of unknown columns. Notes events that no table has.
     pub(super) fn plan_inputs(
         &self,
         batch: &Batch,
@@ -164,7 +164,7 @@ impl TableSchemas {
     }
 }
 
-/// The fields of a table of a channel, without what every event has.
+/// The message fields of a channel's table.
 fn fields_of(schema: &SchemaRef) -> Fields {
     let own = columns::channel_schema(&Fields::empty()).fields().len();
     schema.fields().iter().skip(own).cloned().collect()

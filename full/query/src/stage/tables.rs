@@ -1,4 +1,4 @@
-//! Events and their rows as the tables that a query reads. Plans and asks nothing.
+//! Turns events into the rows of a query's tables.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use sluice_core::{Batch, Channel, Channels, Error, Payloads, PerChannel, Rows};
 use super::columns::{self, EventColumn};
 use super::query::QueryTable;
 
-/// Which table of a query each channel's messages belong to.
+/// Assigns channels to the tables of a query.
 #[derive(Debug)]
 pub(super) struct TableMembers {
-    /// The channels of tables, by the tables' places.
+    /// The channel of each table.
     names: Vec<Option<String>>,
     places: PerChannel<Option<usize>>,
 }
@@ -35,7 +35,7 @@ impl TableMembers {
         Self { names: tables.iter().map(name).collect(), places: PerChannel::default() }
     }
 
-    /// For each channel of the run, by number, the place of its table.
+    /// The table index of each channel of the run, by channel id.
     pub(super) fn places(&self, channels: &Channels) -> Result<Arc<Vec<Option<usize>>>, Error> {
         self.places.table(channels, |channel: &Channel| {
             let is_it = |name: &Option<String>| name.as_deref() == Some(channel.name.text());
@@ -44,15 +44,15 @@ impl TableMembers {
     }
 }
 
-/// Rows of one type, of one channel.
+/// Rows of one type and one table.
 #[derive(Clone, Debug)]
 pub(super) struct TableRows {
-    /// The place of their table.
+    /// The index of the table.
     pub(super) table: usize,
     pub(super) rows: Rows,
 }
 
-/// The messages of a batch that belong to tables, and how many events of such channels have no rows.
+/// The decoded rows of a batch per table, and the number of undecoded events of these tables.
 pub(super) fn rows_of_tables(
     batch: &Batch,
     places: &[Option<usize>],
@@ -80,7 +80,7 @@ pub(super) fn rows_of_tables(
     (found, of_tables.saturating_sub(decoded))
 }
 
-/// A batch as rows of the table of all events, with the column of the event. Copies no payload.
+/// The rows of the table `events`, with the event index column. Copies no payloads.
 pub(super) fn events(batch: &Batch, channels: &Channels) -> Result<RecordBatch, Error> {
     let arrow = batch.to_arrow(channels)?;
     let mut columns = event_columns(&arrow)?;
@@ -93,7 +93,7 @@ pub(super) fn events(batch: &Batch, channels: &Channels) -> Result<RecordBatch, 
     RecordBatch::try_new(schema, columns).map_err(|error| unfit(&error))
 }
 
-/// Messages of a batch as rows of a table with these columns, with the column of the event.
+/// The rows of a channel's table, with the event index column.
 pub(super) fn channel(
     batch: &Batch,
     rows: &Rows,
@@ -110,9 +110,9 @@ pub(super) fn channel(
     made.map_err(|error| unfit(&error))
 }
 
-/// The same messages with the fields that are declared for their table, by name.
+/// Casts rows to the declared fields, which are matched by name.
 ///
-/// `Err` says which one is not there, or of a type that does not fit.
+/// `Err` names a field that is missing or does not fit.
 pub(super) fn as_declared(rows: &Rows, declared: &Fields) -> Result<Rows, String> {
     let field = |field: &Arc<arrow_schema::Field>| -> Result<ArrayRef, String> {
         let name = columns::field_name(field.name());
@@ -139,7 +139,7 @@ pub(super) fn as_declared(rows: &Rows, declared: &Fields) -> Result<Rows, String
     Ok(Rows { columns, ..rows.clone() })
 }
 
-/// Rows of one table as one batch, in the order of their events.
+/// Merges the rows of one table, in the order of their events.
 pub(super) fn in_order(mut parts: Vec<RecordBatch>) -> Result<Option<RecordBatch>, Error> {
     if parts.len() < 2 {
         return Ok(parts.pop());
@@ -152,19 +152,19 @@ pub(super) fn in_order(mut parts: Vec<RecordBatch>) -> Result<Option<RecordBatch
     ordered.map(Some).map_err(|error| unfit(&error))
 }
 
-/// The same rows without the column of the event.
+/// Removes the event index column.
 pub(super) fn without_event(rows: &RecordBatch) -> Result<RecordBatch, Error> {
     let others: Vec<usize> = (0..rows.num_columns().saturating_sub(1)).collect();
     rows.project(&others).map_err(|error| unfit(&error))
 }
 
-/// The event that a row is made of, by the last column.
+/// The event index of a row, from the last column.
 pub(super) fn event_of(rows: &RecordBatch, row: usize) -> u32 {
     let events = rows.columns().last().and_then(|column| column.as_primitive_opt::<UInt32Type>());
     events.and_then(|events| events.values().get(row).copied()).unwrap_or(u32::MAX)
 }
 
-/// What every event has, but for its payload.
+/// The event columns without the payload.
 fn event_columns(arrow: &RecordBatch) -> Result<Vec<ArrayRef>, Error> {
     let columns =
         [EventColumn::Timestamp, EventColumn::Source, EventColumn::Channel, EventColumn::Sequence];
@@ -176,7 +176,7 @@ fn column(arrow: &RecordBatch, columns: EventColumn) -> Result<ArrayRef, Error> 
     found.ok_or_else(|| Error::internal(format!("a batch without a column `{}`", columns.name())))
 }
 
-/// The payloads; null where only rows are left of an event.
+/// The payloads; null for events that have only decoded fields.
 fn payloads(batch: &Batch, arrow: &RecordBatch) -> Result<ArrayRef, Error> {
     let payloads = cast(&column(arrow, EventColumn::Payload)?, &arrow_schema::DataType::BinaryView)
         .map_err(|error| unfit(&error))?;

@@ -1,4 +1,4 @@
-//! The stage, made from options and given batches.
+//! Tests of the stage, made from options and fed with batches.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use sluice_core::{
     Payloads, PluginFactory, PluginKind, Registry, Rows, Stage, StageContext, TypeKey,
 };
 
-/// A stage at work, part after part.
+/// A running stage, part by part.
 struct StageRun {
     parts: Vec<Stage>,
     channels: Arc<Channels>,
@@ -32,7 +32,7 @@ fn option_error(options: Value) -> String {
     format!("{}: {}", error.path.join("."), error.message)
 }
 
-/// Events on channels at times, with a field each.
+/// Events on channels at times, with one field each.
 fn batch(channels: &Channels, events: &[(&str, i64, f64)]) -> Batch {
     let mut builder = BatchBuilder::default();
     for (number, (name, time, _)) in events.iter().enumerate() {
@@ -59,7 +59,7 @@ fn rows(name: &str, events: Vec<u32>, field: &str, column: ArrayRef) -> Rows {
     Rows { message, payloads: Payloads::Kept, events, columns }
 }
 
-/// What is done with a part of a stage.
+/// One step of a part of a stage.
 type PartStep<'w> = dyn FnMut(&mut Stage, &mut StageContext<'_>) -> Result<Vec<Batch>, Error> + 'w;
 
 impl StageRun {
@@ -78,7 +78,7 @@ impl StageRun {
         Self::from_options(json!({ "query": query }))
     }
 
-    /// All that comes of these batches.
+    /// All results for these batches.
     fn all(&mut self, batches: Vec<Batch>) -> Result<Vec<Batch>, Error> {
         let mut given = batches;
         self.entered = given.iter().map(|batch| batch.len() as u64).sum();
@@ -119,7 +119,7 @@ impl StageRun {
         Ok(given)
     }
 
-    /// For each event that comes out: its channel, time and number, and what its field `x` is.
+    /// The channel, time, sequence number and field `x` of each result.
     fn events_of(&mut self, batches: Vec<Batch>) -> Vec<(String, i64, i64, Option<f64>)> {
         let given = self.all(batches).unwrap();
         let mut events = Vec::new();
@@ -144,7 +144,7 @@ impl StageRun {
     }
 }
 
-/// Some events in two batches.
+/// A few events in two batches.
 fn some(run: &StageRun) -> Vec<Batch> {
     let first = [("A", 10, 1.0), ("B", 11, 2.0), ("A", 12, 3.0), ("RAW", 13, 0.0)];
     vec![batch(&run.channels, &first), batch(&run.channels, &[("A", 20, 5.0), ("B", 21, 4.0)])]
@@ -397,7 +397,7 @@ fn long_conditions_are_worked_out_on_any_thread() {
     }
 }
 
-/// Many events on A, in between some on B, in batches of so many.
+/// Many events on A, some on B in between, in batches of `in_one`.
 fn many(run: &StageRun, count: i64, in_one: usize) -> Vec<Batch> {
     let each = |n: i64| (if n % 3 == 1 { "B" } else { "A" }, n, n as f64);
     let all: Vec<_> = (0..count).map(each).collect();

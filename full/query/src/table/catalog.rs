@@ -1,5 +1,5 @@
-//! The catalogue of a session: which tables there are, by name. Names are looked up as they are written,
-//! then without regard to case if that is unique.
+//! The catalog of a session. Names are looked up as written, then ignoring case if that is
+//! unambiguous.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,18 +17,18 @@ use super::scan_task::external;
 use super::{Findings, LogTables};
 use crate::session::{InvalidQuery, QueryError, ROOT, name_list, nearest};
 
-/// Names that mean something else.
+/// Names with another meaning.
 const RESERVED_NAMES: [&str; 2] = [ROOT, "information_schema"];
 
 /// The logs of a session. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog(Arc<RwLock<BTreeMap<String, CatalogEntry>>>);
 
-/// What a name means.
+/// A name of a log.
 #[derive(Clone, Debug)]
 struct CatalogEntry {
     log: Arc<LogTables>,
-    /// Whether it is told where names are listed: the second name of a log is not.
+    /// Whether listings show it; aliases are not shown.
     is_listed: bool,
 }
 
@@ -81,14 +81,14 @@ impl Catalog {
         all
     }
 
-    /// The log that a query means, and its name.
+    /// Looks up a log by a name in a query; also returns its exact name.
     fn resolve(&self, written: &str) -> Option<(String, Arc<LogTables>)> {
         let name = resolve(written, &self.all_names())?;
         self.log(&name).map(|log| (name, log))
     }
 }
 
-/// The name that is written so; or else the only one that is, but for its case.
+/// The exact match, or else the only match ignoring case.
 fn resolve(written: &str, names: &[String]) -> Option<String> {
     if names.iter().any(|name| name == written) {
         return Some(written.to_owned());
@@ -98,7 +98,7 @@ fn resolve(written: &str, names: &[String]) -> Option<String> {
     alike.next().is_none().then(|| first.clone())
 }
 
-/// That there is no such thing, and what there is instead.
+/// An error for an unknown name, with a suggestion.
 fn not_found(kind: &str, written: &str, known: &[String]) -> DataFusionError {
     let help = match nearest(written, known) {
         Some(name) => format!("there is `{name}`"),
@@ -128,7 +128,7 @@ impl CatalogProvider for Catalog {
     }
 }
 
-/// The schema in which every log is a table.
+/// The schema with a table per log.
 #[derive(Debug)]
 struct RootSchema(Catalog);
 
@@ -150,7 +150,7 @@ impl SchemaProvider for RootSchema {
     }
 }
 
-/// Somebody who waits for a log to be read. When nobody does any more, nothing is to be read.
+/// Sets `stop` when dropped: a cancelled query stops reading.
 #[derive(Default)]
 struct StopOnDrop {
     stop: Arc<AtomicBool>,
@@ -162,7 +162,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// The schema in which every channel of a log is a table.
+/// The schema with a table per channel of a log.
 #[derive(Debug)]
 struct ChannelTables {
     name: String,
@@ -170,7 +170,7 @@ struct ChannelTables {
 }
 
 impl ChannelTables {
-    /// The table of a channel, which may have to be looked for. Blocks.
+    /// Looks up a channel, which may read the log. Blocks.
     fn find(&self, written: &str, stop: &AtomicBool) -> Result<LogTable> {
         let table = |name: &str, kind| {
             LogTable::new(format!("{}.{name}", self.name), Arc::clone(&self.log), kind)
@@ -188,7 +188,8 @@ impl ChannelTables {
 
 #[async_trait]
 impl SchemaProvider for ChannelTables {
-    /// Reads the whole log, where its channels are not known yet; then those that are, where it cannot.
+    /// Reads the whole log if its channels are unknown; if that is impossible, returns those
+    /// discovered so far.
     fn table_names(&self) -> Vec<String> {
         self.log.channels().unwrap_or_else(|_| self.log.known_channels())
     }
@@ -213,7 +214,7 @@ impl SchemaProvider for ChannelTables {
     }
 }
 
-/// Stands for the schema of a log that is not there: whoever looks for a table in it is told what there is.
+/// The schema of a log that does not exist: every lookup fails with a list of the logs.
 #[derive(Debug)]
 struct MissingLogSchema {
     name: String,

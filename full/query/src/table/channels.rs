@@ -1,22 +1,22 @@
-//! Conditions on channels and their sources: exactly as SQL has them, and as what a source can be told.
-//! Knows no expression.
+//! Conditions on channels and sources: evaluated exactly as in SQL, and converted to queries for
+//! sources.
 
 use sluice_core::{Channel, ChannelQuery, Pattern, Patterns};
 
-/// A condition on an event's channel.
+/// A condition on the channel of an event.
 #[derive(Clone, Debug)]
 pub(crate) enum ChannelTest {
-    /// Its name, or its source, is one of these; or is none of them.
+    /// The attribute is, or is not, one of these names.
     Is { attribute: ChannelAttribute, names: Vec<String>, negated: bool },
-    /// Its name, or its source, matches; or does not.
+    /// The attribute matches the pattern, or does not.
     Like { attribute: ChannelAttribute, pattern: Pattern, negated: bool },
-    /// One of these holds.
+    /// Any of these holds.
     Any(Vec<Self>),
     /// All of these hold.
     All(Vec<Self>),
 }
 
-/// What of a channel is looked at.
+/// The attribute of a channel that a condition tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChannelAttribute {
     Name,
@@ -33,12 +33,12 @@ impl ChannelAttribute {
 }
 
 impl ChannelTest {
-    /// The channel of exactly this name.
+    /// Accepts the channel with exactly this name.
     pub(crate) fn named(name: &str) -> Self {
         Self::Is { attribute: ChannelAttribute::Name, names: vec![name.to_owned()], negated: false }
     }
 
-    /// One of both holds. Names are put together: so lists are written that are short enough.
+    /// Either condition. Joins lists of names: DataFusion rewrites short IN lists to ORs.
     pub(crate) fn or(self, other: Self) -> Self {
         match (self, other) {
             (
@@ -66,7 +66,7 @@ impl ChannelTest {
         }
     }
 
-    /// What a source can be told of it: wants every channel for which it holds, and maybe more.
+    /// The query for a source: it covers every channel that passes, and maybe more.
     pub(crate) fn query(&self) -> ChannelQuery {
         match self {
             Self::Is { attribute, names, negated } => {
@@ -97,18 +97,18 @@ fn query(attribute: ChannelAttribute, patterns: Vec<Pattern>, negated: bool) -> 
         (ChannelAttribute::Name, false) => ChannelQuery::from_patterns(&patterns, &none, &none),
         (ChannelAttribute::Name, true) => ChannelQuery::from_patterns(&none, &patterns, &none),
         (ChannelAttribute::Source, false) => ChannelQuery::from_patterns(&none, &none, &patterns),
-        // A query cannot say this: such a source is read, and its events are left out.
+        // Source queries cannot exclude sources: such events are read and dropped.
         (ChannelAttribute::Source, true) => ChannelQuery::default(),
     }
 }
 
-/// A pattern of one name. Nothing, if there is none.
+/// A pattern that matches one name. `None` if there is none.
 fn exact_pattern(name: &str) -> Option<Pattern> {
     let plain = Pattern::parse(name).ok().filter(|pattern| pattern.as_name() == Some(name));
     plain.or_else(|| Pattern::parse(&format!("re:{}", escape_regex(name))).ok())
 }
 
-/// The pattern of SQL's `LIKE`. Nothing, where it has escapes.
+/// The pattern for SQL's `LIKE`. `None` if it has escapes.
 pub(crate) fn like_pattern(pattern: &str) -> Option<Pattern> {
     if pattern.contains('\\') {
         return None;
@@ -121,7 +121,7 @@ pub(crate) fn like_pattern(pattern: &str) -> Option<Pattern> {
     Pattern::parse(&format!("re:(?s:{})", each.collect::<String>())).ok()
 }
 
-/// A regular expression that matches just this text.
+/// A regular expression that matches exactly this text.
 fn escape_regex(text: &str) -> String {
     let escaped = text.chars().map(|c| match c {
         c if c.is_ascii_punctuation() => format!("\\{c}"),

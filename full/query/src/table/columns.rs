@@ -1,4 +1,4 @@
-//! Which columns the tables of a log have, and a batch as these columns. Decodes nothing.
+//! The columns of a log's tables, and batches as these columns.
 
 use std::sync::Arc;
 
@@ -16,29 +16,29 @@ pub(super) const CHANNEL: &str = "channel";
 const SEQUENCE: &str = "sequence";
 const PAYLOAD: &str = "payload";
 
-/// Names that no field has: those of our columns, here and in tables that are written.
+/// Names of our columns, here and in written tables: no field may have them.
 const RESERVED: [&str; 7] =
     [TIMESTAMP, "timestamp_ns", SOURCE, CHANNEL, "channel_variant", SEQUENCE, PAYLOAD];
 
-/// What a table holds.
+/// The kind of a table.
 #[derive(Clone, Debug)]
 pub(crate) enum TableKind {
     /// All events.
     Events,
     /// The events of a channel, with their payloads.
     Payloads(Arc<str>),
-    /// The events of a channel, with the fields of one type.
+    /// The decoded events of a channel, with the fields of one type.
     Fields(Arc<str>, Arc<RowType>),
 }
 
-/// A type of decoded rows.
+/// The type of decoded rows.
 #[derive(Debug)]
 pub(crate) struct RowType {
     pub(crate) message: Arc<MessageType>,
     pub(crate) columns: SchemaRef,
 }
 
-/// What a column holds.
+/// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogColumn {
     Timestamp,
@@ -46,12 +46,12 @@ pub(crate) enum LogColumn {
     Channel,
     Sequence,
     Payload,
-    /// A field of the message, by its place.
+    /// A field of the message, by index.
     Field(usize),
 }
 
 impl RowType {
-    /// Whether rows are of this type, with the same columns.
+    /// Whether rows have this type and these columns.
     pub(crate) fn is_of(&self, rows: &sluice_core::Rows) -> bool {
         let same = Arc::ptr_eq(&self.message, &rows.message) || self.message == rows.message;
         let columns = rows.columns.schema_ref();
@@ -60,7 +60,7 @@ impl RowType {
 }
 
 impl TableKind {
-    /// Its columns, in order.
+    /// The columns, in order.
     pub(crate) fn columns(&self) -> Vec<LogColumn> {
         match self {
             Self::Events => {
@@ -89,7 +89,7 @@ impl TableKind {
         }
     }
 
-    /// The only channel it is of.
+    /// The only channel of the table.
     pub(crate) fn channel(&self) -> Option<&Arc<str>> {
         match self {
             Self::Events => None,
@@ -120,14 +120,14 @@ impl TableKind {
     }
 }
 
-/// The name that a message's field has in a table: our own columns keep theirs. Tables that are written
-/// name fields in the same way.
+/// The column name of a message field: a field that is named like one of our columns gets a `_`, as
+/// in written tables.
 fn column_name(field: &str) -> String {
     let is_reserved = RESERVED.contains(&field.trim_end_matches('_'));
     if is_reserved { format!("{field}_") } else { field.to_owned() }
 }
 
-/// The names and sources of channels, by their numbers.
+/// The names and sources of channels, by channel id.
 #[derive(Debug)]
 pub(crate) struct ChannelLabels {
     names: StringViewArray,
@@ -143,14 +143,14 @@ impl ChannelLabels {
         }
     }
 
-    /// Of how many channels.
+    /// The number of channels.
     pub(crate) fn len(&self) -> usize {
         arrow_array::Array::len(&self.names)
     }
 }
 
-/// The columns of a batch that are asked for. `fields` are those of decoded rows, one row an event;
-/// `words` knows all of its channels.
+/// A batch as these columns. `fields` are the decoded rows, one per event; `labels` must cover all
+/// channels of the batch.
 pub(crate) fn record_batch(
     columns: &[LogColumn],
     schema: &SchemaRef,
@@ -183,7 +183,7 @@ fn take_labels(labels: &StringViewArray, batch: &Batch) -> Result<ArrayRef, Erro
     take(labels, &ids, None).map_err(unfit)
 }
 
-/// The payloads, null where there is none.
+/// The payloads; null for events that have only decoded fields.
 fn payloads(batch: &Batch) -> Result<ArrayRef, Error> {
     let column = batch.payload_column()?;
     let gone = batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);

@@ -1,4 +1,4 @@
-//! What is known of a log's channels: read from its beginning, until it is known. Makes no table.
+//! Discovers the channels of a log and their types, by reading from the start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,17 +12,17 @@ use super::LogTables;
 use super::channels::ChannelTest;
 use super::columns::{RowType, TableKind};
 
-/// The size of pieces to read in: small, as mostly the first holds what is looked for.
+/// The size of splits: small, as the first one usually has what is needed.
 const SPLIT_BYTES: u64 = 256 << 10;
 
-/// What is known of a channel.
+/// The type of a channel.
 #[derive(Clone, Debug)]
 pub(super) enum ChannelSchema {
-    /// There is no such channel.
+    /// The log has no such channel.
     Missing,
-    /// Its events cannot be decoded.
+    /// None of its events can be decoded.
     Payloads,
-    /// Its first event that can be decoded is of this type.
+    /// The type of its first event that can be decoded.
     Fields(Arc<RowType>),
 }
 
@@ -36,7 +36,7 @@ impl ChannelSchema {
     }
 }
 
-/// Finds out what the events of a channel are. Ends with [`ErrorKind::Aborted`] soon after `stop` is raised.
+/// Discovers the type of a channel. Returns [`ErrorKind::Aborted`] soon after `stop` is set.
 pub(super) fn discover_channel(
     log: &LogTables,
     name: &str,
@@ -64,7 +64,7 @@ pub(super) fn discover_channel(
     Ok(known)
 }
 
-/// Meets every channel of a log. Ends as [`find`] does.
+/// Discovers all channels of a log. Stops like [`discover_channel`].
 pub(super) fn discover_all(log: &LogTables, stop: &AtomicBool) -> Result<(), Error> {
     each_batch(log, &Query::default(), stop, |batch| {
         log.add_channels(&channels_of(&batch));
@@ -72,7 +72,7 @@ pub(super) fn discover_all(log: &LogTables, stop: &AtomicBool) -> Result<(), Err
     })
 }
 
-/// The channels of a batch, by number.
+/// Which channels a batch has, by channel id.
 pub(super) fn channels_of(batch: &Batch) -> Vec<bool> {
     let most = batch.channels().iter().max().map_or(0, |id| *id as usize + 1);
     let mut present = vec![false; most];
@@ -87,14 +87,14 @@ fn decoded(log: &LogTables, batch: Batch) -> Result<Batch, Error> {
     }
 }
 
-/// The rows of the first event that has some.
+/// The rows of the first decoded event.
 fn first_rows(batch: Batch) -> Option<Rows> {
     let with_rows = batch.rows().iter().filter(|rows| !rows.events.is_empty());
     with_rows.min_by_key(|rows| rows.events.first().copied()).cloned()
 }
 
-/// Reads a log front to back, so that no place is guessed, until `look` has seen enough. What is damaged is
-/// told by whoever reads it for a result.
+/// Reads a log in order, so that every split starts at a known position, until `visit` returns
+/// `false`. Damage is not reported here, but when a query reads it.
 fn each_batch(
     log: &LogTables,
     query: &Query,
@@ -115,7 +115,7 @@ fn each_batch(
             if !visit(batch)? {
                 return Ok(());
             }
-            // Nobody asks for it here, and a damaged log has much of it.
+            // Discard it: a damaged log has much of it.
             drop(context.damage.take());
         }
         before = Some((split, reader.seam().ended));

@@ -1,32 +1,31 @@
-//! What was found in a log while it was queried: what has to be told beside a result. Tells nobody.
+//! Findings: what queries report besides their results.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use sluice_core::Damage;
 
-/// What has to be told beside a query's result.
+/// What a query reports besides its result.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// Ranges of inputs that could not be read, in the order in which they were met; each once, however
-    /// often it was read.
+    /// Damaged ranges of inputs, each once, in the order found.
     pub damage: Vec<Damage>,
-    /// How many ranges more there were than are listed.
+    /// The number of further damaged ranges.
     pub more_damage: u64,
-    /// Events that are missing in a result, with how many there were in all logs. Of a log that was read
-    /// several times, the most that one reading met.
+    /// Events that are missing in results: reasons, with the number of events. For a log that was
+    /// read several times, the largest number of one read.
     pub left_out: BTreeMap<String, u64>,
-    /// What else readers and codecs say. No event is missing because of it.
+    /// Other notes of readers and codecs. They concern no missing events.
     pub notes: BTreeMap<String, u64>,
 }
 
 impl Findings {
-    /// Whether nothing is missing: no damage, and every event was shown.
+    /// Whether no event is missing.
     pub fn is_complete(&self) -> bool {
         self.damage.is_empty() && self.more_damage == 0 && self.left_out.is_empty()
     }
 
-    /// What was found in two logs.
+    /// Adds the findings of another log.
     pub(crate) fn extend(&mut self, other: Self) {
         self.damage.extend(other.damage);
         self.more_damage += other.more_damage;
@@ -48,22 +47,22 @@ fn keep_larger(all: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
     }
 }
 
-/// Longer lists of damage are counted: a log may be nothing else.
+/// The most damaged ranges that are listed; the rest are counted.
 const MAX_DAMAGE: usize = 1 << 16;
 
-/// The findings of one log, by all that read it.
+/// Collects the findings of one log from all its readers.
 #[derive(Debug, Default)]
 pub(crate) struct FindingsLog(Mutex<FindingsState>);
 
 #[derive(Debug, Default)]
 struct FindingsState {
     findings: Findings,
-    /// Where the damage is that is known: input, offset and length.
+    /// The known damage: input, offset and length.
     known: HashSet<(std::sync::Arc<str>, u64, u64)>,
 }
 
 impl FindingsLog {
-    /// Adds damage, but for what is known.
+    /// Adds damage that is not known yet.
     pub(crate) fn add_damage(&self, damage: impl IntoIterator<Item = Damage>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for damage in damage {
@@ -80,7 +79,7 @@ impl FindingsLog {
         }
     }
 
-    /// Adds what one reading has counted so far.
+    /// Adds the counts of one reader so far.
     pub(crate) fn add_counts(
         &self,
         left_out: &BTreeMap<String, u64>,
@@ -91,7 +90,7 @@ impl FindingsLog {
         keep_larger(&mut state.findings.notes, notes);
     }
 
-    /// What was found since the last call.
+    /// Takes the findings since the last call.
     pub(crate) fn take(&self) -> Findings {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).findings
     }
@@ -106,7 +105,7 @@ mod tests {
         let state = || {
             let log = FindingsLog::default();
             let said = BTreeMap::from([("events of another type".to_owned(), 5)]);
-            // Read twice by one query.
+            // One query may read a log twice.
             (0..2).for_each(|_| log.add_counts(&said, &BTreeMap::new()));
             log.take()
         };

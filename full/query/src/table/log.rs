@@ -1,5 +1,5 @@
-//! A log that can be queried: its source, the types its messages are decoded by, and what of it is known.
-//! Reads only what has to be known before a query can be planned.
+//! A log that can be queried: its source, its types, and what is known of its channels. Before a
+//! query runs, only what planning needs is read.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -17,34 +17,34 @@ use super::columns::{ChannelLabels, TableKind};
 use super::discovery::{self, ChannelSchema};
 use super::findings::FindingsLog;
 
-/// A log that can be queried. Made once; shared by all queries that read it.
+/// A log that can be queried; shared by all queries that read it.
 pub struct LogTables {
     pub(super) source: Arc<dyn Source>,
     source_name: Arc<str>,
     registry: Registry,
-    /// The options of stages that know the types.
+    /// The options of `decode` and `encode`.
     types: Value,
-    /// Turns payloads into rows, if types are known.
+    /// Decodes payloads, if types were set.
     pub(super) decode: Option<Arc<dyn Map>>,
-    /// Makes payloads of rows that have none; made when it is first needed.
+    /// Encodes rows that have no payloads; created on first use.
     encode: OnceLock<Result<Arc<dyn Map>, String>>,
-    /// Every channel that any reader met: of one that guessed its place wrong, too.
+    /// Every channel that a reader has seen, including readers that started at a wrong position.
     pub(super) channels: Arc<Channels>,
-    /// Those that are in the log, by number, as far as it was read.
+    /// The ids of channels that are in the log, as far as it was read.
     discovered: Mutex<BTreeSet<u32>>,
     all_discovered: AtomicBool,
     labels: Mutex<Option<Arc<ChannelLabels>>>,
-    /// What is known of channels, by their names.
+    /// The discovered types, by channel name.
     known: Mutex<HashMap<String, ChannelSchema>>,
-    /// The inputs, and how long they were, when somebody last asked.
+    /// The inputs and their lengths at the last `refresh`.
     input_lengths: Mutex<Option<InputLengths>>,
-    /// Whether an input that can be read once only has been read.
+    /// Whether an input that can be read only once was read.
     was_read: AtomicBool,
     pub(super) findings: FindingsLog,
     bytes_read: Arc<AtomicU64>,
 }
 
-/// Inputs, and how long they are.
+/// Inputs and their lengths.
 type InputLengths = Vec<(PathBuf, Option<u64>)>;
 
 impl std::fmt::Debug for LogTables {
@@ -54,8 +54,8 @@ impl std::fmt::Debug for LogTables {
 }
 
 impl LogTables {
-    /// What `source` reads, without types: sources that give rows need none. `source_name` is what events'
-    /// source is called where the format has none of its own. Opens nothing.
+    /// The log that `source` reads, without types; sources of decoded rows need none. `source_name`
+    /// is the source of events whose format has none. Opens nothing.
     pub fn new(source: Box<dyn Source>, source_name: &str, registry: &Registry) -> Self {
         Self {
             source: Arc::from(source),
@@ -76,9 +76,9 @@ impl LogTables {
         }
     }
 
-    /// The same, decoded by these types, as the stage `decode` has them: files, globs, folders and names
-    /// of built-in sets; `channel_types` says which type channels have where several would do. `Err` says
-    /// what is wrong with the types. None leave it as it is.
+    /// Decodes payloads by these types, given as for the stage `decode`: files, globs, folders and
+    /// names of built-in sets. `channel_types` resolves ambiguous channels. `Err` if the types are
+    /// wrong; an empty list changes nothing.
     pub fn with_types(
         self,
         types: &[String],
@@ -94,14 +94,14 @@ impl LogTables {
         Ok(Self { decode: Some(decode), types, ..self })
     }
 
-    /// The names of its channels, sorted. Reads the whole log once, unless that has been done; of an input
-    /// that can be read once only, those that were met so far.
+    /// The names of its channels, sorted. Reads the whole log once; if its input can be read only
+    /// once, returns the channels discovered so far.
     pub fn channels(&self) -> Result<Vec<String>, Error> {
         self.channels_until(&AtomicBool::new(false))
     }
 
-    /// As [`channels`](Self::channels); ends with [`ErrorKind::Aborted`](sluice_core::ErrorKind::Aborted) soon
-    /// after `stop` is raised.
+    /// Like [`channels`](Self::channels), but returns
+    /// [`ErrorKind::Aborted`](sluice_core::ErrorKind::Aborted) soon after `stop` is set.
     pub fn channels_until(&self, stop: &AtomicBool) -> Result<Vec<String>, Error> {
         if !self.all_discovered.load(Ordering::Relaxed) && !self.is_read_once()? {
             discovery::discover_all(self, stop)?;
@@ -110,7 +110,7 @@ impl LogTables {
         Ok(self.known_channels())
     }
 
-    /// The names of the channels that were met so far, sorted. Reads nothing.
+    /// The names of the channels discovered so far, sorted. Reads nothing.
     pub fn known_channels(&self) -> Vec<String> {
         let discovered = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
         let names =
@@ -118,14 +118,14 @@ impl LogTables {
         names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// The columns of the table of a channel, called exactly like this; nothing if there is none. Reads
-    /// until its first event that can be decoded.
+    /// The columns of the channel with exactly this name; `None` if there is none. Reads up to its
+    /// first event that can be decoded.
     pub fn channel_schema(&self, channel: &str) -> Result<Option<SchemaRef>, Error> {
         Ok(self.table_kind(channel, &AtomicBool::new(false))?.map(|kind| kind.schema()))
     }
 
-    /// Forgets which channels are not there, if inputs are longer or shorter than when this was last called:
-    /// for logs that are still written, between one query and the next.
+    /// Forgets which channels do not exist if the lengths of inputs have changed since the last
+    /// call. Call it between queries on logs that are still being written.
     pub fn refresh(&self) -> Result<(), Error> {
         let now: Vec<_> =
             self.source.inputs()?.into_iter().map(|input| (input.path, input.bytes)).collect();
@@ -138,18 +138,18 @@ impl LogTables {
         Ok(())
     }
 
-    /// Bytes of input that were read so far, for progress.
+    /// The input bytes read so far, for progress.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read.load(Ordering::Relaxed)
     }
 
-    /// The bytes of all inputs, where they have a length: what reading everything comes to.
+    /// The total length of all inputs, as far as known.
     pub fn bytes(&self) -> Result<Option<u64>, Error> {
         let inputs = self.source.inputs()?;
         Ok(inputs.into_iter().map(|input| input.bytes).sum())
     }
 
-    /// What the table of a channel holds, if there is such a channel.
+    /// The kind of a channel's table; `None` if there is no such channel.
     pub(super) fn table_kind(
         &self,
         channel: &str,
@@ -166,13 +166,13 @@ impl LogTables {
         Ok(kind)
     }
 
-    /// Channels that are in the log, by number.
+    /// Adds channels of the log, by channel id.
     pub(super) fn add_channels(&self, seen: &[bool]) {
         let mut all = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
         all.extend(seen.iter().enumerate().filter(|(_, seen)| **seen).map(|(id, _)| id as u32));
     }
 
-    /// The words of every channel met so far; at least of those of a batch that is there.
+    /// The labels of all channels seen so far.
     pub(super) fn labels(&self) -> Arc<ChannelLabels> {
         let mut known = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {
@@ -181,7 +181,7 @@ impl LogTables {
         }
     }
 
-    /// Makes payloads of rows that have none.
+    /// The stage that encodes rows that have no payloads.
     pub(super) fn encode(&self) -> Result<&dyn Map, Error> {
         let made = self.encode.get_or_init(|| {
             stateless_stage(&self.registry, "encode", self.types.clone())
@@ -190,7 +190,7 @@ impl LogTables {
         made.as_deref().map_err(|why| Error::invalid(why.clone()))
     }
 
-    /// What is needed to read it.
+    /// The context for reading the log.
     pub(super) fn context(&self, query: Query, blocks: BlockPool) -> ReadContext {
         ReadContext {
             source: Arc::clone(&self.source_name),
@@ -207,7 +207,7 @@ impl LogTables {
         }
     }
 
-    /// The pieces it is read in. `Err` if it has no end.
+    /// The splits of the log. `Err` if it is a live source.
     pub(super) fn splits(&self, split_bytes: u64, query: &Query) -> Result<Vec<Split>, Error> {
         let splits = self.source.splits(split_bytes, query)?;
         match splits.iter().find(|split| split.live) {
@@ -219,7 +219,7 @@ impl LogTables {
         }
     }
 
-    /// Says that it is read now. `Err` if that can be done once only, and has been.
+    /// Marks the log as read. `Err` if it can be read only once and was read before.
     pub(super) fn claim_read(&self) -> Result<(), Error> {
         if !self.is_read_once()? || !self.was_read.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -240,14 +240,14 @@ impl LogTables {
         )))
     }
 
-    /// Whether one of its inputs is a pipe.
+    /// Whether an input is a pipe.
     fn is_read_once(&self) -> Result<bool, Error> {
         let inputs = self.source.inputs()?;
         Ok(inputs.iter().any(|input| input.bytes.is_none() && !input.path.is_dir()))
     }
 }
 
-/// A stage without memory, made of these options.
+/// Creates a stage that must be a map.
 fn stateless_stage(
     registry: &Registry,
     name: &str,

@@ -1,5 +1,5 @@
-//! Logs as tables: of any source, a table of all its events, and one of each channel with the fields of
-//! its messages. Plans no query and chooses no format.
+//! Logs as DataFusion tables: one table of all events, and one per channel with the fields of its
+//! messages.
 //!
 //! A log called `drive` is the table `drive`:
 //!
@@ -11,15 +11,15 @@
 //! | `sequence` | `Int64` | |
 //! | `payload` | `BinaryView`, nullable | not copied; null where only fields are there that cannot be encoded |
 //!
-//! The table `drive."POSE"` has the events of one channel: `timestamp`, `source`, `sequence`, and the fields
-//! of the message, named as in tables that are written (`timestamp_` for a field `timestamp`). Its type is
-//! that of the channel's first event that can be decoded. Events of other types, and such as cannot be
-//! decoded, are left out and counted: see [`Findings`]. If none can be decoded, it has the `payload`
-//! instead of fields.
+//! The table `drive."POSE"` has the events of one channel: `timestamp`, `source`, `sequence`, and
+//! the fields of the message, named as in written tables (`timestamp_` for a field `timestamp`).
+//! Its type is that of the channel's first event that can be decoded. Events of other types and
+//! events that cannot be decoded are left out and counted: see [`Findings`]. If none can be
+//! decoded, the table has the `payload` instead of fields.
 //!
-//! Rows come in the order of the log. What a query wants of times, channels and sources is told to the log's
-//! source, so that it may read less; all conditions are tried where events are read, on all cores. The
-//! number of rows a file says it has is only an estimate here: what is damaged does not count.
+//! Rows come in log order. Conditions on times, channels and sources are pushed down to the source
+//! of the log; all other conditions are evaluated where events are read, on all cores. Row counts
+//! in files are only estimates here: damage may remove rows.
 
 mod catalog;
 mod channels;

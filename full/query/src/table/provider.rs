@@ -1,4 +1,4 @@
-//! One table of a log, as DataFusion plans with it. Reads no event.
+//! The table provider of a log: plans scans.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl LogTable {
         Self { name, log, kind, schema }
     }
 
-    /// What has to be done for a scan of these columns.
+    /// The task of a scan with this projection and these filters.
     fn scan_task(
         &self,
         state: &dyn Session,
@@ -101,7 +101,7 @@ impl TableProvider for LogTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        // Those that are not told to the source are tried where its events are read.
+        // Filters that are not pushed down to the source are evaluated where its events are read.
         let of = |filter: &&Expr| {
             if filter.contains_outer() {
                 TableProviderFilterPushDown::Unsupported
@@ -134,7 +134,7 @@ impl TableProvider for LogTable {
     }
 }
 
-/// The splits that have to be read, and how many rows files say they have.
+/// The splits to read, and the number of rows according to the files.
 fn plan_splits(
     task: &ScanTask,
     split_bytes: u64,

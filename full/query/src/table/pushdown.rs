@@ -1,5 +1,5 @@
-//! What conditions of a query say of times and channels: so exactly that nothing is left to try of those,
-//! and as what a source can be told. Other conditions are left to whoever asks.
+//! Pushdown of conditions on times, channels and sources. A condition is pushed down only if that
+//! evaluates it exactly; the others stay filters.
 
 use arrow_schema::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
@@ -9,32 +9,32 @@ use sluice_core::{Channel, Query, time};
 use super::channels::{ChannelAttribute, ChannelTest, like_pattern};
 use super::columns::{CHANNEL, SOURCE, TIMESTAMP, TableKind};
 
-/// Which events are wanted, as far as times and channels say it.
+/// The pushed-down conditions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pushdown {
     /// At or after this time.
     start: Option<i64>,
     /// Before this time.
     end: Option<i64>,
-    /// None at all.
+    /// No event can match.
     is_empty: bool,
     channels: Vec<ChannelTest>,
 }
 
 impl Pushdown {
-    /// The events of a table.
+    /// The pushdown of a table without conditions.
     pub(crate) fn of_table(kind: &TableKind) -> Self {
         let channels = kind.channel().map(|name| ChannelTest::named(name));
         Self { channels: channels.into_iter().collect(), ..Self::default() }
     }
 
-    /// Takes over what a condition says, if that is all it says.
+    /// Pushes a condition down. Returns `false` if it must stay a filter.
     pub(crate) fn add(&mut self, condition: &Expr, kind: &TableKind) -> bool {
         if let Some(times) = time_range(condition) {
             self.narrow(times);
             return true;
         }
-        // A table of one channel has no such column.
+        // A channel's table has no column `channel`.
         let has_name = matches!(kind, TableKind::Events);
         match channels(condition, has_name) {
             Some(test) => {
@@ -53,24 +53,24 @@ impl Pushdown {
             TimeBound::Beyond => self.is_empty = true,
             TimeBound::Open => {}
         }
-        // A time behind the last that can be held is no bound.
+        // After the last possible timestamp, the end is open.
         if let Some(end) = times.last.and_then(|last| last.checked_add(1)) {
             self.end = Some(self.end.map_or(end, |known| known.min(end)));
         }
         self.is_empty |= times.none;
     }
 
-    /// Whether no event can be wanted.
+    /// Whether no event can match.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_empty || self.start.zip(self.end).is_some_and(|(start, end)| start >= end)
     }
 
-    /// Whether times are wanted that others are not.
+    /// Whether times are limited.
     pub(crate) fn has_window(&self) -> bool {
         self.start.is_some() || self.end.is_some()
     }
 
-    /// Whether channels are wanted that others are not.
+    /// Whether channels are limited.
     pub(crate) fn has_channels(&self) -> bool {
         !self.channels.is_empty()
     }
@@ -84,7 +84,7 @@ impl Pushdown {
         self.channels.iter().all(|test| test.holds(channel))
     }
 
-    /// What a source can be told.
+    /// The query for the source.
     pub(crate) fn query(&self) -> Query {
         let channels = ChannelTest::All(self.channels.clone()).query();
         Query { start: self.start, end: self.end, channels }
@@ -126,7 +126,7 @@ fn describe(test: &ChannelTest) -> String {
     }
 }
 
-/// Times from one to another, both included.
+/// A range of times, inclusive on both ends.
 struct TimeRange {
     first: TimeBound,
     last: Option<i64>,
@@ -136,7 +136,7 @@ struct TimeRange {
 enum TimeBound {
     Open,
     At(i64),
-    /// Behind every time that can be held.
+    /// After the last possible timestamp.
     Beyond,
 }
 
@@ -150,7 +150,7 @@ impl TimeRange {
     }
 }
 
-/// What a condition says of times, if it is about nothing else.
+/// The range of a condition that tests nothing but the timestamp.
 fn time_range(condition: &Expr) -> Option<TimeRange> {
     match condition {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
@@ -187,8 +187,8 @@ fn range_of_comparison(op: Operator, time: i64) -> Option<TimeRange> {
     })
 }
 
-/// The timestamp, maybe as another column of nanoseconds: that is the same moment, as it is in UTC. A second
-/// cast may be of one that is in no zone, which takes it for a time of another.
+/// The timestamp, possibly cast to another timestamp in nanoseconds: the same moment, as the column
+/// is in UTC. Not for nested casts, which may reinterpret a local time in another zone.
 fn is_timestamp(expr: &Expr) -> bool {
     match expr {
         Expr::Column(column) => column.name() == TIMESTAMP,
@@ -207,7 +207,7 @@ fn time_of(expr: &Expr) -> Option<i64> {
     }
 }
 
-/// What a condition says of channels and sources, if it is about nothing else.
+/// The test of a condition on nothing but channels and sources.
 fn channels(condition: &Expr, has_name: bool) -> Option<ChannelTest> {
     let attribute_of = |expr: &Expr| match expr {
         Expr::Column(column) if column.name() == SOURCE => Some(ChannelAttribute::Source),

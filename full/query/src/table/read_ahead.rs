@@ -1,9 +1,10 @@
-//! Steps: a log's splits read ahead by blocking tasks, handed over one after another, in order.
+//! Reads the splits of a log ahead, on blocking tasks, and returns their rows in order.
 //!
-//! It is what the engine does, for who waits without a thread. Splits of known, small size are read, decoded
-//! and filtered by a task each. Others (pipes, compressed files) are read by a thread of their own that
-//! hands over batches through a bounded channel, and each batch is a task. Where a task guessed the place
-//! of its first event wrong, its split is read again from where the one before really ended.
+//! The async counterpart of the engine's read loop. Each split of a known, small size is one task,
+//! which reads, decodes and filters it. Other splits (pipes, compressed files) are read by a
+//! dedicated thread, which sends batches through a bounded channel; each batch is then a task. If a
+//! task has guessed a wrong start position, its split is read again from where the split before
+//! ended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,36 +19,36 @@ use tokio::sync::mpsc;
 use super::resources::ReadResources;
 use super::scan_task::{ScanOutput, ScanTask, external};
 
-/// Batches that a reading thread may be ahead.
+/// How many batches a reading thread may be ahead.
 const STREAM_AHEAD: usize = 4;
 
-/// Splits up to so many times the usual size are read by a task.
+/// Splits up to this multiple of the usual size are read by a task.
 const MAX_TASK_SPLITS: u64 = 4;
 
-/// A log being read for one scan.
+/// The read-ahead of one scan.
 pub(super) struct ReadAhead {
     task: Arc<ScanTask>,
     resources: Arc<ReadResources>,
     context: ReadContext,
     splits: Vec<Split>,
-    /// The next split to start on.
+    /// The next split to start.
     next: usize,
     active: VecDeque<ActiveSplit>,
-    /// The split handed over last, and where reading it ended.
+    /// The last finished split, and where reading it ended.
     last: Option<(usize, Option<u64>)>,
-    /// What is there and was not asked for yet.
+    /// Rows to return.
     ready: VecDeque<RecordBatch>,
-    /// How many rows are still wanted, if not all.
+    /// How many rows are left before the limit.
     rows_left: Option<usize>,
-    /// How many steps were taken.
+    /// How many steps are finished.
     steps_done: u32,
-    /// About how much memory a step takes, as the last ones did.
+    /// The estimated memory of a step, from the last ones.
     step_memory: usize,
     left_out: BTreeMap<String, u64>,
     notes: BTreeMap<String, u64>,
 }
 
-/// What came of a split, or of a batch of a split that is read in one go.
+/// The output of a split, or of one batch of a stream.
 #[derive(Default)]
 struct ReadStep {
     output: ScanOutput,
@@ -68,7 +69,7 @@ enum ActiveSplit {
     },
 }
 
-/// What a reading thread hands over.
+/// A batch from a reading thread.
 struct StreamBatch {
     batch: Option<Batch>,
     damage: Vec<Damage>,
@@ -76,7 +77,8 @@ struct StreamBatch {
 }
 
 impl ReadAhead {
-    /// For these splits, made for the work's query. At most `limit` rows come of it.
+    /// Reads these splits, which must be made for the task's pushdown. Returns at most `limit`
+    /// rows.
     pub(super) fn new(
         task: Arc<ScanTask>,
         resources: Arc<ReadResources>,
@@ -102,7 +104,7 @@ impl ReadAhead {
         }
     }
 
-    /// The next rows in order; nothing at the end. May be dropped while it waits, and called again.
+    /// The next rows in order; `None` at the end. Cancel safe.
     pub(super) async fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if let Some(rows) = self.ready.pop_front() {
@@ -123,7 +125,7 @@ impl ReadAhead {
         }
     }
 
-    /// Reads no further.
+    /// Stops reading.
     fn stop(&mut self) {
         self.context.abandoned.store(true, Ordering::Relaxed);
         self.active.clear();
@@ -150,7 +152,7 @@ impl ReadAhead {
         }
     }
 
-    /// Says at once what was counted: when a stream is dropped, nobody knows.
+    /// Publishes counts at once: a dropped stream has no other chance.
     fn count(
         &mut self,
         left_out: BTreeMap<String, u64>,
@@ -192,7 +194,7 @@ impl ReadAhead {
         }
     }
 
-    /// The step of `split`, if it began where the split before it ended. Otherwise it is read again.
+    /// The step of `split` if it started where the split before ended; otherwise restarts it there.
     fn check_seam(&mut self, split: usize, entry: SplitStart, step: ReadStep) -> Option<ReadStep> {
         let follows = |last: usize| self.splits[last].is_followed_by(&self.splits[split]);
         let expected = self.last.filter(|(last, _)| follows(*last)).and_then(|(_, ended)| ended);
@@ -207,7 +209,7 @@ impl ReadAhead {
         Some(step)
     }
 
-    /// Starts on splits, and on batches that have arrived, as far as memory allows.
+    /// Starts splits and received batches, as far as memory allows.
     fn start_ahead(&mut self) {
         self.start_received();
         while self.next < self.splits.len() && self.may_start() {
@@ -225,7 +227,7 @@ impl ReadAhead {
     }
 
     fn may_start(&self) -> bool {
-        // However little memory there is, one step at a time always goes through.
+        // Always allow one step, however little memory there is.
         let steps_in_flight = self.steps_in_flight();
         self.active.is_empty()
             || self.active.len() < self.window()
@@ -233,7 +235,7 @@ impl ReadAhead {
                     <= self.resources.queue_bytes
     }
 
-    /// How many splits may be under way. Of a few rows, few are likely to be needed.
+    /// The most active splits. With a limit, start with few: more are rarely needed.
     fn window(&self) -> usize {
         match self.rows_left {
             None => self.resources.window,
@@ -241,7 +243,7 @@ impl ReadAhead {
         }
     }
 
-    /// Steps that tasks are at, or have made.
+    /// Steps that are running or wait to be returned.
     fn steps_in_flight(&self) -> usize {
         let steps = self.active.iter().map(|active| match active {
             ActiveSplit::Task { .. } => 1,
@@ -250,7 +252,7 @@ impl ReadAhead {
         steps.sum()
     }
 
-    /// Starts on batches of a stream that have arrived.
+    /// Starts steps for batches that a stream has sent.
     fn start_received(&mut self) {
         while self.step_memory.saturating_mul(self.steps_in_flight() + 1)
             <= self.resources.queue_bytes
@@ -266,7 +268,7 @@ impl ReadAhead {
         }
     }
 
-    /// The first split of an input begins where the input does: nothing to guess.
+    /// The first split of an input starts at a known position; others search.
     fn entry(&self, split: usize) -> SplitStart {
         let this = &self.splits[split];
         let is_first = split == 0 || !self.splits[split - 1].is_followed_by(this);
@@ -280,7 +282,7 @@ impl ReadAhead {
         ActiveSplit::Task { split, entry, step }
     }
 
-    /// Has a piece of the stream in front worked on. What went wrong is told when its turn has come.
+    /// Starts a step for a batch of the first stream. Errors are returned in order.
     fn start_batch(&mut self, batch: std::result::Result<StreamBatch, Error>) {
         let task = Arc::clone(&self.task);
         let step = self.spawn(move || {
@@ -294,7 +296,7 @@ impl ReadAhead {
         }
     }
 
-    /// Has a thread do it as soon as one may.
+    /// Runs a step on a blocking thread, once there is a permit.
     fn spawn(
         &self,
         task: impl FnOnce() -> Result<ReadStep> + Send + 'static,
@@ -310,13 +312,12 @@ impl ReadAhead {
         })
     }
 
-    /// Has a split read by a thread of its own. It takes no permit, since it waits for whoever takes what it
-    /// has read.
+    /// Reads a split on a dedicated thread. It takes no permit, as it may wait for the consumer.
     fn start_stream(&self, split: usize) -> ActiveSplit {
         let (sender, batches) = mpsc::channel(STREAM_AHEAD);
         let (task, context) = (Arc::clone(&self.task), self.context.with_own_logs());
         let range = self.splits[split].clone();
-        // Ends by itself when nobody listens any more.
+        // Exits when the receiver is dropped.
         drop(tokio::task::spawn_blocking(move || {
             if let Err(error) = stream_batches(&task, &range, &context, &sender) {
                 drop(sender.blocking_send(Err(error)));
@@ -343,7 +344,7 @@ fn add(all: &mut BTreeMap<String, u64>, more: impl IntoIterator<Item = (String, 
     }
 }
 
-/// Reads a split, until it has given `limit` rows.
+/// Reads a split, up to `limit` rows.
 fn read_split(
     task: &ScanTask,
     split: &Split,
@@ -380,7 +381,7 @@ fn stream_batches(
             return Ok(());
         }
     }
-    // Nobody listens any more when enough has been read.
+    // The receiver is dropped if enough was read.
     drop(sender.blocking_send(Ok(with_findings(None))));
     Ok(())
 }

@@ -1,27 +1,27 @@
-//! How logs are read for queries: in pieces of which size, how many at a time. Reads nothing.
+//! What limits reading: split size, read-ahead, memory and threads.
 
 use std::sync::Arc;
 
 use sluice_core::BlockPool;
 use tokio::sync::Semaphore;
 
-/// What all readings of a session share.
+/// The limits and buffers that all scans of a session share.
 #[derive(Debug)]
 pub(crate) struct ReadResources {
-    /// The size of the pieces that files are read in.
+    /// The size of splits.
     pub(crate) split_bytes: u64,
-    /// How many pieces are read ahead, or wait to be taken.
+    /// The most splits that are read ahead or wait to be taken.
     pub(crate) window: usize,
-    /// How many bytes may wait to be taken.
+    /// The most bytes that wait to be taken.
     pub(crate) queue_bytes: usize,
-    /// One for each thread that may read.
+    /// One permit per reading thread.
     pub(crate) permits: Arc<Semaphore>,
-    /// Buffers to read into.
+    /// Read buffers.
     pub(crate) blocks: BlockPool,
 }
 
 impl ReadResources {
-    /// For so many threads and, with operators, so much memory.
+    /// The resources for this many threads and this memory, which operators share.
     pub(crate) fn new(jobs: usize, memory: usize) -> Self {
         let split_bytes = (memory / 256).clamp(64 << 10, 2 << 20);
         let window = (memory / 2 / (split_bytes * 4)).clamp(1, 2 * jobs + 1);
@@ -34,14 +34,14 @@ impl ReadResources {
         }
     }
 
-    /// The memory that reading one log usually takes at most.
+    /// About the most memory that reading one log takes.
     pub(crate) fn max_memory(&self) -> usize {
         self.queue_bytes.min(self.window * self.split_bytes as usize * 4)
     }
 }
 
 impl Default for ReadResources {
-    /// For tables that are used without a session of ours.
+    /// For tables outside of a session.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self::new(cores, 512 << 20)

@@ -1,4 +1,4 @@
-//! The plan of a scan: what DataFusion knows of it, and its streams. Reads nothing by itself.
+//! The physical plan of a scan, and its streams.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,26 +28,26 @@ use super::read_ahead::ReadAhead;
 use super::resources::ReadResources;
 use super::scan_task::{ScanTask, external};
 
-/// A scan of a table of a log.
+/// A scan of a log's table.
 ///
-/// With one partition, rows come in the order of the log. Several take them from one queue, each as it is
-/// asked: together they give every row once.
+/// With one partition, rows come in log order. Several partitions take batches from one queue as
+/// they are polled, so each row comes once.
 #[derive(Debug)]
 pub(super) struct LogScan {
-    /// The table, as it was named.
+    /// The name of the table.
     name: String,
     task: Arc<ScanTask>,
     resources: Arc<ReadResources>,
     splits: Vec<Split>,
     limit: Option<usize>,
-    /// How many rows are likely to come, if that is known.
+    /// The estimated number of rows, if known.
     rows: Option<usize>,
     properties: Arc<PlanProperties>,
     shared: Mutex<SharedRead>,
     metrics: ExecutionPlanMetricsSet,
 }
 
-/// One reading, of which each partition takes part once.
+/// A read-ahead that each partition joins once.
 #[derive(Default)]
 struct SharedRead {
     read_ahead: Option<Arc<tokio::sync::Mutex<ReadAhead>>>,
@@ -87,7 +87,7 @@ impl LogScan {
         }
     }
 
-    /// The same scan, not begun yet.
+    /// The same scan, not started.
     fn restarted(&self, limit: Option<usize>) -> Self {
         let (task, resources) = (Arc::clone(&self.task), Arc::clone(&self.resources));
         let (name, splits) = (self.name.clone(), self.splits.clone());
@@ -99,7 +99,7 @@ impl LogScan {
         self.properties.partitioning.partition_count()
     }
 
-    /// The reading that `partition` takes part in: a new one, if it has had the last.
+    /// The read-ahead of a partition: a new one if the partition has joined the last.
     fn read_ahead(&self, partition: usize) -> Result<Arc<tokio::sync::Mutex<ReadAhead>>> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.partitions_started.contains(&partition) {
@@ -118,13 +118,13 @@ impl LogScan {
         };
         shared.partitions_started.push(partition);
         if shared.partitions_started.len() == self.partitions() {
-            // Reading ends with the last of its streams, not with the plan.
+            // Reading stops with the last stream, not with the plan.
             *shared = SharedRead::default();
         }
         Ok(read_ahead)
     }
 
-    /// How many splits there would be if everything was wanted.
+    /// The number of splits without pushdown.
     fn all_splits(&self) -> Option<usize> {
         let all = self.task.log.splits(self.resources.split_bytes, &Query::default());
         all.ok().map(|splits| splits.len())
@@ -226,7 +226,7 @@ impl ExecutionPlan for LogScan {
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
         let mut statistics = Statistics::new_unknown(&self.schema());
-        // What a file says of itself may be wrong, and what is damaged does not count.
+        // Row counts in files may be wrong, and damage removes rows.
         if let Some(rows) = self.rows.filter(|_| args.partition().is_none()) {
             statistics.num_rows =
                 Precision::Inexact(self.limit.map_or(rows, |limit| rows.min(limit)));

@@ -1,5 +1,5 @@
-//! What is done with each batch of a log on its way into a table: choosing events, decoding, columns,
-//! conditions. Any thread, any order. Reads nothing.
+//! Turns batches of a log into rows of a table: selects events, decodes, builds columns, filters.
+//! Runs on any thread, in any order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,36 +17,36 @@ use super::columns::{LogColumn, RowType, TableKind, record_batch, unfit};
 use super::pushdown::Pushdown;
 use super::{LogTables, discovery};
 
-/// What becomes of a log's events in one scan of a table.
+/// How one scan of a table processes batches.
 #[derive(Debug)]
 pub(super) struct ScanTask {
     pub(super) log: Arc<LogTables>,
     pub(super) kind: TableKind,
     pub(super) pushdown: Pushdown,
-    /// The columns that are made: those of the result, then those that only the condition needs.
+    /// The columns to build: those of the result, then those that only the condition needs.
     pub(super) built: Vec<LogColumn>,
     pub(super) built_schema: SchemaRef,
-    /// A condition on the columns that are made.
+    /// The condition on the built columns.
     pub(super) condition: Option<Arc<dyn PhysicalExpr>>,
-    /// The columns of the result: the first of those that are made.
+    /// The columns of the result: the first of those built.
     pub(super) schema: SchemaRef,
     pub(super) channel_matches: PerChannel<bool>,
 }
 
-/// What came of some batches.
+/// The output for some batches.
 #[derive(Debug, Default)]
 pub(super) struct ScanOutput {
     pub(super) batches: Vec<RecordBatch>,
     pub(super) rows: usize,
     pub(super) memory: usize,
     pub(super) channels: Vec<bool>,
-    /// Events that are missing, by why.
+    /// Numbers of missing events, by reason.
     pub(super) left_out: BTreeMap<String, u64>,
     pub(super) notes: BTreeMap<String, u64>,
 }
 
 impl ScanTask {
-    /// Makes rows of a batch's events.
+    /// Adds the rows of a batch.
     pub(super) fn add(&self, batch: Batch, output: &mut ScanOutput) -> Result<()> {
         let batch = self.select_events(batch, output).map_err(external)?;
         if batch.is_empty() {
@@ -72,7 +72,7 @@ impl ScanTask {
         Ok(())
     }
 
-    /// The events that are wanted, as far as times and channels say it.
+    /// Selects the events that match the pushdown.
     fn select_events(&self, batch: Batch, output: &mut ScanOutput) -> Result<Batch, Error> {
         add_channels(&mut output.channels, &batch);
         if !self.pushdown.has_channels() && !self.pushdown.has_window() {
@@ -85,7 +85,7 @@ impl ScanTask {
         Ok(batch.retain(|row| table[channels[row] as usize] & self.pushdown.wants_time(times[row])))
     }
 
-    /// The events that the table has, and the fields it needs.
+    /// Decodes events if the table has fields; drops those without rows of its type.
     fn decoded(
         &self,
         batch: Batch,
@@ -112,7 +112,7 @@ impl ScanTask {
         }
     }
 
-    /// The same events with payloads made for those that have only rows.
+    /// Encodes rows that have no payloads.
     fn with_payloads(&self, batch: Batch, output: &mut ScanOutput) -> Result<Batch, Error> {
         let gone = |batch: &Batch| {
             let gone = batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);
@@ -128,7 +128,7 @@ impl ScanTask {
             let what = "events of which only fields are there, and cannot be made payloads of: shown as null";
             *output.left_out.entry(what.to_owned()).or_default() += gone(&batch);
         }
-        // What is sorted or joined waits for long: a few events should not keep a block.
+        // Sorts and joins keep rows for long: do not let a few events keep a whole block.
         Ok(batch.compact())
     }
 
@@ -145,7 +145,7 @@ impl ScanTask {
 }
 
 impl ScanOutput {
-    /// Takes over what a stage says: where it counts events, these are missing.
+    /// Takes over notes of a stage: counted events are missing.
     fn note(&mut self, notes: Vec<(String, u64)>) {
         for (what, count) in notes {
             let to = if count == 0 { &mut self.notes } else { &mut self.left_out };
@@ -154,7 +154,7 @@ impl ScanOutput {
     }
 }
 
-/// The columns of the result, of which there may be none.
+/// The columns of the result, possibly none.
 fn first_columns(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = rows.columns().iter().take(schema.fields().len()).cloned().collect();
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
@@ -169,7 +169,7 @@ fn add_channels(met: &mut Vec<bool>, batch: &Batch) {
     met.iter_mut().zip(these).for_each(|(met, this)| *met |= this);
 }
 
-/// The events that have rows of this type, and these rows. Others are counted.
+/// The events that have rows of this type, and these rows. Counts the others.
 fn rows_of_type(
     batch: Batch,
     kind: &RowType,
@@ -199,7 +199,7 @@ fn rows_of_type(
     Ok((batch.take(events), fields))
 }
 
-/// Rows of one type that lie in several places, in the order of their events.
+/// Interleaves rows of one type, in the order of their events.
 fn interleave_rows(
     all: &[&Rows],
     places: &[(u32, usize, usize)],
@@ -216,7 +216,7 @@ fn interleave_rows(
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(unfit)
 }
 
-/// An error of ours on its way through DataFusion.
+/// Wraps one of our errors for DataFusion.
 pub(super) fn external(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }

@@ -1,4 +1,4 @@
-//! Rows as Parquet and as Arrow IPC files, with columns of types that readers of these know.
+//! Writes rows as Parquet and Arrow IPC files, with types that common readers support.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use sluice_core::{Error, OutputFile};
 
 use super::{ResultMetadata, RowWriter, plain};
 
-/// How much of a row group is held in memory.
+/// The most memory of a row group.
 const MAX_ROW_GROUP: usize = 64 << 20;
 
 pub(super) struct ParquetWriter {
@@ -28,9 +28,9 @@ pub(super) struct IpcWriter {
     schema: SchemaRef,
 }
 
-/// An output as others write to it. What went wrong is kept, as they would only give its text.
+/// An output as a `Write`. Keeps its error, as writers only pass on the text.
 struct OutputBytes {
-    /// Nothing once it is complete.
+    /// `None` once complete.
     file: Option<OutputFile>,
     failed: Option<Error>,
 }
@@ -62,7 +62,7 @@ impl OutputBytes {
         self.file.take().map_or(Ok(()), |file| file.finish(count))
     }
 
-    /// What went wrong: of the output if it was that, else what the writer says.
+    /// The error of the output, or else that of the writer.
     fn error(&mut self, message: impl std::fmt::Display) -> Error {
         self.failed.take().unwrap_or_else(|| Error::invalid(message.to_string()))
     }
@@ -117,7 +117,7 @@ impl IpcWriter {
         about: &ResultMetadata<'_>,
     ) -> Result<Self, Error> {
         let schema = storable(schema);
-        // Its first bytes may be written here already: a terminal refuses them.
+        // May write already: terminals refuse binary output.
         let mut writer =
             FileWriter::try_new(OutputBytes::new(file), &schema).map_err(|e| refused(&e))?;
         for (key, value) in about.entries() {
@@ -127,7 +127,7 @@ impl IpcWriter {
     }
 }
 
-/// The writer is gone with its output, and what is left is what it says.
+/// The writer has dropped the output, so only its text of the error is left.
 fn refused(error: &ArrowError) -> Error {
     match error {
         ArrowError::IoError(message, _) => Error::refused(message.clone()),
@@ -163,7 +163,7 @@ impl ResultMetadata<'_> {
     }
 }
 
-/// The same columns in types that every reader knows.
+/// The same columns in widely supported types.
 fn storable(schema: &SchemaRef) -> SchemaRef {
     let fields: Vec<FieldRef> = schema.fields().iter().map(stored_field).collect();
     Arc::new(Schema::new(fields))
@@ -173,7 +173,7 @@ fn stored_field(field: &FieldRef) -> FieldRef {
     Arc::new(Field::new(field.name(), stored_type(field.data_type()), true))
 }
 
-/// Views and dictionaries are ways to hold a column in memory, and some readers know none of them.
+/// Unpacks views and dictionaries, which some readers do not support.
 fn stored_type(kind: &DataType) -> DataType {
     match kind {
         DataType::Utf8View => DataType::Utf8,

@@ -1,4 +1,4 @@
-//! Values of a column as text, one a cell: what CSV and tables for people are made of.
+//! Values of a column as text, for CSV and tables.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
@@ -8,19 +8,19 @@ use sluice_core::json;
 
 use super::plain;
 
-/// Appends the text of a row's value; nothing where it is null.
+/// Appends the text of a row's value; nothing for null.
 type CellFormatter<'c> = Box<dyn Fn(usize, &mut Vec<u8>) + 'c>;
 
-/// How binary is spelled.
+/// The format of binary values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Binary {
-    /// In base64, whole.
+    /// Complete, in base64.
     Base64,
-    /// For people: its length and its first bytes.
+    /// For people: the length and the first bytes.
     Preview,
 }
 
-/// The texts of a column.
+/// The text values of a column.
 pub(super) struct Cells {
     column: ArrayRef,
     binary: Binary,
@@ -35,7 +35,7 @@ impl Cells {
         self.column.is_null(row) || *self.column.data_type() == DataType::Null
     }
 
-    /// What spells them.
+    /// The function that formats values.
     pub(super) fn formatter(&self) -> Result<CellFormatter<'_>, Error> {
         let (array, binary) = (&self.column, self.binary);
         Ok(match array.data_type() {
@@ -88,7 +88,7 @@ fn preview(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Takes the quotes from a JSON string whose text needs no escapes: `NaN`, or a decimal number.
+/// Removes the quotes of a JSON string without escapes: `NaN`, or a decimal number.
 fn unquote(out: &mut Vec<u8>, start: usize) {
     if out.get(start) == Some(&b'"') {
         out.pop();

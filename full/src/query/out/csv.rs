@@ -1,5 +1,5 @@
-//! Rows as CSV: RFC 4180, but that lines end with a line feed alone. A null is nothing, an empty text a pair of
-//! quotes.
+//! Writes rows as CSV: RFC 4180, but with LF as line end. Null is an empty field, an empty text is
+//! `""`.
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -8,7 +8,7 @@ use sluice_core::{Error, OutputFile};
 use super::RowWriter;
 use super::cells::{Binary, Cells};
 
-/// What is written at once.
+/// The size of a write.
 const BLOCK: usize = 1 << 16;
 
 pub(super) struct CsvWriter {
@@ -55,7 +55,7 @@ impl RowWriter for CsvWriter {
                     quote(&mut self.out, start);
                 }
             }
-            // A line of nothing would be taken for none.
+            // An empty line would not count as a row.
             if let [only] = &*cells
                 && only.is_null(row)
             {
@@ -76,7 +76,7 @@ impl RowWriter for CsvWriter {
     }
 }
 
-/// Puts what `out` has from `start` on in quotes, if a CSV needs them. It is UTF-8.
+/// Quotes the text from `start` on if CSV requires it. It is UTF-8.
 fn quote(out: &mut Vec<u8>, start: usize) {
     let text = out.get(start..).unwrap_or_default();
     let is_plain = !text.iter().any(|byte| matches!(byte, b'"' | b'\r' | b'\n' | b','));

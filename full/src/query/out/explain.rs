@@ -1,4 +1,4 @@
-//! What EXPLAIN gives, for people: plans have many lines, and long ones, none of which is to be cut.
+//! Writes the result of EXPLAIN for people: every line of a plan, uncut.
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -13,7 +13,7 @@ pub(super) struct PlanWriter {
     out: String,
 }
 
-/// Whether rows of these columns are plans.
+/// Whether these are the columns of EXPLAIN.
 pub(super) fn is_plan(schema: &SchemaRef) -> bool {
     schema.fields().iter().map(|field| field.name().as_str()).eq(["plan_type", "plan"])
 }

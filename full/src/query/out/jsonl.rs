@@ -1,4 +1,4 @@
-//! Rows as JSON lines, an object a row.
+//! Writes rows as JSON lines, one object per row.
 
 use arrow_array::RecordBatch;
 use sluice_core::json::JsonRows;
@@ -6,7 +6,7 @@ use sluice_core::{Error, OutputFile};
 
 use super::{RowWriter, plain};
 
-/// What is written at once.
+/// The size of a write.
 const BLOCK: usize = 1 << 16;
 
 pub(super) struct JsonlWriter {

@@ -1,5 +1,4 @@
-//! Where the rows of a query go: onto standard output or into a file, in the form that was asked for. A file
-//! appears whole, when all rows are there. Knows no query.
+//! Writes the rows of a query to stdout or a file. A file appears only when complete.
 
 mod binary;
 mod cells;
@@ -20,28 +19,28 @@ use sluice_core::{Error, OutputFile, Outputs, Overwrite};
 
 use super::args::{QueryArgs, RowFormat};
 
-/// What is said of a table of rows in the file that holds it.
+/// Metadata of a result file.
 pub(super) struct ResultMetadata<'a> {
     /// The query.
     pub(super) query: &'a str,
-    /// The logs it was asked of, as JSON.
+    /// The inputs of the query, as JSON.
     pub(super) inputs: &'a str,
 }
 
-/// Where rows are to go.
+/// Where and how to write rows.
 #[derive(Clone, Debug)]
 pub(super) struct OutputTarget {
     path: PathBuf,
     format: RowFormat,
     overwrite: Overwrite,
     limit: Option<u64>,
-    /// What stands in front of a table: what sets it off from the one before.
+    /// Printed before a table, to separate it from the one before.
     separator: &'static str,
-    /// No file of these is written over.
+    /// Files that must not be overwritten.
     inputs: Vec<PathBuf>,
 }
 
-/// Rows on their way.
+/// An output being written.
 pub(super) struct RowOutput {
     outputs: Arc<Outputs>,
     rows: Box<dyn RowWriter>,
@@ -49,25 +48,25 @@ pub(super) struct RowOutput {
     count: u64,
 }
 
-/// What became of them.
+/// What was written.
 #[derive(Debug, Default)]
 pub(super) struct OutputSummary {
-    /// How many there were.
+    /// The number of rows.
     pub(super) rows: u64,
-    /// What is to be said of how they are shown.
+    /// Notes for the user.
     pub(super) notes: Vec<String>,
 }
 
-/// Writes rows in one form.
+/// Writes rows in one format.
 trait RowWriter {
     fn append(&mut self, rows: &RecordBatch) -> Result<(), Error>;
 
-    /// Completes the output; gives what is to be said of it.
+    /// Completes the output; returns notes for the user.
     fn finish(self: Box<Self>, count: u64) -> Result<Vec<String>, Error>;
 }
 
 impl OutputTarget {
-    /// What the arguments say, of logs at these paths.
+    /// The target in the arguments. `inputs` are the files of the logs.
     pub(super) fn from_args(args: &QueryArgs, inputs: Vec<PathBuf>) -> Result<Self, Failure> {
         let path = args.to.clone().unwrap_or_else(|| "-".to_owned());
         let format = row_format(&path, args.format)?;
@@ -87,23 +86,23 @@ impl OutputTarget {
         })
     }
 
-    /// The same, but into another place, in the form that its name asks for.
+    /// The same target with another path, whose extension sets the format.
     pub(super) fn with_path(&self, path: &str) -> Result<Self, Failure> {
         Ok(Self { path: path.into(), format: row_format(path, None)?, ..self.clone() })
     }
 
-    /// The same, in another form.
+    /// The same target with another format.
     pub(super) fn with_format(&self, format: RowFormat) -> Self {
         Self { format, ..self.clone() }
     }
 
-    /// The same, behind other rows: tables are set off from each other.
+    /// The same target after other rows: tables are separated.
     pub(super) fn after_others(&self) -> Self {
         let separator = if self.is_file() { "" } else { "\n" };
         Self { separator, ..self.clone() }
     }
 
-    /// Whether rows go into a file, which holds those of one query.
+    /// Whether the target is a file, which takes one result.
     pub(super) fn is_file(&self) -> bool {
         self.path != Path::new("-")
     }
@@ -160,11 +159,11 @@ impl OutputTarget {
 }
 
 impl RowOutput {
-    /// Takes rows.
+    /// Writes rows.
     pub(super) fn append(&mut self, rows: &RecordBatch) -> Result<(), Error> {
         let columns: Vec<ArrayRef> = rows.columns().to_vec();
         let fields = self.schema.fields().iter().zip(rows.schema_ref().fields());
-        // What a query gives may be null where it said it would not be.
+        // Results may have nulls in columns that are declared without.
         let fields = fields.map(|(ours, theirs)| {
             let ours = ours.as_ref().clone().with_data_type(theirs.data_type().clone());
             ours.with_nullable(true)
@@ -180,17 +179,17 @@ impl RowOutput {
         self.rows.append(&rows)
     }
 
-    /// Gives the output its name.
+    /// Publishes the output.
     pub(super) fn finish(self) -> Result<OutputSummary, Error> {
         let Self { outputs, rows, count, .. } = self;
         let notes = rows.finish(count)?;
-        // There is no folder that would be described.
+        // A single file has no manifest.
         outputs.publish(|_, _| Ok(String::new()))?;
         Ok(OutputSummary { rows: count, notes })
     }
 }
 
-/// The form that rows have at this path, unless one was asked for.
+/// The format, given or from the extension of the path.
 fn row_format(path: &str, asked: Option<RowFormat>) -> Result<RowFormat, Failure> {
     let (extension, packed) = extension(Path::new(path));
     let from_extension = match extension.as_deref() {
@@ -214,7 +213,7 @@ fn row_format(path: &str, asked: Option<RowFormat>) -> Result<RowFormat, Failure
     Ok(format)
 }
 
-/// The same columns, each with a name of its own: a second `x` becomes `x_2`.
+/// Makes column names unique: a second `x` becomes `x_2`.
 fn with_unique_names(schema: &SchemaRef) -> SchemaRef {
     let mut taken: HashSet<String> =
         schema.fields().iter().map(|field| field.name().clone()).collect();

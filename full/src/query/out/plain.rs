@@ -1,5 +1,5 @@
-//! Columns of any type as columns of types that JSON has a form for: times become text, maps lists, and what is
-//! encoded is taken out of its encoding. Writes nothing.
+//! Converts columns to types that JSON can express: times become text, maps become lists, encodings
+//! are removed.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, TimeUnit};
 use jiff::Timestamp;
 use sluice_core::Error;
 
-/// The same rows, of columns that JSON has a form for.
+/// Converts all columns.
 pub(super) fn rows(rows: &RecordBatch) -> Result<RecordBatch, Error> {
     let columns: Vec<ArrayRef> = rows.columns().iter().map(column).collect::<Result<_, _>>()?;
     let fields = rows.schema_ref().fields().iter().zip(&columns);
@@ -26,9 +26,9 @@ pub(super) fn rows(rows: &RecordBatch) -> Result<RecordBatch, Error> {
     RecordBatch::try_new_with_options(schema, columns, &options).map_err(broken)
 }
 
-/// A column as one that JSON has a form for.
+/// Converts a column.
 ///
-/// Types nest no deeper than a query's or a message's type could be read.
+/// Recursion is bounded: the types of queries and messages have limited depth.
 pub(super) fn column(array: &ArrayRef) -> Result<ArrayRef, Error> {
     Ok(match array.data_type() {
         DataType::Timestamp(unit, zone) => moments(array, *unit, zone.is_some()),
@@ -58,7 +58,7 @@ pub(super) fn column(array: &ArrayRef) -> Result<ArrayRef, Error> {
     })
 }
 
-/// Values as Arrow says them: `2007-11-03`, `14:00:00.25`, `PT1.5S`.
+/// Values as Arrow formats them: `2007-11-03`, `14:00:00.25`, `PT1.5S`.
 pub(super) fn text(array: &ArrayRef) -> Result<ArrayRef, Error> {
     let options = FormatOptions::default();
     let formatter = ArrayFormatter::try_new(array, &options).map_err(broken)?;
@@ -66,7 +66,7 @@ pub(super) fn text(array: &ArrayRef) -> Result<ArrayRef, Error> {
         if array.is_null(row) {
             return Ok(None);
         }
-        // What no calendar reaches is no text, but no reason to fail either.
+        // A date beyond the calendar is no reason to fail.
         Ok(Some(
             formatter.value(row).try_to_string().unwrap_or_else(|_| "beyond the calendar".into()),
         ))
@@ -91,7 +91,7 @@ fn moments(array: &ArrayRef, unit: TimeUnit, has_zone: bool) -> ArrayRef {
     let text = |value: i64| match Timestamp::from_nanosecond(i128::from(value) * nanos) {
         Ok(moment) if has_zone => moment.to_string(),
         Ok(moment) => moment.to_string().trim_end_matches('Z').to_owned(),
-        // No calendar reaches that far.
+        // Beyond the calendar.
         Err(_) => format!("{value}{name}"),
     };
     let each = values.iter().enumerate();
@@ -132,7 +132,7 @@ fn fixed_size_list(array: &ArrayRef, field: &FieldRef, size: i32) -> Result<Arra
     let values = column(array.values())?;
     let field = plain_field(field, &values);
     if size == 0 {
-        // Nothing tells how many lists there are, but this.
+        // Without values, the length must be set explicitly.
         return Ok(new_null_array(&DataType::FixedSizeList(field, 0), array.len()));
     }
     let plain = FixedSizeListArray::try_new(field, size, values, array.nulls().cloned());

@@ -1,5 +1,6 @@
-//! Rows as a table for people: columns side by side, numbers at their right. Long values are cut, control
-//! characters spelled out, binary is told of by its length. On a terminal it is no wider than that.
+//! Writes rows as an aligned table for people: numbers are right-aligned, long values are cut,
+//! control characters are escaped, binary values show their length. On a terminal, the table fits
+//! its width.
 
 use std::io::{self, IsTerminal};
 
@@ -13,41 +14,41 @@ use sluice_core::{Error, OutputFile};
 use super::RowWriter;
 use super::cells::{Binary, Cells};
 
-/// How wide a column may be: values may be megabytes long. The other forms have them whole.
+/// The widest column: values may be megabytes long. Other formats do not cut them.
 const MAX_WIDTH: usize = 100;
 
-/// How far columns are narrowed, so that all of them fit, before some are left out.
+/// The narrowest column: if columns still do not fit, some are left out.
 const MIN_WIDTH: usize = 10;
 
-/// Numbers are not cut as long as they have so many characters: half of one would be another.
+/// Numbers up to this width are not cut: half a number would be wrong.
 const NUMBER_WIDTH: usize = 24;
 
-/// So many columns that are not shown are named.
+/// How many columns that are left out are named.
 const MAX_NAMED: usize = 10;
 
-/// What stands between columns.
+/// The gap between columns.
 const GAP: &str = "  ";
 
-/// How many rows say how wide columns are; those behind them have to do with that.
+/// How many rows determine the column widths.
 const SAMPLE: usize = 1_000;
 
-/// No more bytes of them wait.
+/// The most bytes of rows held back for that.
 const MAX_HELD_BYTES: usize = 8 << 20;
 
-/// How many rows a terminal shows of what may be millions.
+/// The default limit of rows on a terminal.
 const MAX_TERMINAL_ROWS: u64 = 1_000;
 
 pub(super) struct TableWriter {
     file: OutputFile,
     columns: Vec<TableColumn>,
-    /// How many columns the terminal has, if it is one.
+    /// The width of the terminal, if it is one.
     terminal: Option<usize>,
     limit: Option<u64>,
-    /// Rows that wait for widths.
+    /// Rows held back until widths are known.
     waiting: Vec<Vec<String>>,
-    /// How many bytes these are.
+    /// Their size in bytes.
     held_bytes: usize,
-    /// How many columns fit, once that is settled.
+    /// How many columns fit, once known.
     fitting: Option<usize>,
     rows_shown: u64,
     out: String,
@@ -109,7 +110,7 @@ impl TableWriter {
         }
     }
 
-    /// Decides how wide columns are, and writes what waited for that.
+    /// Sets the column widths, and writes the rows held back.
     fn settle(&mut self) {
         let most = self.terminal.unwrap_or(MAX_WIDTH);
         for (at, column) in self.columns.iter_mut().enumerate() {
@@ -226,15 +227,15 @@ fn texts(column: &ArrayRef) -> Result<Vec<String>, Error> {
     Ok((0..column.len()).map(text).collect())
 }
 
-/// More than any terminal shows of a cell.
+/// More characters than any terminal shows of a cell.
 const MAX_CELL_CHARS: usize = 1_000;
 
-/// As much of a value as can be seen, and one character more that says that there is more.
+/// The visible part of a value, and at least one character more to tell that it is cut.
 fn visible_prefix(text: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(text.get(..4 * MAX_CELL_CHARS + 4).unwrap_or(text))
 }
 
-/// Narrows columns until they fit into so many characters, the widest first; gives how many do.
+/// Narrows columns to fit, the widest first; returns how many fit.
 fn fit(columns: &mut [TableColumn], width_available: usize) -> usize {
     let gaps = GAP.len() * columns.len().saturating_sub(1);
     let sum = |columns: &[TableColumn], cap: usize| -> usize {

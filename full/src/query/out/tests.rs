@@ -1,4 +1,4 @@
-//! What becomes of rows of every kind in every form.
+//! Tests all column types in all formats.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn args(arguments: &[&str]) -> QueryArgs {
     CommandLine::try_parse_from(all).unwrap().args
 }
 
-/// What a file with these rows holds.
+/// Writes these rows to a file, and returns its bytes.
 fn written(name: &str, batches: &[RecordBatch]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -49,7 +49,7 @@ fn rows(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
         .unwrap()
 }
 
-/// A row of every kind of column, and one of nulls.
+/// One row with every column type, and one of nulls.
 fn all_kinds() -> RecordBatch {
     let time = TimestampNanosecondArray::from(vec![Some(1_194_098_400_250_000_000), None]);
     let mut list = ListBuilder::new(UInt8Builder::new());
@@ -206,7 +206,7 @@ fn a_table_shows_as_many_rows_as_are_wanted_and_counts_the_rest() {
     assert_eq!(shown(&batches, &["--limit-rows", "0"]).lines().count(), 2);
 }
 
-/// The table of these rows, as it is where there is no terminal.
+/// These rows as a table, without a terminal.
 fn shown(batches: &[RecordBatch], arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.txt");

@@ -1,5 +1,5 @@
-//! What can stand where somebody types: keywords, functions, and names of tables, channels and columns that are
-//! known. Reads no log: names of channels are known as soon as a query has met them.
+//! Tab completion: keywords, functions, and names of tables, channels and columns. Reads no logs:
+//! channels are known once a query has discovered them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -73,13 +73,13 @@ const KEYWORDS: [&str; 52] = [
     "where",
 ];
 
-/// The columns that every log has.
+/// The columns of every log.
 const COLUMNS: [&str; 5] = ["timestamp", "source", "channel", "sequence", "payload"];
 
-/// No more columns are remembered.
+/// The most columns to remember.
 const MAX_COLUMNS: usize = 10_000;
 
-/// What is known.
+/// The known words.
 #[derive(Clone)]
 pub(super) struct Vocabulary {
     logs: Vec<(String, Arc<LogTables>)>,
@@ -102,13 +102,13 @@ impl Vocabulary {
         }
     }
 
-    /// Remembers columns that were met.
+    /// Adds columns.
     pub(super) fn learn(&mut self, columns: impl IntoIterator<Item = String>) {
         let free = MAX_COLUMNS.saturating_sub(self.columns.len());
         self.columns.extend(columns.into_iter().take(free));
     }
 
-    /// Where the word before the cursor begins, and what it may become.
+    /// The start of the word at the cursor, and its completions.
     fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<String>) {
         let before = line.get(..cursor).unwrap_or(line);
         if is_command(before) && !before.trim_start().contains(char::is_whitespace) {
@@ -128,7 +128,7 @@ impl Vocabulary {
         (start, self.words(word))
     }
 
-    /// Names of channels, as values are written.
+    /// Names of channels, as in string literals.
     fn channels(&self, word: &str) -> Vec<String> {
         let all = self.logs.iter().flat_map(|(_, log)| log.known_channels());
         let fits = all
@@ -150,7 +150,7 @@ impl Vocabulary {
         found.extend(self.columns.iter().map(|column| quoted(column)));
         if !word.is_empty() {
             found.extend(self.functions.iter().map(|function| format!("{function}(")));
-            // As it was begun: in capitals or not.
+            // In capitals if the word was started so.
             let shouts = word.chars().all(|c| !c.is_lowercase());
             let spelled = |keyword: &&str| {
                 if shouts { keyword.to_uppercase() } else { (*keyword).to_owned() }
@@ -162,7 +162,7 @@ impl Vocabulary {
     }
 }
 
-/// What can be typed as it is shown.
+/// Only names that can be typed as shown.
 fn typeable(mut found: BTreeSet<String>) -> Vec<String> {
     found.retain(|name| *name == printable(name));
     found.into_iter().collect()
@@ -172,7 +172,7 @@ fn starts_with_ignoring_case(name: &str, word: &str) -> bool {
     name.get(..word.len()).is_some_and(|front| front.eq_ignore_ascii_case(word))
 }
 
-/// What the editor asks.
+/// The helper of the line editor.
 pub(super) struct PromptHelper(pub(super) Vocabulary);
 
 impl Helper for PromptHelper {}

@@ -1,4 +1,4 @@
-//! The prompt: a line editor with a history. What it reads, a conversation hears.
+//! The interactive prompt: a line editor with a history.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -17,10 +17,10 @@ use sluice::extension::{CommandResult, ExitStatus, Failure, Shell};
 
 const PROMPT: &str = "sluice> ";
 
-/// How many statements are remembered.
+/// The most lines in the history.
 const MAX_HISTORY: usize = 5_000;
 
-/// Answers until somebody has asked enough. What is wrong or fails is told, and does not end it.
+/// Runs the prompt until it is closed. Errors are shown and do not end it.
 pub(in crate::query) fn run_prompt(logs: &Logs, to: OutputTarget, shell: &Shell) -> CommandResult {
     let interrupt = QueryInterrupt::for_prompt();
     let mut repl = Repl::new(logs, to, &interrupt, shell);
@@ -30,7 +30,7 @@ pub(in crate::query) fn run_prompt(logs: &Logs, to: OutputTarget, shell: &Shell)
     let names: Vec<String> = names.iter().map(|name| super::quoted(name)).collect();
     shell.info(&format!("tables: {}; .help tells more", names.join(", ")));
     loop {
-        // Before it is read: who presses Ctrl-C behind a statement means that one.
+        // Reset before reading: Ctrl-C after a statement is meant for that statement.
         interrupt.reset();
         let Some(text) = prompt.read(&repl)? else { break };
         match repl.execute(&text) {
@@ -40,13 +40,13 @@ pub(in crate::query) fn run_prompt(logs: &Logs, to: OutputTarget, shell: &Shell)
             Err(failure) => failure.report(shell),
         }
     }
-    // Whoever sits there has seen what was said.
+    // The user has seen the messages.
     Ok(ExitStatus::Done)
 }
 
 struct Prompt {
     editor: Editor<PromptHelper, FileHistory>,
-    /// Where the history is kept, unless it cannot be.
+    /// The history file, unless it is unusable.
     history: Option<PathBuf>,
 }
 
@@ -58,7 +58,7 @@ impl Prompt {
             .max_history_size(MAX_HISTORY)
             .map_err(failed)?;
         if !io::stdout().is_terminal() {
-            // Rows go elsewhere, and the prompt must not go with them.
+            // Rows go elsewhere: do not mix the prompt into them.
             config = config.behavior(Behavior::PreferTerm);
         }
         let mut editor = Editor::with_config(config.build()).map_err(failed)?;
@@ -73,7 +73,7 @@ impl Prompt {
         Ok(Self { editor, history })
     }
 
-    /// What is typed next; nothing when there is no more.
+    /// The next input; `None` at the end.
     fn read(&mut self, repl: &Repl<'_>) -> Result<Option<String>, Failure> {
         if let Some(helper) = self.editor.helper_mut() {
             helper.0 = repl.vocabulary.clone();
@@ -84,7 +84,7 @@ impl Prompt {
                     self.remember(&text);
                     return Ok(Some(text));
                 }
-                // The line is given up.
+                // Ctrl-C discards the line.
                 Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => {}
                 Err(ReadlineError::Eof) => return Ok(None),
                 Err(error) => return Err(failed(error)),
@@ -92,8 +92,7 @@ impl Prompt {
         }
     }
 
-    /// Keeps it at once, so that nothing is lost when the program is killed. A history that cannot be kept is
-    /// no reason to end.
+    /// Saves a line at once, so that a killed program loses nothing. Errors are ignored.
     fn remember(&mut self, text: &str) {
         let added = self.editor.add_history_entry(text).unwrap_or(false);
         if let Some(path) = self.history.as_ref().filter(|_| added) {
@@ -102,7 +101,7 @@ impl Prompt {
     }
 }
 
-/// Where the history is kept: a file in a folder that is there.
+/// The path of the history file. Creates its folder.
 fn history() -> Option<PathBuf> {
     let absolute =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

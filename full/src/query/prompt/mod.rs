@@ -1,5 +1,4 @@
-//! A conversation: statements and commands that come one after another, typed or through a pipe. Where they are
-//! typed is `editor`'s business.
+//! The REPL: executes statements and dot commands one after another, from a prompt or a pipe.
 
 mod completion;
 mod editor;
@@ -36,28 +35,28 @@ ends a query, Ctrl-D ends.
 .quit            the end
 ";
 
-/// What comes after something was heard.
+/// What to do after an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PromptAction {
-    /// More.
+    /// Read the next input.
     Continue,
-    /// It was wrong, and that has been said.
+    /// It was invalid, which was reported.
     Failed,
-    /// Nothing.
+    /// Exit.
     Quit,
 }
 
-/// Statements and commands, heard one after another.
+/// Executes statements and commands.
 pub(super) struct Repl<'a> {
     logs: &'a Logs,
     to: OutputTarget,
-    /// Where the rows of the next statement go.
+    /// The target of the next statement.
     next_to: Option<OutputTarget>,
     interrupt: &'a QueryInterrupt,
     shell: &'a Shell,
-    /// Whether it is said how long each answer took.
+    /// Whether to show how long each statement took.
     shows_times: bool,
-    /// What is known to be completed.
+    /// The words for completion.
     vocabulary: Vocabulary,
     worst: ExitStatus,
     answers: u64,
@@ -83,12 +82,12 @@ impl<'a> Repl<'a> {
         }
     }
 
-    /// The worst ending of all statements so far.
+    /// The worst ending so far.
     pub(super) fn ending(&self) -> ExitStatus {
         self.worst
     }
 
-    /// Obeys a command, or asks statements, up to the first that is wrong or fails.
+    /// Runs a command or statements; stops at the first that is invalid or fails.
     pub(super) fn execute(&mut self, text: &str) -> Result<PromptAction, Failure> {
         if is_command(text) {
             return self.run_command(text.trim());
@@ -232,12 +231,12 @@ impl<'a> Repl<'a> {
     }
 }
 
-/// Whether it is a command rather than SQL.
+/// Whether this is a dot command.
 pub(super) fn is_command(text: &str) -> bool {
     text.trim_start().starts_with('.')
 }
 
-/// Whether nothing more has to come before it can be heard.
+/// Whether the text is a command, or ends with a complete statement.
 pub(super) fn is_whole(text: &str) -> bool {
     if is_command(text) {
         return true;
@@ -246,7 +245,7 @@ pub(super) fn is_whole(text: &str) -> bool {
     while let Some((_, behind)) = statements::first(rest) {
         rest = behind;
     }
-    // A comment may not be over yet.
+    // A comment may be open.
     rest.trim().is_empty() || (statements::is_blank(rest) && !rest.contains("/*"))
 }
 

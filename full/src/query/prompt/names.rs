@@ -1,6 +1,6 @@
-//! Names of tables and columns, as they have to be written in a query.
+//! Quoting of names.
 
-/// Words that mean something where a name may stand.
+/// Keywords that must be quoted as names.
 const RESERVED: [&str; 40] = [
     "all",
     "and",
@@ -44,7 +44,7 @@ const RESERVED: [&str; 40] = [
     "where",
 ];
 
-/// A name as a query has it: as it is, or in double quotes.
+/// The name as SQL needs it: plain or in double quotes.
 pub(super) fn quoted(name: &str) -> String {
     let mut chars = name.chars();
     let begins = chars.next().is_some_and(|c| c == '_' || c.is_ascii_alphabetic());

@@ -1,5 +1,5 @@
-//! A plan at work: on a runtime of its own, which works only while somebody waits for it, on that thread. Knows
-//! no events.
+//! Executes a plan that is fed with rows, on a current-thread runtime: it works only while the
+//! caller waits in `step`.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -25,23 +25,24 @@ use super::super::plan::{Planner, StagePlan};
 use super::feed::{QueueBudget, ScanFeed};
 use crate::session::QueryError;
 
-/// How many rows plans work on at a time: rows may be long, and several runs of them are merged.
+/// Rows per batch of an operator: small, as rows may be long and several sorted runs are merged at
+/// a time.
 const BATCH_ROWS: usize = 1024;
 
-/// How often a plan that waits for a disk looks whether it is to end.
+/// How often a plan that waits for a disk checks whether to stop.
 const ABORT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often all parts of a plan are let work on without any of them taking rows, before it counts as hungry: rows
-/// go through few hands.
+/// How often a plan is polled without taking rows before it counts as waiting for rows: rows pass
+/// through few operators.
 const MAX_IDLE_POLLS: u32 = 16;
 
-/// What plans are made and run with that may take this much memory.
+/// A planner whose plans may use this much memory.
 pub(super) fn planner(memory: usize, spill: Option<&Path>) -> Result<Planner, Error> {
     let mode = match spill {
         Some(folder) => DiskManagerMode::Directories(vec![folder.to_owned()]),
         None => DiskManagerMode::OsTmpDirectory,
     };
-    // The disk is the only bound of what is written there.
+    // Spilling is limited only by the disk.
     let disks =
         DiskManagerBuilder::default().with_mode(mode).with_max_temp_directory_size(u64::MAX);
     let runtime = RuntimeEnvBuilder::new()
@@ -60,9 +61,9 @@ pub(super) fn planner(memory: usize, spill: Option<&Path>) -> Result<Planner, Er
     Ok(planner)
 }
 
-/// A plan that takes rows and gives rows.
+/// A running plan.
 pub(super) struct PlanExecution {
-    /// Ends before the runtime it works on.
+    /// Must be dropped before the runtime.
     stream: Option<SendableRecordBatchStream>,
     runtime: Option<Runtime>,
     scans: Vec<ScanFeed>,
@@ -75,20 +76,20 @@ impl fmt::Debug for PlanExecution {
     }
 }
 
-/// What came of letting a plan work.
+/// The result of a step.
 #[derive(Debug)]
 pub(super) enum ExecutionStep {
     Rows(RecordBatch),
-    /// It can do nothing before it is given more.
+    /// It needs more rows.
     NeedsRows,
-    /// It has given its last row.
+    /// It has returned its last row.
     Done,
-    /// It was told to end.
+    /// The run was aborted.
     Aborted,
 }
 
 impl PlanExecution {
-    /// Begins to work. Rows that wait to be taken may take this much memory.
+    /// Starts a plan. `most_waiting` bounds the bytes in its queues.
     pub(super) fn begin(
         planned: StagePlan,
         planner: &Planner,
@@ -113,25 +114,25 @@ impl PlanExecution {
         Ok(Self { stream: Some(stream), runtime: Some(runtime), scans, budget })
     }
 
-    /// How many rows of a table it takes until some of them go to work.
+    /// How many rows a table needs to complete a batch.
     pub(super) fn rows_needed(&self, table: usize) -> Option<usize> {
         self.scans.iter().find_map(|scan| scan.rows_needed(table))
     }
 
-    /// Gives it rows of the table at a place, no more than it lacks.
+    /// Adds rows of a table, at most as many as `rows_needed`.
     pub(super) fn push(&mut self, table: usize, rows: &RecordBatch) -> Result<(), QueryError> {
         let mut given = self.scans.iter_mut().map(|scan| scan.push(table, rows));
         given.find(Result::is_err).unwrap_or(Ok(())).map_err(QueryError::from_datafusion)
     }
 
-    /// Tells it that there are no more rows.
+    /// Ends the input.
     pub(super) fn end(&mut self) -> Result<(), QueryError> {
         let ended = self.scans.iter_mut().map(ScanFeed::end);
         let ended: Vec<Result<()>> = ended.collect();
         ended.into_iter().collect::<Result<()>>().map_err(QueryError::from_datafusion)
     }
 
-    /// Lets it work until it has rows, or can do nothing more.
+    /// Runs until there are result rows, or more input is needed.
     pub(super) fn step(
         &mut self,
         is_aborted: &dyn Fn() -> bool,
@@ -153,7 +154,7 @@ impl PlanExecution {
                     Poll::Pending => {}
                 }
                 if scans.iter().any(ScanFeed::needs_rows) {
-                    // Others may still be at what they were given.
+                    // Other operators may still process earlier rows.
                     idle_polls =
                         if batches_taken == budget.batches_taken() { idle_polls + 1 } else { 0 };
                     batches_taken = budget.batches_taken();
@@ -174,7 +175,7 @@ impl PlanExecution {
 
 impl Drop for PlanExecution {
     fn drop(&mut self) {
-        // What it has begun to write to a disk cannot be waited for.
+        // Do not wait for writes to a disk.
         self.stream = None;
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -182,7 +183,7 @@ impl Drop for PlanExecution {
     }
 }
 
-/// The plan with a queue wherever it reads a table.
+/// Replaces each table scan of a plan by a queue.
 fn with_queues(
     planned: &StagePlan,
     scans: &mut Vec<ScanFeed>,

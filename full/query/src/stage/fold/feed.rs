@@ -1,5 +1,5 @@
-//! Queues between those who bring rows and the plan that takes them: one for each place where the plan reads a
-//! table. Bounded by what all of them may hold together.
+//! Bounded queues that feed rows to the table scans of a plan. One budget bounds all queues of a
+//! plan.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -16,15 +16,15 @@ use datafusion::physical_plan::streaming::PartitionStream;
 use futures::Stream;
 use futures::task::AtomicWaker;
 
-/// What all queues of a plan share.
+/// Shared by all queues of a plan.
 #[derive(Debug)]
 pub(super) struct QueueBudget {
-    /// Whoever waits for the plan to want something.
+    /// Woken when the plan needs rows.
     pub(super) driver: AtomicWaker,
-    /// How much waits in queues, and may.
+    /// The bytes in all queues, and their limit.
     bytes: AtomicUsize,
     max_bytes: usize,
-    /// How often rows were taken.
+    /// How many batches were taken from all queues.
     batches_taken: AtomicUsize,
 }
 
@@ -34,13 +34,13 @@ impl QueueBudget {
         Arc::new(Self { driver: AtomicWaker::new(), bytes, max_bytes, batches_taken })
     }
 
-    /// How often rows were taken of any queue.
+    /// How many batches were taken from all queues.
     pub(super) fn batches_taken(&self) -> usize {
         self.batches_taken.load(Ordering::Relaxed)
     }
 }
 
-/// Rows that wait to be taken.
+/// Rows that wait for a table scan.
 #[derive(Debug)]
 pub(super) struct RowQueue {
     budget: Arc<QueueBudget>,
@@ -51,10 +51,10 @@ pub(super) struct RowQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     rows: VecDeque<(RecordBatch, usize)>,
-    /// Whether somebody has asked for more than there was.
+    /// Whether the scan has asked for more rows than there were.
     needs_rows: bool,
     is_ended: bool,
-    /// Whether nobody takes anything any more.
+    /// Whether the scan was dropped.
     is_closed: bool,
 }
 
@@ -68,7 +68,7 @@ impl RowQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts rows behind those that wait. `Err` if too much waits.
+    /// Appends rows. `Err` if the budget is exceeded.
     fn push(&self, rows: RecordBatch) -> Result<()> {
         let bytes = rows.get_array_memory_size();
         {
@@ -103,13 +103,13 @@ impl RowQueue {
     }
 }
 
-/// A place where a plan reads a table: some of its columns, in batches of one size whatever they come in, so that
-/// what is worked out depends on rows only.
+/// Feeds one table scan: selects its columns, and regroups rows into batches of a fixed size, so
+/// that results do not depend on how input is split.
 pub(super) struct ScanFeed {
     table: usize,
     columns: Vec<usize>,
     coalescer: Option<BatchCoalescer>,
-    /// Rows that are not in the queue yet.
+    /// Rows in the coalescer.
     buffered_rows: usize,
     batch_rows: usize,
     schema: SchemaRef,
@@ -123,7 +123,7 @@ impl std::fmt::Debug for ScanFeed {
 }
 
 impl ScanFeed {
-    /// The scan of these columns of a table, which have this schema; and what the plan reads instead.
+    /// A feed for these columns of a table, and the stream that replaces the scan.
     pub(super) fn new(
         table: usize,
         columns: Vec<usize>,
@@ -143,12 +143,12 @@ impl ScanFeed {
         )
     }
 
-    /// How many rows of a table it takes until it has as many as go to the plan together.
+    /// How many rows of a table complete the current batch.
     pub(super) fn rows_needed(&self, table: usize) -> Option<usize> {
         (table == self.table).then(|| self.batch_rows - self.buffered_rows)
     }
 
-    /// Takes rows of a table, if it is this one; no more than it lacks.
+    /// Adds rows if they belong to its table, at most as many as `rows_needed`.
     pub(super) fn push(&mut self, table: usize, rows: &RecordBatch) -> Result<()> {
         if table != self.table {
             return Ok(());
@@ -160,7 +160,7 @@ impl ScanFeed {
         if self.buffered_rows >= self.batch_rows { self.flush() } else { Ok(()) }
     }
 
-    /// Lets the plan have what there is.
+    /// Moves the buffered rows to the queue.
     fn flush(&mut self) -> Result<()> {
         let buffered_rows = std::mem::take(&mut self.buffered_rows);
         let Some(coalescer) = &mut self.coalescer else {
@@ -176,7 +176,7 @@ impl ScanFeed {
         Ok(())
     }
 
-    /// Says that there are no more rows.
+    /// Ends the input.
     pub(super) fn end(&mut self) -> Result<()> {
         if self.buffered_rows > 0 {
             self.flush()?;
@@ -185,13 +185,13 @@ impl ScanFeed {
         Ok(())
     }
 
-    /// Whether the plan has asked for more than there was.
+    /// Whether the scan waits for rows.
     pub(super) fn needs_rows(&self) -> bool {
         self.queue.needs_rows()
     }
 }
 
-/// What a plan reads of a queue.
+/// The queue as a partition of a table.
 #[derive(Debug)]
 struct QueuePartition {
     schema: SchemaRef,

@@ -1,5 +1,5 @@
-//! Queries that have to see all rows: rows are handed to one plan as they come, which holds what it has to in as
-//! much memory as it may take, and the rest in temporary files. What it gives comes at the end.
+//! Queries that need all rows: rows are pushed to one plan as they come, which keeps them within a
+//! memory budget and spills to temporary files. Most results come at the end.
 
 mod execution;
 mod feed;
@@ -21,15 +21,15 @@ use super::tables;
 use crate::session::QueryError;
 use execution::{ExecutionStep, PlanExecution};
 
-/// What a query may use.
+/// The memory and spill folder of a query.
 #[derive(Clone, Debug)]
 pub(super) struct MemoryBudget {
     pub(super) memory: ByteSize,
-    /// Where temporary files are written; the system's folder for such where nothing is said.
+    /// The folder for temporary files; the system's by default.
     pub(super) spill: Option<PathBuf>,
 }
 
-/// A query over everything.
+/// A query that needs all rows.
 #[derive(Debug)]
 pub(super) struct QueryFold {
     query: Arc<Query>,
@@ -38,19 +38,19 @@ pub(super) struct QueryFold {
     budget: MemoryBudget,
     pending: PendingEvents,
     state: FoldState,
-    /// The number of the next event.
+    /// The sequence number of the next event.
     next: i64,
-    /// What times of events that came count from, if that is one thing.
+    /// The clock of all events so far, or UTC if they differ.
     clock: Option<Clock>,
 }
 
-/// How far the work has come.
+/// The state of the plan.
 #[derive(Debug)]
 enum FoldState {
-    /// No row has come that the plan could be made for.
+    /// No rows yet, so the columns may be unknown.
     NotStarted,
     Running(Box<PlanExecution>, EventMapping),
-    /// The plan has given its last row.
+    /// The plan has returned its last row.
     Finished,
 }
 
@@ -66,7 +66,7 @@ impl QueryFold {
         Self { query, schemas, channel, budget, pending, state, next, clock }
     }
 
-    /// Hands the rows of a batch to the plan, which is made with the first ones.
+    /// Pushes the rows of a batch to the plan. The first rows start it.
     fn feed(&mut self, batch: &Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let mut output = Vec::new();
         self.note_clock(batch, context);
@@ -86,7 +86,8 @@ impl QueryFold {
             {
                 let more = execution.push(table, &rows);
                 more.map_err(|error| failed(error, &self.query, &self.budget))?;
-                // So what the plan works on first depends on events, and not on how many come together.
+                // Step after each push: the order of work must not depend on how events are
+                // batched.
                 loop {
                     let rows = self.step(context)?;
                     if rows.is_empty() {
@@ -114,14 +115,14 @@ impl QueryFold {
         for id in batch.channels() {
             if last.replace(*id) != Some(*id) {
                 let clock = context.channels.get(sluice_core::ChannelId(*id)).clock;
-                // Where there are several, times that are put together are taken as they are.
+                // With several clocks, times are taken as they are.
                 let same = self.clock.is_none_or(|schemas| schemas == clock);
                 self.clock = Some(if same { clock } else { Clock::Utc });
             }
         }
     }
 
-    /// Lets the plan work until it has rows, or has nothing more to do.
+    /// Runs the plan until it has rows or needs more input.
     fn step(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let FoldState::Running(execution, mapping) = &mut self.state else { return Ok(Vec::new()) };
         let mapping = mapping.clone();
@@ -174,7 +175,7 @@ impl Fold for QueryFold {
         self.schemas.discover(&batch, context.channels)?;
         if !self.schemas.unknown_tables().is_empty() {
             if self.schemas.has_single_unknown() {
-                // There is nothing in it for the one table there is.
+                // The batch has nothing for the only table.
                 let inputs = self.schemas.plan_inputs(&batch, context)?;
                 debug_assert!(inputs.is_empty(), "messages tell the columns of their table");
                 return Ok(Vec::new());
@@ -210,17 +211,17 @@ impl Fold for QueryFold {
     }
 }
 
-/// Rows of a batch that are not given to a plan yet, by the tables' places.
+/// The rows of a batch that were not pushed yet, per table.
 struct UnfedRows(Vec<Option<RecordBatch>>);
 
 impl UnfedRows {
-    /// Rows of one table, no more than a plan lacks to go on: of that table for which these come first.
+    /// The next rows to push: of the table whose batch is completed by the earliest event.
     fn next(&mut self, execution: &PlanExecution) -> Result<Option<(usize, RecordBatch)>, Error> {
         let next_rows = |(table, rows): (usize, &Option<RecordBatch>)| {
             let rows = rows.as_ref().filter(|rows| rows.num_rows() > 0)?;
             let rows_needed = execution.rows_needed(table).unwrap_or(usize::MAX);
             let count = rows_needed.min(rows.num_rows());
-            // What completes nothing is given last.
+            // Rows that complete no batch come last.
             let last =
                 if rows_needed > count { u32::MAX } else { tables::event_of(rows, count - 1) };
             Some((last, table, count))
@@ -234,7 +235,7 @@ impl UnfedRows {
     }
 }
 
-/// The plan for tables of these columns, and what its rows say.
+/// Plans a query for tables with these columns.
 pub(super) fn plan(
     planner: &Planner,
     query: &Query,
@@ -260,14 +261,14 @@ pub(super) fn plan(
 }
 
 impl MemoryBudget {
-    /// What plans within this memory are made and run with. Folders are made when something is written there.
+    /// A planner within this budget. Spill folders are created on first use.
     fn planner(&self) -> Result<Planner, Error> {
         let pool = self.memory.0 as usize - queue_bytes(self);
         execution::planner(pool, self.spill.as_deref())
     }
 }
 
-/// How much of the memory rows may take that wait to be taken by a plan.
+/// The share of the memory for the queues of a plan.
 fn queue_bytes(budget: &MemoryBudget) -> usize {
     usize::try_from(budget.memory.0 / 4).unwrap_or(usize::MAX)
 }

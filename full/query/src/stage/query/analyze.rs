@@ -1,5 +1,4 @@
-//! A look at a parsed query: which tables and functions it names, and what in it has to see all rows. Knows no
-//! columns.
+//! Analyzes a parsed query: the tables and functions that it uses, and whether it needs all rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -20,21 +19,21 @@ use crate::stage::columns::EventColumn;
 #[derive(Debug)]
 pub(crate) struct Functions(BTreeMap<String, FunctionClass>);
 
-/// What kind of function it is.
+/// The kind of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FunctionClass {
-    /// Makes a value of values.
+    /// Computes a value of one row.
     Scalar,
-    /// Makes a value of many rows.
+    /// Computes a value of many rows.
     Aggregate,
-    /// Makes a value of rows around.
+    /// Computes a value of neighbouring rows.
     Window,
-    /// Has another value in every run.
+    /// Returns different values in different runs.
     Volatile,
 }
 
 impl Functions {
-    /// All that there are.
+    /// All functions of DataFusion.
     pub(crate) fn known() -> Self {
         let mut all = BTreeMap::new();
         let mut add = |name: &str,
@@ -44,7 +43,8 @@ impl Functions {
             let changes = signature.is_some_and(|of| of.volatility != Volatility::Immutable);
             let class = if changes { FunctionClass::Volatile } else { class };
             for name in aliases.iter().map(String::as_str).chain([name]) {
-                // Some are both; what needs fewer rows is told by how it is called.
+                // Some names are both; the one that needs fewer rows comes first, and the call
+                // tells them apart.
                 all.entry(name.to_lowercase()).or_insert(class);
             }
         };
@@ -87,21 +87,21 @@ impl Functions {
     }
 }
 
-/// What is seen of a query.
+/// The result of the analysis.
 #[derive(Debug)]
 pub(super) struct QueryAnalysis<'f> {
     functions: &'f Functions,
-    /// The names that it gives to its own parts.
+    /// The names of common table expressions.
     cte_names: BTreeSet<String>,
     found: BTreeSet<QueryTable>,
     pub(super) tables: Vec<QueryTable>,
     pub(super) pipeline_breaker: Option<PipelineBreaker>,
-    /// How many queries lie around the one that is looked at.
+    /// How deeply the current query is nested.
     depth: usize,
 }
 
 impl<'f> QueryAnalysis<'f> {
-    /// Looks at all of it.
+    /// Analyzes a whole query.
     pub(super) fn of_query(ast: &Ast, functions: &'f Functions) -> Result<Self, SqlMistake> {
         let parts = ast.with.iter().flat_map(|with| &with.cte_tables);
         let cte_names = parts.map(|part| part.alias.name.value.clone()).collect();
@@ -314,8 +314,8 @@ impl Visitor for QueryAnalysis<'_> {
     }
 }
 
-/// Whether events that come out have the times, and the channels and sources, of those they are made of. Says
-/// no where it cannot tell.
+/// Whether result events keep the times, and the channels and sources, of the events they come
+/// from. `false` if unsure.
 pub(super) fn preserved(ast: &Ast) -> (bool, bool) {
     let select = match &*ast.body {
         SetExpr::Select(select) if ast.with.is_none() => select,
@@ -332,11 +332,11 @@ pub(super) fn preserved(ast: &Ast) -> (bool, bool) {
     (keeps(EventColumn::Timestamp), keeps(EventColumn::Channel) && keeps(EventColumn::Source))
 }
 
-/// Whether an item of a selection gives no column of this name, or the one that `table` has.
+/// Whether a select item leaves this column of `table` unchanged.
 fn keeps_own(item: &SelectItem, name: &str, table: &str) -> bool {
     let is_it = |expr: &Expr| match expr {
         Expr::Identifier(ident) => ident.value == name,
-        // A field of a struct may be called so, too.
+        // A field of a struct may have the same name.
         Expr::CompoundIdentifier(parts) => {
             matches!(parts.as_slice(), [of, ident] if of.value == table && ident.value == name)
         }

@@ -1,5 +1,5 @@
-//! How much work a query makes before it is run: what would take a planner forever, or more stack than there
-//! is, is refused by counting. Does not know what a query means.
+//! Limits the complexity of a query before it is planned: otherwise planning may take forever, or
+//! overflow the stack.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -11,16 +11,16 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::SqlMistake;
 
-/// How many operators and clauses a query may have: each may lie inside of the one before.
+/// The most operators and clauses: each may be nested in the one before.
 const MAX_PARTS: usize = 400;
 
-/// How often tables may be read where a query names its own parts, which are read wherever they are named.
+/// The most table reads after common table expressions are expanded.
 const MAX_READS: u64 = 200;
 
-/// Refuses texts of more parts than are allowed.
+/// Refuses queries with too many parts.
 pub(super) fn check_size(text: &str) -> Result<(), SqlMistake> {
     let dialect = GenericDialect {};
-    // What is wrong with the text, the parser says.
+    // The parser reports errors in the text.
     let Ok(tokens) = Tokenizer::new(&dialect, text).tokenize() else { return Ok(()) };
     let parts = tokens.iter().filter(|token| is_part(token)).count();
     if parts <= MAX_PARTS {
@@ -66,13 +66,13 @@ fn is_part(token: &Token) -> bool {
         | Token::RParen
         | Token::RBracket
         | Token::RBrace => false,
-        // Calls lie in one another.
+        // Calls may be nested.
         Token::LParen | Token::LBracket | Token::LBrace => true,
         other => !other.to_string().starts_with(['\'', '"']),
     }
 }
 
-/// Refuses queries whose own parts, put where they are named, read tables too often.
+/// Refuses queries whose expanded common table expressions read too many tables.
 pub(super) fn check_expansion(ast: &Ast) -> Result<(), SqlMistake> {
     let mut reads: BTreeMap<String, u64> = BTreeMap::new();
     for part in ast.with.iter().flat_map(|with| &with.cte_tables) {
@@ -102,7 +102,7 @@ fn reads_of<V: datafusion::sql::sqlparser::ast::Visit>(
     sum
 }
 
-/// The name of a relation, if it is one word.
+/// The name of a relation if it is one word, else an empty string.
 pub(super) fn name_of(name: &ObjectName) -> String {
     match name.0.as_slice() {
         [one] => one.as_ident().map(|ident| ident.value.clone()).unwrap_or_default(),

@@ -1,5 +1,4 @@
-//! A query as it is written: read, held to what a stage can do, and looked at for all that can be said of it
-//! before any event is there. Plans nothing.
+//! Parses the query of a stage, and checks what can be checked before any event is read.
 
 mod analyze;
 mod complexity;
@@ -23,10 +22,10 @@ use analyze::QueryAnalysis;
 /// The table of all events.
 pub(super) const EVENTS: &str = "events";
 
-/// Longer queries are refused: reading one takes memory many times its length.
+/// Longer queries are refused: parsing takes a multiple of their length.
 const MAX_BYTES: usize = 16 << 10;
 
-/// How deeply parts may lie in one another.
+/// How deeply expressions may be nested.
 const MAX_DEPTH: usize = 40;
 
 /// A query of one stage.
@@ -34,29 +33,29 @@ const MAX_DEPTH: usize = 40;
 pub(super) struct Query {
     text: String,
     ast: Ast,
-    /// The tables that it reads, each once, in order of their names.
+    /// The tables that it reads, sorted.
     pub(super) tables: Vec<QueryTable>,
-    /// What in it has to see all rows before it can give one, if there is something.
+    /// The first part that needs all rows, if any.
     pub(super) pipeline_breaker: Option<PipelineBreaker>,
-    /// Which of its rows are given, where that is all that is not decided for each event alone.
+    /// `LIMIT` and `OFFSET` of a per-row query.
     pub(super) limit: Option<LimitOffset>,
-    /// Whether times of events that it gives are those of the events they are made of.
+    /// Whether result events keep the times of the events they come from.
     pub(super) keeps_times: bool,
-    /// The same of channels and sources.
+    /// Whether they keep channels and sources.
     pub(super) keeps_channels: bool,
 }
 
-/// What a query reads.
+/// A table that a query reads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum QueryTable {
     /// All events.
     Events,
-    /// What is decoded of the events of a channel.
+    /// The decoded events of a channel.
     Channel(String),
 }
 
 impl QueryTable {
-    /// As queries call it.
+    /// The name in queries.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Events => EVENTS,
@@ -71,7 +70,7 @@ impl fmt::Display for QueryTable {
     }
 }
 
-/// A part of a query that has to see all rows: what it is, with its article.
+/// A part of a query that needs all rows, in words, with its article.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PipelineBreaker(pub(super) String);
 
@@ -83,7 +82,7 @@ pub(super) struct LimitOffset {
 }
 
 impl Query {
-    /// Reads a query. `Err` says what is wrong with it, and where.
+    /// Parses a query.
     pub(super) fn parse(text: &str, functions: &Functions) -> Result<Self, SqlMistake> {
         if text.len() > MAX_BYTES {
             return Err(SqlMistake::new(format!("the query is longer than {MAX_BYTES} bytes")));
@@ -116,7 +115,7 @@ impl Query {
         })
     }
 
-    /// Its text, or the beginning of it, in one line: to know it again in messages.
+    /// The start of the text on one line, to identify the query in messages.
     pub(super) fn excerpt(&self) -> String {
         const MOST: usize = 60;
         let words = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -126,18 +125,18 @@ impl Query {
         }
     }
 
-    /// A mistake that is found in it later, with the line it is in.
+    /// Renders an error with the line that it is in.
     pub(super) fn render(&self, mistake: &SqlMistake) -> String {
         mistake.render(&self.text)
     }
 
-    /// What is planned.
+    /// The statement to plan.
     pub(super) fn statement(&self) -> DfStatement {
         statement_of(self.ast.clone())
     }
 
-    /// The same with an order in which no two different rows are alike: by what the query orders by, or
-    /// by time, and then by all columns of `plan` that have an order.
+    /// The statement with a total order, so that equal input gives equal output: first what the
+    /// query orders by, or else time, then all sortable columns of `plan`.
     pub(super) fn with_total_order(&self, plan: &LogicalPlan) -> DfStatement {
         let mut ast = self.ast.clone();
         let schema = plan.schema();
@@ -170,7 +169,7 @@ fn statement_of(ast: Ast) -> DfStatement {
     DfStatement::Statement(Box::new(Statement::Query(Box::new(ast))))
 }
 
-/// The one query that a text is.
+/// Parses a text of exactly one query.
 fn parse_single_query(text: &str) -> Result<Ast, SqlMistake> {
     let parser = DFParserBuilder::new(text).with_recursion_limit(MAX_DEPTH).build();
     let statements = parser.and_then(|mut parser| parser.parse_statements());
@@ -192,7 +191,7 @@ fn parse_single_query(text: &str) -> Result<Ast, SqlMistake> {
     }
 }
 
-/// What `LIMIT` and `OFFSET` of the whole query say. `Err` says what of it is not told by numbers.
+/// `LIMIT` and `OFFSET` of the query. `Err` names a form that is not a plain number.
 fn limit_of(ast: &Ast) -> Result<Option<LimitOffset>, String> {
     if ast.fetch.is_some() {
         return Err("FETCH".to_owned());
@@ -329,7 +328,7 @@ mod tests {
         ] {
             match read(text) {
                 Err(said) => assert!(said.contains(what), "{text}: {said}"),
-                // A path is the name of a channel, and nothing else.
+                // A path is just the name of a channel.
                 Ok(query) => assert_eq!(query.tables[0].name(), what.trim_matches('`'), "{text}"),
             }
         }

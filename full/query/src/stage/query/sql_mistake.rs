@@ -1,4 +1,4 @@
-//! What is wrong with a query, and where in its text.
+//! An error in a query, with its position.
 
 use datafusion::common::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::session::{QueryError, QueryPosition};
 
-/// What is wrong with a query.
+/// An error in a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SqlMistake {
     message: String,
@@ -14,12 +14,12 @@ pub(crate) struct SqlMistake {
 }
 
 impl SqlMistake {
-    /// A mistake of the query as a whole.
+    /// An error without a position.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), position: None }
     }
 
-    /// A mistake at a place.
+    /// An error at a position.
     pub(crate) fn at(span: Span, message: impl Into<String>) -> Self {
         let number = |number: u64| usize::try_from(number).ok().filter(|number| *number > 0);
         let position = number(span.start.line).zip(number(span.start.column));
@@ -27,7 +27,7 @@ impl SqlMistake {
         Self { message: message.into(), position }
     }
 
-    /// What the parser says.
+    /// Converts an error of the parser.
     pub(crate) fn from_parser(error: DataFusionError) -> Self {
         let too_deep = |error: &DataFusionError| match error {
             DataFusionError::SQL(parser, _) => {
@@ -41,7 +41,7 @@ impl SqlMistake {
         Self::from_planner(error)
     }
 
-    /// What the planner says.
+    /// Converts an error of the planner.
     pub(crate) fn from_planner(error: DataFusionError) -> Self {
         match QueryError::from_datafusion(error) {
             QueryError::Invalid(invalid) => {
@@ -52,9 +52,9 @@ impl SqlMistake {
         }
     }
 
-    /// What is wrong, where, and the line of the query with a caret under the place.
+    /// The message and position, and the line of the query with a caret below.
     pub(crate) fn render(&self, text: &str) -> String {
-        /// What is shown of a line on either side.
+        /// Characters shown on either side of the caret.
         const AROUND: usize = 60;
         let Some(QueryPosition { line, column }) = self.position else {
             return self.message.clone();
