@@ -84,10 +84,11 @@ pub(crate) async fn check_scheduler(
 pub(crate) fn handshake_error(scheduler: &Address, error: RequestError) -> HandshakeError {
     match error {
         RequestError::Unreachable(why) => HandshakeError::Unreachable(format!(
-            "cannot reach the scheduler at {scheduler}: {why}; is `sluice cluster scheduler` running there?"
+            "cannot reach the scheduler at {scheduler}: {why}; is `sluice cluster scheduler` \
+             running there?"
         )),
         RequestError::NotSluice => HandshakeError::Mismatch(format!(
-            "what listens at {scheduler} is no scheduler of Sluice; start one by `sluice cluster scheduler`"
+            "{scheduler} is not a Sluice scheduler; start one with `sluice cluster scheduler`"
         )),
     }
 }
@@ -95,9 +96,7 @@ pub(crate) fn handshake_error(scheduler: &Address, error: RequestError) -> Hands
 fn difference(identity: &SchedulerIdentity, mine: &Greeting) -> Option<String> {
     if identity.ballista != BALLISTA_VERSION {
         let theirs = &identity.ballista;
-        return Some(format!(
-            "this has Ballista {BALLISTA_VERSION} and that has Ballista {theirs}"
-        ));
+        return Some(format!("Ballista is {BALLISTA_VERSION} here and {theirs} there"));
     }
     let theirs = Greeting { sluice: identity.sluice.clone(), plugins: identity.plugins.clone() };
     mine.differs(&theirs)

@@ -34,7 +34,7 @@ pub(crate) async fn get_json<T: DeserializeOwned>(
     let request = format!("GET {path} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n\r\n");
     let response = timeout(TIMEOUT, exchange(to, &request)).await;
     let response =
-        response.map_err(|_| RequestError::Unreachable("no answer within 8 s".into()))?;
+        response.map_err(|_| RequestError::Unreachable("no response within 8 s".into()))?;
     let response = response.map_err(|e| RequestError::Unreachable(e.to_string()))?;
     parse_response(&response)
 }
@@ -62,7 +62,9 @@ async fn exchange(to: &Address, request: &str) -> std::io::Result<Vec<u8>> {
 /// running.
 fn parse_response<T: DeserializeOwned>(response: &[u8]) -> Result<T, RequestError> {
     if response.is_empty() {
-        return Err(RequestError::Unreachable("it hung up without an answer".into()));
+        return Err(RequestError::Unreachable(
+            "the connection was closed without a response".into(),
+        ));
     }
     let body = response_body(response).ok_or(RequestError::NotSluice)?;
     serde_json::from_slice(body).map_err(|_| RequestError::NotSluice)

@@ -100,7 +100,7 @@ fn start(
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     // Its own process group: Ctrl-C is for the run, which stops its cluster in order.
     command.process_group(0);
-    let cannot = |e| Error::refused(format!("cannot start a part of the cluster: {e}"));
+    let cannot = |e| Error::refused(format!("cannot start a cluster process: {e}"));
     let mut process = ClusterProcess(command.spawn().map_err(cannot)?);
     let (ready, lines) = mpsc::channel();
     if let Some(errors) = process.0.stderr.take() {
@@ -133,7 +133,7 @@ fn wait_for(lines: &Receiver<String>, words: &str, who: &str) -> Result<String, 
 }
 
 fn missing(who: &str) -> Error {
-    Error::refused(format!("{who} of the cluster on this machine did not come up"))
+    Error::refused(format!("{who} of the local cluster did not start"))
 }
 
 impl Drop for LocalCluster {

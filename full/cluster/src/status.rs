@@ -46,11 +46,11 @@ impl ClusterStatus {
 
 fn executor_line(executor: &ExecutorStatus) -> String {
     let ExecutorStatus { id, host, slots, running, silent } = executor;
-    let heard = silent.map(|seconds| format!(", heard {seconds} s ago")).unwrap_or_default();
-    format!("  {id} from {host}: {running} of {slots} at work{heard}")
+    let heard = silent.map(|seconds| format!(", last seen {seconds} s ago")).unwrap_or_default();
+    format!("  {id} from {host}: {running} of {slots} units running{heard}")
 }
 
 fn job_line(job: &JobStatus) -> String {
     let JobStatus { id, waiting, running } = job;
-    format!("  {id}: {running} under way, {waiting} waiting")
+    format!("  {id}: {running} running, {waiting} waiting")
 }

@@ -45,7 +45,7 @@ fn read_order() -> Result<Order, Error> {
     let line = watch_stdin()?.recv().ok();
     let line = line.ok_or_else(|| Error::refused("expected an order on standard input"))?;
     let order = serde_json::from_str(&line);
-    order.map_err(|e| Error::refused(format!("standard input holds no order: {e}")))
+    order.map_err(|e| Error::refused(format!("standard input is not an order: {e}")))
 }
 
 /// The first line of stdin. The thread that reads it keeps reading, and exits this process when

@@ -272,7 +272,8 @@ impl Session {
     fn with_advice(&self, error: QueryError) -> QueryError {
         let QueryError::OutOfMemory(what) = error else { return error };
         let advice = if self.spills {
-            "allow more (--memory, or the option `memory`), or ask for less: fewer columns, a shorter time, a LIMIT"
+            "allow more (--memory, or the option `memory`), or query less: fewer columns, a \
+             shorter time, a LIMIT"
         } else {
             "allow more memory, or let it spill to a folder"
         };
@@ -321,7 +322,8 @@ fn runtime(options: &SessionOptions, memory: usize) -> Result<Arc<RuntimeEnv>, E
 /// The logical plan of a query that only reads. Corrects the case of names.
 async fn logical_plan(state: &SessionState, sql: &str) -> datafusion::error::Result<LogicalPlan> {
     if sql.len() > MAX_QUERY_BYTES {
-        let what = format!("a query of {} bytes: {MAX_QUERY_BYTES} are allowed", sql.len());
+        let what =
+            format!("the query has {} bytes, and at most {MAX_QUERY_BYTES} are allowed", sql.len());
         return Err(datafusion::error::DataFusionError::Plan(what));
     }
     let mut statement = statement(state, sql)?;
@@ -354,9 +356,7 @@ fn statement(state: &SessionState, sql: &str) -> datafusion::error::Result<State
     match (statements.pop_front(), statements.len()) {
         (Some(statement), 0) => Ok(statement),
         (None, _) => Err(said("there is no query")),
-        (Some(_), more) => {
-            Err(said(&format!("one statement at a time: {more} more stand behind it")))
-        }
+        (Some(_), more) => Err(said(&format!("one statement at a time: {more} more follow"))),
     }
 }
 

@@ -8,19 +8,19 @@ use sluice::extension::duration;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A cluster is one scheduler and any number of executors, each this program, of one version
-everywhere. Executors themselves read inputs and write outputs: these have to be at the same paths
-on all of them and where the run is started (a shared file system).
+A cluster is one scheduler and any number of executors, all running the same version of this
+program. Executors read inputs and write outputs themselves: these must have the same paths on all
+executors and where the run is started (a shared file system).
 
-There is no authentication and no encryption: whoever reaches the scheduler can have files read and
-written wherever an executor runs. Private networks only.
+There is no authentication and no encryption: anyone who can connect to the scheduler can read and
+write files wherever an executor runs. Use private networks only.
 
 Examples:
   sluice cluster scheduler --listen 10.0.0.5:50050        on one machine
-  sluice cluster executor --scheduler 10.0.0.5:50050      on each that shall work
+  sluice cluster executor --scheduler 10.0.0.5:50050      on each worker machine
   sluice cluster status --scheduler 10.0.0.5:50050
   sluice run tables.toml --engine ballista --scheduler 10.0.0.5:50050
-  sluice run tables.toml --engine ballista --local-cluster 2   to try it on one machine")]
+  sluice run tables.toml --engine ballista --local-cluster 2   try it on one machine")]
 pub(crate) struct ClusterArgs {
     #[command(subcommand)]
     pub(crate) command: ClusterCommand,
@@ -42,12 +42,12 @@ pub(crate) enum ClusterCommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It runs until Ctrl-C or kill, keeps nothing on disk and sees no data. When it ends, runs that were
-under way wait for a minute for it to come back, and executors join it again by themselves.
+The scheduler runs until Ctrl-C or kill, keeps nothing on disk and sees no data. If it restarts,
+executors reconnect by themselves; runs wait for it for a minute.
 
-There is no authentication: private networks only.
+There is no authentication: use private networks only.
 
-Exit codes: 0 it was stopped; 1 it failed: the port is in use, say; 2 wrong use.")]
+Exit codes: 0 stopped; 1 failed, for example because the port is in use; 2 wrong use.")]
 pub(crate) struct SchedulerArgs {
     /// The address and port to listen on. Port 0 picks a free one and prints it.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:50050",
@@ -70,14 +70,14 @@ pub(crate) struct SchedulerArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It asks the scheduler for work, so nothing has to reach it: no port, no address of its own. Each unit
-runs in a process of its own, in the folder in which the run was started.
+The executor polls the scheduler for units, so it needs no port or address of its own. Each unit
+runs in a child process, in the folder in which the run was started.
 
-It runs until Ctrl-C or kill: then it ends what it is at, and others do that again. When the
-scheduler ends, it waits until that is back.
+It runs until Ctrl-C or kill: then it cancels its units, and other executors run them again. If the
+scheduler ends, it waits until the scheduler is back.
 
-Exit codes: 0 it was stopped; 1 the scheduler cannot be reached; 2 wrong use, or the scheduler is
-another version or has other plugins.")]
+Exit codes: 0 stopped; 1 the scheduler cannot be reached; 2 wrong use, or the scheduler has another
+version or other plugins.")]
 pub(crate) struct ExecutorArgs {
     /// The address of the scheduler.
     #[arg(long, value_name = "HOST:PORT")]

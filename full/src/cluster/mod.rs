@@ -38,7 +38,7 @@ inventory::submit! {
 const STOP_MESSAGES: SignalMessages = ["stopping", "stopping: once more ends it at once"];
 
 fn define(command: Command) -> Command {
-    ClusterArgs::augment_args(command).about("Be a part of a cluster")
+    ClusterArgs::augment_args(command).about("Run the processes of a cluster")
 }
 
 fn run(matches: &ArgMatches, shell: &Shell) -> CommandResult {
@@ -74,8 +74,8 @@ fn connect(reach: &ClusterOptions, shell: &Shell) -> Result<Box<dyn Carrier>, Fa
             Ballista::with_local_cluster(LocalCluster::start(&options, say)?, greeting, patience)
         }
         (None, None) => {
-            let what = "--engine ballista needs --scheduler HOST:PORT, or --local-cluster N to try it \
-                        on this machine";
+            let what = "--engine ballista needs --scheduler HOST:PORT, or --local-cluster N to \
+                        try it on this machine";
             return Err(Failure::Usage(what.into()));
         }
     };

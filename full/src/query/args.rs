@@ -10,18 +10,18 @@ use sluice::extension::{Assignment, assignment, channel_type};
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
-A log is a table that has the name of its file without extension: drive.lcm is `drive`, and
-2007-11-03.lcm is `\"2007-11-03\"`, in double quotes, as all names that are no plain words. A single table
-is also called `log`. NAME=FILE gives a log another name; several files or a glob under one NAME are
-one table, in that order.
+Each log is a table, named like its file without extension: drive.lcm is `drive`, and
+2007-11-03.lcm is `\"2007-11-03\"`. Names that are not plain words need double quotes. A single log
+is also the table `log`. NAME=FILE renames a log; several files or a glob under one NAME are one
+table, in that order.
 
-A log's table has the columns timestamp, source, channel, sequence and payload. The table drive.CHANNEL
-has a channel's events, with the fields of its messages as columns: for logs that know their types,
-and for others with --types.
+The table of a log has the columns timestamp, source, channel, sequence and payload. The table
+drive.CHANNEL has the events of one channel, with the fields of its messages as columns; this needs
+--types, unless the log has its types.
 
-Without a query, statements are read from standard input, each up to its semicolon; on a terminal there
-is a prompt, whose `.help` tells of itself. It keeps a history in $XDG_STATE_HOME/sluice/query_history,
-or ~/.local/state/sluice/query_history.
+Without a query, statements are read from standard input, each up to its semicolon. On a terminal
+there is a prompt; type `.help` there. Its history is in $XDG_STATE_HOME/sluice/query_history, or
+~/.local/state/sluice/query_history.
 
 Examples:
   sluice query \"select channel, count(*) from drive group by 1 order by 2 desc\" drive.lcm
@@ -31,8 +31,8 @@ Examples:
   sluice query --file gaps.sql a=monday.lcm b=tuesday.vel --format csv > gaps.csv
   sluice query drive.lcm                         a prompt
 
-Exit codes: 0 done; 1 failed, nothing written; 2 wrong SQL or wrong use; 3 done, but input was damaged
-or events could not be decoded, all of it reported.")]
+Exit codes: 0 done; 1 failed, nothing written; 2 wrong SQL or wrong use; 3 done, but input was
+damaged or events could not be decoded, all of it reported.")]
 pub(crate) struct QueryArgs {
     /// The query, then the logs to query: files, globs, or NAME=FILE; `-` is standard input. If the
     /// first argument has no blanks and names a file, it is a log, and there is no query.

@@ -28,7 +28,7 @@ impl QueryInterrupt {
             if signal == SIGQUIT || signal_flag.swap(true, Ordering::Relaxed) {
                 terminate_by_signal(signal);
             } else {
-                log_message("stopping the query; once more ends the program");
+                log_message("stopping the query; a second signal ends the program");
             }
         });
         Self { flag, stop, _listening: listening }

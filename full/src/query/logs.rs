@@ -18,7 +18,7 @@ use super::arguments::LogArgument;
 pub(super) const ALIAS: &str = "log";
 
 /// How to start later than at the beginning.
-const START_BY_QUERY: &str = "a query says by itself from when on: `where timestamp >= '…'`";
+const START_BY_QUERY: &str = "a query sets the start itself: `where timestamp >= '…'`";
 
 /// A session and its logs.
 pub(super) struct Logs {
@@ -89,7 +89,7 @@ impl Logs {
 fn add(session: &Session, name: &str, is_only: bool, log: LogTables) -> Result<(), Failure> {
     let log = Arc::new(log);
     let refused = |error: Error| {
-        Failure::Usage(format!("{error}; NAME=FILE on the command line gives a log another name"))
+        Failure::Usage(format!("{error}; NAME=FILE on the command line renames a log"))
     };
     session.add_log(name, Arc::clone(&log)).map_err(refused)?;
     if is_only && !name.eq_ignore_ascii_case(ALIAS) {
@@ -129,8 +129,8 @@ fn expect_new(tables: &[NamedTable], name: &str, path: &Path) -> Result<(), Fail
     let (name, other) = (printable(name), other.paths.join(", "));
     let path = path.display();
     Err(Failure::Usage(format!(
-        "two logs would be the table `{name}`: {other} and {path}; name them: first={other} second={path}, or make \
-         them one table: both={other} both={path}"
+        "two logs would be the table `{name}`: {other} and {path}; rename them: first={other} \
+         second={path}, or make them one table: both={other} both={path}"
     )))
 }
 

@@ -21,7 +21,7 @@ inventory::submit! {
 }
 
 fn define(command: Command) -> Command {
-    QueryArgs::augment_args(command).about("Ask questions of logs in SQL")
+    QueryArgs::augment_args(command).about("Query logs in SQL")
 }
 
 fn run(matches: &ArgMatches, shell: &Shell) -> CommandResult {

@@ -29,11 +29,12 @@ pub(crate) fn run(args: &QueryArgs, shell: &Shell) -> CommandResult {
         (None, None) => None,
     };
     if text.is_none() && named.is_empty() {
-        let what = "there is neither a query nor a log: sluice query \"select count(*) from drive\" drive.lcm";
+        let what = "expected a query or a log, such as: sluice query \"select count(*) from \
+                    drive\" drive.lcm";
         return Err(Failure::Usage(what.into()));
     }
     if text.is_none() && reads_stdin {
-        let what = "standard input is the log, and cannot hold the query, too: name one of them";
+        let what = "standard input cannot be both the query and a log: name one of them";
         return Err(Failure::Usage(what.into()));
     }
     // Check the arguments before reading anything.
@@ -55,7 +56,7 @@ fn script(text: SqlText<'_>, logs: &Logs, to: &OutputTarget, shell: &Shell) -> C
     }
     if statements.len() > 1 && to.is_file() {
         return Err(Failure::Usage(format!(
-            "a file takes the rows of one statement, and there are {}: {}",
+            "a file takes the rows of one statement, but there are {}: {}",
             statements.len(),
             to.path().display()
         )));
@@ -128,9 +129,9 @@ fn read(file: &Path, stdin_is_log: bool) -> Result<String, Failure> {
 }
 
 fn too_long(name: &str) -> Failure {
-    Failure::Usage(format!("a query of more than {MAX_QUERY_BYTES} bytes: {name}"))
+    Failure::Usage(format!("the query is longer than {MAX_QUERY_BYTES} bytes: {name}"))
 }
 
 fn not_text(name: &str) -> Failure {
-    Failure::Usage(format!("no query: it is not UTF-8: {name}"))
+    Failure::Usage(format!("the query is not UTF-8: {name}"))
 }

@@ -13,7 +13,7 @@ const METADATA_SERVER: &str = "169.254.169.254";
 /// The error of a client that cannot be created.
 pub(crate) fn settings_error(error: &Error) -> io::Error {
     io::Error::other(format!(
-        "the environment variables AWS_… make no client for this store: {}",
+        "cannot create a client from the environment variables AWS_…: {}",
         root_cause(error)
     ))
 }
@@ -29,18 +29,15 @@ fn classify(error: &Error) -> (io::ErrorKind, String) {
     let text = full_text(error);
     let server = endpoint();
     if text.contains("NoSuchBucket") {
-        return (
-            NotFound,
-            format!("there is no such bucket {server}; its name comes behind s3://"),
-        );
+        return (NotFound, format!("there is no such bucket {server}; its name follows s3://"));
     }
     match error {
         Error::NotFound { .. } => (NotFound, "there is no such object".to_owned()),
-        Error::AlreadyExists { .. } => (AlreadyExists, "there is such an object".to_owned()),
+        Error::AlreadyExists { .. } => (AlreadyExists, "the object already exists".to_owned()),
         Error::InvalidPath { .. } => (
             Other,
             format!(
-                "an object here has a key that is no path: {}; remove or rename it, or name others",
+                "an object has a key that is not a path: {}; remove or rename it, or select others",
                 root_cause(error)
             ),
         ),
@@ -58,7 +55,7 @@ fn classify(error: &Error) -> (io::ErrorKind, String) {
             (
                 PermissionDenied,
                 format!(
-                    "the store {server} does not know these credentials; look at AWS_ACCESS_KEY_ID, \
+                    "the store {server} rejects the credentials; check AWS_ACCESS_KEY_ID, \
                      AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_REGION"
                 ),
             )
@@ -66,14 +63,13 @@ fn classify(error: &Error) -> (io::ErrorKind, String) {
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => (
             PermissionDenied,
             format!(
-                "the store {server} does not allow it with the credentials in AWS_ACCESS_KEY_ID and \
+                "the store {server} denies access with the credentials in AWS_ACCESS_KEY_ID and \
                  AWS_SECRET_ACCESS_KEY"
             ),
         ),
-        _ if text.contains("scheme is not allowed") => (
-            Other,
-            "the endpoint is http://…, which is only taken with AWS_ALLOW_HTTP=true".to_owned(),
-        ),
+        _ if text.contains("scheme is not allowed") => {
+            (Other, "the endpoint is http://…, which requires AWS_ALLOW_HTTP=true".to_owned())
+        }
         _ if text.contains("LOCATION") || text.contains("PermanentRedirect") => {
             (Other, "the bucket is in another region; set AWS_REGION".to_owned())
         }

@@ -30,7 +30,7 @@ pub(crate) struct PendingRequest<T>(Receiver<io::Result<T>>);
 impl<T> PendingRequest<T> {
     /// Blocks until the request is done.
     pub(crate) fn wait(self) -> io::Result<T> {
-        let gone = |_| Err(io::Error::other("the request came to no end"));
+        let gone = |_| Err(io::Error::other("the request was dropped"));
         self.0.recv().unwrap_or_else(gone)
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::kit::{Folder, Ran, drive, log, ran, sluice};
+use crate::kit::{Folder, ProgramOutput, drive, log, run_sluice, sluice};
 use processes::{Cluster, ClusterProcess, FakeScheduler, executor, until};
 
 /// A batch of everything that a log may become: one file, compressed, and a folder of files.
@@ -79,16 +79,16 @@ pub(crate) fn same(a: &BTreeMap<String, Vec<u8>>, b: &BTreeMap<String, Vec<u8>>)
 
 /// What a run on this machine makes of the batch, which is then removed.
 pub(crate) fn by_itself(folder: &Folder) -> BTreeMap<String, Vec<u8>> {
-    ran(folder, &["run", "batch.toml"]).expect(0);
+    run_sluice(folder, &["run", "batch.toml"]).expect(0);
     let made = tree(&folder.at("out"));
     fs::remove_dir_all(folder.at("out")).unwrap();
     made
 }
 
 /// Runs the program on a cluster.
-pub(crate) fn ran_on(cluster: &Cluster, folder: &Folder, arguments: &[&str]) -> Ran {
+pub(crate) fn ran_on(cluster: &Cluster, folder: &Folder, arguments: &[&str]) -> ProgramOutput {
     let arguments = [arguments, &cluster.engine()].concat();
-    ran(folder, &arguments)
+    run_sluice(folder, &arguments)
 }
 
 /// A report without what is another one each time.
@@ -116,7 +116,7 @@ fn two_executors_make_what_one_program_makes_byte_for_byte() {
     let expected = by_itself(&folder);
     assert!(expected.contains_key("_manifest.json"));
     let cluster = Cluster::start(&folder, 2);
-    ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(0).says("12 inputs done");
+    ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(0).expect_stderr("12 inputs done");
     same(&expected, &tree(&folder.at("out")));
 }
 
@@ -128,7 +128,7 @@ fn a_report_says_the_same_wherever_a_batch_was_run() {
     damaged[middle..middle + 600].fill(0);
     folder.write("in/03.lcm", damaged);
     let run = ["run", "batch.toml", "--report", "-"];
-    let local = ran(&folder, &run).expect(3);
+    let local = run_sluice(&folder, &run).expect(3);
     fs::remove_dir_all(folder.at("out")).unwrap();
     let cluster = Cluster::start(&folder, 2);
     let remote = ran_on(&cluster, &folder, &run).expect(3);
@@ -159,7 +159,7 @@ fn a_cluster_on_this_machine_lives_for_one_run() {
     let folder = folder(4);
     let expected = by_itself(&folder);
     let run = ["run", "batch.toml", "--engine", "ballista", "--local-cluster", "2"];
-    ran(&folder, &run).expect(0).says("4 inputs done");
+    run_sluice(&folder, &run).expect(0).expect_stderr("4 inputs done");
     same(&expected, &tree(&folder.at("out")));
 }
 
@@ -174,7 +174,7 @@ fn a_cluster_on_this_machine_ends_with_its_run_also_where_that_is_killed() {
     until("the end of its parts", || (at_work_in(&folder) == 0).then_some(()));
     // What it left is gone on with, and is removed.
     let resume = ["run", "batch.toml", "--engine", "ballista", "--local-cluster", "1", "--resume"];
-    ran(&folder, &resume).expect(0);
+    run_sluice(&folder, &resume).expect(0);
     let made = tree(&folder.at("out"));
     fs::remove_dir_all(folder.at("out")).unwrap();
     same(&by_itself(&folder), &made);
@@ -195,12 +195,12 @@ fn what_is_done_is_not_done_again_whichever_engine_did_it() {
     ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(0);
     let made = tree(&folder.at("out"));
     let resume = ["run", "batch.toml", "--resume"];
-    ran_on(&cluster, &folder, &resume).expect(0).says("0 inputs done, 4 done before");
-    ran(&folder, &resume).expect(0).says("0 inputs done, 4 done before");
+    ran_on(&cluster, &folder, &resume).expect(0).expect_stderr("0 inputs done, 4 done before");
+    run_sluice(&folder, &resume).expect(0).expect_stderr("0 inputs done, 4 done before");
     fs::remove_file(folder.at("out/02.jsonl")).unwrap();
-    ran(&folder, &resume).expect(0).says("1 input done, 3 done before");
+    run_sluice(&folder, &resume).expect(0).expect_stderr("1 input done, 3 done before");
     fs::remove_file(folder.at("out/01.lcm.zst")).unwrap();
-    ran_on(&cluster, &folder, &resume).expect(0).says("1 input done, 3 done before");
+    ran_on(&cluster, &folder, &resume).expect(0).expect_stderr("1 input done, 3 done before");
     same(&made, &tree(&folder.at("out")));
 }
 
@@ -208,13 +208,13 @@ fn what_is_done_is_not_done_again_whichever_engine_did_it() {
 fn a_pipeline_without_placeholders_is_one_unit() {
     let folder = folder(3);
     let convert = ["convert", "in/00.lcm", "in/01.lcm", "in/02.lcm", "--to", "all.jsonl"];
-    ran(&folder, &convert).expect(0);
+    run_sluice(&folder, &convert).expect(0);
     let expected = folder.read("all.jsonl");
     fs::remove_file(folder.at("all.jsonl")).unwrap();
     let cluster = Cluster::start(&folder, 1);
     ran_on(&cluster, &folder, &convert).expect(0);
     assert!(folder.read("all.jsonl") == expected);
-    ran_on(&cluster, &folder, &convert).expect(1).says("exists");
+    ran_on(&cluster, &folder, &convert).expect(1).expect_stderr("exists");
     // Nothing is left of how it came about.
     assert_eq!(folder.names(), ["all.jsonl", "batch.toml", "in"]);
 }
@@ -236,7 +236,7 @@ fn a_unit_that_fails_is_reported_and_stops_no_other() {
     let text = BATCH.replace("path = \"in/*.lcm\"", "path = \"in/*.lcm\"\non_damage = \"stop\"");
     folder.write("batch.toml", text);
     let cluster = Cluster::start(&folder, 1);
-    ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(1).says("in/01.lcm failed: ");
+    ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(1).expect_stderr("in/01.lcm failed: ");
     assert!(folder.at("out/00.jsonl").exists() && folder.at("out/02.jsonl").exists());
     assert!(!folder.at("out/01.jsonl").exists());
 }
@@ -248,11 +248,11 @@ fn a_scheduler_that_is_not_there_is_told_soon_and_nothing_is_done() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let address = free.to_string();
     let run = ["run", "batch.toml", "--engine", "ballista", "--scheduler", &address];
-    let said = ran(&folder, &run).expect(1).says("cannot reach the scheduler at ");
-    said.says("is `sluice cluster scheduler` running there?");
+    let said = run_sluice(&folder, &run).expect(1).expect_stderr("cannot reach the scheduler at ");
+    said.expect_stderr("is `sluice cluster scheduler` running there?");
     assert_eq!(folder.names(), ["batch.toml", "in"]);
     let executor = ["cluster", "executor", "--scheduler", &address];
-    ran(&folder, &executor).expect(1).says("cannot reach the scheduler at ");
+    run_sluice(&folder, &executor).expect(1).expect_stderr("cannot reach the scheduler at ");
 }
 
 #[test]
@@ -260,7 +260,8 @@ fn a_cluster_of_another_version_or_with_other_plugins_is_refused() {
     let folder = folder(1);
     let state = {
         let cluster = Cluster::start(&folder, 0);
-        ran(&folder, &["cluster", "status", "--json", "--scheduler", &cluster.address]).expect(0)
+        run_sluice(&folder, &["cluster", "status", "--json", "--scheduler", &cluster.address])
+            .expect(0)
     };
     let state: Value = serde_json::from_slice(&state.stdout).unwrap();
     let hello = |sluice: &Value, plugins: &Value, ballista: &Value| {
@@ -274,18 +275,20 @@ fn a_cluster_of_another_version_or_with_other_plugins_is_refused() {
         (hello(&json!("0.0.1"), plugins, ballista), "Sluice 0.0.1"),
         (hello(sluice, &fewer, ballista), "plugins are missing there: sink parquet"),
         (hello(sluice, plugins, &json!("54.0.0")), "Ballista 54.0.0"),
-        (json!({ "what": "else" }), "is no scheduler of Sluice"),
+        (json!({ "what": "else" }), "is not a Sluice scheduler"),
     ];
     for (answer, words) in cases {
         let impostor = FakeScheduler::with_json(&answer);
         let to = ["--scheduler", &impostor.address];
         let run = [&["run", "batch.toml", "--engine", "ballista"][..], &to].concat();
-        ran(&folder, &run).expect(2).says(words);
-        ran(&folder, &[&["cluster", "executor"][..], &to].concat()).expect(2).says(words);
+        run_sluice(&folder, &run).expect(2).expect_stderr(words);
+        run_sluice(&folder, &[&["cluster", "executor"][..], &to].concat())
+            .expect(2)
+            .expect_stderr(words);
     }
     let stranger = FakeScheduler::with_response("SSH-2.0-OpenSSH_9.9\r\n".into());
     let run = ["run", "batch.toml", "--engine", "ballista", "--scheduler", &stranger.address];
-    ran(&folder, &run).expect(2).says("is no scheduler of Sluice");
+    run_sluice(&folder, &run).expect(2).expect_stderr("is not a Sluice scheduler");
     assert_eq!(folder.names(), ["batch.toml", "in"]);
 }
 
@@ -297,7 +300,7 @@ fn executors_outlive_their_scheduler_and_join_the_next_one() {
     cluster.scheduler.kill();
     let address = cluster.address.clone();
     cluster.scheduler = processes::scheduler(&folder, &address);
-    cluster.scheduler.says("listening on ");
+    cluster.scheduler.wait_for_line("listening on ");
     until("the executor to join again", || {
         (cluster.executors[0].said().matches("joined ").count() == 2).then_some(())
     });
@@ -309,12 +312,13 @@ fn executors_outlive_their_scheduler_and_join_the_next_one() {
 fn parts_end_well_when_they_are_asked_to() {
     let folder = folder(0);
     let mut cluster = Cluster::start(&folder, 1);
-    let status = ran(&folder, &["cluster", "status", "--scheduler", &cluster.address]).expect(0);
+    let status =
+        run_sluice(&folder, &["cluster", "status", "--scheduler", &cluster.address]).expect(0);
     assert!(status.text().contains("executors: 1"), "{}", status.text());
     cluster.executors[0].signal(Signal::TERM);
     assert_eq!(cluster.executors[0].code(), Some(0));
     until("the scheduler to notice", || {
-        let status = ran(&folder, &["cluster", "status", "--scheduler", &cluster.address]);
+        let status = run_sluice(&folder, &["cluster", "status", "--scheduler", &cluster.address]);
         status.text().contains("executors: 0").then_some(())
     });
     cluster.scheduler.signal(Signal::INT);

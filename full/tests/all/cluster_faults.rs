@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::cluster::processes::{Cluster, ClusterProcess, until};
 use crate::cluster::{same, tree};
-use crate::kit::{Folder, drive, log, ran, sluice};
+use crate::kit::{Folder, drive, log, run_sluice, sluice};
 
 /// A batch whose logs go through a program, which may wait.
 const BATCH: &str = r#"
@@ -86,7 +86,7 @@ impl GatedBatch {
 
     /// What a run on this machine makes now of the whole batch.
     fn made_here(&self) -> BTreeMap<String, Vec<u8>> {
-        ran(&self.folder, &["run", "batch.toml", "--allow-exec"]).expect(0);
+        run_sluice(&self.folder, &["run", "batch.toml", "--allow-exec"]).expect(0);
         let made = tree(&self.folder.at("out"));
         fs::remove_dir_all(self.folder.at("out")).unwrap();
         self.forget_places();
@@ -107,10 +107,10 @@ impl GatedBatch {
     /// A scheduler and so many executors of one slot.
     fn cluster(&self, executors: usize) -> Cluster {
         let scheduler = self.scheduler("127.0.0.1:0");
-        let address = scheduler.says("listening on ");
+        let address = scheduler.wait_for_line("listening on ");
         let mut cluster = Cluster { address, executors: Vec::new(), scheduler };
         cluster.executors.extend((0..executors).map(|_| self.executor(&cluster.address)));
-        cluster.executors.iter().for_each(|executor| drop(executor.says("joined ")));
+        cluster.executors.iter().for_each(|executor| drop(executor.wait_for_line("joined ")));
         cluster
     }
 
@@ -150,7 +150,7 @@ impl GatedBatch {
 
     /// What `verify` says of the outputs.
     fn verdict(&self) -> String {
-        let verdict = ran(&self.folder, &["verify", "out"]).expect(1);
+        let verdict = run_sluice(&self.folder, &["verify", "out"]).expect(1);
         verdict.stderr.clone() + &verdict.text()
     }
 
@@ -186,7 +186,7 @@ impl GatedBatch {
         same(&self.expected, &tree(&self.folder.at("out")));
         assert_eq!(hidden(self.folder.path()), Vec::<PathBuf>::new());
         assert_eq!(self.folder.names(), ["batch.toml", "free", "in", "out", "places", "wait.sh"]);
-        ran(&self.folder, &["verify", "out"]).expect(0);
+        run_sluice(&self.folder, &["verify", "out"]).expect(0);
     }
 
     /// Fails the test unless all that is published is as a run on this machine makes it, and is recorded.
@@ -269,7 +269,7 @@ fn signal_all(processes: &[Pid], signal: Signal) {
 /// What a scheduler says of its cluster.
 fn status(held: &GatedBatch, cluster: &Cluster) -> Value {
     let status = ["cluster", "status", "--json", "--scheduler", &cluster.address];
-    serde_json::from_slice(&ran(&held.home, &status).expect(0).stdout).unwrap()
+    serde_json::from_slice(&run_sluice(&held.home, &status).expect(0).stdout).unwrap()
 }
 
 /// Waits until a scheduler knows so many executors.

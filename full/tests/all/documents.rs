@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::kit::{Folder, Ran, drive, log, root, skipped};
+use crate::kit::{Folder, ProgramOutput, drive, log, report_skip, root};
 
 /// What a document asks of its reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl DocumentReader {
         match step {
             DocumentStep::Write { path, text } => drop(self.room.write(&path, text)),
             DocumentStep::Type(text) => {
-                let ran = Ran::of(self.shell(&text).output().unwrap());
+                let ran = ProgramOutput::from_output(self.shell(&text).output().unwrap());
                 assert_eq!(ran.code, Some(0), "{text}\n{}\n{}", ran.text(), ran.stderr);
                 self.saw = ran.text();
             }
@@ -190,7 +190,7 @@ fn commands_of(name: &str) -> Option<Vec<String>> {
     let file = root().join("docs/examples/kubernetes").join(name);
     let read = Command::new("python3").arg("-B").args([script, file]).output().ok()?;
     let Ok(Value::Array(all)) = serde_json::from_slice(&read.stdout) else {
-        skipped("there is no python3 with PyYAML, which reads the Kubernetes files");
+        report_skip("there is no python3 with PyYAML, which reads the Kubernetes files");
         return None;
     };
     let args = |manifest: &Value| {
@@ -243,7 +243,7 @@ fn what_the_readme_shows_of_the_full_program_can_be_typed() {
     let reader = DocumentReader::new();
     for line in lines {
         let command = format!("sluice {} --help", line.split(" #").next().unwrap());
-        let ran = Ran::of(reader.shell(&command).output().unwrap());
+        let ran = ProgramOutput::from_output(reader.shell(&command).output().unwrap());
         assert_eq!(ran.code, Some(0), "{line}: {}", ran.stderr);
     }
 }

@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::kit::{BEGIN, Event, Folder, Ran, log, python, ran, root, skipped, sluice};
+use crate::kit::{
+    BEGIN, Folder, LcmEvent, ProgramOutput, log, python_with, report_skip, root, run_sluice, sluice,
+};
 use crate::s3::server::Server;
 
 /// What the contract of the command line has.
@@ -16,7 +18,7 @@ const BY_CHANNEL: &str = "select channel, count(*) from drive group by 1 order b
 /// Two seconds of driving: `drive.lcm`, and `tables/` with its messages decoded.
 fn drive() -> Folder {
     let folder = Folder::new();
-    ran(&folder, &["run", "quickstart", "--set", "SECONDS=2", "--set", "OUT=."]).expect(0);
+    run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=2", "--set", "OUT=."]).expect(0);
     folder
 }
 
@@ -24,7 +26,7 @@ fn drive() -> Folder {
 #[track_caller]
 fn asked(folder: &Folder, query: &str, more: &[&str]) -> Vec<Value> {
     let arguments = [&["query", query, "drive.lcm", "--format", "jsonl"], more].concat();
-    lines(&ran(folder, &arguments).expect(0).stdout)
+    lines(&run_sluice(folder, &arguments).expect(0).stdout)
 }
 
 fn lines(bytes: &[u8]) -> Vec<Value> {
@@ -33,17 +35,17 @@ fn lines(bytes: &[u8]) -> Vec<Value> {
 }
 
 fn info(folder: &Folder, log: &str) -> Value {
-    serde_json::from_slice(&ran(folder, &["info", "--json", log]).stdout).unwrap()
+    serde_json::from_slice(&run_sluice(folder, &["info", "--json", log]).stdout).unwrap()
 }
 
 /// Runs the program with this on its standard input.
-fn fed(folder: &Folder, arguments: &[&str], input: &[u8]) -> Ran {
+fn fed(folder: &Folder, arguments: &[&str], input: &[u8]) -> ProgramOutput {
     let mut command = sluice(folder);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // Who has seen enough closes it.
     drop(child.stdin.take().unwrap().write_all(input));
-    Ran::of(child.wait_with_output().unwrap())
+    ProgramOutput::from_output(child.wait_with_output().unwrap())
 }
 
 #[test]
@@ -51,12 +53,12 @@ fn times_that_a_column_cannot_hold_are_told_where_times_are_shown() {
     let folder = Folder::new();
     // The second one counts nanoseconds where microseconds belong.
     let times = [BEGIN, BEGIN * 1_000];
-    let events = times.map(|utime| Event::new(0, utime, "POSE", b"x"));
+    let events = times.map(|utime| LcmEvent::new(0, utime, "POSE", b"x"));
     folder.write("drive.lcm", log(&events));
-    ran(&folder, &["query", "select count(*) from drive", "drive.lcm"]).expect(0);
-    ran(&folder, &["query", "select timestamp from drive", "drive.lcm"])
+    run_sluice(&folder, &["query", "select count(*) from drive", "drive.lcm"]).expect(0);
+    run_sluice(&folder, &["query", "select timestamp from drive", "drive.lcm"])
         .expect(3)
-        .says("POSE: times beyond what 64 bits of nanoseconds hold");
+        .expect_stderr("POSE: times beyond what 64 bits of nanoseconds hold");
 }
 
 #[test]
@@ -68,7 +70,7 @@ fn events_are_counted_by_channel_as_info_counts_them() {
         wanted
             .push((channel["events"].as_u64().unwrap(), channel["name"].as_str().unwrap().into()));
     }
-    let table = ran(&folder, &["query", BY_CHANNEL, "drive.lcm"]).expect(0);
+    let table = run_sluice(&folder, &["query", BY_CHANNEL, "drive.lcm"]).expect(0);
     let text = table.text();
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["channel", "count(*)"]);
@@ -85,15 +87,15 @@ fn events_are_counted_by_channel_as_info_counts_them() {
 fn a_window_of_time_on_one_channel_has_the_events_that_cat_shows() {
     let folder = drive();
     let window = ["--start", "+0.5", "--end", "+1.25", "--channel", "POSE", "--json"];
-    let shown = ran(&folder, &[&["cat", "drive.lcm"], &window[..]].concat()).expect(0);
+    let shown = run_sluice(&folder, &[&["cat", "drive.lcm"], &window[..]].concat()).expect(0);
     let shown: Vec<Value> =
         lines(&shown.stdout).iter().map(|event| event["sequence"].clone()).collect();
     assert!(shown.len() > 10);
     let first = info(&folder, "drive.lcm")["first_timestamp_ns"].as_i64().unwrap();
     let (start, end) = (first + 500_000_000, first + 1_250_000_000);
     let query = format!(
-        "select sequence from drive where channel = 'POSE' and timestamp >= to_timestamp_nanos({start}) \
-         and timestamp < to_timestamp_nanos({end})"
+        "select sequence from drive where channel = 'POSE' and timestamp >= \
+         to_timestamp_nanos({start}) and timestamp < to_timestamp_nanos({end})"
     );
     let found: Vec<Value> =
         asked(&folder, &query, &[]).iter().map(|row| row["sequence"].clone()).collect();
@@ -104,7 +106,7 @@ fn a_window_of_time_on_one_channel_has_the_events_that_cat_shows() {
 #[track_caller]
 fn scripted(module: &str, folder: &Folder, script: &str) -> Option<Value> {
     let output =
-        Command::new(python(module)?).args(["-c", script]).current_dir(folder.path()).output();
+        Command::new(python_with(module)?).args(["-c", script]).current_dir(folder.path()).output();
     let output = output.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(serde_json::from_slice(&output.stdout).unwrap())
@@ -130,14 +132,16 @@ print(json.dumps(dict(zip('ntxv', row))))";
 #[test]
 fn what_is_written_in_every_form_is_read_by_others() {
     let folder = drive();
-    let query = "select timestamp, channel, sequence, payload, named_struct('a', [1, null]) as nested, \
-                 cast(null as double) as nothing from drive order by sequence";
+    let query = "select timestamp, channel, sequence, payload, named_struct('a', [1, null]) as \
+                 nested, cast(null as double) as nothing from drive order by sequence";
     for name in ["all.parquet", "all.csv", "all.jsonl", "all.arrow", "all.csv.zst"] {
-        ran(&folder, &["query", query, "drive.lcm", "--to", name]).expect(0).says("wrote");
+        run_sluice(&folder, &["query", query, "drive.lcm", "--to", name])
+            .expect(0)
+            .expect_stderr("wrote");
     }
     let events = info(&folder, "drive.lcm")["events"].clone();
     assert_eq!(lines(&folder.read("all.jsonl")).len() as u64, events.as_u64().unwrap());
-    assert_eq!(crate::kit::unpacked(&folder.read("all.csv.zst")), folder.read("all.csv"));
+    assert_eq!(crate::kit::decompressed(&folder.read("all.csv.zst")), folder.read("all.csv"));
     let script = r#"
 import base64, csv, duckdb, json, pyarrow as pa, pyarrow.ipc, pyarrow.parquet as pq
 parquet, arrow = pq.read_table("all.parquet"), pa.ipc.open_file("all.arrow").read_all()
@@ -168,12 +172,12 @@ print(json.dumps(len(rows)))
 fn what_is_binary_goes_into_a_pipe_too_and_closed_pipes_are_no_failure() {
     let folder = drive();
     let arguments = ["query", "select 1 as one", "--to", "-", "--format", "parquet"];
-    assert!(ran(&folder, &arguments).expect(0).stdout.starts_with(b"PAR1"));
+    assert!(run_sluice(&folder, &arguments).expect(0).stdout.starts_with(b"PAR1"));
     let mut command = sluice(&folder);
     command.args(["query", "select * from drive", "drive.lcm", "--format", "csv"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
-    let ran = Ran::of(child.wait_with_output().unwrap()).expect(0);
+    let ran = ProgramOutput::from_output(child.wait_with_output().unwrap()).expect(0);
     assert_eq!(ran.stderr, "");
 }
 
@@ -184,15 +188,16 @@ fn damage_is_told_as_cat_tells_it_and_says_so_in_the_exit_code() {
     let middle = bytes.len() / 2;
     bytes[middle..middle + 5_000].fill(0xA5);
     folder.write("drive.lcm", &bytes);
-    let shown = ran(&folder, &["cat", "drive.lcm"]).expect(3);
-    let told = ran(&folder, &["query", "select count(*) as n from drive", "drive.lcm"]).expect(3);
+    let shown = run_sluice(&folder, &["cat", "drive.lcm"]).expect(3);
+    let told =
+        run_sluice(&folder, &["query", "select count(*) as n from drive", "drive.lcm"]).expect(3);
     assert_eq!(told.stderr, shown.stderr);
     assert!(told.stderr.contains("could not be read"));
     let count = told.text().lines().last().unwrap().trim().to_owned();
     assert_eq!(count, info(&folder, "drive.lcm")["events"].to_string());
     // A file is written all the same, and quiet programs say nothing of it.
     let arguments = ["-q", "query", "select * from drive", "drive.lcm", "--to", "all.parquet"];
-    assert_eq!(ran(&folder, &arguments).expect(3).stderr, "");
+    assert_eq!(run_sluice(&folder, &arguments).expect(3).stderr, "");
     assert!(folder.at("all.parquet").exists());
 }
 
@@ -201,12 +206,12 @@ fn events_that_cannot_be_decoded_are_left_out_and_counted() {
     let folder = drive();
     let mut bytes = folder.read("drive.lcm");
     for number in 0..3 {
-        bytes.extend(Event::new(100_000 + number, BEGIN, "POSE", b"rubbish").bytes());
+        bytes.extend(LcmEvent::new(100_000 + number, BEGIN, "POSE", b"rubbish").bytes());
     }
     folder.write("drive.lcm", &bytes);
     let query = "select count(utime) as n from drive.POSE";
-    let told = ran(&folder, &["query", query, "drive.lcm", "--types", "mit-dgc"]).expect(3);
-    let told = told.says("3 events");
+    let told = run_sluice(&folder, &["query", query, "drive.lcm", "--types", "mit-dgc"]).expect(3);
+    let told = told.expect_stderr("3 events");
     let poses = asked(&folder, "select count(*) as n from drive where channel = 'POSE'", &[]);
     let decoded = told.text().lines().last().unwrap().trim().parse::<u64>().unwrap();
     assert_eq!(decoded + 3, poses[0]["n"].as_u64().unwrap());
@@ -224,14 +229,14 @@ fn mistakes_in_queries_are_shown_with_their_place_and_what_to_do() {
         ("select * from drive; select pay_load from drive", &["query:1:29", "`payload`"]),
     ];
     for (query, told) in wrong {
-        let mut said = ran(&folder, &["query", query, "drive.lcm"]).expect(2);
+        let mut said = run_sluice(&folder, &["query", query, "drive.lcm"]).expect(2);
         for what in told {
-            said = said.says(what);
+            said = said.expect_stderr(what);
         }
     }
     folder.write("wrong.sql", "-- two lines\nselect channel, frm drive;");
     let arguments = ["query", "--file", "wrong.sql", "drive.lcm"];
-    ran(&folder, &arguments).expect(2).says("wrong.sql:2:");
+    run_sluice(&folder, &arguments).expect(2).expect_stderr("wrong.sql:2:");
 }
 
 #[test]
@@ -246,11 +251,13 @@ fn what_is_no_query_is_refused_and_writes_nothing() {
         "create external table x stored as csv location '/etc/passwd'",
         "drop table drive",
     ] {
-        ran(&folder, &["query", statement, "drive.lcm"]).expect(2).says("no query");
+        run_sluice(&folder, &["query", statement, "drive.lcm"])
+            .expect(2)
+            .expect_stderr("not a query");
     }
     folder.write("secret.csv", "a,b\n1,2\n");
     for query in ["select * from 'secret.csv'", "select * from \"secret.csv\""] {
-        ran(&folder, &["query", query, "drive.lcm"]).expect(2);
+        run_sluice(&folder, &["query", query, "drive.lcm"]).expect(2);
     }
     std::fs::remove_file(folder.at("secret.csv")).unwrap();
     assert_eq!(folder.names(), before);
@@ -261,14 +268,14 @@ fn a_file_appears_whole_or_not_at_all() {
     let folder = drive();
     let before = folder.names();
     let to = |query: &str, more: &[&str]| {
-        ran(&folder, &[&["query", query, "drive.lcm", "--to", "out.csv"], more].concat())
+        run_sluice(&folder, &[&["query", query, "drive.lcm", "--to", "out.csv"], more].concat())
     };
     // It fails when rows have been written already.
     let fails = "select 10 / (sequence - 500) as x, channel from drive";
-    to(fails, &[]).expect(1).says("zero");
+    to(fails, &[]).expect(1).expect_stderr("zero");
     assert_eq!(folder.names(), before);
     to("select 1 as one", &[]).expect(0);
-    to("select 2 as two", &[]).expect(1).says("--overwrite");
+    to("select 2 as two", &[]).expect(1).expect_stderr("--overwrite");
     assert_eq!(folder.read("out.csv"), b"one\n1\n");
     to(fails, &["--overwrite"]).expect(1);
     assert_eq!(folder.read("out.csv"), b"one\n1\n");
@@ -276,9 +283,11 @@ fn a_file_appears_whole_or_not_at_all() {
     assert_eq!(folder.read("out.csv"), b"two\n2\n");
     // No log is written over, however it is called.
     let over = ["query", "select 1", "drive.lcm", "--to", "./drive.lcm", "--format", "csv"];
-    ran(&folder, &[&over[..], &["--overwrite"]].concat()).expect(1).says("input");
-    to("select 1; select 2", &["--overwrite"]).expect(2).says("one statement");
-    ran(&folder, &["query", "select 1", "--to", "x.lcm"]).expect(2).says(".parquet");
+    run_sluice(&folder, &[&over[..], &["--overwrite"]].concat()).expect(1).expect_stderr("input");
+    to("select 1; select 2", &["--overwrite"]).expect(2).expect_stderr("one statement");
+    run_sluice(&folder, &["query", "select 1", "--to", "x.lcm"])
+        .expect(2)
+        .expect_stderr(".parquet");
     assert_eq!(folder.names().len(), before.len() + 1);
 }
 
@@ -292,7 +301,7 @@ fn tables_are_named_after_files_or_as_one_likes() {
     let events = info(&folder, "drive.lcm")["events"].as_u64().unwrap();
     let count = |query: &str, logs: &[&str]| {
         let arguments = [&["query", "--format", "csv", query], logs].concat();
-        let text = ran(&folder, &arguments).expect(0).text();
+        let text = run_sluice(&folder, &arguments).expect(0).text();
         text.lines().last().unwrap().parse::<u64>().unwrap()
     };
     let day = "logs/2007-11-03.lcm";
@@ -304,31 +313,36 @@ fn tables_are_named_after_files_or_as_one_likes() {
     let joined = "select count(*) from drive d join \"2007-11-03\" t on d.sequence = t.sequence";
     assert_eq!(count(joined, &["drive.lcm", day]), events);
     let same = ["query", "select 1", "drive.lcm", "logs/drive.lcm"];
-    ran(&folder, &same).expect(2).says("first=drive.lcm second=logs/drive.lcm");
-    ran(&folder, &["query", "select 1", "no-such.lcm"]).expect(1).says("no-such.lcm");
-    ran(&folder, &["query", "select * from log", "drive.lcm", day]).expect(2).says("log");
-    ran(&folder, &["query", "select 1", "--format", "csv", "--limit-rows", "1"])
+    run_sluice(&folder, &same).expect(2).expect_stderr("first=drive.lcm second=logs/drive.lcm");
+    run_sluice(&folder, &["query", "select 1", "no-such.lcm"])
+        .expect(1)
+        .expect_stderr("no-such.lcm");
+    run_sluice(&folder, &["query", "select * from log", "drive.lcm", day])
         .expect(2)
-        .says("LIMIT");
-    ran(&folder, &["query"]).expect(2).says("neither a query nor a log");
+        .expect_stderr("log");
+    run_sluice(&folder, &["query", "select 1", "--format", "csv", "--limit-rows", "1"])
+        .expect(2)
+        .expect_stderr("LIMIT");
+    run_sluice(&folder, &["query"]).expect(2).expect_stderr("expected a query or a log");
 }
 
 #[test]
 fn a_log_is_listed_once_though_it_has_a_second_name() {
     let folder = Folder::new();
-    folder.write("day.lcm", log(&[Event::new(0, BEGIN, "A", b"a")]));
-    let shown = ran(&folder, &["query", "show tables", "day.lcm", "--format", "csv"]).expect(0);
+    folder.write("day.lcm", log(&[LcmEvent::new(0, BEGIN, "A", b"a")]));
+    let shown =
+        run_sluice(&folder, &["query", "show tables", "day.lcm", "--format", "csv"]).expect(0);
     let text = shown.text();
     assert!(text.contains("sluice,day,A,") && !text.contains("sluice,log,"), "{text}");
     let listed = fed(&folder, &["query", "day.lcm"], b".tables\n").expect(0);
     assert_eq!(listed.text(), "day\nday.A\n");
-    ran(&folder, &["query", "select * from log.A, Log", "day.lcm"]).expect(0);
+    run_sluice(&folder, &["query", "select * from log.A, Log", "day.lcm"]).expect(0);
 }
 
 #[test]
 fn a_log_that_grows_is_asked_as_it_is_by_then() {
     let folder = Folder::new();
-    let mut events = vec![Event::new(0, BEGIN, "A", b"a")];
+    let mut events = vec![LcmEvent::new(0, BEGIN, "A", b"a")];
     folder.write("day.lcm", log(&events));
     let mut command = sluice(&folder);
     command.args(["query", "day.lcm", "--format", "csv"]);
@@ -344,7 +358,7 @@ fn a_log_that_grows_is_asked_as_it_is_by_then() {
     };
     assert_eq!(heard(".tables\n", 2), "day\nday.A\n");
     assert_eq!(heard("select count(*) as n from day;\n", 2), "n\n1\n");
-    events.push(Event::new(1, BEGIN, "B", b"b"));
+    events.push(LcmEvent::new(1, BEGIN, "B", b"b"));
     folder.write("day.lcm", log(&events));
     assert_eq!(heard("select count(*) as n from day.B;\n", 2), "n\n1\n");
     assert_eq!(heard(".tables\n", 3), "day\nday.A\nday.B\n");
@@ -361,7 +375,7 @@ fn statements_come_on_standard_input_or_in_a_file() {
     let told =
         fed(&folder, &["query", "drive.lcm"], b"select 1 as a;\nselect b;\nselect 3;").expect(2);
     assert_eq!(told.text(), "a\n-\n1\n");
-    fed(&folder, &["query", "drive.lcm"], b".nonsense\n").expect(2).says(".help");
+    fed(&folder, &["query", "drive.lcm"], b".nonsense\n").expect(2).expect_stderr(".help");
     let told = fed(
         &folder,
         &["query", "drive.lcm", "--types", "mit-dgc"],
@@ -371,7 +385,7 @@ fn statements_come_on_standard_input_or_in_a_file() {
     assert!(text.contains("\ndrive.POSE\n") && text.contains("utime"), "{text}");
     folder.write("two.sql", "select 1 as a;\nselect 2 as b;\n");
     let arguments = ["query", "--format", "csv", "-f", "two.sql", "drive.lcm"];
-    assert_eq!(ran(&folder, &arguments).expect(0).text(), "a\n1\nb\n2\n");
+    assert_eq!(run_sluice(&folder, &arguments).expect(0).text(), "a\n1\nb\n2\n");
     let count =
         fed(&folder, &["query", "--format", "csv", "-f", "-", "drive.lcm"], b"select 7 as n");
     assert_eq!(count.expect(0).text(), "n\n7\n");
@@ -386,7 +400,7 @@ fn statements_come_on_standard_input_or_in_a_file() {
 fn plans_are_shown_line_by_line() {
     let folder = drive();
     let query = "explain select count(*) from drive where channel = 'POSE'";
-    let text = ran(&folder, &["query", query, "drive.lcm"]).expect(0).text();
+    let text = run_sluice(&folder, &["query", query, "drive.lcm"]).expect(0).text();
     assert!(text.lines().any(|line| line == "physical_plan"), "{text}");
     assert!(text.lines().filter(|line| line.starts_with("  ")).count() > 3, "{text}");
 }
@@ -397,13 +411,13 @@ fn hostile_names_are_named_and_shown_without_harm() {
     let names = ["a\"b; drop table x --", "x\u{1b}[31m\u{7}", "SELECT", "", "a.b"];
     let mut events = Vec::new();
     for (number, name) in names.iter().enumerate() {
-        events.push(Event::new(number as i64, BEGIN + number as i64, name, b"\x1b[2J"));
+        events.push(LcmEvent::new(number as i64, BEGIN + number as i64, name, b"\x1b[2J"));
     }
     folder.write("drive.lcm", log(&events));
     let rows = asked(&folder, "select channel, payload from drive", &[]);
     let found: Vec<&str> = rows.iter().map(|row| row["channel"].as_str().unwrap()).collect();
     assert_eq!(found, names);
-    let shown = ran(&folder, &["query", "select * from drive", "drive.lcm"]).expect(0);
+    let shown = run_sluice(&folder, &["query", "select * from drive", "drive.lcm"]).expect(0);
     assert!(!shown.stdout.iter().any(|byte| *byte < b' ' && *byte != b'\n'), "{}", shown.text());
     assert!(shown.text().contains("4 B 1b5b324a"), "{}", shown.text());
     let tables = fed(&folder, &["query", "drive.lcm"], b".tables\n").expect(0).text();
@@ -412,25 +426,28 @@ fn hostile_names_are_named_and_shown_without_harm() {
         let count = format!("select count(*) as n from {table}");
         assert_eq!(asked(&folder, &count, &[])[0]["n"], 1, "{table}");
     }
-    let wrong = ran(&folder, &["query", "select \"\u{1b}[31m\" from drive", "drive.lcm"]).expect(2);
+    let wrong =
+        run_sluice(&folder, &["query", "select \"\u{1b}[31m\" from drive", "drive.lcm"]).expect(2);
     assert!(!wrong.stderr.contains('\u{1b}'), "{}", wrong.stderr);
 }
 
 #[test]
 fn help_tells_of_tables_and_the_shells_complete_it() {
     let folder = Folder::new();
-    let help = ran(&folder, &["query", "--help"]).expect(0).text();
+    let help = run_sluice(&folder, &["query", "--help"]).expect(0).text();
     for what in ["NAME=FILE", "drive.CHANNEL", "--limit-rows", "also called `log`"] {
         assert!(help.contains(what), "{help}");
     }
-    assert!(ran(&folder, &["completions", "bash"]).expect(0).text().contains("--limit-rows"));
+    assert!(
+        run_sluice(&folder, &["completions", "bash"]).expect(0).text().contains("--limit-rows")
+    );
 }
 
 /// What came of a program that ran in a terminal, by steps.
 fn in_terminal(folder: &Folder, arguments: &[&str], steps: &[Value]) -> Option<Value> {
     let has_pty = Command::new("python3").args(["-c", "import pty, termios"]).output();
     if !has_pty.is_ok_and(|output| output.status.success()) {
-        skipped("there is no python3 with pty, to press keys with");
+        report_skip("there is no python3 with pty, to press keys with");
         return None;
     }
     let mut command = Command::new("python3");
@@ -442,7 +459,7 @@ fn in_terminal(folder: &Folder, arguments: &[&str], steps: &[Value]) -> Option<V
         .current_dir(folder.path())
         .env("TERM", "xterm")
         .env("XDG_STATE_HOME", folder.at("state"));
-    let told = Ran::of(command.output().unwrap()).expect(0);
+    let told = ProgramOutput::from_output(command.output().unwrap()).expect(0);
     let told: Value = serde_json::from_slice(&told.stdout).unwrap();
     assert_eq!(told["failed"], Value::Null, "{}", told["output"]);
     assert_eq!(told["restored"], true, "{}", told["output"]);
@@ -539,7 +556,7 @@ fn a_query_that_needs_more_than_its_memory_spills_or_says_what_to_do() {
     for memory in ["64MiB", "1GiB"] {
         let query = "select payload from drive order by payload, sequence";
         let arguments = ["query", query, "drive.lcm", "--memory", memory, "--format", "csv"];
-        all.insert(memory, ran(&folder, &arguments).expect(0).stdout);
+        all.insert(memory, run_sluice(&folder, &arguments).expect(0).stdout);
     }
     assert_eq!(all["64MiB"], all["1GiB"]);
 }
@@ -547,8 +564,8 @@ fn a_query_that_needs_more_than_its_memory_spills_or_says_what_to_do() {
 #[test]
 fn objects_are_asked_as_files_are_and_anew_each_time() {
     let (folder, server) = (Folder::new(), Server::start());
-    let one = log(&[Event::new(0, BEGIN, "A", b"a")]);
-    let two = log(&[Event::new(0, BEGIN, "A", b"a"), Event::new(1, BEGIN, "B", b"b")]);
+    let one = log(&[LcmEvent::new(0, BEGIN, "A", b"a")]);
+    let two = log(&[LcmEvent::new(0, BEGIN, "A", b"a"), LcmEvent::new(1, BEGIN, "B", b"b")]);
     server.put("logs/day.lcm", &one);
     let count = "select count(*) as n from day";
     for (query, log) in [(count, "s3://logs/day.lcm"), (count, "day=s3://logs/*.lcm")] {
@@ -559,7 +576,7 @@ fn objects_are_asked_as_files_are_and_anew_each_time() {
     server.ran(&folder, &to).expect(0);
     assert_eq!(server.get("out/n.csv"), b"n\n1\n");
     let onto = [&to[..4], &["s3://logs/day.lcm", "--format", "csv", "--overwrite"]].concat();
-    server.ran(&folder, &onto).expect(1).says("the output is also an input");
+    server.ran(&folder, &onto).expect(1).expect_stderr("the output is also an input");
 
     let mut command = server.sluice(&folder);
     command.args(["query", "s3://logs/day.lcm", "--format", "csv"]);

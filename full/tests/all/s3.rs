@@ -4,7 +4,7 @@ pub(crate) mod server;
 
 use std::fs;
 
-use crate::kit::{BEGIN, Event, Folder, drive, log, numbers, ran};
+use crate::kit::{BEGIN, Folder, LcmEvent, drive, log, numbers, run_sluice};
 use server::{PlannedFault, SECRET, Server};
 
 /// A folder and a server with the same small logs: `in/a.lcm` and the like there, `logs/drives/a.lcm` here.
@@ -73,7 +73,7 @@ fn as_there(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn tables_by_channel_and_their_manifest_are_what_they_are_here() {
     let (folder, server) = with_logs();
-    ran(&folder, &["convert", "in/a.lcm", "--to", HERE]).expect(0);
+    run_sluice(&folder, &["convert", "in/a.lcm", "--to", HERE]).expect(0);
     server.ran(&folder, &["convert", "in/a.lcm", "--to", THERE]).expect(0);
     let ours = local(&folder, HERE);
     let names: Vec<&String> = ours.iter().map(|(key, _)| key).collect();
@@ -105,7 +105,7 @@ fn without_hashes(manifest: &[u8]) -> Vec<u8> {
 #[test]
 fn archives_are_what_they_are_here() {
     let (folder, server) = with_logs();
-    ran(&folder, &["convert", "in/a.lcm", "--to", "a.lcm.zst"]).expect(0);
+    run_sluice(&folder, &["convert", "in/a.lcm", "--to", "a.lcm.zst"]).expect(0);
     server
         .ran(&folder, &["convert", "s3://logs/drives/a.lcm", "--to", "s3://out/a.lcm.zst"])
         .expect(0);
@@ -126,10 +126,10 @@ fn globs_and_placeholders_make_batches() {
         ["_manifest.json", "drives/a.lcm", "drives/b.lcm", "drives/c.lcm"]
     );
     assert_eq!(folder.names(), ["in"]);
-    server.ran(&folder, &batch).expect(1).says("--resume");
+    server.ran(&folder, &batch).expect(1).expect_stderr("--resume");
     server.put("out/drives/b.lcm", "broken");
     let again = [&batch[..], &["--resume"]].concat();
-    server.ran(&folder, &again).expect(0).says("1 input done, 2 done before");
+    server.ran(&folder, &again).expect(0).expect_stderr("1 input done, 2 done before");
     assert_eq!(server.get("out/drives/b.lcm"), folder.read("in/b.lcm"));
     server.ran(&folder, &["verify", "s3://out/"]).expect(0);
     server.put("out/drives/b.lcm", "broken");
@@ -141,13 +141,17 @@ fn what_is_there_is_only_replaced_if_that_is_said() {
     let (folder, server) = with_logs();
     let convert = ["convert", "s3://logs/drives/a.lcm", "--to", "s3://out/a.lcm"];
     server.ran(&folder, &convert).expect(0);
-    server.ran(&folder, &convert).expect(1).says("the output exists").says("s3://out/a.lcm");
+    server
+        .ran(&folder, &convert)
+        .expect(1)
+        .expect_stderr("the output exists")
+        .expect_stderr("s3://out/a.lcm");
     let other = ["convert", "s3://logs/drives/b.lcm", "--to", "s3://out/a.lcm", "--overwrite"];
     server.ran(&folder, &other).expect(0);
     assert_eq!(server.get("out/a.lcm"), folder.read("in/b.lcm"));
     assert_eq!(server.keys("out"), ["a.lcm"]);
     let itself = ["convert", "s3://out/a.lcm", "--to", "s3a://out/a.lcm", "--overwrite"];
-    server.ran(&folder, &itself).expect(1).says("also an input");
+    server.ran(&folder, &itself).expect(1).expect_stderr("also an input");
 }
 
 #[test]
@@ -156,7 +160,7 @@ fn a_folder_that_was_done_is_not_done_again() {
     let convert = ["convert", "s3://logs/drives/a.lcm", "--to", "s3://out/t/", "--resume"];
     server.ran(&folder, &convert).expect(0);
     server.requests();
-    server.ran(&folder, &convert).expect(0).says("already done");
+    server.ran(&folder, &convert).expect(0).expect_stderr("already done");
     assert!(!server.requests().iter().any(|request| request.starts_with("PUT")));
     server.put("logs/drives/a.lcm", log(&drive(7, 400)));
     server.ran(&folder, &convert).expect(0);
@@ -169,7 +173,7 @@ fn a_folder_that_was_done_is_not_done_again() {
 #[test]
 fn looking_at_logs_works_as_on_files() {
     let (folder, server) = with_logs();
-    let here = ran(&folder, &["cat", "in/a.lcm"]).expect(0).text();
+    let here = run_sluice(&folder, &["cat", "in/a.lcm"]).expect(0).text();
     assert_eq!(server.ran(&folder, &["cat", "s3://logs/drives/a.lcm"]).expect(0).text(), here);
     let info = server.ran(&folder, &["info", "s3://logs/drives/a.lcm"]).expect(0).text();
     assert!(info.contains("400") && info.contains("s3://logs/drives/a.lcm"), "{info}");
@@ -178,7 +182,7 @@ fn looking_at_logs_works_as_on_files() {
 
 /// A log of 30 MB that takes 4000 seconds, put by the program itself, which takes it in parts.
 fn long_log(folder: &Folder, server: &Server) {
-    let events = (0..4000).map(|n| Event::new(n, BEGIN + n * 1_000_000, "LIDAR", &[7; 7500]));
+    let events = (0..4000).map(|n| LcmEvent::new(n, BEGIN + n * 1_000_000, "LIDAR", &[7; 7500]));
     folder.write("long.lcm", log(&events.collect::<Vec<_>>()));
     server.ran(folder, &["convert", "long.lcm", "--to", "s3://logs/long.lcm"]).expect(0);
     assert!(server.get("logs/long.lcm") == folder.read("long.lcm"));
@@ -232,8 +236,8 @@ fn wrong_credentials_are_told_without_them() {
     let mut command = server.sluice(&folder);
     command.env("AWS_SECRET_ACCESS_KEY", "anothersecret999");
     command.args(["convert", "s3://logs/drives/a.lcm", "--to", "a.lcm"]);
-    let ran = crate::kit::Ran::of(command.output().unwrap()).expect(1);
-    let ran = ran.says("AWS_SECRET_ACCESS_KEY").says("s3://logs/drives/a.lcm");
+    let ran = crate::kit::ProgramOutput::from_output(command.output().unwrap()).expect(1);
+    let ran = ran.expect_stderr("AWS_SECRET_ACCESS_KEY").expect_stderr("s3://logs/drives/a.lcm");
     for secret in [SECRET, "anothersecret999", "Signature="] {
         assert!(!ran.stderr.contains(secret), "{}", ran.stderr);
     }
@@ -246,16 +250,16 @@ fn a_bucket_or_an_object_that_is_not_there_is_told() {
     server
         .ran(&folder, &["convert", "s3://logs/none.lcm", "--to", "a.lcm"])
         .expect(1)
-        .says("no such object")
-        .says("s3://logs/none.lcm");
+        .expect_stderr("no such object")
+        .expect_stderr("s3://logs/none.lcm");
     server
         .ran(&folder, &["convert", "s3://nowhere/*.lcm", "--to", "a.lcm"])
         .expect(1)
-        .says("no such bucket");
+        .expect_stderr("no such bucket");
     server
         .ran(&folder, &["convert", "s3://logs/*.csv", "--to", "a.lcm"])
         .expect(1)
-        .says("no object matches");
+        .expect_stderr("no object matches");
 }
 
 #[test]
@@ -264,7 +268,7 @@ fn a_server_that_dies_while_it_is_read_ends_the_run_and_nothing_is_published() {
     long_log(&folder, &server);
     server.on("GET /logs/long.lcm", 8, PlannedFault::Die);
     let ran = server.ran(&folder, &["convert", "s3://logs/long.lcm", "--to", "out.lcm"]);
-    ran.expect(1).says("s3://logs/long.lcm");
+    ran.expect(1).expect_stderr("s3://logs/long.lcm");
     assert_eq!(folder.names(), ["long.lcm"]);
 }
 
@@ -273,7 +277,7 @@ fn a_server_that_dies_while_it_is_written_leaves_no_manifest() {
     let (folder, server) = with_logs();
     server.on("PUT /out/t/", 3, PlannedFault::Die);
     let ran = server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/t/"]);
-    ran.expect(1).says("s3://out/t/");
+    ran.expect(1).expect_stderr("s3://out/t/");
     assert!(!server.keys("out").iter().any(|key| key.contains("_manifest")));
 }
 
@@ -287,7 +291,11 @@ fn what_was_put_is_taken_back_if_not_all_can_be() {
     };
     server.on("PUT /out/t/channel%3DD", 1, PlannedFault::Refuse);
     let replace = ["convert", "in/b.lcm", "--to", "s3://out/t/", "--overwrite"];
-    server.ran(&folder, &replace).expect(1).says("does not allow").says("taken back");
+    server
+        .ran(&folder, &replace)
+        .expect(1)
+        .expect_stderr("denies access")
+        .expect_stderr("taken back");
     let keys = server.keys("out");
     assert_eq!(keys, before.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>());
     for (key, bytes) in before {
@@ -305,7 +313,7 @@ fn an_object_that_changes_while_it_is_read_is_no_mixture() {
     server
         .ran(&folder, &["convert", "s3://logs/a.lcm", "--to", "out.lcm"])
         .expect(1)
-        .says("has changed since");
+        .expect_stderr("has changed since");
     assert_eq!(folder.names(), [""; 0]);
 }
 
@@ -314,7 +322,7 @@ fn a_server_that_is_not_there_is_told_soon() {
     let (folder, mut server) = with_logs();
     server.stop();
     let ran = server.ran(&folder, &["convert", "s3://logs/drives/a.lcm", "--to", "a.lcm"]);
-    ran.expect(1).says("cannot be reached").says("AWS_ENDPOINT_URL");
+    ran.expect(1).expect_stderr("cannot be reached").expect_stderr("AWS_ENDPOINT_URL");
 }
 
 #[test]
@@ -322,7 +330,7 @@ fn what_objects_cannot_do_is_refused() {
     let (folder, server) = with_logs();
     server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/a.lcm"]).expect(0);
     let append = ["convert", "in/b.lcm", "--to", "s3://out/a.lcm", "--sink-option", "append=true"];
-    server.ran(&folder, &append).expect(1).says("cannot be continued");
+    server.ran(&folder, &append).expect(1).expect_stderr("cannot be continued");
     server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/a//b.lcm"]).expect(2);
 }
 
@@ -336,7 +344,7 @@ fn a_table_that_cannot_be_read_is_an_error_and_no_damage() {
         let ran = server.ran(&folder, &convert);
         // What comes in few requests is all there before.
         if nth == 1 || ran.code != Some(0) {
-            let told = ran.expect(1).says("does not allow").stderr;
+            let told = ran.expect(1).expect_stderr("denies access").stderr;
             assert!(!told.contains("Parquet file") && !told.contains("row group"), "{told}");
         }
         drop(fs::remove_file(folder.at("out.lcm")));
@@ -350,15 +358,12 @@ fn an_environment_that_is_not_text_is_no_hindrance() {
     let mut command = server.sluice(&folder);
     command.env("ODD", std::ffi::OsStr::from_bytes(b"\xff\xfe"));
     command.args(["convert", "s3://logs/drives/a.lcm", "--to", "a.lcm"]);
-    crate::kit::Ran::of(command.output().unwrap()).expect(0);
+    crate::kit::ProgramOutput::from_output(command.output().unwrap()).expect(0);
 }
 
 #[test]
 fn an_object_that_stands_for_a_folder_is_no_output_in_it() {
-    const LISTED: &str = "<ListBucketResult><Name>out</Name><Prefix>t/</Prefix><KeyCount>1</KeyCount>\
-        <MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>t/</Key>\
-        <LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd9&quot;</ETag>\
-        <Size>0</Size></Contents></ListBucketResult>";
+    const LISTED: &str = "<ListBucketResult><Name>out</Name><Prefix>t/</Prefix><KeyCount>1</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>t/</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd9&quot;</ETag><Size>0</Size></Contents></ListBucketResult>";
     let (folder, server) = with_logs();
     server.on("GET /out?list-type=2", 1, PlannedFault::Say(LISTED));
     server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/t/"]).expect(0);
@@ -367,14 +372,11 @@ fn an_object_that_stands_for_a_folder_is_no_output_in_it() {
 
 #[test]
 fn a_key_that_is_no_path_is_told() {
-    const LISTED: &str = "<ListBucketResult><Name>logs</Name><Prefix></Prefix><KeyCount>1</KeyCount>\
-        <MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>a//b.lcm</Key>\
-        <LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd9&quot;</ETag>\
-        <Size>7</Size></Contents></ListBucketResult>";
+    const LISTED: &str = "<ListBucketResult><Name>logs</Name><Prefix></Prefix><KeyCount>1</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>a//b.lcm</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd9&quot;</ETag><Size>7</Size></Contents></ListBucketResult>";
     let (folder, server) = with_logs();
     server.on("GET /logs?list-type=2", 1, PlannedFault::Say(LISTED));
     let ran = server.ran(&folder, &["convert", "s3://logs/**/*.lcm", "--to", "a.lcm"]);
-    ran.expect(1).says("a//b.lcm").says("remove or rename it");
+    ran.expect(1).expect_stderr("a//b.lcm").expect_stderr("remove or rename it");
 }
 
 #[test]
@@ -386,5 +388,5 @@ fn many_objects_of_two_formats_are_told_by_the_first_that_differs() {
     server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://logs/many/20.parquet"]).expect(0);
     let convert = ["convert", "s3://logs/many/*", "--to", "s3://out/{stem}.lcm"];
     let ran = server.ran(&folder, &convert).expect(2);
-    ran.says("many/00.lcm is lcm-log").says("many/20.parquet is parquet");
+    ran.expect_stderr("many/00.lcm is lcm-log").expect_stderr("many/20.parquet is parquet");
 }

@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::cluster::processes::{ClusterProcess, until};
 use crate::cluster::{names, same, tree};
-use crate::kit::{Folder, Ran, drive, log};
+use crate::kit::{Folder, ProgramOutput, drive, log};
 use crate::s3::server::{SECRET, Server};
 
 /// A batch of everything that a log may become.
@@ -50,7 +50,7 @@ impl S3Batch {
         Self { folder, server }
     }
 
-    fn ran(&self, arguments: &[&[&str]]) -> Ran {
+    fn ran(&self, arguments: &[&[&str]]) -> ProgramOutput {
         self.server
             .ran(&self.folder, &[&["run", "batch.toml"], arguments.concat().as_slice()].concat())
     }
@@ -94,21 +94,21 @@ impl S3Batch {
 fn a_batch_between_buckets_is_byte_for_byte_what_one_program_makes() {
     let held = S3Batch::with_logs(6, THERE);
     let expected = held.by_itself();
-    held.ran(&[&CLUSTER]).expect(0).says("6 inputs done");
+    held.ran(&[&CLUSTER]).expect(0).expect_stderr("6 inputs done");
     same(&expected, &held.made());
     for (name, bytes) in tree(&held.server.path("")) {
         assert!(!bytes.windows(SECRET.len()).any(|word| word == SECRET.as_bytes()), "{name}");
     }
     assert_eq!(held.folder.names(), ["batch.toml", "in"]);
     held.server.ran(&held.folder, &["verify", "s3://out/made/"]).expect(0);
-    held.ran(&[&CLUSTER]).expect(1).says("--resume");
-    held.ran(&[&CLUSTER, &["--resume"]]).expect(0).says("0 inputs done, 6 done before");
+    held.ran(&[&CLUSTER]).expect(1).expect_stderr("--resume");
+    held.ran(&[&CLUSTER, &["--resume"]]).expect(0).expect_stderr("0 inputs done, 6 done before");
     held.server.put("out/made/03.jsonl", "broken");
-    held.ran(&[&CLUSTER, &["--resume"]]).expect(0).says("1 input done, 5 done before");
-    held.ran(&[&["--resume"]]).expect(0).says("0 inputs done, 6 done before");
+    held.ran(&[&CLUSTER, &["--resume"]]).expect(0).expect_stderr("1 input done, 5 done before");
+    held.ran(&[&["--resume"]]).expect(0).expect_stderr("0 inputs done, 6 done before");
     same(&expected, &held.made());
     held.server.put("out/made/02.jsonl", "broken");
-    held.ran(&[&CLUSTER, &["--overwrite"]]).expect(0).says("6 inputs done");
+    held.ran(&[&CLUSTER, &["--overwrite"]]).expect(0).expect_stderr("6 inputs done");
     same(&expected, &held.made());
 }
 
@@ -142,7 +142,7 @@ fn a_pipeline_without_placeholders_writes_an_object_or_a_folder_of_them() {
         let convert = [&convert[..], &CLUSTER].concat();
         held.server.ran(&held.folder, &convert).expect(0);
         same(&expected, &held.made());
-        held.server.ran(&held.folder, &convert).expect(1).says("exists");
+        held.server.ran(&held.folder, &convert).expect(1).expect_stderr("exists");
         same(&expected, &held.made());
         held.clear();
     }
@@ -154,7 +154,10 @@ fn outputs_in_a_store_and_beside_it_are_refused() {
     let text = String::from_utf8(held.folder.read("batch.toml")).unwrap();
     let mixed = text.replace("s3://out/made/{stem}.jsonl", "made/{stem}.jsonl");
     held.folder.write("batch.toml", mixed);
-    held.ran(&[&CLUSTER]).expect(2).says("outputs lie in several places").says("--engine local");
+    held.ran(&[&CLUSTER])
+        .expect(2)
+        .expect_stderr("outputs lie in several places")
+        .expect_stderr("--engine local");
     assert!(held.made().is_empty());
 }
 
@@ -174,10 +177,10 @@ fn an_executor_that_is_killed_leaves_nothing_behind_in_a_store() {
 fn cluster(held: &S3Batch, executors: usize) -> (ClusterProcess, String, Vec<ClusterProcess>) {
     let listen = ["cluster", "scheduler", "--listen", "127.0.0.1:0", "--executor-timeout", "4s"];
     let scheduler = held.start(&listen);
-    let address = scheduler.says("listening on ");
+    let address = scheduler.wait_for_line("listening on ");
     let start = |_| held.start(&["cluster", "executor", "--slots", "1", "--scheduler", &address]);
     let executors: Vec<ClusterProcess> = (0..executors).map(start).collect();
-    executors.iter().for_each(|executor| drop(executor.says("joined ")));
+    executors.iter().for_each(|executor| drop(executor.wait_for_line("joined ")));
     (scheduler, address, executors)
 }
 
@@ -188,7 +191,7 @@ fn after_its_driver_was_killed_a_run_goes_on_and_its_room_is_removed() {
     let mut run = held.start_run(&CLUSTER);
     held.until_first();
     run.kill();
-    held.ran(&[&CLUSTER, &["--resume"]]).expect(0).says("8 ");
+    held.ran(&[&CLUSTER, &["--resume"]]).expect(0).expect_stderr("8 ");
     same(&expected, &held.made());
 }
 
@@ -200,7 +203,7 @@ fn of_two_drivers_in_one_folder_of_a_store_the_second_is_refused() {
     let engine = ["--engine", "ballista", "--scheduler", &address];
     let mut first = held.start_run(&engine);
     until("its room", || held.made().keys().any(|name| name.ends_with("/driver")).then_some(()));
-    held.ran(&[&engine]).expect(1).says("another run on a cluster");
+    held.ran(&[&engine]).expect(1).expect_stderr("another run on a cluster");
     // What lies in its room is no output.
     let said = held.server.ran(&held.folder, &["verify", "s3://out/made/"]);
     assert!(!(said.text() + &said.stderr).contains(".cluster."), "{}", said.stderr);

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use sluice_conformance::stage;
 
-use crate::kit::{Folder, Ran, ran, sluice};
+use crate::kit::{Folder, ProgramOutput, run_sluice, sluice};
 
 /// A made-up drive, decoded.
 fn drive(channels: &str, seconds: f64) -> String {
@@ -73,17 +73,18 @@ fn a_query_over_several_channels_keeps_what_stages_promise() {
 
 #[test]
 fn a_query_that_sees_everything_keeps_what_stages_promise() {
-    let query = "select max(timestamp) as timestamp, channel, 'sums' as source, count(*) as n, sum(sequence) as s \
-                 from events group by channel";
+    let query = "select max(timestamp) as timestamp, channel, 'sums' as source, count(*) as n, \
+                 sum(sequence) as s from events group by channel";
     held(json!({ "query": query, "memory": "32MiB" }));
-    let query = "select timestamp, 'sorted' as source, 'S' as channel, vel[1] as v from POSE order by v desc";
+    let query = "select timestamp, 'sorted' as source, 'S' as channel, vel[1] as v from POSE \
+                 order by v desc";
     held(json!({ "query": query, "memory": "32MiB" }));
 }
 
 /// Runs a pipeline with so many threads.
-fn run(folder: &Folder, pipeline: &str, jobs: &str) -> Ran {
+fn run(folder: &Folder, pipeline: &str, jobs: &str) -> ProgramOutput {
     folder.write("p.toml", pipeline);
-    ran(folder, &["run", "p.toml", "--jobs", jobs, "--overwrite", "-q"])
+    run_sluice(folder, &["run", "p.toml", "--jobs", jobs, "--overwrite", "-q"])
 }
 
 fn lines(folder: &Folder, name: &str) -> Vec<Value> {
@@ -106,8 +107,8 @@ fn any_number_of_threads_writes_the_same_lines_cells_and_tables() {
         ("select utime from POSE union all select sequence from events limit 100", ""),
         ("select timestamp, 'ALL' as channel, source, sequence, sequence % 7 as n from events", ""),
         (
-            "select max(timestamp) as timestamp, channel, count(*) as n, avg(sequence) as mean from events \
-             group by channel",
+            "select max(timestamp) as timestamp, channel, count(*) as n, avg(sequence) as mean \
+             from events group by channel",
             "memory = \"16MiB\"",
         ),
         (
@@ -167,7 +168,7 @@ fn the_report_balances_and_says_what_was_left_out_and_added() {
     let folder = folder();
     let query = "select unnest(vel) as v from POSE where sequence % 2 = 0";
     folder.write("p.toml", asked(query, "") + SINKS);
-    ran(&folder, &["run", "p.toml", "-q", "--report", "report.json"]).expect(0);
+    run_sluice(&folder, &["run", "p.toml", "-q", "--report", "report.json"]).expect(0);
     let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
     let pose = report["channels"].as_array().unwrap().iter();
     let pose: Vec<&Value> = pose.filter(|c| c["channel"] == "POSE").collect();
@@ -192,8 +193,10 @@ fn a_table_of_a_channel_that_never_comes_is_told() {
         let more = format!("{more}tables = {{ POES = \"utime bigint\" }}\n");
         folder.write("p.toml", asked(query, &more) + SINKS);
         let told = "asked: `query`: no channel matches `POES`; did you mean `POSE`?";
-        ran(&folder, &["run", "p.toml", "--overwrite"]).expect(0).says(told);
-        ran(&folder, &["run", "p.toml", "-q", "--overwrite", "--strict"]).expect(2).says(told);
+        run_sluice(&folder, &["run", "p.toml", "--overwrite"]).expect(0).expect_stderr(told);
+        run_sluice(&folder, &["run", "p.toml", "-q", "--overwrite", "--strict"])
+            .expect(2)
+            .expect_stderr(told);
     }
 }
 
@@ -207,8 +210,9 @@ fn a_sort_of_more_than_its_memory_goes_to_a_folder_that_is_empty_again() {
     let folder = folder();
     fs::create_dir(folder.at("spill")).unwrap();
     let query = format!(
-        "select a.timestamp, 'S' as channel, a.sequence as sequence, b.sequence as other, repeat(a.channel, 200) \
-         as long, (a.sequence * 7919 + b.sequence * 104729) % 1000 as n from {MANY} order by n desc"
+        "select a.timestamp, 'S' as channel, a.sequence as sequence, b.sequence as other, \
+         repeat(a.channel, 200) as long, (a.sequence * 7919 + b.sequence * 104729) % 1000 as n \
+         from {MANY} order by n desc"
     );
     let sorted = |memory: &str| {
         let more = format!("memory = \"{memory}\"\nspill = \"spill\"");
@@ -227,33 +231,41 @@ fn a_sort_of_more_than_its_memory_goes_to_a_folder_that_is_empty_again() {
 fn what_fits_nowhere_is_an_error_that_says_so() {
     let folder = folder();
     let query = format!(
-        "select max(a.timestamp) as timestamp, 'ALL' as channel, string_agg(repeat(a.channel, 200), '') as \
-         everything from {MANY}"
+        "select max(a.timestamp) as timestamp, 'ALL' as channel, string_agg(repeat(a.channel, \
+         200), '') as everything from {MANY}"
     );
     let ran = run(&folder, &(asked(&query, "memory = \"8MiB\"") + LINES), "2").expect(1);
-    ran.says("does not fit into `memory = \"8MiB\"`");
+    ran.expect_stderr("does not fit into `memory = \"8MiB\"`");
 }
 
 /// What `check` says of a query.
-fn checked(query: &str, more: &str) -> Ran {
+fn checked(query: &str, more: &str) -> ProgramOutput {
     let folder = Folder::new();
     let sink = "[sinks.none]\nplugin = \"null\"\nfrom = \"asked\"\n";
     folder.write("p.toml", asked(query, more) + sink);
-    Ran::of(sluice(&folder).args(["check", "p.toml"]).output().unwrap())
+    ProgramOutput::from_output(sluice(&folder).args(["check", "p.toml"]).output().unwrap())
 }
 
 #[test]
 fn mistakes_are_found_when_a_pipeline_is_checked() {
     checked("select vel[1] as v from POSE", "").expect(0);
-    checked("select vel from POSE wher vel[1] > 3", "").expect(2).says("line 1, column 27");
-    checked("select sqroot(vel[1]) from POSE", "").expect(2).says("did you mean `sqrt`?");
-    checked("select nothing from events", "").expect(2).says("no column `nothing`");
-    checked("select count(*) from POSE", "").expect(2).says("`memory = \"256MiB\"`");
-    checked("select * from POSE order by utime", "").expect(2).says("ORDER BY has to see all rows");
-    checked("select now() as t from POSE", "").expect(2).says("another value in every run");
-    checked("select * from POSE; drop table POSE", "").expect(2).says("several statements");
+    checked("select vel from POSE wher vel[1] > 3", "")
+        .expect(2)
+        .expect_stderr("line 1, column 27");
+    checked("select sqroot(vel[1]) from POSE", "").expect(2).expect_stderr("did you mean `sqrt`?");
+    checked("select nothing from events", "").expect(2).expect_stderr("no column `nothing`");
+    checked("select count(*) from POSE", "").expect(2).expect_stderr("`memory = \"256MiB\"`");
+    checked("select * from POSE order by utime", "")
+        .expect(2)
+        .expect_stderr("ORDER BY needs all rows");
+    checked("select now() as t from POSE", "")
+        .expect(2)
+        .expect_stderr("another value in every run");
+    checked("select * from POSE; drop table POSE", "")
+        .expect(2)
+        .expect_stderr("several statements");
     let declared = "tables = { POSE = \"utime bigint\" }";
-    checked("select vel from POSE", declared).expect(2).says("no column `vel`");
+    checked("select vel from POSE", declared).expect(2).expect_stderr("no column `vel`");
     checked("select utime from POSE", declared).expect(0);
 }
 

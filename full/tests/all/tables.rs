@@ -18,7 +18,7 @@ use sluice_core::{ErrorKind, PluginFactory, PluginKind, Registry, Source};
 use sluice_query::session::{PlannedQuery, QueryError, Session, SessionOptions, Spill};
 use sluice_query::table::{Findings, LogTables};
 
-use crate::kit::{BEGIN, Dice, Event, Folder, drive, events, log, python, ran};
+use crate::kit::{BEGIN, Folder, LcmEvent, SeededRng, drive, events, log, python_with, run_sluice};
 
 /// With so little memory files are read in pieces of 64 KiB, so that small logs have many.
 const SMALL: usize = 16 << 20;
@@ -89,15 +89,15 @@ fn refusal(session: &Session, sql: &str) -> String {
 }
 
 /// A log whose payloads are full of what looks like events, so that places are guessed wrong.
-fn misleading(seed: u64, count: i64) -> Vec<Event> {
-    let mut dice = Dice(seed);
-    let inner: Vec<Event> = (0..40)
-        .map(|n| Event::new(900_000 + n, BEGIN + 77, "INNER", &vec![7; dice.below(900) as usize]))
+fn misleading(seed: u64, count: i64) -> Vec<LcmEvent> {
+    let mut rng = SeededRng(seed);
+    let inner: Vec<LcmEvent> = (0..40)
+        .map(|n| LcmEvent::new(900_000 + n, BEGIN + 77, "INNER", &vec![7; rng.below(900) as usize]))
         .collect();
     let inner = log(&inner);
     let mut all = drive(seed, count);
     for event in all.iter_mut().step_by(17) {
-        let len = dice.below(inner.len() as u64) as usize;
+        let len = rng.below(inner.len() as u64) as usize;
         event.payload = inner[..len].to_vec();
     }
     all
@@ -105,11 +105,11 @@ fn misleading(seed: u64, count: i64) -> Vec<Event> {
 
 /// The same bytes with holes in them.
 fn damaged(seed: u64, mut bytes: Vec<u8>) -> Vec<u8> {
-    let mut dice = Dice(seed);
+    let mut rng = SeededRng(seed);
     for _ in 0..12 {
-        let at = dice.below(bytes.len() as u64 - 600) as usize;
-        let len = dice.below(500) as usize;
-        bytes[at..at + len].fill_with(|| dice.below(256) as u8);
+        let at = rng.below(bytes.len() as u64 - 600) as usize;
+        let len = rng.below(500) as usize;
+        bytes[at..at + len].fill_with(|| rng.below(256) as u8);
     }
     bytes.truncate(bytes.len() - 13);
     bytes
@@ -131,14 +131,14 @@ fn plainly(context: &SessionContext, sql: &str) -> Vec<RecordBatch> {
     runtime.block_on(answer).unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
-fn one_of<'w>(dice: &mut Dice, words: &[&'w str]) -> &'w str {
-    words[dice.below(words.len() as u64) as usize]
+fn one_of<'w>(rng: &mut SeededRng, words: &[&'w str]) -> &'w str {
+    words[rng.below(words.len() as u64) as usize]
 }
 
 /// A moment of the log, as SQL has it in one of several ways.
-fn moment(dice: &mut Dice, count: i64) -> String {
-    let micros = BEGIN + dice.below(count as u64 * 1_000) as i64;
-    match dice.below(4) {
+fn moment(rng: &mut SeededRng, count: i64) -> String {
+    let micros = BEGIN + rng.below(count as u64 * 1_000) as i64;
+    match rng.below(4) {
         0 => format!("to_timestamp_micros({micros})"),
         1 => format!("arrow_cast({micros}000, 'Timestamp(Nanosecond, Some(\"UTC\"))')"),
         2 => format!("to_timestamp_micros({micros}) - interval '200 milliseconds'"),
@@ -149,55 +149,58 @@ fn moment(dice: &mut Dice, count: i64) -> String {
     }
 }
 
-fn condition(dice: &mut Dice, count: i64) -> String {
-    let op = one_of(dice, &["=", "<", "<=", ">", ">="]);
-    match dice.below(14) {
-        0 | 1 => format!("timestamp {op} {}", moment(dice, count)),
-        2 => format!("{} {op} timestamp", moment(dice, count)),
-        3 => format!("timestamp between {} and {}", moment(dice, count), moment(dice, count)),
-        4 => format!("channel = '{}'", one_of(dice, &["A", "B", "C", "INNER", "none"])),
-        5 => format!("channel != '{}'", one_of(dice, &["A", "D"])),
-        6 => format!("channel {}in ('A', 'E', 'x')", one_of(dice, &["", "not "])),
+fn condition(rng: &mut SeededRng, count: i64) -> String {
+    let op = one_of(rng, &["=", "<", "<=", ">", ">="]);
+    match rng.below(14) {
+        0 | 1 => format!("timestamp {op} {}", moment(rng, count)),
+        2 => format!("{} {op} timestamp", moment(rng, count)),
+        3 => format!("timestamp between {} and {}", moment(rng, count), moment(rng, count)),
+        4 => format!("channel = '{}'", one_of(rng, &["A", "B", "C", "INNER", "none"])),
+        5 => format!("channel != '{}'", one_of(rng, &["A", "D"])),
+        6 => format!("channel {}in ('A', 'E', 'x')", one_of(rng, &["", "not "])),
         7 => format!(
             "channel {}like '{}'",
-            one_of(dice, &["", "not "]),
-            one_of(dice, &["A%", "%", "_", "%B%"])
+            one_of(rng, &["", "not "]),
+            one_of(rng, &["A%", "%", "_", "%B%"])
         ),
         8 => format!(
             "(channel = 'A' or channel like 'C%' or source {} 'log')",
-            one_of(dice, &["=", "!="])
+            one_of(rng, &["=", "!="])
         ),
-        9 => format!("source {} 'log'", one_of(dice, &["=", "!=", "like"])),
-        10 => format!("sequence % {} = 1", 2 + dice.below(5)),
-        11 => format!("length(channel) + sequence > {}", dice.below(count as u64)),
-        12 => format!("(timestamp > {} or channel = 'B')", moment(dice, count)),
+        9 => format!("source {} 'log'", one_of(rng, &["=", "!=", "like"])),
+        10 => format!("sequence % {} = 1", 2 + rng.below(5)),
+        11 => format!("length(channel) + sequence > {}", rng.below(count as u64)),
+        12 => format!("(timestamp > {} or channel = 'B')", moment(rng, count)),
         _ => "channel > 'A' and payload is not null".to_owned(),
     }
 }
 
-fn query(dice: &mut Dice, count: i64) -> String {
-    let conditions: Vec<String> = (0..dice.below(4)).map(|_| condition(dice, count)).collect();
+fn query(rng: &mut SeededRng, count: i64) -> String {
+    let conditions: Vec<String> = (0..rng.below(4)).map(|_| condition(rng, count)).collect();
     let all = if conditions.is_empty() {
         String::new()
     } else {
         format!("where {}", conditions.join(" and "))
     };
-    match dice.below(7) {
+    match rng.below(7) {
         0 => format!("select count(*) from drive {all}"),
         1 => format!(
-            "select channel, count(*), min(timestamp), max(sequence) from drive {all} group by 1 order by 1"
+            "select channel, count(*), min(timestamp), max(sequence) from drive {all} group by 1 \
+             order by 1"
         ),
-        2 => format!("select sequence, channel from drive {all} limit {}", dice.below(50)),
+        2 => format!("select sequence, channel from drive {all} limit {}", rng.below(50)),
         3 => format!("select * from drive {all}"),
         4 => format!(
-            "select timestamp, sequence * 2 from drive {all} order by timestamp desc, sequence limit 7"
+            "select timestamp, sequence * 2 from drive {all} order by timestamp desc, sequence \
+             limit 7"
         ),
         5 => format!(
-            "select a.sequence from drive a join (select * from drive {all}) b using (sequence) order by 1"
+            "select a.sequence from drive a join (select * from drive {all}) b using (sequence) \
+             order by 1"
         ),
         _ => format!(
             "select sequence from (select * from drive limit 500) {all} offset {}",
-            dice.below(20)
+            rng.below(20)
         ),
     }
 }
@@ -216,9 +219,9 @@ fn queries_give_the_same_whether_or_not_conditions_are_pushed_down() {
         let path = folder.write("drive.lcm", bytes);
         let session = session("lcm-log", &path, &[]);
         let context = plain(rows(&session, "select * from drive"));
-        let mut dice = Dice(100 + at as u64);
+        let mut rng = SeededRng(100 + at as u64);
         for _ in 0..30 {
-            let sql = query(&mut dice, count);
+            let sql = query(&mut rng, count);
             let (ours, theirs) = (text(&rows(&session, &sql)), text(&plainly(&context, &sql)));
             // Of nothing, one has an empty batch and the other has none.
             let is_nothing = ours.lines().count() <= 4 && theirs.lines().count() <= 4;
@@ -232,7 +235,7 @@ type LogInfo = (Vec<(String, i64)>, Vec<(u64, u64)>);
 
 /// What `info` says of a log.
 fn info(folder: &Folder, name: &str) -> LogInfo {
-    let said = ran(folder, &["info", name, "--json"]).text();
+    let said = run_sluice(folder, &["info", name, "--json"]).text();
     let said: Value = serde_json::from_str(&said).unwrap();
     let array = |key: &str| said[key].as_array().unwrap().clone();
     let counts = array("channels").into_iter();
@@ -461,7 +464,7 @@ fn statements_that_are_no_queries_are_refused_and_write_nothing() {
         "begin".to_owned(),
     ] {
         let said = refusal(&session, &sql);
-        assert!(said.contains("is no query"), "{sql}: {said}");
+        assert!(said.contains("is not a query"), "{sql}: {said}");
     }
     for sql in [
         format!("select * from '{}'", path.display()),
@@ -480,14 +483,14 @@ fn mistakes_are_told_with_their_place_and_what_there_is() {
     let session = session("lcm-log", &path, &[]);
     for (sql, says) in [
         ("select chanel from drive", "there is no column `chanel`; there is `channel`"),
-        ("select *\nfrom drive wher x", "this is no SQL"),
+        ("select *\nfrom drive wher x", "this is not valid SQL"),
         ("select * from drives", "there is no table `drives`; there is `drive`"),
         ("select * from other.A", "there is no log `other`"),
         ("select * from drive.AA", "there is no channel in `drive` called `AA`"),
         ("select nosuch(1) from drive", "nosuch"),
         ("select 1; select 2", "one statement"),
         ("", "there is no query"),
-        ("select (((", "this is no SQL"),
+        ("select (((", "this is not valid SQL"),
     ] {
         let said = refusal(&session, sql);
         assert!(said.contains(says), "{sql}: {said}");
@@ -506,7 +509,7 @@ fn mistakes_are_told_with_their_place_and_what_there_is() {
 #[test]
 fn names_are_found_as_written_and_else_without_regard_to_case() {
     let folder = Folder::new();
-    let channel = |n: i64, name: &str| Event::new(n, BEGIN + n, name, b"x");
+    let channel = |n: i64, name: &str| LcmEvent::new(n, BEGIN + n, name, b"x");
     let odd = r#"a"b; drop"#;
     let all = [
         channel(0, "POSE"),
@@ -570,10 +573,10 @@ fn a_pipe_is_read_once_and_then_refused() {
     let (to, bytes) = (path.clone(), log(&drive(17, 3_000)));
     let writer = std::thread::Builder::new().spawn(move || std::fs::write(to, bytes)).unwrap();
     let session = session("lcm-log", &path, &[]);
-    assert!(refusal(&session, "select * from drive.A").contains("can be read once only"));
+    assert!(refusal(&session, "select * from drive.A").contains("can be read only once"));
     assert_eq!(number(&session, "select count(*) from drive where channel >= 'A'"), 3_000);
     writer.join().unwrap().unwrap();
-    assert!(refusal(&session, "select count(*) from drive").contains("can be read once only"));
+    assert!(refusal(&session, "select count(*) from drive").contains("can be read only once"));
     assert_eq!(session.log("drive").unwrap().channels().unwrap(), ["A", "B", "C", "D", "E"]);
 }
 
@@ -608,8 +611,8 @@ fn what_does_not_fit_into_memory_is_spilled_or_refused_with_what_to_do() {
     let path = folder.write("drive.lcm", log(&drive(19, 150_000)));
     let spilled = folder.at("spilled");
     std::fs::create_dir(&spilled).unwrap();
-    let sorted = "select sum(sequence * place % 1009) from (select sequence, \
-                  row_number() over (order by payload, sequence desc rows unbounded preceding) place from drive)";
+    let sorted = "select sum(sequence * place % 1009) from (select sequence, row_number() over \
+                  (order by payload, sequence desc rows unbounded preceding) place from drive)";
     let wide = session_with(SessionOptions::default(), tables_of("lcm-log", &path, &[]));
     let wanted = number(&wide, sorted);
     let options = SessionOptions { spill: Spill::Folder(spilled.clone()), ..small() };
@@ -627,7 +630,8 @@ fn what_does_not_fit_into_memory_is_spilled_or_refused_with_what_to_do() {
 fn nothing_depends_on_how_many_threads_read() {
     let folder = Folder::new();
     let path = demo(&folder, 4);
-    let sql = "select channel, count(*), avg(length(channel) / 3.0), first_value(sequence) from drive group by 1";
+    let sql = "select channel, count(*), avg(length(channel) / 3.0), first_value(sequence) from \
+               drive group by 1";
     let pose = "select sum(pos[1]), sum(vel[1]), stddev(pos[2]) from drive.POSE where pos[1] > 0.5";
     let answers = [1, 2, 7].map(|jobs| {
         let options = SessionOptions { jobs: Some(jobs), ..small() };
@@ -645,7 +649,7 @@ fn demo(folder: &Folder, seconds: u32) -> PathBuf {
          [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"demo\"\npath = \"drive.lcm\"\n"
     );
     folder.write("demo.toml", pipeline);
-    ran(folder, &["run", "demo.toml"]).expect(0);
+    run_sluice(folder, &["run", "demo.toml"]).expect(0);
     folder.at("drive.lcm")
 }
 
@@ -703,10 +707,10 @@ print(done)
 
 /// Compares every typed table of a log with the tables that `convert` makes of it, and says how many.
 fn compared(folder: &Folder, (plugin, name): (&str, &str), types: &[&str]) -> Option<usize> {
-    let python = python("duckdb")?;
+    let python = python_with("duckdb")?;
     let mut convert = vec!["convert", name, "--to", "tables/"];
     types.iter().for_each(|types| convert.extend(["--types", types]));
-    ran(folder, &convert);
+    run_sluice(folder, &convert);
     let session = session(plugin, &folder.at(name), types);
     std::fs::create_dir(folder.at("ours")).unwrap();
     let channels = session.log("drive").unwrap().channels().unwrap();
@@ -750,7 +754,7 @@ fn fields_in_archives_and_tables_are_those_of_their_log() {
         let types_given =
             if plugin == "parquet" && types.is_empty() { &["--types", "mit-dgc"][..] } else { &[] };
         let convert = ["convert", "drive.lcm", "--to", &to];
-        ran(&folder, &[&convert[..], types_given].concat()).expect(0);
+        run_sluice(&folder, &[&convert[..], types_given].concat()).expect(0);
         if let Some(tables) = compared(&folder, (plugin, name), types) {
             assert!(tables > 10, "{name}: {tables}");
         }
@@ -777,7 +781,8 @@ fn fields_of_other_robots_are_those_of_tables_in_duckdb() {
 fn payloads_that_are_only_there_as_fields_are_made_again() {
     let folder = Folder::new();
     let path = demo(&folder, 1);
-    ran(&folder, &["convert", "drive.lcm", "--to", "typed/", "--types", "mit-dgc"]).expect(0);
+    run_sluice(&folder, &["convert", "drive.lcm", "--to", "typed/", "--types", "mit-dgc"])
+        .expect(0);
     let sql = "select channel, sequence, payload from drive order by sequence";
     let of_log = text(&rows(&session("lcm-log", &path, &[]), sql));
     let of_tables = text(&rows(&session("parquet", &folder.at("typed"), &[]), sql));

@@ -72,7 +72,7 @@ impl<'a> Job<'a> {
         orders: &[&str],
     ) -> Result<Self, Error> {
         let cannot = |what: &str| {
-            Error::refused(format!("the scheduler at {scheduler} does not take the orders: {what}"))
+            Error::refused(format!("the scheduler at {scheduler} refused the orders: {what}"))
         };
         let config = GrpcClientConfig { timeout_seconds: 120, ..GrpcClientConfig::default() };
         let endpoint = create_grpc_client_endpoint(scheduler.url(), Some(&config));
@@ -126,7 +126,7 @@ impl<'a> Job<'a> {
                 State::Done => return Ok(()),
                 State::Failed(why) => return Err(Error::refused(reason_of(&why))),
                 State::Unknown => {
-                    let lost = "has lost the job: it was probably started anew";
+                    let lost = "has lost the job; it was probably restarted";
                     return Err(Error::refused(format!(
                         "the scheduler at {} {lost}",
                         self.scheduler
@@ -136,7 +136,8 @@ impl<'a> Job<'a> {
                 State::Unreachable(why)
                     if last_response.elapsed() >= SCHEDULER_TIMEOUT.min(watchdog.patience) =>
                 {
-                    let silent = format!("the scheduler at {} fell silent: {why}", self.scheduler);
+                    let silent =
+                        format!("the scheduler at {} stopped responding: {why}", self.scheduler);
                     return Err(Error::refused(silent));
                 }
                 State::Unreachable(_) => continue,
@@ -257,8 +258,8 @@ impl Watchdog {
         if progress.executors == 0 && self.last_reminder.elapsed() >= REMINDER_INTERVAL {
             self.last_reminder = Instant::now();
             say(&format!(
-                "waiting for executors: none has joined {scheduler}; `sluice cluster executor --scheduler \
-                 {scheduler}` starts one"
+                "waiting for executors: none has joined {scheduler}; start one with `sluice \
+                 cluster executor --scheduler {scheduler}`"
             ));
         }
         let (silence, waiting) = (self.last_change.0.elapsed(), progress.waiting);
@@ -268,7 +269,7 @@ impl Watchdog {
         }
         let waited = silence.as_secs();
         Err(Error::refused(format!(
-            "nothing has happened for {waited} s: units wait ({waiting}), and nobody is at work"
+            "no progress for {waited} s: {waiting} units are waiting, and no executor is working"
         )))
     }
 

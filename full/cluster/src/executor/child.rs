@@ -47,7 +47,7 @@ pub(super) async fn run_unit(
     let Some(((mut input, output), errors)) =
         child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take())
     else {
-        return Err(io::Error::other("a process without pipes"));
+        return Err(io::Error::other("the child process has no pipes"));
     };
     let last = Mutex::new(String::new());
     let pipes = async {

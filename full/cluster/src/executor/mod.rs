@@ -102,7 +102,7 @@ async fn run(options: &ExecutorOptions, stop: &Stop, messages: MessageSender) ->
                 let session = SchedulerSession::new(options, &identity, &runner, work_dir);
                 match session.run(stop, &messages).await {
                     Ok(()) => break,
-                    Err(why) => send_message(&messages, format!("{why}; joining again")).await,
+                    Err(why) => send_message(&messages, format!("{why}; reconnecting")).await,
                 }
                 (first, backoff) = (None, Duration::from_millis(250));
             }

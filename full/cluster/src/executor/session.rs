@@ -106,7 +106,7 @@ impl<'s> SchedulerSession<'s> {
         let ended = tokio::select! {
             () = stop_requested(stop) => Ok(()),
             lost = self.reconcile_until_lost(&mut client, &health, messages) => Err(lost),
-            ended = &mut polling => Err(format!("asking for work ended: {ended:?}")),
+            ended = &mut polling => Err(format!("the poll loop ended: {ended:?}")),
         };
         polling.abort();
         self.runner.end_all().await;
@@ -185,7 +185,7 @@ impl<'s> SchedulerSession<'s> {
             .await
             {
                 Ok(assigned) if assigned.instance != self.instance => {
-                    return format!("the scheduler at {} was started anew", self.scheduler);
+                    return format!("the scheduler at {} was restarted", self.scheduler);
                 }
                 Ok(assigned) => {
                     last_response = Instant::now();
@@ -193,7 +193,7 @@ impl<'s> SchedulerSession<'s> {
                     not_running = self.report_lost(client, &not_running, assigned.running).await;
                 }
                 Err(_) if last_response.elapsed() < SCHEDULER_TIMEOUT => {}
-                Err(_) => return format!("the scheduler at {} fell silent", self.scheduler),
+                Err(_) => return format!("the scheduler at {} stopped responding", self.scheduler),
             }
         }
     }
@@ -238,7 +238,7 @@ impl<'s> SchedulerSession<'s> {
 
 fn lost_status(task: &BallistaTask) -> TaskStatus {
     let failed = FailedTask {
-        error: "what became of it was lost on the way".into(),
+        error: "the result was lost".into(),
         retryable: true,
         count_to_failures: false,
         failed_reason: Some(FailedReason::ResultLost(ResultLost {})),

@@ -118,7 +118,7 @@ impl UnitRunner {
             }
             ChildExit::Finished(UnitResult::Abandoned(why)) => why,
         };
-        send_message(&self.messages, format!("{}: left: {why}", unit.name)).await;
+        send_message(&self.messages, format!("{}: abandoned: {why}", unit.name)).await;
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl UnitRunner {
         let decided = self.runtime.spawn_blocking(decide).await.map_err(io::Error::other)?;
         match decided {
             None => {
-                let word = format!("{name}: failed on {}, is tried again: {why}", host_name());
+                let word = format!("{name}: failed on {}, will be retried: {why}", host_name());
                 self.say(task, word, false).await;
                 Err(io::Error::other(why))
             }
@@ -167,7 +167,7 @@ impl UnitRunner {
             // The reason cannot even be written where the driver looks for it. Returning an error
             // would fail the whole job.
             Some(false) => {
-                self.say(task, format!("{name}: left: {why}"), true).await;
+                self.say(task, format!("{name}: abandoned: {why}"), true).await;
                 Ok(())
             }
         }
@@ -194,12 +194,12 @@ impl AssignedUnit {
 }
 
 fn cancelled() -> io::Error {
-    io::Error::other("it was ended: nobody wants it any more")
+    io::Error::other("cancelled: the run no longer needs it")
 }
 
 fn missing_folder_message(folder: &Path) -> String {
     format!(
-        "the folder {} is not there on {}: inputs and outputs must be visible to every executor",
+        "the folder {} does not exist on {}: inputs and outputs must be visible to every executor",
         folder.display(),
         host_name()
     )

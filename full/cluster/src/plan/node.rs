@@ -110,9 +110,9 @@ impl ExecutionPlan for UnitExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let worker = self.worker.clone();
-        let worker = worker.ok_or_else(|| internal("orders are fulfilled by executors only"))?;
+        let worker = worker.ok_or_else(|| internal("only executors can run orders"))?;
         let task = context.task_id().as_deref().and_then(BallistaTask::parse_name);
-        let task = task.ok_or_else(|| internal("expected a task that has a name"))?;
+        let task = task.ok_or_else(|| internal("expected a task id"))?;
         let orders = self.input.execute(partition, context)?;
         let all = stream::once(run_units(orders, Arc::clone(&self.shared), worker, task));
         let nothing = all.filter_map(async |result| result.err().map(Err));

@@ -133,7 +133,7 @@ impl QueryError {
             }
             // DataFusion also calls operations internal errors that a type does not support.
             DataFusionError::Internal(what) => Self::Failed(Error::invalid(format!(
-                "the query cannot be worked out: {}",
+                "the query cannot be executed: {}",
                 lower_first(&what)
             ))),
             other => Self::Failed(Error::invalid(format!(
@@ -188,8 +188,8 @@ pub(super) fn check_is_query(statement: &DfStatement) -> Result<(), DataFusionEr
         other => first_words(&other.to_string()),
     };
     Err(DataFusionError::Plan(format!(
-        "`{what}` is no query: only SELECT, WITH, VALUES, EXPLAIN, DESCRIBE and SHOW are allowed, which \
-         change and write nothing"
+        "`{what}` is not a query: only SELECT, WITH, VALUES, EXPLAIN, DESCRIBE and SHOW are \
+         allowed, which change nothing"
     )))
 }
 
@@ -223,7 +223,11 @@ fn syntax_error(error: &ParserError) -> InvalidQuery {
         ParserError::RecursionLimitExceeded => "it is nested too deeply",
     };
     let (what, position) = split_position(text);
-    InvalidQuery { message: format!("this is no SQL: {}", lower_first(what)), position, help: None }
+    InvalidQuery {
+        message: format!("this is not valid SQL: {}", lower_first(what)),
+        position,
+        help: None,
+    }
 }
 
 /// Splits a parser message into its text and its position.

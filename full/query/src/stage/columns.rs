@@ -124,7 +124,7 @@ pub(super) fn field_type(kind: &DataType) -> Result<DataType, String> {
         | DataType::Map(..)
         | DataType::Union(..)
         | DataType::RunEndEncoded(..) => {
-            return Err(format!("is of type {kind}, which no event can have"));
+            return Err(format!("has type {kind}, which events cannot have"));
         }
         other => other.clone(),
     })

@@ -64,7 +64,7 @@ fn parse_create_table(list: &str) -> Result<CreateTable> {
 }
 
 fn not_a_list() -> DataFusionError {
-    plan_error("a list of columns with types is needed")
+    plan_error("expected a list of columns with types")
 }
 
 fn plan_error(what: &str) -> DataFusionError {

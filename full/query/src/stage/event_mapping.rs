@@ -43,9 +43,7 @@ impl EventMapping {
     pub(super) fn from_schema(columns: &Schema) -> Result<Self, String> {
         let names = columns.fields().iter().map(|field| field.name().clone());
         if let Some(name) = first_duplicate(names) {
-            return Err(format!(
-                "the query gives two columns `{name}`: call one of them otherwise, by AS"
-            ));
+            return Err(format!("the query returns two columns `{name}`: rename one with AS"));
         }
         let (mut own, mut event, mut fields, mut plain) = ([None; 5], None, Vec::new(), Vec::new());
         let has_payload =
@@ -60,7 +58,7 @@ impl EventMapping {
                 own[which as usize] = Some(place);
             } else {
                 let kind = columns::field_type(field.data_type()).map_err(|what| {
-                    format!("column `{}` {what}; make it another one, by CAST", field.name())
+                    format!("column `{}` {what}; convert it with CAST", field.name())
                 })?;
                 fields.push(place);
                 plain.push(Field::new(columns::field_name(field.name()), kind, true));
@@ -134,8 +132,7 @@ impl EventMapping {
     fn in_order(&self, rows: RecordBatch) -> Result<(RecordBatch, Vec<u32>), Error> {
         let places = self.event.and_then(|event| rows.columns().get(event));
         let places = places.and_then(|places| places.as_primitive_opt::<UInt32Type>());
-        let places =
-            places.ok_or_else(|| Error::internal("rows that do not say what they are made of"))?;
+        let places = places.ok_or_else(|| Error::internal("rows without an event index"))?;
         if places.values().is_sorted() {
             let places = places.values().to_vec();
             return Ok((rows, places));
@@ -300,9 +297,7 @@ impl NewEventDefaults<'_> {
 const NO_CHANNEL: u32 = u32::MAX;
 
 fn missing_channel() -> Error {
-    Error::invalid(
-        "column `channel` is null in a row that the query gives, and there is no option `channel`",
-    )
+    Error::invalid("column `channel` is null in a result row, and the option `channel` is not set")
 }
 
 fn renamed(channel: &Channel, name: Option<&str>, source: Option<&str>) -> Channel {
@@ -329,9 +324,8 @@ const STRICT: CastOptions<'static> = CastOptions {
 
 /// Casts a column. `Err` names a value that does not fit.
 fn cast_exact(own: EventColumn, column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, Error> {
-    cast_with_options(column, kind, &STRICT).map_err(|error| {
-        Error::invalid(format!("column `{}` of what the query gives: {error}", own.name()))
-    })
+    cast_with_options(column, kind, &STRICT)
+        .map_err(|error| Error::invalid(format!("result column `{}`: {error}", own.name())))
 }
 
 fn no_nulls(own: EventColumn, column: &ArrayRef) -> Result<(), Error> {
@@ -340,8 +334,8 @@ fn no_nulls(own: EventColumn, column: &ArrayRef) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "column `{name}` is null in a row that the query gives, and every event needs one; `where {name} is \
-         not null` leaves such rows out"
+        "column `{name}` is null in a result row, but every event needs one; `where {name} is not \
+         null` drops such rows"
     )))
 }
 
@@ -352,7 +346,7 @@ fn check_type(own: EventColumn, kind: &DataType) -> Result<(), String> {
     let (fits, want) = match own {
         EventColumn::Timestamp => (
             matches!(kind, DataType::Timestamp(..) | DataType::Int64),
-            "a timestamp, or int64 for nanoseconds since 1970,",
+            "a timestamp, or int64 for nanoseconds since 1970",
         ),
         EventColumn::Sequence => (kind.is_integer(), "an integer"),
         EventColumn::Payload => (
@@ -379,8 +373,8 @@ fn check_type(own: EventColumn, kind: &DataType) -> Result<(), String> {
     }
     let name = own.name();
     Err(format!(
-        "column `{name}`: {want} is needed, and the query gives {kind}; call it otherwise, by AS, if it is \
-         not the {name} of events"
+        "column `{name}`: expected {want}, found {kind}; rename it with AS if it is not the \
+         {name} of events"
     ))
 }
 

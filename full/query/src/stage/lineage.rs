@@ -61,7 +61,7 @@ fn event_of(schema: &DFSchema) -> Result<Column> {
     let mut found = schema.columns().into_iter().filter(|column| column.name == EVENT_INDEX);
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
-        _ => Err(internal("rows without one event each")),
+        _ => Err(internal("rows without an event index")),
     }
 }
 

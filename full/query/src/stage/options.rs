@@ -67,7 +67,7 @@ impl TryFrom<SqlStage> for Stage {
         if let Some(memory) = options.memory.filter(|memory| *memory < MIN_MEMORY) {
             return Err(option_error(
                 "memory",
-                format!("{memory} is too little: {MIN_MEMORY} is the least"),
+                format!("{memory} is too little: at least {MIN_MEMORY} is needed"),
             ));
         }
         let query = Query::parse(&options.query, &Functions::known()).map_err(in_query)?;
@@ -95,15 +95,15 @@ impl TryFrom<SqlStage> for Stage {
 
 sluice_core::register! {
     stage "sql": SqlStage,
-    about: "asks a query in SQL of events, and gives its rows as events",
+    about: "runs an SQL query over events, and turns its rows into events",
     sample: include_str!("../../samples/sql.toml"),
 }
 
 /// The message for queries that need all rows.
 pub(super) fn needs_memory(what: &str) -> String {
     format!(
-        "{what} has to see all rows before the query gives one: say how much memory that may take, such as \
-         `memory = \"256MiB\"`; what does not fit goes to temporary files"
+        "{what} needs all rows before the query returns one: set a limit, such as `memory = \
+         \"256MiB\"`; what does not fit goes to temporary files"
     )
 }
 
@@ -133,12 +133,15 @@ impl SqlStage {
                 return Err(wrong(channel, what));
             }
             if channel == super::query::EVENTS {
-                let what = "the columns of this table are always the same: declare none".to_owned();
+                let what = "the columns of this table are fixed: declare none".to_owned();
                 return Err(wrong(channel, what));
             }
             let schema = declared::parse_columns(columns, planner).map_err(|error| {
                 let what = SqlMistake::from_planner(error).render("");
-                wrong(channel, format!("{what}; write such as `lat double, name varchar`"))
+                wrong(
+                    channel,
+                    format!("{what}; expected columns such as `lat double, name varchar`"),
+                )
             })?;
             all.insert(channel.as_str(), schema);
         }

@@ -31,8 +31,8 @@ impl PendingEvents {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "more than {} of events came before a decoded one of {}: declare the columns in `tables`, and \
-             nothing waits",
+            "more than {} of events wait for the first decoded event of {}: declare its columns \
+             in `tables`, so that nothing waits",
             ByteSize(self.max_bytes as u64),
             table_list(&schemas.unknown_tables())
         )))
@@ -50,8 +50,8 @@ impl PendingEvents {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "no decoded event of {} came, so the columns are not known: declare them in `tables`, or leave \
-             the table out of the query",
+            "no decoded event of {} came, so its columns are unknown: declare them in `tables`, \
+             or remove the table from the query",
             table_list(&schemas.unknown_tables())
         )))
     }

@@ -61,8 +61,8 @@ impl RowMap {
         }
         if plans.len() >= MAX_TYPES {
             return Err(SqlMistake::new(format!(
-                "messages of more than {MAX_TYPES} types are on one channel; take those that are meant with \
-                 a stage `filter` before"
+                "one channel has messages of more than {MAX_TYPES} types; select some with a \
+                 stage `filter` before"
             )));
         }
         let planned =

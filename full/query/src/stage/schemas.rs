@@ -111,8 +111,7 @@ impl TableSchemas {
         let places = self.members.places(context.channels)?;
         let (decoded, undecoded) = tables::rows_of_tables(batch, &places, self.tables.len());
         if undecoded > 0 {
-            let what =
-                "not decoded, so no table of a channel has them; put the stage `decode` before";
+            let what = "not decoded, so no channel's table has them; put the stage `decode` before";
             context.note(what, undecoded);
         }
         if self.has_single_unknown() {
@@ -143,8 +142,8 @@ impl TableSchemas {
                 _ if columns::channel_schema(rows.columns.schema_ref().fields()) == *schema => rows,
                 _ => {
                     let what = format!(
-                        "of another type than the first message on the channel, whose columns table {name} \
-                         has; `tables` can declare others"
+                        "of another type than the first message, which set the columns of table \
+                         {name}; `tables` can declare others"
                     );
                     context.note(what, rows.events.len() as u64);
                     continue;

@@ -164,8 +164,8 @@ fn rows_are_events_of_the_time_channel_and_number_of_those_they_are_made_of() {
 
 #[test]
 fn what_the_query_says_of_an_event_is_so() {
-    let query = "select timestamp + interval '1 second' as timestamp, 'X' as channel, sequence + 100 as sequence, \
-                 v as x from A limit 1 offset 1";
+    let query = "select timestamp + interval '1 second' as timestamp, 'X' as channel, sequence + \
+                 100 as sequence, v as x from A limit 1 offset 1";
     let mut run = StageRun::from_query(query);
     let events = some(&run);
     assert_eq!(run.events_of(events), [event("X", 1_000_000_012, 102, 3.0)]);
@@ -277,7 +277,7 @@ fn aggregates_need_leave_and_give_new_events_in_order() {
     let query =
         "select max(timestamp) as timestamp, channel, count(*) as x from events group by channel";
     let said = option_error(json!({ "query": query }));
-    assert!(said.starts_with("query: GROUP BY has to see all rows"), "{said}");
+    assert!(said.starts_with("query: GROUP BY needs all rows"), "{said}");
     assert!(said.contains("`memory = \"256MiB\"`"), "{said}");
     let mut run = StageRun::from_options(json!({ "query": query, "memory": "16MiB" }));
     let events = some(&run);
@@ -337,7 +337,7 @@ fn mistakes_are_found_before_anything_is_read_where_columns_are_known() {
     assert!(make(twice).is_err());
     let said =
         option_error(json!({ "query": "select 1 as timestamp, 'x' as sequence from events" }));
-    assert!(said.contains("column `sequence`: an integer is needed"), "{said}");
+    assert!(said.contains("column `sequence`: expected an integer"), "{said}");
     for (tables, what) in [
         (json!({ "B": "v double" }), "tables.B: the query reads no table `B`"),
         (json!({ "A": "v dubble" }), "tables.A: "),
@@ -373,7 +373,7 @@ fn values_that_no_event_can_have_end_the_run() {
     for (query, what) in [
         ("select null::timestamp as timestamp, v from A", "column `timestamp` is null"),
         ("select 'x'::bytea as payload, arrow_cast(null, 'Utf8') as channel, v from A", ""),
-        ("select interval '1 day' as i from A", "no event can have"),
+        ("select interval '1 day' as i from A", "events cannot have"),
     ] {
         let mut run = StageRun::from_query(query);
         let events = some(&run);

@@ -45,14 +45,12 @@ impl Catalog {
     ) -> std::result::Result<(), Error> {
         if RESERVED_NAMES.contains(&name) {
             return Err(Error::refused(format!(
-                "no log can be called `{name}`: the name is taken"
+                "a log cannot be named `{name}`: the name is reserved"
             )));
         }
         let mut logs = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if logs.contains_key(name) {
-            return Err(Error::refused(format!(
-                "two logs are called `{name}`: name one otherwise"
-            )));
+            return Err(Error::refused(format!("two logs are named `{name}`: rename one")));
         }
         logs.insert(name.to_owned(), CatalogEntry { log, is_listed });
         Ok(())

@@ -213,7 +213,8 @@ impl LogTables {
         match splits.iter().find(|split| split.live) {
             None => Ok(splits),
             Some(live) => Err(Error::invalid(format!(
-                "{} has no end, and a query needs one: record it first (sluice record), then ask the log",
+                "{} is live and has no end: record it first (sluice record), then query the \
+                 recording",
                 live.input.display()
             ))),
         }
@@ -225,8 +226,8 @@ impl LogTables {
             return Ok(());
         }
         Err(Error::invalid(
-            "standard input, or a pipe, can be read once only: a query can name it once, and only the first \
-             query gets it; write it to a file first",
+            "standard input or a pipe can be read only once, by one query that names it once; \
+             write it to a file first",
         ))
     }
 
@@ -235,8 +236,8 @@ impl LogTables {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "what columns the channel `{channel}` has is found out by reading, and standard input, or a pipe, \
-             can be read once only: write it to a file first"
+            "finding the columns of channel `{channel}` means reading the log, and standard input \
+             or a pipe can be read only once: write it to a file first"
         )))
     }
 
@@ -257,12 +258,10 @@ fn stateless_stage(
     let plugin = registry.get(PluginKind::Stage, name);
     let plugin = plugin.ok_or_else(|| missing(format!("this program has no stage `{name}`")))?;
     let PluginFactory::Stage(make) = plugin.make else {
-        return Err(missing(format!("`{name}` is no stage")));
+        return Err(missing(format!("`{name}` is not a stage")));
     };
     match make(options)? {
         Stage::Map(map) => Ok(Arc::from(map)),
-        _ => {
-            Err(missing(format!("the stage `{name}` has a memory, and cannot be used for tables")))
-        }
+        _ => Err(missing(format!("the stage `{name}` keeps state, and cannot be used for tables"))),
     }
 }

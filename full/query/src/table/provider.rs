@@ -124,8 +124,7 @@ impl TableProvider for LogTable {
         let (planned_task, split_bytes) = (Arc::clone(&task), resources.split_bytes);
         let planned =
             tokio::task::spawn_blocking(move || plan_splits(&planned_task, split_bytes)).await;
-        let planned =
-            planned.map_err(|_| external(Error::internal("looking at a log panicked")))?;
+        let planned = planned.map_err(|_| external(Error::internal("planning a scan panicked")))?;
         let (splits, rows) = planned.map_err(external)?;
         let rows = rows.filter(|_| filters.is_empty());
         let partitions = state.config().target_partitions();

@@ -334,7 +334,7 @@ impl Drop for ReadAhead {
 }
 
 fn joined(step: std::result::Result<Result<ReadStep>, tokio::task::JoinError>) -> Result<ReadStep> {
-    let panicked = |_| external(Error::internal("a task panicked; what it said is above"));
+    let panicked = |_| external(Error::internal("a task panicked; see the message above"));
     step.map_err(panicked)?
 }
 

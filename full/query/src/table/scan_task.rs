@@ -125,7 +125,8 @@ impl ScanTask {
             batch
         };
         if gone(&batch) > 0 {
-            let what = "events of which only fields are there, and cannot be made payloads of: shown as null";
+            let what =
+                "events that have only fields, which cannot be encoded: their payloads are null";
             *output.left_out.entry(what.to_owned()).or_default() += gone(&batch);
         }
         // Sorts and joins keep rows for long: do not let a few events keep a whole block.
@@ -136,9 +137,9 @@ impl ScanTask {
         let Some(condition) = &self.condition else { return Ok(rows) };
         let count = rows.num_rows();
         let keep = condition.evaluate(&rows)?.into_array(count)?;
-        let keep = keep.as_boolean_opt().ok_or_else(|| {
-            DataFusionError::Plan("a condition has to be true or false".to_owned())
-        })?;
+        let keep = keep
+            .as_boolean_opt()
+            .ok_or_else(|| DataFusionError::Plan("expected a boolean condition".to_owned()))?;
         let rows = first_columns(&rows, &self.schema)?;
         Ok(filter_record_batch(&rows, keep)?)
     }
@@ -187,7 +188,8 @@ fn rows_of_type(
     let other_type = decoded.saturating_sub(places.len());
     if other_type > 0 {
         let name = &kind.message.name;
-        let what = format!("{channel}: events of another type than `{name}`, as the first is");
+        let what =
+            format!("{channel}: events of another type than `{name}`, the type of the first");
         *output.left_out.entry(what).or_default() += other_type as u64;
     }
     let fields = match matching.as_slice() {

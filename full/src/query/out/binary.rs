@@ -38,7 +38,7 @@ struct OutputBytes {
 impl Write for OutputBytes {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.file.as_mut().map(|file| file.write_binary(bytes)) {
-            None => Err(io::Error::other("written to behind the end")),
+            None => Err(io::Error::other("write after the end")),
             Some(Ok(())) => Ok(bytes.len()),
             Some(Err(error)) => {
                 let message = io::Error::other(error.to_string());

@@ -71,8 +71,8 @@ impl OutputTarget {
         let path = args.to.clone().unwrap_or_else(|| "-".to_owned());
         let format = row_format(&path, args.format)?;
         if args.limit_rows.is_some() && format != RowFormat::Table {
-            let what =
-                "--limit-rows is for tables that are shown; a LIMIT in the query is for all forms";
+            let what = "--limit-rows applies only to the format `table`; for others, use LIMIT in \
+                        the query";
             return Err(Failure::Usage(what.into()));
         }
         let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
@@ -202,12 +202,12 @@ fn row_format(path: &str, asked: Option<RowFormat>) -> Result<RowFormat, Failure
     };
     let Some(format) = asked.or(from_extension) else {
         return Err(Failure::Usage(format!(
-            "the extension of `{path}` tells no form of rows: .parquet, .arrow, .csv, .jsonl and .json do; or \
-             say --format"
+            "unknown format of `{path}`: expected .parquet, .arrow, .csv, .jsonl or .json, or \
+             --format"
         )));
     };
     if packed && matches!(format, RowFormat::Parquet | RowFormat::Arrow) {
-        let what = "Parquet and Arrow files are not compressed as a whole: leave out .zst";
+        let what = "Parquet and Arrow files are compressed inside: leave out .zst";
         return Err(Failure::Usage(format!("{what}: {path}")));
     }
     Ok(format)

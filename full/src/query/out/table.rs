@@ -165,14 +165,15 @@ impl TableWriter {
             let first = hidden.get(..hidden.len().min(MAX_NAMED)).unwrap_or_default();
             let more = if first.len() < hidden.len() { ", the first of which are" } else { "" };
             notes.push(format!(
-                "the terminal is too narrow for {}{more}: {}; select fewer, or see --format and --to",
+                "the terminal is too narrow for {}{more}: {}; select fewer, or see --format and \
+                 --to",
                 pluralize(hidden.len() as u64, "column"),
                 first.join(", ")
             ));
         }
         if rows > self.rows_shown {
             notes.push(format!(
-                "the first {} of {}; --limit-rows shows more, --to writes all into a file",
+                "the first {} of {}; --limit-rows shows more, --to writes all to a file",
                 count(self.rows_shown),
                 pluralize(rows, "row")
             ));

@@ -28,7 +28,7 @@ pub(in crate::query) fn run_prompt(logs: &Logs, to: OutputTarget, shell: &Shell)
     let mut prompt = Prompt::open(&repl, shell)?;
     let names = logs.session.log_names();
     let names: Vec<String> = names.iter().map(|name| super::quoted(name)).collect();
-    shell.info(&format!("tables: {}; .help tells more", names.join(", ")));
+    shell.info(&format!("tables: {}; see .help", names.join(", ")));
     loop {
         // Reset before reading: Ctrl-C after a statement is meant for that statement.
         interrupt.reset();
@@ -112,7 +112,7 @@ fn history() -> Option<PathBuf> {
     Some(folder.join("query_history"))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+#[expect(clippy::needless_pass_by_value, reason = "used in map_err")]
 fn failed(error: ReadlineError) -> Failure {
     Failure::Failed(format!("the prompt cannot be shown: {error}"))
 }

@@ -23,16 +23,16 @@ pub(super) use editor::run_prompt;
 use names::quoted;
 
 const HELP: &str = "\
-A statement ends with a semicolon and may take several lines. Tab completes names, Ctrl-C gives up a line or
-ends a query, Ctrl-D ends.
+Statements end with a semicolon and may take several lines. Tab completes names, Ctrl-C discards
+a line or stops a query, Ctrl-D quits.
 
-.tables          tables, and those of channels; reads logs once for that
-.schema TABLE    the columns of a table
-.types           the types that messages are decoded by
-.format [FORM]   how rows are shown: table, csv or jsonl
-.to FILE         where the rows of the next statement go: .parquet, .arrow, .csv or .jsonl
-.help            this
-.quit            the end
+.tables          list the tables of logs and channels; reads each log once
+.schema TABLE    show the columns of a table
+.types           show the types that messages are decoded by
+.format [FORM]   set how rows are shown: table, csv or jsonl
+.to FILE         write the rows of the next statement to .parquet, .arrow, .csv or .jsonl
+.help            show this help
+.quit            quit
 ";
 
 /// What to do after an input.
@@ -137,13 +137,13 @@ impl<'a> Repl<'a> {
             ".help" => io::stdout().write_all(HELP.as_bytes())?,
             ".tables" => self.show_tables()?,
             ".schema" if !rest.is_empty() => return self.show_schema(rest),
-            ".schema" => return Ok(self.command_error("say of which table: .schema TABLE")),
+            ".schema" => return Ok(self.command_error("expected a table: .schema TABLE")),
             ".types" => return self.show_types(),
             ".format" => return self.choose_format(rest),
             ".to" => return self.choose_file(rest),
             _ => {
                 let verb = printable(verb);
-                return Ok(self.command_error(&format!("there is no command `{verb}`: see .help")));
+                return Ok(self.command_error(&format!("unknown command `{verb}`: see .help")));
             }
         }
         Ok(PromptAction::Continue)
@@ -192,7 +192,7 @@ impl<'a> Repl<'a> {
 
     fn show_types(&self) -> Result<PromptAction, Failure> {
         if self.logs.types.is_empty() {
-            log_message("no types were given: --types says by which messages are decoded");
+            log_message("no types: use --types to decode messages");
             return Ok(PromptAction::Continue);
         }
         let files = self.logs.types.iter().map(PathBuf::from).collect();
@@ -211,9 +211,10 @@ impl<'a> Repl<'a> {
         let Ok(format) = RowFormat::from_str(word, true) else {
             let all: Vec<String> = RowFormat::value_variants().iter().filter_map(name).collect();
             let word = printable(word);
-            return Ok(
-                self.command_error(&format!("there is no form `{word}`: {}", all.join(", ")))
-            );
+            return Ok(self.command_error(&format!(
+                "unknown format `{word}`: expected one of {}",
+                all.join(", ")
+            )));
         };
         self.to = self.to.with_format(format);
         Ok(PromptAction::Continue)
@@ -222,7 +223,7 @@ impl<'a> Repl<'a> {
     fn choose_file(&mut self, path: &str) -> Result<PromptAction, Failure> {
         let path = path.trim_matches(['\'', '"']);
         if path.is_empty() {
-            return Ok(self.command_error("say into which file: .to FILE"));
+            return Ok(self.command_error("expected a file: .to FILE"));
         }
         let to = self.to.with_path(path)?;
         to.check()?;

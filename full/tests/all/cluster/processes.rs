@@ -55,7 +55,7 @@ impl ClusterProcess {
 
     /// Waits until it has said a line that begins so, and gives what stands behind that.
     #[track_caller]
-    pub(crate) fn says(&self, words: &str) -> String {
+    pub(crate) fn wait_for_line(&self, words: &str) -> String {
         until(&format!("`{words}` in {}", self.said()), || {
             self.said().lines().find_map(|line| line.strip_prefix(words).map(str::to_owned))
         })
@@ -114,7 +114,7 @@ impl Cluster {
             cluster.executors.push(executor(folder, &cluster.address, &["--slots", "1"]));
         }
         for executor in &cluster.executors {
-            executor.says("joined ");
+            executor.wait_for_line("joined ");
         }
         cluster
     }
@@ -122,7 +122,7 @@ impl Cluster {
     /// Starts a scheduler alone, which takes an executor for lost after four seconds.
     pub(crate) fn with_scheduler(folder: &Folder, listen: &str) -> Self {
         let scheduler = scheduler(folder, listen);
-        let address = scheduler.says("listening on ");
+        let address = scheduler.wait_for_line("listening on ");
         Self { address, executors: Vec::new(), scheduler }
     }
 

@@ -7,7 +7,7 @@ use sluice_core::contract::trials;
 
 use super::{GatedBatch, until_idle};
 use crate::cluster::processes::{Cluster, ClusterProcess};
-use crate::kit::{Dice, Event, log};
+use crate::kit::{LcmEvent, SeededRng, log};
 
 /// Small units by themselves.
 const TINY: &str = r#"
@@ -25,7 +25,7 @@ const UNITS: u64 = 300;
 
 fn tiny() -> GatedBatch {
     let logs =
-        (0..UNITS).map(|n| log(&[Event::new(0, 1_194_098_400_000_000, "A", &[n as u8; 40])]));
+        (0..UNITS).map(|n| log(&[LcmEvent::new(0, 1_194_098_400_000_000, "A", &[n as u8; 40])]));
     GatedBatch::with(TINY, "", logs)
 }
 
@@ -34,18 +34,18 @@ fn whatever_is_killed_whenever_the_outputs_are_the_same() {
     let held = tiny();
     for seed in 0..u64::from(trials(1, 20)) {
         eprintln!("seed {seed}");
-        round(&held, &mut Dice(seed));
+        round(&held, &mut SeededRng(seed));
         fs::remove_dir_all(held.folder.at("out")).unwrap();
     }
 }
 
 /// Runs the batch while executors, the scheduler and drivers are killed, and others are started.
-fn round(held: &GatedBatch, dice: &mut Dice) {
+fn round(held: &GatedBatch, rng: &mut SeededRng) {
     let mut cluster = held.cluster(2);
     let mut run = held.start(&cluster, &[]);
     let mut kills = 4;
     loop {
-        let pause = Instant::now() + Duration::from_millis(200 + dice.below(2500));
+        let pause = Instant::now() + Duration::from_millis(200 + rng.below(2500));
         while run.is_running() && Instant::now() < pause {
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -58,7 +58,7 @@ fn round(held: &GatedBatch, dice: &mut Dice) {
             run = held.start(&cluster, &["--resume"]);
         } else if kills > 0 {
             kills -= 1;
-            kill(held, &mut cluster, &mut run, dice);
+            kill(held, &mut cluster, &mut run, rng);
         }
     }
     until_idle(held, &cluster);
@@ -66,8 +66,8 @@ fn round(held: &GatedBatch, dice: &mut Dice) {
     held.is_whole();
 }
 
-fn kill(held: &GatedBatch, cluster: &mut Cluster, run: &mut ClusterProcess, dice: &mut Dice) {
-    match dice.below(6) {
+fn kill(held: &GatedBatch, cluster: &mut Cluster, run: &mut ClusterProcess, rng: &mut SeededRng) {
+    match rng.below(6) {
         0 => run.kill(),
         1 => {
             cluster.scheduler.kill();

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use super::{ALL, GatedBatch, hidden, until_idle};
 use crate::cluster::processes::{Cluster, ClusterProcess, until};
-use crate::kit::{ran, sluice};
+use crate::kit::{run_sluice, sluice};
 
 /// A run of eight units of which three are published and two are under way when its driver is killed.
 fn killed() -> (GatedBatch, Cluster) {
@@ -64,11 +64,11 @@ fn work_whose_driver_is_gone_ends_by_itself_and_is_resumed_on_one_machine() {
     held.let_through(ALL);
     until_idle(&held, &cluster);
     held.until_quiet();
-    let left = |part: &ClusterProcess| part.said().matches(": left: ").count();
+    let left = |part: &ClusterProcess| part.said().matches(": abandoned: ").count();
     assert_eq!(cluster.executors.iter().map(left).sum::<usize>(), 3);
     held.is_sound();
     let resume = ["run", "batch.toml", "--allow-exec", "--resume"];
-    ran(&held.folder, &resume).expect(0).says("5 inputs done, 3 done before");
+    run_sluice(&held.folder, &resume).expect(0).expect_stderr("5 inputs done, 3 done before");
     held.is_whole();
 }
 
@@ -127,7 +127,7 @@ fn a_driver_that_is_stopped_keeps_what_is_published_and_ends_what_is_under_way()
     until_idle(&held, &cluster);
     assert_eq!(held.published(), 3);
     assert_eq!(hidden(held.folder.path()), Vec::<PathBuf>::new());
-    let told = ran(&held.folder, &["verify", "out"]).expect(1).text();
+    let told = run_sluice(&held.folder, &["verify", "out"]).expect(1).text();
     assert!(told.contains("5 inputs are not done"), "{told}");
     held.let_through(ALL);
     let mut run = held.start(&cluster, &["--resume"]);

@@ -5,15 +5,19 @@ use std::net::TcpListener;
 
 use super::{ALL, GatedBatch};
 use crate::cluster::processes::{Cluster, FakeScheduler, until};
-use crate::kit::{Ran, ran};
+use crate::kit::{ProgramOutput, run_sluice};
 
 /// What a driver, an executor and whoever asks for the status say of a scheduler.
-fn said_of(held: &GatedBatch, scheduler: &str) -> [Ran; 3] {
+fn said_of(held: &GatedBatch, scheduler: &str) -> [ProgramOutput; 3] {
     let to = ["--scheduler", scheduler];
     let run = [&["run", "batch.toml", "--allow-exec", "--engine", "ballista"][..], &to].concat();
     let executor = [&["cluster", "executor"][..], &to].concat();
     let status = [&["cluster", "status"][..], &to].concat();
-    [ran(&held.folder, &run), ran(&held.home, &executor), ran(&held.home, &status)]
+    [
+        run_sluice(&held.folder, &run),
+        run_sluice(&held.home, &executor),
+        run_sluice(&held.home, &status),
+    ]
 }
 
 #[track_caller]
@@ -29,8 +33,9 @@ fn a_scheduler_that_never_answers_is_told_within_seconds() {
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = mute.local_addr().unwrap().to_string();
     for said in said_of(&held, &address) {
-        let said = said.expect(1).says(&format!("cannot reach the scheduler at {address}: "));
-        said.says("is `sluice cluster scheduler` running there?");
+        let said =
+            said.expect(1).expect_stderr(&format!("cannot reach the scheduler at {address}: "));
+        said.expect_stderr("is `sluice cluster scheduler` running there?");
     }
     nothing_was_done(&held);
 }
@@ -47,8 +52,10 @@ fn what_answers_as_no_scheduler_does_is_told_from_one() {
     for answer in answers {
         let impostor = FakeScheduler::with_response(answer);
         for said in said_of(&held, &impostor.address) {
-            let what = format!("what listens at {} is no scheduler of Sluice", impostor.address);
-            said.expect(2).says(&what).says("start one by `sluice cluster scheduler`");
+            let what = format!("{} is not a Sluice scheduler", impostor.address);
+            said.expect(2)
+                .expect_stderr(&what)
+                .expect_stderr("start one with `sluice cluster scheduler`");
         }
     }
     nothing_was_done(&held);
@@ -97,8 +104,8 @@ fn a_driver_with_other_plugins_than_the_cluster_sends_nothing() {
     let run = ["run", "batch.toml", "--allow-exec"];
     let mut command = std::process::Command::new(OTHER);
     command.current_dir(held.folder.path()).args(run).args(cluster.engine());
-    let said = Ran::of(command.output().unwrap()).expect(2);
-    said.says("plugins are missing there: source lines").says("nothing was done");
+    let said = ProgramOutput::from_output(command.output().unwrap()).expect(2);
+    said.expect_stderr("plugins are missing there: source lines").expect_stderr("nothing was done");
     assert_eq!(held.folder.names(), ["batch.toml", "free", "in", "places", "wait.sh"]);
 }
 
@@ -110,10 +117,10 @@ fn a_driver_with_fewer_plugins_than_the_cluster_sends_nothing() {
     let scheduler = crate::cluster::processes::ClusterProcess::start(
         command.current_dir(held.home.path()).args(arguments),
     );
-    let address = scheduler.says("listening on ");
+    let address = scheduler.wait_for_line("listening on ");
     let [driver, executor, status] = said_of(&held, &address);
     for said in [driver, executor] {
-        said.expect(2).says("plugins are missing here: source lines");
+        said.expect(2).expect_stderr("plugins are missing here: source lines");
     }
     // Whoever looks for what is wrong is told all the same.
     assert!(status.expect(0).text().contains("executors: 0"));
@@ -124,7 +131,7 @@ fn a_driver_with_fewer_plugins_than_the_cluster_sends_nothing() {
 fn start_anew(held: &GatedBatch, cluster: &mut Cluster) {
     cluster.scheduler.kill();
     cluster.scheduler = held.scheduler(&cluster.address);
-    cluster.scheduler.says("listening on ");
+    cluster.scheduler.wait_for_line("listening on ");
 }
 
 #[track_caller]

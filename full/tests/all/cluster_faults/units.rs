@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::{BATCH, GatedBatch, at_work_in};
-use crate::kit::{drive, log, skipped};
+use crate::kit::{drive, log, report_skip};
 
 /// Kills whoever started it when it sees a certain word.
 const KILLER: &str = r#"
@@ -61,7 +61,7 @@ fn a_unit_with_damage_that_stops_it_is_reported_and_is_the_only_one_done_later()
     let said = run.said();
     assert!(said.contains("in/002.lcm failed: "), "{said}");
     assert!(said.contains("4 inputs done, 1 failed"), "{said}");
-    assert!(!said.contains("tried again"), "{said}");
+    assert!(!said.contains("will be retried"), "{said}");
     mended(&held, &cluster, whole);
 }
 
@@ -86,7 +86,7 @@ fn an_executor_that_cannot_write_leaves_its_units_to_another_one() {
     // Files there grow to four kilobytes.
     let program = crate::PROGRAM;
     let limited = held.executor_by(&["prlimit", "--fsize=4096", program], &cluster.address);
-    limited.says("joined ");
+    limited.wait_for_line("joined ");
     cluster.executors.push(limited);
     let mut run = held.start(&cluster, &[]);
     let code = run.code();
@@ -125,7 +125,7 @@ fn blind_to(folder: &std::path::Path) -> Option<Vec<String>> {
     let words = ["unshare", "-r", "-m", "sh", "-c", &hide];
     let allowed = Command::new("unshare").args(&words[1..]).arg("true").output();
     if !allowed.is_ok_and(|output| output.status.success()) {
-        skipped("no process may have file systems of its own here");
+        report_skip("no process may have file systems of its own here");
         return None;
     }
     Some(words.map(str::to_owned).to_vec())
@@ -152,7 +152,7 @@ fn an_executor_that_does_not_see_the_folder_of_a_run_is_told_of_by_name() {
     let Some(said) = run_blind(&held, held.folder.path()) else { return };
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let what = format!(
-        "is not there on {}: inputs and outputs must be visible to every executor",
+        "does not exist on {}: inputs and outputs must be visible to every executor",
         host.trim()
     );
     assert!(said.contains(&what), "no `{what}` in {said}");

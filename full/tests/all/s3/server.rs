@@ -92,8 +92,8 @@ impl Server {
         command
     }
 
-    pub(crate) fn ran(&self, folder: &Folder, arguments: &[&str]) -> kit::Ran {
-        kit::Ran::of(self.sluice(folder).args(arguments).output().unwrap())
+    pub(crate) fn ran(&self, folder: &Folder, arguments: &[&str]) -> kit::ProgramOutput {
+        kit::ProgramOutput::from_output(self.sluice(folder).args(arguments).output().unwrap())
     }
 
     /// Puts an object, without a request.

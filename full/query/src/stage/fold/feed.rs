@@ -79,7 +79,7 @@ impl RowQueue {
             let before = self.budget.bytes.fetch_add(bytes, Ordering::Relaxed);
             if before > 0 && before.saturating_add(bytes) > self.budget.max_bytes {
                 let what = format!(
-                    "more than {} bytes of rows wait for others that the query reads first",
+                    "more than {} bytes of rows wait for rows that the query reads first",
                     self.budget.max_bytes
                 );
                 return Err(DataFusionError::ResourcesExhausted(what));

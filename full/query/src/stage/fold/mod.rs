@@ -177,7 +177,7 @@ impl Fold for QueryFold {
             if self.schemas.has_single_unknown() {
                 // The batch has nothing for the only table.
                 let inputs = self.schemas.plan_inputs(&batch, context)?;
-                debug_assert!(inputs.is_empty(), "messages tell the columns of their table");
+                debug_assert!(inputs.is_empty(), "messages determine the columns of their table");
                 return Ok(Vec::new());
             }
             self.pending.push(batch, &self.schemas)?;
@@ -247,14 +247,14 @@ pub(super) fn plan(
     let mapping = EventMapping::from_schema(&planned.physical.schema()).map_err(SqlMistake::new)?;
     if !mapping.has(EventColumn::Timestamp) {
         return Err(SqlMistake::new(
-            "the query gives no column `timestamp`, and what is made of many events has no time of its own: \
-             add one, such as `max(timestamp) as timestamp`",
+            "the query returns no column `timestamp`, and rows of many events have no time of \
+             their own: add one, such as `max(timestamp) as timestamp`",
         ));
     }
     if !mapping.has(EventColumn::Channel) && channel.is_none() {
         return Err(SqlMistake::new(
-            "the query gives no column `channel`, and what is made of many events is on none: name one in \
-             the option `channel`",
+            "the query returns no column `channel`, and rows of many events have no channel of \
+             their own: set the option `channel`",
         ));
     }
     Ok((planned, mapping))
@@ -280,8 +280,8 @@ fn wrong(mistake: &SqlMistake, query: &Query) -> Error {
 fn failed(error: QueryError, query: &Query, budget: &MemoryBudget) -> Error {
     match error {
         QueryError::OutOfMemory(what) => Error::invalid(format!(
-            "the query `{}` does not fit into `memory = \"{}\"`, even with temporary files: {what}; give it \
-             more, or ask for less",
+            "the query `{}` does not fit into `memory = \"{}\"`, even with temporary files: \
+             {what}; allow more, or query less",
             query.excerpt(),
             budget.memory
         )),

@@ -113,7 +113,7 @@ impl<'f> QueryAnalysis<'f> {
         look.tables = std::mem::take(&mut look.found).into_iter().collect();
         if look.tables.is_empty() {
             let what =
-                format!("the query reads no table: there is `{EVENTS}`, and one for each channel");
+                format!("the query reads no table: there is `{EVENTS}`, and one per channel");
             return Err(SqlMistake::new(what));
         }
         Ok(look)
@@ -137,9 +137,9 @@ impl<'f> QueryAnalysis<'f> {
             }
             SetExpr::Values(_) => self.breaks_pipeline("VALUES"),
             SetExpr::Table(_) => {
-                return refuse("`table x` is not understood here: write `select * from x`");
+                return refuse("`table x` is not supported: write `select * from x`");
             }
-            _ => return refuse("only a query can be asked for: it begins with SELECT or WITH"),
+            _ => return refuse("only a query is allowed: it starts with SELECT or WITH"),
         }
         ControlFlow::Continue(())
     }
@@ -159,8 +159,8 @@ impl<'f> QueryAnalysis<'f> {
             }
             Some(FunctionClass::Volatile) => {
                 return at(format!(
-                    "`{name}` has another value in every run, and what a pipeline gives may only depend on \
-                     its input"
+                    "`{name}` has another value in every run, but the output of a pipeline may \
+                     depend only on its input"
                 ));
             }
             Some(_) if function.over.is_some() => {
@@ -192,7 +192,7 @@ impl Visitor for QueryAnalysis<'_> {
                 return refuse("WITH RECURSIVE is not allowed: it may have no end");
             }
             if self.depth > 1 {
-                return refuse("WITH stands at the beginning of the whole query, or not at all");
+                return refuse("WITH is only allowed at the start of the whole query");
             }
         }
         if query.order_by.is_some() {
@@ -200,11 +200,11 @@ impl Visitor for QueryAnalysis<'_> {
         }
         let is_limited = query.limit_clause.is_some() || query.fetch.is_some();
         if is_limited && self.depth > 1 {
-            self.breaks_pipeline("a LIMIT inside of the query");
+            self.breaks_pipeline("a LIMIT in a subquery");
         }
         if !query.locks.is_empty() || query.for_clause.is_some() || !query.pipe_operators.is_empty()
         {
-            return refuse("FOR and |> are not understood here");
+            return refuse("FOR and |> are not supported");
         }
         self.visit_body(&query.body)
     }
@@ -216,7 +216,7 @@ impl Visitor for QueryAnalysis<'_> {
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<SqlMistake> {
         if select.into.is_some() {
-            return refuse("INTO is not allowed: a stage gives events, and makes no tables");
+            return refuse("INTO is not allowed: a stage makes events, not tables");
         }
         if select.distinct.is_some() {
             self.breaks_pipeline("DISTINCT");
@@ -258,18 +258,18 @@ impl Visitor for QueryAnalysis<'_> {
             | TableFactor::NestedJoin { .. } => ControlFlow::Continue(()),
             TableFactor::Table { sample: Some(_), .. }
             | TableFactor::Derived { sample: Some(_), .. } => refuse(
-                "TABLESAMPLE takes another sample in every run; the stage `sample` takes every nth",
+                "TABLESAMPLE returns another sample in every run; use the stage `sample` to take \
+                 every nth event",
             ),
             TableFactor::UNNEST { .. } => {
-                refuse("UNNEST behind FROM is not understood here: write `select unnest(x) from …`")
+                refuse("UNNEST after FROM is not supported: write `select unnest(x) from …`")
             }
             TableFactor::Table { .. }
             | TableFactor::Function { .. }
             | TableFactor::TableFunction { .. } => refuse(format!(
-                "a function that gives a table cannot be called: there is `{EVENTS}`, and a table for \
-                     each channel"
+                "table functions are not allowed: there is `{EVENTS}`, and a table per channel"
             )),
-            _ => refuse("only tables and queries in parentheses may stand behind FROM"),
+            _ => refuse("expected tables or queries in parentheses after FROM"),
         }
     }
 
@@ -277,8 +277,8 @@ impl Visitor for QueryAnalysis<'_> {
         let name = name_of(relation);
         if name.is_empty() {
             return refuse(format!(
-                "`{relation}` is no table: it is called by one word, `{EVENTS}` or the name of a channel, in \
-                 double quotes where it holds more than letters, digits and _"
+                "`{relation}` is not a table: a table is one word, `{EVENTS}` or the name of a \
+                 channel, in double quotes if it has more than letters, digits and _"
             ));
         }
         if !self.cte_names.contains(&name) {
@@ -296,7 +296,7 @@ impl Visitor for QueryAnalysis<'_> {
         match &value.value {
             Value::Placeholder(name) => ControlFlow::Break(SqlMistake::at(
                 value.span,
-                format!("`{name}` stands for a value that nobody gives; write the value"),
+                format!("the parameter `{name}` has no value; write the value itself"),
             )),
             _ => ControlFlow::Continue(()),
         }
@@ -306,7 +306,7 @@ impl Visitor for QueryAnalysis<'_> {
         match expr {
             Expr::Function(function) => self.visit_call(function),
             Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => {
-                self.breaks_pipeline("a query inside of an expression");
+                self.breaks_pipeline("a subquery in an expression");
                 ControlFlow::Continue(())
             }
             _ => ControlFlow::Continue(()),

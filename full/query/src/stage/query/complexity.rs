@@ -27,8 +27,8 @@ pub(super) fn check_size(text: &str) -> Result<(), SqlMistake> {
         return Ok(());
     }
     Err(SqlMistake::new(format!(
-        "the query has {parts} parts, and {MAX_PARTS} are the most; `x in (1, 2, …)` is one part however \
-         many values there are"
+        "the query has {parts} parts, and at most {MAX_PARTS} are allowed; `x in (1, 2, …)` is \
+         one part for any number of values"
     )))
 }
 
@@ -84,8 +84,8 @@ pub(super) fn check_expansion(ast: &Ast) -> Result<(), SqlMistake> {
         return Ok(());
     }
     Err(SqlMistake::new(format!(
-        "the query reads tables more than {MAX_READS} times, as what it names by WITH is read wherever it \
-         is named"
+        "the query reads tables more than {MAX_READS} times: each use of a WITH query reads its \
+         tables again"
     )))
 }
 
@@ -98,7 +98,7 @@ fn reads_of<V: datafusion::sql::sqlparser::ast::Visit>(
         sum = sum.saturating_add(known.get(&name_of(name)).copied().unwrap_or(1));
         ControlFlow::<()>::Continue(())
     });
-    debug_assert!(visited.is_continue(), "nothing breaks off");
+    debug_assert!(visited.is_continue(), "the visitor never breaks");
     sum
 }
 

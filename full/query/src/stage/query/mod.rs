@@ -180,10 +180,10 @@ fn parse_single_query(text: &str) -> Result<Ast, SqlMistake> {
             return Err(SqlMistake::new("the query is empty: write `select … from events`"));
         }
         (Some(_), false) => {
-            return Err(SqlMistake::new("there are several statements, and a stage has one query"));
+            return Err(SqlMistake::new("expected one query, found several statements"));
         }
     };
-    let refused = "only a query can be asked for: it begins with SELECT or WITH";
+    let refused = "only a query is allowed: it starts with SELECT or WITH";
     let DfStatement::Statement(statement) = statement else { return Err(SqlMistake::new(refused)) };
     match *statement {
         Statement::Query(query) => Ok(*query),
@@ -211,7 +211,7 @@ fn limit_of(ast: &Ast) -> Result<Option<LimitOffset>, String> {
         },
         _ => None,
     };
-    let wrong = || "a LIMIT that is no plain number".to_owned();
+    let wrong = || "a LIMIT that is not a plain number".to_owned();
     let fetch = limit.map(|limit| number(limit).ok_or_else(wrong)).transpose()?;
     let skip = offset.map(|offset| number(offset).ok_or_else(wrong)).transpose()?;
     Ok(Some(LimitOffset { skip: skip.unwrap_or(0), fetch }))
@@ -264,9 +264,9 @@ mod tests {
             ("select A.a from A, B", "a JOIN"),
             ("select lag(a) over (order by t) from A", "the window function `lag`"),
             ("select row_number() over () from A", "the window function `row_number`"),
-            ("select a from A where a > (select max(b) from B)", "a query inside of an expression"),
-            ("select a from A where a in (select b from B)", "a query inside of an expression"),
-            ("select a from (select a from A limit 3)", "a LIMIT inside of the query"),
+            ("select a from A where a > (select max(b) from B)", "a subquery in an expression"),
+            ("select a from A where a in (select b from B)", "a subquery in an expression"),
+            ("select a from (select a from A limit 3)", "a LIMIT in a subquery"),
         ] {
             let found = gathers(gathered);
             assert!(found.as_deref().is_some_and(|found| found.contains(what)), "{found:?}");
@@ -316,7 +316,7 @@ mod tests {
             ("copy A to 'x.csv'", "only a query"),
             ("create external table t stored as csv location '/etc/passwd'", "only a query"),
             ("explain select a from A", "only a query"),
-            ("select * from generate_series(1, 10)", "function that gives a table"),
+            ("select * from generate_series(1, 10)", "table functions"),
             ("select * from '/etc/passwd'", "`/etc/passwd`"),
             ("select * from a.b", "one word"),
             (

@@ -36,7 +36,7 @@ impl SqlMistake {
             _ => false,
         };
         if too_deep(&error) {
-            return Self::new("its parts lie too deep in one another; write it flatter");
+            return Self::new("it is nested too deeply");
         }
         Self::from_planner(error)
     }
