@@ -1,4 +1,4 @@
-//! Runs on a cluster of real processes give what runs on this machine give.
+//! Runs on a cluster of real processes produce the same output as runs on this machine.
 
 pub(crate) mod processes;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::kit::{Folder, ProgramOutput, drive, log, run_sluice, sluice};
 use processes::{Cluster, ClusterProcess, FakeScheduler, executor, until};
 
-/// A batch of everything that a log may become: one file, compressed, and a folder of files.
+/// A batch with every kind of output: one file, compressed, and a folder of files.
 const BATCH: &str = r#"
 [sources.log]
 plugin = "lcm-log"
@@ -31,7 +31,7 @@ from = "log"
 path = "out/{stem}.jsonl"
 "#;
 
-/// A folder with so many logs in `in/` of which none is like another, and the batch of them.
+/// A folder with `logs` different logs in `in/`, and the batch.
 pub(crate) fn folder(logs: u64) -> Folder {
     let folder = Folder::new();
     fs::create_dir(folder.at("in")).unwrap();
@@ -43,7 +43,7 @@ pub(crate) fn folder(logs: u64) -> Folder {
     folder
 }
 
-/// Every file below a folder, by its path.
+/// All files below a folder, by path.
 pub(crate) fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let read = |name: String| {
         let bytes = fs::read(folder.join(&name)).unwrap();
@@ -52,7 +52,7 @@ pub(crate) fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     names(folder).into_iter().map(read).collect()
 }
 
-/// The path of every file below a folder, which others may write to and remove from meanwhile.
+/// The paths of all files below a folder, even while others write to it.
 pub(crate) fn names(folder: &Path) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
     let mut folders = vec![folder.to_owned()];
@@ -77,7 +77,7 @@ pub(crate) fn same(a: &BTreeMap<String, Vec<u8>>, b: &BTreeMap<String, Vec<u8>>)
     }
 }
 
-/// What a run on this machine makes of the batch, which is then removed.
+/// The output of the batch on this machine, which is then removed.
 pub(crate) fn by_itself(folder: &Folder) -> BTreeMap<String, Vec<u8>> {
     run_sluice(folder, &["run", "batch.toml"]).expect(0);
     let made = tree(&folder.at("out"));
@@ -91,7 +91,7 @@ pub(crate) fn ran_on(cluster: &Cluster, folder: &Folder, arguments: &[&str]) -> 
     run_sluice(folder, &arguments)
 }
 
-/// A report without what is another one each time.
+/// A report without times and other values that change between runs.
 fn timeless(report: &[u8]) -> Value {
     fn strip(value: &mut Value) {
         match value {
@@ -172,7 +172,7 @@ fn a_cluster_on_this_machine_ends_with_its_run_also_where_that_is_killed() {
     assert!(at_work_in(&folder) > 3);
     run.kill();
     until("the end of its parts", || (at_work_in(&folder) == 0).then_some(()));
-    // What it left is gone on with, and is removed.
+    // The next run continues what it left, and cleans up.
     let resume = ["run", "batch.toml", "--engine", "ballista", "--local-cluster", "1", "--resume"];
     run_sluice(&folder, &resume).expect(0);
     let made = tree(&folder.at("out"));
@@ -180,7 +180,7 @@ fn a_cluster_on_this_machine_ends_with_its_run_also_where_that_is_killed() {
     same(&by_itself(&folder), &made);
 }
 
-/// How many processes work in this folder.
+/// How many processes have this folder as working directory.
 fn at_work_in(folder: &Folder) -> usize {
     let folder = folder.path().canonicalize().unwrap();
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -215,7 +215,7 @@ fn a_pipeline_without_placeholders_is_one_unit() {
     ran_on(&cluster, &folder, &convert).expect(0);
     assert!(folder.read("all.jsonl") == expected);
     ran_on(&cluster, &folder, &convert).expect(1).expect_stderr("exists");
-    // Nothing is left of how it came about.
+    // No intermediate files are left.
     assert_eq!(folder.names(), ["all.jsonl", "batch.toml", "in"]);
 }
 

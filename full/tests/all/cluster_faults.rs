@@ -1,5 +1,6 @@
-//! What becomes of runs on a cluster whose parts die, fall silent, or are not what they should be: outputs are those of
-//! a run on this machine, byte for byte, or they are not there and it is said why; and nothing is left behind.
+//! Clusters whose processes die, hang, or are not what they should be: the output equals that of a
+//! run on this machine, byte for byte, or it is missing and an error says why; and nothing is left
+//! behind.
 
 mod chance;
 mod driver;
@@ -18,7 +19,7 @@ use crate::cluster::processes::{Cluster, ClusterProcess, until};
 use crate::cluster::{same, tree};
 use crate::kit::{Folder, drive, log, run_sluice, sluice};
 
-/// A batch whose logs go through a program, which may wait.
+/// A batch that pipes each log through a program, which may wait.
 const BATCH: &str = r#"
 [sources.log]
 plugin = "lcm-log"
@@ -38,7 +39,7 @@ from = "wait"
 path = "out/tables/{stem}/"
 "#;
 
-/// Takes the next place, and goes on once so many places may.
+/// Takes the next place, and waits until `free` is larger.
 const WAIT: &str = r#"
 place=0
 until mkdir "places/$place" 2> /dev/null; do
@@ -49,25 +50,26 @@ while [ "$place" -ge "$(cat free || echo 9999)" ]; do sleep 0.02; done
 exec cat
 "#;
 
-/// More places than there ever are.
+/// More places than any test takes.
 const ALL: usize = 9999;
 
-/// A batch of which as many units go through as may; each of the others is held in its middle.
+/// A batch whose program is a gate: the first units pass, the others wait in the middle of their
+/// work.
 struct GatedBatch {
     folder: Folder,
-    /// Where the parts of its cluster are at home: who works in `folder` is a driver, or does a unit.
+    /// The working directory of cluster processes; those in `folder` are drivers and units.
     home: Folder,
-    /// What a run on this machine makes of it.
+    /// The output of a run on this machine.
     expected: BTreeMap<String, Vec<u8>>,
 }
 
 impl GatedBatch {
-    /// A batch of so many logs, all of which may go through.
+    /// A batch of `logs` logs, with an open gate.
     fn with_logs(logs: u64) -> Self {
         Self::with(BATCH, WAIT, (0..logs).map(|n| log(&drive(n + 1, 300 + 200 * (n as i64 % 3)))))
     }
 
-    /// A batch of these logs, by a pipeline with a program.
+    /// A batch of these logs, with this pipeline and program.
     fn with(batch: &str, program: &str, logs: impl Iterator<Item = Vec<u8>>) -> Self {
         let (folder, home) = (Folder::new(), Folder::new());
         for place in ["in", "places"] {
@@ -84,7 +86,7 @@ impl GatedBatch {
         held
     }
 
-    /// What a run on this machine makes now of the whole batch.
+    /// Runs the whole batch on this machine; returns and removes the output.
     fn made_here(&self) -> BTreeMap<String, Vec<u8>> {
         run_sluice(&self.folder, &["run", "batch.toml", "--allow-exec"]).expect(0);
         let made = tree(&self.folder.at("out"));
@@ -98,13 +100,13 @@ impl GatedBatch {
         fs::create_dir(self.folder.at("places")).unwrap();
     }
 
-    /// Lets those go through that have one of the first places.
+    /// Opens the gate for the units with the first places.
     fn let_through(&self, places: usize) {
         let beside = self.folder.write("free.new", places.to_string());
         fs::rename(beside, self.folder.at("free")).unwrap();
     }
 
-    /// A scheduler and so many executors of one slot.
+    /// A scheduler and `executors` executors with one slot each.
     fn cluster(&self, executors: usize) -> Cluster {
         let scheduler = self.scheduler("127.0.0.1:0");
         let address = scheduler.wait_for_line("listening on ");
@@ -123,7 +125,7 @@ impl GatedBatch {
         self.executor_by(&[crate::PROGRAM], scheduler)
     }
 
-    /// An executor that is started by other programs.
+    /// An executor started through another program.
     fn executor_by(&self, words: &[&str], scheduler: &str) -> ClusterProcess {
         let arguments = ["cluster", "executor", "--scheduler", scheduler, "--slots", "1"];
         let mut command = sluice(&self.home);
@@ -141,20 +143,20 @@ impl GatedBatch {
         ClusterProcess::start(sluice(&self.folder).args(run).args(cluster.engine()).args(more))
     }
 
-    /// Waits until the outputs of so many units are there, and recorded.
+    /// Waits until the outputs of `units` units are published and recorded.
     #[track_caller]
     fn until_published(&self, units: usize) {
         let is_there = || self.published() >= units && self.verdict().contains(&self.recorded());
         until(&format!("{units} published units"), || is_there().then_some(()));
     }
 
-    /// What `verify` says of the outputs.
+    /// What `verify` prints for the outputs.
     fn verdict(&self) -> String {
         let verdict = run_sluice(&self.folder, &["verify", "out"]).expect(1);
         verdict.stderr.clone() + &verdict.text()
     }
 
-    /// What that says where all that is published is recorded.
+    /// What `verify` prints if all published outputs are recorded.
     fn recorded(&self) -> String {
         match self.published() {
             1 => "1 input recorded".to_owned(),
@@ -167,20 +169,20 @@ impl GatedBatch {
         there.filter(|entry| entry.path().extension().is_some_and(|end| end == "zst")).count()
     }
 
-    /// Waits until so many places are taken: each attempt at a unit takes one.
+    /// Waits until `places` places are taken: each attempt at a unit takes one.
     #[track_caller]
     fn until_begun(&self, places: usize) {
         let taken = || fs::read_dir(self.folder.at("places")).unwrap().count();
         until(&format!("{places} attempts"), || (taken() >= places).then_some(()));
     }
 
-    /// Waits until nobody is at work for it any more.
+    /// Waits until no process works on the batch.
     #[track_caller]
     fn until_quiet(&self) {
         until("the end of all units", || (at_work_in(&self.folder).is_empty()).then_some(()));
     }
 
-    /// Fails the test unless the outputs are those of a run on this machine, and nothing else is there.
+    /// Asserts that the output equals that of a run on this machine, and nothing else is left.
     #[track_caller]
     fn is_whole(&self) {
         same(&self.expected, &tree(&self.folder.at("out")));
@@ -189,11 +191,11 @@ impl GatedBatch {
         run_sluice(&self.folder, &["verify", "out"]).expect(0);
     }
 
-    /// Fails the test unless all that is published is as a run on this machine makes it, and is recorded.
+    /// Asserts that all published output is as on this machine, and is recorded.
     #[track_caller]
     fn is_sound(&self) {
         let mut files = tree(&self.folder.at("out"));
-        // What was being written when a driver was killed is hidden until the next one sweeps it.
+        // What a killed driver was writing stays hidden until the next driver sweeps it.
         let is_hidden = |name: &str| name.split('/').any(|part| part.starts_with('.'));
         files.retain(|name, _| !is_hidden(name) && !name.starts_with('_'));
         for (name, bytes) in &files {
@@ -206,7 +208,7 @@ impl GatedBatch {
     }
 }
 
-/// Everything below a folder whose name begins with a dot.
+/// All hidden files below a folder.
 fn hidden(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -220,7 +222,7 @@ fn hidden(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The processes that work in this folder.
+/// The processes with this working directory.
 fn at_work_in(folder: &Folder) -> Vec<Pid> {
     let folder = folder.path().canonicalize().unwrap();
     processes().filter(|(_, process)| at(process) == Some(folder.clone())).map(|of| of.0).collect()
@@ -238,7 +240,7 @@ fn processes() -> impl Iterator<Item = (Pid, PathBuf)> {
     })
 }
 
-/// A process and all that it has started, and those have, in this order.
+/// A process and its descendants, in this order.
 fn family(of: Pid) -> Vec<Pid> {
     let parents: Vec<(Pid, i32)> =
         processes().filter_map(|(pid, process)| Some((pid, parent(&process)?))).collect();
@@ -255,24 +257,24 @@ fn family(of: Pid) -> Vec<Pid> {
 
 fn parent(process: &Path) -> Option<i32> {
     let stat = fs::read_to_string(process.join("stat")).ok()?;
-    // Behind the name, which may hold anything.
+    // After the name, which may contain anything.
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
-/// Sends a signal to processes that may have ended.
+/// Sends a signal to processes that may have exited.
 fn signal_all(processes: &[Pid], signal: Signal) {
     for process in processes {
         let _ended = kill_process(*process, signal);
     }
 }
 
-/// What a scheduler says of its cluster.
+/// The status of the cluster, from its scheduler.
 fn status(held: &GatedBatch, cluster: &Cluster) -> Value {
     let status = ["cluster", "status", "--json", "--scheduler", &cluster.address];
     serde_json::from_slice(&run_sluice(&held.home, &status).expect(0).stdout).unwrap()
 }
 
-/// Waits until a scheduler knows so many executors.
+/// Waits until the scheduler knows `count` executors.
 #[track_caller]
 fn until_executors(held: &GatedBatch, cluster: &Cluster, count: usize) {
     until(&format!("{count} executors"), || {
@@ -281,7 +283,7 @@ fn until_executors(held: &GatedBatch, cluster: &Cluster, count: usize) {
     });
 }
 
-/// Waits until nobody works for any run.
+/// Waits until no process works for any run.
 #[track_caller]
 fn until_idle(held: &GatedBatch, cluster: &Cluster) {
     until("the end of all jobs", || {

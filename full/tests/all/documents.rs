@@ -1,5 +1,5 @@
-//! The documents on SQL and on clusters: every command in them is run, and prints what stands below it. Runs on this machine
-//! what is for several hosts.
+//! The guides on SQL and clusters: runs every command in them, and compares the output with the
+//! text below it. Everything for several hosts runs on this machine.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,20 +11,20 @@ use serde_json::Value;
 
 use crate::kit::{Folder, ProgramOutput, drive, log, report_skip, root};
 
-/// What a document asks of its reader.
+/// A step of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum DocumentStep {
-    /// To write this file.
+    /// Write this file.
     Write { path: String, text: String },
-    /// To type this.
+    /// Run this command.
     Type(String),
-    /// To type this on a host, where it stays.
+    /// Start this command on a host, and keep it running.
     Start(String),
-    /// To see this, of what was typed last.
+    /// Expect this output of the last command.
     See(String),
 }
 
-/// The steps of a document, in their order. Boxes of other languages than `sh` are not for this machine.
+/// The steps of a document, in order. Code blocks in languages other than `sh` are skipped.
 fn steps(document: &str) -> Vec<DocumentStep> {
     let (mut steps, mut place) = (Vec::new(), "");
     let mut lines = document.lines();
@@ -53,11 +53,11 @@ fn document(name: &str) -> String {
     fs::read_to_string(root().join("docs").join(name)).unwrap()
 }
 
-/// Somebody who does what a document says, in a room of their own. What stays ends with them.
+/// Follows a document in a folder of its own. Stops what is running when dropped.
 struct DocumentReader {
     room: Folder,
     staying: Vec<Child>,
-    /// What stands in the document, and what is typed instead.
+    /// Text of the document, and what replaces it.
     instead: Vec<(String, String)>,
     saw: String,
 }
@@ -100,7 +100,7 @@ impl DocumentReader {
         self.instead.push((stands.to_owned(), read.to_owned()));
     }
 
-    /// Starts what stays, and waits until it says that it is ready.
+    /// Starts a command that keeps running, and waits until it is ready.
     fn start(&mut self, text: &str) {
         let said = self.room.at(&format!("said-{}", self.staying.len()));
         let mut command = self.shell(text);
@@ -148,10 +148,10 @@ fn whoever_follows_the_page_on_clusters_gets_tables() {
     for n in 0..4 {
         reader.room.write(&format!("data/logs/{n}.lcm"), log(&drive(n + 1, 300)));
     }
-    // The scheduler's port is whichever is free, which is known once it listens.
+    // The scheduler picks a free port, and prints it.
     reader.read_instead("--listen 10.0.0.1:50050", "--listen 127.0.0.1:0");
     for step in steps(&document("cluster.md")) {
-        // Parts make the same again: into an empty folder.
+        // Shards write the same output again: empty the folder.
         if matches!(&step, DocumentStep::Type(text) if text.contains("--shard")) {
             fs::remove_dir_all(reader.room.at("data/tables")).unwrap();
         }
@@ -184,7 +184,8 @@ fn systemd_units_start_a_cluster() {
     assert!(reader.saw.contains("executors: 1, units at a time: 8"), "{}", reader.saw);
 }
 
-/// What the containers of a Kubernetes file run; nothing, said aloud, if nobody here can read YAML.
+/// The commands of the containers in a Kubernetes file; `None`, with a note, if no YAML parser is
+/// installed.
 fn commands_of(name: &str) -> Option<Vec<String>> {
     let script = root().join("tests/suite/peers_py/yaml_to_json.py");
     let file = root().join("docs/examples/kubernetes").join(name);

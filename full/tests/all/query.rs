@@ -1,4 +1,4 @@
-//! `sluice query`, as users call it: what comes out in every form, what is told beside it, and what is refused.
+//! `sluice query` as users run it: every format, messages, and refusals.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -12,17 +12,17 @@ use crate::kit::{
 };
 use crate::s3::server::Server;
 
-/// What the contract of the command line has.
+/// The example in the contract of the command line.
 const BY_CHANNEL: &str = "select channel, count(*) from drive group by 1 order by 2 desc";
 
-/// Two seconds of driving: `drive.lcm`, and `tables/` with its messages decoded.
+/// Two seconds of driving: `drive.lcm`, and its decoded messages in `tables/`.
 fn drive() -> Folder {
     let folder = Folder::new();
     run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=2", "--set", "OUT=."]).expect(0);
     folder
 }
 
-/// The rows of a query on `drive.lcm`, by JSON lines.
+/// The rows of a query on `drive.lcm`, from JSON lines.
 #[track_caller]
 fn asked(folder: &Folder, query: &str, more: &[&str]) -> Vec<Value> {
     let arguments = [&["query", query, "drive.lcm", "--format", "jsonl"], more].concat();
@@ -38,12 +38,12 @@ fn info(folder: &Folder, log: &str) -> Value {
     serde_json::from_slice(&run_sluice(folder, &["info", "--json", log]).stdout).unwrap()
 }
 
-/// Runs the program with this on its standard input.
+/// Runs the program with this stdin.
 fn fed(folder: &Folder, arguments: &[&str], input: &[u8]) -> ProgramOutput {
     let mut command = sluice(folder);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // Who has seen enough closes it.
+    // The reader has closed the pipe.
     drop(child.stdin.take().unwrap().write_all(input));
     ProgramOutput::from_output(child.wait_with_output().unwrap())
 }
@@ -51,7 +51,7 @@ fn fed(folder: &Folder, arguments: &[&str], input: &[u8]) -> ProgramOutput {
 #[test]
 fn times_that_a_column_cannot_hold_are_told_where_times_are_shown() {
     let folder = Folder::new();
-    // The second one counts nanoseconds where microseconds belong.
+    // The second log counts nanoseconds instead of microseconds.
     let times = [BEGIN, BEGIN * 1_000];
     let events = times.map(|utime| LcmEvent::new(0, utime, "POSE", b"x"));
     folder.write("drive.lcm", log(&events));
@@ -195,7 +195,7 @@ fn damage_is_told_as_cat_tells_it_and_says_so_in_the_exit_code() {
     assert!(told.stderr.contains("could not be read"));
     let count = told.text().lines().last().unwrap().trim().to_owned();
     assert_eq!(count, info(&folder, "drive.lcm")["events"].to_string());
-    // A file is written all the same, and quiet programs say nothing of it.
+    // The file is written, and --quiet suppresses the message.
     let arguments = ["-q", "query", "select * from drive", "drive.lcm", "--to", "all.parquet"];
     assert_eq!(run_sluice(&folder, &arguments).expect(3).stderr, "");
     assert!(folder.at("all.parquet").exists());
@@ -270,7 +270,7 @@ fn a_file_appears_whole_or_not_at_all() {
     let to = |query: &str, more: &[&str]| {
         run_sluice(&folder, &[&["query", query, "drive.lcm", "--to", "out.csv"], more].concat())
     };
-    // It fails when rows have been written already.
+    // It fails after rows were written.
     let fails = "select 10 / (sequence - 500) as x, channel from drive";
     to(fails, &[]).expect(1).expect_stderr("zero");
     assert_eq!(folder.names(), before);
@@ -281,7 +281,7 @@ fn a_file_appears_whole_or_not_at_all() {
     assert_eq!(folder.read("out.csv"), b"one\n1\n");
     to("select 2 as two", &["--overwrite"]).expect(0);
     assert_eq!(folder.read("out.csv"), b"two\n2\n");
-    // No log is written over, however it is called.
+    // No log is overwritten, under any name.
     let over = ["query", "select 1", "drive.lcm", "--to", "./drive.lcm", "--format", "csv"];
     run_sluice(&folder, &[&over[..], &["--overwrite"]].concat()).expect(1).expect_stderr("input");
     to("select 1; select 2", &["--overwrite"]).expect(2).expect_stderr("one statement");
@@ -443,7 +443,7 @@ fn help_tells_of_tables_and_the_shells_complete_it() {
     );
 }
 
-/// What came of a program that ran in a terminal, by steps.
+/// The result of a program in a terminal, step by step.
 fn in_terminal(folder: &Folder, arguments: &[&str], steps: &[Value]) -> Option<Value> {
     let has_pty = Command::new("python3").args(["-c", "import pty, termios"]).output();
     if !has_pty.is_ok_and(|output| output.status.success()) {
@@ -484,14 +484,14 @@ fn a_prompt_answers_until_one_has_asked_enough() {
         send("from drive where channel = 'POSE';\r"),
         until("1 row in "),
         until("sluice> "),
-        // What is wrong is told, and the next one is heard.
+        // Errors are shown, and the prompt continues.
         send("select nothing from drive;\r"),
         until("no column"),
         until("sluice> "),
         send(".sch\t drive\r"),
         until("sequence +Int64"),
         until("sluice> "),
-        // A line is given up by Ctrl-C.
+        // Ctrl-C discards a line.
         send("select rubbish\u{3}"),
         until("sluice> "),
         send(".to out.csv\r"),
@@ -516,9 +516,9 @@ fn a_query_is_ended_by_ctrl_c_and_the_prompt_goes_on() {
     let steps = [
         until("sluice> "),
         send(endless),
-        // Where the editor hands the line over.
+        // When the editor has returned the line.
         until("x < 0;.*2004l"),
-        // The terminal is cooked again when the query runs: Ctrl-C is a signal.
+        // The terminal is in cooked mode while the query runs: Ctrl-C is a signal.
         json!({ "signal": 2 }),
         until("aborted"),
         until("sluice> "),

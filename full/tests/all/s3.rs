@@ -7,7 +7,8 @@ use std::fs;
 use crate::kit::{BEGIN, Folder, LcmEvent, drive, log, numbers, run_sluice};
 use server::{PlannedFault, SECRET, Server};
 
-/// A folder and a server with the same small logs: `in/a.lcm` and the like there, `logs/drives/a.lcm` here.
+/// A folder and a server with the same small logs: `in/a.lcm` and so on in the folder,
+/// `logs/drives/a.lcm` on the server.
 fn with_logs() -> (Folder, Server) {
     let (folder, server) = (Folder::new(), Server::start());
     fs::create_dir(folder.at("in")).unwrap();
@@ -19,7 +20,7 @@ fn with_logs() -> (Folder, Server) {
     (folder, server)
 }
 
-/// Everything below a local folder, as keys of a bucket would be.
+/// All files below a local folder, as keys.
 fn local(folder: &Folder, name: &str) -> Vec<(String, Vec<u8>)> {
     fn collect(root: &std::path::Path, at: &std::path::Path, found: &mut Vec<(String, Vec<u8>)>) {
         for entry in fs::read_dir(at).unwrap() {
@@ -54,11 +55,11 @@ fn a_log_comes_and_goes_as_it_is() {
     assert_eq!(folder.read("c.lcm"), folder.read("in/c.lcm"));
 }
 
-/// Two names of one length, here and there: what names the outputs differs in nothing else.
+/// Two names of equal length, one local and one remote: outputs differ only in the name.
 const HERE: &str = "outs/here/table/";
 const THERE: &str = "s3://out/tables/";
 
-/// These bytes with the one name instead of the other.
+/// Replaces the local name by the remote one.
 fn as_there(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let places: Vec<usize> =
@@ -82,7 +83,7 @@ fn tables_by_channel_and_their_manifest_are_what_they_are_here() {
         let there = server.get(&format!("out/tables/{key}"));
         let (mut ours, mut theirs) = (as_there(bytes), there);
         if key == "_manifest.json" {
-            // Hashes are of bytes that have the names in them.
+            // The hashed bytes contain the names.
             ours = without_hashes(&ours);
             theirs = without_hashes(&theirs);
         }
@@ -180,7 +181,7 @@ fn looking_at_logs_works_as_on_files() {
     server.ran(&folder, &["verify", "s3://logs/drives/b.lcm"]).expect(0);
 }
 
-/// A log of 30 MB that takes 4000 seconds, put by the program itself, which takes it in parts.
+/// A log of 30 MB and 4000 seconds, uploaded by the program in parts.
 fn long_log(folder: &Folder, server: &Server) {
     let events = (0..4000).map(|n| LcmEvent::new(n, BEGIN + n * 1_000_000, "LIDAR", &[7; 7500]));
     folder.write("long.lcm", log(&events.collect::<Vec<_>>()));
@@ -198,7 +199,7 @@ fn a_cut_by_time_of_a_sorted_log_brings_a_small_part_of_it() {
     let (folder, server) = (Folder::new(), Server::start());
     long_log(&folder, &server);
     let cut = ["convert", "s3://logs/long.lcm", "--to", "cut.lcm", "--overwrite"];
-    // Nothing but the user's word says that a log is in order.
+    // Only the user can say that a log is sorted.
     server.ran(&folder, &[&cut[..], &CUT].concat()).expect(0);
     let (sent, requests) = (server.sent(), server.requests().len());
     assert_eq!(numbers(&folder.read("cut.lcm")), (2000..2010).collect::<Vec<i64>>());
@@ -342,7 +343,7 @@ fn a_table_that_cannot_be_read_is_an_error_and_no_damage() {
         server.on("GET /logs/a.parquet", nth, PlannedFault::Refuse);
         let convert = ["convert", "s3://logs/a.parquet", "--to", "out.lcm", "--from", "parquet"];
         let ran = server.ran(&folder, &convert);
-        // What comes in few requests is all there before.
+        // The conversion may need fewer requests than `nth`.
         if nth == 1 || ran.code != Some(0) {
             let told = ran.expect(1).expect_stderr("denies access").stderr;
             assert!(!told.contains("Parquet file") && !told.contains("row group"), "{told}");

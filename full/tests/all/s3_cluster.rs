@@ -1,4 +1,4 @@
-//! Runs on a cluster between buckets of an object store: a real server, and real processes.
+//! Runs on a cluster between buckets of an object store: a real server and real processes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use crate::cluster::{names, same, tree};
 use crate::kit::{Folder, ProgramOutput, drive, log};
 use crate::s3::server::{SECRET, Server};
 
-/// A batch of everything that a log may become.
+/// A batch with every kind of output.
 const BATCH: &str = r#"
 [sources.log]
 plugin = "lcm-log"
@@ -31,7 +31,7 @@ const THERE: (&str, &str) = ("s3://logs/in", "s3://out/made");
 const HERE: (&str, &str) = ("in", "made");
 const CLUSTER: [&str; 4] = ["--engine", "ballista", "--local-cluster", "2"];
 
-/// A folder and a server with the same logs, and a batch of them.
+/// A folder and a server with the same logs, and a batch.
 struct S3Batch {
     folder: Folder,
     server: Server,
@@ -63,12 +63,12 @@ impl S3Batch {
         self.start(&[&["run", "batch.toml"], engine].concat())
     }
 
-    /// All that is in the bucket of outputs.
+    /// All objects in the output bucket.
     fn made(&self) -> BTreeMap<String, Vec<u8>> {
         tree(&self.server.path("out"))
     }
 
-    /// What a run on this machine makes, which is then removed.
+    /// The output of a run on this machine, which is then removed.
     fn by_itself(&self) -> BTreeMap<String, Vec<u8>> {
         self.ran(&[]).expect(0);
         let made = self.made();
@@ -83,7 +83,7 @@ impl S3Batch {
     }
 
     fn until_first(&self) {
-        // Not read: what is there may be renamed any moment.
+        // Names only: a file may be renamed at any moment.
         let has = |name: &String| name.starts_with("made/") && name.ends_with(".jsonl");
         let out = self.server.path("out");
         until("the first output", || names(&out).iter().any(has).then_some(()));
@@ -173,7 +173,7 @@ fn an_executor_that_is_killed_leaves_nothing_behind_in_a_store() {
     same(&expected, &held.made());
 }
 
-/// A scheduler, where it listens, and so many executors.
+/// A scheduler, its address, and executors.
 fn cluster(held: &S3Batch, executors: usize) -> (ClusterProcess, String, Vec<ClusterProcess>) {
     let listen = ["cluster", "scheduler", "--listen", "127.0.0.1:0", "--executor-timeout", "4s"];
     let scheduler = held.start(&listen);
@@ -204,7 +204,7 @@ fn of_two_drivers_in_one_folder_of_a_store_the_second_is_refused() {
     let mut first = held.start_run(&engine);
     until("its room", || held.made().keys().any(|name| name.ends_with("/driver")).then_some(()));
     held.ran(&[&engine]).expect(1).expect_stderr("another run on a cluster");
-    // What lies in its room is no output.
+    // Files in the staging directory are no output.
     let said = held.server.ran(&held.folder, &["verify", "s3://out/made/"]);
     assert!(!(said.text() + &said.stderr).contains(".cluster."), "{}", said.stderr);
     let _executor = held.start(&["cluster", "executor", "--scheduler", &address]);

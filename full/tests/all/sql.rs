@@ -9,7 +9,7 @@ use sluice_conformance::stage;
 
 use crate::kit::{Folder, ProgramOutput, run_sluice, sluice};
 
-/// A made-up drive, decoded.
+/// A synthetic drive, decoded.
 fn drive(channels: &str, seconds: f64) -> String {
     format!(
         "[sources.drive]\nplugin = \"demo\"\nseconds = {seconds}\n\
@@ -18,7 +18,7 @@ fn drive(channels: &str, seconds: f64) -> String {
     )
 }
 
-/// A folder with a log of a made-up drive.
+/// A folder with the log of a synthetic drive.
 fn folder() -> Folder {
     let folder = Folder::new();
     let few = drive("[\"POSE\", \"GPS*\", \"SKIRT_FC\"]", 2.0);
@@ -28,7 +28,7 @@ fn folder() -> Folder {
     folder
 }
 
-/// What that log holds, decoded, and a stage that asks a query of it. Read in many pieces.
+/// A pipeline that decodes that log and queries it, read in many splits.
 fn asked(query: &str, more: &str) -> String {
     format!(
         "memory = \"16MiB\"\n\
@@ -81,7 +81,7 @@ fn a_query_that_sees_everything_keeps_what_stages_promise() {
     held(json!({ "query": query, "memory": "32MiB" }));
 }
 
-/// Runs a pipeline with so many threads.
+/// Runs a pipeline with this many threads.
 fn run(folder: &Folder, pipeline: &str, jobs: &str) -> ProgramOutput {
     folder.write("p.toml", pipeline);
     run_sluice(folder, &["run", "p.toml", "--jobs", jobs, "--overwrite", "-q"])
@@ -92,7 +92,7 @@ fn lines(folder: &Folder, name: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Sinks of everything that can hold rows.
+/// Sinks of every kind that writes rows.
 const SINKS: &str = "[sinks.lines]\nplugin = \"jsonl\"\nfrom = \"asked\"\npath = \"out.jsonl\"\n\
     [sinks.cells]\nplugin = \"csv\"\nfrom = \"asked\"\npath = \"out.csv\"\n\
     [sinks.table]\nplugin = \"parquet\"\nfrom = \"asked\"\npath = \"tables/\"\n";
@@ -131,7 +131,7 @@ fn any_number_of_threads_writes_the_same_lines_cells_and_tables() {
     }
 }
 
-/// The tables below a folder, by their names.
+/// The tables below a folder, by name.
 fn tables(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     for channel in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -200,7 +200,7 @@ fn a_table_of_a_channel_that_never_comes_is_told() {
     }
 }
 
-/// Some ten thousand rows out of some hundred.
+/// Ten thousand rows from some hundred.
 const MANY: &str = "POSE a cross join POSE b";
 
 const LINES: &str = "[sinks.lines]\nplugin = \"jsonl\"\nfrom = \"asked\"\npath = \"out.jsonl\"\n";
@@ -238,7 +238,7 @@ fn what_fits_nowhere_is_an_error_that_says_so() {
     ran.expect_stderr("does not fit into `memory = \"8MiB\"`");
 }
 
-/// What `check` says of a query.
+/// What `check` prints for a query.
 fn checked(query: &str, more: &str) -> ProgramOutput {
     let folder = Folder::new();
     let sink = "[sinks.none]\nplugin = \"null\"\nfrom = \"asked\"\n";

@@ -1,4 +1,4 @@
-//! Logs as tables: what is pushed down is not seen in results.
+//! Logs as tables: pushdown never changes a result.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ use sluice_query::table::{Findings, LogTables};
 
 use crate::kit::{BEGIN, Folder, LcmEvent, SeededRng, drive, events, log, python_with, run_sluice};
 
-/// With so little memory files are read in pieces of 64 KiB, so that small logs have many.
+/// With this little memory, splits are 64 KiB, so small logs have many.
 const SMALL: usize = 16 << 20;
 
 fn source(plugin: &str, options: Value) -> Box<dyn Source> {
@@ -51,7 +51,7 @@ fn session_with(options: SessionOptions, log: Arc<LogTables>) -> Session {
     session
 }
 
-/// A session in which this log is `drive`.
+/// A session with this log as `drive`.
 fn session(plugin: &str, path: &Path, types: &[&str]) -> Session {
     session_with(small(), tables_of(plugin, path, types))
 }
@@ -88,7 +88,7 @@ fn refusal(session: &Session, sql: &str) -> String {
     asked(session, sql).err().unwrap_or_else(|| panic!("{sql} was answered")).to_string()
 }
 
-/// A log whose payloads are full of what looks like events, so that places are guessed wrong.
+/// A log whose payloads look like events, so that start positions are guessed wrong.
 fn misleading(seed: u64, count: i64) -> Vec<LcmEvent> {
     let mut rng = SeededRng(seed);
     let inner: Vec<LcmEvent> = (0..40)
@@ -103,7 +103,7 @@ fn misleading(seed: u64, count: i64) -> Vec<LcmEvent> {
     all
 }
 
-/// The same bytes with holes in them.
+/// The same bytes with holes.
 fn damaged(seed: u64, mut bytes: Vec<u8>) -> Vec<u8> {
     let mut rng = SeededRng(seed);
     for _ in 0..12 {
@@ -115,7 +115,7 @@ fn damaged(seed: u64, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// A context of DataFusion's own in which these rows are the table `drive`.
+/// A plain DataFusion context with these rows as the table `drive`.
 fn plain(all: Vec<RecordBatch>) -> SessionContext {
     let mut config = SessionConfig::new().with_target_partitions(1);
     config.options_mut().sql_parser.enable_ident_normalization = false;
@@ -135,7 +135,7 @@ fn one_of<'w>(rng: &mut SeededRng, words: &[&'w str]) -> &'w str {
     words[rng.below(words.len() as u64) as usize]
 }
 
-/// A moment of the log, as SQL has it in one of several ways.
+/// A time in the log, in one of several SQL notations.
 fn moment(rng: &mut SeededRng, count: i64) -> String {
     let micros = BEGIN + rng.below(count as u64 * 1_000) as i64;
     match rng.below(4) {
@@ -223,17 +223,17 @@ fn queries_give_the_same_whether_or_not_conditions_are_pushed_down() {
         for _ in 0..30 {
             let sql = query(&mut rng, count);
             let (ours, theirs) = (text(&rows(&session, &sql)), text(&plainly(&context, &sql)));
-            // Of nothing, one has an empty batch and the other has none.
+            // For no rows, one returns an empty batch and the other none.
             let is_nothing = ours.lines().count() <= 4 && theirs.lines().count() <= 4;
             assert!(ours == theirs || is_nothing, "log {at}: {sql}\n{ours:.3000}\n{theirs:.3000}");
         }
     }
 }
 
-/// Events by channel, and places and lengths of damage.
+/// Events by channel, and offsets and lengths of damage.
 type LogInfo = (Vec<(String, i64)>, Vec<(u64, u64)>);
 
-/// What `info` says of a log.
+/// The result of `info` for a log.
 fn info(folder: &Folder, name: &str) -> LogInfo {
     let said = run_sluice(folder, &["info", name, "--json"]).text();
     let said: Value = serde_json::from_str(&said).unwrap();
@@ -332,7 +332,7 @@ fn leaf(plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     }
 }
 
-/// The splits that a query reads, and all there are.
+/// How many splits a query reads, and how many there are.
 fn splits(session: &Session, sql: &str) -> (u64, u64) {
     let plan = text(&rows(session, &format!("explain {sql}")));
     let said = plan.split("splits=").nth(1).unwrap_or_else(|| panic!("{plan}"));
@@ -344,7 +344,8 @@ fn splits(session: &Session, sql: &str) -> (u64, u64) {
 #[test]
 fn a_window_of_time_reads_little_of_a_sorted_log() {
     let folder = Folder::new();
-    // Logs below 16 MiB are read as a whole, and others that are said to be sorted ten seconds around a window.
+    // Logs below 16 MiB are read completely; sorted logs are read up to ten seconds around a
+    // window.
     let mut all = drive(11, 60_000);
     for (n, event) in all.iter_mut().enumerate() {
         event.utime = BEGIN + n as i64 * 20_000;
@@ -413,7 +414,7 @@ fn no_more_is_read_ahead_than_fits_into_memory() {
     let (mut rows, mut most) = (0u64, 0);
     let total = std::fs::metadata(&path).unwrap().len();
     let take = &mut |batch: RecordBatch| {
-        // About what has been handed over; events of these logs are of one kind everywhere.
+        // About the input of the rows so far: all events of these logs have the same size.
         let given = total * rows / 30_000;
         most = most.max(log.bytes_read().saturating_sub(given));
         rows += batch.num_rows() as u64;
@@ -642,7 +643,7 @@ fn nothing_depends_on_how_many_threads_read() {
     assert_eq!(answers[0], answers[2]);
 }
 
-/// A made-up drive of so many seconds, as an LCM log.
+/// A synthetic drive of this many seconds, as an LCM log.
 fn demo(folder: &Folder, seconds: u32) -> PathBuf {
     let pipeline = format!(
         "[sources.demo]\nplugin = \"demo\"\nseconds = {seconds}\n\
@@ -676,7 +677,7 @@ fn what_is_of_another_type_or_cannot_be_decoded_is_left_out_and_counted() {
     assert_eq!(number(&session, "select count(*) from drive where channel = 'POSE'"), left + 3);
 }
 
-/// Fails unless every table in `ours/` has the rows of the one in `tables/` that `convert` wrote.
+/// Asserts that every table in `ours/` has the rows of the one in `tables/`, which `convert` wrote.
 const COMPARED: &str = r#"
 import duckdb, glob, os, sys
 from urllib.parse import quote
@@ -705,7 +706,7 @@ for ours in sorted(glob.glob("ours/*.parquet")):
 print(done)
 "#;
 
-/// Compares every typed table of a log with the tables that `convert` makes of it, and says how many.
+/// Compares all typed tables of a log with those of `convert`; returns their number.
 fn compared(folder: &Folder, (plugin, name): (&str, &str), types: &[&str]) -> Option<usize> {
     let python = python_with("duckdb")?;
     let mut convert = vec!["convert", name, "--to", "tables/"];

@@ -1,4 +1,4 @@
-//! The program with one more plugin, for the tests of this crate: a cluster refuses it. Nothing of its own.
+//! The program with one more plugin, for the tests of this crate: a cluster refuses it.
 
 use sluice_all as _;
 use sluice_example as _;

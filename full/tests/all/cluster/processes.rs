@@ -1,5 +1,5 @@
-//! A cluster of real processes for a test: each can be killed, paused and listened to, and none outlives
-//! the test.
+//! A cluster of real processes: each can be killed, paused and observed, and none outlives its
+//! test.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -10,10 +10,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::kit::{Folder, sluice};
 
-/// How long anything may take that has to come. Nothing waits that long unless something is wrong.
+/// The timeout of every wait. It is reached only if something is wrong.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Waits until something is there.
+/// Waits until `look` returns something.
 #[track_caller]
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + DEADLINE;
@@ -26,7 +26,7 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A process of the program, killed with this.
+/// A process of the program, killed when dropped.
 pub(crate) struct ClusterProcess {
     child: Child,
     said: Arc<Mutex<String>>,
@@ -34,7 +34,7 @@ pub(crate) struct ClusterProcess {
 }
 
 impl ClusterProcess {
-    /// Starts a process with standard error to be listened to.
+    /// Starts a process and collects its stderr.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let said = Arc::<Mutex<String>>::default();
@@ -48,12 +48,12 @@ impl ClusterProcess {
         Self { child, said, listener }
     }
 
-    /// What it has said on standard error.
+    /// Its stderr so far.
     pub(crate) fn said(&self) -> String {
         self.said.lock().unwrap().clone()
     }
 
-    /// Waits until it has said a line that begins so, and gives what stands behind that.
+    /// Waits for a line with this prefix; returns the rest of the line.
     #[track_caller]
     pub(crate) fn wait_for_line(&self, words: &str) -> String {
         until(&format!("`{words}` in {}", self.said()), || {
@@ -69,13 +69,13 @@ impl ClusterProcess {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Kills it as a power failure would: at once, and what it has started is not told.
+    /// Kills it like a power failure: at once, without telling its children.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Its exit code, once it has ended and all it has said was heard.
+    /// Waits for its exit and the end of its stderr; returns the exit code.
     #[track_caller]
     pub(crate) fn code(&mut self) -> Option<i32> {
         let ended = until("the end of a process", || self.child.try_wait().unwrap());
@@ -90,7 +90,7 @@ impl ClusterProcess {
 
 impl Drop for ClusterProcess {
     fn drop(&mut self) {
-        // Where that fails, it has ended.
+        // If that fails, it has exited.
         drop(self.child.kill());
         drop(self.child.wait());
         if std::thread::panicking() {
@@ -107,7 +107,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a scheduler and so many executors of one slot each, and waits until all have joined.
+    /// Starts a scheduler and `executors` executors with one slot each, and waits until all have
+    /// joined.
     pub(crate) fn start(folder: &Folder, executors: usize) -> Self {
         let mut cluster = Self::with_scheduler(folder, "127.0.0.1:0");
         for _ in 0..executors {
@@ -119,14 +120,14 @@ impl Cluster {
         cluster
     }
 
-    /// Starts a scheduler alone, which takes an executor for lost after four seconds.
+    /// Starts only a scheduler, which considers an executor lost after four seconds.
     pub(crate) fn with_scheduler(folder: &Folder, listen: &str) -> Self {
         let scheduler = scheduler(folder, listen);
         let address = scheduler.wait_for_line("listening on ");
         Self { address, executors: Vec::new(), scheduler }
     }
 
-    /// The arguments that have a run done here.
+    /// The arguments of a run on this cluster.
     pub(crate) fn engine(&self) -> [&str; 4] {
         ["--engine", "ballista", "--scheduler", &self.address]
     }
@@ -144,7 +145,7 @@ pub(crate) fn executor(folder: &Folder, scheduler: &str, more: &[&str]) -> Clust
     ClusterProcess::start(sluice(folder).args(arguments).args(more))
 }
 
-/// Answers every question over HTTP with this JSON, until this is dropped.
+/// Sends this response to every HTTP request, until dropped.
 pub(crate) struct FakeScheduler {
     pub(crate) address: String,
     stop: Arc<std::sync::atomic::AtomicBool>,
@@ -164,7 +165,7 @@ impl FakeScheduler {
                 }
                 let mut stream = stream.unwrap();
                 let mut head = [0; 1024];
-                // Whoever asks has asked when anything has come: questions are short.
+                // Requests are short: the first read gets all of one.
                 let _asked = stream.read(&mut head);
                 let _gone = std::io::Write::write_all(&mut stream, answer.as_bytes());
             }
@@ -173,7 +174,7 @@ impl FakeScheduler {
         Self { address, stop, thread }
     }
 
-    /// One that answers with JSON.
+    /// Responds with JSON.
     pub(crate) fn with_json(json: &serde_json::Value) -> Self {
         let body = json.to_string();
         let length = body.len();
@@ -186,7 +187,7 @@ impl FakeScheduler {
 impl Drop for FakeScheduler {
     fn drop(&mut self) {
         self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        // Wakes it up.
+        // Wakes the thread up.
         drop(std::net::TcpStream::connect(&self.address));
         if let Some(thread) = self.thread.take() {
             drop(thread.join());

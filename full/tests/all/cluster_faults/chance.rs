@@ -1,4 +1,4 @@
-//! Kills at random moments.
+//! Kills processes at random moments.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use super::{GatedBatch, until_idle};
 use crate::cluster::processes::{Cluster, ClusterProcess};
 use crate::kit::{LcmEvent, SeededRng, log};
 
-/// Small units by themselves.
+/// Small units without a gate.
 const TINY: &str = r#"
 [sources.log]
 plugin = "lcm-log"
@@ -20,7 +20,7 @@ from = "log"
 path = "out/{stem}.lcm.zst"
 "#;
 
-/// How many units.
+/// The number of units.
 const UNITS: u64 = 300;
 
 fn tiny() -> GatedBatch {
@@ -39,7 +39,7 @@ fn whatever_is_killed_whenever_the_outputs_are_the_same() {
     }
 }
 
-/// Runs the batch while executors, the scheduler and drivers are killed, and others are started.
+/// Runs the batch while executors, schedulers and drivers are killed and replaced.
 fn round(held: &GatedBatch, rng: &mut SeededRng) {
     let mut cluster = held.cluster(2);
     let mut run = held.start(&cluster, &[]);
@@ -50,7 +50,7 @@ fn round(held: &GatedBatch, rng: &mut SeededRng) {
             std::thread::sleep(Duration::from_millis(10));
         }
         if !run.is_running() {
-            // Whatever it was stopped by, it goes on.
+            // Let it continue, whatever stopped it.
             if run.code() == Some(0) {
                 break;
             }

@@ -10,7 +10,7 @@ use super::{ALL, GatedBatch, hidden, until_idle};
 use crate::cluster::processes::{Cluster, ClusterProcess, until};
 use crate::kit::{run_sluice, sluice};
 
-/// A run of eight units of which three are published and two are under way when its driver is killed.
+/// A run of eight units whose driver is killed after three are published, while two are running.
 fn killed() -> (GatedBatch, Cluster) {
     let held = GatedBatch::with_logs(8);
     let cluster = held.cluster(2);
@@ -29,7 +29,7 @@ fn after_its_driver_was_killed_a_run_is_resumed_on_the_cluster() {
     held.let_through(ALL);
     until_idle(&held, &cluster);
     held.until_quiet();
-    // What came after the driver was published by nobody.
+    // Nothing was published after the driver was killed.
     held.is_sound();
     assert_eq!(held.published(), 3);
     let mut run = held.start(&cluster, &["--resume"]);
@@ -122,7 +122,7 @@ fn a_driver_that_is_stopped_keeps_what_is_published_and_ends_what_is_under_way()
     let said = run.said();
     assert!(said.contains("3 inputs done, 5 not started"), "{said}");
     assert!(said.contains("with --resume goes on"), "{said}");
-    // Although what is under way would wait for ever.
+    // Although the running units would wait forever.
     held.until_quiet();
     until_idle(&held, &cluster);
     assert_eq!(held.published(), 3);

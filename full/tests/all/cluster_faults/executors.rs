@@ -1,4 +1,4 @@
-//! Executors that are killed, and executors that are thought to be dead and are not.
+//! Executors that are killed, and executors that only seem dead.
 
 use rustix::process::Signal;
 
@@ -91,7 +91,7 @@ fn what_two_executors_do_since_one_was_thought_to_be_dead_is_published_once() {
     let mut run = held.start(&cluster, &[]);
     held.until_published(2);
     held.until_begun(4);
-    // What it has started goes on.
+    // Its children keep running.
     cluster.executors[0].signal(Signal::STOP);
     until_executors(&held, &cluster, 1);
     held.let_through(4);

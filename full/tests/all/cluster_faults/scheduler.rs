@@ -1,4 +1,4 @@
-//! Schedulers that are not there, that are something else, and that end in the middle of a run.
+//! Schedulers that are missing, that are something else, or that end in the middle of a run.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use super::{ALL, GatedBatch};
 use crate::cluster::processes::{Cluster, FakeScheduler, until};
 use crate::kit::{ProgramOutput, run_sluice};
 
-/// What a driver, an executor and whoever asks for the status say of a scheduler.
+/// What a driver, an executor and `status` report about a scheduler.
 fn said_of(held: &GatedBatch, scheduler: &str) -> [ProgramOutput; 3] {
     let to = ["--scheduler", scheduler];
     let run = [&["run", "batch.toml", "--allow-exec", "--engine", "ballista"][..], &to].concat();
@@ -29,7 +29,7 @@ fn nothing_was_done(held: &GatedBatch) {
 #[test]
 fn a_scheduler_that_never_answers_is_told_within_seconds() {
     let held = GatedBatch::with_logs(1);
-    // Connections come about, but nobody takes them.
+    // Connections are accepted by the kernel only.
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = mute.local_addr().unwrap().to_string();
     for said in said_of(&held, &address) {
@@ -67,7 +67,7 @@ fn an_answer_without_end_is_not_waited_for() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let talk = move || {
-        // Until whoever asks has had enough. Three ask, of whom one tries twice.
+        // Until the client hangs up. Three clients connect, one of them twice.
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             while stream.write_all(&[b'a'; 4096]).is_ok() {}
@@ -81,7 +81,7 @@ fn an_answer_without_end_is_not_waited_for() {
     nothing_was_done(&held);
 }
 
-/// A program of the same version with a plugin more.
+/// A program of the same version with one more plugin.
 const OTHER: &str = env!("CARGO_BIN_EXE_sluice-with-example");
 
 #[test]
@@ -122,12 +122,12 @@ fn a_driver_with_fewer_plugins_than_the_cluster_sends_nothing() {
     for said in [driver, executor] {
         said.expect(2).expect_stderr("plugins are missing here: source lines");
     }
-    // Whoever looks for what is wrong is told all the same.
+    // `status` works nonetheless, for diagnosis.
     assert!(status.expect(0).text().contains("executors: 0"));
     nothing_was_done(&held);
 }
 
-/// Starts the scheduler of a cluster anew, where it was.
+/// Restarts the scheduler of a cluster at its address.
 fn start_anew(held: &GatedBatch, cluster: &mut Cluster) {
     cluster.scheduler.kill();
     cluster.scheduler = held.scheduler(&cluster.address);

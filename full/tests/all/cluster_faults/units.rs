@@ -1,11 +1,11 @@
-//! Units that fail, kill their process, find no room on a disk, or cannot be seen by an executor.
+//! Units that fail, kill their process, run out of disk space, or are not visible to an executor.
 
 use std::process::Command;
 
 use super::{BATCH, GatedBatch, at_work_in};
 use crate::kit::{drive, log, report_skip};
 
-/// Kills whoever started it when it sees a certain word.
+/// Kills its parent when it sees a certain word.
 const KILLER: &str = r#"
 events=$(mktemp places/XXXXXX)
 cat > "$events"
@@ -17,12 +17,12 @@ fi
 exec cat "$events"
 "#;
 
-/// Logs of which the third one is this one.
+/// Logs of which the third is given.
 fn logs(third: Vec<u8>) -> impl Iterator<Item = Vec<u8>> {
     (0..5).map(move |n| if n == 2 { third.clone() } else { log(&drive(n + 1, 300)) })
 }
 
-/// A log of events with this text.
+/// A log with this text in an event.
 fn speaking(text: &str) -> Vec<u8> {
     let mut events = drive(3, 300);
     events[100].payload = text.repeat(10).into_bytes();
@@ -40,7 +40,7 @@ fn a_unit_that_kills_its_process_is_given_up_and_costs_no_other() {
     assert!(said.contains("in/002.lcm failed: its process ended without a result"), "{said}");
     assert!(said.contains("SIGKILL"), "{said}");
     assert!(said.contains("4 inputs done, 1 failed"), "{said}");
-    // It was tried again, which was told.
+    // It was retried, and that was reported.
     assert_eq!(said.matches("in/002.lcm: failed on ").count(), 2, "{said}");
     assert!(cluster.executors.iter().all(|executor| executor.said().contains("in/")));
     mended(&held, &cluster, speaking("HARMLESS"));
@@ -65,7 +65,7 @@ fn a_unit_with_damage_that_stops_it_is_reported_and_is_the_only_one_done_later()
     mended(&held, &cluster, whole);
 }
 
-/// With its input mended, only the unit that failed is done again.
+/// With its input repaired, only the failed unit runs again.
 #[track_caller]
 fn mended(held: &GatedBatch, cluster: &crate::cluster::processes::Cluster, input: Vec<u8>) {
     held.until_quiet();
@@ -83,14 +83,14 @@ fn mended(held: &GatedBatch, cluster: &crate::cluster::processes::Cluster, input
 fn an_executor_that_cannot_write_leaves_its_units_to_another_one() {
     let held = GatedBatch::with_logs(6);
     let mut cluster = held.cluster(1);
-    // Files there grow to four kilobytes.
+    // Files there are limited to four kilobytes.
     let program = crate::PROGRAM;
     let limited = held.executor_by(&["prlimit", "--fsize=4096", program], &cluster.address);
     limited.wait_for_line("joined ");
     cluster.executors.push(limited);
     let mut run = held.start(&cluster, &[]);
     let code = run.code();
-    // A unit that came to it three times is given up.
+    // A unit that failed there three times is given up.
     assert!(matches!(code, Some(0 | 1)), "{code:?} {}", run.said());
     held.until_quiet();
     if code == Some(1) {
@@ -119,7 +119,7 @@ fn a_disk_that_is_full_everywhere_is_told_and_leaves_nothing_half_written() {
     assert!(super::hidden(held.folder.path()).is_empty());
 }
 
-/// Words that start a program which sees an empty folder instead of this one; nothing where that is not allowed.
+/// A command prefix that hides this folder from a program; `None` if that is not permitted.
 fn blind_to(folder: &std::path::Path) -> Option<Vec<String>> {
     let hide = format!("mount -t tmpfs none '{}' && exec \"$0\" \"$@\"", folder.display());
     let words = ["unshare", "-r", "-m", "sh", "-c", &hide];
@@ -131,7 +131,7 @@ fn blind_to(folder: &std::path::Path) -> Option<Vec<String>> {
     Some(words.map(str::to_owned).to_vec())
 }
 
-/// Has a batch run by an executor that does not see one of its folders; gives what is said.
+/// Runs the batch on an executor that cannot see one of its folders; returns the messages.
 fn run_blind(held: &GatedBatch, hidden: &std::path::Path) -> Option<String> {
     let mut words = blind_to(hidden)?;
     words.push(crate::PROGRAM.to_owned());

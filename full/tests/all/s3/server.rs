@@ -1,4 +1,4 @@
-//! An S3 server in this process, over a folder: counts what it sends, and fails when it is told to.
+//! An S3 server in this process, over a folder: counts traffic, and fails on demand.
 
 use std::fs;
 use std::io;
@@ -24,12 +24,12 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::kit::{self, Folder};
 
-/// Who may do everything.
+/// The key with all permissions.
 const KEY: &str = "KEYOFTESTS";
-/// What must not be seen anywhere.
+/// Must not appear anywhere.
 pub(crate) const SECRET: &str = "thesecretofthetests0123456789";
 
-/// A server with the buckets `logs` and `out`. Ends when it is dropped.
+/// A server with the buckets `logs` and `out`. Stopped when dropped.
 pub(crate) struct Server {
     root: tempfile::TempDir,
     address: SocketAddr,
@@ -37,27 +37,27 @@ pub(crate) struct Server {
     pub(crate) state: Arc<ServerState>,
 }
 
-/// What the server has done, and what it is to do.
+/// What the server has counted and what it should do.
 #[derive(Default)]
 pub(crate) struct ServerState {
-    /// Bytes sent to clients, heads of answers included.
+    /// Bytes sent to clients, including response headers.
     sent: AtomicU64,
     /// Requests as `METHOD /bucket/key?query`.
     requests: Mutex<Vec<String>>,
-    /// What happens when a request that holds the text comes for the last of so many times.
+    /// The fault for the last of this many requests that contain the text.
     plan: Mutex<Option<(String, u64, PlannedFault)>>,
     dead: AtomicBool,
 }
 
-/// What a request brings about.
+/// What a request triggers.
 pub(crate) enum PlannedFault {
-    /// The server is gone, as if it had been killed.
+    /// The server disappears, as if killed.
     Die,
-    /// This and all later ones that hold the text are refused.
+    /// This and all later requests with the text are refused.
     Refuse,
-    /// This and all later ones that hold the text are answered so.
+    /// This and all later requests with the text get this response.
     Say(&'static str),
-    /// An object is replaced, then the request is answered.
+    /// An object is replaced before the request is served.
     Change(PathBuf, Vec<u8>),
 }
 
@@ -77,7 +77,7 @@ impl Server {
         Self { root, address, runtime: Some(runtime), state }
     }
 
-    /// The program, which has this server's address and credentials in its environment.
+    /// The program, with this server's address and credentials in its environment.
     pub(crate) fn sluice(&self, folder: &Folder) -> Command {
         let mut command = kit::sluice(folder);
         let others = std::env::vars_os().map(|(name, _)| name);
@@ -96,7 +96,7 @@ impl Server {
         kit::ProgramOutput::from_output(self.sluice(folder).args(arguments).output().unwrap())
     }
 
-    /// Puts an object, without a request.
+    /// Writes an object, without a request.
     pub(crate) fn put(&self, name: &str, bytes: impl AsRef<[u8]>) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -120,7 +120,7 @@ impl Server {
         keys
     }
 
-    /// Plans what happens when a request that holds this text comes for the `times`th time.
+    /// Plans a fault for the `times`th request that contains this text.
     pub(crate) fn on(&self, text: &str, times: u64, then: PlannedFault) {
         *self.state.plan.lock().unwrap() = Some((text.to_owned(), times, then));
     }
@@ -131,12 +131,12 @@ impl Server {
         }
     }
 
-    /// How many bytes were sent since this was asked last.
+    /// The bytes sent since the last call.
     pub(crate) fn sent(&self) -> u64 {
         self.state.sent.swap(0, Ordering::Relaxed)
     }
 
-    /// The requests since this was asked last.
+    /// The requests since the last call.
     pub(crate) fn requests(&self) -> Vec<String> {
         std::mem::take(&mut *self.state.requests.lock().unwrap())
     }
@@ -161,7 +161,7 @@ fn collect(root: &Path, folder: &Path, keys: &mut Vec<String>) {
 
 async fn accept(listener: TcpListener, service: S3Service, state: Arc<ServerState>) {
     while !state.dead.load(Ordering::Relaxed) {
-        // Dead servers are noticed within this time, also when nobody calls.
+        // How soon a dead server is noticed without requests.
         let waited = std::time::Duration::from_millis(20);
         let Ok(accepted) = tokio::time::timeout(waited, listener.accept()).await else { continue };
         let Ok((socket, _)) = accepted else { continue };
@@ -172,7 +172,7 @@ async fn accept(listener: TcpListener, service: S3Service, state: Arc<ServerStat
 async fn serve(socket: TcpStream, service: S3Service, state: Arc<ServerState>) {
     let io = TokioIo::new(CountingSocket { socket, state: Arc::clone(&state) });
     let answer = service_fn(move |request| answer(service.clone(), Arc::clone(&state), request));
-    // A client that goes away is no failure of the server.
+    // A client may disconnect.
     drop(http1::Builder::new().serve_connection(io, answer).await);
 }
 
@@ -191,7 +191,7 @@ async fn answer(
 }
 
 impl ServerState {
-    /// Does what is planned for a request; gives what is answered instead of what it asks for.
+    /// Triggers the planned fault; returns the response if it replaces the real one.
     fn planned(&self, line: &str) -> Option<(u16, &'static str)> {
         let mut plan = self.plan.lock().unwrap();
         let (text, times, then) = plan.as_mut()?;
@@ -213,7 +213,7 @@ impl ServerState {
     }
 }
 
-/// A connection that counts, and breaks when the server is dead.
+/// A connection that counts bytes, and breaks when the server is dead.
 struct CountingSocket {
     socket: TcpStream,
     state: Arc<ServerState>,
