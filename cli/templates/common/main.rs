@@ -1,4 +1,4 @@
-//! The program: all that Sluice has, and the plugin of this crate.
+//! The program: all plugins of Sluice, and that of this crate.
 
 use sluice_all as _;
 

@@ -1,12 +1,13 @@
-//! Codec `{{name}}`: payloads as columns, and back.
+//! Codec `{{name}}`: decodes payloads to columns, and encodes them again.
 //!
-//! The payloads are made up. Put yours in their place: `CHANNELS` and `fields` are all that knows them.
+//! The payload format is a sample. Replace it with yours: only `CHANNELS` and `fields` depend on
+//! it.
 //!
 //! | field | bytes, little-endian |
 //! |---|---|
-//! | `count` | a whole number of 4 |
-//! | `acceleration` | three numbers of 4 with a point |
-//! | `temperature` | a whole number of 2, which may be below 0 |
+//! | `count` | 4, unsigned |
+//! | `acceleration` | three floats of 4 |
+//! | `temperature` | 2, signed |
 
 use std::sync::Arc;
 
@@ -21,12 +22,12 @@ use sluice_core::{
     register,
 };
 
-/// Knows {{name}} payloads.
+/// Decodes {{name}} payloads.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Payloads {
-    /// Files that declare types. There are none: this codec knows its types by itself.
-    // Every codec is given the files that are its own, so every codec has this option.
+    /// Files that declare types. Unused: the type is built in.
+    // Every codec has this option, and gets the files that it can read.
     #[serde(default)]
     pub types: TypePaths,
 }
@@ -37,24 +38,24 @@ register! {
     sample: include_str!("../samples/{{name}}.toml"),
 }
 
-/// Payloads of channels whose names begin like this are of our type.
+/// Channels whose names start with this have our payloads.
 const CHANNELS: &str = "IMU";
-/// What the type is called.
+/// The name of the type.
 const TYPE: &str = "{{name}}.sample";
-/// The number that tells it from other types of this codec. Another layout is another type: give it another number.
+/// Identifies the type within this codec. If the layout changes, use another number.
 const KEY: TypeKey = TypeKey(1);
 
-/// What a payload is made of, from front to back.
+/// The fields of a payload, in order.
 fn fields() -> Vec<LayoutField> {
-    let three = FieldShape::Fixed(Box::new(FieldShape::NumberType(NumberType::F32)), 3);
+    let three = FieldShape::Fixed(Box::new(FieldShape::Number(NumberType::F32)), 3);
     vec![
-        LayoutField::new("count", FieldShape::NumberType(NumberType::U32)),
+        LayoutField::new("count", FieldShape::Number(NumberType::U32)),
         LayoutField::new("acceleration", three),
-        LayoutField::new("temperature", FieldShape::NumberType(NumberType::I16)),
+        LayoutField::new("temperature", FieldShape::Number(NumberType::I16)),
     ]
 }
 
-struct Known {
+struct SampleCodec {
     types: Vec<KnownType>,
 }
 
@@ -62,7 +63,7 @@ impl TryFrom<Payloads> for Box<dyn Codec> {
     type Error = OptionsError;
 
     fn try_from(_: Payloads) -> Result<Self, OptionsError> {
-        // How booleans and lengths would be written, if there were any.
+        // The encoding of booleans and lengths, which this format does not use.
         let wire = WireRules {
             booleans: 1,
             lengths: LengthEncoding::U32,
@@ -78,8 +79,8 @@ impl TryFrom<Payloads> for Box<dyn Codec> {
             text: "".into(),
         };
         let message_type = Arc::new(message_type);
-        // Decoding and encoding come from the layout. They are inverse: a payload that would not come back byte for
-        // byte stays as it is.
+        // The layout decodes and encodes. A payload that would not be restored byte for byte is not
+        // decoded.
         let payload_type = PlainType::new(Arc::clone(&message_type), layout);
         let known = KnownType {
             message_type,
@@ -87,11 +88,11 @@ impl TryFrom<Payloads> for Box<dyn Codec> {
             line: 0,
             payload_type: Ok(Arc::new(payload_type)),
         };
-        Ok(Box::new(Known { types: vec![known] }))
+        Ok(Box::new(SampleCodec { types: vec![known] }))
     }
 }
 
-impl Codec for Known {
+impl Codec for SampleCodec {
     fn mistakes(&self) -> &[String] {
         &[]
     }
@@ -100,7 +101,7 @@ impl Codec for Known {
         &self.types
     }
 
-    // Which type a payload is of: here its channel says so. A format may also look into the payload.
+    // Identifies the type of a payload: here by its channel. A format may also inspect the payload.
     fn keys(&self, channel: &Channel) -> Option<KeyOf> {
         if !channel.name.text().starts_with(CHANNELS) {
             return None;
@@ -108,12 +109,12 @@ impl Codec for Known {
         Some(Arc::new(|_| Some(KEY)))
     }
 
-    // Outputs that were made by other types are made again: change this when the types change.
+    // `--resume` replaces outputs made with other types: change this when the types change.
     fn fingerprint(&self) -> &str {
         "{{name}} types, version 1"
     }
 
-    // Tables say what their rows were made from, so that payloads can be made of them again.
+    // Tables name the type of their rows, so that payloads can be restored from them.
     fn adopt(&self, described: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
         let ours = |known: &&KnownType| *known.message_type == *described;
         match self.types.iter().find(ours) {

@@ -1,4 +1,4 @@
-//! What the codec promises: what every codec does, and what is in its columns.
+//! The contract of every codec, and the columns of this one.
 
 use std::process::Command;
 

@@ -1,6 +1,6 @@
-//! Sink `{{name}}`: writes a line of text for each event: nanoseconds, source, channel, payload.
+//! Sink `{{name}}`: writes one line of text per event: nanoseconds, source, channel, payload.
 //!
-//! The format is made up. Put yours in its place: `write_event` is all that knows it.
+//! The format is a sample. Replace it with yours: only `write_event` depends on it.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -14,89 +14,89 @@ use sluice_core::{
 };
 
 /// Writes {{name}} files.
-// The options: what a pipeline file may say. Their comments are the help of `plugins {{name}}`.
+// The options in pipeline files. Their doc comments are the help of `plugins {{name}}`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Lines {
+pub struct LineSink {
     /// The file to write; `-` is standard output.
     path: OutPath,
-    /// What is written of payloads: their bytes in hexadecimal, or how many there are.
+    /// How payloads are written: their bytes in hexadecimal, or their size.
     #[serde(default)]
-    payload: Payload,
+    payload: PayloadText,
 }
 
-/// What is written of payloads.
+/// How payloads are written.
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Payload {
-    /// Their bytes in hexadecimal.
+pub enum PayloadText {
+    /// Bytes in hexadecimal.
     #[default]
     Hex,
-    /// How many bytes they have.
+    /// The number of bytes.
     Size,
 }
 
 register! {
-    sink "{{name}}": Lines,
-    about: "writes {{name}} files, a line an event",
+    sink "{{name}}": LineSink,
+    about: "writes {{name}} files, one line per event",
     sample: include_str!("../samples/{{name}}.toml"),
     extensions: &["{{name}}"],
 }
 
-/// Lines of some events, not yet written.
-pub struct Block {
+/// The lines of a batch, not yet written.
+pub struct EncodedLines {
     text: String,
     events: u64,
 }
 
-/// The file in the making.
-pub struct Output {
+/// The file being written.
+pub struct LineFile {
     file: OutputFile,
     events: u64,
 }
 
-impl Sink for Lines {
-    type Block = Block;
-    type Output = Output;
+impl Sink for LineSink {
+    type Block = EncodedLines;
+    type Output = LineFile;
 
     fn targets(&self) -> Vec<PathBuf> {
         vec![self.path.0.clone()]
     }
 
-    // The file appears when the whole run has succeeded, and never in part: `outputs` sees to that. A path that
-    // ends in `.zst` is compressed.
-    fn open(&self, context: &SinkContext) -> Result<Output, Error> {
+    // `outputs` publishes the file when the whole run has succeeded, never in part. If the path
+    // ends in `.zst`, it compresses the file.
+    fn open(&self, context: &SinkContext) -> Result<LineFile, Error> {
         let file = context.outputs.create(&self.path.0)?;
-        Ok(Output { file, events: 0 })
+        Ok(LineFile { file, events: 0 })
     }
 
-    // The work: on all cores, in any order.
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Block, Error> {
+    // Called on all cores, in any order. Do the work here.
+    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<EncodedLines, Error> {
         let mut text = String::new();
         let channels = context.channels.since(0);
-        let names: Vec<String> = channels.iter().map(|channel| named(channel)).collect();
+        let names: Vec<String> = channels.iter().map(|c| channel_text(c)).collect();
         for event in batch.iter() {
             let name = &names[event.channel.index()];
             write_event(&mut text, &event, name, self.payload)
                 .expect("writing to memory does not fail");
         }
-        // What a line does not hold is told in the report.
+        // Listed in the report as not written.
         context
             .losses
             .insert("the numbers of events and the encodings of payloads are not written");
         let events = batch.len() as u64;
-        Ok(Block { text, events })
+        Ok(EncodedLines { text, events })
     }
 
-    // In the order of the events, one after another.
-    fn append(&self, output: &mut Output, block: Block) -> Result<u64, Error> {
+    // Called in the order of the events, one block at a time.
+    fn append(&self, output: &mut LineFile, block: EncodedLines) -> Result<u64, Error> {
         output.file.write(block.text.as_bytes())?;
         output.events += block.events;
         Ok(block.events)
     }
 
-    // Lines that were written can be read, whatever becomes of the rest: recordings may show them early.
-    fn flush(&self, output: &mut Output) -> Result<(), Error> {
+    // An unfinished file is readable, so that recordings can flush it early.
+    fn flush(&self, output: &mut LineFile) -> Result<(), Error> {
         output.file.flush()
     }
 
@@ -104,15 +104,15 @@ impl Sink for Lines {
         true
     }
 
-    fn finish(&self, output: Output) -> Result<u64, Error> {
+    fn finish(&self, output: LineFile) -> Result<u64, Error> {
         output.file.finish(output.events)?;
-        // No event was held back until now.
+        // No events were held back until now.
         Ok(0)
     }
 }
 
-/// What stands in a line for a channel: it holds no blanks, whatever names do.
-fn named(channel: &Channel) -> String {
+/// Source and channel of a line, escaped so that they have no blanks.
+fn channel_text(channel: &Channel) -> String {
     let name = channel.name.text();
     format!("{} {}", path_escaped(&channel.source), path_escaped(name))
 }
@@ -121,16 +121,16 @@ fn write_event(
     text: &mut String,
     event: &Event<'_>,
     name: &str,
-    payload: Payload,
+    payload: PayloadText,
 ) -> std::fmt::Result {
     write!(text, "{} {name} ", event.timestamp)?;
     match payload {
-        Payload::Hex => {
+        PayloadText::Hex => {
             for byte in event.payload {
                 write!(text, "{byte:02x}")?;
             }
         }
-        Payload::Size => write!(text, "{}", event.payload.len())?,
+        PayloadText::Size => write!(text, "{}", event.payload.len())?,
     }
     text.write_char('\n')
 }

@@ -1,4 +1,4 @@
-//! What the sink promises: what every sink does, and what is in its files.
+//! The contract of every sink, and the files of this one.
 
 use std::process::Command;
 

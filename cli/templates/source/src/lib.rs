@@ -1,15 +1,15 @@
-//! Source `{{name}}`: reads logs that are events one behind another.
+//! Source `{{name}}`: reads logs of consecutive events.
 //!
-//! The format is made up. Put yours in its place: `MARK`, `SENSORS` and `event` are all that knows it.
+//! The format is a sample. Replace it with yours: only `MARK`, `SENSORS` and `event` depend on it.
 //!
-//! | bytes | what |
+//! | bytes | contents |
 //! |---|---|
-//! | 2 | `5a a5`, with which every event begins |
-//! | 1 | which sensor it is of: its place in `SENSORS` |
-//! | 1 | how many bytes the payload has |
-//! | 8 | when it happened: microseconds since 1970, little-endian |
-//! | 0 to 255 | the payload |
-//! | 1 | the sum of all bytes before it |
+//! | 2 | sync word `5a a5` |
+//! | 1 | sensor: an index into `SENSORS` |
+//! | 1 | length of the payload |
+//! | 8 | time: microseconds since 1970, little-endian |
+//! | 0 to 255 | payload |
+//! | 1 | checksum: the sum of all bytes before it |
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,30 +17,30 @@ use sluice_core::options::InPaths;
 use sluice_core::{Delimited, EventMarker, ParseOutcome, SniffResult, register};
 
 /// Reads {{name}} logs.
-// The options: what a pipeline file may say. Their comments are the help of `plugins {{name}}`.
+// The options in pipeline files. Their doc comments are the help of `plugins {{name}}`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Log {
+pub struct LogSource {
     /// The logs: a file, a glob, a list of them, or `-` for standard input.
     path: InPaths,
 }
 
 register! {
-    source "{{name}}": Log,
+    source "{{name}}": LogSource,
     about: "reads {{name}} logs",
     sample: include_str!("../samples/{{name}}.toml"),
     extensions: &["{{name}}"],
     sniff: sniff,
 }
 
-/// Every event begins with this. It is how the next event is found behind damage.
+/// Every event starts with this. It locates the next event after damage.
 const MARK: &[u8] = &[0x5a, 0xa5];
-/// The channels, by the number that events have for them.
+/// The channels, by sensor number.
 const SENSORS: [&[u8]; 3] = [b"IMU", b"GPS", b"ODOMETRY"];
-/// How many bytes stand in front of the payload.
+/// The number of bytes before the payload.
 const HEAD: usize = 12;
 
-impl Delimited for Log {
+impl Delimited for LogSource {
     fn paths(&self) -> &InPaths {
         &self.path
     }
@@ -54,10 +54,10 @@ impl Delimited for Log {
     }
 }
 
-/// The event that these bytes begin with.
+/// Parses the event at the start of `bytes`.
 ///
-/// Nothing but its own bytes may decide that: Sluice reads a log in pieces, on all cores, and asks wherever a
-/// mark is found. What is damaged is stepped over and reported.
+/// The result must depend only on the bytes of the event: Sluice splits a log, reads the parts on
+/// all cores, and calls this at every mark. Damaged events are skipped and reported.
 fn event(bytes: &[u8]) -> ParseOutcome<'_> {
     let Some([_, _, sensor, len, time @ ..]) = bytes.first_chunk::<HEAD>() else {
         return ParseOutcome::More;
@@ -82,20 +82,24 @@ fn event(bytes: &[u8]) -> ParseOutcome<'_> {
     ParseOutcome::event(end + 1, nanos, *channel, HEAD..end)
 }
 
-/// Whether a file is of this format, by its first bytes: then nobody has to name it.
+/// Detects the format from the first bytes of a file.
 ///
-/// A log is known although its first event is damaged: by a head that hardly anything else has, or by a whole
-/// event that comes later.
+/// A log is recognised even if its first event is damaged: by the header of an event, or by a later
+/// valid event.
 fn sniff(head: &[u8]) -> SniffResult {
     if is_head(head) {
         return SniffResult::Yes;
     }
-    let mut places = (1..head.len()).filter_map(|at| head.get(at..));
-    let has_event = places.any(|bytes| is_head(bytes) && matches!(event(bytes), ParseOutcome::Event(_)));
-    if has_event { SniffResult::Maybe } else { SniffResult::No }
+    let mut tails = (1..head.len()).filter_map(|at| head.get(at..));
+    let has_event =
+        tails.any(|bytes| is_head(bytes) && matches!(event(bytes), ParseOutcome::Event(_)));
+    match has_event {
+        true => SniffResult::Maybe,
+        false => SniffResult::No,
+    }
 }
 
-/// Whether an event may begin like this, whatever its sum is.
+/// Whether this looks like the header of an event. Does not check the sum.
 fn is_head(bytes: &[u8]) -> bool {
     let sensor = bytes.strip_prefix(MARK).and_then(<[u8]>::first);
     sensor.is_some_and(|sensor| usize::from(*sensor) < SENSORS.len())

@@ -1,9 +1,9 @@
-//! What the source promises: what every source does, and what its events mean.
+//! The contract of every source, and the events of this one.
 
 use serde_json::json;
 use sluice_core::contract::gather;
 
-use {{crate}}::Log;
+use {{crate}}::LogSource;
 
 const NAME: &str = "{{name}}";
 const LOG: &[u8] = include_bytes!("../testdata/drive.bin");
@@ -17,7 +17,7 @@ fn it_keeps_what_every_source_promises() {
 
 #[test]
 fn events_have_the_times_channels_and_payloads_of_the_log() {
-    let log: Log = serde_json::from_value(json!({ "path": "testdata/drive.bin" })).unwrap();
+    let log: LogSource = serde_json::from_value(json!({ "path": "testdata/drive.bin" })).unwrap();
     let read = gather(&log, u64::MAX).unwrap();
     assert_eq!((read.events.len(), read.damage), (12, vec![]));
     let second = &read.events[1];

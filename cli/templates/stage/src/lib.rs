@@ -1,17 +1,17 @@
-//! Stage `{{name}}`: lets events pass whose payload is long enough.
+//! Stage `{{name}}`: keeps events whose payload is long enough.
 //!
-//! What it does is an example. Put your own in its place: `apply` is all that does it.
+//! The filter is a sample. Replace it with yours: only `apply` depends on it.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{Batch, Error, Map, MapQuery, OptionsError, Stage, StageContext, register};
 
-/// Lets events pass whose payload is long enough.
-// The options: what a pipeline file may say. Their comments are the help of `plugins {{name}}`.
+/// Keeps events whose payload is long enough.
+// The options in pipeline files. Their doc comments are the help of `plugins {{name}}`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct LongEnough {
-    /// How many bytes a payload has at least.
+pub struct MinPayloadLength {
+    /// The minimum length of a payload, in bytes.
     #[serde(default = "one")]
     least: usize,
 }
@@ -21,37 +21,37 @@ fn one() -> usize {
 }
 
 register! {
-    stage "{{name}}": LongEnough,
-    about: "lets events pass whose payload is long enough",
+    stage "{{name}}": MinPayloadLength,
+    about: "keeps events whose payload is long enough",
     sample: include_str!("../samples/{{name}}.toml"),
 }
 
-// What is wrong with options is said here, with the option at fault: before anything is read.
-impl TryFrom<LongEnough> for Stage {
+// Validates the options before anything is read. An error names the option.
+impl TryFrom<MinPayloadLength> for Stage {
     type Error = OptionsError;
 
-    fn try_from(options: LongEnough) -> Result<Self, OptionsError> {
+    fn try_from(options: MinPayloadLength) -> Result<Self, OptionsError> {
         if options.least == 0 {
             return Err(OptionsError::at(
                 "least",
-                "expected 1 or more: 0 lets every event pass",
+                "expected 1 or more: 0 keeps every event",
             ));
         }
         Ok(Self::Map(Box::new(options)))
     }
 }
 
-// A stage without memory: it is given batches on all cores, in any order. One that has to remember what came
-// before is a `Fold`.
-impl Map for LongEnough {
+// A stateless stage, called on all cores in any order. A stage with state implements `Fold`.
+impl Map for MinPayloadLength {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let kept = batch.retain(|row| batch.payload_len(row) >= self.least);
-        // Every event is accounted for: the run fails if one is missing and nobody says why.
+        // Every event must be accounted for, or the run fails.
         context.filtered += (batch.len() - kept.len()) as u64;
         Ok(kept)
     }
 
-    // What is asked for behind this stage may be asked of the source: it changes neither times nor channels.
+    // The stage changes neither times nor channels, so filters after it can be pushed down to the
+    // source.
     fn query(&self) -> MapQuery {
         MapQuery {
             keeps_times: true,

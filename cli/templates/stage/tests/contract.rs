@@ -1,4 +1,4 @@
-//! What the stage promises: what every stage does, and which events pass.
+//! The contract of every stage, and the events that this one keeps.
 
 use std::process::Command;
 
