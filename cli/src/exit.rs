@@ -128,7 +128,7 @@ impl Failure {
     pub(crate) fn with_retry_hint(self) -> Self {
         match self {
             Self::Interrupted { what, code } => Self::Interrupted {
-                what: format!("{what}; the same command does it again, from the beginning"),
+                what: format!("{what}; the same command starts again from the beginning"),
                 code,
             },
             other => other,

@@ -90,7 +90,7 @@ impl FileUrl {
     pub(crate) fn output(&self) -> Result<&Path, String> {
         match self.mode {
             Some(OpenMode::Read) => Err(format!(
-                "mode=r reads {}, and here it is to be written: say mode=w or mode=a",
+                "mode=r is for reading, but {} is an output: use mode=w or mode=a",
                 self.path.display()
             )),
             _ => Ok(&self.path),
@@ -100,7 +100,7 @@ impl FileUrl {
     /// Warnings about unknown keys.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         let path = self.path.display();
-        self.unknown.iter().map(move |key| format!("`{key}` means nothing in file://{path}"))
+        self.unknown.iter().map(move |key| format!("unknown key `{key}` in file://{path}"))
     }
 }
 

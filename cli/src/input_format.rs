@@ -41,7 +41,7 @@ impl InputFormat {
         let node = source_table(file, from.as_deref())?;
         let plugin = node.get("plugin").and_then(toml::Value::as_str).map(str::to_owned);
         let from = from.or(plugin).ok_or_else(|| {
-            description_error(file, "it does not say which source it is for: begin it with `plugin = \"…\"`, or say --from")
+            description_error(file, "it names no source: add `plugin = \"…\"`, or give --from")
         })?;
         let is_given = |key: &str| options.iter().any(|option| option.name == key);
         let described = node.iter().filter(|(key, _)| !RUN_KEYS.contains(&key.as_str()));
@@ -51,7 +51,7 @@ impl InputFormat {
             .collect();
         if let Some(option) = described.iter().find(|option| has_variable(&option.value)) {
             let what =
-                format!("`{}` has a variable, which only `sluice run` fills in", option.name);
+                format!("`{}` contains a variable, which only `sluice run` replaces", option.name);
             return Err(description_error(file, &what));
         }
         Ok(Self { from: Some(from), options: [described, options.to_vec()].concat() })
@@ -76,7 +76,9 @@ impl InputFormat {
         let mut all = Map::new();
         for Assignment { name, value } in &self.options {
             if has_variable(value) {
-                let what = format!("--source-option {name}: variables are for pipeline files");
+                let what = format!(
+                    "--source-option {name}: variables are only supported in pipeline files"
+                );
                 return Err(Failure::Usage(what));
             }
             let table: toml::Table = toml::from_str(&format!("value = {}", toml_value(value)))
@@ -96,20 +98,20 @@ fn description_error(file: &Path, what: &str) -> Failure {
 fn source_table(file: &Path, from: Option<&str>) -> Result<toml::Table, Failure> {
     let bytes = files::head(file, MAX_DESCRIPTION_LEN + 1)?;
     if bytes.len() > MAX_DESCRIPTION_LEN {
-        return Err(description_error(file, "a description is a TOML file of 4 MiB at most"));
+        return Err(description_error(file, "expected a TOML file of at most 4 MiB"));
     }
     let text = String::from_utf8(bytes).map_err(|_| {
-        description_error(file, "a description is a TOML file, and this is no text")
+        description_error(file, "expected a TOML file, found bytes that are not UTF-8")
     })?;
     let mut table: toml::Table = toml::from_str(&text)
-        .map_err(|e| description_error(file, &format!("it is no TOML\n{e}")))?;
+        .map_err(|e| description_error(file, &format!("invalid TOML\n{e}")))?;
     let plugin =
         |node: &toml::Value| node.get("plugin").and_then(toml::Value::as_str).map(str::to_owned);
     let Some(toml::Value::Table(sources)) = table.remove("sources") else {
         return match (plugin(&toml::Value::Table(table.clone())), from) {
             (Some(plugin), Some(from)) if plugin != from => Err(description_error(
                 file,
-                &format!("it describes a format for `{plugin}`, not for `{from}`"),
+                &format!("it describes a format of `{plugin}`, not of `{from}`"),
             )),
             _ => Ok(table),
         };
@@ -210,10 +212,10 @@ mod tests {
         let format = described(&with_plugin, None, &[]).unwrap();
         assert_eq!(format.from.as_deref(), Some("records"));
         for (text, from, part) in [
-            (RIG, None, "which source it is for"),
-            (&*with_plugin, Some("csv"), "for `records`, not for `csv`"),
-            ("fields = [", Some("records"), "no TOML"),
-            ("channel = \"${X}\"", Some("records"), "`channel` has a variable"),
+            (RIG, None, "it names no source"),
+            (&*with_plugin, Some("csv"), "of `records`, not of `csv`"),
+            ("fields = [", Some("records"), "invalid TOML"),
+            ("channel = \"${X}\"", Some("records"), "`channel` contains a variable"),
             ("[sources.a]\n[sources.b]\n", None, "found the sources: a, b"),
         ] {
             let said = described(text, from, &[]).unwrap_err();

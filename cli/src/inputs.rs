@@ -75,7 +75,7 @@ pub(crate) fn file_url_with_warnings(
 pub fn path_of_url(word: &str, instead: &str, shell: &Shell) -> Result<String, Failure> {
     let Some(url) = file_url_with_warnings(word, shell)? else { return Ok(word.to_owned()) };
     if url.start.is_some() {
-        shell.warn(&format!("{instead}; start_timestamp means nothing here: {word}"));
+        shell.warn(&format!("start_timestamp has no effect here; {instead}: {word}"));
     }
     Ok(url.path_text())
 }
@@ -93,12 +93,12 @@ pub(crate) fn resolve_file_urls(
             continue;
         };
         if matches!(url.mode, Some(OpenMode::Write | OpenMode::Append)) {
-            let what = format!("{input} is to be read: its mode can only be r");
+            let what = format!("{input} is an input: its mode can only be r");
             return Err(Failure::Usage(what));
         }
         if let Some(start) = url.start_text() {
             if inputs.len() > 1 || selection.start.is_some() {
-                let what = "start_timestamp stands for --start, which is said once, for all inputs";
+                let what = "start_timestamp means --start, which can be given once, for all inputs";
                 return Err(Failure::Usage(what.into()));
             }
             selection.start = Some(start);
@@ -148,7 +148,7 @@ fn common_source<'s>(
     Ok(match others.find(|(_, plugin)| plugin.name != first.name) {
         None => Ok(first),
         Some((other, plugin)) => Err(format!(
-            "the inputs are of different formats: {} is {}, {} is {}; convert them one by one",
+            "the inputs have different formats: {} is {}, {} is {}; convert them one by one",
             input.path.display(),
             first.name,
             other.path.display(),
@@ -250,8 +250,8 @@ fn sniff_source<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'
         let path = if is_stdin { "standard input".into() } else { path.display().to_string() };
         let names = sources_of_plain_files(shell).join(", ");
         Failure::Usage(format!(
-            "cannot tell the format of {path}; say --from with one of: {names}; or describe it with \
-             --describe FILE.toml, if `sluice plugins` has a source for that"
+            "cannot detect the format of {path}; name it with --from: {names}; or describe it with \
+             --describe FILE.toml"
         ))
     })
 }
@@ -267,8 +267,9 @@ fn refuse_foreign_formats(shell: &Shell, path: &Path, head: &[u8]) -> Result<(),
         let (name, folder) = (path.display(), path.parent().unwrap_or(Path::new("")));
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         return Err(Failure::Usage(format!(
-            "{name} declares types, and is no log: give it with --types {name}, or all types of its folder with \
-             --types {0}; a shell turns --types {0}/* without quotes into one file of types and inputs",
+            "{name} declares types, and is not a log: give it as --types {name}, or its whole folder \
+             as --types {0}; without quotes, a shell expands --types {0}/* to one type file and \
+             further inputs",
             folder.display()
         )));
     }
@@ -298,8 +299,8 @@ pub(crate) fn check_path_suffices(plugin: &Plugin) -> Result<(), Failure> {
     match missing_options(plugin).filter(|_| reads_files(plugin)) {
         None => Ok(()),
         Some(missing) => Err(Failure::Usage(format!(
-            "`{0}` cannot read a file by its path alone: {missing}; give it the rest by \
-             --describe FILE.toml or --source-option, or in a pipeline file: `sluice plugins {0}` shows how",
+            "`{0}` needs more options than the path: {missing}; give them with --describe FILE.toml \
+             or --source-option, or in a pipeline file: `sluice plugins {0}` shows how",
             plugin.name
         ))),
     }

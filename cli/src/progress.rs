@@ -360,12 +360,12 @@ fn milestone_record(milestone: &Milestone<'_>) -> Option<(&'static str, String, 
         ),
         Milestone::InputSkipped { input } => (
             "input-skipped",
-            format!("{}: done before", shown(input)),
+            format!("{}: already done", shown(input)),
             json!({ "input": input.to_string_lossy() }),
         ),
         Milestone::Publishing { seconds } => (
             "publishing",
-            format!("everything is read after {seconds:.3} s; publishing the outputs"),
+            format!("read all input in {seconds:.3} s; publishing the outputs"),
             json!({ "seconds": seconds }),
         ),
         Milestone::Output { path, rows, bytes } => (

@@ -266,37 +266,8 @@ path = \"-\"
         assert!(text.contains("\nurl = \"tcpq://127.0.0.1:7700\"\n"), "{text}");
     }
 
-    #[test]
-    fn everything_that_was_asked_for_is_in_the_file() {
-        let (inputs, selection) = (
-            texts(&["a.lcm", "logs/*.lcm"]),
-            SelectionArgs {
-                channel: texts(&["POSE", "CAM_*"]),
-                exclude: texts(&["re:CAM_[0-9]+$"]),
-                start: Some("+10".into()),
-                end: Some("2007-11-03".into()),
-                types: texts(&["lcmtypes/", "mit-dgc"]),
-                channel_types: vec![("CAM_*".into(), "p.image_t".into())],
-                condition: Some("vel[0] > 3 and name != \"x\"".into()),
-            },
-        );
-        let recipe = Recipe {
-            source: "lcm-log",
-            inputs: &inputs,
-            source_options: &[assignment("max_event", "64MiB"), assignment("seek", "false")],
-            source_name: Some("{name}"),
-            own_types: &["mit-dgc"],
-            selection: Some(&selection),
-            limit: Some(7),
-            renames: &[("re:CAM_([0-9])".into(), "CAMERA_$1".into())],
-            shared_names: &[],
-            encodes: true,
-            sink: "lcm-log",
-            output: "out.lcm",
-            sink_options: &[assignment("split_mb", "1.5")],
-            fields: &texts(&["pos[0]", "utime"]),
-        };
-        let wanted = "\
+    /// The pipeline with every option of [`Recipe`].
+    const FULL_PIPELINE: &str = "\
 [sources.log]
 plugin = \"lcm-log\"
 path = [
@@ -363,7 +334,38 @@ fields = [
     \"utime\",
 ]
 ";
-        assert_eq!(recipe.text(), wanted);
+
+    #[test]
+    fn everything_that_was_asked_for_is_in_the_file() {
+        let (inputs, selection) = (
+            texts(&["a.lcm", "logs/*.lcm"]),
+            SelectionArgs {
+                channel: texts(&["POSE", "CAM_*"]),
+                exclude: texts(&["re:CAM_[0-9]+$"]),
+                start: Some("+10".into()),
+                end: Some("2007-11-03".into()),
+                types: texts(&["lcmtypes/", "mit-dgc"]),
+                channel_types: vec![("CAM_*".into(), "p.image_t".into())],
+                condition: Some("vel[0] > 3 and name != \"x\"".into()),
+            },
+        );
+        let recipe = Recipe {
+            source: "lcm-log",
+            inputs: &inputs,
+            source_options: &[assignment("max_event", "64MiB"), assignment("seek", "false")],
+            source_name: Some("{name}"),
+            own_types: &["mit-dgc"],
+            selection: Some(&selection),
+            limit: Some(7),
+            renames: &[("re:CAM_([0-9])".into(), "CAMERA_$1".into())],
+            shared_names: &[],
+            encodes: true,
+            sink: "lcm-log",
+            output: "out.lcm",
+            sink_options: &[assignment("split_mb", "1.5")],
+            fields: &texts(&["pos[0]", "utime"]),
+        };
+        assert_eq!(recipe.text(), FULL_PIPELINE);
     }
 
     #[test]

@@ -20,14 +20,14 @@ pub type SignalMessages = [&'static str; 2];
 
 /// Messages for runs that publish their outputs at the end.
 pub(crate) const PUBLISHING: SignalMessages = [
-    "stopping: what is not whole is not published; once more aborts",
+    "stopping: incomplete outputs are not published; another signal aborts",
     "aborting: nothing will be published",
 ];
 
 /// Messages for recordings, whose outputs grow.
 pub(crate) const RECORDING: SignalMessages = [
-    "stopping: what has been received is written; once more leaves it",
-    "aborting: what was not yet written is lost",
+    "stopping: writing what was received; another signal aborts",
+    "aborting: unwritten messages are lost",
 ];
 
 /// Whether SIGHUP requests a new file instead of ending the program.

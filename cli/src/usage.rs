@@ -80,11 +80,9 @@ fn option_tip(option: &str, verb: &Command) -> Option<String> {
     let use_ = |name: &str| has(name).then(|| format!("use '--{name}'"));
     match option {
         "-o" | "--output" | "--out" | "--outfile" | "--output-file" => Some(if has("to") {
-            "the output is named by '--to'".to_owned()
+            "'--to' names the output".to_owned()
         } else if verb.get_name() == "run" {
-            "a pipeline file says itself where it writes; where that is a variable, use '--set \
-             OUT=PATH'"
-                .to_owned()
+            "the pipeline file names its outputs; if by a variable, use '--set OUT=PATH'".to_owned()
         } else {
             "it prints to standard output: use '> FILE'; 'sluice convert IN --to OUT' writes files"
                 .to_owned()
@@ -92,7 +90,7 @@ fn option_tip(option: &str, verb: &Command) -> Option<String> {
         "-f" | "-F" | "-y" | "--yes" | "--force" | "--replace" | "--clobber" => {
             has("overwrite").then(|| "to replace outputs that exist, use '--overwrite'".to_owned())
         }
-        "-i" | "--in" | "--input" => Some("inputs are named without an option".to_owned()),
+        "-i" | "--in" | "--input" => Some("give inputs without an option".to_owned()),
         "-t" | "--topic" | "--topics" => use_("channel"),
         "--format" if has("as") => {
             Some("'--as' names the format of the output, '--from' that of the input".to_owned())

@@ -1,4 +1,4 @@
-//! The program `sluice`, for the tests of this crate. Nothing of its own.
+//! The program `sluice` for the tests of this crate.
 
 use sluice_all as _;
 

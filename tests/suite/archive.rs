@@ -1,4 +1,4 @@
-//! Archives from end to end, and in the hands of the programs that read zstd and Arrow.
+//! Archives end to end, and as read by programs for zstd and Arrow.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::kit::{
     BEGIN, Folder, decompressed, drive, events, log, python_with, report_skip, run_sluice, run_with,
 };
 
-/// A folder with `in.lcm`: 4000 events, a millisecond apart, in about 1.5 MB.
+/// A folder with `in.lcm`: 4000 events, a millisecond apart, about 1.5 MB.
 fn folder() -> Folder {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(7, 4_000)));
@@ -180,7 +180,7 @@ fn the_zstd_program_tests_and_unpacks_archives() {
     zstd(&["-q", "-t", "drive.arrow.zst"]);
 }
 
-/// What pyarrow finds: a line an event.
+/// What pyarrow finds: one line per event.
 const READ: &str = r#"
 import json, pyarrow, sys
 stream = pyarrow.ipc.open_stream(pyarrow.input_stream(sys.argv[1], compression="zstd"))

@@ -1,4 +1,4 @@
-//! Batches: outputs named after inputs, each input by itself, and going on where a batch was interrupted.
+//! Batches: outputs named after inputs, one run per input, and resuming an interrupted batch.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -233,7 +233,7 @@ fn standard_output_has_one_input_after_another() {
     assert!(out == run_sluice(&folder, &inputs).expect(0).stdout);
 }
 
-/// `in/2.lcm` ends the run that reads it.
+/// `in/2.lcm` fails the run that reads it.
 const STRICT: &str = r#"
 [sources.log]
 plugin = "lcm-log"
@@ -287,13 +287,13 @@ fn verifying_tells_every_input_that_a_batch_has_not_done() {
             assert_eq!(text.matches(told).count(), 1, "{path}: `{told}` in:\n{text}");
         }
     }
-    // What is there is right all the same.
+    // The existing outputs are valid.
     run_sluice(&folder, &["verify", "out/0.lcm", "out/1.lcm"]).expect(0);
     let resume = ["run", "strict.toml", "--keep-going", "--resume"];
     run_sluice(&folder, &resume).expect(1);
     let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
     assert!(text.contains("1 input is not done (1 failed), of 5 in all"), "{text}");
-    // A batch of others in the same folder does not make up for it.
+    // Another batch in the same folder does not change that.
     fs::create_dir(folder.at("more")).unwrap();
     folder.write("more/9.lcm", log(&drive(9, 20)));
     let other = STRICT.replace("in/*.lcm", "more/*.lcm");
@@ -304,12 +304,12 @@ fn verifying_tells_every_input_that_a_batch_has_not_done() {
     run_sluice(&folder, &resume).expect(0).expect_stderr("4 done before");
     run_sluice(&folder, &["verify", "out"]).expect(0);
     let resumed = tree(&folder.at("out"));
-    // The manifest is that of batches which never failed.
+    // The manifest is the same as without failures.
     fs::remove_dir_all(folder.at("out")).unwrap();
     run_sluice(&folder, &["run", "strict.toml"]).expect(0);
     run_sluice(&folder, &["run", "other.toml"]).expect(0);
     same(&tree(&folder.at("out")), &resumed);
-    // An input that is gone is missed by nobody.
+    // An input that no longer exists is not required.
     folder.write("in/2.lcm", broken);
     run_sluice(&folder, &["run", "strict.toml", "--overwrite", "--keep-going"]).expect(1);
     run_sluice(&folder, &["verify", "out"]).expect(1);
@@ -323,7 +323,7 @@ fn a_unit_that_is_recorded_twice_is_told_once() {
     let folder = folder();
     folder.write("batch.toml", BATCH);
     run_sluice(&folder, &["run", "batch.toml"]).expect(0);
-    // The same units once more, in the record of a part.
+    // The same units again, in the record of a part.
     run_sluice(&folder, &["run", "batch.toml", "--shard", "1/2", "--resume"]).expect(0);
     folder.write("out/0.lcm.zst", "not what it was");
     let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
@@ -369,7 +369,7 @@ fn the_report_of_a_batch_is_the_sum_of_its_units() {
     assert_eq!(files.len(), 10);
     assert_eq!((files[0], files[9]), ("out/0.lcm.zst", "out/lines/4.jsonl"));
     ReportShape(report).check();
-    // Losses are not forgotten when there is nothing left to do.
+    // Losses are reported again if there is nothing left to do.
     run_sluice(&folder, &["run", "batch.toml", "--resume"]).expect(3).expect_stderr("losses");
 }
 
@@ -527,7 +527,7 @@ fn an_interrupted_batch_says_so_when_it_is_verified() {
     folder.write("batch.toml", BATCH);
     run_sluice(&folder, &["run", "batch.toml"]).expect(0);
     let whole = tree(&folder.at("out"));
-    // As if it had been killed after two units, in the middle of writing down the third.
+    // As if killed after two units, while writing the record of the third.
     let manifest = json(&folder.read("out/_manifest.json"));
     let units = manifest["units"].as_array().unwrap();
     let lines: Vec<String> = units.iter().map(Value::to_string).collect();
@@ -573,22 +573,22 @@ fn an_interrupt_keeps_what_a_pipe_has_given_and_resuming_does_the_rest() {
     let run = ["run", "batch.toml", "--jobs", "1", "--report", "report.json"];
     let child = sluice(&folder).args(run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.unwrap();
-    // Opens when the program has come to this input.
+    // Opening blocks until the program reads this input.
     let mut pipe = OpenOptions::new().write(true).open(folder.at("in/2.lcm")).unwrap();
     pipe.write_all(&slow[..50_000]).unwrap();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let ended = ProgramOutput::from_output(child.wait_with_output().unwrap()).expect(130);
-    ended.expect_stderr("3 inputs done, 2 not started").expect_stderr("with --resume goes on");
+    ended.expect_stderr("3 inputs done, 2 not started").expect_stderr("with --resume continues");
     drop(pipe);
     let report = json(&folder.read("report.json"));
     assert_eq!(statuses(&report), ["done", "done", "done", "not started", "not started"]);
     assert_eq!((&report["interrupted"], &report["units"][2]["exit"]), (&true.into(), &3.into()));
     let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
-    assert_eq!(text.matches("stopped early").count(), 1, "{text}");
+    assert_eq!(text.matches("stopped before the end").count(), 1, "{text}");
     assert!(text.contains("2 inputs are not done (2 not started), of 5 in all"), "{text}");
     for part in ["out/2.lcm.zst", "out/parts/2"] {
         let text = run_sluice(&folder, &["verify", part]).expect(1).text();
-        assert_eq!(text.matches("stopped early").count(), 1, "{part}: {text}");
+        assert_eq!(text.matches("stopped before the end").count(), 1, "{part}: {text}");
     }
     fs::remove_file(folder.at("in/2.lcm")).unwrap();
     folder.write("in/2.lcm", slow);

@@ -1,4 +1,4 @@
-//! Camera logs beside the LCM logs of the same drive: whatever takes images takes theirs.
+//! Camera logs compared with the LCM logs of the same drive: stages for images accept both.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::kit::{Folder, LcmEvent, ProgramOutput, events, root, run_sluice, slui
 
 /// The forward camera.
 const UID: u64 = 0xb0_9d01_0062_bd06;
-/// Bytes of a frame before its image.
+/// The number of bytes of a frame before its image.
 const FRONT: usize = 58;
 
 fn field(kind: u16, body: &[u8]) -> Vec<u8> {
@@ -14,7 +14,7 @@ fn field(kind: u16, body: &[u8]) -> Vec<u8> {
     [&[0xed, 0xed][..], &kind.to_be_bytes(), &len.to_be_bytes(), body].concat()
 }
 
-/// The frame that holds what a message `image_t` does.
+/// The frame with the contents of an `image_t` message.
 fn frame(number: u32, message: &[u8]) -> Vec<u8> {
     let (time, shape, image) = (&message[8..16], &message[16..26], &message[30..]);
     let bus_time = 0u32.to_be_bytes();
@@ -23,8 +23,8 @@ fn frame(number: u32, message: &[u8]) -> Vec<u8> {
     [field(7, &info), field(1, image)].concat()
 }
 
-/// A folder with a made-up drive, `drive.lcm`; the log of its forward camera alone, `thumbs.lcm`;
-/// and the same images as a camera log, `forward.camlog`.
+/// A folder with a demo drive, `drive.lcm`; a log of its forward camera only, `thumbs.lcm`; and the
+/// same images as a camera log, `forward.camlog`.
 fn driven() -> (Folder, Vec<LcmEvent>) {
     let folder = Folder::new();
     run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=1.2", "--set", "OUT=quick"])
@@ -49,14 +49,14 @@ fn a_camera_log_becomes_the_messages_that_small_images_come_in() {
     run_sluice(&folder, &["convert", "forward.camlog", "--to", "out.lcm"]).expect(0);
     let found = events(&folder.read("out.lcm"));
     assert_eq!(payloads(&found), payloads(&images));
-    // An image's event is when it was taken.
+    // The time of an event is when the image was taken.
     let taken = |event: &LcmEvent| i64::from_be_bytes(*event.payload[8..].first_chunk().unwrap());
     assert!(found.iter().all(|event| event.utime == taken(event)));
     let info = run_sluice(&folder, &["info", "forward.camlog", "--json"]).expect(0).text();
     let info: Value = serde_json::from_str(&info).unwrap();
     assert!(info.to_string().contains("lcmtypes.image_t"), "{info}");
     assert!(info.to_string().contains("CAM_THUMB_RFC"), "{info}");
-    // Its types are known: nobody has to give them.
+    // Its types are built in.
     let cat = run_sluice(&folder, &["cat", "forward.camlog", "--limit", "1"]).expect(0).text();
     assert!(cat.contains("width") && cat.contains("376"), "{cat}");
 }
@@ -95,8 +95,7 @@ fn the_image_pipelines_make_the_same_of_a_camera_log() {
     }
 }
 
-/// Runs a stage on the images of the camera log and on those of the LCM log, and gives what comes
-/// out.
+/// Runs a stage on the images of the camera log and of the LCM log, and returns both outputs.
 fn staged(folder: &Folder, stage: &str) -> [String; 2] {
     [("camlog", "forward.camlog"), ("lcm-log", "thumbs.lcm")].map(|(plugin, path)| {
         let pipeline = format!(
@@ -180,7 +179,7 @@ fn damage_is_told_with_file_and_place_and_costs_one_image() {
 fn the_legacy_form_is_recognised_and_read() {
     let folder = Folder::new();
     let sample = root().join("plugins/dgc/testdata/camlog/legacy.camlog");
-    // Whatever it is called.
+    // Whatever its name.
     folder.write("old.log", std::fs::read(sample).unwrap());
     let ran = run_sluice(&folder, &["convert", "old.log", "--to", "out.lcm"]).expect(0);
     ran.expect_stderr("do not say of which camera");

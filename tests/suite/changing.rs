@@ -1,4 +1,4 @@
-//! Logs that grow or shrink between the moment they were looked at and the moment they are read.
+//! Logs that grow or shrink between planning and reading.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -17,8 +17,8 @@ fn folder_with_log() -> Folder {
     folder
 }
 
-/// What is read of `in.lcm`, cut into pieces of `target` bytes before `change` is done to it: the
-/// events' numbers, and offset and length of the damage.
+/// Splits `in.lcm` into pieces of `target` bytes, applies `change` to it, and reads it. Returns
+/// event numbers, and offsets and lengths of damage.
 fn read_after(
     folder: &Folder,
     target: u64,
@@ -33,7 +33,7 @@ fn read_after(
     let context = ReadContext::standalone("log");
     let (mut numbers, mut ended) = (Vec::new(), None);
     for split in &splits {
-        // As the engine does in the end: each split from where the one before stopped.
+        // As the engine does: each split starts where the previous one stopped.
         let entry = SplitStart::At(ended.unwrap_or(split.start));
         let mut reader = source.read(split, entry, &context).unwrap();
         while let Some(batch) = reader.next_batch().unwrap() {

@@ -1,23 +1,23 @@
-//! The damage matrix of LCM logs, through the whole engine: what is read around damage, to the byte,
-//! what is reported, and that the log written is exactly the events that are left.
+//! The damage matrix of LCM logs through the whole engine: which events are read, which bytes are
+//! reported, and that the output is exactly the log of the remaining events.
 
 use crate::kit::{BEGIN, COPY, Folder, LcmEvent, log, run, run_sluice};
 use crate::report_shape::ReportShape;
 
-/// A stretch of a log.
+/// A part of a log.
 #[derive(Clone)]
 enum LogPart {
-    /// An event that is to be read.
+    /// An event that must be read.
     Kept(LcmEvent),
-    /// Bytes that are to be read as an event, though its header says something odd.
+    /// Bytes that must be read as an event in spite of an odd header.
     Odd(Vec<u8>),
-    /// Bytes that are to be reported.
+    /// Bytes that must be reported as damage.
     Lost(Vec<u8>),
 }
 
 use LogPart::{Kept, Lost, Odd};
 
-/// Every ordinary event is 100 bytes long, so that positions are easily seen.
+/// An ordinary event: always 100 bytes long, for easy offsets.
 fn event(number: i64) -> LcmEvent {
     LcmEvent::new(number, BEGIN + number * 1_000, "POSE", &[number as u8; 68])
 }
@@ -26,7 +26,7 @@ fn kept(number: i64) -> LogPart {
     Kept(event(number))
 }
 
-/// An event of 100 bytes in all on this channel, so that its payload is shorter.
+/// An event of 100 bytes in total on this channel.
 fn on(number: i64, channel: &[u8]) -> LcmEvent {
     let payload = vec![7; 72usize.saturating_sub(channel.len())];
     LcmEvent { channel: channel.to_vec(), payload, ..event(number) }
@@ -49,19 +49,20 @@ fn with(number: i64, at: usize, bytes: &[u8]) -> Vec<u8> {
     event
 }
 
-/// Where the fields of an event begin.
+/// Offsets of the fields of an event.
 const NUMBER: usize = 4;
 const TIME: usize = 12;
 const CHANNEL_LEN: usize = 20;
 const DATA_LEN: usize = 24;
 const SYNC: [u8; 4] = [0xED, 0xA1, 0xDA, 0x01];
 
+#[derive(Clone)]
 struct DamageCase {
     name: &'static str,
     log: Vec<LogPart>,
-    /// The numbers of the events that are read.
+    /// The numbers of the events that must be read.
     numbers: Vec<i64>,
-    /// Offset and length of what is reported.
+    /// Offset and length of the damage that must be reported.
     damage: Vec<(u64, u64)>,
 }
 
@@ -74,21 +75,32 @@ fn clean(name: &'static str, log: &[LogPart], numbers: &[i64]) -> DamageCase {
 }
 
 fn cases() -> Vec<DamageCase> {
-    let be = i32::to_be_bytes;
-    let long = |len: usize| on(1, &vec![b'c'; len]);
-    let lies = |len: i32| Lost(with(1, DATA_LEN, &be(len)));
-    let named = |len: i32| Lost(with(1, CHANNEL_LEN, &be(len)));
-    let whole = |event: LcmEvent| Kept(event);
-    let payload = |bytes: &[u8]| LcmEvent { payload: bytes.into(), ..event(1) };
-    let inner = [event(50).bytes(), event(51).bytes()].concat();
-    let stale = log(&[event(70), event(71)])[130..].to_vec();
+    [
+        whole_logs(),
+        bytes_before_the_first_event(),
+        bytes_between_events(),
+        truncated_tails(),
+        trailing_bytes(),
+        channel_lengths(),
+        data_lengths(),
+        sync_words(),
+        unordered_events(),
+        odd_names(),
+    ]
+    .concat()
+}
+
+fn whole_logs() -> Vec<DamageCase> {
     vec![
-        // Whole logs.
         clean("empty", &[], &[]),
         clean("clean", &[kept(0), kept(1), kept(2)], &[0, 1, 2]),
         // Text alone is refused: see `inputs`.
         case("rubbish only", &[Lost(vec![0x7f; 300])], &[], &[(0, 300)]),
-        // Bytes before a sync word.
+    ]
+}
+
+fn bytes_before_the_first_event() -> Vec<DamageCase> {
+    vec![
         case("1 byte before the first event", &[stray(1), kept(0)], &[0], &[(0, 1)]),
         case("5 bytes before the first event", &[stray(5), kept(0), kept(1)], &[0, 1], &[(0, 5)]),
         case("500 bytes before the first event", &[stray(500), kept(0)], &[0], &[(0, 500)]),
@@ -99,7 +111,11 @@ fn cases() -> Vec<DamageCase> {
             &[0, 1],
             &[(100, 999)],
         ),
-        // After each event.
+    ]
+}
+
+fn bytes_between_events() -> Vec<DamageCase> {
+    vec![
         case(
             "1 byte between events",
             &[kept(0), stray(1), kept(1), kept(2)],
@@ -154,7 +170,11 @@ fn cases() -> Vec<DamageCase> {
             &[0, 1, 2],
             &[(100, 7), (207, 70)],
         ),
-        // Truncated tail, in each field.
+    ]
+}
+
+fn truncated_tails() -> Vec<DamageCase> {
+    vec![
         case("cut in the sync word", &[kept(0), cut(1, 2)], &[0], &[(100, 2)]),
         case("cut behind the sync word", &[kept(0), cut(1, 4)], &[0], &[(100, 4)]),
         case("cut in the number", &[kept(0), cut(1, 8)], &[0], &[(100, 8)]),
@@ -170,44 +190,91 @@ fn cases() -> Vec<DamageCase> {
             &[0, 2, 3],
             &[(100, 50)],
         ),
-        // Stray bytes at the end.
+    ]
+}
+
+fn trailing_bytes() -> Vec<DamageCase> {
+    let stale = log(&[event(70), event(71)])[130..].to_vec();
+    vec![
         case("1 byte at the end", &[kept(0), kept(1), stray(1)], &[0, 1], &[(200, 1)]),
         case("3 bytes at the end", &[kept(0), kept(1), stray(3)], &[0, 1], &[(200, 3)]),
         case("4 bytes at the end", &[kept(0), kept(1), stray(4)], &[0, 1], &[(200, 4)]),
         case("400 bytes at the end", &[kept(0), kept(1), stray(400)], &[0, 1], &[(200, 400)]),
         case("a longer old log's tail", &[kept(0), kept(1), Lost(stale)], &[0, 1], &[(200, 70)]),
-        // Channel length.
-        clean("channel length 0", &[kept(0), whole(on(1, b"")), kept(2)], &[0, 1, 2]),
-        clean("channel length 63", &[kept(0), whole(long(63)), kept(2)], &[0, 1, 2]),
-        clean("channel length 256", &[kept(0), whole(long(256)), kept(2)], &[0, 1, 2]),
-        clean("channel length 999", &[kept(0), whole(long(999)), kept(2)], &[0, 1, 2]),
-        clean("channel length 1000", &[kept(0), whole(long(1000)), kept(2)], &[0, 1, 2]),
-        clean("channel length 5000", &[kept(0), whole(long(5000)), kept(2)], &[0, 1, 2]),
-        case("channel length -1", &[kept(0), named(-1), kept(2)], &[0, 2], &[(100, 100)]),
-        case("channel length least", &[kept(0), named(i32::MIN), kept(2)], &[0, 2], &[(100, 100)]),
-        case("channel length most", &[kept(0), named(i32::MAX), kept(2)], &[0, 2], &[(100, 100)]),
-        case("channel length 2 MiB", &[kept(0), named(2 << 20), kept(2)], &[0, 2], &[(100, 100)]),
-        case("channel length one too many", &[kept(0), named(5), kept(2)], &[0, 2], &[(100, 100)]),
-        // Data length.
-        clean("data length 0", &[kept(0), whole(payload(b"")), kept(2)], &[0, 1, 2]),
-        case("data length -1", &[kept(0), lies(-1), kept(2)], &[0, 2], &[(100, 100)]),
-        case("data length least", &[kept(0), lies(i32::MIN), kept(2)], &[0, 2], &[(100, 100)]),
-        case("data length 0x7fffffff", &[kept(0), lies(i32::MAX), kept(2)], &[0, 2], &[(100, 100)]),
+    ]
+}
+
+fn channel_lengths() -> Vec<DamageCase> {
+    let long = |len: usize| on(1, &vec![b'c'; len]);
+    let wrong_length = |len: i32| Lost(with(1, CHANNEL_LEN, &i32::to_be_bytes(len)));
+    vec![
+        clean("channel length 0", &[kept(0), Kept(on(1, b"")), kept(2)], &[0, 1, 2]),
+        clean("channel length 63", &[kept(0), Kept(long(63)), kept(2)], &[0, 1, 2]),
+        clean("channel length 256", &[kept(0), Kept(long(256)), kept(2)], &[0, 1, 2]),
+        clean("channel length 999", &[kept(0), Kept(long(999)), kept(2)], &[0, 1, 2]),
+        clean("channel length 1000", &[kept(0), Kept(long(1000)), kept(2)], &[0, 1, 2]),
+        clean("channel length 5000", &[kept(0), Kept(long(5000)), kept(2)], &[0, 1, 2]),
+        case("channel length -1", &[kept(0), wrong_length(-1), kept(2)], &[0, 2], &[(100, 100)]),
+        case(
+            "channel length least",
+            &[kept(0), wrong_length(i32::MIN), kept(2)],
+            &[0, 2],
+            &[(100, 100)],
+        ),
+        case(
+            "channel length most",
+            &[kept(0), wrong_length(i32::MAX), kept(2)],
+            &[0, 2],
+            &[(100, 100)],
+        ),
+        case(
+            "channel length 2 MiB",
+            &[kept(0), wrong_length(2 << 20), kept(2)],
+            &[0, 2],
+            &[(100, 100)],
+        ),
+        case(
+            "channel length one too many",
+            &[kept(0), wrong_length(5), kept(2)],
+            &[0, 2],
+            &[(100, 100)],
+        ),
+    ]
+}
+
+fn data_lengths() -> Vec<DamageCase> {
+    let be = i32::to_be_bytes;
+    let wrong_length = |len: i32| Lost(with(1, DATA_LEN, &i32::to_be_bytes(len)));
+    vec![
+        clean("data length 0", &[kept(0), Kept(payload(b"")), kept(2)], &[0, 1, 2]),
+        case("data length -1", &[kept(0), wrong_length(-1), kept(2)], &[0, 2], &[(100, 100)]),
+        case(
+            "data length least",
+            &[kept(0), wrong_length(i32::MIN), kept(2)],
+            &[0, 2],
+            &[(100, 100)],
+        ),
+        case(
+            "data length 0x7fffffff",
+            &[kept(0), wrong_length(i32::MAX), kept(2)],
+            &[0, 2],
+            &[(100, 100)],
+        ),
         case(
             "data length past the end",
-            &[kept(0), lies(1 << 20), kept(2)],
+            &[kept(0), wrong_length(1 << 20), kept(2)],
             &[0, 2],
             &[(100, 100)],
         ),
         case(
             "data length one too many",
-            &[kept(0), lies(69), kept(2), kept(3)],
+            &[kept(0), wrong_length(69), kept(2), kept(3)],
             &[0, 2, 3],
             &[(100, 100)],
         ),
         case(
             "data length reaching into the event after next",
-            &[kept(0), lies(200), kept(2), kept(3), kept(4)],
+            &[kept(0), wrong_length(200), kept(2), kept(3), kept(4)],
             &[0, 2, 3, 4],
             &[(100, 100)],
         ),
@@ -217,7 +284,12 @@ fn cases() -> Vec<DamageCase> {
             &[0, 1, 2],
             &[(199, 1)],
         ),
-        // Sync words.
+    ]
+}
+
+fn sync_words() -> Vec<DamageCase> {
+    let inner = [event(50).bytes(), event(51).bytes()].concat();
+    vec![
         case(
             "a flipped bit in the sync word",
             &[kept(0), Lost(with(1, 0, &[0xEC])), kept(2)],
@@ -232,17 +304,21 @@ fn cases() -> Vec<DamageCase> {
         ),
         clean(
             "a sync word in a payload",
-            &[kept(0), whole(payload(&SYNC.repeat(5))), kept(2)],
+            &[kept(0), Kept(payload(&SYNC.repeat(5))), kept(2)],
             &[0, 1, 2],
         ),
-        clean("events in a payload", &[kept(0), whole(payload(&inner)), kept(2)], &[0, 1, 2]),
+        clean("events in a payload", &[kept(0), Kept(payload(&inner)), kept(2)], &[0, 1, 2]),
         case(
             "events in a payload, in front of damage",
-            &[kept(0), whole(payload(&inner)), stray(9), kept(2)],
+            &[kept(0), Kept(payload(&inner)), stray(9), kept(2)],
             &[0, 1, 2],
             &[(332, 9)],
         ),
-        // Order of numbers and times, start, gaps.
+    ]
+}
+
+fn unordered_events() -> Vec<DamageCase> {
+    vec![
         clean("numbers that do not begin at 0", &[kept(5), kept(6), kept(7)], &[5, 6, 7]),
         clean("gaps in the numbers", &[kept(0), kept(9), kept(90)], &[0, 9, 90]),
         clean(
@@ -268,13 +344,17 @@ fn cases() -> Vec<DamageCase> {
             &[kept(0), Odd(with(1, TIME, &i64::MAX.to_be_bytes())), kept(2)],
             &[0, 1, 2],
         ),
-        // Names.
+    ]
+}
+
+fn odd_names() -> Vec<DamageCase> {
+    vec![
         clean(
             "a channel that is not UTF-8",
-            &[kept(0), whole(on(1, b"\xff\xfe")), kept(2)],
+            &[kept(0), Kept(on(1, b"\xff\xfe")), kept(2)],
             &[0, 1, 2],
         ),
-        clean("a NUL in the channel", &[kept(0), whole(on(1, b"PO\0SE")), kept(2)], &[0, 1, 2]),
+        clean("a NUL in the channel", &[kept(0), Kept(on(1, b"PO\0SE")), kept(2)], &[0, 1, 2]),
         case(
             "a NUL in the channel in front of damage",
             &[kept(0), Lost([on(1, b"PO\0SE").bytes(), b"stray".to_vec()].concat()), kept(2)],
@@ -282,6 +362,11 @@ fn cases() -> Vec<DamageCase> {
             &[(100, 105)],
         ),
     ]
+}
+
+/// Event 1 with another payload.
+fn payload(bytes: &[u8]) -> LcmEvent {
+    LcmEvent { payload: bytes.into(), ..event(1) }
 }
 
 impl DamageCase {
@@ -303,7 +388,7 @@ impl DamageCase {
         self.log.iter().flat_map(bytes).collect()
     }
 
-    /// Runs the case behind this many clean events, and compares everything.
+    /// Runs the case after this many clean events, and compares everything.
     fn check(&self, folder: &Folder, before: i64, jobs: usize) {
         let name = format!("{}, behind {before} events, {jobs} jobs", self.name);
         let front = log(&(0..before).map(|n| event(n - before)).collect::<Vec<_>>());
@@ -332,7 +417,7 @@ fn every_kind_of_damage_costs_what_it_must_and_no_more() {
     }
 }
 
-/// Logs are read in pieces of 64 KiB here: the damage lies before, on and behind the cut.
+/// Logs are read in pieces of 64 KiB here: the damage is before, at and after a cut.
 #[test]
 fn damage_at_a_cut_between_pieces_costs_the_same() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! The number of threads changes no byte of any output.
+//! Outputs do not depend on the number of threads.
 
 use serde_json::Value;
 
@@ -12,7 +12,8 @@ fn clean() -> Vec<u8> {
     log(&drive(1, 2_200))
 }
 
-/// The same with sixty places where bytes are missing, flipped, zeroed or too many, and no tail.
+/// The same with sixty places where bytes are missing, flipped, zeroed or inserted, and a truncated
+/// end.
 fn damaged() -> Vec<u8> {
     let (mut log, mut dice) = (clean(), SeededRng(9));
     for kind in 0..60 {
@@ -29,7 +30,7 @@ fn damaged() -> Vec<u8> {
     log
 }
 
-/// Whether times step back, so that sorting has something to do: as a vehicle's computers send.
+/// A log with steps back in time, as a vehicle's computers send, so that sorting has an effect.
 fn unordered() -> Vec<u8> {
     let mut dice = SeededRng(3);
     let mut events = drive(3, 2_000);
@@ -39,7 +40,7 @@ fn unordered() -> Vec<u8> {
     log(&events)
 }
 
-/// Runs a pipeline with each number of threads. Everything that it leaves has to be the same.
+/// Runs a pipeline with each number of threads. All outputs must be equal.
 fn same_for_any_number_of_threads(text: &str, folder: &Folder, outputs: &[&str]) {
     let mut first: Option<(Vec<Vec<u8>>, Value)> = None;
     for jobs in JOBS {
@@ -56,7 +57,7 @@ fn same_for_any_number_of_threads(text: &str, folder: &Folder, outputs: &[&str])
     }
 }
 
-/// Runs it on a clean and on a damaged log, plain and compressed.
+/// Runs it on a clean and a damaged log, plain and compressed.
 fn on_any_log(text: &str, outputs: &[&str]) {
     let folder = Folder::new();
     for (name, bytes) in [("b.lcm", log(&drive(2, 900))), ("c.lcm", log(&drive(5, 1_500)))] {
@@ -102,7 +103,7 @@ fn damage_costs_few_events() {
     folder.write("a.lcm", damaged());
     let report = run(&format!("{A}{}", sink("\"a\"")), folder.path(), 2).unwrap();
     let written = numbers(&folder.read("out.lcm"));
-    // Sixty places, of which each costs no more than the events it touches.
+    // Each of the sixty places costs only the events it touches.
     assert!(written.len() > 1_800, "{}", written.len());
     assert!(report.damage.len() > 30 && report.exit() == 3, "{}", report.damage.len());
     let lost: u64 = report.damage.iter().map(|d| d.length).sum();

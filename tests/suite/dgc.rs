@@ -1,5 +1,5 @@
-//! The MIT Urban Challenge pipelines: beside what the dataset's own programs print (files that were made with them,
-//! and a script that works the same out from scratch), and with logs that are not as they should be.
+//! The MIT Urban Challenge pipelines, compared with the output of the dataset's own programs
+//! (recorded files, and an independent script), and run on faulty logs.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -9,12 +9,12 @@ use serde_json::Value;
 use crate::kit::{Folder, LcmEvent, events, log, python_script, root, run_sluice};
 use crate::tables::asks;
 
-/// A log with three sensors, and what the original programs print of it.
+/// A log with three sensors, and the output of the original programs for it.
 fn golden(name: &str) -> Vec<u8> {
     std::fs::read(root().join("plugins/dgc/testdata/golden").join(name)).unwrap()
 }
 
-/// A folder with a made-up drive of so many seconds, `drive.lcm`.
+/// A folder with a demo drive of this many seconds, `drive.lcm`.
 fn driven(seconds: &str) -> Folder {
     let folder = Folder::new();
     let (seconds, out) = (format!("SECONDS={seconds}"), "OUT=quick");
@@ -297,7 +297,7 @@ fn what_is_wrong_is_told_by_channel_and_the_rest_goes_on() {
     let folder = driven("1");
     let all = events(&folder.read("drive.lcm"));
     let wrong = changed(&all, |at, event| match (&event.channel[..], at % 50) {
-        // Another length than it says; a block of no known kind; an empty picture; a scan cut short.
+        // A wrong length; a block of unknown kind; an empty picture; a truncated scan.
         (b"VELODYNE", 7) => event.payload.truncate(1000),
         (b"VELODYNE", 9) => event.payload[20 + 300] = 0x11,
         (b"CAM_THUMB_RFC", _) => {

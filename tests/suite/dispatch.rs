@@ -1,5 +1,5 @@
-//! Units that workers elsewhere run: whatever happens on the way, outputs and records are those of a run on this
-//! machine, byte for byte.
+//! Units run by remote workers: whatever happens on the way, outputs and records equal those of a
+//! local run, byte for byte.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ mod carriers;
 
 use carriers::{IdleCarrier, InterruptingCarrier, ThreadCarrier, UnitFate};
 
-/// Every kind of output there is for each of several logs, of which one is damaged.
+/// Every kind of output for each of several logs, one of them damaged.
 const KINDS: &str = r#"
 [sources.log]
 plugin = "lcm-log"
@@ -60,7 +60,7 @@ from = "log"
 path = "${DIR}/out/orca/{stem}_master.log"
 "#;
 
-/// How many logs there are.
+/// The number of logs.
 const UNITS: usize = 5;
 
 fn folder() -> Folder {
@@ -98,7 +98,7 @@ type DispatchTree = BTreeMap<String, Vec<u8>>;
 /// Every file below a folder, by its path there.
 fn tree(folder: &Path) -> DispatchTree {
     let mut files = DispatchTree::new();
-    // What goes while a driver is at work is no more.
+    // Files may disappear while a driver runs.
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
@@ -125,7 +125,7 @@ fn assert_same_files(wanted: &DispatchTree, found: &DispatchTree, when: &str) {
     }
 }
 
-/// A report, less what depends on the clock.
+/// A report without what depends on the clock.
 fn without_seconds(mut report: serde_json::Value) -> serde_json::Value {
     report["seconds"] = 0.into();
     report
@@ -145,7 +145,7 @@ fn carried(
     batch(text, folder).run_by(carrier, &Registry::linked(), &options(overwrite)).unwrap()
 }
 
-/// What a run on this machine writes and reports, with nothing left of it.
+/// The outputs and the report of a local run; the outputs are removed again.
 fn expected(text: &str, folder: &Folder) -> (DispatchTree, serde_json::Value) {
     let report = without_seconds(local(text, folder, Overwrite::Refuse).to_json());
     let wanted = tree(&folder.at("out"));
@@ -186,7 +186,7 @@ fn whatever_happens_on_the_way_shows_in_nothing() {
 #[test]
 fn what_was_there_before_is_replaced_as_a_run_here_does() {
     let one = folder();
-    // Another pipeline over the same names leaves other files in the same folders.
+    // Another pipeline with the same names leaves other files in the same folders.
     let before = KINDS.replace("split_mb = 0.004", "split_mb = 0.002");
     local(&before, &one, Overwrite::Refuse);
     one.write("in/1.lcm", log(&drive(77, 30)));
@@ -230,7 +230,7 @@ fn each_engine_goes_on_where_the_other_was_ended() {
     }
 }
 
-/// `in/2.lcm` has no damage that may be stepped over.
+/// Damage in `in/2.lcm` is an error.
 const STRICT: &str = r#"
 [sources.log]
 plugin = "lcm-log"
@@ -368,7 +368,7 @@ fn programs_run_only_where_the_worker_allows_it_too() {
     assert_eq!(tree(&folder.at("out")).len(), UNITS + 1);
 }
 
-/// The folder that this program, started again to be killed, drives a batch in.
+/// The folder of the batch that this program drives when it is started again to be killed.
 const KILLED: &str = "SLUICE_DISPATCH_KILLED";
 
 #[test]
@@ -392,7 +392,7 @@ fn a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine() {
         driver.args(["--exact", name]).env(KILLED, folder.path());
         driver.stdout(Stdio::null()).stderr(Stdio::null());
         let mut driver = driver.spawn().unwrap();
-        // The moment is told by what is there.
+        // The moment is recognised by the files that exist.
         let published = || tree(&out).keys().filter(|name| !name.starts_with(".cluster")).count();
         while driver.try_wait().unwrap().is_none() && published() < files {
             std::thread::yield_now();
@@ -406,7 +406,7 @@ fn a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine() {
             0 => carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable()),
             _ => local(KINDS, &folder, Overwrite::Redo),
         };
-        // A run here leaves rooms to the next run on a cluster.
+        // A local run leaves staging folders to the next run on a cluster.
         let mut found = tree(&out);
         found.retain(|name, _| n % 2 == 0 || !name.starts_with(".cluster"));
         assert_same_files(&wanted, &found, &format!("killed with {files} files"));
@@ -414,8 +414,8 @@ fn a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine() {
     }
 }
 
-/// Fails the test unless everything under a final name is what it is to be. Records of what is going on are not
-/// looked at, nor what is on its way.
+/// Checks that everything under a final name is complete. Ignores the records and staging files of
+/// unfinished work.
 #[track_caller]
 fn each_is_whole(wanted: &DispatchTree, found: &DispatchTree) {
     let is_output = |name: &str| {
@@ -439,12 +439,12 @@ fn rooms_of_drivers_that_died_are_removed_and_disturb_nobody() {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let processes = fs::read_link("/proc/self/ns/pid").unwrap();
     let home = format!("{host} {} {}", boot.trim(), processes.display());
-    // No process has such a number.
+    // No process has this number.
     fs::write(room.join("driver"), format!("{{\"home\":\"{home}\",\"process\":4294967295}}"))
         .unwrap();
     local(STRICT, &folder, Overwrite::Refuse);
     let out = folder.at("out").display().to_string();
-    // One of the inputs is damaged and not done; the room is none of the outputs.
+    // One of the inputs is damaged and not done; the staging folder is not an output.
     let told = run_sluice(&folder, &["verify", &out]).expect(1).text();
     assert!(told.contains("1 input is not done (1 failed), of 5 in all"), "{told}");
     assert!(!told.contains(".cluster."), "{told}");
@@ -491,7 +491,7 @@ fn what_only_a_run_here_can_do_is_refused_before_anything_is_sent() {
     assert!(!folder.at("out").exists());
 }
 
-/// Runs a pipeline of the library here, and by workers; compares what both write and report.
+/// Runs a pipeline of the library locally and by workers; compares outputs and reports.
 fn compare(name: &str, set: &[(&str, &str)], folder: &Folder) {
     let document = || Document::open(name).unwrap();
     let registry = Registry::linked();

@@ -1,5 +1,6 @@
-//! The files in `docs/examples/` do what they say: scripts are run, with programs in place of those of a cluster that run
-//! on this machine what they are given; units and manifests are read strictly. Starts no scheduler and no executor of ours.
+//! The files in `docs/examples/` work: scripts run with stand-ins for cluster programs, which run
+//! commands on this machine; units and manifests are parsed strictly. Starts no scheduler and no
+//! executor of ours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,10 +12,10 @@ use serde_json::Value;
 
 use crate::kit::{Folder, ProgramOutput, drive, log, peer_tool, report_skip, root};
 
-/// As many logs as there are; fewer than the parts of any example.
+/// The number of logs, fewer than the parts of any example.
 const LOGS: u64 = 5;
 
-/// Does what `sbatch` does, at once and one after another.
+/// Stands in for `sbatch`: runs the tasks immediately, one by one.
 const SBATCH: &str = r#"#!/bin/sh
 set -eu
 echo "sbatch $*" >>"$CALLS"
@@ -33,7 +34,7 @@ fi
 wc -l <"$CALLS"
 "#;
 
-/// Runs here what should be run on another host.
+/// Stands in for `ssh`: runs the command on this machine.
 const SSH: &str = r#"#!/bin/sh
 echo "ssh $*" >>"$CALLS"
 while [ "${1#-}" != "$1" ]; do shift; done
@@ -41,7 +42,7 @@ shift
 exec sh -c "$*"
 "#;
 
-/// Runs here, one after another, what should be run on other hosts.
+/// Stands in for `parallel`: runs the commands on this machine, one by one.
 const PARALLEL: &str = r#"#!/bin/sh
 echo "parallel $*" >>"$CALLS"
 while [ "${1#--}" != "$1" ]; do shift 2; done
@@ -54,7 +55,7 @@ for each in "$@"; do
 done
 "#;
 
-/// A room with logs, the examples, and programs that stand for those of a cluster.
+/// A folder with logs, the examples, and stand-ins for cluster programs.
 struct Site {
     room: Folder,
 }
@@ -91,7 +92,7 @@ impl Site {
         ProgramOutput::from_output(self.command(program).args(arguments).output().unwrap())
     }
 
-    /// What one run on this machine makes of the logs; it is removed again.
+    /// The outputs of a single run on this machine; they are removed again.
     fn wanted(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let run = ["run", "examples/drives-to-tables.toml", "--memory", "2GiB"];
         self.run("sluice", &run).expect(0);
@@ -107,7 +108,7 @@ impl Site {
         files
     }
 
-    /// Fails the test unless the outputs are those, byte for byte, and nothing else is there.
+    /// Checks that the outputs are these, byte for byte, and that nothing else exists.
     #[track_caller]
     fn expect(&self, wanted: &BTreeMap<PathBuf, Vec<u8>>) {
         let there = self.tables();
@@ -157,7 +158,7 @@ fn the_slurm_array_gives_what_one_run_gives() {
     assert_eq!(said, "array 1 converts, then 2 puts the records together\n");
     let calls = ["--parsable convert.sbatch", "--parsable --dependency=afterok:1 merge.sbatch"];
     assert_eq!(site.calls(), calls.map(|call| format!("sbatch {call}")));
-    // As after an array that was ended: what is there stays as it is.
+    // As after a cancelled array: existing outputs are kept.
     site.run("sh", &["examples/slurm/submit.sh"]).expect(0);
     site.expect(&wanted);
 }
@@ -206,10 +207,10 @@ fn gnu_parallel_gives_what_one_run_gives() {
     site.expect(&wanted);
 }
 
-/// The documents of the Kubernetes files; nothing, said aloud, if nobody here can read YAML.
+/// The documents of the Kubernetes files; `None`, with a message, if no YAML reader is installed.
 fn manifests(names: &[&str]) -> Option<Vec<Value>> {
     let folder = root().join("docs/examples/kubernetes");
-    // That of the tools that are compared with has what the system's may lack.
+    // The Python of the reference tools has modules that the system's may lack.
     let peer = Some(peer_tool("python3")).filter(|python| python.exists());
     let python = peer.unwrap_or_else(|| "python3".into());
     let mut command = Command::new(python);
@@ -229,7 +230,7 @@ fn pod(manifest: &Value) -> Option<&Value> {
     spec.is_object().then_some(spec)
 }
 
-/// What a container of this manifest is started with, and its environment.
+/// The command and the environment of the container in this manifest.
 fn container(manifest: &Value) -> (Vec<String>, BTreeMap<String, String>) {
     let container = &pod(manifest).unwrap()["containers"][0];
     let texts = |value: &Value| {
@@ -330,7 +331,8 @@ fn what_kubernetes_files_name_is_there() {
     }
 }
 
-/// The settings of a systemd file, by section and key. Anything that is neither a section, a setting nor a comment fails.
+/// The settings of a systemd file, by section and key. Anything that is neither a section, a
+/// setting nor a comment fails.
 fn unit(text: &str) -> BTreeMap<(String, String), String> {
     let (mut section, mut settings) = (String::new(), BTreeMap::new());
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {

@@ -1,4 +1,4 @@
-//! Programs of other languages in pipelines, by the whole program.
+//! Programs in other languages in pipelines, through the whole program.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -28,7 +28,7 @@ fn allowed_with(text: &str, folder: &Folder, options: Options) -> Result<Report,
     run::run(pipeline(text, folder.path()), &options)
 }
 
-/// A log through a stage of this command.
+/// A pipeline that passes a log through this command.
 fn through(command: &str) -> String {
     format!(
         r#"
@@ -48,7 +48,7 @@ path = "${{DIR}}/out.lcm"
     )
 }
 
-/// A log into a sink of this command.
+/// A pipeline that writes a log to this command.
 fn into(command: &str, more: &str) -> String {
     format!(
         r#"
@@ -65,7 +65,7 @@ command = {command}
     )
 }
 
-/// A log out of a source of this command.
+/// A pipeline that reads a log from this command.
 fn out_of(command: &str, more: &str) -> String {
     format!(
         r#"
@@ -82,7 +82,7 @@ path = "${{DIR}}/out.lcm"
     )
 }
 
-/// A folder with a log of this many events, and the same as an Arrow stream.
+/// A folder with a log of this many events, also as an Arrow stream.
 fn with_log(count: i64) -> Folder {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(7, count)));
@@ -94,7 +94,7 @@ fn stream(folder: &Folder) {
     allowed(&into(r#"["cat"]"#, r#"path = "${DIR}/in.arrows""#), folder, 2).unwrap();
 }
 
-/// What a run that has to fail says.
+/// The error of a run that must fail.
 #[track_caller]
 fn failure(text: &str, folder: &Folder) -> String {
     let error = allowed(text, folder, 2).expect_err("it cannot have gone through");
@@ -138,7 +138,7 @@ fn a_program_may_read_everything_before_it_writes() {
 fn a_program_may_write_much_before_it_reads() {
     let folder = with_log(9000);
     stream(&folder);
-    // A sink's stream has no numbers: all events are new.
+    // The stream of a sink has no numbers: all events are new.
     let text =
         through(r#"["sh", "-c", "head -c -8 in.arrows; cat > /dev/null; tail -c 8 in.arrows"]"#);
     let report = allowed(&text, &folder, 2).unwrap();
@@ -221,7 +221,7 @@ fn of_a_sink_that_fails_nothing_is_left() {
 #[test]
 fn a_sink_that_does_not_take_everything_has_failed() {
     let path = r#"path = "${DIR}/out.txt""#;
-    // Little of it stays in the pipe, and a lot does not fit in.
+    // A little fits into the pipe, a lot does not.
     for (count, command) in
         [(3, r#"["true"]"#), (9000, r#"["true"]"#), (9000, r#"["head", "-c", "100000"]"#)]
     {
@@ -295,13 +295,13 @@ fn a_program_that_cannot_be_started_is_told_why() {
     assert_contains(&failure(&text, &folder), &["none", "no such file or folder"]);
 }
 
-/// The process that wrote its number into this file.
+/// The process whose number is in this file.
 fn noted(path: &Path) -> Pid {
     let text = fs::read_to_string(path).unwrap();
     Pid::from_raw(text.trim().parse().unwrap()).unwrap()
 }
 
-/// Waits until a process is gone, or is only waiting to be counted as such.
+/// Waits until a process is gone or a zombie.
 #[track_caller]
 fn expect_gone(process: Pid) {
     let begun = Instant::now();
@@ -316,7 +316,7 @@ fn expect_gone(process: Pid) {
     }
 }
 
-/// A command that does nothing for ever, by a process that it has started.
+/// A command that starts a process which sleeps forever.
 const HANGS: &str = r#"["sh", "-c", "sleep 1000 & echo $! > child; wait"]"#;
 
 #[test]
@@ -349,7 +349,7 @@ fn what_a_program_leaves_running_ends_with_it() {
 fn when_a_run_fails_elsewhere_its_programs_end() {
     let folder = with_log(9000);
     stream(&folder);
-    // The source's program goes on for ever; the sink's fails.
+    // The program of the source runs forever; that of the sink fails.
     let text = r#"
 [sources.prog]
 plugin = "exec"
@@ -443,7 +443,7 @@ fn convert_and_cat_run_no_program_unasked() {
     let cat =
         [&cat[..4], &["--source-option", r#"command=["cat", "x.txt", "{input}"]"#, "--allow-exec"]]
             .concat();
-    // Behind its stream comes the log, which is none.
+    // After its stream follows the log, which is not a stream.
     run_sluice(&folder, &cat).expect(1).expect_stderr("behind the end");
 }
 
@@ -490,14 +490,14 @@ fn resuming_does_again_what_another_program_made() {
     assert!(!again.stderr.contains("already done"), "{}", again.stderr);
 }
 
-/// The program, at work on a pipeline whose program has noted its child.
+/// Starts a pipeline, and waits until its child program has written the number of its own child.
 fn at_work(folder: &Folder, text: &str) -> std::process::Child {
     folder.write("p.toml", text);
     let dir = format!("DIR={}", folder.path().display());
     started(folder, &["run", "p.toml", "--set", &dir, "--allow-exec", "--progress", "none"])
 }
 
-/// The program with these arguments, once a program that it runs has noted its child.
+/// Starts the program, and waits until its child program has written the number of its own child.
 fn started(folder: &Folder, arguments: &[&str]) -> std::process::Child {
     let mut command = sluice(folder);
     let command = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -533,7 +533,7 @@ fn the_second_ctrl_c_ends_stages_and_sinks_that_do_not_answer() {
         let folder = with_log(9000);
         let run = at_work(&folder, &text);
         signal(&run, Signal::INT);
-        // Signals of one kind that come at once are one.
+        // Pending signals of one kind are merged.
         let begun = Instant::now();
         let mut run = run;
         while run.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(60) {

@@ -1,4 +1,4 @@
-//! What happens to runs when disks, inputs, names, numbers and pipelines are not as they should be.
+//! Runs with faulty disks, inputs, names, numbers and pipelines.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ mod killed;
 mod limits;
 mod names;
 
-/// The program in this folder behind a line of shell, such as `ulimit -n 64`.
+/// The program in this folder, after a line of shell such as `ulimit -n 64`.
 fn behind(folder: &Folder, line: &str, arguments: &[&str]) -> Command {
     let program = crate::PROGRAM;
     let mut command = Command::new("sh");
@@ -23,7 +23,7 @@ fn behind(folder: &Folder, line: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// What comes of running it so.
+/// Runs it and returns the output.
 fn ran_behind(folder: &Folder, line: &str, arguments: &[&str]) -> ProgramOutput {
     ProgramOutput::from_output(behind(folder, line, arguments).output().unwrap())
 }
@@ -40,7 +40,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// Fails the test if a run left something unfinished in a folder.
+/// Checks that a run left nothing unfinished in a folder.
 #[track_caller]
 fn no_litter(folder: &Path) {
     let is_litter = |path: &PathBuf| {

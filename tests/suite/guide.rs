@@ -1,4 +1,4 @@
-//! The guide for plugins of one's own: its code is compiled, its commands are run.
+//! The guide to writing plugins: its code is compiled, its commands are run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,23 +7,23 @@ use std::process::Command;
 use crate::kit::{Folder, ProgramOutput, root, sluice};
 use crate::new::cargo;
 
-/// What the guide asks of its reader.
+/// A step of the guide.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum GuideStep<'g> {
-    /// To write this file.
+    /// Write this file.
     Write { path: &'g str, text: String },
-    /// To put this in place of what begins like `item` in a file.
+    /// Replace the item that starts with `item` in a file.
     Replace { path: &'g str, item: &'g str, text: String },
-    /// To type this.
+    /// Run this command.
     Type(&'g str),
-    /// To type this, which a test cannot for a reason.
+    /// Run this command, which a test cannot do for a reason.
     Check { line: &'g str, why: &'g str },
 }
 
-/// How its reader came by the program. The one under test stands for what this installs.
+/// The command that installs the program. The tests use the program under test instead.
 const INSTALL: &str = "cargo install --path cli";
 
-/// The steps of a guide: commands, and the code that stands behind a comment which says where it goes.
+/// The steps of a guide: commands, and code blocks after a comment that says where they go.
 pub(crate) fn steps(guide: &str) -> Vec<GuideStep<'_>> {
     let (mut steps, mut place) = (Vec::new(), "");
     let mut lines = guide.lines();
@@ -50,7 +50,7 @@ pub(crate) fn steps(guide: &str) -> Vec<GuideStep<'_>> {
     steps
 }
 
-/// The commands that a guide names in its sentences: code that is more than the name of a program and a verb.
+/// The commands in the text of a guide: code with more than the name of a program and a verb.
 fn named_commands(guide: &str) -> Vec<String> {
     let (mut named, mut in_block) = (Vec::new(), false);
     let mut text = String::new();
@@ -71,7 +71,7 @@ fn named_commands(guide: &str) -> Vec<String> {
     named
 }
 
-/// Somebody who does what the guide says.
+/// Follows the steps of a guide.
 struct GuideReader {
     room: Folder,
     at: PathBuf,
@@ -131,7 +131,7 @@ impl GuideReader {
     }
 }
 
-/// `text` with the item that begins like this, up to its end, replaced.
+/// Replaces the item that starts like this, up to its end.
 fn replaced(text: &str, item: &str, with: &str) -> String {
     let start = text.find(&format!("\n{item}")).unwrap_or_else(|| panic!("no `{item}`")) + 1;
     let rest = &text[start..];
@@ -140,7 +140,7 @@ fn replaced(text: &str, item: &str, with: &str) -> String {
     [&text[..start], with, &rest[len..]].concat()
 }
 
-/// The bytes of a dump as `xxd` writes it.
+/// The bytes of an `xxd` dump.
 fn dumped(path: &Path) -> Vec<u8> {
     let text = fs::read_to_string(path).unwrap();
     let digits =

@@ -1,4 +1,5 @@
-//! Inputs that are no logs, and logs that are hard to tell: what is said of the first, and that the others are read.
+//! Inputs that are not logs, which get a helpful error, and logs that are hard to recognise, which
+//! are read.
 
 use std::fs;
 use std::io::Write;
@@ -8,7 +9,7 @@ use crate::kit::{
     BEGIN, Folder, LcmEvent, ProgramOutput, drive, log, report_skip, run_sluice, sluice,
 };
 
-/// A file of one of these formats, as far as its first bytes go; and what helps.
+/// The first bytes of files in these formats, and the advice in the error.
 fn foreign() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let padded = |head: &[u8]| [head, &[7; 600]].concat();
     vec![
@@ -33,12 +34,12 @@ fn foreign() -> Vec<(&'static str, Vec<u8>, &'static str)> {
 fn files_of_other_formats_are_told_and_answered_with_what_to_do() {
     let folder = Folder::new();
     for (name, bytes, advice) in foreign() {
-        // The same bytes under a name that would choose a source.
+        // The same bytes under a name that would select a source.
         for name in [name, "named.log"] {
             folder.write(name, &bytes);
             let advice = advice
                 .replace(advice.split(' ').find(|w| w.starts_with("drive.")).unwrap_or(name), name);
-            // A tar archive in gzip is only known by its name.
+            // A gzipped tar archive is only recognised by its name.
             let advice =
                 if name == "named.log" && advice.starts_with("tar") { "gzip -dc" } else { &advice };
             run_sluice(&folder, &["info", name]).expect(2).expect_stderr(advice);
@@ -81,8 +82,7 @@ fn standard_input_of_another_format_is_told() {
     }
 }
 
-/// What becomes of a conversion that reads these bytes from a named pipe; nothing, said aloud, if
-/// there are none.
+/// Converts these bytes from a named pipe; `None`, with a message, if there are no pipes.
 fn through_a_pipe(folder: &Folder, from: &str, bytes: &[u8]) -> Option<ProgramOutput> {
     let pipe = folder.at("pipe");
     if !pipe.exists() {
@@ -95,7 +95,7 @@ fn through_a_pipe(folder: &Folder, from: &str, bytes: &[u8]) -> Option<ProgramOu
     let convert = ["convert", "pipe", "--from", from, "--to", "out.lcm", "--overwrite"];
     let running = sluice(folder).args(convert).stderr(Stdio::piped()).spawn().unwrap();
     let mut writer = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
-    // What is refused need not be read to its end.
+    // A refused input need not be read to its end.
     let written = writer.write_all(bytes);
     drop(writer);
     let ran = ProgramOutput::from_output(running.wait_with_output().unwrap());
@@ -165,15 +165,15 @@ fn standard_input_is_known_by_its_first_bytes() {
             .expect_stderr("standard input is ")
             .expect_stderr("which is not read as it is");
     }
-    // What nobody knows still needs a word.
+    // Unknown formats still need --from.
     folder.write("in", [3; 2000]);
     convert("other.lcm")
         .expect(2)
-        .expect_stderr("cannot tell the format of standard input; say --from");
+        .expect_stderr("cannot detect the format of standard input; name it with --from");
     folder.write("in", "");
     convert("other.lcm")
         .expect(2)
-        .expect_stderr("cannot tell the format of standard input; say --from");
+        .expect_stderr("cannot detect the format of standard input; name it with --from");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn logs_that_only_hold_bytes_of_other_formats_are_read() {
     folder.write("in.lcm", log(&events));
     run_sluice(&folder, &["convert", "in.lcm", "--to", "out.lcm"]).expect(0);
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
-    // Garbage in front of events is damage, as ever, whatever the extension.
+    // Garbage before events is damage, whatever the extension.
     folder.write("front.bin", [&[0xff, 0, 3, 9][..], &log(&events)].concat());
     run_sluice(&folder, &["convert", "front.bin", "--to", "back.lcm"]).expect(3);
     assert!(folder.read("back.lcm") == folder.read("in.lcm"));
@@ -200,7 +200,7 @@ fn files_that_declare_types_are_no_logs() {
     folder.write("types/b.lcm", "package p; struct b_t { absent.thing_t x; }");
     folder.write("types/c.ice", "module m { struct CData { int i; }; };");
     folder.write("types/d.veltypes", "[[messages]]\nname = \"AM\"\nversion = 1\nfields = []\n");
-    // What a shell makes of `--types types/*`.
+    // `--types types/*` as expanded by a shell.
     let unquoted = ["types/a.lcm", "types/b.lcm", "types/c.ice", "types/d.veltypes"];
     let arguments = [&["convert", "in.log", "--types"][..], &unquoted, &["--to", "out/"]].concat();
     run_sluice(&folder, &arguments)
@@ -241,10 +241,10 @@ fn a_text_is_no_log_without_events() {
         }
     }
     assert!(!folder.at("out.lcm").exists());
-    // What holds bytes that no text has may be a damaged log: its damage is told.
+    // A file with binary bytes may be a damaged log: its damage is reported.
     folder.write("garbage.log", [text.as_bytes(), &[0, 1, 2]].concat());
     run_sluice(&folder, &["info", "garbage.log"]).expect(3);
-    // An event behind a long text is found.
+    // An event after a long text is found.
     let late = log(&drive(2, 3));
     folder.write("late.log", [text.as_bytes(), &late].concat());
     run_sluice(&folder, &["convert", "late.log", "--to", "late.lcm"]).expect(3);
@@ -260,7 +260,7 @@ fn json_lines_are_told_however_long_the_first_line_is() {
     let events =
         [LcmEvent::new(0, BEGIN, "BIG", &long), LcmEvent::new(1, BEGIN + 1_000, "SMALL", b"x")];
     folder.write("in.lcm", log(&events));
-    // Fields come before the payload: here they alone are longer than what is looked at of a file at first.
+    // Fields precede the payload: here they exceed the bytes that are sniffed.
     let line = run_sluice(&folder, &["cat", "in.lcm", "--json", "--payload"]).expect(0).text();
     let fields = format!("\"fields\":{{\"x\":[{}]}},\"payload\":", "1,".repeat(400_000) + "1");
     folder.write("typed.jsonl", line.replacen("\"payload\":", &fields, 1));
@@ -279,7 +279,7 @@ fn tables_of_an_empty_log_are_an_empty_log() {
     run_sluice(&folder, &["convert", "tables", "--to", "out.lcm"]).expect(0);
     assert!(folder.read("out.lcm").is_empty());
     run_sluice(&folder, &["info", "tables"]).expect(0);
-    // A folder that has lost its tables is none.
+    // A folder without tables is not a dataset.
     folder.write("in.lcm", log(&drive(1, 10)));
     run_sluice(&folder, &["convert", "in.lcm", "--to", "tables/", "--overwrite"]).expect(0);
     for name in fs::read_dir(folder.at("tables")).unwrap() {

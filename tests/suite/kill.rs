@@ -1,5 +1,5 @@
-//! Batches that are killed at any moment, or run out of space: what is there is whole, and going on gives
-//! what an uninterrupted batch gives.
+//! Batches killed at any moment or out of disk space: existing files are complete, and resuming
+//! gives the result of an uninterrupted batch.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use sluice_core::{PluginKind, Registry};
 
 use crate::kit::{Folder, ProgramOutput, SeededRng, drive, log, report_skip, run_sluice, sluice};
 
-/// A folder with logs and a pipeline that writes every kind of output there is for each.
+/// A folder with logs, and a pipeline that writes every kind of output for each.
 fn folder() -> Folder {
     let folder = Folder::new();
     fs::create_dir(folder.at("in")).unwrap();
@@ -84,13 +84,13 @@ fn a_batch_that_is_killed_at_any_moment_is_completed_by_resuming() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // What is done needs no doing again: killed early, most of it is left for the next time.
+        // Finished inputs are skipped. Killed early, most of the work is left for the next time.
         let moment = took.mul_f64(dice.below(1_000) as f64 / 1_000.0);
         std::thread::sleep(moment);
         child.kill().unwrap();
         child.wait().unwrap();
         verify_each(&folder, &format!("kill {kill} after {moment:?}"));
-        // Now and then to the end, and again from the beginning.
+        // Sometimes to the end, then again from the start.
         if kill % 5 == 4 {
             finish(&folder, &resume, &expected);
             folder = self::folder();
@@ -110,7 +110,7 @@ fn finish(folder: &Folder, resume: &[&str], expected: &BTreeMap<PathBuf, Vec<u8>
     run_sluice(folder, &["verify", "out"]).expect(0);
 }
 
-/// Runs the batch where there is not enough space: nothing may be left but what is whole.
+/// Runs the batch with too little disk space: only complete outputs may remain.
 #[track_caller]
 fn runs_out_of_space(folder: &Folder, mut command: Command, reasons: [&str; 2]) {
     let ended = ProgramOutput::from_output(command.output().unwrap()).expect(1);
@@ -123,7 +123,7 @@ fn runs_out_of_space(folder: &Folder, mut command: Command, reasons: [&str; 2]) 
     verify_each(folder, "out of space");
 }
 
-/// A small disk in the place of `out`, as long as it lives.
+/// A small disk mounted at `out`, until dropped.
 struct OutputDisk<'f>(&'f Folder);
 
 impl<'f> OutputDisk<'f> {
@@ -174,6 +174,6 @@ fn a_batch_whose_files_may_not_grow_fails_with_the_reason() {
     let reason = "larger than the system allows";
     runs_out_of_space(&folder, limited("128", &folder), [reason, reason]);
     assert!(tree(&folder).is_empty(), "{:?}", tree(&folder).keys());
-    // With room it goes on.
+    // With enough space it continues.
     run_sluice(&folder, &["run", "batch.toml", "--resume"]).expect(0);
 }

@@ -1,4 +1,4 @@
-//! What the tests build on: small logs, pipelines run in this program, and the program itself.
+//! Test helpers: small logs, pipelines run in this process, and the program itself.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use sluice_lcm::wire::{HEADER_LEN, Header, append_event};
 use sluice_pipeline::run::{self, Options, Stop};
 use sluice_pipeline::{Document, Pipeline, Report, Variables};
 
-/// With this cap on memory files are read in pieces of 64 KiB, so that small logs have many.
+/// With this memory limit, files are read in pieces of 64 KiB, so that small logs have many.
 pub(crate) const SMALL_MEMORY: ByteSize = ByteSize(16 << 20);
 
 /// An event of an LCM log.
@@ -45,7 +45,7 @@ pub(crate) fn log(events: &[LcmEvent]) -> Vec<u8> {
     events.iter().flat_map(LcmEvent::bytes).collect()
 }
 
-/// The events of a log without damage. Anything else fails the test.
+/// Parses an undamaged log; panics on damage.
 pub(crate) fn events(mut log: &[u8]) -> Vec<LcmEvent> {
     let mut events = Vec::new();
     while let Some((head, rest)) = log.split_first_chunk::<HEADER_LEN>() {
@@ -60,7 +60,7 @@ pub(crate) fn events(mut log: &[u8]) -> Vec<LcmEvent> {
     events
 }
 
-/// What a compressed file holds.
+/// The decompressed contents of a file.
 pub(crate) fn decompressed(packed: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     zstd::stream::copy_decode(packed, &mut plain).unwrap();
@@ -71,7 +71,7 @@ pub(crate) fn numbers(log: &[u8]) -> Vec<i64> {
     events(log).iter().map(|event| event.number).collect()
 }
 
-/// Numbers that look random and are the same every time.
+/// A pseudo-random number generator with a fixed seed.
 pub(crate) struct SeededRng(pub(crate) u64);
 
 impl SeededRng {
@@ -82,7 +82,7 @@ impl SeededRng {
     }
 }
 
-/// When the logs of these tests begin, in microseconds: 2007-11-03T14:00:00Z.
+/// The start time of the test logs in microseconds: 2007-11-03T14:00:00Z.
 pub(crate) const BEGIN: i64 = 1_194_098_400_000_000;
 
 /// `count` events on the channels `A` to `E`, a millisecond apart, with payloads of many lengths.
@@ -96,7 +96,7 @@ pub(crate) fn drive(seed: u64, count: i64) -> Vec<LcmEvent> {
     each.collect()
 }
 
-/// A folder for one test, gone when the test is over.
+/// A temporary folder, deleted on drop.
 pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -133,7 +133,7 @@ impl Folder {
     }
 }
 
-/// The pipeline of this text, whose `${DIR}` is the folder.
+/// Parses a pipeline with `${DIR}` set to the folder.
 pub(crate) fn pipeline(text: &str, folder: &Path) -> Pipeline {
     let set = BTreeMap::from([("DIR".to_owned(), folder.display().to_string())]);
     let variables = Variables { set, environment: false };
@@ -141,7 +141,7 @@ pub(crate) fn pipeline(text: &str, folder: &Path) -> Pipeline {
     Pipeline::read(&document, &variables, &Registry::linked()).unwrap_or_else(|m| panic!("{m}"))
 }
 
-/// Runs a pipeline in this program, replacing what is there.
+/// Runs a pipeline in this process, replacing existing outputs.
 pub(crate) fn run(text: &str, folder: &Path, jobs: usize) -> Result<Report, Error> {
     run_with(text, folder, jobs, SMALL_MEMORY)
 }
@@ -174,14 +174,14 @@ from = "log"
 path = "${DIR}/out.lcm"
 "#;
 
-/// The program, to be run in this folder with an empty standard input.
+/// A command that runs the program in this folder with empty standard input.
 pub(crate) fn sluice(folder: &Folder) -> Command {
     let mut command = Command::new(crate::PROGRAM);
     command.current_dir(folder.path()).stdin(Stdio::null()).env_remove("NO_COLOR");
     command
 }
 
-/// What came of running the program.
+/// The exit code and outputs of the program.
 pub(crate) struct ProgramOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: Vec<u8>,
@@ -194,7 +194,7 @@ impl ProgramOutput {
         Self { code: status.code(), stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() }
     }
 
-    /// Fails the test unless it ended with this exit code.
+    /// Asserts the exit code.
     #[track_caller]
     pub(crate) fn expect(self, code: i32) -> Self {
         let out = String::from_utf8_lossy(&self.stdout);
@@ -202,7 +202,7 @@ impl ProgramOutput {
         self
     }
 
-    /// Fails the test unless it said this on standard error.
+    /// Asserts that standard error contains this.
     #[track_caller]
     pub(crate) fn expect_stderr(self, what: &str) -> Self {
         assert!(self.stderr.contains(what), "no `{what}` in:\n{}", self.stderr);
@@ -219,19 +219,19 @@ pub(crate) fn run_sluice(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
     ProgramOutput::from_output(sluice(folder).args(arguments).output().unwrap())
 }
 
-/// Text that was broken into lines, in one.
+/// Joins wrapped text into one line.
 pub(crate) fn joined_lines(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Says that a test could not do what it is for on this machine. Aloud: what `eprintln!` says in a test
-/// that passes is not shown.
+/// Reports that a test cannot run on this machine. Writes to standard error directly, as the test
+/// harness hides the output of passing tests.
 pub(crate) fn report_skip(what: &str) {
     io::stderr().write_all(format!("skipped: {what}\n").as_bytes()).unwrap();
 }
 
-/// Whether programs that are started here ignore a signal, as below `nohup` or in the background of a script. That is
-/// said aloud, since what the signal does cannot be tested then.
+/// Whether child processes ignore a signal, as below `nohup` or in a background job of a script.
+/// Reports it, since the signal cannot be tested then.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -243,7 +243,8 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
     is_ignored
 }
 
-/// What a script of `peers_py` prints when it is run in this folder; nothing, said aloud, if there is no Python.
+/// The output of a script in `peers_py`, run in this folder; `None`, with a message, if there is no
+/// Python.
 pub(crate) fn python_script(folder: &Folder, script: &str, arguments: &[&str]) -> Option<String> {
     let script = root().join("tests/suite/peers_py").join(script);
     let output =
@@ -257,13 +258,13 @@ pub(crate) fn python_script(folder: &Folder, script: &str, arguments: &[&str]) -
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// Where a tool that is compared with is, if it was installed.
+/// The path of a reference tool, if installed.
 pub(crate) fn peer_tool(name: &str) -> PathBuf {
     let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
     given.unwrap_or_else(|| root().join(".cache/peers-venv")).join("bin").join(name)
 }
 
-/// The Python that has this module; nothing, said aloud, if there is none.
+/// The Python with this module; `None`, with a message, if there is none.
 pub(crate) fn python_with(module: &str) -> Option<PathBuf> {
     let python = peer_tool("python3");
     let asked = Command::new(&python).args(["-c", &format!("import {module}")]).output();

@@ -1,4 +1,4 @@
-//! The pipelines that every program carries.
+//! The built-in pipelines.
 
 use sluice_pipeline::library;
 
@@ -13,7 +13,7 @@ fn every_file_of_the_library_is_carried() {
         .collect();
     names.sort();
     assert_eq!(library::names().collect::<Vec<_>>(), names);
-    // Each of them has a test below; those of the Urban Challenge dataset in `dgc`.
+    // Each has a test below; those of the Urban Challenge dataset in `dgc`.
     let tested = [
         "archive-to-log",
         "batch",
@@ -37,7 +37,7 @@ fn every_file_of_the_library_is_carried() {
     assert_eq!(names, tested);
 }
 
-/// What `verify` and the table's own source say: how many events there are.
+/// The number of events, according to `verify` and the table's source.
 fn events_in(folder: &Folder, path: &str) -> usize {
     let told = run_sluice(folder, &["info", path, "--json"]).expect(0);
     let told: serde_json::Value = serde_json::from_str(told.text().trim()).unwrap();
@@ -134,7 +134,7 @@ fn a_file_that_stands_there_is_taken_instead() {
     assert!(folder.at("o/other.lcm").exists());
 }
 
-/// A folder with `drive.lcm`, two seconds of the made-up drive.
+/// A folder with `drive.lcm`, two seconds of the demo drive.
 fn drive_log() -> Folder {
     let folder = Folder::new();
     run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=2", "--set", "OUT=made"])
@@ -181,7 +181,7 @@ fn a_log_is_filtered_by_the_value_of_a_field() {
     .expect(0);
     let (all, kept) = (events_in(&folder, "drive.lcm"), events_in(&folder, "matching.lcm"));
     assert!(kept > 0 && kept < all, "{kept} of {all}");
-    // What is left meets the condition, and is in the log as it was.
+    // The remaining events meet the condition, and are unchanged.
     let told =
         run_sluice(&folder, &["cat", "matching.lcm", "--types", "mit-dgc", "--json"]).expect(0);
     for line in told.text().lines() {

@@ -1,4 +1,4 @@
-//! Every family is linked, and every crate knows only those that it may.
+//! Every plugin family is linked, and every crate depends only on those it may.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +15,7 @@ use crate::kit::root;
 struct Crate {
     /// Its folder, from the root of the workspace: `plugins/lcm`.
     folder: String,
-    /// Everything it depends on in any way, for building, running and testing.
+    /// All dependencies, for building, running and testing.
     dependencies: BTreeSet<String>,
 }
 
@@ -49,7 +49,7 @@ fn crates_of(workspace: PathBuf) -> Vec<(String, Crate)> {
     each.collect()
 }
 
-/// The crates of ours that this one depends on.
+/// The crates of the workspaces that this one depends on.
 fn ours(name: &str) -> BTreeSet<&str> {
     let dependencies = &CRATES[name].dependencies;
     dependencies.iter().map(|d| &d[..]).filter(|d| CRATES.contains_key(*d)).collect()
@@ -59,7 +59,7 @@ fn families() -> Vec<(&'static str, &'static Crate)> {
     CRATES.iter().filter(|(_, c)| c.is_family()).map(|(name, c)| (&name[..], c)).collect()
 }
 
-/// `sluice` is a stranger's in the public registry; these names are to be had.
+/// `sluice` belongs to others in the public registry; these names are available.
 #[test]
 fn every_crate_has_a_name_it_can_be_published_under_and_the_program_is_sluice() {
     assert!(CRATES.keys().all(|name| name.starts_with("sluice-")), "{:?}", CRATES.keys());
@@ -107,7 +107,7 @@ fn every_family_has_its_plugins_in_the_registry() {
     }
 }
 
-/// What the sources of a crate say in `register!`: `source "lcm-log": …`. Sets of types have no kind.
+/// The `register!` calls in a crate: `source "lcm-log": …`. Sets of types have no kind.
 fn registered_in(folder: &std::path::Path) -> Vec<(Option<PluginKind>, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -150,7 +150,7 @@ fn pipelines_know_the_core_only() {
 fn families_know_the_core_only_and_never_each_other() {
     for name in families().into_iter().map(|(name, _)| name).chain(["sluice-query"]) {
         let mut ours = ours(name);
-        // What they are held to, in their tests.
+        // Test dependencies.
         ours.remove("sluice-conformance");
         assert_eq!(ours, BTreeSet::from(["sluice-core"]), "{name}");
     }

@@ -1,5 +1,5 @@
-//! What is said on standard error, as JSON: every line of every command is an object that the documentation
-//! describes; and `-v`, which says more there and nothing else on standard output.
+//! The JSON log on standard error: every line of every command is a documented object. And `-v`,
+//! which adds messages there and nothing to standard output.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::kit::{COPY, Folder, ProgramOutput, drive, log, root, run_sluice, sluice};
 
-/// The objects on standard error; a line that is none fails the test.
+/// Parses standard error; panics on a line that is not an object.
 #[track_caller]
 fn objects(stderr: &str) -> Vec<Value> {
     let object = |line: &str| -> Value {
@@ -25,7 +25,7 @@ fn objects(stderr: &str) -> Vec<Value> {
     stderr.lines().map(object).collect()
 }
 
-/// Runs a command with `--log-format json`; gives what it said, if it ended with this code.
+/// Runs a command with `--log-format json`, and returns its messages if it ended with this code.
 #[track_caller]
 fn said(folder: &Folder, arguments: &[&str], code: i32) -> Vec<Value> {
     let ran = run_sluice(folder, &[arguments, &["--log-format", "json"]].concat()).expect(code);
@@ -90,7 +90,7 @@ fn every_line_of_every_command_is_an_object() {
         let ran = run_sluice(&folder, &arguments);
         assert_eq!(ran.code, Some(*code), "{arguments:?}: {}", ran.stderr);
         let lines = objects(&ran.stderr);
-        // What these find is what they were asked for, and data.
+        // Their findings are data.
         let finds = ["info", "verify"].contains(&arguments[0]);
         assert!(*code == 0 || finds || !lines.is_empty(), "{arguments:?} said nothing");
         kinds.extend(lines.iter().map(|line| line["kind"].as_str().unwrap().to_owned()));
@@ -147,7 +147,7 @@ fn a_run_that_is_stopped_speaks_in_objects() {
     let input = child.stdin.take().unwrap();
     let mut stderr = child.stderr.take().unwrap();
     let pid = Pid::from_child(&child);
-    // The plan is told when signals are heard already.
+    // When the plan is printed, signal handlers are installed.
     let mut text = Vec::new();
     while !text.contains(&b'\n') {
         let mut byte = [0];
@@ -155,7 +155,7 @@ fn a_run_that_is_stopped_speaks_in_objects() {
         text.push(byte[0]);
     }
     kill_process(pid, Signal::INT).unwrap();
-    // The end of the input is waited for before the second signal would be.
+    // Wait for the end of the input before sending the second signal.
     let mut rest = Vec::new();
     while !String::from_utf8_lossy(&rest).contains("stopping") {
         let mut byte = [0];

@@ -1,11 +1,11 @@
-//! What comes out where streams meet: by time, each stream in its own order.
+//! Merging streams: by time, each stream in its own order.
 
 use sluice_core::options::ByteSize;
 
 use crate::kit::{BEGIN, Folder, LcmEvent, SeededRng, drive, events, log, numbers, run, run_with};
 
-/// What merging is: the stream whose next event is the earliest goes first, at equal times the one
-/// named first; a stream's own order is kept, whatever its times do.
+/// The definition of merging: the stream with the earliest next event goes first, ties by order of
+/// naming; the order within a stream is kept, whatever its times.
 fn merged(streams: &[Vec<LcmEvent>]) -> Vec<LcmEvent> {
     let mut next = vec![0; streams.len()];
     let mut all = Vec::new();
@@ -89,7 +89,7 @@ fn a_stream_that_is_filtered_to_nothing_holds_nobody_up() {
     assert!(folder.read("out.lcm") == log(&streams[1]));
 }
 
-/// Long events on two channels, of which the second's come first.
+/// Long events on two channels, those of the second first.
 fn long_events() -> [Vec<LcmEvent>; 2] {
     let stream = |channel: &str, first: i64| -> Vec<LcmEvent> {
         let image = vec![first as u8; 400_000];
@@ -150,7 +150,7 @@ fn a_source_taken_apart_and_put_together_is_what_it_was() {
     let report = run(text, folder.path(), 2).unwrap();
     assert!(folder.read("out.lcm") == log(&whole));
     let rows = report.channels.iter().map(|row| (row.entered, row.out, row.filtered));
-    // Each event went two ways, and one of them led on.
+    // Each event went to two nodes, one of which continues.
     rows.for_each(|(entered, out, filtered)| assert_eq!((entered, filtered), (2 * out, out)));
 }
 

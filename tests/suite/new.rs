@@ -8,30 +8,30 @@ use serde_json::Value;
 
 use crate::kit::{Folder, ProgramOutput, root, sluice};
 
-/// Where cargo builds crates outside the workspace: the workspace's own folder, so that what others wrote is not
-/// compiled again. Crates of this repository are, once for all tests: cargo tells them apart by where they lie as
-/// seen from the workspace.
+/// The target folder for crates outside the workspace: that of the workspace, so that dependencies
+/// are not compiled again. Crates of this repository are compiled once for all tests, as cargo
+/// distinguishes them by their location relative to the workspace.
 pub(crate) fn target() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap()
 }
 
-/// Cargo, without a network, in the folder of a new crate.
+/// Offline cargo in the folder of a new crate.
 pub(crate) fn cargo(folder: &Path) -> Command {
-    // The versions that the workspace has been built with are surely here.
+    // The versions in the lock file of the workspace are available.
     fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(folder).env("CARGO_TARGET_DIR", target()).env("CARGO_INCREMENTAL", "0");
     cargo
 }
 
-/// Makes a crate, and gives what was said.
+/// Creates a crate and returns the output.
 fn new(folder: &Folder, kind: &str, name: &str) -> ProgramOutput {
     let mut new = sluice(folder);
     new.args(["new", kind, name, "--sluice"]).arg(root());
     ProgramOutput::from_output(new.output().unwrap())
 }
 
-/// Makes a crate, runs its tests as its author would, and gives its program.
+/// Creates a crate, runs its tests, and returns its program.
 fn built(folder: &Folder, kind: &str, name: &str) -> PathBuf {
     new(folder, kind, name).expect(0).expect_stderr("cargo test");
     let tested = cargo(&folder.at(name)).args(["test", "--offline", "--quiet"]).output().unwrap();
@@ -50,7 +50,7 @@ fn ran(folder: &Folder, name: &str, program: &Path, arguments: &[&str]) -> Progr
     ProgramOutput::from_output(ran.unwrap())
 }
 
-/// The crate builds, keeps its promises, is listed, and its pipeline writes `out`.
+/// The crate builds, passes its tests, is listed, and its pipeline writes `out`.
 fn works(kind: &str, name: &str, out: &str) -> String {
     let folder = Folder::new();
     let program = built(&folder, kind, name);
@@ -73,7 +73,7 @@ fn a_new_source_reads_its_log() {
     let text = works_in(&folder, &program, ("source", name), "out.jsonl");
     assert_eq!(text.lines().count(), 12);
     assert!(text.starts_with("{\"timestamp_ns\":1194098400000000000,"), "{text}");
-    // Wherever its first event is damaged, the log is known by what is left.
+    // A log with a damaged first event is still recognised.
     let log = folder.read("new-source/testdata/drive.bin");
     for at in 0..23 {
         let mut damaged = log.clone();
@@ -153,7 +153,7 @@ fn a_program_that_was_installed_takes_sluice_from_the_checkout_it_was_built_from
     let mut new = Command::new(installed);
     new.args(["new", "stage", "gyro"]).current_dir(folder.path());
     let root = root().canonicalize().unwrap();
-    let from = format!("Sluice itself comes from {}", root.display());
+    let from = format!("it depends on Sluice in {}", root.display());
     ProgramOutput::from_output(new.output().unwrap()).expect(0).expect_stderr(&from);
     let manifest: toml::Table =
         String::from_utf8(folder.read("gyro/Cargo.toml")).unwrap().parse().unwrap();
@@ -169,10 +169,10 @@ fn names_that_cannot_be_had_are_refused_and_nothing_is_made() {
     for (kind, name, why) in [
         ("source", "Gyro", "lower-case letters"),
         ("source", "../gyro", "lower-case letters"),
-        ("source", "gyro-", "stands between letters"),
-        ("source", "my--gyro", "stands between letters"),
-        ("sink", "fn", "take another one"),
-        ("source", "lcm-log", "has a source `lcm-log` already"),
+        ("source", "gyro-", "between letters"),
+        ("source", "my--gyro", "between letters"),
+        ("sink", "fn", "choose another name"),
+        ("source", "lcm-log", "already has a source `lcm-log`"),
         ("codec", "vel", "has a codec `vel` already"),
     ] {
         new(&folder, kind, name).expect(2).expect_stderr(why);
@@ -192,12 +192,12 @@ fn folders_in_use_and_what_is_no_checkout_are_refused() {
         ProgramOutput::from_output(new.output().unwrap()).expect(2).expect_stderr(why);
     };
     refused(&["--to", "."], "not empty");
-    refused(&["--to", "mine"], "there is a file");
+    refused(&["--to", "mine"], "found a file");
     std::os::unix::fs::symlink("nowhere", folder.at("link")).unwrap();
-    refused(&["--to", "link"], "leads nowhere");
+    refused(&["--to", "link"], "a dangling link");
     fs::remove_file(folder.at("link")).unwrap();
-    refused(&["--to", "no/such"], "has to be there first");
-    refused(&["--sluice", "."], "a checkout of Sluice was expected");
-    refused(&["--sluice", "no-such"], "a checkout of Sluice was expected");
+    refused(&["--to", "no/such"], "does not exist");
+    refused(&["--sluice", "."], "expected a checkout of Sluice");
+    refused(&["--sluice", "no-such"], "expected a checkout of Sluice");
     assert_eq!(folder.names(), ["mine"]);
 }

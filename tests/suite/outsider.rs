@@ -1,4 +1,4 @@
-//! A program made outside the workspace, with a plugin of its own, builds and works.
+//! A program outside the workspace, with its own plugin, builds and works.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::kit::{Folder, ProgramOutput, events, root};
 use crate::new::{cargo, target};
 
-/// The outsider's program, built without a network.
+/// The program, built offline.
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = root().join("tests/outsider");
     let cargo = cargo(&folder).args(["build", "--offline", "--quiet"]).output().unwrap();

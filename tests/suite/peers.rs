@@ -1,5 +1,5 @@
-//! Logs of ours in the hands of the real LCM tools, and theirs in ours. Needs the tools of the Python
-//! package `lcm`, which `.ci/run` puts into `.cache/peers-venv`; says so where they are not there.
+//! Our logs read by the real LCM tools, and theirs by us. Needs the tools of the Python package
+//! `lcm`, which `.ci/run` installs to `.cache/peers-venv`; reports if they are missing.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,7 +10,7 @@ use crate::kit::{
     BEGIN, Folder, LcmEvent, SeededRng, events, log, peer_tool, report_skip, run_sluice,
 };
 
-/// A tool of the LCM package; nothing, said aloud, if it is not on this machine.
+/// A tool of the LCM package; `None`, with a message, if it is not installed.
 fn tool(name: &str) -> Option<PathBuf> {
     let path = peer_tool(name);
     if path.exists() {
@@ -20,7 +20,7 @@ fn tool(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// The Python of the LCM package; nothing, said aloud, if it has none.
+/// The Python of the LCM package; `None`, with a message, if it is not installed.
 pub(crate) fn python() -> Option<PathBuf> {
     let python = tool("python3")?;
     let works = Command::new(&python).args(["-c", "import lcm"]).output().unwrap();
@@ -38,14 +38,14 @@ fn done(output: Output) -> String {
     String::from_utf8(stdout).unwrap()
 }
 
-/// What LCM's own reader finds: a line an event.
+/// What LCM's own reader finds: one line per event.
 const READ: &str = r#"
 import json, lcm, sys
 for e in lcm.EventLog(sys.argv[1], "r"):
     print(json.dumps([e.eventnum, e.timestamp, e.channel, e.data.hex()]))
 "#;
 
-/// Writes the events of such lines with LCM's own writer, which numbers them from 0.
+/// Writes such events with LCM's own writer, which numbers them from 0.
 const WRITE: &str = r#"
 import json, lcm, sys
 log = lcm.EventLog(sys.argv[2], "w", overwrite=True)
@@ -66,7 +66,7 @@ fn read_by_peer(python: &Path, log: &Path) -> Vec<Value> {
     done(read).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Everything that both can hold: their reader wants channels of 1 to 999 bytes of UTF-8.
+/// Events that both can hold: their reader requires channels of 1 to 999 bytes of UTF-8.
 fn any_events(seed: u64) -> Vec<LcmEvent> {
     let mut dice = SeededRng(seed);
     let mut time = BEGIN;
@@ -84,7 +84,7 @@ fn any_events(seed: u64) -> Vec<LcmEvent> {
         };
         let mut payload: Vec<u8> = (0..len).map(|_| dice.below(256) as u8).collect();
         if dice.below(5) == 0 {
-            // What looks like an event of its own.
+            // A payload that looks like an event.
             payload.extend(LcmEvent::new(1, 2, "INNER", b"not an event of this log").bytes());
         }
         LcmEvent::new(n as i64, time, &channel, &payload)
@@ -142,7 +142,7 @@ fn lcm_logfilter_copies_our_logs() {
     let Some(filter) = tool("lcm-logfilter") else { return };
     let folder = Folder::new();
     for seed in SEEDS {
-        // It drops what is earlier than the first event, and wants channels without line breaks.
+        // It drops events before the time of the first, and requires channels without line breaks.
         let mut events = any_events(seed);
         events.iter_mut().zip(BEGIN..).for_each(|(event, time)| event.utime = time);
         if events.is_empty() {
@@ -161,15 +161,15 @@ fn lcm_logplayer_plays_our_logs_to_their_end() {
     let Some(player) = tool("lcm-logplayer") else { return };
     let folder = Folder::new();
     let mut played = any_events(3);
-    // It publishes, and channels of messages have 63 bytes at most.
+    // It publishes, and channels of messages have at most 63 bytes.
     played.retain(|event| event.channel.len() < 64);
     folder.write("in.lcm", log(&played));
     run_sluice(&folder, &["convert", "in.lcm", "--to", "ours.lcm"]).expect(0);
-    // Into a file: that needs no network.
+    // To a file, which needs no network.
     let url = format!("file://{}?mode=w", folder.at("played.lcm").display());
     let play = ["--speed=0", &format!("--lcm-url={url}"), "ours.lcm"];
     done(Command::new(&player).args(play).current_dir(folder.path()).output().unwrap());
-    // Its times are those of the playing.
+    // Its times are those of playback.
     let plain = |events: &[LcmEvent]| -> Vec<(Vec<u8>, Vec<u8>)> {
         events.iter().map(|e| (e.channel.clone(), e.payload.clone())).collect()
     };

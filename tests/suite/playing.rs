@@ -1,4 +1,4 @@
-//! `play`: what a listener hears of it, what keys do to it, and how it leaves the terminal.
+//! `play`: what a listener receives, what keys do, and that the terminal is restored.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, events, log, report_skip, root, sluice};
 use crate::live::{Listener, Network, URL};
 
-/// Has the program listen into `heard.lcm` with these options of its source, and waits until it does.
+/// Starts a recording to `heard.lcm` with these source options, and waits until it listens.
 pub(crate) fn listen(network: &Network, folder: &Folder, options: &[&str]) -> Listener {
     let mut arguments = vec!["convert", URL, "--to", "heard.lcm"];
     options.iter().for_each(|option| arguments.extend(["--source-option", option]));
@@ -37,7 +37,7 @@ fn heard(folder: &Folder) -> Vec<(String, String)> {
     events.into_iter().map(|event| (text(event.channel), text(event.payload))).collect()
 }
 
-/// The numbers of the events that were heard.
+/// The numbers of the received events.
 fn numbers(folder: &Folder) -> Vec<i64> {
     heard(folder).into_iter().map(|(_, number)| number.parse().unwrap()).collect()
 }
@@ -108,7 +108,7 @@ fn what_cannot_be_played_is_wrong_use() {
     let folder = Folder::new();
     seconds(&folder, 3);
     let wrong: [(&[&str], &str); 5] = [
-        (&["--to", "copy.lcm"], "is no address"),
+        (&["--to", "copy.lcm"], "is not a URL"),
         (&["--to", "pigeon://x"], "has no sink for pigeon://x"),
         (&["--paused"], "no terminal"),
         (&["--speed", "fast"], "expected a number"),
@@ -150,11 +150,11 @@ fn the_pipeline_that_plays_can_be_printed_and_checked() {
         .expect(0);
 }
 
-/// What came of a program that ran in a terminal.
+/// The result of a program run in a terminal.
 pub(crate) struct Session(Value);
 
 impl Session {
-    /// Runs a command in a terminal, with these steps; nothing, said aloud, where there is no Python.
+    /// Runs a command in a terminal with these steps; `None`, with a message, without Python.
     pub(crate) fn run(command: &Command, steps: &[Value]) -> Option<Self> {
         let python = Command::new("python3").args(["-c", "import pty, termios"]).output();
         if !python.is_ok_and(|output| output.status.success()) {
@@ -181,7 +181,7 @@ impl Session {
         self.0["output"].as_str().unwrap()
     }
 
-    /// Fails the test unless it ended with this exit code and left the terminal as it was.
+    /// Asserts the exit code, and that the terminal was restored.
     #[track_caller]
     pub(crate) fn expect(&self, code: i32) -> &Self {
         assert_eq!(self.0["code"], code, "{}", self.output());

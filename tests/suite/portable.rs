@@ -1,4 +1,5 @@
-//! Names of outputs: those that would be one file where case is ignored, and those of inputs that LCM names itself.
+//! Names of outputs that differ only in case, or are reserved on other systems; and inputs that
+//! lcm-logger names.
 
 use std::fs;
 
@@ -39,11 +40,11 @@ fn channels_that_differ_in_case_have_folders_that_differ_in_more() {
     run_sluice(&folder, &["verify", "tables"]).expect(0);
     run_sluice(&folder, &["convert", "tables", "--to", "out.lcm"]).expect(0);
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
-    // A table by itself knows its channel, too.
+    // A single table also names its channel.
     let table = "tables/channel=%70%6F%73%65/part-00000.parquet";
     let told = run_sluice(&folder, &["info", table, "--json"]).expect(0).text();
     assert!(told.contains("\"name\":\"pose\""), "{told}");
-    // Which of them come first, and how many threads there are, changes no name.
+    // Names depend neither on the order of channels nor on the number of threads.
     let mut backwards = channels;
     backwards.reverse();
     folder.write("backwards.lcm", on_channels(&backwards));
@@ -84,16 +85,16 @@ fn channels_with_names_of_devices_have_files_and_folders_that_are_none() {
     let ended = plain.map(|name| format!("{name}.bin"));
     assert_eq!(files("{channel}.bin", "ended"), ended);
     assert_eq!(files("{channel}/{sequence}.bin", "folders"), plain);
-    // Beside something else a name is no device's.
+    // With a prefix or suffix, a name is not a device.
     let kept = ["CON-0", "CONSOLE-4", "POSE-3", "aux.txt-1", "com1-2", "nul-5"];
-    // But for the one that ends before the number does.
+    // Except for the one that ends before the number.
     let kept = kept.map(|name| name.replace("aux.", "%61%75%78."));
     let mut kept = kept.to_vec();
     kept.sort();
     assert_eq!(files("{channel}-{sequence}", "numbered"), kept);
     let table = String::from_utf8(folder.read("plain/index.csv")).unwrap();
     assert!(table.contains("%43%4F%4E") && table.contains(",CON,"), "{table}");
-    // Folders of tables have something in front, and stay as they were.
+    // Folders of tables have a prefix, so they keep the name.
     run_sluice(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
     assert!(channels.iter().all(|name| folder.at(&format!("tables/channel={name}")).exists()));
 }
@@ -130,7 +131,7 @@ fn logs_named_by_the_lcm_logger_make_outputs_by_their_whole_names() {
     for name in ["lcmlog-2022-09-23.00.parquet", "lcmlog-2022-09-23.01.parquet"] {
         assert!(names.contains(&name.to_owned()), "{names:?}");
     }
-    // The names of files in different folders are the same: those of their folders are not.
+    // Files in different folders have the same name, the folders do not.
     fs::create_dir(folder.at("more")).unwrap();
     folder.write("more/lcmlog-2022-09-23.00", on_channels(&["POSE"]));
     let inputs = ["convert", "logs/lcmlog-2022-09-23.00", "more/lcmlog-2022-09-23.00"];

@@ -1,4 +1,4 @@
-//! The program as scripts see it: exit codes, what is written and what is not, pipes and signals.
+//! The program as scripts see it: exit codes, outputs, pipes and signals.
 
 mod cat;
 mod codes;

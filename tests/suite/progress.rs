@@ -1,18 +1,18 @@
-//! Progress on a terminal: what is told where there are no bytes, and that nothing of it stays behind.
+//! Progress on a terminal: with unknown sizes, and that nothing of it remains.
 
 use serde_json::json;
 
 use crate::kit::{Folder, sluice};
 use crate::playing::Session;
 
-/// A drive that is made up, and would take longer than any test.
+/// A demo drive longer than any test.
 const ENDLESS: &str = "[sources.drive]\nplugin = \"demo\"\nseconds = 360000\n\
     [sinks.none]\nplugin = \"null\"\nfrom = \"drive\"\n";
 
 /// The columns of the terminal that sessions run in.
 const COLUMNS: usize = 110;
 
-/// What is to be seen on a terminal that got this.
+/// The screen of a terminal after this output.
 fn screen(output: &str) -> Vec<String> {
     let (mut lines, mut row, mut column) = (vec![Vec::<char>::new()], 0, 0);
     let mut rest = output.chars().peekable();
@@ -28,13 +28,13 @@ fn screen(output: &str) -> Vec<String> {
                         break;
                     }
                 }
-                // Clearing the line is all that a bar of one line needs.
+                // A bar of one line only clears the line.
                 if ["[K", "[2K"].contains(&sequence.as_str()) {
                     lines[row].clear();
                 }
             }
             c => {
-                // The cursor stays behind the last column until one more is written.
+                // The cursor stays after the last column until another character is written.
                 if column == COLUMNS {
                     (row, column) = (row + 1, 0);
                 }
@@ -67,7 +67,7 @@ fn what_is_made_up_shows_events_and_time_and_leaves_no_bar_after_an_interrupt() 
     let Some(session) = Session::run(&command, &steps) else { return };
     session.expect(0);
     let output = session.output();
-    // Behind the last line of the bar stands what the run came to, whose rate depends on the machine.
+    // After the last line of the bar follows the summary, whose rate varies.
     let bar = output.split("note:").next().unwrap();
     assert!(!bar.contains(" of 1") && !bar.contains("B/s"), "{output}");
     let screen = screen(output);

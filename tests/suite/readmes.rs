@@ -1,6 +1,6 @@
-//! The examples of every README and page are run: each line of a box of shell in a folder that has the files it names,
-//! with stand-ins for hosts that are not there. A box below `<!-- not run: REASON -->` is only checked for verbs and
-//! flags that the program does not have.
+//! Runs the examples of every README and page: each line of a shell block, in a folder with the
+//! files it names and stand-ins for missing hosts. A block after `<!-- not run: REASON -->` is only
+//! checked for unknown verbs and flags.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,11 +11,12 @@ use std::sync::LazyLock;
 use crate::guide::{GuideStep, steps};
 use crate::kit::{Folder, ProgramOutput, python_with, report_skip, root};
 
-/// What other tests run: `guide.rs`, `new.rs`, and the pages on SQL and clusters `full/tests/all/documents.rs`.
+/// Pages run by other tests: `guide.rs`, `new.rs`, and `full/tests/all/documents.rs` for SQL and
+/// clusters.
 const RUN_ELSEWHERE: [&str; 4] =
     ["docs/your-own-format.md", "cli/templates", "docs/query.md", "docs/cluster.md"];
 
-/// Programs of others that examples use, with the module of Python that stands for them.
+/// Third-party programs in examples, and the Python module that provides each.
 const PROGRAMS: [(&str, &str); 5] = [
     ("duckdb ", "duckdb"),
     ("import pandas", "pandas, pyarrow"),
@@ -24,7 +25,7 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("sluice run keep.toml", "pyarrow"),
 ];
 
-/// The files that examples name.
+/// The files used in examples.
 static FILES: LazyLock<Folder> = LazyLock::new(|| {
     let folder = Folder::new();
     let prepare = format!("{} {}", scripts().join("prepare.sh").display(), root().display());
@@ -36,7 +37,7 @@ fn scripts() -> PathBuf {
     root().join("tests/suite/readmes")
 }
 
-/// A shell for one line, which finds the program, the stand-ins and the tools that are compared with.
+/// A shell for one line, with the program, the stand-ins and the reference tools in its path.
 fn shell(folder: &Folder, line: &str) -> Command {
     let programs = folder.at(".programs");
     if !programs.exists() {
@@ -48,7 +49,7 @@ fn shell(folder: &Folder, line: &str) -> Command {
     let path = format!("{}:{}", path.join(":"), std::env::var("PATH").unwrap());
     let mut command = Command::new("sh");
     command.args(["-eu", "-c", line]).current_dir(folder.path()).stdin(Stdio::null());
-    // A short drive wherever the length is not said.
+    // A short drive by default.
     command.env("PATH", path).env("SECONDS", "2").env_remove("NO_COLOR");
     command
 }
@@ -79,7 +80,7 @@ pub(crate) fn gather(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Does what a page says. Gives what went wrong.
+/// Runs the examples of a page. Returns the failures.
 fn follow(page: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(page)).unwrap();
     let mut steps = steps(&text);
@@ -123,7 +124,7 @@ fn wrong(page: &str, folder: &Folder, step: GuideStep<'_>) -> Option<String> {
             }
             let command = line.split(" | ").next().unwrap_or(line);
             let verb = command.strip_prefix("sluice ")?;
-            // Whatever stands before it is read as ever.
+            // Anything before it is parsed as usual.
             let command = format!("sluice-under-test {}", verb.split(" #").next()?);
             let ran = ProgramOutput::from_output(
                 shell(folder, &format!("{command} --help")).output().unwrap(),

@@ -1,5 +1,5 @@
-//! `record` as robots run it: what is sent is in the file, whatever happens to the program, the file or the
-//! disk. Over sockets on `lo`, and a port that nobody else has.
+//! `record` as run on robots: messages sent are in the file, whatever happens to the program, the
+//! file or the disk. Uses sockets on `lo` with a private port.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -19,7 +19,7 @@ use crate::kit::{
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
 
-/// How long anything may take on a machine that is busy.
+/// The timeout, generous for busy machines.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends messages as LCM programs do.
@@ -34,7 +34,7 @@ impl Sender {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         SockRef::from(&socket).set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
         socket.set_multicast_ttl_v4(0).unwrap();
-        // Another program cannot have this port while the socket lives.
+        // The open socket reserves the port.
         let port = socket.local_addr().unwrap().port();
         Self { socket, port, sent: 0 }
     }
@@ -59,20 +59,20 @@ impl Sender {
         }
     }
 
-    /// `record` of what this sends, with the arguments.
+    /// A `record` command for this sender.
     fn record(&self, folder: &Folder, arguments: &[&str]) -> Command {
         let mut command = sluice(folder);
         command.args(["record", &self.url(), "--interface", "lo"]).args(arguments);
         command
     }
 
-    /// Starts recording, and waits until nothing that is sent is missed any more.
+    /// Starts recording, and waits until it receives.
     fn start(&self, folder: &Folder, arguments: &[&str]) -> Recorder {
         Recorder::start(self.record(folder, arguments))
     }
 }
 
-/// A program that records, and what it has said.
+/// A running recording and its output.
 struct Recorder {
     child: Child,
     lines: Receiver<String>,
@@ -91,7 +91,7 @@ impl Recorder {
         recorder
     }
 
-    /// Waits until it says this; what it said before does not count.
+    /// Waits for this output; ignores earlier output.
     #[track_caller]
     fn wait_for(&mut self, word: &str) {
         let deadline = Instant::now() + PATIENCE;
@@ -111,7 +111,7 @@ impl Recorder {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// What came of it, once it has ended.
+    /// Waits for its end and returns the output.
     fn end(mut self) -> ProgramOutput {
         let code = self.child.wait().unwrap().code();
         self.lines.into_iter().for_each(|line| self.said += &format!("{line}\n"));
@@ -124,7 +124,7 @@ impl Recorder {
     }
 }
 
-/// Waits until a file is that long.
+/// Waits until a file has this length.
 #[track_caller]
 fn wait_for_length(folder: &Folder, name: &str, wanted: usize) {
     let deadline = Instant::now() + PATIENCE;
@@ -135,7 +135,7 @@ fn wait_for_length(folder: &Folder, name: &str, wanted: usize) {
     }
 }
 
-/// `sent` as it was recorded at these times.
+/// The events as recorded, with the times in the log.
 fn as_recorded(sent: &[LcmEvent], log: &[u8]) -> Vec<LcmEvent> {
     let times = events(log).into_iter().map(|event| event.utime);
     let renumbered = (0..).zip(sent).zip(times);
@@ -309,7 +309,7 @@ fn what_cannot_be_read_before_the_end_is_said_unless_it_is_cut() {
     assert_eq!(folder.names(), ["cut.00.parquet", "in.lcm", "t.parquet"]);
 }
 
-/// Sends one message, and waits until it is in a file that then has so many.
+/// Sends a message, and waits until the file has this many.
 fn one_more(sender: &mut Sender, folder: &Folder, name: &str, count: usize) {
     sender.send("A", b"x");
     wait_for_length(folder, name, count * (28 + 2));
@@ -327,7 +327,7 @@ fn a_hangup_begins_a_new_file_and_never_hurts_the_old_one() {
         recorder.signal(Signal::HUP);
         recorder.wait_for("writing a.00");
         one_more(&mut sender, &folder, "a.00", 1);
-        // As logrotate does, with `create`.
+        // As logrotate with `create`.
         fs::rename(folder.at("a"), folder.at("moved")).unwrap();
         folder.write("a", "");
         recorder.signal(Signal::HUP);
@@ -382,7 +382,7 @@ fn being_killed_half_a_second_after_the_last_message_loses_none() {
     }
 }
 
-/// What the report says of a sink's channels: events in, written, and not written.
+/// The sums over channels in a report: events in, written, and not written.
 fn counts(report: &Value) -> [u64; 3] {
     let rows = report["channels"].as_array().unwrap().iter();
     rows.fold([0; 3], |sum, row| {
@@ -418,7 +418,7 @@ fn a_file_that_cannot_grow_ends_a_recording_with_its_books_right() {
     }
 }
 
-/// Holds a recording on a full disk to its report.
+/// Checks that the report of a recording on a full disk is correct.
 fn check_full(folder: &Folder, report: &Value, name: &str) {
     let [came, written, missing] = counts(report);
     assert_eq!(came, written + missing, "{report:#}");
@@ -426,7 +426,7 @@ fn check_full(folder: &Folder, report: &Value, name: &str) {
     run_sluice(folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
     let back = events(&folder.read("back.lcm")).len() as u64;
     if name.ends_with(".zst") {
-        // Of what came since an archive was flushed last nobody knows how much is in it: it counts as lost.
+        // Events since the last flush of an archive may be partly written: they count as lost.
         assert!(back >= written, "{back} of {written}");
     } else {
         assert!(written > 0);
@@ -434,8 +434,8 @@ fn check_full(folder: &Folder, report: &Value, name: &str) {
     }
 }
 
-/// The command in a place where `small/` is a disk of its own of that many kilobytes, whose files are
-/// copied to `kept/` in the end. Nothing, said aloud, where the system gives none.
+/// Wraps a command so that `small/` is a disk of this many kilobytes, whose files are copied to
+/// `kept/` afterwards. `None`, with a message, if the system does not allow it.
 fn on_small_disk(folder: &Folder, command: &Command, kilobytes: u32) -> Option<Command> {
     for name in ["small", "kept"] {
         fs::create_dir_all(folder.at(name)).unwrap();
@@ -448,7 +448,7 @@ fn on_small_disk(folder: &Folder, command: &Command, kilobytes: u32) -> Option<C
         return None;
     }
     let mut inside = Command::new("unshare");
-    // The shell waits for the program, so that the files can be copied before they are gone.
+    // The shell waits for the program, to copy the files before the disk is gone.
     let script = format!("{mount} && {{ \"$0\" \"$@\"; code=$?; cp small/* kept/; exit $code; }}");
     inside.args(usual).arg(script).current_dir(folder.path());
     inside.arg(command.get_program()).args(command.get_args());
@@ -498,7 +498,7 @@ fn machines_are_told_how_it_goes_and_quiet_programs_say_nothing() {
     let mut quiet = { quiet }.stderr(Stdio::piped()).spawn().unwrap();
     let json = sender.record(&folder, &["--progress", "json", "--to", "json", "-n", "1"]);
     let mut json = { json }.stderr(Stdio::piped()).spawn().unwrap();
-    // Neither says when it listens.
+    // Neither reports when it listens.
     while json.try_wait().unwrap().is_none() || quiet.try_wait().unwrap().is_none() {
         sender.send("A", b"x");
         std::thread::sleep(Duration::from_millis(1));

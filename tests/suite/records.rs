@@ -1,4 +1,4 @@
-//! Logs described in pipeline files, by the whole program.
+//! Logs described in pipeline files, through the whole program.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ fn readme() -> String {
     std::fs::read_to_string(root().join("plugins/records/README.md")).unwrap()
 }
 
-/// The pieces of a text between lines that begin and end them.
+/// The blocks of a text between start and end lines.
 fn blocks(text: &str, begin: &str) -> Vec<String> {
     let begin = format!("{begin}\n");
     let pieces = text.split(&begin).skip(1);
@@ -51,8 +51,8 @@ fn the_readme_reads_its_own_hex_dump() {
     }
 }
 
-/// What three devices would write, with messages in between that the README does not describe: a log by the name that
-/// the README gives it, and how many events it is to have.
+/// The output of three devices, including messages that the README does not describe: a log, its
+/// name in the README, and its number of events.
 const DEVICES: &str = r#"
 import struct, zlib
 def ubx(kind, payload):
@@ -239,7 +239,7 @@ fn pipes_and_compressed_logs_are_read_like_files() {
     assert!(shown[0] == shown[1] && shown[0] == shown[2]);
 }
 
-/// A description by itself, which takes a NOTE for a number of eight bytes.
+/// A description on its own, in which a NOTE is a number of eight bytes.
 const DESCRIPTION: &str = r#"
 plugin = "records"
 path = "elsewhere.bin"
@@ -293,10 +293,10 @@ fn described_logs_are_read_by_info_cat_and_convert() {
         .expect_stderr("--describe FILE.toml");
     run_sluice(&folder, &["info", "in.bin", "--describe", "in.bin"])
         .expect(2)
-        .expect_stderr("is no text");
+        .expect_stderr("not UTF-8");
     run_sluice(&folder, &["cat", "in.bin", "--from", "csv", "--describe", "rig.toml"])
         .expect(2)
-        .expect_stderr("for `records`, not for `csv`");
+        .expect_stderr("of `records`, not of `csv`");
 }
 
 #[test]
@@ -307,12 +307,12 @@ fn described_logs_are_verified_and_played() {
     folder.write("in.bin", packets(9));
     let verify = ["verify", "in.bin", "--describe", "rig.toml"];
     assert!(run_sluice(&folder, &verify).expect(0).text().contains("in.bin: ok"));
-    // Without a description nobody knows the format.
+    // Without a description the format is unknown.
     run_sluice(&folder, &["verify", "in.bin"]).expect(1);
     run_sluice(&folder, &["verify", "in.bin", "--from", "records"]).expect(1);
     run_sluice(&folder, &["verify", "in.bin", "--describe", "in.bin"])
         .expect(2)
-        .expect_stderr("is no text");
+        .expect_stderr("not UTF-8");
     let mut cut = packets(9);
     cut.truncate(cut.len() - 3);
     folder.write("in.bin", cut);
@@ -341,7 +341,7 @@ fn a_description_that_does_not_fit_is_told_once_by_kind() {
     assert_eq!(lines(&String::from_utf8(folder.read("out.jsonl")).unwrap()).len(), 116);
 }
 
-/// Writes what a logger in Python would: nothing of it is ours.
+/// A logger in Python, independent of our code.
 const LOGGER: &str = r#"
 import struct, zlib, random
 random.seed(7)
@@ -390,7 +390,8 @@ fn a_log_that_python_wrote_is_a_table_that_pyarrow_reads() {
     let mut command = std::process::Command::new(python);
     let wrote = command.args(["-c", LOGGER]).current_dir(folder.path()).output().unwrap();
     assert!(wrote.status.success(), "{}", String::from_utf8_lossy(&wrote.stderr));
-    // The length counts what lies between head and tail, and this logger counts the unit's number in.
+    // The length covers what is between header and trailer, and this logger includes the unit
+    // number.
     folder.write("p.toml", LOGGED.replace("role = \"length\" }", "role = \"length\", plus = -2 }"));
     run_sluice(&folder, &["run", "p.toml"]).expect(0);
     asks(
@@ -417,7 +418,7 @@ for unit, name in enumerate(["front", "rear"]):
     );
 }
 
-/// The options of the only source of a pipeline file, without its path.
+/// The options of the only source in a pipeline file, without its path.
 fn options(text: &str) -> Value {
     let file: toml::Table = text.parse().unwrap();
     let sources = file["sources"].as_table().unwrap();
@@ -455,7 +456,7 @@ fn messages_of_a_receiver_keep_every_promise_of_a_source() {
     };
     let log: Vec<u8> =
         (0..20).flat_map(|n| [time(n), message(0x0a09, &[n as u8; 9])].concat()).collect();
-    // Messages without a time have that of the one before, so that a damaged one changes those behind it.
+    // Messages without a time take that of the previous one, so damage affects those that follow.
     source("records")
         .options(options(&blocks(&readme(), "```toml")[1]))
         .sample("run.ubx", log)

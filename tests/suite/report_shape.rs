@@ -1,4 +1,4 @@
-//! What holds for every report, whatever the run did.
+//! Invariants of every report.
 
 use serde_json::Value;
 use sluice_pipeline::Report;
@@ -11,17 +11,17 @@ impl ReportShape {
         Self(report.to_json())
     }
 
-    /// The report without what may differ between two runs of one thing.
+    /// The report without fields that vary between identical runs.
     pub(crate) fn without_timing(mut self) -> Value {
         let all = self.0.as_object_mut().unwrap();
-        // Bytes are read ahead, and how far depends on the threads; damage and events do not.
+        // Bytes are read ahead, depending on threads; damage and events are not.
         for key in ["seconds", "bytes_read"] {
             assert!(all.remove(key).is_some(), "{key}");
         }
         self.0
     }
 
-    /// Keys that scripts rely on, and that nothing got lost without being counted.
+    /// Checks the keys that scripts rely on, and that every event is accounted for.
     pub(crate) fn check(&self) {
         let count = |value: &Value, key: &str| {
             value[key].as_u64().unwrap_or_else(|| panic!("{key}: {value}"))

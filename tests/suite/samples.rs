@@ -1,11 +1,11 @@
-//! Every plugin says what it is for and shows how it is used.
+//! Every plugin has a description and an example.
 
 use std::collections::BTreeMap;
 
 use sluice_core::{Plugin, PluginKind, Registry};
 use sluice_pipeline::{Document, Pipeline, Variables};
 
-/// The sample as a whole pipeline: with a source for what it reads from and a sink for what it leaves.
+/// Completes the sample to a pipeline, with a source for its inputs and a sink for its outputs.
 pub(crate) fn complete_sample(plugin: &Plugin) -> String {
     let table: toml::Table = plugin.sample.parse().unwrap_or_else(|e| panic!("{plugin:?}: {e}"));
     let nodes = || table.values().filter_map(toml::Value::as_table).flatten();

@@ -1,4 +1,4 @@
-//! The simulation in `benches/` that says how clusters scale keeps what has to hold of any job.
+//! The cluster simulation in `benches/` satisfies the invariants of any job.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The keys of pipeline files are the same wherever they are told: in the program, in its schema, in the documentation.
+//! The keys of pipeline files are the same in the program, its schema and the documentation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,10 +13,10 @@ use sluice_pipeline::{library, schema};
 use crate::kit::{Folder, python_with, root, run_sluice};
 use crate::samples::complete_sample;
 
-/// What a validator says of some pipeline files: of each, the places and messages.
+/// The errors of a validator, by pipeline file: places and messages.
 type ValidationErrors = BTreeMap<String, Vec<(String, String)>>;
 
-/// Asks a validator of JSON Schema; nothing, said aloud, if there is none.
+/// Runs a JSON Schema validator; `None`, with a message, if there is none.
 fn validate(files: &BTreeMap<String, String>) -> Option<ValidationErrors> {
     let python = python_with("jsonschema")?;
     let folder = Folder::new();
@@ -46,7 +46,7 @@ fn pipelines_that_the_program_takes_fit_its_schema() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A pipeline whose sink is this.
+/// A pipeline with this sink.
 fn with_sink(sink: &str) -> String {
     format!("[sources.drive]\nplugin = \"demo\"\n[sinks.out]\n{sink}\n")
 }
@@ -75,7 +75,7 @@ fn a_validator_names_the_key_that_is_wrong() {
     for (sink, place, message) in cases {
         let said = &verdicts[&sink];
         let is_meant = |(at, what): &(String, String)| at == place && what.contains(message);
-        // A key of another type is told by each place that describes it, all of them the same.
+        // A key of the wrong type is reported for each alternative, all at the same place.
         assert!(!said.is_empty() && said.iter().all(is_meant), "{sink}\n{message}: {said:#?}");
     }
     let variable = with_sink(&whole.replace("\"csv\"", "\"${SINK}\""));
@@ -83,7 +83,7 @@ fn a_validator_names_the_key_that_is_wrong() {
     assert_eq!(said["variable"], []);
 }
 
-/// A row of the page's tables for a key.
+/// The row for a key in the tables of the page.
 fn row(key: &Value) -> String {
     let word = |name: &str| key[name].as_str().unwrap();
     let left_out = match (&key["default"], &key["required"]) {

@@ -1,4 +1,4 @@
-//! Batches that are run in parts, whose records are put together.
+//! Batches run in parts, whose records are merged.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -61,7 +61,7 @@ fn assert_same_files(wanted: &ShardTree, found: &ShardTree) {
     }
 }
 
-/// What a run of the whole batch writes, with nothing left of it.
+/// The outputs of a run of the whole batch; they are removed again.
 fn expected(folder: &Folder) -> ShardTree {
     run_sluice(folder, &["run", "batch.toml"]).expect(0);
     let wanted = tree(&folder.at("out"));
@@ -99,7 +99,7 @@ fn parts_that_run_at_the_same_time_make_what_one_run_makes() {
         merge(&folder).expect(0).expect_stderr("5 inputs");
         assert_same_files(&wanted, &tree(&folder.at("out")));
         run_sluice(&folder, &["verify", "out"]).expect(0);
-        merge(&folder).expect(0).expect_stderr("one record already");
+        merge(&folder).expect(0).expect_stderr("already merged");
         assert_same_files(&wanted, &tree(&folder.at("out")));
         fs::remove_dir_all(folder.at("out")).unwrap();
     }
@@ -113,7 +113,7 @@ fn a_part_has_every_nth_input_and_reports_it_alone() {
     let inputs: Vec<&str> =
         report["units"].as_array().unwrap().iter().map(|u| u["input"].as_str().unwrap()).collect();
     assert_eq!(inputs, ["in/1.lcm", "in/4.lcm"]);
-    // Placeholders mean what they mean in the whole batch.
+    // Placeholders have the same values as in the whole batch.
     assert!(folder.at("out/tables/00004/_manifest.json").exists());
 }
 
@@ -152,7 +152,7 @@ fn a_part_that_was_interrupted_is_completed_by_resuming() {
     let wanted = expected(&folder);
     shard(&folder, "1/2", &[]).expect(0);
     shard(&folder, "2/2", &[]).expect(0);
-    // As if it had been killed after its first unit.
+    // As if killed after the first unit.
     let record: Value = serde_json::from_slice(&folder.read("out/_shard-2-of-2.json")).unwrap();
     folder.write("out/_shard-2-of-2.units.jsonl", format!("{}\n", record["units"][0]));
     fs::remove_file(folder.at("out/_shard-2-of-2.json")).unwrap();
@@ -229,7 +229,7 @@ fn records_of_several_folders_are_put_together_at_once() {
     run_sluice(&folder, &["run", "other.toml", "--shard", "2/2"]).expect(0);
     run_sluice(&folder, &both)
         .expect(0)
-        .expect_stderr("out: there is one record already")
+        .expect_stderr("out: already merged")
         .expect_stderr("other: 2 parts");
 }
 

@@ -1,12 +1,12 @@
-//! Several logs in one output: what tells them apart, in rows and in folders; and fields that
-//! nothing writes.
+//! Several logs in one output: what distinguishes them in rows and folders; and fields that no
+//! output writes.
 
 use serde_json::Value;
 
 use crate::kit::{Folder, drive, log, run_sluice};
 use crate::tables::asks;
 
-/// Two seconds of the demo drive, as two logs whose names differ behind the dot only.
+/// Two seconds of the demo drive, as two logs whose names differ only after the dot.
 fn two_logs() -> Folder {
     let folder = Folder::new();
     let text = "[sources.demo]\nplugin = \"demo\"\nseconds = 2\n\
@@ -17,7 +17,7 @@ fn two_logs() -> Folder {
     folder
 }
 
-/// The sources of the lines of a file of JSON lines, each once.
+/// The distinct sources in a file of JSON lines.
 fn sources(folder: &Folder, name: &str) -> Vec<String> {
     let text = String::from_utf8(folder.read(name)).unwrap();
     let source = |line: &str| {
@@ -46,8 +46,7 @@ fn rows_say_which_input_they_are_from() {
         sources(&folder, "path.jsonl"),
         ["robot/log/lcmlog-2022.00", "robot/log/lcmlog-2022.01"]
     );
-    // Sources are asked for by the names that they get, also where the format lets channels be
-    // skipped.
+    // Sources are selected by their new names, even if the format could skip channels.
     folder.write(
         "one.toml",
         "[sources.log]\nplugin = \"lcm-log\"\npath = \"lcmlog-2022.*\"\nsource_name = \"{name}\"\n\
@@ -159,7 +158,7 @@ fn fields_that_nothing_writes_are_told_with_what_to_do() {
             .expect_stderr("decoded fields are not written")
             .expect_stderr("`.jsonl`");
     }
-    // Where they are written, or asked about, there is nothing to say.
+    // No message if they are written or used in a condition.
     for more in [
         &["--to", "out.lcm", "--where", "exists(pos)"][..],
         &["--to", "out/"],
@@ -199,7 +198,7 @@ fn a_csv_that_would_lose_fields_is_refused_with_what_to_do() {
         .expect_stderr("`POSE` (`lcmtypes.pose_t`)")
         .expect_stderr("would be lost");
     assert_eq!(folder.names(), ["demo.toml", "lcmlog-2022.00", "lcmlog-2022.01", "report.json"]);
-    // What the advice says works, and so does what has one type or no fields that are lost.
+    // The advice works, as do channels with one type or without lost fields.
     for more in [
         &["-c", "POSE"][..],
         &["-c", "BROOM_L", "-c", "BROOM_R"],
@@ -209,7 +208,7 @@ fn a_csv_that_would_lose_fields_is_refused_with_what_to_do() {
         convert(&[more, &["--overwrite"]].concat()).expect(0);
     }
     run_sluice(&folder, &["convert", "lcmlog-2022.00", "--to", "raw.csv"]).expect(0);
-    // An input of a batch is refused by itself.
+    // Only that input of a batch is refused.
     let batch = [&LOGS[..], &["--types", "mit-dgc", "--to", "{name}.csv"]].concat();
     run_sluice(&folder, &batch).expect(1).expect_stderr("would be lost");
 }

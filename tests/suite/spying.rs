@@ -1,4 +1,4 @@
-//! `spy` and `hub`: what is counted of what is played, what is shown of it, and who is served.
+//! `spy` and `hub`: what is counted and displayed of played messages, and who is served.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ fn spy(network: &Network, folder: &Folder, arguments: &[&str]) -> Listener {
     Listener::start(network.sluice(folder, &[&["spy", URL], arguments].concat()), "listening")
 }
 
-/// The last line of a spy that printed JSON.
+/// The last line of `spy --json`.
 fn last_line(ran: &ProgramOutput) -> Value {
     serde_json::from_str(ran.text().lines().last().unwrap()).unwrap()
 }
 
-/// `drive.lcm`: a made-up drive of a second, without what its recorder logged of itself.
+/// Creates `drive.lcm`: one second of the demo drive, without messages of its recorder.
 fn drive(folder: &Folder) -> BTreeMap<String, u64> {
     let text = "[sources.drive]\nplugin = \"demo\"\nseconds = 1\n\n[stages.own]\nplugin = \"filter\"\n\
         from = \"drive\"\nchannels = [\"POSE\", \"BROOM_L\", \"LOGGER_STRING\"]\n\n\
@@ -102,7 +102,7 @@ fn losses_are_told_with_their_reasons_and_by_the_exit_code() {
     let folder = Folder::new();
     let large = |n| LcmEvent::new(n, BEGIN + n, "LARGE", &[5; 400_000]);
     folder.write("drive.lcm", log(&(0..60).map(large).collect::<Vec<_>>()));
-    // The system's buffer holds none of these messages.
+    // The system's buffer is too small for any of these messages.
     let url = format!("{URL}&recv_buf_size=4096");
     let arguments = ["spy", &url, "--json", "--idle-timeout", "2s"];
     let spy = Listener::start(network.sluice(&folder, &arguments), "listening");
@@ -118,7 +118,7 @@ fn losses_are_told_with_their_reasons_and_by_the_exit_code() {
 fn what_cannot_be_spied_on_is_wrong_use() {
     let folder = Folder::new();
     for (arguments, says) in [
-        (&["drive.lcm"][..], "is no address"),
+        (&["drive.lcm"][..], "is not a URL"),
         (&["pigeon://x"], "has no source for pigeon://x"),
         (&["--types", "no-such-types"], "no-such-types"),
         (&["--interval", "0"], "above 0"),

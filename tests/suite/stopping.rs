@@ -1,4 +1,4 @@
-//! A run that is asked to end early publishes nothing where all it reads can be read again, and else the beginning of
+//! A stopped run publishes nothing if all its inputs can be read again, and otherwise the start of
 //! what it would have written.
 
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
 use crate::batch::tree;
 use crate::kit::{COPY, Folder, SMALL_MEMORY, drive, log, pipeline};
 
-/// Asks the run to end after so many steps.
+/// Stops the run after some number of steps.
 struct StopAfterSteps {
     steps: AtomicU64,
-    /// After how many steps it is asked, and how often.
+    /// How often to request the stop, by step.
     asks: BTreeMap<u64, u32>,
     stop: Arc<Stop>,
 }
@@ -72,14 +72,14 @@ fn what_can_be_read_again_is_given_up_and_nothing_of_it_is_published() {
     }
 }
 
-/// Has a thread write this to a pipe `in.lcm`, as far as somebody reads it.
+/// Writes this to a pipe `in.lcm` on a thread, as far as it is read.
 fn feed<'s>(scope: &'s Scope<'s, '_>, folder: &Folder, bytes: &'s [u8]) {
     let path = folder.at("in.lcm");
     drop(fs::remove_file(&path));
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     scope.spawn(move || {
         let mut pipe = fs::OpenOptions::new().write(true).open(path).unwrap();
-        // Whoever was asked to end reads no more.
+        // A stopped run no longer reads.
         let _closed = pipe.write_all(bytes);
     });
 }
@@ -108,7 +108,7 @@ fn no_file_is_left_out_between_two_that_are_not() {
     for (n, bytes) in logs.iter().enumerate() {
         folder.write(&format!("{n:02}.lcm"), bytes);
     }
-    // A pipe behind them all: what it gives cannot be had again.
+    // A pipe after them all: it cannot be read again.
     mknodat(CWD, folder.at("99.lcm"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let (text, whole) = (COPY.replace("in.lcm", "[0-9]*.lcm"), logs.concat());
     for jobs in [1, 2, 4, 8] {
@@ -134,7 +134,7 @@ from = "log"
 path = "${DIR}/out/lines/{stem}.jsonl"
 "#;
 
-/// Runs the batch, which is asked to end after so many steps; nothing if it never is.
+/// Runs the batch and stops it after this many steps, or never for 0.
 fn batch_until(
     folder: &Folder,
     step: u64,
@@ -179,7 +179,7 @@ fn units_that_are_not_whole_are_given_up_and_resuming_gives_the_whole_batch() {
         was_given_up += report.count(Status::Interrupted);
         let json = report.to_json();
         assert_eq!((&json["interrupted"], &json["exit"]), (&true.into(), &130.into()));
-        // What is there is what the whole batch gives, and belongs to units that are done.
+        // The outputs are those of the whole batch, and belong to finished units.
         let is_there = folder.at("out").exists();
         let written = if is_there { tree(&folder.at("out")) } else { BTreeMap::new() };
         let outputs = written.iter().filter(|(name, _)| !name.ends_with("_manifest.json"));
@@ -193,7 +193,8 @@ fn units_that_are_not_whole_are_given_up_and_resuming_gives_the_whole_batch() {
     assert!(was_given_up > 0);
 }
 
-/// Its first split is not read to its end before the run is asked to end; its second one asks for it.
+/// A source whose first split is not finished when the run is stopped; its second split requests
+/// the stop.
 struct StoppingSource {
     stop: Arc<Stop>,
     begun: Arc<AtomicU64>,
@@ -206,7 +207,7 @@ impl Source for StoppingSource {
 
     fn splits(&self, _: u64, _: &Query) -> Result<Vec<Split>, Error> {
         let files = ["first", "second"].map(|name| Split::whole(name, Some(1)));
-        // Without it all could be read again, and would be given up.
+        // Without it, everything could be read again and would be discarded.
         Ok(files.into_iter().chain([Split::whole("pipe", None)]).collect())
     }
 
@@ -227,7 +228,7 @@ impl Source for StoppingSource {
         self.begun.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(std::iter::from_fn(move || {
             if first {
-                // As a reader does that looks whether the run is to end.
+                // As a reader that checks for cancellation.
                 while !context.is_cancelled() {
                     std::thread::yield_now();
                 }

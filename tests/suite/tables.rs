@@ -1,11 +1,11 @@
-//! Tables of ours in the hands of those who read tables: DuckDB, Polars, pandas and pyarrow. Needs them in
-//! the Python of `.cache/peers-venv`, where `.ci/run` puts them; says so where they are not there.
+//! Our tables read by DuckDB, Polars, pandas and pyarrow. Needs them in the Python of
+//! `.cache/peers-venv`, where `.ci/run` installs them; reports if they are missing.
 
 use std::process::Command;
 
 use crate::kit::{Folder, drive, log, python_with, run_sluice};
 
-/// Runs a script in the folder and fails the test with what it says if it fails.
+/// Runs a script in the folder; fails the test with its output if it fails.
 #[track_caller]
 pub(crate) fn asks(module: &str, folder: &Folder, script: &str) {
     let Some(python) = python_with(module) else { return };
@@ -14,7 +14,7 @@ pub(crate) fn asks(module: &str, folder: &Folder, script: &str) {
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// Two seconds of driving as tables of every kind, and how many events these are in a file.
+/// Two seconds of driving as tables of every kind, and the number of events of each in a file.
 fn tables() -> Folder {
     let folder = Folder::new();
     run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=2", "--report", "report.json"])

@@ -1,5 +1,5 @@
-//! Typed messages through the whole program: versions and clashes of types, tables and back, conditions,
-//! and what is said where something cannot be decoded or encoded.
+//! Typed messages through the whole program: versions and clashes of types, tables and back,
+//! conditions, and messages about what cannot be decoded or encoded.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::kit::{BEGIN, Folder, LcmEvent, log, run_sluice};
 
-/// The fingerprint of a type, as the program tells it.
+/// The fingerprint of a type, as the program prints it.
 fn fingerprint(folder: &Folder, types: &str, name: &str) -> u64 {
     let told = run_sluice(folder, &["types", types, "--json"]).expect(0).text();
     let types = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -19,7 +19,7 @@ fn payload(fingerprint: u64, parts: &[&[u8]]) -> Vec<u8> {
     [&fingerprint.to_be_bytes()[..], &parts.concat()].concat()
 }
 
-/// A log with one event for each of these channels and payloads.
+/// A log with one event per channel and payload.
 fn logged(folder: &Folder, name: &str, events: &[(&str, Vec<u8>)]) {
     let event = |(number, (channel, payload)): (i64, &(&str, Vec<u8>))| {
         LcmEvent::new(number, BEGIN + number * 1_000, channel, payload)
@@ -34,7 +34,7 @@ fn types(folder: &Folder, name: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Makes tables of `in.lcm` and a log of these, which must be the same.
+/// Converts `in.lcm` to tables and back to a log, which must be equal.
 fn there_and_back(folder: &Folder, types: &str) {
     run_sluice(folder, &["convert", "in.lcm", "--types", types, "--to", "tables/"]).expect(0);
     run_sluice(folder, &["verify", "tables"]).expect(0);
@@ -46,7 +46,7 @@ fn report(folder: &Folder) -> Value {
     serde_json::from_slice(&folder.read("report.json")).unwrap()
 }
 
-/// How many events of a channel were not decoded.
+/// The number of undecoded events of a channel.
 fn undecoded(report: &Value, channel: &str) -> u64 {
     let rows = report["channels"].as_array().unwrap();
     let row = rows.iter().find(|row| row["channel"] == channel).unwrap();
@@ -96,7 +96,7 @@ fn of_two_names_with_one_fingerprint_the_user_may_choose() {
         .expect(0)
         .expect_stderr("typed: SPEED: messages that may be `angle_t` or `speed_t`")
         .expect_stderr("are taken for the first; --type says which");
-    // Whoever only names the type says the same.
+    // Naming only the type has the same effect.
     for info in [
         &["info", "in.lcm", "--types", "types.lcm"][..],
         &["cat", "in.lcm", "--types", "types.lcm"],
@@ -137,7 +137,7 @@ fn of_two_names_with_one_fingerprint_the_user_may_choose() {
 #[test]
 fn a_fingerprint_of_several_types_has_the_name_that_it_is_decoded_by() {
     let folder = Folder::new();
-    // A fingerprint does not know the type's name: the built-in set has one with the same.
+    // A fingerprint does not include the type's name: the built-in set has one with the same.
     let pose = "package lcmtypes; struct pose_t { int64_t utime; double pos[3]; double vel[3]; \
                 double orientation[4]; double rotation_rate[3]; double accel[3]; }";
     types(&folder, "own/pose.lcm", &pose.replace("pose_t", "my_pose_t").replace("lcmtypes", "own"));
@@ -241,7 +241,7 @@ fn tables_are_made_again_when_types_have_changed() {
     ];
     run_sluice(&folder, &convert).expect(0);
     run_sluice(&folder, &convert).expect(0).expect_stderr("1 done before");
-    // Names of values are not in a fingerprint, but in the tables.
+    // Names of enum values are not in a fingerprint, but in the tables.
     types(&folder, "types.lcm", "enum e { B } struct t { e x; }");
     let again = run_sluice(&folder, &convert).expect(0);
     assert!(
@@ -295,10 +295,10 @@ fn fields_alone_are_no_payload() {
         .expect_stderr("put the stage `encode` before the sink");
     assert_eq!(crate::kit::numbers(&folder.read("out.lcm")), [1]);
     assert_eq!(report(&folder)["channels"][0]["damaged"], 1);
-    // To show a payload, it is made again.
+    // Payloads are encoded again to be shown.
     let told = run_sluice(&folder, &["cat", "tables", "--json", "--payload"]).expect(0).text();
     assert!(told.lines().all(|line| line.contains("\"payload\":\"")), "{told}");
-    // Every other way keeps both.
+    // All other conversions keep both.
     for out in ["again/", "one.parquet", "log.lcm.zst", "log.jsonl"] {
         run_sluice(&folder, &["convert", "tables", "--to", out]).expect(0);
     }

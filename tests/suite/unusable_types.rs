@@ -1,4 +1,5 @@
-//! Folders of type files in which some have mistakes: the others are used, and what cannot be is told.
+//! Folders of type files, some with mistakes: the others are used, and the unusable ones are
+//! reported.
 
 use std::fs;
 
@@ -12,8 +13,8 @@ fn types(folder: &Folder, name: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A folder `types` with a type that can be used, one that names an absent package, one that holds that, and
-/// a file that is no type file at all; and a log of one event of each type.
+/// A folder `types` with a usable type, one that refers to a missing package, one that contains
+/// that one, and a file that is not a type file; and a log with one event of each type.
 fn mixed() -> Folder {
     let folder = Folder::new();
     types(&folder, "alone/good.lcm", "package p;\nstruct good_t { int32_t x; }\n");
@@ -33,7 +34,7 @@ fn mixed() -> Folder {
     folder
 }
 
-/// What is said of the folder `types` on standard error: each file once.
+/// The messages about the folder `types` on standard error: each file once.
 fn expect_told(ran: &ProgramOutput) {
     let told = &ran.stderr;
     for says in [
@@ -66,7 +67,7 @@ fn one_file_that_names_an_absent_package_does_not_cost_the_others() {
         expect_told(&shown);
         assert!(shown.text().contains(r#""fields":{"x":7}"#), "{}", shown.text());
     }
-    // Types that are found for many files are told of once.
+    // Types are reported once, even for many files.
     folder.write("again.lcm", folder.read("in.lcm"));
     let info = run_sluice(&folder, &["info", "in.lcm", "again.lcm", "--types", "types"]).expect(0);
     expect_told(&info);
@@ -91,9 +92,9 @@ fn a_file_that_is_named_itself_has_to_be_right() {
     };
     let refused = ran(&["types", "types/lost.lcm"]).expect(2);
     assert!(refused.stderr.contains("types/lost.lcm:3:"), "{}", refused.stderr);
-    // This one is right; what it holds is not, and is in the folder.
+    // This one is valid; the type it contains is not, and is in the folder.
     expect_told(&ran(&["types", "types/outer.lcm"]).expect(0));
-    // Without any type that can be used there is nothing to go on with.
+    // Without any usable type, the command fails.
     fs::remove_file(folder.at("types/good.lcm")).unwrap();
     types(&folder, "types/lost.lcm", "package p;\nstruct lost_t { absent.thing_t t; }\n");
     ran(&["types"]).expect(2);

@@ -1,5 +1,5 @@
-//! Times that 64 bits of nanoseconds cannot hold: the events stay, and their times where the format
-//! can.
+//! Times outside the range of 64-bit nanoseconds: the events are kept, and so are their times if
+//! the format can hold them.
 
 use std::process::Command;
 
@@ -9,8 +9,8 @@ use crate::kit::{
     BEGIN, Folder, LcmEvent, drive, events, joined_lines, log, python_with, run_sluice,
 };
 
-/// A folder with `in.lcm`: of its 900 events those on two of three channels have nanoseconds where
-/// microseconds belong, as some writers put them, or times as far off as the field goes.
+/// A folder with `in.lcm`: 900 events. On two of three channels, times are nanoseconds in place of
+/// microseconds, as some writers store them, or as extreme as the field allows.
 fn folder() -> Folder {
     let folder = Folder::new();
     let extremes = [BEGIN * 1_000, i64::MAX, i64::MIN, i64::MAX / 1_000 + 1, i64::MIN / 1_000 - 2];
@@ -51,7 +51,7 @@ fn logs_and_archives_keep_them_byte_for_byte_whatever_is_between() {
     let far = |event: &LcmEvent| event.channel == b"FAR";
     let expected: Vec<LcmEvent> = events(&folder.read("in.lcm")).into_iter().filter(far).collect();
     assert_eq!(events(&folder.read("far.lcm")), expected);
-    // A window has those that lie in it: later than all times that there are, here.
+    // A window selects those inside it: here those later than all other times.
     for from in ["in.lcm", "out.lcm.zst"] {
         back(from, "late.lcm", &["--start", "2200-01-01", "--overwrite"]);
         let late = events(&folder.read("late.lcm"));
@@ -60,7 +60,7 @@ fn logs_and_archives_keep_them_byte_for_byte_whatever_is_between() {
     }
 }
 
-/// Copies `in.lcm` to `theirs.lcm` as users of LCM do.
+/// Copies `in.lcm` to `theirs.lcm` with LCM's own tools.
 const COPY: &str = "
 import lcm
 out = lcm.EventLog('theirs.lcm', 'w', overwrite=True)
@@ -103,7 +103,7 @@ fn other_outputs_have_the_nearest_time_and_say_so_for_each_channel() {
     let times: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let time = |n: usize| times[n]["timestamp_ns"].as_i64().unwrap();
     assert_eq!((time(0), time(1), time(7)), (BEGIN * 1_000, i64::MAX, i64::MIN));
-    // What was written is whole; only its times are others.
+    // The output is complete; only its times differ.
     run_sluice(&folder, &["convert", "out.parquet", "--to", "back.lcm"]).expect(0);
     let payloads = |name| -> Vec<Vec<u8>> {
         events(&folder.read(name)).into_iter().map(|event| event.payload).collect()
@@ -115,7 +115,7 @@ fn other_outputs_have_the_nearest_time_and_say_so_for_each_channel() {
 fn a_stage_that_moves_times_brings_them_back() {
     let folder = Folder::new();
     let right = drive(3, 100);
-    // Five centuries too late; a shift may be no longer than a timestamp.
+    // Five centuries too late; a shift must fit a timestamp.
     let late = 2 * 7_889_400_000 * 1_000_000;
     let wrong: Vec<LcmEvent> =
         right.iter().map(|e| LcmEvent { utime: e.utime + late, ..e.clone() }).collect();
@@ -160,11 +160,11 @@ fn relative_times_count_from_the_first_event_whose_time_is_one() {
     assert_eq!(numbers, [3, 6, 9]);
 }
 
-/// A VEL log of twenty messages; every other one is at a time in milliseconds that 64 bits of
-/// nanoseconds cannot hold.
+/// A VEL log of twenty messages; every other one has a time in milliseconds outside the range of
+/// 64-bit nanoseconds.
 fn vel_log() -> Vec<u8> {
     let mut log = vec![0xa4, 0x56, 0x45, 0x4c, 1, 0, 1, 0, 0, 0, 0, 0];
-    // Microseconds since 1970 where milliseconds belong, and as far off as can be.
+    // Microseconds in place of milliseconds since 1970, and extreme values.
     let far = [1.2e15, 1.2e15 + 0.25, 9_223_372_036_855.0, -1e20, 1e32];
     for n in 0..20_u32 {
         let ms = if n % 2 == 0 { f64::from(n) * 10.0 } else { far[n as usize / 2 % 5] };
@@ -178,7 +178,7 @@ fn vel_log() -> Vec<u8> {
     log
 }
 
-/// A folder with `in.orca`: every other line is at a time that 64 bits of nanoseconds cannot hold.
+/// A folder with `in.orca`: every other line has a time outside the range of 64-bit nanoseconds.
 fn write_orca_log(folder: &Folder) {
     let far = ["1200000000000", "9223372036854775807", "-9223372037", "9223372037"];
     let line = |n: usize| {
@@ -194,7 +194,7 @@ fn write_orca_log(folder: &Folder) {
     }
 }
 
-/// Copies without a word, and elsewhere the nearest times with a count for each channel.
+/// Copies keep the times silently; other outputs get the nearest times, with a count per channel.
 fn is_kept(folder: &Folder, from: &str, copies: &[&str], clamped: u64) {
     let convert = |from: &str, to: &str, code: i32| {
         let line = ["convert", from, "--to", to, "--report", "report.json", "--overwrite"];
@@ -232,7 +232,7 @@ fn vel_logs_keep_them() {
     assert!(folder.read("copy.vel") == log && folder.read("again.vel") == log);
     let body = vel_log();
     assert!(log.ends_with(&body[12..]), "the messages are those of the plain log");
-    // With what times count from said on both sides they come back, too.
+    // With the epoch given on both sides, they are restored, too.
     let epoch = ["--source-option", "epoch=2007-11-03T14:00:00Z"];
     let line = ["convert", "in.vel", "--to", "utc.vel", "--sink-option", epoch[1]];
     run_sluice(&folder, &[&line[..], &epoch].concat()).expect(0);
@@ -256,7 +256,7 @@ fn orca_logs_keep_them() {
         copy.replace("copy_", "again_")
     );
     assert_eq!(folder.read("again_cpu0.log"), folder.read("in_cpu0.log"));
-    // LCM has such times, too.
+    // LCM can hold such times.
     run_sluice(&folder, &["convert", "in.orca", "--to", "out.lcm", "--channel", "orca.Cpu"])
         .expect(3);
     assert_eq!(events(&folder.read("out.lcm"))[0].utime, 1_200_000_000_000_001_000);

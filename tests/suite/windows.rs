@@ -1,4 +1,4 @@
-//! Windows of time have every event of theirs, in whatever order the times of a log are.
+//! Time windows contain all their events, whatever the order of times in a log.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn log_at(seconds: impl Iterator<Item = i64>) -> Vec<LcmEvent> {
     each.collect()
 }
 
-/// Logs whose times do not rise.
+/// Logs with unordered times.
 fn logs() -> [(&'static str, Vec<LcmEvent>); 3] {
     let jump = |n: i64| if (250..300).contains(&n) { n + 3600 } else { n };
     [
@@ -28,7 +28,7 @@ fn logs() -> [(&'static str, Vec<LcmEvent>); 3] {
     ]
 }
 
-/// Cuts `from` by a window and gives the events.
+/// Applies a window to `from` and returns the events.
 fn cut(folder: &Folder, from: &str, window: &[&str], more: &[&str]) -> Vec<LcmEvent> {
     let line = [&["convert", from, "--to", "cut.lcm", "--overwrite"], window, more].concat();
     run_sluice(folder, &line).expect(0);
@@ -76,19 +76,19 @@ fn relative_times_count_from_the_first_event_in_the_file() {
     for from in ["in.lcm", "in.lcm.zst"] {
         let found = cut(&folder, from, &["--start", "+2s", "--end", "+4s"], &[]);
         assert!(found == all[2..4], "{from}");
-        // What lies before the first event in time lies before the window.
+        // Before the first event in time is before the window.
         assert_eq!(cut(&folder, from, &["--end", "+1s"], &[]).len(), 11, "{from}");
     }
 }
 
-/// How many bytes this thread has read from files so far; nothing where the system does not say.
+/// The bytes this thread has read from files so far; `None` if the system does not report it.
 fn read_by_this_thread() -> Option<u64> {
     let told = fs::read_to_string("/proc/thread-self/io").ok()?;
     told.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok())
 }
 
-/// The numbers of the events in a window, and how many bytes were read for them; nothing where that
-/// is not told.
+/// The numbers of the events in a window, and the bytes read for them; `None` if that is not
+/// reported.
 fn read_window(
     plugin: &str,
     path: &Path,
@@ -120,8 +120,8 @@ fn read_window(
 const COUNT: u8 = 40;
 const PAYLOAD: usize = 400_000;
 
-/// Logs of `COUNT` events, a second apart, of `PAYLOAD` bytes that end with the event's number: the
-/// plugin, whether seeking is an option of it, the log, and when its first event is, in
+/// Logs of `COUNT` events, a second apart, with `PAYLOAD` bytes that end with the event number: the
+/// plugin, whether it has the option to seek, the log, and the time of its first event in
 /// nanoseconds.
 fn logs_of_long_events() -> [(&'static str, bool, Vec<u8>, i64); 3] {
     let payload = |n: u8| vec![n; PAYLOAD];
@@ -160,13 +160,13 @@ fn payloads_outside_of_a_window_are_not_read() {
             let expected: Vec<i64> = (start.max(0)..end.min(i64::from(COUNT))).collect();
             let (found, read) = read_window(plugin, &path, None, window).unwrap();
             assert_eq!(found, expected, "{plugin}, {start} to {end}");
-            // What is wanted; of every event a look at its header and at what follows; a few looks
-            // at files.
+            // The selected events; the header of every event and what follows it; a few reads per
+            // file.
             let wanted = expected.len() * PAYLOAD;
             let most = wanted + usize::from(COUNT) * (40 << 10) + (1 << 20);
             assert!(read < most as u64, "{plugin}, {start} to {end}: {read} of {}", bytes.len());
         }
-        // The same without skipping, so that the bound means something.
+        // The same without skipping, to validate the bound.
         if has_seek {
             let window = (second(17), second(20));
             let (found, read) = read_window(plugin, &path, Some(false), window).unwrap();

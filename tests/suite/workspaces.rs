@@ -1,4 +1,4 @@
-//! The two workspaces, and crates outside, say the same of what they share: versions, lints, profiles.
+//! The two workspaces, and crates outside, agree on versions, lints and profiles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use crate::kit::root;
 
-/// What only queries need fast: the base program has it unoptimised.
+/// Crates that only queries need optimised.
 const FAST_IN_QUERIES: [&str; 4] = ["aho-corasick", "arrow-cast", "arrow-ord", "regex-automata"];
 
 fn toml(path: &str) -> Table {
@@ -32,20 +32,20 @@ fn the_full_program_is_built_with_the_dependencies_lints_and_profiles_of_the_bas
             assert!(packages.insert(package.to_owned(), of_base).is_none(), "{profile} {package}");
         }
     }
-    // Fat, it would be for hours at work on DataFusion.
+    // Fat LTO would take hours for DataFusion.
     let lto = base["profile"]["dist"]["lto"].clone();
     let dist = full["profile"]["dist"].as_table_mut().unwrap();
     assert_eq!(dist.insert("lto".to_owned(), lto), Some("thin".into()));
     assert_eq!(base["profile"], full["profile"]);
 }
 
-/// Otherwise crates would be compiled again, or new plugins' tests would be slow.
+/// Otherwise crates would be compiled again, or tests of new plugins would be slow.
 #[test]
 fn crates_outside_are_compiled_as_those_of_the_base() {
     let base = &toml("Cargo.toml")["profile"]["dev"];
     for name in ["tests/outsider/Cargo.toml", "cli/templates/common/Cargo.toml.in"] {
         let manifest = fs::read_to_string(root().join(name)).unwrap();
-        // What a template leaves open stands in front.
+        // The placeholders of a template come first.
         let profiles: Table = manifest[manifest.find("[profile.").unwrap()..].parse().unwrap();
         assert_eq!(&profiles["profile"]["dev"], base, "{name}");
     }
@@ -55,7 +55,7 @@ fn crates_outside_are_compiled_as_those_of_the_base() {
 fn both_programs_are_made_of_the_same_versions() {
     let (base, full) = (versions("Cargo.lock"), versions("full/Cargo.lock"));
     for (name, of_base) in base {
-        // One of them may need an older version besides.
+        // A dependency may need an older version as well.
         let Some(of_full) = full.get(&name) else { continue };
         let agree = of_base.is_subset(of_full) || of_full.is_subset(&of_base);
         assert!(agree, "{name}: {of_base:?} and {of_full:?}");

@@ -10,11 +10,12 @@ use super::values::{Assignment, assignment, channel_pattern, channel_type, time}
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The format of the input is told by its first bytes, that of the output by the extension of OUT.
+The input format is detected from the first bytes, the output format from the extension of OUT.
 A path that ends in .zst is read and written compressed.
 
-Placeholders in OUT make an output for each input: {stem} is its name without extensions, {name} its whole
-name, {ext} its extension, {parent} the name of its folder, {index} its number. {{ and }} are braces.
+With placeholders in OUT, each input gets its own output: {stem} is the name of the input without
+extensions, {name} its full name, {ext} its extension, {parent} the name of its folder, {index} its
+number. {{ and }} are literal braces.
 
 Examples:
   sluice convert drive.lcm --to drive.jsonl

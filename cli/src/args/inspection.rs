@@ -13,7 +13,7 @@ use super::values::{Assignment, assignment};
 Examples:
   sluice info drive.lcm
   sluice info drive.lcm --types lcmtypes/
-  sluice info logs/*.lcm --brief                 a line a log
+  sluice info logs/*.lcm --brief                 one line per log
   sluice info logs/*.lcm --json | jq '[.path, .events]'")]
 pub(crate) struct InfoArgs {
     /// The logs: files or globs; `-` is standard input.
@@ -109,7 +109,7 @@ Examples:
   sluice types lcmtypes/
   sluice types mit-dgc --json
 
-Exit codes: 0 all files are right; 2 a file is wrong, and what is said of it is on standard error.")]
+Exit codes: 0 all files are valid; 2 a file has mistakes, which are printed on standard error.")]
 pub(crate) struct TypesArgs {
     /// Files that declare types, folders of them, globs, or names of built-in sets. All built-in
     /// sets by default.
@@ -123,17 +123,17 @@ pub(crate) struct TypesArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Outputs are compared with what was recorded of them: length, hash, and rows where the format counts them.
-Logs are read through, and so is their index where they have one.
+Compares outputs with their manifest: length, hash, and number of rows if the format counts them.
+Reads logs and their indexes in full.
 
 Exit codes, the first that applies:
-  1  a file is missing, or has another length, hash or number of rows than was recorded, or nobody recorded it
+  1  a file is missing, has no record, or differs from it in length, hash or number of rows
   1  the run failed, or stopped before the end of a pipe
-  1  a batch is not over: inputs failed, were interrupted or not started, it was killed or is still
-     going on, or its parts have not been put together
-  1  nothing can be said: no manifest names the file, and no source reads it
-  3  a log is damaged inside, or its index is wrong
-  0  all is as it should be")]
+  1  a batch is incomplete: inputs failed, were interrupted or not started, it was killed or is
+     still running, or its parts have not been merged
+  1  no manifest names the file, and no source reads it
+  3  a log is damaged, or its index is wrong
+  0  no differences and no damage")]
 pub(crate) struct VerifyArgs {
     /// Folders with a manifest, reports of `--report`, or files.
     #[arg(required = true, value_name = "PATH")]

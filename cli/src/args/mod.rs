@@ -91,13 +91,13 @@ fn after_help() -> String {
 const EXAMPLES: &str = "\
 Examples:
   sluice info drive.lcm                          what is in a log
-  sluice cat drive.lcm --channel POSE --limit 5  its events, one a line
+  sluice cat drive.lcm --channel POSE --limit 5  its events, one per line
   sluice convert drive.lcm --to drive.lcm.zst    the same log, compressed
   sluice run quickstart                          a first pipeline, without any input
 
-Exit codes: 0 done, nothing lost; 1 failed, nothing published; 2 wrong use or wrong pipeline file;
-3 done, but input was damaged or events could not be carried, all of it reported;
-130, 143, 129 given up on SIGINT, SIGTERM or SIGHUP, with nothing half done: see the README.";
+Exit codes: 0 success; 1 failed, nothing published; 2 invalid command line or pipeline file;
+3 success, but input was damaged or events could not be converted, as reported;
+130, 143, 129 stopped by SIGINT, SIGTERM or SIGHUP, without partial outputs: see the README.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BuiltInVerb {

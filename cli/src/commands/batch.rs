@@ -99,7 +99,7 @@ fn report_failures(report: &BatchReport, args: &EngineArgs, shell: &Shell) {
         0 => {}
         losses => {
             let inputs = units::pluralize(losses as u64, "input");
-            shell.warn(&format!("there were losses when {inputs} had been done before"));
+            shell.warn(&format!("{inputs} had losses in an earlier run"));
         }
     }
     let failed = || report.units.iter().filter(|unit| unit.status == Status::Failed);
@@ -119,12 +119,12 @@ fn report_failures(report: &BatchReport, args: &EngineArgs, shell: &Shell) {
         let inputs = units::pluralize(left + given_up, "input");
         let how = if args.overwrite { "--resume instead of --overwrite" } else { "--resume" };
         shell.warn(&format!(
-            "interrupted: what is done is recorded, and nothing of the {inputs} left was published; the \
-             same command with {how} goes on"
+            "interrupted: finished inputs are recorded; {inputs} left, of which nothing was \
+             published; the same command with {how} continues"
         ));
     } else if left > 0 {
         let inputs = units::pluralize(left, "input");
-        let all = "--keep-going does the others when one fails";
-        shell.warn(&format!("{inputs} not started; --resume goes on with them, {all}"));
+        let all = "--keep-going continues when one fails";
+        shell.warn(&format!("{inputs} not started; --resume continues with them, {all}"));
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn print_pipeline(name: &str, text: String, shell: &Shell) -> Command
     let here = env::current_dir().map_err(|e| Error::io("find", Path::new("."), e))?;
     if here.to_str().is_none() {
         let what =
-            "the name of this folder is not UTF-8, so paths are relative to it: save it here";
+            "the path of this folder is not UTF-8, so the paths are relative to it: save it here";
         shell.warn(what);
         io::stdout().write_all(text.as_bytes())?;
         return Ok(ExitStatus::Done);
@@ -75,7 +75,7 @@ fn refuse_fields_without_decoding(pipeline: &Pipeline) -> Result<(), Failure> {
     match fields.next() {
         None => Ok(()),
         Some((node, name)) => Err(Failure::Usage(format!(
-            "{}: fields are those of decoded messages; say with --types which files declare them",
+            "{}: only decoded messages have fields; give the files that declare them with --types",
             flags::flag(&node.name, &name.option)
         ))),
     }
@@ -174,7 +174,7 @@ pub fn open_logs<'s>(
     let plugin = find_source(args.paths, format.from.as_deref(), &format.options, shell)?;
     if plugin.program.is_some() {
         return Err(Failure::Usage(format!(
-            "`{}` runs a program, which `{}` does not; have a pipeline file run it and write a log",
+            "`{}` runs a program, which `{}` does not allow; run it in a pipeline file that writes a log",
             plugin.name, args.verb
         )));
     }
@@ -202,7 +202,7 @@ fn live_source<'s>(inputs: &[String], shell: &'s Shell) -> Result<Option<&'s Plu
             inputs::plugin_for_url(shell, PluginKind::Source, url).map(Some)
         }
         Some(url) => Err(Failure::Usage(format!(
-            "{url} cannot be read with other inputs, since it has no end; a pipeline file can merge them"
+            "{url} has no end, and cannot be read with other inputs; a pipeline file can merge them"
         ))),
     }
 }
@@ -245,8 +245,8 @@ impl<'s> OutputTarget<'s> {
         }
         if path == "-" {
             let names = shell.registry.names(PluginKind::Sink).join(", ");
-            let what = "standard output has no extension that tells a format";
-            return Err(Failure::Usage(format!("{what}; say --as with one of: {names}")));
+            let what = "standard output has no extension to choose a format by";
+            return Err(Failure::Usage(format!("{what}; name one with --as: {names}")));
         }
         if path.ends_with('/') {
             let plugin = table_sink(&path, shell)?;
@@ -288,8 +288,8 @@ impl<'s> OutputTarget<'s> {
         let names = || shell.registry.names(PluginKind::Sink).join(", ");
         let unknown = || {
             Failure::Usage(format!(
-                "the extension of `{path}` tells no format that this program writes; say --as with one \
-                 of: {}",
+                "the extension of `{path}` is not that of a format that this program writes; name one \
+                 with --as: {}",
                 names()
             ))
         };
@@ -309,7 +309,7 @@ fn table_sink<'s>(path: &str, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
     let name = "parquet";
     shell.registry.get(PluginKind::Sink, name).ok_or_else(|| {
         Failure::Usage(format!(
-            "a folder takes tables, and this program has no sink `{name}`; name a file instead of {path}"
+            "a folder gets tables, but this program has no sink `{name}`; name a file instead of {path}"
         ))
     })
 }

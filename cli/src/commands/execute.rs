@@ -38,7 +38,7 @@ const MOST_SHOWN: usize = 20;
 pub(crate) fn check_engine(args: &EngineArgs) -> Result<(), Failure> {
     match args.engine {
         EngineKind::Ballista if args.shard.is_some() => Err(Failure::Usage(
-            "a part of a batch is run on this machine: --shard does not go with --engine ballista"
+            "--shard cannot be used with --engine ballista: a part of a batch runs on this machine"
                 .into(),
         )),
         EngineKind::Ballista => engine().map(drop),
@@ -88,8 +88,8 @@ pub(crate) fn execute(
     }
     if args.shard.is_some() {
         return Err(Failure::Usage(
-            "--shard runs some of the inputs, and the outputs of this pipeline are not named after them: put \
-             `{stem}` into their paths"
+            "--shard runs a part of the inputs, so outputs must be named after inputs: put `{stem}` \
+             into their paths"
                 .into(),
         ));
     }
@@ -160,7 +160,7 @@ pub(crate) fn report_unmatched(report: &Report, origin: PipelineOrigin, shell: &
         shell.warn(&format!("and {} more", units::pluralize(more, "name")));
     }
     if report.refused {
-        shell.error("nothing was published, as --strict was given and a name matched nothing");
+        shell.error("nothing was published: a name matched nothing, and --strict was given");
     }
 }
 
@@ -177,7 +177,7 @@ fn already_done(before: &Before, report_file: Option<ReportFile>, shell: &Shell)
     let files = units::pluralize(before.files, "file");
     shell.info(&format!("already done: {} ({files})", folders.join(", ")));
     if ending == ExitStatus::Losses {
-        shell.warn("there were losses when it was done");
+        shell.warn("the earlier run had losses");
     }
     Ok(ending)
 }
@@ -304,7 +304,7 @@ impl ReportFile {
         let written = writeln!(self.to, "{}", json_escaped(&text)).and_then(|()| self.to.flush());
         written.map_err(|e| match Error::io("write", &self.path, e).into() {
             Failure::Error(error) if is_done => Failure::Failed(format!(
-                "{error}; the outputs are there, only the report is missing"
+                "{error}; the outputs are complete, only the report is missing"
             )),
             failure => failure,
         })
@@ -374,7 +374,7 @@ pub(crate) fn report_losses(report: &Report, origin: PipelineOrigin, shell: &She
     report.notes.iter().for_each(|note| shell.note(&flags::note_with_flags(note, origin)));
     if report.interrupted {
         shell.warn(
-            "stopped before the end of an input that cannot be read again: what it had given is written",
+            "stopped before the end of an input that cannot be read again: the events read so far are written",
         );
     }
 }

@@ -22,18 +22,18 @@ use crate::signals::{SignalListener, SignalMessages};
 const HUB: &str = "lcm-hub";
 
 /// The messages on signals.
-const STOPPING: SignalMessages = ["stopping", "stopping: once more ends it at once"];
+const STOPPING: SignalMessages = ["stopping", "stopping; another signal ends it at once"];
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
-Programs connect to it with the address tcpq://HOST:PORT. It runs until Ctrl-C or kill.
+Programs connect to tcpq://HOST:PORT. The hub runs until Ctrl-C or kill.
 
 Examples:
   sluice hub
   sluice hub --listen 127.0.0.1:7711
   sluice play drive.lcm --to tcpq://127.0.0.1:7700
 
-Exit codes: 0 it was stopped; 1 it failed: the port is in use, say; 2 wrong use.")]
+Exit codes: 0 stopped; 1 failed, for example because the port is in use; 2 invalid command line.")]
 pub(crate) struct HubArgs {
     /// The address and port to listen on; all addresses of this machine by default. Port 0 picks a
     /// free port and prints it.

@@ -11,15 +11,16 @@ use crate::units;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-After all parts of a batch have been run with `--shard I/N`, their records become the one that a run of the whole
-batch would have written. Nothing is changed where a part is missing or not complete.
+After all parts of a batch have run with `--shard I/N`, merges their records into the one that a run
+of the whole batch would have written. Changes nothing if a part is missing or incomplete.
 
 Examples:
   sluice convert 'logs/*.lcm' --to 'out/{stem}.parquet' --shard 1/2
   sluice convert 'logs/*.lcm' --to 'out/{stem}.parquet' --shard 2/2
   sluice merge-manifests out
 
-Exit codes: 0 there is one record; 1 something is missing or differs, and what is said of it is on standard error.")]
+Exit codes: 0 the records are merged; 1 something is missing or differs, as printed on standard
+error.")]
 pub(crate) struct MergeManifestsArgs {
     /// The output folders, which have the records of the parts.
     #[arg(required = true, value_name = "FOLDER")]
@@ -40,7 +41,7 @@ pub(crate) fn run(args: &MergeManifestsArgs, shell: &Shell) -> CommandResult {
         match batch::merge(folder, looking)? {
             Merged::Done { parts, units } => shell.info(&merged_text(folder, parts, units)),
             Merged::Before => {
-                shell.info(&format!("{}: there is one record already", folder.display()));
+                shell.info(&format!("{}: already merged", folder.display()));
             }
             Merged::Lacking(reasons) => {
                 report_reasons(folder, &reasons, shell);
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &MergeManifestsArgs, shell: &Shell) -> CommandResult {
 fn merged_text(folder: &Path, parts: usize, inputs: usize) -> String {
     let (parts, inputs) =
         (units::pluralize(parts as u64, "part"), units::pluralize(inputs as u64, "input"));
-    format!("{}: {parts} put together, {inputs}", folder.display())
+    format!("{}: merged {parts}, {inputs}", folder.display())
 }
 
 fn report_reasons(folder: &Path, reasons: &[String], shell: &Shell) {

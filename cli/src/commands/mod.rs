@@ -40,7 +40,7 @@ fn pipeline(file: &str, set: &SetArgs, shell: &Shell) -> Result<Pipeline, Failur
 /// Warns of variables that were set but do not occur in the file.
 fn warn_unused(document: &Document, set: &SetArgs, shell: &Shell) {
     for name in unused(document, set) {
-        shell.warn(&format!("nothing in {} asks for the variable `{name}`", document.name));
+        shell.warn(&format!("the variable `{name}` is not used in {}", document.name));
     }
 }
 
@@ -49,7 +49,7 @@ fn warn_unset(pipeline: &Outline, shell: &Shell) {
     if let Some(first) = pipeline.unset.first() {
         let names: Vec<String> = pipeline.unset.iter().map(|name| format!("`{name}`")).collect();
         shell.warn(&format!(
-            "without a value, and shown as ${{NAME}}: {}; give values with --set {first}=… or in the \
+            "without a value, shown as ${{NAME}}: {}; set them with --set {first}=… or in the \
              environment",
             names.join(", ")
         ));

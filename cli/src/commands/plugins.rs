@@ -73,7 +73,7 @@ fn list(plugins: &[&Plugin]) -> String {
             line(&mut text, format_args!("  {:width$}  {}", set.name, set.about));
         }
     }
-    text + "\n`sluice plugins NAME` tells the options of one, `sluice types NAME` what is in a set of types.\n"
+    text + "\n`sluice plugins NAME` shows the options of a plugin, `sluice types NAME` the types of a set.\n"
 }
 
 fn details(plugin: &Plugin) -> String {
@@ -93,7 +93,7 @@ fn details(plugin: &Plugin) -> String {
         write_option(key, &mut text);
     }
     if keys.is_some() {
-        line(&mut text, format_args!("\nkeys of the pipeline file, above all nodes"));
+        line(&mut text, format_args!("\ntop-level keys of the pipeline file"));
         let top = schema::top_level_json();
         top.as_array().into_iter().flatten().for_each(|key| write_option(key, &mut text));
     }
@@ -109,7 +109,7 @@ fn write_option(option: &Value, text: &mut String) {
     let when = match (&option["default"], option["required"].as_bool()) {
         (_, Some(true)) => ", required".to_owned(),
         (Value::Null, _) => String::new(),
-        (default, _) => format!(", {default} if left out"),
+        (default, _) => format!(", default {default}"),
     };
     line(text, format_args!("\n  {}  ({}{when})", word("name"), word("type")));
     word("doc").lines().for_each(|doc| line(text, format_args!("      {doc}")));

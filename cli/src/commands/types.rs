@@ -73,7 +73,7 @@ impl Clashes {
     fn warn(&self, shell: &Shell) {
         for (key, names) in &self.names {
             shell.warn(&format!(
-                "{} share the fingerprint {key}: messages are taken for the first, unless --type \
+                "{} share the fingerprint {key}: messages are decoded as the first, unless --type \
                  (`channel_types` of `decode`) says otherwise",
                 first_few(names.iter().map(String::as_str), " and ")
             ));

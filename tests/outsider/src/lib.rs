@@ -1,4 +1,4 @@
-//! Source `ticks`: a plugin that needs no input, made outside the repository.
+//! Source `ticks`: a plugin without input, defined outside the repository.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -7,11 +7,11 @@ use sluice_core::{
     Split,
 };
 
-/// Ticks like a clock: an event a second.
+/// Generates one event per second.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ticks {
-    /// How many events.
+    /// The number of events.
     count: u64,
 }
 

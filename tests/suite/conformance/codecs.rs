@@ -1,4 +1,4 @@
-//! Codecs, held to the conformance kit.
+//! Conformance tests of the codecs.
 
 use std::fs;
 use std::path::Path;
@@ -9,13 +9,13 @@ use sluice_core::{Channel, Encoding, Name};
 
 use crate::kit::{Folder, events, root, run};
 
-/// What is tried here.
+/// The codecs tested here.
 pub(super) const NAMES: &[&str] = &["ice", "lcm", "vel"];
 
-/// A channel of a made-up drive for each type.
+/// A channel of the demo drive for each type.
 const CHANNELS: [&str; 5] = ["POSE", "GPS_TO_LOCAL", "VELODYNE", "SKIRT_FC", "CAM_THUMB_RFC"];
 
-/// The first message of each of these.
+/// The first message of each channel.
 fn messages() -> Vec<(String, Vec<u8>)> {
     let folder = Folder::new();
     let copy = "[sources.drive]\nplugin = \"demo\"\nseconds = 0.5\n\
@@ -51,7 +51,7 @@ fn unhexed(path: &Path) -> Vec<u8> {
 /// A channel of VEL messages.
 fn vel_channel(name: &str, version: i32) -> Channel {
     let mut channel = Channel::new(Name::from_text(name), "robot", Encoding::Vel);
-    // The format's sum of a name: byte `i` counts 119 + i times.
+    // The checksum of a name in this format weighs byte `i` by 119 + i.
     let sum: u32 = name.bytes().zip(119..).map(|(byte, times)| u32::from(byte) * times).sum();
     channel.metadata.insert("vel.type".to_owned(), format!("0x{sum:08X}"));
     channel.metadata.insert("vel.version".to_owned(), version.to_string());

@@ -1,4 +1,4 @@
-//! Every plugin of the repository, held to the conformance kit.
+//! Conformance tests of every plugin in the repository.
 
 mod codecs;
 mod sinks;
@@ -7,7 +7,7 @@ mod stages;
 
 use sluice_core::{PluginKind, Registry};
 
-/// What is not tried here, and why.
+/// Plugins not tested here, and why.
 const EXCEPTIONS: &[(PluginKind, &str, &str)] = &[
     (
         PluginKind::Source,

@@ -1,16 +1,16 @@
-//! Sinks, held to the conformance kit.
+//! Conformance tests of the sinks.
 
 use serde_json::json;
 use sluice_conformance::{EventOrder, FormatFidelity, TimeRounding, sink};
 
 use crate::kit::{Folder, root};
 
-/// What is tried here.
+/// The sinks tested here.
 pub(super) const NAMES: &[&str] = &[
     "archive", "csv", "files", "jsonl", "las", "lcm-log", "null", "orca", "parquet", "text", "vel",
 ];
 
-/// What an LCM log holds of events.
+/// What an LCM log keeps of events.
 const LCM: FormatFidelity = FormatFidelity {
     time_step: 1_000,
     rounding: TimeRounding::Down,
@@ -22,17 +22,17 @@ const LCM: FormatFidelity = FormatFidelity {
     order: EventOrder::All,
 };
 
-/// A made-up drive of so many seconds.
+/// A demo drive of this many seconds.
 fn drive(seconds: f64) -> String {
     format!("[sources.events]\nplugin = \"demo\"\nseconds = {seconds}\n")
 }
 
-/// The poses of a made-up drive, with decoded rows.
+/// The poses of a demo drive, decoded.
 const POSES: &str = "[sources.drive]\nplugin = \"demo\"\nseconds = 0.5\n\
     [stages.poses]\nplugin = \"filter\"\nfrom = \"drive\"\nchannels = [\"POSE\", \"GPS*\"]\n\
     [stages.events]\nplugin = \"decode\"\nfrom = \"poses\"\ntypes = [\"mit-dgc\"]\n";
 
-/// A folder with the bytes of a test log that lies in hexadecimal digits.
+/// A folder with a test log that is stored as hexadecimal digits.
 fn unhexed(case: &str) -> Folder {
     let folder = Folder::new();
     let text = std::fs::read_to_string(root().join(case)).unwrap();
@@ -155,7 +155,7 @@ fn jsonl_of_decoded_events() {
 fn csv() {
     sink("csv").check();
     sink("csv").fed_by(&POSES.replace("\"POSE\", ", "")).check();
-    // Several types have no columns in common but those that are chosen.
+    // Several types share only the chosen columns.
     let options = json!({ "fields": ["utime", "pos[0]"] });
     sink("csv").options(options).fed_by(POSES).check();
 }

@@ -1,4 +1,4 @@
-//! Sources, held to the conformance kit.
+//! Conformance tests of the sources.
 
 use std::fs;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use sluice_conformance::{Integrity, SourceTrial, source};
 use crate::kit::{Folder, drive, log, root, run};
 use crate::robots;
 
-/// The sources that are tried here.
+/// The sources tested here.
 pub(super) const NAMES: &[&str] = &[
     "archive", "camlog", "csv", "demo", "jsonl", "lcm-log", "lcm-udp", "orca", "parquet",
     "records", "vel",
 ];
 
-/// What a sink with these options writes of a small log as `name`.
+/// What a sink with these options writes as `name` for a small log.
 fn written(name: &str, sink: &str) -> Vec<u8> {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(7, 8)));
@@ -70,10 +70,10 @@ fn orca() {
     robots::orca(&folder);
     let read = |name: &str| fs::read(folder.at("orca").join(name)).unwrap();
     let master = String::from_utf8(read("master.log")).unwrap();
-    // As many as makes the last index one of two digits: cut off, it would be another.
+    // Enough for a last index of two digits: truncated, it would be a different index.
     let lines: Vec<&str> = master.lines().take(3 + 2 * 10).collect();
     let master = lines.join("\n") + "\n";
-    // Configuration has the time of the first event, so all depends on that line.
+    // Configuration has the time of the first event, so everything depends on that line.
     let header: usize = lines.iter().take(4).map(|line| line.len() + 1).sum();
     source("orca")
         .sample("master.log", master)

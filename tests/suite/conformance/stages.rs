@@ -1,10 +1,10 @@
-//! Stages, held to the conformance kit.
+//! Conformance tests of the stages.
 
 use serde_json::json;
 use sluice_conformance::stage;
 use sluice_core::contract::trials;
 
-/// What is tried here.
+/// The stages tested here.
 pub(super) const NAMES: &[&str] = &[
     "camera",
     "decode",
@@ -23,7 +23,7 @@ pub(super) const NAMES: &[&str] = &[
     "velodyne",
 ];
 
-/// Some channels of a made-up drive.
+/// Some channels of a demo drive.
 fn drive(channels: &str, seconds: f64) -> String {
     format!(
         "[sources.drive]\nplugin = \"demo\"\nseconds = {seconds}\n\
@@ -31,7 +31,7 @@ fn drive(channels: &str, seconds: f64) -> String {
     )
 }
 
-/// The same with a node between, which stages that need more than a log are fed by.
+/// The same with stages in between, for stages that need more than a log.
 fn after(channels: &str, seconds: f64, stages: &str) -> String {
     let drive = drive(channels, seconds).replace("stages.events", "stages.few");
     format!("{drive}{stages}")

@@ -1,5 +1,5 @@
-//! Carriers that stand for a cluster: threads of this process that fulfil orders, and whatever can go wrong with
-//! them.
+//! Carriers in place of a cluster: threads of this process that run orders, with every kind of
+//! failure.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,17 +14,17 @@ use crate::kit::SeededRng;
 /// What happens to an order on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnitFate {
-    /// It is fulfilled.
+    /// It runs.
     Run,
     /// It is lost the first time.
     Lost,
-    /// Two workers fulfil it at the same time.
+    /// Two workers run it at the same time.
     Twice,
-    /// A worker fulfils it when the run is over; the first time it counts as lost.
+    /// A worker runs it after the end of the run; the first time, it counts as lost.
     Late,
-    /// Its worker panics after it has fulfilled it.
+    /// Its worker panics after running it.
     Panics,
-    /// Its worker dies before it can, and nobody tries again: it is given up.
+    /// Its worker dies before running it, and it is not retried.
     Dies,
 }
 
@@ -39,14 +39,14 @@ const RANDOM_FATES: [UnitFate; 8] = [
     UnitFate::Run,
 ];
 
-/// Threads that fulfil orders.
+/// Threads that run orders.
 pub(super) struct ThreadCarrier {
     fates: Mutex<FatePlan>,
-    /// How the workers run.
+    /// The options of the workers.
     pub(super) options: Options,
-    /// What workers of another build have instead of our plugins.
+    /// The plugins of the workers, which may be of another build.
     pub(super) registry: fn() -> Registry,
-    /// What was begun and not delivered.
+    /// The number of orders started but not delivered.
     pub(super) again: AtomicUsize,
     pub(super) rounds: AtomicUsize,
     late: Mutex<Vec<Order>>,
@@ -54,22 +54,22 @@ pub(super) struct ThreadCarrier {
 
 enum FatePlan {
     Dice(SeededRng),
-    /// By unit; the first is that of the first time it is carried.
+    /// By unit: the fates of consecutive attempts.
     Set(BTreeMap<usize, Vec<UnitFate>>),
 }
 
 impl ThreadCarrier {
-    /// Everything goes well.
+    /// No failures.
     pub(super) fn reliable() -> Self {
         Self::with(FatePlan::Set(BTreeMap::new()))
     }
 
-    /// Whatever these dice say.
+    /// Random failures.
     pub(super) fn random(seed: u64) -> Self {
         Self::with(FatePlan::Dice(SeededRng(seed)))
     }
 
-    /// These fates, by unit; the others are run.
+    /// These fates, by unit; other units run.
     pub(super) fn with_fates(fates: &[(usize, &[UnitFate])]) -> Self {
         let fates = fates.iter().map(|(unit, fates)| (*unit, fates.to_vec()));
         Self::with(FatePlan::Set(fates.collect()))
@@ -86,7 +86,7 @@ impl ThreadCarrier {
         }
     }
 
-    /// Runs what comes late: when the run is over. Gives how that ended.
+    /// Runs the late orders, after the end of the run, and returns the results.
     pub(super) fn run_late(&self) -> Vec<Fulfilled> {
         let late = std::mem::take(&mut *self.late.lock().unwrap());
         late.iter().map(|order| order.fulfil(&Registry::linked(), &self.options).unwrap()).collect()
@@ -94,7 +94,7 @@ impl ThreadCarrier {
 
     fn fate(&self, unit: usize) -> UnitFate {
         match &mut *self.fates.lock().unwrap() {
-            // Nobody is unlucky as often as orders are carried.
+            // The last attempt always succeeds.
             FatePlan::Dice(_) if self.rounds.load(Ordering::Relaxed) == ATTEMPTS => UnitFate::Run,
             FatePlan::Dice(dice) => RANDOM_FATES[dice.below(RANDOM_FATES.len() as u64) as usize],
             FatePlan::Set(fates) => match fates.get_mut(&unit) {
@@ -104,7 +104,7 @@ impl ThreadCarrier {
         }
     }
 
-    /// The orders as workers get them: over a wire, in any order, some twice.
+    /// The orders as workers get them: serialized, in any order, some twice.
     fn dealt(&self, orders: &[Order]) -> Vec<(Order, UnitFate)> {
         let mut dealt: Vec<(Order, UnitFate)> = Vec::new();
         for order in orders {
@@ -157,7 +157,7 @@ impl Carrier for ThreadCarrier {
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..3).map(|_| scope.spawn(work)).collect();
             for worker in workers {
-                // A worker that panicked takes nobody with it; what it had left to do, the others do.
+                // Other workers take over the orders of a worker that panicked.
                 if worker.join().is_err() {
                     work();
                 }
@@ -167,7 +167,7 @@ impl Carrier for ThreadCarrier {
     }
 }
 
-/// Reaches nobody.
+/// Reaches no worker.
 pub(super) struct IdleCarrier;
 
 impl Carrier for IdleCarrier {
@@ -176,7 +176,7 @@ impl Carrier for IdleCarrier {
     }
 }
 
-/// Fulfils some orders, and then the user asks the run to end.
+/// Runs some orders; then the user stops the run.
 pub(super) struct InterruptingCarrier {
     pub(super) after: usize,
     pub(super) stop: Arc<Stop>,

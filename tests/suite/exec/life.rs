@@ -1,4 +1,4 @@
-//! Life and death of programs: what ends them, what waits for them, and what they are given to live with.
+//! The lifetime of child programs: what ends them, what waits for them, and their environment.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -26,7 +26,7 @@ fn a_closed_terminal_ends_a_run_as_ctrl_c_does() {
     }
     let folder = Folder::new();
     let run = at_work(&folder, &out_of(HANGS, "timeout = 0"));
-    // From the terminal and from its shell: the second one must not abort what the first one ends.
+    // From the terminal and from its shell: the second signal must not abort the orderly end.
     signal(&run, Signal::HUP);
     signal(&run, Signal::HUP);
     let ended = ProgramOutput::from_output(run.wait_with_output().unwrap());
@@ -57,7 +57,8 @@ fn cat_shows_what_programs_say() {
     assert_eq!(ran.text().lines().count(), 10);
 }
 
-/// The folder's log as an Arrow stream, and where its events begin: behind the schema, whose length the second word says.
+/// Writes the folder's log as an Arrow stream, and the offset of its events: after the schema,
+/// whose length is in the second word.
 fn stream_in_parts(folder: &Folder) {
     stream(folder);
     let bytes = folder.read("in.arrows");
@@ -65,7 +66,7 @@ fn stream_in_parts(folder: &Folder) {
     folder.write("schema", format!("{}", schema + 8 + 1));
 }
 
-/// A stage of this command, of which the first five events are wanted.
+/// A pipeline that keeps the first five events of this command.
 fn first_of(command: &str) -> String {
     through(command).replace(
         "[sinks.out]\nplugin = \"lcm-log\"\nfrom = \"prog\"",
@@ -74,7 +75,7 @@ fn first_of(command: &str) -> String {
     )
 }
 
-/// A command that writes the same events for ever, once its input has begun.
+/// A command that writes the same events forever, once its input has started.
 const ENDLESS: &str = r#"["sh", "-c", "sleep 1000 & echo $! > child; head -c -8 in.arrows > all; head -c 1024 > none; cat all; at=$(cat schema); while tail -c +$at all; do :; done"]"#;
 
 #[test]
@@ -99,7 +100,7 @@ fn a_stage_that_nobody_wants_more_of_keeps_nothing_from_others() {
     expect_gone(noted(&folder.at("child")));
 }
 
-/// A command that writes a few events again and again, and not fast.
+/// A command that writes a few events repeatedly, slowly.
 const SLOW: &str = r#"["sh", "-c", "sleep 1000 & echo $! > child; head -c -8 in.arrows > all; cat all; at=$(cat schema); while sleep 0.02; do tail -c +$at all; done"]"#;
 
 #[test]
@@ -123,7 +124,7 @@ fn a_stage_that_comes_to_its_end_may_although_nobody_wants_more() {
 #[test]
 fn what_a_sink_has_started_may_print_when_it_has_ended_itself() {
     let folder = with_log(500);
-    // It prints once its parent is gone.
+    // It prints after its parent is gone.
     let command = r#"["sh", "-c", "cat > raw; p=$$$$; (while kill -0 $p && ! grep -q 'State:.Z' /proc/$p/status; do :; done 2> none; echo summary) &"]"#;
     allowed(&into(command, r#"path = "${DIR}/out.txt""#), &folder, 2).unwrap();
     assert_eq!(folder.read("out.txt"), b"summary\n");
@@ -156,7 +157,7 @@ fn a_sink_may_do_without_the_mark_that_ends_its_events() {
 #[test]
 fn a_program_that_says_how_far_it_is_is_at_work() {
     let folder = with_log(10);
-    // Twice as long as it may be silent.
+    // Twice the timeout.
     let command =
         r#"["sh", "-c", "cat > raw; for n in 1 2 3 4 5 6 7 8; do sleep 0.25; echo $n >&2; done"]"#;
     allowed(&into(command, "timeout = \"1s\""), &folder, 2).unwrap();

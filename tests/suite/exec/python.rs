@@ -1,10 +1,10 @@
-//! Programs in Python, written with pyarrow as anybody would.
+//! Programs in Python that use pyarrow.
 
 use std::process::{Command, Stdio};
 
 use super::*;
 
-/// The Python that has pyarrow; nothing, said aloud, if there is none.
+/// The Python with pyarrow; `None`, with a message, if there is none.
 fn python() -> Option<String> {
     let peers = std::env::var("SLUICE_PEERS").map(|peers| format!("{peers}/bin/python3"));
     let python = peers.unwrap_or_else(|_| "python3".to_owned());
@@ -16,7 +16,7 @@ fn python() -> Option<String> {
     None
 }
 
-/// The path of an example as a command's argument.
+/// The path of an example as a command-line argument.
 fn example(name: &str) -> String {
     root().join("plugins/exec/examples").join(name).display().to_string()
 }
@@ -46,7 +46,7 @@ fn a_python_program_of_a_few_lines_is_a_stage() {
     for jobs in [1, 4] {
         let report = allowed(&through(&command), &folder, jobs).unwrap();
         assert!(events(&folder.read("out.lcm")) == wanted);
-        // Books are kept by the channels that were read.
+        // Events are counted by the channels that were read.
         let names: Vec<&str> = report.channels.iter().map(|row| &*row.channel).collect();
         assert_eq!(names, ["A", "B", "C", "D", "E"]);
         assert_eq!(total(&report, |row| row.filtered), 3000 - wanted.len() as u64);
@@ -78,7 +78,7 @@ fn stage_of(folder: &Folder, python: &str, program: &str) -> String {
 fn new_events_have_books_of_their_own() {
     let Some(python) = python() else { return };
     let folder = with_log(1000);
-    // Every event twice, and one that was never there.
+    // Every event twice, and an invented one.
     let program = r#"
 import sys, pyarrow as pa
 with pa.ipc.open_stream(sys.stdin.buffer) as events:
@@ -113,7 +113,7 @@ with pa.ipc.open_stream(sys.stdin.buffer) as events:
 "#;
     let report = allowed(&stage_of(&folder, &python, program), &folder, 2).unwrap();
     assert!(events(&folder.read("out.lcm")) == events(&folder.read("in.lcm")));
-    // Their source, too: they are still events of the channels that were read.
+    // With another source, they still count as events of the channels that were read.
     assert!(report.channels.iter().all(|row| row.source == "log" && row.filtered == 0));
 }
 

@@ -1,5 +1,5 @@
-//! Inputs of every kind that shrink, grow, vanish, are replaced or overwritten between the moment they were
-//! looked at and the moment they are read: what is read was there, and nothing that is missing goes untold.
+//! Inputs of every kind that shrink, grow, vanish, are replaced or overwritten between planning and
+//! reading: every event read was in the input, and anything missing is reported.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -13,7 +13,7 @@ use sluice_core::{
 
 use crate::kit::{Folder, drive, log, run};
 
-/// Plugins that read files, and what a file of theirs is called.
+/// Plugins that read files, and a file name for each.
 const KINDS: [(&str, &str); 7] = [
     ("lcm-log", "log.lcm"),
     ("lcm-log", "log.lcm.zst"),
@@ -24,10 +24,10 @@ const KINDS: [(&str, &str); 7] = [
     ("jsonl", "log.jsonl"),
 ];
 
-/// How many events each file has.
+/// The number of events in each file.
 const EVENTS: i64 = 1_500;
 
-/// A folder with a file of each kind, all of the same events.
+/// A folder with a file of each kind, all with the same events.
 fn folder_of(seed: u64) -> Folder {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(seed, EVENTS)));
@@ -52,7 +52,7 @@ struct ReadResult {
     error: Option<Error>,
 }
 
-/// Reads a file of which the splits were made before `change` was done to it.
+/// Plans the splits of a file, applies `change` to it, and reads it.
 fn read_after(plugin: &str, path: &Path, target: u64, change: impl FnOnce()) -> ReadResult {
     let plugin = *Registry::linked().get(PluginKind::Source, plugin).unwrap();
     let PluginFactory::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
@@ -73,7 +73,7 @@ fn read(
 ) -> Result<(), Error> {
     let mut ended = None;
     for split in splits {
-        // As the engine does in the end: each split from where the one before stopped.
+        // As the engine does: each split starts where the previous one stopped.
         let entry = SplitStart::At(ended.unwrap_or(split.start));
         let mut reader = source.read(split, entry, context)?;
         while let Some(batch) = reader.next_batch()? {
@@ -87,7 +87,7 @@ fn read(
     Ok(())
 }
 
-/// All that may be read: the events of both folders, by kind.
+/// The events that may be read: those of both folders, by kind.
 fn known(folders: [&Folder; 2], plugin: &str, name: &str) -> BTreeSet<ComparedEvent> {
     let all = folders.map(|folder| read_after(plugin, &folder.at(name), u64::MAX, || ()));
     for read in &all {
@@ -97,8 +97,8 @@ fn known(folders: [&Folder; 2], plugin: &str, name: &str) -> BTreeSet<ComparedEv
     all.into_iter().flat_map(|read| read.events).collect()
 }
 
-/// Does something to every kind of file while it is read, in one go and in pieces. `loses` says that events are
-/// gone, which has to be told.
+/// Changes every kind of file while it is read, in one and in several splits. `loses` says that
+/// events are gone, which must be reported.
 fn change_all(loses: bool, change: impl Fn(&Path, &Path)) {
     change_some(loses, |_| true, change);
 }
@@ -159,7 +159,8 @@ fn an_input_that_became_a_folder_is_told() {
     }
 }
 
-/// A log of several files, of which the one that lists the events is replaced or cut, says nothing that would tell.
+/// A log of several files: if the file that lists the events is replaced or truncated, nothing
+/// shows it.
 const OF_SEVERAL_FILES: &str = "orca";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Disks that are full, and folders that go while they are written to: the run fails, says where and why, and
+//! Full disks, and folders that disappear during a run: the run fails, says where and why, and
 //! leaves nothing.
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use sluice_core::{PluginKind, Registry};
 
 use crate::kit::{Folder, LcmEvent, ProgramOutput, drive, log, report_skip, run_sluice, sluice};
 
-/// Every sink that writes files, its path, and more options.
+/// Every sink that writes files, its path, and further options.
 const SINKS: [(&str, &str, &str); 15] = [
     ("lcm-log", "out.lcm", ""),
     ("lcm-log", "out.lcm.zst", ""),
@@ -30,7 +30,7 @@ const SINKS: [(&str, &str, &str); 15] = [
     ("las", "clouds/", ""),
 ];
 
-/// Sinks that are not tried, and why.
+/// Sinks not tested, and why.
 const EXCEPTIONS: [(&str, &str); 3] = [
     ("exec", "its program writes, not the sink"),
     ("lcm-udp", "it writes to a network"),
@@ -46,7 +46,7 @@ fn every_sink_is_tried_or_there_is_a_reason_why_not() {
 
 const EVENTS: &str = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n";
 
-/// What has points.
+/// A source of points.
 const POINTS: &str = "[sources.drive]\nplugin = \"demo\"\nseconds = 0.1\n\
     [stages.few]\nplugin = \"filter\"\nfrom = \"drive\"\nchannels = [\"VELODYNE\"]\n\
     [stages.log]\nplugin = \"velodyne\"\nfrom = \"few\"\n";
@@ -58,7 +58,7 @@ fn pipeline(sink: &str, path: &str, options: &str) -> String {
     )
 }
 
-/// A log that no sink makes small.
+/// A log that does not compress.
 fn folder() -> Folder {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(1, 1_500)));
@@ -66,7 +66,8 @@ fn folder() -> Folder {
     folder
 }
 
-/// Mounts a small disk where only this command and what it runs see it, and lists what is on it in the end.
+/// Mounts a small disk in a private mount namespace, runs the command, and lists the files on the
+/// disk afterwards.
 const ON_SMALL_DISK: &str = "mount -t tmpfs -o size=96k,nr_inodes=100000 tmpfs disk";
 
 fn on_small_disk(folder: &Folder, arguments: &[&str]) -> Option<(ProgramOutput, String)> {
@@ -78,7 +79,7 @@ fn on_small_disk(folder: &Folder, arguments: &[&str]) -> Option<(ProgramOutput, 
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &line, program]);
     let output = command.args(arguments).current_dir(folder.path()).stdin(Stdio::null()).output();
     let ran = ProgramOutput::from_output(output.ok()?);
-    // Where name spaces or mounts are not allowed, the program has not been run.
+    // If namespaces or mounts are not allowed, the program has not run.
     let was_run = ran.code != Some(99) && !ran.stderr.contains("unshare");
     was_run.then(|| {
         let left = ran.text();
@@ -105,7 +106,7 @@ fn every_sink_tells_of_a_file_that_may_not_grow_and_leaves_nothing() {
     let folder = folder();
     for (sink, path, options) in SINKS {
         let events: Vec<LcmEvent> = drive(1, 1_500);
-        // A file an event never becomes long.
+        // One file per event never becomes long.
         if sink == "files" || path == "parts/" {
             continue;
         }
@@ -149,7 +150,7 @@ fn a_report_on_a_full_disk_is_told_beside_the_outputs_that_are_there() {
         .expect(1)
         .expect_stderr("no space left")
         .expect_stderr("/dev/full");
-    told.expect_stderr("the outputs are there");
+    told.expect_stderr("the outputs are complete");
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
 }
 
@@ -175,7 +176,7 @@ fn standard_output_that_is_full_is_told_and_nothing_else_is_published() {
     assert_eq!(folder.names(), ["disk", "in.lcm", "run.toml"]);
 }
 
-/// Waits until a run has begun to write into a folder.
+/// Waits until a run has started writing to a folder.
 fn wait_for_something_in(folder: &Path) {
     while fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none()) {
         std::thread::yield_now();
@@ -195,7 +196,7 @@ fn a_folder_that_is_removed_while_it_is_written_to_fails_the_run() {
         pipe.write_all(&whole[..whole.len() / 2]).unwrap();
         wait_for_something_in(&folder.at("disk"));
         fs::remove_dir_all(folder.at("disk")).unwrap();
-        // A run that has failed already listens no more.
+        // A run that has already failed no longer reads.
         drop(pipe.write_all(&whole[whole.len() / 2..]));
         drop(pipe);
         let ended = ProgramOutput::from_output(running.wait_with_output().unwrap()).expect(1);

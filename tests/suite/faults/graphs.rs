@@ -1,4 +1,4 @@
-//! Pipeline files that nobody would write: they run, or are refused, in little time and memory.
+//! Extreme pipeline files: they run or are refused with little time and memory.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ fn sink(name: &str, from: &str, path: &str) -> String {
     format!("[sinks.{name}]\nplugin = \"lcm-log\"\nfrom = \"{from}\"\npath = \"{path}\"\n")
 }
 
-/// So many filters one behind another.
+/// A chain of this many filters.
 fn line(stages: usize) -> String {
     let (mut text, mut last) = (SOURCE.to_owned(), "log".to_owned());
     for n in 0..stages {
@@ -69,7 +69,7 @@ fn hundreds_of_sinks_need_as_many_files_and_no_more() {
     let few = super::ran_behind(&folder, "ulimit -n 64", &["run", "many.toml"]).expect(1);
     few.expect_stderr("too many files are open").expect_stderr("ulimit -n").expect_stderr("out/");
     assert_eq!(folder.names(), ["in.lcm", "many.toml"]);
-    // What is usual is raised to what is allowed.
+    // The usual limit is raised to the maximum.
     super::ran_behind(&folder, "ulimit -S -n 64", &["run", "many.toml"]).expect(0);
     let tree = super::tree(&folder.at("out"));
     assert_eq!(tree.len(), 300);
@@ -108,11 +108,12 @@ fn texts_that_are_no_pipelines_are_refused_in_few_words() {
 fn variables_do_not_refer_to_each_other() {
     let folder = folder();
     folder.write("self.toml", SOURCE.replace("in.lcm", "${A}") + &sink("out", "log", "out.lcm"));
-    // What is given stands as it is.
+    // The value is used as given.
     let given = run_sluice(&folder, &["run", "self.toml", "--set", "A=${A}${A}"]).expect(1);
     given.expect_stderr("cannot open ${A}${A}");
     let mut long = String::new();
-    // A value of 300 MB, or 3 GB in the long form; and room for four of it beside what any run takes.
+    // A value of 300 MB, or 3 GB in the long form; with memory for four copies, plus that of any
+    // run.
     let times = trials(3_000, 30_000);
     (0..times).for_each(|_| write!(long, "${{A}}").unwrap());
     folder.write("long.toml", SOURCE.replace("in.lcm", &long) + &sink("out", "log", "out.lcm"));

@@ -1,4 +1,4 @@
-//! Inputs that are no logs, and some that cannot be read among many that can.
+//! Inputs that are not logs, and unreadable inputs among readable ones.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use sluice_core::{PluginKind, Registry};
 
 use crate::kit::{Folder, ProgramOutput, drive, log, report_skip, run_sluice, sluice};
 
-/// Every source that reads files, and what it has to be told of them.
+/// Every source that reads files, and its required options.
 const SOURCES: [(&str, &str); 9] = [
     ("lcm-log", ""),
     ("vel", ""),
@@ -29,7 +29,7 @@ const SOURCES: [(&str, &str); 9] = [
     ),
 ];
 
-/// Sources that are not tried, and why.
+/// Sources not tested, and why.
 const EXCEPTIONS: [(&str, &str); 3] = [
     ("demo", "it makes its events up"),
     ("exec", "its program reads, not the source"),
@@ -43,7 +43,7 @@ fn every_source_is_tried_or_there_is_a_reason_why_not() {
     assert_eq!(tried, Registry::linked().names(PluginKind::Source).into_iter().collect());
 }
 
-/// Reads an input with a source, and writes what it has over what was written before.
+/// Reads an input with a source, replacing the previous output.
 fn read_by(folder: &Folder, (source, options): (&str, &str), input: &str) -> ProgramOutput {
     let text = format!(
         "[sources.log]\nplugin = \"{source}\"\npath = \"{input}\"\n{options}\n\
@@ -75,7 +75,7 @@ fn what_cannot_be_opened_is_named_with_the_reason_whatever_reads_it() {
 fn files_that_the_system_makes_up_are_read_as_what_they_hold() {
     let folder = Folder::new();
     for source in SOURCES {
-        // Their length is told as 0.
+        // The system reports their length as 0.
         for input in ["/proc/self/status", "/proc/self/environ", "/proc/self/mem"] {
             let told = read_by(&folder, source, input);
             assert!(matches!(told.code, Some(1 | 3)), "{source:?} {input}: {:?}", told.code);
@@ -95,14 +95,14 @@ fn names_that_are_no_text_are_inputs_like_others() {
     assert!(folder.read("all.lcm") == logs.concat());
     run_sluice(&folder, &["convert", "in/b?.lcm", "--to", "some.lcm"]).expect(0);
     assert!(folder.read("some.lcm") == logs[1..].concat());
-    // What names its inputs spells them out.
+    // Formats that contain input names escape them.
     for to in ["table.parquet", "tables/"] {
         let convert = ["convert", "in/*.lcm", "--to", to, "--report", "report.json"];
         run_sluice(&folder, &[&convert[..], &["--overwrite"]].concat()).expect(0);
     }
     let manifest = String::from_utf8(folder.read("tables/_manifest.json")).unwrap();
     assert!(manifest.contains(r"in/b\\xff.lcm"), "{manifest}");
-    // What makes names or options of them cannot, and leaves none of them out in silence.
+    // Outputs or options named after them are not possible; none of them is skipped silently.
     run_sluice(&folder, &["convert", "in/*.lcm", "--to", "out/{stem}.lcm"])
         .expect(1)
         .expect_stderr("not UTF-8");
@@ -135,7 +135,7 @@ fn inputs_that_cannot_be_read_cost_only_themselves_where_the_others_are_wanted()
     for n in 0..300 {
         folder.write(&format!("in/{n:03}.lcm"), log(&drive(n, 2)));
     }
-    // Files that are there and cannot be read, whoever tries.
+    // Files that exist but no user can read.
     for n in [7, 77, 177] {
         let path = folder.at(&format!("in/{n:03}.lcm"));
         fs::remove_file(&path).unwrap();

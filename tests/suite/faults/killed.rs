@@ -1,5 +1,5 @@
-//! Single runs that are killed at any moment: what has its final name is whole, and running again gives what an
-//! uninterrupted run gives.
+//! Runs killed at any moment: files under final names are complete, and running again gives the
+//! result of an uninterrupted run.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -16,7 +16,7 @@ fn kills() -> u64 {
     trials(4, 200).into()
 }
 
-/// A folder with two logs and, for each, a pipeline that writes every kind of output of it.
+/// A folder with two logs, and for each a pipeline that writes every kind of output.
 fn folder() -> Folder {
     let folder = Folder::new();
     for n in [1, 2] {
@@ -41,14 +41,14 @@ fn folder() -> Folder {
     folder
 }
 
-/// Kills runs until enough of them have died of it, and enough of these in the midst of writing.
+/// Kills runs until enough were killed, and enough of them while writing.
 struct Killer {
-    /// How long a run is let live at most.
+    /// The maximum time before a run is killed.
     longest: Duration,
     dice: SeededRng,
     tries: u64,
     killed: u64,
-    /// Of these, how many left something unfinished.
+    /// How many of these left unfinished files.
     halfway: u64,
 }
 
@@ -65,7 +65,7 @@ impl Killer {
         is_enough
     }
 
-    /// Starts a run and kills it somewhere within the time that it takes, mostly late: outputs are published then.
+    /// Starts a run and kills it at a random time, mostly late, when outputs are published.
     fn kill(&mut self, folder: &Folder, arguments: &[&str]) {
         let mut command = sluice(folder);
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
@@ -79,7 +79,7 @@ impl Killer {
         self.tries += 1;
         self.killed += u64::from(has_died);
         self.halfway += u64::from(is_halfway);
-        // A machine may be busier now, or less busy, than when the time was taken.
+        // The load of the machine may have changed since the time was measured.
         self.longest = self.longest.mul_f64(match (has_died, is_halfway) {
             (false, _) => 0.85,
             (true, false) => 1.1,
@@ -92,7 +92,7 @@ fn is_litter(name: &Path) -> bool {
     name.to_string_lossy().contains(".sluice-tmp")
 }
 
-/// How long a run takes that nobody kills.
+/// The duration of an uninterrupted run.
 fn time(folder: &Folder, arguments: &[&str]) -> Duration {
     let began = Instant::now();
     run_sluice(folder, arguments).expect(0);
@@ -140,12 +140,13 @@ fn a_run_over_older_outputs_that_is_killed_leaves_each_file_old_or_new() {
             let is_whole = old.get(name) == Some(bytes) || new.get(name) == Some(bytes);
             assert!(is_litter(name) || is_whole, "kill {n}: {} is not whole", name.display());
         }
-        // A folder that says what is in it tells the truth.
+        // A manifest matches its folder.
         for name in ["tables", "files"] {
             let manifest = Path::new(name).join("_manifest.json");
             if found.contains_key(&manifest) {
                 let verified = run_sluice(folder, &["verify", &format!("out/{name}")]);
-                // Killed before the older run's files are removed, they stay; that is told.
+                // If killed before the files of the older run are removed, they stay, and that is
+                // reported.
                 let only_older = verified.text().contains("is not in _manifest.json");
                 assert!(verified.code == Some(0) || only_older, "{}", verified.text());
             }
@@ -154,7 +155,7 @@ fn a_run_over_older_outputs_that_is_killed_leaves_each_file_old_or_new() {
         let found = super::tree(&folder.at("out"));
         let is_there = new.iter().all(|(name, bytes)| found.get(name) == Some(bytes));
         let rest = found.iter().filter(|(name, _)| !new.contains_key(*name));
-        // What no manifest names any more, no run removes.
+        // No run removes files that no manifest names.
         let is_older = rest.into_iter().all(|(name, bytes)| old.get(name) == Some(bytes));
         assert!(is_there && is_older, "kill {n}");
         fs::remove_dir_all(folder.at("out")).unwrap();

@@ -1,16 +1,17 @@
-//! Logs of more channels, and batches of more inputs, than a program may have files open or memory for.
+//! Logs with more channels, and batches with more inputs, than the limits for open files and
+//! memory.
 
 use std::fs;
 
 use crate::kit::{BEGIN, Folder, LcmEvent, drive, log, run_sluice};
 
-/// As much address space as a run with the usual memory may have: most of it is never used.
+/// The address space of a run with default memory: most of it is never used.
 const ADDRESS_SPACE_LIMIT: &str = "ulimit -v 2500000";
 
 /// The most channels a run may have.
 const MAX_CHANNELS: i64 = 1 << 16;
 
-/// A log of events on so many channels in turn, ten milliseconds apart.
+/// A log with events on this many channels in turn, ten milliseconds apart.
 fn log_of_channels(channels: i64, rounds: i64, payload: &[u8]) -> Vec<u8> {
     let event =
         |n: i64| LcmEvent::new(n, BEGIN + n * 10_000, &format!("c{:06}", n % channels), payload);
@@ -56,7 +57,7 @@ fn more_channels_are_refused_and_nothing_is_left() {
         }
         assert_eq!(folder.names(), ["in.lcm"], "{arguments:?}");
     }
-    // What the error says helps, where the log is said to be in order: the rest of it is not read at all.
+    // The advice in the error helps: with the log declared as sorted, the rest of it is not read.
     let second = (BEGIN / 1_000_000 + 100).to_string();
     let cut = ["convert", "in.lcm", "--to", "part.lcm", "--end", &second];
     run_sluice(&folder, &[&cut[..], &["--source-option", "seek=sorted"]].concat()).expect(0);

@@ -1,4 +1,4 @@
-//! Channels whose names are no names: they come back as they were, and lead nowhere.
+//! Channels with odd names: they are preserved, and cannot be used to escape a folder.
 
 use crate::kit::{BEGIN, Folder, LcmEvent, log, run_sluice};
 
@@ -10,7 +10,7 @@ fn named(names: &[Vec<u8>]) -> Vec<LcmEvent> {
     names.iter().chain(names).enumerate().map(event).collect()
 }
 
-/// Names that mean something to a file system, a terminal, or a reader of tables.
+/// Names with a meaning for file systems, terminals or table readers.
 fn odd() -> Vec<LcmEvent> {
     let plain: [&[u8]; 25] = [
         b"",

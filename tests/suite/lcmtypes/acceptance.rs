@@ -1,12 +1,12 @@
-//! Which texts are right and which are wrong, for lcm-gen and for `sluice types`: the same, but for what is
-//! listed here with its reason.
+//! lcm-gen and `sluice types` accept and reject the same type declarations, except for those listed
+//! here with a reason.
 
 use std::process::Command;
 
 use super::peer::Peer;
 use crate::kit::{Folder, run_sluice};
 
-/// Texts that both take.
+/// Texts that both accept.
 const BOTH_TAKE: &[&str] = &[
     "",
     "\n\t \r\n\x0b\x0c",
@@ -59,7 +59,7 @@ const BOTH_TAKE: &[&str] = &[
     "enum e { A /* a */ , /* b */ B // c\n }",
 ];
 
-/// Texts that both refuse, and where `sluice types` says that the first mistake is.
+/// Texts that both reject, and where `sluice types` reports the first mistake.
 const BOTH_REFUSE: &[(&str, &str)] = &[
     ("x", "1:1"),
     ("int8_t a;", "1:1"),
@@ -148,7 +148,7 @@ const BOTH_REFUSE: &[(&str, &str)] = &[
     ("struct t { /* open", "1:19"),
 ];
 
-/// Texts that only we take, and why.
+/// Texts that only we accept, and why.
 const ONLY_WE_TAKE: &[(&str, &str)] = &[
     ("struct t{ int8_t a; }", BRACES),
     ("struct t {int8_t a; }", BRACES),
@@ -177,7 +177,7 @@ const BRACES: &str = "it takes braces for parts of words";
 const COMMENT: &str = "it wants space between a word and a comment";
 const FLOAT: &str = "it checks the size of floats; nothing here is made of them";
 
-/// Texts that only lcm-gen takes, why, and where `sluice types` says that the first mistake is.
+/// Texts that only lcm-gen accepts, why, and where `sluice types` reports the first mistake.
 const ONLY_LCM_GEN_TAKES: &[(&str, &str, &str)] = &[
     ("struct t { u a; }", UNKNOWN, "1:12"),
     ("package p; struct t { p.u a; }", UNKNOWN, "1:23"),
@@ -214,7 +214,7 @@ const CUT: &str = "it cuts numbers that are too long";
 const VALUE: &str = "it calls a value by any mark";
 const TWICE: &str = "it finds out that a name is used twice only for structs";
 
-/// Whether lcm-gen takes a text.
+/// Whether lcm-gen accepts a text.
 fn theirs(peer: &Peer, folder: &Folder) -> bool {
     let generate = ["-p", "--ppath", "made", "text.lcm"];
     let output =
@@ -222,7 +222,7 @@ fn theirs(peer: &Peer, folder: &Folder) -> bool {
     output.status.success()
 }
 
-/// Where `sluice types` says that the first mistake of a text is; nothing if it takes it.
+/// Where `sluice types` reports the first mistake in a text; `None` if it accepts the text.
 fn ours(folder: &Folder) -> Option<String> {
     let told = run_sluice(folder, &["types", "text.lcm"]);
     if told.code == Some(0) {
@@ -257,7 +257,7 @@ fn what_is_right_and_wrong_is_what_it_is_for_lcm_gen() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// In lcm-gen it does: what a file means depends on those before it.
+/// In lcm-gen it does: the meaning of a file depends on previous files.
 #[test]
 fn a_package_ends_with_its_file() {
     let folder = Folder::new();
@@ -279,7 +279,7 @@ fn comments_may_be_in_any_encoding_but_names_are_utf_8() {
     folder.write("text.lcm", b"// by M\xfcller\nstruct t { int8_t a; }\n");
     run_sluice(&folder, &["types", "text.lcm"]).expect(0);
     assert!(Peer::with("lcm").is_none_or(|peer| theirs(&peer, &folder)));
-    // lcm-gen does not care; what the bytes are in a fingerprint would be a guess.
+    // lcm-gen accepts it; the bytes in the fingerprint would be a guess.
     folder.write("text.lcm", b"struct t { int8_t a\xfc; }\n");
     run_sluice(&folder, &["types", "text.lcm"])
         .expect(2)

@@ -1,4 +1,4 @@
-//! Fingerprints of all that the language can say, as lcm-gen has them. The types are in `wide`.
+//! Fingerprints of every language feature, compared with lcm-gen. The types are in `wide`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// What `sluice types` says of the folder `wide`: fingerprints by name.
+/// The fingerprints that `sluice types` prints for `wide`, by name.
 fn ours(folder: &Folder) -> BTreeMap<String, String> {
     let wide = here().join("wide");
     let told = run_sluice(folder, &["types", wide.to_str().unwrap(), "--json"]).expect(0).text();
@@ -37,7 +37,7 @@ fn they_are_those_of_lcm_gen() {
     };
     assert_eq!(ours(&folder), by("debug"));
 
-    // What Python says of itself, where Python can read what lcm-gen has made.
+    // The fingerprints that Python reports, for types whose generated Python is valid.
     let (python, mut debug) = (by("python"), by("debug"));
     let unlike = |name: &str| name.starts_with("wide.unlike_python.");
     assert!(python.iter().all(|(name, of_class)| of_class.is_empty() == unlike(name)));
@@ -45,7 +45,7 @@ fn they_are_those_of_lcm_gen() {
     assert!(debug.iter().all(|(name, fingerprint)| python[name] == *fingerprint));
 }
 
-/// Some of them as they were when this was compared with lcm-gen 1.5.3, for machines without it.
+/// Some fingerprints of lcm-gen 1.5.3, for machines without it.
 #[test]
 fn they_stay_what_they_are() {
     let ours = ours(&Folder::new());

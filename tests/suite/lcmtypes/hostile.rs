@@ -1,4 +1,4 @@
-//! Payloads that are not what their type says: they go through as they are, are counted, and stop nothing.
+//! Payloads that do not match their type: they pass unchanged, are counted, and stop nothing.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::peer::here;
 use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, log, run_sluice, sluice};
 
-/// A payload in the making: the fingerprint of its type, and what follows.
+/// Builds payloads: the fingerprint of the type, and the fields.
 struct Writer {
     fingerprints: BTreeMap<String, u64>,
 }
@@ -52,7 +52,7 @@ fn nested(writer: &Writer) -> Vec<u8> {
     writer.payload("nested", &[&2_i32.to_be_bytes(), &names, &items, &fixed, &[1]])
 }
 
-/// Runs the program with 4 GiB of addresses: less than the counts of these payloads ask for.
+/// Runs the program with 4 GiB of address space: less than the counts in these payloads ask for.
 fn ran_in_little_memory(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
     let program = sluice(folder);
     let mut shell = Command::new("sh");
@@ -61,11 +61,11 @@ fn ran_in_little_memory(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
     ProgramOutput::from_output(shell.output().unwrap())
 }
 
-/// What goes over channels, and what becomes of it.
+/// The events of a log, and the expected results.
 #[derive(Default)]
 struct Drive {
     events: Vec<LcmEvent>,
-    /// For each channel, how many of its events cannot be decoded.
+    /// The number of undecodable events, by channel.
     undecoded: BTreeMap<String, u64>,
 }
 
@@ -81,8 +81,8 @@ impl Drive {
         self.good(channel, payload);
     }
 
-    /// Converts the log in both ways, and fails the test unless it comes out as it is, with these counts,
-    /// soon.
+    /// Converts the log to tables and back, and checks that it is unchanged, with these counts, in
+    /// reasonable time.
     #[track_caller]
     fn run(&self, folder: &Folder) -> String {
         let bytes = log(&self.events);
@@ -96,7 +96,7 @@ impl Drive {
         ran_in_little_memory(folder, &[&tables[..], &types].concat()).expect(0);
         run_sluice(folder, &["convert", "tables/", "--to", "back.lcm", "--overwrite"]).expect(0);
         assert!(folder.read("back.lcm") == bytes, "what comes back out of tables differs");
-        // A guard against hanging, for machines that are busy with other things.
+        // A guard against hanging, generous for busy machines.
         assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
 
         let mut notes = String::new();
@@ -127,7 +127,7 @@ fn bytes_behind_a_message_are_not_lost() {
         drive.good("small", writer.payload("small", &[&[1, 2, 3]]));
         drive.bad("small", writer.payload("small", &[&[1, 2, 3], &vec![0; more]]));
         drive.bad("nested", [nested(&writer), vec![0; more]].concat());
-        // The same message once more is more than a message, too.
+        // The same message twice is too long as well.
         drive.bad("twice", [nested(&writer), nested(&writer)].concat());
         drive.bad("nothing", writer.payload("nothing", &[&vec![0; more]]));
     }
@@ -143,7 +143,7 @@ fn a_message_may_be_cut_anywhere() {
     let whole = nested(&writer);
     for len in 0..whole.len() {
         drive.bad("nested", whole[..len].to_vec());
-        // What was begun and given up leaves nothing in the columns of the others.
+        // A partly decoded message leaves nothing in the columns.
         drive.good("nested", whole.clone());
     }
     let notes = drive.run(&folder);
@@ -163,7 +163,7 @@ fn a_byte_may_be_any_other() {
             drive.good("nested", payload);
         }
     }
-    // Which of them are messages is not the question here: they come out as they were.
+    // Some may be valid messages; all come out unchanged.
     let bytes = log(&drive.events);
     folder.write("in.lcm", &bytes);
     for to in ["out.lcm", "tables/"] {
@@ -205,17 +205,17 @@ fn counts_may_be_below_zero_and_too_great() {
     assert!(notes.contains("no `counted`: a length field says more than the payload"), "{notes}");
 }
 
-/// Counts that nothing bounds, as what they count takes no bytes.
+/// Counts without a bound, as the elements take no bytes.
 #[test]
 fn what_takes_no_bytes_takes_no_time_either() {
     let folder = Folder::new();
     let (writer, mut drive) = (Writer::new(&folder), Drive::default());
     let most = i32::MAX.to_be_bytes();
-    // Structs without members are no columns, however many there are.
+    // Structs without members have no columns, however many there are.
     drive.good("nothings", writer.payload("nothings", &[&most, &[1]]));
     drive.good("places", writer.payload("places", &[&most, &[1]]));
     drive.good("nothings", writer.payload("nothings", &[&(-1_i32).to_be_bytes(), &[1]]));
-    // Rows of no elements are rows of a table: some may be there, but not billions.
+    // Rows without elements are rows of a table: some are allowed, but not billions.
     let grid = |n: i32, m: i16| writer.payload("grid", &[&n.to_be_bytes(), &m.to_be_bytes()]);
     drive.good("grid", grid(0, 0));
     drive.good("grid", grid(0, i16::MAX));
@@ -254,7 +254,7 @@ fn strings_may_be_of_any_length_and_without_an_end() {
         let three = [text("one"), length.to_be_bytes().to_vec(), bytes.to_vec(), text("three")];
         drive.bad("texts", writer.payload("texts", &[&three.concat()]));
     }
-    // What is no UTF-8, what has zeros inside, and what reads as an escape of ours, are texts all the same.
+    // Invalid UTF-8, zeros inside, and text that looks like our escapes are strings all the same.
     for bytes in [&b"\xff\xfe\0"[..], b"a\0b\0", b"\\xff\0", b"\\\\x\xe9\\\0", b"\xed\xa0\x80\0"] {
         drive.good("text", of(bytes.len() as i32, bytes));
     }
@@ -294,7 +294,7 @@ fn what_holds_itself_may_do_so_as_deep_as_it_likes() {
         drive.bad("chain", chain("chain", depth));
         drive.bad("left", chain("left", depth));
     }
-    // Without an end, and with more than one inside each.
+    // Recursive without end, once and several times.
     drive.bad("chain", writer.payload("chain", &[&[1; 100_000]]));
     drive.bad("chain", writer.payload("chain", &[&[127; 100_000]]));
     drive.bad("endless", writer.payload("endless", &[]));
@@ -312,7 +312,7 @@ fn what_is_of_no_known_type_is_left_alone() {
     }
     drive.bad("unknown", vec![0xff; 8]);
     drive.bad("unknown", vec![0; 100]);
-    // The bytes of a fingerprint in the wrong order, and a channel that has messages of several types.
+    // A fingerprint with swapped bytes, and a channel with messages of several types.
     let turned: Vec<u8> = writer.fingerprints["small"].to_le_bytes().to_vec();
     drive.bad("mixed", [&turned[..], &[1, 2, 3]].concat());
     drive.good("mixed", writer.payload("small", &[&[1, 2, 3]]));

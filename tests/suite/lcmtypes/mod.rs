@@ -1,5 +1,6 @@
-//! The `.lcm` language and the messages of its types, beside the real lcm-gen and the Python it makes. Needs
-//! the Python package `lcm`, which `.ci/run` puts into `.cache/peers-venv`; says so where it is not there.
+//! The `.lcm` language and its messages, compared with the real lcm-gen and its generated Python.
+//! Needs the Python package `lcm`, which `.ci/run` installs to `.cache/peers-venv`; reports if it
+//! is missing.
 
 mod acceptance;
 mod fingerprints;

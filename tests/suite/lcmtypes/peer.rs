@@ -1,4 +1,4 @@
-//! The Python and the lcm-gen of LCM's package. Judges nothing.
+//! The Python and the lcm-gen of LCM's package.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,14 +11,14 @@ pub(super) struct Peer {
     pub(super) lcm_gen: PathBuf,
 }
 
-/// The package has lcm-gen as a program, and beside it a script that starts that.
+/// Finds the lcm-gen program, beside which the package has a wrapper script.
 const WHERE: &str = r#"
 import lcm, pathlib
 print(pathlib.Path(lcm.__file__).parent.parent / "bin" / "lcm-gen")
 "#;
 
 impl Peer {
-    /// Nothing, said aloud, if this machine does not have them with these modules of Python.
+    /// `None`, with a message, if the tools or these Python modules are missing.
     pub(super) fn with(modules: &str) -> Option<Self> {
         let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
         let python = given.unwrap_or_else(|| root().join(".cache/peers-venv")).join("bin/python3");
@@ -36,7 +36,7 @@ impl Peer {
         Some(Self { python, lcm_gen })
     }
 
-    /// What a script of this folder prints, run in a folder of the test. It is told lcm-gen and these
+    /// The output of a script in this folder, run in a test folder with lcm-gen and these
     /// arguments.
     #[track_caller]
     pub(super) fn script(&self, script: &str, folder: &Path, arguments: &[&str]) -> String {
@@ -50,7 +50,7 @@ impl Peer {
     }
 }
 
-/// Where these tests have their files.
+/// The folder of these tests.
 pub(super) fn here() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("suite/lcmtypes")
 }

@@ -1,7 +1,7 @@
-//! Messages of random types, written by the Python that lcm-gen makes: what is in them, in JSON and in
-//! tables, and that they come back byte for byte.
+//! Messages of random types, written by generated Python: their fields in JSON and tables, and
+//! restoring them byte for byte.
 //!
-//! `SLUICE_SEED` takes another seed, `SLUICE_CASES` another number of types.
+//! `SLUICE_SEED` sets the seed, `SLUICE_CASES` the number of types.
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ fn values_of_random_types_are_those_that_the_python_classes_wrote() {
     }
 }
 
-/// Fails the test unless `sluice cat` shows in a log what the writer says it has written.
+/// Checks that `sluice cat` shows what the writer reports.
 fn assert_shown_as_expected(peer: &Peer, folder: &Folder, log: &str) {
     let shown = run_sluice(folder, &["cat", log, "--types", "types", "--json"]).expect(0);
     folder.write("shown.jsonl", shown.stdout);
@@ -45,18 +45,18 @@ fn assert_tables_come_back(folder: &Folder) {
     let report: Value = serde_json::from_slice(&folder.read("r.json")).unwrap();
     let channels = report["channels"].as_array().unwrap();
     assert!(channels.len() > 1 && channels.iter().all(|channel| channel["undecoded"] == 0));
-    // Without `--types`: the tables say what they hold.
+    // Without `--types`: the tables name their types.
     run_sluice(folder, &["convert", "tables/", "--to", "back.lcm"]).expect(0);
     assert!(folder.read("back.lcm") == folder.read("in.lcm"));
 }
 
-/// Tables that others have written say no more than their columns: which types these are has to be given.
+/// Tables written by others only have columns: their types must be given.
 fn assert_tables_of_others_come_back(peer: &Peer, folder: &Folder) {
     for tool in ["pyarrow", "duckdb"] {
         let (tables, back) = (format!("{tool}/"), format!("{tool}.lcm"));
         run_sluice(folder, &["convert", &tables, "--types", "types", "--to", &back]).expect(0);
     }
     assert!(folder.read("pyarrow.lcm") == folder.read("in.lcm"));
-    // To DuckDB all that is not a number is one and the same NaN.
+    // DuckDB has a single NaN.
     assert_shown_as_expected(peer, folder, "duckdb.lcm");
 }

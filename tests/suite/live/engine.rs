@@ -1,4 +1,4 @@
-//! What the engine does with sources that have no end and sinks that play: on the loopback interface.
+//! The engine with endless sources and playing sinks, on the loopback interface.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::{Arc, Condvar, Mutex};
@@ -23,7 +23,7 @@ fn live(name: &str, port: u16, options: &str) -> String {
     format!("[sources.{name}]\nplugin = \"lcm-udp\"\n{}\n{options}\n", address(port))
 }
 
-/// A sink that plays what comes from `from`.
+/// A sink that plays the events of `from`.
 fn player(from: &str, port: u16, options: &str) -> String {
     format!(
         "[sinks.again]\nplugin = \"lcm-udp\"\nfrom = \"{from}\"\n{}\n{options}\n",
@@ -53,21 +53,21 @@ fn run(text: &str, folder: &Folder, options: &Options) -> Report {
     run::run(pipeline(text, folder.path()), options).unwrap()
 }
 
-/// Follows a run until its live sources listen.
+/// Waits until the live sources of a run listen.
 #[derive(Default)]
 struct Readiness {
-    /// How many of them do.
+    /// The number of listening sources.
     listening: Mutex<usize>,
     changed: Condvar,
 }
 
 impl Readiness {
-    /// Options of a run that tells this one.
+    /// The options of a run with this as its progress.
     fn options(self: &Arc<Self>) -> Options {
         Options { progress: Some(Arc::clone(self) as _), ..Options::default() }
     }
 
-    /// Waits until so many sources listen: nothing comes to who does not.
+    /// Waits until this many sources listen, as earlier messages would be lost.
     fn wait_for(&self, sources: usize) {
         let lacks = |listening: &mut usize| *listening < sources;
         let listening = self.listening.lock().unwrap();
@@ -107,14 +107,14 @@ fn numbers(events: &[LcmEvent]) -> Vec<u32> {
 #[test]
 fn a_silent_live_source_keeps_no_other_waiting() {
     let (folder, busy, silent) = (Folder::new(), port(), port());
-    // Neither of them ends: only that enough has come through the merge ends the run.
+    // Neither source ends: the run ends when enough events have passed the merge.
     let text = live("busy", busy, "")
         + &live("silent", silent, "")
         + "[stages.some]\nplugin = \"limit\"\nfrom = [\"busy\", \"silent\"]\nevents = 20\n"
         + &file("got", "some");
     let report = std::thread::scope(|scope| {
         scope.spawn(|| {
-            // As long as nobody listens, nobody is told.
+            // Sent before anyone listens.
             (0..400).for_each(|_| send(busy, 0..20));
         });
         run(&text, &folder, &Options::default())
@@ -179,7 +179,7 @@ fn seeking_goes_on_from_there_and_the_books_still_balance() {
             wait_for(1);
             playback.seek(at(3000));
             wait_for(2);
-            // Back again, and to the end at once.
+            // Back again, then to the end.
             playback.seek(at(100));
             wait_for(3);
             playback.seek(at(3599));
@@ -188,7 +188,7 @@ fn seeking_goes_on_from_there_and_the_books_still_balance() {
     });
     let row = &report.channels[0];
     assert_eq!(row.entered, row.out + row.filtered);
-    // One at each place, and one more where a second passed before anybody looked.
+    // One at each position, and one more if a second passed before polling.
     assert!((4..=8).contains(&row.out), "{row:?}");
     assert!(!report.interrupted);
 }
@@ -214,7 +214,7 @@ fn a_live_source_that_begins_to_talk_late_is_heard_at_once() {
     });
     let events = recorded(&folder, "got.lcm");
     assert_eq!(events.len(), 3100);
-    // They lie where they were heard, but for as long as a stream is not waited for, and not at the end.
+    // They are in the order of reception, except while waiting for a stream, and at the end.
     let is_late = |event: &LcmEvent| event.channel == b"LATE";
     let (first, last) = (events.iter().position(is_late), events.iter().rposition(is_late));
     let (first, last) = (first.unwrap(), last.unwrap());

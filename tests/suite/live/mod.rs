@@ -1,5 +1,5 @@
-//! Live LCM beside the real one: what its client sends and what we make of it, and the other way round.
-//! In a network of its own that has nothing in it but `lo`; where the system gives none, that is said.
+//! Live LCM, compared with the real client: what it sends and what we make of it, and vice versa.
+//! Runs in a private network namespace with only `lo`; reports if the system does not allow one.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use crate::kit::{Folder, LcmEvent, ProgramOutput, events, report_skip, root, slu
 mod engine;
 mod peers;
 
-/// The multicast group and port of LCM, which is free in a network of our own.
+/// The multicast group and port of LCM, free in a private network.
 pub(crate) const URL: &str = "udpm://239.255.76.67:7667?ttl=0";
 
-/// A network of its own: only `lo`, on which multicast has a route.
+/// A private network: only `lo`, with a multicast route.
 pub(crate) struct Network {
     holder: Child,
     /// Closing it ends the holder.
@@ -26,7 +26,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A new network; nothing, said aloud, where the system gives none.
+    /// Creates a network; `None`, with a message, if the system does not allow it.
     pub(crate) fn new() -> Option<Self> {
         let script =
             "ip link set lo up && ip route add 224.0.0.0/4 dev lo && echo ready && read line";
@@ -50,7 +50,7 @@ impl Network {
         Some(Self { holder, _stdin: stdin })
     }
 
-    /// A command to be run in this network.
+    /// Wraps a command to run in this network.
     pub(crate) fn enter(&self, command: &Command) -> Command {
         let mut inside = Command::new("nsenter");
         inside.args(["-t", &self.holder.id().to_string(), "-U", "-n", "--preserve-credentials"]);
@@ -59,9 +59,9 @@ impl Network {
         inside
     }
 
-    /// Waits until so many programs receive what is sent to [`URL`], for those that do not say so.
+    /// Waits until this many programs receive from [`URL`], for programs that do not say so.
     pub(crate) fn wait_for_receivers(&self, count: usize) {
-        // The group as the system writes it: the address in the machine's byte order.
+        // The group as the system prints it: the address in native byte order.
         let group = format!("{:08X}", u32::from_ne_bytes([239, 255, 76, 67]));
         let members = || {
             let groups = std::fs::read_to_string(format!("/proc/{}/net/igmp", self.holder.id()));
@@ -73,7 +73,7 @@ impl Network {
         assert!(until(PATIENCE, || members() >= count), "{count} programs never receive");
     }
 
-    /// The program, to be run in this network and this folder.
+    /// The program, to run in this network and this folder.
     pub(crate) fn sluice(&self, folder: &Folder, arguments: &[&str]) -> Command {
         self.enter(sluice(folder).args(arguments))
     }
@@ -86,10 +86,10 @@ impl Drop for Network {
     }
 }
 
-/// How long a program may take on a busy machine.
+/// The timeout for programs, generous for busy machines.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until something holds, but no longer than this. Gives whether it does.
+/// Waits until a condition holds, up to `longest`. Returns whether it does.
 pub(crate) fn until(longest: Duration, holds: impl Fn() -> bool) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < longest {
@@ -101,7 +101,7 @@ pub(crate) fn until(longest: Duration, holds: impl Fn() -> bool) -> bool {
     holds()
 }
 
-/// A program that listens.
+/// A listening program.
 pub(crate) struct Listener {
     pub(crate) child: Child,
     stdout: JoinHandle<Vec<u8>>,
@@ -109,7 +109,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Starts a program, and waits until it says `ready` on either of its outputs.
+    /// Starts a program, and waits until it prints `ready` on either output.
     pub(crate) fn start(mut command: Command, ready: &'static str) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (tell, told) = mpsc::channel();
@@ -122,7 +122,7 @@ impl Listener {
         Self { child, stdout, stderr }
     }
 
-    /// What came of it, once it has ended.
+    /// Waits for its end and returns the output.
     pub(crate) fn end(mut self) -> ProgramOutput {
         let code = self.child.wait().unwrap().code();
         ProgramOutput {
@@ -189,7 +189,7 @@ fn receiving(folder: &Folder, options: &str) -> Vec<String> {
     ["run", "receive.toml", "--report", "report.json"].map(String::from).to_vec()
 }
 
-/// Has the program receive with these options, and waits until it listens.
+/// Starts receiving with these options, and waits until the program listens.
 fn receive(network: &Network, folder: &Folder, options: &str) -> Listener {
     let arguments = receiving(folder, options);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -204,7 +204,7 @@ fn report(folder: &Folder) -> Value {
     serde_json::from_slice(&folder.read("report.json")).unwrap()
 }
 
-/// The payload that the peer makes for message `number` of that size.
+/// The payload that the peer generates for message `number` of this size.
 fn pattern(number: u64, size: usize) -> Vec<u8> {
     let rest = (8..size.max(8)).map(|at| (at * 131 + at / 251) as u8);
     number.to_be_bytes().into_iter().chain(rest).take(size).collect()

@@ -1,4 +1,4 @@
-//! Beside LCM's own client for Python, logger and player.
+//! Live LCM, compared with LCM's Python client, logger and player.
 
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::{
 use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, is_ignored, log};
 use crate::peers::python;
 
-/// A network with the real client in it; nothing, said aloud, where one of them is not to be had.
+/// A network and the real client; `None`, with a message, if one is missing.
 fn peers() -> Option<Peers> {
     let python = python()?;
-    // Or LCM's logger would never end.
+    // Otherwise LCM's logger would never end.
     if is_ignored(Signal::INT) {
         return None;
     }
@@ -34,7 +34,7 @@ impl Peers {
         self.network.enter(&command)
     }
 
-    /// Has the client publish what is in `spec.json`; gives what it says it has sent.
+    /// Lets the client publish `spec.json`; returns what it reports as sent.
     fn publish(&self, folder: &Folder) -> Value {
         self.publish_to(URL, folder)
     }
@@ -56,8 +56,8 @@ fn done(output: Output) -> String {
     ProgramOutput::from_output(output).expect(0).text()
 }
 
-/// Waits until a log that grows has so many events, without what programs say to themselves when they start: a
-/// program that is ended before writes no more.
+/// Waits until a growing log has this many events, not counting the self-test messages of starting
+/// programs: a program that is stopped earlier writes no more.
 fn wait_for_events(folder: &Folder, name: &str, count: usize) {
     const SYNC: &[u8] = &[0xed, 0xa1, 0xda, 0x01];
     const SELF_TEST: &[u8] = b"LCM_SELF_TEST";
@@ -75,7 +75,7 @@ fn what_the_real_client_sends_comes_in_and_goes_out_to_it_again() {
     let messages = [
         ("TINY", 0, 20),
         ("TINY", 1, 20),
-        // With a channel of four letters, 65494 bytes are the last that fit one datagram.
+        // With a channel of four letters, 65494 bytes are the most that fit one datagram.
         ("EDGE", 65_494, 20),
         ("EDGE", 65_495, 20),
         ("EDGE", 65_499, 20),
@@ -178,7 +178,7 @@ fn what_the_system_drops_is_counted_message_by_message() {
     folder.write("spec.json", spec(&messages));
     let options = format!("url = \"{URL}&recv_buf_size=65536\"\nidle_timeout = 5\nduration = 60");
     let listener = receive(&peers.network, &folder, &options);
-    // It receives the first, cannot take what comes then, and goes on before the last.
+    // It receives the first, loses those that follow, and continues before the last.
     let stopping = std::thread::scope(|scope| {
         let publisher = scope.spawn(|| peers.publish(&folder));
         std::thread::sleep(Duration::from_millis(700));
@@ -223,7 +223,7 @@ fn the_real_player_is_heard_and_the_real_logger_hears_us() {
     listener.end().expect(0);
     let heard = got(&folder);
     assert_eq!(plain(&heard), plain(&events));
-    // The player has kept the pauses between them, as far as a busy machine lets it.
+    // The player kept the gaps, as far as a busy machine allows.
     assert!(heard[49].utime - heard[0].utime >= 98_000 - 5_000);
 
     let mut logger = peers.tool("lcm-logger");
@@ -268,7 +268,7 @@ fn a_recording_is_what_the_real_logger_records_beside_it() {
     ours.end().expect(0);
     let events = |name: &str| -> Vec<LcmEvent> {
         let events = crate::kit::events(&folder.read(name));
-        // Each hears what others said when they began, if it had begun before.
+        // Each program receives the self-tests of programs started later.
         let first = events.iter().position(|event| event.channel != b"LCM_SELF_TEST").unwrap();
         events[first..].to_vec()
     };
@@ -276,7 +276,8 @@ fn a_recording_is_what_the_real_logger_records_beside_it() {
     assert_eq!((theirs.len(), ours.len()), (300, 300));
     for (theirs, ours) in theirs.iter().zip(&ours) {
         assert_eq!((&theirs.channel, &theirs.payload), (&ours.channel, &ours.payload));
-        // The logger takes the time when it looks, we that at which the system received it.
+        // The logger uses the time of reading, we use the time at which the system received the
+        // message.
         assert!((theirs.utime - ours.utime).abs() < 500_000, "{} {}", theirs.utime, ours.utime);
     }
 }
@@ -295,7 +296,7 @@ fn the_real_client_talks_through_our_hub() {
     let client = Listener::start(client, "ready");
     let ours = ["record", url, "--to", "ours.lcm", "--limit", &count];
     let ours = Listener::start(peers.network.sluice(&folder, &ours), "listening");
-    // Nobody confirms a subscription.
+    // Subscriptions are not confirmed.
     std::thread::sleep(Duration::from_millis(500));
     let sent = peers.publish_to(url, &folder);
     client.end().expect(0);

@@ -1,4 +1,4 @@
-//! What `cat` prints of several logs, and of long messages.
+//! `cat` with several logs, and with long messages.
 
 use serde_json::Value;
 
@@ -49,8 +49,7 @@ fn logs_of_different_formats_are_printed_one_after_another() {
     assert_eq!(cat(&[]), [5, 6, 7, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(cat(&["-n", "6"]), [5, 6, 7, 8, 0, 1]);
     assert_eq!(cat(&["-n", "2"]), [5, 6]);
-    // A channel that only some of the logs have is no mistake, and one that none has is one
-    // mistake.
+    // A channel in only some of the logs is fine; one in none of them is an error.
     let channel = String::from_utf8(drive(1, 1)[0].channel.clone()).unwrap();
     let one =
         run_sluice(&folder, &["cat", "a.lcm", "b.parquet", "-c", &channel, "--strict"]).expect(0);
@@ -69,7 +68,7 @@ fn what_is_wrong_with_one_of_several_logs_names_it() {
     let printed = run_sluice(&folder, &["cat", "a.lcm", "b.lcm", "--json"]).expect(3);
     assert_eq!(printed_numbers(&printed.text()).len(), 8);
     assert!(!printed.expect_stderr("b.lcm").stderr.contains("a.lcm"));
-    // Nothing is printed if one of them is not there.
+    // Nothing is printed if one of them does not exist.
     let missing = run_sluice(&folder, &["cat", "a.lcm", "nowhere.lcm"])
         .expect(1)
         .expect_stderr("nowhere.lcm");

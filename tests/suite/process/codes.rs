@@ -1,4 +1,4 @@
-//! Exit codes: 0 done, 1 failed, 2 wrong use, 3 done with losses.
+//! Exit codes: 0 success, 1 failed, 2 invalid command line, 3 success with losses.
 
 use crate::kit::{Folder, drive, log, run_sluice};
 

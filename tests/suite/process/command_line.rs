@@ -1,4 +1,4 @@
-//! What people type who come from other programs, and verbs that a build lacks.
+//! Options known from other programs, and verbs that a build lacks.
 
 use crate::kit::{Folder, drive, log, run_sluice};
 
@@ -17,7 +17,7 @@ fn the_output_is_also_named_as_other_programs_do() {
     for copy in ["a.lcm", "b.lcm", "c.lcm"] {
         assert!(folder.read(copy) == folder.read("in.lcm"), "{copy}");
     }
-    // One output has one name.
+    // An output can be named only once.
     run_sluice(&folder, &["convert", "in.lcm", "-o", "x.lcm", "--to", "y.lcm"]).expect(2);
     assert_eq!(folder.names(), ["a.lcm", "b.lcm", "c.lcm", "in.lcm"]);
 }
@@ -58,7 +58,7 @@ fn options_of_other_programs_are_answered_with_ours() {
         let object: serde_json::Value = serde_json::from_str(&object).unwrap();
         assert!(object["hint"].as_str().is_some_and(|hint| hint.contains(advice)), "{object}");
     }
-    // What is misspelled is still answered with what is spelled nearly so.
+    // Misspelled options still get a similar one suggested.
     run_sluice(&folder, &["cat", "in.lcm", "--chanel", "A"]).expect(2).expect_stderr("'--channel'");
     assert_eq!(folder.names(), ["in.lcm"]);
 }

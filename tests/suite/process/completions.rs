@@ -1,4 +1,4 @@
-//! What shells complete, asked of bash itself.
+//! Shell completions, as bash computes them.
 
 use std::process::Command;
 
@@ -15,9 +15,9 @@ fn folder() -> Folder {
     folder
 }
 
-/// What bash proposes for the last of these words; nothing, said aloud, if there is no bash.
+/// The completions of bash for the last of these words; `None`, with a message, without bash.
 fn completed(folder: &Folder, words: &[&str]) -> Option<Vec<String>> {
-    // As bash calls it: the program, the word at the cursor and the one before it.
+    // The arguments bash passes: the program, the word at the cursor, the previous word.
     let ask = "source ./complete.bash\n\
         COMP_WORDS=(\"$@\") COMP_CWORD=$(($# - 1)) spec=($(complete -p sluice)) asked=''\n\
         for n in \"${!spec[@]}\"; do\n\
@@ -62,7 +62,7 @@ fn bash_completes_pipelines_by_their_files_and_names() {
     proposes(&folder, &["sluice", "check", "other.toml", "my"], &files[..1], &["quickstart"]);
     proposes(&folder, &["sluice", "run", "-q", "quick"], &["quickstart"], &[]);
     proposes(&folder, &["sluice", "run", "--"], &["--resume", "--set"], &["quickstart"]);
-    // Behind an option there is no pipeline, and other verbs take none.
+    // Values of options are not pipelines, and other verbs take none.
     proposes(&folder, &["sluice", "run", "x", "--jobs", ""], &[], &["quickstart"]);
     proposes(&folder, &["sluice", "run", "x", "--progress", ""], &["json"], &["quickstart"]);
     proposes(&folder, &["sluice", "info", "run", ""], &[], &["quickstart"]);
@@ -99,7 +99,7 @@ fn what_help_does_not_show_is_not_completed() {
     }
 }
 
-/// Neither is on every machine: what their scripts say is looked at.
+/// Zsh and fish may be missing, so only their scripts are checked.
 #[test]
 fn scripts_for_other_shells_have_the_same_names() {
     let folder = Folder::new();

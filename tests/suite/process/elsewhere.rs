@@ -1,8 +1,8 @@
-//! Pipelines that are printed here, saved there and run from anywhere.
+//! Pipelines printed in one folder, saved in another, and run from anywhere.
 
 use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, drive, log, run_sluice, sluice};
 
-/// A folder whose name has everything in it that paths may take for something else.
+/// A folder name with every special character of paths and globs.
 const ODD: &str = "a b [c] {d} $e";
 
 fn in_folder(folder: &Folder, below: &str, arguments: &[&str]) -> ProgramOutput {
@@ -12,7 +12,7 @@ fn in_folder(folder: &Folder, below: &str, arguments: &[&str]) -> ProgramOutput 
     )
 }
 
-/// A folder with an odd one, in which a log and its types lie, and two more.
+/// A folder with the odd folder, which has a log and its types, and two more.
 fn folder() -> Folder {
     let folder = Folder::new();
     for name in [ODD, "saved", "far", &format!("{ODD}/types"), &format!("{ODD}/logs")] {
@@ -63,7 +63,7 @@ fn what_is_no_path_stays_as_it_is_typed() {
     assert_eq!(piped.matches("path = \"-\"").count(), 2, "{piped}");
     let typed = printed(&["convert", "logs/in.lcm", "--to", "x.csv", "--types", "mit-dgc"]);
     assert!(typed.contains("types = \"mit-dgc\""), "{typed}");
-    // A program runs in the folder of the file, unless it says another one.
+    // A program runs in the folder of the pipeline file by default.
     let command = "command=[\"./w.sh\"]";
     let program = ["convert", "logs/in.lcm", "--to", "x", "--as", "exec", "--sink-option", command];
     let program = printed(&program);
@@ -74,7 +74,7 @@ fn what_is_no_path_stays_as_it_is_typed() {
     assert!(live.contains("$e/x.lcm"), "{live}");
 }
 
-/// A pipeline file says what its paths are relative to: its folder, whatever that is called.
+/// Paths are relative to the folder of the pipeline file, whatever its name.
 #[test]
 fn paths_in_a_pipeline_file_are_true_in_any_folder() {
     let folder = folder();
@@ -88,15 +88,14 @@ fn paths_in_a_pipeline_file_are_true_in_any_folder() {
     folder.write(&format!("{ODD}/x.toml"), file("logs/in.lcm"));
     run_sluice(&folder, &["run", &format!("{ODD}/x.toml")]).expect(0);
     assert!(!folder.read(&format!("{ODD}/out.jsonl")).is_empty());
-    // An address is nowhere else.
+    // URLs are not relocated.
     folder.write(&format!("{ODD}/s3.toml"), file("s3://bucket/in.lcm"));
     let refused = run_sluice(&folder, &["run", &format!("{ODD}/s3.toml"), "--overwrite"]);
     assert!(!refused.stderr.contains(&format!("{ODD}/s3:")), "{}", refused.stderr);
     assert!(refused.stderr.contains("s3://bucket/in.lcm"), "{}", refused.stderr);
 }
 
-/// Direction marks and escapes reach no terminal from what is printed, and mean the same when it is
-/// read.
+/// Direction marks and escapes are printed escaped, and parse to the same values.
 #[test]
 fn nothing_that_is_printed_of_odd_names_steers_a_terminal() {
     let folder = Folder::new();
@@ -143,7 +142,7 @@ fn nothing_that_is_printed_of_odd_names_steers_a_terminal() {
     let json = run_sluice(&folder, &["info", "--json", &log]).expect(0).text();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["channels"][0]["name"], odd);
-    // What is printed can be saved and run.
+    // The printed pipeline can be saved and run.
     let printed =
         run_sluice(&folder, &["convert", &log, "--to", "o.lcm", "-c", odd, "--print-pipeline"]);
     folder.write("saved.toml", printed.expect(0).text());

@@ -1,4 +1,4 @@
-//! Outputs appear whole or not at all, and inputs are never written.
+//! Outputs appear complete or not at all, and inputs are never written.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -14,7 +14,7 @@ fn folder_with_log() -> Folder {
     folder
 }
 
-/// Runs what has to fail, and looks that the folder is what it was.
+/// Runs a command that must fail, and checks that the folder is unchanged.
 #[track_caller]
 fn fails(folder: &Folder, arguments: &[&str], says: &str) {
     let before: Vec<_> = folder.names().into_iter().map(|name| look(folder, name)).collect();
@@ -108,7 +108,7 @@ fn an_input_is_never_written() {
     }
 }
 
-/// Through a folder that is not there when the run begins.
+/// A path through a folder that does not exist when the run starts.
 const DETOUR: &str = "new/deep/../..";
 
 #[test]
@@ -146,7 +146,7 @@ fn pipelines_and_batches_find_inputs_behind_folders_that_are_yet_to_be_made() {
         folder.write(path, log(&drive(n as u64, 100)));
     }
     let before = inputs.map(|path| folder.read(path));
-    // The input of each unit, and that of the other one.
+    // The input of the same unit, and of another one.
     for target in ["{parent}/{stem}.lcm", "{stem}/{parent}.lcm"] {
         let text = format!(
             "[sources.log]\nplugin = \"lcm-log\"\npath = \"[ab]/*.lcm\"\n[stages.keep]\nplugin = \"limit\"\n\
@@ -167,7 +167,7 @@ fn what_a_folder_holds_is_not_removed_while_it_is_read() {
     let folder = folder_with_log();
     run_sluice(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
     let tables = crate::batch::tree(&folder.at("tables"));
-    // One table of many: what is written anew has no file of its name.
+    // One of many tables: the new dataset has no file of that name.
     let table = tables.keys().find(|name| name.ends_with(".parquet")).unwrap();
     let table = format!("tables/{table}");
     let into = ["convert", &table, "--to", "tables/", "--end", "1970-01-01T00:00:00Z"];
@@ -213,7 +213,7 @@ fn folders_on_the_way_are_made_and_taken_away_if_it_fails() {
     let folder = folder_with_log();
     run_sluice(&folder, &["convert", "in.lcm", "--to", "a/b/out.lcm"]).expect(0);
     assert!(folder.at("a/b/out.lcm").is_file());
-    // The second input is not there, which is only found out while the first is read.
+    // The second input does not exist, which is only noticed while reading the first.
     let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"cut.lcm\"\non_damage = \"stop\"\n\
          [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"c/d/out.lcm\"\n";
     folder.write("stop.toml", text);
@@ -233,7 +233,7 @@ fn a_full_device_is_told_and_nothing_is_published() {
     fails(&folder, &to_device, "no space left");
 }
 
-/// A small disk, as long as it lives.
+/// A small disk mounted at `disk`, until dropped.
 struct SmallMount<'f>(&'f Folder);
 
 impl<'f> SmallMount<'f> {

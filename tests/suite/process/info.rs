@@ -1,8 +1,8 @@
-//! What `info` shows people: tables that fit, an overview of many logs, and what its signs mean.
+//! The text output of `info`: fitting tables, the overview of many logs, and its symbols.
 
 use crate::kit::{BEGIN, Folder, LcmEvent, drive, log, run_sluice};
 
-/// What `info` prints, of which no line may be wider than a terminal usually is.
+/// The output of `info`; asserts that no line is wider than 80 columns.
 fn shown(folder: &Folder, arguments: &[&str], code: i32) -> String {
     let text = run_sluice(folder, &[&["info"], arguments].concat()).expect(code).text();
     for line in text.lines() {
@@ -30,7 +30,7 @@ fn tables_of_channels_fit_eighty_columns_and_lose_nothing() {
     let long = "A_CHANNEL_WHOSE_NAME_IS_TOO_LONG_FOR_A_COLUMN_BUT_NOT_FOR_A_LINE";
     let mut events = Vec::new();
     for number in 0..2_000 {
-        // Steps back in time and hours of silence make columns of their own, and wide ones.
+        // Steps back in time and gaps of hours need further and wider columns.
         let time = BEGIN + [0, 7_200_000_000_000, 5][number as usize % 3] + number;
         let channel = [long, "SHORT", "日本語のチャンネル"][number as usize % 3];
         events.push(LcmEvent::new(number, time, channel, &payload));
@@ -39,7 +39,7 @@ fn tables_of_channels_fit_eighty_columns_and_lose_nothing() {
     let text = shown(&folder, &["in.lcm", "--types", "types.lcm"], 3);
     let name = "a_package_with_quite_a_long_name.message_whose_name_does_not_fit_beside_numbers_t";
     assert!(text.contains(long) && text.contains("日本語のチャンネル"), "{text}");
-    // Wider than a line, which is when a name is cut.
+    // Wider than a line: the only case in which a name is clipped.
     assert!(name.len() > 74 && text.contains(&name[..70]), "{text}");
     assert!(text.contains("back") && text.contains("payloads lcm"), "{text}");
 }
@@ -95,7 +95,7 @@ fn many_logs_have_an_overview_with_a_line_each() {
     ] {
         assert!(parts.iter().all(|part| line.contains(part)), "{parts:?}: {line}");
     }
-    // Behind the whole story of several logs it comes, too; of one log it would say nothing new.
+    // Printed after several full summaries as well, but not after one, where it adds nothing.
     let whole = shown(&folder, &["a.lcm", "b.lcm", "c.lcm"], 3);
     assert!(whole.ends_with(&brief) && whole.len() > 2 * brief.len(), "{whole}");
     assert!(!shown(&folder, &["a.lcm"], 0).contains("1 log"));

@@ -1,4 +1,4 @@
-//! Pipeline files with mistakes: all of them are shown, and nothing is opened.
+//! Pipeline files with mistakes: all are reported, and nothing is opened.
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -37,7 +37,7 @@ fn every_mistake_is_shown_with_its_place() {
     let checked = suggested.into_iter().fold(checked, |checked, word| checked.expect_stderr(word));
     let checked = checked.expect_stderr("6 mistakes in many.toml").expect_stderr("^^^^");
     assert_eq!(checked.text(), "");
-    // Running a file that is wrong says the same and does nothing.
+    // Running an invalid file prints the same and does nothing.
     assert_eq!(run_sluice(&folder, &["run", "many.toml"]).expect(2).stderr, checked.stderr);
     assert_eq!(folder.names(), ["many.toml"]);
 }
@@ -53,7 +53,7 @@ fn every_file_named_is_checked() {
     assert!(checked.text().contains("quickstart"), "{}", checked.text());
 }
 
-/// Opening a pipe would wait for a writer for ever.
+/// Opening the pipe would block forever.
 #[test]
 fn checking_opens_no_input() {
     let folder = Folder::new();

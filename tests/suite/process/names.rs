@@ -1,10 +1,11 @@
-//! Names that match nothing: channels, fields, types, plugins and times that somebody misspelled.
+//! Misspelled channels, fields, types, plugins and times.
 
 use serde_json::{Value, json};
 
 use crate::kit::{Folder, drive, log, run_sluice};
 
-/// A folder with `drive.lcm`, some seconds of the demo drive, whose types are built in as `mit-dgc`.
+/// A folder with `drive.lcm`, a few seconds of the demo drive, whose types are built in as
+/// `mit-dgc`.
 fn demo() -> Folder {
     let folder = Folder::new();
     let text = "[sources.demo]\nplugin = \"demo\"\nseconds = 1\n\
@@ -53,7 +54,7 @@ fn strict_publishes_nothing_where_a_name_matches_nothing() {
         .expect(2)
         .expect_stderr("`POSE`?");
     run_sluice(&folder, &["cat", "drive.lcm", "-c", "POSE", "--strict"]).expect(0);
-    // Who has seen enough has not looked for all of them.
+    // A run that ends early has not seen all channels.
     run_sluice(&folder, &["cat", "drive.lcm", "-c", "POSE", "-c", "POES", "-n", "1", "--strict"])
         .expect(0);
 }
@@ -166,7 +167,7 @@ fn every_format_tells_a_channel_without_events_in_the_window() {
     run_sluice(&folder, &["convert", "drive.lcm", "--to", "tables/"]).expect(0);
     for input in ["drive.lcm", "drive.lcm.zst", "drive.parquet", "tables/"] {
         let window = ["convert", input, "--to", "out.jsonl", "--overwrite", "--start", "+0.5"];
-        // Only at the very beginning did anything happen there.
+        // Only at the start were there events.
         let channels = ["-c", "LCM_SELF_TEST", "-c", "POSE", "--strict"];
         let done = run_sluice(&folder, &[&window[..], &channels].concat()).expect(0);
         let done = done.expect_stderr(

@@ -13,7 +13,7 @@ fn piped(folder: &Folder, arguments: &[&str], input: &[u8]) -> ProgramOutput {
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     thread::scope(|scope| {
-        // Whoever does not read it all is judged by what came out.
+        // The program may stop reading early; only its output matters.
         scope.spawn(move || drop(stdin.write_all(input)));
         ProgramOutput::from_output(child.wait_with_output().unwrap())
     })
@@ -86,7 +86,7 @@ fn two_sinks_may_not_mix_on_standard_output_unnoticed() {
     let source = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n";
     folder.write("two.toml", source.to_owned() + &sink("a") + &sink("b"));
     let tried = run_sluice(&folder, &["run", "two.toml"]);
-    // Either it is refused, or every line arrives whole.
+    // Either it is refused, or every line is complete.
     if tried.code == Some(0) {
         assert_eq!(tried.text().lines().count(), 10);
     }

@@ -1,4 +1,4 @@
-//! Ctrl-C, and being killed.
+//! Signals, and being killed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,14 +12,14 @@ use crate::kit::{
     BEGIN, Folder, LcmEvent, ProgramOutput, drive, events, is_ignored, log, run_sluice, sluice,
 };
 
-/// A folder with a pipe `in.lcm` for a log that comes slowly.
+/// A folder with a pipe `in.lcm` for a log that arrives slowly.
 fn folder_with_pipe() -> Folder {
     let folder = Folder::new();
     mknodat(CWD, folder.at("in.lcm"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     folder
 }
 
-/// The end of the pipe that is written. Waits until the program has opened the other one.
+/// Opens the pipe for writing. Blocks until the program has opened it for reading.
 fn producer(folder: &Folder) -> File {
     OpenOptions::new().write(true).open(folder.at("in.lcm")).unwrap()
 }
@@ -40,13 +40,13 @@ fn wait_for(stderr: &mut BufReader<ChildStderr>, word: &str) {
     }
 }
 
-/// Writes the log to a file, and lines to standard output, so that a test sees how far it is.
+/// Writes the log to a file, and lines to standard output, so that a test sees the progress.
 const TEE: &str = "memory = \"16MiB\"\n\
     [sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
     [sinks.file]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out.lcm\"\n\
     [sinks.lines]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"-\"\n";
 
-/// About 200 KiB: more than a block, whose events are passed on while the next one is waited for.
+/// About 200 KiB: more than a block, whose events are passed on while waiting for the next.
 fn slow_log() -> Vec<LcmEvent> {
     (0..500).map(|n| LcmEvent::new(n, BEGIN + n, "POSE", &[n as u8; 400])).collect()
 }
@@ -61,7 +61,7 @@ fn the_first_signal_gives_up_what_can_be_read_again() {
         folder.write("out.lcm", "what was there before");
         let run = ["run", "tee.toml", "--overwrite", "--report", "report.json"];
         let mut child = start(sluice(&folder).args(run));
-        // Nobody reads on until it has been signalled.
+        // Standard output is not read until the signal is sent.
         let mut lines = child.stdout.take().unwrap();
         lines.read_exact(&mut [0; 10]).unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -114,17 +114,17 @@ fn a_request_to_end_is_heeded_like_an_interrupt() {
     assert_eq!(folder.names(), ["in.lcm", "out.lcm"]);
 }
 
-/// What a pipe holds at least that takes no more: its pages need not be full to the last byte.
+/// The minimum contents of a full pipe, whose pages need not be full to the last byte.
 const FULL: u64 = 48 << 10;
 
-/// Nobody reads its standard output, so it cannot come to an end by itself.
+/// Its standard output is not read, so it cannot end by itself.
 fn stuck(folder: &Folder) -> (Child, BufReader<ChildStderr>) {
     folder.write("in.lcm", log(&drive(1, 5_000)));
     folder.write("tee.toml", TEE);
     let mut child = start(sluice(folder).args(["run", "tee.toml"]));
     let lines = child.stdout.as_mut().unwrap();
     lines.read_exact(&mut [0; 10]).unwrap();
-    // Before the pipe is full it could still heed the first signal, and would be gone before the second.
+    // Before the pipe is full, it would obey the first signal and be gone before the second.
     let soon = Instant::now() + Duration::from_secs(60);
     while rustix::io::ioctl_fionread(&*lines).unwrap() < FULL {
         assert!(Instant::now() < soon, "it does not fill the pipe");
@@ -132,7 +132,7 @@ fn stuck(folder: &Folder) -> (Child, BufReader<ChildStderr>) {
     }
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     signal(&child, Signal::INT);
-    wait_for(&mut stderr, "once more");
+    wait_for(&mut stderr, "another signal");
     signal(&child, Signal::INT);
     wait_for(&mut stderr, "abort");
     (child, stderr)
@@ -195,7 +195,7 @@ fn a_run_beside_another_leaves_its_temporary_file_alone() {
     run_sluice(&folder, &["convert", "other.lcm", "--to", "out.lcm"]).expect(0);
     pipe.write_all(&log(&drive(1, 10))).unwrap();
     drop(pipe);
-    // The target was free when it began; what has come there since is not its to replace unasked.
+    // The target did not exist at the start; a file created since must not be replaced.
     assert_eq!(slow.wait().unwrap().code(), Some(1));
     assert_eq!(folder.read("out.lcm"), log(&drive(2, 10)));
     assert_eq!(folder.names(), ["in.lcm", "other.lcm", "out.lcm"]);

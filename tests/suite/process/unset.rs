@@ -1,4 +1,4 @@
-//! Pipelines whose variables have no value: they can be drawn and planned, and nothing else.
+//! Pipelines with unset variables: they can be drawn and planned only.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::kit::{Folder, ProgramOutput, root, sluice};
 
-/// Every pipeline that the repository ships, as a file in a folder.
+/// Every pipeline in the repository, copied to a folder.
 fn shipped(folder: &Folder) -> Vec<String> {
     let mut names = Vec::new();
     for place in ["pipelines/library", "docs/examples"] {
@@ -32,7 +32,7 @@ fn variables(text: &str) -> BTreeSet<String> {
     names.filter(|name| !name.contains(":-")).collect()
 }
 
-/// The program, without any variable that pipelines ask for.
+/// Runs the program without the environment variables that pipelines use.
 fn ran(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
     let mut sluice = sluice(folder);
     for name in ["INPUT", "OUT", "WHERE", "TYPES"] {
@@ -68,7 +68,7 @@ fn shipped_pipelines_are_drawn_and_planned_without_their_variables() {
             let listed = json["unset"].as_array().unwrap();
             assert!(listed.iter().any(|unset| unset == variable.as_str()), "{name}: {json}");
         }
-        // Nothing else may leave them open.
+        // Other verbs require values.
         ran(&folder, &["check", &name]).expect(2).expect_stderr("has no value");
         ran(&folder, &["run", &name]).expect(2).expect_stderr("has no value");
     }
@@ -115,7 +115,7 @@ fn variables_stand_in_their_places_wherever_they_are() {
     }
     let graph = ran(&folder, &["graph", "open.toml"]).expect(0).text();
     assert!(graph.contains("n0 --> n1") && graph.contains("n2 --> n3"), "{graph}");
-    // What has a value is filled in, and what is wrong is still said, with the variables.
+    // Set variables are replaced, and mistakes are reported together with unset variables.
     let set = ["plan", "open.toml", "--set", "WHERE=x > 1", "--set", "SINK=jsonl"];
     let some = ran(&folder, &set).expect(0).text();
     assert!(some.contains("x > 1") && some.contains("out (jsonl)"), "{some}");

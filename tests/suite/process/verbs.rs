@@ -1,4 +1,4 @@
-//! What `info`, `cat`, `verify`, `plugins`, `schema` and `--report` print for programs.
+//! The JSON of `info`, `cat`, `verify`, `plugins`, `schema` and `--report`.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Booleans that are neither 0 nor 1: true for whoever reads fields, and the same bytes for whoever reads the log.
+//! Booleans that are neither 0 nor 1: true in fields, and unchanged bytes in logs.
 
 use crate::kit::{Folder, run_sluice};
 
@@ -17,7 +17,7 @@ fn lcm_event(number: u64, channel: &str, payload: &[u8]) -> Vec<u8> {
     event
 }
 
-/// A log of ten messages, of which those whose place is in `odd` have booleans that are neither 0 nor 1.
+/// A log of ten messages; those at indices in `odd` have booleans that are neither 0 nor 1.
 fn lcm_log(folder: &Folder, odd: &[u32]) -> Vec<u8> {
     folder.write("set.lcm", TYPE);
     let told = run_sluice(folder, &["types", "set.lcm", "--json"]).expect(0).text();
@@ -104,7 +104,7 @@ fn vel_booleans_with_junk_in_them_are_typed_and_come_back() {
     }
 }
 
-/// A set of types whose records are of one instance with booleans, and a log of such records.
+/// A set of types whose records have one instance with booleans, and a log of such records.
 fn ice_log(folder: &Folder) {
     folder.write("flags.ice", "module m { struct FlagsData { int n; bool on; bool off; }; };");
     let record = |n: i32, booleans: [u8; 2]| {

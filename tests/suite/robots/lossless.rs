@@ -1,15 +1,15 @@
-//! Every format by way of every other one and back: what README.md says is kept is kept, and what it says
-//! is lost is told by the run that loses it.
+//! Every format converted to every other and back: what README.md lists as kept is kept, and what
+//! it lists as lost is reported by the run that loses it.
 
 use crate::kit::{Folder, root, run_sluice};
 
 use super::{convert, events, orca, vel};
 
-/// A log, and how it is called in README.md.
+/// A log, and its name in README.md.
 struct SampleLog {
     name: &'static str,
     path: &'static str,
-    /// Where it is made anew.
+    /// The path of the restored log.
     back: &'static str,
 }
 
@@ -19,8 +19,7 @@ const LOGS: [SampleLog; 3] = [
     SampleLog { name: "Orca", path: "orca/master.log", back: "back/back.orca" },
 ];
 
-/// What a log is converted to, by the words of README.md. Archives are of the log's own format, if there is
-/// one.
+/// The output for a format named in README.md. Archives use the log's own format, if they can.
 fn way(name: &str, log: &SampleLog) -> (String, Vec<&'static str>) {
     let by = match name {
         "LCM log" => "by/log.lcm",
@@ -39,7 +38,8 @@ fn way(name: &str, log: &SampleLog) -> (String, Vec<&'static str>) {
     (by.into(), Vec::new())
 }
 
-/// The table of README.md under `## From format to format`: its columns, and its rows by their first cell.
+/// The table in README.md under `## From format to format`: its columns, and its rows by their
+/// first cell.
 fn table() -> (Vec<String>, Vec<Vec<String>>) {
     let text = std::fs::read_to_string(root().join("README.md")).unwrap();
     let (_, text) = text.split_once("## From format to format").unwrap();
@@ -54,7 +54,7 @@ fn table() -> (Vec<String>, Vec<Vec<String>>) {
     (heads, rows)
 }
 
-/// What `events` tells of an event, by the words of README.md.
+/// The columns of `events`, as README.md names them.
 const KEPT: [&str; 5] = ["times", "sources", "names", "numbers", "payloads"];
 
 fn column(events: &[[String; 5]], place: usize) -> Vec<String> {
@@ -83,7 +83,7 @@ fn what_is_said_to_be_kept_is_kept_and_what_is_lost_is_told() {
     }
 }
 
-/// Converts a log and back, and holds a cell of the table to what came of it.
+/// Converts a log and back, and checks a cell of the table.
 fn there_and_back(folder: &Folder, log: &SampleLog, name: &str, claim: &str) {
     let (by, mut options) = way(name, log);
     options.push("--overwrite");
@@ -96,7 +96,7 @@ fn there_and_back(folder: &Folder, log: &SampleLog, name: &str, claim: &str) {
         "events" => return assert!(before == after, "{case}"),
         claim => claim.trim_start_matches("all but ").split(", ").collect(),
     };
-    // What is lost is told, and nothing else is lost.
+    // Losses are reported, and nothing else is lost.
     assert!(there.contains("note:") || back.contains("note:"), "nobody was told: {case}");
     for (place, word) in KEPT.iter().enumerate() {
         let [mut before, mut after] = [&before, &after].map(|all| column(all, place));
@@ -110,7 +110,7 @@ fn there_and_back(folder: &Folder, log: &SampleLog, name: &str, claim: &str) {
     assert_eq!(lost.iter().find(is_unknown), None, "{case}");
 }
 
-/// Every format that can be read, as it is written here.
+/// Every readable format, as written here.
 const FORMATS: [(&str, &str); 7] = [
     ("lcm", "in/log.lcm"),
     ("vel", "in/log.vel"),
@@ -148,7 +148,7 @@ fn verifying_tells_every_entry_of_an_index_that_is_wrong() {
     let folder = Folder::new();
     let mut log = vel(&folder);
     run_sluice(&folder, &["verify", "drive.vel"]).expect(0);
-    // A second entry of an index that points nowhere is allowed; one that points elsewhere is not.
+    // A second index entry that points nowhere is allowed; one that points elsewhere is not.
     const HEAD: usize = 12;
     const ENTRY: usize = 8;
     for entry in 1..6 {

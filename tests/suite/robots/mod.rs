@@ -1,4 +1,4 @@
-//! Logs of VEL and Orca as users have them: by the command line, beside writers that have not seen our code.
+//! VEL and Orca logs through the command line, compared with independent writers.
 
 mod booleans;
 mod lossless;
@@ -9,7 +9,7 @@ mod writers;
 
 use crate::kit::{Folder, ProgramOutput, joined_lines, run_sluice};
 
-/// A VEL DataLog of an inertial unit and two laser scanners, an event every 100 ms: `drive.vel`.
+/// A VEL DataLog of an inertial unit and two laser scanners, one event every 100 ms: `drive.vel`.
 pub(crate) fn vel(folder: &Folder) -> Vec<u8> {
     let mut log = vec![0xa4, 0x56, 0x45, 0x4c, 1, 0, 1, 0, 0, 0, 0, 0];
     let text = |text: &str| [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
@@ -34,12 +34,13 @@ pub(crate) fn vel(folder: &Folder) -> Vec<u8> {
         log.extend(payload);
     }
     folder.write("plain.vel", &log);
-    // With an index, as its own software writes it.
+    // With an index, as the original software writes it.
     run_sluice(folder, &["convert", "plain.vel", "--to", "drive.vel"]).expect(0);
     folder.read("drive.vel")
 }
 
-/// An Orca log of 2006, of a laser scanner with its configuration and a position: `orca/master.log`.
+/// An Orca log of 2006, of a laser scanner with its configuration and a position:
+/// `orca/master.log`.
 pub(crate) fn orca(folder: &Folder) {
     let at = folder.at("orca");
     std::fs::create_dir(&at).unwrap();
@@ -89,7 +90,7 @@ fn record(slices: &[(&str, &[u8])]) -> Vec<u8> {
     record
 }
 
-/// What a log holds: for each event its time, source, channel, number and bytes.
+/// The events of a log: time, source, channel, number and bytes.
 fn events(folder: &Folder, log: &str) -> Vec<[String; 5]> {
     let told = run_sluice(folder, &["cat", log, "--json", "--payload"]).text();
     let line = |line: &str| {
@@ -118,7 +119,7 @@ fn what_a_source_of_files_has_to_say_reaches_whoever_runs_it() {
     assert!(String::from_utf8(folder.read("report.json")).unwrap().contains(&note));
     let info = run_sluice(&folder, &["info", "ended.vel"]).expect(0).text();
     assert!(joined_lines(&info).contains(&note), "{info}");
-    // Packed, it is read by a thread of its own; where its file ends is not known then.
+    // Compressed, it is read by a separate thread; its end is not known then.
     folder.write("ended.vel.zst", zstd::encode_all(&log[..], 1).unwrap());
     run_sluice(&folder, &["convert", "ended.vel.zst", "--from", "vel", "--to", "packed.lcm"])
         .expect(0);

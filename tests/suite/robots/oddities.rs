@@ -1,4 +1,4 @@
-//! Orca logs as descriptions of the format have them, and as few loggers wrote them.
+//! Orca logs that the format description allows, but few loggers wrote.
 
 use crate::kit::{Folder, run_sluice};
 
@@ -35,7 +35,7 @@ fn an_encoding_that_is_not_known_is_named_whatever_the_interface_looks_like() {
         let words = info.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("the encoding `jose` of `Laser` is not known"), "{info}");
         assert!(info.contains("orca.Position2d"), "{info}");
-        // Also where it is the only one.
+        // Even if it is the only one.
         let data = text.split("#data\n").nth(1).unwrap();
         std::fs::write(folder.at("only.log"), format!("{bare}Laser jose l.log\n#data\n{data}"))
             .unwrap();
@@ -52,7 +52,7 @@ fn a_record_of_no_bytes_does_not_hide_what_lies_behind_it() {
     let before = events(&folder, "orca/master.log");
     let file = folder.at("orca/position2d0.log");
     let mut bytes = std::fs::read(&file).unwrap();
-    // In place of the third object, which is the fourth record.
+    // Instead of the third object, which is the fourth record.
     let len = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize + 4;
     let third = (0..3).fold(0, |at, _| at + len(at));
     bytes.splice(third..third + len(third), [0; 4]);
@@ -62,7 +62,7 @@ fn a_record_of_no_bytes_does_not_hide_what_lies_behind_it() {
     let changed: Vec<_> = before.iter().zip(&after).filter(|(a, b)| a != b).collect();
     assert_eq!(changed.len(), 1);
     assert_eq!(changed[0].1[4], "\"\"");
-    // Zeros at the end are no records.
+    // Zeros at the end are not records.
     bytes.extend([0; 4096]);
     std::fs::write(&file, &bytes).unwrap();
     let info = run_sluice(&folder, &["info", "orca/master.log"]).expect(3).text();
@@ -126,7 +126,7 @@ fn descriptions_of_vehicles_are_decoded() {
     vehicle
         .extend(slice("::orca::VehicleGeometryCylindricalDescription", &[double(0.5); 8].concat()));
     vehicle.extend(slice("::orca::VehicleGeometryDescription", &[1]));
-    // A class that was named in this record before is named by its number.
+    // A class already named in this record is referenced by number.
     vehicle.extend([1, 3]);
     vehicle.extend(5_u32.to_le_bytes());
     vehicle.extend([0, 0]);

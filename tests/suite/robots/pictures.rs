@@ -1,5 +1,4 @@
-//! Pictures of Orca's cameras lie in files of their own; what the log says of each is an event,
-//! too.
+//! Pictures of Orca's cameras are separate files; each is an event of the log as well.
 
 use std::path::Path;
 
@@ -32,7 +31,7 @@ fn what_is_said_of_pictures_reaches_tables_and_comes_back() {
         let folder = Folder::new();
         log(&folder, case);
         let master = format!("{case}/master.log");
-        // Some pictures are not there, which is damage.
+        // Missing pictures are damage.
         convert(&folder, &master, "direct/log.orca", &[]).expect(3);
         let all = events(&folder, "direct/log.orca");
         let said = all.iter().filter(|event| event[2] == "\"orca.Camera.info\"").count();
@@ -44,7 +43,7 @@ fn what_is_said_of_pictures_reaches_tables_and_comes_back() {
             let (found, due) = (format!("back/{name}"), format!("direct/{name}"));
             assert!(folder.read(&found) == folder.read(&due), "{case}: {name}");
         }
-        // Tables put events of one time in the order of their channels.
+        // Tables sort events of the same time by channel.
         convert(&folder, &master, "tables/", &[]).expect(3);
         convert(&folder, "tables/", "back/tables.orca", &[]).expect(0);
         let sorted = |mut events: Vec<[String; 5]>| {

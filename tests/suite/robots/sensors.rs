@@ -1,5 +1,5 @@
-//! Sensors of one kind stay apart in formats that keep nothing of a channel but its name, and what those formats have
-//! room for comes back.
+//! Sensors of one kind stay apart in formats that keep only the channel name, and everything such a
+//! format can store is restored.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::kit::{Folder, ProgramOutput, run_sluice, sluice};
 
 use super::{convert, events, orca, vel};
 
-/// The names of the channels of a log, as JSON has them.
+/// The channel names of a log.
 fn channels(folder: &Folder, log: &str) -> BTreeSet<String> {
     events(folder, log).into_iter().map(|[_, _, channel, ..]| channel).collect()
 }
@@ -16,7 +16,7 @@ fn names(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| format!("\"{name}\"")).collect()
 }
 
-/// The Orca log with a second laser scanner, which says what the first says.
+/// The Orca log with a second laser scanner that repeats the first.
 fn two_lasers(folder: &Folder) {
     orca(folder);
     let (laser, master) = (folder.at("orca/laser0.log"), folder.at("orca/master.log"));
@@ -43,7 +43,7 @@ fn sensors_of_one_type_get_channels_of_their_own_where_names_are_all_that_is_kep
     convert(&folder, "drive.vel", "drive.lcm", &[]).expect(0);
     let scans = ["LaserRange2DDataM.front", "LaserRange2DDataM.back", "IMUStateM"];
     assert_eq!(channels(&folder, "drive.lcm"), names(&scans));
-    // Where nothing would merge, names stay.
+    // If nothing would be merged, names are unchanged.
     convert(&folder, "drive.vel", "one.lcm", &["--channel", "IMUStateM"]).expect(0);
     assert_eq!(channels(&folder, "one.lcm"), names(&["IMUStateM"]));
     convert(&folder, "drive.vel", "drive.jsonl", &["--sink-option", "payload=true"]).expect(0);
@@ -66,7 +66,7 @@ fn types_and_versions_of_vel_messages_come_back_by_way_of_orca() {
     }
 }
 
-/// A message of a type that has no name here.
+/// A message of an unknown type.
 fn unknown_message() -> Vec<u8> {
     let mut message = 22_u32.to_le_bytes().to_vec();
     message.push(0x31);
@@ -109,7 +109,7 @@ fn what_cannot_be_looked_at_before_is_told_by_name_when_it_has_merged() {
         .stdin(log)
         .output();
     merged(&ProgramOutput::from_output(piped.unwrap()).expect(0).stderr);
-    // The advice helps.
+    // The advice works.
     let line = "[sources.log]\nplugin = \"archive\"\npath = \"drive.vel.zst\"\n\
         [stages.own]\nplugin = \"rename\"\nfrom = \"log\"\nsuffix = \".{source}\"\n\
         [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"own\"\npath = \"own.lcm\"\n";

@@ -1,10 +1,10 @@
-//! Logs of writers in Python that were made after descriptions of the formats, beside our readers: what they
-//! say is in a log is what we find, to the last field. Says so where there is no Python.
+//! Our readers compared with writers in Python, written from descriptions of the formats: we find
+//! every field they report. Reports if there is no Python.
 
 use crate::kit::{Folder, python_script, run_sluice};
 use crate::tables::asks;
 
-/// How many events were decoded, and how many there are.
+/// The number of decoded events, and of all events.
 fn counts(told: &str) -> (usize, usize) {
     let numbers: Vec<usize> =
         told.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -74,7 +74,7 @@ fn an_index_that_is_wrong_or_missing_is_made_anew_and_messages_stay() {
             let all = super::events(&folder, name).into_iter();
             all.map(|[time, source, channel, _, payload]| (time, source, channel, payload))
         };
-        // The source of messages without a sensor is their file.
+        // Messages without a sensor have their file as source.
         let sensor = |source: String| source.replace("broken", "fixed");
         let broken =
             messages("broken.vel").map(|(time, source, c, p)| (time, sensor(source), c, p));
@@ -132,7 +132,7 @@ fn tables_of_both_open_in_duckdb_with_columns_that_add_up() {
     asks("duckdb", &folder, DUCKDB);
 }
 
-/// Compares sums over columns of tables with those over what the writers say.
+/// Compares the sums of table columns with those of the writers' reports.
 const DUCKDB: &str = r#"
 import json, math
 import duckdb

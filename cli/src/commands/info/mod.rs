@@ -121,7 +121,7 @@ fn files(name: &str, shell: &Shell) -> Result<Vec<Input>, Failure> {
         return inputs::expand(shell, name);
     };
     if url.start.is_some() {
-        shell.warn(&format!("a log is told of as a whole, whatever start_timestamp says: {name}"));
+        shell.warn(&format!("`info` covers the whole log; start_timestamp has no effect: {name}"));
     }
     inputs::expand(shell, url.path)
 }

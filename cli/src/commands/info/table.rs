@@ -50,7 +50,7 @@ pub(super) fn write(census: &Census, layout: LineLayout, text: &mut String) {
     let columns = ColumnWidths::fit(&rows, census, layout.width);
     rows.iter().for_each(|row| columns.write(row, layout, text));
     if rows.iter().any(|row| row.types.ends_with('?') || row.types.contains("?,")) {
-        let note = "?  no type that is built in or given with --types has this fingerprint";
+        let note = "?  no built-in type, and none given with --types, has this fingerprint";
         line(text, format_args!("\n  {note}"));
     }
 }

@@ -7,16 +7,16 @@ use sluice_core::PluginKind;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The crate holds the plugin, a program that has it beside everything of this one, and tests that hold it to what
-every plugin promises. It compiles as it is.
+The crate contains the plugin, a program with this plugin and all those of Sluice, and tests of the
+contract that every plugin keeps. It compiles as it is.
 
 Examples:
   sluice new source gyro
   sluice new codec gyro-samples --to crates/gyro-samples
   sluice new sink report --sluice ~/src/sluice
 
-Exit codes: 0 it is there; 1 it could not be written; 2 the name cannot be had, the folder is in use, or there is no
-checkout of Sluice.")]
+Exit codes: 0 created; 1 could not be written; 2 the name is not available, the folder is in use, or
+no checkout of Sluice was found.")]
 pub(crate) struct NewArgs {
     /// The kind of plugin: reads a format, writes one, changes events, or decodes payloads.
     pub(crate) kind: NewKind,

@@ -26,14 +26,14 @@ impl Checkout {
         let shown = path.display();
         let full = path
             .canonicalize()
-            .map_err(|e| format!("a checkout of Sluice was expected: {e}: {shown}"))?;
+            .map_err(|e| format!("expected a checkout of Sluice: {e}: {shown}"))?;
         if let Some((name, folder)) = missing_crate(&full) {
             return Err(format!(
-                "a checkout of Sluice was expected, and its {folder} has no crate `{name}`: {shown}"
+                "expected a checkout of Sluice, but its {folder} has no crate `{name}`: {shown}"
             ));
         }
         if full.to_str().is_none() {
-            return Err(format!("a manifest cannot hold this path, which is not UTF-8: {shown}"));
+            return Err(format!("this path is not UTF-8, so a manifest cannot name it: {shown}"));
         }
         Ok(Self { root: full })
     }
@@ -57,9 +57,8 @@ impl Checkout {
         let built_from = sources.parent().unwrap_or(sources);
         Self::open(built_from).map_err(|why| {
             format!(
-                "a new crate needs a checkout of Sluice's repository, as Sluice's own crates are not \
-                 published, and the one that this program was built from is not there ({why}); \
-                 name one: --sluice PATH"
+                "a new crate needs a checkout of Sluice, whose crates are not published; the one that \
+                 this program was built from is not there ({why}); name one: --sluice PATH"
             )
         })
     }

@@ -41,12 +41,11 @@ fn check_target(folder: &Path) -> Result<bool, Failure> {
         {
             Err(_) => Ok(false),
             Ok(_) => Err(Failure::Usage(format!(
-                "a folder was expected, and there is a link that leads nowhere; name another one with --to: \
-                 {shown}"
+                "expected a folder, found a dangling link; name another one with --to: {shown}"
             ))),
         },
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(Failure::Usage(format!(
-            "a folder was expected, and there is a file; name another one with --to: {shown}"
+            "expected a folder, found a file; name another one with --to: {shown}"
         ))),
         Err(error) => Err(Error::io("open", folder, error).into()),
     }
@@ -60,9 +59,7 @@ fn create_staging(folder: &Path) -> Result<PathBuf, Failure> {
     };
     if !parent.is_dir() {
         let (parent, shown) = (parent.display(), folder.display());
-        return Err(Failure::Usage(format!(
-            "the folder {parent} has to be there first, to make this one in it: {shown}"
-        )));
+        return Err(Failure::Usage(format!("the parent folder {parent} does not exist: {shown}")));
     }
     let staging = parent.join(format!(".sluice-new-{}.sluice-tmp", std::process::id()));
     fs::create_dir(&staging).map_err(|e| Error::io("make", &staging, e))?;

@@ -45,11 +45,11 @@ fn next_steps(kind: NewKind, name: &str, folder: &str, checkout: &Checkout) -> S
     let root = checkout.root().to_string_lossy();
     let sluice = sluice_core::name::printable(&root);
     format!(
-        "made the {kind} `{name}` in {folder}\n\n\
+        "created the {kind} `{name}` in {folder}\n\n\
          \x20 cd {folder}\n\
-         \x20 cargo test                      it keeps what every {kind} promises\n\
+         \x20 cargo test                      the contract of every {kind}\n\
          \x20 cargo run -- run pipeline.toml  a pipeline with it\n\n\
-         src/lib.rs is the plugin, README.md says how to make it yours\n\
-         Sluice itself comes from {sluice}"
+         src/lib.rs is the plugin, README.md says how to adapt it\n\
+         it depends on Sluice in {sluice}"
     )
 }

@@ -79,7 +79,7 @@ pub(super) fn check(name: &str, kind: PluginKind, registry: &Registry) -> Result
     let is_allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_');
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(is_allowed) {
         return Err(format!(
-            "`{}` cannot be the name of a crate: write lower-case letters, digits, - and _, beginning with a \
+            "`{}` is not a valid crate name: use lower-case letters, digits, - and _, starting with a \
              letter, such as `my-log`",
             told()
         ));
@@ -87,24 +87,22 @@ pub(super) fn check(name: &str, kind: PluginKind, registry: &Registry) -> Result
     // Such names are hard to tell apart, and Rust warns about some.
     if normalized(name).split('-').any(str::is_empty) {
         return Err(format!(
-            "`{}` cannot be the name of a crate: a - or _ stands between letters or digits, as in `my-log`",
+            "`{}` is not a valid crate name: put - and _ between letters or digits, as in `my-log`",
             told()
         ));
     }
     if name.len() > MAX_NAME_LEN {
-        return Err(format!("`{}…` is longer than {MAX_NAME_LEN} letters", told()));
+        return Err(format!("`{}…` is longer than {MAX_NAME_LEN} characters", told()));
     }
     let plain = normalized(name);
     if RESERVED_NAMES.contains(&&plain[..]) || plain == "sluice" || plain.starts_with("sluice-") {
         return Err(format!(
-            "`{name}` cannot be the name of a crate that uses Sluice: Rust or Sluice has it for something \
-             else; take another one, such as `my-{name}`"
+            "`{name}` is reserved by Rust or Sluice; choose another name, such as `my-{name}`"
         ));
     }
     if registry.get(kind, name).is_some() {
         return Err(format!(
-            "this program has a {kind} `{name}` already, and yours would stand beside it; take another name, \
-             such as `my-{name}`"
+            "this program already has a {kind} `{name}`; choose another name, such as `my-{name}`"
         ));
     }
     Ok(())
@@ -145,11 +143,11 @@ mod tests {
             assert!(source(name).is_err(), "{name:?}");
         }
         for name in ["x-", "x_", "a--b", "a__b", "a-_b", "a_-b"] {
-            assert!(source(name).unwrap_err().contains("stands between"), "{name:?}");
+            assert!(source(name).unwrap_err().contains("between letters"), "{name:?}");
         }
         for name in ["type", "self", "core", "serde_json", "sluice", "sluice-gyro", "sluice_x"] {
-            assert!(source(name).unwrap_err().contains("take another one"), "{name}");
+            assert!(source(name).unwrap_err().contains("choose another name"), "{name}");
         }
-        assert!(source("lcm-log").unwrap_err().contains("has a source `lcm-log` already"));
+        assert!(source("lcm-log").unwrap_err().contains("already has a source `lcm-log`"));
     }
 }

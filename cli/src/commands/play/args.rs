@@ -14,10 +14,10 @@ use crate::args::{
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
 On a terminal there are keys:
-  space             pause, and go on             left, right   10 seconds back, ahead
+  space             pause or resume              left, right   10 seconds back, ahead
   . or n or s       one event, then pause        [ and ]       60 seconds back, ahead
-  + and - (up,down) twice, half the speed        0 or Home     back to the start
-  ? or h            these keys                   q             end
+  + and - (up,down) double, halve the speed      0 or Home     back to the start
+  ? or h            these keys                   q             quit
 
 Examples:
   sluice play drive.lcm
@@ -26,8 +26,8 @@ Examples:
   sluice play drive.lcm --rename POSE=POSE_OLD --max-gap 2s
   sluice play drive.lcm.zst --speed 0 --max-bandwidth 20MB
 
-Exit codes: 0 all that was wanted was played, or q or Ctrl-C ended it; 1 failed; 2 wrong use; 3 the log was
-damaged, or events could not be sent.")]
+Exit codes: 0 played to the end, or stopped by q or Ctrl-C; 1 failed; 2 invalid command line;
+3 the log was damaged, or events could not be sent.")]
 pub(crate) struct PlayArgs {
     /// The logs: files or globs, played in this order; `-` is standard input.
     #[arg(required = true, value_name = "LOG", value_parser = NonEmptyStringValueParser::new())]

@@ -37,7 +37,7 @@ pub(super) struct PlaybackPosition {
 /// The list of keys.
 pub(super) const HELP: [&str; 2] = [
     "space pause  . one event  + - speed  left right 10 s  [ ] 60 s",
-    "0 back to the start  q end  ? these keys",
+    "0 back to the start  q quit  ? these keys",
 ];
 
 /// The range of speeds that keys can set.

@@ -41,7 +41,7 @@ use status::{EventRate, PlaybackStatus};
 const DEFAULT_SCHEME: &str = "udpm://";
 
 /// The messages on signals.
-const STOPPING: SignalMessages = ["stopping; once more aborts", "aborting"];
+const STOPPING: SignalMessages = ["stopping; another signal aborts", "aborting"];
 
 pub(crate) fn run(args: &PlayArgs, shell: &Shell) -> CommandResult {
     let (text, speed) = text(args, shell)?;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &PlayArgs, shell: &Shell) -> CommandResult {
     }
     let form = PlayerDisplay::from_args(args, shell);
     if args.paused && !matches!(form, PlayerDisplay::Keys(_)) {
-        let what = "--paused waits for a key, and there is no terminal that keys could come from";
+        let what = "--paused waits for a key, but there is no terminal to read keys from";
         return Err(Failure::Usage(what.into()));
     }
     play(pipeline, speed, form, args, shell)
@@ -62,7 +62,7 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
     let to = args.to.as_deref().unwrap_or_default();
     if !to.is_empty() && !inputs::is_url(to) {
         return Err(Failure::Usage(format!(
-            "{to} is no address such as {DEFAULT_SCHEME}239.255.76.67:7667; `sluice convert` writes files"
+            "{to} is not a URL such as {DEFAULT_SCHEME}239.255.76.67:7667; `sluice convert` writes files"
         )));
     }
     let sink = inputs::plugin_for_url(

@@ -11,15 +11,16 @@ use crate::args::{
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
-Ctrl-C ends a recording. So does kill; and SIGHUP begins a new file: the next number, or the same name if the
-file was moved away.
+Ctrl-C or kill ends a recording. SIGHUP starts a new file: with the next number, or with the same
+name if the file was moved away.
 
-A log or an archive grows under its final name, and is readable at any moment, whatever happens. A table can
-be read only when it is complete: a folder (with a slash at its end) takes tables in pieces, piece=00000/ and
-so on, a new one every 60 seconds unless --split-seconds or --split-mb say otherwise, which are one dataset.
+Logs and archives grow under their final names, and are readable at any moment. A table is readable
+only when it is complete. A folder (with a trailing slash) therefore gets tables in pieces,
+piece=00000/ and so on, which are one dataset: a new piece every 60 seconds, or as --split-seconds
+and --split-mb say.
 
-Numbers come last in names of LCM logs, as lcm-logger has them (drive.lcm.00), and before the extension in
-others (drive.00.parquet). Numbers of events begin at 0 in each log.
+LCM logs are numbered at the end of the name, as by lcm-logger (drive.lcm.00), other files before the
+extension (drive.00.parquet). Event numbers start at 0 in each log.
 
 Examples:
   sluice record                                    everything, into lcmlog-2026-05-17.00
@@ -29,8 +30,8 @@ Examples:
   sluice record --to ring.lcm --rotate 10 --split-seconds 60
   sluice record --to tables/ --types lcmtypes/
 
-Exit codes: 0 all that came was recorded; 1 failed; 2 wrong use; 3 messages were lost, or the disk was full:
-what is there is whole.")]
+Exit codes: 0 everything received was recorded; 1 failed; 2 invalid command line; 3 messages were
+lost, or the disk was full: the files written are intact.")]
 pub(crate) struct RecordArgs {
     /// What to listen to: udpm://GROUP:PORT, tcpq://HOST:PORT or file://PATH. By default
     /// LCM_DEFAULT_URL, or udpm://239.255.76.67:7667.

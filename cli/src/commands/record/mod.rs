@@ -58,8 +58,8 @@ fn record(
         |node: &Node| !matches!(&node.part, Part::Sink(sink) if !sink.is_readable_unfinished());
     if !pipeline.nodes.iter().all(grows) && out.limits == PieceLimits::default() {
         shell.warn(
-            "this format can be read only when a file is complete, and this one is when the recording \
-             ends: --split-seconds makes it several",
+            "a file of this format is readable only when it is complete, at the end of the \
+             recording; --split-seconds writes several",
         );
     }
     run::allowed(&pipeline, &execute::running_options(&args.running))?;
@@ -140,8 +140,8 @@ impl<'s> RecordingSource<'s> {
             }
             Some(url) if url.starts_with("file://") => Self::file(url, &selection, args, shell),
             Some(other) => Err(Failure::Usage(format!(
-                "`{other}` is no address to listen to, such as udpm://239.255.76.67:7667; the file to \
-                 write is named by --to"
+                "`{other}` is not a URL to listen to, such as udpm://239.255.76.67:7667; use --to for \
+                 the file to write"
             ))),
         }
     }
@@ -192,7 +192,7 @@ impl<'s> RecordingSource<'s> {
 }
 
 fn does_not_go_with(flag: &str, what: &str) -> Failure {
-    Failure::Usage(format!("{flag} does not go with {what}"))
+    Failure::Usage(format!("{flag} cannot be used with {what}"))
 }
 
 const LIMIT: &str = "--limit";
@@ -216,7 +216,7 @@ fn selection(args: &RecordArgs, shell: &Shell) -> SelectionArgs {
     let given = &args.channels;
     for glob in given.channel.iter().chain(&given.exclude).filter(|glob| looks_like_regex(glob)) {
         shell.warn(&format!(
-            "`{glob}` is taken as a glob; as a regular expression it is written 're:{glob}'"
+            "`{glob}` is read as a glob; write 're:{glob}' for a regular expression"
         ));
     }
     let (mut channel, mut exclude) = (given.channel.clone(), given.exclude.clone());

@@ -180,8 +180,7 @@ fn exists(path: &Path) -> bool {
 
 /// Expands the strftime specifiers in `name`.
 pub(super) fn expand(name: &str, now: &Zoned) -> Result<String, Error> {
-    let wrong =
-        |e| Error::invalid(format!("`{name}` cannot be filled in with a date and time: {e}"));
+    let wrong = |e| Error::invalid(format!("cannot expand `{name}` with the date and time: {e}"));
     BrokenDownTime::from(now).to_string(name).map_err(wrong)
 }
 

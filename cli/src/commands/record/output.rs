@@ -53,8 +53,7 @@ impl<'s> RecordingOutput<'s> {
         if existing == ExistingOutput::Continue && numbering != Numbering::Folders {
             if !has("append") {
                 return Err(Failure::Usage(format!(
-                    "--append continues LCM logs, and `{}` writes what cannot be continued; --increment \
-                     numbers files",
+                    "--append continues LCM logs only, not files of `{}`; --increment numbers files",
                     sink.plugin.name
                 )));
             }
@@ -108,7 +107,7 @@ fn existing(args: &RecordArgs, to: &str) -> Result<ExistingOutput, Failure> {
 fn sink<'s>(args: &RecordArgs, to: &str, shell: &'s Shell) -> Result<OutputTarget<'s>, Failure> {
     if inputs::is_url(to) {
         return Err(Failure::Usage(format!(
-            "{to} is no file to record into; `convert` passes on what it hears"
+            "{to} is not a file; `convert` forwards what it receives"
         )));
     }
     let (extension, packed) = inputs::extension(Path::new(to));
@@ -130,17 +129,17 @@ fn numbering(
     if path.ends_with('/') {
         return match (pieces.rotate, existing) {
             (Some(_), _) => Err(Failure::Usage(format!(
-                "--rotate keeps files, and {path} is a folder; its pieces may be deleted at any time"
+                "--rotate is for files, but {path} is a folder; its pieces may be deleted at any time"
             ))),
             (_, ExistingOutput::Replace) => Err(Failure::Usage(format!(
-                "--force replaces files, and {path} is a folder; delete it, or --append pieces to it"
+                "--force is for files, but {path} is a folder; delete it, or add pieces with --append"
             ))),
             _ => Ok(Numbering::Folders),
         };
     }
     let numbers = pieces.increment || splits || pieces.rotate.is_some();
     if is_stream && numbers {
-        return Err(Failure::Usage(format!("{path} is no file that could have a number")));
+        return Err(Failure::Usage(format!("{path} is not a file that can be numbered")));
     }
     Ok(match pieces.rotate {
         Some(keep) => Numbering::Rotate(keep),

@@ -35,7 +35,7 @@ impl DiskQuota {
     /// Returns a message if the free space is below the quota.
     pub(super) fn exceeded(&self) -> Result<Option<String>, Error> {
         let disk = statvfs(&self.folder).map_err(|e| {
-            Error::io("find out what is free on the disk of", &self.folder, e.into())
+            Error::io("query the free space on the disk of", &self.folder, e.into())
         })?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         Ok((free < self.min_free).then(|| {
@@ -75,9 +75,8 @@ impl DiskQuota {
             }
         };
         let thread = std::thread::Builder::new().name("sluice-quota".into()).spawn(look);
-        let thread = thread.map_err(|e| {
-            Error::refused(format!("cannot start a thread to look after the disk: {e}"))
-        })?;
+        let thread = thread
+            .map_err(|e| Error::refused(format!("cannot start a thread to check the disk: {e}")))?;
         Ok(QuotaWatch { until: Some(until), thread: Some(thread) })
     }
 }

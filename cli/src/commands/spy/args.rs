@@ -7,22 +7,22 @@ use crate::args::{ListenArgs, channel_pattern, channel_type, duration};
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
-On a terminal it is a table that changes, with keys:
-  n, h, b           order by name, rate, bandwidth    up, down      choose a channel
-  r                 count from here                   Enter, right  its last message
-  q                 end                               left, Escape  back to the table
+On a terminal, shows a live table with keys:
+  n, h, b           sort by name, rate, bandwidth     up, down      select a channel
+  r                 reset the counts                  Enter, right  show its last message
+  q                 quit                              left, Escape  back to the table
 
-Elsewhere it prints a table every --interval, or with --json an object a line.
+Otherwise prints a table every --interval, or with --json one object per line.
 
-Hz is how many messages came for each second between the first and the last of them, over the last five
-seconds (or --interval, if that is longer); jitter is the standard deviation of the times between them.
+Hz is the message rate between the first and the last message of the last five seconds (or
+--interval, if that is longer); jitter is the standard deviation of the gaps between messages.
 
 Examples:
   sluice spy
   sluice spy tcpq://127.0.0.1:7700 --channel 'CAM_*'
   sluice spy --types lcmtypes/ --json --duration 10s | jq -c '.channels[] | [.name, .hz]'
 
-Exit codes: 0 nothing was lost; 1 failed; 2 wrong use; 3 messages were lost on the way here.")]
+Exit codes: 0 nothing was lost; 1 failed; 2 invalid command line; 3 messages were lost on the network.")]
 pub(crate) struct SpyArgs {
     /// What to listen to: udpm://GROUP:PORT or tcpq://HOST:PORT. By default LCM_DEFAULT_URL, or
     /// udpm://239.255.76.67:7667.

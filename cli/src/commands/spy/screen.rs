@@ -57,8 +57,8 @@ pub(super) struct TableHeader {
     pub(super) note: Option<String>,
 }
 
-const KEYS: &str = "n name  h Hz  b bandwidth  up down enter message  r reset  q end";
-const MESSAGE_KEYS: &str = "up down  left back  r reset  q end";
+const KEYS: &str = "n name  h Hz  b bandwidth  up down enter message  r reset  q quit";
+const MESSAGE_KEYS: &str = "up down  left back  r reset  q quit";
 
 impl ScreenState {
     /// The channel whose message is displayed.

@@ -94,7 +94,7 @@ fn compare_recorded(path: &Path, recorded: &[RecordedFile], shell: &Shell) -> Op
 }
 
 const NOTHING_TO_COMPARE: &str =
-    "no source of this program reads it and no manifest names it, so nothing can be said";
+    "it cannot be verified: no manifest names it, and no source of this program reads it";
 
 fn read_through(
     path: &Path,

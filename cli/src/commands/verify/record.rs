@@ -24,7 +24,7 @@ const MAX_UNFINISHED_SHOWN: usize = 20;
 
 /// The message for outputs of a run that stopped before the end of its input.
 pub(super) const STOPPED_EARLY: &str =
-    "the run was stopped early, before the end of its input; --resume does it again";
+    "the run stopped before the end of its input; --resume runs it again";
 
 /// An output file as recorded by a manifest or report.
 #[derive(Clone, Debug, Deserialize)]
@@ -78,13 +78,13 @@ pub(super) fn verify_folder(folder: &Path, shell: &Shell) -> Result<VerifyResult
     let place = folder.join(MANIFEST);
     if !files::exists(&place) {
         let what =
-            format!("it has no {MANIFEST}: it is no output folder, or it was never completed");
+            format!("it has no {MANIFEST}: it is not an output folder, or was never completed");
         return Ok(VerifyResult::different(what));
     }
     let mut verdict = VerifyResult::default();
     let listing = match listing(&place)? {
         Some(listing) => listing,
-        None => return Ok(VerifyResult::different(format!("{MANIFEST} cannot be understood"))),
+        None => return Ok(VerifyResult::different(format!("{MANIFEST} is not valid"))),
     };
     let mut known = BTreeSet::new();
     for said in listing.files.iter().flatten() {
@@ -121,7 +121,7 @@ fn verify_batch(folder: &Path, record: &Record, shell: &Shell) -> Result<VerifyR
     if record.is_open {
         let inputs = units::pluralize(current.len() as u64, "input");
         verdict.differences.push(format!(
-            "a batch was interrupted, or is still going on: {inputs} recorded; the same command with \
+            "a batch was interrupted, or is still running: {inputs} recorded; the same command with \
              --resume completes it"
         ));
     }
@@ -141,7 +141,7 @@ fn unfinished_inputs(left: &[UnitLeft], recorded: usize) -> Vec<String> {
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let is_not_done = if left.len() == 1 { "is not done" } else { "are not done" };
     let all = format!(
-        "the batch is not over: {} {is_not_done} ({}), of {} in all; the same command with --resume goes on",
+        "the batch is incomplete: {} {is_not_done} ({}), of {} in all; the same command with --resume continues",
         units::pluralize(left.len() as u64, "input"),
         parts.join(", "),
         units::count((left.len() + recorded) as u64),

@@ -121,7 +121,7 @@ fn a_driver_that_is_stopped_keeps_what_is_published_and_ends_what_is_under_way()
     assert_eq!(run.code(), Some(130), "{}", run.said());
     let said = run.said();
     assert!(said.contains("3 inputs done, 5 not started"), "{said}");
-    assert!(said.contains("with --resume goes on"), "{said}");
+    assert!(said.contains("with --resume continues"), "{said}");
     // Although the running units would wait forever.
     held.until_quiet();
     until_idle(&held, &cluster);
@@ -148,5 +148,5 @@ fn a_run_on_this_machine_says_the_same_when_it_is_stopped() {
     assert_eq!(run.code(), Some(130), "{}", run.said());
     let said = run.said();
     assert!(said.contains("1 input done, 1 interrupted, 1 not started"), "{said}");
-    assert!(said.contains("with --resume goes on"), "{said}");
+    assert!(said.contains("with --resume continues"), "{said}");
 }
