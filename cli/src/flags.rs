@@ -125,7 +125,8 @@ mod tests {
 
     #[test]
     fn places_in_a_pipeline_are_told_as_flags() {
-        let text = "[sources.log]\nplugin = \"x\"\npath = [\n    \"a\",\n    \"b\",\n]\n\n[stages.keep]\n\
+        let text = "[sources.log]\nplugin = \"x\"\npath = [\n    \"a\",\n    \"b\",\n]\n\n\
+            [stages.keep]\n\
                     channels = \"A\"\n\n[sinks.out]\nlevel = 3\n";
         let at = |part: &str| text.find(part).unwrap();
         assert_eq!(node_and_option_at(text, 0), ("log", None));

@@ -267,7 +267,8 @@ fn refuse_foreign_formats(shell: &Shell, path: &Path, head: &[u8]) -> Result<(),
         let (name, folder) = (path.display(), path.parent().unwrap_or(Path::new("")));
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         return Err(Failure::Usage(format!(
-            "{name} declares types, and is not a log: give it as --types {name}, or its whole folder \
+            "{name} declares types, and is not a log: give it as --types {name}, or its whole \
+             folder \
              as --types {0}; without quotes, a shell expands --types {0}/* to one type file and \
              further inputs",
             folder.display()
@@ -299,8 +300,8 @@ pub(crate) fn check_path_suffices(plugin: &Plugin) -> Result<(), Failure> {
     match missing_options(plugin).filter(|_| reads_files(plugin)) {
         None => Ok(()),
         Some(missing) => Err(Failure::Usage(format!(
-            "`{0}` needs more options than the path: {missing}; give them with --describe FILE.toml \
-             or --source-option, or in a pipeline file: `sluice plugins {0}` shows how",
+            "`{0}` needs more options than the path: {missing}; give them with --describe \
+             FILE.toml or --source-option, or in a pipeline file: `sluice plugins {0}` shows how",
             plugin.name
         ))),
     }

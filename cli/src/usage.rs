@@ -170,7 +170,8 @@ mod tests {
 
     #[test]
     fn a_rendered_mistake_is_taken_apart() {
-        let text = "error: unexpected argument '--fu' found\n\n  tip: a similar argument exists: '--fun'\n\n\
+        let text = "error: unexpected argument '--fu' found\n\n  tip: a similar argument exists: \
+            '--fun'\n\n\
             Usage: sluice run --fun\n\nFor more information, try '--help'.\n";
         let parts = RenderedError {
             message: "unexpected argument '--fu' found".into(),

@@ -49,7 +49,8 @@ fn threads_and_memory_change_no_byte_of_an_archive() {
              [sinks.out]\nplugin = \"archive\"\nfrom = \"log\"\npath = \"${{DIR}}/out.zst\"\n\
              frame = \"32KiB\"\nformat = \"{format}\"\n\
              [stages.some]\nplugin = \"filter\"\nfrom = \"log\"\nchannels = \"B\"\n\
-             [sinks.some_out]\nplugin = \"archive\"\nfrom = \"some\"\npath = \"${{DIR}}/some.zst\"\n\
+             [sinks.some_out]\nplugin = \"archive\"\nfrom = \"some\"\n\
+             path = \"${{DIR}}/some.zst\"\n\
              format = \"{format}\"\nlevel = 19\n"
         )
     };

@@ -112,7 +112,8 @@ fn damage_costs_few_events() {
 
 #[test]
 fn filtering() {
-    let keep = "[stages.keep]\nplugin = \"filter\"\nfrom = \"a\"\nchannels = [\"A\", \"D\"]\nstart = \"+0.3\"\n";
+    let keep = "[stages.keep]\nplugin = \"filter\"\nfrom = \"a\"\nchannels = [\"A\", \"D\"]\n\
+        start = \"+0.3\"\n";
     // A time after the first event needs a log that can be read twice.
     let folder = Folder::new();
     for bytes in [clean(), damaged()] {
@@ -163,7 +164,8 @@ fn merging_three_sources_of_which_one_is_sorted() {
 #[test]
 fn several_sinks() {
     let others = "[stages.few]\nplugin = \"filter\"\nfrom = \"a\"\nchannels = \"B\"\n\
-        [sinks.lines]\nplugin = \"jsonl\"\nfrom = \"a\"\npath = \"${DIR}/out.jsonl\"\npayload = true\n\
+        [sinks.lines]\nplugin = \"jsonl\"\nfrom = \"a\"\npath = \"${DIR}/out.jsonl\"\n\
+        payload = true\n\
         [sinks.table]\nplugin = \"csv\"\nfrom = \"few\"\npath = \"${DIR}/out.csv\"\n\
         [sinks.text]\nplugin = \"text\"\nfrom = \"few\"\npath = \"${DIR}/out.txt\"\n\
         [sinks.packed]\nplugin = \"lcm-log\"\nfrom = \"a\"\npath = \"${DIR}/out.lcm.zst\"\n";

@@ -102,7 +102,8 @@ fn points_that_were_tables_in_between_are_moved_as_in_one_go() {
     let lines = "plugin = \"jsonl\"\nfrom = \"body\"\npath =";
     let points = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
                   [stages.points]\nplugin = \"laser\"\nfrom = \"log\"\n\
-                  [stages.scans]\nplugin = \"filter\"\nfrom = \"points\"\nchannels = [\"SKIRT_FC\"]\n";
+                  [stages.scans]\nplugin = \"filter\"\nfrom = \"points\"\n\
+                  channels = [\"SKIRT_FC\"]\n";
     let body = "[stages.body]\nplugin = \"to-frame\"\nframe = \"body\"\nfrom =";
     let tables = "[sinks.tables]\nplugin = \"parquet\"\nfrom = \"scans\"\npath = \"scans/\"\n";
     let at_once = format!("{points}{body} \"scans\"\n[sinks.out]\n{lines} \"once.jsonl\"\n");

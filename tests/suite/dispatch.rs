@@ -349,7 +349,8 @@ fn asked_to_end_it_publishes_what_there_is_and_says_what_is_left() {
 #[test]
 fn programs_run_only_where_the_worker_allows_it_too() {
     let folder = folder();
-    let counts = "[sources.log]\nplugin = \"lcm-log\"\npath = \"${DIR}/in/*.lcm\"\n[sinks.counts]\nplugin = \"exec\"\n\
+    let counts = "[sources.log]\nplugin = \"lcm-log\"\npath = \"${DIR}/in/*.lcm\"\n\
+        [sinks.counts]\nplugin = \"exec\"\n\
                   from = \"log\"\ncommand = [\"wc\", \"-l\"]\npath = \"${DIR}/out/{stem}.txt\"\n";
     let run = |driver: bool, worker: bool| {
         let mut threads = ThreadCarrier::reliable();
@@ -474,7 +475,8 @@ fn what_only_a_run_here_can_do_is_refused_before_anything_is_sent() {
     let sink = |plugin: &str, rest: &str| {
         format!("{source}[sinks.out]\nplugin = \"{plugin}\"\nfrom = \"log\"\n{rest}\n")
     };
-    let live = "[sources.live]\nplugin = \"lcm-udp\"\n[sinks.out]\nplugin = \"lcm-log\"\nfrom = \"live\"\n\
+    let live = "[sources.live]\nplugin = \"lcm-udp\"\n[sinks.out]\nplugin = \"lcm-log\"\n\
+        from = \"live\"\n\
                 path = \"${DIR}/out.lcm\"\n";
     assert!(refused(live).contains("comes live"));
     assert!(refused(&sink("lcm-udp", "")).contains("writes no files"));

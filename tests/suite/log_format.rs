@@ -127,7 +127,8 @@ fn mistakes_damage_and_failures_say_where() {
 fn programs_speak_in_objects_too() {
     let folder = folder();
     let pipeline = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
-        [sinks.out]\nplugin = \"exec\"\nfrom = \"log\"\ncommand = [\"sh\", \"-c\", \"echo 'a \\\"word\\\"' >&2; cat > /dev/null\"]\n";
+        [sinks.out]\nplugin = \"exec\"\nfrom = \"log\"\ncommand = [\"sh\", \"-c\", \"echo \
+        'a \\\"word\\\"' >&2; cat > /dev/null\"]\n";
     folder.write("exec.toml", pipeline);
     let said = said(&folder, &["run", "exec.toml", "--allow-exec"], 0);
     let program = only(&said, "program");

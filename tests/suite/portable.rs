@@ -71,7 +71,8 @@ fn channels_with_names_of_devices_have_files_and_folders_that_are_none() {
     let files = |name: &str, out: &str| {
         let pipeline = format!(
             "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
-             [sinks.out]\nplugin = \"files\"\nfrom = \"log\"\npath = \"{out}/\"\nname = \"{name}\"\n"
+             [sinks.out]\nplugin = \"files\"\nfrom = \"log\"\npath = \"{out}/\"\n\
+             name = \"{name}\"\n"
         );
         folder.write("files.toml", pipeline);
         run_sluice(&folder, &["run", "files.toml"]).expect(0);

@@ -184,7 +184,8 @@ fn any_number_of_threads_writes_the_same() {
     }
     folder.write("in.bin", log);
     let text = format!(
-        "{PACKETS}\n[sinks.out]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"${{DIR}}/out.jsonl\"\n"
+        "{PACKETS}\n[sinks.out]\nplugin = \"jsonl\"\nfrom = \"log\"\n\
+         path = \"${{DIR}}/out.jsonl\"\n"
     );
     let mut written = Vec::new();
     for jobs in [1, 4] {
@@ -335,8 +336,8 @@ fn a_description_that_does_not_fit_is_told_once_by_kind() {
     let ran = ran.expect(3);
     let about: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("NOTE")).collect();
     assert_eq!(about.len(), 2, "{about:?}");
-    let said = "in.bin: 4 ranges (64 bytes), the first at byte 0, could not be read: NOTE: its fields need 8 bytes, \
-                its payload has 6";
+    let said = "in.bin: 4 ranges (64 bytes), the first at byte 0, could not be read: NOTE: its \
+        fields need 8 bytes, its payload has 6";
     assert!(about[0].contains(said), "{about:?}");
     assert_eq!(lines(&String::from_utf8(folder.read("out.jsonl")).unwrap()).len(), 116);
 }

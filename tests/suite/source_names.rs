@@ -50,7 +50,8 @@ fn rows_say_which_input_they_are_from() {
     folder.write(
         "one.toml",
         "[sources.log]\nplugin = \"lcm-log\"\npath = \"lcmlog-2022.*\"\nsource_name = \"{name}\"\n\
-         [stages.keep]\nplugin = \"filter\"\nfrom = \"log\"\nchannels = \"POSE\"\nsource = \"*.01\"\n\
+         [stages.keep]\nplugin = \"filter\"\nfrom = \"log\"\nchannels = \"POSE\"\n\
+         source = \"*.01\"\n\
          [sinks.out]\nplugin = \"jsonl\"\nfrom = \"keep\"\npath = \"one.jsonl\"\n",
     );
     run_sluice(&folder, &["run", "one.toml", "--strict"]).expect(0);

@@ -20,7 +20,8 @@ fn last_line(ran: &ProgramOutput) -> Value {
 
 /// Creates `drive.lcm`: one second of the demo drive, without messages of its recorder.
 fn drive(folder: &Folder) -> BTreeMap<String, u64> {
-    let text = "[sources.drive]\nplugin = \"demo\"\nseconds = 1\n\n[stages.own]\nplugin = \"filter\"\n\
+    let text = "[sources.drive]\nplugin = \"demo\"\nseconds = 1\n\n[stages.own]\n\
+        plugin = \"filter\"\n\
         from = \"drive\"\nchannels = [\"POSE\", \"BROOM_L\", \"LOGGER_STRING\"]\n\n\
         [sinks.log]\nplugin = \"lcm-log\"\nfrom = \"own\"\npath = \"drive.lcm\"\n";
     folder.write("make.toml", text);

@@ -139,8 +139,8 @@ fn info_tells_them_by_channel() {
     let folder = folder();
     let text = run_sluice(&folder, &["info", "in.lcm"]).expect(0).text();
     assert!(text.contains("damage   none"), "{text}");
-    let note = "NANOS: times beyond what 64 bits of nanoseconds hold (years 1677 to 2262) became the \
-                nearest ones that these hold (300 events)";
+    let note = "NANOS: times beyond what 64 bits of nanoseconds hold (years 1677 to 2262) became \
+        the nearest ones that these hold (300 events)";
     assert!(joined_lines(&text).contains(note), "{text}");
     let json = run_sluice(&folder, &["info", "in.lcm", "--json"]).expect(0).text();
     let json: Value = serde_json::from_str(&json).unwrap();

@@ -25,7 +25,7 @@ Examples:
   sluice convert logs/*.lcm --to all/ --source-name '{name}'
   sluice convert logs/*.lcm --to 'runs/log={name}/'
   sluice convert drive.lcm --types 'lcmtypes/*.lcm' --to tables/
-  sluice convert drive.lcm --types lcmtypes/ --channel POSE --field utime --field 'pos[0]' --to pose.csv
+  sluice convert drive.lcm --types lcmtypes/ --channel POSE -f utime -f 'pos[0]' --to pose.csv
   sluice convert drive.lcm --types lcmtypes/ --where 'vel[0] > 3' --to fast.lcm
   sluice convert drive.lcm --to first.lcm --start +10 --end +1m30s
   zcat drive.lcm.gz | sluice convert - --from lcm-log --to drive.lcm

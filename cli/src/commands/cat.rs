@@ -86,8 +86,8 @@ fn refuse_relative_times(selection: &SelectionArgs) -> Result<(), Failure> {
         let Some(time) = time else { continue };
         if matches!(TimePoint::parse_chosen(time), Ok(TimePoint::After(_))) {
             return Err(Failure::Usage(format!(
-                "{flag} {time} is relative to the first event of all logs, but these have different \
-                 formats: give an absolute time, or print them one by one"
+                "{flag} {time} is relative to the first event of all logs, but these have \
+                 different formats: give an absolute time, or print them one by one"
             )));
         }
     }

@@ -174,7 +174,8 @@ pub fn open_logs<'s>(
     let plugin = find_source(args.paths, format.from.as_deref(), &format.options, shell)?;
     if plugin.program.is_some() {
         return Err(Failure::Usage(format!(
-            "`{}` runs a program, which `{}` does not allow; run it in a pipeline file that writes a log",
+            "`{}` runs a program, which `{}` does not allow; run it in a pipeline file that \
+             writes a log",
             plugin.name, args.verb
         )));
     }
@@ -288,8 +289,8 @@ impl<'s> OutputTarget<'s> {
         let names = || shell.registry.names(PluginKind::Sink).join(", ");
         let unknown = || {
             Failure::Usage(format!(
-                "the extension of `{path}` is not that of a format that this program writes; name one \
-                 with --as: {}",
+                "the extension of `{path}` is not that of a format that this program writes; name \
+                 one with --as: {}",
                 names()
             ))
         };
@@ -309,7 +310,8 @@ fn table_sink<'s>(path: &str, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
     let name = "parquet";
     shell.registry.get(PluginKind::Sink, name).ok_or_else(|| {
         Failure::Usage(format!(
-            "a folder gets tables, but this program has no sink `{name}`; name a file instead of {path}"
+            "a folder gets tables, but this program has no sink `{name}`; name a file instead of \
+             {path}"
         ))
     })
 }

@@ -88,8 +88,8 @@ pub(crate) fn execute(
     }
     if args.shard.is_some() {
         return Err(Failure::Usage(
-            "--shard runs a part of the inputs, so outputs must be named after inputs: put `{stem}` \
-             into their paths"
+            "--shard runs a part of the inputs, so outputs must be named after inputs: put \
+             `{stem}` into their paths"
                 .into(),
         ));
     }
@@ -374,7 +374,8 @@ pub(crate) fn report_losses(report: &Report, origin: PipelineOrigin, shell: &She
     report.notes.iter().for_each(|note| shell.note(&flags::note_with_flags(note, origin)));
     if report.interrupted {
         shell.warn(
-            "stopped before the end of an input that cannot be read again: the events read so far are written",
+            "stopped before the end of an input that cannot be read again: the events read so far \
+             are written",
         );
     }
 }

@@ -73,7 +73,8 @@ fn list(plugins: &[&Plugin]) -> String {
             line(&mut text, format_args!("  {:width$}  {}", set.name, set.about));
         }
     }
-    text + "\n`sluice plugins NAME` shows the options of a plugin, `sluice types NAME` the types of a set.\n"
+    text + "\n`sluice plugins NAME` shows the options of a plugin, `sluice types NAME` the types \
+        of a set.\n"
 }
 
 fn details(plugin: &Plugin) -> String {

@@ -142,7 +142,8 @@ fn a_python_program_that_fails_is_told_by_what_python_says() {
     );
     assert_contains(&said, &["failed with exit code 1", "ValueError: no such robot"]);
     let program = "import sys, pyarrow as pa\nt = pa.table({'time': [1.5], 'channel': ['A']})\n\
-                   with pa.ipc.new_stream(sys.stdout.buffer, t.schema) as out: out.write_table(t)\n";
+                   with pa.ipc.new_stream(sys.stdout.buffer, t.schema) as out: \
+                   out.write_table(t)\n";
     let said = failure(&stage_of(&folder, &python, program), &folder);
     assert_contains(
         &said,

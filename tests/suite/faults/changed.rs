@@ -36,7 +36,8 @@ fn folder_of(seed: u64) -> Folder {
     for (n, (plugin, name)) in KINDS.iter().enumerate() {
         let payload = if *plugin == "jsonl" { "payload = true\n" } else { "" };
         text += &format!(
-            "[sinks.o{n}]\nplugin = \"{plugin}\"\nfrom = \"log\"\npath = \"${{DIR}}/{name}\"\n{payload}"
+            "[sinks.o{n}]\nplugin = \"{plugin}\"\nfrom = \"log\"\npath = \"${{DIR}}/{name}\"\n\
+             {payload}"
         );
     }
     run(&text, folder.path(), 2).unwrap();

@@ -54,7 +54,8 @@ const POINTS: &str = "[sources.drive]\nplugin = \"demo\"\nseconds = 0.1\n\
 fn pipeline(sink: &str, path: &str, options: &str) -> String {
     let events = if sink == "las" { POINTS } else { EVENTS };
     format!(
-        "{events}[sinks.out]\nplugin = \"{sink}\"\nfrom = \"log\"\npath = \"disk/{path}\"\n{options}\n"
+        "{events}[sinks.out]\nplugin = \"{sink}\"\nfrom = \"log\"\npath = \"disk/{path}\"\n\
+         {options}\n"
     )
 }
 

@@ -25,7 +25,8 @@ const SOURCES: [(&str, &str); 9] = [
     ("csv", "columns = [\"t\", \"x\"]\ntypes = { x = \"text\" }"),
     (
         "records",
-        "sync = \"A55A\"\nfields = [{ name = \"t\", type = \"u64\", role = \"time\", unit = \"us\" }]",
+        "sync = \"A55A\"\nfields = \
+         [{ name = \"t\", type = \"u64\", role = \"time\", unit = \"us\" }]",
     ),
 ];
 

@@ -199,7 +199,8 @@ fn a_live_source_that_begins_to_talk_late_is_heard_at_once() {
     let text = live("busy", busy, "")
         + &live("late", late, "")
         + "[stages.renamed]\nplugin = \"rename\"\nfrom = \"late\"\nmap = { A = \"LATE\" }\n"
-        + "[sinks.got]\nplugin = \"lcm-log\"\nfrom = [\"busy\", \"renamed\"]\npath = \"${DIR}/got.lcm\"\n";
+        + "[sinks.got]\nplugin = \"lcm-log\"\nfrom = [\"busy\", \"renamed\"]\n\
+            path = \"${DIR}/got.lcm\"\n";
     let (stop, readiness) = (Arc::<Stop>::default(), Arc::<Readiness>::default());
     let options = Options { stop: Arc::clone(&stop), ..readiness.options() };
     std::thread::scope(|scope| {

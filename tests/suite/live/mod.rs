@@ -182,7 +182,8 @@ fn listen_text(
 /// A pipeline that receives into `got.lcm` and leaves `report.json`.
 fn receiving(folder: &Folder, options: &str) -> Vec<String> {
     let text = format!(
-        "[sources.live]\nplugin = \"lcm-udp\"\n{options}\n\n[sinks.out]\nplugin = \"lcm-log\"\nfrom = \"live\"\n\
+        "[sources.live]\nplugin = \"lcm-udp\"\n{options}\n\n[sinks.out]\nplugin = \"lcm-log\"\n\
+         from = \"live\"\n\
          path = \"got.lcm\"\n"
     );
     folder.write("receive.toml", text);

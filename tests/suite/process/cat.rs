@@ -78,7 +78,8 @@ fn what_is_wrong_with_one_of_several_logs_names_it() {
 /// A log with one laser scan of 181 ranges, and one picture, of the built-in types.
 fn folder_with_long_messages() -> Folder {
     let folder = Folder::new();
-    let drive = "[sources.drive]\nplugin = \"demo\"\nseconds = 0.3\n[sinks.log]\nplugin = \"lcm-log\"\n\
+    let drive = "[sources.drive]\nplugin = \"demo\"\nseconds = 0.3\n[sinks.log]\n\
+        plugin = \"lcm-log\"\n\
                  from = \"drive\"\npath = \"drive.lcm\"\n";
     folder.write("make.toml", drive);
     run_sluice(&folder, &["run", "make.toml"]).expect(0);

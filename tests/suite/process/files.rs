@@ -149,7 +149,8 @@ fn pipelines_and_batches_find_inputs_behind_folders_that_are_yet_to_be_made() {
     // The input of the same unit, and of another one.
     for target in ["{parent}/{stem}.lcm", "{stem}/{parent}.lcm"] {
         let text = format!(
-            "[sources.log]\nplugin = \"lcm-log\"\npath = \"[ab]/*.lcm\"\n[stages.keep]\nplugin = \"limit\"\n\
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"[ab]/*.lcm\"\n[stages.keep]\n\
+             plugin = \"limit\"\n\
              from = \"log\"\nevents = 5\n[sinks.out]\nplugin = \"lcm-log\"\nfrom = \"keep\"\n\
              path = \"out/new/../../{target}\"\n"
         );

@@ -63,7 +63,8 @@ fn strict_publishes_nothing_where_a_name_matches_nothing() {
 fn channels_in_pipeline_files_are_told_with_their_node() {
     let folder = demo();
     let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
-        [stages.renamed]\nplugin = \"rename\"\nfrom = \"log\"\nchannels = [{ from = \"PSE\", to = \"X\" }]\n\
+        [stages.renamed]\nplugin = \"rename\"\nfrom = \"log\"\n\
+        channels = [{ from = \"PSE\", to = \"X\" }]\n\
         [stages.thin]\nplugin = \"sample\"\nfrom = \"renamed\"\nevery = 2\nchannels = \"IMAGE_*\"\n\
         [stages.keep]\nplugin = \"filter\"\nfrom = \"thin\"\nsource = \"lgo\"\n\
         [sinks.out]\nplugin = \"null\"\nfrom = \"keep\"\n";
@@ -151,7 +152,8 @@ fn a_field_that_no_type_declares_is_refused_before_anything_is_read() {
     .expect(0);
     let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
         [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"mit-dgc\"\n\
-        [sinks.out]\nplugin = \"jsonl\"\nfrom = \"typed\"\npath = \"out.jsonl\"\nfields = [\"uptime\"]\n";
+        [sinks.out]\nplugin = \"jsonl\"\nfrom = \"typed\"\npath = \"out.jsonl\"\n\
+        fields = [\"uptime\"]\n";
     folder.write("p.toml", text);
     run_sluice(&folder, &["check", "p.toml"])
         .expect(2)
@@ -191,7 +193,10 @@ fn a_name_that_a_stage_before_has_changed_is_told_with_the_new_one() {
     };
     folder.write("old.toml", pipeline("\"POSE\", \"BROOM_L\""));
     let old = run_sluice(&folder, &["run", "old.toml", "--report", "report.json"]).expect(0);
-    old.expect_stderr("keep: `channels`: no channel is called `POSE` there: a stage before has renamed it to `EGO`");
+    old.expect_stderr(
+        "keep: `channels`: no channel is called `POSE` there: a stage before has \
+        renamed it to `EGO`",
+    );
     assert_eq!(report(&folder)["unmatched"][0]["found"], "renamed");
     run_sluice(&folder, &["run", "old.toml", "--strict"]).expect(2);
     folder.write("new.toml", pipeline("\"EGO\", \"BROOM_L\""));

@@ -57,8 +57,8 @@ impl Checkout {
         let built_from = sources.parent().unwrap_or(sources);
         Self::open(built_from).map_err(|why| {
             format!(
-                "a new crate needs a checkout of Sluice, whose crates are not published; the one that \
-                 this program was built from is not there ({why}); name one: --sluice PATH"
+                "a new crate needs a checkout of Sluice, whose crates are not published; the one \
+                 that this program was built from is not there ({why}); name one: --sluice PATH"
             )
         })
     }

@@ -79,8 +79,8 @@ pub(super) fn check(name: &str, kind: PluginKind, registry: &Registry) -> Result
     let is_allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_');
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(is_allowed) {
         return Err(format!(
-            "`{}` is not a valid crate name: use lower-case letters, digits, - and _, starting with a \
-             letter, such as `my-log`",
+            "`{}` is not a valid crate name: use lower-case letters, digits, - and _, starting \
+             with a letter, such as `my-log`",
             told()
         ));
     }

@@ -62,7 +62,8 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
     let to = args.to.as_deref().unwrap_or_default();
     if !to.is_empty() && !inputs::is_url(to) {
         return Err(Failure::Usage(format!(
-            "{to} is not a URL such as {DEFAULT_SCHEME}239.255.76.67:7667; `sluice convert` writes files"
+            "{to} is not a URL such as {DEFAULT_SCHEME}239.255.76.67:7667; `sluice convert` \
+             writes files"
         )));
     }
     let sink = inputs::plugin_for_url(

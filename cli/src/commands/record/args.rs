@@ -19,8 +19,8 @@ only when it is complete. A folder (with a trailing slash) therefore gets tables
 piece=00000/ and so on, which are one dataset: a new piece every 60 seconds, or as --split-seconds
 and --split-mb say.
 
-LCM logs are numbered at the end of the name, as by lcm-logger (drive.lcm.00), other files before the
-extension (drive.00.parquet). Event numbers start at 0 in each log.
+LCM logs are numbered at the end of the name, as by lcm-logger (drive.lcm.00), other files before
+the extension (drive.00.parquet). Event numbers start at 0 in each log.
 
 Examples:
   sluice record                                    everything, into lcmlog-2026-05-17.00

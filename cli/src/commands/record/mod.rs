@@ -140,8 +140,8 @@ impl<'s> RecordingSource<'s> {
             }
             Some(url) if url.starts_with("file://") => Self::file(url, &selection, args, shell),
             Some(other) => Err(Failure::Usage(format!(
-                "`{other}` is not a URL to listen to, such as udpm://239.255.76.67:7667; use --to for \
-                 the file to write"
+                "`{other}` is not a URL to listen to, such as udpm://239.255.76.67:7667; use --to \
+                 for the file to write"
             ))),
         }
     }

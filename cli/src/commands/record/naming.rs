@@ -98,7 +98,8 @@ impl FileNaming {
         let stream = path == Path::new("-") || files::is_special(&path);
         if !stream && exists(&path) && self.existing == ExistingOutput::Refuse {
             return Err(Error::refused(format!(
-                "the output exists; --force replaces it, --append continues it, --increment numbers it: {}",
+                "the output exists; --force replaces it, --append continues it, --increment \
+                 numbers it: {}",
                 path.display()
             )));
         }

@@ -53,7 +53,8 @@ impl<'s> RecordingOutput<'s> {
         if existing == ExistingOutput::Continue && numbering != Numbering::Folders {
             if !has("append") {
                 return Err(Failure::Usage(format!(
-                    "--append continues LCM logs only, not files of `{}`; --increment numbers files",
+                    "--append continues LCM logs only, not files of `{}`; --increment numbers \
+                     files",
                     sink.plugin.name
                 )));
             }
@@ -129,10 +130,12 @@ fn numbering(
     if path.ends_with('/') {
         return match (pieces.rotate, existing) {
             (Some(_), _) => Err(Failure::Usage(format!(
-                "--rotate is for files, but {path} is a folder; its pieces may be deleted at any time"
+                "--rotate is for files, but {path} is a folder; its pieces may be deleted at any \
+                 time"
             ))),
             (_, ExistingOutput::Replace) => Err(Failure::Usage(format!(
-                "--force is for files, but {path} is a folder; delete it, or add pieces with --append"
+                "--force is for files, but {path} is a folder; delete it, or add pieces with \
+                 --append"
             ))),
             _ => Ok(Numbering::Folders),
         };

@@ -102,8 +102,8 @@ fn source<'s>(args: &SpyArgs, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
     let url = args.url.as_deref().unwrap_or(DEFAULT_SCHEME);
     if !inputs::is_url(url) {
         return Err(Failure::Usage(format!(
-            "{url} is not a URL such as {DEFAULT_SCHEME}239.255.76.67:7667; `sluice info` describes a log, \
-             `sluice play` plays it"
+            "{url} is not a URL such as {DEFAULT_SCHEME}239.255.76.67:7667; `sluice info` \
+             describes a log, `sluice play` plays it"
         )));
     }
     inputs::plugin_for_url(shell, PluginKind::Source, url)

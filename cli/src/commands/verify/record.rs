@@ -121,8 +121,8 @@ fn verify_batch(folder: &Path, record: &Record, shell: &Shell) -> Result<VerifyR
     if record.is_open {
         let inputs = units::pluralize(current.len() as u64, "input");
         verdict.differences.push(format!(
-            "a batch was interrupted, or is still running: {inputs} recorded; the same command with \
-             --resume completes it"
+            "a batch was interrupted, or is still running: {inputs} recorded; the same command \
+             with --resume completes it"
         ));
     }
     Ok(verdict)
@@ -141,7 +141,8 @@ fn unfinished_inputs(left: &[UnitLeft], recorded: usize) -> Vec<String> {
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let is_not_done = if left.len() == 1 { "is not done" } else { "are not done" };
     let all = format!(
-        "the batch is incomplete: {} {is_not_done} ({}), of {} in all; the same command with --resume continues",
+        "the batch is incomplete: {} {is_not_done} ({}), of {} in all; the same command with \
+         --resume continues",
         units::pluralize(left.len() as u64, "input"),
         parts.join(", "),
         units::count((left.len() + recorded) as u64),
