@@ -51,8 +51,8 @@ pub(crate) fn groups(report: &Report, most: usize) -> (Vec<DamageGroup<'_>>, u64
         }
     }
     groups.truncate(most);
-    let told: u64 = groups.iter().map(|group| group.count).sum();
-    (groups, report.damaged_ranges.saturating_sub(told))
+    let listed: u64 = groups.iter().map(|group| group.count).sum();
+    (groups, report.damaged_ranges.saturating_sub(listed))
 }
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_in_the_same_way_is_told_once_with_the_first_place() {
+    fn damage_with_the_same_reason_is_reported_once_with_its_first_offset() {
         let damage = |input: &str, offset: u64, reason: &str| DamageReport {
             source: "log".into(),
             input: input.into(),
@@ -75,9 +75,9 @@ mod tests {
             damage("b", 3, "short"),
         ];
         let report = Report { damaged_ranges: 9, damage, ..Report::default() };
-        let (told, more) = groups(&report, 2);
+        let (listed, more) = groups(&report, 2);
         let texts: Vec<String> =
-            told.iter().map(|group| group.text(" could not be read")).collect();
+            listed.iter().map(|group| group.text(" could not be read")).collect();
         assert_eq!(
             texts,
             [
@@ -85,7 +85,7 @@ mod tests {
                 "1 byte at byte 10 could not be read: torn",
             ]
         );
-        assert_eq!(told[0].text(""), "2 ranges (10 bytes), the first at byte 7: short");
+        assert_eq!(listed[0].text(""), "2 ranges (10 bytes), the first at byte 7: short");
         assert_eq!(more, 6);
     }
 }

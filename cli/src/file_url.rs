@@ -113,20 +113,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_address_is_none() {
+    fn other_texts_are_not_file_urls() {
         for text in ["drive.lcm", "udpm://239.255.76.67:7667", "-", "file:drive.lcm", ""] {
             assert_eq!(parse_file_url(text), Ok(None));
         }
     }
 
     #[test]
-    fn paths_are_absolute_or_relative_and_taken_as_they_are() {
+    fn paths_are_absolute_or_relative_and_not_decoded() {
         assert_eq!(url("file:///logs/a.lcm").path, Path::new("/logs/a.lcm"));
         assert_eq!(url("file://logs/a%20b.lcm").path, Path::new("logs/a%20b.lcm"));
     }
 
     #[test]
-    fn options_may_stand_in_several_groups_and_the_last_one_counts() {
+    fn options_may_be_in_several_groups_and_the_last_one_applies() {
         let url = url("file://a?speed=2&mode=w?start_timestamp=-5&mode=a&colour=red&x");
         assert_eq!((url.speed, url.mode, url.start), (Some(2.0), Some(OpenMode::Append), Some(-5)));
         assert_eq!(url.unknown, ["colour", "x"]);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_options_are_said() {
+    fn invalid_options_are_reported() {
         for (text, said) in [
             ("file://", "names no file"),
             ("file://?mode=r", "names no file"),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_read_is_not_written() {
+    fn a_url_for_reading_is_not_an_output() {
         assert!(url("file://a?mode=r").output().is_err());
         assert_eq!(url("file://a?mode=w").output(), Ok(Path::new("a")));
         assert_eq!(url("file://a").output(), Ok(Path::new("a")));

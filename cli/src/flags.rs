@@ -58,24 +58,24 @@ pub(crate) fn name_location(name: &NameReport, origin: PipelineOrigin) -> String
 /// from.
 pub(crate) fn note_with_flags(note: &Note, origin: PipelineOrigin) -> Note {
     const OPTION: &str = "the option `";
-    let mut told = note.clone();
+    let mut translated = note.clone();
     if origin == PipelineOrigin::File {
-        return told;
+        return translated;
     }
     if let Some((before, rest)) = note.what.rsplit_once(OPTION)
         && let Some((option, after)) = rest.split_once('`')
     {
-        told.what = format!("{before}{}{after}", flag(&note.node, option));
+        translated.what = format!("{before}{}{after}", flag(&note.node, option));
     }
-    told
+    translated
 }
 
 /// Turns the mistakes of a generated pipeline into a usage error that names flags.
 pub(crate) fn mistakes_with_flags(mistakes: &Mistakes) -> Failure {
     let text = &mistakes.document.text;
-    let told: Vec<String> =
+    let messages: Vec<String> =
         mistakes.list.iter().map(|mistake| mistake_text(mistake, text)).collect();
-    Failure::Usage(told.join("\n"))
+    Failure::Usage(messages.join("\n"))
 }
 
 fn mistake_text(mistake: &Mistake, text: &str) -> String {
@@ -86,14 +86,14 @@ fn mistake_text(mistake: &Mistake, text: &str) -> String {
         (None, SINK_NAME) => "--to".to_owned(),
         (None, node) => format!("`{node}`"),
     };
-    let mut told = format!("{place}: {}", mistake.message);
+    let mut message = format!("{place}: {}", mistake.message);
     if let Some(help) = &mistake.help {
-        told = format!("{told}; {help}");
+        message = format!("{message}; {help}");
     }
     if let Some(detail) = &mistake.detail {
-        told = format!("{told}\n\n{}", detail.trim_end());
+        message = format!("{message}\n\n{}", detail.trim_end());
     }
-    told
+    message
 }
 
 /// The node and the option at this byte of a pipeline file; no option in a node's header.
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_in_a_pipeline_are_told_as_flags() {
+    fn places_in_a_generated_pipeline_become_flags() {
         let text = "[sources.log]\nplugin = \"x\"\npath = [\n    \"a\",\n    \"b\",\n]\n\n\
             [stages.keep]\n\
                     channels = \"A\"\n\n[sinks.out]\nlevel = 3\n";
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn options_in_notes_are_told_as_flags() {
+    fn options_in_notes_become_flags() {
         let what = "`x`: the option `channel_types` says which".to_owned();
         let of_file = Note { node: "typed".to_owned(), what, count: 3 };
         assert_eq!(note_with_flags(&of_file, PipelineOrigin::File), of_file);

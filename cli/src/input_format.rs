@@ -195,7 +195,7 @@ mod tests {
     "#;
 
     #[test]
-    fn a_description_gives_the_options_of_a_source_in_one_line_each() {
+    fn a_description_becomes_one_line_per_source_option() {
         let format = described(RIG, Some("records"), &[]).unwrap();
         assert!(format.options.iter().all(|o| o.value.lines().count() == 1), "{format:?}");
         let json = format.options_json().unwrap();

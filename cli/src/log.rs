@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_one_object_whatever_is_said() {
+    fn a_line_is_one_object_whatever_the_message() {
         let said = "a \"quote\"\nand \u{1b}[31m \u{202e}txt";
         let line = line("2007-11-03T14:00:00Z", Level::Warning, "note", json!({ "message": said }));
         assert!(line.chars().all(|c| (' '..='~').contains(&c)), "{line}");

@@ -257,7 +257,7 @@ path = \"-\"
     }
 
     #[test]
-    fn what_is_live_has_an_address_and_no_path() {
+    fn live_inputs_have_a_url_and_no_path() {
         let inputs = texts(&["udpm://239.255.76.67:7667"]);
         let (source, sink, output) = ("lcm-udp", "lcm-udp", "tcpq://127.0.0.1:7700");
         let recipe = Recipe { source, inputs: &inputs, sink, output, ..Recipe::default() };
@@ -336,7 +336,7 @@ fields = [
 ";
 
     #[test]
-    fn everything_that_was_asked_for_is_in_the_file() {
+    fn every_argument_is_in_the_generated_file() {
         let (inputs, selection) = (
             texts(&["a.lcm", "logs/*.lcm"]),
             SelectionArgs {
@@ -369,7 +369,7 @@ fields = [
     }
 
     #[test]
-    fn odd_texts_stand_for_themselves() {
+    fn odd_strings_are_escaped() {
         let odd = [
             "\u{202e}\u{e0001}\"x",
             "a\"b",

@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_told_from_what_terminals_send() {
+    fn keys_are_decoded_from_terminal_input() {
         use KeyPress::*;
         assert_eq!(pressed(b" q?"), [Char(' '), Char('q'), Char('?')]);
         assert_eq!(pressed(b"\x1b[A\x1b[B\x1bOC\x1bOD"), [Up, Down, Right, Left]);
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_passed_over() {
+    fn unknown_sequences_are_skipped() {
         assert_eq!(
             pressed(b"\x1b[99~a\x1bx\x01\xc3\xbcb"),
             [KeyPress::Char('a'), KeyPress::Char('b')]
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_may_come_in_pieces_and_an_escape_alone_is_the_key() {
+    fn a_key_may_arrive_in_pieces_and_a_lone_escape_is_a_key() {
         let mut keys = KeyDecoder { pending: b"a\x1b[".to_vec() };
         assert_eq!(keys.take(), [KeyPress::Char('a')]);
         keys.pending.extend_from_slice(b"5~");

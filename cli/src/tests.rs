@@ -49,7 +49,7 @@ fn the_arguments_are_consistent() {
 }
 
 #[test]
-fn help_and_version_are_no_mistakes_and_wrong_use_is() {
+fn help_and_version_succeed_and_invalid_use_fails() {
     assert_eq!((exit_code(&["--version"]), exit_code(&["run", "--help"])), (0, 0));
     let wrong: [&[&str]; 6] = [
         &["frobnicate"],
@@ -65,7 +65,7 @@ fn help_and_version_are_no_mistakes_and_wrong_use_is() {
 }
 
 #[test]
-fn what_cannot_be_opened_fails() {
+fn unreadable_inputs_fail() {
     for arguments in
         [&["info", "/no/such.lcm"][..], &["convert", "/no/such.lcm", "--to", "/no/x.lcm"]]
     {
@@ -114,7 +114,7 @@ fn a_report_does_not_replace_a_log() {
 }
 
 #[test]
-fn formats_are_told_by_magic_and_by_extension() {
+fn formats_are_detected_by_magic_and_by_extension() {
     let folder = folder_with_log();
     let odd = folder.path().join("drive.odd");
     fs::copy(folder.path().join("drive.lcm"), &odd).unwrap();
@@ -130,7 +130,7 @@ fn formats_are_told_by_magic_and_by_extension() {
 }
 
 #[test]
-fn what_tells_no_format_is_wrong_use() {
+fn an_undetectable_format_is_a_usage_error() {
     let folder = folder_with_log();
     let log = folder.path().join("drive.lcm");
     let other = folder.path().join("other");

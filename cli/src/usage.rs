@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rendered_mistake_is_taken_apart() {
+    fn a_rendered_error_is_parsed() {
         let text = "error: unexpected argument '--fu' found\n\n  tip: a similar argument exists: \
             '--fun'\n\n\
             Usage: sluice run --fun\n\nFor more information, try '--help'.\n";

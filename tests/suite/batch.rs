@@ -274,7 +274,7 @@ fn a_failed_input_ends_the_batch_and_what_is_finished_stays() {
 }
 
 #[test]
-fn verifying_tells_every_input_that_a_batch_has_not_done() {
+fn verify_reports_every_unfinished_input_of_a_batch() {
     let folder = folder_with_broken_log();
     let broken = folder.read("in/2.lcm");
     let run = ["run", "strict.toml", "--jobs", "1", "--report", "report.json"];
@@ -283,8 +283,8 @@ fn verifying_tells_every_input_that_a_batch_has_not_done() {
         let text = run_sluice(&folder, &["verify", path]).expect(1).text();
         let all = "3 inputs are not done (1 failed, 2 not started), of 5 in all";
         let each = ["in/2.lcm: failed: ", "in/3.lcm: not started", "in/4.lcm: not started"];
-        for told in [all, "--resume"].into_iter().chain(each) {
-            assert_eq!(text.matches(told).count(), 1, "{path}: `{told}` in:\n{text}");
+        for sentence in [all, "--resume"].into_iter().chain(each) {
+            assert_eq!(text.matches(sentence).count(), 1, "{path}: `{sentence}` in:\n{text}");
         }
     }
     // The existing outputs are valid.

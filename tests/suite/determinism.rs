@@ -15,10 +15,10 @@ fn clean() -> Vec<u8> {
 /// The same with sixty places where bytes are missing, flipped, zeroed or inserted, and a truncated
 /// end.
 fn damaged() -> Vec<u8> {
-    let (mut log, mut dice) = (clean(), SeededRng(9));
+    let (mut log, mut rng) = (clean(), SeededRng(9));
     for kind in 0..60 {
-        let at = dice.below(log.len() as u64 - 2_000) as usize;
-        let end = at + 1 + dice.below(1_500) as usize;
+        let at = rng.below(log.len() as u64 - 2_000) as usize;
+        let end = at + 1 + rng.below(1_500) as usize;
         match kind % 4 {
             0 => log[at] ^= 0x40,
             1 => drop(log.drain(at..end)),
@@ -32,10 +32,10 @@ fn damaged() -> Vec<u8> {
 
 /// A log with steps back in time, as a vehicle's computers send, so that sorting has an effect.
 fn unordered() -> Vec<u8> {
-    let mut dice = SeededRng(3);
+    let mut rng = SeededRng(3);
     let mut events = drive(3, 2_000);
     for event in &mut events {
-        event.utime -= dice.below(40_000) as i64;
+        event.utime -= rng.below(40_000) as i64;
     }
     log(&events)
 }
@@ -200,9 +200,9 @@ fn splitting_numbering_and_continuing_a_log() {
 #[test]
 fn events_longer_than_a_piece() {
     let folder = Folder::new();
-    let mut dice = SeededRng(4);
+    let mut rng = SeededRng(4);
     let events: Vec<LcmEvent> = (0..40)
-        .map(|n| LcmEvent::new(n, BEGIN + n, "IMAGE", &vec![n as u8; dice.below(200_000) as usize]))
+        .map(|n| LcmEvent::new(n, BEGIN + n, "IMAGE", &vec![n as u8; rng.below(200_000) as usize]))
         .collect();
     let mut bytes = log(&events);
     same_bytes(&folder, &bytes, &bytes);

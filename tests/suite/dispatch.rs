@@ -211,7 +211,7 @@ fn what_was_there_before_is_replaced_as_a_run_here_does() {
 }
 
 #[test]
-fn each_engine_goes_on_where_the_other_was_ended() {
+fn each_engine_resumes_where_the_other_ended() {
     let folder = folder();
     let (wanted, _) = expected(KINDS, &folder);
     let skipped = |report: &BatchReport| report.count(Status::Skipped);
@@ -254,7 +254,7 @@ fn a_unit_that_fails_stops_no_other_one_and_publishes_nothing() {
 }
 
 #[test]
-fn a_unit_that_nobody_brings_to_an_end_fails_alone() {
+fn a_unit_that_no_worker_finishes_fails_alone() {
     let folder = folder();
     let lost = [UnitFate::Lost; 5];
     let threads = ThreadCarrier::with_fates(&[(0, &lost), (2, &[UnitFate::Dies])]);
@@ -267,7 +267,7 @@ fn a_unit_that_nobody_brings_to_an_end_fails_alone() {
 }
 
 #[test]
-fn input_that_cannot_be_read_is_tried_again_and_then_told() {
+fn an_unreadable_input_is_retried_and_then_reported() {
     let folder = folder();
     let batch = batch(STRICT, &folder);
     fs::remove_file(folder.at("in/1.lcm")).unwrap();
@@ -305,7 +305,7 @@ fn a_disk_that_fails_while_units_are_published_leaves_each_whole_or_as_it_was() 
 }
 
 #[test]
-fn whoever_reaches_nobody_does_nothing() {
+fn a_carrier_without_workers_does_nothing() {
     let folder = folder();
     let batch = batch(STRICT, &folder);
     let run = || batch.run_by(&IdleCarrier, &Registry::linked(), &options(Overwrite::Refuse));
@@ -428,12 +428,12 @@ fn each_is_whole(wanted: &DispatchTree, found: &DispatchTree) {
 }
 
 #[test]
-fn rooms_of_drivers_that_died_are_removed_and_disturb_nobody() {
+fn staging_folders_of_dead_drivers_are_removed_and_disturb_no_run() {
     let folder = folder();
     let (wanted, _) = expected(STRICT, &folder);
-    let room = folder.at("out/.cluster.0123456789abcdef.sluice-tmp");
-    fs::create_dir_all(room.join("unit-000001/attempt/out")).unwrap();
-    fs::write(room.join("unit-000001.attempt.json"), "{").unwrap();
+    let staging = folder.at("out/.cluster.0123456789abcdef.sluice-tmp");
+    fs::create_dir_all(staging.join("unit-000001/attempt/out")).unwrap();
+    fs::write(staging.join("unit-000001.attempt.json"), "{").unwrap();
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let host: String = host.trim().chars().map(plain).take(40).collect();
@@ -441,17 +441,17 @@ fn rooms_of_drivers_that_died_are_removed_and_disturb_nobody() {
     let processes = fs::read_link("/proc/self/ns/pid").unwrap();
     let home = format!("{host} {} {}", boot.trim(), processes.display());
     // No process has this number.
-    fs::write(room.join("driver"), format!("{{\"home\":\"{home}\",\"process\":4294967295}}"))
+    fs::write(staging.join("driver"), format!("{{\"home\":\"{home}\",\"process\":4294967295}}"))
         .unwrap();
     local(STRICT, &folder, Overwrite::Refuse);
     let out = folder.at("out").display().to_string();
     // One of the inputs is damaged and not done; the staging folder is not an output.
-    let told = run_sluice(&folder, &["verify", &out]).expect(1).text();
-    assert!(told.contains("1 input is not done (1 failed), of 5 in all"), "{told}");
-    assert!(!told.contains(".cluster."), "{told}");
+    let output = run_sluice(&folder, &["verify", &out]).expect(1).text();
+    assert!(output.contains("1 input is not done (1 failed), of 5 in all"), "{output}");
+    assert!(!output.contains(".cluster."), "{output}");
     carried(STRICT, &folder, Overwrite::Replace, &ThreadCarrier::reliable());
-    assert!(!room.exists());
-    assert_same_files(&wanted, &tree(&folder.at("out")), "beside a room");
+    assert!(!staging.exists());
+    assert_same_files(&wanted, &tree(&folder.at("out")), "beside a staging folder");
 }
 
 #[test]

@@ -57,34 +57,34 @@ done
 
 /// A folder with logs, the examples, and stand-ins for cluster programs.
 struct Site {
-    room: Folder,
+    workdir: Folder,
 }
 
 impl Site {
     fn new() -> Self {
-        let room = Folder::new();
+        let workdir = Folder::new();
         for folder in ["bin", "data", "data/logs"] {
-            fs::create_dir(room.at(folder)).unwrap();
+            fs::create_dir(workdir.at(folder)).unwrap();
         }
         for n in 0..LOGS {
-            room.write(&format!("data/logs/{n}.lcm"), log(&drive(n + 1, 200 + 100 * n as i64)));
+            workdir.write(&format!("data/logs/{n}.lcm"), log(&drive(n + 1, 200 + 100 * n as i64)));
         }
-        symlink(crate::PROGRAM, room.at("bin/sluice")).unwrap();
+        symlink(crate::PROGRAM, workdir.at("bin/sluice")).unwrap();
         for (name, text) in [("sbatch", SBATCH), ("ssh", SSH), ("parallel", PARALLEL)] {
-            let path = room.write(&format!("bin/{name}"), text);
+            let path = workdir.write(&format!("bin/{name}"), text);
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        copy(&root().join("docs/examples"), &room.at("examples"));
-        Self { room }
+        copy(&root().join("docs/examples"), &workdir.at("examples"));
+        Self { workdir }
     }
 
     /// A command that finds these programs, and the logs.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         let path = std::env::var("PATH").unwrap();
-        let path = format!("{}:{path}", self.room.at("bin").display());
-        command.current_dir(self.room.path()).env("PATH", path);
-        command.env("DATA", self.room.at("data")).env("CALLS", self.room.at("calls"));
+        let path = format!("{}:{path}", self.workdir.at("bin").display());
+        command.current_dir(self.workdir.path()).env("PATH", path);
+        command.env("DATA", self.workdir.at("data")).env("CALLS", self.workdir.at("calls"));
         command
     }
 
@@ -98,13 +98,13 @@ impl Site {
         self.run("sluice", &run).expect(0);
         let wanted = self.tables();
         assert!(wanted.len() as u64 > LOGS, "{:?}", wanted.keys());
-        fs::remove_dir_all(self.room.at("data/tables")).unwrap();
+        fs::remove_dir_all(self.workdir.at("data/tables")).unwrap();
         wanted
     }
 
     fn tables(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
-        gather(&self.room.at("data/tables"), &mut files);
+        gather(&self.workdir.at("data/tables"), &mut files);
         files
     }
 
@@ -120,7 +120,7 @@ impl Site {
     }
 
     fn calls(&self) -> Vec<String> {
-        let calls = String::from_utf8(self.room.read("calls")).unwrap();
+        let calls = String::from_utf8(self.workdir.read("calls")).unwrap();
         calls.lines().map(str::to_owned).collect()
     }
 }
@@ -167,11 +167,11 @@ fn the_slurm_array_gives_what_one_run_gives() {
 fn a_damaged_log_does_not_fail_its_part_of_the_slurm_array() {
     let site = Site::new();
     let whole = log(&drive(9, 300));
-    site.room.write("data/logs/3.lcm", &whole[..whole.len() - 9]);
+    site.workdir.write("data/logs/3.lcm", &whole[..whole.len() - 9]);
     let run = ["run", "examples/drives-to-tables.toml", "--memory", "2GiB"];
     site.run("sluice", &run).expect(3);
     let wanted = site.tables();
-    fs::remove_dir_all(site.room.at("data/tables")).unwrap();
+    fs::remove_dir_all(site.workdir.at("data/tables")).unwrap();
     site.run("sh", &["examples/slurm/submit.sh"]).expect(0);
     site.expect(&wanted);
 }
@@ -179,8 +179,8 @@ fn a_damaged_log_does_not_fail_its_part_of_the_slurm_array() {
 #[test]
 fn a_log_that_fails_fails_its_part_of_the_slurm_array() {
     let site = Site::new();
-    fs::create_dir(site.room.at("data/tables")).unwrap();
-    site.room.write("data/tables/3", "in the way of its tables");
+    fs::create_dir(site.workdir.at("data/tables")).unwrap();
+    site.workdir.write("data/tables/3", "in the way of its tables");
     let ran = site.run("sh", &["examples/slurm/submit.sh"]);
     assert_ne!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(site.calls().len(), 1, "nothing is put together");
@@ -259,8 +259,8 @@ fn the_indexed_job_gives_what_one_run_gives() {
             assert_eq!(environment["PARTS"], completions.to_string());
             assert!(job["spec"]["backoffLimitPerIndex"].is_u64());
         }
-        environment.insert("DATA".into(), site.room.at("data").display().to_string());
-        environment.insert("PIPELINES".into(), site.room.at("examples").display().to_string());
+        environment.insert("DATA".into(), site.workdir.at("data").display().to_string());
+        environment.insert("PIPELINES".into(), site.workdir.at("examples").display().to_string());
         for index in 0..completions {
             let mut command = site.command(&words[0]);
             command.args(&words[1..]).envs(&environment);
@@ -275,10 +275,10 @@ fn the_indexed_job_gives_what_one_run_gives() {
 fn a_wrong_pipeline_ends_the_indexed_job_at_once() {
     let Some(jobs) = manifests(&["convert.yaml"]) else { return };
     let site = Site::new();
-    site.room.write("drives-to-tables.toml", "[sources.log]\nplugin = \"no such plugin\"\n");
+    site.workdir.write("drives-to-tables.toml", "[sources.log]\nplugin = \"no such plugin\"\n");
     let (words, environment) = container(&jobs[0]);
     let mut command = site.command(&words[0]);
-    command.args(&words[1..]).envs(&environment).env("PIPELINES", site.room.path());
+    command.args(&words[1..]).envs(&environment).env("PIPELINES", site.workdir.path());
     let ran =
         ProgramOutput::from_output(command.env("JOB_COMPLETION_INDEX", "0").output().unwrap())
             .expect(2);

@@ -232,7 +232,7 @@ fn a_sink_that_does_not_take_everything_has_failed() {
 }
 
 #[test]
-fn a_program_that_fails_is_told_with_its_last_words() {
+fn a_failed_program_is_reported_with_its_last_output() {
     let folder = with_log(2000);
     for text in [
         through(r#"["sh", "-c", "head -c 30000; echo it broke >&2; exit 7"]"#),
@@ -248,14 +248,14 @@ fn a_program_that_fails_is_told_with_its_last_words() {
 }
 
 #[test]
-fn a_program_that_is_killed_is_told_by_its_signal() {
+fn a_killed_program_is_reported_with_its_signal() {
     let folder = with_log(100);
     let said = failure(&through(r#"["sh", "-c", "kill -9 $$$$"]"#), &folder);
     assert_contains(&said, &["was killed by signal 9 (SIGKILL"]);
 }
 
 #[test]
-fn a_program_that_prints_for_people_is_told_what_it_printed() {
+fn text_from_a_program_is_quoted_in_the_error() {
     let folder = with_log(100);
     let said = failure(&through(r#"["sh", "-c", "echo starting; cat"]"#), &folder);
     assert_contains(&said, &["it printed the text \"starting\\n", "belongs on standard error"]);
@@ -279,7 +279,7 @@ fn a_stream_that_breaks_off_is_no_stream() {
 }
 
 #[test]
-fn a_program_that_cannot_be_started_is_told_why() {
+fn a_program_that_cannot_start_is_reported_with_the_reason() {
     let folder = with_log(10);
     let said = failure(&through(r#"["no-such-program-here"]"#), &folder);
     assert_contains(&said, &["cannot be started", "no program `no-such-program-here` on the path"]);
@@ -383,14 +383,14 @@ impl Progress for ProgramLines {
 }
 
 #[test]
-fn what_programs_say_is_told_by_the_names_of_their_nodes() {
+fn output_of_programs_is_prefixed_with_their_nodes() {
     let folder = with_log(10);
-    let told = Arc::new(ProgramLines::default());
+    let lines = Arc::new(ProgramLines::default());
     let text =
         into(r#"["sh", "-c", "echo one >&2; printf 'two\\033[1m\n' >&2; cat > /dev/null"]"#, "");
-    let options = Options { progress: Some(told.clone()), ..Options::default() };
+    let options = Options { progress: Some(lines.clone()), ..Options::default() };
     allowed_with(&text, &folder, options).unwrap();
-    assert_eq!(*told.0.lock().unwrap(), ["prog: one", "prog: two\\u{1b}[1m"]);
+    assert_eq!(*lines.0.lock().unwrap(), ["prog: one", "prog: two\\u{1b}[1m"]);
 }
 
 #[test]

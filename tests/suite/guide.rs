@@ -73,7 +73,7 @@ fn named_commands(guide: &str) -> Vec<String> {
 
 /// Follows the steps of a guide.
 struct GuideReader {
-    room: Folder,
+    workdir: Folder,
     at: PathBuf,
 }
 
@@ -110,12 +110,12 @@ impl GuideReader {
                 command
             }
             ["sluice", "new", ref rest @ ..] => {
-                let mut command = sluice(&self.room);
+                let mut command = sluice(&self.workdir);
                 command.current_dir(&self.at).arg("new").args(rest);
                 command
             }
             ["sluice", ..] => {
-                let mut command = sluice(&self.room);
+                let mut command = sluice(&self.workdir);
                 command.current_dir(&self.at).args(&words[1..]);
                 command
             }
@@ -126,8 +126,8 @@ impl GuideReader {
 
     fn expect_success(&self, line: &str, command: &mut Command) {
         let ran = ProgramOutput::from_output(command.output().unwrap());
-        let told = String::from_utf8_lossy(&ran.stdout);
-        assert_eq!(ran.code, Some(0), "{line}\n{}\n{told}", ran.stderr);
+        let output = String::from_utf8_lossy(&ran.stdout);
+        assert_eq!(ran.code, Some(0), "{line}\n{}\n{output}", ran.stderr);
     }
 }
 
@@ -152,23 +152,23 @@ fn dumped(path: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn whoever_follows_the_guide_gets_tables_of_their_own_format() {
+fn the_guide_leads_to_tables_of_an_own_format() {
     let guide = fs::read_to_string(root().join("docs/your-own-format.md")).unwrap();
-    let room = Folder::new();
-    let at = room.path().to_owned();
-    let mut reader = GuideReader { room, at };
+    let workdir = Folder::new();
+    let at = workdir.path().to_owned();
+    let mut reader = GuideReader { workdir, at };
     for step in steps(&guide) {
         reader.follow(step);
     }
-    let described = reader.room.path().join("described/channel=BATTERY/part-00000.parquet");
+    let described = reader.workdir.path().join("described/channel=BATTERY/part-00000.parquet");
     assert!(described.exists(), "{described:?}");
-    let room = reader.room.path().join("wheels");
+    let workdir = reader.workdir.path().join("wheels");
     for channel in ["WHEELS", "BATTERY"] {
-        let table = room.join(format!("tables/channel={channel}/part-00000.parquet"));
+        let table = workdir.join(format!("tables/channel={channel}/part-00000.parquet"));
         assert!(table.exists(), "{table:?}");
     }
-    assert!(room.join("drive.parquet").exists());
-    let speeds = fs::read_to_string(room.join("speeds.csv")).unwrap();
+    assert!(workdir.join("drive.parquet").exists());
+    let speeds = fs::read_to_string(workdir.join("speeds.csv")).unwrap();
     let lines: Vec<&str> = speeds.lines().collect();
     assert!(lines[0].ends_with("left,right"), "{speeds}");
     let ends: Vec<String> = lines[1..]

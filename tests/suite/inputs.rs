@@ -31,7 +31,7 @@ fn foreign() -> Vec<(&'static str, Vec<u8>, &'static str)> {
 }
 
 #[test]
-fn files_of_other_formats_are_told_and_answered_with_what_to_do() {
+fn files_of_other_formats_are_reported_with_advice() {
     let folder = Folder::new();
     for (name, bytes, advice) in foreign() {
         // The same bytes under a name that would select a source.
@@ -65,7 +65,7 @@ fn files_of_other_formats_are_told_and_answered_with_what_to_do() {
 }
 
 #[test]
-fn standard_input_of_another_format_is_told() {
+fn standard_input_of_another_format_is_reported() {
     let folder = Folder::new();
     for (name, bytes, _) in foreign() {
         folder.write(name, &bytes);
@@ -104,7 +104,7 @@ fn through_a_pipe(folder: &Folder, from: &str, bytes: &[u8]) -> Option<ProgramOu
 }
 
 #[test]
-fn named_pipes_of_another_format_are_told() {
+fn named_pipes_of_another_format_are_reported() {
     let folder = Folder::new();
     for source in ["lcm-log", "vel", "jsonl", "csv", "camlog"] {
         for (name, bytes, _) in foreign() {
@@ -136,7 +136,7 @@ fn nothing_of_a_named_pipe_is_lost_by_looking_at_its_first_bytes() {
 }
 
 #[test]
-fn what_compressed_logs_hold_is_told_too() {
+fn other_formats_inside_compressed_files_are_reported() {
     let folder = Folder::new();
     for (_, bytes, _) in foreign() {
         folder.write("in.zst", zstd::encode_all(&bytes[..], 1).unwrap());
@@ -254,7 +254,7 @@ fn a_text_is_no_log_without_events() {
 }
 
 #[test]
-fn json_lines_are_told_however_long_the_first_line_is() {
+fn json_lines_are_detected_however_long_the_first_line_is() {
     let folder = Folder::new();
     let long: Vec<u8> = (0..400_000u32).map(|n| n as u8).collect();
     let events =

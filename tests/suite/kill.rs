@@ -75,7 +75,7 @@ fn a_batch_that_is_killed_at_any_moment_is_completed_by_resuming() {
     run_sluice(&whole, &["run", "batch.toml", "--jobs", "2"]).expect(0);
     let took = began.elapsed().max(Duration::from_millis(10));
     let expected = tree(&whole);
-    let (mut dice, mut folder) = (SeededRng(7), folder());
+    let (mut rng, mut folder) = (SeededRng(7), folder());
     let resume = ["run", "batch.toml", "--jobs", "2", "--resume"];
     for kill in 0..trials(10, 200) {
         let mut child = sluice(&folder)
@@ -85,7 +85,7 @@ fn a_batch_that_is_killed_at_any_moment_is_completed_by_resuming() {
             .spawn()
             .unwrap();
         // Finished inputs are skipped. Killed early, most of the work is left for the next time.
-        let moment = took.mul_f64(dice.below(1_000) as f64 / 1_000.0);
+        let moment = took.mul_f64(rng.below(1_000) as f64 / 1_000.0);
         std::thread::sleep(moment);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -114,8 +114,8 @@ fn finish(folder: &Folder, resume: &[&str], expected: &BTreeMap<PathBuf, Vec<u8>
 #[track_caller]
 fn runs_out_of_space(folder: &Folder, mut command: Command, reasons: [&str; 2]) {
     let ended = ProgramOutput::from_output(command.output().unwrap()).expect(1);
-    let told = reasons.iter().any(|reason| ended.stderr.contains(reason));
-    assert!(told, "no reason in:\n{}", ended.stderr);
+    let is_reported = reasons.iter().any(|reason| ended.stderr.contains(reason));
+    assert!(is_reported, "no reason in:\n{}", ended.stderr);
     for path in files(&folder.at("out")) {
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(!name.ends_with(".sluice-tmp"), "{name}");

@@ -87,11 +87,11 @@ pub(crate) const BEGIN: i64 = 1_194_098_400_000_000;
 
 /// `count` events on the channels `A` to `E`, a millisecond apart, with payloads of many lengths.
 pub(crate) fn drive(seed: u64, count: i64) -> Vec<LcmEvent> {
-    let mut dice = SeededRng(seed);
+    let mut rng = SeededRng(seed);
     let each = (0..count).map(|number| {
-        let channel = char::from(b'A' + dice.below(5) as u8).to_string();
-        let payload: Vec<u8> = (0..dice.below(700)).map(|_| dice.below(256) as u8).collect();
-        LcmEvent::new(number, BEGIN + number * 1_000 + dice.below(900) as i64, &channel, &payload)
+        let channel = char::from(b'A' + rng.below(5) as u8).to_string();
+        let payload: Vec<u8> = (0..rng.below(700)).map(|_| rng.below(256) as u8).collect();
+        LcmEvent::new(number, BEGIN + number * 1_000 + rng.below(900) as i64, &channel, &payload)
     });
     each.collect()
 }

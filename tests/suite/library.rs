@@ -39,9 +39,9 @@ fn every_file_of_the_library_is_carried() {
 
 /// The number of events, according to `verify` and the table's source.
 fn events_in(folder: &Folder, path: &str) -> usize {
-    let told = run_sluice(folder, &["info", path, "--json"]).expect(0);
-    let told: serde_json::Value = serde_json::from_str(told.text().trim()).unwrap();
-    usize::try_from(told["events"].as_u64().unwrap()).unwrap()
+    let output = run_sluice(folder, &["info", path, "--json"]).expect(0);
+    let output: serde_json::Value = serde_json::from_str(output.text().trim()).unwrap();
+    usize::try_from(output["events"].as_u64().unwrap()).unwrap()
 }
 
 #[test]
@@ -147,8 +147,8 @@ fn drive_log() -> Folder {
 fn logs_become_typed_tables_and_these_the_log_again() {
     let folder = drive_log();
     run_sluice(&folder, &["run", "typed-tables", "--set", "INPUT=drive.lcm"]).expect(0);
-    let told = run_sluice(&folder, &["info", "tables", "--json"]).expect(0);
-    assert!(told.text().contains("\"type\":\"lcmtypes.pose_t\""), "{}", told.text());
+    let output = run_sluice(&folder, &["info", "tables", "--json"]).expect(0);
+    assert!(output.text().contains("\"type\":\"lcmtypes.pose_t\""), "{}", output.text());
     run_sluice(&folder, &["convert", "tables", "--to", "back.lcm"]).expect(0);
     assert!(folder.read("back.lcm") == folder.read("drive.lcm"));
 }
@@ -182,9 +182,9 @@ fn a_log_is_filtered_by_the_value_of_a_field() {
     let (all, kept) = (events_in(&folder, "drive.lcm"), events_in(&folder, "matching.lcm"));
     assert!(kept > 0 && kept < all, "{kept} of {all}");
     // The remaining events meet the condition, and are unchanged.
-    let told =
+    let output =
         run_sluice(&folder, &["cat", "matching.lcm", "--types", "mit-dgc", "--json"]).expect(0);
-    for line in told.text().lines() {
+    for line in output.text().lines() {
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
         let fields = &event["fields"];
         let is_wanted = fields["nranges"].as_i64().is_some_and(|n| n > 181)
@@ -245,7 +245,7 @@ fn an_orca_log_becomes_one_lcm_log_with_sources_in_names() {
 }
 
 #[test]
-fn the_quick_start_loses_nothing_that_has_to_be_told() {
+fn the_quick_start_has_no_losses_to_report() {
     let folder = Folder::new();
     let said = run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=1"]).expect(0).stderr;
     assert!(!said.contains("not written"), "{said}");

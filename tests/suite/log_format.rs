@@ -195,7 +195,7 @@ fn saying_more_changes_nothing_on_standard_output() {
 }
 
 #[test]
-fn verbose_tells_plan_inputs_outputs_and_times() {
+fn verbose_prints_plan_inputs_outputs_and_times() {
     let folder = folder();
     folder.write("more.lcm", log(&drive(4, 50)));
     let ran =

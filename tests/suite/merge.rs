@@ -41,10 +41,10 @@ fn check(streams: &[Vec<LcmEvent>]) {
 }
 
 fn named(seed: u64, count: i64, change: impl Fn(&mut LcmEvent, &mut SeededRng)) -> Vec<LcmEvent> {
-    let (mut events, mut dice) = (drive(seed, count), SeededRng(seed));
+    let (mut events, mut rng) = (drive(seed, count), SeededRng(seed));
     for event in &mut events {
         event.channel.extend(format!("_{seed}").into_bytes());
-        change(event, &mut dice);
+        change(event, &mut rng);
     }
     events
 }
@@ -64,7 +64,7 @@ fn at_equal_times_the_source_named_first_goes_first() {
 #[test]
 fn a_stream_whose_times_step_back_keeps_its_order() {
     let jumpy =
-        |event: &mut LcmEvent, dice: &mut SeededRng| event.utime -= dice.below(300_000) as i64;
+        |event: &mut LcmEvent, rng: &mut SeededRng| event.utime -= rng.below(300_000) as i64;
     check(&[named(1, 800, jumpy), named(2, 800, |_, _| {}), named(3, 800, jumpy)]);
 }
 
@@ -75,12 +75,12 @@ fn streams_that_lie_far_apart_in_time_come_one_after_another() {
 }
 
 #[test]
-fn an_empty_stream_holds_nobody_up() {
+fn an_empty_stream_blocks_no_other() {
     check(&[Vec::new(), named(2, 300, |_, _| {}), Vec::new()]);
 }
 
 #[test]
-fn a_stream_that_is_filtered_to_nothing_holds_nobody_up() {
+fn a_stream_filtered_to_nothing_blocks_no_other() {
     let folder = Folder::new();
     let streams = [named(1, 900, |_, _| {}), named(2, 300, |_, _| {})];
     let none = "[stages.none]\nplugin = \"filter\"\nfrom = \"s0\"\nchannels = \"NOTHING\"\n";

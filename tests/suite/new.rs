@@ -120,17 +120,17 @@ fn files_below(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_is_made_is_told_as_json_and_is_formatted() {
+fn a_new_crate_is_described_as_json_and_is_formatted() {
     for kind in ["source", "sink", "stage", "codec"] {
         let folder = Folder::new();
         let mut new = sluice(&folder);
         new.args(["new", kind, "my-gyro_2", "--to", "here", "--json", "--quiet", "--sluice"]);
         let ran = ProgramOutput::from_output(new.arg(root()).output().unwrap()).expect(0);
         assert_eq!(ran.stderr, "");
-        let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
-        assert_eq!((&told["kind"], &told["name"]), (&kind.into(), &"my-gyro_2".into()));
-        assert_eq!(told["folder"], "here");
-        let files = told["files"].as_array().unwrap().iter();
+        let output: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        assert_eq!((&output["kind"], &output["name"]), (&kind.into(), &"my-gyro_2".into()));
+        assert_eq!(output["folder"], "here");
+        let files = output["files"].as_array().unwrap().iter();
         let mut files: Vec<String> = files.map(|file| file.as_str().unwrap().to_owned()).collect();
         files.sort();
         assert_eq!(files, files_below(&folder.at("here")), "{kind}");
@@ -139,8 +139,8 @@ fn what_is_made_is_told_as_json_and_is_formatted() {
         let mut rustfmt = Command::new("rustfmt");
         rustfmt.args(["--edition", "2024", "--check"]).args(rust).current_dir(folder.path());
         let formatted = rustfmt.output().unwrap();
-        let told = String::from_utf8_lossy(&formatted.stdout).into_owned();
-        assert!(formatted.status.success(), "{kind}: {told}");
+        let output = String::from_utf8_lossy(&formatted.stdout).into_owned();
+        assert!(formatted.status.success(), "{kind}: {output}");
     }
 }
 
@@ -183,7 +183,7 @@ fn names_that_cannot_be_had_are_refused_and_nothing_is_made() {
 }
 
 #[test]
-fn folders_in_use_and_what_is_no_checkout_are_refused() {
+fn folders_in_use_and_invalid_checkouts_are_refused() {
     let folder = Folder::new();
     folder.write("mine", "");
     let refused = |arguments: &[&str], why: &str| {

@@ -68,22 +68,22 @@ fn read_by_peer(python: &Path, log: &Path) -> Vec<Value> {
 
 /// Events that both can hold: their reader requires channels of 1 to 999 bytes of UTF-8.
 fn any_events(seed: u64) -> Vec<LcmEvent> {
-    let mut dice = SeededRng(seed);
+    let mut rng = SeededRng(seed);
     let mut time = BEGIN;
-    let each = (0..dice.below(200)).map(|n| {
-        time += dice.below(30_000) as i64 - 5_000;
-        let channel = match dice.below(8) {
+    let each = (0..rng.below(200)).map(|n| {
+        time += rng.below(30_000) as i64 - 5_000;
+        let channel = match rng.below(8) {
             0 => "ünï/ço∂é ☃".to_owned(),
-            1 => "c".repeat(1 + dice.below(999) as usize),
+            1 => "c".repeat(1 + rng.below(999) as usize),
             other => format!("CHANNEL_{other}"),
         };
-        let len = match dice.below(6) {
+        let len = match rng.below(6) {
             0 => 0,
-            1 => dice.below(100_000),
-            _ => dice.below(300),
+            1 => rng.below(100_000),
+            _ => rng.below(300),
         };
-        let mut payload: Vec<u8> = (0..len).map(|_| dice.below(256) as u8).collect();
-        if dice.below(5) == 0 {
+        let mut payload: Vec<u8> = (0..len).map(|_| rng.below(256) as u8).collect();
+        if rng.below(5) == 0 {
             // A payload that looks like an event.
             payload.extend(LcmEvent::new(1, 2, "INNER", b"not an event of this log").bytes());
         }

@@ -87,7 +87,7 @@ fn nobody_waits_for_a_time_that_is_none() {
 }
 
 #[test]
-fn damage_is_told_by_the_exit_code_and_ctrl_c_in_words() {
+fn damage_is_reported_by_the_exit_code_and_ctrl_c_by_a_message() {
     let Some(network) = Network::new() else { return };
     let folder = Folder::new();
     seconds(&folder, 3);

@@ -42,8 +42,8 @@ fn channels_that_differ_in_case_have_folders_that_differ_in_more() {
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
     // A single table also names its channel.
     let table = "tables/channel=%70%6F%73%65/part-00000.parquet";
-    let told = run_sluice(&folder, &["info", table, "--json"]).expect(0).text();
-    assert!(told.contains("\"name\":\"pose\""), "{told}");
+    let output = run_sluice(&folder, &["info", table, "--json"]).expect(0).text();
+    assert!(output.contains("\"name\":\"pose\""), "{output}");
     // Names depend neither on the order of channels nor on the number of threads.
     let mut backwards = channels;
     backwards.reverse();

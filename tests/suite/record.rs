@@ -393,11 +393,11 @@ fn counts(report: &Value) -> [u64; 3] {
 
 /// Sends until the recorder has ended.
 fn send_until_the_end(sender: &mut Sender, mut recorder: Recorder) -> ProgramOutput {
-    let mut dice = SeededRng(5);
+    let mut rng = SeededRng(5);
     let deadline = Instant::now() + PATIENCE;
     while recorder.child.try_wait().unwrap().is_none() {
         assert!(Instant::now() < deadline, "it goes on: {}", recorder.said);
-        let payload: Vec<u8> = (0..5_000).map(|_| dice.below(256) as u8).collect();
+        let payload: Vec<u8> = (0..5_000).map(|_| rng.below(256) as u8).collect();
         sender.send("A", &payload);
         std::thread::sleep(Duration::from_micros(200));
     }

@@ -190,7 +190,7 @@ fn any_number_of_threads_writes_the_same() {
     let mut written = Vec::new();
     for jobs in [1, 4] {
         let report = run_with(&text, folder.path(), jobs, SMALL_MEMORY).unwrap();
-        assert!(!report.is_complete(), "damage is told");
+        assert!(!report.is_complete(), "damage is reported");
         written.push(folder.read("out.jsonl"));
     }
     assert!(written[0] == written[1] && written[0].len() > 1_000_000);
@@ -274,8 +274,12 @@ fn described_logs_are_read_by_info_cat_and_convert() {
     );
     for file in ["rig.toml", "pipeline.toml"] {
         let info = run_sluice(&folder, &["info", "in.bin", "--describe", file, "--json"]).expect(0);
-        let told: Value = serde_json::from_str(&info.text()).unwrap();
-        assert_eq!((&told["events"], &told["format"]), (&9.into(), &"records".into()), "{told}");
+        let summary: Value = serde_json::from_str(&info.text()).unwrap();
+        assert_eq!(
+            (&summary["events"], &summary["format"]),
+            (&9.into(), &"records".into()),
+            "{summary}"
+        );
         let cat =
             run_sluice(&folder, &["cat", "in.bin", "--describe", file, "--json", "--limit", "2"]);
         let events = lines(&cat.expect(0).text());

@@ -15,7 +15,7 @@ fn the_model_of_scaling_keeps_what_holds_of_any_job() {
 }
 
 #[test]
-fn the_model_tells_what_bounds_a_job() {
+fn the_model_reports_what_bounds_a_job() {
     let job = ["-B", "scaling.py", "--drives", "300", "--executors", "1,40", "--storage", "3000"];
     let run = Command::new("python3").args(job).current_dir(root().join("benches")).output();
     let Ok(run) = run else {

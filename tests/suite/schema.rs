@@ -103,23 +103,23 @@ fn rows<'p>(page: &'p str, heading: &str) -> Vec<&'p str> {
 }
 
 #[test]
-fn the_documentation_has_every_key_as_the_program_tells_it() {
+fn the_documentation_lists_every_key_as_the_program_does() {
     let page = fs::read_to_string(root().join("docs/pipeline-files.md")).unwrap();
-    let told = |keys: Value| keys.as_array().unwrap().iter().map(row).collect::<Vec<_>>();
-    assert_eq!(rows(&page, "Keys of the file"), told(schema::top_level_json()));
+    let table_rows = |keys: Value| keys.as_array().unwrap().iter().map(row).collect::<Vec<_>>();
+    assert_eq!(rows(&page, "Keys of the file"), table_rows(schema::top_level_json()));
     for (heading, kind) in [
         ("Keys of every source", PluginKind::Source),
         ("Keys of every stage and sink", PluginKind::Stage),
         ("Keys of every stage and sink", PluginKind::Sink),
     ] {
-        assert_eq!(rows(&page, heading), told(schema::node_keys_json(kind)), "{kind}");
+        assert_eq!(rows(&page, heading), table_rows(schema::node_keys_json(kind)), "{kind}");
     }
     let memory = schema::top_level_json()[1]["default"].as_str().map(ByteSize::parse);
     assert_eq!(memory, Some(Ok(DEFAULT_MEMORY)));
 }
 
 #[test]
-fn whoever_asks_for_a_plugin_is_told_the_keys_of_every_node() {
+fn the_help_of_a_plugin_lists_the_keys_of_every_node() {
     let folder = Folder::new();
     let text = |name: &str| run_sluice(&folder, &["plugins", name]).expect(0).text();
     for (plugin, kind) in

@@ -234,7 +234,7 @@ fn records_of_several_folders_are_put_together_at_once() {
 }
 
 #[test]
-fn what_is_beside_the_batch_in_its_record_stays() {
+fn other_entries_in_the_record_of_a_batch_stay() {
     let folder = folder();
     let others = ["convert", "in/0.lcm", "--to", "out/{stem}.jsonl"];
     run_sluice(&folder, &others).expect(0);
@@ -250,7 +250,7 @@ fn what_is_beside_the_batch_in_its_record_stays() {
 }
 
 #[test]
-fn nobody_runs_the_same_part_or_the_whole_batch_beside_one() {
+fn a_part_excludes_the_same_part_and_the_whole_batch() {
     let folder = folder();
     shard(&folder, "1/2", &[]).expect(0);
     let lock = File::create(folder.at("out/.shard-1-of-2.sluice-tmp")).unwrap();

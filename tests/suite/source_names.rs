@@ -86,7 +86,7 @@ fn what_is_damaged_is_counted_for_the_source_that_its_input_names() {
 }
 
 #[test]
-fn inputs_that_are_called_alike_are_told() {
+fn inputs_with_the_same_name_are_reported() {
     let folder = two_logs();
     let convert = |name: &str| {
         let more = ["--to", "out.jsonl", "--overwrite", "--source-name", name];
@@ -142,7 +142,7 @@ assert len(table) > 0 and set(table["log"].to_pylist()) == {"lcmlog-2022.01"}, t
 }
 
 #[test]
-fn fields_that_nothing_writes_are_told_with_what_to_do() {
+fn fields_that_no_output_writes_are_reported_with_advice() {
     let folder = two_logs();
     let convert = |more: &[&str]| {
         let types = ["convert", "lcmlog-2022.00", "--types", "mit-dgc", "--overwrite"];

@@ -65,7 +65,7 @@ fn a_spy_counts_what_is_played_and_decodes_the_last_messages() {
 }
 
 #[test]
-fn a_channel_that_was_not_heard_is_told_with_those_that_were() {
+fn a_channel_not_received_is_reported_with_those_received() {
     let Some(network) = Network::new() else { return };
     let folder = Folder::new();
     let all: u64 = drive(&folder).values().sum();
@@ -98,7 +98,7 @@ fn without_a_terminal_tables_are_printed_of_the_channels_that_were_asked_for() {
 }
 
 #[test]
-fn losses_are_told_with_their_reasons_and_by_the_exit_code() {
+fn losses_are_reported_with_reasons_and_by_the_exit_code() {
     let Some(network) = Network::new() else { return };
     let folder = Folder::new();
     let large = |n| LcmEvent::new(n, BEGIN + n, "LARGE", &[5; 400_000]);

@@ -180,8 +180,8 @@ fn a_damaged_table_gives_the_rest_and_says_so() {
     let mut bytes = folder.read("t.parquet");
     bytes[1000] ^= 1;
     folder.write("t.parquet", bytes);
-    let told = run_sluice(&folder, &["convert", "t.parquet", "--to", "back.lcm"]).expect(3);
-    told.expect_stderr("row group 0").expect_stderr("checksum");
+    let output = run_sluice(&folder, &["convert", "t.parquet", "--to", "back.lcm"]).expect(3);
+    output.expect_stderr("row group 0").expect_stderr("checksum");
     assert_eq!(crate::kit::events(&folder.read("back.lcm")).len(), 1_500);
     run_sluice(&folder, &["verify", "t.parquet"]).expect(3);
 }

@@ -9,8 +9,8 @@ use crate::kit::{BEGIN, Folder, LcmEvent, log, run_sluice};
 
 /// The fingerprint of a type, as the program prints it.
 fn fingerprint(folder: &Folder, types: &str, name: &str) -> u64 {
-    let told = run_sluice(folder, &["types", types, "--json"]).expect(0).text();
-    let types = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let output = run_sluice(folder, &["types", types, "--json"]).expect(0).text();
+    let types = output.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let mut named = types.filter(|known| known["name"] == name);
     u64::from_str_radix(named.next().unwrap()["fingerprint"].as_str().unwrap(), 16).unwrap()
 }
@@ -101,10 +101,10 @@ fn of_two_names_with_one_fingerprint_the_user_may_choose() {
         &["info", "in.lcm", "--types", "types.lcm"][..],
         &["cat", "in.lcm", "--types", "types.lcm"],
     ] {
-        let told = run_sluice(&folder, info).expect(0).text();
+        let output = run_sluice(&folder, info).expect(0).text();
         assert!(
-            info[0] == "cat" || told.contains("angle_t") && !told.contains("speed_t"),
-            "{told}"
+            info[0] == "cat" || output.contains("angle_t") && !output.contains("speed_t"),
+            "{output}"
         );
     }
     folder.write(
@@ -119,13 +119,13 @@ fn of_two_names_with_one_fingerprint_the_user_may_choose() {
     run_sluice(&folder, &["run", "untold.toml"])
         .expect(0)
         .expect_stderr("the option `channel_types` says which");
-    let told = run_sluice(&folder, &["run", "told.toml", "--overwrite"]).expect(0);
-    assert!(!told.stderr.contains("may be"), "{}", told.stderr);
+    let output = run_sluice(&folder, &["run", "told.toml", "--overwrite"]).expect(0);
+    assert!(!output.stderr.contains("may be"), "{}", output.stderr);
     let convert = ["convert", "in.lcm", "--types", "types.lcm", "--type", "S?EED=speed_t"];
     run_sluice(&folder, &[&convert[..], &["--to", "typed/"]].concat()).expect(0);
     for (tables, name) in [("guessed", "angle_t"), ("told", "speed_t"), ("typed", "speed_t")] {
-        let told = run_sluice(&folder, &["info", tables, "--json"]).expect(0).text();
-        assert!(told.contains(&format!("\"type\":\"{name}\"")), "{told}");
+        let output = run_sluice(&folder, &["info", tables, "--json"]).expect(0).text();
+        assert!(output.contains(&format!("\"type\":\"{name}\"")), "{output}");
     }
     let wrong = fs::read_to_string(folder.at("told.toml")).unwrap().replace("speed_t", "sped_t");
     folder.write("wrong.toml", wrong);
@@ -146,9 +146,9 @@ fn a_fingerprint_of_several_types_has_the_name_that_it_is_decoded_by() {
     logged(&folder, "in.lcm", &[("POSE", payload(key, &[&5_i64.to_be_bytes(), &floats]))]);
     let named = |types: &[&str]| {
         let types: Vec<&str> = types.iter().flat_map(|types| ["--types", *types]).collect();
-        let told =
+        let output =
             run_sluice(&folder, &[&["info", "in.lcm", "--json"][..], &types].concat()).expect(0);
-        let info: Value = serde_json::from_str(&told.text()).unwrap();
+        let info: Value = serde_json::from_str(&output.text()).unwrap();
         let to = ["convert", "in.lcm", "--to", "out/", "--overwrite"];
         if !types.is_empty() {
             run_sluice(&folder, &[&to[..], &types].concat()).expect(0);
@@ -214,8 +214,8 @@ fn mistakes_in_types_are_found_when_a_pipeline_is_checked() {
         .expect_stderr("the language has `byte`")
         .expect_stderr("b.lcm:3:13")
         .expect_stderr("`m` is neither a number nor declared before");
-    let told = run_sluice(&folder, &["types", "types"]).expect(2).expect_stderr("b.lcm:3:13");
-    assert_eq!(told.text(), "");
+    let output = run_sluice(&folder, &["types", "types"]).expect(2).expect_stderr("b.lcm:3:13");
+    assert_eq!(output.text(), "");
     types(&folder, "types/c.lcm", "struct c_t { int8_t x; }");
     assert!(run_sluice(&folder, &["types", "types"]).expect(2).text().contains("c_t"));
     run_sluice(&folder, &["types", "nowhere.lcm"]).expect(2).expect_stderr("nowhere.lcm");
@@ -269,8 +269,8 @@ fn odd_names_of_fields_and_messages_without_fields_come_back() {
         &[("ODD", odd), ("NONE", payload(none, &[])), ("NONE", payload(none, &[]))],
     );
     there_and_back(&folder, "types.lcm");
-    let told = run_sluice(&folder, &["cat", "tables/channel=ODD", "--json"]).expect(0).text();
-    let event: Value = serde_json::from_str(&told).unwrap();
+    let output = run_sluice(&folder, &["cat", "tables/channel=ODD", "--json"]).expect(0).text();
+    let event: Value = serde_json::from_str(&output).unwrap();
     assert_eq!(event["fields"]["timestamp"], 0x0101_0101_0101_0101_i64);
     assert_eq!((&event["fields"]["a-b"], &event["fields"]["größe"]), (&"NaN".into(), &2.0.into()));
     assert_eq!(event["fields"]["source"], "\\xffx");
@@ -296,8 +296,8 @@ fn fields_alone_are_no_payload() {
     assert_eq!(crate::kit::numbers(&folder.read("out.lcm")), [1]);
     assert_eq!(report(&folder)["channels"][0]["damaged"], 1);
     // Payloads are encoded again to be shown.
-    let told = run_sluice(&folder, &["cat", "tables", "--json", "--payload"]).expect(0).text();
-    assert!(told.lines().all(|line| line.contains("\"payload\":\"")), "{told}");
+    let output = run_sluice(&folder, &["cat", "tables", "--json", "--payload"]).expect(0).text();
+    assert!(output.lines().all(|line| line.contains("\"payload\":\"")), "{output}");
     // All other conversions keep both.
     for out in ["again/", "one.parquet", "log.lcm.zst", "log.jsonl"] {
         run_sluice(&folder, &["convert", "tables", "--to", out]).expect(0);
@@ -319,10 +319,10 @@ fn a_log_is_told_what_types_its_channels_have() {
         ("B", payload(0x1234, &[&[0; 4]])),
     ];
     logged(&folder, "in.lcm", &events);
-    let told =
+    let output =
         run_sluice(&folder, &["info", "in.lcm", "--types", "types.lcm", "--json"]).expect(0).text();
-    let told: Value = serde_json::from_str(&told).unwrap();
-    let (a, b) = (&told["channels"][0], &told["channels"][1]);
+    let output: Value = serde_json::from_str(&output).unwrap();
+    let (a, b) = (&output["channels"][0], &output["channels"][1]);
     assert_eq!((&a["type"], &b["type"]), (&"p.t".into(), &Value::Null));
     assert_eq!(a["types"][0]["events"], 2);
     assert_eq!(b["types"][0]["fingerprint"], "0000000000001234");
@@ -377,8 +377,11 @@ fn conditions_and_fields_work_from_the_command_line() {
     assert!(text.lines().next().unwrap().ends_with(",crc32,v[1],s"), "{text}");
     assert!(text.lines().nth(2).unwrap().ends_with(",21.0,\"y,\"\"z\"\"\""), "{text}");
     let cat = ["cat", "in.lcm", "--json", "--field", "v[-1]", "--where", "s matches 'y*'"];
-    let told = run_sluice(&folder, &[&cat[..], &types].concat()).expect(0).text();
-    assert!(told.contains("\"fields\":{\"v[-1]\":22.0}") && told.lines().count() == 1, "{told}");
+    let output = run_sluice(&folder, &[&cat[..], &types].concat()).expect(0).text();
+    assert!(
+        output.contains("\"fields\":{\"v[-1]\":22.0}") && output.lines().count() == 1,
+        "{output}"
+    );
     let wrong = ["convert", "in.lcm", "--where", "v[0] >", "--to", "x.lcm"];
     run_sluice(&folder, &[&wrong[..], &types].concat()).expect(2).expect_stderr("v[0] >");
 }
@@ -418,8 +421,8 @@ fn events_without_payload_are_not_written_as_if_they_were_empty() {
         .expect(3)
         .expect_stderr("without a payload");
     assert!(folder.read("back.lcm").is_empty());
-    let told = run_sluice(&folder, &["cat", "t.parquet", "--json"]).expect(0).text();
-    assert!(told.contains("\"size\":null"), "{told}");
+    let output = run_sluice(&folder, &["cat", "t.parquet", "--json"]).expect(0).text();
+    assert!(output.contains("\"size\":null"), "{output}");
 }
 
 #[test]
@@ -452,9 +455,9 @@ fn types_are_counted_wherever_batches_are_cut() {
     let events: Vec<_> =
         (0..30_000_u64).map(|n| of(if n % 3 == 0 { 1 } else { 2 + n % 20 })).collect();
     logged(&folder, "in.lcm", &events);
-    let told = run_sluice(&folder, &["info", "in.lcm", "--json"]).expect(0).text();
-    let told: Value = serde_json::from_str(&told).unwrap();
-    let most = &told["channels"][0]["types"][0];
+    let output = run_sluice(&folder, &["info", "in.lcm", "--json"]).expect(0).text();
+    let output: Value = serde_json::from_str(&output).unwrap();
+    let most = &output["channels"][0]["types"][0];
     assert_eq!(
         (&most["events"], &most["fingerprint"]),
         (&10_000.into(), &"0000000000000001".into())

@@ -18,9 +18,9 @@ fn types(folder: &Folder, name: &str, text: &str) {
 fn mixed() -> Folder {
     let folder = Folder::new();
     types(&folder, "alone/good.lcm", "package p;\nstruct good_t { int32_t x; }\n");
-    let told = run_sluice(&folder, &["types", "alone", "--json"]).expect(0).text();
-    let told: Value = serde_json::from_str(told.trim()).unwrap();
-    let key = u64::from_str_radix(told["fingerprint"].as_str().unwrap(), 16).unwrap();
+    let output = run_sluice(&folder, &["types", "alone", "--json"]).expect(0).text();
+    let output: Value = serde_json::from_str(output.trim()).unwrap();
+    let key = u64::from_str_radix(output["fingerprint"].as_str().unwrap(), 16).unwrap();
     types(&folder, "types/good.lcm", "package p;\nstruct good_t { int32_t x; }\n");
     let lost = "package p;\nstruct beside_t { int32_t a; }\nstruct lost_t { absent.thing_t t; }\n";
     types(&folder, "types/lost.lcm", lost);
@@ -36,15 +36,15 @@ fn mixed() -> Folder {
 
 /// The messages about the folder `types` on standard error: each file once.
 fn expect_told(ran: &ProgramOutput) {
-    let told = &ran.stderr;
+    let output = &ran.stderr;
     for says in [
         "types/lost.lcm: `p.lost_t` cannot be used: no type `absent.thing_t` (type in line 3)",
         "types/outer.lcm: `p.outer_t` cannot be used: it holds `p.lost_t`, which cannot be used",
         "types/text.lcm: its types cannot be used: ",
     ] {
-        assert_eq!(told.matches(says).count(), 1, "{says}\n{told}");
+        assert_eq!(output.matches(says).count(), 1, "{says}\n{output}");
     }
-    assert!(!told.contains("good_t") && !told.contains("beside_t"), "{told}");
+    assert!(!output.contains("good_t") && !output.contains("beside_t"), "{output}");
 }
 
 #[test]

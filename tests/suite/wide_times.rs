@@ -135,7 +135,7 @@ fn a_stage_that_moves_times_brings_them_back() {
 }
 
 #[test]
-fn info_tells_them_by_channel() {
+fn info_reports_them_by_channel() {
     let folder = folder();
     let text = run_sluice(&folder, &["info", "in.lcm"]).expect(0).text();
     assert!(text.contains("damage   none"), "{text}");

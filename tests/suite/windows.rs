@@ -83,8 +83,8 @@ fn relative_times_count_from_the_first_event_in_the_file() {
 
 /// The bytes this thread has read from files so far; `None` if the system does not report it.
 fn read_by_this_thread() -> Option<u64> {
-    let told = fs::read_to_string("/proc/thread-self/io").ok()?;
-    told.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok())
+    let output = fs::read_to_string("/proc/thread-self/io").ok()?;
+    output.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok())
 }
 
 /// The numbers of the events in a window, and the bytes read for them; `None` if that is not

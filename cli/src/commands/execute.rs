@@ -140,8 +140,8 @@ pub(crate) fn exit_status(report: &Report, strict: bool) -> ExitStatus {
 
 /// Prints the names in options that matched nothing.
 pub(crate) fn report_unmatched(report: &Report, origin: PipelineOrigin, shell: &Shell) {
-    let told = |name: &&NameReport| name.sentence().is_some();
-    let all = || report.names.iter().filter(told);
+    let is_reported = |name: &&NameReport| name.sentence().is_some();
+    let all = || report.names.iter().filter(is_reported);
     for name in all().take(MOST_SHOWN) {
         let (node, what) =
             (flags::name_location(name, origin), name.sentence().unwrap_or_default());
@@ -200,8 +200,8 @@ pub(crate) fn run_watched_with<T>(
     run: impl FnOnce(&Options) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let options = Options { progress: Some(meter.clone()), ..options };
-    let told = Arc::clone(meter);
-    let say = move |text: &str| told.println(text);
+    let shared_meter = Arc::clone(meter);
+    let say = move |text: &str| shared_meter.println(text);
     let listening = SignalListener::start(Arc::clone(&options.stop), words, say);
     let result = run(&options);
     drop(listening);

@@ -124,7 +124,7 @@ fn table(types: &[KnownType]) -> String {
     /// Longer names are not clipped, but do not widen the column.
     const WIDEST: usize = 100;
     let names = types.iter().map(|known| width(&printable(&known.message_type.name)));
-    let room = names.max().unwrap_or(0).min(WIDEST);
+    let column_width = names.max().unwrap_or(0).min(WIDEST);
     let mut text = String::new();
     for known in types {
         let described = &known.message_type;
@@ -134,7 +134,7 @@ fn table(types: &[KnownType]) -> String {
             text,
             "{}  {}  {}{}",
             described.key,
-            padded(&described.name, room),
+            padded(&described.name, column_width),
             printable(&location(known)),
             printable_sentence(&unfit.unwrap_or_default())
         );
@@ -143,8 +143,8 @@ fn table(types: &[KnownType]) -> String {
 }
 
 /// A name, padded to the width of its column.
-fn padded(name: &str, room: usize) -> String {
+fn padded(name: &str, column_width: usize) -> String {
     let name = printable(name);
-    let blanks = room.saturating_sub(width(&name));
+    let blanks = column_width.saturating_sub(width(&name));
     format!("{name}{:blanks$}", "")
 }

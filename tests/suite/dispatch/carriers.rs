@@ -53,7 +53,7 @@ pub(super) struct ThreadCarrier {
 }
 
 enum FatePlan {
-    Dice(SeededRng),
+    Random(SeededRng),
     /// By unit: the fates of consecutive attempts.
     Set(BTreeMap<usize, Vec<UnitFate>>),
 }
@@ -66,7 +66,7 @@ impl ThreadCarrier {
 
     /// Random failures.
     pub(super) fn random(seed: u64) -> Self {
-        Self::with(FatePlan::Dice(SeededRng(seed)))
+        Self::with(FatePlan::Random(SeededRng(seed)))
     }
 
     /// These fates, by unit; other units run.
@@ -95,8 +95,8 @@ impl ThreadCarrier {
     fn fate(&self, unit: usize) -> UnitFate {
         match &mut *self.fates.lock().unwrap() {
             // The last attempt always succeeds.
-            FatePlan::Dice(_) if self.rounds.load(Ordering::Relaxed) == ATTEMPTS => UnitFate::Run,
-            FatePlan::Dice(dice) => RANDOM_FATES[dice.below(RANDOM_FATES.len() as u64) as usize],
+            FatePlan::Random(_) if self.rounds.load(Ordering::Relaxed) == ATTEMPTS => UnitFate::Run,
+            FatePlan::Random(rng) => RANDOM_FATES[rng.below(RANDOM_FATES.len() as u64) as usize],
             FatePlan::Set(fates) => match fates.get_mut(&unit) {
                 Some(fates) if !fates.is_empty() => fates.remove(0),
                 _ => UnitFate::Run,
@@ -118,9 +118,9 @@ impl ThreadCarrier {
                 _ => dealt.push((sent(), fate)),
             }
         }
-        if let FatePlan::Dice(dice) = &mut *self.fates.lock().unwrap() {
+        if let FatePlan::Random(rng) = &mut *self.fates.lock().unwrap() {
             for n in (1..dealt.len()).rev() {
-                dealt.swap(n, dice.below(n as u64 + 1) as usize);
+                dealt.swap(n, rng.below(n as u64 + 1) as usize);
             }
         }
         dealt

@@ -79,7 +79,7 @@ fn first_of(command: &str) -> String {
 const ENDLESS: &str = r#"["sh", "-c", "sleep 1000 & echo $! > child; head -c -8 in.arrows > all; head -c 1024 > none; cat all; at=$(cat schema); while tail -c +$at all; do :; done"]"#;
 
 #[test]
-fn a_stage_that_goes_on_although_nobody_wants_more_is_ended() {
+fn a_stage_that_continues_although_no_more_is_wanted_is_ended() {
     let folder = with_log(9000);
     stream_in_parts(&folder);
     let report = allowed(&first_of(ENDLESS), &folder, 2).unwrap();
@@ -90,7 +90,7 @@ fn a_stage_that_goes_on_although_nobody_wants_more_is_ended() {
 }
 
 #[test]
-fn a_stage_that_nobody_wants_more_of_keeps_nothing_from_others() {
+fn a_finished_stage_does_not_block_others() {
     let folder = with_log(9000);
     stream_in_parts(&folder);
     let all = "[sinks.all]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"${DIR}/all.lcm\"\n";
@@ -104,7 +104,7 @@ fn a_stage_that_nobody_wants_more_of_keeps_nothing_from_others() {
 const SLOW: &str = r#"["sh", "-c", "sleep 1000 & echo $! > child; head -c -8 in.arrows > all; cat all; at=$(cat schema); while sleep 0.02; do tail -c +$at all; done"]"#;
 
 #[test]
-fn a_stage_that_goes_on_slowly_is_ended_too() {
+fn a_slow_stage_that_continues_is_ended_too() {
     let folder = with_log(20);
     stream_in_parts(&folder);
     allowed(&first_of(SLOW), &folder, 2).unwrap();
@@ -113,7 +113,7 @@ fn a_stage_that_goes_on_slowly_is_ended_too() {
 }
 
 #[test]
-fn a_stage_that_comes_to_its_end_may_although_nobody_wants_more() {
+fn a_stage_may_finish_although_no_more_is_wanted() {
     let folder = with_log(9000);
     let text = first_of(r#"["sh", "-c", "cat; echo whole > whole"]"#);
     allowed(&text, &folder, 2).unwrap();

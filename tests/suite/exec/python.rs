@@ -133,7 +133,7 @@ with pa.ipc.open_stream(sys.stdin.buffer) as events:
 }
 
 #[test]
-fn a_python_program_that_fails_is_told_by_what_python_says() {
+fn the_error_of_a_python_program_is_reported() {
     let Some(python) = python() else { return };
     let folder = with_log(20);
     let said = failure(

@@ -114,9 +114,9 @@ fn change_some(loses: bool, which: impl Fn((&str, &str)) -> bool, change: impl F
             let strange = read.events.iter().find(|event| !known.contains(event));
             assert!(strange.is_none(), "{name}, pieces of {target}: an event that never was");
             if loses && read.events.len() < EVENTS as usize {
-                let told = read.damaged > 0 || read.error.is_some();
+                let is_reported = read.damaged > 0 || read.error.is_some();
                 let events = read.events.len();
-                assert!(told, "{name}, pieces of {target}: {events} events, and no word");
+                assert!(is_reported, "{name}, pieces of {target}: {events} events, and no word");
             }
             drop(fs::remove_file(&path));
             fs::write(&path, &whole).unwrap();
@@ -133,7 +133,7 @@ fn opened(path: &Path) -> fs::File {
 }
 
 #[test]
-fn what_an_input_lost_at_its_end_is_told() {
+fn a_truncated_input_is_reported() {
     for part in [0, 1, 2, 3] {
         let change = |path: &Path, _: &Path| opened(path).set_len(len(path) * part / 4).unwrap();
         change_some(true, |(plugin, _)| plugin != OF_SEVERAL_FILES, change);
@@ -141,12 +141,12 @@ fn what_an_input_lost_at_its_end_is_told() {
 }
 
 #[test]
-fn an_input_that_is_gone_is_told() {
+fn a_vanished_input_is_reported() {
     change_all(true, |path, _| fs::remove_file(path).unwrap());
 }
 
 #[test]
-fn an_input_that_became_a_folder_is_told() {
+fn an_input_that_became_a_folder_is_reported() {
     let (folder, other) = (folder_of(1), folder_of(2));
     drop(other);
     for (plugin, name) in KINDS {
@@ -155,8 +155,8 @@ fn an_input_that_became_a_folder_is_told() {
             fs::remove_file(&path).unwrap();
             fs::create_dir(&path).unwrap();
         });
-        let (events, told) = (read.events.len(), read.damaged > 0 || read.error.is_some());
-        assert!(told || events == EVENTS as usize, "{name}: {events} events, and no word");
+        let (events, is_reported) = (read.events.len(), read.damaged > 0 || read.error.is_some());
+        assert!(is_reported || events == EVENTS as usize, "{name}: {events} events, and no word");
     }
 }
 

@@ -89,7 +89,7 @@ fn on_small_disk(folder: &Folder, arguments: &[&str]) -> Option<(ProgramOutput, 
 }
 
 #[test]
-fn every_sink_tells_of_a_full_disk_and_leaves_it_empty() {
+fn every_sink_reports_a_full_disk_and_leaves_it_empty() {
     let folder = folder();
     for (sink, path, options) in SINKS {
         folder.write("run.toml", pipeline(sink, path, options));
@@ -103,7 +103,7 @@ fn every_sink_tells_of_a_full_disk_and_leaves_it_empty() {
 }
 
 #[test]
-fn every_sink_tells_of_a_file_that_may_not_grow_and_leaves_nothing() {
+fn every_sink_reports_a_file_size_limit_and_leaves_nothing() {
     let folder = folder();
     for (sink, path, options) in SINKS {
         let events: Vec<LcmEvent> = drive(1, 1_500);
@@ -144,19 +144,19 @@ fn a_quarantine_on_a_full_disk_fails_the_run() {
 }
 
 #[test]
-fn a_report_on_a_full_disk_is_told_beside_the_outputs_that_are_there() {
+fn a_report_that_cannot_be_written_does_not_undo_the_outputs() {
     let folder = folder();
     let convert = ["convert", "in.lcm", "--to", "out.lcm", "--report", "/dev/full"];
-    let told = run_sluice(&folder, &convert)
+    let output = run_sluice(&folder, &convert)
         .expect(1)
         .expect_stderr("no space left")
         .expect_stderr("/dev/full");
-    told.expect_stderr("the outputs are complete");
+    output.expect_stderr("the outputs are complete");
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
 }
 
 #[test]
-fn standard_output_that_is_full_is_told_and_nothing_else_is_published() {
+fn a_full_standard_output_fails_and_nothing_is_published() {
     let folder = folder();
     for arguments in [&["cat", "in.lcm"][..], &["info", "in.lcm"], &["plugins"]] {
         let mut command = sluice(&folder);

@@ -96,11 +96,12 @@ fn texts_that_are_no_pipelines_are_refused_in_few_words() {
     ];
     for (n, text) in texts.iter().enumerate() {
         folder.write("wrong.toml", text);
-        let told = super::ran_behind(&folder, "ulimit -v 2000000", &["check", "wrong.toml"]);
-        let told = told.expect(2);
-        let (len, begin) = (told.stderr.len(), told.stderr.chars().take(300).collect::<String>());
+        let output = super::ran_behind(&folder, "ulimit -v 2000000", &["check", "wrong.toml"]);
+        let output = output.expect(2);
+        let (len, begin) =
+            (output.stderr.len(), output.stderr.chars().take(300).collect::<String>());
         assert!(len < 400_000, "{n}: {len} bytes: {begin}");
-        assert!(!told.stderr.contains(['\u{1b}', '\u{7}']), "{n}: {begin}");
+        assert!(!output.stderr.contains(['\u{1b}', '\u{7}']), "{n}: {begin}");
     }
 }
 
@@ -118,7 +119,7 @@ fn variables_do_not_refer_to_each_other() {
     (0..times).for_each(|_| write!(long, "${{A}}").unwrap());
     folder.write("long.toml", SOURCE.replace("in.lcm", &long) + &sink("out", "log", "out.lcm"));
     let value = format!("A={}", "x".repeat(100_000));
-    let room = format!("ulimit -v {}", trials(2_700_000, 12_000_000));
-    let told = super::ran_behind(&folder, &room, &["check", "long.toml", "--set", &value]);
-    assert!(matches!(told.code, Some(0..=2)), "{:?} {}", told.code, told.stderr);
+    let limit = format!("ulimit -v {}", trials(2_700_000, 12_000_000));
+    let output = super::ran_behind(&folder, &limit, &["check", "long.toml", "--set", &value]);
+    assert!(matches!(output.code, Some(0..=2)), "{:?} {}", output.code, output.stderr);
 }

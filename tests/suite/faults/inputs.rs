@@ -78,8 +78,8 @@ fn files_that_the_system_makes_up_are_read_as_what_they_hold() {
     for source in SOURCES {
         // The system reports their length as 0.
         for input in ["/proc/self/status", "/proc/self/environ", "/proc/self/mem"] {
-            let told = read_by(&folder, source, input);
-            assert!(matches!(told.code, Some(1 | 3)), "{source:?} {input}: {:?}", told.code);
+            let output = read_by(&folder, source, input);
+            assert!(matches!(output.code, Some(1 | 3)), "{source:?} {input}: {:?}", output.code);
         }
     }
 }
@@ -144,18 +144,18 @@ fn inputs_that_cannot_be_read_cost_only_themselves_where_the_others_are_wanted()
     }
     folder.write("in/250.lcm", "this is no log, and nothing of one\0");
     let convert = ["convert", "in/*.lcm", "--from", "lcm-log", "--to", "out/{stem}.lcm"];
-    let told = run_sluice(&folder, &[&convert[..], &["--keep-going"]].concat());
-    assert_eq!(told.code, Some(1), "{}", told.stderr);
+    let output = run_sluice(&folder, &[&convert[..], &["--keep-going"]].concat());
+    assert_eq!(output.code, Some(1), "{}", output.stderr);
     for n in ["007", "077", "177"] {
-        assert!(told.stderr.contains(&format!("in/{n}.lcm")), "{n} in:\n{}", told.stderr);
+        assert!(output.stderr.contains(&format!("in/{n}.lcm")), "{n} in:\n{}", output.stderr);
     }
     let made = super::tree(&folder.at("out"));
     let logs = made.keys().filter(|name| name.extension().is_some_and(|e| e == "lcm")).count();
-    assert_eq!(logs, 297, "{}", told.stderr);
+    assert_eq!(logs, 297, "{}", output.stderr);
 }
 
 #[test]
-fn an_input_that_is_not_there_is_told_before_anything_is_done() {
+fn a_missing_input_is_reported_before_anything_is_done() {
     let folder = Folder::new();
     fs::create_dir(folder.at("in")).unwrap();
     folder.write("in/1.lcm", log(&drive(1, 2)));

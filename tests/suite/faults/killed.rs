@@ -45,7 +45,7 @@ fn folder() -> Folder {
 struct Killer {
     /// The maximum time before a run is killed.
     longest: Duration,
-    dice: SeededRng,
+    rng: SeededRng,
     tries: u64,
     killed: u64,
     /// How many of these left unfinished files.
@@ -54,14 +54,15 @@ struct Killer {
 
 impl Killer {
     fn new(took: Duration, seed: u64) -> Self {
-        Self { longest: took, dice: SeededRng(seed), tries: 0, killed: 0, halfway: 0 }
+        Self { longest: took, rng: SeededRng(seed), tries: 0, killed: 0, halfway: 0 }
     }
 
     fn has_killed_enough(&self) -> bool {
         let Self { longest, tries, killed, halfway, .. } = self;
         let is_enough = *killed >= kills() && *halfway >= kills().div_ceil(4);
-        let told = format!("of {tries} runs {killed} were killed, {halfway} half-way; {longest:?}");
-        assert!(is_enough || *tries < 5 * kills(), "{told}");
+        let summary =
+            format!("of {tries} runs {killed} were killed, {halfway} half-way; {longest:?}");
+        assert!(is_enough || *tries < 5 * kills(), "{summary}");
         is_enough
     }
 
@@ -70,7 +71,7 @@ impl Killer {
         let mut command = sluice(folder);
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
         let mut running = command.spawn().unwrap();
-        let part = 0.2 + self.dice.below(1_000) as f64 / 1_000.0;
+        let part = 0.2 + self.rng.below(1_000) as f64 / 1_000.0;
         std::thread::sleep(self.longest.mul_f64(part));
         running.kill().unwrap();
         let has_died = running.wait().unwrap().signal().is_some();

@@ -51,9 +51,9 @@ fn more_channels_are_refused_and_nothing_is_left() {
     ];
     for arguments in runs {
         let refused = super::ran_behind(&folder, ADDRESS_SPACE_LIMIT, arguments).expect(1);
-        let told = refused.text() + &refused.stderr;
+        let output = refused.text() + &refused.stderr;
         for what in ["more than 65536 channels", "--end", "shorter files"] {
-            assert!(told.contains(what), "{arguments:?}: {told}");
+            assert!(output.contains(what), "{arguments:?}: {output}");
         }
         assert_eq!(folder.names(), ["in.lcm"], "{arguments:?}");
     }

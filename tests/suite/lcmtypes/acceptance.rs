@@ -224,12 +224,12 @@ fn theirs(peer: &Peer, folder: &Folder) -> bool {
 
 /// Where `sluice types` reports the first mistake in a text; `None` if it accepts the text.
 fn ours(folder: &Folder) -> Option<String> {
-    let told = run_sluice(folder, &["types", "text.lcm"]);
-    if told.code == Some(0) {
+    let output = run_sluice(folder, &["types", "text.lcm"]);
+    if output.code == Some(0) {
         return None;
     }
-    let told = told.expect(2);
-    let place = told.stderr.split_once("--> text.lcm:").map(|(_, place)| place.lines().next());
+    let output = output.expect(2);
+    let place = output.stderr.split_once("--> text.lcm:").map(|(_, place)| place.lines().next());
     Some(place.flatten().expect("a place in the text").to_owned())
 }
 
@@ -263,14 +263,14 @@ fn a_package_ends_with_its_file() {
     let folder = Folder::new();
     folder.write("a.lcm", "package p; struct t { }");
     folder.write("b.lcm", "struct u { }");
-    let told = run_sluice(&folder, &["types", "a.lcm", "b.lcm", "--json"]).expect(0).text();
-    assert!(told.contains(r#"{"name":"p.t""#) && told.contains(r#"{"name":"u""#), "{told}");
+    let output = run_sluice(&folder, &["types", "a.lcm", "b.lcm", "--json"]).expect(0).text();
+    assert!(output.contains(r#"{"name":"p.t""#) && output.contains(r#"{"name":"u""#), "{output}");
     let Some(peer) = Peer::with("lcm") else { return };
     let debug = ["-d", "a.lcm", "b.lcm"];
     let output =
         Command::new(&peer.lcm_gen).args(debug).current_dir(folder.path()).output().unwrap();
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert!(told.contains("struct p.t ") && told.contains("struct p.u "), "{told}");
+    let output = String::from_utf8(output.stdout).unwrap();
+    assert!(output.contains("struct p.t ") && output.contains("struct p.u "), "{output}");
 }
 
 #[test]

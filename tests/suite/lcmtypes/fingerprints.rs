@@ -18,9 +18,11 @@ fn text(value: &Value) -> String {
 /// The fingerprints that `sluice types` prints for `wide`, by name.
 fn ours(folder: &Folder) -> BTreeMap<String, String> {
     let wide = here().join("wide");
-    let told = run_sluice(folder, &["types", wide.to_str().unwrap(), "--json"]).expect(0).text();
-    let ours: BTreeMap<_, _> =
-        lines(&told).iter().map(|line| (text(&line["name"]), text(&line["fingerprint"]))).collect();
+    let output = run_sluice(folder, &["types", wide.to_str().unwrap(), "--json"]).expect(0).text();
+    let ours: BTreeMap<_, _> = lines(&output)
+        .iter()
+        .map(|line| (text(&line["name"]), text(&line["fingerprint"])))
+        .collect();
     assert!(ours.len() > 75, "{}", ours.len());
     ours
 }

@@ -17,13 +17,13 @@ struct Writer {
 impl Writer {
     fn new(folder: &Folder) -> Self {
         folder.write("hostile.lcm", std::fs::read(here().join("hostile.lcm")).unwrap());
-        let told = run_sluice(folder, &["types", "hostile.lcm", "--json"]).expect(0).text();
+        let output = run_sluice(folder, &["types", "hostile.lcm", "--json"]).expect(0).text();
         let fingerprint = |line: &str| {
             let line: Value = serde_json::from_str(line).unwrap();
             let hex = line["fingerprint"].as_str().unwrap();
             (line["name"].as_str().unwrap().to_owned(), u64::from_str_radix(hex, 16).unwrap())
         };
-        Self { fingerprints: told.lines().map(fingerprint).collect() }
+        Self { fingerprints: output.lines().map(fingerprint).collect() }
     }
 
     fn payload(&self, of: &str, parts: &[&[u8]]) -> Vec<u8> {
@@ -304,7 +304,7 @@ fn what_holds_itself_may_do_so_as_deep_as_it_likes() {
 }
 
 #[test]
-fn what_is_of_no_known_type_is_left_alone() {
+fn payloads_of_unknown_types_are_unchanged() {
     let folder = Folder::new();
     let (writer, mut drive) = (Writer::new(&folder), Drive::default());
     for len in 0..8 {

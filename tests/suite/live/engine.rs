@@ -162,7 +162,7 @@ fn a_loop_plays_everything_again_also_through_stages_with_memory() {
 }
 
 #[test]
-fn seeking_goes_on_from_there_and_the_books_still_balance() {
+fn playback_continues_after_a_seek_and_every_event_is_counted() {
     let (folder, port) = (Folder::new(), port());
     slow_log(&folder, 3600);
     let text = LOG.to_owned() + &player("log", port, "speed = 1");

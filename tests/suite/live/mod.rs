@@ -112,10 +112,10 @@ impl Listener {
     /// Starts a program, and waits until it prints `ready` on either output.
     pub(crate) fn start(mut command: Command, ready: &'static str) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (tell, told) = mpsc::channel();
-        let stdout = listen(child.stdout.take().unwrap(), ready, tell.clone());
-        let stderr = listen_text(child.stderr.take().unwrap(), ready, tell);
-        if told.recv_timeout(PATIENCE).is_err() {
+        let (sender, is_ready) = mpsc::channel();
+        let stdout = listen(child.stdout.take().unwrap(), ready, sender.clone());
+        let stderr = listen_text(child.stderr.take().unwrap(), ready, sender);
+        if is_ready.recv_timeout(PATIENCE).is_err() {
             drop(child.kill());
             panic!("it never said `{ready}`: {}", stderr.join().unwrap());
         }
@@ -146,16 +146,16 @@ fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
 fn listen(
     mut from: ChildStdout,
     ready: &'static str,
-    tell: mpsc::Sender<()>,
+    sender: mpsc::Sender<()>,
 ) -> JoinHandle<Vec<u8>> {
     on_a_thread(move || {
         let (mut all, mut part) = (Vec::new(), [0; 4096]);
-        let mut told = false;
+        let mut announced = false;
         while let Ok(len @ 1..) = from.read(&mut part) {
             all.extend_from_slice(&part[..len]);
-            if !told && String::from_utf8_lossy(&all).contains(ready) {
-                told = true;
-                let _told = tell.send(());
+            if !announced && String::from_utf8_lossy(&all).contains(ready) {
+                announced = true;
+                let _told = sender.send(());
             }
         }
         all
@@ -165,13 +165,13 @@ fn listen(
 fn listen_text(
     from: ChildStderr,
     ready: &'static str,
-    tell: mpsc::Sender<()>,
+    sender: mpsc::Sender<()>,
 ) -> JoinHandle<String> {
     on_a_thread(move || {
         let mut all = String::new();
         for line in BufReader::new(from).lines().map_while(Result::ok) {
             if line.contains(ready) {
-                let _told = tell.send(());
+                let _told = sender.send(());
             }
             all += &(line + "\n");
         }

@@ -109,9 +109,9 @@ fn talk_goes_to_standard_error_and_data_to_standard_output() {
     let folder = folder();
     let quiet = run_sluice(&folder, &["-q", "convert", "clean.lcm", "--to", "out.lcm"]).expect(0);
     assert_eq!((quiet.text(), quiet.stderr), (String::new(), String::new()));
-    let told = run_sluice(&folder, &["convert", "clean.lcm", "--to", "out2.lcm"]).expect(0);
-    assert_eq!(told.text(), "");
-    assert!(told.stderr.contains("out2.lcm"), "{}", told.stderr);
+    let output = run_sluice(&folder, &["convert", "clean.lcm", "--to", "out2.lcm"]).expect(0);
+    assert_eq!(output.text(), "");
+    assert!(output.stderr.contains("out2.lcm"), "{}", output.stderr);
     let cat = run_sluice(&folder, &["cat", "clean.lcm"]).expect(0);
     assert_eq!((cat.text().lines().count(), cat.stderr), (50, String::new()));
 }

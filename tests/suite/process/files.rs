@@ -223,7 +223,7 @@ fn folders_on_the_way_are_made_and_taken_away_if_it_fails() {
 }
 
 #[test]
-fn a_full_device_is_told_and_nothing_is_published() {
+fn a_full_device_is_reported_and_nothing_is_published() {
     let folder = folder_with_log();
     let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
          [sinks.full]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"/dev/full\"\n\
@@ -255,7 +255,7 @@ impl Drop for SmallMount<'_> {
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_is_left_on_it() {
+fn a_full_disk_is_reported_and_nothing_is_left_on_it() {
     let folder = folder_with_log();
     let Some(disk) = SmallMount::mount(&folder) else {
         return report_skip("a disk that fills up: this user may not mount one");
@@ -282,7 +282,7 @@ fn a_log_is_cut_into_files_of_limited_size() {
 }
 
 #[test]
-fn numbers_are_kept_or_given_anew_in_each_file() {
+fn numbers_are_kept_or_assigned_again_in_each_file() {
     let folder = Folder::new();
     let events: Vec<LcmEvent> =
         drive(1, 300).into_iter().map(|e| LcmEvent { number: e.number * 3 + 7, ..e }).collect();

@@ -60,7 +60,7 @@ fn strict_publishes_nothing_where_a_name_matches_nothing() {
 }
 
 #[test]
-fn channels_in_pipeline_files_are_told_with_their_node() {
+fn channels_in_pipeline_files_are_reported_with_their_node() {
     let folder = demo();
     let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
         [stages.renamed]\nplugin = \"rename\"\nfrom = \"log\"\n\
@@ -162,7 +162,7 @@ fn a_field_that_no_type_declares_is_refused_before_anything_is_read() {
 }
 
 #[test]
-fn every_format_tells_a_channel_without_events_in_the_window() {
+fn every_format_reports_a_channel_without_events_in_the_window() {
     let folder = demo();
     run_sluice(&folder, &["convert", "drive.lcm", "--to", "drive.lcm.zst"]).expect(0);
     run_sluice(&folder, &["convert", "drive.lcm", "--to", "drive.parquet"]).expect(0);
@@ -180,7 +180,7 @@ fn every_format_tells_a_channel_without_events_in_the_window() {
 }
 
 #[test]
-fn a_name_that_a_stage_before_has_changed_is_told_with_the_new_one() {
+fn a_renamed_channel_is_reported_with_its_new_name() {
     let folder = demo();
     let pipeline = |channels: &str| {
         format!(
@@ -279,17 +279,17 @@ fn a_time_without_its_plus_is_never_1970() {
 }
 
 #[test]
-fn mistakes_in_a_command_line_are_told_of_its_flags() {
+fn mistakes_in_a_command_line_name_its_flags() {
     let folder = demo();
-    let told = |more: &[&str]| {
+    let refused = |more: &[&str]| {
         let failed = run_sluice(&folder, &[&["convert", "drive.lcm"], more].concat()).expect(2);
         assert!(!failed.stderr.contains("the pipeline made for it"), "{}", failed.stderr);
         failed
     };
-    told(&["--to", "out.jsonl", "--sink-option", "levle=3"])
+    refused(&["--to", "out.jsonl", "--sink-option", "levle=3"])
         .expect_stderr("--sink-option levle: `jsonl` has no option `levle`");
-    told(&["--to", "o.jsonl", "--types", "nowhere.lcm"]).expect_stderr("--types: ");
-    told(&["--to", "out.lcm", "--start", "+5", "--end", "+3"]).expect_stderr("--end: ");
-    told(&["--to", "out.csv", "--types", "mit-dgc", "--where", "vel[0] >> 3"])
+    refused(&["--to", "o.jsonl", "--types", "nowhere.lcm"]).expect_stderr("--types: ");
+    refused(&["--to", "out.lcm", "--start", "+5", "--end", "+3"]).expect_stderr("--end: ");
+    refused(&["--to", "out.csv", "--types", "mit-dgc", "--where", "vel[0] >> 3"])
         .expect_stderr("--where: at column");
 }

@@ -37,9 +37,10 @@ fn events_of_standard_input_are_shown() {
     let shown = ["cat", "-", "--from", "lcm-log", "--json", "--limit", "3"];
     let ran = piped(&folder, &shown, &log(&drive(1, 2_000))).expect(0);
     assert_eq!(ran.text().lines().count(), 3);
-    let told = piped(&folder, &["info", "-", "--from", "lcm-log", "--json"], &log(&drive(1, 100)));
-    let told: serde_json::Value = serde_json::from_str(&told.expect(0).text()).unwrap();
-    assert_eq!(told["events"], 100);
+    let output =
+        piped(&folder, &["info", "-", "--from", "lcm-log", "--json"], &log(&drive(1, 100)));
+    let output: serde_json::Value = serde_json::from_str(&output.expect(0).text()).unwrap();
+    assert_eq!(output["events"], 100);
 }
 
 #[test]

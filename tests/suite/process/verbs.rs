@@ -60,7 +60,7 @@ fn info_counts_what_is_in_a_log() {
     let folder = Folder::new();
     let events = drive(1, 300);
     folder.write("in.lcm", [log(&events), b"stray".to_vec()].concat());
-    let told = json(&run_sluice(&folder, &["info", "in.lcm", "--json"]).expect(3).text());
+    let output = json(&run_sluice(&folder, &["info", "in.lcm", "--json"]).expect(3).text());
     for key in [
         "path",
         "format",
@@ -71,15 +71,15 @@ fn info_counts_what_is_in_a_log() {
         "channels",
         "damage",
     ] {
-        assert!(told.get(key).is_some(), "{key} is missing: {:?}", keys(&told));
+        assert!(output.get(key).is_some(), "{key} is missing: {:?}", keys(&output));
     }
     assert_eq!(
-        (&told["path"], &told["format"], &told["events"]),
+        (&output["path"], &output["format"], &output["events"]),
         (&"in.lcm".into(), &"lcm-log".into(), &300.into())
     );
-    assert_eq!(told["first_timestamp_ns"], events[0].utime * 1_000);
-    assert_eq!(told["last_timestamp_ns"], events[299].utime * 1_000);
-    let channels = told["channels"].as_array().unwrap();
+    assert_eq!(output["first_timestamp_ns"], events[0].utime * 1_000);
+    assert_eq!(output["last_timestamp_ns"], events[299].utime * 1_000);
+    let channels = output["channels"].as_array().unwrap();
     assert_eq!(channels.len(), 5);
     for channel in channels {
         let name = channel["name"].as_str().unwrap().as_bytes();
@@ -89,8 +89,8 @@ fn info_counts_what_is_in_a_log() {
         assert_eq!(channel["encoding"], "lcm");
         assert!(channel.get("source").is_some() && channel.get("type").is_some(), "{channel}");
     }
-    assert_eq!(told["damage"][0]["offset"], log(&events).len());
-    assert_eq!(told["damage"][0]["length"], 5);
+    assert_eq!(output["damage"][0]["offset"], log(&events).len());
+    assert_eq!(output["damage"][0]["length"], 5);
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn info_prints_a_line_a_file() {
     let folder = Folder::new();
     folder.write("a.lcm", log(&drive(1, 3)));
     folder.write("b.lcm", log(&drive(1, 4)));
-    let told = run_sluice(&folder, &["info", "a.lcm", "b.lcm", "--json"]).expect(0).text();
-    let counts: Vec<Value> = told.lines().map(|line| json(line)["events"].clone()).collect();
+    let output = run_sluice(&folder, &["info", "a.lcm", "b.lcm", "--json"]).expect(0).text();
+    let counts: Vec<Value> = output.lines().map(|line| json(line)["events"].clone()).collect();
     assert_eq!(counts, [3, 4]);
 }
 

@@ -20,9 +20,9 @@ fn lcm_event(number: u64, channel: &str, payload: &[u8]) -> Vec<u8> {
 /// A log of ten messages; those at indices in `odd` have booleans that are neither 0 nor 1.
 fn lcm_log(folder: &Folder, odd: &[u32]) -> Vec<u8> {
     folder.write("set.lcm", TYPE);
-    let told = run_sluice(folder, &["types", "set.lcm", "--json"]).expect(0).text();
-    let told: serde_json::Value = serde_json::from_str(told.trim()).unwrap();
-    let fingerprint = u64::from_str_radix(told["fingerprint"].as_str().unwrap(), 16).unwrap();
+    let output = run_sluice(folder, &["types", "set.lcm", "--json"]).expect(0).text();
+    let output: serde_json::Value = serde_json::from_str(output.trim()).unwrap();
+    let fingerprint = u64::from_str_radix(output["fingerprint"].as_str().unwrap(), 16).unwrap();
     let event = |n: u32| {
         let booleans = if odd.contains(&n) { [2, 0, 255, 1] } else { [1, 0, 1, 1] };
         let payload = [&fingerprint.to_be_bytes()[..], &n.to_be_bytes(), &booleans].concat();

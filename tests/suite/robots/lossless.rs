@@ -70,7 +70,7 @@ fn made(folder: &Folder) {
 }
 
 #[test]
-fn what_is_said_to_be_kept_is_kept_and_what_is_lost_is_told() {
+fn conversions_keep_what_the_readme_lists_and_report_losses() {
     let (heads, rows) = table();
     assert_eq!(rows.len(), LOGS.len());
     let folder = Folder::new();

@@ -92,13 +92,13 @@ fn record(slices: &[(&str, &[u8])]) -> Vec<u8> {
 
 /// The events of a log: time, source, channel, number and bytes.
 fn events(folder: &Folder, log: &str) -> Vec<[String; 5]> {
-    let told = run_sluice(folder, &["cat", log, "--json", "--payload"]).text();
+    let output = run_sluice(folder, &["cat", log, "--json", "--payload"]).text();
     let line = |line: &str| {
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
         ["timestamp_ns", "source", "channel", "sequence", "payload"]
             .map(|key| event[key].to_string())
     };
-    told.lines().map(line).collect()
+    output.lines().map(line).collect()
 }
 
 fn convert(folder: &Folder, from: &str, to: &str, options: &[&str]) -> ProgramOutput {
@@ -106,7 +106,7 @@ fn convert(folder: &Folder, from: &str, to: &str, options: &[&str]) -> ProgramOu
 }
 
 #[test]
-fn what_a_source_of_files_has_to_say_reaches_whoever_runs_it() {
+fn notes_of_a_file_source_reach_the_user() {
     let folder = Folder::new();
     let mut log = vel(&folder);
     log.extend([0xff; 4]);

@@ -78,7 +78,7 @@ fn unknown_message() -> Vec<u8> {
 }
 
 #[test]
-fn the_number_of_an_unknown_vel_type_comes_back_by_way_of_lcm_and_the_version_is_told() {
+fn the_number_of_an_unknown_vel_type_survives_lcm_and_the_version_is_reported() {
     let folder = Folder::new();
     let mut log = vel(&folder);
     log.extend(unknown_message());

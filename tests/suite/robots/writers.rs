@@ -5,9 +5,9 @@ use crate::kit::{Folder, python_script, run_sluice};
 use crate::tables::asks;
 
 /// The number of decoded events, and of all events.
-fn counts(told: &str) -> (usize, usize) {
+fn counts(output: &str) -> (usize, usize) {
     let numbers: Vec<usize> =
-        told.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        output.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     (numbers[0], numbers[1])
 }
 

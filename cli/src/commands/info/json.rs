@@ -65,6 +65,6 @@ fn channel_json(channel: &Channel, tally: &ChannelCensus, census: &Census) -> Va
 /// The name of the most frequent type of a channel; `None` if it is unknown.
 fn type_of<'c>(channel: &'c Channel, tally: &ChannelCensus, census: &'c Census) -> Option<&'c str> {
     let types = tally.common_types();
-    let told = types.first().and_then(|(key, _)| census.types.get(key));
-    told.or(channel.type_name.as_ref()).map(|name| &**name)
+    let most_common = types.first().and_then(|(key, _)| census.types.get(key));
+    most_common.or(channel.type_name.as_ref()).map(|name| &**name)
 }

@@ -35,18 +35,18 @@ impl LineLayout {
     /// Appends `words` after `head`, wrapped to lines indented by `indent`. Only a word longer than
     /// a line is clipped. Lines are not broken at [`NO_BREAK_SPACE`].
     pub(super) fn write_wrapped(self, head: &str, indent: usize, words: &str, text: &mut String) {
-        let room = self.width.saturating_sub(indent).max(1);
+        let columns = self.width.saturating_sub(indent).max(1);
         let mut start = format!("{head:indent$}");
         let mut so_far = String::new();
         for word in words.split(' ') {
-            if !so_far.is_empty() && width(&so_far) + 1 + width(word) > room {
+            if !so_far.is_empty() && width(&so_far) + 1 + width(word) > columns {
                 line(text, format_args!("{start}{so_far}"));
                 (start, so_far) = (" ".repeat(indent), String::new());
             }
             if !so_far.is_empty() {
                 so_far.push(' ');
             }
-            so_far.push_str(&clipped(word, room).replace(NO_BREAK_SPACE, " "));
+            so_far.push_str(&clipped(word, columns).replace(NO_BREAK_SPACE, " "));
         }
         line(text, format_args!("{start}{so_far}"));
     }

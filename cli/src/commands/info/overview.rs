@@ -98,16 +98,16 @@ impl Overview {
 }
 
 /// A path as the last cell of a row. If too long for a terminal, only its end; otherwise in full.
-fn shown_path(path: &Path, room: usize) -> String {
+fn shown_path(path: &Path, max_width: usize) -> String {
     /// The minimum width of a path.
     const LEAST: usize = 12;
     let path = path.to_string_lossy();
     let path = printable(&path);
-    if !io::stdout().is_terminal() || width(&path) <= room.max(LEAST) {
+    if !io::stdout().is_terminal() || width(&path) <= max_width.max(LEAST) {
         return path.into_owned();
     }
     let mut end: Vec<char> = Vec::new();
-    let mut left = room.max(LEAST) - 1;
+    let mut left = max_width.max(LEAST) - 1;
     for c in path.chars().rev() {
         let wide = width(c.encode_utf8(&mut [0; 4]));
         if wide > left {

@@ -102,7 +102,7 @@ fn types(channel: &Channel, tally: &ChannelCensus, census: &Census) -> String {
 }
 
 impl ColumnWidths {
-    fn fit(rows: &[ChannelRow], census: &Census, room: usize) -> Self {
+    fn fit(rows: &[ChannelRow], census: &Census, max_width: usize) -> Self {
         let channels = &census.channels;
         let widest = |cell: &dyn Fn(&ChannelRow) -> &str| {
             rows.iter().map(|row| width(cell(row))).max().unwrap_or(0)
@@ -111,18 +111,18 @@ impl ColumnWidths {
         let numbers: [Option<usize>; 5] =
             std::array::from_fn(|n| (n < 4 || steps_back).then(|| widest(&|row| &row.numbers[n])));
         let sources = channels.windows(2).any(|pair| pair[0].0.source != pair[1].0.source);
-        let taken: usize = numbers.iter().flatten().map(|width| width + GAP.len()).sum();
-        let room = room.saturating_sub(taken + 2 * GAP.len());
+        let numbers_width: usize = numbers.iter().flatten().map(|width| width + GAP.len()).sum();
+        let max_width = max_width.saturating_sub(numbers_width + 2 * GAP.len());
         let (channel, types) = (widest(&|row| &row.channel), widest(&|row| &row.types));
         let source = if sources { widest(&|row| &row.source) } else { 0 };
         let names = channel + if sources { source + GAP.len() } else { 0 };
-        if names + types <= room {
+        if names + types <= max_width {
             return Self { channel, source: sources.then_some(source), numbers, types };
         }
         // Channel names take precedence over types, which are long and similar.
         let least = if sources { 2 * MIN_NAME_WIDTH } else { MIN_NAME_WIDTH };
-        let types = types.min(room.saturating_sub(names).max(MIN_NAME_WIDTH));
-        let names = names.min(room.saturating_sub(types).max(least));
+        let types = types.min(max_width.saturating_sub(names).max(MIN_NAME_WIDTH));
+        let names = names.min(max_width.saturating_sub(types).max(least));
         if !sources {
             return Self { channel: names, source: None, numbers, types };
         }
@@ -145,10 +145,10 @@ impl ColumnWidths {
                 pad(cell, column, &mut cells);
             }
         } else {
-            let room = layout.width.saturating_sub(2 * GAP.len());
-            line(text, format_args!("{GAP}{}", clipped(&row.channel, room)));
+            let max_width = layout.width.saturating_sub(2 * GAP.len());
+            line(text, format_args!("{GAP}{}", clipped(&row.channel, max_width)));
             if let Some((cell, _)) = source {
-                line(text, format_args!("{GAP}{GAP}{}", clipped(cell, room)));
+                line(text, format_args!("{GAP}{GAP}{}", clipped(cell, max_width)));
             }
             let column = self.channel + self.source.map_or(0, |width| width + GAP.len());
             pad("", column, &mut cells);

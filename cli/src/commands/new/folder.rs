@@ -117,46 +117,46 @@ mod tests {
 
     #[test]
     fn new_and_empty_folders_are_filled() {
-        let room = tempfile::tempdir().unwrap();
-        fs::create_dir(room.path().join("empty")).unwrap();
+        let parent = tempfile::tempdir().unwrap();
+        fs::create_dir(parent.path().join("empty")).unwrap();
         for name in ["new", "empty"] {
-            let folder = room.path().join(name);
+            let folder = parent.path().join(name);
             create(&folder, &files()).unwrap();
             assert_eq!(names(&folder), ["a", "src"]);
             assert_eq!(fs::read(folder.join("src/b")).unwrap(), b"src/b");
         }
-        assert_eq!(names(room.path()), ["empty", "new"]);
+        assert_eq!(names(parent.path()), ["empty", "new"]);
     }
 
     #[test]
-    fn what_is_in_use_is_refused_and_left_alone() {
-        let room = tempfile::tempdir().unwrap();
-        let (used, file) = (room.path().join("used"), room.path().join("file"));
+    fn folders_in_use_are_refused_and_unchanged() {
+        let parent = tempfile::tempdir().unwrap();
+        let (used, file) = (parent.path().join("used"), parent.path().join("file"));
         fs::create_dir(&used).unwrap();
         fs::write(used.join("mine"), "").unwrap();
         fs::write(&file, "").unwrap();
-        let link = room.path().join("link");
+        let link = parent.path().join("link");
         std::os::unix::fs::symlink("nowhere", &link).unwrap();
-        for folder in [&used, &file, &link, &room.path().join("no/such")] {
+        for folder in [&used, &file, &link, &parent.path().join("no/such")] {
             assert!(matches!(create(folder, &files()), Err(Failure::Usage(_))), "{folder:?}");
         }
         assert_eq!(
-            (names(room.path()), names(&used)),
+            (names(parent.path()), names(&used)),
             (vec!["file".into(), "link".into(), "used".into()], vec!["mine".into()])
         );
     }
 
     #[test]
-    fn what_cannot_be_written_leaves_nothing() {
-        let room = tempfile::tempdir().unwrap();
+    fn a_failed_write_leaves_nothing() {
+        let parent = tempfile::tempdir().unwrap();
         let clash =
             [files(), vec![TemplateFile { path: "a/c".to_owned(), bytes: Vec::new() }]].concat();
-        fs::create_dir(room.path().join("empty")).unwrap();
+        fs::create_dir(parent.path().join("empty")).unwrap();
         for name in ["new", "empty"] {
-            let made = create(&room.path().join(name), &clash);
+            let made = create(&parent.path().join(name), &clash);
             assert!(matches!(made, Err(Failure::Failed(_) | Failure::Error(_))), "{name}");
         }
-        assert_eq!(names(room.path()), ["empty"]);
-        assert!(names(&room.path().join("empty")).is_empty());
+        assert_eq!(names(parent.path()), ["empty"]);
+        assert!(names(&parent.path().join("empty")).is_empty());
     }
 }

@@ -75,24 +75,25 @@ const RESERVED_NAMES: &[&str] = &[
 
 /// Checks the name of a plugin of this kind. `Err` says what is wrong and what to use instead.
 pub(super) fn check(name: &str, kind: PluginKind, registry: &Registry) -> Result<(), String> {
-    let told = || sluice_core::name::printable(name).chars().take(MAX_NAME_LEN).collect::<String>();
+    let shown =
+        || sluice_core::name::printable(name).chars().take(MAX_NAME_LEN).collect::<String>();
     let is_allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_');
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(is_allowed) {
         return Err(format!(
             "`{}` is not a valid crate name: use lower-case letters, digits, - and _, starting \
              with a letter, such as `my-log`",
-            told()
+            shown()
         ));
     }
     // Such names are hard to tell apart, and Rust warns about some.
     if normalized(name).split('-').any(str::is_empty) {
         return Err(format!(
             "`{}` is not a valid crate name: put - and _ between letters or digits, as in `my-log`",
-            told()
+            shown()
         ));
     }
     if name.len() > MAX_NAME_LEN {
-        return Err(format!("`{}…` is longer than {MAX_NAME_LEN} characters", told()));
+        return Err(format!("`{}…` is longer than {MAX_NAME_LEN} characters", shown()));
     }
     let plain = normalized(name);
     if RESERVED_NAMES.contains(&&plain[..]) || plain == "sluice" || plain.starts_with("sluice-") {

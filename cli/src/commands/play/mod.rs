@@ -190,9 +190,10 @@ fn play(
         progress: Some(watch.clone()),
         ..execute::running_options(&args.running)
     };
-    let told = Arc::clone(&watch);
-    let listening =
-        SignalListener::start(Arc::clone(&options.stop), &STOPPING, move |text| told.say(text));
+    let shared_watch = Arc::clone(&watch);
+    let listening = SignalListener::start(Arc::clone(&options.stop), &STOPPING, move |text| {
+        shared_watch.say(text)
+    });
     let mut player =
         Player { playback, watch, speed, last, rate: EventRate::default(), keys: false };
     let result = execute::run_with_watcher(

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_from_the_end() {
+    fn parts_that_do_not_fit_are_omitted_from_the_end() {
         assert_eq!(status().line(60), "playing  +12.346 s of 50.0 s (25 %)  2x  1,234 events/s");
         assert_eq!(status().line(10), "playing");
         assert_eq!(status().line(3), "");

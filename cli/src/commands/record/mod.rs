@@ -72,9 +72,10 @@ fn record(
     let (rotated, options) = (out.rotated(), engine_options(args, out, &meter));
     let stop = Arc::clone(&options.stop);
     let watched = |options: &Options| {
-        let told = Arc::clone(&meter);
-        let _watch =
-            quota.map(|quota| quota.watch(stop, move |said| told.println(said))).transpose()?;
+        let shared_meter = Arc::clone(&meter);
+        let _watch = quota
+            .map(|quota| quota.watch(stop, move |said| shared_meter.println(said)))
+            .transpose()?;
         Ok(run::run(pipeline, options)?)
     };
     let mut result = execute::run_watched_with(&meter, options, &signals::RECORDING, watched);

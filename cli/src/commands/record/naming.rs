@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_free_number_is_taken_and_none_twice() {
+    fn the_first_free_number_is_used_and_none_twice() {
         let mut place = NamingFixture::new("a", Numbering::Increment, ExistingOutput::Replace);
         place.write("a.00", "");
         place.write("a.02", "");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_begin_anew_with_the_day_and_go_on_above_99() {
+    fn numbers_restart_with_the_day_and_continue_above_99() {
         let mut place = NamingFixture::new("%d", Numbering::Increment, ExistingOutput::Refuse);
         assert_eq!(place.next_at("2026-05-17T23:59:59").unwrap(), "17.00");
         assert_eq!(place.next_at("2026-05-18T00:00:00").unwrap(), "18.00");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_continued_is_the_newest_number_once() {
+    fn append_continues_the_newest_number_once() {
         let mut place = NamingFixture::new("a", Numbering::Increment, ExistingOutput::Continue);
         place.write("a.00", "");
         place.write("a.01", "");
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_a_folder_go_on_behind_the_last_one() {
+    fn pieces_of_a_folder_continue_after_the_last() {
         let mut place = NamingFixture::new("t/", Numbering::Folders, ExistingOutput::Continue);
         place.write("t/piece=00006", "");
         assert_eq!((place.next(), place.next()), ("t/piece=00007".into(), "t/piece=00008".into()));

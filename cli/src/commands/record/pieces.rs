@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_continued_file_held_before_counts() {
+    fn the_existing_length_of_a_continued_file_counts() {
         let limits = PieceLimits { bytes: Some(100), age: None };
         assert!(limits.are_reached(&piece(1, 1, 0), 99));
     }

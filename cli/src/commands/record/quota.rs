@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_disk_has_free_is_refused_and_nothing_is_not() {
+    fn an_impossible_quota_is_refused_and_zero_is_not() {
         let target = tempfile::tempdir().unwrap().path().join("drive.lcm");
         assert!(DiskQuota::for_target(&target, ByteSize(0)).check().is_ok());
         let failure = DiskQuota::for_target(&target, ByteSize(u64::MAX)).check().unwrap_err();
@@ -121,12 +121,12 @@ mod tests {
 
     #[test]
     fn a_run_is_asked_once_to_end_when_the_disk_is_too_full() {
-        let (stop, (told, heard)) = (Arc::<Stop>::default(), mpsc::channel());
+        let (stop, (sender, messages)) = (Arc::<Stop>::default(), mpsc::channel());
         let target = std::env::temp_dir().join("drive.lcm");
         let quota = DiskQuota::for_target(&target, ByteSize(u64::MAX));
-        let say = move |text: &str| told.send(text.to_owned()).unwrap();
+        let say = move |text: &str| sender.send(text.to_owned()).unwrap();
         let watch = quota.watch(Arc::clone(&stop), say).unwrap();
-        assert!(heard.recv().unwrap().contains("less than the quota"));
+        assert!(messages.recv().unwrap().contains("less than the quota"));
         drop(watch);
         assert!(stop.is_requested() && !stop.is_aborted());
     }

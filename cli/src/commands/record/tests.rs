@@ -51,7 +51,7 @@ fn section<'t>(text: &'t str, name: &str) -> &'t str {
 }
 
 #[test]
-fn a_log_of_everything_is_made_if_nothing_is_said() {
+fn a_log_of_everything_is_recorded_by_default() {
     let (numbering, existing, suffix, limits, flush) = output_settings(&[]);
     assert_eq!((numbering, existing), (Numbering::Increment, ExistingOutput::Refuse));
     assert_eq!((suffix.as_str(), limits, flush), ("", PieceLimits::default(), 100));
@@ -61,7 +61,7 @@ fn a_log_of_everything_is_made_if_nothing_is_said() {
 }
 
 #[test]
-fn formats_are_told_by_extension_and_are_logs_if_nothing_tells() {
+fn formats_are_chosen_by_extension_and_default_to_logs() {
     for (to, plugin, suffix) in [
         ("drive.lcm", "lcm-log", ""),
         ("drive", "lcm-log", ""),
@@ -95,7 +95,7 @@ fn files_are_numbered_where_there_may_be_several() {
 }
 
 #[test]
-fn folders_are_cut_every_minute_unless_something_else_is_said() {
+fn folders_start_a_piece_every_minute_by_default() {
     let limits = |more: &[&str]| output_settings(&[&["--to", "tables/"], more].concat()).3;
     let age = |seconds| Some(Duration::from_secs(seconds));
     assert_eq!(limits(&[]), PieceLimits { bytes: None, age: age(60) });
@@ -105,13 +105,13 @@ fn folders_are_cut_every_minute_unless_something_else_is_said() {
 }
 
 #[test]
-fn what_is_compressed_is_cut_less_often() {
+fn compressed_output_is_flushed_less_often() {
     assert_eq!(output_settings(&["--to", "a.lcm.zst"]).4, 1000);
     assert_eq!(output_settings(&["--to", "a.lcm.zst", "--as", "lcm-log"]).4, 1000);
 }
 
 #[test]
-fn the_source_is_told_what_is_wanted() {
+fn the_source_gets_the_selection_as_options() {
     let text = generated_pipeline(&[
         "udpm://239.255.76.67:7667",
         "--channel",
@@ -183,7 +183,7 @@ fn a_log_is_read_from_a_time_on_and_filtered_by_a_stage() {
 }
 
 #[test]
-fn what_contradicts_itself_is_wrong_use() {
+fn contradictory_arguments_are_usage_errors() {
     let wrong: [&[&str]; 19] = [
         &["drive.lcm"],
         &["http://example.invalid"],
@@ -321,7 +321,7 @@ const TEN_BATCHES: FakeLiveSource =
     FakeLiveSource { batches: 10, events: 100, then: WhenDrained::Ends };
 
 #[test]
-fn what_comes_is_cut_where_it_is_long_enough() {
+fn a_recording_is_split_by_length() {
     let folder = tempfile::tempdir().unwrap();
     // Each batch is 10,000 bytes.
     let ending = recorded(TEN_BATCHES, folder.path(), &["a.lcm", "--split-mb", "0.02"]).unwrap();
@@ -364,7 +364,7 @@ fn pieces_of_tables_are_one_dataset() {
 }
 
 #[test]
-fn what_is_there_is_refused_continued_or_replaced() {
+fn existing_files_are_refused_continued_or_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let record = |more: &[&str]| recorded(TEN_BATCHES, folder.path(), &[&["a"], more].concat());
     record(&[]).unwrap();

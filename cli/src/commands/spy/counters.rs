@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_event_is_there_and_a_silent_channel_keeps_it_alone() {
+    fn a_silent_channel_keeps_only_its_last_event() {
         let (books, _) = books(&["A"]);
         count(&books, 0, &[(0, 1, 100), (0, 2, 3)]);
         let view = books.state().view(Duration::from_secs(3));
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_can_begin_anew_and_channels_stay() {
+    fn counts_can_be_reset_and_channels_stay() {
         let (books, _) = books(&["A"]);
         count(&books, 0, &[(0, 1, 100), (0, 2, 3)]);
         books.reset();
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn of_invented_channels_only_the_number_is_told() {
+    fn channels_beyond_the_maximum_are_only_counted() {
         let names: Vec<String> = (0..MOST_CHANNELS + 5).map(|n| n.to_string()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let (books, table) = books(&names);

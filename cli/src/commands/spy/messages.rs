@@ -64,9 +64,10 @@ impl MessageDecoder {
             return known.clone();
         }
         let decoded = key.and_then(|_| self.decoded(&seen.last, table)).map(|(name, _)| name);
-        let told = || key.and_then(|key| self.types.name(key)).map(str::to_owned);
-        let name =
-            decoded.or_else(told).or_else(|| seen.channel.type_name.as_deref().map(str::to_owned));
+        let known_name = || key.and_then(|key| self.types.name(key)).map(str::to_owned);
+        let name = decoded
+            .or_else(known_name)
+            .or_else(|| seen.channel.type_name.as_deref().map(str::to_owned));
         let found = TypeLabel { name, key };
         if self.type_cache.len() < MOST_TYPES {
             self.type_cache.insert((seen.id, key), found.clone());

@@ -60,7 +60,8 @@ pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> CommandResult {
     let nodes = vec![node, inputs::sink_node(counting)];
     let pipeline = Pipeline { nodes, ..Pipeline::default() };
     let form = SpyDisplay::from_args(args, interval);
-    let watch = Arc::new(NetworkWatch { told: form.prints_notes(shell), state: Mutex::default() });
+    let watch =
+        Arc::new(NetworkWatch { prints_notes: form.prints_notes(shell), state: Mutex::default() });
     let options = Options { progress: Some(watch.clone()), ..Options::default() };
     let listening = SignalListener::start(Arc::clone(&options.stop), &STOPPING, |_| {});
     let stop = Arc::clone(&options.stop);
@@ -87,7 +88,7 @@ fn print_end(
     strict: bool,
     shell: &Shell,
 ) -> CommandResult {
-    if watch.told {
+    if watch.prints_notes {
         report.notes.clear();
     }
     execute::report_losses(&report, PipelineOrigin::Flags, shell);
@@ -168,7 +169,7 @@ impl SpyDisplay {
 /// Receives progress from the engine.
 struct NetworkWatch {
     /// Whether notes are printed as they occur.
-    told: bool,
+    prints_notes: bool,
     state: Mutex<NetworkWatchState>,
 }
 
@@ -189,22 +190,22 @@ impl NetworkWatch {
 
     /// Losses since counting was reset, by reason.
     fn losses(&self) -> BTreeMap<String, u64> {
-        let told = self.state();
+        let state = self.state();
         let since = |(reason, count): (&String, &u64)| {
-            let before = told.before.get(reason).copied().unwrap_or(0);
+            let before = state.before.get(reason).copied().unwrap_or(0);
             (reason.clone(), count.saturating_sub(before))
         };
-        told.losses.iter().map(since).filter(|(_, count)| *count > 0).collect()
+        state.losses.iter().map(since).filter(|(_, count)| *count > 0).collect()
     }
 
     /// The last note, if notes are not printed.
     fn note(&self) -> Option<String> {
-        self.state().note.clone().filter(|_| !self.told)
+        self.state().note.clone().filter(|_| !self.prints_notes)
     }
 
     fn reset(&self) {
-        let mut told = self.state();
-        told.before = told.losses.clone();
+        let mut state = self.state();
+        state.before = state.losses.clone();
     }
 }
 
@@ -216,7 +217,7 @@ impl Progress for NetworkWatch {
     }
 
     fn note(&self, node: &str, what: &str) {
-        if self.told {
+        if self.prints_notes {
             log_message(&format!("{node}: {}", printable_sentence(what)));
         }
         self.state().note = Some(what.to_owned());

@@ -136,10 +136,10 @@ impl ScreenState {
         let mut frame: Vec<String> =
             head.lines().iter().map(|line| clipped(line, columns)).collect();
         let foot = lines > frame.len() + 4;
-        let room = lines.saturating_sub(frame.len() + usize::from(foot));
+        let height = lines.saturating_sub(frame.len() + usize::from(foot));
         match message {
-            Some(message) => self.add_message(message, rows, room, columns, &mut frame),
-            None => self.add_table(rows, room, columns, &mut frame),
+            Some(message) => self.add_message(message, rows, height, columns, &mut frame),
+            None => self.add_table(rows, height, columns, &mut frame),
         }
         if foot {
             frame.resize(lines - 1, String::new());
@@ -150,9 +150,15 @@ impl ScreenState {
         frame
     }
 
-    fn add_table(&mut self, rows: &[SpyRow], room: usize, columns: usize, frame: &mut Vec<String>) {
+    fn add_table(
+        &mut self,
+        rows: &[SpyRow],
+        height: usize,
+        columns: usize,
+        frame: &mut Vec<String>,
+    ) {
         // One line is the column header.
-        let shown = room.saturating_sub(1);
+        let shown = height.saturating_sub(1);
         let place = self.place(rows);
         if let Some(place) = place {
             let least = (place + 1).saturating_sub(shown);
@@ -174,14 +180,14 @@ impl ScreenState {
         &mut self,
         message: &[String],
         rows: &[SpyRow],
-        room: usize,
+        height: usize,
         columns: usize,
         frame: &mut Vec<String>,
     ) {
         if let Some(place) = self.place(rows) {
             frame.extend(table::lines(rows.get(place..=place).unwrap_or_default(), columns));
         }
-        let shown = room.saturating_sub(2);
+        let shown = height.saturating_sub(2);
         let top = self.message.unwrap_or(0).min(message.len().saturating_sub(shown));
         self.message = Some(top);
         let lines = message.iter().skip(top).take(shown);

@@ -34,18 +34,18 @@ const TEXT_COLUMNS: [(usize, usize); 2] = [(0, 12), (1, 12)];
 
 const GAP: usize = 2;
 
-/// The header and one line per row, none wider than `room`.
-pub(super) fn lines(rows: &[SpyRow], room: usize) -> Vec<String> {
+/// The header and one line per row, none wider than `max_width`.
+pub(super) fn lines(rows: &[SpyRow], max_width: usize) -> Vec<String> {
     let cells: Vec<[String; COLUMNS]> =
         std::iter::once(HEADS.map(str::to_owned)).chain(rows.iter().map(cells)).collect();
     let widest =
         |column: usize| cells.iter().map(|row| width(&row[column])).max().unwrap_or_default();
-    let widths = fit_widths(std::array::from_fn(widest), room);
+    let widths = fit_widths(std::array::from_fn(widest), max_width);
     let line = |row: &[String; COLUMNS]| {
         let each = row.iter().zip(widths).enumerate().filter(|(_, (_, width))| *width > 0);
-        let each = each.map(|(column, (cell, room))| padded(cell, room, is_text(column)));
+        let each = each.map(|(column, (cell, max_width))| padded(cell, max_width, is_text(column)));
         let line = each.collect::<Vec<_>>().join(&" ".repeat(GAP));
-        clipped(line.trim_end(), room)
+        clipped(line.trim_end(), max_width)
     };
     cells.iter().map(line).collect()
 }
@@ -54,25 +54,25 @@ fn is_text(column: usize) -> bool {
     TEXT_COLUMNS.iter().any(|(text, _)| *text == column)
 }
 
-fn padded(cell: &str, room: usize, left: bool) -> String {
-    let cell = clipped(cell, room);
-    let space = " ".repeat(room.saturating_sub(width(&cell)));
+fn padded(cell: &str, max_width: usize, left: bool) -> String {
+    let cell = clipped(cell, max_width);
+    let space = " ".repeat(max_width.saturating_sub(width(&cell)));
     if left { cell + &space } else { space + &cell }
 }
 
 /// The widths of the columns; dropped columns have width 0.
-fn fit_widths(widest: [usize; COLUMNS], room: usize) -> [usize; COLUMNS] {
+fn fit_widths(widest: [usize; COLUMNS], max_width: usize) -> [usize; COLUMNS] {
     let mut least = widest;
     TEXT_COLUMNS.iter().for_each(|(text, most)| least[*text] = widest[*text].min(*most));
     for column in DISPENSABLE {
-        if total(&least) <= room {
+        if total(&least) <= max_width {
             break;
         }
         least[column] = 0;
     }
     // Names get the remaining width first.
     for (text, _) in TEXT_COLUMNS {
-        let more = room.saturating_sub(total(&least));
+        let more = max_width.saturating_sub(total(&least));
         if least[text] > 0 {
             least[text] += more.min(widest[text] - least[text]);
         }
@@ -166,12 +166,13 @@ mod tests {
     #[test]
     fn no_line_is_wider_than_there_is_room() {
         let rows = [row("A"), row(&"LONG_".repeat(20)), row("日本語の長い名前のチャンネル")];
-        for room in 0..130 {
-            for line in lines(&rows, room) {
-                assert!(width(&line) <= room, "{} of {room}: {line}", width(&line));
+        for max_width in 0..130 {
+            for line in lines(&rows, max_width) {
+                assert!(width(&line) <= max_width, "{} of {max_width}: {line}", width(&line));
             }
         }
-        let names = |room| lines(&rows, room)[0].split_whitespace().collect::<Vec<_>>().join(" ");
+        let names =
+            |max_width| lines(&rows, max_width)[0].split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(names(25), "channel Hz");
         assert_eq!(names(35), "channel Hz bandwidth");
         assert_eq!(names(130), "channel type count Hz jitter bandwidth size age");

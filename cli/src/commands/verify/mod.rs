@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_differs_is_told() {
+    fn every_difference_is_reported() {
         let manifest = format!(
             r#"{{"files": [{{"path": "a", "bytes": 3, "blake3": "{ABC}"}},
                 {{"path": "b", "bytes": 3, "blake3": null}}, {{"path": "c", "bytes": 0, "blake3": null}},
