@@ -52,7 +52,7 @@ fn declared(codec: &str, text: &str) -> Vec<(Arc<MessageType>, Arc<dyn PayloadTy
     let file = |path: &str| vec![TypeFile { path: path.into(), text: text.to_owned() }];
     let codec: Box<dyn Codec> = match codec {
         "lcm" => Box::new(LcmCodec::of(file("f.lcm"), 1)),
-        "ice" => Box::new(IceCodec::of(file("f.ice"))),
+        "ice" => Box::new(IceCodec::from_files(file("f.ice"))),
         _ => match vel(text) {
             Some(codec) => codec,
             None => return Vec::new(),

@@ -11,7 +11,8 @@ use crate::inverse::comes_back;
 const TYPES: &str = include_str!("../../../plugins/ice/tests/types/everything.ice");
 
 static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
-    let codec = IceCodec::of(vec![TypeFile { path: "f.ice".into(), text: TYPES.to_owned() }]);
+    let codec =
+        IceCodec::from_files(vec![TypeFile { path: "f.ice".into(), text: TYPES.to_owned() }]);
     assert!(codec.mistakes().is_empty(), "{:?}", codec.mistakes());
     codec
         .types()

@@ -12,7 +12,7 @@ pub fn ice_types(bytes: &[u8]) {
     let text = given::text(bytes);
     let texts = text.splitn(2, '\u{1}').zip(["a.ice", "b.ice"]);
     let file = |(text, name): (&str, &str)| TypeFile { path: name.into(), text: text.to_owned() };
-    let codec = IceCodec::of(texts.map(file).collect());
+    let codec = IceCodec::from_files(texts.map(file).collect());
     for mistake in codec.mistakes() {
         let names_a_file = mistake.contains("a.ice") || mistake.contains("b.ice");
         assert!(names_a_file || mistake.starts_with("and "), "{mistake}");

@@ -1,7 +1,7 @@
 //! The byte format `arrow`: an Arrow IPC stream of batches, which holds any event without loss.
 //!
-//! Each piece has its own dictionaries, and so can be read without the rest. Payloads are not copied on
-//! the way in.
+//! Each piece has its own dictionaries and can be read by itself. Payloads are not copied when
+//! read.
 
 use std::path::Path;
 
@@ -26,23 +26,24 @@ pub const NAME: &str = "arrow";
 #[derive(Clone, Copy, Debug)]
 pub struct Arrow;
 
-/// What an event takes in its columns, payload aside: time, number, four keys, and a view.
+/// The bytes of an event in its columns, without payload: time, number, four keys, and a view.
 const EVENT_LEN: usize = 8 + 8 + 4 * 4 + 16;
-/// Payloads up to this length lie in the view.
+/// Payloads up to this length are stored in the view.
 const INLINE: usize = 12;
-/// What of a channel's words is not counted: they are written once a piece, not once an event.
+/// The bytes of a channel's strings that are not counted: they are written once per piece, not once
+/// per event.
 const USUAL_WORDS: usize = 64;
 
-/// What a message begins with; then comes the length of what describes it.
+/// The start of a message, followed by the length of its metadata.
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// The end of a stream: a message of no length.
+/// The end of a stream: an empty message.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 impl ByteFormat for Arrow {
     fn head(&self) -> Result<Vec<u8>, Error> {
         let (schema, _) = schema_message();
         let mut head = Vec::new();
-        write_message(&mut head, schema, &IpcWriteOptions::default()).map_err(unfit)?;
+        write_message(&mut head, schema, &IpcWriteOptions::default()).map_err(encode_error)?;
         Ok(head)
     }
 
@@ -72,7 +73,7 @@ impl ByteFormat for Arrow {
         channels: &Channels,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        // Arrow writes whole segments: those of the piece have to be its own.
+        // Arrow writes whole segments, so the piece needs its own.
         let mut piece = BatchBuilder::with_capacity(events.iter().map(Batch::len).sum());
         for event in events.iter().flat_map(Batch::iter) {
             piece.push_copy(event.timestamp, event.sequence, event.channel, event.payload);
@@ -86,9 +87,9 @@ impl ByteFormat for Arrow {
             &options,
             &mut IpcWriteContext::default(),
         );
-        let (words, columns) = encoded.map_err(unfit)?;
+        let (words, columns) = encoded.map_err(encode_error)?;
         for message in words.into_iter().chain([columns]) {
-            write_message(&mut *out, message, &options).map_err(unfit)?;
+            write_message(&mut *out, message, &options).map_err(encode_error)?;
         }
         Ok(())
     }
@@ -121,13 +122,13 @@ impl ByteFormat for Arrow {
                 Ok(Err(error.to_string()))
             }
             Ok(Some(Err(error))) => Err(error),
-            Ok(None) => Ok(Err("there is no record batch in it".into())),
+            Ok(None) => Ok(Err("it has no record batch".into())),
             Err(error) => Ok(Err(error.to_string())),
         }
     }
 }
 
-/// The schema as the message that begins a stream, and the numbers of its dictionaries.
+/// The schema message that starts a stream, and its dictionary ids.
 fn schema_message() -> (EncodedData, DictionaryTracker) {
     let mut dictionaries = DictionaryTracker::new(false);
     let message = IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(
@@ -138,28 +139,28 @@ fn schema_message() -> (EncodedData, DictionaryTracker) {
     (message, dictionaries)
 }
 
-fn unfit(error: ArrowError) -> Error {
-    Error::internal(format!("a batch cannot be written as an Arrow stream: {error}"))
+fn encode_error(error: ArrowError) -> Error {
+    Error::broken(format!("a batch cannot be written as an Arrow stream: {error}"))
 }
 
-/// About how many bytes a piece takes to say what a channel is.
+/// The approximate bytes that describe a channel in a piece.
 fn words_len(channel: &Channel) -> usize {
     let Channel { name, source, type_name, metadata, .. } = channel;
     let metadata: usize = metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
     name.text().len() + source.len() + type_name.as_ref().map_or(0, |name| name.len()) + metadata
 }
 
-/// Whether a piece is laid out as [`Arrow::encode`] does it: dictionaries, then one record batch.
+/// Checks that a piece has the layout of [`Arrow::encode`]: dictionaries, then one record batch.
 ///
-/// The Arrow library panics where lengths and places of a message do not fit its body. It judges what
-/// the columns hold by itself.
+/// The Arrow library panics if lengths and offsets of a message do not fit its body. It validates
+/// the content of columns itself.
 fn check(piece: &[u8]) -> Result<(), String> {
     let mut rest = piece;
     loop {
         let (message, body, behind) = message(rest)?;
         let fits = match (message.header_as_dictionary_batch(), message.header_as_record_batch()) {
             (Some(words), _) => {
-                let fits = |values| fits_words(&values, body.len()).unwrap_or_default();
+                let fits = |values| fits_dictionary(&values, body.len()).unwrap_or_default();
                 !words.isDelta() && words.data().is_some_and(fits)
             }
             (_, Some(columns)) => {
@@ -173,13 +174,13 @@ fn check(piece: &[u8]) -> Result<(), String> {
         };
         if !fits {
             let at = piece.len() - rest.len();
-            return Err(format!("the Arrow message {at} bytes into what it holds does not fit"));
+            return Err(format!("the Arrow message at byte {at} of its content is malformed"));
         }
         rest = behind;
     }
 }
 
-/// The message that these bytes begin with, its body, and what follows.
+/// The first message of these bytes, its body, and the rest.
 fn message(bytes: &[u8]) -> Result<(Message<'_>, &[u8], &[u8]), String> {
     let split = || {
         let rest = bytes.strip_prefix(&CONTINUATION)?;
@@ -187,17 +188,17 @@ fn message(bytes: &[u8]) -> Result<(Message<'_>, &[u8], &[u8]), String> {
         rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)
     };
     let (about, rest) = split().ok_or("an Arrow message is cut off")?;
-    let message = root_as_message(about).map_err(|e| format!("no Arrow message: {e}"))?;
+    let message = root_as_message(about).map_err(|e| format!("not an Arrow message: {e}"))?;
     let body = usize::try_from(message.bodyLength()).ok().and_then(|n| rest.split_at_checked(n));
     let (body, behind) = body.ok_or("the body of an Arrow message is cut off")?;
     Ok((message, body, behind))
 }
 
-/// The bytes a value of each column takes: the columns of [`Batch::arrow_schema`].
+/// The bytes per value in each column of [`Batch::arrow_schema`].
 const WIDTHS: [usize; 7] = [8, 4, 4, 8, 4, 4, 16];
 
-/// Whether the one array of a dictionary lies in a body of that length as strings do.
-fn fits_words(words: &RecordBatch<'_>, body: usize) -> Option<bool> {
+/// Whether the array of a dictionary fits a body of this length as strings.
+fn fits_dictionary(words: &RecordBatch<'_>, body: usize) -> Option<bool> {
     let (len, nodes, buffers) = layout(words, body)?;
     let ([nulls], [marks, offsets, _]) = (&nodes[..], &buffers[..]) else { return None };
     let all_marked = *nulls == 0 || len <= marks.checked_mul(8)?;
@@ -205,22 +206,22 @@ fn fits_words(words: &RecordBatch<'_>, body: usize) -> Option<bool> {
     Some(counts && all_marked && *offsets == len.checked_add(1)?.checked_mul(4)?)
 }
 
-/// Whether the arrays of a batch lie in a body of that length, as many as there are columns, and none
-/// with nulls: only words may be null.
+/// Whether the arrays of a batch fit a body of this length, match the columns, and have no nulls:
+/// only dictionary values may be null.
 fn fits_columns(columns: &RecordBatch<'_>, body: usize) -> Option<bool> {
     let (len, nodes, buffers) = layout(columns, body)?;
     let counts: Vec<i64> = columns.variadicBufferCounts()?.iter().collect();
     let [segments] = counts[..] else { return None };
     let fixed = buffers.len().checked_sub(usize::try_from(segments).ok()?)?;
-    // In front of the values of each column comes what says which of them are null.
+    // A validity buffer precedes the values of each column.
     let values = buffers.iter().skip(1).step_by(2);
     let all_fit = values.zip(WIDTHS).all(|(held, width)| Some(*held) == len.checked_mul(width));
     let none_null = nodes.len() == WIDTHS.len() && nodes.iter().all(|nulls| *nulls == 0);
     Some(fixed == 2 * WIDTHS.len() && none_null && all_fit)
 }
 
-/// How many rows there are, how many nulls each array has, and how long its buffers are; nothing if they
-/// do not lie in a body of that length.
+/// The number of rows, the null count of each array, and the length of each buffer. `None` if they
+/// do not fit a body of this length.
 fn layout(columns: &RecordBatch<'_>, body: usize) -> Option<(usize, Vec<usize>, Vec<usize>)> {
     if columns.compression().is_some() {
         return None;
@@ -297,8 +298,8 @@ mod tests {
         let (channels, context) = (channels(), ReadContext::standalone("x"));
         let payload = b"a payload that is longer than a view".to_vec();
         let piece = encoded(&[batch(&[(1, 2, 1, payload)])], &channels);
-        // As a block of a pool lies.
-        let mut block = context.blocks.block_with_len(piece.len());
+        // Aligned like a pool block.
+        let mut block = context.blocks.block_of(piece.len());
         block[..piece.len()].copy_from_slice(&piece);
         let piece = block.freeze().slice(..piece.len());
         let batches = Arrow.decode(piece.clone(), Path::new("x"), &context).unwrap().unwrap();
@@ -331,7 +332,7 @@ mod tests {
         for at in 0..piece.len() {
             for flip in [1, 0x80, 0xff] {
                 piece[at] ^= flip;
-                // What it says is no matter: frames have checksums. It must say something.
+                // The content does not matter: frames have checksums. It must not panic.
                 drop(decoded(&piece, &context));
                 piece[at] ^= flip;
             }

@@ -1,58 +1,62 @@
-//! Which byte formats an archive may hold: those that sources of the program offer, and `arrow`.
+//! The byte formats of archives: those that the program's sources offer, and `arrow`.
 
 use serde::{Deserialize, Deserializer};
 use sluice_core::{ByteFormat, Error, Registry};
 
 use crate::arrow::{self, Arrow};
 
-/// The format of that name.
-pub fn find(name: &str) -> Option<&'static dyn ByteFormat> {
+/// The format of this name.
+pub fn find_format(name: &str) -> Option<&'static dyn ByteFormat> {
     if name == arrow::NAME { Some(&Arrow) } else { Registry::linked().byte_format(name) }
 }
 
 /// The names of all formats, sorted.
-pub fn names() -> Vec<&'static str> {
+pub fn format_names() -> Vec<&'static str> {
     let mut names = Registry::linked().byte_formats();
     names.push(arrow::NAME);
     names.sort_unstable();
     names
 }
 
-/// Why there is no format of that name.
-pub fn missing(name: &str) -> String {
-    format!("an archive cannot hold `{name}` in this program; it can hold: {}", names().join(", "))
+/// The message for an unknown format.
+pub fn missing_format(name: &str) -> String {
+    format!(
+        "this program has no archive format `{name}`; available formats: {}",
+        format_names().join(", ")
+    )
 }
 
-/// The format that an archive is to hold.
+/// The format option of the sink.
 #[derive(Clone)]
-pub struct Chosen {
+pub struct FormatOption {
     name: String,
     format: Option<&'static dyn ByteFormat>,
 }
 
-impl Chosen {
+impl FormatOption {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The format itself; `Err` where it was not asked for, and the program does not have it.
+    /// The format; `Err` if it is the default, and the program does not have it.
     pub fn format(&self) -> Result<&'static dyn ByteFormat, Error> {
-        self.format.ok_or_else(|| Error::invalid(missing(&self.name)))
+        self.format.ok_or_else(|| Error::unfit(missing_format(&self.name)))
     }
 }
 
-impl Default for Chosen {
+impl Default for FormatOption {
     fn default() -> Self {
         let name = "lcm-log".to_owned();
-        Self { format: find(&name), name }
+        Self { format: find_format(&name), name }
     }
 }
 
-impl<'de> Deserialize<'de> for Chosen {
+impl<'de> Deserialize<'de> for FormatOption {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
-        let format = find(&name).ok_or_else(|| serde::de::Error::custom(missing(&name)))?;
+        let format =
+            find_format(&name).ok_or_else(|| serde::de::Error::custom(missing_format(&name)))?;
         Ok(Self { name, format: Some(format) })
     }
 }

@@ -1,5 +1,4 @@
-//! Frames on their way to events: what may be unpacked, into which memory, and what is said of those that
-//! cannot be.
+//! Unpacks frames: checks limits, manages memory, and reports damage.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,25 +13,25 @@ pub(crate) struct Unpacker<'s> {
     path: PathBuf,
     input: Arc<str>,
     context: ReadContext,
-    limits: Limits<'s>,
+    limits: UnpackLimits<'s>,
 }
 
-/// What holds for all archives of a source.
+/// Limits and counters that all archives of a source share.
 #[derive(Clone, Copy)]
-pub(crate) struct Limits<'s> {
-    /// The most a frame may hold.
+pub(crate) struct UnpackLimits<'s> {
+    /// The maximum uncompressed length of a frame.
     pub(crate) max_frame: ByteSize,
-    /// Counts the frames that were unpacked.
+    /// Counts unpacked frames.
     pub(crate) unpacked: &'s AtomicU64,
 }
 
-/// The room in a block for what a frame holds: the next begins where columns of numbers may lie.
-pub(crate) fn room(plain: usize) -> usize {
+/// The space for a frame's content in a block, aligned for columns of numbers.
+pub(crate) fn aligned_len(plain: usize) -> usize {
     plain.next_multiple_of(64)
 }
 
 impl<'s> Unpacker<'s> {
-    pub(crate) fn new(path: &Path, limits: Limits<'s>, context: &ReadContext) -> Self {
+    pub(crate) fn new(path: &Path, limits: UnpackLimits<'s>, context: &ReadContext) -> Self {
         let input = path.to_string_lossy().into();
         let path = path.to_owned();
         Self { path, input, context: context.clone(), limits }
@@ -42,40 +41,40 @@ impl<'s> Unpacker<'s> {
         &self.context
     }
 
-    /// The most that a frame may hold.
-    pub(crate) fn most(&self) -> u64 {
+    /// The maximum uncompressed length of a frame.
+    pub(crate) fn max_frame(&self) -> u64 {
         self.limits.max_frame.0
     }
 
-    /// How much a frame holds, by its own word. `Err` if that is more than it may.
-    pub(crate) fn judge(&self, frame: &[u8]) -> Result<usize, String> {
-        let plain = frames::content_size(frame);
-        let plain = plain.ok_or("it does not say how much it holds")?;
-        self.judge_len(plain)
+    /// The uncompressed length that a frame declares. `Err` if it is missing or too large.
+    pub(crate) fn checked_len(&self, frame: &[u8]) -> Result<usize, String> {
+        let plain = frames::declared(frame);
+        let plain = plain.ok_or("its uncompressed length is missing")?;
+        self.check_len(plain)
     }
 
-    /// The length of what a frame is said to hold. `Err` if that is more than it may.
-    pub(crate) fn judge_len(&self, plain: u64) -> Result<usize, String> {
+    /// Checks an uncompressed length. `Err` if it is too large.
+    pub(crate) fn check_len(&self, plain: u64) -> Result<usize, String> {
         let max_frame = self.limits.max_frame;
         let plain_len = usize::try_from(plain).ok().filter(|_| plain <= max_frame.0);
         plain_len.ok_or_else(|| {
             format!(
-                "it is said to hold {plain} bytes, more than `max_frame` ({max_frame}); raise that if \
-                 it is right"
+                "its uncompressed length of {plain} bytes exceeds `max_frame` ({max_frame}); raise \
+                 that if the length is right"
             )
         })
     }
 
-    /// What these frames hold, side by side in one block. They have been judged.
+    /// Unpacks these frames, whose lengths have been checked, into one block.
     pub(crate) fn unpack(&self, frames: &[(&[u8], usize)]) -> Vec<Result<Bytes, String>> {
-        let all: usize = frames.iter().map(|(_, plain)| room(*plain)).sum();
-        let mut block = self.context.blocks.block_with_len(all);
+        let all: usize = frames.iter().map(|(_, plain)| aligned_len(*plain)).sum();
+        let mut block = self.context.blocks.block_of(all);
         let (mut at, mut places) = (0, Vec::new());
         for (frame, plain) in frames {
             let to = block.get_mut(at..at + plain).unwrap_or_default();
             let place = at..at + plain;
             places.push(frames::decompress(frame, to).map(|()| place));
-            at += room(*plain);
+            at += aligned_len(*plain);
             self.context.count_read(frame.len() as u64);
             self.limits.unpacked.fetch_add(1, Ordering::Relaxed);
         }
@@ -83,7 +82,7 @@ impl<'s> Unpacker<'s> {
         places.into_iter().map(|place| place.map(|place| block.slice(place))).collect()
     }
 
-    /// The events of what a frame holds.
+    /// Decodes the content of a frame.
     pub(crate) fn decode(
         &self,
         format: &dyn ByteFormat,
@@ -93,7 +92,7 @@ impl<'s> Unpacker<'s> {
     }
 
     /// Reports a range of the file as damage.
-    pub(crate) fn miss(&self, start: u64, end: u64, reason: impl Into<String>) {
+    pub(crate) fn report_damage(&self, start: u64, end: u64, reason: impl Into<String>) {
         let length = end.saturating_sub(start);
         self.context.damage.report(Damage::new(&self.input, start, length, reason));
     }

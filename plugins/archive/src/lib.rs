@@ -1,16 +1,16 @@
 //! Archives: source and sink `archive`, and the byte format `arrow`.
 //!
-//! An archive is a zstd file of independent frames, each with whole events; then an index, in a frame that
-//! decompressors skip; then a seek table. `zstd -d` gives the plain log. [`foot`] knows what stands at its
-//! end, and [`index`] what that says of each frame. [`sink`] and [`source`] are the plugins; the source
-//! reads by `reader` where the foot can be believed, by `scan` where it cannot, and leaves what is no
-//! archive to the source that knows it, by [`other`].
+//! An archive is a zstd file of independent frames with whole events, followed by an index in a
+//! skippable frame and a seek table. `zstd -d` restores the plain log. `footer` reads index and
+//! seek table, and `index` is the content of the former. `sink` and `source` are the plugins. The
+//! source reads with `reader` if the footer is intact, with `scan` if not, and leaves other files
+//! to the source that recognises them, through `fallback`.
 
 pub mod arrow;
-pub mod foot;
+pub mod fallback;
+pub mod footer;
 pub mod format;
 pub mod index;
-pub mod other;
 pub mod sink;
 pub mod source;
 

@@ -1,4 +1,4 @@
-//! Reads a split of an archive whose foot is there: some frames, each where the seek table says.
+//! Reads the frames of a split of an archive with a footer, at the positions in the seek table.
 //!
 //! A frame that cannot be read is damage of exactly that frame.
 
@@ -11,56 +11,57 @@ use sluice_core::files::LogFile;
 use sluice_core::frames::{FrameSpan, compress_bound};
 use sluice_core::{Batch, Error, Query, Reader, Seam, Split, time};
 
-use crate::foot::Foot;
-use crate::frame::{Unpacker, room};
+use crate::footer::ArchiveFooter;
+use crate::frame::{Unpacker, aligned_len};
 
-/// What is wrong with a split that is not of this archive.
-pub(crate) const CHANGED: &str = "the archive has changed since it was looked at";
+/// The reason for damage if a split does not match the archive.
+pub(crate) const CHANGED: &str = "the archive changed while it was being read";
 
-/// Gives the events of a split's frames.
+/// Reads the events of a split's frames.
 pub(crate) struct FrameReader<'s> {
     log: LogFile,
-    foot: Arc<Foot>,
+    footer: Arc<ArchiveFooter>,
     unpacker: Unpacker<'s>,
-    /// The frames that are still to be read.
+    /// The frames still to be read.
     frames: VecDeque<usize>,
     ready: VecDeque<Batch>,
     seam: Seam,
 }
 
-/// The frames of an archive that lie in a split; nothing if the split is not of this archive.
-fn frames_of(foot: &Foot, split: &Split) -> Option<Range<usize>> {
+/// The frames of a split; `None` if the split does not match the archive.
+fn frames_of(footer: &ArchiveFooter, split: &Split) -> Option<Range<usize>> {
     let end = split.end?;
-    let first = foot.spans.partition_point(|span| span.start < split.start);
-    let behind = foot.spans.partition_point(|span| span.start < end);
-    let starts = foot.spans.get(first)?.start == split.start;
-    let ends = foot.spans.get(behind.checked_sub(1)?)?.end() == end;
+    let first = footer.spans.partition_point(|span| span.start < split.start);
+    let behind = footer.spans.partition_point(|span| span.start < end);
+    let starts = footer.spans.get(first)?.start == split.start;
+    let ends = footer.spans.get(behind.checked_sub(1)?)?.end() == end;
     (starts && ends && first < behind).then_some(first..behind)
 }
 
 impl<'s> FrameReader<'s> {
     pub(crate) fn new(
         log: LogFile,
-        foot: Arc<Foot>,
+        footer: Arc<ArchiveFooter>,
         split: &Split,
         unpacker: Unpacker<'s>,
     ) -> Self {
         let context = unpacker.context();
-        let frames = frames_of(&foot, split);
+        let frames = frames_of(&footer, split);
         if frames.is_none() {
             let end = split.end.unwrap_or(split.start);
-            unpacker.miss(split.start, end, CHANGED);
+            unpacker.report_damage(split.start, end, CHANGED);
         }
         let frames = frames.into_iter().flatten();
-        let frames = wanted(&foot, frames, &context.query, Some(&context.source)).collect();
+        let frames =
+            matching_frames(&footer, frames, &context.query, Some(&context.source)).collect();
         let seam = Seam { began: Some(split.start), ended: split.end };
-        Self { log, foot, unpacker, frames, ready: VecDeque::new(), seam }
+        Self { log, footer, unpacker, frames, ready: VecDeque::new(), seam }
     }
 
-    /// Reads the next frames, as many as fit into a block, but at least one.
-    fn fill(&mut self) -> Result<(), Error> {
+    /// Reads as many frames as fit into a block, at least one.
+    fn read_run(&mut self) -> Result<(), Error> {
         let run = self.next_run();
-        let judged: Vec<_> = run.iter().map(|(_, span)| self.judge(span)).collect();
+        let judged: Vec<_> = run.iter().map(|(_, span)| self.check_span(span)).collect();
         let sound = || run.iter().zip(&judged).filter(|(_, judged)| judged.is_ok());
         let all: usize = sound().map(|((_, span), _)| span.compressed_len as usize).sum();
         let mut packed = self.unpacker.context().blocks.block_with_len(all);
@@ -76,35 +77,35 @@ impl<'s> FrameReader<'s> {
         for ((frame, span), judged) in run.into_iter().zip(judged) {
             let next = |()| unpacked.next().unwrap_or_else(|| Err("it was not read".into()));
             let plain = match judged.and_then(next) {
-                Err(reason) => self.unpack_by_its_own_word(&span)?.ok_or(reason),
+                Err(reason) => self.unpack_ignoring_table(&span)?.ok_or(reason),
                 plain => plain,
             };
-            let batches = match (plain, self.foot.note(frame)) {
-                (Ok(plain), Some(_)) => self.unpacker.decode(self.foot.format, plain)?,
-                // A head or a tail has no events. That it could be unpacked is all there is to say.
+            let batches = match (plain, self.footer.frame_summary(frame)) {
+                (Ok(plain), Some(_)) => self.unpacker.decode(self.footer.format, plain)?,
+                // A head or tail has no events; it only has to be intact.
                 (plain, _) => plain.map(|_| Vec::new()),
             };
             match batches {
                 Ok(batches) => self.ready.extend(batches),
-                Err(reason) => self.miss(frame, &reason),
+                Err(reason) => self.report_damage(frame, &reason),
             }
         }
         Ok(())
     }
 
-    /// What a frame holds that does not hold what the seek table says, because that is wrong: frames have
-    /// checksums, and the table has none.
-    fn unpack_by_its_own_word(&mut self, span: &FrameSpan) -> Result<Option<Bytes>, Error> {
-        if u64::from(span.compressed_len) > compress_bound(self.unpacker.most()) {
+    /// Unpacks a frame whose length in the seek table is wrong: frames have checksums, the table
+    /// has none.
+    fn unpack_ignoring_table(&mut self, span: &FrameSpan) -> Result<Option<Bytes>, Error> {
+        if u64::from(span.packed) > most_packed(self.unpacker.max_frame()) {
             return Ok(None);
         }
-        let mut block = self.unpacker.context().blocks.block_with_len(span.compressed_len as usize);
-        // A block may be longer than was asked for.
-        let frame = block.get_mut(..span.compressed_len as usize).unwrap_or_default();
+        let mut block = self.unpacker.context().blocks.block_of(span.packed as usize);
+        // A block may be longer than requested.
+        let frame = block.get_mut(..span.packed as usize).unwrap_or_default();
         let read = self.log.read_at(span.start, frame)?;
         let frame = frame.get(..read).unwrap_or_default();
         let plain =
-            self.unpacker.judge(frame).ok().filter(|plain| *plain != span.content_len as usize);
+            self.unpacker.checked_len(frame).ok().filter(|plain| *plain != span.plain as usize);
         let Some(plain) = plain else { return Ok(None) };
         Ok(self.unpacker.unpack(&[(frame, plain)]).pop().and_then(Result::ok))
     }
@@ -112,8 +113,8 @@ impl<'s> FrameReader<'s> {
     fn next_run(&mut self) -> Vec<(usize, FrameSpan)> {
         let (mut run, mut left) = (Vec::new(), self.unpacker.context().blocks.block_len());
         while let Some(frame) = self.frames.front().copied() {
-            let Some(span) = self.foot.spans.get(frame).copied() else { break };
-            let needed = room(span.content_len as usize);
+            let Some(span) = self.footer.spans.get(frame).copied() else { break };
+            let needed = aligned_len(span.plain as usize);
             if !run.is_empty() && needed > left {
                 break;
             }
@@ -124,23 +125,23 @@ impl<'s> FrameReader<'s> {
         run
     }
 
-    /// Whether what the seek table says of a frame can be: it is read into memory then.
-    fn judge(&self, span: &FrameSpan) -> Result<(), String> {
-        let plain = u64::from(span.content_len);
-        self.unpacker.judge_len(plain)?;
-        if u64::from(span.compressed_len) > compress_bound(plain) {
+    /// Checks the lengths in the seek table before memory is allocated for them.
+    fn check_span(&self, span: &FrameSpan) -> Result<(), String> {
+        let plain = u64::from(span.plain);
+        self.unpacker.check_len(plain)?;
+        if u64::from(span.packed) > most_packed(plain) {
             return Err(format!(
-                "{} bytes are too many for {plain} compressed ones",
-                span.compressed_len
+                "{} compressed bytes are too many for {plain} uncompressed ones",
+                span.packed
             ));
         }
         Ok(())
     }
 
-    fn miss(&self, frame: usize, reason: &str) {
-        let Some(span) = self.foot.spans.get(frame) else { return };
-        let (number, all) = (frame + 1, self.foot.spans.len());
-        let held = match self.foot.note(frame) {
+    fn report_damage(&self, frame: usize, reason: &str) {
+        let Some(span) = self.footer.spans.get(frame) else { return };
+        let (number, all) = (frame + 1, self.footer.spans.len());
+        let held = match self.footer.frame_summary(frame) {
             Some(note) => {
                 let (first, last) = (time::format(note.first), time::format(note.last));
                 format!("{} events from {first} to {last}", note.events)
@@ -148,21 +149,21 @@ impl<'s> FrameReader<'s> {
             None => "no events".into(),
         };
         let reason = format!("frame {number} of {all}, with {held}: {reason}");
-        self.unpacker.miss(span.start, span.end(), reason);
+        self.unpacker.report_damage(span.start, span.end(), reason);
     }
 }
 
-/// Those of the frames that a query wants: all for a query that wants all, also those without events.
-pub(crate) fn wanted<'f>(
-    foot: &'f Foot,
+/// The frames that may match a query: every frame, even without events, if it matches everything.
+pub(crate) fn matching_frames<'f>(
+    footer: &'f ArchiveFooter,
     frames: impl Iterator<Item = usize> + 'f,
     query: &'f Query,
     source: Option<&str>,
 ) -> impl Iterator<Item = usize> + 'f {
-    let wanted = foot.index.wanted(query, source);
-    frames.filter(move |frame| match foot.note(*frame) {
+    let wanted = footer.index.pushdown(query, source);
+    frames.filter(move |frame| match footer.frame_summary(*frame) {
         _ if query.is_all() => true,
-        Some(note) => wanted.has(note),
+        Some(note) => wanted.may_match(note),
         None => false,
     })
 }
@@ -173,7 +174,7 @@ impl Reader for FrameReader<'_> {
             if self.frames.is_empty() || self.unpacker.context().is_cancelled() {
                 return Ok(None);
             }
-            self.fill()?;
+            self.read_run()?;
         }
         Ok(self.ready.pop_front())
     }

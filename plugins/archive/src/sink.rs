@@ -1,7 +1,6 @@
-//! Sink `archive`: cuts events into frames, and has the run's threads encode and compress them.
+//! Sink `archive`: cuts events into frames, which tasks encode and compress.
 //!
-//! Where frames are cut depends on the events alone: not on how they came in batches, nor on threads or
-//! memory.
+//! The cuts depend only on the events, and not on batches, threads or memory.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -16,35 +15,35 @@ use sluice_core::{
     SinkContext,
 };
 
-use crate::format::Chosen;
-use crate::index::{IndexWriter, Known, Note};
+use crate::format::FormatOption;
+use crate::index::{FrameSummary, IndexWriter, IndexedChannel};
 use crate::source::DEFAULT_MAX_FRAME;
 
 /// Writes an archive: a zstd file that can be read by time and by channel.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArchiveSink {
-    /// The archive, by any name; `-` is standard output.
+    /// The archive, under any name; `-` is standard output.
     path: OutPath,
-    /// How hard to compress, from 1 (fast) to 22 (small).
+    /// The compression level, from 1 (fast) to 22 (small).
     #[serde(default = "default_level", deserialize_with = "level")]
     #[schemars(range(min = 1, max = 22))]
     level: i32,
-    /// How many bytes of the plain log a frame holds: the least that is read again for one event.
+    /// The bytes of the plain log per frame: the least that has to be read for one event.
     #[serde(default = "default_frame", deserialize_with = "frame")]
     frame: ByteSize,
-    /// What it is an archive of: `lcm-log`, or another log that this program reads, or `arrow`, which
-    /// holds any event without loss.
+    /// The format of the content: `lcm-log` or another log format that this program reads, or
+    /// `arrow`, which holds any event without loss.
     #[serde(default)]
     #[schemars(with = "String")]
-    format: Chosen,
-    /// The longest frame that readers take unless they are told to take more.
-    #[serde(skip, default = "readers_take")]
+    format: FormatOption,
+    /// The maximum frame that readers accept by default.
+    #[serde(skip, default = "reader_max_frame")]
     #[schemars(skip)]
-    readers_take: u64,
+    reader_max_frame: u64,
 }
 
-fn readers_take() -> u64 {
+fn reader_max_frame() -> u64 {
     DEFAULT_MAX_FRAME
 }
 
@@ -67,61 +66,62 @@ fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
     let known = i32::try_from(level).ok().filter(|level| LEVELS.contains(level));
     let (first, last) = (LEVELS.start(), LEVELS.end());
     known.ok_or_else(|| {
-        D::Error::custom(format!("zstd has the levels {first} to {last}, not {level}"))
+        D::Error::custom(format!("expected a zstd level from {first} to {last}, found {level}"))
     })
 }
 
-/// The longest frame that is made on purpose: with all that a format adds, well below what the source takes
-/// unless it is told to take more.
-const LONGEST_CHOSEN: u64 = DEFAULT_MAX_FRAME / 2;
-/// The longest frame of a single event: what other programs that read seekable files allow.
-const MOST_FRAME: u64 = 1 << 30;
+/// The maximum `frame` option: well below the default limit of readers, even with a format's
+/// overhead.
+const MAX_FRAME_OPTION: u64 = DEFAULT_MAX_FRAME / 2;
+/// The maximum frame of a single event, as in other programs that read seekable files.
+const MAX_SINGLE_EVENT: u64 = 1 << 30;
 
 fn frame<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
     let frame = ByteSize::deserialize(deserializer)?;
-    if (1..=LONGEST_CHOSEN).contains(&frame.0) {
+    if (1..=MAX_FRAME_OPTION).contains(&frame.0) {
         return Ok(frame);
     }
-    let most = ByteSize(LONGEST_CHOSEN);
+    let most = ByteSize(MAX_FRAME_OPTION);
     Err(D::Error::custom(format!(
-        "a frame holds more than nothing and at most {most}, which every reader takes, not {frame}"
+        "expected a frame length of at least 1 byte and at most {most}, which every reader \
+         accepts, found {frame}"
     )))
 }
 
-/// Frames from this size on are made of copies, so that the run's blocks are not kept from reading.
-const LARGE: u64 = 8 << 20;
-/// How many plain bytes may be in the hands of tasks.
-const MOST_IN_FLIGHT: u64 = 64 << 20;
+/// Frames from this size on copy their events, so as not to block the run's input buffers.
+const COPY_THRESHOLD: u64 = 8 << 20;
+/// The maximum uncompressed bytes in flight.
+const MAX_IN_FLIGHT: u64 = 64 << 20;
 
-/// Events, with about how many bytes each will take.
-pub struct Measured {
+/// Events with the approximate encoded length of each.
+pub struct MeasuredBatch {
     batch: Batch,
     lengths: Vec<u32>,
 }
 
-/// An archive in the making.
-pub struct Archive {
+/// An archive being written.
+pub struct ArchiveWriter {
     file: OutputFile,
-    making: Making,
-    /// What the next frame will hold, and about how many bytes that is.
+    encoder: FrameEncoder,
+    /// The events of the next frame, and their approximate length.
     next: Vec<Batch>,
     next_len: u64,
-    frames: OrderedTasks<Frame>,
+    frames: OrderedTasks<EncodedFrame>,
     in_flight: u64,
     table: SeekTableBuilder,
-    /// Whether every frame that was given to the file is in it.
-    whole: bool,
+    /// Whether every frame so far has been written completely.
+    is_complete: bool,
     index: IndexWriter,
     /// The channels' numbers in the index.
     numbers: HashMap<ChannelId, u32>,
     events: u64,
-    /// About how many bytes the longest event takes.
+    /// The approximate length of the longest event.
     longest: u64,
 }
 
-/// What it takes to make a frame.
+/// Encodes frames on any thread.
 #[derive(Clone)]
-struct Making {
+struct FrameEncoder {
     format: &'static dyn ByteFormat,
     level: i32,
     channels: Arc<Channels>,
@@ -129,47 +129,47 @@ struct Making {
 }
 
 /// A frame with events.
-struct Frame {
+struct EncodedFrame {
     packed: Vec<u8>,
     plain: usize,
-    /// What it was reckoned to hold.
-    len: u64,
-    note: Note,
-    /// Its channels in the order of their first events, with the number of events.
+    /// The estimated uncompressed length, for accounting.
+    estimated_len: u64,
+    summary: FrameSummary,
+    /// Its channels in the order of their first events, with event counts.
     channels: Vec<(ChannelId, u32)>,
 }
 
 impl Sink for ArchiveSink {
-    type Block = Measured;
-    type Output = Archive;
+    type Block = MeasuredBatch;
+    type Output = ArchiveWriter;
 
     fn targets(&self) -> Vec<PathBuf> {
         vec![self.path.0.clone()]
     }
 
-    fn open(&self, context: &SinkContext) -> Result<Archive, Error> {
-        let making = Making {
+    fn open(&self, context: &SinkContext) -> Result<ArchiveWriter, Error> {
+        let making = FrameEncoder {
             format: self.format.format()?,
             level: self.level,
             channels: Arc::clone(&context.channels),
             target: self.path.0.clone(),
         };
-        let index = IndexWriter::new(self.format.name()).map_err(|e| making.failed(e))?;
-        let mut archive = Archive {
+        let index = IndexWriter::new(self.format.name()).map_err(|e| making.compress_error(e))?;
+        let mut archive = ArchiveWriter {
             file: context.outputs.create_as_is(&self.path.0)?,
             next: Vec::new(),
             next_len: 0,
             frames: OrderedTasks::new(&context.tasks, context.tasks.width() + 2),
             in_flight: 0,
             table: SeekTableBuilder::default(),
-            whole: true,
+            is_complete: true,
             index,
             numbers: HashMap::new(),
             events: 0,
             longest: 0,
-            making,
+            encoder: making,
         };
-        let head = archive.making.format.head()?;
+        let head = archive.encoder.format.head()?;
         if !head.is_empty() {
             archive.write_plain(&head)?;
         }
@@ -180,7 +180,11 @@ impl Sink for ArchiveSink {
         true
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Measured, Error> {
+    fn encode(
+        &self,
+        batch: Batch,
+        context: &mut EncodeContext<'_>,
+    ) -> Result<MeasuredBatch, Error> {
         let mut batch = batch.with_rows(Vec::new());
         let format = self.format.format()?;
         if !format.accepts_wide_times() {
@@ -195,109 +199,114 @@ impl Sink for ArchiveSink {
             let mut kept = keep.into_iter();
             lengths.retain(|_| kept.next().unwrap_or(true));
         }
-        let batch = if self.frame.0 >= LARGE { batch.owned() } else { batch.compact() };
-        Ok(Measured { batch, lengths })
+        let batch = if self.frame.0 >= COPY_THRESHOLD { batch.owned() } else { batch.compact() };
+        Ok(MeasuredBatch { batch, lengths })
     }
 
-    fn append(&self, archive: &mut Archive, block: Measured) -> Result<u64, Error> {
-        let Measured { batch, lengths } = block;
+    fn append(&self, archive: &mut ArchiveWriter, block: MeasuredBatch) -> Result<u64, Error> {
+        let MeasuredBatch { batch, lengths } = block;
         let mut start = 0;
         for (row, len) in lengths.iter().map(|len| u64::from(*len)).enumerate() {
-            if needs_own_frame(archive.next_len, len, self.readers_take / 2) {
-                archive.take(&batch, start, row);
-                archive.cut()?;
+            if starts_new_frame(archive.next_len, len, self.reader_max_frame / 2) {
+                archive.add_events(&batch, start, row);
+                archive.cut_frame()?;
                 start = row;
             }
             archive.next_len += len;
             archive.longest = archive.longest.max(len);
             if archive.next_len >= self.frame.0 {
-                archive.take(&batch, start, row + 1);
-                archive.cut()?;
+                archive.add_events(&batch, start, row + 1);
+                archive.cut_frame()?;
                 start = row + 1;
             }
         }
-        archive.take(&batch, start, batch.len());
+        archive.add_events(&batch, start, batch.len());
         archive.events += batch.len() as u64;
         Ok(batch.len() as u64)
     }
 
-    fn flush(&self, archive: &mut Archive) -> Result<(), Error> {
-        archive.cut()?;
-        archive.settle()
+    fn flush(&self, archive: &mut ArchiveWriter) -> Result<(), Error> {
+        archive.cut_frame()?;
+        archive.write_pending()
     }
 
     fn is_readable_unfinished(&self) -> bool {
         true
     }
 
-    fn notes(&self, archive: &Archive) -> Vec<(String, u64)> {
-        long_frame(archive.longest, self.readers_take).into_iter().map(|what| (what, 0)).collect()
+    fn notes(&self, archive: &ArchiveWriter) -> Vec<(String, u64)> {
+        long_frame_note(archive.longest, self.reader_max_frame)
+            .into_iter()
+            .map(|what| (what, 0))
+            .collect()
     }
 
-    fn finish(&self, mut archive: Archive) -> Result<u64, Error> {
-        let whole = archive.whole;
-        archive.cut()?;
+    fn finish(&self, mut archive: ArchiveWriter) -> Result<u64, Error> {
+        let whole = archive.is_complete;
+        archive.cut_frame()?;
         archive.complete()?;
         if whole {
             return Ok(0);
         }
-        let what = std::io::Error::other("a frame before could not be written");
+        let what = std::io::Error::other("an earlier frame could not be written");
         Err(Error::io("complete", &self.path.0, what))
     }
 }
 
-/// Whether an event is too long for the frame in which `waiting` bytes wait: it begins the next one, so that no frame
-/// is longer than `chosen` but for the sake of a single event.
-fn needs_own_frame(waiting: u64, len: u64, chosen: u64) -> bool {
+/// Whether an event starts a new frame because the current one has `waiting` bytes: only a single
+/// event may make a frame longer than `chosen`.
+fn starts_new_frame(waiting: u64, len: u64, chosen: u64) -> bool {
     waiting > 0 && waiting + len > chosen
 }
 
-/// What is to be said of the frame of the longest event, if the source has to be told to take it:
-/// more than `readers_take`.
-fn long_frame(longest: u64, readers_take: u64) -> Option<String> {
-    // What a format adds to an event is little beside one as long as that.
+/// A note if the frame of the longest event exceeds `reader_max_frame`, the readers' default limit.
+fn long_frame_note(longest: u64, readers_take: u64) -> Option<String> {
+    // The overhead of a format is small compared to such an event.
     const ADDED: u64 = 1 << 20;
     let needed = (longest + ADDED).next_multiple_of(1 << 20);
     (needed > readers_take).then(|| {
         let (needed, most) = (ByteSize(needed), ByteSize(readers_take));
         format!(
-            "an event makes a frame longer than the {most} that the source `archive` takes: read it with \
-             max_frame = \"{needed}\""
+            "an event makes a frame longer than the {most} that the source `archive` accepts by \
+             default: read the archive with max_frame = \"{needed}\""
         )
     })
 }
 
-/// Refuses the events that no frame can hold, and that the format did not refuse.
+/// Refuses events that are too long for any frame, unless the format refused them already.
 fn refuse_too_long(lengths: &[u32], context: &mut EncodeContext<'_>) {
     let known: Vec<u32> = context.refused.iter().map(|(row, _)| *row).collect();
     for (row, len) in (0..).zip(lengths) {
-        if u64::from(*len) > MOST_FRAME && !known.contains(&row) {
-            let most = ByteSize(MOST_FRAME);
-            let reason = format!("an event of {len} bytes is longer than the {most} a frame holds");
+        if u64::from(*len) > MAX_SINGLE_EVENT && !known.contains(&row) {
+            let most = ByteSize(MAX_SINGLE_EVENT);
+            let reason = format!(
+                "an event of {len} bytes is longer than the {most} that a frame \
+                can hold"
+            );
             context.refused.push((row, reason));
         }
     }
 }
 
-impl Making {
-    fn failed(&self, error: std::io::Error) -> Error {
+impl FrameEncoder {
+    fn compress_error(&self, error: std::io::Error) -> Error {
         Error::io("compress", &self.target, error)
     }
 
-    /// A frame with these events.
-    fn frame(&self, events: &[Batch], len: u64) -> Result<Frame, Error> {
+    /// Encodes and compresses these events.
+    fn encode_frame(&self, events: &[Batch], len: u64) -> Result<EncodedFrame, Error> {
         let mut plain = Vec::with_capacity(usize::try_from(len).unwrap_or_default());
         self.format.encode(events, &self.channels, &mut plain)?;
-        let packed = frames::compress(&plain, self.level).map_err(|e| self.failed(e))?;
-        let (note, channels) = self.noted(events);
-        Ok(Frame { packed, plain: plain.len(), len, note, channels })
+        let packed = frames::compress(&plain, self.level).map_err(|e| self.compress_error(e))?;
+        let (note, channels) = self.summarize(events);
+        Ok(EncodedFrame { packed, plain: plain.len(), estimated_len: len, summary: note, channels })
     }
 
-    fn noted(&self, events: &[Batch]) -> (Note, Vec<(ChannelId, u32)>) {
+    fn summarize(&self, events: &[Batch]) -> (FrameSummary, Vec<(ChannelId, u32)>) {
         let times = || events.iter().flat_map(|batch| batch.timestamps());
-        // As a reader will find them.
-        let first = times().min().map_or(0, |time| self.format.stored_time(*time));
-        let last = times().max().map_or(0, |time| self.format.stored_time(*time));
+        // As decoded by readers.
+        let first = times().min().map_or(0, |time| self.format.held(*time));
+        let last = times().max().map_or(0, |time| self.format.held(*time));
         let (mut counts, mut order) = (vec![0u32; self.channels.len()], Vec::new());
         for channel in events.iter().flat_map(|batch| batch.channels()) {
             let count = &mut counts[*channel as usize];
@@ -308,101 +317,101 @@ impl Making {
         }
         let channels = order.into_iter().map(|id| (id, counts[id.index()])).collect();
         let events = events.iter().map(|batch| batch.len() as u64).sum();
-        (Note { first, last, events, channels: None }, channels)
+        (FrameSummary { first, last, events, channels: None }, channels)
     }
 }
 
-impl Archive {
-    /// Puts events `start..end` into the next frame.
-    fn take(&mut self, batch: &Batch, start: usize, end: usize) {
+impl ArchiveWriter {
+    /// Adds events `start..end` to the next frame.
+    fn add_events(&mut self, batch: &Batch, start: usize, end: usize) {
         if start < end {
             self.next.push(batch.slice(start, end - start));
         }
     }
 
-    /// Hands over the next frame, if anything is in it.
-    fn cut(&mut self) -> Result<(), Error> {
+    /// Hands over the next frame, unless it is empty.
+    fn cut_frame(&mut self) -> Result<(), Error> {
         let (events, len) = (std::mem::take(&mut self.next), std::mem::take(&mut self.next_len));
         if events.is_empty() {
             return Ok(());
         }
-        while self.in_flight + len > MOST_IN_FLIGHT
+        while self.in_flight + len > MAX_IN_FLIGHT
             && let Some(frame) = self.frames.take_oldest()?
         {
-            self.put(frame)?;
+            self.write_encoded(frame)?;
         }
         self.in_flight += len;
-        let making = self.making.clone();
-        match self.frames.push(move || making.frame(&events, len))? {
-            Some(frame) => self.put(frame),
+        let making = self.encoder.clone();
+        match self.frames.push(move || making.encode_frame(&events, len))? {
+            Some(frame) => self.write_encoded(frame),
             None => Ok(()),
         }
     }
 
-    /// Writes a frame whose turn has come.
-    fn put(&mut self, mut frame: Frame) -> Result<(), Error> {
-        self.in_flight -= frame.len;
+    /// Writes an encoded frame in its turn.
+    fn write_encoded(&mut self, mut frame: EncodedFrame) -> Result<(), Error> {
+        self.in_flight -= frame.estimated_len;
         let mut channels: Vec<(u32, u32)> =
-            frame.channels.iter().map(|(id, events)| (self.number(*id), *events)).collect();
+            frame.channels.iter().map(|(id, events)| (self.channel_number(*id), *events)).collect();
         channels.sort_unstable();
-        // Channels of one name may differ in what the index does not say.
+        // Channels of one name may differ in what the index does not have.
         channels.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
             kept.1 += if same { next.1 } else { 0 };
             same
         });
-        frame.note.channels = Some(channels.into_iter().flat_map(<[u32; 2]>::from).collect());
+        frame.summary.channels = Some(channels.into_iter().flat_map(<[u32; 2]>::from).collect());
         self.write(&frame.packed, frame.plain)?;
-        self.index.add(frame.note).map_err(|e| self.making.failed(e))
+        self.index.add(frame.summary).map_err(|e| self.encoder.compress_error(e))
     }
 
-    fn number(&mut self, id: ChannelId) -> u32 {
-        let Self { numbers, making, index, .. } = self;
+    fn channel_number(&mut self, id: ChannelId) -> u32 {
+        let Self { numbers, encoder: making, index, .. } = self;
         *numbers.entry(id).or_insert_with(|| {
             let channel = making.channels.get(id);
             let source = making.format.keeps_sources().then(|| channel.source.to_string());
-            index.number(Known { name: channel.name.text().to_owned(), source })
+            index.channel_number(IndexedChannel { name: channel.name.text().to_owned(), source })
         })
     }
 
     /// Writes a frame without events.
     fn write_plain(&mut self, plain: &[u8]) -> Result<(), Error> {
-        let packed = frames::compress(plain, self.making.level);
-        let packed = packed.map_err(|e| self.making.failed(e))?;
+        let packed = frames::compress(plain, self.encoder.level);
+        let packed = packed.map_err(|e| self.encoder.compress_error(e))?;
         self.write(&packed, plain.len())
     }
 
     fn write(&mut self, packed: &[u8], plain: usize) -> Result<(), Error> {
-        // A frame that could not be written is lost: what is completed then is not whole.
-        self.whole = false;
+        // A failed write loses a frame: the archive is incomplete then.
+        self.is_complete = false;
         self.file.write_binary(packed)?;
-        self.whole = true;
-        self.table.push(packed.len(), plain).map_err(|e| self.making.failed(e))
+        self.is_complete = true;
+        self.table.push(packed.len(), plain).map_err(|e| self.encoder.compress_error(e))
     }
 
-    /// Writes every frame that is in the making.
-    fn settle(&mut self) -> Result<(), Error> {
+    /// Waits for and writes all frames in flight.
+    fn write_pending(&mut self) -> Result<(), Error> {
         while let Some(frame) = self.frames.take_oldest()? {
-            self.put(frame)?;
+            self.write_encoded(frame)?;
         }
         Ok(())
     }
 
-    /// Writes what stands behind the frames.
+    /// Writes the tail, the index and the seek table.
     fn complete(mut self) -> Result<(), Error> {
-        self.settle()?;
-        let tail = self.making.format.tail()?;
+        self.write_pending()?;
+        let tail = self.encoder.format.tail()?;
         if !tail.is_empty() {
             self.write_plain(&tail)?;
         }
         if self.table.is_empty() {
-            // A file without any frame would not be a compressed file.
+            // A file without frames would not be a valid zstd file.
             self.write_plain(&[])?;
-            let nothing = Note { channels: Some(Vec::new()), ..Note::default() };
-            self.index.add(nothing).map_err(|e| self.making.failed(e))?;
+            let nothing = FrameSummary { channels: Some(Vec::new()), ..FrameSummary::default() };
+            self.index.add(nothing).map_err(|e| self.encoder.compress_error(e))?;
         }
-        let Self { mut file, making, table, index, events, .. } = self;
-        if let Some(index) = index.finish().map_err(|e| making.failed(e))? {
+        let Self { mut file, encoder: making, table, index, events, .. } = self;
+        if let Some(index) = index.finish().map_err(|e| making.compress_error(e))? {
             file.write(&index)?;
         }
         file.write(&table.finish())?;
@@ -423,32 +432,32 @@ mod tests {
 
     #[test]
     fn only_a_single_event_makes_a_frame_that_readers_have_to_be_told_of() {
-        // Frames up to what may be chosen, and then an event of any length.
+        // Frames up to the option's maximum, and then an event of any length.
         let longest_of_several = |len: u64| {
-            let waiting = LONGEST_CHOSEN - 1;
-            if needs_own_frame(waiting, len, LONGEST_CHOSEN) {
+            let waiting = MAX_FRAME_OPTION - 1;
+            if starts_new_frame(waiting, len, MAX_FRAME_OPTION) {
                 waiting.max(len)
             } else {
                 waiting + len
             }
         };
-        for len in [1, 2, LONGEST_CHOSEN] {
-            assert!(longest_of_several(len) <= LONGEST_CHOSEN, "{len}");
+        for len in [1, 2, MAX_FRAME_OPTION] {
+            assert!(longest_of_several(len) <= MAX_FRAME_OPTION, "{len}");
         }
-        assert!(!needs_own_frame(0, MOST_FRAME, LONGEST_CHOSEN));
-        assert_eq!(long_frame(LONGEST_CHOSEN, DEFAULT_MAX_FRAME), None);
-        let told = long_frame(DEFAULT_MAX_FRAME, DEFAULT_MAX_FRAME).unwrap();
+        assert!(!starts_new_frame(0, MAX_SINGLE_EVENT, MAX_FRAME_OPTION));
+        assert_eq!(long_frame_note(MAX_FRAME_OPTION, DEFAULT_MAX_FRAME), None);
+        let told = long_frame_note(DEFAULT_MAX_FRAME, DEFAULT_MAX_FRAME).unwrap();
         assert!(told.contains("max_frame = \"257MiB\""), "{told}");
-        let told = long_frame(MOST_FRAME - 1, DEFAULT_MAX_FRAME).unwrap();
+        let told = long_frame_note(MAX_SINGLE_EVENT - 1, DEFAULT_MAX_FRAME).unwrap();
         let said = told.split('"').nth(1).and_then(|size| ByteSize::parse(size).ok()).unwrap();
-        assert!(said.0 >= MOST_FRAME, "{told}");
+        assert!(said.0 >= MAX_SINGLE_EVENT, "{told}");
     }
 
-    /// An archive of events of these lengths for readers that take frames of `readers_take`; gives
-    /// what was noted.
+    /// Writes an archive for readers that accept frames of `reader_max_frame`; returns the notes.
     fn write(path: &Path, lengths: &[usize], readers_take: u64) -> Vec<String> {
         let options = json!({ "path": path, "format": "arrow", "frame": 300 });
-        let sink = ArchiveSink { readers_take, ..options::read(options).unwrap() };
+        let sink =
+            ArchiveSink { reader_max_frame: readers_take, ..options::read(options).unwrap() };
         let context = SinkContext::standalone();
         let mut events = BatchBuilder::default();
         let channel = Channel::new(Name::from_text("A"), "test", Encoding::Unknown);
@@ -469,7 +478,7 @@ mod tests {
 
     #[test]
     fn an_event_above_what_readers_take_is_read_with_what_the_note_says() {
-        // What stands for the default of 256 MiB here: the note speaks of whole MiB.
+        // Stands in for the default of 256 MiB: the note counts whole MiB.
         let default = 1 << 20;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.zst");
@@ -489,7 +498,7 @@ mod tests {
         assert_eq!(short, [100, 100, 100]);
         assert!(damage[0].2.contains("`max_frame` (1MiB)"), "{damage:?}");
         assert_eq!(read(noted.into()), (lengths.to_vec(), Vec::new()));
-        // An archive of short events needs to be told nothing.
+        // An archive of short events needs no note.
         assert!(write(&folder.path().join("short.zst"), &[100; 9], 4 << 20).is_empty());
     }
 }

@@ -1,4 +1,5 @@
-//! Source `archive`: cuts archives into splits of whole frames, less those that nobody wants.
+//! Source `archive`: divides archives into splits of whole frames, without the frames that a query
+//! does not need.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,29 +14,29 @@ use sluice_core::{
 };
 
 use crate::arrow::Arrow;
-use crate::foot::{self, Feet, Foot};
-use crate::frame::{Limits, Unpacker};
-use crate::other::Others;
-use crate::reader::{CHANGED, FrameReader, wanted};
-use crate::scan::{Doubt, NoArchive, Scan};
+use crate::fallback::FallbackSources;
+use crate::footer::{self, ArchiveFooter, FooterCache};
+use crate::frame::{UnpackLimits, Unpacker};
+use crate::reader::{CHANGED, FrameReader, matching_frames};
+use crate::scan::{AmbiguousFile, FrameScan, ScanRefusal};
 
-/// The name of the source, and of the sink.
+/// The name of the source and the sink.
 pub(crate) const NAME: &str = "archive";
 
-/// Reads archives, and what is in them only where it is wanted.
+/// Reads archives, and only the frames that are needed.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Archive {
-    /// The archives: a file, a glob, a list of them, or `-` for standard input. Archives are read one
-    /// after another. Plain and otherwise compressed logs may be among them.
+    /// The archives: a file, a glob, a list of them, or `-` for standard input. They are read one
+    /// after another. Plain logs and logs compressed by other programs may be among them.
     path: InPaths,
-    /// The most that a frame may hold. Damage can claim any length.
+    /// The maximum uncompressed length of a frame: damaged frames can claim any length.
     #[serde(default = "default_max_frame")]
     max_frame: ByteSize,
     #[serde(skip)]
-    feet: Feet,
+    footers: FooterCache,
     #[serde(skip)]
-    others: Others,
+    fallbacks: FallbackSources,
     #[serde(skip)]
     unpacked: AtomicU64,
 }
@@ -45,81 +46,81 @@ sluice_core::register! {
     about: "reads archives, by time and by channel, and goes on after damage",
     sample: include_str!("../samples/archive-source.toml"),
     sniff: sniff,
-    sniff_path: foot::sniff,
+    sniff_path: footer::sniff,
 }
 
-/// The most that a frame may hold, unless something else is asked for.
+/// The default of `max_frame`.
 pub(crate) const DEFAULT_MAX_FRAME: u64 = 256 << 20;
 
 fn default_max_frame() -> ByteSize {
     ByteSize(DEFAULT_MAX_FRAME)
 }
 
-/// An archive of `arrow` whose foot is gone begins like this; no other source knows that format.
+/// Recognises an archive of `arrow` without a footer, whose format no other source knows.
 fn sniff(head: &[u8]) -> SniffResult {
     let is_ours = Arrow.head().is_ok_and(|stream| head.starts_with(&stream));
     if is_ours { SniffResult::Yes } else { SniffResult::No }
 }
 
 impl Archive {
-    /// How many frames have been unpacked so far.
+    /// The number of frames unpacked so far.
     pub fn frames_read(&self) -> u64 {
         self.unpacked.load(Ordering::Relaxed)
     }
 
     fn unpacker(&self, path: &Path, context: &ReadContext) -> Unpacker<'_> {
-        let limits = Limits { max_frame: self.max_frame, unpacked: &self.unpacked };
+        let limits = UnpackLimits { max_frame: self.max_frame, unpacked: &self.unpacked };
         Unpacker::new(path, limits, context)
     }
 
-    /// Reads a whole input that has no foot which could be believed.
-    fn read_on<'s>(
+    /// Reads a whole input that has no consistent footer.
+    fn read_without_footer<'s>(
         &'s self,
         path: &Path,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        let Ok(Some(PathKind::File(len))) = files::path_kind(path) else {
-            return self.read_other(path, context)?.ok_or_else(|| no_log(path));
+        let Ok(Some(PathKind::File(len))) = files::look(path) else {
+            return self.read_fallback(path, context)?.ok_or_else(|| not_a_log(path));
         };
         let miss = |reason| {
-            self.unpacker(path, context).miss(0, len, reason);
+            self.unpacker(path, context).report_damage(0, len, reason);
             Box::new(std::iter::empty()) as Box<dyn Reader + 's>
         };
         if len == 0 {
-            return Ok(miss("the archive is empty: at least a frame is due"));
+            return Ok(miss("the archive is empty: expected at least one frame"));
         }
         let is_packed = files::is_zstd(path)? || len < MAGIC.len() as u64;
         let scan = |doubt| {
             let (log, unpacker) = (LogFile::open_plain(path)?, self.unpacker(path, context));
-            Scan::of(log, unpacker, self.max_frame.0, doubt)
+            FrameScan::open(log, unpacker, self.max_frame.0, doubt)
         };
-        if is_packed && let Ok(scan) = scan(Doubt::Other)? {
+        if is_packed && let Ok(scan) = scan(AmbiguousFile::NotArchive)? {
             return Ok(Box::new(scan));
         }
-        if let Some(reader) = self.read_other(path, context)? {
+        if let Some(reader) = self.read_fallback(path, context)? {
             return Ok(reader);
         }
-        match scan(Doubt::Archive)? {
+        match scan(AmbiguousFile::DamagedArchive)? {
             Ok(scan) => Ok(Box::new(scan)),
-            Err(NoArchive::Damaged) if is_packed => {
+            Err(ScanRefusal::Damaged) if is_packed => {
                 Ok(miss("no frame can be read: the archive is damaged or cut off"))
             }
-            Err(_) => Err(no_log(path)),
+            Err(_) => Err(not_a_log(path)),
         }
     }
 
-    fn read_other<'s>(
+    fn read_fallback<'s>(
         &'s self,
         path: &Path,
         context: &ReadContext,
     ) -> Result<Option<Box<dyn Reader + 's>>, Error> {
-        self.others.read(path, &self.path.0, context)
+        self.fallbacks.read(path, &self.path.0, context)
     }
 }
 
-fn no_log(path: &Path) -> Error {
+fn not_a_log(path: &Path) -> Error {
     let path = path.display();
-    Error::refused(format!("neither an archive nor a log that this program reads: {path}"))
+    Error::refused(format!("neither an archive nor a log that this program can read: {path}"))
 }
 
 impl Source for Archive {
@@ -134,8 +135,8 @@ impl Source for Archive {
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         let mut splits = Vec::new();
         for Input { path, .. } in self.inputs()? {
-            match self.feet.of(&path)? {
-                Some(foot) => splits.extend(cut(&path, &foot, target, query)),
+            match self.footers.get(&path)? {
+                Some(footer) => splits.extend(cut_splits(&path, &footer, target, query)),
                 None => splits.push(Split::whole(path, None)),
             }
         }
@@ -143,7 +144,7 @@ impl Source for Archive {
     }
 
     fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
-        Ok(self.feet.of(input)?.map(|foot| foot.index.events))
+        Ok(self.footers.get(input)?.map(|footer| footer.index.events))
     }
 
     fn read<'s>(
@@ -153,22 +154,22 @@ impl Source for Archive {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let path = &split.input;
-        let Some(end) = split.end else { return self.read_on(path, context) };
+        let Some(end) = split.end else { return self.read_without_footer(path, context) };
         let unpacker = self.unpacker(path, context);
-        let Some(foot) = self.feet.of(path)? else {
-            unpacker.miss(split.start, end, CHANGED);
+        let Some(footer) = self.footers.get(path)? else {
+            unpacker.report_damage(split.start, end, CHANGED);
             return Ok(Box::new(std::iter::empty()));
         };
-        Ok(Box::new(FrameReader::new(LogFile::open_plain(path)?, foot, split, unpacker)))
+        Ok(Box::new(FrameReader::new(LogFile::open_plain(path)?, footer, split, unpacker)))
     }
 }
 
-/// Splits of about `target` plain bytes each. What nobody wants may lie inside of one.
-fn cut(path: &Path, foot: &Foot, target: u64, query: &Query) -> Vec<Split> {
+/// Splits of about `target` uncompressed bytes each. They may contain frames that are not needed.
+fn cut_splits(path: &Path, footer: &ArchiveFooter, target: u64, query: &Query) -> Vec<Split> {
     let mut splits: Vec<Split> = Vec::new();
-    for frame in wanted(foot, 0..foot.spans.len(), query, None) {
-        let Some(span) = foot.spans.get(frame) else { continue };
-        let plain = u64::from(span.content_len);
+    for frame in matching_frames(footer, 0..footer.spans.len(), query, None) {
+        let Some(span) = footer.spans.get(frame) else { continue };
+        let plain = u64::from(span.plain);
         match splits.last_mut() {
             Some(Split { end, bytes: Some(bytes), .. }) if *bytes < target => {
                 *bytes += plain;

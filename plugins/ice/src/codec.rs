@@ -1,23 +1,25 @@
-//! Codec `ice`: records in Ice encoding 1.0 as Arrow columns and back, by the types that `.ice` files declare.
-//! Knows no logs: which interface a channel carries, its source says.
+//! Codec `ice`: converts records in Ice encoding 1.0 to Arrow columns and back, by the types that
+//! `.ice` files declare. Knows no logs: the source says which interface a channel carries.
 //!
 //! | Slice | column |
 //! |---|---|
 //! | `bool`, `byte` … `double` | `Boolean`, `UInt8`, `Int16`, `Int32`, `Int64`, `Float32`, `Float64` |
-//! | `string` | `Utf8`; bytes that are none become `\xNN`, see [`sluice_core::name::escaped`] |
+//! | `string` | `Utf8`; invalid bytes become `\xNN`, see [`sluice_core::name::escaped`] |
 //! | enum | `Int32`, with the names in the field's metadata as `sluice.enum` |
 //! | struct | `Struct` |
 //! | sequence; of `byte` | `List`; `Binary` |
 //! | dictionary | `List` of `Struct` with `key` and `value` |
-//! | a class, as a member | nullable `Struct` of all that it and those that extend it have; `class` says which it is, where there are several |
-//! | what a class adds that nobody declared | `sliced`, `Binary`: empty unless there is such a thing |
-//! | instances in another order than their ids | `order`, `List` of `Int32`: empty unless there is such a thing |
-//! | an instance that several references lead to | stands at each; `references`, `List` of `Int32`, says which are one |
+//! | a class, as a member | nullable `Struct` with all members of the class and of those that extend it; `class` is the instance's class if there are several |
+//! | what an undeclared derived class adds | `sliced`, `Binary`: empty if there is none |
+//! | the order of instances, if not that of their ids | `order`, `List` of `Int32`: else empty |
+//! | an instance with several references | repeated for each; `references`, `List` of `Int32`, says which are the same |
 //!
-//! A record of a class says which type it is of. One of a struct does not: of the structs that its channel's
-//! interface has, it is the first, in the order of files, of which it is exactly as long as it has to be.
-//! Decoding and encoding are inverse: a record that would not come back byte for byte is not decoded. A boolean is
-//! true if its byte is not 0; records in which one is another than 0 or 1 have a column with the booleans' bytes, too.
+//! A record of a class contains its type. A record of a struct does not: among the structs of the
+//! channel's interface, it is the first, in the order of files, whose length matches exactly.
+//!
+//! Decoding and encoding are inverse: a record that would not be restored byte for byte is not
+//! decoded. A boolean is true if its byte is not 0; records with other booleans than 0 and 1 also
+//! have a column with the booleans' bytes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -36,26 +38,26 @@ use sluice_core::{
     PayloadType, TypeKey, TypePaths, UnusableTypes, booleans, codecs,
 };
 
-use crate::plan::{self, Form, dotted};
+use crate::plan::{self, TypePlan, dotted};
 use crate::record;
-use crate::slice::syntax::Body;
-use crate::slice::{Library, TypeFile, TypeId};
+use crate::slice::syntax::DeclarationBody;
+use crate::slice::{SliceLibrary, TypeFile, TypeId};
 use crate::wire::Booleans;
 
-/// Its name in the registry, and in descriptions of types.
+/// The name in the registry and in type descriptions.
 pub const NAME: &str = "ice";
 
-/// The key of a channel's metadata that says of which interface its records are: `Laser`.
+/// The metadata key for the interface of a channel's records: `Laser`.
 pub const INTERFACE: &str = "ice.interface";
 
-/// The key of a channel's metadata that is `true` where its records say how that interface is set up.
+/// The metadata key that is `true` if a channel's records are the interface's configuration.
 pub const CONFIG: &str = "ice.config";
 
 /// Options of the codec `ice`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct IceTypes {
-    /// Files that declare types, or names of sets of types that this program has.
+    /// Files that declare types, or names of built-in sets of types.
     pub types: TypePaths,
 }
 
@@ -77,12 +79,12 @@ pub struct IceCodec {
     structs: BTreeMap<Role, Candidates>,
 }
 
-/// A type and what its records are like; several may have the same name, or serve the same interface.
-type Candidates = Vec<(TypeKey, Arc<Form>)>;
-/// The versions of a class that are known.
-type Versions = Vec<(TypeKey, Option<Arc<Form>>)>;
+/// Types with their plans; several may have the same name or serve the same interface.
+type Candidates = Vec<(TypeKey, Arc<TypePlan>)>;
+/// The declared versions of a class.
+type Versions = Vec<(TypeKey, Option<Arc<TypePlan>>)>;
 
-/// The classes that are known, by the names that records have.
+/// The declared classes by the names in records.
 #[derive(Debug, Default)]
 struct Classes {
     by_name: HashMap<Vec<u8>, Versions>,
@@ -90,19 +92,20 @@ struct Classes {
 }
 
 impl Classes {
-    /// The versions of the class of this name, which may be noted.
-    fn of(&mut self, name: &[u8]) -> &mut Versions {
+    /// The versions of the class with this name, for adding one.
+    fn versions_mut(&mut self, name: &[u8]) -> &mut Versions {
         self.longest_name = self.longest_name.max(name.len());
         self.by_name.entry(name.to_vec()).or_default()
     }
 
-    /// The versions of the class of this name, if it is known. A name that is too long costs nothing.
+    /// The versions of the class with this name, if it is declared. Names that are too long cost
+    /// nothing.
     fn find(&self, name: &[u8]) -> Option<&Versions> {
         if name.len() <= self.longest_name { self.by_name.get(name) } else { None }
     }
 }
 
-/// What a record is in a log.
+/// The role of a record in a log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Role {
     interface: String,
@@ -113,34 +116,34 @@ impl TryFrom<IceTypes> for Box<dyn Codec> {
     type Error = OptionsError;
 
     fn try_from(options: IceTypes) -> Result<Self, OptionsError> {
-        let texts = options.types.texts(NAME, LONGEST_FILE)?;
-        Ok(Box::new(IceCodec::of(texts)))
+        let texts = options.types.texts(NAME, MAX_FILE)?;
+        Ok(Box::new(IceCodec::from_files(texts)))
     }
 }
 
-/// A type file is read whole; none is longer than this.
-const LONGEST_FILE: usize = 16 << 20;
+/// The maximum length of a type file, which is read as a whole.
+const MAX_FILE: usize = 16 << 20;
 
 impl IceCodec {
-    /// The types that these files declare.
-    pub fn of(files: Vec<TypeFile>) -> Self {
-        let made_from = codecs::fingerprint(NAME, &files);
-        let library = Library::of(files);
+    /// Compiles the types that these files declare.
+    pub fn from_files(files: Vec<TypeFile>) -> Self {
+        let made_from = codecs::made_from(NAME, &files);
+        let library = SliceLibrary::from_files(files);
         let (mut types, mut budget) = (Vec::new(), TypeBudget::default());
         let (mut classes, mut structs): (Classes, BTreeMap<Role, Candidates>) = Default::default();
         for id in library.ids().filter(|id| library.is_sound(*id)) {
             let is_class = match library.get(id).declaration.body {
-                Body::Struct(_) => false,
-                Body::Class { .. } => true,
+                DeclarationBody::Struct(_) => false,
+                DeclarationBody::Class { .. } => true,
                 _ => continue,
             };
-            let (known, form) = known(&library, id, &mut budget);
-            let key = known.message_type.key;
+            let (known, form) = compile_known(&library, id, &mut budget);
+            let key = known.described.key;
             if is_class {
-                add(classes.of(library.name(id).as_bytes()), (key, form));
+                add_once(classes.versions_mut(library.name(id).as_bytes()), (key, form));
             } else if let Some(form) = form {
                 for role in roles(&library, id) {
-                    add(structs.entry(role).or_default(), (key, Arc::clone(&form)));
+                    add_once(structs.entry(role).or_default(), (key, Arc::clone(&form)));
                 }
             }
             types.push(known);
@@ -151,16 +154,16 @@ impl IceCodec {
     }
 }
 
-/// Adds a type, once: files may declare the same.
-fn add<T>(all: &mut Vec<(TypeKey, T)>, one: (TypeKey, T)) {
+/// Adds a type once: several files may declare the same.
+fn add_once<T>(all: &mut Vec<(TypeKey, T)>, one: (TypeKey, T)) {
     if !all.iter().any(|(key, _)| *key == one.0) {
         all.push(one);
     }
 }
 
-/// What records of a struct may be: as `["log:Laser"]` or `["log:Laser:config"]` in front of it say, else as
-/// its name does.
-fn roles(library: &Library, id: TypeId) -> Vec<Role> {
+/// The roles that a struct serves: those of the metadata `["log:Laser"]` or `["log:Laser:config"]`
+/// in front of it, or else that of its name.
+fn roles(library: &SliceLibrary, id: TypeId) -> Vec<Role> {
     let declaration = &library.get(id).declaration;
     let said = declaration.metadata.iter().filter_map(|text| text.strip_prefix("log:"));
     let mut roles: Vec<Role> = said
@@ -180,33 +183,37 @@ fn roles(library: &Library, id: TypeId) -> Vec<Role> {
     roles
 }
 
-/// What a type is compiled to, and its description.
-struct Compiled {
-    form: Arc<Form>,
-    layout: PayloadLayout,
+/// A compiled type and its description.
+struct CompiledType {
+    plan: Arc<TypePlan>,
+    layout: Layout,
     text: String,
 }
 
 const WIRE: WireRules = WireRules { booleans: 1, lengths: LengthEncoding::Size };
 
-fn compile(library: &Library, id: TypeId) -> Result<Compiled, String> {
+fn compile(library: &SliceLibrary, id: TypeId) -> Result<CompiledType, String> {
     let form = plan::compile(library, id)?;
     let layout = PayloadLayout::new(WIRE, &form.members)?;
     let text = library.text_of(id)?;
-    Ok(Compiled { form: Arc::new(form), layout, text })
+    Ok(CompiledType { plan: Arc::new(form), layout, text })
 }
 
-/// The number of a type: the beginning of a hash over its description.
+/// The key of a type: the start of a hash of its description.
 fn key_of_text(text: &str) -> TypeKey {
     let hash = blake3::hash(text.as_bytes());
     TypeKey(hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
 }
 
-fn known(library: &Library, id: TypeId, budget: &mut TypeBudget) -> (KnownType, Option<Arc<Form>>) {
+fn compile_known(
+    library: &SliceLibrary,
+    id: TypeId,
+    budget: &mut TypeBudget,
+) -> (KnownType, Option<Arc<TypePlan>>) {
     let (name, codec) = (dotted(library.name(id)).into(), NAME.into());
     let (file, line) = (Some(library.file_of(id).to_owned()), library.get(id).line);
     match budget.check().and_then(|()| compile(library, id)) {
-        Ok(Compiled { form, layout, text }) => {
+        Ok(CompiledType { plan: form, layout, text }) => {
             budget.spend(form.columns, text.len());
             let key = key_of_text(&text);
             let described = Arc::new(MessageType { name, key, codec, text: text.into() });
@@ -222,7 +229,7 @@ fn known(library: &Library, id: TypeId, budget: &mut TypeBudget) -> (KnownType, 
             )
         }
         Err(reason) => {
-            // It has no description that a number could be made of; its place tells it from others.
+            // Without a description, its position serves as its identity.
             let place = format!("{} {} {line}", library.name(id), library.file_of(id).display());
             let key = key_of_text(&place);
             let described = Arc::new(MessageType { name, key, codec, text: Arc::default() });
@@ -231,8 +238,8 @@ fn known(library: &Library, id: TypeId, budget: &mut TypeBudget) -> (KnownType, 
     }
 }
 
-/// Descriptions come out of files that anybody may have written; none of ours is longer.
-const LONGEST_DESCRIPTION: usize = 1 << 20;
+/// The maximum length of a description; they come from untrusted files, and ours are shorter.
+const MAX_DESCRIPTION: usize = 1 << 20;
 
 impl Codec for IceCodec {
     fn mistakes(&self) -> &[String] {
@@ -258,7 +265,7 @@ impl Codec for IceCodec {
         let structs = role.and_then(|role| self.structs.get(&role)).cloned().unwrap_or_default();
         let classes = Arc::clone(&self.classes);
         Some(Arc::new(move |record| {
-            class_of(&classes, record).or_else(|| struct_of(&structs, record))
+            key_of_class(&classes, record).or_else(|| key_of_struct(&structs, record))
         }))
     }
 
@@ -271,20 +278,21 @@ impl Codec for IceCodec {
         described: &MessageType,
         _columns: &Schema,
     ) -> Result<Arc<dyn PayloadType>, String> {
-        if described.text.len() > LONGEST_DESCRIPTION {
-            return Err("its description is longer than any of ours".to_owned());
+        if described.text.len() > MAX_DESCRIPTION {
+            return Err("its description is too long".to_owned());
         }
         let path = PathBuf::from(format!("the description of {}", described.name));
-        let library = Library::of(vec![TypeFile { path, text: described.text.to_string() }]);
+        let library =
+            SliceLibrary::from_files(vec![TypeFile { path, text: described.text.to_string() }]);
         if let Some(mistake) = library.mistakes().into_iter().next() {
             return Err(mistake);
         }
         let is_it = |id: &TypeId| dotted(library.name(*id)) == *described.name;
         let id = library.ids().find(is_it).ok_or("its description does not declare it")?;
-        let Compiled { form, layout, text } = compile(&library, id)?;
+        let CompiledType { plan: form, layout, text } = compile(&library, id)?;
         let key = key_of_text(&text);
-        if ![key, booleans::raw_key(key)].contains(&described.key) {
-            return Err("its description does not give its number".to_owned());
+        if ![key, booleans::key_of(key)].contains(&described.key) {
+            return Err("its description does not match its number".to_owned());
         }
         let base = Arc::new(MessageType { key, ..described.clone() });
         let payloads = payload_type(base, form, layout);
@@ -293,48 +301,50 @@ impl Codec for IceCodec {
     }
 }
 
-/// The most derived class that is known of a record's first instance.
-fn class_of(classes: &Classes, record: &[u8]) -> Option<TypeKey> {
-    let names = record::classes(record)?;
+/// The most derived declared class of a record's first instance.
+fn key_of_class(classes: &Classes, record: &[u8]) -> Option<TypeKey> {
+    let names = record::first_instance_classes(record)?;
     let versions = names.into_iter().find_map(|name| classes.find(name))?;
     let forms = versions.iter().map(|(key, form)| (*key, form.as_deref()));
-    first_that_fits(forms, record).or(versions.first().map(|(key, _)| *key))
+    first_match(forms, record).or(versions.first().map(|(key, _)| *key))
 }
 
-/// The first struct that a record can be. Where there is only one, decoding it says why it is not.
-fn struct_of(structs: &Candidates, record: &[u8]) -> Option<TypeKey> {
-    first_that_fits(structs.iter().map(|(key, form)| (*key, Some(&**form))), record)
+/// The first struct that matches a record. A single candidate is not tried: decoding reports why it
+/// does not match.
+fn key_of_struct(structs: &Candidates, record: &[u8]) -> Option<TypeKey> {
+    first_match(structs.iter().map(|(key, form)| (*key, Some(&**form))), record)
 }
 
-/// The first type that a record can be, if need be with booleans that are neither 0 nor 1. An only one is not tried.
-fn first_that_fits<'f>(
-    forms: impl ExactSizeIterator<Item = (TypeKey, Option<&'f Form>)> + Clone,
+/// The first type that matches a record, with booleans other than 0 and 1 as the last resort. A
+/// single candidate is not tried.
+fn first_match<'f>(
+    forms: impl ExactSizeIterator<Item = (TypeKey, Option<&'f TypePlan>)> + Clone,
     record: &[u8],
 ) -> Option<TypeKey> {
     if forms.len() == 1 {
         return forms.map(|(key, _)| key).next();
     }
     [Booleans::ZeroOrOne, Booleans::Any].into_iter().find_map(|booleans| {
-        let fits = |form: &Form| record::is_of(&form.top, record, booleans);
+        let fits = |form: &TypePlan| record::matches_plan(&form.root, record, booleans);
         let mut fitting = forms.clone().filter(|(_, form)| form.is_some_and(fits));
         fitting.next().map(|(key, _)| key)
     })
 }
 
-/// The type that is described like this. Its records have this form, and their linear forms this layout.
+/// The payload type with this description, whose records have this plan and this layout.
 fn payload_type(
     described: Arc<MessageType>,
-    form: Arc<Form>,
-    layout: PayloadLayout,
+    form: Arc<TypePlan>,
+    layout: Layout,
 ) -> FormType<RecordForm> {
     let raw = booleans::raw_key(described.key);
     FormType::new(described, RecordForm { form, layout }).with_raw_booleans_as(raw)
 }
 
-/// How records of a type are read and made.
+/// Decodes and encodes the records of a type.
 struct RecordForm {
-    form: Arc<Form>,
-    layout: PayloadLayout,
+    form: Arc<TypePlan>,
+    layout: Layout,
 }
 
 impl PayloadForm for RecordForm {
@@ -351,7 +361,7 @@ impl PayloadForm for RecordForm {
     ) -> Result<(Vec<u32>, RecordBatch), Error> {
         let mut scratch = Vec::new();
         layout::decode(&self.layout, batch, events, bad, |rows, record| {
-            let linear = record::linear_of(&self.form.top, record, &mut scratch)?;
+            let linear = record::to_linear(&self.form.root, record, &mut scratch)?;
             rows.push_keeping(linear, raw.as_deref_mut())
         })
     }
@@ -366,7 +376,7 @@ impl PayloadForm for RecordForm {
         layout::encode(&self.layout, columns, bad, |columns, row, out| {
             linear.clear();
             columns.write_keeping(row, raw, &mut linear)?;
-            record::record_of(&self.form.top, &linear, out)
+            record::from_linear(&self.form.root, &linear, out)
         })
     }
 }

@@ -1,8 +1,9 @@
-//! Records in Ice encoding 1.0, as Arrow columns and back, by the types that `.ice` files declare: codec `ice`.
+//! Codec `ice`: converts records in Ice encoding 1.0 to Arrow columns and back, by the types that
+//! `.ice` files declare.
 //!
-//! [`mod@slice`] is the language of `.ice` files; a private `plan` is a type made ready for its records; [`wire`]
-//! and a private `record` are their bytes; [`codec`] is the plugin. Which files of a log hold such records is
-//! not known here.
+//! `slice` parses `.ice` files, `plan` compiles a type for its records, `wire` and `record` are
+//! their bytes, and `codec` is the plugin. Which files of a log hold such records is the source's
+//! business.
 
 pub mod codec;
 pub mod slice;

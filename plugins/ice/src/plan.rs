@@ -1,106 +1,106 @@
-//! A type made ready for its records: what to check from front to back, and the members of its linear form.
+//! Compiles a type for its records: the checks in record order, and the members of the linear form.
 //! Reads no record.
 //!
 //! | in a record | in its linear form | column |
 //! |---|---|---|
-//! | `bool`, `byte`, `short` … `double`, `string`, enums | as it is | as core's layouts say |
+//! | `bool`, `byte`, `short` … `double`, `string`, enums | unchanged | as core's layouts define |
 //! | struct | its members | `Struct` |
 //! | sequence | size, elements | `List`; of `byte`, `Binary` |
 //! | dictionary | size, pairs | `List` of `Struct` with `key` and `value` |
-//! | reference to an instance of a class | a byte: 0 for none, k for the k-th class that it may be; then the members of the instance, those of the root first | nullable `Struct` |
+//! | reference to an instance of a class | a byte: 0 for none, k for the k-th possible class; then the members of the instance, those of the root first | nullable `Struct` |
 //!
-//! An instance also has a member `sliced`: the slices of classes that nobody declared, as they lie in the
-//! record, but for names, which are always spelled out. A record with references has two more at its end: `order`,
-//! the ids of instances as they lie in the record, nothing where they rise; and `references`, the id of each instance
-//! in the linear form, nothing where none stands there twice because several references lead to it.
+//! An instance also has a member `sliced`: the slices of undeclared classes as in the record,
+//! except that names are always spelled out. A record with references ends with two more members:
+//! `order`, the ids of instances in record order, empty if they rise; and `references`, the id of
+//! each instance in the linear form, empty if each has only one reference.
 
 use sluice_core::layout::{FieldShape, LayoutField, NumberType};
 
 use crate::slice::library::type_names;
-use crate::slice::syntax::{Body, Builtin, Named, TypeName};
-use crate::slice::{Library, TypeId};
+use crate::slice::syntax::{Builtin, DeclarationBody, TypeName, TypeRef};
+use crate::slice::{SliceLibrary, TypeId};
 
-/// What is in records of a type.
+/// The plan for the records of a type.
 #[derive(Debug)]
-pub(crate) struct Form {
-    pub(crate) top: Top,
-    /// What is in the linear form.
+pub(crate) struct TypePlan {
+    pub(crate) root: PlanRoot,
+    /// The members of the linear form.
     pub(crate) members: Vec<LayoutField>,
-    /// How many columns there are, about.
+    /// The approximate number of columns.
     pub(crate) columns: usize,
 }
 
-/// What a record begins with.
+/// The root of a record.
 #[derive(Debug)]
-pub(crate) enum Top {
+pub(crate) enum PlanRoot {
     /// A struct without references.
-    Plain(Vec<Plain>),
+    Flat(Vec<FlatPart>),
     /// A struct with references.
-    Struct(Vec<Part>),
+    Struct(Vec<PlanPart>),
     /// A reference to the first instance.
-    Class(Reference),
+    Class(ClassReference),
 }
 
-/// Bytes in which there are no references.
+/// A part without references.
 #[derive(Debug)]
-pub(crate) enum Plain {
-    /// Any bytes, as many.
+pub(crate) enum FlatPart {
+    /// This many arbitrary bytes.
     Bytes(usize),
     /// A boolean.
     Bool,
-    /// One of these values, which rise.
+    /// One of these sorted values.
     Enum { width: usize, values: Vec<i32> },
-    /// A size, and as many of these.
-    List(Vec<Plain>),
+    /// A size, and as many elements.
+    List(Vec<FlatPart>),
 }
 
-/// Bytes in which there may be references.
+/// A part that may have references.
 #[derive(Debug)]
-pub(crate) enum Part {
-    Plain(Vec<Plain>),
-    /// A size, and as many of these.
-    List(Vec<Part>),
-    Reference(Reference),
+pub(crate) enum PlanPart {
+    Flat(Vec<FlatPart>),
+    /// A size, and as many elements.
+    List(Vec<PlanPart>),
+    Reference(ClassReference),
 }
 
-/// What a reference may lead to: the class that it names first.
+/// The classes that a reference may lead to, the declared one first.
 #[derive(Debug)]
-pub(crate) struct Reference(pub(crate) Vec<Class>);
+pub(crate) struct ClassReference(pub(crate) Vec<ClassPlan>);
 
-/// A class, and what it extends: its own slice first, the root's last.
+/// The slices of a class: its own first, the root's last.
 #[derive(Debug)]
-pub(crate) struct Class(pub(crate) Vec<Slice>);
+pub(crate) struct ClassPlan(pub(crate) Vec<SlicePlan>);
 
-/// What a class adds to those it extends.
+/// The slice of a class: the members it adds to its base.
 #[derive(Debug)]
-pub(crate) struct Slice {
+pub(crate) struct SlicePlan {
     pub(crate) name: String,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<PlanPart>,
 }
 
-/// More columns than this serve nobody.
-const MOST_COLUMNS: usize = 2_000;
-/// Types inside of each other; nobody has more.
-const DEEPEST: usize = 32;
+/// The maximum number of columns.
+const MAX_COLUMNS: usize = 2_000;
+/// The maximum nesting depth of types.
+const MAX_DEPTH: usize = 32;
 
-/// What is in records of a struct or class.
-pub(crate) fn compile(library: &Library, id: TypeId) -> Result<Form, String> {
-    let mut compiler = Compiler { library, columns: 0, path: vec![id] };
+/// Compiles a struct or class.
+pub(crate) fn compile(library: &SliceLibrary, id: TypeId) -> Result<TypePlan, String> {
+    let mut compiler = PlanCompiler { library, columns: 0, path: vec![id] };
     let (top, members) = match &library.get(id).declaration.body {
-        Body::Class { .. } => {
+        DeclarationBody::Class { .. } => {
             let (class, mut members) = compiler.class(id)?;
-            push_last(&mut members);
-            (Top::Class(Reference(vec![class])), members)
+            push_trailer(&mut members);
+            (PlanRoot::Class(ClassReference(vec![class])), members)
         }
         _ => compiler.structure(id)?,
     };
-    Ok(Form { top, members, columns: compiler.columns })
+    Ok(TypePlan { root: top, members, columns: compiler.columns })
 }
 
-/// Adds what stands at the end of a linear form of a record with references.
-fn push_last(members: &mut Vec<LayoutField>) {
+/// Adds the last members of the linear form of a record with references.
+fn push_trailer(members: &mut Vec<LayoutField>) {
     for name in ["order", "references"] {
-        members.push(named(
+        members.push(synthetic_field(
             name,
             members,
             FieldShape::List(Box::new(FieldShape::Number(NumberType::I32))),
@@ -108,8 +108,8 @@ fn push_last(members: &mut Vec<LayoutField>) {
     }
 }
 
-/// A member of ours beside those that are declared.
-fn named(name: &str, beside: &[LayoutField], shape: FieldShape) -> LayoutField {
+/// A member that is not declared, under a name that no declared member has.
+fn synthetic_field(name: &str, beside: &[LayoutField], shape: FieldShape) -> LayoutField {
     let mut name = name.to_owned();
     while beside.iter().any(|member| member.name == name) {
         name.push('_');
@@ -117,48 +117,48 @@ fn named(name: &str, beside: &[LayoutField], shape: FieldShape) -> LayoutField {
     LayoutField::new(name, shape)
 }
 
-struct Compiler<'l> {
-    library: &'l Library,
+struct PlanCompiler<'l> {
+    library: &'l SliceLibrary,
     columns: usize,
-    /// The types that are being looked at, each inside of those before it.
+    /// The types being compiled, each nested in the one before it.
     path: Vec<TypeId>,
 }
 
-impl Compiler<'_> {
-    fn structure(&mut self, id: TypeId) -> Result<(Top, Vec<LayoutField>), String> {
+impl PlanCompiler<'_> {
+    fn structure(&mut self, id: TypeId) -> Result<(PlanRoot, Vec<LayoutField>), String> {
         let (mut parts, mut members) = self.members(id)?;
-        if let [Part::Plain(_)] = parts.as_slice()
-            && let Some(Part::Plain(plain)) = parts.pop()
+        if let [PlanPart::Flat(_)] = parts.as_slice()
+            && let Some(PlanPart::Flat(plain)) = parts.pop()
         {
-            return Ok((Top::Plain(plain), members));
+            return Ok((PlanRoot::Flat(plain), members));
         }
-        push_last(&mut members);
-        Ok((Top::Struct(parts), members))
+        push_trailer(&mut members);
+        Ok((PlanRoot::Struct(parts), members))
     }
 
-    /// A class with what it extends, and its members, those of the root first.
-    fn class(&mut self, id: TypeId) -> Result<(Class, Vec<LayoutField>), String> {
+    /// A class with its bases, and its members, those of the root first.
+    fn class(&mut self, id: TypeId) -> Result<(ClassPlan, Vec<LayoutField>), String> {
         let (mut slices, mut members) = (Vec::new(), Vec::new());
-        let mut line = self.library.line(id);
+        let mut line = self.library.ancestry(id);
         while let Some(id) = line.pop() {
             let (parts, own) = self.members(id)?;
-            slices.push(Slice { name: self.library.name(id).to_owned(), parts });
+            slices.push(SlicePlan { name: self.library.name(id).to_owned(), parts });
             members.extend(own);
         }
         slices.reverse();
         self.spend()?;
-        members.push(named("sliced", &members, FieldShape::Bytes));
-        Ok((Class(slices), members))
+        members.push(synthetic_field("sliced", &members, FieldShape::Bytes));
+        Ok((ClassPlan(slices), members))
     }
 
-    /// The members of a struct, or of a class itself.
-    fn members(&mut self, id: TypeId) -> Result<(Vec<Part>, Vec<LayoutField>), String> {
+    /// The members of a struct, or of a class without its bases.
+    fn members(&mut self, id: TypeId) -> Result<(Vec<PlanPart>, Vec<LayoutField>), String> {
         let library = self.library;
         let (mut parts, mut members) = (Vec::new(), Vec::new());
         for (member, used) in library.members(id).iter().zip(&library.get(id).uses) {
-            let found = self.value(&member.of, *used);
+            let found = self.value(&member.type_name, *used);
             let (more, shape) = found.map_err(|reason| format!("`{}`: {reason}", member.name))?;
-            more.into_iter().for_each(|part| push(&mut parts, part));
+            more.into_iter().for_each(|part| push_part(&mut parts, part));
             members.push(LayoutField::new(member.name.clone(), shape));
         }
         Ok((parts, members))
@@ -168,12 +168,12 @@ impl Compiler<'_> {
         &mut self,
         of: &TypeName,
         used: Option<TypeId>,
-    ) -> Result<(Vec<Part>, FieldShape), String> {
+    ) -> Result<(Vec<PlanPart>, FieldShape), String> {
         self.spend()?;
-        match (&of.named, used) {
-            (Named::Builtin(builtin), _) => Ok(self::builtin(*builtin)),
-            (Named::Unfit(what), _) => Err(format!("{what} is not decoded")),
-            (Named::Declared { name, .. }, None) => Err(format!("no type `{name}` is known")),
+        match (&of.target, used) {
+            (TypeRef::Builtin(builtin), _) => Ok(self::builtin_part(*builtin)),
+            (TypeRef::Unsupported(what), _) => Err(format!("{what} cannot be decoded")),
+            (TypeRef::Declared { name, .. }, None) => Err(format!("the type `{name}` is unknown")),
             (_, Some(id)) => {
                 self.enter(id)?;
                 let found = self.declared(id);
@@ -183,39 +183,42 @@ impl Compiler<'_> {
         }
     }
 
-    /// What a name stands for that is declared. It is on the path.
-    fn declared(&mut self, id: TypeId) -> Result<(Vec<Part>, FieldShape), String> {
+    /// Compiles a declared type, which is on the path.
+    fn declared(&mut self, id: TypeId) -> Result<(Vec<PlanPart>, FieldShape), String> {
         let declared = self.library.get(id);
         match &declared.declaration.body {
-            Body::Struct(_) => {
+            DeclarationBody::Struct(_) => {
                 let (parts, members) = self.members(id)?;
                 Ok((parts, FieldShape::Struct(members)))
             }
-            Body::Class { .. } => self.reference(id),
-            Body::Enum(values) => Ok((
-                vec![Part::Plain(vec![enumeration(values)?])],
+            DeclarationBody::Class { .. } => self.reference(id),
+            DeclarationBody::Enum(values) => Ok((
+                vec![PlanPart::Flat(vec![enum_part(values)?])],
                 FieldShape::Enum(values.clone()),
             )),
-            Body::Other(what) => Err(format!("{what} is not decoded")),
-            Body::Sequence(of) => {
+            DeclarationBody::Undecoded(what) => Err(format!("{what} cannot be decoded")),
+            DeclarationBody::Sequence(of) => {
                 let (parts, item) = self.value(of, declared.uses.first().copied().flatten())?;
-                Ok((vec![list(parts)], FieldShape::List(Box::new(item))))
+                Ok((vec![list_part(parts)], FieldShape::List(Box::new(item))))
             }
-            body @ Body::Dictionary { .. } => {
+            body @ DeclarationBody::Dictionary { .. } => {
                 let (mut parts, mut members) = (Vec::new(), Vec::new());
                 let names = ["key", "value"].into_iter().zip(type_names(body));
                 for ((name, of), used) in names.zip(&declared.uses) {
                     let (more, shape) = self.value(of, *used)?;
-                    more.into_iter().for_each(|part| push(&mut parts, part));
+                    more.into_iter().for_each(|part| push_part(&mut parts, part));
                     members.push(LayoutField::new(name, shape));
                 }
-                Ok((vec![list(parts)], FieldShape::List(Box::new(FieldShape::Struct(members)))))
+                Ok((
+                    vec![list_part(parts)],
+                    FieldShape::List(Box::new(FieldShape::Struct(members))),
+                ))
             }
         }
     }
 
-    /// A reference to a class that is on the path, or to one that extends it.
-    fn reference(&mut self, id: TypeId) -> Result<(Vec<Part>, FieldShape), String> {
+    /// A reference to a class, which is on the path, or to one that extends it.
+    fn reference(&mut self, id: TypeId) -> Result<(Vec<PlanPart>, FieldShape), String> {
         let library = self.library;
         let (class, members) = self.class(id)?;
         let (mut classes, mut cases) = (vec![class], vec![(library.name(id), members)]);
@@ -227,18 +230,21 @@ impl Compiler<'_> {
             cases.push((library.name(*derived), members));
         }
         let names: Vec<&str> = cases.iter().map(|(name, _)| *name).collect();
-        let cases = cases.into_iter().map(|(name, members)| (short(name, &names), members));
+        let cases = cases.into_iter().map(|(name, members)| (short_name(name, &names), members));
         let shape = FieldShape::Variant(cases.collect());
-        Ok((vec![Part::Reference(Reference(classes))], shape))
+        Ok((vec![PlanPart::Reference(ClassReference(classes))], shape))
     }
 
     fn enter(&mut self, id: TypeId) -> Result<(), String> {
         if self.path.contains(&id) {
             let name = self.library.name(id);
-            return Err(format!("a `{name}` may hold another one, which columns cannot"));
+            return Err(format!(
+                "a `{name}` may contain another one, which columns cannot \
+                represent"
+            ));
         }
-        if self.path.len() >= DEEPEST {
-            return Err(format!("it holds types inside of more than {DEEPEST} others"));
+        if self.path.len() >= MAX_DEPTH {
+            return Err(format!("it nests types more than {MAX_DEPTH} deep"));
         }
         self.path.push(id);
         Ok(())
@@ -246,41 +252,41 @@ impl Compiler<'_> {
 
     fn spend(&mut self) -> Result<(), String> {
         self.columns += 1;
-        if self.columns > MOST_COLUMNS {
-            return Err(format!("it would have more than {MOST_COLUMNS} columns"));
+        if self.columns > MAX_COLUMNS {
+            return Err(format!("it would have more than {MAX_COLUMNS} columns"));
         }
         Ok(())
     }
 }
 
-/// The name of a class without its module, if that tells it from the others.
-fn short(name: &str, all: &[&str]) -> String {
+/// The name of a class without its module, if that is unambiguous.
+fn short_name(name: &str, all: &[&str]) -> String {
     let last = |name: &'_ str| name.rsplit("::").next().unwrap_or_default().to_owned();
     let is_same = |other: &&&str| last(other) == last(name);
     if all.iter().filter(is_same).count() == 1 { last(name) } else { dotted(name) }
 }
 
-/// A full name as people, tables and reports see it: `orca.Time` for `::orca::Time`.
+/// A full name in the form for users: `orca.Time` for `::orca::Time`.
 pub(crate) fn dotted(name: &str) -> String {
     name.trim_start_matches("::").replace("::", ".")
 }
 
-fn builtin(builtin: Builtin) -> (Vec<Part>, FieldShape) {
-    let number = |of: NumberType| (Plain::Bytes(of.width()), FieldShape::Number(of));
+fn builtin_part(builtin: Builtin) -> (Vec<PlanPart>, FieldShape) {
+    let number = |of: NumberType| (FlatPart::Bytes(of.width()), FieldShape::Number(of));
     let (plain, shape) = match builtin {
-        Builtin::Bool => (Plain::Bool, FieldShape::Bool),
+        Builtin::Bool => (FlatPart::Bool, FieldShape::Bool),
         Builtin::Byte => number(NumberType::U8),
         Builtin::Short => number(NumberType::I16),
         Builtin::Int => number(NumberType::I32),
         Builtin::Long => number(NumberType::I64),
         Builtin::Float => number(NumberType::F32),
         Builtin::Double => number(NumberType::F64),
-        Builtin::String => (Plain::List(vec![Plain::Bytes(1)]), FieldShape::Text),
+        Builtin::String => (FlatPart::List(vec![FlatPart::Bytes(1)]), FieldShape::Text),
     };
-    (vec![Part::Plain(vec![plain])], shape)
+    (vec![PlanPart::Flat(vec![plain])], shape)
 }
 
-fn enumeration(values: &[(String, i32)]) -> Result<Plain, String> {
+fn enum_part(values: &[(String, i32)]) -> Result<FlatPart, String> {
     let width = |most: usize| match most {
         0..=127 => 1,
         128..=32_767 => 2,
@@ -289,36 +295,36 @@ fn enumeration(values: &[(String, i32)]) -> Result<Plain, String> {
     let mut numbers: Vec<i32> = values.iter().map(|(_, number)| *number).collect();
     numbers.sort_unstable();
     let most = numbers.last().and_then(|most| usize::try_from(*most).ok()).unwrap_or_default();
-    // Older programs go by how many values there are, newer ones by the greatest.
+    // Older programs use the number of values, newer ones the greatest value.
     if width(most) != width(numbers.len()) {
-        return Err("an enum whose values take more bytes than their number says".to_owned());
+        return Err("an enum whose values need more bytes than their count suggests".to_owned());
     }
-    Ok(Plain::Enum { width: width(most), values: numbers })
+    Ok(FlatPart::Enum { width: width(most), values: numbers })
 }
 
-fn list(mut parts: Vec<Part>) -> Part {
+fn list_part(mut parts: Vec<PlanPart>) -> PlanPart {
     match parts.as_slice() {
-        [Part::Plain(_)] => match parts.pop() {
-            Some(Part::Plain(plain)) => Part::Plain(vec![Plain::List(plain)]),
-            other => Part::List(other.into_iter().collect()),
+        [PlanPart::Flat(_)] => match parts.pop() {
+            Some(PlanPart::Flat(plain)) => PlanPart::Flat(vec![FlatPart::List(plain)]),
+            other => PlanPart::List(other.into_iter().collect()),
         },
-        _ => Part::List(parts),
+        _ => PlanPart::List(parts),
     }
 }
 
-/// Adds a part, and makes one of neighbours without references.
-fn push(parts: &mut Vec<Part>, part: Part) {
+/// Adds a part, and merges adjacent parts without references.
+fn push_part(parts: &mut Vec<PlanPart>, part: PlanPart) {
     match (parts.last_mut(), part) {
-        (Some(Part::Plain(before)), Part::Plain(more)) => {
-            more.into_iter().for_each(|plain| push_plain(before, plain));
+        (Some(PlanPart::Flat(before)), PlanPart::Flat(more)) => {
+            more.into_iter().for_each(|plain| push_flat(before, plain));
         }
         (_, part) => parts.push(part),
     }
 }
 
-fn push_plain(all: &mut Vec<Plain>, plain: Plain) {
+fn push_flat(all: &mut Vec<FlatPart>, plain: FlatPart) {
     match (all.last_mut(), &plain) {
-        (Some(Plain::Bytes(before)), Plain::Bytes(more)) => *before += more,
+        (Some(FlatPart::Bytes(before)), FlatPart::Bytes(more)) => *before += more,
         _ => all.push(plain),
     }
 }

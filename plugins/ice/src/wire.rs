@@ -1,117 +1,118 @@
-//! The bytes of encoding 1.0: checked reading of numbers, sizes and names, and writing of sizes. Knows no types.
+//! The primitives of encoding 1.0: checked reading of numbers, sizes and names, and writing of
+//! sizes. Knows no types.
 
 #![warn(clippy::indexing_slicing)]
 
 use sluice_core::booleans::ODD_BOOLEAN;
 
-/// Why bytes are refused. Reasons are few, and hold nothing of the record.
-pub type Reason = &'static str;
+/// The reason a record is invalid. Reasons are static: they contain nothing of the record.
+pub type RecordFault = &'static str;
 
-/// The record ends where more is needed.
-pub const SHORT: Reason = "it ends too early";
-const LONG_SIZE: Reason = "a size that is not written as short as it can be";
-const NO_SIZE: Reason = "a size below 0";
-const TOO_LONG: Reason = "it is longer than a size can say";
+/// The record ends too early.
+pub const TOO_SHORT: RecordFault = "it ends too early";
+const OVERLONG_SIZE: RecordFault = "a size is not in its shortest form";
+const NEGATIVE_SIZE: RecordFault = "a size is negative";
+const TOO_LONG: RecordFault = "it is longer than a size can express";
 
 /// Reads bytes from front to back.
 #[derive(Clone, Debug)]
-pub struct Reader<'b> {
+pub struct IceReader<'b> {
     bytes: &'b [u8],
     at: usize,
     booleans: Booleans,
 }
 
-/// Which bytes are a boolean.
+/// Which bytes are valid booleans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Booleans {
-    /// Any: all but 0 are true, as they are to Ice.
+    /// Any: all but 0 are true, as in Ice.
     #[default]
     Any,
-    /// 0 and 1 alone, which is what Ice writes.
+    /// Only 0 and 1, which is what Ice writes.
     ZeroOrOne,
 }
 
-impl<'b> Reader<'b> {
-    /// From the first of these bytes on.
+impl<'b> IceReader<'b> {
+    /// Reads from the first of these bytes.
     pub fn new(bytes: &'b [u8]) -> Self {
         Self { bytes, at: 0, booleans: Booleans::Any }
     }
 
-    /// The same bytes, of which these are booleans.
+    /// Sets which bytes are valid booleans.
     pub fn with_booleans(mut self, booleans: Booleans) -> Self {
         self.booleans = booleans;
         self
     }
 
     /// Reads the next byte as a boolean.
-    pub fn boolean(&mut self) -> Result<(), Reason> {
+    pub fn boolean(&mut self) -> Result<(), RecordFault> {
         match self.byte()? {
             2.. if self.booleans == Booleans::ZeroOrOne => Err(ODD_BOOLEAN),
             _ => Ok(()),
         }
     }
 
-    /// How many bytes were read.
+    /// The number of bytes read.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// What was read since `start`.
+    /// The bytes read since `start`.
     pub fn since(&self, start: usize) -> &'b [u8] {
         self.bytes.get(start..self.at).unwrap_or_default()
     }
 
-    /// What is left.
+    /// The remaining bytes.
     pub fn rest(&self) -> &'b [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
     /// The next bytes.
-    pub fn take(&mut self, length: usize) -> Result<&'b [u8], Reason> {
-        let taken = self.rest().get(..length).ok_or(SHORT)?;
+    pub fn take(&mut self, length: usize) -> Result<&'b [u8], RecordFault> {
+        let taken = self.rest().get(..length).ok_or(TOO_SHORT)?;
         self.at += length;
         Ok(taken)
     }
 
     /// The next byte.
-    pub fn byte(&mut self) -> Result<u8, Reason> {
-        let byte = *self.rest().first().ok_or(SHORT)?;
+    pub fn byte(&mut self) -> Result<u8, RecordFault> {
+        let byte = *self.rest().first().ok_or(TOO_SHORT)?;
         self.at += 1;
         Ok(byte)
     }
 
     /// The next four bytes as a number.
-    pub fn int(&mut self) -> Result<i32, Reason> {
-        let bytes = *self.rest().first_chunk().ok_or(SHORT)?;
+    pub fn int(&mut self) -> Result<i32, RecordFault> {
+        let bytes = *self.rest().first_chunk().ok_or(TOO_SHORT)?;
         self.at += 4;
         Ok(i32::from_le_bytes(bytes))
     }
 
-    /// The next size: of a text in bytes, of a list in elements, which take a byte at least. So it is never
-    /// more than what is left.
-    pub fn size(&mut self) -> Result<usize, Reason> {
+    /// The next size: the bytes of a string, or the elements of a list, which take at least a byte
+    /// each. Never more than the remaining bytes.
+    pub fn size(&mut self) -> Result<usize, RecordFault> {
         let size = match self.byte()? {
             u8::MAX => {
-                let size = usize::try_from(self.int()?).map_err(|_| NO_SIZE)?;
+                let size = usize::try_from(self.int()?).map_err(|_| NEGATIVE_SIZE)?;
                 if size < usize::from(u8::MAX) {
-                    return Err(LONG_SIZE);
+                    return Err(OVERLONG_SIZE);
                 }
                 size
             }
             small => usize::from(small),
         };
-        if size > self.rest().len() { Err(SHORT) } else { Ok(size) }
+        if size > self.rest().len() { Err(TOO_SHORT) } else { Ok(size) }
     }
 
-    /// The next size and as many bytes.
-    pub fn sized(&mut self) -> Result<&'b [u8], Reason> {
+    /// The next size, and as many bytes.
+    pub fn sized(&mut self) -> Result<&'b [u8], RecordFault> {
         let size = self.size()?;
         self.take(size)
     }
 }
 
-/// Appends a size, as short as it can be.
-pub fn put_size(out: &mut Vec<u8>, size: usize) -> Result<(), Reason> {
+/// Appends a size in its shortest form.
+pub fn put_size(out: &mut Vec<u8>, size: usize) -> Result<(), RecordFault> {
     match u8::try_from(size) {
         Ok(small) if small < u8::MAX => out.push(small),
         _ => {
@@ -123,14 +124,14 @@ pub fn put_size(out: &mut Vec<u8>, size: usize) -> Result<(), Reason> {
 }
 
 /// Appends a size and as many bytes.
-pub fn put_sized(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Reason> {
+pub fn put_sized(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), RecordFault> {
     put_size(out, bytes.len())?;
     out.extend_from_slice(bytes);
     Ok(())
 }
 
 /// Replaces the four bytes at `place` by the number of bytes from there on.
-pub fn put_length_since(out: &mut [u8], place: usize) -> Result<(), Reason> {
+pub fn put_length_since(out: &mut [u8], place: usize) -> Result<(), RecordFault> {
     let length =
         out.len().checked_sub(place).and_then(|n| i32::try_from(n).ok()).ok_or(TOO_LONG)?;
     let bytes = out.get_mut(place..).and_then(<[u8]>::first_chunk_mut).ok_or(TOO_LONG)?;
@@ -149,20 +150,20 @@ mod tests {
             put_size(&mut out, size).unwrap();
             assert_eq!(out.len(), if size < 255 { 1 } else { 5 });
             out.resize(out.len() + size, 0);
-            let mut reader = Reader::new(&out);
+            let mut reader = IceReader::new(&out);
             assert_eq!(reader.size(), Ok(size));
             assert_eq!(reader.rest().len(), size);
         }
         let mut long = vec![255, 254, 0, 0, 0];
         long.resize(300, 0);
-        assert_eq!(Reader::new(&long).size(), Err(LONG_SIZE));
+        assert_eq!(IceReader::new(&long).size(), Err(OVERLONG_SIZE));
     }
 
     #[test]
     fn a_size_is_never_more_than_what_is_left() {
         for bytes in [&[][..], &[1], &[255, 255, 0], &[255, 255, 255, 255, 127]] {
-            assert_eq!(Reader::new(bytes).size(), Err(SHORT));
+            assert_eq!(IceReader::new(bytes).size(), Err(TOO_SHORT));
         }
-        assert_eq!(Reader::new(&[255, 255, 255, 255, 255]).size(), Err(NO_SIZE));
+        assert_eq!(IceReader::new(&[255, 255, 255, 255, 255]).size(), Err(NEGATIVE_SIZE));
     }
 }

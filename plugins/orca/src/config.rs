@@ -1,21 +1,21 @@
-//! How many records at the front of a subfile are configuration: they are not counted by the index of the
-//! master. Reads no file.
+//! Decides how many records at the start of a subfile are configuration, which the master does not
+//! count. Does no I/O.
 
 #![warn(clippy::indexing_slicing)]
 
 use crate::master::Dialect;
 
-/// The most records that are looked at for a name that says configuration, and the most that are believed to
-/// be some where the interface is not known.
-pub const MOST: u64 = 4;
-/// How many of the first records are measured.
-pub const MEASURED: u64 = 16;
-/// How many records have to be as long as each other for those before them to stand out.
-const FEWEST_ALIKE: usize = 3;
+/// The maximum number of records whose type name is checked, and the most that are considered
+/// configuration if the interface is unknown.
+pub const MAX_CONFIG_RECORDS: u64 = 4;
+/// The number of leading records whose lengths are compared.
+pub const MAX_LENGTHS: u64 = 16;
+/// The minimum number of records of equal length behind outliers.
+const MIN_EQUAL_LENGTHS: usize = 3;
 
-/// How many leading records the loggers of an interface wrote, the usual first; nothing for interfaces that
-/// are not known.
-fn known(dialect: Dialect, interface: &[u8]) -> Option<&'static [u64]> {
+/// The numbers of configuration records that the loggers of an interface wrote, the usual first;
+/// `None` for unknown interfaces.
+fn usual_counts(dialect: Dialect, interface: &[u8]) -> Option<&'static [u64]> {
     Some(match (dialect, interface) {
         (Dialect::A, b"Laser" | b"Camera") => &[2],
         (Dialect::A, b"Position2d" | b"Position3d" | b"Gps") => &[1],
@@ -24,41 +24,42 @@ fn known(dialect: Dialect, interface: &[u8]) -> Option<&'static [u64]> {
         (_, b"LaserScanner2d" | b"RangeScanner2d" | b"Camera" | b"Image" | b"MultiCamera") => &[1],
         (_, b"Gps" | b"Odometry2d" | b"Odometry3d" | b"DriveBicycle") => &[1],
         (_, b"Power" | b"Cpu" | b"Wifi" | b"PolarFeature2d" | b"PathFollower2d") => &[0],
-        // Written by the later loggers only.
+        // Only the later loggers wrote one.
         (Dialect::C, b"Localise2d" | b"Localise3d") => &[1, 0],
         (Dialect::B, b"Localise2d" | b"Localise3d") => &[0],
-        // Written by the earlier loggers only.
+        // Only the earlier loggers wrote one.
         (_, b"Imu") => &[1, 0],
         _ => return None,
     })
 }
 
-/// What is known of a subfile and its lines in the master.
+/// What a subfile and its lines in the master show.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'f> {
+pub struct ConfigEvidence<'f> {
     /// The log's dialect.
     pub dialect: Dialect,
     /// The interface.
     pub interface: &'f [u8],
-    /// How many records the subfile has.
+    /// The number of records in the subfile.
     pub records: u64,
-    /// How many objects the master counts: up to its highest index.
+    /// The number of objects that the master counts, up to its highest index.
     pub indexed: u64,
-    /// How many of the first records say by their own type that they are configuration; nothing if the
-    /// first does not say its type.
+    /// The number of leading records whose own type name says configuration; `None` if the first
+    /// record has no type name.
     pub by_name: Option<u64>,
-    /// How long the first records are, up to [`MEASURED`]; none where that tells nothing.
+    /// The lengths of the first records, up to [`MAX_LENGTHS`]; empty if lengths are not
+    /// significant.
     pub lengths: &'f [u64],
 }
 
-/// How many records are configuration, and whether all that is known agrees on it.
+/// The number of configuration records, and whether all evidence agrees.
 ///
-/// A logger that was killed leaves a subfile or a master short by any number, so that what is left over when
-/// the objects are taken off may fit by chance. Where the loggers are not known to have written just one
-/// number, it is believed only if the records look like it.
-pub fn decide(facts: Facts<'_>) -> (u64, bool) {
+/// A logger that was killed leaves the subfile or the master short by any number of records, so the
+/// difference between records and objects may fit by chance. Unless the loggers of an interface are
+/// known to have written exactly one number, it is accepted only if the records look like it.
+pub fn decide_config_count(facts: ConfigEvidence<'_>) -> (u64, bool) {
     let left = facts.records.checked_sub(facts.indexed);
-    let known = known(facts.dialect, facts.interface);
+    let known = usual_counts(facts.dialect, facts.interface);
     let is_told = |count: &u64| *count > 0 || known.is_none_or(|counts| counts.len() > 1);
     if let Some(count) = facts.by_name.filter(is_told) {
         return (count, left == Some(count));
@@ -68,13 +69,13 @@ pub fn decide(facts: Facts<'_>) -> (u64, bool) {
             Some(named) if left != Some(*count) => (named, left == Some(named)),
             _ => (*count, left == Some(*count)),
         },
-        Some(counts) => of_some(counts, facts.lengths, left),
-        None => of_unknown(facts.lengths, left),
+        Some(counts) => decide_optional(counts, facts.lengths, left),
+        None => decide_unknown(facts.lengths, left),
     }
 }
 
-/// Some loggers wrote a description and some did not: descriptions are of another length than data.
-fn of_some(counts: &[u64], lengths: &[u64], left: Option<u64>) -> (u64, bool) {
+/// For interfaces with an optional description, which differs in length from data.
+fn decide_optional(counts: &[u64], lengths: &[u64], left: Option<u64>) -> (u64, bool) {
     let fitting = left.filter(|left| counts.contains(left));
     let fitting_or_usual = fitting.or(counts.first().copied()).unwrap_or(0);
     let Some((first, rest @ [second, ..])) = lengths.split_first() else {
@@ -86,33 +87,34 @@ fn of_some(counts: &[u64], lengths: &[u64], left: Option<u64>) -> (u64, bool) {
     if rest.iter().all(|len| len == second) {
         return (1, left == Some(1));
     }
-    // Data is of many lengths, and the first record may be data.
+    // Data varies in length, and the first record may be data.
     (fitting_or_usual, fitting == Some(1))
 }
 
-/// Of unknown interfaces: the records that stand out by their length, or else what is left over.
-fn of_unknown(lengths: &[u64], left: Option<u64>) -> (u64, bool) {
-    if let Some(count) = standing_out(lengths) {
+/// For unknown interfaces: the leading records of unusual length, or else the surplus over the
+/// objects counted.
+fn decide_unknown(lengths: &[u64], left: Option<u64>) -> (u64, bool) {
+    if let Some(count) = leading_outliers(lengths) {
         return (count, left == Some(count));
     }
-    let Some(left) = left.filter(|left| *left <= MOST) else { return (0, false) };
+    let Some(left) = left.filter(|left| *left <= MAX_CONFIG_RECORDS) else { return (0, false) };
     let split = usize::try_from(left).ok().and_then(|left| lengths.split_at_checked(left));
     let (front, rest) = split.unwrap_or_default();
     let is_like_data = front.iter().any(|len| rest.contains(len));
     if is_like_data { (0, false) } else { (left, left == 0) }
 }
 
-/// How many leading records are followed by ones that are all as long as each other, and not as the last of
-/// them; nothing if there are too many or too few for that to say something.
-fn standing_out(lengths: &[u64]) -> Option<u64> {
+/// The number of leading records in front of records of equal length. `None` if there are too many
+/// of the former or too few of the latter to be significant.
+fn leading_outliers(lengths: &[u64]) -> Option<u64> {
     let last = lengths.last()?;
     let alike = lengths.iter().rev().take_while(|len| *len == last).count();
     let before = u64::try_from(lengths.len() - alike).ok()?;
-    (alike >= FEWEST_ALIKE && before <= MOST).then_some(before)
+    (alike >= MIN_EQUAL_LENGTHS && before <= MAX_CONFIG_RECORDS).then_some(before)
 }
 
-/// Whether an object says that it is configuration: the name of its class ends like that. Nothing if it does
-/// not begin as a class does.
+/// Whether the class name of an object has the ending of a configuration class. `None` if it does
+/// not start like a class.
 pub fn is_config_by_name(object: &[u8]) -> Option<bool> {
     let (reference, rest) = object.split_first_chunk()?;
     let (batch, rest) = rest.split_first()?;
@@ -134,8 +136,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn facts(dialect: Dialect, interface: &str, records: u64, indexed: u64) -> Facts<'_> {
-        Facts {
+    fn facts(dialect: Dialect, interface: &str, records: u64, indexed: u64) -> ConfigEvidence<'_> {
+        ConfigEvidence {
             dialect,
             interface: interface.as_bytes(),
             records,
@@ -147,22 +149,25 @@ mod tests {
 
     #[test]
     fn what_the_loggers_wrote_comes_first() {
-        assert_eq!(decide(facts(Dialect::A, "Laser", 12, 10)), (2, true));
-        assert_eq!(decide(facts(Dialect::C, "LaserScanner2d", 11, 10)), (1, true));
-        assert_eq!(decide(facts(Dialect::C, "Imu", 10, 10)), (0, true));
-        assert_eq!(decide(facts(Dialect::C, "Imu", 11, 10)), (1, true));
+        assert_eq!(decide_config_count(facts(Dialect::A, "Laser", 12, 10)), (2, true));
+        assert_eq!(decide_config_count(facts(Dialect::C, "LaserScanner2d", 11, 10)), (1, true));
+        assert_eq!(decide_config_count(facts(Dialect::C, "Imu", 10, 10)), (0, true));
+        assert_eq!(decide_config_count(facts(Dialect::C, "Imu", 11, 10)), (1, true));
     }
 
     #[test]
     fn a_log_that_was_cut_off_does_not_move_its_records() {
         for records in [9, 10, 14] {
-            assert_eq!(decide(facts(Dialect::C, "LaserScanner2d", records, 10)), (1, false));
+            assert_eq!(
+                decide_config_count(facts(Dialect::C, "LaserScanner2d", records, 10)),
+                (1, false)
+            );
         }
-        assert_eq!(decide(facts(Dialect::B, "Power", 12, 10)), (0, false));
+        assert_eq!(decide_config_count(facts(Dialect::B, "Power", 12, 10)), (0, false));
     }
 
-    fn measured<'f>(facts: Facts<'f>, lengths: &'f [u64]) -> (u64, bool) {
-        decide(Facts { lengths, ..facts })
+    fn measured<'f>(facts: ConfigEvidence<'f>, lengths: &'f [u64]) -> (u64, bool) {
+        decide_config_count(ConfigEvidence { lengths, ..facts })
     }
 
     #[test]
@@ -192,20 +197,35 @@ mod tests {
     #[test]
     fn records_that_name_their_type_are_believed_before_a_table() {
         let by_name = Some(1);
-        assert_eq!(decide(Facts { by_name, ..facts(Dialect::A, "Laser", 11, 10) }), (1, true));
-        assert_eq!(decide(Facts { by_name, ..facts(Dialect::A, "Laser", 12, 10) }), (1, false));
+        assert_eq!(
+            decide_config_count(ConfigEvidence { by_name, ..facts(Dialect::A, "Laser", 11, 10) }),
+            (1, true)
+        );
+        assert_eq!(
+            decide_config_count(ConfigEvidence { by_name, ..facts(Dialect::A, "Laser", 12, 10) }),
+            (1, false)
+        );
         let by_name = Some(0);
-        assert_eq!(decide(Facts { by_name, ..facts(Dialect::A, "Laser", 12, 10) }), (2, true));
-        assert_eq!(decide(Facts { by_name, ..facts(Dialect::A, "Laser", 10, 10) }), (0, true));
-        assert_eq!(decide(Facts { by_name, ..facts(Dialect::C, "Sonar", 11, 10) }), (0, false));
+        assert_eq!(
+            decide_config_count(ConfigEvidence { by_name, ..facts(Dialect::A, "Laser", 12, 10) }),
+            (2, true)
+        );
+        assert_eq!(
+            decide_config_count(ConfigEvidence { by_name, ..facts(Dialect::A, "Laser", 10, 10) }),
+            (0, true)
+        );
+        assert_eq!(
+            decide_config_count(ConfigEvidence { by_name, ..facts(Dialect::C, "Sonar", 11, 10) }),
+            (0, false)
+        );
     }
 
     #[test]
     fn of_unknown_interfaces_what_is_left_over_is_configuration() {
-        assert_eq!(decide(facts(Dialect::C, "Sonar", 12, 10)), (2, false));
-        assert_eq!(decide(facts(Dialect::C, "Sonar", 10, 10)), (0, true));
-        assert_eq!(decide(facts(Dialect::C, "Sonar", 90, 10)), (0, false));
-        assert_eq!(decide(facts(Dialect::C, "Sonar", 9, 10)), (0, false));
+        assert_eq!(decide_config_count(facts(Dialect::C, "Sonar", 12, 10)), (2, false));
+        assert_eq!(decide_config_count(facts(Dialect::C, "Sonar", 10, 10)), (0, true));
+        assert_eq!(decide_config_count(facts(Dialect::C, "Sonar", 90, 10)), (0, false));
+        assert_eq!(decide_config_count(facts(Dialect::C, "Sonar", 9, 10)), (0, false));
     }
 
     #[test]
@@ -225,11 +245,11 @@ mod tests {
     proptest! {
         #[test]
         fn no_more_than_may_be_are_configuration(
-            records in any::<u64>(), indexed in any::<u64>(), by_name in proptest::option::of(0..=MOST),
+            records in any::<u64>(), indexed in any::<u64>(), by_name in proptest::option::of(0..=MAX_CONFIG_RECORDS),
             lengths in proptest::collection::vec(1u64..4, 0..16), interface in "Sonar|Imu|Laser|Power")
         {
-            let facts = Facts { by_name, lengths: &lengths, ..facts(Dialect::C, &interface, records, indexed) };
-            prop_assert!(decide(facts).0 <= MOST);
+            let facts = ConfigEvidence { by_name, lengths: &lengths, ..facts(Dialect::C, &interface, records, indexed) };
+            prop_assert!(decide_config_count(facts).0 <= MAX_CONFIG_RECORDS);
         }
     }
 

@@ -1,10 +1,10 @@
-//! Logs of the Orca robotics project, source and sink `orca`.
+//! Logs of the Orca robotics project: source and sink `orca`.
 //!
-//! A log is a *master file*, which says in which order what happened, and the *subfiles* it names, each of
-//! which holds the objects of one interface. [`master`] is the text of the master file, [`subfile`] the bytes
-//! of a subfile; [`config`] tells configuration from data; [`log`] puts them together; [`reader`] goes along
-//! the lines of the master; [`source`] and [`sink`] are the plugins. What is in an object is a codec's
-//! business; [`types`] are their declarations for it.
+//! A log is a *master file*, which gives the order of events, and the *subfiles* it names, each
+//! with the objects of one interface. `master` parses the text of the master file, `subfile` the
+//! bytes of a subfile, `config` tells configuration records from data, `log` combines them, and
+//! `reader` follows the lines of the master. `source` and `sink` are the plugins. Objects are
+//! decoded by the codec `ice`; `types` has their declarations.
 
 pub mod config;
 pub mod log;
@@ -15,5 +15,5 @@ pub mod source;
 pub mod subfile;
 pub mod types;
 
-mod front;
+mod config_buffer;
 mod percent;

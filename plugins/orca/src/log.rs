@@ -1,7 +1,7 @@
-//! An opened log: the header of its master, its subfiles, and what is known of each. Gives no events.
+//! An opened log: the header of its master, its subfiles, and their indexes. Reads no events.
 //!
-//! Subfiles are looked at when they are first asked for, once for all who read the log. What is wrong with one
-//! is no error: its events are damage, and those of others are read.
+//! A subfile is indexed when it is first needed, once for all readers of the log. A bad subfile is
+//! not an error: its events are damage, and the others are read.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,91 +17,92 @@ use sluice_core::name::{escaped, printable};
 use sluice_core::store::is_address;
 use sluice_core::{Channel, Encoding, Error, Name};
 
-use crate::config::{self, Facts};
-use crate::master::{self, Dialect, FileLine, Header, Lines, ParsedLine};
-use crate::sink::KEPT;
-use crate::subfile::{ByteOrder, Cursor, Index, Known, Prefix};
+use crate::config::{self, ConfigEvidence};
+use crate::master::{self, Dialect, FileLine, MasterHeader, MasterLines, ParsedLine};
+use crate::sink::RESERVED_KEYS;
+use crate::subfile::{ByteOrder, FramingHints, IndexCursor, RecordIndex, RecordPrefix};
 
-/// The most places of records that are kept of a log's subfiles, together: 16 MiB.
-const MOST_PLACES: usize = 2 << 20;
-/// The most places of records that are kept of one subfile.
-const MOST_PLACES_OF_ONE: usize = 1 << 20;
-/// How much of a record is looked at for the name of its type.
-const NAME_LEN: usize = 272;
+/// The maximum number of record offsets kept for all subfiles of a log: 16 MiB.
+const MAX_OFFSETS: usize = 2 << 20;
+/// The maximum number of record offsets kept for one subfile.
+const MAX_OFFSETS_PER_SUBFILE: usize = 1 << 20;
+/// The bytes of a record that are read to find the name of its type.
+const TYPE_NAME_PREFIX: usize = 272;
 
-/// What of reading a log is the user's choice.
+/// The user's options for reading a log.
 #[derive(Clone, Debug, Default)]
-pub struct Choices {
-    /// How many leading records of a subfile are configuration, by the subfile's name.
+pub struct LogOptions {
+    /// The number of configuration records, by name of the subfile.
     pub config_records: BTreeMap<String, u64>,
-    /// What stands before each record, instead of what the files look like.
-    pub prefix: Option<Prefix>,
-    /// How lengths are written.
+    /// The prefix of each record, instead of detecting it.
+    pub prefix: Option<RecordPrefix>,
+    /// The byte order of lengths.
     pub order: ByteOrder,
-    /// Whether subfiles that are not to be played are left out.
+    /// Whether to skip subfiles that are marked as disabled.
     pub skip_disabled: bool,
 }
 
-/// What a subfile holds.
+/// The content of a subfile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// Records behind their lengths.
+pub enum SubfileContent {
+    /// Length-prefixed records.
     Records,
-    /// An object a line.
+    /// One object per line of text.
     Lines,
-    /// A line about each picture; the pictures lie in a folder that the second line names.
+    /// One line per picture; the pictures are in a folder that the second line names.
     PictureLines,
-    /// A record about each picture, which names its file.
+    /// One record per picture, with the name of its file.
     PictureRecords,
-    /// What is not read, and why.
-    Unread(String),
+    /// Content that is not read, with the reason.
+    Unsupported(String),
 }
 
-impl Content {
-    fn of(dialect: Dialect, file: &FileLine) -> Self {
+impl SubfileContent {
+    fn from_header_line(dialect: Dialect, file: &FileLine) -> Self {
         let unread = |why: &str| {
-            Self::Unread(format!(
-                "the encoding `{}` of `{}` {why}",
-                shown(&file.encoding),
-                shown(&file.interface)
+            Self::Unsupported(format!(
+                "`{}` objects of `{}` {why}",
+                display_name(&file.encoding),
+                display_name(&file.interface)
             ))
         };
         match (file.encoding.as_slice(), dialect) {
             (b"ice" | b"lcm" | b"vel" | b"text" | b"unknown", _) => Self::Records,
             (b"asciigenerated", _) => Self::Lines,
-            (b"ascii", Dialect::C) if has_a_line_each(&file.interface) => Self::Lines,
-            (b"ascii", _) => unread("has several lines an object, and is not read"),
+            (b"ascii", Dialect::C) if is_one_line_per_object(&file.interface) => Self::Lines,
+            (b"ascii", _) => unread("span several lines and are not supported"),
             (b"jpeg", Dialect::C) => Self::PictureLines,
             (b"jpeg", Dialect::B) => Self::PictureRecords,
-            (b"jpeg", Dialect::A) => unread("is not known of logs this old"),
+            (b"jpeg", Dialect::A) => unread("are not supported in logs of dialect A"),
             _ => unread(
-                "is not known: those of objects are `ice`, `ascii`, `asciigenerated`, `jpeg`",
+                "are not supported; supported encodings are `ice`, `ascii`, `asciigenerated` and \
+                 `jpeg`",
             ),
         }
     }
 }
 
-/// Whether the later loggers wrote objects of this interface as one line of text each.
-fn has_a_line_each(interface: &[u8]) -> bool {
+/// Whether the later loggers wrote each object of this interface as one line of text.
+fn is_one_line_per_object(interface: &[u8]) -> bool {
     matches!(
         interface,
         b"LaserScanner2d" | b"RangeScanner2d" | b"Power" | b"Gps" | b"Imu" | b"Localise2d"
     )
 }
 
-/// What an event is of a subfile.
+/// What an event of a subfile is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Configuration, which no line of the master counts.
+pub enum RecordKind {
+    /// Configuration, which the master does not count.
     Config,
     /// An object, or a picture.
     Object,
-    /// What the subfile says of a picture, which lies in a file of its own.
+    /// The subfile's record or line about a picture, which is in a file of its own.
     PictureInfo,
 }
 
-impl Part {
-    /// What a channel of these is called behind the name of the objects' channel.
+impl RecordKind {
+    /// The suffix that the channel's name has after that of the objects.
     fn suffix(self) -> &'static str {
         match self {
             Self::Config => ".config",
@@ -111,118 +112,119 @@ impl Part {
     }
 }
 
-/// A subfile as its header line has it.
+/// A subfile as declared by its header line.
 #[derive(Debug)]
 pub struct Subfile {
-    /// What the header says.
+    /// The header line.
     pub line: FileLine,
-    /// Where it is.
+    /// The path.
     pub path: PathBuf,
-    /// What it holds.
-    pub content: Content,
+    /// The content.
+    pub content: SubfileContent,
     /// The source of its channels.
     pub source: Arc<str>,
-    opened: Mutex<Option<Arc<Looked>>>,
+    indexed: Mutex<Option<Arc<IndexOutcome>>>,
 }
 
-/// What was found when a subfile was looked at: why it cannot be read, if so.
-pub type Looked = Result<Opened, String>;
+/// The index of a subfile, or the reason it cannot be read.
+pub type IndexOutcome = Result<IndexedSubfile, String>;
 
-/// A subfile that was looked at.
+/// A subfile whose records have been indexed.
 #[derive(Debug)]
-pub struct Opened {
-    /// Where its records are.
-    pub index: Index,
-    /// How many of them are configuration.
-    pub config: u64,
-    /// How many records come before the first object: configuration, and what a text says beside.
-    pub before: u64,
-    /// The folder its pictures lie in.
-    pub pictures: Option<PathBuf>,
-    /// What is to be said of it, with a count.
+pub struct IndexedSubfile {
+    /// The positions of its records.
+    pub index: RecordIndex,
+    /// The number of configuration records.
+    pub config_records: u64,
+    /// The number of records before the first object: configuration, and the picture folder of a
+    /// text.
+    pub records_before_objects: u64,
+    /// The folder of its pictures.
+    pub picture_folder: Option<PathBuf>,
+    /// Notes for the report, with counts.
     pub notes: Vec<(String, u64)>,
 }
 
-/// What the lines of a master say together.
+/// A summary of a master's data lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
-    /// When the first line whose time 64 bits can hold says that something happened.
-    pub first: Option<i64>,
-    /// By number of subfile: how many lines there are, and the highest index.
-    pub files: Vec<(u64, i64)>,
+pub struct MasterSummary {
+    /// The time of the first line whose time fits into 64 bits.
+    pub first_time: Option<i64>,
+    /// The number of lines and the highest index, by subfile.
+    pub lines_by_subfile: Vec<(u64, i64)>,
 }
 
-/// A log of which the header has been read.
+/// A log whose header has been read.
 #[derive(Debug)]
-pub struct Log {
+pub struct OrcaLog {
     /// The master.
     pub path: PathBuf,
-    /// The master, as damage names it.
+    /// The master's name in damage reports.
     pub input: Arc<str>,
-    /// What stands at its front.
-    pub header: Header,
+    /// The header of the master.
+    pub header: MasterHeader,
     /// The subfiles, in the order of their numbers.
     pub subfiles: Vec<Subfile>,
-    choices: Choices,
-    survey: Mutex<Option<Arc<Survey>>>,
+    options: LogOptions,
+    summary: Mutex<Option<Arc<MasterSummary>>>,
 }
 
-impl Log {
+impl OrcaLog {
     /// Reads the header of the master at `path`.
     ///
-    /// `Err` for one in an object store, too: its subfiles would be taken for missing.
-    pub fn open(path: &Path, choices: &Choices) -> Result<Self, Error> {
+    /// `Err` for a master in an object store too, whose subfiles would all seem to be missing.
+    pub fn open(path: &Path, choices: &LogOptions) -> Result<Self, Error> {
         if is_address(path) {
             return Err(Error::refused(format!(
-                "an Orca log is a master and its subfiles, which are read from a folder of this machine; copy \
-                 them there first: {}",
+                "Orca logs are read from a local folder, which holds the master and its subfiles; \
+                 copy them there first: {}",
                 printable(&path.to_string_lossy())
             )));
         }
-        let header = Header::read(&mut master::open(path)?)?;
+        let header = MasterHeader::read(&mut master::open(path)?)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let subfile = |line: &FileLine| Subfile {
             path: folder.join(OsStr::from_bytes(&line.name)),
-            content: Content::of(header.dialect, line),
+            content: SubfileContent::from_header_line(header.dialect, line),
             source: line
-                .own
+                .comment
                 .as_ref()
                 .map_or_else(|| source_of(&line.name), |own| own.source.as_str().into()),
             line: line.clone(),
-            opened: Mutex::default(),
+            indexed: Mutex::default(),
         };
         let subfiles = header.files.iter().map(subfile).collect();
         let (path, input) = (path.to_owned(), path.to_string_lossy().into());
         let (choices, survey) = (choices.clone(), Mutex::default());
-        Ok(Self { path, input, header, subfiles, choices, survey })
+        Ok(Self { path, input, header, subfiles, options: choices, summary: survey })
     }
 
-    /// The subfiles that are there, and may be read.
-    pub fn present(&self) -> impl Iterator<Item = (&Subfile, u64)> {
+    /// The subfiles that exist and may be read, with their lengths.
+    pub fn readable_subfiles(&self) -> impl Iterator<Item = (&Subfile, u64)> {
         self.subfiles.iter().filter_map(|file| {
             let meta = fs::metadata(&file.path).ok().filter(fs::Metadata::is_file)?;
             file.line.refused.is_none().then_some((file, meta.len()))
         })
     }
 
-    /// Whether the lines of subfile `number` are left out because it is not to be played.
-    pub fn leaves_out(&self, number: usize) -> bool {
-        let is_off = |file: &Subfile| self.choices.skip_disabled && !file.line.enabled;
+    /// Whether subfile `number` is skipped because it is disabled.
+    pub fn skips(&self, number: usize) -> bool {
+        let is_off = |file: &Subfile| self.options.skip_disabled && !file.line.enabled;
         self.subfiles.get(number).is_some_and(is_off)
     }
 
-    /// The names that numbers of configuration records were given for and that the header lacks.
+    /// The names in `config_records` that the header does not have.
     pub fn unknown_names(&self) -> impl Iterator<Item = &str> {
         let is_named =
             |name: &str| self.subfiles.iter().any(|file| escaped(&file.line.name) == name);
-        let names = self.choices.config_records.keys().map(String::as_str);
+        let names = self.options.config_records.keys().map(String::as_str);
         names.filter(move |name| !is_named(name))
     }
 
-    /// A channel of subfile `number`: of this part of it, of objects with this id.
-    pub fn channel(&self, number: usize, id: u8, part: Part) -> Option<Channel> {
+    /// The channel for records of this kind and id in subfile `number`.
+    pub fn channel(&self, number: usize, id: u8, part: RecordKind) -> Option<Channel> {
         let Subfile { line, source, content, .. } = self.subfiles.get(number)?;
-        let own = line.own.as_ref();
+        let own = line.comment.as_ref();
         let usual = || [b"orca.", line.interface.as_slice()].concat();
         let mut name = own.map_or_else(usual, |own| own.channel.clone());
         name.extend(part.suffix().as_bytes());
@@ -230,18 +232,18 @@ impl Log {
         let mut channel = Channel::new(Name::from_bytes(&name), Arc::clone(source), encoding);
         let said = own.and_then(|own| own.interface.as_deref());
         let mut interface = said.map_or_else(|| escaped(&line.interface), Cow::Borrowed);
-        if part == Part::PictureInfo {
+        if part == RecordKind::PictureInfo {
             interface.to_mut().push_str("Info");
         }
         channel.type_name = match own {
             Some(own) => own.type_name.as_deref().map(Arc::from),
-            None if is_picture(content) && part == Part::Object => Some("jpeg".into()),
+            None if is_picture(content) && part == RecordKind::Object => Some("jpeg".into()),
             None => Some(interface.as_ref().into()),
         };
         channel.clock = own.map(|own| own.clock).unwrap_or_default();
         let kept = own.into_iter().flat_map(|own| &own.metadata);
-        // What the header says itself, a comment cannot say otherwise.
-        let kept = kept.filter(|(key, _)| !KEPT.contains(&key.as_str()));
+        // A comment cannot override the header.
+        let kept = kept.filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str()));
         channel.metadata.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
         let mut say = |key: &str, value: &str| {
             channel.metadata.insert(key.to_owned(), value.to_owned());
@@ -249,13 +251,14 @@ impl Log {
         if own.is_none() || said.is_some() || line.encoding == b"ice" {
             say("ice.interface", &interface);
         }
-        say("orca.dialect", self.header.dialect.word());
+        say("orca.dialect", self.header.dialect.letter());
         say("orca.encoding", &escaped(&line.encoding));
-        // A log of what is read has the pictures under this name, and what is said of them under another.
-        if part != Part::PictureInfo {
+        // If the events are written to a log again, its pictures keep this file name, and their
+        // info records get another.
+        if part != RecordKind::PictureInfo {
             say("orca.file", &escaped(&line.name));
         }
-        if part == Part::Config {
+        if part == RecordKind::Config {
             say("ice.config", "true");
         }
         if id != 0 {
@@ -270,35 +273,39 @@ impl Log {
         Some(channel)
     }
 
-    fn encoding(&self, line: &FileLine, content: &Content, part: Part) -> Encoding {
+    fn encoding(&self, line: &FileLine, content: &SubfileContent, part: RecordKind) -> Encoding {
         match content {
-            Content::Lines => Encoding::Text,
-            Content::PictureLines if part != Part::Object => Encoding::Text,
-            Content::PictureRecords if part != Part::Object => Encoding::Ice,
-            Content::PictureLines | Content::PictureRecords => Encoding::Unknown,
+            SubfileContent::Lines => Encoding::Text,
+            SubfileContent::PictureLines if part != RecordKind::Object => Encoding::Text,
+            SubfileContent::PictureRecords if part != RecordKind::Object => Encoding::Ice,
+            SubfileContent::PictureLines | SubfileContent::PictureRecords => Encoding::Unknown,
             _ => Encoding::from_word(&escaped(&line.encoding)),
         }
     }
 
-    /// What the lines of data say together. Reads the master once, however often it is asked.
-    pub fn survey(&self) -> Result<Arc<Survey>, Error> {
-        let mut known = self.survey.lock().unwrap_or_else(PoisonError::into_inner);
+    /// A summary of the data lines. Reads the master once and caches the result.
+    pub fn summary(&self) -> Result<Arc<MasterSummary>, Error> {
+        let mut known = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(survey) = known.as_ref() {
             return Ok(Arc::clone(survey));
         }
-        let survey = Arc::new(self.read_survey()?);
+        let survey = Arc::new(self.read_summary()?);
         *known = Some(Arc::clone(&survey));
         Ok(survey)
     }
 
-    fn read_survey(&self) -> Result<Survey, Error> {
+    fn read_summary(&self) -> Result<MasterSummary, Error> {
         let mut lines = self.lines()?;
-        let mut survey = Survey { first: None, files: vec![(0, -1); self.subfiles.len()] };
+        let mut survey = MasterSummary {
+            first_time: None,
+            lines_by_subfile: vec![(0, -1); self.subfiles.len()],
+        };
         while let Some(line) = lines.next()? {
             let Ok(Some(ParsedLine { data, .. })) = line.data() else { continue };
-            survey.first = survey.first.or(i64::try_from(data.time).ok());
+            survey.first_time = survey.first_time.or(i64::try_from(data.time).ok());
             let number = usize::try_from(data.subfile).ok();
-            if let Some((lines, highest)) = number.and_then(|n| survey.files.get_mut(n)) {
+            if let Some((lines, highest)) = number.and_then(|n| survey.lines_by_subfile.get_mut(n))
+            {
                 *lines += 1;
                 *highest = data.index.max(*highest);
             }
@@ -306,48 +313,48 @@ impl Log {
         Ok(survey)
     }
 
-    /// The lines of data, from the first on.
-    fn lines(&self) -> Result<Lines, Error> {
+    /// The data lines.
+    fn lines(&self) -> Result<MasterLines, Error> {
         let log = LogFile::open(&self.path)?;
         if log.is_seekable() {
-            return Ok(Lines::new(log, self.header.data));
+            return Ok(MasterLines::new(log, self.header.data_start));
         }
-        let mut lines = Lines::new(log, 0);
-        while lines.position() < self.header.data && lines.next()?.is_some() {}
+        let mut lines = MasterLines::new(log, 0);
+        while lines.position() < self.header.data_start && lines.next()?.is_some() {}
         Ok(lines)
     }
 
-    /// Looks at subfile `number`. Walks over it once, however often it is asked.
-    pub fn opened(&self, number: usize) -> Result<Arc<Looked>, Error> {
+    /// The index of subfile `number`. Scans the subfile once and caches the result.
+    pub fn indexed_subfile(&self, number: usize) -> Result<Arc<IndexOutcome>, Error> {
         let Some(file) = self.subfiles.get(number) else {
-            return Ok(Arc::new(Err(self.none_of(number))));
+            return Ok(Arc::new(Err(self.no_subfile_reason(number))));
         };
-        let mut opened = file.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = file.indexed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(opened) = opened.as_ref() {
             return Ok(Arc::clone(opened));
         }
-        let looked = Arc::new(self.look(number, file)?);
+        let looked = Arc::new(self.index_subfile(number, file)?);
         *opened = Some(Arc::clone(&looked));
         Ok(looked)
     }
 
-    /// Why there is no subfile `number`.
-    fn none_of(&self, number: usize) -> String {
+    /// The reason that there is no subfile `number`.
+    fn no_subfile_reason(&self, number: usize) -> String {
         let known = self.subfiles.len();
-        if self.header.is_cut {
+        if self.header.is_truncated {
             return format!(
-                "only the first {known} lines of the header are read, and none of them is of subfile number \
-                 {number}"
+                "the header line of subfile {number} is not read: only the first {known} lines of the \
+                 header are"
             );
         }
-        format!("the header has {known} subfiles, and none of number {number}")
+        format!("there is no subfile {number}: the header has {known}")
     }
 
-    fn look(&self, number: usize, file: &Subfile) -> Result<Looked, Error> {
+    fn index_subfile(&self, number: usize, file: &Subfile) -> Result<IndexOutcome, Error> {
         if let Some(reason) = &file.line.refused {
             return Ok(Err(reason.clone()));
         }
-        if let Content::Unread(reason) = &file.content {
+        if let SubfileContent::Unsupported(reason) = &file.content {
             return Ok(Err(reason.clone()));
         }
         let mut log = match open_subfile(&file.path) {
@@ -355,16 +362,16 @@ impl Log {
             Err(reason) => return Ok(Err(reason)),
         };
         let len = log.len().unwrap_or(0);
-        let index = self.index(file, len, &mut log)?;
-        let (lines, indexed) = self.counted(number)?;
+        let index = self.record_index(file, len, &mut log)?;
+        let (lines, indexed) = self.line_counts(number)?;
         let mut notes = Vec::new();
-        let config = self.config(file, &index, indexed, &mut log, &mut notes)?;
-        let has_folder = file.content == Content::PictureLines;
+        let config = self.decide_config_records(file, &index, indexed, &mut log, &mut notes)?;
+        let has_folder = file.content == SubfileContent::PictureLines;
         let before = config + u64::from(has_folder);
         let objects = index.records.saturating_sub(before);
         if objects > lines {
-            let name = shown(&file.line.name);
-            let what = format!("objects of `{name}` that no line of the master names");
+            let name = display_name(&file.line.name);
+            let what = format!("objects of `{name}` have no line in the master");
             notes.push((what, objects - lines));
         }
         let mut pictures = None;
@@ -374,64 +381,77 @@ impl Log {
                 Err(reason) => return Ok(Err(reason)),
             }
         }
-        Ok(Ok(Opened { index, config, before, pictures, notes }))
+        Ok(Ok(IndexedSubfile {
+            index,
+            config_records: config,
+            records_before_objects: before,
+            picture_folder: pictures,
+            notes,
+        }))
     }
 
-    /// How many lines a subfile has in the master, and how many objects these count.
-    fn counted(&self, number: usize) -> Result<(u64, u64), Error> {
-        let (lines, highest) = self.survey()?.files.get(number).copied().unwrap_or((0, -1));
-        let base = self.header.dialect.base();
+    /// The number of a subfile's lines in the master, and of the objects they count.
+    fn line_counts(&self, number: usize) -> Result<(u64, u64), Error> {
+        let (lines, highest) =
+            self.summary()?.lines_by_subfile.get(number).copied().unwrap_or((0, -1));
+        let base = self.header.dialect.first_index();
         let indexed = highest.saturating_add(1).saturating_sub_unsigned(base);
         Ok((lines, u64::try_from(indexed).unwrap_or(0)))
     }
 
-    fn index(&self, file: &Subfile, len: u64, log: &mut LogFile) -> Result<Index, Error> {
-        let most = (MOST_PLACES / self.subfiles.len().max(1)).min(MOST_PLACES_OF_ONE);
-        let mut read = |at, buffer: &mut [u8]| log.read_at(at, buffer);
-        if matches!(file.content, Content::Lines | Content::PictureLines) {
-            return Index::of_lines(len, &mut read, most);
-        }
-        let own = file.line.own.as_ref();
-        let known = Known {
-            prefix: self.choices.prefix.or(own.map(|own| own.prefix)),
-            order: self.choices.order,
-            may_be_empty: own.is_some(),
-            may_begin_bare: self.header.dialect == Dialect::B && file.line.interface == b"Gps",
-        };
-        Index::of_records(known, len, &mut read, most)
-    }
-
-    /// How many records are configuration: what the user says, what our writer said, or what fits best.
-    fn config(
+    fn record_index(
         &self,
         file: &Subfile,
-        index: &Index,
+        len: u64,
+        log: &mut LogFile,
+    ) -> Result<RecordIndex, Error> {
+        let most = (MAX_OFFSETS / self.subfiles.len().max(1)).min(MAX_OFFSETS_PER_SUBFILE);
+        let mut read = |at, buffer: &mut [u8]| log.read_at(at, buffer);
+        if matches!(file.content, SubfileContent::Lines | SubfileContent::PictureLines) {
+            return RecordIndex::build_lines(len, &mut read, most);
+        }
+        let own = file.line.comment.as_ref();
+        let known = FramingHints {
+            prefix: self.options.prefix.or(own.map(|own| own.prefix)),
+            byte_order: self.options.order,
+            may_be_empty: own.is_some(),
+            first_may_lack_id: self.header.dialect == Dialect::B && file.line.interface == b"Gps",
+        };
+        RecordIndex::build_framed(known, len, &mut read, most)
+    }
+
+    /// The number of configuration records: as the user or our own sink says, or else the best
+    /// guess.
+    fn decide_config_records(
+        &self,
+        file: &Subfile,
+        index: &RecordIndex,
         indexed: u64,
         log: &mut LogFile,
         notes: &mut Vec<(String, u64)>,
     ) -> Result<u64, Error> {
         let name = escaped(&file.line.name);
-        let said = self.choices.config_records.get(name.as_ref()).copied();
-        let said = said.or(file.line.own.as_ref().map(|own| own.config_records));
-        let said = said.or((file.content == Content::PictureLines).then_some(1));
+        let said = self.options.config_records.get(name.as_ref()).copied();
+        let said = said.or(file.line.comment.as_ref().map(|own| own.config_records));
+        let said = said.or((file.content == SubfileContent::PictureLines).then_some(1));
         if let Some(said) = said {
             return Ok(said.min(index.records));
         }
-        let facts = Facts {
+        let facts = ConfigEvidence {
             dialect: self.header.dialect,
             interface: &file.line.interface,
             records: index.records,
             indexed,
             by_name: config_by_name(index, log)?,
-            lengths: &lengths(index, log)?,
+            lengths: &record_lengths(index, log)?,
         };
-        let (config, is_sure) = config::decide(facts);
+        let (config, is_sure) = config::decide_config_count(facts);
         if !is_sure && (index.records > 0 || indexed > 0) {
             let name = printable(&name);
             notes.push((
                 format!(
-                    "`{name}` has {} records, and the master counts {indexed} objects: {config} at its \
-                     front are taken for configuration; `config_records` can say otherwise",
+                    "`{name}` has {} records, but the master counts {indexed} objects: the first \
+                     {config} are considered configuration; set `config_records` to change this",
                     index.records
                 ),
                 0,
@@ -441,12 +461,12 @@ impl Log {
     }
 }
 
-/// Whether it is of pictures that lie in files of their own.
-pub fn is_picture(content: &Content) -> bool {
-    matches!(content, Content::PictureLines | Content::PictureRecords)
+/// Whether the subfile refers to pictures in files of their own.
+pub fn is_picture(content: &SubfileContent) -> bool {
+    matches!(content, SubfileContent::PictureLines | SubfileContent::PictureRecords)
 }
 
-/// The source of a subfile's channels: its name, without the time before it and what is behind the dot.
+/// The source of a subfile's channels: its name without the leading time and the extension.
 fn source_of(name: &[u8]) -> Arc<str> {
     let stem = match memchr::memrchr(b'.', name) {
         Some(dot) if dot > 0 => name.get(..dot).unwrap_or(name),
@@ -466,25 +486,25 @@ fn source_of(name: &[u8]) -> Arc<str> {
     escaped(rest).as_ref().into()
 }
 
-/// A name that a file gave, as it can be printed.
-pub(crate) fn shown(name: &[u8]) -> String {
+/// A name from a file in printable form.
+pub(crate) fn display_name(name: &[u8]) -> String {
     printable(&escaped(name)).into_owned()
 }
 
-/// Opens a file beside a master. `Err` says why it is not read.
+/// Opens a file beside a master. `Err` is the reason it is not read.
 pub(crate) fn open_subfile(path: &Path) -> Result<LogFile, String> {
-    let at = shown(path.as_os_str().as_bytes());
+    let at = display_name(path.as_os_str().as_bytes());
     match fs::metadata(path) {
         Ok(meta) if meta.is_file() => LogFile::open_plain(path).map_err(|error| {
             let error = error.to_string();
-            format!("the subfile is not read: {}", printable(&error))
+            format!("the subfile cannot be read: {}", printable(&error))
         }),
-        Ok(_) => Err(format!("a subfile has to be a plain file, and this is none: {at}")),
+        Ok(_) => Err(format!("a subfile must be a regular file: {at}")),
         Err(_) if with_zst(path).is_file() => Err(format!(
-            "subfiles are read as they are, and this is compressed; decompress it beside the master: {}",
-            shown(with_zst(path).as_os_str().as_bytes())
+            "compressed subfiles are not supported; decompress it beside the master: {}",
+            display_name(with_zst(path).as_os_str().as_bytes())
         )),
-        Err(_) => Err(format!("the subfile is not there: {at}")),
+        Err(_) => Err(format!("the subfile is missing: {at}")),
     }
 }
 
@@ -494,10 +514,15 @@ fn with_zst(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// The bytes of a record, of which at most `most`.
-fn front(index: &Index, record: u64, most: usize, log: &mut LogFile) -> Result<Vec<u8>, Error> {
+/// The first bytes of a record, at most `most`.
+fn read_record_start(
+    index: &RecordIndex,
+    record: u64,
+    most: usize,
+    log: &mut LogFile,
+) -> Result<Vec<u8>, Error> {
     let mut read = |at, buffer: &mut [u8]| log.read_at(at, buffer);
-    let Some(place) = index.locate(record, &mut Cursor::default(), &mut read)? else {
+    let Some(place) = index.locate(record, &mut IndexCursor::default(), &mut read)? else {
         return Ok(Vec::new());
     };
     let len = usize::try_from(place.end - place.start).unwrap_or(most).min(most);
@@ -507,11 +532,13 @@ fn front(index: &Index, record: u64, most: usize, log: &mut LogFile) -> Result<V
     Ok(bytes)
 }
 
-/// How long the first records are; of lines none, as their lengths say nothing.
-fn lengths(index: &Index, log: &mut LogFile) -> Result<Vec<u64>, Error> {
-    let crate::subfile::Form::Framed { prefix, .. } = index.form else { return Ok(Vec::new()) };
-    let (mut cursor, mut lengths) = (Cursor::default(), Vec::new());
-    for record in 0..config::MEASURED.min(index.records) {
+/// The lengths of the first records; none for lines, whose lengths are not significant.
+fn record_lengths(index: &RecordIndex, log: &mut LogFile) -> Result<Vec<u64>, Error> {
+    let crate::subfile::RecordFraming::Framed { prefix, .. } = index.framing else {
+        return Ok(Vec::new());
+    };
+    let (mut cursor, mut lengths) = (IndexCursor::default(), Vec::new());
+    for record in 0..config::MAX_LENGTHS.min(index.records) {
         let mut read = |at, buffer: &mut [u8]| log.read_at(at, buffer);
         let place = index.locate(record, &mut cursor, &mut read)?;
         let len = |place: Range<u64>| place.end - place.start - prefix.len(record) as u64;
@@ -520,11 +547,14 @@ fn lengths(index: &Index, log: &mut LogFile) -> Result<Vec<u64>, Error> {
     Ok(lengths)
 }
 
-/// How many of the first records say that they are configuration; nothing if the first says no type.
-fn config_by_name(index: &Index, log: &mut LogFile) -> Result<Option<u64>, Error> {
-    let crate::subfile::Form::Framed { prefix, .. } = index.form else { return Ok(None) };
-    for record in 0..=config::MOST.min(index.records) {
-        let bytes = front(index, record, NAME_LEN, log)?;
+/// The number of leading records whose class name says configuration; `None` if the first has no
+/// class name.
+fn config_by_name(index: &RecordIndex, log: &mut LogFile) -> Result<Option<u64>, Error> {
+    let crate::subfile::RecordFraming::Framed { prefix, .. } = index.framing else {
+        return Ok(None);
+    };
+    for record in 0..=config::MAX_CONFIG_RECORDS.min(index.records) {
+        let bytes = read_record_start(index, record, TYPE_NAME_PREFIX, log)?;
         let object = bytes.get(prefix.len(record)..).unwrap_or_default();
         match config::is_config_by_name(object) {
             Some(true) => {}
@@ -535,19 +565,19 @@ fn config_by_name(index: &Index, log: &mut LogFile) -> Result<Option<u64>, Error
     Ok(None)
 }
 
-/// The folder of a camera's pictures, which the line behind its description names.
+/// The folder of a camera's pictures, named by the line after its description.
 fn picture_folder(
-    index: &Index,
+    index: &RecordIndex,
     config: u64,
     log: &mut LogFile,
     master: &Path,
 ) -> Result<Result<PathBuf, String>, Error> {
-    let bytes = front(index, config, master::LONGEST_LINE, log)?;
+    let bytes = read_record_start(index, config, master::LONGEST_LINE, log)?;
     let name = bytes.trim_ascii();
-    if !master::is_plain(name) {
+    if !master::is_file_name(name) {
         return Ok(Err(format!(
-            "the folder of pictures has to lie beside the master; `{}` is no plain name",
-            shown(name)
+            "the folder of pictures must be beside the master: `{}` is not a plain name",
+            display_name(name)
         )));
     }
     Ok(Ok(master.with_file_name(OsStr::from_bytes(name))))
@@ -560,7 +590,7 @@ mod tests {
     #[test]
     fn a_log_in_an_object_store_is_refused_before_its_subfiles_are_missed() {
         let master = Path::new("s3://fleet/060804_153321_master.log");
-        let refused = Log::open(master, &Choices::default()).unwrap_err().to_string();
+        let refused = OrcaLog::open(master, &LogOptions::default()).unwrap_err().to_string();
         assert!(refused.contains("copy them there first: s3://fleet/"), "{refused}");
     }
 

@@ -1,10 +1,10 @@
-//! Bytes as words without blanks: what would end a column is written as `%` and two digits.
+//! Percent-encoding: bytes as one word without blanks.
 
 #![warn(clippy::indexing_slicing)]
 
 const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
 
-/// The bytes as one word; empty if there are none.
+/// The bytes as one percent-encoded word.
 pub(crate) fn encoded(bytes: &[u8]) -> String {
     let mut word = String::with_capacity(bytes.len());
     for byte in bytes {
@@ -18,7 +18,8 @@ pub(crate) fn encoded(bytes: &[u8]) -> String {
     word
 }
 
-/// The bytes that [`encoded`] made a word of. A `%` that is not followed by two digits stands for itself.
+/// The bytes of a word made by [`encoded`]. A `%` without two hex digits behind it stands for
+/// itself.
 pub(crate) fn decoded(word: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word;

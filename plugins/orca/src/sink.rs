@@ -1,8 +1,9 @@
-//! Sink `orca`: a master and a subfile for each channel beside it.
+//! Sink `orca`: a master, and beside it one subfile per channel.
 //!
-//! The header of a master names every subfile, and which these are is only known at the end: until then, lines
-//! of data are kept aside, in memory while they are few and else in a file without a name. Configuration that
-//! comes after data of its subfile is kept in memory, and goes to the front once all is written.
+//! The header of a master lists all subfiles, which are only known at the end. Until then, data
+//! lines are buffered in memory, and spilled to an unnamed temporary file when there are many.
+//! Configuration that arrives after data of its subfile is buffered in memory and inserted at the
+//! start of the file in the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,36 +22,37 @@ use sluice_core::{
     SinkContext,
 };
 
-use crate::front::{Front, Room, without};
-use crate::master::{self, Header, Own, is_plain};
+use crate::config_buffer::{ConfigBudget, ConfigBuffer, subtract_ranges};
+use crate::master::{self, MasterHeader, WriterComment, is_file_name};
 use crate::percent;
-use crate::subfile::{LONGEST_RECORD, Prefix};
+use crate::subfile::{LONGEST_RECORD, RecordPrefix};
 
-/// Writes a log of the Orca robotics project: a master file and a subfile a channel beside it.
+/// Writes a log of the Orca robotics project: a master file and one subfile per channel beside it.
 ///
-/// Comments in the master say what its own columns cannot, so the source of this name gives the same channels
-/// back, whatever they hold.
+/// Comments in the master hold what its columns cannot, so the source `orca` restores the same
+/// channels, whatever they contain.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OrcaSink {
-    /// The master. Its subfiles are written beside it, under names that begin with its own. `.zst` at its end
-    /// compresses it; subfiles stay as they are.
+    /// The master. Subfiles are written beside it, with names that start with the master's. A name
+    /// that ends with `.zst` compresses the master, but not the subfiles.
     #[serde(deserialize_with = "master_path")]
     path: OutPath,
-    /// Which form of the format: `A`, that of 2006, or `C`, that of 2007 and later.
+    /// The dialect: `A`, used in 2006, or `C`, used from 2007 on.
     #[serde(default)]
-    dialect: Dialect,
+    dialect: WriteDialect,
     #[serde(skip)]
     #[schemars(skip)]
-    members: PerChannel<Member>,
+    roles: PerChannel<ChannelRole>,
     #[serde(skip)]
     #[schemars(skip)]
-    groups: Mutex<Groups>,
+    keys: Mutex<SubfileKeys>,
 }
 
-/// The forms that are written.
+/// The dialects that can be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-enum Dialect {
+#[schemars(rename = "Dialect")]
+enum WriteDialect {
     #[default]
     A,
     C,
@@ -63,166 +65,165 @@ sluice_core::register! {
     extensions: &["orca"],
 }
 
-/// A path that may be of a master: subfiles have to lie beside it.
+/// The path of a master, which must be a file because subfiles are beside it.
 fn master_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Error> {
     let path = OutPath::deserialize(deserializer)?;
     if path.is_stdout() || path.is_folder() {
         return Err(serde::de::Error::custom(
-            "a log is a master and subfiles beside it: expected the file that is to be the master, found \
-             standard output or a folder",
+            "expected the path of a master file, which has subfiles beside it; found standard output or a folder",
         ));
     }
     Ok(path)
 }
 
-/// The most subfiles of a log: all are open until it is complete.
-const MOST_SUBFILES: usize = 1000;
-/// How many bytes of lines are kept in memory.
-const MOST_KEPT: usize = 8 << 20;
-/// How many bytes of configuration are kept in memory.
-const MOST_CONFIG: usize = 16 << 20;
-/// Nanoseconds a microsecond.
+/// The maximum number of subfiles: all are open until the log is complete.
+const MAX_SUBFILES: usize = 1000;
+/// The maximum bytes of data lines buffered in memory.
+const MAX_BUFFERED_LINES: usize = 8 << 20;
+/// The maximum bytes of configuration buffered in memory.
+const MAX_BUFFERED_CONFIG: usize = 16 << 20;
+/// Nanoseconds per microsecond.
 const MICRO: i128 = 1_000;
-/// Microseconds a second.
+/// Microseconds per second.
 const SECOND: i128 = 1_000_000;
-/// How wide the columns of numbers are in dialect A.
+/// The width of number columns in dialect A.
 const WIDTH: usize = 12;
 
-/// The events that share a subfile, and what the header says of it.
+/// What identifies a subfile, and goes into its header line and comment.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Group {
+struct SubfileKey {
     channel: Vec<u8>,
     source: Arc<str>,
     encoding: &'static str,
     type_name: Option<Arc<str>>,
     is_relative: bool,
-    /// The word for the interface, without what the dialect puts before it.
+    /// The interface, without the dialect's module.
     interface: String,
-    /// The interface as the channel says it.
-    said_interface: Option<String>,
-    /// The name its subfile had where it was read.
+    /// The interface in the channel's metadata.
+    channel_interface: Option<String>,
+    /// The name of the subfile it was read from.
     file: Option<String>,
     proxy: Option<String>,
     is_enabled: bool,
-    /// What else is known of the channel.
+    /// The remaining metadata of the channel.
     metadata: BTreeMap<String, String>,
 }
 
-/// What else is known of a channel takes no more bytes than this in a comment, which has to fit into a line of
-/// which every byte may take three.
-const MOST_METADATA: usize = 16 << 10;
+/// The maximum bytes of remaining metadata in a comment, which must fit into a line even if every
+/// byte is escaped as three.
+const MAX_METADATA: usize = 16 << 10;
 
-/// What is known of a channel that only our comments can say; nothing if these have no place for it: it is too long,
-/// or of objects, of which the configuration would be torn from the rest if more was known of it.
-fn other_metadata(channel: &Channel) -> Option<BTreeMap<String, String>> {
-    let others = channel.metadata.iter().filter(|(key, _)| !KEPT.contains(&key.as_str()));
+/// The metadata of a channel that only our comments can hold. `None` if they cannot: it is too
+/// long, or it belongs to objects, whose configuration it would separate from the data.
+fn comment_metadata(channel: &Channel) -> Option<BTreeMap<String, String>> {
+    let others = channel.metadata.iter().filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str()));
     let others: BTreeMap<_, _> = others.map(|(key, value)| (key.clone(), value.clone())).collect();
     if channel.encoding == Encoding::Ice && !others.is_empty() {
         return None;
     }
     let bytes: usize = others.iter().map(|(key, value)| key.len() + value.len() + 16).sum();
-    (bytes <= MOST_METADATA).then_some(others)
+    (bytes <= MAX_METADATA).then_some(others)
 }
 
-impl Group {
-    fn of(channel: &Channel) -> Self {
+impl SubfileKey {
+    fn from_channel(channel: &Channel) -> Self {
         let said = |key: &str| channel.metadata.get(key).cloned();
         let name = base_name(channel);
         let said_interface = said("ice.interface");
         Self {
             interface: percent::encoded(said_interface.as_deref().map_or(name, str::as_bytes)),
-            said_interface,
+            channel_interface: said_interface,
             channel: name.to_owned(),
             source: Arc::clone(&channel.source),
             encoding: channel.encoding.as_str(),
             type_name: channel.type_name.clone(),
             is_relative: channel.clock == Clock::Relative,
             file: said("orca.file"),
-            proxy: said("orca.proxy").filter(|proxy| is_word(proxy)),
+            proxy: said("orca.proxy").filter(|proxy| is_proxy(proxy)),
             is_enabled: said("orca.enabled").as_deref() != Some("0"),
-            metadata: other_metadata(channel).unwrap_or_default(),
+            metadata: comment_metadata(channel).unwrap_or_default(),
         }
     }
 
-    /// The interface, where the header line does not say it.
-    fn own_interface(&self) -> Option<String> {
+    /// The interface, unless the header line has it.
+    fn comment_interface(&self) -> Option<String> {
         let is_object = self.encoding == Encoding::Ice.as_str();
         let is_told = |said: &String| is_object && *said == self.interface;
-        self.said_interface.clone().filter(|said| !is_told(said))
+        self.channel_interface.clone().filter(|said| !is_told(said))
     }
 }
 
-fn is_word(text: &str) -> bool {
+fn is_proxy(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic()) && text.contains('@')
 }
 
-/// What a channel of configuration is called behind the name of its objects' channel.
-const CONFIG: &[u8] = b".config";
+/// The suffix of a configuration channel, after the name of the objects' channel.
+const CONFIG_SUFFIX: &[u8] = b".config";
 
 fn is_config(channel: &Channel) -> bool {
     channel.metadata.get("ice.config").is_some_and(|said| said == "true")
-        && channel.name.as_bytes().ends_with(CONFIG)
+        && channel.name.as_bytes().ends_with(CONFIG_SUFFIX)
 }
 
-/// The name of the channel that a channel of configuration belongs to; of others their own.
+/// The name of the objects' channel: without the suffix for a configuration channel.
 fn base_name(channel: &Channel) -> &[u8] {
     let name = channel.name.as_bytes();
-    if is_config(channel) { name.strip_suffix(CONFIG).unwrap_or(name) } else { name }
+    if is_config(channel) { name.strip_suffix(CONFIG_SUFFIX).unwrap_or(name) } else { name }
 }
 
-/// Every group that was met, by number. Numbers depend on timing and reach no output.
+/// All subfile keys, numbered. Numbers depend on timing and never reach the output.
 #[derive(Debug, Default)]
-struct Groups {
-    list: Vec<Arc<Group>>,
-    numbers: BTreeMap<Arc<Group>, u32>,
+struct SubfileKeys {
+    list: Vec<Arc<SubfileKey>>,
+    numbers: BTreeMap<Arc<SubfileKey>, u32>,
 }
 
-/// What a channel's events are.
+/// The role of a channel's events in the log.
 #[derive(Clone, Copy, Debug)]
-struct Member {
+struct ChannelRole {
     group: u32,
     id: u8,
     is_config: bool,
-    /// Whether its channel says something that is not written.
-    is_cut: bool,
+    /// Whether some of its channel's metadata cannot be written.
+    loses_metadata: bool,
     /// Whether its channel has an id that no record can have.
-    has_odd_id: bool,
-    /// Whether its payloads are objects, which have at least a byte.
+    has_invalid_id: bool,
+    /// Whether its payloads are objects, which are never empty.
     is_object: bool,
 }
 
-/// What the header says of a channel, and our comments beside [`Own::metadata`].
-pub(crate) const KEPT: [&str; 8] = [
+/// The metadata keys that header lines and comments hold outside of [`WriterComment::metadata`].
+pub(crate) const RESERVED_KEYS: [&str; 8] = [
     "ice.interface",
     "ice.config",
     "orca.file",
     "orca.id",
     "orca.proxy",
     "orca.enabled",
-    // Of the log that was read: the one that is written has its own.
+    // These describe the log that was read; the one being written has its own.
     "orca.dialect",
     "orca.encoding",
 ];
 
-/// An event of a batch, and what it is.
-type Row = (u32, Member);
-/// The records of a subfile in encoded bytes.
-type Run = (u32, Range<usize>);
-/// The longest that stands before a record: an id and a length.
+/// A row of a batch and the role of its event.
+type EventRow = (u32, ChannelRole);
+/// The range of a subfile's records in encoded bytes.
+type SubfileRun = (u32, Range<usize>);
+/// The maximum length of a record's prefix: an id and a length.
 const LONGEST_PREFIX: usize = 5;
 
 /// Encoded events.
-pub struct Encoded {
+pub struct EncodedEvents {
     /// Records, subfile by subfile.
-    bytes: PooledBlock,
-    runs: Vec<Run>,
-    /// Where in the bytes the records of configuration lie, in the order of their events.
+    bytes: Block,
+    runs: Vec<SubfileRun>,
+    /// The ranges of configuration records in `bytes`, in the order of their events.
     configs: Vec<Range<usize>>,
-    /// The events in their order.
-    events: Vec<Entry>,
+    /// The events, in order.
+    events: Vec<EventEntry>,
 }
 
-struct Entry {
+struct EventEntry {
     micros: i128,
     sequence: i64,
     group: u32,
@@ -231,45 +232,46 @@ struct Entry {
 
 /// The open log.
 #[derive(Debug)]
-pub struct OpenLog {
+pub struct LogWriter {
     outputs: Arc<Outputs>,
     path: PathBuf,
     master: OutputFile,
-    lines: Spill,
+    lines: LineSpill,
     /// In the order of their numbers.
-    subfiles: Vec<Subfile>,
-    /// By number of group.
+    subfiles: Vec<SubfileWriter>,
+    /// The position in `subfiles`, by key number.
     by_group: Vec<Option<usize>>,
     names: BTreeSet<String>,
-    /// The subfiles of the log that this one replaces: they are replaced with it.
+    /// The subfiles of the log that this one replaces; they are replaced with it.
     replaced: BTreeSet<Vec<u8>>,
     events: u64,
-    /// When the first event that has a line happened.
+    /// The time of the first event that has a line.
     first: Option<i128>,
-    /// When the first and the last configuration were given.
-    configured: Option<(i128, i128)>,
+    /// The earliest and the latest time of configuration.
+    config_times: Option<(i128, i128)>,
     configs: u64,
-    /// How much more configuration may be kept.
-    room: Room,
-    /// How much came after data and was written as data.
-    late: u64,
+    /// The remaining memory for configuration.
+    config_budget: ConfigBudget,
+    /// The number of configuration records that were written as data.
+    late_configs: u64,
     renumbered: u64,
 }
 
 #[derive(Debug)]
-struct Subfile {
-    group: Arc<Group>,
+struct SubfileWriter {
+    group: Arc<SubfileKey>,
     name: String,
     file: OutputFile,
-    front: Front,
+    config_buffer: ConfigBuffer,
     config: u64,
     data: u64,
 }
 
-impl Subfile {
-    /// Puts all configuration where it belongs, and completes the file.
+impl SubfileWriter {
+    /// Writes buffered configuration to the head of the file, and completes the file.
     fn finish(mut self) -> Result<(), Error> {
-        if let Some((len, head)) = self.front.replacement().filter(|_| self.file.can_replace_head())
+        if let Some((len, head)) =
+            self.config_buffer.replacement().filter(|_| self.file.can_replace_head())
         {
             self.file.replace_head(len, &head)?;
         }
@@ -277,118 +279,139 @@ impl Subfile {
     }
 }
 
-/// Where a record of configuration goes.
+/// Where a configuration record is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Goes {
-    /// To its subfile, behind what that has.
-    Behind,
-    /// To the front, once all is written.
-    Front,
+enum ConfigPlacement {
+    /// To the end of the subfile, now.
+    Append,
+    /// To the head of the subfile, at the end of the run.
+    Head,
 }
 
 impl OrcaSink {
-    fn prefix(&self) -> Prefix {
-        Prefix { id: self.dialect == Dialect::C, ..Prefix::default() }
+    fn prefix(&self) -> RecordPrefix {
+        RecordPrefix { id: self.dialect == WriteDialect::C, ..RecordPrefix::default() }
     }
 
-    fn base(&self) -> u64 {
-        u64::from(self.dialect == Dialect::A)
+    fn first_index(&self) -> u64 {
+        u64::from(self.dialect == WriteDialect::A)
     }
 
-    fn member(&self, channel: &Channel) -> Member {
+    fn role(&self, channel: &Channel) -> ChannelRole {
         let said_id = channel.metadata.get("orca.id").map(|id| id.parse::<u8>());
         let id = said_id.clone().and_then(Result::ok).unwrap_or(0);
-        let says_more = other_metadata(channel).is_none();
-        let loses_id = id != 0 && self.dialect == Dialect::A;
-        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        Member {
-            group: groups.number(Group::of(channel)),
+        let says_more = comment_metadata(channel).is_none();
+        let loses_id = id != 0 && self.dialect == WriteDialect::A;
+        let mut groups = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        ChannelRole {
+            group: groups.number(SubfileKey::from_channel(channel)),
             id,
             is_config: is_config(channel),
-            is_cut: says_more || loses_id,
-            has_odd_id: said_id.is_some_and(|id| id.is_err()),
+            loses_metadata: says_more || loses_id,
+            has_invalid_id: said_id.is_some_and(|id| id.is_err()),
             is_object: channel.encoding == Encoding::Ice,
         }
     }
 
-    fn group(&self, number: u32) -> Result<Arc<Group>, Error> {
-        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+    fn key(&self, number: u32) -> Result<Arc<SubfileKey>, Error> {
+        let groups = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let group = groups.list.get(number as usize).cloned();
-        group.ok_or_else(|| Error::internal("an event of no subfile was encoded"))
+        group.ok_or_else(|| Error::broken("an event without a subfile was encoded"))
     }
 
-    /// The place of a group's subfile, which is begun if it is new.
-    fn subfile(&self, log: &mut OpenLog, number: u32) -> Result<usize, Error> {
+    /// The position of the subfile with this key, which is created if it is new.
+    fn subfile(&self, log: &mut LogWriter, number: u32) -> Result<usize, Error> {
         let group = number as usize;
         if let Some(Some(place)) = log.by_group.get(group) {
             return Ok(*place);
         }
-        if log.subfiles.len() >= MOST_SUBFILES {
+        if log.subfiles.len() >= MAX_SUBFILES {
             return Err(Error::refused(format!(
-                "more than {MOST_SUBFILES} channels: each is a subfile of its own; filter the events, or \
-                 write another format"
+                "too many channels: each needs a subfile, of which at most {MAX_SUBFILES} are \
+                 written; filter the events, or write another format"
             )));
         }
         log.by_group.resize(log.by_group.len().max(group + 1), None);
         log.by_group[group] = Some(log.subfiles.len());
-        let group = self.group(number)?;
+        let group = self.key(number)?;
         let name = log.name_for(&group);
         let file = log.outputs.create_as_is(&log.path.with_file_name(&name))?;
-        let front = Front::default();
-        log.subfiles.push(Subfile { group, name, file, front, config: 0, data: 0 });
+        let front = ConfigBuffer::default();
+        log.subfiles.push(SubfileWriter {
+            group,
+            name,
+            file,
+            config_buffer: front,
+            config: 0,
+            data: 0,
+        });
         Ok(log.subfiles.len() - 1)
     }
 
-    /// Notes an event of configuration, of which this is the record.
-    fn note_config(&self, log: &mut OpenLog, entry: &Entry, record: &[u8]) -> Result<Goes, Error> {
+    /// Accounts for a configuration event with this record.
+    fn add_config(
+        &self,
+        log: &mut LogWriter,
+        entry: &EventEntry,
+        record: &[u8],
+    ) -> Result<ConfigPlacement, Error> {
         let place = self.subfile(log, entry.group)?;
-        let Some(subfile) = log.subfiles.get_mut(place) else { return Err(no_number()) };
+        let Some(subfile) = log.subfiles.get_mut(place) else { return Err(missing_subfile()) };
         let goes = if subfile.data == 0 {
-            subfile.front.begin_with(entry.sequence, record, &mut log.room);
-            Goes::Behind
+            subfile.config_buffer.push_written(entry.sequence, record, &mut log.config_budget);
+            ConfigPlacement::Append
         } else if subfile.file.can_replace_head()
-            && subfile.front.keep(entry.sequence, record, &mut log.room)
+            && subfile.config_buffer.push_late(entry.sequence, record, &mut log.config_budget)
         {
-            Goes::Front
+            ConfigPlacement::Head
         } else {
-            log.late += 1;
-            self.note_data(log, entry)?;
-            return Ok(Goes::Behind);
+            log.late_configs += 1;
+            self.add_data(log, entry)?;
+            return Ok(ConfigPlacement::Append);
         };
         subfile.config += 1;
         log.configs += 1;
-        let (from, to) = log.configured.unwrap_or((entry.micros, entry.micros));
-        log.configured = Some((from.min(entry.micros), to.max(entry.micros)));
+        let (from, to) = log.config_times.unwrap_or((entry.micros, entry.micros));
+        log.config_times = Some((from.min(entry.micros), to.max(entry.micros)));
         Ok(goes)
     }
 
-    /// Notes an event that gets a line.
-    fn note_data(&self, log: &mut OpenLog, entry: &Entry) -> Result<(), Error> {
+    /// Adds the line of a data event.
+    fn add_data(&self, log: &mut LogWriter, entry: &EventEntry) -> Result<(), Error> {
         let place = self.subfile(log, entry.group)?;
-        let Some(subfile) = log.subfiles.get_mut(place) else { return Err(no_number()) };
-        let index = subfile.data + self.base();
+        let Some(subfile) = log.subfiles.get_mut(place) else { return Err(missing_subfile()) };
+        let index = subfile.data + self.first_index();
         subfile.data += 1;
         log.renumbered += u64::from(i64::try_from(index) != Ok(entry.sequence));
         log.first.get_or_insert(entry.micros);
         let (seconds, micros) = (entry.micros.div_euclid(SECOND), entry.micros.rem_euclid(SECOND));
-        let seconds =
-            i64::try_from(seconds).map_err(|_| Error::internal("a time has no seconds"))?;
-        let width = if self.dialect == Dialect::A { WIDTH } else { 0 };
+        let seconds = i64::try_from(seconds).map_err(|_| {
+            Error::broken(
+                "a time outside of the \
+            format's range was encoded",
+            )
+        })?;
+        let width = if self.dialect == WriteDialect::A { WIDTH } else { 0 };
         log.lines.line(width, [seconds, micros as i64, place as i64, index as i64])
     }
 
-    /// Notes all events of a block; gives the records that are not to be written yet, sorted by place.
-    fn note_all(&self, log: &mut OpenLog, block: &Encoded) -> Result<Vec<Range<usize>>, Error> {
+    /// Adds the lines of all events of a block. Returns the records that must not be written yet,
+    /// sorted by position.
+    fn add_lines(
+        &self,
+        log: &mut LogWriter,
+        block: &EncodedEvents,
+    ) -> Result<Vec<Range<usize>>, Error> {
         let mut configs = block.configs.iter();
         let mut taken = Vec::new();
         for entry in &block.events {
             if !entry.is_config {
-                self.note_data(log, entry)?;
+                self.add_data(log, entry)?;
                 continue;
             }
             let place = configs.next().cloned().unwrap_or_default();
             let record = block.bytes.get(place.clone()).unwrap_or_default();
-            if self.note_config(log, entry, record)? == Goes::Front {
+            if self.add_config(log, entry, record)? == ConfigPlacement::Head {
                 taken.push(place);
             }
         }
@@ -396,21 +419,21 @@ impl OrcaSink {
         Ok(taken)
     }
 
-    /// Appends records subfile by subfile; within each they stay in their order. Gives the subfiles' runs,
-    /// and where configuration lies, in the order of its events.
-    fn lay_out(
+    /// Appends the records to `bytes` by subfile, in order within each. Returns the range of each
+    /// subfile, and of each configuration record in the order of events.
+    fn write_records(
         &self,
         batch: &Batch,
-        mut rows: Vec<Row>,
-        bytes: &mut PooledBlock,
-    ) -> (Vec<Run>, Vec<Range<usize>>) {
+        mut rows: Vec<EventRow>,
+        bytes: &mut Block,
+    ) -> (Vec<SubfileRun>, Vec<Range<usize>>) {
         bytes.reserve(batch.payload_bytes() as usize + rows.len() * LONGEST_PREFIX);
         rows.sort_by_key(|(_, member)| member.group);
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<SubfileRun> = Vec::new();
         let mut configs: Vec<(u32, Range<usize>)> = Vec::new();
-        for (row, Member { group, id, is_config, .. }) in rows {
+        for (row, ChannelRole { group, id, is_config, .. }) in rows {
             let (payload, from) = (batch.payload(row as usize), bytes.len());
-            if self.dialect == Dialect::C {
+            if self.dialect == WriteDialect::C {
                 bytes.push(id);
             }
             bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
@@ -427,19 +450,19 @@ impl OrcaSink {
         (runs, configs.into_iter().map(|(_, place)| place).collect())
     }
 
-    fn header(&self, log: &OpenLog) -> String {
+    fn header(&self, log: &LogWriter) -> String {
         let mut text = String::new();
         for subfile in &log.subfiles {
-            let Group { channel, source, type_name, is_relative, .. } = &*subfile.group;
-            let own = Own {
+            let SubfileKey { channel, source, type_name, is_relative, .. } = &*subfile.group;
+            let own = WriterComment {
                 config_records: subfile.config,
                 prefix: self.prefix(),
                 channel: channel.clone(),
                 source: source.to_string(),
                 type_name: type_name.as_deref().map(str::to_owned),
                 clock: if *is_relative { Clock::Relative } else { Clock::Utc },
-                interface: subfile.group.own_interface(),
-                is_disabled: self.dialect == Dialect::A && !subfile.group.is_enabled,
+                interface: subfile.group.comment_interface(),
+                is_disabled: self.dialect == WriteDialect::A && !subfile.group.is_enabled,
                 metadata: subfile.group.metadata.clone(),
             };
             if let Some(proxy) = &subfile.group.proxy {
@@ -451,15 +474,15 @@ impl OrcaSink {
         text + "#data\n"
     }
 
-    fn header_line(&self, subfile: &Subfile) -> String {
-        let Group { interface, encoding, is_enabled, .. } = &*subfile.group;
+    fn header_line(&self, subfile: &SubfileWriter) -> String {
+        let SubfileKey { interface, encoding, is_enabled, .. } = &*subfile.group;
         let name = &subfile.name;
         match self.dialect {
-            Dialect::A => {
+            WriteDialect::A => {
                 let module = if *encoding == Encoding::Ice.as_str() { "::orca::" } else { "::" };
                 format!("{:<32} {encoding:<12} {name}\n", format!("{module}{interface}"))
             }
-            Dialect::C => {
+            WriteDialect::C => {
                 let interface = if interface.is_empty() { "-" } else { interface };
                 format!("{name} {interface} {encoding} {}\n", u8::from(*is_enabled))
             }
@@ -467,12 +490,12 @@ impl OrcaSink {
     }
 }
 
-impl Groups {
-    fn number(&mut self, group: Group) -> u32 {
+impl SubfileKeys {
+    fn number(&mut self, group: SubfileKey) -> u32 {
         if let Some(number) = self.numbers.get(&group) {
             return *number;
         }
-        // There are fewer groups than channels, and of these fewer than a number holds.
+        // There are no more keys than channels, whose number fits.
         let (number, group) = (self.list.len() as u32, Arc::new(group));
         self.list.push(Arc::clone(&group));
         self.numbers.insert(group, number);
@@ -480,25 +503,25 @@ impl Groups {
     }
 }
 
-impl OpenLog {
-    /// A name for a group's subfile that none of the log has yet: the one it was read from, if that may be.
+impl LogWriter {
+    /// An unused name for a subfile: the one it was read from, if that is allowed.
     ///
-    /// What the events say of it is not the user's word: no file that exists is replaced on that account,
-    /// unless it belongs to the log that is replaced.
-    fn name_for(&mut self, group: &Group) -> String {
+    /// That name comes from the events, not from the user: it must not overwrite an existing file,
+    /// unless that belongs to the log being replaced.
+    fn name_for(&mut self, group: &SubfileKey) -> String {
         let master =
             escaped(self.path.file_name().unwrap_or_default().as_encoded_bytes()).into_owned();
-        let old = group.file.as_ref().filter(|name| is_safe(name) && **name != master);
-        let old = old.filter(|name| self.is_own(name) || !is_there(&self.path_of(name)));
+        let old = group.file.as_ref().filter(|name| is_safe_file_name(name) && **name != master);
+        let old = old.filter(|name| self.is_replaced(name) || !exists(&self.path_of(name)));
         if let Some(name) = old.filter(|name| self.names.insert(folded(name))) {
             return name.clone();
         }
         let stem = stem(&master);
-        let interface = lower_case(&group.interface);
+        let interface = file_name_part(&group.interface);
         let mut number = 0;
         loop {
             let name = format!("{stem}_{interface}{number}.log");
-            if self.names.insert(folded(&name)) && self.may_write(&name) {
+            if self.names.insert(folded(&name)) && self.is_free(&name) {
                 return name;
             }
             number += 1;
@@ -509,112 +532,121 @@ impl OpenLog {
         self.path.with_file_name(name)
     }
 
-    /// Whether a subfile of the log that is replaced has this name.
-    fn is_own(&self, name: &str) -> bool {
+    /// Whether the log being replaced has a subfile of this name.
+    fn is_replaced(&self, name: &str) -> bool {
         self.replaced.contains(name.as_bytes())
     }
 
-    /// Whether a name of ours takes the place of no file of others. Devices and pipes are written into.
-    fn may_write(&self, name: &str) -> bool {
+    /// Whether writing to this name overwrites no file of others. Devices and pipes may be written
+    /// to.
+    fn is_free(&self, name: &str) -> bool {
         let path = self.path_of(name);
         let is_device = fs::metadata(&path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
-        self.is_own(name) || is_device || !is_there(&path)
+        self.is_replaced(name) || is_device || !exists(&path)
     }
 }
 
-/// Whether there is anything of that name, be it a link that leads nowhere.
-fn is_there(path: &Path) -> bool {
+/// Whether the path exists, even as a dangling link.
+fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// The names of the subfiles of the log whose master is at `path`; none if there is none that can be read.
-fn subfiles_of(path: &Path) -> BTreeSet<Vec<u8>> {
+/// The subfile names of the log at `path`; none if there is no readable log.
+fn subfiles_of_master(path: &Path) -> BTreeSet<Vec<u8>> {
     if !path.is_file() {
         return BTreeSet::new();
     }
-    let header = master::open(path).and_then(|mut lines| Header::read(&mut lines));
+    let header = master::open(path).and_then(|mut lines| MasterHeader::read(&mut lines));
     let files = header.map(|header| header.files).unwrap_or_default();
     files.into_iter().filter(|file| file.refused.is_none()).map(|file| file.name).collect()
 }
 
-/// Whether a name can stand in a column, and is one as loggers gave to files in their folder.
-fn is_safe(name: &str) -> bool {
+/// Whether a name fits into a column and looks like one that a logger gave to a file.
+fn is_safe_file_name(name: &str) -> bool {
     let begins = name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
     let is_short = name.len() <= 128;
-    let is_whole = is_plain(name.as_bytes()) && name.ends_with(".log");
+    let is_whole = is_file_name(name.as_bytes()) && name.ends_with(".log");
     begins && is_short && is_whole && name.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// The name of a master without what is behind its first dot, as names of subfiles begin with it.
+/// The start of subfile names: the master's name up to its first dot.
 fn stem(master: &str) -> String {
     let stem = master.split('.').find(|part| !part.is_empty()).unwrap_or("log");
     percent::encoded(stem.as_bytes()).chars().take(64).collect()
 }
 
-fn lower_case(interface: &str) -> String {
+fn file_name_part(interface: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let name: String = interface.to_ascii_lowercase().chars().map(plain).take(64).collect();
     if name.is_empty() { "channel".to_owned() } else { name }
 }
 
-/// Lines that are kept until they are wanted.
+/// Data lines, buffered until the header can be written.
 #[derive(Debug, Default)]
-struct Spill {
-    kept: Vec<u8>,
+struct LineSpill {
+    buffer: Vec<u8>,
     file: Option<std::fs::File>,
 }
 
-impl Spill {
+impl LineSpill {
     fn line(&mut self, width: usize, columns: [i64; 4]) -> Result<(), Error> {
         let mut digits = itoa::Buffer::new();
         for (place, number) in columns.into_iter().enumerate() {
             let number = digits.format(number).as_bytes();
-            self.kept.extend_from_slice(number);
+            self.buffer.extend_from_slice(number);
             let is_last = place + 1 == columns.len();
             let blanks = if is_last { 0 } else { width.saturating_sub(number.len()).max(1) };
-            self.kept.resize(self.kept.len() + blanks, b' ');
+            self.buffer.resize(self.buffer.len() + blanks, b' ');
         }
-        self.kept.push(b'\n');
-        if self.kept.len() < MOST_KEPT { Ok(()) } else { self.put_aside().map_err(failed) }
+        self.buffer.push(b'\n');
+        if self.buffer.len() < MAX_BUFFERED_LINES {
+            Ok(())
+        } else {
+            self.spill().map_err(spill_error)
+        }
     }
 
-    fn put_aside(&mut self) -> io::Result<()> {
+    fn spill(&mut self) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
             None => self.file.insert(tempfile::tempfile()?),
         };
-        file.write_all(&self.kept)?;
-        self.kept.clear();
+        file.write_all(&self.buffer)?;
+        self.buffer.clear();
         Ok(())
     }
 
-    /// Hands all lines over, in order.
-    fn hand_over(mut self, to: &mut OutputFile) -> Result<(), Error> {
+    /// Writes all lines to the master, in order.
+    fn copy_to(mut self, to: &mut OutputFile) -> Result<(), Error> {
         if let Some(file) = &mut self.file {
-            file.seek(SeekFrom::Start(0)).map_err(failed)?;
+            file.seek(SeekFrom::Start(0)).map_err(spill_error)?;
             let mut buffer = vec![0; 1 << 20];
             loop {
-                let read = file.read(&mut buffer).map_err(failed)?;
+                let read = file.read(&mut buffer).map_err(spill_error)?;
                 if read == 0 {
                     break;
                 }
                 to.write(buffer.get(..read).unwrap_or_default())?;
             }
         }
-        to.write(&self.kept)
+        to.write(&self.buffer)
     }
 }
 
-fn no_number() -> Error {
-    Error::internal("a subfile has no number")
+fn missing_subfile() -> Error {
+    Error::broken("a subfile is missing from the log")
 }
 
-fn failed(error: io::Error) -> Error {
+fn spill_error(error: io::Error) -> Error {
     Error::io("keep lines of the master in", std::env::temp_dir(), error)
 }
 
-/// The rows that can be written; `context` is told of the others, and of what is lost of these.
-fn judged(batch: &Batch, rows: Vec<Row>, context: &mut EncodeContext<'_>) -> Vec<Row> {
+/// The rows that can be written; reports the others, and what is lost, to `context`.
+fn writable_rows(
+    batch: &Batch,
+    rows: Vec<EventRow>,
+    context: &mut EncodeContext<'_>,
+) -> Vec<EventRow> {
     let (mut is_cut, mut is_fine, mut has_odd_id) = (false, false, false);
     let mut kept = rows;
     kept.retain(|(row, member)| match refusal(*member, batch.payload(*row as usize)) {
@@ -623,61 +655,62 @@ fn judged(batch: &Batch, rows: Vec<Row>, context: &mut EncodeContext<'_>) -> Vec
             false
         }
         None => {
-            is_cut |= member.is_cut;
-            has_odd_id |= member.has_odd_id;
+            is_cut |= member.loses_metadata;
+            has_odd_id |= member.has_invalid_id;
             is_fine |= time_of(batch, *row) % MICRO != 0;
             true
         }
     });
     if is_cut {
-        context
-            .losses
-            .insert("ids in dialect A, metadata of objects beyond Orca's, and of others above 16 KiB are not written");
+        context.losses.insert(
+            "ids in dialect A, metadata of objects that is not Orca's, and metadata above \
+                16 KiB are not written",
+        );
     }
     if has_odd_id {
-        context.losses.insert("an `orca.id` that is no number from 0 to 255 is written as 0");
+        context.losses.insert("`orca.id` that is not a number from 0 to 255 is written as 0");
     }
     if is_fine {
-        let loss = "times are written in whole microseconds; what is finer is rounded";
+        let loss = "times are rounded to whole microseconds";
         context.losses.insert(loss);
     }
     kept
 }
 
-/// When an event happened, in nanoseconds.
+/// The time of an event in nanoseconds.
 fn time_of(batch: &Batch, row: u32) -> i128 {
     let row = row as usize;
     batch.wide_time(row).unwrap_or_else(|| batch.timestamps()[row].into())
 }
 
-/// The nearest microsecond: what a double tells of a time is often a little less than what was meant. A time that 64
-/// bits can hold stays one.
+/// The nearest microsecond: times stored as doubles are often slightly too low. A time that fits
+/// into 64 bits still does afterwards.
 fn nearest_micros(nanos: i128) -> i128 {
     let (whole, rest) = (nanos.div_euclid(MICRO), nanos.rem_euclid(MICRO));
     let is_last = whole == i128::from(i64::MAX) / MICRO;
     whole + i128::from(rest >= MICRO / 2 && !is_last)
 }
 
-/// Whether the seconds of a time can stand in a line.
-fn has_line(nanos: i128) -> bool {
+/// Whether the seconds of a time fit into a data line.
+fn is_representable(nanos: i128) -> bool {
     i64::try_from(nearest_micros(nanos).div_euclid(SECOND)).is_ok()
 }
 
-/// Why an event cannot be written.
-fn refusal(member: Member, payload: &[u8]) -> Option<String> {
+/// The reason an event cannot be written.
+fn refusal(member: ChannelRole, payload: &[u8]) -> Option<String> {
     if payload.len() as u64 > LONGEST_RECORD {
         return Some(format!(
-            "a payload of {} bytes is longer than a record may be",
+            "a payload of {} bytes is longer than a record can be",
             payload.len()
         ));
     }
     let is_empty = payload.is_empty() && member.is_object;
-    is_empty.then(|| "an object has at least one byte, and this payload has none".to_owned())
+    is_empty.then(|| "an object has at least one byte, but this payload is empty".to_owned())
 }
 
 impl Sink for OrcaSink {
-    type Block = Encoded;
-    type Output = OpenLog;
+    type Block = EncodedEvents;
+    type Output = LogWriter;
 
     fn targets(&self) -> Vec<PathBuf> {
         vec![self.path.0.clone()]
@@ -687,47 +720,51 @@ impl Sink for OrcaSink {
         true
     }
 
-    fn open(&self, context: &SinkContext) -> Result<OpenLog, Error> {
+    fn open(&self, context: &SinkContext) -> Result<LogWriter, Error> {
         let outputs = Arc::clone(&context.outputs);
-        let path = outputs.actual_path(&self.path.0);
-        // Before the master is made, which may be in the place of the old one.
-        let replaced = subfiles_of(&path);
+        let path = outputs.named(&self.path.0);
+        // Before the new master is created, which may replace the old one.
+        let replaced = subfiles_of_master(&path);
         let master = outputs.create(&self.path.0)?;
-        Ok(OpenLog {
+        Ok(LogWriter {
             outputs,
             path,
             master,
-            lines: Spill::default(),
+            lines: LineSpill::default(),
             subfiles: Vec::new(),
             by_group: Vec::new(),
             names: BTreeSet::new(),
             replaced,
             events: 0,
             first: None,
-            configured: None,
+            config_times: None,
             configs: 0,
-            room: Room(MOST_CONFIG),
-            late: 0,
+            config_budget: ConfigBudget(MAX_BUFFERED_CONFIG),
+            late_configs: 0,
             renumbered: 0,
         })
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Encoded, Error> {
-        let members = self.members.table(context.channels, |channel| Ok(self.member(channel)))?;
-        let rows: Vec<Row> = batch
+    fn encode(
+        &self,
+        batch: Batch,
+        context: &mut EncodeContext<'_>,
+    ) -> Result<EncodedEvents, Error> {
+        let members = self.roles.table(context.channels, |channel| Ok(self.role(channel)))?;
+        let rows: Vec<EventRow> = batch
             .channels()
             .iter()
             .zip(0..)
             .map(|(id, row)| (row, members[*id as usize]))
             .collect();
-        let rows = judged(&batch, rows, context);
-        let is_beyond = |row: &u32| !has_line(time_of(&batch, *row));
+        let rows = writable_rows(&batch, rows, context);
+        let is_beyond = |row: &u32| !is_representable(time_of(&batch, *row));
         context.clamped.extend(rows.iter().map(|(row, _)| *row).filter(is_beyond));
         let micros = |row: u32| match time_of(&batch, row) {
-            time if has_line(time) => nearest_micros(time),
+            time if is_representable(time) => nearest_micros(time),
             _ => nearest_micros(batch.timestamps()[row as usize].into()),
         };
-        let entry = |(row, member): &Row| Entry {
+        let entry = |(row, member): &EventRow| EventEntry {
             micros: micros(*row),
             sequence: batch.sequences()[*row as usize],
             group: member.group,
@@ -735,16 +772,16 @@ impl Sink for OrcaSink {
         };
         let events = rows.iter().map(entry).collect();
         let mut bytes = context.buffers.buffer();
-        let (runs, configs) = self.lay_out(&batch, rows, &mut bytes);
-        Ok(Encoded { bytes, runs, configs, events })
+        let (runs, configs) = self.write_records(&batch, rows, &mut bytes);
+        Ok(EncodedEvents { bytes, runs, configs, events })
     }
 
-    fn append(&self, log: &mut OpenLog, block: Encoded) -> Result<u64, Error> {
-        let taken = self.note_all(log, &block)?;
+    fn append(&self, log: &mut LogWriter, block: EncodedEvents) -> Result<u64, Error> {
+        let taken = self.add_lines(log, &block)?;
         for (group, run) in block.runs {
             let place = self.subfile(log, group)?;
-            let Some(subfile) = log.subfiles.get_mut(place) else { return Err(no_number()) };
-            for part in without(run, &taken) {
+            let Some(subfile) = log.subfiles.get_mut(place) else { return Err(missing_subfile()) };
+            for part in subtract_ranges(run, &taken) {
                 subfile.file.write_binary(block.bytes.get(part).unwrap_or_default())?;
             }
         }
@@ -752,31 +789,25 @@ impl Sink for OrcaSink {
         Ok(block.events.len() as u64)
     }
 
-    fn notes(&self, log: &OpenLog) -> Vec<(String, u64)> {
-        // Where no line says a time, configuration is read at 0.
+    fn notes(&self, log: &LogWriter) -> Vec<(String, u64)> {
+        // Without any data line, configuration is read at time 0.
         let first = log.first.unwrap_or(0);
-        let is_moved = log.configured.is_some_and(|times| times != (first, first));
+        let is_moved = log.config_times.is_some_and(|times| times != (first, first));
         let moved = if is_moved { log.configs } else { 0 };
-        let fronts = log.subfiles.iter().map(|subfile| subfile.front.renumbered());
+        let fronts = log.subfiles.iter().map(|subfile| subfile.config_buffer.renumbered());
         let renumbered = log.renumbered + fronts.sum::<u64>();
         let all = [
-            (
-                "event numbers are not kept: a number is the event's place in its subfile",
-                renumbered,
-            ),
-            ("configuration that came after its data is written as data", log.late),
-            (
-                "configuration has no time of its own: it is read at the time of the first event",
-                moved,
-            ),
+            ("event numbers are not kept: they become the position in the subfile", renumbered),
+            ("configuration that arrived after its data is written as data", log.late_configs),
+            ("configuration loses its own time: it is read at the time of the first event", moved),
         ];
         all.into_iter().filter(|(_, n)| *n > 0).map(|(what, n)| (what.to_owned(), n)).collect()
     }
 
-    fn finish(&self, mut log: OpenLog) -> Result<u64, Error> {
+    fn finish(&self, mut log: LogWriter) -> Result<u64, Error> {
         let header = self.header(&log);
         log.master.write(header.as_bytes())?;
-        log.lines.hand_over(&mut log.master)?;
+        log.lines.copy_to(&mut log.master)?;
         for subfile in log.subfiles {
             subfile.finish()?;
         }

@@ -1,4 +1,4 @@
-//! Source `orca`: masters and what they name, cut into splits by the lines of the master.
+//! Source `orca`: masters and their subfiles, split by the lines of the master.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,42 +12,42 @@ use sluice_core::{
     Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
-use crate::log::{Choices, Log};
+use crate::log::{LogOptions, OrcaLog};
 use crate::master;
 use crate::reader::OrcaReader;
-use crate::subfile::{ByteOrder, Prefix};
+use crate::subfile::{ByteOrder, RecordPrefix};
 
 /// Reads logs of the Orca robotics project, 2006 to 2010.
 ///
-/// Events come in the order of the master's lines, and configuration before them. Lines that lead nowhere are
-/// stepped over and reported.
+/// Events are in the order of the master's lines, after the configuration. Lines whose event cannot
+/// be read are skipped and reported.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Orca {
-    /// The masters: a file, a glob, or a list of them. Subfiles lie beside them; they are not named here.
+    /// The masters: a file, a glob, or a list of them. Their subfiles are found beside them.
     #[serde(deserialize_with = "master_paths")]
     path: InPaths,
-    /// How many records at the front of a subfile are configuration, by the subfile's name. Told from the
-    /// interface and the file where it is not given.
+    /// The number of configuration records at the start of a subfile, by the subfile's name.
+    /// Detected from the interface and the file by default.
     #[serde(default)]
     config_records: BTreeMap<String, u64>,
-    /// What stands before each record of the subfiles: `u32`, `u64`, `id-u32` or `id-u64`. Told from each file
-    /// where it is not given.
+    /// The prefix of each record in subfiles: `u32`, `u64`, `id-u32` or `id-u64`. Detected from
+    /// each file by default.
     #[serde(default)]
     subfile_prefix: Option<PrefixWord>,
     /// Whether the recording machine wrote the lengths of records big-endian.
     #[serde(default)]
     big_endian: bool,
-    /// What becomes of subfiles that are marked as not to be played: `read` or `skip`.
+    /// Whether to read subfiles that are marked as disabled: `read` or `skip`.
     #[serde(default)]
-    disabled: Disabled,
-    /// Logs that were opened: subfiles are walked over once for all splits.
+    disabled: DisabledSubfiles,
+    /// Opened logs: subfiles are indexed once for all splits.
     #[serde(skip)]
     #[schemars(skip)]
-    opened: Mutex<BTreeMap<PathBuf, Arc<Log>>>,
+    logs: Mutex<BTreeMap<PathBuf, Arc<OrcaLog>>>,
 }
 
-/// What stands before a record: its length, perhaps behind a byte that says what it is.
+/// The prefix of a record: its length, with or without an id byte before it.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 enum PrefixWord {
     #[serde(rename = "u32")]
@@ -60,10 +60,11 @@ enum PrefixWord {
     IdU64,
 }
 
-/// What becomes of subfiles that are not to be played.
+/// Whether disabled subfiles are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Disabled {
+#[schemars(rename = "Disabled")]
+enum DisabledSubfiles {
     #[default]
     Read,
     Skip,
@@ -80,20 +81,20 @@ sluice_core::register! {
     when_played: &[("disabled", "\"skip\"")],
 }
 
-/// Paths that may be of masters: subfiles have to lie beside them.
+/// Paths of masters, which must be files because subfiles are beside them.
 fn master_paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<InPaths, D::Error> {
     let paths = InPaths::deserialize(deserializer)?;
     if paths.0.iter().any(|path| path == Path::new("-")) {
         return Err(serde::de::Error::custom(
-            "a master names files beside it and is read more than once: expected a file in their folder, \
-             found `-`, which is standard input",
+            "expected the path of a master, found `-`: standard input has no subfiles beside it \
+             and cannot be read twice",
         ));
     }
     Ok(paths)
 }
 
 fn sniff(head: &[u8]) -> SniffResult {
-    match master::looks_like(head) {
+    match master::looks_like_master(head) {
         (true, _) => SniffResult::Yes,
         (false, true) => SniffResult::Maybe,
         (false, false) => SniffResult::No,
@@ -101,28 +102,28 @@ fn sniff(head: &[u8]) -> SniffResult {
 }
 
 impl Orca {
-    fn choices(&self) -> Choices {
+    fn log_options(&self) -> LogOptions {
         let prefix = self.subfile_prefix.map(|word| match word {
-            PrefixWord::U32 => Prefix::default(),
-            PrefixWord::U64 => Prefix { wide: true, ..Prefix::default() },
-            PrefixWord::IdU32 => Prefix { id: true, ..Prefix::default() },
-            PrefixWord::IdU64 => Prefix { id: true, wide: true, ..Prefix::default() },
+            PrefixWord::U32 => RecordPrefix::default(),
+            PrefixWord::U64 => RecordPrefix { wide: true, ..RecordPrefix::default() },
+            PrefixWord::IdU32 => RecordPrefix { id: true, ..RecordPrefix::default() },
+            PrefixWord::IdU64 => RecordPrefix { id: true, wide: true, ..RecordPrefix::default() },
         });
-        Choices {
+        LogOptions {
             config_records: self.config_records.clone(),
             prefix,
             order: if self.big_endian { ByteOrder::Big } else { ByteOrder::Little },
-            skip_disabled: self.disabled == Disabled::Skip,
+            skip_disabled: self.disabled == DisabledSubfiles::Skip,
         }
     }
 
-    /// The log whose master is at `path`; opened once.
-    fn log(&self, path: &Path) -> Result<Arc<Log>, Error> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The log whose master is at `path`, opened once.
+    fn log(&self, path: &Path) -> Result<Arc<OrcaLog>, Error> {
+        let mut opened = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = opened.get(path) {
             return Ok(Arc::clone(log));
         }
-        let log = Arc::new(Log::open(path, &self.choices())?);
+        let log = Arc::new(OrcaLog::open(path, &self.log_options())?);
         opened.insert(path.to_owned(), Arc::clone(&log));
         Ok(log)
     }
@@ -137,8 +138,7 @@ impl Source for Orca {
         let inputs = files::expand(&self.path.0)?;
         match inputs.iter().find(|input| input.bytes.is_none()) {
             Some(stream) => Err(Error::refused(format!(
-                "a master names files beside it and is read more than once; it has to be a file in their \
-                 folder: {}",
+                "a master has to be a file in the folder of its subfiles, and not a stream: {}",
                 stream.path.display()
             ))),
             None => Ok(inputs),
@@ -151,7 +151,7 @@ impl Source for Orca {
             let log = self.log(&master.path)?;
             files.push(master);
             files.extend(
-                log.present()
+                log.readable_subfiles()
                     .map(|(file, len)| Input { path: file.path.clone(), bytes: Some(len) }),
             );
         }
@@ -168,7 +168,7 @@ impl Source for Orca {
                 continue;
             }
             let log = self.log(&path)?;
-            cut(&log, bytes.unwrap_or(0), target, &mut splits);
+            cut_splits(&log, bytes.unwrap_or(0), target, &mut splits);
         }
         Ok(splits)
     }
@@ -184,25 +184,25 @@ impl Source for Orca {
     }
 }
 
-/// The fewest bytes of a master that a split has: about a line.
-const FEWEST: u64 = 24;
-/// The most bytes of a master that a split has: each of its lines may be damage, which takes memory.
-const MOST: u64 = 256 << 10;
-/// The most splits of a master, however few bytes of it have however many of subfiles.
-const MOST_SPLITS: u64 = 64 << 10;
+/// The minimum bytes of a master per split: about a line.
+const MIN_SPLIT: u64 = 24;
+/// The maximum bytes of a master per split: each of its lines may be damage, which takes memory.
+const MAX_SPLIT: u64 = 256 << 10;
+/// The maximum number of splits of a master.
+const MAX_SPLITS: u64 = 64 << 10;
 
-/// Cuts a master into pieces whose events have about `target` bytes, taking its lines for equally long and its
-/// objects, too.
-fn cut(log: &Log, len: u64, target: u64, splits: &mut Vec<Split>) {
-    let events = log.present().map(|(_, len)| len).fold(0, u64::saturating_add);
+/// Cuts a master into splits with about `target` bytes of events each, assuming lines and objects
+/// of equal length.
+fn cut_splits(log: &OrcaLog, len: u64, target: u64, splits: &mut Vec<Split>) {
+    let events = log.readable_subfiles().map(|(_, len)| len).fold(0, u64::saturating_add);
     let all = u128::from(events.saturating_add(len)).max(1);
-    let begin = log.header.data.min(len);
+    let begin = log.header.data_start.min(len);
     let lines = len - begin;
     let share = |bytes: u64| {
         u64::try_from(u128::from(bytes) * all / u128::from(len.max(1))).unwrap_or(u64::MAX)
     };
     let span = u64::try_from(u128::from(target) * u128::from(len) / all).unwrap_or(u64::MAX);
-    let span = span.max(FEWEST).max(lines / MOST_SPLITS).min(MOST.max(lines / MOST_SPLITS));
+    let span = span.max(MIN_SPLIT).max(lines / MAX_SPLITS).min(MAX_SPLIT.max(lines / MAX_SPLITS));
     let mut start = 0;
     let mut end = begin;
     loop {

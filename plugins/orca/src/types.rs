@@ -1,6 +1,6 @@
-//! The objects that Orca wrote, as the set of types `orca`.
+//! The built-in set of types `orca`: the objects that Orca wrote.
 
-/// The files that declare them, by the years of their software: name and text.
+/// The `.ice` files, by the years of the software: name and text.
 pub const TYPES: &[(&str, &str)] = &[
     ("a-2006-08/camera.ice", include_str!("../types/a-2006-08/camera.ice")),
     ("a-2006-08/common.ice", include_str!("../types/a-2006-08/common.ice")),
@@ -48,5 +48,6 @@ pub const TYPES: &[(&str, &str)] = &[
 sluice_core::register! {
     types "orca": TYPES,
     codec: "ice",
-    about: "scans, poses, images, GPS, power and other objects of the Orca robotics project, 2006 to 2010",
+    about: "scans, poses, images, GPS, power and other objects of the Orca robotics project, 2006 \
+        to 2010",
 }

@@ -1,5 +1,5 @@
-//! The bytes of a table, wherever it lies: what the Parquet library reads a file through. Knows nothing of what is
-//! in them.
+//! The bytes of a table in a file or an object store, as the Parquet library reads them. Knows
+//! nothing about their content.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
@@ -14,37 +14,39 @@ use sluice_core::Error;
 use sluice_core::files::LogFile;
 use sluice_core::store::is_address;
 
-/// Row groups of objects up to this length are brought in one go: a request takes as long as reading a megabyte.
-const BROUGHT: u64 = 128 << 20;
+/// The longest row group of an object that is fetched at once: a request takes as long as reading a
+/// megabyte.
+const MAX_PREFETCH: u64 = 128 << 20;
 
-/// A file, or an object of a store, read at any place. Clones share it.
+/// A file, or an object of a store, read at any offset. Clones share it.
 #[derive(Clone)]
 pub(crate) struct TableBytes {
-    from: Whole,
+    store: ByteStore,
     len: u64,
-    /// A range that is here already, and where it begins.
-    held: Option<(u64, Bytes)>,
-    unread: Unread,
+    /// A range that has been fetched already, and its offset.
+    prefetched: Option<(u64, Bytes)>,
+    failure: ReadFailure,
 }
 
 #[derive(Clone)]
-enum Whole {
+enum ByteStore {
     File(Arc<File>),
     Object(Arc<Mutex<LogFile>>),
 }
 
-/// Why an object could not be read, which the Parquet library tells as a fault of the table.
+/// The reason an object could not be read, which the Parquet library reports as a fault of the
+/// table.
 #[derive(Clone, Default)]
-pub(crate) struct Unread(Arc<Mutex<Option<Error>>>);
+pub(crate) struct ReadFailure(Arc<Mutex<Option<Error>>>);
 
-impl Unread {
-    /// `Err` once if the object could not be read.
+impl ReadFailure {
+    /// Returns `Err` once if the object could not be read.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let error = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         error.map_or(Ok(()), Err)
     }
 
-    fn note(&self, error: Error) -> io::Error {
+    fn record(&self, error: Error) -> io::Error {
         let told = io::Error::other(error.to_string());
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         told
@@ -52,9 +54,9 @@ impl Unread {
 }
 
 impl TableBytes {
-    /// Opens what is to be read from its end.
+    /// Opens a file or object.
     ///
-    /// `Err` for what has none, such as a pipe.
+    /// `Err` for something without an end, such as a pipe.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         if is_address(path) {
             return Ok(Self::object(LogFile::open_plain(path)?, None));
@@ -64,60 +66,60 @@ impl TableBytes {
         let meta = file.metadata().map_err(fail)?;
         if !meta.is_file() {
             return Err(Error::refused(format!(
-                "a Parquet file is read from its end, and this is not a file: {}",
+                "a Parquet file has to be a regular file, as it is read from its end: {}",
                 path.display()
             )));
         }
-        let from = Whole::File(Arc::new(file));
-        Ok(Self { from, len: meta.len(), held: None, unread: Unread::default() })
+        let from = ByteStore::File(Arc::new(file));
+        Ok(Self { store: from, len: meta.len(), prefetched: None, failure: ReadFailure::default() })
     }
 
     fn object(log: LogFile, held: Option<(u64, Bytes)>) -> Self {
         let len = log.len().unwrap_or_default();
-        let from = Whole::Object(Arc::new(Mutex::new(log)));
-        Self { from, len, held, unread: Unread::default() }
+        let from = ByteStore::Object(Arc::new(Mutex::new(log)));
+        Self { store: from, len, prefetched: held, failure: ReadFailure::default() }
     }
 
-    /// The same bytes for who reads those from `start` to `end`, which are brought now where that saves requests. Of
-    /// an object they come beside what others read of it.
-    pub(crate) fn with_range(&self, start: u64, end: u64) -> Result<Self, Error> {
-        let Whole::Object(log) = &self.from else { return Ok(self.clone()) };
+    /// The same bytes for a reader of `start..end`, prefetched if that saves requests. Each reader
+    /// of an object has a connection of its own.
+    pub(crate) fn prefetch(&self, start: u64, end: u64) -> Result<Self, Error> {
+        let ByteStore::Object(log) = &self.store else { return Ok(self.clone()) };
         let path = log.lock().unwrap_or_else(PoisonError::into_inner).path().to_owned();
         let mut log = LogFile::open_plain(&path)?;
         let wanted = end.min(self.len).saturating_sub(start);
-        if wanted > BROUGHT {
+        if wanted > MAX_PREFETCH {
             return Ok(Self::object(log, None));
         }
         let mut bytes = vec![0; wanted as usize];
         let read = log.read_at(start, &mut bytes)?;
         bytes.truncate(read);
-        // What the reader itself still holds of it is not held twice.
+        // The bytes that the first reader buffered are not kept twice.
         Ok(Self::object(LogFile::open_plain(&path)?, Some((start, bytes.into()))))
     }
 
-    /// Tells whether reading these bytes failed, also later.
-    pub(crate) fn unread(&self) -> Unread {
-        self.unread.clone()
+    /// A handle that tells whether reading these bytes failed, also later.
+    pub(crate) fn failure(&self) -> ReadFailure {
+        self.failure.clone()
     }
 
-    /// Reads some of what is at `position` into `buffer`; nothing only at the end.
+    /// Reads some bytes at `position` into `buffer`; 0 only at the end.
     pub(crate) fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Some(held) = self.held_from(position) {
+        if let Some(held) = self.prefetched_from(position) {
             let len = held.len().min(buffer.len());
             buffer[..len].copy_from_slice(&held[..len]);
             return Ok(len);
         }
-        match &self.from {
-            Whole::File(file) => file.read_at(buffer, position),
-            Whole::Object(log) => {
+        match &self.store {
+            ByteStore::File(file) => file.read_at(buffer, position),
+            ByteStore::Object(log) => {
                 let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-                log.read_at(position, buffer).map_err(|error| self.unread.note(error))
+                log.read_at(position, buffer).map_err(|error| self.failure.record(error))
             }
         }
     }
 
-    fn held_from(&self, position: u64) -> Option<&[u8]> {
-        let (start, bytes) = self.held.as_ref()?;
+    fn prefetched_from(&self, position: u64) -> Option<&[u8]> {
+        let (start, bytes) = self.prefetched.as_ref()?;
         let skip = usize::try_from(position.checked_sub(*start)?).ok()?;
         bytes.get(skip..).filter(|held| !held.is_empty())
     }
@@ -130,10 +132,10 @@ impl Length for TableBytes {
 }
 
 impl ChunkReader for TableBytes {
-    type T = BufReader<Onward>;
+    type T = BufReader<TableByteReader>;
 
     fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
-        Ok(BufReader::new(Onward { bytes: self.clone(), at: start }))
+        Ok(BufReader::new(TableByteReader { bytes: self.clone(), at: start }))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
@@ -141,7 +143,7 @@ impl ChunkReader for TableBytes {
         if end.is_none() {
             return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
         }
-        if let Some((begin, bytes)) = &self.held
+        if let Some((begin, bytes)) = &self.prefetched
             && let Some(skip) =
                 start.checked_sub(*begin).and_then(|skip| usize::try_from(skip).ok())
             && skip.checked_add(length).is_some_and(|end| end <= bytes.len())
@@ -149,18 +151,18 @@ impl ChunkReader for TableBytes {
             return Ok(bytes.slice(skip..skip + length));
         }
         let mut bytes = vec![0; length];
-        Onward { bytes: self.clone(), at: start }.read_exact(&mut bytes)?;
+        TableByteReader { bytes: self.clone(), at: start }.read_exact(&mut bytes)?;
         Ok(bytes.into())
     }
 }
 
-/// Reading on from a place.
-pub(crate) struct Onward {
+/// Reads sequentially from an offset.
+pub(crate) struct TableByteReader {
     bytes: TableBytes,
     at: u64,
 }
 
-impl Read for Onward {
+impl Read for TableByteReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.bytes.read_at(self.at, buffer)?;
         self.at += read as u64;

@@ -1,4 +1,4 @@
-//! Which encoding serves a column best, told from its first rows.
+//! Chooses the encoding of a column from its first rows.
 
 use std::collections::HashSet;
 
@@ -7,30 +7,30 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use parquet::basic::Encoding;
 
-/// How a column is written.
+/// The encoding of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
-    /// A dictionary: few values come again and again.
+pub(crate) enum ColumnEncoding {
+    /// A dictionary, for columns with few distinct values.
     Dictionary,
-    /// Without a dictionary.
+    /// No dictionary.
     Plain(Encoding),
 }
 
-/// How many values are looked at.
+/// The number of values that are sampled.
 const SAMPLE: usize = 4096;
 
-/// The encoding for a leaf column of which these are the first values.
-pub(crate) fn choose(leaf: &ArrayRef) -> Choice {
-    let (none, data_type) = (Choice::Plain(Encoding::PLAIN), leaf.data_type());
+/// Chooses the encoding of a leaf column from its first values.
+pub(crate) fn choose_encoding(leaf: &ArrayRef) -> ColumnEncoding {
+    let (none, data_type) = (ColumnEncoding::Plain(Encoding::PLAIN), leaf.data_type());
     let without = match data_type {
         DataType::Boolean => return none,
-        // It says already that its values come again and again.
-        DataType::Dictionary(..) => return Choice::Dictionary,
+        // The type itself says that values repeat.
+        DataType::Dictionary(..) => return ColumnEncoding::Dictionary,
         DataType::Float32 | DataType::Float64 => Encoding::BYTE_STREAM_SPLIT,
         _ if is_integer(data_type) => Encoding::DELTA_BINARY_PACKED,
         _ => Encoding::PLAIN,
     };
-    if comes_again(leaf) { Choice::Dictionary } else { Choice::Plain(without) }
+    if has_few_values(leaf) { ColumnEncoding::Dictionary } else { ColumnEncoding::Plain(without) }
 }
 
 fn is_integer(data_type: &DataType) -> bool {
@@ -46,11 +46,11 @@ fn is_integer(data_type: &DataType) -> bool {
     data_type.is_integer() || other
 }
 
-/// Whether there are few values beside the number of rows: one for eight.
-fn comes_again(leaf: &ArrayRef) -> bool {
+/// Whether there are few distinct values: at most one for eight rows.
+fn has_few_values(leaf: &ArrayRef) -> bool {
     let rows = sample(leaf.len());
     if rows.len() < 16 {
-        // Nothing can be told from so few; times and floats do not come again as a rule.
+        // Too few to tell: times and floats rarely repeat.
         return !is_integer(leaf.data_type()) && !leaf.data_type().is_floating();
     }
     let most = rows.len() / 8;
@@ -66,7 +66,7 @@ fn comes_again(leaf: &ArrayRef) -> bool {
     true
 }
 
-/// Places spread over a column in runs, so that values that come again soon are seen to.
+/// Sampled rows in runs spread over the column, so that local repetition is seen.
 fn sample(len: usize) -> Vec<usize> {
     const RUN: usize = 64;
     if len <= SAMPLE {
@@ -99,7 +99,7 @@ fn bytes_of(leaf: &ArrayRef, row: usize, width: Option<usize>) -> Option<&[u8]> 
     })
 }
 
-/// The values of a primitive array as bytes, from its first row on.
+/// The values of a primitive array as bytes.
 fn leaf_values(leaf: &ArrayRef) -> Option<&[u8]> {
     use arrow_array::downcast_primitive_array;
     let array = leaf.as_ref();
@@ -115,33 +115,36 @@ mod tests {
     use arrow_array::{Float64Array, Int64Array, StringArray};
     use std::sync::Arc;
 
-    fn chosen(leaf: impl Array + 'static) -> Choice {
-        choose(&(Arc::new(leaf) as ArrayRef))
+    fn chosen(leaf: impl Array + 'static) -> ColumnEncoding {
+        choose_encoding(&(Arc::new(leaf) as ArrayRef))
     }
 
     #[test]
     fn few_values_get_a_dictionary() {
         let ints: Int64Array = (0..10_000).map(|n| n % 7).collect::<Vec<i64>>().into();
-        assert_eq!(chosen(ints), Choice::Dictionary);
+        assert_eq!(chosen(ints), ColumnEncoding::Dictionary);
         let words: StringArray = (0..1000).map(|n| Some(["a", "b"][n % 2])).collect();
-        assert_eq!(chosen(words), Choice::Dictionary);
+        assert_eq!(chosen(words), ColumnEncoding::Dictionary);
     }
 
     #[test]
     fn others_get_what_their_type_is_good_for() {
         let times: Int64Array = (0..10_000).collect::<Vec<i64>>().into();
-        assert_eq!(chosen(times), Choice::Plain(Encoding::DELTA_BINARY_PACKED));
+        assert_eq!(chosen(times), ColumnEncoding::Plain(Encoding::DELTA_BINARY_PACKED));
         let floats: Float64Array = (0..100).map(f64::from).collect::<Vec<f64>>().into();
-        assert_eq!(chosen(floats), Choice::Plain(Encoding::BYTE_STREAM_SPLIT));
+        assert_eq!(chosen(floats), ColumnEncoding::Plain(Encoding::BYTE_STREAM_SPLIT));
         let words: StringArray = (0..1000).map(|n| Some(n.to_string())).collect();
-        assert_eq!(chosen(words), Choice::Plain(Encoding::PLAIN));
+        assert_eq!(chosen(words), ColumnEncoding::Plain(Encoding::PLAIN));
     }
 
     #[test]
     fn a_column_that_begins_in_the_middle_is_judged_by_its_own_values() {
         let all: Int64Array =
             (0..2000).map(|n| if n < 1000 { n } else { 5 }).collect::<Vec<i64>>().into();
-        assert_eq!(chosen(all.slice(1000, 1000)), Choice::Dictionary);
-        assert_eq!(chosen(all.slice(0, 1000)), Choice::Plain(Encoding::DELTA_BINARY_PACKED));
+        assert_eq!(chosen(all.slice(1000, 1000)), ColumnEncoding::Dictionary);
+        assert_eq!(
+            chosen(all.slice(0, 1000)),
+            ColumnEncoding::Plain(Encoding::DELTA_BINARY_PACKED)
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! A Parquet file in the making: row groups one behind another, then the footer. Encodes nothing.
+//! A Parquet file being written: row groups in order, then the footer. Encodes nothing.
 //!
-//! The library's own file writer says the same of every row group; here each says how its own rows are
-//! sorted, and has a checksum, which the format has no place for.
+//! The library's own file writer declares the same sort order for every row group. Here each row
+//! group declares its own, and has a checksum, for which the format has no field.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -19,35 +19,35 @@ use parquet::file::writer::{SerializedRowGroupWriter, TrackedWrite};
 use parquet::schema::types::SchemaDescPtr;
 use sluice_core::{Error, OutputFile};
 
-use crate::group::{Group, RowOrder};
+use crate::columns::{CHANNEL, SEQUENCE, SOURCE, TIMESTAMP};
+use crate::group::{EncodedGroup, RowOrder};
 use crate::meta::GroupsMeta;
-use crate::shape::{CHANNEL, SEQUENCE, SOURCE, TIMESTAMP};
 
 const MAGIC: &[u8] = b"PAR1";
 
 /// A file to which row groups are appended.
 pub(crate) struct TableFile {
-    out: TrackedWrite<Handle>,
-    below: Arc<Mutex<Below>>,
+    out: TrackedWrite<OutputHandle>,
+    raw: Arc<Mutex<RawOutput>>,
     schema: SchemaDescPtr,
     properties: WriterPropertiesPtr,
     groups: Vec<RowGroupMetaData>,
     column_indexes: Vec<Vec<ColumnIndexMetaData>>,
     offset_indexes: Vec<Vec<OffsetIndexMetaData>>,
-    /// What the footer will say of its row groups.
-    pub(crate) said: GroupsMeta,
-    /// Rows so far.
+    /// The metadata of its row groups for the footer.
+    pub(crate) groups_meta: GroupsMeta,
+    /// The number of rows so far.
     pub(crate) rows: u64,
 }
 
-/// A table with its footer.
+/// A table with its footer written.
 pub(crate) struct ClosedTable {
     file: OutputFile,
     rows: u64,
 }
 
 impl ClosedTable {
-    /// Completes the file, as `target` if its name was not known before.
+    /// Completes the file, under the name `target` if that was not known before.
     pub(crate) fn finish(self, target: Option<&Path>) -> Result<(), Error> {
         match target {
             Some(target) => self.file.finish_as(target, self.rows),
@@ -56,17 +56,18 @@ impl ClosedTable {
     }
 }
 
-/// The output below the Parquet library: keeps a checksum, and the reason when writing fails.
-struct Below {
+/// The output below the Parquet library: computes a checksum, and keeps the reason when a write
+/// fails.
+struct RawOutput {
     file: OutputFile,
     crc32: crc32fast::Hasher,
     failed: Option<Error>,
 }
 
-/// What the Parquet library writes to. Its writer of footers takes it, and does not give it back.
-struct Handle(Arc<Mutex<Below>>);
+/// The writer handed to the Parquet library, whose footer writer does not return it.
+struct OutputHandle(Arc<Mutex<RawOutput>>);
 
-impl Write for Handle {
+impl Write for OutputHandle {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut below = lock(&self.0);
         below.crc32.update(bytes);
@@ -84,52 +85,52 @@ impl Write for Handle {
     }
 }
 
-fn lock(below: &Mutex<Below>) -> MutexGuard<'_, Below> {
+fn lock(below: &Mutex<RawOutput>) -> MutexGuard<'_, RawOutput> {
     below.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TableFile {
-    /// Begins a file.
+    /// Starts a file.
     pub(crate) fn new(
         file: OutputFile,
         schema: SchemaDescPtr,
         properties: WriterPropertiesPtr,
     ) -> Result<Self, Error> {
-        let below = Below { file, crc32: crc32fast::Hasher::new(), failed: None };
+        let below = RawOutput { file, crc32: crc32fast::Hasher::new(), failed: None };
         let below = Arc::new(Mutex::new(below));
         let mut file = Self {
-            out: TrackedWrite::new(Handle(Arc::clone(&below))),
-            below,
+            out: TrackedWrite::new(OutputHandle(Arc::clone(&below))),
+            raw: below,
             schema,
             properties,
             groups: Vec::new(),
             column_indexes: Vec::new(),
             offset_indexes: Vec::new(),
-            said: GroupsMeta::default(),
+            groups_meta: GroupsMeta::default(),
             rows: 0,
         };
-        file.writing(|file| Ok(file.out.write_all(MAGIC)?))?;
+        file.write_with(|file| Ok(file.out.write_all(MAGIC)?))?;
         Ok(file)
     }
 
     /// Appends a row group.
-    pub(crate) fn append(&mut self, group: Group) -> Result<(), Error> {
-        let Group { chunks, rows, order, .. } = group;
+    pub(crate) fn append(&mut self, group: EncodedGroup) -> Result<(), Error> {
+        let EncodedGroup { chunks, rows, order, .. } = group;
         let number = i16::try_from(self.groups.len()).map_err(|_| {
-            Error::invalid(format!(
-                "a Parquet file holds at most {} row groups; let them be larger with row_group_rows and \
+            Error::unfit(format!(
+                "a Parquet file holds at most {} row groups; increase row_group_rows and \
                  row_group_bytes: {}",
                 i16::MAX,
-                lock(&self.below).file.target().display()
+                lock(&self.raw).file.target().display()
             ))
         })?;
-        let properties = self.sorted(order);
-        // What is still buffered belongs to what was before.
-        self.writing(|file| Ok(file.out.flush()?))?;
-        lock(&self.below).crc32.reset();
-        self.writing(|file| {
+        let properties = self.properties_for(order);
+        // Bytes that are still buffered belong to the previous row group.
+        self.write_with(|file| Ok(file.out.flush()?))?;
+        lock(&self.raw).crc32.reset();
+        self.write_with(|file| {
             let Self { out, schema, groups, column_indexes, offset_indexes, .. } = file;
-            let on_close = |_: &mut TrackedWrite<Handle>,
+            let on_close = |_: &mut TrackedWrite<OutputHandle>,
                             group: RowGroupMetaData,
                             _,
                             columns: Vec<Option<ColumnIndexMetaData>>,
@@ -156,15 +157,15 @@ impl TableFile {
             writer.close()?;
             Ok(())
         })?;
-        self.writing(|file| Ok(file.out.flush()?))?;
-        let crc32 = lock(&self.below).crc32.clone();
-        self.said.crc32.push(crc32.finalize());
-        self.said.by_channel.push(order == RowOrder::Channel);
+        self.write_with(|file| Ok(file.out.flush()?))?;
+        let crc32 = lock(&self.raw).crc32.clone();
+        self.groups_meta.crc32.push(crc32.finalize());
+        self.groups_meta.by_channel.push(order == RowOrder::Channel);
         self.rows += rows;
         Ok(())
     }
 
-    /// Writes the footer, and waits until all is on the disk.
+    /// Writes the footer and syncs the file.
     pub(crate) fn close(mut self, entries: Vec<KeyValue>) -> Result<ClosedTable, Error> {
         let metadata = FileMetaData::new(
             self.properties.writer_version().as_num(),
@@ -179,29 +180,29 @@ impl TableFile {
             .set_column_index(Some(std::mem::take(&mut self.column_indexes)))
             .set_offset_index(Some(std::mem::take(&mut self.offset_indexes)))
             .build();
-        let Self { out, below, rows, .. } = self;
+        let Self { out, raw: below, rows, .. } = self;
         let written = ParquetMetaDataWriter::new_with_tracked(out, &metadata).finish();
-        let Below { file, failed, .. } = Arc::into_inner(below)
-            .ok_or_else(|| Error::internal("a table is still written to"))?
+        let RawOutput { file, failed, .. } = Arc::into_inner(below)
+            .ok_or_else(|| Error::broken("a table is still being written"))?
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
-        told(written, failed)?;
+        write_result(written, failed)?;
         file.sync()?;
         Ok(ClosedTable { file, rows })
     }
 
-    /// Does something that writes; what the output says of a failure is what is told.
-    fn writing(
+    /// Calls a function that writes. An error of the output takes precedence over the library's.
+    fn write_with(
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<(), ParquetError>,
     ) -> Result<(), Error> {
         let written = write(self);
-        let failed = lock(&self.below).failed.take();
-        told(written, failed)
+        let failed = lock(&self.raw).failed.take();
+        write_result(written, failed)
     }
 
-    /// The properties of a row group whose rows are in this order.
-    fn sorted(&self, order: RowOrder) -> WriterPropertiesPtr {
+    /// The properties of a row group in this order.
+    fn properties_for(&self, order: RowOrder) -> WriterPropertiesPtr {
         let place = |name: &str| {
             let found = self.schema.columns().iter().position(|column| column.name() == name);
             found.and_then(|at| i32::try_from(at).ok())
@@ -214,13 +215,13 @@ impl TableFile {
         let ascending =
             |column_idx| SortingColumn { column_idx, descending: false, nulls_first: false };
         let columns = names.iter().filter_map(|name| place(name)).map(ascending).collect();
-        // Only the row group's own metadata is made from these; its chunks are encoded already.
+        // These only affect the metadata of the row group: its chunks are encoded already.
         Arc::new(WriterProperties::builder().set_sorting_columns(Some(columns)).build())
     }
 }
 
-/// What is told of writing that failed: what the output says of it, if that is why.
-fn told(written: Result<(), ParquetError>, failed: Option<Error>) -> Result<(), Error> {
+/// The result of writing: the error of the output if there is one.
+fn write_result(written: Result<(), ParquetError>, failed: Option<Error>) -> Result<(), Error> {
     match (written, failed) {
         (_, Some(error)) => Err(error),
         (Err(error), None) => Err(Error::internal(format!("a table cannot be written: {error}"))),

@@ -1,4 +1,4 @@
-//! One row group: events in, encoded column chunks out. Runs on any thread and writes nothing.
+//! Encodes one row group: events in, column chunks out. Runs on any thread and writes nothing.
 
 use std::sync::Arc;
 
@@ -12,54 +12,54 @@ use rayon::prelude::*;
 use sluice_core::unnest::UnnestPiece;
 use sluice_core::{Batch, ChannelId, Channels, Error};
 
+use crate::columns::TableColumns;
 use crate::meta::ChannelMeta;
-use crate::shape::Shape;
-use crate::taking::Taking;
+use crate::projection::TableProjection;
 
-/// What every row group of a table needs.
+/// What all row groups of a table share.
 pub(crate) struct GroupEncoder {
-    pub(crate) shape: Shape,
+    pub(crate) shape: TableColumns,
     pub(crate) schema: SchemaRef,
     pub(crate) columns: ArrowRowGroupWriterFactory,
     pub(crate) channels: Arc<Channels>,
-    /// Whether rows are to be sorted by channel where their order can be told from their numbers.
+    /// Whether to sort rows by channel if their numbers preserve the original order.
     pub(crate) by_channel: bool,
-    /// What of messages is written.
-    pub(crate) taking: Arc<Taking>,
+    /// The fields and lists that are written.
+    pub(crate) projection: Arc<TableProjection>,
 }
 
 /// An encoded row group.
-pub(crate) struct Group {
+pub(crate) struct EncodedGroup {
     pub(crate) chunks: Vec<ArrowColumnChunk>,
     pub(crate) rows: u64,
-    /// How many events begin in it.
+    /// The number of events that start in it.
     pub(crate) events: u64,
     pub(crate) order: RowOrder,
-    /// The channels that are in it and how many rows each has, by source and name.
+    /// The channels in it with their row counts, by source and name.
     pub(crate) channels: Vec<(ChannelId, u32)>,
 }
 
-/// How the rows of a group are sorted, as was looked at.
+/// The order of rows in a group, as verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowOrder {
-    /// By source, channel and sequence, and their order was another before.
+    /// By source, channel and sequence; not the order of arrival.
     Channel,
-    /// By time, as they came.
+    /// By time, in order of arrival.
     Time,
-    /// In no order, as they came.
+    /// In order of arrival, not sorted.
     Arrival,
 }
 
 impl GroupEncoder {
-    /// Encodes these events as row group number `number` of their table.
+    /// Encodes these events as row group `number` of their table.
     pub(crate) fn encode(
         &self,
         pieces: Vec<UnnestPiece>,
         number: usize,
         variants: &[u32],
-    ) -> Result<Group, Error> {
+    ) -> Result<EncodedGroup, Error> {
         let events = pieces.iter().map(UnnestPiece::events).sum();
-        let apart = pieces.iter().map(|piece| self.taking.rows(piece));
+        let apart = pieces.iter().map(|piece| self.projection.rows(piece));
         let batches: Vec<Batch> = apart.collect::<Result<_, Error>>()?;
         drop(pieces);
         let channels = self.used_channels(&batches);
@@ -72,10 +72,10 @@ impl GroupEncoder {
             (batches, order)
         };
         let chunks = self.chunks(&batches, number, variants)?;
-        Ok(Group { chunks, rows, events, order, channels })
+        Ok(EncodedGroup { chunks, rows, events, order, channels })
     }
 
-    /// The channels of these events with how many there are of each, by source and name.
+    /// The channels of these events with their event counts, by source and name.
     fn used_channels(&self, batches: &[Batch]) -> Vec<(ChannelId, u32)> {
         let mut counts: Vec<u32> = Vec::new();
         for channel in batches.iter().flat_map(Batch::channels) {
@@ -88,7 +88,7 @@ impl GroupEncoder {
         let used = counts.into_iter().enumerate().filter(|(_, count)| *count > 0);
         let named = used.map(|(place, count)| {
             let id = ChannelId(place as u32);
-            (ChannelMeta::of(&self.channels.get(id)), id, count)
+            (ChannelMeta::from_channel(&self.channels.get(id)), id, count)
         });
         let mut named: Vec<_> = named.collect();
         named.sort();
@@ -101,14 +101,14 @@ impl GroupEncoder {
         number: usize,
         variants: &[u32],
     ) -> Result<Vec<ArrowColumnChunk>, Error> {
-        let writers = self.columns.create_column_writers(number).map_err(unfit)?;
+        let writers = self.columns.create_column_writers(number).map_err(encode_error)?;
         let mut leaves: Vec<Vec<ArrowLeafColumn>> = Vec::new();
         leaves.resize_with(writers.len(), Vec::new);
         for batch in batches {
             let columns: Vec<ArrayRef> = self.shape.columns(batch, &self.channels, variants)?;
             let mut places = leaves.iter_mut();
             for (field, column) in self.schema.fields().iter().zip(&columns) {
-                for leaf in compute_leaves(field, column).map_err(unfit)? {
+                for leaf in compute_leaves(field, column).map_err(encode_error)? {
                     let place = places.next();
                     place.ok_or_else(|| Error::internal("more columns than writers"))?.push(leaf);
                 }
@@ -119,11 +119,11 @@ impl GroupEncoder {
             writer.close()
         };
         let columns: Vec<_> = writers.into_iter().zip(leaves).collect();
-        columns.into_par_iter().map(encode).collect::<Result<_, _>>().map_err(unfit)
+        columns.into_par_iter().map(encode).collect::<Result<_, _>>().map_err(encode_error)
     }
 }
 
-/// The events with those of each of these channels together, in the order of the list.
+/// The events grouped by channel, in the order of the list.
 fn sorted_by_channel(batches: &[Batch], channels: &[(ChannelId, u32)]) -> Batch {
     let most = channels.iter().map(|(id, _)| id.index() + 1).max().unwrap_or_default();
     let (mut next, mut start) = (vec![0; most], 0);
@@ -150,8 +150,8 @@ fn times_rise(batches: &[Batch]) -> bool {
     batches.iter().flat_map(Batch::timestamps).is_sorted()
 }
 
-/// What the Parquet library refuses of values that we made is our mistake, or a lack of memory.
+/// The Parquet library only rejects our values because of a bug, or for lack of memory.
 #[expect(clippy::needless_pass_by_value, reason = "used as a function value")]
-pub(crate) fn unfit(error: parquet::errors::ParquetError) -> Error {
-    Error::internal(format!("a row group cannot be encoded: {error}"))
+pub(crate) fn encode_error(error: parquet::errors::ParquetError) -> Error {
+    Error::broken(format!("a row group cannot be encoded: {error}"))
 }

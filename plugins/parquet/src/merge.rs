@@ -1,4 +1,4 @@
-//! The tables of a folder, one a channel, put together: their events in the order in which they happened.
+//! Merges the tables of a folder, one per channel: their events in the original order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,52 +6,51 @@ use std::sync::Arc;
 
 use sluice_core::{Batch, Error, Query, ReadContext, Reader};
 
-use crate::table::{GroupPlace, GroupReader, Table};
+use crate::table::{GroupReader, GroupSpan, ParquetTable};
 
-/// Most rows of a batch.
-const ROWS: usize = 8 << 10;
-/// About how many bytes a batch takes.
-const BYTES: usize = 2 << 20;
+/// The maximum rows per batch.
+const MAX_ROWS: usize = 8 << 10;
+/// The approximate bytes per batch.
+const TARGET_BYTES: usize = 2 << 20;
 
-/// Reads several tables as one: by the numbers of their events where the sink that wrote them saw these
-/// rise, or else by time.
-pub(crate) struct Merge {
-    inputs: Vec<Input>,
+/// Merges several tables: by sequence number if the sink saw the numbers rise, or else by time.
+pub(crate) struct TableMerge {
+    inputs: Vec<MergeInput>,
     /// The next event of each input that has one.
-    heads: BinaryHeap<Reverse<Head>>,
+    heads: BinaryHeap<Reverse<MergeHead>>,
     by_sequence: bool,
-    /// Batches that events are picked from.
+    /// The batches that events are picked from.
     batches: Vec<Batch>,
 }
 
-/// What decides which event is next.
+/// The sort key of an input's next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Head {
+struct MergeHead {
     key: (i64, i64),
     input: usize,
 }
 
-struct Input {
-    table: Arc<Table>,
-    /// Row groups still to be read, the next one last.
-    groups: Vec<GroupPlace>,
+struct MergeInput {
+    table: Arc<ParquetTable>,
+    /// The row groups still to be read, the next one last.
+    groups: Vec<GroupSpan>,
     reader: Option<GroupReader>,
-    /// Which of the batches it reads from, and the row that is next.
+    /// The current batch and row.
     at: Option<(u32, u32)>,
 }
 
-impl Merge {
-    /// Begins to read what `query` asks for of these tables.
+impl TableMerge {
+    /// Starts to read the events of these tables that `query` requests.
     pub(crate) fn new(
-        tables: Vec<Arc<Table>>,
+        tables: Vec<Arc<ParquetTable>>,
         query: &Query,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        let by_sequence = tables.iter().all(|table| table.said.by_sequence);
+        let by_sequence = tables.iter().all(|table| table.meta.by_sequence);
         let inputs = tables.into_iter().map(|table| {
-            let mut groups = table.wanted(query, None);
+            let mut groups = table.matching_groups(query, None);
             groups.reverse();
-            Input { table, groups, reader: None, at: None }
+            MergeInput { table, groups, reader: None, at: None }
         });
         let mut merge = Self {
             inputs: inputs.collect(),
@@ -65,7 +64,7 @@ impl Merge {
         Ok(merge)
     }
 
-    /// Reads the next events of an input.
+    /// Loads the next batch of an input.
     fn load(&mut self, place: usize, query: &Query, context: &ReadContext) -> Result<(), Error> {
         let input = &mut self.inputs[place];
         input.at = None;
@@ -88,13 +87,13 @@ impl Merge {
         let (batch, row) = (&self.batches[batch as usize], row as usize);
         let (time, number) = (batch.timestamps()[row], batch.sequences()[row]);
         let key = if self.by_sequence { (number, time) } else { (time, number) };
-        self.heads.push(Reverse(Head { key, input: place }));
+        self.heads.push(Reverse(MergeHead { key, input: place }));
     }
 
     fn next(&mut self, query: &Query, context: &ReadContext) -> Result<Option<Batch>, Error> {
         let (mut picks, mut bytes) = (Vec::new(), 0);
-        while picks.len() < ROWS && bytes < BYTES {
-            let Some(Reverse(Head { input, .. })) = self.heads.pop() else { break };
+        while picks.len() < MAX_ROWS && bytes < TARGET_BYTES {
+            let Some(Reverse(MergeHead { input, .. })) = self.heads.pop() else { break };
             let Some((batch, row)) = self.inputs[input].at else { break };
             picks.push((batch, row));
             let from = &self.batches[batch as usize];
@@ -110,12 +109,12 @@ impl Merge {
             return Ok(None);
         }
         let events = Batch::interleave(&self.batches, &picks);
-        self.forget();
+        self.drop_consumed();
         Ok(Some(events))
     }
 
-    /// Lets go of batches that have been read to their end.
-    fn forget(&mut self) {
+    /// Drops the batches that have been consumed.
+    fn drop_consumed(&mut self) {
         let mut kept = Vec::new();
         for input in &mut self.inputs {
             if let Some((batch, row)) = input.at {
@@ -127,9 +126,9 @@ impl Merge {
     }
 }
 
-/// A [`Merge`] with what reading needs.
+/// Reads a [`TableMerge`].
 pub(crate) struct MergeReader {
-    pub(crate) merge: Merge,
+    pub(crate) merge: TableMerge,
     pub(crate) context: ReadContext,
 }
 

@@ -1,4 +1,4 @@
-//! The key-value metadata in a table's footer, as sink and source both know it.
+//! The key-value metadata in a table's footer, which sink and source share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use parquet::file::metadata::KeyValue;
 use serde::{Deserialize, Serialize};
 use sluice_core::{Channel, Clock, Encoding, Error, MessageType, Name, RunOrigin};
 
-/// How what a footer says of its writer begins, if that was ours.
+/// The start of `created_by` in tables that we wrote.
 pub(crate) const CREATED_BY: &str = "sluice ";
 
 const VERSION: &str = "sluice.version";
@@ -19,36 +19,37 @@ const GROUPS: &str = "sluice.row_groups";
 const ORDER: &str = "sluice.order";
 const TYPE: &str = "sluice.type";
 
-/// What a footer says of its table, beside what Parquet has a place for.
+/// The metadata of a table beyond Parquet's own.
 #[derive(Debug, Default)]
-pub(crate) struct Meta {
+pub(crate) struct FooterMeta {
     /// The channels of the table.
     pub(crate) channels: Vec<ChannelMeta>,
-    /// What is said of row groups.
+    /// The metadata of row groups.
     pub(crate) groups: GroupsMeta,
-    /// Whether the numbers of all events that were written together rise: sorting by them gives back
-    /// the order in which the sink was given the events.
+    /// Whether the sequence numbers of all events written together rise: sorting by them restores
+    /// the order in which the sink received the events.
     pub(crate) by_sequence: bool,
-    /// The type of the messages, where they were decoded.
+    /// The type of the messages, if they were decoded.
     pub(crate) message: Option<Arc<MessageType>>,
 }
 
-/// For each row group, in order.
+/// The metadata of row groups, one element each, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GroupsMeta {
     /// The CRC-32 of its bytes in the file.
     #[serde(default)]
     pub(crate) crc32: Vec<u32>,
-    /// Whether its rows are sorted by channel: sorting them by sequence gives back their order.
+    /// Whether its rows are sorted by channel: sorting them by sequence number restores their
+    /// order.
     #[serde(default)]
     pub(crate) by_channel: Vec<bool>,
-    /// How many rows each channel has in it: places in the list of channels, and rows. In the order of
-    /// the rows, where these are sorted by channel.
+    /// The rows per channel as pairs of index in the list of channels and row count; in the order
+    /// of rows if these are sorted by channel.
     #[serde(default)]
     pub(crate) rows: Vec<Vec<(u32, u32)>>,
 }
 
-/// A channel as a footer has it.
+/// A channel in the footer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct ChannelMeta {
     pub(crate) source: String,
@@ -60,7 +61,7 @@ pub(crate) struct ChannelMeta {
     pub(crate) relative: bool,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) metadata: BTreeMap<String, String>,
-    /// Which of several channels of one name and source it is.
+    /// The variant among channels of one name and source.
     #[serde(default, skip_serializing_if = "is_first")]
     pub(crate) variant: u32,
 }
@@ -76,7 +77,7 @@ fn is_utc(relative: &bool) -> bool {
 }
 
 impl ChannelMeta {
-    pub(crate) fn of(channel: &Channel) -> Self {
+    pub(crate) fn from_channel(channel: &Channel) -> Self {
         Self {
             source: channel.source.to_string(),
             name: channel.name.text().to_owned(),
@@ -88,7 +89,7 @@ impl ChannelMeta {
         }
     }
 
-    /// The channel of which nothing can be said but what all of these have in common.
+    /// The channel with only what all of these have in common.
     pub(crate) fn common(all: &[&Self]) -> Option<Self> {
         let (first, others) = all.split_first()?;
         let same = |is_it: &dyn Fn(&Self) -> bool| others.iter().all(|other| is_it(other));
@@ -102,7 +103,7 @@ impl ChannelMeta {
         Some(common)
     }
 
-    pub(crate) fn channel(&self) -> Channel {
+    pub(crate) fn to_channel(&self) -> Channel {
         let encoding = Encoding::from_word(&self.encoding);
         let mut channel = Channel::new(Name::from_text(&self.name), self.source.as_str(), encoding);
         channel.type_name = self.type_name.as_deref().map(Arc::from);
@@ -112,10 +113,10 @@ impl ChannelMeta {
     }
 }
 
-impl Meta {
-    /// What is still true of it when another program has written the file anew and kept the entries: what
-    /// is said of rows and their bytes no longer is.
-    pub(crate) fn of_rewritten(self) -> Self {
+impl FooterMeta {
+    /// The entries that stay valid when another program rewrites the file and copies them: those
+    /// about rows and bytes do not.
+    pub(crate) fn for_rewritten_file(self) -> Self {
         Self { groups: GroupsMeta::default(), by_sequence: false, ..self }
     }
 
@@ -136,8 +137,8 @@ impl Meta {
         Ok(entries)
     }
 
-    /// What a footer says; what it does not say, or says in a way that is not understood, is left out.
-    pub(crate) fn of(entries: Option<&Vec<KeyValue>>) -> Self {
+    /// Parses the footer's entries. Missing and malformed entries are left out.
+    pub(crate) fn from_entries(entries: Option<&Vec<KeyValue>>) -> Self {
         let find =
             |key: &str| entries.into_iter().flatten().find(|e| e.key == key)?.value.as_deref();
         Self {

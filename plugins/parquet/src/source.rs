@@ -1,5 +1,5 @@
-//! Source `parquet`: tables as events. One table is read in row groups, beside each other; the tables of
-//! a folder are put together in order.
+//! Source `parquet`: tables as events. A single table is read by row groups in parallel; the tables
+//! of a folder are merged.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,18 +15,18 @@ use sluice_core::{
     Batch, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart, files,
 };
 
-use crate::merge::{Merge, MergeReader};
-use crate::table::{GroupPlace, GroupReader, Table};
+use crate::merge::{MergeReader, TableMerge};
+use crate::table::{GroupReader, GroupSpan, ParquetTable};
 
-/// Reads Parquet tables: those that the sink of this name wrote, and others with a column `timestamp`.
+/// Reads Parquet tables: those that the sink `parquet` wrote, and others with a column `timestamp`.
 ///
-/// A table of all events gives back the events it was made from. Columns that are not ours become the
-/// fields of decoded messages.
+/// A table of all events restores the events it was made from. Other columns become fields of
+/// decoded messages.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Parquet {
-    /// The tables: a file, a glob, a folder, or a list of them. The tables of a folder or glob that hold
-    /// a channel each are put together in the order of their events.
+    /// The tables: a file, a glob, a folder, or a list of them. The tables of one folder or glob
+    /// that hold one channel each are merged in the order of their events.
     path: InPaths,
 }
 
@@ -46,15 +46,15 @@ fn sniff(head: &[u8]) -> SniffResult {
     if head.starts_with(MAGIC) { SniffResult::Yes } else { SniffResult::No }
 }
 
-/// A folder with tables in it, or one into which a run that read no event wrote none.
+/// Recognises a folder with tables, or one to which a run without events wrote none.
 fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
     let has_tables =
-        files::is_folder(path) && (!tables_below(path)?.is_empty() || is_of_an_empty_log(path)?);
+        files::is_folder(path) && (!tables_below(path)?.is_empty() || is_empty_output(path)?);
     Ok(if has_tables { SniffResult::Yes } else { SniffResult::No })
 }
 
-/// Whether the manifest of a folder says that tables were to be written there, and that there were none.
-fn is_of_an_empty_log(folder: &Path) -> Result<bool, Error> {
+/// Whether the manifest of a folder says that a sink `parquet` wrote no tables there.
+fn is_empty_output(folder: &Path) -> Result<bool, Error> {
     #[derive(Deserialize)]
     struct Manifest {
         plugins: Vec<String>,
@@ -69,23 +69,23 @@ fn is_of_an_empty_log(folder: &Path) -> Result<bool, Error> {
 
 const NAME: &str = "parquet";
 
-/// What is read in one go.
-enum Piece {
-    /// A table.
-    One(PathBuf),
-    /// The tables that one name stands for, put together.
-    Together { name: PathBuf, tables: Vec<Table> },
+/// What is read as one unit.
+enum TableInput {
+    /// A single table.
+    Single(PathBuf),
+    /// The tables of one path, merged.
+    Merged { name: PathBuf, tables: Vec<ParquetTable> },
 }
 
 impl Parquet {
-    /// The files that each name stands for.
-    fn named(&self) -> Result<Vec<(PathBuf, Vec<Input>)>, Error> {
+    /// The files of each path.
+    fn files_by_name(&self) -> Result<Vec<(PathBuf, Vec<Input>)>, Error> {
         let each = self.path.0.iter().map(|name| {
             let inputs = if files::is_folder(name) {
                 let inputs = tables_below(name)?;
-                if inputs.is_empty() && !is_of_an_empty_log(name)? {
+                if inputs.is_empty() && !is_empty_output(name)? {
                     return Err(Error::refused(format!(
-                        "there is no Parquet file in this folder: {}",
+                        "no Parquet files in this folder: {}",
                         name.display()
                     )));
                 }
@@ -98,27 +98,27 @@ impl Parquet {
         each.collect()
     }
 
-    fn pieces(&self) -> Result<Vec<Piece>, Error> {
+    fn table_inputs(&self) -> Result<Vec<TableInput>, Error> {
         let mut pieces = Vec::new();
-        for (name, inputs) in self.named()? {
+        for (name, inputs) in self.files_by_name()? {
             let tables: Vec<PathBuf> = inputs.into_iter().map(|input| input.path).collect();
-            match a_channel_each(&tables)? {
-                Some(tables) => pieces.push(Piece::Together { name, tables }),
-                None => pieces.extend(tables.into_iter().map(Piece::One)),
+            match open_channel_tables(&tables)? {
+                Some(tables) => pieces.push(TableInput::Merged { name, tables }),
+                None => pieces.extend(tables.into_iter().map(TableInput::Single)),
             }
         }
         Ok(pieces)
     }
 }
 
-/// Several tables, opened, if each holds one channel.
-fn a_channel_each(paths: &[PathBuf]) -> Result<Option<Vec<Table>>, Error> {
+/// Opens several tables if each holds one channel.
+fn open_channel_tables(paths: &[PathBuf]) -> Result<Option<Vec<ParquetTable>>, Error> {
     if paths.len() < 2 {
         return Ok(None);
     }
     let mut tables = Vec::new();
     for path in paths {
-        let table = Table::open(path)?;
+        let table = ParquetTable::open(path)?;
         if table.has_channels() {
             return Ok(None);
         }
@@ -127,7 +127,8 @@ fn a_channel_each(paths: &[PathBuf]) -> Result<Option<Vec<Table>>, Error> {
     Ok(Some(tables))
 }
 
-/// Every Parquet file below a folder, by name. What begins with a dot or a line is not a table.
+/// Every Parquet file below a folder, by name. Names that start with a dot or an underscore are
+/// skipped.
 fn tables_below(folder: &Path) -> Result<Vec<Input>, Error> {
     if let Some(mut objects) = files::objects_below(folder)? {
         objects.retain(|object| is_table_below(folder, &object.path));
@@ -155,7 +156,7 @@ fn tables_below(folder: &Path) -> Result<Vec<Input>, Error> {
     Ok(found)
 }
 
-/// Whether an object is a table, and no part of its name below the folder says otherwise.
+/// Whether an object is a table, and no part of its path below the folder is hidden.
 fn is_table_below(folder: &Path, object: &Path) -> bool {
     let below = object.strip_prefix(folder).unwrap_or(object);
     let is_plain = |part: &OsStr| !part.to_string_lossy().starts_with(['.', '_']);
@@ -168,24 +169,24 @@ fn is_table(path: &Path) -> bool {
 
 impl Source for Parquet {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
-        Ok(self.named()?.into_iter().flat_map(|(_, inputs)| inputs).collect())
+        Ok(self.files_by_name()?.into_iter().flat_map(|(_, inputs)| inputs).collect())
     }
 
     fn splits(&self, _target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         let mut splits = Vec::new();
-        for piece in self.pieces()? {
+        for piece in self.table_inputs()? {
             match piece {
-                Piece::Together { name, tables } => {
-                    let bytes = tables.iter().map(Table::bytes).fold(0, u64::saturating_add);
+                TableInput::Merged { name, tables } => {
+                    let bytes = tables.iter().map(ParquetTable::bytes).fold(0, u64::saturating_add);
                     splits.push(Split::whole(name, Some(bytes)));
                 }
-                Piece::One(path) => {
-                    let groups = Table::open(&path)?.wanted(query, None);
+                TableInput::Single(path) => {
+                    let groups = ParquetTable::open(&path)?.matching_groups(query, None);
                     splits.extend(groups.into_iter().map(|group| Split {
                         input: path.clone(),
                         start: group.start,
                         end: Some(group.end),
-                        bytes: Some(group.plain),
+                        bytes: Some(group.plain_bytes),
                         live: false,
                     }));
                 }
@@ -195,7 +196,7 @@ impl Source for Parquet {
     }
 
     fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
-        Ok(Some(Table::open(input)?.rows()))
+        Ok(Some(ParquetTable::open(input)?.rows()))
     }
 
     fn read<'s>(
@@ -204,35 +205,38 @@ impl Source for Parquet {
         _entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        // A split of one table has an end: that of its row group.
+        // A split of a single table ends where its row group does.
         if split.end.is_some() {
-            let table = Arc::new(Table::open(&split.input)?);
+            let table = Arc::new(ParquetTable::open(&split.input)?);
             let inside =
-                |group: &GroupPlace| split.start <= group.start && Some(group.end) <= split.end;
-            let mut groups = table.wanted(&context.query, Some(&context.source));
+                |group: &GroupSpan| split.start <= group.start && Some(group.end) <= split.end;
+            let mut groups = table.matching_groups(&context.query, Some(&context.source));
             groups.retain(inside);
             groups.reverse();
             let context = context.clone();
             return Ok(Box::new(TableReader { table, groups, reader: None, context }));
         }
-        for piece in self.pieces()? {
-            if let Piece::Together { name, tables } = piece
+        for piece in self.table_inputs()? {
+            if let TableInput::Merged { name, tables } = piece
                 && name == split.input
             {
                 let tables = tables.into_iter().map(Arc::new).collect();
-                let merge = Merge::new(tables, &context.query, context)?;
+                let merge = TableMerge::new(tables, &context.query, context)?;
                 return Ok(Box::new(MergeReader { merge, context: context.clone() }));
             }
         }
-        Err(Error::refused(format!("its tables have changed: {}", split.input.display())))
+        Err(Error::refused(format!(
+            "the tables changed while they were being read: {}",
+            split.input.display()
+        )))
     }
 }
 
 /// Reads row groups of one table.
 struct TableReader {
-    table: Arc<Table>,
+    table: Arc<ParquetTable>,
     /// The next one last.
-    groups: Vec<GroupPlace>,
+    groups: Vec<GroupSpan>,
     reader: Option<GroupReader>,
     context: ReadContext,
 }

@@ -1,7 +1,7 @@
-//! One Parquet file read as events: its footer, its row groups, and their rows as batches.
+//! Reads one Parquet file as events: its footer, its row groups, and their rows as batches.
 //!
-//! Reads tables of this crate's sink and of others: what is needed is a column `timestamp`. Columns that
-//! are not ours are the fields of a decoded message.
+//! The file may come from this crate's sink or another program, if it has a column `timestamp`.
+//! Columns that are not ours are the fields of a decoded message.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -26,77 +26,78 @@ use sluice_core::{
     ReadContext, Rows, TypeKey,
 };
 
-use crate::bytes::{TableBytes, Unread};
-use crate::meta::{CREATED_BY, ChannelMeta, Meta};
-use crate::shape::{
-    CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT, inner_name,
+use crate::bytes::{ReadFailure, TableBytes};
+use crate::columns::{
+    CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT, to_field_name,
 };
+use crate::meta::{CREATED_BY, ChannelMeta, FooterMeta};
 
-/// Most rows of a batch.
-const ROWS: usize = 8 << 10;
-/// About how many bytes a batch takes.
-const BYTES: usize = 2 << 20;
-/// The longest row group, uncompressed, whose rows are put into order: they have to be held.
-const LONGEST: i64 = 1 << 30;
+/// The maximum rows per batch.
+const MAX_ROWS: usize = 8 << 10;
+/// The approximate bytes per batch.
+const TARGET_BYTES: usize = 2 << 20;
+/// The maximum uncompressed length of a row group whose rows are sorted in memory.
+const MAX_SORTED_GROUP: i64 = 1 << 30;
 
 /// A Parquet file whose footer has been read.
-pub(crate) struct Table {
+pub(crate) struct ParquetTable {
     path: PathBuf,
     bytes: TableBytes,
     footer: ArrowReaderMetadata,
-    /// What its footer says beside what Parquet has a place for.
-    pub(crate) said: Meta,
-    /// The channel of all rows, where there is no column of channels.
+    /// Our metadata in the footer.
+    pub(crate) meta: FooterMeta,
+    /// The channel of all rows, if there is no channel column.
     channel: Name,
-    /// The places of what is said of channels, sorted by name and source: tables may have tens of thousands.
+    /// Indexes of the footer's channels, sorted by name and source: there may be tens of thousands.
     by_name: OnceLock<Vec<u32>>,
 }
 
-/// A row group that is wanted.
+/// A row group in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GroupPlace {
+pub(crate) struct GroupSpan {
     /// Its number in the file.
     pub(crate) number: usize,
-    /// Where it begins.
+    /// The offset of its first byte.
     pub(crate) start: u64,
-    /// Where it ends.
+    /// The offset behind its last byte.
     pub(crate) end: u64,
-    /// How many bytes its rows take, uncompressed.
-    pub(crate) plain: u64,
+    /// The uncompressed bytes of its rows.
+    pub(crate) plain_bytes: u64,
 }
 
-impl Table {
+impl ParquetTable {
     /// Opens a file and reads its footer.
     ///
-    /// `Err` if it is no Parquet file, is cut off, or has no times.
+    /// `Err` if it is not a Parquet file, is cut off, or has no times.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let bytes = TableBytes::open(path)?;
         let len = bytes.len();
         let wrong = |what: String| {
-            let what = format!("this is no whole Parquet file: {what}");
+            let what = format!("this is not a complete Parquet file: {what}");
             Error::malformed(path.to_string_lossy(), len, what)
         };
         let options =
             || ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
-        let footer = guarded(|| ArrowReaderMetadata::load(&bytes, options()));
-        bytes.unread().check()?;
+        let footer = catch_panics(|| ArrowReaderMetadata::load(&bytes, options()));
+        bytes.failure().check()?;
         let footer = footer.map_err(wrong)?;
         let about = footer.metadata().file_metadata();
-        let mut said = Meta::of(about.key_value_metadata());
+        let mut said = FooterMeta::from_entries(about.key_value_metadata());
         if about.created_by().is_none_or(|by| !by.starts_with(CREATED_BY)) {
-            said = said.of_rewritten();
+            said = said.for_rewritten_file();
         }
-        let own = with_views(footer.schema());
+        let own = zero_copy_schema(footer.schema());
         let metadata = Arc::clone(footer.metadata());
-        // Where the file's own types do not take our views, they are cast later.
-        let footer = guarded(|| ArrowReaderMetadata::try_new(metadata, options().with_schema(own)))
-            .unwrap_or(footer);
+        // Types that cannot be read as views are cast later.
+        let footer =
+            catch_panics(|| ArrowReaderMetadata::try_new(metadata, options().with_schema(own)))
+                .unwrap_or(footer);
         let table = Self {
             channel: channel_of(path, &said),
             path: path.to_owned(),
             bytes,
             footer,
-            said,
+            meta: said,
             by_name: OnceLock::new(),
         };
         table.check(len).map_err(wrong)?;
@@ -104,21 +105,21 @@ impl Table {
         Ok(table)
     }
 
-    /// What the footer says of places must lie in the file.
+    /// Checks that the row groups of the footer are in the file.
     fn check(&self, len: u64) -> Result<(), String> {
         for (number, group) in self.groups().iter().enumerate() {
             if group.num_rows() < 0 {
-                return Err(format!("row group {number} says it has {} rows", group.num_rows()));
+                return Err(format!("row group {number} claims {} rows", group.num_rows()));
             }
             for column in group.columns() {
-                // As the library takes them: it does not look at what is below zero.
+                // As the library computes them; it does not check for negative values.
                 let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
                 let bytes = column.compressed_size();
                 let end = u64::try_from(start).ok().zip(u64::try_from(bytes).ok());
                 let end = end.and_then(|(start, bytes)| start.checked_add(bytes));
                 if end.is_none_or(|end| end > len) {
                     return Err(format!(
-                        "row group {number} says its column `{}` lies outside of the file",
+                        "row group {number} claims that its column `{}` is outside of the file",
                         column.column_path()
                     ));
                 }
@@ -134,12 +135,12 @@ impl Table {
         match has(TIMESTAMP) {
             _ if nanos => Ok(()),
             Some(DataType::Timestamp(..)) => Ok(()),
-            Some(other) => Err(Error::invalid(format!(
-                "its column `timestamp` is {other}, and a timestamp is needed: {}",
+            Some(other) => Err(Error::unfit(format!(
+                "expected a timestamp in the column `timestamp`, found {other}: {}",
                 self.path.display()
             ))),
-            None => Err(Error::invalid(format!(
-                "it has no column `timestamp`, by which its rows would be events: {}",
+            None => Err(Error::unfit(format!(
+                "the column `timestamp` is missing, without which rows are not events: {}",
                 self.path.display()
             ))),
         }
@@ -149,25 +150,25 @@ impl Table {
         self.footer.metadata().row_groups()
     }
 
-    /// How many rows it has.
+    /// The number of rows.
     pub(crate) fn rows(&self) -> u64 {
         self.groups().iter().map(|group| group.num_rows() as u64).sum()
     }
 
-    /// How many bytes its rows take, uncompressed.
+    /// The uncompressed bytes of its rows.
     pub(crate) fn bytes(&self) -> u64 {
         let each = self.groups().iter().map(|group| group.total_byte_size().max(0) as u64);
         each.fold(0, u64::saturating_add)
     }
 
-    /// Whether rows say which channel they are of.
+    /// Whether there is a channel column.
     pub(crate) fn has_channels(&self) -> bool {
         self.footer.schema().column_with_name(CHANNEL).is_some()
     }
 
-    /// The row groups that hold what `query` asks for, as far as the footer tells. `source` is the source
-    /// of rows that do not say theirs.
-    pub(crate) fn wanted(&self, query: &Query, source: Option<&str>) -> Vec<GroupPlace> {
+    /// The row groups that may have events matching `query`, according to the footer. `source` is
+    /// the source of rows without one.
+    pub(crate) fn matching_groups(&self, query: &Query, source: Option<&str>) -> Vec<GroupSpan> {
         let groups = self.groups().iter().enumerate();
         let wanted = groups.filter(|(number, group)| {
             group.num_rows() > 0
@@ -181,14 +182,14 @@ impl Table {
         });
         wanted
             .map(|(number, group)| {
-                let (start, end) = extent(group);
+                let (start, end) = byte_range(group);
                 let plain = group.total_byte_size().max(0) as u64;
-                GroupPlace { number, start, end, plain }
+                GroupSpan { number, start, end, plain_bytes: plain }
             })
             .collect()
     }
 
-    /// The first and the last time of a row group, in nanoseconds, where its statistics tell.
+    /// The first and the last time of a row group in nanoseconds, if there are statistics.
     fn times(&self, group: &RowGroupMetaData) -> Option<(i64, i64)> {
         let (place, field) = self.footer.schema().column_with_name(TIMESTAMP)?;
         let DataType::Timestamp(unit, _) = field.data_type() else { return None };
@@ -198,19 +199,19 @@ impl Table {
         };
         let nanos = nanos_of(*unit);
         let (least, most) = (*found.min_opt()?, *found.max_opt()?);
-        // What is finer than the unit was cut off.
+        // Times finer than the unit were cut off.
         Some((least.checked_mul(nanos)?, most.checked_mul(nanos)?.checked_add(nanos - 1)?))
     }
 
-    /// The Parquet column of a top-level field that has no columns below it.
+    /// The Parquet column of a top-level field without children.
     fn leaf(&self, field: usize) -> Option<usize> {
         let schema = self.footer.parquet_schema();
         (0..schema.num_columns()).find(|leaf| schema.get_column_root_idx(*leaf) == field)
     }
 
-    /// What is said of the channels of that name and source.
-    fn called(&self, name: &str, source: &str) -> impl Iterator<Item = &ChannelMeta> {
-        let channels = &self.said.channels;
+    /// The metadata of channels with this name and source.
+    fn channels_named(&self, name: &str, source: &str) -> impl Iterator<Item = &ChannelMeta> {
+        let channels = &self.meta.channels;
         let key = |place: &u32| {
             channels.get(*place as usize).map(|meta| (meta.name.as_str(), meta.source.as_str()))
         };
@@ -226,41 +227,42 @@ impl Table {
         found.filter_map(|place| channels.get(*place as usize))
     }
 
-    /// The channels of a row group with their rows, where the footer tells.
+    /// The channels of a row group with their row counts, if the footer has them.
     fn channels_in(&self, number: usize) -> Option<Vec<(&ChannelMeta, u32)>> {
-        let rows = self.said.groups.rows.get(number)?;
+        let rows = self.meta.groups.rows.get(number)?;
         let named = rows.iter().map(|(place, rows)| {
-            self.said.channels.get(*place as usize).map(|channel| (channel, *rows))
+            self.meta.channels.get(*place as usize).map(|channel| (channel, *rows))
         });
         named.collect()
     }
 
-    /// Whether the rows of a group are sorted by channel, and their numbers give back their order.
+    /// Whether the rows of a group are sorted by channel, and their numbers restore the original
+    /// order.
     fn is_by_channel(&self, number: usize) -> bool {
-        self.said.groups.by_channel.get(number).is_some_and(|sorted| *sorted)
+        self.meta.groups.by_channel.get(number).is_some_and(|sorted| *sorted)
     }
 
-    /// Reads a row group: its events in the order in which they were written down first.
+    /// Reads the events of a row group in their original order.
     ///
-    /// What cannot be read is reported as damage.
+    /// Rows that cannot be read are reported as damage.
     pub(crate) fn read_group(
         self: &Arc<Self>,
-        place: GroupPlace,
+        place: GroupSpan,
         query: &Query,
         context: &ReadContext,
     ) -> Result<GroupReader, Error> {
-        let near = self.bytes.with_range(place.start, place.end)?;
+        let near = self.bytes.prefetch(place.start, place.end)?;
         let mut reader = GroupReader {
             table: Arc::clone(self),
-            place,
+            span: place,
             rows: None,
-            unread: near.unread(),
+            failure: near.failure(),
             ready: Vec::new(),
             context: context.clone(),
-            names: Names::default(),
+            resolver: ChannelResolver::default(),
             sequence: self.rows_before(place.number),
         };
-        if let Err(reason) = self.verify(&near, place)? {
+        if let Err(reason) = self.check_crc(&near, place)? {
             reader.report(&reason);
             return Ok(reader);
         }
@@ -268,15 +270,15 @@ impl Table {
         let group = &self.groups()[place.number];
         let selection = self.selection(place.number, query);
         let sorts = self.is_by_channel(place.number);
-        if sorts && group.total_byte_size() > LONGEST {
-            reader.report("the row group is too long to put its rows into order");
+        if sorts && group.total_byte_size() > MAX_SORTED_GROUP {
+            reader.report("the row group is too long to sort its rows");
             return Ok(reader);
         }
         let bytes = usize::try_from(group.total_byte_size()).unwrap_or(usize::MAX);
         let rows = usize::try_from(group.num_rows()).unwrap_or(usize::MAX).max(1);
-        let batch = (BYTES / (bytes / rows).max(1)).clamp(1, ROWS);
+        let batch = (TARGET_BYTES / (bytes / rows).max(1)).clamp(1, MAX_ROWS);
         let rows = self.record_batches(near, place.number, selection, batch);
-        reader.unread.check()?;
+        reader.failure.check()?;
         match rows {
             Ok(rows) => reader.rows = Some(rows),
             Err(reason) => reader.report(&reason),
@@ -298,7 +300,7 @@ impl Table {
         selection: Option<RowSelection>,
         batch: usize,
     ) -> Result<ParquetRecordBatchReader, String> {
-        guarded(|| {
+        catch_panics(|| {
             let mut builder =
                 ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.footer.clone())
                     .with_row_groups(vec![number])
@@ -310,7 +312,7 @@ impl Table {
         })
     }
 
-    /// The rows of the wanted channels, where rows are sorted by channel.
+    /// The rows of requested channels, if rows are sorted by channel.
     fn selection(&self, number: usize, query: &Query) -> Option<RowSelection> {
         if query.channels.is_all() || !self.is_by_channel(number) {
             return None;
@@ -327,16 +329,17 @@ impl Table {
         Some(select.collect::<Vec<_>>().into())
     }
 
-    /// Compares a row group with its checksum, where the footer has one. `Err` inside says what differs.
-    fn verify(&self, bytes: &TableBytes, place: GroupPlace) -> Result<Result<(), String>, Error> {
-        let Some(expected) = self.said.groups.crc32.get(place.number) else { return Ok(Ok(())) };
+    /// Verifies the checksum of a row group, if the footer has one. The inner `Err` says what
+    /// differs.
+    fn check_crc(&self, bytes: &TableBytes, place: GroupSpan) -> Result<Result<(), String>, Error> {
+        let Some(expected) = self.meta.groups.crc32.get(place.number) else { return Ok(Ok(())) };
         let fail = |e| Error::io("read", &self.path, e);
         let (mut crc32, mut buffer) = (crc32fast::Hasher::new(), vec![0; 256 << 10]);
         let mut at = place.start;
         while at < place.end {
             let wanted = (place.end - at).min(buffer.len() as u64) as usize;
             let read = bytes.read_at(at, &mut buffer[..wanted]);
-            bytes.unread().check()?;
+            bytes.failure().check()?;
             let read = read.map_err(fail)?;
             if read == 0 {
                 break;
@@ -348,15 +351,15 @@ impl Table {
         if found == *expected {
             return Ok(Ok(()));
         }
-        Ok(Err(format!("its checksum is {found:08x} instead of {expected:08x}")))
+        Ok(Err(format!("expected the checksum {expected:08x}, found {found:08x}")))
     }
 }
 
-/// Calls the Parquet library, which panics on some files that are not what they seem.
-fn guarded<T, E: std::fmt::Display>(call: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+/// Calls the Parquet library, which panics on some malformed files.
+fn catch_panics<T, E: std::fmt::Display>(call: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result.map_err(|e| e.to_string()),
-        Err(_) => Err("the Parquet library gave up on it".to_owned()),
+        Err(_) => Err("the Parquet library panicked".to_owned()),
     }
 }
 
@@ -364,8 +367,8 @@ fn wants(query: &Query, channel: &ChannelMeta) -> bool {
     query.channels.wants(&channel.name, &channel.source)
 }
 
-/// Where a row group begins and ends.
-fn extent(group: &RowGroupMetaData) -> (u64, u64) {
+/// The byte range of a row group.
+fn byte_range(group: &RowGroupMetaData) -> (u64, u64) {
     let ranges = group.columns().iter().map(|column| {
         let (start, len) = column.byte_range();
         (start, start.saturating_add(len))
@@ -374,12 +377,12 @@ fn extent(group: &RowGroupMetaData) -> (u64, u64) {
     hull.unwrap_or_default()
 }
 
-/// The schema with the types in which nothing has to be copied: views, and dictionaries of words.
-fn with_views(schema: &SchemaRef) -> SchemaRef {
+/// The schema with types that need no copying: views, and dictionaries of strings.
+fn zero_copy_schema(schema: &SchemaRef) -> SchemaRef {
     let fields = schema.fields().iter().map(|field| {
         let data_type = match (field.name().as_str(), field.data_type()) {
             (PAYLOAD, DataType::Binary | DataType::LargeBinary) => DataType::BinaryView,
-            (SOURCE | CHANNEL, DataType::Utf8) => words(),
+            (SOURCE | CHANNEL, DataType::Utf8) => word_dictionary(),
             _ => return Arc::clone(field),
         };
         Arc::new(field.as_ref().clone().with_data_type(data_type))
@@ -388,7 +391,7 @@ fn with_views(schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
-fn words() -> DataType {
+fn word_dictionary() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
@@ -401,9 +404,8 @@ fn nanos_of(unit: TimeUnit) -> i64 {
     }
 }
 
-/// The channel that a table without a column of channels is of: what its footer says, or its folder, or
-/// else its name.
-fn channel_of(path: &Path, said: &Meta) -> Name {
+/// The channel of a table without a channel column: from the footer, the folder, or the file name.
+fn channel_of(path: &Path, said: &FooterMeta) -> Name {
     if let Some(channel) = said.channels.first() {
         return Name::from_text(&channel.name);
     }
@@ -413,7 +415,7 @@ fn channel_of(path: &Path, said: &Meta) -> Name {
     Name::from_text(&named.unwrap_or_else(stem))
 }
 
-/// A name out of a path, where some bytes stand as `%` and two digits.
+/// Percent-decodes a name from a path.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -436,22 +438,22 @@ fn unescaped(text: &str) -> String {
 
 /// Reads a row group.
 pub(crate) struct GroupReader {
-    table: Arc<Table>,
-    place: GroupPlace,
-    /// What is still to be decoded.
+    table: Arc<ParquetTable>,
+    span: GroupSpan,
+    /// The rows still to be decoded.
     rows: Option<ParquetRecordBatchReader>,
-    /// Whether that could not be read.
-    unread: Unread,
-    /// Batches that wait, the next one last.
+    /// Whether reading the bytes failed.
+    failure: ReadFailure,
+    /// Decoded batches, the next one last.
     ready: Vec<Batch>,
     context: ReadContext,
-    names: Names,
-    /// The number of the next row, for tables that do not number events.
+    resolver: ChannelResolver,
+    /// The number of the next row, for tables without a sequence column.
     sequence: i64,
 }
 
 impl GroupReader {
-    /// The next events, or nothing at the end of the group.
+    /// The next events; `None` at the end of the group.
     pub(crate) fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         match self.ready.pop() {
             Some(batch) => Ok(Some(batch)),
@@ -462,8 +464,8 @@ impl GroupReader {
     fn decode(&mut self) -> Result<Option<Batch>, Error> {
         loop {
             let Some(rows) = &mut self.rows else { return Ok(None) };
-            let next = guarded(|| rows.next().transpose());
-            self.unread.check()?;
+            let next = catch_panics(|| rows.next().transpose());
+            self.failure.check()?;
             let decoded = match next {
                 Ok(None) => return Ok(None),
                 Ok(Some(rows)) if rows.num_rows() == 0 => continue,
@@ -482,13 +484,13 @@ impl GroupReader {
     }
 
     fn report(&self, reason: &str) {
-        let GroupPlace { number, start, end, .. } = self.place;
+        let GroupSpan { number, start, end, .. } = self.span;
         let input: Arc<str> = self.table.path.to_string_lossy().into();
         let reason = format!("row group {number}: {reason}");
         self.context.damage.report(Damage::new(&input, start, end - start, reason));
     }
 
-    /// Decodes all rows and puts them into the order of their numbers.
+    /// Decodes all rows and sorts them by sequence number.
     fn sort_by_sequence(&mut self) -> Result<(), Error> {
         let mut batches = Vec::new();
         while let Some(batch) = self.decode()? {
@@ -499,13 +501,13 @@ impl GroupReader {
             let rows = batch.sequences().iter().enumerate();
             picks.extend(rows.map(|(row, number)| (*number, (n as u32, row as u32))));
         }
-        // Rows come as a sorted run for each channel, which a stable sort makes use of.
+        // Rows come as one sorted run per channel, which a stable sort exploits.
         picks.sort_by_key(|(number, _)| *number);
         let picks: Vec<(u32, u32)> = picks.into_iter().map(|(_, pick)| pick).collect();
         let mut start = 0;
         while start < picks.len() {
             let (mut end, mut bytes) = (start, 0);
-            while end < picks.len() && end - start < ROWS && bytes < BYTES {
+            while end < picks.len() && end - start < MAX_ROWS && bytes < TARGET_BYTES {
                 let (n, row) = picks[end];
                 bytes += batches[n as usize].payload_len(row as usize);
                 end += 1;
@@ -517,14 +519,15 @@ impl GroupReader {
         Ok(())
     }
 
-    /// Rows as events. `Err` inside says why they are none.
+    /// Converts rows to events. The inner `Err` is the reason that is not possible.
     fn batch(&mut self, rows: &RecordBatch) -> Result<Result<Batch, String>, Error> {
         let read = self.columns(rows);
-        let Columns { timestamps, sequences, named, payloads } = match read {
+        let EventColumns { timestamps, sequences, channels: named, payloads } = match read {
             Ok(columns) => columns,
             Err(reason) => return Ok(Err(reason)),
         };
-        let channels = self.names.of(rows.num_rows(), &named, &self.table, &self.context)?;
+        let channels =
+            self.resolver.resolve(rows.num_rows(), &named, &self.table, &self.context)?;
         let batch = Batch::from_columns(timestamps.into(), sequences.into(), channels, &payloads);
         Ok(Ok(match self.message(rows) {
             Some(message) => batch.with_rows(vec![message]),
@@ -532,7 +535,7 @@ impl GroupReader {
         }))
     }
 
-    fn columns(&mut self, rows: &RecordBatch) -> Result<Columns, String> {
+    fn columns(&mut self, rows: &RecordBatch) -> Result<EventColumns, String> {
         let len = rows.num_rows();
         let column = |name: &str, data_type: &DataType| -> Result<Option<ArrayRef>, String> {
             let Some(column) = rows.column_by_name(name) else { return Ok(None) };
@@ -559,10 +562,16 @@ impl GroupReader {
             Some(payloads) => payloads.as_binary_view().clone(),
             None => BinaryViewArray::from_iter_values(std::iter::repeat_n(b"", len)),
         };
-        let (sources, names) = (column(SOURCE, &words())?, column(CHANNEL, &words())?);
+        let (sources, names) =
+            (column(SOURCE, &word_dictionary())?, column(CHANNEL, &word_dictionary())?);
         let variants = column(VARIANT, &DataType::Int32)?;
         let variants = variants.map(|column| column.as_primitive::<Int32Type>().values().to_vec());
-        Ok(Columns { timestamps, sequences, named: Named { sources, names, variants }, payloads })
+        Ok(EventColumns {
+            timestamps,
+            sequences,
+            channels: ChannelColumns { sources, names, variants },
+            payloads,
+        })
     }
 
     fn timestamps(&self, rows: &RecordBatch) -> Result<Vec<i64>, String> {
@@ -581,20 +590,20 @@ impl GroupReader {
         each.collect()
     }
 
-    /// The columns that are the fields of a message.
+    /// The columns that are fields of a message.
     fn message(&self, rows: &RecordBatch) -> Option<Rows> {
         let schema = rows.schema();
         let mine = schema.fields().iter().zip(rows.columns()).filter_map(|(field, column)| {
-            let name = inner_name(field.name())?;
+            let name = to_field_name(field.name())?;
             Some((Arc::new(field.as_ref().clone().with_name(name)), Arc::clone(column)))
         });
         let (fields, columns): (Vec<_>, Vec<_>) = mine.unzip();
-        let said = self.table.said.message.clone();
+        let said = self.table.meta.message.clone();
         let has_payload = schema.column_with_name(PAYLOAD).is_some();
         if fields.is_empty() && said.is_none() && has_payload {
             return None;
         }
-        // A table of another program: what its rows are called is all that is known of their type.
+        // For a table of another program, only the column names identify the type.
         let message = said.unwrap_or_else(|| {
             MessageType::named(self.table.channel.text(), key_of(&fields)).into()
         });
@@ -607,41 +616,41 @@ impl GroupReader {
     }
 }
 
-/// A number for a type that has none: the same for the same fields.
+/// A key for a type without one: the same for the same fields.
 fn key_of(fields: &[Arc<Field>]) -> TypeKey {
     let mut hasher = crc32fast::Hasher::new();
     fields.hash(&mut hasher);
     TypeKey(hasher.finish())
 }
 
-struct Columns {
+struct EventColumns {
     timestamps: Vec<i64>,
     sequences: Vec<i64>,
-    named: Named,
+    channels: ChannelColumns,
     payloads: BinaryViewArray,
 }
 
-/// The columns that say which channel each event is on.
-struct Named {
+/// The columns that identify the channel of each event.
+struct ChannelColumns {
     sources: Option<ArrayRef>,
     names: Option<ArrayRef>,
-    /// Which of several channels of one name and source.
+    /// The variant among channels of one name and source.
     variants: Option<Vec<i32>>,
 }
 
-/// Which channel a source, a name and a variant stand for, looked up once a batch and combination.
+/// Resolves source, name and variant to a channel, once per batch and combination.
 #[derive(Default)]
-struct Names(HashMap<(String, String, Option<i32>), ChannelId>);
+struct ChannelResolver(HashMap<(String, String, Option<i32>), ChannelId>);
 
-impl Names {
-    fn of(
+impl ChannelResolver {
+    fn resolve(
         &mut self,
         len: usize,
-        named: &Named,
-        table: &Table,
+        named: &ChannelColumns,
+        table: &ParquetTable,
         context: &ReadContext,
     ) -> Result<Vec<u32>, Error> {
-        let Named { sources, names, variants } = named;
+        let ChannelColumns { sources, names, variants } = named;
         let sources = sources.as_ref().map(|column| column.as_dictionary::<Int32Type>());
         let names = names.as_ref().map(|column| column.as_dictionary::<Int32Type>());
         let mut known: HashMap<(i32, i32, Option<i32>), u32> = HashMap::new();
@@ -681,7 +690,7 @@ impl Names {
     fn channel(
         &mut self,
         words: (String, String, Option<i32>),
-        table: &Table,
+        table: &ParquetTable,
         context: &ReadContext,
     ) -> Result<ChannelId, Error> {
         if let Some(id) = self.0.get(&words) {
@@ -691,9 +700,10 @@ impl Names {
         let is_variant = |meta: &&ChannelMeta| {
             variant.is_none_or(|variant| i64::from(meta.variant) == i64::from(variant))
         };
-        let all: Vec<&ChannelMeta> = table.called(name, source).filter(is_variant).collect();
+        let all: Vec<&ChannelMeta> =
+            table.channels_named(name, source).filter(is_variant).collect();
         let channel = match ChannelMeta::common(&all) {
-            Some(meta) => meta.channel(),
+            Some(meta) => meta.to_channel(),
             None => Channel::new(Name::from_text(name), source.as_str(), Encoding::Unknown),
         };
         let id = context.channels.intern(channel)?;

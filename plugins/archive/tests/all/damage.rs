@@ -2,7 +2,7 @@
 
 use sluice_core::contract::{SourceContents, sample_positions};
 
-use crate::kit::{FORMATS, Folder, Making, are_among, log, plain, read, spans, unpacked};
+use crate::kit::{ArchiveBuilder, FORMATS, Folder, are_among, log, plain, read, spans, unpacked};
 
 /// Every event is one of the log's, in order; if any is missing, that has been said.
 #[track_caller]
@@ -17,7 +17,7 @@ fn honest(all: &SourceContents, count: i64, what: &str) {
 fn a_damaged_frame_is_one_damage_and_costs_only_its_events() {
     let folder = Folder::new();
     for format in FORMATS {
-        let mut bytes = Making::of(format).archive(&log(60));
+        let mut bytes = ArchiveBuilder::new(format).archive(&log(60));
         let spans = spans(&folder, &bytes);
         let middle = spans[spans.len() / 2];
         bytes[middle.start as usize + 20] ^= 1;
@@ -36,8 +36,9 @@ fn a_damaged_frame_is_one_damage_and_costs_only_its_events() {
 fn any_byte_may_be_wrong() {
     let folder = Folder::new();
     for format in FORMATS {
-        let mut bytes = Making { frame: 300, ..Making::of(format) }.archive(&log(25));
-        for at in sample_positions(bytes.len(), 200) {
+        let mut bytes =
+            ArchiveBuilder { frame: 300, ..ArchiveBuilder::new(format) }.archive(&log(25));
+        for at in places(bytes.len(), 200) {
             for flip in [0x01, 0xff] {
                 bytes[at] ^= flip;
                 honest(&read(&folder, &bytes), 25, &format!("{format}, byte {at} ^ {flip}"));
@@ -51,7 +52,8 @@ fn any_byte_may_be_wrong() {
 fn any_byte_may_be_wrong_where_the_foot_is_gone() {
     let folder = Folder::new();
     for format in FORMATS {
-        let mut bytes = Making { frame: 300, ..Making::of(format) }.archive(&log(25));
+        let mut bytes =
+            ArchiveBuilder { frame: 300, ..ArchiveBuilder::new(format) }.archive(&log(25));
         let frames = spans(&folder, &bytes);
         bytes.truncate(frames.last().unwrap().end() as usize);
         for at in sample_positions(bytes.len(), 200) {
@@ -70,7 +72,7 @@ fn any_byte_may_be_wrong_where_the_foot_is_gone() {
 fn a_cut_archive_gives_every_whole_frame_and_one_damage() {
     let folder = Folder::new();
     for format in FORMATS {
-        let bytes = Making { frame: 300, ..Making::of(format) }.archive(&log(25));
+        let bytes = ArchiveBuilder { frame: 300, ..ArchiveBuilder::new(format) }.archive(&log(25));
         let frames = spans(&folder, &bytes);
         for cut in sample_positions(bytes.len(), 200) {
             let all = read(&folder, &bytes[..cut]);
@@ -102,7 +104,7 @@ fn a_cut_archive_gives_every_whole_frame_and_one_damage() {
 
 /// How many events a frame has: none, if it is a format's head or tail.
 fn count(format: &str, plain: &[u8]) -> usize {
-    let format = sluice_archive::format::find(format).unwrap();
+    let format = sluice_archive::format::find_format(format).unwrap();
     let context = sluice_core::ReadContext::standalone("test");
     let piece = bytes::Bytes::copy_from_slice(plain);
     let read = format.decode(piece, std::path::Path::new("x"), &context).unwrap();
@@ -112,7 +114,7 @@ fn count(format: &str, plain: &[u8]) -> usize {
 #[test]
 fn bytes_between_frames_are_one_damage() {
     let folder = Folder::new();
-    let bytes = Making::of("toy").archive(&log(60));
+    let bytes = ArchiveBuilder::new("toy").archive(&log(60));
     let at = spans(&folder, &bytes)[3].start as usize;
     for stray in [&b"stray bytes"[..], &[0x28, 0xb5, 0x2f, 0xfd], &[0; 5000]] {
         let all = read(&folder, &[&bytes[..at], stray, &bytes[at..]].concat());
@@ -125,7 +127,7 @@ fn bytes_between_frames_are_one_damage() {
 #[test]
 fn a_frame_that_claims_ten_gigabytes_is_damage() {
     let folder = Folder::new();
-    let bytes = Making::of("toy").archive(&log(60));
+    let bytes = ArchiveBuilder::new("toy").archive(&log(60));
     let spans = spans(&folder, &bytes);
     // A frame header that says so, in eight bytes, in front of an empty last block.
     let mut huge = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe4];
@@ -151,7 +153,7 @@ fn a_frame_that_claims_ten_gigabytes_is_damage() {
 fn archives_one_behind_another_are_read_one_behind_another() {
     let folder = Folder::new();
     for format in FORMATS {
-        let bytes = Making::of(format).archive(&log(30));
+        let bytes = ArchiveBuilder::new(format).archive(&log(30));
         let all = read(&folder, &[&bytes[..], &bytes].concat());
         let once = plain(&log(30));
         assert_eq!((all.events, all.damage.len()), ([&once[..], &once].concat(), 0), "{format}");

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 use sluice_core::contract::gather;
 use sluice_core::frames::{self, SeekTableBuilder};
 
-use crate::kit::{Folder, Making, are_among, log, plain, read, source, spans};
+use crate::kit::{ArchiveBuilder, Folder, are_among, log, plain, read, source, spans};
 
 /// An archive of 60 events in frames of `toy`, without its foot, and where the frames lie.
 fn frames_only(folder: &Folder) -> (Vec<u8>, Vec<frames::FrameSpan>) {
-    let mut bytes = Making::of("toy").archive(&log(60));
+    let mut bytes = ArchiveBuilder::new("toy").archive(&log(60));
     let spans = spans(folder, &bytes);
     bytes.truncate(spans.last().unwrap().end() as usize);
     (bytes, spans)
@@ -78,7 +78,7 @@ fn an_index_is_not_taken_for_the_events() {
     // Another format, which would have two more frames.
     assert_eq!(with(&|lie| lie["format"] = json!("arrow")).unwrap().events, all);
     let error = with(&|lie| lie["format"] = json!("lcm")).unwrap_err();
-    assert!(error.to_string().contains("cannot hold `lcm`"), "{error}");
+    assert!(error.to_string().contains("no archive format `lcm`"), "{error}");
 }
 
 /// Changes the lengths that a seek table has, compressed and not.

@@ -14,10 +14,10 @@ use sluice_core::{
 };
 
 /// An event of these tests: microseconds, channel, payload.
-pub(crate) type Event = (i64, String, Vec<u8>);
+pub(crate) type TestEvent = (i64, String, Vec<u8>);
 
 /// `count` events, a millisecond apart, on the channels `A` to `D`, with payloads that do not compress.
-pub(crate) fn log(count: i64) -> Vec<Event> {
+pub(crate) fn log(count: i64) -> Vec<TestEvent> {
     let mut state = 7u32;
     let mut dice = move || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -30,7 +30,7 @@ pub(crate) fn log(count: i64) -> Vec<Event> {
     each.collect()
 }
 
-pub(crate) fn batch(events: &[Event], first: usize, channels: &Channels) -> Batch {
+pub(crate) fn batch(events: &[TestEvent], first: usize, channels: &Channels) -> Batch {
     let mut batch = BatchBuilder::default();
     for ((time, name, payload), number) in events.iter().zip(first as i64..) {
         let channel = Channel::new(Name::from_text(name), "test", Encoding::Unknown);
@@ -40,7 +40,7 @@ pub(crate) fn batch(events: &[Event], first: usize, channels: &Channels) -> Batc
 }
 
 /// What reading a log gives where nothing is wrong.
-pub(crate) fn plain(events: &[Event]) -> Vec<PlainEvent> {
+pub(crate) fn plain(events: &[TestEvent]) -> Vec<PlainEvent> {
     let each = events.iter().zip(0..).map(|((time, name, payload), number)| PlainEvent {
         timestamp: time * 1_000,
         sequence: number,
@@ -78,7 +78,7 @@ impl Folder {
 }
 
 /// How an archive is made.
-pub(crate) struct Making {
+pub(crate) struct ArchiveBuilder {
     pub(crate) format: &'static str,
     pub(crate) frame: u64,
     /// Events in a batch.
@@ -86,19 +86,19 @@ pub(crate) struct Making {
     pub(crate) tasks: Option<Arc<dyn Tasks>>,
 }
 
-impl Making {
-    pub(crate) fn of(format: &'static str) -> Self {
+impl ArchiveBuilder {
+    pub(crate) fn new(format: &'static str) -> Self {
         Self { format, frame: 200, batch: 7, tasks: None }
     }
 
     /// The bytes of an archive of these events.
-    pub(crate) fn archive(&self, events: &[Event]) -> Vec<u8> {
+    pub(crate) fn archive(&self, events: &[TestEvent]) -> Vec<u8> {
         self.try_archive(events, &mut Vec::new()).unwrap()
     }
 
     pub(crate) fn try_archive(
         &self,
-        events: &[Event],
+        events: &[TestEvent],
         refused: &mut Vec<String>,
     ) -> Result<Vec<u8>, Error> {
         let folder = Folder::new();

@@ -13,7 +13,9 @@ use sluice_core::{
     options,
 };
 
-use crate::kit::{Event, FORMATS, Folder, Making, log, plain, read, source, spans, unpacked};
+use crate::kit::{
+    ArchiveBuilder, FORMATS, Folder, TestEvent, log, plain, read, source, spans, unpacked,
+};
 
 /// What a query gives of an archive, and how many frames that took.
 fn asked(source: &Archive, query: &Query, name: &str) -> (usize, u64) {
@@ -31,7 +33,7 @@ fn channels(channel: &str, source: &str) -> Query {
 }
 
 /// Half an hour of `A`, with some `RARE` in the middle.
-fn long_log() -> Vec<Event> {
+fn long_log() -> Vec<TestEvent> {
     let event = |n: i64| {
         let name = if (500..510).contains(&n) { "RARE" } else { "A" };
         (n * 1_000_000, name.to_owned(), vec![n as u8; 30])
@@ -43,7 +45,7 @@ fn long_log() -> Vec<Event> {
 fn any_splitting_gives_all_events() {
     let (folder, events) = (Folder::new(), log(100));
     for format in FORMATS {
-        let path = folder.write(&Making::of(format).archive(&events));
+        let path = folder.write(&ArchiveBuilder::new(format).archive(&events));
         let all = any_splitting_is_the_same(&source(&path), &[1, 200, 500, 2000]);
         assert_eq!((all.events, all.damage.len()), (plain(&events), 0), "{format}");
         for target in [1, 500, u64::MAX] {
@@ -56,7 +58,9 @@ fn any_splitting_gives_all_events() {
 fn a_time_window_reads_the_frames_that_have_it() {
     let folder = Folder::new();
     for format in FORMATS {
-        let path = folder.write(&Making { frame: 1000, ..Making::of(format) }.archive(&long_log()));
+        let path = folder.write(
+            &ArchiveBuilder { frame: 1000, ..ArchiveBuilder::new(format) }.archive(&long_log()),
+        );
         let frames = spans(&folder, &std::fs::read(&path).unwrap()).len() as u64;
         let query =
             Query { start: Some(900e9 as i64), end: Some(910e9 as i64), ..Query::default() };
@@ -70,7 +74,7 @@ fn a_time_window_reads_the_frames_that_have_it() {
 #[test]
 fn the_ends_of_a_window_are_found_though_times_were_cut_off() {
     let (folder, events) = (Folder::new(), vec![(5i64, "A".to_owned(), Vec::new())]);
-    let path = folder.write(&Making::of("toy").archive(&events));
+    let path = folder.write(&ArchiveBuilder::new("toy").archive(&events));
     let window = |start, end| Query { start: Some(start), end: Some(end), ..Query::default() };
     for (start, end, count) in [(5000, 5001, 1), (0, 5000, 0), (5001, 9000, 0)] {
         assert_eq!(asked(&source(&path), &window(start, end), "log").0, count, "{start}..{end}");
@@ -81,7 +85,9 @@ fn the_ends_of_a_window_are_found_though_times_were_cut_off() {
 fn a_channel_reads_the_frames_that_have_it() {
     let folder = Folder::new();
     for format in FORMATS {
-        let path = folder.write(&Making { frame: 1000, ..Making::of(format) }.archive(&long_log()));
+        let path = folder.write(
+            &ArchiveBuilder { frame: 1000, ..ArchiveBuilder::new(format) }.archive(&long_log()),
+        );
         let (events, read) = asked(&source(&path), &channels("RARE", "*"), "log");
         assert!((10..100).contains(&events) && read < 5, "{format}: {read}");
         assert_eq!(asked(&source(&path), &channels("NONE", "*"), "log"), (0, 0));
@@ -92,11 +98,11 @@ fn a_channel_reads_the_frames_that_have_it() {
 fn a_source_is_asked_for_where_it_is_known() {
     let folder = Folder::new();
     // The format keeps no sources: events get that of the reader.
-    let path = folder.write(&Making::of("toy").archive(&log(20)));
+    let path = folder.write(&ArchiveBuilder::new("toy").archive(&log(20)));
     assert_eq!(asked(&source(&path), &channels("*", "log"), "log").0, 20);
     assert_eq!(asked(&source(&path), &channels("*", "log"), "other"), (0, 0));
     // The format keeps them: it is `test`, whoever reads.
-    let path = folder.write(&Making::of("arrow").archive(&log(20)));
+    let path = folder.write(&ArchiveBuilder::new("arrow").archive(&log(20)));
     assert_eq!(asked(&source(&path), &channels("*", "test"), "log").0, 20);
     assert_eq!(asked(&source(&path), &channels("*", "log"), "log"), (0, 0));
 }
@@ -104,9 +110,8 @@ fn a_source_is_asked_for_where_it_is_known() {
 #[test]
 fn all_that_is_read_of_a_file_is_counted() {
     let folder = Folder::new();
-    let bytes = Making::of("toy").archive(&log(100));
-    let packed: u64 =
-        spans(&folder, &bytes).iter().map(|span| u64::from(span.compressed_len)).sum();
+    let bytes = ArchiveBuilder::new("toy").archive(&log(100));
+    let packed: u64 = spans(&folder, &bytes).iter().map(|span| u64::from(span.packed)).sum();
     let context = ReadContext::standalone("test");
     let source = source(&folder.at("in.zst"));
     let splits = source.splits(300, &Query::default()).unwrap();
@@ -117,7 +122,7 @@ fn all_that_is_read_of_a_file_is_counted() {
 #[test]
 fn how_many_events_there_are_is_known_without_reading_them() {
     let folder = Folder::new();
-    let path = folder.write(&Making::of("arrow").archive(&log(77)));
+    let path = folder.write(&ArchiveBuilder::new("arrow").archive(&log(77)));
     let archive = source(&path);
     assert_eq!(archive.events_in(&path).unwrap(), Some(77));
     assert_eq!(archive.frames_read(), 0);
@@ -128,7 +133,7 @@ fn how_many_events_there_are_is_known_without_reading_them() {
 #[test]
 fn plain_and_otherwise_compressed_logs_are_read_too() {
     let (folder, events) = (Folder::new(), log(30));
-    let archive = Making::of("toy").archive(&events);
+    let archive = ArchiveBuilder::new("toy").archive(&events);
     let plain_log = unpacked(&archive);
     std::fs::write(folder.at("a.log"), &plain_log).unwrap();
     std::fs::write(folder.at("b.log"), zstd::bulk::compress(&plain_log, 19).unwrap()).unwrap();
@@ -142,7 +147,7 @@ fn plain_and_otherwise_compressed_logs_are_read_too() {
 #[test]
 fn a_log_that_others_cut_into_frames_anywhere_is_read_as_a_whole() {
     let (folder, events) = (Folder::new(), log(30));
-    let plain_log = unpacked(&Making::of("toy").archive(&events));
+    let plain_log = unpacked(&ArchiveBuilder::new("toy").archive(&events));
     let frames = plain_log.chunks(100).map(|piece| zstd::bulk::compress(piece, 1).unwrap());
     let all = read(&folder, &frames.collect::<Vec<_>>().concat());
     assert_eq!((all.events, all.damage.len()), (plain(&events), 0));
@@ -161,7 +166,7 @@ fn what_nobody_reads_is_refused() {
 fn archives_are_told_from_other_files_by_their_foot() {
     let folder = Folder::new();
     let sniff = Registry::linked().get(PluginKind::Source, "archive").unwrap().sniff_path;
-    let archive = Making::of("toy").archive(&log(30));
+    let archive = ArchiveBuilder::new("toy").archive(&log(30));
     assert_eq!(sniff(&folder.write(&archive)).unwrap(), SniffResult::Yes);
     for other in [
         &archive[..archive.len() - 1],
@@ -179,10 +184,11 @@ fn archives_are_told_from_other_files_by_their_foot() {
 fn an_archive_that_changes_after_it_was_looked_at_is_damage() {
     let folder = Folder::new();
     let (before, after) = (log(100), log(10));
-    let path = folder.write(&Making::of("toy").archive(&before));
+    let path = folder.write(&ArchiveBuilder::new("toy").archive(&before));
     let archive = source(&path);
     let splits = archive.splits(300, &Query::default()).unwrap();
-    for changed in [Making::of("toy").archive(&after), b"no archive".to_vec(), Vec::new()] {
+    for changed in [ArchiveBuilder::new("toy").archive(&after), b"no archive".to_vec(), Vec::new()]
+    {
         std::fs::write(&path, changed).unwrap();
         let all = gather_splits(&archive, splits.clone(), &ReadContext::standalone("test"));
         let all = all.unwrap();
@@ -194,7 +200,7 @@ fn an_archive_that_changes_after_it_was_looked_at_is_damage() {
 #[test]
 fn a_frame_may_not_hold_more_than_is_allowed() {
     let folder = Folder::new();
-    let bytes = Making::of("toy").archive(&log(30));
+    let bytes = ArchiveBuilder::new("toy").archive(&log(30));
     let path = folder.write(&bytes);
     let strict: Archive = options::read(json!({ "path": path, "max_frame": 100 })).unwrap();
     let all = gather(&strict, 300).unwrap();
@@ -209,7 +215,7 @@ proptest! {
     fn what_was_written_is_read(count in 0i64..150, frame in 1u64..3000, target in 1u64..4000) {
         let (folder, events) = (Folder::new(), log(count));
         for format in FORMATS {
-            let path = folder.write(&Making { frame, ..Making::of(format) }.archive(&events));
+            let path = folder.write(&ArchiveBuilder { frame, ..ArchiveBuilder::new(format) }.archive(&events));
             let all = gather(&source(&path), target).unwrap();
             prop_assert_eq!(&all.events, &plain(&events));
             prop_assert!(all.damage.is_empty());

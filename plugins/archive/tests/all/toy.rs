@@ -15,12 +15,12 @@ use sluice_core::{
     Input, Name, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
-pub(crate) struct Format;
+pub(crate) struct ToyFormat;
 
 const HEADER: usize = 1 + 8 + 8 + 1 + 4;
 
-impl ByteFormat for Format {
-    fn stored_time(&self, time: i64) -> i64 {
+impl ByteFormat for ToyFormat {
+    fn held(&self, time: i64) -> i64 {
         time - time.rem_euclid(1_000)
     }
 
@@ -99,18 +99,18 @@ fn events(mut log: &[u8], context: &ReadContext) -> Result<(Batch, usize), Error
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
-pub(crate) struct Toy {
+pub(crate) struct ToyLogSource {
     path: InPaths,
 }
 
 sluice_core::register! {
-    source "toy": Toy,
+    source "toy": ToyLogSource,
     about: "reads the logs of these tests",
     sniff: |head| if head.first() == Some(&b'E') { SniffResult::Yes } else { SniffResult::No },
-    byte_format: Some(&Format),
+    byte_format: Some(&ToyFormat),
 }
 
-impl Source for Toy {
+impl Source for ToyLogSource {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         files::expand(&self.path.0)
     }

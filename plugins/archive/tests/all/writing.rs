@@ -6,12 +6,14 @@ use proptest::prelude::*;
 use serde_json::json;
 use sluice_core::{Registry, SinkContext, Source, Tasks};
 
-use crate::kit::{Event, FORMATS, Folder, Making, batch, log, read, sink, source, spans, unpacked};
+use crate::kit::{
+    ArchiveBuilder, FORMATS, Folder, TestEvent, batch, log, read, sink, source, spans, unpacked,
+};
 
 /// Runs each task on a thread of its own, the later the shorter it waits.
-struct Threads;
+struct ThreadPerTask;
 
-impl Tasks for Threads {
+impl Tasks for ThreadPerTask {
     fn width(&self) -> usize {
         3
     }
@@ -22,7 +24,7 @@ impl Tasks for Threads {
 }
 
 /// The plain log: what a format's own sink would write.
-fn plain_log(format: &str, events: &[Event]) -> Vec<u8> {
+fn plain_log(format: &str, events: &[TestEvent]) -> Vec<u8> {
     let channels = sluice_core::Channels::default();
     let mut log = Vec::new();
     let format = Registry::linked().byte_format(format).unwrap();
@@ -33,13 +35,13 @@ fn plain_log(format: &str, events: &[Event]) -> Vec<u8> {
 #[test]
 fn any_decompressor_gives_the_plain_log() {
     let events = log(50);
-    assert_eq!(unpacked(&Making::of("toy").archive(&events)), plain_log("toy", &events));
+    assert_eq!(unpacked(&ArchiveBuilder::new("toy").archive(&events)), plain_log("toy", &events));
 }
 
 #[test]
 fn frames_hold_whole_events_and_as_much_as_was_asked_for() {
     let (events, folder) = (log(50), Folder::new());
-    let bytes = Making::of("toy").archive(&events);
+    let bytes = ArchiveBuilder::new("toy").archive(&events);
     let spans = spans(&folder, &bytes);
     assert!(spans.len() > 5);
     let longest = 22 + 1 + 40;
@@ -59,7 +61,7 @@ fn frames_hold_whole_events_and_as_much_as_was_asked_for() {
 fn an_archive_of_no_event_is_a_compressed_file_and_an_archive() {
     let folder = Folder::new();
     for format in FORMATS {
-        let bytes = Making::of(format).archive(&[]);
+        let bytes = ArchiveBuilder::new(format).archive(&[]);
         assert!(format == "arrow" || unpacked(&bytes).is_empty());
         let all = read(&folder, &bytes);
         assert_eq!((all.events.len(), all.damage.len()), (0, 0), "{format}");
@@ -73,7 +75,7 @@ fn a_long_event_has_a_frame_or_ends_one() {
     events[1].2 = vec![1; 500];
     events[3].2 = vec![2; 500];
     let folder = Folder::new();
-    let bytes = Making { frame: 100, ..Making::of("toy") }.archive(&events);
+    let bytes = ArchiveBuilder { frame: 100, ..ArchiveBuilder::new("toy") }.archive(&events);
     let held: Vec<usize> = spans(&folder, &bytes)
         .iter()
         .map(|span| unpacked(&bytes[span.start as usize..span.end() as usize]).len())
@@ -88,7 +90,7 @@ fn what_the_format_refuses_is_not_in_the_archive() {
     events[3].1 = "REFUSED".into();
     events[19].1 = "REFUSED".into();
     let mut refused = Vec::new();
-    let bytes = Making::of("toy").try_archive(&events, &mut refused).unwrap();
+    let bytes = ArchiveBuilder::new("toy").try_archive(&events, &mut refused).unwrap();
     assert_eq!(refused, ["this name is refused"; 2]);
     let all = read(&folder, &bytes);
     assert_eq!((all.events.len(), all.damage.len()), (18, 0));
@@ -129,9 +131,9 @@ proptest! {
     {
         let events = log(count);
         for format in FORMATS {
-            let making = |batch, tasks| Making { format, frame, batch, tasks };
+            let making = |batch, tasks| ArchiveBuilder { format, frame, batch, tasks };
             let one = making(cuts[0], None).archive(&events);
-            let many = making(cuts[1], Some(Arc::new(Threads) as Arc<dyn Tasks>)).archive(&events);
+            let many = making(cuts[1], Some(Arc::new(ThreadPerTask) as Arc<dyn Tasks>)).archive(&events);
             prop_assert!(one == many, "{}", format);
         }
     }

@@ -1,40 +1,43 @@
-//! The instances of a record as they lie in it, one behind another.
+//! The instances of a record, in record order.
 
 use std::ops::Range;
 
-use super::{IDS, LEFT, LENGTH, LONGEST_SIZE, NO_KIND, NO_LENGTH, NO_NAME, NO_NUMBER, NUMBERED};
+use super::{
+    BAD_INSTANCE_IDS, BAD_SLICE_KIND, BAD_SLICE_LENGTH, EMPTY_CLASS_NAME, LENGTH, LONGEST_SIZE,
+    NUMBERED, TRAILING_BYTES, UNKNOWN_CLASS_NUMBER,
+};
 use super::{ROOT, SPELLED};
-use crate::wire::{Reader, Reason};
+use crate::wire::{IceReader, RecordFault};
 
-/// The slice of an instance, as it lies in a record.
+/// A slice of an instance in a record.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sliced<'r> {
+pub(super) struct InstanceSlice<'r> {
     pub(super) name: &'r [u8],
     pub(super) body: &'r [u8],
 }
 
-impl Sliced<'_> {
-    /// How many bytes it takes at most with its name spelled out.
-    pub(super) fn spelled(&self) -> usize {
+impl InstanceSlice<'_> {
+    /// The maximum length with its name spelled out.
+    pub(super) fn max_spelled_len(&self) -> usize {
         const AROUND: usize = 1 + LONGEST_SIZE + LENGTH;
         self.name.len().saturating_add(self.body.len()).saturating_add(AROUND)
     }
 }
 
-/// The instances of a record, in the order in which they lie there.
+/// The instances of a record, in record order.
 #[derive(Debug, Default)]
 pub(super) struct Instances<'r> {
     pub(super) names: Vec<&'r [u8]>,
-    pub(super) slices: Vec<Sliced<'r>>,
-    /// For each, its id and its slices.
+    pub(super) slices: Vec<InstanceSlice<'r>>,
+    /// The id and the slices of each.
     pub(super) each: Vec<(i32, Range<usize>)>,
-    /// Whether a class was given by its number.
+    /// Whether a class is given by its number.
     pub(super) has_numbers: bool,
 }
 
 impl<'r> Instances<'r> {
-    /// The whole list, up to its end, which has to be the record's.
-    pub(super) fn read_all(reader: &mut Reader<'r>) -> Result<Self, Reason> {
+    /// Reads the whole list, which must end with the record.
+    pub(super) fn read_all(reader: &mut IceReader<'r>) -> Result<Self, RecordFault> {
         let mut all = Self::default();
         loop {
             match reader.size()? {
@@ -42,10 +45,10 @@ impl<'r> Instances<'r> {
                 count => (0..count).try_for_each(|_| all.read(reader))?,
             }
         }
-        if reader.rest().is_empty() { Ok(all) } else { Err(LEFT) }
+        if reader.rest().is_empty() { Ok(all) } else { Err(TRAILING_BYTES) }
     }
 
-    pub(super) fn read(&mut self, reader: &mut Reader<'r>) -> Result<(), Reason> {
+    pub(super) fn read(&mut self, reader: &mut IceReader<'r>) -> Result<(), RecordFault> {
         let (id, first) = (reader.int()?, self.slices.len());
         loop {
             let slice = self.slice(reader)?;
@@ -58,42 +61,42 @@ impl<'r> Instances<'r> {
         Ok(())
     }
 
-    fn slice(&mut self, reader: &mut Reader<'r>) -> Result<Sliced<'r>, Reason> {
+    fn slice(&mut self, reader: &mut IceReader<'r>) -> Result<InstanceSlice<'r>, RecordFault> {
         let name = match reader.byte()? {
             SPELLED => {
                 let name = reader.sized()?;
                 if name.is_empty() {
-                    return Err(NO_NAME);
+                    return Err(EMPTY_CLASS_NAME);
                 }
                 self.names.push(name);
                 name
             }
             NUMBERED => {
                 self.has_numbers = true;
-                let number = reader.size()?.checked_sub(1).ok_or(NO_NUMBER)?;
-                self.names.get(number).copied().ok_or(NO_NUMBER)?
+                let number = reader.size()?.checked_sub(1).ok_or(UNKNOWN_CLASS_NUMBER)?;
+                self.names.get(number).copied().ok_or(UNKNOWN_CLASS_NUMBER)?
             }
-            _ => return Err(NO_KIND),
+            _ => return Err(BAD_SLICE_KIND),
         };
-        Ok(Sliced { name, body: body(reader)? })
+        Ok(InstanceSlice { name, body: slice_body(reader)? })
     }
 
-    /// For each id, counted from 1, which instance has it.
-    pub(super) fn places(&self) -> Result<Vec<usize>, Reason> {
+    /// For each id, counted from 1, the index of its instance.
+    pub(super) fn places(&self) -> Result<Vec<usize>, RecordFault> {
         let mut places = vec![usize::MAX; self.each.len()];
         for (at, (id, _)) in self.each.iter().enumerate() {
             let place = usize::try_from(*id).ok().and_then(|id| id.checked_sub(1));
             match place.and_then(|place| places.get_mut(place)) {
                 Some(free) if *free == usize::MAX => *free = at,
-                _ => return Err(IDS),
+                _ => return Err(BAD_INSTANCE_IDS),
             }
         }
         Ok(places)
     }
 }
 
-/// The bytes of a slice behind its length.
-pub(super) fn body<'r>(reader: &mut Reader<'r>) -> Result<&'r [u8], Reason> {
-    let length = usize::try_from(reader.int()?).map_err(|_| NO_LENGTH)?;
-    reader.take(length.checked_sub(LENGTH).ok_or(NO_LENGTH)?)
+/// The bytes of a slice after its length.
+pub(super) fn slice_body<'r>(reader: &mut IceReader<'r>) -> Result<&'r [u8], RecordFault> {
+    let length = usize::try_from(reader.int()?).map_err(|_| BAD_SLICE_LENGTH)?;
+    reader.take(length.checked_sub(LENGTH).ok_or(BAD_SLICE_LENGTH)?)
 }

@@ -1,10 +1,10 @@
-//! Records that are right, and what is said of wrong ones.
+//! Valid records, and the errors of invalid ones.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::plan::compile;
-use crate::slice::{Library, TypeFile};
+use crate::slice::{SliceLibrary, TypeFile};
 use crate::wire::put_sized;
 
 const LASER: &str = "module orca {
@@ -18,11 +18,12 @@ const LASER: &str = "module orca {
     class LaserData extends RangeScannerData { Bytes intensities; };
 };";
 
-fn top(text: &str, name: &str) -> Top {
-    let library = Library::of(vec![TypeFile { path: "t.ice".into(), text: text.to_owned() }]);
+fn top(text: &str, name: &str) -> PlanRoot {
+    let library =
+        SliceLibrary::from_files(vec![TypeFile { path: "t.ice".into(), text: text.to_owned() }]);
     assert!(library.mistakes().is_empty(), "{:?}", library.mistakes());
     let id = library.ids().find(|id| library.name(*id) == name).unwrap();
-    compile(&library, id).unwrap().top
+    compile(&library, id).unwrap().root
 }
 
 fn named(name: &str, body: &[u8]) -> Vec<u8> {
@@ -53,15 +54,15 @@ fn scan() -> Vec<u8> {
     .concat()
 }
 
-fn refused(top: &Top, record: &[u8]) -> Reason {
-    linear_of(top, record, &mut Vec::new()).unwrap_err()
+fn refused(top: &PlanRoot, record: &[u8]) -> RecordFault {
+    to_linear(top, record, &mut Vec::new()).unwrap_err()
 }
 
-fn there_and_back(top: &Top, record: &[u8]) -> Vec<u8> {
+fn there_and_back(top: &PlanRoot, record: &[u8]) -> Vec<u8> {
     let mut scratch = Vec::new();
-    let linear = linear_of(top, record, &mut scratch).unwrap().to_vec();
+    let linear = to_linear(top, record, &mut scratch).unwrap().to_vec();
     let mut again = vec![5];
-    record_of(top, &linear, &mut again).unwrap();
+    from_linear(top, &linear, &mut again).unwrap();
     assert_eq!(&again[1..], record);
     linear
 }
@@ -74,7 +75,7 @@ fn an_instance_becomes_its_members_with_those_of_the_root_first() {
     let mut expected = [7_i32.to_le_bytes(), 9_i32.to_le_bytes()].concat();
     expected.extend([0, 0, 0, 0xc0, 0x3f, 0, 0, 0, 0x3f, 0, 0, 0, 0]);
     assert_eq!(linear, expected);
-    let names = classes(&scan).unwrap();
+    let names = first_instance_classes(&scan).unwrap();
     assert_eq!(names[0], b"::orca::LaserData");
     assert_eq!(names[3], ROOT);
 }
@@ -86,10 +87,10 @@ fn a_slice_that_nobody_declared_is_kept_with_its_name() {
     let sliced = named("::orca::LaserData", &[0]);
     assert_eq!(linear[17] as usize, sliced.len());
     assert_eq!(linear[18..linear.len() - 2], sliced);
-    assert_eq!(refused(&top("class Other { int i; };", "::Other"), &scan), NO_CLASS);
+    assert_eq!(refused(&top("class Other { int i; };", "::Other"), &scan), UNDECLARED_CLASS);
 }
 
-/// A record that numbers a class of a long name over and over.
+/// A record that refers to a class with a long name by number, over and over.
 fn bomb(name: usize, times: usize) -> Vec<u8> {
     let scan = scan();
     let (head, known) = scan.split_at(9);
@@ -101,15 +102,15 @@ fn bomb(name: usize, times: usize) -> Vec<u8> {
 fn a_record_that_would_grow_far_beyond_its_length_is_refused_before_it_does() {
     let laser = top(LASER, "::orca::LaserData");
     let (mut scratch, record) = (Vec::new(), bomb(60_000, 10_000));
-    assert_eq!(linear_of(&laser, &record, &mut scratch).unwrap_err(), TOO_MUCH);
-    assert!(scratch.capacity() <= MOST_TIMES * record.len() + MOST_BESIDE);
+    assert_eq!(to_linear(&laser, &record, &mut scratch).unwrap_err(), TOO_LARGE);
+    assert!(scratch.capacity() <= MAX_GROWTH * record.len() + GROWTH_ALLOWANCE);
     there_and_back(&laser, &bomb(300, 10));
 }
 
 #[test]
 fn names_of_classes_are_no_longer_together_than_their_record() {
     let record = bomb(60_000, 10_000);
-    let names = classes(&record).unwrap();
+    let names = first_instance_classes(&record).unwrap();
     assert_eq!(names.len(), 5);
     assert!(names.iter().map(|name| name.len()).sum::<usize>() < record.len());
 }
@@ -120,7 +121,7 @@ fn a_record_that_is_cut_off_or_too_long_is_refused() {
     for end in 0..scan.len() {
         refused(&laser, &scan[..end]);
     }
-    assert_eq!(refused(&laser, &[&scan[..], &[0]].concat()), LEFT);
+    assert_eq!(refused(&laser, &[&scan[..], &[0]].concat()), TRAILING_BYTES);
 }
 
 #[test]
@@ -131,17 +132,17 @@ fn what_ice_would_not_write_is_refused() {
         other[at] = byte;
         refused(&laser, &other)
     };
-    assert_eq!(with(0, 254), NO_FIRST);
-    assert_eq!(with(5, 2), IDS);
-    assert_eq!(with(9, 2), NO_KIND);
-    assert_eq!(with(9, 1), NO_NUMBER);
-    assert_eq!(with(10, 0), NO_NAME);
-    assert_eq!(with(28, 3), NO_LENGTH);
-    assert_eq!(with(28, 4), NO_NAME);
-    assert_eq!(with(123, 1), NO_LINE);
-    // An instance that nothing refers to.
+    assert_eq!(with(0, 254), NO_FIRST_REFERENCE);
+    assert_eq!(with(5, 2), BAD_INSTANCE_IDS);
+    assert_eq!(with(9, 2), BAD_SLICE_KIND);
+    assert_eq!(with(9, 1), UNKNOWN_CLASS_NUMBER);
+    assert_eq!(with(10, 0), EMPTY_CLASS_NAME);
+    assert_eq!(with(28, 3), BAD_SLICE_LENGTH);
+    assert_eq!(with(28, 4), EMPTY_CLASS_NAME);
+    assert_eq!(with(123, 1), WRONG_BASES);
+    // An instance without a reference.
     let second = [&[1, 2, 0, 0, 0][..], &numbered(4, &[0]), &[0]].concat();
-    assert_eq!(refused(&laser, &[&scan[..124], &second].concat()), UNUSED);
+    assert_eq!(refused(&laser, &[&scan[..124], &second].concat()), UNREFERENCED_INSTANCE);
 }
 
 const TREE: &str = "
@@ -154,8 +155,8 @@ const TREE: &str = "
     struct All { Colour colour; Pairs pairs; Named named; };
 ";
 
-fn all(text: &str) -> (Top, Top) {
-    // `Odd` holds `Leaf`, which it extends: so it may hold itself.
+fn all(text: &str) -> (PlanRoot, PlanRoot) {
+    // `Odd` holds `Leaf`, which it extends, so it may hold itself.
     (top(text, "::Pair"), top(text, "::All"))
 }
 
@@ -177,14 +178,14 @@ fn instances_come_back_in_the_order_in_which_they_lay() {
     assert_eq!(linear, [&[1, 7, 0, 1, 8, 0, 0][..], &order].concat());
     // Batches that Ice would not make.
     let apart = [&head[..], &own.concat(), &[1], &leaf(2, 7, true), &[1], &leaf(3, 8, false), &[0]];
-    assert_eq!(refused(&pair, &apart.concat()), OTHERWISE);
+    assert_eq!(refused(&pair, &apart.concat()), NOT_CANONICAL);
     // A null reference in a struct, and one to an instance that is not there.
     let record = |id: u8, tail: &[u8]| [&[1, 0, 1, 1, b'x', id, 0, 0, 0], tail].concat();
     assert_eq!(there_and_back(&all, &record(0, &[0])), [1, 0, 1, 1, b'x', 0, 0, 0]);
-    assert_eq!(refused(&all, &record(1, &[0])), NO_INSTANCE);
+    assert_eq!(refused(&all, &record(1, &[0])), DANGLING_REFERENCE);
 }
 
-/// A pair of instances of `Leaf`: those with these ids, of which each is there once.
+/// A pair of references to instances of `Leaf` with these ids, each present once.
 fn pair_of(a: u8, b: u8) -> Vec<u8> {
     let leaf = |id: u8| {
         let own = if id == 2 { named("::Leaf", &[id]) } else { numbered(3, &[id]) };
@@ -204,20 +205,22 @@ fn one_instance_in_two_places_stands_at_both_and_is_one_again() {
     let ids = [&[0, 3][..], &[1, 0, 0, 0], &[2, 0, 0, 0], &[2, 0, 0, 0]].concat();
     assert_eq!(shared, [&[1, 2, 0, 1, 2, 0, 0][..], &ids].concat());
     assert_eq!(there_and_back(&pair, &pair_of(2, 3)), [1, 2, 0, 1, 3, 0, 0, 0, 0]);
-    // Somebody changed one of the copies, or the ids.
-    for (at, byte, why) in [(4, 9, COPIES), (17, 7, IDS), (8, 2, LEFT)] {
+    // One of the copies, or the ids, were changed.
+    for (at, byte, why) in
+        [(4, 9, DIFFERENT_COPIES), (17, 7, BAD_INSTANCE_IDS), (8, 2, TRAILING_BYTES)]
+    {
         let mut other = shared.clone();
         other[at] = byte;
-        assert_eq!(record_of(&pair, &other, &mut Vec::new()), Err(why), "{at}");
+        assert_eq!(from_linear(&pair, &other, &mut Vec::new()), Err(why), "{at}");
     }
     // Without the ids they are two.
     let apart = [&shared[..8], &[0]].concat();
     let mut made = Vec::new();
-    record_of(&pair, &apart, &mut made).unwrap();
+    from_linear(&pair, &apart, &mut made).unwrap();
     assert!(made.len() > pair_of(2, 2).len());
 }
 
-/// Instances that hold each other many times over, level by level: as a tree they would have no end.
+/// Instances that hold each other many times over, level by level: as a tree they would be endless.
 #[test]
 fn shared_instances_that_multiply_are_refused_before_they_do() {
     let levels = 8_u8;
@@ -241,15 +244,16 @@ fn shared_instances_that_multiply_are_refused_before_they_do() {
     there_and_back(&top, &record(2));
     let mut scratch = Vec::new();
     let long = record(100);
-    assert_eq!(linear_of(&top, &long, &mut scratch).unwrap_err(), TOO_MUCH);
-    assert!(scratch.len() <= (MOST_TIMES + 1) * long.len() + MOST_BESIDE);
+    assert_eq!(to_linear(&top, &long, &mut scratch).unwrap_err(), TOO_LARGE);
+    assert!(scratch.len() <= (MAX_GROWTH + 1) * long.len() + GROWTH_ALLOWANCE);
 }
 
 #[test]
 fn a_class_that_may_hold_itself_has_no_form() {
-    let library = Library::of(vec![TypeFile { path: "t.ice".into(), text: TREE.to_owned() }]);
+    let library =
+        SliceLibrary::from_files(vec![TypeFile { path: "t.ice".into(), text: TREE.to_owned() }]);
     let id = library.ids().find(|id| library.name(*id) == "::Pair").unwrap();
-    assert!(compile(&library, id).unwrap_err().contains("may hold another one"));
+    assert!(compile(&library, id).unwrap_err().contains("may contain another one"));
 }
 
 #[test]
@@ -258,12 +262,12 @@ fn a_struct_is_checked_to_its_last_byte() {
     let top = top(text, "::S");
     assert_eq!(there_and_back(&top, &[1, 4, 1, b'x', 0]), [1, 4, 1, b'x']);
     assert_eq!(there_and_back(&top, &[2, 4, 1, b'x', 0]), [2, 4, 1, b'x']);
-    assert!(!is_of(&top, &[2, 4, 1, b'x', 0], Booleans::ZeroOrOne));
-    assert_eq!(refused(&top, &[1, 3, 1, b'x', 0]), NO_VALUE);
-    assert_eq!(refused(&top, &[1, 4, 2, b'x']), SHORT);
-    assert_eq!(refused(&top, &[1, 4, 1, b'x']), SHORT);
-    assert_eq!(refused(&top, &[1, 4, 1, b'x', 1]), NO_END);
-    assert_eq!(refused(&top, &[1, 4, 1, b'x', 0, 0]), LEFT);
+    assert!(!matches_plan(&top, &[2, 4, 1, b'x', 0], Booleans::ZeroOrOne));
+    assert_eq!(refused(&top, &[1, 3, 1, b'x', 0]), UNKNOWN_ENUM_VALUE);
+    assert_eq!(refused(&top, &[1, 4, 2, b'x']), TOO_SHORT);
+    assert_eq!(refused(&top, &[1, 4, 1, b'x']), TOO_SHORT);
+    assert_eq!(refused(&top, &[1, 4, 1, b'x', 1]), NO_EMPTY_LIST);
+    assert_eq!(refused(&top, &[1, 4, 1, b'x', 0, 0]), TRAILING_BYTES);
 }
 
 proptest! {
@@ -280,15 +284,15 @@ proptest! {
         for top in [&laser, &pair, &all] {
             for bytes in [&record, &tail] {
                 let mut scratch = Vec::new();
-                let Ok(linear) = linear_of(top, bytes, &mut scratch) else { continue };
+                let Ok(linear) = to_linear(top, bytes, &mut scratch) else { continue };
                 let mut again = Vec::new();
-                prop_assert_eq!(record_of(top, linear, &mut again), Ok(()));
+                prop_assert_eq!(from_linear(top, linear, &mut again), Ok(()));
                 prop_assert_eq!(&again, bytes);
             }
-            // A linear form that anybody made gives a record that comes back, or none.
+            // An arbitrary linear form becomes a valid record, or none.
             let mut made = Vec::new();
-            if record_of(top, &tail, &mut made).is_ok() {
-                prop_assert!(is_of(top, &made, Booleans::Any));
+            if from_linear(top, &tail, &mut made).is_ok() {
+                prop_assert!(matches_plan(top, &made, Booleans::Any));
             }
         }
     }

@@ -1,74 +1,77 @@
-//! From a record with references to its linear form.
+//! Converts a record with references to its linear form.
 
-use super::instances::{Instances, Sliced};
-use super::{FIRST, MOST_BESIDE, MOST_TIMES, NO_CLASS, NO_FIRST, NO_INSTANCE, NO_LINE, SLICE_LEFT};
-use super::{SPELLED, TOO_MUCH, UNUSED, put_body, put_ints, walk};
-use crate::plan::{Class, Part, Reference, Top};
-use crate::wire::{Booleans, Reader, Reason, put_size, put_sized};
+use super::instances::{InstanceSlice, Instances};
+use super::{
+    DANGLING_REFERENCE, FIRST_INSTANCE, GROWTH_ALLOWANCE, MAX_GROWTH, NO_FIRST_REFERENCE,
+    TRAILING_SLICE_BYTES, UNDECLARED_CLASS, WRONG_BASES,
+};
+use super::{SPELLED, TOO_LARGE, UNREFERENCED_INSTANCE, put_body, put_ints, skip_flat};
+use crate::plan::{ClassPlan, ClassReference, PlanPart, PlanRoot};
+use crate::wire::{Booleans, IceReader, RecordFault, put_size, put_sized};
 
-/// Appends the linear form of a record with references. Gives whether its bytes cannot be any
-/// other.
+/// Appends the linear form of a record with references. Returns whether its encoding is
+/// unambiguous.
 pub(super) fn unfold(
-    top: &Top,
+    top: &PlanRoot,
     record: &[u8],
     booleans: Booleans,
     out: &mut Vec<u8>,
-) -> Result<bool, Reason> {
-    let mut reader = Reader::new(record).with_booleans(booleans);
+) -> Result<bool, RecordFault> {
+    let mut reader = IceReader::new(record).with_booleans(booleans);
     match top {
-        Top::Plain(plain) => walk(plain, &mut reader)?,
-        Top::Struct(parts) => pass(parts, &mut reader)?,
-        Top::Class(_) => {
-            if reader.int()? != FIRST {
-                return Err(NO_FIRST);
+        PlanRoot::Flat(plain) => skip_flat(plain, &mut reader)?,
+        PlanRoot::Struct(parts) => skip_parts(parts, &mut reader)?,
+        PlanRoot::Class(_) => {
+            if reader.int()? != FIRST_INSTANCE {
+                return Err(NO_FIRST_REFERENCE);
             }
         }
     }
     let instances = Instances::read_all(&mut reader)?;
     let places = instances.places()?;
-    let mut unfolding = Unfolding {
+    let mut unfolding = UnfoldState {
         instances: &instances,
         used: vec![false; places.len()],
         places,
         references: Vec::new(),
         out,
-        most: record.len().saturating_mul(MOST_TIMES).saturating_add(MOST_BESIDE),
+        max_len: record.len().saturating_mul(MAX_GROWTH).saturating_add(GROWTH_ALLOWANCE),
         booleans,
         has_sliced: false,
         has_shared: false,
     };
     match top {
-        Top::Plain(_) => {}
-        Top::Struct(parts) => unfolding.parts(parts, &mut Reader::new(record))?,
-        Top::Class(first) => unfolding.instance(first, FIRST, false)?,
+        PlanRoot::Flat(_) => {}
+        PlanRoot::Struct(parts) => unfolding.parts(parts, &mut IceReader::new(record))?,
+        PlanRoot::Class(first) => unfolding.instance(first, FIRST_INSTANCE, false)?,
     }
     if unfolding.used.contains(&false) {
-        return Err(UNUSED);
+        return Err(UNREFERENCED_INSTANCE);
     }
-    let Unfolding { has_sliced, has_shared, references, .. } = unfolding;
+    let UnfoldState { has_sliced, has_shared, references, .. } = unfolding;
     put_order(&instances, out)?;
     put_ints(if has_shared { &references } else { &[] }, out)?;
     let is_simple = instances.each.len() <= 1 && !instances.has_numbers;
     Ok(is_simple && !has_sliced && !has_shared)
 }
 
-/// The ids as they lie in the record; nothing where they rise.
-fn put_order(instances: &Instances<'_>, out: &mut Vec<u8>) -> Result<(), Reason> {
+/// Writes the ids in record order, or none if they rise.
+fn put_order(instances: &Instances<'_>, out: &mut Vec<u8>) -> Result<(), RecordFault> {
     let is_rising = instances.each.is_sorted_by_key(|(id, _)| *id);
     let ids = instances.each.iter().map(|(id, _)| *id).filter(|_| !is_rising);
     put_ints(&ids.collect::<Vec<_>>(), out)
 }
 
-/// Goes over members as they lie in a record.
-fn pass(parts: &[Part], reader: &mut Reader<'_>) -> Result<(), Reason> {
+/// Skips members in a record.
+fn skip_parts(parts: &[PlanPart], reader: &mut IceReader<'_>) -> Result<(), RecordFault> {
     for part in parts {
         match part {
-            Part::Plain(plain) => walk(plain, reader)?,
-            Part::List(item) => {
+            PlanPart::Flat(plain) => skip_flat(plain, reader)?,
+            PlanPart::List(item) => {
                 let count = reader.size()?;
-                (0..count).try_for_each(|_| pass(item, reader))?;
+                (0..count).try_for_each(|_| skip_parts(item, reader))?;
             }
-            Part::Reference(_) => {
+            PlanPart::Reference(_) => {
                 reader.int()?;
             }
         }
@@ -76,39 +79,39 @@ fn pass(parts: &[Part], reader: &mut Reader<'_>) -> Result<(), Reason> {
     Ok(())
 }
 
-/// A linear form in the making. How deep instances hold each other is bounded by their types, so
-/// that there are no cycles; how often they stand there, by how long the linear form may be.
-struct Unfolding<'r, 'u> {
+/// A linear form being built. Types bound how deep instances nest, which rules out cycles; the
+/// length of the linear form bounds how often they are repeated.
+struct UnfoldState<'r, 'u> {
     instances: &'u Instances<'r>,
     places: Vec<usize>,
-    /// For each id, whether something refers to it.
+    /// For each id, whether there is a reference to it.
     used: Vec<bool>,
     /// The id of each instance in the linear form, in order.
     references: Vec<i32>,
     out: &'u mut Vec<u8>,
-    /// How long the linear form may be.
-    most: usize,
+    /// The maximum length of the linear form.
+    max_len: usize,
     booleans: Booleans,
     has_sliced: bool,
-    /// Whether an instance is referred to more than once.
+    /// Whether an instance has several references.
     has_shared: bool,
 }
 
-impl Unfolding<'_, '_> {
-    fn parts(&mut self, parts: &[Part], reader: &mut Reader<'_>) -> Result<(), Reason> {
+impl UnfoldState<'_, '_> {
+    fn parts(&mut self, parts: &[PlanPart], reader: &mut IceReader<'_>) -> Result<(), RecordFault> {
         for part in parts {
             match part {
-                Part::Plain(plain) => {
+                PlanPart::Flat(plain) => {
                     let start = reader.at();
-                    walk(plain, reader)?;
+                    skip_flat(plain, reader)?;
                     self.out.extend_from_slice(reader.since(start));
                 }
-                Part::List(item) => {
+                PlanPart::List(item) => {
                     let count = reader.size()?;
                     put_size(self.out, count)?;
                     (0..count).try_for_each(|_| self.parts(item, reader))?;
                 }
-                Part::Reference(reference) => match reader.int()? {
+                PlanPart::Reference(reference) => match reader.int()? {
                     0 => self.out.push(0),
                     id => self.instance(reference, id, true)?,
                 },
@@ -117,56 +120,69 @@ impl Unfolding<'_, '_> {
         Ok(())
     }
 
-    /// Appends the instance that `id`, below 0, refers to; with its class in front if that is not
+    /// Appends the instance that the negative `id` refers to, preceded by its class if that is not
     /// certain.
-    fn instance(&mut self, reference: &Reference, id: i32, has_class: bool) -> Result<(), Reason> {
-        if self.out.len() > self.most {
-            return Err(TOO_MUCH);
+    fn instance(
+        &mut self,
+        reference: &ClassReference,
+        id: i32,
+        has_class: bool,
+    ) -> Result<(), RecordFault> {
+        if self.out.len() > self.max_len {
+            return Err(TOO_LARGE);
         }
-        let id = id.checked_neg().ok_or(NO_INSTANCE)?;
+        let id = id.checked_neg().ok_or(DANGLING_REFERENCE)?;
         let place = usize::try_from(id).ok();
-        let place = place.and_then(|id| id.checked_sub(1)).ok_or(NO_INSTANCE)?;
-        let used = self.used.get_mut(place).ok_or(NO_INSTANCE)?;
+        let place = place.and_then(|id| id.checked_sub(1)).ok_or(DANGLING_REFERENCE)?;
+        let used = self.used.get_mut(place).ok_or(DANGLING_REFERENCE)?;
         self.has_shared |= std::mem::replace(used, true);
         self.references.push(id);
         let instances = self.instances;
-        let (_, slices) =
-            self.places.get(place).and_then(|at| instances.each.get(*at)).ok_or(NO_INSTANCE)?;
-        let slices = instances.slices.get(slices.clone()).ok_or(NO_INSTANCE)?;
-        let (number, class, unknown) = reference.class_of(slices).ok_or(NO_CLASS)?;
-        let (unknown, known) = slices.split_at_checked(unknown).ok_or(NO_CLASS)?;
+        let (_, slices) = self
+            .places
+            .get(place)
+            .and_then(|at| instances.each.get(*at))
+            .ok_or(DANGLING_REFERENCE)?;
+        let slices = instances.slices.get(slices.clone()).ok_or(DANGLING_REFERENCE)?;
+        let (number, class, unknown) = reference.known_class(slices).ok_or(UNDECLARED_CLASS)?;
+        let (unknown, known) = slices.split_at_checked(unknown).ok_or(UNDECLARED_CLASS)?;
         if has_class {
             self.out.push(number);
         }
         self.members(class, known)?;
-        self.sliced(unknown)
+        self.undeclared_slices(unknown)
     }
 
-    fn members(&mut self, class: &Class, slices: &[Sliced<'_>]) -> Result<(), Reason> {
-        let Some((root, slices)) = slices.split_last() else { return Err(NO_LINE) };
+    fn members(
+        &mut self,
+        class: &ClassPlan,
+        slices: &[InstanceSlice<'_>],
+    ) -> Result<(), RecordFault> {
+        let Some((root, slices)) = slices.split_last() else { return Err(WRONG_BASES) };
         let is_line = slices.len() == class.0.len() && root.body == [0];
         if !is_line {
-            return Err(NO_LINE);
+            return Err(WRONG_BASES);
         }
         for (declared, slice) in class.0.iter().zip(slices).rev() {
             if declared.name.as_bytes() != slice.name {
-                return Err(NO_LINE);
+                return Err(WRONG_BASES);
             }
-            let mut reader = Reader::new(slice.body).with_booleans(self.booleans);
+            let mut reader = IceReader::new(slice.body).with_booleans(self.booleans);
             self.parts(&declared.parts, &mut reader)?;
             if !reader.rest().is_empty() {
-                return Err(SLICE_LEFT);
+                return Err(TRAILING_SLICE_BYTES);
             }
         }
         Ok(())
     }
 
-    /// The slices of classes that are not known, with their names.
-    fn sliced(&mut self, slices: &[Sliced<'_>]) -> Result<(), Reason> {
+    /// Writes the slices of undeclared classes with their names.
+    fn undeclared_slices(&mut self, slices: &[InstanceSlice<'_>]) -> Result<(), RecordFault> {
         self.has_sliced |= !slices.is_empty();
-        let length = slices.iter().fold(0_usize, |sum, slice| sum.saturating_add(slice.spelled()));
-        if self.out.len().saturating_add(length) > self.most {
-            return Err(TOO_MUCH);
+        let length =
+            slices.iter().fold(0_usize, |sum, slice| sum.saturating_add(slice.max_spelled_len()));
+        if self.out.len().saturating_add(length) > self.max_len {
+            return Err(TOO_LARGE);
         }
         let mut bytes = Vec::with_capacity(length);
         for slice in slices {
@@ -178,12 +194,12 @@ impl Unfolding<'_, '_> {
     }
 }
 
-impl Reference {
-    /// Which class an instance with these slices has here, by its number and itself, and how many
-    /// slices in front of it are not known.
-    fn class_of(&self, slices: &[Sliced<'_>]) -> Option<(u8, &Class, usize)> {
+impl ClassReference {
+    /// The class of an instance with these slices, with its number, and the number of undeclared
+    /// slices in front of it.
+    fn known_class(&self, slices: &[InstanceSlice<'_>]) -> Option<(u8, &ClassPlan, usize)> {
         slices.iter().enumerate().find_map(|(unknown, slice)| {
-            let is_it = |class: &&Class| {
+            let is_it = |class: &&ClassPlan| {
                 class.0.first().is_some_and(|own| own.name.as_bytes() == slice.name)
             };
             let mut numbered = (1..=u8::MAX).zip(&self.0);

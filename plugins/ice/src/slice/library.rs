@@ -1,8 +1,8 @@
-//! The types that a set of files declares, with every name resolved; or every mistake in them.
+//! The types that a set of files declares, with every name resolved, or every mistake in them.
 //!
-//! Files stand for themselves first: the same name may be declared in several, which are versions of a type
-//! side by side. A name means what its own file declares; else what the files declare that it includes, if
-//! they lie in the same folder; else the only type of that name among all files.
+//! Several files may declare the same name: these are versions of a type. A name refers to the
+//! declaration in its own file, else in an included file of the same folder, else to the only type
+//! of that name in all files.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -15,72 +15,75 @@ use sluice_core::name::printable;
 pub use sluice_core::type_library::TypeId;
 use sluice_core::type_library::{BrokenTypes, TypeLibrary};
 
-use super::parser::{self, MOST_MISTAKES};
-use super::syntax::{Body, Declaration, Member, Named, TypeName};
+use super::parser::{self, MAX_MISTAKES};
+use super::syntax::{Declaration, DeclarationBody, SliceMember, TypeName, TypeRef};
 use crate::plan::dotted;
 
-/// A declaration and what the names in it mean.
+/// A declaration with resolved names.
 #[derive(Debug)]
-pub struct Declared {
-    /// As it was read.
+pub struct ResolvedType {
+    /// The declaration as parsed.
     pub declaration: Declaration,
-    /// For each of [`type_names`], the type that it names, if that is declared.
+    /// For each of [`type_names`], the type it refers to, if that is declared.
     pub uses: Vec<Option<TypeId>>,
     /// The line of its name.
     pub line: usize,
-    /// The file, by its place among the library's.
+    /// The index of its file.
     file: usize,
 }
 
-/// The types that a declaration names: of members, elements, keys and values; of a class, its base last.
-pub fn type_names(body: &Body) -> Vec<&TypeName> {
+/// The type names in a declaration: of members, elements, keys and values; of a class, its base
+/// last.
+pub fn type_names(body: &DeclarationBody) -> Vec<&TypeName> {
     match body {
-        Body::Struct(members) => members.iter().map(|member| &member.of).collect(),
-        Body::Class { base, members } => {
-            members.iter().map(|member| &member.of).chain(base.as_ref()).collect()
+        DeclarationBody::Struct(members) => {
+            members.iter().map(|member| &member.type_name).collect()
         }
-        Body::Sequence(of) => vec![of],
-        Body::Dictionary { key, value } => vec![key, value],
-        Body::Enum(_) | Body::Other(_) => Vec::new(),
+        DeclarationBody::Class { base, members } => {
+            members.iter().map(|member| &member.type_name).chain(base.as_ref()).collect()
+        }
+        DeclarationBody::Sequence(of) => vec![of],
+        DeclarationBody::Dictionary { key, value } => vec![key, value],
+        DeclarationBody::Enum(_) | DeclarationBody::Undecoded(_) => Vec::new(),
     }
 }
 
 /// Types from any number of files.
 #[derive(Debug, Default)]
-pub struct Library {
+pub struct SliceLibrary {
     files: Vec<TypeFile>,
-    /// For each file, the others that it includes, directly or not, the nearest first.
+    /// For each file, the files that it includes, directly or not, the nearest first.
     included: Vec<Vec<usize>>,
-    types: Vec<Declared>,
+    types: Vec<ResolvedType>,
     by_name: HashMap<String, Vec<TypeId>>,
     /// For each name without its module, the first type of that name.
     by_last_name: HashMap<String, TypeId>,
-    /// For each type, the classes that extend it, directly or not, by name; one of each name.
+    /// For each type, the classes that extend it, directly or not, by name; one per name.
     derived: BTreeMap<TypeId, Vec<TypeId>>,
     mistakes: Vec<(usize, Mistake)>,
-    /// For each file, how many mistakes in it are told.
-    told: Vec<usize>,
+    /// The number of mistakes reported per file.
+    mistake_counts: Vec<usize>,
     broken: BrokenTypes,
-    /// The types that cannot be used, those included that hold or extend one that is broken.
+    /// The types that cannot be used, including those that contain or extend a broken one.
     unsound: HashSet<TypeId>,
 }
 
-/// More are not shown.
-const MOST_SHOWN: usize = 100;
-/// Mistakes are shown with their line if it is no longer than this, and their file is not.
-const LONGEST_SHOWN_LINE: usize = 400;
-const LONGEST_SHOWN_FILE: usize = 1 << 20;
-/// Classes that extend each other, one after another; nobody has more.
-pub(crate) const LONGEST_LINE: usize = 32;
+/// The maximum number of mistakes shown.
+const MAX_SHOWN: usize = 100;
+/// The maximum length of a line, and of a file, for which mistakes are shown with their line.
+const MAX_SHOWN_LINE: usize = 400;
+const MAX_SHOWN_FILE: usize = 1 << 20;
+/// The maximum number of classes that extend each other.
+pub(crate) const MAX_ANCESTRY: usize = 32;
 
-impl Library {
-    /// What these files declare.
-    pub fn of(files: Vec<TypeFile>) -> Self {
+impl SliceLibrary {
+    /// Parses these files and resolves their names.
+    pub fn from_files(files: Vec<TypeFile>) -> Self {
         let told = vec![0; files.len()];
-        let mut library = Self { files, told, ..Self::default() };
+        let mut library = Self { files, mistake_counts: told, ..Self::default() };
         let includes: Vec<Vec<String>> =
             (0..library.files.len()).map(|file| library.add(file)).collect();
-        library.included = library.follow(&includes);
+        library.included = library.transitive_includes(&includes);
         library.broken.note_files(&library.files, &library.mistakes);
         library.resolve();
         library.check_bases();
@@ -89,12 +92,12 @@ impl Library {
         library
     }
 
-    /// Takes over what a file declares, and gives what it includes.
+    /// Adds the declarations of a file. Returns its includes.
     fn add(&mut self, file: usize) -> Vec<String> {
         let (unit, mistakes) = parser::parse(&self.files[file].text);
-        mistakes.into_iter().for_each(|mistake| self.tell(file, mistake));
+        mistakes.into_iter().for_each(|mistake| self.report(file, mistake));
         let (mut line, mut seen) = (1, 0);
-        for declaration in unit.declared {
+        for declaration in unit.declarations {
             let before = self.files[file].text.as_bytes().get(seen..declaration.span.start);
             line += before.unwrap_or_default().iter().filter(|byte| **byte == b'\n').count();
             seen = declaration.span.start;
@@ -102,32 +105,32 @@ impl Library {
             let versions = self.by_name.entry(declaration.name.clone()).or_default();
             if versions.last().is_some_and(|last| self.types[last.index()].file == file) {
                 let message = format!("`{}` is declared twice in this file", declaration.name);
-                self.tell(file, mistake(&declaration.span, message, None));
+                self.report(file, mistake(&declaration.span, message, None));
                 continue;
             }
             versions.push(id);
             let last = declaration.name.rsplit("::").next().unwrap_or_default();
             self.by_last_name.entry(last.to_owned()).or_insert(id);
-            self.types.push(Declared { declaration, uses: Vec::new(), file, line });
+            self.types.push(ResolvedType { declaration, uses: Vec::new(), file, line });
         }
         unit.includes
     }
 
-    /// Adds a mistake, if not so many of that file are told already that nobody reads more.
-    fn tell(&mut self, file: usize, mistake: Mistake) {
-        if !self.is_hopeless(file) {
-            self.told[file] += 1;
+    /// Adds a mistake, up to a maximum per file.
+    fn report(&mut self, file: usize, mistake: Mistake) {
+        if !self.is_at_mistake_limit(file) {
+            self.mistake_counts[file] += 1;
             self.mistakes.push((file, mistake));
         }
     }
 
-    /// Whether as many mistakes of a file are told as ever are: it need not be looked at further.
-    fn is_hopeless(&self, file: usize) -> bool {
-        self.told[file] >= MOST_MISTAKES
+    /// Whether a file has the maximum number of mistakes, so that it need not be checked further.
+    fn is_at_mistake_limit(&self, file: usize) -> bool {
+        self.mistake_counts[file] >= MAX_MISTAKES
     }
 
-    /// For each file, the others that it includes, directly or not.
-    fn follow(&self, includes: &[Vec<String>]) -> Vec<Vec<usize>> {
+    /// For each file, the files that it includes, directly or not.
+    fn transitive_includes(&self, includes: &[Vec<String>]) -> Vec<Vec<usize>> {
         let place: HashMap<&Path, usize> =
             self.files.iter().enumerate().map(|(at, file)| (file.path.as_path(), at)).collect();
         let direct = |file: usize| {
@@ -155,12 +158,12 @@ impl Library {
 
     fn resolve(&mut self) {
         for at in 0..self.types.len() {
-            let Declared { declaration, file, .. } = &self.types[at];
+            let ResolvedType { declaration, file, .. } = &self.types[at];
             let file = *file;
             let (mut uses, mut wrong) = (Vec::new(), Vec::new());
             for of in type_names(&declaration.body) {
-                let is_hopeless = self.told[file] + wrong.len() >= MOST_MISTAKES;
-                let (Named::Declared { name, scope }, false) = (&of.named, is_hopeless) else {
+                let is_hopeless = self.mistake_counts[file] + wrong.len() >= MAX_MISTAKES;
+                let (TypeRef::Declared { name, scope }, false) = (&of.target, is_hopeless) else {
                     uses.push(None);
                     continue;
                 };
@@ -173,32 +176,38 @@ impl Library {
                 uses.push(found.ok());
             }
             self.types[at].uses = uses;
-            if self.told[file] + wrong.len() >= MOST_MISTAKES {
-                self.broken.note_file(file, "too many mistakes to look further");
+            if self.mistake_counts[file] + wrong.len() >= MAX_MISTAKES {
+                self.broken.note_file(
+                    file,
+                    "too many mistakes: the rest of the file is not \
+                    checked",
+                );
             }
-            wrong.into_iter().for_each(|mistake| self.tell(file, mistake));
+            wrong.into_iter().for_each(|mistake| self.report(file, mistake));
         }
     }
 
-    /// What a name means in a module of a file: the innermost module that has such a type decides.
+    /// Resolves a name in a module of a file: the innermost module with such a type wins.
     fn find(&self, name: &str, scope: &str, file: usize) -> Result<TypeId, (String, String)> {
         if name.starts_with("::") {
-            return self.version(name, file).unwrap_or_else(|| Err(self.unknown(name, file)));
+            return self
+                .find_full(name, file)
+                .unwrap_or_else(|| Err(self.unknown_type(name, file)));
         }
         let mut scope = scope;
         loop {
-            if let Some(found) = self.version(&format!("{scope}::{name}"), file) {
+            if let Some(found) = self.find_full(&format!("{scope}::{name}"), file) {
                 return found;
             }
             match scope.rfind("::") {
                 Some(end) => scope = &scope[..end],
-                None => return Err(self.unknown(name, file)),
+                None => return Err(self.unknown_type(name, file)),
             }
         }
     }
 
-    /// Which of the types of this full name is meant in a file; nothing if there is none.
-    fn version(&self, full: &str, file: usize) -> Option<Result<TypeId, (String, String)>> {
+    /// Resolves a full name in a file; `None` if there is no such type.
+    fn find_full(&self, full: &str, file: usize) -> Option<Result<TypeId, (String, String)>> {
         let versions = self.by_name.get(full)?;
         let near = std::iter::once(&file).chain(&self.included[file]);
         let is_in = |file: usize| versions.iter().find(|id| self.get(**id).file == file);
@@ -211,37 +220,37 @@ impl Library {
                 let files = several.iter().map(|id| self.file_of(*id).display().to_string());
                 let files = files.take(4).collect::<Vec<_>>().join(" and ");
                 let help = format!(
-                    "it is declared in {files}: include the one that is meant, from the same folder"
+                    "it is declared in {files}: include the right one from the same folder"
                 );
-                Err((format!("`{full}` may be one of several types"), help))
+                Err((format!("`{full}` is ambiguous"), help))
             }
         })
     }
 
-    fn unknown(&self, name: &str, file: usize) -> (String, String) {
+    fn unknown_type(&self, name: &str, file: usize) -> (String, String) {
         let wanted = name.rsplit("::").next().unwrap_or_default();
         let same = self.by_last_name.get(wanted);
         let help = match same {
             Some(same) => {
                 let same = self.name(*same);
-                format!("there is `{same}`: types of other modules are named in full")
+                format!("there is `{same}`: use the full name for types of other modules")
             }
             None if self.files.len() == 1 && self.included[file].is_empty() => {
-                "give the files that it includes, too".to_owned()
+                "add the files that it includes".to_owned()
             }
-            None => "give the file that declares it, too".to_owned(),
+            None => "add the file that declares it".to_owned(),
         };
-        (format!("no type `{name}`"), help)
+        (format!("unknown type `{name}`"), help)
     }
 
-    /// Looks at what classes extend, and notes it for the classes that are extended.
+    /// Checks the bases of classes, and records which classes extend each.
     fn check_bases(&mut self) {
         let mut derived: BTreeMap<TypeId, Vec<TypeId>> = BTreeMap::new();
-        let (names, mut wrong, mut broken) = (self.names(), Vec::new(), Vec::new());
+        let (names, mut wrong, mut broken) = (self.member_names(), Vec::new(), Vec::new());
         for id in self.ids() {
-            match self.line_of(id, &names) {
+            match self.check_base(id, &names) {
                 Ok(()) => {
-                    let above = self.line(id).into_iter().skip(1);
+                    let above = self.ancestry(id).into_iter().skip(1);
                     above.for_each(|base| derived.entry(base).or_default().push(id));
                 }
                 Err((span, message, help)) => {
@@ -258,75 +267,79 @@ impl Library {
         for (id, message, line) in broken {
             self.broken.note_type(id, &message, line);
         }
-        wrong.into_iter().for_each(|(file, mistake)| self.tell(file, mistake));
+        wrong.into_iter().for_each(|(file, mistake)| self.report(file, mistake));
     }
 
-    /// Finds the types that are broken, and all that hold or extend them.
+    /// Finds the broken types, and all that contain or extend them.
     fn find_unsound(&mut self) {
-        let unsound = self.broken.tainted(self);
-        // Records of these are read as far as what they extend is known.
+        let unsound = self.broken.unsound(self);
+        // Records of these are read up to their known bases.
         self.derived.values_mut().for_each(|all| all.retain(|id| !unsound.contains(id)));
         self.unsound = unsound;
     }
 
-    /// Whether what a class extends is right, directly and further up.
-    fn line_of(
+    /// Checks the bases of a class, direct and indirect.
+    fn check_base(
         &self,
         id: TypeId,
         names: &HashMap<TypeId, HashSet<&str>>,
     ) -> Result<(), (Range<usize>, String, &'static str)> {
-        let Body::Class { base: Some(of), .. } = &self.get(id).declaration.body else {
+        let DeclarationBody::Class { base: Some(of), .. } = &self.get(id).declaration.body else {
             return Ok(());
         };
         let wrong = |message: String, help| Err((of.span.clone(), message, help));
         let Some(base) = self.base(id) else {
-            return match &of.named {
-                // That it is not known has been said.
-                Named::Declared { .. } => Ok(()),
-                _ => wrong("this is no class".to_owned(), "classes extend classes"),
+            return match &of.target {
+                // An unknown name has been reported.
+                TypeRef::Declared { .. } => Ok(()),
+                _ => wrong("this is not a class".to_owned(), "classes extend classes"),
             };
         };
-        if !matches!(self.get(base).declaration.body, Body::Class { .. }) {
-            return wrong(format!("`{}` is no class", self.name(base)), "classes extend classes");
+        if !matches!(self.get(base).declaration.body, DeclarationBody::Class { .. }) {
+            return wrong(
+                format!("`{}` is not a class", self.name(base)),
+                "classes extend classes",
+            );
         }
-        let line = self.line(id);
-        if line.len() > LONGEST_LINE {
-            let message = format!("more than {LONGEST_LINE} classes that extend each other");
-            return wrong(message, "does a class extend itself?");
+        let line = self.ancestry(id);
+        if line.len() > MAX_ANCESTRY {
+            let message = format!("more than {MAX_ANCESTRY} classes that extend each other");
+            return wrong(message, "check whether a class extends itself");
         }
         let above = line.iter().skip(1).filter_map(|above| names.get(above));
         let above: Vec<&HashSet<&str>> = above.collect();
         let is_twice =
-            |member: &&Member| above.iter().any(|names| names.contains(member.name.as_str()));
+            |member: &&SliceMember| above.iter().any(|names| names.contains(member.name.as_str()));
         match self.members(id).iter().find(is_twice) {
             Some(twice) => wrong(
-                format!("`{}` is a member of the class and of what it extends", twice.name),
-                "call one of them otherwise",
+                format!("`{}` is a member of both the class and its base", twice.name),
+                "rename one of them",
             ),
             None => Ok(()),
         }
     }
 
-    /// For each class, what its own members are called.
-    fn names(&self) -> HashMap<TypeId, HashSet<&str>> {
-        let is_class = |id: &TypeId| matches!(self.get(*id).declaration.body, Body::Class { .. });
+    /// The names of each class's own members.
+    fn member_names(&self) -> HashMap<TypeId, HashSet<&str>> {
+        let is_class =
+            |id: &TypeId| matches!(self.get(*id).declaration.body, DeclarationBody::Class { .. });
         let names = |id| self.members(id).iter().map(|member| member.name.as_str()).collect();
         self.ids().filter(is_class).map(|id| (id, names(id))).collect()
     }
 
-    /// The class that a class extends.
+    /// The base of a class.
     fn base(&self, id: TypeId) -> Option<TypeId> {
         let declared = self.get(id);
         match &declared.declaration.body {
-            Body::Class { base: Some(_), .. } => declared.uses.last().copied().flatten(),
+            DeclarationBody::Class { base: Some(_), .. } => declared.uses.last().copied().flatten(),
             _ => None,
         }
     }
 
-    /// A class and what it extends, the root last; cut off when it is too long.
-    pub(crate) fn line(&self, id: TypeId) -> Vec<TypeId> {
+    /// A class and its bases, the root last; truncated at the maximum.
+    pub(crate) fn ancestry(&self, id: TypeId) -> Vec<TypeId> {
         let line = std::iter::successors(Some(id), |id| self.base(*id));
-        line.take(LONGEST_LINE + 1).collect()
+        line.take(MAX_ANCESTRY + 1).collect()
     }
 
     /// The classes that extend a class, directly or not, by name.
@@ -334,10 +347,10 @@ impl Library {
         self.derived.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// The members of a struct, or of a class itself.
-    pub(crate) fn members(&self, id: TypeId) -> &[Member] {
+    /// The members of a struct, or of a class without its bases.
+    pub(crate) fn members(&self, id: TypeId) -> &[SliceMember] {
         match &self.get(id).declaration.body {
-            Body::Struct(members) | Body::Class { members, .. } => members,
+            DeclarationBody::Struct(members) | DeclarationBody::Class { members, .. } => members,
             _ => &[],
         }
     }
@@ -347,12 +360,12 @@ impl Library {
         (0..self.types.len()).map(TypeId::at)
     }
 
-    /// A type.
-    pub fn get(&self, id: TypeId) -> &Declared {
+    /// The type with this id.
+    pub fn get(&self, id: TypeId) -> &ResolvedType {
         &self.types[id.index()]
     }
 
-    /// The full name of a type, as records have it: `::orca::Time`.
+    /// The full name of a type, as in records: `::orca::Time`.
     pub fn name(&self, id: TypeId) -> &str {
         &self.get(id).declaration.name
     }
@@ -362,34 +375,34 @@ impl Library {
         &self.files[self.get(id).file].path
     }
 
-    /// Whether a type, all that it holds and all that it extends are declared without mistakes.
+    /// Whether a type, all that it contains and all that it extends are declared without mistakes.
     pub fn is_sound(&self, id: TypeId) -> bool {
         !self.unsound.contains(&id)
     }
 
-    /// The types that are not [sound](Self::is_sound), by file, and why.
+    /// The types that are not [sound](Self::is_sound), by file, with reasons.
     pub fn unusable(&self) -> Vec<UnusableTypes> {
         self.broken.unusable(self, &self.unsound)
     }
 
-    /// The mistakes in the files, each with its place, shown as text: at most [`MOST_MISTAKES`] of a file are
-    /// counted, and about half as many shown. Takes time by the length of the files.
+    /// The mistakes in the files as text with positions: at most [`MAX_MISTAKES`] per file are
+    /// counted, and about half as many shown. Linear in the length of the files.
     pub fn mistakes(&self) -> Vec<String> {
-        let mut places = Places::default();
-        let shown = self.mistakes.iter().take(MOST_SHOWN).map(|(file, mistake)| {
+        let mut places = LineColumns::default();
+        let shown = self.mistakes.iter().take(MAX_SHOWN).map(|(file, mistake)| {
             let TypeFile { path, text } = &self.files[*file];
-            let (line, column) = places.of(*file, text, mistake.span.start);
+            let (line, column) = places.line_and_column(*file, text, mistake.span.start);
             let path = path.to_string_lossy();
-            if text.len() <= LONGEST_SHOWN_FILE && has_short_line(text, mistake.span.start) {
+            if text.len() <= MAX_SHOWN_FILE && has_short_line(text, mistake.span.start) {
                 mistake.render(&path, text, false)
             } else {
-                at_place(mistake, &path, line, column)
+                render_short(mistake, &path, line, column)
             }
         });
         let mut shown: Vec<String> = shown.collect();
-        let more = self.mistakes.len().saturating_sub(MOST_SHOWN);
+        let more = self.mistakes.len().saturating_sub(MAX_SHOWN);
         if more > 0 {
-            let is_all = (0..self.files.len()).all(|file| !self.is_hopeless(file));
+            let is_all = (0..self.files.len()).all(|file| !self.is_at_mistake_limit(file));
             let least = if is_all { "" } else { "at least " };
             shown.push(format!("and {least}{more} more mistakes"));
         }
@@ -397,7 +410,7 @@ impl Library {
     }
 }
 
-impl TypeLibrary for Library {
+impl TypeLibrary for SliceLibrary {
     fn files(&self) -> &[TypeFile] {
         &self.files
     }
@@ -419,19 +432,19 @@ impl TypeLibrary for Library {
     }
 }
 
-/// Lines and columns of places that are asked for in their order: each text is gone over once.
+/// Line and column of ascending offsets: each text is scanned once.
 #[derive(Debug, Default)]
-struct Places {
+struct LineColumns {
     file: usize,
     at: usize,
-    /// Those before the place, each.
+    /// The numbers of lines and columns before the offset.
     lines: usize,
     columns: usize,
 }
 
-impl Places {
-    /// The line and column of a place, both counted from 1.
-    fn of(&mut self, file: usize, text: &str, at: usize) -> (usize, usize) {
+impl LineColumns {
+    /// The line and column of an offset, both counted from 1.
+    fn line_and_column(&mut self, file: usize, text: &str, at: usize) -> (usize, usize) {
         if file != self.file {
             *self = Self { file, ..Self::default() };
         }
@@ -448,19 +461,19 @@ impl Places {
     }
 }
 
-/// Whether the line around a place is short enough to be shown. Looks no further than that.
+/// Whether the line around an offset is short enough to be shown. Looks no further than that.
 fn has_short_line(text: &str, at: usize) -> bool {
     let (before, after) = text.as_bytes().split_at(at.min(text.len()));
     let is_break = |byte: &u8| *byte == b'\n';
-    let before = before.iter().rev().take(LONGEST_SHOWN_LINE).position(is_break);
-    let before = before.or((at < LONGEST_SHOWN_LINE).then_some(at));
-    let length = after.iter().take(LONGEST_SHOWN_LINE).position(is_break);
-    let after = length.or((after.len() < LONGEST_SHOWN_LINE).then_some(after.len()));
-    before.zip(after).is_some_and(|(before, after)| before + after <= LONGEST_SHOWN_LINE)
+    let before = before.iter().rev().take(MAX_SHOWN_LINE).position(is_break);
+    let before = before.or((at < MAX_SHOWN_LINE).then_some(at));
+    let length = after.iter().take(MAX_SHOWN_LINE).position(is_break);
+    let after = length.or((after.len() < MAX_SHOWN_LINE).then_some(after.len()));
+    before.zip(after).is_some_and(|(before, after)| before + after <= MAX_SHOWN_LINE)
 }
 
-/// A mistake without the line in which it is.
-fn at_place(mistake: &Mistake, path: &str, line: usize, column: usize) -> String {
+/// Renders a mistake without its line.
+fn render_short(mistake: &Mistake, path: &str, line: usize, column: usize) -> String {
     let (message, path) = (printable(&mistake.message), printable(path));
     let help = mistake.help.as_deref().map(|help| format!("\n   = help: {}", printable(help)));
     format!("error: {message}\n  --> {path}:{line}:{column}{}", help.unwrap_or_default())

@@ -1,8 +1,10 @@
-//! The Slice language, as far as records need it: what `.ice` files declare. Decodes nothing.
+//! The Slice language, as far as records need it: the declarations of `.ice` files. Decodes
+//! nothing.
 //!
-//! A [`parser`] makes [`syntax`] of text; files of it become a [`Library`] in which names are resolved.
-//! Modules, structs, classes, sequences, dictionaries and enums are read. Interfaces, exceptions, constants,
-//! operations and default values are stepped over: they leave nothing in a record.
+//! [`parser`] turns text into [`syntax`], and [`SliceLibrary`] resolves the names in the syntax of
+//! several files. Modules, structs, classes, sequences, dictionaries and enums are parsed.
+//! Interfaces, exceptions, constants, operations and default values are skipped: they leave nothing
+//! in a record.
 
 pub mod library;
 pub mod parser;
@@ -11,4 +13,4 @@ pub mod syntax;
 mod text;
 mod token;
 
-pub use library::{Library, TypeFile, TypeId};
+pub use library::{SliceLibrary, TypeFile, TypeId};

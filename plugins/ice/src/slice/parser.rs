@@ -1,4 +1,4 @@
-//! What the text of one `.ice` file declares, or every mistake in it. Resolves no names.
+//! Parses the text of one `.ice` file into declarations, or every mistake in it. Resolves no names.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -7,52 +7,55 @@ use std::sync::Arc;
 
 use sluice_core::mistake::Mistake;
 
-use super::syntax::{Body, Builtin, Declaration, Member, Named, TypeName, Unit};
-use super::token::{Token, Tokens};
+use super::syntax::{
+    Builtin, Declaration, DeclarationBody, SliceFile, SliceMember, TypeName, TypeRef,
+};
+use super::token::{SliceToken, Tokenizer};
 
-/// More mistakes of one file are not told: what stands behind the last of them is not read.
-pub const MOST_MISTAKES: usize = 200;
+/// The maximum number of mistakes per file: parsing stops at the last.
+pub const MAX_MISTAKES: usize = 200;
 
-/// What a text says, and the mistakes in it: at most [`MOST_MISTAKES`], and nothing declared behind the last of
-/// so many. Takes time by the length of the text.
-pub fn parse(text: &str) -> (Unit, Vec<Mistake>) {
-    let mut tokens = Tokens::new(text);
-    let mut parser = Parser {
+/// Parses a text. Returns its syntax and its mistakes: at most [`MAX_MISTAKES`], with nothing
+/// parsed after the last. Linear in the length of the text.
+pub fn parse(text: &str) -> (SliceFile, Vec<Mistake>) {
+    let mut tokens = Tokenizer::new(text);
+    let mut parser = SliceParser {
         next: tokens.next(),
         tokens,
         end: text.len(),
         modules: Vec::new(),
         is_inside: false,
-        names: 0,
-        unit: Unit::default(),
+        total_name_len: 0,
+        unit: SliceFile::default(),
         mistakes: Vec::new(),
     };
     parser.file();
     (parser.unit, parser.mistakes)
 }
 
-/// A mistake was noted; what stands around it can be read on.
-struct Noted;
+/// A mistake has been reported; parsing continues after it.
+struct MistakeReported;
 
-type Parsed<T> = Result<T, Noted>;
+type ParseResult<T> = Result<T, MistakeReported>;
 
-struct Parser<'t> {
-    next: Option<Token<'t>>,
-    /// Those behind the next one.
-    tokens: Tokens<'t>,
+struct SliceParser<'t> {
+    next: Option<SliceToken<'t>>,
+    /// The tokens after the next one.
+    tokens: Tokenizer<'t>,
     /// The length of the text.
     end: usize,
-    /// The full names of the modules that are open, the innermost last.
+    /// The full names of the open modules, the innermost last.
     modules: Vec<Arc<str>>,
-    /// Whether the `}` of a struct, class or enum has not come yet.
+    /// Whether parsing is inside a struct, class or enum.
     is_inside: bool,
-    /// How long the full names of all types are together.
-    names: usize,
-    unit: Unit,
+    /// The total length of the full names of all types.
+    total_name_len: usize,
+    unit: SliceFile,
     mistakes: Vec<Mistake>,
 }
 
-const TOP: &str = "a file holds modules, structs, classes, sequences, dictionaries, enums, interfaces, \
+const DECLARATION_HELP: &str = "a file holds modules, structs, classes, sequences, dictionaries, \
+    enums, interfaces, \
                    exceptions and constants";
 const DECLARATIONS: [&str; 10] = [
     "module",
@@ -66,23 +69,24 @@ const DECLARATIONS: [&str; 10] = [
     "const",
     "local",
 ];
-/// Modules inside of each other; nobody has more.
-const DEEPEST_MODULE: usize = 32;
-/// Every type has its name in full: with long names a small text would say much.
-const LONGEST_NAME: usize = 1000;
-/// The full names of all types of a file together.
-const MOST_NAMES: usize = 32 << 20;
-/// How much of a word is shown that is out of place.
-const MOST_SHOWN: usize = 60;
+/// The maximum nesting depth of modules.
+const MAX_MODULE_DEPTH: usize = 32;
+/// The maximum length of a name. Types have full names: a small text with long names could use much
+/// memory.
+const MAX_NAME: usize = 1000;
+/// The maximum total length of a file's full type names.
+const MAX_TOTAL_NAMES: usize = 32 << 20;
+/// The maximum characters of an unexpected word that are shown.
+const MAX_SHOWN: usize = 60;
 
-impl<'t> Parser<'t> {
+impl<'t> SliceParser<'t> {
     fn file(&mut self) {
         let mut metadata = Vec::new();
         while let Some(token) = self.take() {
             let read = match token.text {
                 "[" => self.metadata().map(|found| metadata.extend(found)),
                 line if line.starts_with('#') => {
-                    self.unit.includes.extend(included(line));
+                    self.unit.includes.extend(include_name(line));
                     Ok(())
                 }
                 "local" | ";" => Ok(()),
@@ -97,13 +101,13 @@ impl<'t> Parser<'t> {
             }
         }
         if let Some(span) = self.tokens.unclosed() {
-            self.wrong(&span, "a comment without an end", Some("close it with `*/`"));
+            self.report(&span, "an unclosed comment", Some("close it with `*/`"));
         } else if !self.modules.is_empty() {
-            self.ended("the `}` of a module");
+            self.report_end("the `}` of a module");
         }
     }
 
-    fn declaration(&mut self, word: &Token<'t>, metadata: Vec<String>) -> Parsed<()> {
+    fn declaration(&mut self, word: &SliceToken<'t>, metadata: Vec<String>) -> ParseResult<()> {
         match word.text {
             "module" => self.module(),
             "struct" => self.structure(metadata),
@@ -111,16 +115,16 @@ impl<'t> Parser<'t> {
             "sequence" => self.sequence(metadata),
             "dictionary" => self.dictionary(metadata),
             "enum" => self.enumeration(metadata),
-            "interface" => self.other("an interface"),
-            "exception" => self.other("an exception"),
+            "interface" => self.undecoded("an interface"),
+            "exception" => self.undecoded("an exception"),
             "const" => {
                 self.skip_statement();
                 Ok(())
             }
-            "}" => Err(self.wrong(&word.span, "a `}` that closes nothing", Some("leave it out"))),
+            "}" => Err(self.report(&word.span, "an unmatched `}`", Some("remove it"))),
             other => {
-                let message = format!("expected a declaration, found `{}`", shown(other));
-                Err(self.wrong(&word.span, message, Some(TOP)))
+                let message = format!("expected a declaration, found `{}`", abbreviated(other));
+                Err(self.report(&word.span, message, Some(DECLARATION_HELP)))
             }
         }
     }
@@ -136,31 +140,30 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The `{` behind the name of a struct, class or enum.
-    fn open(&mut self, place: &str) -> Parsed<()> {
+    /// Expects the `{` after the name of a struct, class or enum.
+    fn open(&mut self, place: &str) -> ParseResult<()> {
         self.expect("{", place)?;
         self.is_inside = true;
         Ok(())
     }
 
-    fn module(&mut self) -> Parsed<()> {
+    fn module(&mut self) -> ParseResult<()> {
         let name = self.name("the module's name")?;
-        if self.modules.len() >= DEEPEST_MODULE {
-            let message = format!("modules inside of more than {DEEPEST_MODULE} others");
-            return Err(self.wrong(&name.span, message, None));
+        if self.modules.len() >= MAX_MODULE_DEPTH {
+            let message = format!("modules nested more than {MAX_MODULE_DEPTH} deep");
+            return Err(self.report(&name.span, message, None));
         }
-        self.expect("{", "behind the module's name")?;
-        let full = self.full(&name);
-        if full.len() > LONGEST_NAME {
-            let message =
-                format!("modules whose names are longer than {LONGEST_NAME} bytes together");
-            return Err(self.wrong(&name.span, message, None));
+        self.expect("{", "after the module's name")?;
+        let full = self.full_name(&name);
+        if full.len() > MAX_NAME {
+            let message = format!("modules whose names are longer than {MAX_NAME} bytes together");
+            return Err(self.report(&name.span, message, None));
         }
         self.modules.push(full.into());
         Ok(())
     }
 
-    fn full(&self, name: &Token<'_>) -> String {
+    fn full_name(&self, name: &SliceToken<'_>) -> String {
         format!("{}::{}", self.scope(), unescaped(name.text))
     }
 
@@ -168,65 +171,65 @@ impl<'t> Parser<'t> {
         self.modules.last().map_or("", |scope| scope)
     }
 
-    fn add(&mut self, name: &Token<'_>, body: Body, metadata: Vec<String>) {
-        let (name, span) = (self.full(name), name.span.clone());
-        self.names = self.names.saturating_add(name.len());
-        if self.names > MOST_NAMES {
+    fn add(&mut self, name: &SliceToken<'_>, body: DeclarationBody, metadata: Vec<String>) {
+        let (name, span) = (self.full_name(name), name.span.clone());
+        self.total_name_len = self.total_name_len.saturating_add(name.len());
+        if self.total_name_len > MAX_TOTAL_NAMES {
             let message =
-                format!("names of types that are longer than {MOST_NAMES} bytes together");
-            self.wrong(&span, message, Some("cut the file into several"));
+                format!("type names that are longer than {MAX_TOTAL_NAMES} bytes together");
+            self.report(&span, message, Some("split the file"));
             self.stop();
             return;
         }
-        self.unit.declared.push(Declaration { name, span, body, metadata });
+        self.unit.declarations.push(Declaration { name, span, body, metadata });
     }
 
-    fn structure(&mut self, metadata: Vec<String>) -> Parsed<()> {
+    fn structure(&mut self, metadata: Vec<String>) -> ParseResult<()> {
         let name = self.name("the struct's name")?;
-        if self.took(";") {
+        if self.consume(";") {
             return Ok(());
         }
-        self.open("behind the struct's name")?;
+        self.open("after the struct's name")?;
         let members = self.members()?;
         if members.is_empty() {
             let help = "a struct has at least one member";
-            self.wrong(&name.span, "a struct without members", Some(help));
+            self.report(&name.span, "a struct without members", Some(help));
         }
-        self.add(&name, Body::Struct(members), metadata);
+        self.add(&name, DeclarationBody::Struct(members), metadata);
         Ok(())
     }
 
-    fn class(&mut self, metadata: Vec<String>) -> Parsed<()> {
+    fn class(&mut self, metadata: Vec<String>) -> ParseResult<()> {
         let name = self.name("the class's name")?;
-        if self.took("(") {
-            // A number that stands for the name in encodings after 1.0.
+        if self.consume("(") {
+            // A number that replaces the name in encodings after 1.0.
             self.word("the class's number")?;
-            self.expect(")", "behind the class's number")?;
+            self.expect(")", "after the class's number")?;
         }
-        if self.took(";") {
+        if self.consume(";") {
             return Ok(());
         }
         let mut base = None;
-        if self.took("extends") {
+        if self.consume("extends") {
             base = Some(self.type_name("the class that it extends")?);
         }
-        if self.took("implements") {
+        if self.consume("implements") {
             self.type_name("an interface that it implements")?;
-            while self.took(",") {
+            while self.consume(",") {
                 self.type_name("an interface that it implements")?;
             }
         }
-        self.open("behind the class's name")?;
+        self.open("after the class's name")?;
         let members = self.members()?;
-        self.add(&name, Body::Class { base, members }, metadata);
+        self.add(&name, DeclarationBody::Class { base, members }, metadata);
         Ok(())
     }
 
     /// The members up to the `}` of a struct or class.
-    fn members(&mut self) -> Parsed<Vec<Member>> {
+    fn members(&mut self) -> ParseResult<Vec<SliceMember>> {
         let (mut members, mut names) = (Vec::new(), HashSet::new());
         loop {
-            let Some(token) = self.peek() else { return Err(self.ended("`}`")) };
+            let Some(token) = self.peek() else { return Err(self.report_end("`}`")) };
             match token.text {
                 "}" => break,
                 "[" => {
@@ -239,12 +242,12 @@ impl<'t> Parser<'t> {
                     Ok(Some((member, span))) => {
                         if !names.insert(member.name.clone()) {
                             let message = format!("`{}` is declared twice here", member.name);
-                            self.wrong(&span, message, None);
+                            self.report(&span, message, None);
                         }
                         members.push(member);
                     }
                     Ok(None) => {}
-                    Err(Noted) => self.skip_member()?,
+                    Err(MistakeReported) => self.skip_member()?,
                 },
             }
         }
@@ -253,18 +256,18 @@ impl<'t> Parser<'t> {
         Ok(members)
     }
 
-    /// One member, or nothing for an operation.
-    fn member(&mut self) -> Parsed<Option<(Member, Range<usize>)>> {
-        while self.took("idempotent") || self.took("nonmutating") {}
-        if self.took("void") {
+    /// One member, or `None` for an operation.
+    fn member(&mut self) -> ParseResult<Option<(SliceMember, Range<usize>)>> {
+        while self.consume("idempotent") || self.consume("nonmutating") {}
+        if self.consume("void") {
             self.skip_statement();
             return Ok(None);
         }
-        let is_optional = self.took("optional");
+        let is_optional = self.consume("optional");
         if is_optional {
-            self.expect("(", "behind `optional`")?;
+            self.expect("(", "after `optional`")?;
             self.word("the number of an optional member")?;
-            self.expect(")", "behind the number of an optional member")?;
+            self.expect(")", "after the number of an optional member")?;
         }
         let mut of = self.type_name("the type of a member")?;
         let name = self.name("the member's name")?;
@@ -273,23 +276,25 @@ impl<'t> Parser<'t> {
             return Ok(None);
         }
         if is_optional {
-            of.named = Named::Unfit("an optional member, which encoding 1.0 does not have,");
+            of.target =
+                TypeRef::Unsupported("an optional member, which encoding 1.0 does not have,");
         }
-        if self.took("=") {
-            self.word("the value that it has if nobody sets it")?;
+        if self.consume("=") {
+            self.word("a default value")?;
         }
-        self.expect(";", "behind a member")?;
-        Ok(Some((Member { name: unescaped(name.text).to_owned(), of }, name.span)))
+        self.expect(";", "after a member")?;
+        Ok(Some((SliceMember { name: unescaped(name.text).to_owned(), type_name: of }, name.span)))
     }
 
-    /// Goes on behind a member with a mistake. `Err` at what cannot be inside of a struct or class.
-    fn skip_member(&mut self) -> Parsed<()> {
+    /// Skips a member with a mistake. `Err` if something follows that cannot be in a struct or
+    /// class.
+    fn skip_member(&mut self) -> ParseResult<()> {
         while let Some(token) = self.peek() {
             if token.text == "}" {
                 return Ok(());
             }
             if DECLARATIONS.contains(&token.text) {
-                return Err(Noted);
+                return Err(MistakeReported);
             }
             self.advance();
             if token.text == ";" {
@@ -299,68 +304,72 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Goes on behind the next `;`.
+    /// Skips to after the next `;`.
     fn skip_statement(&mut self) {
         while self.take().is_some_and(|token| token.text != ";") {}
     }
 
-    fn sequence(&mut self, metadata: Vec<String>) -> Parsed<()> {
-        self.expect("<", "behind `sequence`")?;
+    fn sequence(&mut self, metadata: Vec<String>) -> ParseResult<()> {
+        self.expect("<", "after `sequence`")?;
         let of = self.type_name("the type of the elements")?;
-        self.expect(">", "behind the type of the elements")?;
+        self.expect(">", "after the type of the elements")?;
         let name = self.name("the sequence's name")?;
-        self.expect(";", "behind the sequence's name")?;
-        self.add(&name, Body::Sequence(of), metadata);
+        self.expect(";", "after the sequence's name")?;
+        self.add(&name, DeclarationBody::Sequence(of), metadata);
         Ok(())
     }
 
-    fn dictionary(&mut self, metadata: Vec<String>) -> Parsed<()> {
-        self.expect("<", "behind `dictionary`")?;
+    fn dictionary(&mut self, metadata: Vec<String>) -> ParseResult<()> {
+        self.expect("<", "after `dictionary`")?;
         let key = self.type_name("the type of the keys")?;
-        self.expect(",", "behind the type of the keys")?;
+        self.expect(",", "after the type of the keys")?;
         let value = self.type_name("the type of the values")?;
-        self.expect(">", "behind the type of the values")?;
+        self.expect(">", "after the type of the values")?;
         let name = self.name("the dictionary's name")?;
-        self.expect(";", "behind the dictionary's name")?;
-        self.add(&name, Body::Dictionary { key, value }, metadata);
+        self.expect(";", "after the dictionary's name")?;
+        self.add(&name, DeclarationBody::Dictionary { key, value }, metadata);
         Ok(())
     }
 
-    fn enumeration(&mut self, metadata: Vec<String>) -> Parsed<()> {
+    fn enumeration(&mut self, metadata: Vec<String>) -> ParseResult<()> {
         let name = self.name("the enum's name")?;
-        self.open("behind the enum's name")?;
+        self.open("after the enum's name")?;
         let mut values: Vec<(String, i32)> = Vec::new();
         let (mut names, mut numbers, mut following) = (HashSet::new(), HashSet::new(), Some(0));
-        while !self.took("}") {
+        while !self.consume("}") {
             let value_name = self.name("the name of a value")?;
-            let number = if self.took("=") { self.enum_value()? } else { following };
+            let number = if self.consume("=") { self.enum_value()? } else { following };
             let Some(number) = number.filter(|number| *number >= 0) else {
-                let help = format!("values go from 0 to {}", i32::MAX);
-                return Err(self.wrong(&value_name.span, "no value of an enum", Some(&help)));
+                let help = format!("values are from 0 to {}", i32::MAX);
+                return Err(self.report(
+                    &value_name.span,
+                    "an invalid value of an enum",
+                    Some(&help),
+                ));
             };
             let short = unescaped(value_name.text).to_owned();
             if !names.insert(short.clone()) || !numbers.insert(number) {
                 let message =
-                    format!("another value of this enum is called `{short}` or is {number}");
-                return Err(self.wrong(&value_name.span, message, None));
+                    format!("another value of this enum is named `{short}` or equals {number}");
+                return Err(self.report(&value_name.span, message, None));
             }
             following = number.checked_add(1);
             values.push((short, number));
-            if !self.took(",") && self.peek().is_none_or(|token| token.text != "}") {
-                self.expect("}", "behind the last value")?;
+            if !self.consume(",") && self.peek().is_none_or(|token| token.text != "}") {
+                self.expect("}", "after the last value")?;
             }
         }
         self.is_inside = false;
         if values.is_empty() {
             let help = "an enum has at least one value";
-            self.wrong(&name.span, "an enum without values", Some(help));
+            self.report(&name.span, "an enum without values", Some(help));
         }
-        self.add(&name, Body::Enum(values), metadata);
+        self.add(&name, DeclarationBody::Enum(values), metadata);
         Ok(())
     }
 
-    /// What stands behind `=`; nothing if it is not within 32 bits.
-    fn enum_value(&mut self) -> Parsed<Option<i32>> {
+    /// The value after `=`; `None` if it does not fit into 32 bits.
+    fn enum_value(&mut self) -> ParseResult<Option<i32>> {
         let value = self.word("the value: a number")?;
         let (radix, digits) = match value.text {
             hex if hex.starts_with("0x") || hex.starts_with("0X") => (16, &hex[2..]),
@@ -368,21 +377,25 @@ impl<'t> Parser<'t> {
             decimal => (10, decimal),
         };
         let Ok(number) = i64::from_str_radix(digits, radix) else {
-            let message = format!("`{}` is no number", shown(value.text));
-            return Err(self.wrong(&value.span, message, Some("values are given as numbers here")));
+            let message = format!("`{}` is not a number", abbreviated(value.text));
+            return Err(self.report(
+                &value.span,
+                message,
+                Some("only numbers are supported as values"),
+            ));
         };
         Ok(i32::try_from(number).ok())
     }
 
-    /// Something whose body leaves nothing in records; what it is called is kept to say so.
-    fn other(&mut self, what: &'static str) -> Parsed<()> {
+    /// Skips a declaration without values in records, and keeps its name for messages.
+    fn undecoded(&mut self, what: &'static str) -> ParseResult<()> {
         let name = self.name("a name")?;
         loop {
             match self.take().map(|token| token.text) {
                 Some(";") => return Ok(()),
                 Some("{") => break,
                 Some(_) => {}
-                None => return Err(self.ended("`{` or `;`")),
+                None => return Err(self.report_end("`{` or `;`")),
             }
         }
         let mut open = 1_usize;
@@ -391,74 +404,74 @@ impl<'t> Parser<'t> {
                 Some("{") => open += 1,
                 Some("}") => open -= 1,
                 Some(_) => {}
-                None => return Err(self.ended("`}`")),
+                None => return Err(self.report_end("`}`")),
             }
         }
-        self.add(&name, Body::Other(what), Vec::new());
+        self.add(&name, DeclarationBody::Undecoded(what), Vec::new());
         Ok(())
     }
 
-    /// What stands in `["…", "…"]`, also in `[["…"]]`. The first bracket was read.
-    fn metadata(&mut self) -> Parsed<Vec<String>> {
-        let is_of_file = self.took("[");
+    /// The strings in `["…", "…"]` or `[["…"]]`. The first bracket has been consumed.
+    fn metadata(&mut self) -> ParseResult<Vec<String>> {
+        let is_of_file = self.consume("[");
         let mut found = Vec::new();
         loop {
             let text =
                 self.take().filter(|token| token.text.len() > 1 && token.text.starts_with('"'));
             let Some(text) = text else {
-                let Some(Token { span, .. }) = self.peek() else {
-                    return Err(self.ended("a text in quotes"));
+                let Some(SliceToken { span, .. }) = self.peek() else {
+                    return Err(self.report_end("a string in quotes"));
                 };
                 let help = "metadata is `[\"…\"]`";
-                return Err(self.wrong(&span, "expected a text in quotes", Some(help)));
+                return Err(self.report(&span, "expected a string in quotes", Some(help)));
             };
             found.push(text.text.trim_matches('"').to_owned());
-            if !self.took(",") {
+            if !self.consume(",") {
                 break;
             }
         }
-        self.expect("]", "behind metadata")?;
+        self.expect("]", "after metadata")?;
         if is_of_file {
-            self.expect("]", "behind metadata")?;
+            self.expect("]", "after metadata")?;
             found.clear();
         }
         Ok(found)
     }
 
-    fn type_name(&mut self, what: &str) -> Parsed<TypeName> {
-        if self.took("[") {
+    fn type_name(&mut self, what: &str) -> ParseResult<TypeName> {
+        if self.consume("[") {
             self.metadata()?;
         }
         let word = self.word(what)?;
-        if word.text.len() > 2 * LONGEST_NAME {
-            let message = format!("the name of a type, longer than {} bytes", 2 * LONGEST_NAME);
-            return Err(self.wrong(&word.span, message, None));
+        if word.text.len() > 2 * MAX_NAME {
+            let message = format!("the name of a type, longer than {} bytes", 2 * MAX_NAME);
+            return Err(self.report(&word.span, message, None));
         }
         let span = word.span.clone();
-        let named = if self.took("*") {
-            Named::Unfit("a proxy")
-        } else if let Some(builtin) = Builtin::of(word.text) {
-            Named::Builtin(builtin)
+        let named = if self.consume("*") {
+            TypeRef::Unsupported("a proxy")
+        } else if let Some(builtin) = Builtin::from_word(word.text) {
+            TypeRef::Builtin(builtin)
         } else if matches!(word.text, "Object" | "LocalObject" | "::Ice::Object") {
-            Named::Unfit("an object of any class")
+            TypeRef::Unsupported("an object of any class")
         } else if word.text.split("::").enumerate().all(|(at, part)| {
-            // In front of a full name there is nothing.
+            // A full name starts with an empty part.
             (at == 0 && part.is_empty() && word.text.len() > 2) || is_name(part)
         }) {
             let name = word.text.split("::").map(unescaped).collect::<Vec<_>>().join("::");
-            Named::Declared { name, scope: self.modules.last().cloned().unwrap_or_default() }
+            TypeRef::Declared { name, scope: self.modules.last().cloned().unwrap_or_default() }
         } else {
-            let message = format!("expected {what}, found `{}`", shown(word.text));
-            return Err(self.wrong(&word.span, message, None));
+            let message = format!("expected {what}, found `{}`", abbreviated(word.text));
+            return Err(self.report(&word.span, message, None));
         };
-        Ok(TypeName { named, span })
+        Ok(TypeName { target: named, span })
     }
 
-    fn peek(&self) -> Option<Token<'t>> {
+    fn peek(&self) -> Option<SliceToken<'t>> {
         self.next.clone()
     }
 
-    fn take(&mut self) -> Option<Token<'t>> {
+    fn take(&mut self) -> Option<SliceToken<'t>> {
         std::mem::replace(&mut self.next, self.tokens.next())
     }
 
@@ -466,8 +479,8 @@ impl<'t> Parser<'t> {
         self.next = self.tokens.next();
     }
 
-    /// Whether the next token is this one, which is then taken.
-    fn took(&mut self, text: &str) -> bool {
+    /// Consumes the next token if it is this one.
+    fn consume(&mut self, text: &str) -> bool {
         let is_it = self.next.as_ref().is_some_and(|token| token.text == text);
         if is_it {
             self.advance();
@@ -475,77 +488,78 @@ impl<'t> Parser<'t> {
         is_it
     }
 
-    /// The next token, which must be a word.
-    fn word(&mut self, what: &str) -> Parsed<Token<'t>> {
-        let Some(token) = self.peek() else { return Err(self.ended(what)) };
+    /// Consumes the next token, which must be a word.
+    fn word(&mut self, what: &str) -> ParseResult<SliceToken<'t>> {
+        let Some(token) = self.peek() else { return Err(self.report_end(what)) };
         let is_word = |c: char| c.is_alphanumeric() || "_.+-\\:\"\u{fffd}".contains(c);
         if !token.text.starts_with(is_word) {
-            let message = format!("expected {what}, found `{}`", shown(token.text));
-            return Err(self.wrong(&token.span, message, None));
+            let message = format!("expected {what}, found `{}`", abbreviated(token.text));
+            return Err(self.report(&token.span, message, None));
         }
         self.advance();
         Ok(token)
     }
 
-    /// The next token, which must be a name without its module.
-    fn name(&mut self, what: &str) -> Parsed<Token<'t>> {
-        let Some(token) = self.peek() else { return Err(self.ended(what)) };
+    /// Consumes the next token, which must be a name without a module.
+    fn name(&mut self, what: &str) -> ParseResult<SliceToken<'t>> {
+        let Some(token) = self.peek() else { return Err(self.report_end(what)) };
         if !is_name(token.text) {
-            let message = format!("expected {what}, found `{}`", shown(token.text));
-            let help = "names are letters, digits and `_`, and begin with no digit";
-            return Err(self.wrong(&token.span, message, Some(help)));
+            let message = format!("expected {what}, found `{}`", abbreviated(token.text));
+            let help = "names are letters, digits and `_`, and do not start with a digit";
+            return Err(self.report(&token.span, message, Some(help)));
         }
-        if token.text.len() > LONGEST_NAME {
-            let message = format!("a name longer than {LONGEST_NAME} bytes");
-            return Err(self.wrong(&token.span, message, None));
+        if token.text.len() > MAX_NAME {
+            let message = format!("a name longer than {MAX_NAME} bytes");
+            return Err(self.report(&token.span, message, None));
         }
         self.advance();
         Ok(token)
     }
 
-    fn expect(&mut self, mark: &str, place: &str) -> Parsed<()> {
-        if self.took(mark) {
+    fn expect(&mut self, mark: &str, place: &str) -> ParseResult<()> {
+        if self.consume(mark) {
             return Ok(());
         }
-        let Some(token) = self.peek() else { return Err(self.ended(&format!("`{mark}`"))) };
-        let message = format!("expected `{mark}` {place}, found `{}`", shown(token.text));
-        Err(self.wrong(&token.span, message, None))
+        let Some(token) = self.peek() else { return Err(self.report_end(&format!("`{mark}`"))) };
+        let message = format!("expected `{mark}` {place}, found `{}`", abbreviated(token.text));
+        Err(self.report(&token.span, message, None))
     }
 
-    /// Something is missing at the end of the file. That a comment goes on to there is told elsewhere.
-    fn ended(&mut self, what: &str) -> Noted {
+    /// Reports that something is missing at the end of the file, unless an unclosed comment is the
+    /// reason.
+    fn report_end(&mut self, what: &str) -> MistakeReported {
         if self.tokens.unclosed().is_some() {
-            return Noted;
+            return MistakeReported;
         }
         let end = self.end..self.end;
-        self.wrong(&end, format!("expected {what}, found the end of the file"), None)
+        self.report(&end, format!("expected {what}, found the end of the file"), None)
     }
 
-    fn wrong(
+    fn report(
         &mut self,
         span: &Range<usize>,
         message: impl Into<String>,
         help: Option<&str>,
-    ) -> Noted {
+    ) -> MistakeReported {
         let (span, message, help) = (span.clone(), message.into(), help.map(str::to_owned));
-        if self.mistakes.len() < MOST_MISTAKES {
+        if self.mistakes.len() < MAX_MISTAKES {
             self.mistakes.push(Mistake { span, message, help, detail: None });
         }
-        if self.mistakes.len() == MOST_MISTAKES {
+        if self.mistakes.len() == MAX_MISTAKES {
             self.stop();
         }
-        Noted
+        MistakeReported
     }
 
-    /// Passes over the rest of the file.
+    /// Skips the rest of the file.
     fn stop(&mut self) {
-        (self.next, self.tokens) = (None, Tokens::new(""));
+        (self.next, self.tokens) = (None, Tokenizer::new(""));
         self.modules.clear();
     }
 }
 
-/// The file that a line for the preprocessor includes.
-fn included(line: &str) -> Option<String> {
+/// The file that a preprocessor line includes.
+fn include_name(line: &str) -> Option<String> {
     let rest = line.strip_prefix('#')?.trim_start().strip_prefix("include")?.trim();
     let close = match rest.chars().next()? {
         '"' => '"',
@@ -556,9 +570,9 @@ fn included(line: &str) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// As much of a word as tells which it is.
-fn shown(word: &str) -> Cow<'_, str> {
-    match word.char_indices().nth(MOST_SHOWN) {
+/// The start of a word, for messages.
+fn abbreviated(word: &str) -> Cow<'_, str> {
+    match word.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", word.get(..end).unwrap_or_default()).into(),
         None => word.into(),
     }
@@ -580,7 +594,7 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Unit {
+    fn read(text: &str) -> SliceFile {
         let (unit, mistakes) = parse(text);
         assert!(mistakes.is_empty(), "{mistakes:?}");
         unit
@@ -616,27 +630,27 @@ mod tests {
             #endif"#,
         );
         assert_eq!(unit.includes, ["orca/common.ice", "other.ice"]);
-        let names: Vec<&str> = unit.declared.iter().map(|d| d.name.as_str()).collect();
+        let names: Vec<&str> = unit.declarations.iter().map(|d| d.name.as_str()).collect();
         assert_eq!(names, ["::a::b::I", "::a::b::E", "::a::b::C", "::a::b::S"]);
-        assert_eq!(unit.declared[2].metadata, ["log:X", "other"]);
-        let Body::Class { base, members } = &unit.declared[2].body else { panic!() };
-        let named = &base.as_ref().unwrap().named;
+        assert_eq!(unit.declarations[2].metadata, ["log:X", "other"]);
+        let DeclarationBody::Class { base, members } = &unit.declarations[2].body else { panic!() };
+        let named = &base.as_ref().unwrap().target;
         let (name, scope) = ("::a::D".to_owned(), "::a::b".into());
-        assert_eq!(*named, Named::Declared { name, scope });
+        assert_eq!(*named, TypeRef::Declared { name, scope });
         let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
         assert_eq!(names, ["x", "int"]);
-        let Body::Struct(members) = &unit.declared[3].body else { panic!() };
-        assert!(members[1..].iter().all(|m| matches!(m.of.named, Named::Unfit(_))));
+        let DeclarationBody::Struct(members) = &unit.declarations[3].body else { panic!() };
+        assert!(members[1..].iter().all(|m| matches!(m.type_name.target, TypeRef::Unsupported(_))));
     }
 
     #[test]
     fn values_of_enums_go_on_from_those_given() {
         let unit = read("enum E { a, b = 5, c, d = 0x10, }; enum F { x };");
-        let Body::Enum(values) = &unit.declared[0].body else { panic!() };
+        let DeclarationBody::Enum(values) = &unit.declarations[0].body else { panic!() };
         let numbers: Vec<i32> = values.iter().map(|(_, number)| *number).collect();
         assert_eq!(numbers, [0, 5, 6, 16]);
         assert_eq!(wrong("enum E { a = 1, b = 0, c };").len(), 1);
-        assert_eq!(wrong("enum E { a = -1 };"), ["no value of an enum"]);
+        assert_eq!(wrong("enum E { a = -1 };"), ["an invalid value of an enum"]);
         assert_eq!(wrong("enum E { };"), ["an enum without values"]);
     }
 
@@ -647,7 +661,7 @@ mod tests {
                 struct S { int 1x; float y; float y; };
                 sequence int> Q;
                 class C { int x }
-                struct Empty { };
+                struct NoMembers { };
                 nonsense;
                 dictionary<string> D;
             };
@@ -657,12 +671,12 @@ mod tests {
         let expected = [
             "expected the member's name, found `1x`",
             "`y` is declared twice here",
-            "expected `<` behind `sequence`, found `int`",
-            "expected `;` behind a member, found `}`",
+            "expected `<` after `sequence`, found `int`",
+            "expected `;` after a member, found `}`",
             "a struct without members",
             "expected a declaration, found `nonsense`",
-            "expected `,` behind the type of the keys, found `>`",
-            "a `}` that closes nothing",
+            "expected `,` after the type of the keys, found `>`",
+            "an unmatched `}`",
             "expected the `}` of a module, found the end of the file",
         ];
         assert_eq!(all, expected);
@@ -686,7 +700,7 @@ mod tests {
         {
             let (_, mistakes) = parse(text);
             let told: Vec<&str> = mistakes.iter().map(|one| one.message.as_str()).collect();
-            assert_eq!(told, ["a comment without an end"], "{text}");
+            assert_eq!(told, ["an unclosed comment"], "{text}");
             assert_eq!(text.get(mistakes[0].span.clone()), Some("/*"));
         }
     }
@@ -694,7 +708,7 @@ mod tests {
     #[test]
     fn no_more_mistakes_are_told_than_people_read() {
         for piece in ["module m {", "} ", "struct S { int 1x; };", "enum E {};"] {
-            assert_eq!(wrong(&piece.repeat(1_000)).len(), MOST_MISTAKES, "{piece}");
+            assert_eq!(wrong(&piece.repeat(1_000)).len(), MAX_MISTAKES, "{piece}");
         }
         let word = "ü".repeat(1 << 20);
         assert!(wrong(&word).iter().all(|told| told.len() < 200 && told.contains("üü…`")));
@@ -706,10 +720,10 @@ mod tests {
         let long = format!("module {} {{", "a".repeat(990));
         let enums: String = (0..40_000).map(|n| format!("enum E{n} {{ a }};")).collect();
         let (unit, mistakes) = parse(&(long + &enums + "};"));
-        assert!(mistakes[0].message.starts_with("names of types that are longer"), "{mistakes:?}");
+        assert!(mistakes[0].message.starts_with("type names that are longer"), "{mistakes:?}");
         assert_eq!(mistakes.len(), 1);
-        let names: usize = unit.declared.iter().map(|declared| declared.name.len()).sum();
-        assert!(names <= MOST_NAMES);
+        let names: usize = unit.declarations.iter().map(|declared| declared.name.len()).sum();
+        assert!(names <= MAX_TOTAL_NAMES);
     }
 
     proptest! {

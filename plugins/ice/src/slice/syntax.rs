@@ -1,41 +1,41 @@
-//! What `.ice` files can declare. Reads no text: [`parser`](super::parser) does.
+//! The syntax tree of `.ice` files. Built by the [`parser`](super::parser).
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What one file says.
+/// One file.
 #[derive(Clone, Debug, Default)]
-pub struct Unit {
-    /// What it declares, in order.
-    pub declared: Vec<Declaration>,
-    /// The files it includes, as it names them.
+pub struct SliceFile {
+    /// Its declarations, in order.
+    pub declarations: Vec<Declaration>,
+    /// The files it includes, as written.
     pub includes: Vec<String>,
 }
 
-/// Something with a name.
+/// A named declaration.
 #[derive(Clone, Debug)]
 pub struct Declaration {
-    /// Its full name, as records have it: `::orca::Time`.
+    /// The full name, as in records: `::orca::Time`.
     pub name: String,
-    /// Where its name stands.
+    /// The position of the name.
     pub span: Range<usize>,
-    /// What it is.
-    pub body: Body,
-    /// What stands in `["…"]` in front of it.
+    /// The kind and content.
+    pub body: DeclarationBody,
+    /// The strings in `["…"]` in front of it.
     pub metadata: Vec<String>,
 }
 
-/// What is declared.
+/// The kind and content of a declaration.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Body {
-    /// Members one behind another.
-    Struct(Vec<Member>),
-    /// Members that a record holds by reference, with those of its base.
+pub enum DeclarationBody {
+    /// Consecutive members.
+    Struct(Vec<SliceMember>),
+    /// Members that a record holds by reference, after those of the base.
     Class {
         /// The class that it extends.
         base: Option<TypeName>,
         /// Its own members.
-        members: Vec<Member>,
+        members: Vec<SliceMember>,
     },
     /// Any number of elements.
     Sequence(TypeName),
@@ -48,51 +48,51 @@ pub enum Body {
     },
     /// Named numbers.
     Enum(Vec<(String, i32)>),
-    /// Something of which there are no values in records: an interface, an exception.
-    Other(&'static str),
+    /// Something without values in records: an interface, an exception.
+    Undecoded(&'static str),
 }
 
 /// A member of a struct or class.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Member {
+pub struct SliceMember {
     /// Its name.
     pub name: String,
     /// Its type.
-    pub of: TypeName,
+    pub type_name: TypeName,
 }
 
-/// The name of a type, where it is used.
+/// A use of a type name.
 #[derive(Clone, Debug)]
 pub struct TypeName {
-    /// What it names.
-    pub named: Named,
-    /// Where it stands.
+    /// The type it refers to.
+    pub target: TypeRef,
+    /// The position.
     pub span: Range<usize>,
 }
 
 impl PartialEq for TypeName {
     fn eq(&self, other: &Self) -> bool {
-        self.named == other.named
+        self.target == other.target
     }
 }
 
-/// What the name of a type can be.
+/// What a type name can refer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
-    /// Built into the language.
+pub enum TypeRef {
+    /// A built-in type.
     Builtin(Builtin),
-    /// Declared somewhere.
+    /// A declared type.
     Declared {
-        /// The name as it is written.
+        /// The name as written.
         name: String,
-        /// The module around it: empty, or `::orca`.
+        /// The enclosing module: empty, or `::orca`.
         scope: Arc<str>,
     },
-    /// Something that is not decoded; what.
-    Unfit(&'static str),
+    /// Something that is not supported, with its description.
+    Unsupported(&'static str),
 }
 
-/// The types that are built into the language.
+/// The built-in types of the language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Builtin {
     /// `bool`
@@ -125,7 +125,7 @@ impl Builtin {
         Self::String,
     ];
 
-    /// Its name in the language.
+    /// The name in the language.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -139,13 +139,13 @@ impl Builtin {
         }
     }
 
-    /// The type of that name.
-    pub(super) fn of(word: &str) -> Option<Self> {
+    /// The type with this name.
+    pub(super) fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|builtin| builtin.name() == word)
     }
 }
 
-/// Words that are names only behind a backslash.
+/// Words that are only names after a backslash.
 pub(super) const KEYWORDS: [&str; 35] = [
     "Object",
     "LocalObject",

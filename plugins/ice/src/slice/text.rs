@@ -1,29 +1,29 @@
-//! A type and all that it may hold as one text in the Slice language, which declares the same records.
+//! Formats a type and its dependencies as Slice text that declares the same records.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::library::type_names;
-use super::syntax::{Body, KEYWORDS, Named, TypeName};
-use super::{Library, TypeId};
+use super::syntax::{DeclarationBody, KEYWORDS, TypeName, TypeRef};
+use super::{SliceLibrary, TypeId};
 
-impl Library {
-    /// A text that declares a type and everything its records may hold; the type itself last. The same for
-    /// the same declarations, whatever file they came from.
+impl SliceLibrary {
+    /// The text that declares a type and everything its records may contain, the type itself last.
+    /// It only depends on the declarations, and not on the files they came from.
     ///
-    /// `Err` if it may hold two types of one name.
+    /// `Err` if it may contain two types of one name.
     pub fn text_of(&self, id: TypeId) -> Result<String, String> {
         let mut text = String::new();
-        for held in self.held(id)? {
+        for held in self.dependencies(id)? {
             self.declare(held, &mut text);
         }
         Ok(text)
     }
 
-    /// A type and what it may hold, each behind what it holds itself.
-    fn held(&self, id: TypeId) -> Result<Vec<TypeId>, String> {
+    /// A type and its dependencies, each after its own dependencies.
+    fn dependencies(&self, id: TypeId) -> Result<Vec<TypeId>, String> {
         let mut names: HashMap<&str, TypeId> = HashMap::from([(self.name(id), id)]);
-        let (mut order, mut path) = (Vec::new(), vec![(id, self.needs(id))]);
+        let (mut order, mut path) = (Vec::new(), vec![(id, self.direct_dependencies(id))]);
         while let Some((id, needs)) = path.last_mut() {
             let Some(next) = needs.pop() else {
                 order.push(*id);
@@ -31,26 +31,24 @@ impl Library {
                 continue;
             };
             match names.insert(self.name(next), next) {
-                None => path.push((next, self.needs(next))),
+                None => path.push((next, self.direct_dependencies(next))),
                 Some(known) if known == next => {}
                 Some(_) => {
-                    return Err(format!(
-                        "it may hold two types that are called `{}`",
-                        self.name(next)
-                    ));
+                    return Err(format!("it may contain two types named `{}`", self.name(next)));
                 }
             }
         }
         Ok(order)
     }
 
-    /// The types that have to be known for one; the first that is needed last.
-    fn needs(&self, id: TypeId) -> Vec<TypeId> {
+    /// The direct dependencies of a type; the first that is needed last.
+    fn direct_dependencies(&self, id: TypeId) -> Vec<TypeId> {
         let declared = self.get(id);
-        let has_base = matches!(&declared.declaration.body, Body::Class { base: Some(_), .. });
+        let has_base =
+            matches!(&declared.declaration.body, DeclarationBody::Class { base: Some(_), .. });
         let members = declared.uses.len() - usize::from(has_base);
         let mut needs = Vec::new();
-        // What it extends is held as it is, never as something that extends that.
+        // A base is contained as it is, never as a class that extends it.
         needs.extend(declared.uses.get(members..).unwrap_or_default().iter().flatten());
         for used in declared.uses.iter().take(members).flatten() {
             needs.push(*used);
@@ -74,24 +72,26 @@ impl Library {
         let named: Vec<String> = type_names(body)
             .into_iter()
             .zip(&self.get(id).uses)
-            .map(|(of, used)| self.spelled(of, *used))
+            .map(|(of, used)| self.type_text(of, *used))
             .collect();
         match body {
-            Body::Struct(_) => {
+            DeclarationBody::Struct(_) => {
                 line(text, format_args!("struct {name} {{"));
                 self.declare_members(id, &named, text);
             }
-            Body::Class { base, .. } => {
+            DeclarationBody::Class { base, .. } => {
                 let base = base.as_ref().and(named.last());
                 let extends = base.map(|base| format!(" extends {base}")).unwrap_or_default();
                 line(text, format_args!("class {name}{extends} {{"));
                 self.declare_members(id, &named, text);
             }
-            Body::Sequence(_) => line(text, format_args!("sequence<{}> {name};", named.join(", "))),
-            Body::Dictionary { .. } => {
+            DeclarationBody::Sequence(_) => {
+                line(text, format_args!("sequence<{}> {name};", named.join(", ")))
+            }
+            DeclarationBody::Dictionary { .. } => {
                 line(text, format_args!("dictionary<{}> {name};", named.join(", ")));
             }
-            Body::Enum(values) => {
+            DeclarationBody::Enum(values) => {
                 line(text, format_args!("enum {name} {{"));
                 let mut following = Some(0);
                 for (at, (value, number)) in values.iter().enumerate() {
@@ -106,8 +106,8 @@ impl Library {
                 }
                 line(text, format_args!("}};"));
             }
-            // Nothing that has a text holds one.
-            Body::Other(_) => {}
+            // Types with a text contain none.
+            DeclarationBody::Undecoded(_) => {}
         }
     }
 
@@ -118,13 +118,13 @@ impl Library {
         line(text, format_args!("}};"));
     }
 
-    fn spelled(&self, of: &TypeName, used: Option<TypeId>) -> String {
-        match (&of.named, used) {
-            (Named::Builtin(builtin), _) => builtin.name().to_owned(),
+    fn type_text(&self, of: &TypeName, used: Option<TypeId>) -> String {
+        match (&of.target, used) {
+            (TypeRef::Builtin(builtin), _) => builtin.name().to_owned(),
             (_, Some(used)) => {
                 self.name(used).split("::").map(escaped).collect::<Vec<_>>().join("::")
             }
-            // Nothing that has a text holds one.
+            // Types with a text contain none.
             _ => String::new(),
         }
     }
@@ -135,6 +135,6 @@ fn escaped(name: &str) -> String {
 }
 
 fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _written = writeln!(text, "{line}");
 }

@@ -1,50 +1,50 @@
-//! The words of the Slice language. Knows no grammar.
+//! The tokens of the Slice language. Knows no grammar.
 //!
-//! | | |
+//! | token | text |
 //! |---|---|
-//! | words | runs of letters, digits and `_ . + - \`, and of `::` in front of, between and behind them |
-//! | texts | `"…"` on one line, with `\"` inside |
-//! | lines | `#…` where nothing stands in front of it |
-//! | marks | any other character, alone |
-//! | left out | white space, `// …` to the end of the line, `/* … */` (not nested) |
+//! | words | runs of letters, digits and `_ . + - \`, with `::` before, between and after them |
+//! | strings | `"…"` on one line, with `\"` inside |
+//! | lines | `#…` if nothing precedes it on its line |
+//! | marks | any other single character |
+//! | skipped | white space, `// …` to the end of the line, `/* … */` (not nested) |
 //!
-//! A `"` that is never closed is a mark. A `/*` that is never closed ends the tokens. However long a text is, each
-//! of its bytes is looked at a few times only.
+//! An unclosed `"` is a mark. An unclosed `/*` ends the tokens. The work is linear in the length of
+//! the text.
 
 use std::ops::Range;
 
-/// A word, text, line or mark, and where it stands.
+/// A word, string, line or mark, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Token<'t> {
+pub(crate) struct SliceToken<'t> {
     pub(crate) text: &'t str,
     pub(crate) span: Range<usize>,
 }
 
-/// The tokens of a text, in order; each is made when it is asked for.
+/// Returns the tokens of a text in order.
 #[derive(Debug)]
-pub(crate) struct Tokens<'t> {
+pub(crate) struct Tokenizer<'t> {
     text: &'t str,
     at: usize,
     is_line_start: bool,
-    /// Quotes in front of this are never closed: a look for the end of one of them found none.
+    /// Quotes before this offset are never closed: a search has found no end.
     open_quotes: usize,
     unclosed: Option<Range<usize>>,
 }
 
-impl<'t> Tokens<'t> {
+impl<'t> Tokenizer<'t> {
     pub(crate) fn new(text: &'t str) -> Self {
-        // Some editors put this mark in front of a file.
+        // Some editors add a byte order mark.
         let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
         Self { text, at, is_line_start: true, open_quotes: 0, unclosed: None }
     }
 
-    /// The `/*` of a comment without an end. Known when all tokens have been given.
+    /// The position of the `/*` of an unclosed comment, known after the last token.
     pub(crate) fn unclosed(&self) -> Option<Range<usize>> {
         self.unclosed.clone()
     }
 
     /// The length of the first piece of `rest`, and whether it is a token.
-    fn piece(&mut self, rest: &str) -> (usize, bool) {
+    fn next_piece(&mut self, rest: &str) -> (usize, bool) {
         let first = rest.chars().next().unwrap_or_default();
         match first {
             '/' if rest.starts_with("//") => (line(rest), false),
@@ -66,15 +66,16 @@ impl<'t> Tokens<'t> {
         close.map_or(rest.len(), |at| at + 2 * MARK)
     }
 
-    /// The length of a text with its quotes, or of the quote alone if the text does not end on its line.
+    /// The length of a string with its quotes, or of only the quote if the string does not end on
+    /// its line.
     fn quoted(&mut self, rest: &str) -> usize {
         if self.at < self.open_quotes {
             return 1;
         }
-        match closing(rest) {
+        match closing_quote(rest) {
             Ok(end) => end,
             Err(looked) => {
-                // What else are quotes on that line stand behind a backslash, so none closes another.
+                // All other quotes on that line are escaped, so none closes another.
                 self.open_quotes = self.at + looked;
                 1
             }
@@ -82,18 +83,18 @@ impl<'t> Tokens<'t> {
     }
 }
 
-impl<'t> Iterator for Tokens<'t> {
-    type Item = Token<'t>;
+impl<'t> Iterator for Tokenizer<'t> {
+    type Item = SliceToken<'t>;
 
-    fn next(&mut self) -> Option<Token<'t>> {
+    fn next(&mut self) -> Option<SliceToken<'t>> {
         while let Some(rest) = self.text.get(self.at..).filter(|rest| !rest.is_empty()) {
-            let (length, is_token) = self.piece(rest);
+            let (length, is_token) = self.next_piece(rest);
             let text = rest.get(..length).unwrap_or_default();
             self.is_line_start = !is_token && (self.is_line_start || text.contains('\n'));
             let start = self.at;
             self.at += length;
             if is_token {
-                return Some(Token { text, span: start..self.at });
+                return Some(SliceToken { text, span: start..self.at });
             }
         }
         None
@@ -104,9 +105,9 @@ fn line(rest: &str) -> usize {
     rest.find('\n').unwrap_or(rest.len())
 }
 
-/// The length of a text with its quotes. `Err` with the length of what was looked at, if it does not end on its
-/// line.
-fn closing(rest: &str) -> Result<usize, usize> {
+/// The length of a string with its quotes. `Err` has the length that was searched if it does not
+/// end on its line.
+fn closing_quote(rest: &str) -> Result<usize, usize> {
     let mut is_escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
         match c {
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<&str> {
-        Tokens::new(text).map(|token| token.text).collect()
+        Tokenizer::new(text).map(|token| token.text).collect()
     }
 
     #[test]
@@ -163,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_comment_that_is_not_closed_is_the_last_there_is() {
-        let mut tokens = Tokens::new("a /* open /* b");
+        let mut tokens = Tokenizer::new("a /* open /* b");
         assert_eq!(tokens.next().unwrap().text, "a");
         assert_eq!(tokens.unclosed(), None);
         assert_eq!(tokens.next(), None);
@@ -173,8 +174,8 @@ mod tests {
     #[test]
     fn quotes_and_comments_that_are_not_closed_are_looked_for_once() {
         let quotes = "\"".to_owned() + &"\\\"".repeat(500_000);
-        assert_eq!(Tokens::new(&quotes).count(), 1_000_001);
-        assert_eq!(Tokens::new(&"/* ".repeat(1_000_000)).count(), 0);
+        assert_eq!(Tokenizer::new(&quotes).count(), 1_000_001);
+        assert_eq!(Tokenizer::new(&"/* ".repeat(1_000_000)).count(), 0);
     }
 
     #[test]
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn tokens_say_where_they_stand() {
         let text = "ä /*x*/ b::c;";
-        for token in Tokens::new(text) {
+        for token in Tokenizer::new(text) {
             assert_eq!(&text[token.span.clone()], token.text);
         }
     }

@@ -31,7 +31,7 @@ fn outcome(codec: &IceCodec, name: &str, record: &[u8]) -> String {
 fn every_case_gives_what_it_says() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
     let text = fs::read_to_string(folder.join("types.ice")).unwrap();
-    let codec = IceCodec::of(vec![TypeFile { path: "types.ice".into(), text }]);
+    let codec = IceCodec::from_files(vec![TypeFile { path: "types.ice".into(), text }]);
     assert_eq!(codec.mistakes(), [""; 0]);
     let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let mut cases: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();

@@ -14,7 +14,7 @@ use sluice_ice::slice::TypeFile;
 fn codec(files: &[(&str, &str)]) -> IceCodec {
     let file =
         |(path, text): &(&str, &str)| TypeFile { path: path.into(), text: (*text).to_owned() };
-    let codec = IceCodec::of(files.iter().map(file).collect());
+    let codec = IceCodec::from_files(files.iter().map(file).collect());
     assert!(codec.mistakes().is_empty(), "{}", codec.mistakes().join("\n"));
     codec
 }
@@ -137,12 +137,12 @@ fn what_cannot_be_columns_says_why() {
         let known = codec.types().iter().find(|known| *known.message_type.name == *name).unwrap();
         known.payload_type.as_ref().unwrap_err().clone()
     };
-    assert!(why("L").contains("may hold another one"), "{}", why("L"));
-    assert!(why("P").contains("a proxy is not decoded"));
-    let optional = "`i`: an optional member, which encoding 1.0 does not have, is not decoded";
+    assert!(why("L").contains("may contain another one"), "{}", why("L"));
+    assert!(why("P").contains("a proxy cannot be decoded"));
+    let optional = "`i`: an optional member, which encoding 1.0 does not have, cannot be decoded";
     assert_eq!(why("O"), optional);
-    assert!(why("Q").contains("an object of any class is not decoded"));
-    assert!(why("R").contains("`s`: `j`: an interface is not decoded"), "{}", why("R"));
+    assert!(why("Q").contains("an object of any class cannot be decoded"));
+    assert!(why("R").contains("`s`: `j`: an interface cannot be decoded"), "{}", why("R"));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_description_that_is_not_its_own_is_refused() {
     assert!(refused("m.Any", "struct Any { int i; };").contains("does not declare it"));
     assert!(refused("Any", "struct Any { int i; };").contains("its number"));
     assert!(refused("Any", "struct Any {").contains("the description of Any"));
-    assert!(refused("Any", &" ".repeat((1 << 20) + 1)).contains("longer"));
+    assert!(refused("Any", &" ".repeat((1 << 20) + 1)).contains("too long"));
     let mut doubling = "struct S0 { int a; int b; };".to_owned();
     for n in 1..40 {
         write!(doubling, "struct S{n} {{ S{0} a; S{0} b; }};", n - 1).unwrap();
@@ -182,7 +182,7 @@ fn all_built_in_types_can_be_decoded() {
         }
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
-    let codec = IceCodec::of(files);
+    let codec = IceCodec::from_files(files);
     assert!(codec.mistakes().is_empty(), "{}", codec.mistakes().join("\n"));
     for known in codec.types() {
         let form = known
@@ -214,119 +214,125 @@ impl Random {
 }
 
 #[derive(Clone, Copy)]
-enum Of {
+enum ElementType {
     Number(&'static str, usize),
     Bool,
     Text,
     Colour,
-    Made(usize),
+    Generated(usize),
 }
 
 /// Types that hold only those before them, so that none holds itself.
-enum Made {
-    Struct(Vec<Of>),
-    Class { base: Option<usize>, members: Vec<Of> },
-    List(Of),
-    Pairs(Of, Of),
+enum GeneratedType {
+    Struct(Vec<ElementType>),
+    Class { base: Option<usize>, members: Vec<ElementType> },
+    List(ElementType),
+    Pairs(ElementType, ElementType),
 }
 
 /// Types made up from a number, and a writer of their records.
-struct World {
-    types: Vec<Made>,
+struct TypeGenerator {
+    types: Vec<GeneratedType>,
     random: Random,
 }
 
-const SIMPLE: [Of; 8] = [
-    Of::Number("byte", 1),
-    Of::Number("short", 2),
-    Of::Number("int", 4),
-    Of::Number("long", 8),
-    Of::Number("double", 8),
-    Of::Bool,
-    Of::Text,
-    Of::Colour,
+const SIMPLE: [ElementType; 8] = [
+    ElementType::Number("byte", 1),
+    ElementType::Number("short", 2),
+    ElementType::Number("int", 4),
+    ElementType::Number("long", 8),
+    ElementType::Number("double", 8),
+    ElementType::Bool,
+    ElementType::Text,
+    ElementType::Colour,
 ];
 
-impl World {
+impl TypeGenerator {
     fn new(seed: u64) -> Self {
         let mut world = Self { types: Vec::new(), random: Random(seed) };
         for _ in 0..3 + world.random.below(6) {
             let made = world.made_up();
             world.types.push(made);
         }
-        let members = vec![Of::Made(world.types.len() - 1), world.any()];
-        world.types.push(Made::Struct(members.clone()));
-        world.types.push(Made::Class { base: None, members });
+        let members = vec![ElementType::Generated(world.types.len() - 1), world.any()];
+        world.types.push(GeneratedType::Struct(members.clone()));
+        world.types.push(GeneratedType::Class { base: None, members });
         world
     }
 
-    fn simple(&mut self) -> Of {
+    fn simple(&mut self) -> ElementType {
         SIMPLE[self.random.below(SIMPLE.len())]
     }
 
-    fn any(&mut self) -> Of {
+    fn any(&mut self) -> ElementType {
         match self.types.len() {
             0 => self.simple(),
-            n if self.random.below(3) > 0 => Of::Made(self.random.below(n)),
+            n if self.random.below(3) > 0 => ElementType::Generated(self.random.below(n)),
             _ => self.simple(),
         }
     }
 
-    fn made_up(&mut self) -> Made {
+    fn made_up(&mut self) -> GeneratedType {
         let count = 1 + self.random.below(3);
         let classes: Vec<usize> = self.classes(|_| true);
         match self.random.below(6) {
-            0 | 1 => Made::Struct((0..count).map(|_| self.any()).collect()),
-            2 => Made::List(self.any()),
-            3 => Made::Pairs(self.simple(), self.any()),
+            0 | 1 => GeneratedType::Struct((0..count).map(|_| self.any()).collect()),
+            2 => GeneratedType::List(self.any()),
+            3 => GeneratedType::Pairs(self.simple(), self.any()),
             // What extends another class holds simple members only: else classes might hold themselves.
             4 if !classes.is_empty() => {
                 let base = Some(classes[self.random.below(classes.len())]);
-                Made::Class { base, members: (0..count - 1).map(|_| self.simple()).collect() }
+                GeneratedType::Class {
+                    base,
+                    members: (0..count - 1).map(|_| self.simple()).collect(),
+                }
             }
-            _ => Made::Class { base: None, members: (0..count).map(|_| self.any()).collect() },
+            _ => GeneratedType::Class {
+                base: None,
+                members: (0..count).map(|_| self.any()).collect(),
+            },
         }
     }
 
     fn classes(&self, is_it: impl Fn(usize) -> bool) -> Vec<usize> {
-        let is_class = |at: &usize| matches!(self.types[*at], Made::Class { .. });
+        let is_class = |at: &usize| matches!(self.types[*at], GeneratedType::Class { .. });
         (0..self.types.len()).filter(is_class).filter(|at| is_it(*at)).collect()
     }
 
     /// A class and what it extends.
     fn line(&self, class: usize) -> Vec<usize> {
         let base = |at: &usize| match self.types[*at] {
-            Made::Class { base, .. } => base,
+            GeneratedType::Class { base, .. } => base,
             _ => None,
         };
         std::iter::successors(Some(class), base).collect()
     }
 
-    fn name(of: Of) -> String {
+    fn name(of: ElementType) -> String {
         match of {
-            Of::Number(name, _) => name.to_owned(),
-            Of::Bool => "bool".to_owned(),
-            Of::Text => "string".to_owned(),
-            Of::Colour => "Colour".to_owned(),
-            Of::Made(at) => format!("T{at}"),
+            ElementType::Number(name, _) => name.to_owned(),
+            ElementType::Bool => "bool".to_owned(),
+            ElementType::Text => "string".to_owned(),
+            ElementType::Colour => "Colour".to_owned(),
+            ElementType::Generated(at) => format!("T{at}"),
         }
     }
 
     fn slice(&self) -> String {
         let mut text = "module w { enum Colour { red, green };\n".to_owned();
         for (at, made) in self.types.iter().enumerate() {
-            let members = |members: &[Of]| {
+            let members = |members: &[ElementType]| {
                 let each = members.iter().enumerate();
                 each.map(|(n, of)| format!("{} m{at}_{n}; ", Self::name(*of))).collect::<String>()
             };
             match made {
-                Made::Struct(of) => writeln!(text, "struct T{at} {{ {}}};", members(of)),
-                Made::Class { base, members: of } => {
+                GeneratedType::Struct(of) => writeln!(text, "struct T{at} {{ {}}};", members(of)),
+                GeneratedType::Class { base, members: of } => {
                     let extends = base.map(|base| format!("extends T{base} ")).unwrap_or_default();
                     writeln!(text, "class T{at} {extends}{{ {}}};", members(of))
                 }
-                Made::List(of) => writeln!(text, "sequence<{}> T{at};", Self::name(*of)),
-                Made::Pairs(key, value) => {
+                GeneratedType::List(of) => writeln!(text, "sequence<{}> T{at};", Self::name(*of)),
+                GeneratedType::Pairs(key, value) => {
                     let (key, value) = (Self::name(*key), Self::name(*value));
                     writeln!(text, "dictionary<{key}, {value}> T{at};")
                 }
@@ -337,13 +343,13 @@ impl World {
     }
 
     fn record(&mut self, top: usize) -> Vec<u8> {
-        let (mut out, mut state) = (Vec::new(), Writing::default());
+        let (mut out, mut state) = (Vec::new(), RecordState::default());
         match self.types[top] {
-            Made::Class { .. } => state.refer(top, &mut out),
-            _ => self.value(Of::Made(top), &mut state, &mut out),
+            GeneratedType::Class { .. } => state.refer(top, &mut out),
+            _ => self.value(ElementType::Generated(top), &mut state, &mut out),
         }
-        while !state.waiting.is_empty() {
-            let mut batch = std::mem::take(&mut state.waiting);
+        while !state.pending.is_empty() {
+            let mut batch = std::mem::take(&mut state.pending);
             out.push(batch.len() as u8);
             while !batch.is_empty() {
                 let (id, class) = batch.swap_remove(self.random.below(batch.len()));
@@ -355,9 +361,9 @@ impl World {
         out
     }
 
-    fn instance(&mut self, class: usize, state: &mut Writing, out: &mut Vec<u8>) {
+    fn instance(&mut self, class: usize, state: &mut RecordState, out: &mut Vec<u8>) {
         for at in self.line(class) {
-            let Made::Class { members, .. } = &self.types[at] else { continue };
+            let GeneratedType::Class { members, .. } = &self.types[at] else { continue };
             let (members, mut body) = (members.clone(), Vec::new());
             state.name(&format!("::w::T{at}"), out);
             members.into_iter().for_each(|of| self.value(of, state, &mut body));
@@ -368,34 +374,34 @@ impl World {
         out.extend([5, 0, 0, 0, 0]);
     }
 
-    fn value(&mut self, of: Of, state: &mut Writing, out: &mut Vec<u8>) {
+    fn value(&mut self, of: ElementType, state: &mut RecordState, out: &mut Vec<u8>) {
         let at = match of {
-            Of::Number(_, width) => {
+            ElementType::Number(_, width) => {
                 out.extend((0..width).map(|_| self.random.below(256) as u8));
                 return;
             }
-            Of::Bool | Of::Colour => return out.push(self.random.below(2) as u8),
-            Of::Text => {
+            ElementType::Bool | ElementType::Colour => return out.push(self.random.below(2) as u8),
+            ElementType::Text => {
                 let texts: [&[u8]; 3] = [b"\x03a\\\xff", b"\x01x", b"\x00"];
                 return out.extend(texts[self.random.below(3)]);
             }
-            Of::Made(at) => at,
+            ElementType::Generated(at) => at,
         };
         let count = if state.last > 20 || out.len() > 300 { 0 } else { self.random.below(4) };
         let members = match &self.types[at] {
-            Made::Struct(members) => members.clone(),
-            Made::List(of) => vec![*of; count],
-            Made::Pairs(key, value) => [*key, *value].repeat(count),
-            Made::Class { .. } if self.random.below(4) == 0 || state.last > 40 => {
+            GeneratedType::Struct(members) => members.clone(),
+            GeneratedType::List(of) => vec![*of; count],
+            GeneratedType::Pairs(key, value) => [*key, *value].repeat(count),
+            GeneratedType::Class { .. } if self.random.below(4) == 0 || state.last > 40 => {
                 return out.extend([0; 4]);
             }
-            Made::Class { .. } => {
+            GeneratedType::Class { .. } => {
                 let derived = self.classes(|other| self.line(other).contains(&at));
                 let own = derived[self.random.below(derived.len())];
                 return state.refer(own, out);
             }
         };
-        if !matches!(self.types[at], Made::Struct(_)) {
+        if !matches!(self.types[at], GeneratedType::Struct(_)) {
             out.push(count as u8);
         }
         members.into_iter().for_each(|of| self.value(of, state, out));
@@ -403,16 +409,16 @@ impl World {
 }
 
 #[derive(Default)]
-struct Writing {
+struct RecordState {
     last: i32,
-    waiting: Vec<(i32, usize)>,
+    pending: Vec<(i32, usize)>,
     names: Vec<String>,
 }
 
-impl Writing {
+impl RecordState {
     fn refer(&mut self, class: usize, out: &mut Vec<u8>) {
         self.last += 1;
-        self.waiting.push((self.last, class));
+        self.pending.push((self.last, class));
         out.extend((-self.last).to_le_bytes());
     }
 
@@ -449,7 +455,7 @@ proptest! {
 
     #[test]
     fn what_a_writer_makes_is_read_and_nothing_else(seed in any::<u64>(), flips in any::<u64>()) {
-        let mut world = World::new(seed);
+        let mut world = TypeGenerator::new(seed);
         let text = world.slice();
         let codec = codec(&[("w.ice", &text)]);
         let tops = world.types.len() - 2..world.types.len();

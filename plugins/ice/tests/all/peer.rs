@@ -10,8 +10,8 @@ use sluice_core::json::JsonRows;
 use sluice_core::{BatchBuilder, ChannelId, Codec, PayloadType};
 use sluice_ice::codec::IceCodec;
 use sluice_ice::slice::library::type_names;
-use sluice_ice::slice::syntax::{Body, Named, TypeName};
-use sluice_ice::slice::{Library, TypeFile, TypeId};
+use sluice_ice::slice::syntax::{DeclarationBody, TypeName, TypeRef};
+use sluice_ice::slice::{SliceLibrary, TypeFile, TypeId};
 
 /// A Python that has Ice, if there is one.
 fn python() -> Option<PathBuf> {
@@ -32,59 +32,62 @@ fn read(path: &Path) -> TypeFile {
 }
 
 /// Types as the peer is told them.
-fn described(library: &Library, is_known: &dyn Fn(TypeId) -> bool) -> Value {
+fn described(library: &SliceLibrary, is_known: &dyn Fn(TypeId) -> bool) -> Value {
     let each = library.ids().map(|id| {
         let declared = library.get(id);
         let body = &declared.declaration.body;
         let names = type_names(body).into_iter().zip(&declared.uses);
         let names: Vec<Value> = names.map(|(of, used)| spelled(library, of, *used)).collect();
-        let members = |members: &[sluice_ice::slice::syntax::Member]| {
+        let members = |members: &[sluice_ice::slice::syntax::SliceMember]| {
             let pairs = members.iter().zip(&names).map(|(member, of)| json!([member.name, of]));
             pairs.collect::<Vec<_>>()
         };
         let shown = match body {
-            Body::Struct(own) => json!({ "kind": "struct", "members": members(own) }),
-            Body::Class { base, members: own } => {
+            DeclarationBody::Struct(own) => json!({ "kind": "struct", "members": members(own) }),
+            DeclarationBody::Class { base, members: own } => {
                 let base = base.as_ref().and(names.last());
                 let is_known = is_known(id);
                 json!({ "kind": "class", "base": base, "members": members(own), "is_known": is_known })
             }
-            Body::Sequence(_) => json!({ "kind": "sequence", "of": names[0] }),
-            Body::Dictionary { .. } => {
+            DeclarationBody::Sequence(_) => json!({ "kind": "sequence", "of": names[0] }),
+            DeclarationBody::Dictionary { .. } => {
                 json!({ "kind": "dictionary", "key": names[0], "value": names[1] })
             }
-            Body::Enum(values) => {
+            DeclarationBody::Enum(values) => {
                 let values: Vec<i32> = values.iter().map(|(_, value)| *value).collect();
                 json!({ "kind": "enum", "values": values })
             }
-            Body::Other(what) => json!({ "kind": what }),
+            DeclarationBody::Undecoded(what) => json!({ "kind": what }),
         };
         (library.name(id).to_owned(), shown)
     });
     Value::Object(each.collect())
 }
 
-fn spelled(library: &Library, of: &TypeName, used: Option<TypeId>) -> Value {
-    match (&of.named, used) {
-        (Named::Builtin(builtin), _) => builtin.name().into(),
+fn spelled(library: &SliceLibrary, of: &TypeName, used: Option<TypeId>) -> Value {
+    match (&of.target, used) {
+        (TypeRef::Builtin(builtin), _) => builtin.name().into(),
         (_, Some(used)) => library.name(used).into(),
         _ => Value::Null,
     }
 }
 
 /// Whether something of a class is in a record of a type.
-fn has_list(library: &Library, id: TypeId) -> bool {
+fn has_list(library: &SliceLibrary, id: TypeId) -> bool {
     let declared = library.get(id);
-    matches!(declared.declaration.body, Body::Class { .. })
+    matches!(declared.declaration.body, DeclarationBody::Class { .. })
         || declared.uses.iter().flatten().any(|used| has_list(library, *used))
 }
 
 /// What the peer writes of each struct and class in `files`.
 fn written(python: &Path, files: &[PathBuf], known: &[PathBuf], count: usize) -> Vec<Value> {
-    let library = Library::of(files.iter().map(|path| read(path)).collect());
+    let library = SliceLibrary::from_files(files.iter().map(|path| read(path)).collect());
     assert!(library.mistakes().is_empty(), "{}", library.mistakes().join("\n"));
     let is_top = |id: &TypeId| {
-        matches!(library.get(*id).declaration.body, Body::Struct(_) | Body::Class { .. })
+        matches!(
+            library.get(*id).declaration.body,
+            DeclarationBody::Struct(_) | DeclarationBody::Class { .. }
+        )
     };
     let tops: Vec<TypeId> = library.ids().filter(is_top).collect();
     let is_known = |id: TypeId| known.iter().any(|path| path == library.file_of(id));
@@ -201,7 +204,7 @@ const SKIPPED: &str =
 fn everything_that_ice_writes_is_read_and_made_again() {
     let Some(python) = python() else { return println!("{SKIPPED}") };
     let files = [folder().join("types/everything.ice")];
-    let codec = IceCodec::of(vec![read(&files[0])]);
+    let codec = IceCodec::from_files(vec![read(&files[0])]);
     let lines = written(&python, &files, &files, 40);
     assert_eq!(lines.len(), 11 * 40);
     for line in &lines {
@@ -217,7 +220,7 @@ fn what_only_the_writer_knows_comes_back_too() {
     let Some(python) = python() else { return println!("{SKIPPED}") };
     let everything = folder().join("types/everything.ice");
     let extra = folder().join("types/extra.ice");
-    let codec = IceCodec::of(vec![read(&everything)]);
+    let codec = IceCodec::from_files(vec![read(&everything)]);
     let mut seen = 0;
     for line in written(&python, &[everything.clone(), extra], &[everything], 40) {
         let known = match line["type"].as_str().unwrap() {
@@ -243,7 +246,7 @@ fn the_types_of_orca_are_what_ice_takes_them_for() {
         files.sort();
         for file in files.into_iter().filter(|file| *file != common) {
             let both = [common.clone(), file];
-            let codec = IceCodec::of(both.iter().map(|path| read(path)).collect());
+            let codec = IceCodec::from_files(both.iter().map(|path| read(path)).collect());
             for line in written(&python, &both, &both, 4) {
                 check(&codec, &dotted(line["type"].as_str().unwrap()), &line);
             }

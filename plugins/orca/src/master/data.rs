@@ -1,17 +1,17 @@
-//! What a line of data says: when what happened.
+//! Data lines: when an event happened, and where it is.
 
 #![warn(clippy::indexing_slicing)]
 
 use super::next_word;
 
-/// What a line of data says.
+/// A data line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataLine {
-    /// Nanoseconds since 1970, also where 64 bits cannot hold them.
+    /// Nanoseconds since 1970, even if 64 bits cannot hold them.
     pub time: i128,
     /// The subfile's number.
     pub subfile: u64,
-    /// The index of the object in it.
+    /// The index of the object in the subfile.
     pub index: i64,
 }
 
@@ -19,32 +19,32 @@ const SECOND: i64 = 1_000_000_000;
 const MICRO: i64 = 1_000;
 
 impl DataLine {
-    /// Reads a line; nothing if it is blank or a comment. `Err` says what is wrong with it.
+    /// Parses a line; `None` if it is blank or a comment. `Err` is the reason it is invalid.
     pub fn parse(text: &[u8]) -> Result<Option<Self>, &'static str> {
-        Ok(Self::split(text)?.map(|(line, _)| line))
+        Ok(Self::parse_prefix(text)?.map(|(line, _)| line))
     }
 
-    /// Reads a line, and gives what stands behind its numbers.
-    pub(super) fn split(mut text: &[u8]) -> Result<Option<(Self, &[u8])>, &'static str> {
-        if let Some((plain, rest)) = plain_numbers(text) {
-            return Ok(Some((Self::of(plain)?, rest)));
+    /// Parses a line, and returns the rest of it, too.
+    pub(super) fn parse_prefix(mut text: &[u8]) -> Result<Option<(Self, &[u8])>, &'static str> {
+        if let Some((plain, rest)) = decimal_numbers(text) {
+            return Ok(Some((Self::from_numbers(plain)?, rest)));
         }
         let first = match next_word(&mut text) {
             None => return Ok(None),
             Some(first) if first.starts_with(b"#") => return Ok(None),
             Some(first) => first,
         };
-        let few = "a line of data has four numbers: seconds, microseconds, subfile, index";
+        let few = "a data line has four numbers: seconds, microseconds, subfile, index";
         let mut next = || next_word(&mut text).ok_or(few);
         let (second, subfile, index) = (next()?, next()?, next()?);
-        let seconds = number(first).ok_or("the seconds are no whole number")?;
+        let seconds = number(first).ok_or("the seconds are not a whole number")?;
         let micros = number(second).ok_or(NO_MICROS)?;
         let subfile = number(subfile).ok_or(NO_SUBFILE)?;
-        let index = number(index).ok_or("the index is no whole number")?;
-        Ok(Some((Self::of([seconds, micros, subfile, index])?, text)))
+        let index = number(index).ok_or("the index is not a whole number")?;
+        Ok(Some((Self::from_numbers([seconds, micros, subfile, index])?, text)))
     }
 
-    fn of([seconds, micros, subfile, index]: [i64; 4]) -> Result<Self, &'static str> {
+    fn from_numbers([seconds, micros, subfile, index]: [i64; 4]) -> Result<Self, &'static str> {
         if !(0..1_000_000).contains(&micros) {
             return Err(NO_MICROS);
         }
@@ -60,12 +60,12 @@ impl DataLine {
     }
 }
 
-const NO_MICROS: &str = "the microseconds are no whole number from 0 to 999999";
-const NO_SUBFILE: &str = "the subfile is no number of a header line";
+const NO_MICROS: &str = "the microseconds are not a whole number from 0 to 999999";
+const NO_SUBFILE: &str = "the subfile is not the number of a header line";
 
-/// The numbers that a line of data begins with, if they are written as loggers write them: digits, and blanks
-/// between; and what follows. Nothing means that the line has to be looked at word by word.
-pub(super) fn plain_numbers(mut text: &[u8]) -> Option<([i64; 4], &[u8])> {
+/// The four numbers of a data line as loggers write them, with digits and spaces only, and the rest
+/// of the line. `None` if the line needs the slower, general parser.
+pub(super) fn decimal_numbers(mut text: &[u8]) -> Option<([i64; 4], &[u8])> {
     let mut numbers = [0; 4];
     for number in &mut numbers {
         while let [b' ', rest @ ..] = text {
@@ -76,7 +76,7 @@ pub(super) fn plain_numbers(mut text: &[u8]) -> Option<([i64; 4], &[u8])> {
             value = value * 10 + i64::from(digit - b'0');
             digits += 1;
             text = rest;
-            if digits > MOST_DIGITS {
+            if digits > MAX_DIGITS {
                 return None;
             }
         }
@@ -88,8 +88,8 @@ pub(super) fn plain_numbers(mut text: &[u8]) -> Option<([i64; 4], &[u8])> {
     Some((numbers, text))
 }
 
-/// So many digits are a number of 64 bits, whatever they are.
-const MOST_DIGITS: usize = 17;
+/// A number with at most this many digits fits into 64 bits.
+const MAX_DIGITS: usize = 17;
 
 /// A whole number in decimal digits.
 pub(super) fn number(word: &[u8]) -> Option<i64> {

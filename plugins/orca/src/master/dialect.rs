@@ -1,11 +1,11 @@
-//! Which dialect a log is of, and whether a file looks like a master at all.
+//! Detects the dialect of a log, and whether a file looks like a master at all.
 
 #![warn(clippy::indexing_slicing)]
 
 use super::data::DataLine;
-use super::{without_mark, words};
+use super::{strip_bom, words};
 
-/// Which of the three forms of a log it is.
+/// The three dialects of the format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
     /// The first, of 2006.
@@ -18,28 +18,29 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    pub(super) fn of(columns: &[&[u8]]) -> Self {
+    pub(super) fn detect(columns: &[&[u8]]) -> Self {
         match columns {
             [first, ..] if first.starts_with(b"::") => Self::A,
-            // Descriptions of the format write the interface without the colons in front, too.
+            // Descriptions of the format also write the interface without leading colons.
             [interface, encoding, name, ..] if !ENCODINGS.contains(name) => {
-                let is_first = ENCODINGS.contains(encoding) || is_interface(interface, name);
-                if is_first { Self::A } else { Self::later(columns) }
+                let is_first =
+                    ENCODINGS.contains(encoding) || is_interface_before_file(interface, name);
+                if is_first { Self::A } else { Self::from_column_count(columns) }
             }
-            _ => Self::later(columns),
+            _ => Self::from_column_count(columns),
         }
     }
 
-    /// Of the dialects in which the file comes first.
-    fn later(columns: &[&[u8]]) -> Self {
+    /// Tells apart the dialects that start with the file name.
+    fn from_column_count(columns: &[&[u8]]) -> Self {
         match columns {
             [_, _, _, _, ..] => Self::C,
             _ => Self::B,
         }
     }
 
-    /// Its letter.
-    pub fn word(self) -> &'static str {
+    /// The letter of the dialect.
+    pub fn letter(self) -> &'static str {
         match self {
             Self::A => "A",
             Self::B => "B",
@@ -48,15 +49,15 @@ impl Dialect {
     }
 
     /// The index of a subfile's first object.
-    pub fn base(self) -> u64 {
+    pub fn first_index(self) -> u64 {
         u64::from(self == Self::A)
     }
 }
 
-/// Whether a file that begins with these bytes looks like a master: surely, if `#data` and more header lines
-/// than others are there; perhaps, if all there is could be of one.
-pub fn looks_like(head: &[u8]) -> (bool, bool) {
-    let head = without_mark(head);
+/// Whether a file with this head surely, and whether it possibly is a master. Sure needs `#data`
+/// and more header lines than other lines; possible, that nothing contradicts it.
+pub fn looks_like_master(head: &[u8]) -> (bool, bool) {
+    let head = strip_bom(head);
     let whole = memchr::memrchr(b'\n', head).map_or(0, |end| end + 1);
     let (mut files, mut others, mut data, mut lines, mut unknown) = (0, 0, false, 0, 0);
     for line in head.get(..whole).unwrap_or_default().split(|b| *b == b'\n') {
@@ -69,20 +70,20 @@ pub fn looks_like(head: &[u8]) -> (bool, bool) {
             lines += 1;
         } else if !data && lines == 0 && is_header_line(text) {
             files += 1;
-        } else if !data && lines == 0 && is_like_header_line(text) {
+        } else if !data && lines == 0 && resembles_header_line(text) {
             unknown += 1;
         } else if !data {
             others += 1;
         }
     }
-    // A line `#data` and numbers behind it are of a master, whatever its encodings are called.
+    // `#data` followed by numbers means a master, even if all encodings are unknown.
     let named = if data && lines > 0 { files + unknown } else { files };
     let others = files + unknown - named + others;
     let may_be = named > 0 && (data || others == 0) || data && others == 0;
     (data && named > others, may_be)
 }
 
-/// The encodings that header lines are told by.
+/// The encodings by which header lines are recognised.
 const ENCODINGS: [&[u8]; 10] = [
     b"ice",
     b"ascii",
@@ -96,38 +97,41 @@ const ENCODINGS: [&[u8]; 10] = [
     b"unknown",
 ];
 
-/// Whether these are an interface and the name of a file, in this order: the one has a module or no dot in it, the other
-/// an ending.
-fn is_interface(interface: &[u8], name: &[u8]) -> bool {
+/// Whether these columns are an interface and a file name, in this order: the former has a module
+/// or no dot, the latter an extension.
+fn is_interface_before_file(interface: &[u8], name: &[u8]) -> bool {
     let has_module = memchr::memmem::find(interface, b"::").is_some();
     let has_ending = |name: &[u8]| name.contains(&b'.');
     has_ending(name) && (has_module || !has_ending(interface))
 }
 
-/// Names may be of any alphabet.
-fn is_word(word: &[u8]) -> bool {
+/// Whether a word is printable, in any alphabet.
+fn is_printable_word(word: &[u8]) -> bool {
     word.iter().all(|b| b.is_ascii_graphic() || !b.is_ascii())
 }
 
-/// Whether it is one of an encoding that is not known: as many words, of which one names a file.
-fn is_like_header_line(text: &[u8]) -> bool {
+/// Whether the line looks like a header line with an unknown encoding: as many words, one of which
+/// names a file.
+fn resembles_header_line(text: &[u8]) -> bool {
     let columns: Vec<&[u8]> = words(text).take(5).collect();
     let names_file = match columns.as_slice() {
-        [interface, _, name] if is_interface(interface, name) => true,
-        [name, interface, _] | [name, interface, _, b"0" | b"1"] => is_interface(interface, name),
+        [interface, _, name] if is_interface_before_file(interface, name) => true,
+        [name, interface, _] | [name, interface, _, b"0" | b"1"] => {
+            is_interface_before_file(interface, name)
+        }
         _ => false,
     };
-    names_file && columns.iter().all(|word| is_word(word))
+    names_file && columns.iter().all(|word| is_printable_word(word))
 }
 
 fn is_header_line(text: &[u8]) -> bool {
     let columns: Vec<&[u8]> = words(text).take(5).collect();
     match columns.as_slice() {
-        [interface, encoding, name] if Dialect::of(&columns) == Dialect::A => {
-            ENCODINGS.contains(encoding) && is_word(interface) && is_word(name)
+        [interface, encoding, name] if Dialect::detect(&columns) == Dialect::A => {
+            ENCODINGS.contains(encoding) && is_printable_word(interface) && is_printable_word(name)
         }
         [name, interface, encoding] | [name, interface, encoding, b"0" | b"1"] => {
-            ENCODINGS.contains(encoding) && is_word(interface) && is_word(name)
+            ENCODINGS.contains(encoding) && is_printable_word(interface) && is_printable_word(name)
         }
         _ => false,
     }

@@ -1,4 +1,4 @@
-//! The header of a master: which subfiles there are. Reads no line of data.
+//! The header of a master, which lists the subfiles. Reads no data lines.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -6,99 +6,99 @@ use sluice_core::Error;
 
 use super::data::DataLine;
 use super::dialect::Dialect;
-use super::lines::{LONGEST_LINE, Line, Lines};
-use super::own::Own;
-use super::{is_plain, without_mark, words};
-use crate::log::shown;
+use super::lines::{LONGEST_LINE, MasterLine, MasterLines};
+use super::writer_comment::WriterComment;
+use super::{is_file_name, strip_bom, words};
+use crate::log::display_name;
 
-/// The most header lines that are read: each is a file.
-pub const MOST_FILES: usize = 10_000;
-/// The longest header that is read.
+/// The maximum number of header lines that are read; each is a file.
+pub const MAX_FILES: usize = 10_000;
+/// The maximum length of a header.
 const LONGEST_HEADER: u64 = 16 << 20;
 
-/// What a header line says of a subfile.
+/// A header line, which declares a subfile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileLine {
-    /// The file's name, as it is written.
+    /// The file's name as written.
     pub name: Vec<u8>,
     /// The interface, without `::orca::` or `::` before it.
     pub interface: Vec<u8>,
-    /// The word for how objects are written.
+    /// The encoding of the objects.
     pub encoding: Vec<u8>,
-    /// Whether it is to be played.
+    /// Whether it is enabled for playback.
     pub enabled: bool,
-    /// Where the objects came from, if the line before said it: `laserscanner2d@alpha/laser2d`.
+    /// The origin of the objects, if the previous line names it: `laserscanner2d@alpha/laser2d`.
     pub proxy: Option<String>,
-    /// What our own writer said of it.
-    pub own: Option<Own>,
-    /// Why it cannot be used.
+    /// The comment of our own sink.
+    pub comment: Option<WriterComment>,
+    /// The reason it cannot be used.
     pub refused: Option<String>,
 }
 
-/// A range of a master file that says nothing, and why.
+/// A range of a master file that cannot be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unusable {
-    /// Where it begins.
+pub struct HeaderDamage {
+    /// The offset of its first byte.
     pub offset: u64,
-    /// How many bytes it takes.
+    /// Its length in bytes.
     pub len: u64,
-    /// What was found.
+    /// The reason.
     pub reason: String,
 }
 
 /// The header of a master file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Header {
+pub struct MasterHeader {
     /// Its dialect.
     pub dialect: Dialect,
-    /// What its lines say, in order: a line's place is the subfile's number.
+    /// The subfiles, in order: the position of a line is the subfile's number.
     pub files: Vec<FileLine>,
-    /// Where lines of data begin.
-    pub data: u64,
-    /// What of it could not be used, in order.
-    pub damage: Vec<Unusable>,
-    /// Whether it is longer than what is read of one.
-    pub is_cut: bool,
+    /// The offset of the first data line.
+    pub data_start: u64,
+    /// The ranges that could not be used, in order.
+    pub damage: Vec<HeaderDamage>,
+    /// Whether the header exceeds the limits and was read in part only.
+    pub is_truncated: bool,
 }
 
-impl Header {
-    /// Reads the lines up to `#data`, or to the first line of data where that is missing.
+impl MasterHeader {
+    /// Reads the lines up to `#data`, or up to the first data line if that is missing.
     ///
-    /// `Err` if the file cannot be read. Memory is bounded whatever the file holds.
-    pub fn read(lines: &mut Lines) -> Result<Self, Error> {
-        let mut header = HeaderReader::default();
+    /// `Err` if the file cannot be read. Memory is bounded for any file.
+    pub fn read(lines: &mut MasterLines) -> Result<Self, Error> {
+        let mut header = HeaderParser::default();
         loop {
             let at = lines.position();
             let Some(line) = lines.next()? else {
-                return Ok(header.without_data(
+                return Ok(header.finish_without_data(
                     at,
                     at,
-                    "there is no line `#data`, nor any of data",
+                    "the master has neither a line `#data` nor data lines",
                 ));
             };
             let end = line.offset + line.len;
-            match header.take(line) {
+            match header.add_line(line) {
                 HeaderStep::More => {}
                 HeaderStep::Data => return Ok(header.finish(end)),
                 HeaderStep::FirstLine => {
-                    let reason = "there is no line `#data` before the first line of data";
-                    return Ok(header.without_data(at, at, reason));
+                    let reason = "the line `#data` before the first data line is missing";
+                    return Ok(header.finish_without_data(at, at, reason));
                 }
             }
-            if end > LONGEST_HEADER || header.header.files.len() >= MOST_FILES {
+            if end > LONGEST_HEADER || header.header.files.len() >= MAX_FILES {
                 return header.find_data(lines);
             }
         }
     }
 }
 
-/// A header in the making.
+/// A header being parsed.
 #[derive(Default)]
-struct HeaderReader {
-    header: Header,
-    /// What comments said that the next header line is told by.
+struct HeaderParser {
+    header: MasterHeader,
+    /// Taken from comments, for the next header line.
     proxy: Option<String>,
-    own: Option<Own>,
+    comment: Option<WriterComment>,
 }
 
 enum HeaderStep {
@@ -107,29 +107,29 @@ enum HeaderStep {
     FirstLine,
 }
 
-impl HeaderReader {
-    fn take(&mut self, line: Line<'_>) -> HeaderStep {
+impl HeaderParser {
+    fn add_line(&mut self, line: MasterLine<'_>) -> HeaderStep {
         let Some(text) = line.text else {
-            self.unusable(line, format!("a line is longer than {LONGEST_LINE} bytes"));
+            self.add_damage(line, format!("a line is longer than {LONGEST_LINE} bytes"));
             return HeaderStep::More;
         };
-        let text = if line.offset == 0 { without_mark(text) } else { text };
+        let text = if line.offset == 0 { strip_bom(text) } else { text };
         if text.trim_ascii_end() == b"#data" {
             return HeaderStep::Data;
         }
         match text.trim_ascii().split_first() {
             None => {}
-            Some((b'#', comment)) => self.take_comment(comment),
+            Some((b'#', comment)) => self.add_comment(comment),
             Some(_) if matches!(DataLine::parse(text), Ok(Some(_))) => {
                 return HeaderStep::FirstLine;
             }
-            Some(_) => self.take_file(line, text),
+            Some(_) => self.add_file(line, text),
         }
         HeaderStep::More
     }
 
-    fn take_comment(&mut self, comment: &[u8]) {
-        self.own = Own::parse(comment).or(self.own.take());
+    fn add_comment(&mut self, comment: &[u8]) {
+        self.comment = WriterComment::parse(comment).or(self.comment.take());
         let comment = comment.trim_ascii();
         let is_proxy = memchr::memchr(b'@', comment).is_some() && words(comment).count() == 1;
         if is_proxy && let Ok(proxy) = std::str::from_utf8(comment) {
@@ -137,10 +137,10 @@ impl HeaderReader {
         }
     }
 
-    fn take_file(&mut self, line: Line<'_>, text: &[u8]) {
+    fn add_file(&mut self, line: MasterLine<'_>, text: &[u8]) {
         let columns: Vec<&[u8]> = words(text).take(4).collect();
         if self.header.files.is_empty() {
-            self.header.dialect = Dialect::of(&columns);
+            self.header.dialect = Dialect::detect(&columns);
         }
         let mut file = match (columns.as_slice(), self.header.dialect) {
             ([interface, encoding, name, ..], Dialect::A) => {
@@ -152,65 +152,70 @@ impl HeaderReader {
             _ => {
                 let found = columns.len();
                 let reason = format!(
-                    "a header line names a file, an interface and an encoding; this has {found} columns"
+                    "expected a header line with a file, an interface and an encoding, found \
+                     {found} columns"
                 );
-                self.unusable(line, reason.clone());
+                self.add_damage(line, reason.clone());
                 FileLine { refused: Some(reason), ..FileLine::default() }
             }
         };
-        (file.proxy, file.own) = (self.proxy.take(), self.own.take());
-        file.enabled &= !file.own.as_ref().is_some_and(|own| own.is_disabled);
+        (file.proxy, file.comment) = (self.proxy.take(), self.comment.take());
+        file.enabled &= !file.comment.as_ref().is_some_and(|own| own.is_disabled);
         if file.refused.is_none() {
             file.refused = self.refusal(&file.name);
         }
         self.header.files.push(file);
     }
 
-    /// Why a file of that name is not read.
+    /// The reason that a file of this name is not read.
     fn refusal(&self, name: &[u8]) -> Option<String> {
-        let shown = shown(name);
-        if !is_plain(name) {
+        let shown = display_name(name);
+        if !is_file_name(name) {
             return Some(format!(
-                "the subfile `{shown}` is not the name of a file beside the master, and is not opened"
+                "the subfile `{shown}` is not opened: a subfile must be a file beside the master"
             ));
         }
         let same = self.header.files.iter().position(|file| file.name == name)?;
-        Some(format!("the subfile `{shown}` is named twice; it is read as number {same}"))
+        Some(format!("the subfile `{shown}` is declared twice; it is read as subfile {same}"))
     }
 
-    fn unusable(&mut self, line: Line<'_>, reason: String) {
-        self.header.damage.push(Unusable { offset: line.offset, len: line.len, reason });
+    fn add_damage(&mut self, line: MasterLine<'_>, reason: String) {
+        self.header.damage.push(HeaderDamage { offset: line.offset, len: line.len, reason });
     }
 
-    fn finish(mut self, data: u64) -> Header {
-        self.header.data = data;
+    fn finish(mut self, data: u64) -> MasterHeader {
+        self.header.data_start = data;
         self.header
     }
 
-    fn without_data(mut self, offset: u64, data: u64, reason: &str) -> Header {
+    fn finish_without_data(mut self, offset: u64, data: u64, reason: &str) -> MasterHeader {
         let len = data - offset;
-        self.header.damage.push(Unusable { offset, len, reason: reason.into() });
+        self.header.damage.push(HeaderDamage { offset, len, reason: reason.into() });
         self.finish(data)
     }
 
-    /// The header is longer than any: only its end is looked for.
-    fn find_data(mut self, lines: &mut Lines) -> Result<Header, Error> {
+    /// Searches for the end of a header that exceeds the limits.
+    fn find_data(mut self, lines: &mut MasterLines) -> Result<MasterHeader, Error> {
         let begin = lines.position();
         loop {
             let at = lines.position();
             let Some(line) = lines.next()? else {
-                self.header.is_cut = true;
-                let reason = "the header is too long, and no line `#data` ends it";
-                return Ok(self.without_data(begin, at, reason));
+                self.header.is_truncated = true;
+                let reason = "the header is too long, and no line `#data` follows";
+                return Ok(self.finish_without_data(begin, at, reason));
             };
             if line.text.is_some_and(|text| text.trim_ascii_end() == b"#data") {
                 let end = line.offset + line.len;
                 if at > begin {
-                    self.header.is_cut = true;
+                    self.header.is_truncated = true;
                     let reason = format!(
-                        "of a header only the first {MOST_FILES} lines and 16 MiB are read"
+                        "the header is too long: only the first {MAX_FILES} lines and 16 MiB are read"
                     );
-                    self.header.damage.push(Unusable { offset: begin, len: at - begin, reason });
+                    self.header.damage.push(HeaderDamage {
+                        offset: begin,
+                        len: at - begin,
+                        reason,
+                    });
                 }
                 return Ok(self.finish(end));
             }

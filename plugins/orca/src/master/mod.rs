@@ -1,14 +1,15 @@
-//! The master file: its lines, its header, and what a line of data says. Opens no subfile.
+//! The master file: its lines, its header and its data lines. Opens no subfile.
 //!
-//! | dialect | header line | index of the first object | told by |
+//! | dialect | header line | index of the first object | recognised by |
 //! |---|---|---|---|
-//! | A, 2006 | `::orca::Laser ice laser0.log` | 1 | the first column begins with `::`; or the third is no encoding, and the second is one or only the third is like a file's name |
+//! | A, 2006 | `::orca::Laser ice laser0.log` | 1 | first column starts with `::`; or the third is no encoding, and the second is one or only the third resembles a file name |
 //! | B, from December 2006 | `laser0.log LaserScanner2d ice` | 0 | three columns |
 //! | C, from 2007 | `laser0.log LaserScanner2d ice 1` | 0 | four columns |
 //!
-//! The first header line decides for all. The header ends with a line `#data`; other lines that begin with
-//! `#` are comments everywhere, and blank lines mean nothing. A line of data is `seconds microseconds subfile
-//! index`; what follows is ignored, unless it is a line of data again.
+//! The first header line decides the dialect of the log. The header ends with the line `#data`.
+//! Other lines that start with `#` are comments everywhere, and blank lines are ignored. A data
+//! line is `seconds microseconds subfile index`; anything after it is ignored, unless it is another
+//! data line.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -16,28 +17,28 @@ mod data;
 mod dialect;
 mod header;
 mod lines;
-mod own;
+mod writer_comment;
 
 #[cfg(test)]
 mod tests;
 
 pub use data::DataLine;
-pub use dialect::{Dialect, looks_like};
-pub use header::{FileLine, Header, MOST_FILES, Unusable};
-pub use lines::{LONGEST_LINE, Line, Lines, ParsedLine, open};
-pub use own::Own;
+pub use dialect::{Dialect, looks_like_master};
+pub use header::{FileLine, HeaderDamage, MAX_FILES, MasterHeader};
+pub use lines::{LONGEST_LINE, MasterLine, MasterLines, ParsedLine, open};
+pub use writer_comment::WriterComment;
 
-/// Text without the mark that editors put before text of UTF-8.
-fn without_mark(text: &[u8]) -> &[u8] {
+/// Text without the UTF-8 byte order mark that some editors add.
+fn strip_bom(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
-/// The words of a line: what blanks lie between.
+/// The words of a line, separated by blanks.
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| is_blank(*byte)).filter(|word| !word.is_empty())
 }
 
-/// The next of the [`words`] of a text, which then begins behind it.
+/// Removes the next of the [`words`] from the front of a text.
 fn next_word<'l>(text: &mut &'l [u8]) -> Option<&'l [u8]> {
     let begin = text.iter().position(|byte| !is_blank(*byte))?;
     let word = text.get(begin..)?;
@@ -47,12 +48,12 @@ fn next_word<'l>(text: &mut &'l [u8]) -> Option<&'l [u8]> {
     Some(word)
 }
 
-/// What lies between words: as C has it, so with the vertical tab.
+/// Whether a byte separates words: as in C, vertical tabs included.
 fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }
 
-/// Whether a name is one of a file in a folder, and leads nowhere else.
-pub fn is_plain(name: &[u8]) -> bool {
+/// Whether a name is that of a file in a folder, without a path.
+pub fn is_file_name(name: &[u8]) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.iter().any(|b| matches!(b, 0 | b'/'))
 }

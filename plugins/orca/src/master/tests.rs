@@ -9,22 +9,22 @@ use proptest::prelude::*;
 use sluice_core::Clock;
 use sluice_core::files::LogFile;
 
-use super::data::{number, plain_numbers};
+use super::data::{decimal_numbers, number};
 use super::*;
-use crate::log::shown;
-use crate::subfile::Prefix;
+use crate::log::display_name;
+use crate::subfile::RecordPrefix;
 
 fn file(text: &[u8]) -> LogFile {
     let stream = Box::new(std::io::Cursor::new(text.to_owned()));
     LogFile::stream(Path::new("x"), stream).unwrap()
 }
 
-fn lines(text: &[u8]) -> Lines {
-    Lines::new(file(text), 0)
+fn lines(text: &[u8]) -> MasterLines {
+    MasterLines::new(file(text), 0)
 }
 
-fn header(text: &str) -> Header {
-    Header::read(&mut lines(text.as_bytes())).unwrap()
+fn header(text: &str) -> MasterHeader {
+    MasterHeader::read(&mut lines(text.as_bytes())).unwrap()
 }
 
 fn data(text: &str) -> Result<Option<DataLine>, &'static str> {
@@ -34,7 +34,7 @@ fn data(text: &str) -> Result<Option<DataLine>, &'static str> {
 #[test]
 fn the_first_header_line_tells_the_dialect() {
     let a = header("::orca::Laser  ice  laser0.log\n#data\n");
-    assert_eq!((a.dialect, a.data), (Dialect::A, 37));
+    assert_eq!((a.dialect, a.data_start), (Dialect::A, 37));
     assert_eq!(
         (&a.files[0].name[..], &a.files[0].interface[..]),
         (&b"laser0.log"[..], &b"Laser"[..])
@@ -65,7 +65,10 @@ fn comments_and_blank_lines_are_passed_over() {
 fn a_mark_before_the_text_is_passed_over() {
     let read = header("\u{feff}::orca::Laser ice laser0.log\n#data\n");
     assert_eq!((read.dialect, &read.files[0].interface[..]), (Dialect::A, &b"Laser"[..]));
-    assert_eq!(header("\u{feff}#data\n"), Header { data: 9, ..Header::default() });
+    assert_eq!(
+        header("\u{feff}#data\n"),
+        MasterHeader { data_start: 9, ..MasterHeader::default() }
+    );
 }
 
 #[test]
@@ -93,16 +96,16 @@ fn a_line_with_too_few_columns_keeps_its_number() {
 #[test]
 fn without_its_mark_data_begins_with_the_first_line_of_numbers() {
     let read = header("a.log Power ice 1\n10 20 0 0\n");
-    assert_eq!((read.data, read.damage[0].offset, read.damage[0].len), (18, 18, 0));
+    assert_eq!((read.data_start, read.damage[0].offset, read.damage[0].len), (18, 18, 0));
 }
 
 #[test]
 fn a_header_of_any_length_is_bounded() {
-    let many = "a b\n".repeat(MOST_FILES + 50) + "#data\n1 2 0 0\n";
+    let many = "a b\n".repeat(MAX_FILES + 50) + "#data\n1 2 0 0\n";
     let read = header(&many);
-    assert_eq!(read.files.len(), MOST_FILES);
-    assert_eq!(read.data, many.len() as u64 - 8);
-    assert_eq!((read.damage.last().map(|d| d.len), read.is_cut), (Some(200), true));
+    assert_eq!(read.files.len(), MAX_FILES);
+    assert_eq!(read.data_start, many.len() as u64 - 8);
+    assert_eq!((read.damage.last().map(|d| d.len), read.is_truncated), (Some(200), true));
 }
 
 #[test]
@@ -137,7 +140,7 @@ fn a_last_index_that_may_be_cut_off_is_malformed() {
     for whole in
         [&b"1 2 3 10\n"[..], b"1 2 3 10\r\n", b"1 2 3 10 ", b"1 2 3 10 more", b"# 1 2 3 10"]
     {
-        assert!(last(whole).is_ok(), "{}", shown(whole));
+        assert!(last(whole).is_ok(), "{}", display_name(whole));
     }
     assert!(last(b"1 2 3 10").unwrap_err().contains("cut off"));
 }
@@ -153,8 +156,9 @@ fn a_line_whose_line_break_is_gone_is_told_where_it_begins() {
     for rest in ["", " more", " 1 2 3", " # 1 2 3 4"] {
         assert_eq!(swallowed(format!("1 2 3 4{rest}\n").as_bytes()), None, "{rest}");
     }
-    let says_more =
-        |text: &[u8]| lines(text).next().unwrap().unwrap().data().unwrap().unwrap().says_more;
+    let says_more = |text: &[u8]| {
+        lines(text).next().unwrap().unwrap().data().unwrap().unwrap().has_extra_columns
+    };
     assert!(says_more(b"1 2 3 4 5 6 7\n") && !says_more(b"1 2 3 4 # 5\n"));
     assert!(!says_more(b"1 2 3 4 \n"));
 }
@@ -172,9 +176,9 @@ fn a_line_without_end_is_stepped_over_whole() {
 
 #[test]
 fn what_our_writer_says_comes_back() {
-    let own = Own {
+    let own = WriterComment {
         config_records: 2,
-        prefix: Prefix { id: true, ..Prefix::default() },
+        prefix: RecordPrefix { id: true, ..RecordPrefix::default() },
         channel: b"a b%\xff".to_vec(),
         source: "robot ü".into(),
         type_name: Some("exlcm.pose_t".into()),
@@ -185,21 +189,24 @@ fn what_our_writer_says_comes_back() {
     };
     let text = own.to_line() + "x.log a lcm 1\n#data\n";
     let files = header(&text).files;
-    assert_eq!((files[0].own.as_ref(), files[0].enabled), (Some(&own), false));
+    assert_eq!((files[0].comment.as_ref(), files[0].enabled), (Some(&own), false));
 }
 
 #[test]
 fn only_masters_look_like_masters() {
-    assert_eq!(looks_like(b"# c\n::orca::Laser  ice  laser0.log\n#data\n1 2 0 1\n"), (true, true));
-    assert_eq!(looks_like(b"laser0.log Laser ice 1\nx.lo"), (false, true));
-    assert_eq!(looks_like(b"#data\n"), (false, true));
+    assert_eq!(
+        looks_like_master(b"# c\n::orca::Laser  ice  laser0.log\n#data\n1 2 0 1\n"),
+        (true, true)
+    );
+    assert_eq!(looks_like_master(b"laser0.log Laser ice 1\nx.lo"), (false, true));
+    assert_eq!(looks_like_master(b"#data\n"), (false, true));
     for header in ["orca::Laser jose laser0.log", "Laser jose laser0.log", "l.log Laser jose 1"] {
         let text = |data: &str| format!("{header}\n#data\n{data}");
-        assert_eq!(looks_like(text("1 2 0 1\n").as_bytes()), (true, true), "{header}");
-        assert_eq!(looks_like(text("").as_bytes()), (false, false), "{header}");
+        assert_eq!(looks_like_master(text("1 2 0 1\n").as_bytes()), (true, true), "{header}");
+        assert_eq!(looks_like_master(text("").as_bytes()), (false, false), "{header}");
     }
     let with_mark = "\u{feff}::orca::Laser ice f\u{fc}hler0.log\r\n#data\r\n";
-    assert_eq!(looks_like(with_mark.as_bytes()), (true, true));
+    assert_eq!(looks_like_master(with_mark.as_bytes()), (true, true));
     for other in [
         &b"sec,usec\n1,2\n"[..],
         b"# a comment\n",
@@ -208,14 +215,14 @@ fn only_masters_look_like_masters() {
         b"[sources.a]\n",
         b"\xed\xa1",
     ] {
-        assert_eq!(looks_like(other), (false, false));
+        assert_eq!(looks_like_master(other), (false, false));
     }
 }
 
 proptest! {
     #[test]
     fn numbers_read_at_one_go_are_those_read_word_by_word(text in "[ 0-9]{0,60}[ \\ta+#-]{0,2}[ 0-9]{0,9}") {
-        if let Some((plain, _)) = plain_numbers(text.as_bytes()) {
+        if let Some((plain, _)) = decimal_numbers(text.as_bytes()) {
             let slow: Vec<_> = words(text.as_bytes()).take(4).filter_map(number).collect();
             prop_assert_eq!(plain.to_vec(), slow);
         }
@@ -224,12 +231,12 @@ proptest! {
     #[test]
     fn any_text_has_a_header_and_lines(text in "[ a0-9#:\\n\\r./@=%-]{0,300}") {
         let mut lines = lines(text.as_bytes());
-        let header = Header::read(&mut lines).unwrap();
-        prop_assert!(header.data <= text.len() as u64);
+        let header = MasterHeader::read(&mut lines).unwrap();
+        prop_assert!(header.data_start <= text.len() as u64);
         let all = super::tests::lines(text.as_bytes());
         let total = count(all);
         prop_assert_eq!(total, text.len() as u64);
-        looks_like(text.as_bytes());
+        looks_like_master(text.as_bytes());
     }
 
     #[test]
@@ -239,13 +246,13 @@ proptest! {
         let mut begins = vec![];
         let mut all = lines(text.as_bytes());
         while let Some(line) = all.next().unwrap() { begins.push(line.offset); }
-        let found = Lines::search(file(text.as_bytes()), from, from + len).unwrap().map(|l| l.position());
+        let found = MasterLines::search(file(text.as_bytes()), from, from + len).unwrap().map(|l| l.position());
         let due = begins.into_iter().find(|at| (from..from + len).contains(at));
         if from > 0 { prop_assert_eq!(found, due); }
     }
 }
 
-fn count(mut lines: Lines) -> u64 {
+fn count(mut lines: MasterLines) -> u64 {
     let mut total = 0;
     while let Some(line) = lines.next().unwrap() {
         total += line.len;

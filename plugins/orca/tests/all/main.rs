@@ -177,7 +177,7 @@ fn what_no_line_names_is_said() {
     assert_eq!((all.events.len(), all.damage.len()), (1, 0));
     let notes = context.losses.take_notes();
     assert!(
-        notes.iter().any(|(what, n)| what.contains("no line of the master") && *n == 2),
+        notes.iter().any(|(what, n)| what.contains("no line in the master") && *n == 2),
         "{notes:?}"
     );
 }
@@ -306,16 +306,16 @@ fn a_stream_is_refused_as_subfiles_lie_beside_a_file() {
 }
 
 /// An event before it is written: time, channel, payload.
-type Written = (i64, Channel, Vec<u8>);
+type TestEvent = (i64, Channel, Vec<u8>);
 
 /// An event and its number.
-type Numbered = (i64, Written);
+type NumberedEvent = (i64, TestEvent);
 
-fn in_order(events: &[Written]) -> Vec<Numbered> {
+fn in_order(events: &[TestEvent]) -> Vec<NumberedEvent> {
     (0..).zip(events.iter().cloned()).collect()
 }
 
-fn batch(events: &[Numbered], channels: &Channels) -> Batch {
+fn batch(events: &[NumberedEvent], channels: &Channels) -> Batch {
     let mut batch = BatchBuilder::default();
     for (number, (time, channel, payload)) in events {
         let id = channels.intern(channel.clone()).unwrap();
@@ -325,18 +325,23 @@ fn batch(events: &[Numbered], channels: &Channels) -> Batch {
 }
 
 /// Notes, losses, and how many events were refused.
-type Said = (Vec<(String, u64)>, Vec<&'static str>, usize);
+type SinkReport = (Vec<(String, u64)>, Vec<&'static str>, usize);
 
 /// Writes events in batches of this many.
-fn write(options: Value, events: &[Written], cut: usize) -> Said {
+fn write(options: Value, events: &[TestEvent], cut: usize) -> SinkReport {
     write_numbered(options, &in_order(events), cut)
 }
 
-fn write_numbered(options: Value, events: &[Numbered], cut: usize) -> Said {
+fn write_numbered(options: Value, events: &[NumberedEvent], cut: usize) -> SinkReport {
     write_with(&SinkContext::standalone(), options, events, cut)
 }
 
-fn write_with(context: &SinkContext, options: Value, events: &[Numbered], cut: usize) -> Said {
+fn write_with(
+    context: &SinkContext,
+    options: Value,
+    events: &[NumberedEvent],
+    cut: usize,
+) -> SinkReport {
     let sink = sink(options);
     let mut output = sink.open(context).unwrap();
     let (mut losses, mut refused) = (Vec::new(), 0);
@@ -373,7 +378,7 @@ fn events_of_other_formats_come_back_as_they_were() {
             relative,
             typed,
         ];
-        let events: Vec<Written> = (0..200)
+        let events: Vec<TestEvent> = (0..200)
             .map(|n| {
                 (n as i64 * 1_000 - 50_000, names[n % names.len()].clone(), vec![n as u8; n % 17])
             })
@@ -410,7 +415,7 @@ fn events_of_other_formats_come_back_as_they_were() {
 fn copied(from: &Path, options: Value, cut: usize) -> Vec<(String, u64)> {
     let context = ReadContext::standalone("test");
     let log = source(from);
-    let mut events: Vec<Written> = Vec::new();
+    let mut events: Vec<TestEvent> = Vec::new();
     for split in log.splits(u64::MAX, &Query::default()).unwrap() {
         let mut reader = log.read(&split, SplitStart::At(split.start), &context).unwrap();
         while let Some(batch) = reader.next_batch().unwrap() {
@@ -480,7 +485,7 @@ fn batches_do_not_show_in_what_is_written() {
         let data = lcm(&[b'A' + (n % 3) as u8], "x");
         if n % 5 == 4 { config_of(&data) } else { data }
     };
-    let events: Vec<Written> =
+    let events: Vec<TestEvent> =
         (0..50).map(|n| (n as i64 * 999, channel(n), vec![n as u8; n])).collect();
     let mut written: Vec<Vec<Vec<u8>>> = Vec::new();
     for cut in [1, 7, 50] {
@@ -511,7 +516,7 @@ fn what_is_lost_is_said() {
         write(json!({ "path": folder.path().join("x.orca") }), &events, 9);
     assert_eq!((losses.len(), refused), (2, 1));
     let said = |what: &str| notes.iter().any(|(note, _)| note.contains(what));
-    assert!(said("event numbers are not kept") && said("no time of its own"), "{notes:?}");
+    assert!(said("event numbers are not kept") && said("its own time"), "{notes:?}");
 }
 
 /// The channel of the configuration of a channel's objects.
@@ -591,7 +596,7 @@ fn configuration_that_was_late_is_still_said_to_have_no_time_of_its_own() {
     };
     assert_eq!(at(1_000), []);
     let notes = at(2_000);
-    assert!(matches!(&notes[..], [(note, 1)] if note.contains("no time of its own")), "{notes:?}");
+    assert!(matches!(&notes[..], [(note, 1)] if note.contains("its own time")), "{notes:?}");
 }
 
 #[test]
@@ -642,7 +647,7 @@ fn what_no_master_can_be_is_refused_when_options_are_read() {
     };
     for path in ["-", "folder/"] {
         let error = make(json!({ "path": path })).map(drop).unwrap_err().to_string();
-        assert!(error.contains("expected the file that is to be the master"), "{error}");
+        assert!(error.contains("expected the path of a master file"), "{error}");
     }
 }
 
@@ -652,7 +657,7 @@ fn replace(path: &Path, channels: &[Channel]) -> Vec<String> {
         outputs: Arc::new(Outputs::new(Overwrite::Replace, false, &[])),
         ..SinkContext::standalone()
     };
-    let events: Vec<Written> = channels.iter().map(|c| (0, c.clone(), vec![1])).collect();
+    let events: Vec<TestEvent> = channels.iter().map(|c| (0, c.clone(), vec![1])).collect();
     write_with(&context, json!({ "path": path, "dialect": "C" }), &in_order(&events), 1);
     let master = fs::read_to_string(path).unwrap();
     let lines = master.lines().take_while(|line| *line != "#data");
@@ -873,7 +878,7 @@ proptest! {
     {
         let folder = tempfile::tempdir().unwrap();
         let names = ["P", "Q", "R"].map(object);
-        let events: Vec<Numbered> = events
+        let events: Vec<NumberedEvent> = events
             .into_iter()
             .zip(order)
             .map(|((at, is_config, payload), number)| {
@@ -888,12 +893,12 @@ proptest! {
             apart(&path)
         };
         let [config, data] = written(cut);
-        let of = |(_, (_, channel, payload)): &Numbered| (channel.name.text().to_owned(), payload.clone());
-        let is_config = |event: &&Numbered| event.1.1.name.text().ends_with(".config");
+        let of = |(_, (_, channel, payload)): &NumberedEvent| (channel.name.text().to_owned(), payload.clone());
+        let is_config = |event: &&NumberedEvent| event.1.1.name.text().ends_with(".config");
         let due: Vec<_> = events.iter().filter(|e| !is_config(e)).map(of).collect();
         prop_assert_eq!(&data, &due);
         for name in ["P.config", "Q.config", "R.config"] {
-            let mut due: Vec<&Numbered> = events.iter().filter(|e| e.1.1.name.text() == name).collect();
+            let mut due: Vec<&NumberedEvent> = events.iter().filter(|e| e.1.1.name.text() == name).collect();
             due.sort_by_key(|event| event.0);
             let due: Vec<_> = due.into_iter().map(of).collect();
             let read: Vec<_> = config.iter().filter(|(channel, _)| channel == name).cloned().collect();
@@ -911,7 +916,7 @@ proptest! {
     {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.orca");
-        let events: Vec<Written> = events
+        let events: Vec<TestEvent> = events
             .into_iter()
             .map(|(micros, at, payload)| (micros * 1_000, lcm(&names[at].0, &names[at].1), payload))
             .collect();

@@ -1,4 +1,4 @@
-//! Completes tables: footers, and the folders that tables are in.
+//! Completes tables: footers and folders.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,19 +8,24 @@ use sluice_core::name::{portable, short_path_escaped};
 use sluice_core::{Error, OrderedTasks};
 
 use super::ParquetSink;
-use super::tables::{Key, Numbers, Tables};
-use crate::meta::{GroupsMeta, Meta};
+use super::tables::{OpenTables, SequenceOrder, TableKey};
+use crate::meta::{FooterMeta, GroupsMeta};
 
 impl ParquetSink {
-    /// Where a table is, in the folder or as the file that was asked for. `all` keys are sorted; the folders of
-    /// some channels are called otherwise.
-    fn place(&self, key: &Key, all: &[Key], otherwise: &BTreeMap<String, String>) -> PathBuf {
+    /// The path of a table. `all` keys are sorted; `otherwise` has other folder names for some
+    /// channels.
+    fn place(
+        &self,
+        key: &TableKey,
+        all: &[TableKey],
+        otherwise: &BTreeMap<String, String>,
+    ) -> PathBuf {
         const PART: &str = "part-00000.parquet";
         let Some((channel, kind, variant)) = key else { return self.folder().join(PART) };
         let folder = escaped(channel);
         let folder = otherwise.get(&folder).unwrap_or(&folder);
         let mut path = self.folder().join(format!("channel={folder}"));
-        let name_of = |key: &Key| key.as_ref().map(|(name, ..)| Arc::clone(name));
+        let name_of = |key: &TableKey| key.as_ref().map(|(name, ..)| Arc::clone(name));
         let first = all.partition_point(|other| name_of(other).as_ref() < Some(channel));
         let end = all.partition_point(|other| name_of(other).as_ref() <= Some(channel));
         let of_channel = all.get(first..end).unwrap_or_default();
@@ -34,29 +39,29 @@ impl ParquetSink {
         path.join(PART)
     }
 
-    /// Completes the tables of `keys`; `all` are those of the whole output, sorted.
+    /// Completes the tables of `keys`. `all` is every key of the output, sorted.
     pub(super) fn close(
         &self,
-        tables: &mut Tables,
-        keys: &[Key],
-        all: &[Key],
+        tables: &mut OpenTables,
+        keys: &[TableKey],
+        all: &[TableKey],
     ) -> Result<(), Error> {
-        let by_sequence = tables.numbers != Numbers::Fall;
-        // Channels `a` and `A` must not get one folder where case is ignored.
+        let by_sequence = tables.sequence_order != SequenceOrder::Unordered;
+        // Channels `a` and `A` need different folders on case-insensitive file systems.
         let channels = all.iter().flatten().map(|(channel, ..)| escaped(channel));
         let otherwise = portable(channels, ("channel=", ""));
-        let Tables { tables, places, context, variants, .. } = tables;
-        // Footers are written and files synced beside each other; they are completed in order.
+        let OpenTables { tables, places, context, variants, .. } = tables;
+        // Footers are written and synced concurrently; tables are completed in order.
         let mut closing = OrderedTasks::new(&context.tasks, 4 * context.tasks.width());
         let variants = variants.table();
         for place in keys.iter().filter_map(|key| places.get(key)) {
             let table = &mut tables[*place];
             let Some(file) = table.file.take() else { continue };
             let (channels, rows) = table.channels(context, &variants);
-            let (key, form) = (&table.key, table.form.take());
-            let meta = Meta {
+            let (key, form) = (&table.key, table.schema.take());
+            let meta = FooterMeta {
                 channels,
-                groups: GroupsMeta { rows, ..file.said.clone() },
+                groups: GroupsMeta { rows, ..file.groups_meta.clone() },
                 by_sequence,
                 message: form.as_ref().and_then(|form| form.message.clone()),
             };
@@ -74,8 +79,8 @@ impl ParquetSink {
     }
 }
 
-/// A channel's name as readers of folders with values in their names expect it. What is too long for a
-/// folder is shortened: the table's footer has the whole name.
+/// A channel's name as Hive partition readers expect it. A name that is too long for a folder is
+/// shortened: the footer has it in full.
 fn escaped(name: &str) -> String {
     const EMPTY: &str = "__HIVE_DEFAULT_PARTITION__";
     match name {

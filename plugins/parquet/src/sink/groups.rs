@@ -1,4 +1,4 @@
-//! Row groups: events wait in their tables until one is full, and are handed over to be encoded.
+//! Buffers events per table until a row group is full, and hands it over for encoding.
 
 use std::sync::Arc;
 
@@ -6,113 +6,125 @@ use sluice_core::unnest::UnnestPiece;
 use sluice_core::{Batch, Error, SinkContext};
 
 use super::ParquetSink;
-use super::tables::{Key, Table, Tables};
+use super::tables::{OpenTables, TableBuffer, TableKey};
+use crate::columns;
 use crate::file::TableFile;
-use crate::group::Group;
-use crate::shape;
-use crate::taking::Taking;
+use crate::group::EncodedGroup;
+use crate::projection::TableProjection;
 
 impl ParquetSink {
-    pub(super) fn add(&self, tables: &mut Tables, key: Key, batch: Batch) -> Result<u64, Error> {
+    pub(super) fn add(
+        &self,
+        tables: &mut OpenTables,
+        key: TableKey,
+        batch: Batch,
+    ) -> Result<u64, Error> {
         let mut written = 0;
         let place = match tables.places.get(&key) {
             Some(place) => *place,
             None => {
-                tables.tables.push(Table::new(key.clone()));
+                tables.tables.push(TableBuffer::new(key.clone()));
                 tables.places.insert(key, tables.tables.len() - 1);
                 tables.tables.len() - 1
             }
         };
         let limits = tables.limits;
-        let (sizes, mut from) = (Sizes::of(&batch, &tables.taking)?, 0);
+        let (sizes, mut from) = (RowSizes::measure(&batch, &tables.projection)?, 0);
         while from < batch.len() {
-            let room = tables.tables[place].room(limits);
-            let share = room.take(&batch, from, &sizes);
+            let room = tables.tables[place].capacity(limits);
+            let share = room.fitting(&batch, from, &sizes);
             let events = batch.slice(from, share.events);
             from += share.events;
             if share.events > 0 {
-                written += self.gather(tables, place, UnnestPiece::whole(events), share)?;
+                written += self.buffer(tables, place, UnnestPiece::whole(events), share)?;
             } else if room.is_empty {
-                // More than a row group for itself.
+                // The event alone exceeds a row group.
                 let size = sizes.share(&batch, from);
-                written += self.add_alone(tables, place, batch.slice(from, 1), size)?;
+                written += self.add_oversized(tables, place, batch.slice(from, 1), size)?;
                 from += 1;
                 continue;
             }
             if from < batch.len() {
-                written += self.cut(tables, place)?;
+                written += self.cut_group(tables, place)?;
             }
         }
-        // Many channels share the memory: those that have gathered most give way.
-        while tables.waiting > limits.waiting {
+        // All channels share the memory: the largest buffers are cut first.
+        while tables.buffered > limits.buffered {
             let most = tables.tables.iter().enumerate().max_by_key(|(n, t)| (t.bytes, *n));
             let Some((place, _)) = most else { break };
-            written += self.cut(tables, place)?;
+            written += self.cut_group(tables, place)?;
         }
         Ok(written)
     }
 
-    /// Adds an event for which a row group has no room. The rows it becomes are cut into several.
-    fn add_alone(
+    /// Adds an event that exceeds a row group: its rows are divided among several.
+    fn add_oversized(
         &self,
-        tables: &mut Tables,
+        tables: &mut OpenTables,
         place: usize,
         event: Batch,
-        size: Share,
+        size: GroupShare,
     ) -> Result<u64, Error> {
         let (mut written, limits) = (0, tables.limits);
         let row = size.bytes.div_ceil(size.rows.max(1)).max(1);
         let most = (limits.bytes / row).clamp(1, limits.rows);
         for start in (0..size.rows).step_by(most) {
             let rows = most.min(size.rows - start);
-            let share = Share { events: 0, rows, bytes: rows.saturating_mul(row) };
+            let share = GroupShare { events: 0, rows, bytes: rows.saturating_mul(row) };
             let piece = match size.rows {
                 1 => UnnestPiece::whole(event.clone()),
                 _ => UnnestPiece::elements(event.clone(), start..start + rows),
             };
-            written += self.gather(tables, place, piece, share)?;
+            written += self.buffer(tables, place, piece, share)?;
         }
         Ok(written)
     }
 
-    /// Lets a piece wait in its table until a row group is full.
-    fn gather(
+    /// Adds a piece to the buffer of its table, and cuts a row group if that is full.
+    fn buffer(
         &self,
-        tables: &mut Tables,
+        tables: &mut OpenTables,
         place: usize,
         piece: UnnestPiece,
-        share: Share,
+        share: GroupShare,
     ) -> Result<u64, Error> {
         let (table, limits) = (&mut tables.tables[place], tables.limits);
-        table.waiting.push(piece);
+        table.pieces.push(piece);
         table.rows += share.rows;
         table.bytes += share.bytes;
-        tables.waiting += share.bytes;
+        tables.buffered += share.bytes;
         if table.rows >= limits.rows || table.bytes >= limits.bytes {
-            return self.cut(tables, place);
+            return self.cut_group(tables, place);
         }
         Ok(0)
     }
 
-    /// Hands what waits in a table over as a row group. Gives the rows that were written meanwhile.
-    pub(super) fn cut(&self, tables: &mut Tables, place: usize) -> Result<u64, Error> {
+    /// Hands the buffer of a table over as a row group. Returns the number of rows written
+    /// meanwhile.
+    pub(super) fn cut_group(&self, tables: &mut OpenTables, place: usize) -> Result<u64, Error> {
         let table = &mut tables.tables[place];
-        if table.waiting.is_empty() {
+        if table.pieces.is_empty() {
             return Ok(0);
         }
-        let pieces = std::mem::take(&mut table.waiting);
-        tables.waiting -= std::mem::take(&mut table.bytes);
+        let pieces = std::mem::take(&mut table.pieces);
+        tables.buffered -= std::mem::take(&mut table.bytes);
         table.rows = 0;
-        if table.form.is_none() {
-            table.form = Some(self.form(&table.key, &pieces, &tables.taking, &tables.context)?);
+        if table.schema.is_none() {
+            table.schema = Some(self.table_schema(
+                &table.key,
+                &pieces,
+                &tables.projection,
+                &tables.context,
+            )?);
         }
-        let form = table.form.as_ref().ok_or_else(|| Error::internal("a table without a form"))?;
+        let form =
+            table.schema.as_ref().ok_or_else(|| Error::broken("a table without a schema"))?;
         let has_place = form.encoder.shape.nanos || self.timestamp_ns == Some(false);
         let batches = || pieces.iter().map(UnnestPiece::batch);
-        if !has_place && batches().any(shape::is_fine) {
-            return Err(Error::invalid(format!(
-                "events with times between microseconds came after a whole row group without any: say \
-                 `timestamp_ns = true` (or false, to cut them off) for the table {}",
+        if !has_place && batches().any(columns::has_sub_micros) {
+            return Err(Error::unfit(format!(
+                "events with times finer than microseconds follow a whole row group without any: \
+                 set `timestamp_ns = true` (or `false`, to cut them off) for the table {}",
                 self.path.0.display()
             )));
         }
@@ -121,10 +133,9 @@ impl ParquetSink {
             batch.channels().iter().any(|id| variants.get(*id as usize).is_some_and(|v| *v > 0))
         };
         if table.key.is_none() && !form.encoder.shape.variant && batches().any(has_variants) {
-            return Err(Error::invalid(format!(
-                "two channels have one name and one source, and differ in what else is said of them; that \
-                 came after a whole row group of channels of which nothing else is said. Write a table a \
-                 channel: {}",
+            return Err(Error::unfit(format!(
+                "two channels of the same name and source have different metadata, and follow a \
+                 whole row group of channels without metadata; write one table per channel: {}",
                 self.path.0.display()
             )));
         }
@@ -132,14 +143,14 @@ impl ParquetSink {
         table.groups += 1;
         let encode = move || Ok((place, encoder.encode(pieces, number, &variants)?));
         let done = tables.groups.push(encode)?;
-        done.map_or(Ok(0), |(place, group)| self.write(tables, place, group))
+        done.map_or(Ok(0), |(place, group)| self.write_group(tables, place, group))
     }
 
-    pub(super) fn write(
+    pub(super) fn write_group(
         &self,
-        tables: &mut Tables,
+        tables: &mut OpenTables,
         place: usize,
-        group: Group,
+        group: EncodedGroup,
     ) -> Result<u64, Error> {
         let (table, events) = (&mut tables.tables[place], group.events);
         table.rows_by_channel.push(group.channels.clone());
@@ -152,70 +163,74 @@ impl ParquetSink {
         Ok(events)
     }
 
-    /// Begins the file of a table. Not before there is something to write: a channel in a thousand needs
-    /// no open file.
-    pub(super) fn create(&self, table: &Table, context: &SinkContext) -> Result<TableFile, Error> {
+    /// Creates the file of a table, only once there is something to write: one of a thousand
+    /// channels needs no open file yet.
+    pub(super) fn create(
+        &self,
+        table: &TableBuffer,
+        context: &SinkContext,
+    ) -> Result<TableFile, Error> {
         let file = if self.writes_folder() {
             context.outputs.create_below(&self.folder())?
         } else {
             context.outputs.create_as_is(&self.path.0)?
         };
-        let form = table.form.as_ref();
-        let form = form.ok_or_else(|| Error::internal("a row group without a table"))?;
-        TableFile::new(file, Arc::clone(&form.schema), Arc::clone(&form.properties))
+        let form = table.schema.as_ref();
+        let form = form.ok_or_else(|| Error::broken("a row group without a table"))?;
+        TableFile::new(file, Arc::clone(&form.parquet_schema), Arc::clone(&form.properties))
     }
 }
 
-/// What still fits into a row group.
+/// The remaining capacity of a row group.
 pub(super) struct GroupCapacity {
     pub(super) rows: usize,
     pub(super) bytes: usize,
-    /// Nothing is in it yet.
+    /// Whether the row group is empty.
     pub(super) is_empty: bool,
 }
 
-/// Some events, and what they are in a row group.
+/// The size of some events in a row group.
 #[derive(Clone, Copy, Debug, Default)]
-struct Share {
+struct GroupShare {
     pub(super) events: usize,
     pub(super) rows: usize,
     pub(super) bytes: usize,
 }
 
 impl GroupCapacity {
-    /// How many events of the batch from `from` on fit with all their rows.
-    fn take(&self, batch: &Batch, from: usize, sizes: &Sizes) -> Share {
-        let mut share = Share::default();
+    /// The size of the events from `from` on that fit with all their rows.
+    fn fitting(&self, batch: &Batch, from: usize, sizes: &RowSizes) -> GroupShare {
+        let mut share = GroupShare::default();
         for event in from..batch.len() {
             let next = sizes.share(batch, event);
             let (rows, bytes) = (share.rows + next.rows, share.bytes.saturating_add(next.bytes));
             if rows > self.rows || bytes > self.bytes {
                 break;
             }
-            share = Share { events: share.events + 1, rows, bytes };
+            share = GroupShare { events: share.events + 1, rows, bytes };
         }
         share
     }
 }
 
-/// How many rows the events of a batch become, and about how many bytes these take beside payloads.
-struct Sizes {
-    /// One for each event, if there is nothing.
+/// The row counts of a batch's events, and the approximate bytes per row without payloads.
+struct RowSizes {
+    /// `None` means one row per event.
     pub(super) counts: Option<Vec<u32>>,
-    /// Bytes of a row.
-    pub(super) row: usize,
+    /// The bytes per row.
+    pub(super) bytes_per_row: usize,
 }
 
-/// What a row takes beside its payload and message.
+/// The bytes of a row without payload and message.
 const ROW_BYTES: usize = 40;
 
-impl Sizes {
-    fn of(batch: &Batch, taking: &Taking) -> Result<Self, Error> {
+impl RowSizes {
+    fn measure(batch: &Batch, taking: &TableProjection) -> Result<Self, Error> {
         let counts = taking.row_counts(batch)?;
         let all: usize = batch.rows().iter().map(sluice_core::Rows::memory).sum();
         let events = batch.len().max(1);
         let row = match &counts {
-            // Of what is not in a list each row has its own.
+            // Fields outside of the list are repeated in each row.
             Some(counts) => {
                 let lists: usize = batch.rows().iter().map(|rows| taking.list_bytes(rows)).sum();
                 let elements = counts.iter().map(|count| *count as usize).sum::<usize>().max(1);
@@ -223,17 +238,18 @@ impl Sizes {
             }
             None => all / events,
         };
-        Ok(Self { counts, row: ROW_BYTES + row })
+        Ok(Self { counts, bytes_per_row: ROW_BYTES + row })
     }
 
     fn rows(&self, event: usize) -> usize {
         self.counts.as_ref().map_or(1, |counts| counts[event] as usize)
     }
 
-    /// What an event is in a row group.
-    fn share(&self, batch: &Batch, event: usize) -> Share {
+    /// The size of one event in a row group.
+    fn share(&self, batch: &Batch, event: usize) -> GroupShare {
         let rows = self.rows(event);
-        let bytes = rows.saturating_mul(self.row).saturating_add(batch.payload_len(event));
-        Share { events: 1, rows, bytes }
+        let bytes =
+            rows.saturating_mul(self.bytes_per_row).saturating_add(batch.payload_len(event));
+        GroupShare { events: 1, rows, bytes }
     }
 }

@@ -1,5 +1,5 @@
-//! Sink `parquet`: sorts events into tables and cuts row groups; encoding them is `group`'s
-//! business, writing them `file`'s.
+//! Sink `parquet`: partitions events into tables and cuts row groups. `group` encodes them, `file`
+//! writes them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,74 +15,79 @@ use sluice_core::{
     Batch, EncodeContext, Error, FieldPath, OrderedTasks, PerChannel, Sink, SinkContext,
 };
 
-use crate::shape;
-use crate::taking::{Seen, Taking};
+use crate::columns;
+use crate::projection::{ProjectionMatches, TableProjection};
 
 mod close;
-mod form;
 mod groups;
-mod sort;
+mod partition;
+mod schema;
 mod tables;
 
-use tables::{Key, Limits, Numbers, Sorted, Table, Tables, Variants};
+use tables::{
+    ChannelVariants, GroupLimits, OpenTables, PartitionedEvents, SequenceOrder, TableBuffer,
+    TableKey,
+};
 
 /// Writes Parquet tables.
 ///
-/// A table a channel, below a folder, for those who analyse; or one table of all events, which turns
-/// back into the log it was made from. What is written is the same for any number of threads.
+/// Either one table per channel below a folder, for analysis, or one table of all events, which
+/// converts back to the same log. The output is the same for any number of threads.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct ParquetSink {
-    /// The table; or, with a slash at its end, the folder for a table a channel.
+    /// The table; or, with a trailing slash, the folder for one table per channel.
     path: OutPath,
-    /// `channel`: a folder with a table a channel. `single`: one table of all events. Told from the path
-    /// if left out.
+    /// `channel`: a folder with one table per channel. `single`: one table of all events. Follows
+    /// from the path by default.
     #[serde(default)]
-    layout: Option<Layout>,
-    /// How pages are compressed: `zstd`, `snappy` or `none`.
+    layout: Option<TableLayout>,
+    /// The compression of pages: `zstd`, `snappy` or `none`.
     #[serde(default)]
     compression: Compression,
-    /// The level of zstd, 1 to 22: more is smaller and slower.
+    /// The zstd level, 1 to 22: higher is smaller and slower.
     #[serde(default = "usual_level", deserialize_with = "level")]
     level: i32,
-    /// Whether tables have a column with the events' bytes: `auto` where they were not decoded, `keep`
+    /// Whether tables have a column with the events' bytes: `auto` if they were not decoded, `keep`
     /// always, `drop` never.
     #[serde(default)]
-    payload: Payload,
-    /// The fields of decoded messages that are columns, flat, in this order and named by their paths; all
-    /// where none are named.
+    payload: PayloadColumn,
+    /// The fields of decoded messages to write as flat columns, in this order, named by their
+    /// paths. All by default.
     #[serde(default)]
     fields: Option<FieldList>,
-    /// A list in decoded messages that is taken apart: each of its elements is a row of its own.
+    /// A list in decoded messages to unnest: each of its elements becomes a row.
     #[serde(default, deserialize_with = "list_path")]
     unnest: Option<FieldPath>,
-    /// Whether tables have a column with nanoseconds: told from the first row group if left out.
+    /// Whether tables have a column with nanoseconds. Follows from the first row group by default.
     #[serde(default)]
     timestamp_ns: Option<bool>,
-    /// How rows lie in the row groups of one table of all events: `channel` sorts each row group by
-    /// channel, `time` leaves rows as they come. Numbers of events tell their order in both cases.
+    /// The order of rows in the row groups of one table of all events: `channel` sorts each row
+    /// group by channel, `time` keeps the order of arrival. The sequence numbers preserve the order
+    /// in both cases.
     #[serde(default)]
-    order: Order,
-    /// Most rows of a row group.
+    order: RowSorting,
+    /// The maximum rows per row group.
     #[serde(default = "usual_rows", deserialize_with = "above_zero")]
     row_group_rows: u32,
-    /// Most bytes of a row group, before compression. It is also kept below a sixteenth of the memory
-    /// that a run may use, and below half of that where there is a table a channel.
+    /// The maximum bytes per row group, before compression. Also limited to a sixteenth of the
+    /// run's memory, and to half of that with one table per channel.
     #[serde(default = "usual_bytes")]
     row_group_bytes: ByteSize,
     #[serde(skip)]
-    names: PerChannel<Arc<str>>,
+    channel_names: PerChannel<Arc<str>>,
 }
 
-/// How events are laid out in tables.
+/// How events are divided into tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Layout {
+#[schemars(rename = "Layout")]
+enum TableLayout {
     Channel,
     Single,
 }
 
-/// How pages are compressed.
+/// The compression of pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Compression {
@@ -92,20 +97,22 @@ enum Compression {
     None,
 }
 
-/// Which tables have payloads.
+/// Which tables have a payload column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Payload {
+#[schemars(rename = "Payload")]
+enum PayloadColumn {
     #[default]
     Auto,
     Keep,
     Drop,
 }
 
-/// How rows lie in a row group.
+/// The order of rows in a row group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Order {
+#[schemars(rename = "Order")]
+enum RowSorting {
     #[default]
     Channel,
     Time,
@@ -113,7 +120,7 @@ enum Order {
 
 sluice_core::register! {
     sink "parquet": ParquetSink,
-    about: "writes Parquet tables, one a channel or one of all events",
+    about: "writes Parquet tables, one per channel or one of all events",
     sample: include_str!("../../samples/parquet-sink.toml"),
     extensions: &["parquet"],
 }
@@ -145,11 +152,11 @@ fn above_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, 
     }
 }
 
-/// How many tables are completed beside each other: each is an open file until then.
-const CLOSED_AT_ONCE: usize = 256;
+/// The maximum number of tables closed concurrently: each is an open file until then.
+const MAX_CLOSING: usize = 256;
 
-/// The longest payload that a page can hold.
-const LONGEST: usize = 1 << 30;
+/// The maximum length of a payload in a page.
+const MAX_PAYLOAD: usize = 1 << 30;
 
 impl<'de> Deserialize<'de> for ParquetSink {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -160,34 +167,30 @@ impl<'de> Deserialize<'de> for ParquetSink {
 }
 
 impl ParquetSink {
-    /// Whether its options go together.
+    /// Checks that the options are compatible.
     fn check(&self) -> Result<(), &'static str> {
         let has_messages = self.unnest.is_some() || self.fields.is_some();
-        if has_messages && self.layout() == Layout::Single {
+        if has_messages && self.layout() == TableLayout::Single {
             return Err(
-                "one table of all events has payloads and no fields, so `unnest` and `fields` are for a \
-                 table a channel: end `path` with a slash",
+                "`unnest` and `fields` need one table per channel: end `path` with a slash",
             );
         }
-        if self.unnest.is_some() && self.payload == Payload::Keep {
-            return Err(
-                "`unnest` takes events apart, and none of their rows has a payload; leave out `payload`, \
-                 or `unnest`",
-            );
+        if self.unnest.is_some() && self.payload == PayloadColumn::Keep {
+            return Err("rows of unnested events have no payload: leave out `payload` or `unnest`");
         }
         Ok(())
     }
 
-    fn taking(&self) -> Taking {
-        Taking { unnest: self.unnest.clone(), fields: self.fields.clone() }
+    fn projection(&self) -> TableProjection {
+        TableProjection { unnest: self.unnest.clone(), fields: self.fields.clone() }
     }
 
-    fn layout(&self) -> Layout {
-        let told = if self.path.is_folder() { Layout::Channel } else { Layout::Single };
+    fn layout(&self) -> TableLayout {
+        let told = if self.path.is_folder() { TableLayout::Channel } else { TableLayout::Single };
         self.layout.unwrap_or(told)
     }
 
-    /// The folder for a table a channel.
+    /// The folder of the tables per channel.
     fn folder(&self) -> PathBuf {
         let mut path = self.path.0.clone().into_os_string();
         if !self.path.is_folder() {
@@ -197,22 +200,22 @@ impl ParquetSink {
     }
 
     fn writes_folder(&self) -> bool {
-        self.layout() == Layout::Channel || self.path.is_folder()
+        self.layout() == TableLayout::Channel || self.path.is_folder()
     }
 
-    fn has_payload(&self, key: &Key) -> bool {
+    fn has_payload_column(&self, key: &TableKey) -> bool {
         let decoded = matches!(key, Some((_, Some(_), _)));
         match self.payload {
-            Payload::Auto => !decoded,
-            Payload::Keep => true,
-            Payload::Drop => false,
+            PayloadColumn::Auto => !decoded,
+            PayloadColumn::Keep => true,
+            PayloadColumn::Drop => false,
         }
     }
 }
 
 impl Sink for ParquetSink {
-    type Block = Sorted;
-    type Output = Tables;
+    type Block = PartitionedEvents;
+    type Output = OpenTables;
 
     fn targets(&self) -> Vec<PathBuf> {
         vec![if self.writes_folder() { self.folder() } else { self.path.0.clone() }]
@@ -228,20 +231,24 @@ impl Sink for ParquetSink {
 
     fn accepts_rows(&self) -> bool {
         match self.layout() {
-            Layout::Channel => self.payload != Payload::Keep,
-            Layout::Single => self.payload == Payload::Drop,
+            TableLayout::Channel => self.payload != PayloadColumn::Keep,
+            TableLayout::Single => self.payload == PayloadColumn::Drop,
         }
     }
 
     fn rows_unwritten(&self) -> Option<String> {
-        let why = "decoded fields are not written: one table of all events has their payloads. A path that \
-                   ends in a slash, such as `tables/`, gives a table a channel with a column a field";
-        (self.layout() == Layout::Single).then(|| why.to_owned())
+        let why = "decoded fields are not written: one table of all events has only payloads. For \
+            one table per channel with one column per field, end the path with a slash, as in \
+            `tables/`";
+        (self.layout() == TableLayout::Single).then(|| why.to_owned())
     }
 
-    fn open(&self, context: &SinkContext) -> Result<Tables, Error> {
-        if self.path.is_stdout() && self.layout() == Layout::Channel {
-            return Err(Error::invalid("a table a channel needs a folder; `-` takes one table"));
+    fn open(&self, context: &SinkContext) -> Result<OpenTables, Error> {
+        if self.path.is_stdout() && self.layout() == TableLayout::Channel {
+            return Err(Error::unfit(
+                "one table per channel needs a folder; `-` takes a single \
+                table",
+            ));
         }
         if self.writes_folder() {
             context.outputs.folder(&self.folder())?;
@@ -250,30 +257,37 @@ impl Sink for ParquetSink {
         }
         let share = context.memory;
         let bytes = usize::try_from(self.row_group_bytes.0).unwrap_or(usize::MAX);
-        // A column of a row group is one thread's work. Of many tables one may have most of the bytes, and
-        // most of these in one column: its row groups have to be small for others to help.
-        let part = if self.layout() == Layout::Channel { 16 } else { 8 };
+        // Each column of a row group is encoded by one thread. One of many tables may have most of
+        // the bytes, most of them in one column: small row groups let other threads help.
+        let part = if self.layout() == TableLayout::Channel { 16 } else { 8 };
         let bytes = bytes.min(share / part).max(1 << 10);
-        let limits = Limits { rows: self.row_group_rows as usize, bytes, waiting: share / 4 };
+        let limits = GroupLimits { rows: self.row_group_rows as usize, bytes, buffered: share / 4 };
         let most = (context.tasks.width() * part / 8).min(share / 2 / bytes);
-        Ok(Tables {
+        Ok(OpenTables {
             limits,
             tables: Vec::new(),
             places: BTreeMap::new(),
-            waiting: 0,
+            buffered: 0,
             groups: OrderedTasks::new(&context.tasks, most),
-            numbers: Numbers::default(),
-            variants: Variants::default(),
-            taking: Arc::new(self.taking()),
-            seen: Seen::default(),
+            sequence_order: SequenceOrder::default(),
+            variants: ChannelVariants::default(),
+            projection: Arc::new(self.projection()),
+            matches: ProjectionMatches::default(),
             context: context.clone(),
         })
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Sorted, Error> {
-        let long = (0..batch.len()).filter(|row| batch.payload_len(*row) > LONGEST);
+    fn encode(
+        &self,
+        batch: Batch,
+        context: &mut EncodeContext<'_>,
+    ) -> Result<PartitionedEvents, Error> {
+        let long = (0..batch.len()).filter(|row| batch.payload_len(*row) > MAX_PAYLOAD);
         let refused = long.map(|row| {
-            (row as u32, format!("a payload of more than {LONGEST} bytes does not fit into a page"))
+            (
+                row as u32,
+                format!("a payload of more than {MAX_PAYLOAD} bytes does not fit into a page"),
+            )
         });
         let refused: Vec<(u32, String)> = refused.collect();
         let batch = if refused.is_empty() {
@@ -283,31 +297,37 @@ impl Sink for ParquetSink {
             batch.retain(|row| !is_refused(row))
         };
         context.refused.extend(refused);
-        if self.timestamp_ns == Some(false) && shape::is_fine(&batch) {
+        if self.timestamp_ns == Some(false) && columns::has_sub_micros(&batch) {
             context
                 .losses
                 .insert("times are written in whole microseconds; what is finer is cut off");
         }
-        let numbers = Numbers::of(&batch);
+        let numbers = SequenceOrder::from_batch(&batch);
         let parts = match self.layout() {
-            Layout::Channel => return self.sorted(batch, numbers, context),
-            Layout::Single if self.payload == Payload::Drop => {
+            TableLayout::Channel => return self.partition(batch, numbers, context),
+            TableLayout::Single if self.payload == PayloadColumn::Drop => {
                 vec![(None, batch.with_rows(Vec::new()).without_payloads())]
             }
-            Layout::Single => vec![(None, batch.with_rows(Vec::new()).compact())],
+            TableLayout::Single => vec![(None, batch.with_rows(Vec::new()).compact())],
         };
-        Ok(Sorted { parts, without_rows: 0, seen: Seen::default(), numbers })
+        Ok(PartitionedEvents {
+            parts,
+            without_rows: 0,
+            matches: ProjectionMatches::default(),
+            sequence_order: numbers,
+        })
     }
 
-    fn append(&self, tables: &mut Tables, sorted: Sorted) -> Result<u64, Error> {
-        let Sorted { parts, without_rows, seen, numbers } = sorted;
-        tables.numbers = tables.numbers.and_then(numbers);
-        tables.seen.add(seen);
+    fn append(&self, tables: &mut OpenTables, sorted: PartitionedEvents) -> Result<u64, Error> {
+        let PartitionedEvents { parts, without_rows, matches: seen, sequence_order: numbers } =
+            sorted;
+        tables.sequence_order = tables.sequence_order.then(numbers);
+        tables.matches.add(seen);
         let mut written = without_rows;
         for (key, batch) in parts {
-            let variants = tables.variants.of(&batch, &tables.context.channels);
+            let variants = tables.variants.in_batch(&batch, &tables.context.channels);
             match key {
-                // Channels of one name and source that differ are in tables of their own.
+                // Channels of one name and source that differ get tables of their own.
                 Some((name, kind, _)) if variants.len() > 1 || !variants.contains(&0) => {
                     for variant in variants {
                         let is_it = |row: usize| tables.variants.is(batch.channels()[row], variant);
@@ -322,41 +342,40 @@ impl Sink for ParquetSink {
         Ok(written)
     }
 
-    fn notes(&self, tables: &Tables) -> Vec<(String, u64)> {
-        let is_lost = self.layout() == Layout::Channel
-            && tables.numbers == Numbers::Fall
+    fn notes(&self, tables: &OpenTables) -> Vec<(String, u64)> {
+        let is_lost = self.layout() == TableLayout::Channel
+            && tables.sequence_order == SequenceOrder::Unordered
             && tables.tables.len() > 1;
-        let what = "numbers of events do not rise: put together again, tables give events by time, and \
-                    those of one time in any order";
-        let mut notes = tables.taking.notes(&tables.seen);
+        let what = "event numbers do not rise: the tables read back in order of time, and events of the same time in any order";
+        let mut notes = tables.projection.notes(&tables.matches);
         notes.extend(is_lost.then(|| (what.to_owned(), 0)));
         notes
     }
 
-    fn finish(&self, mut tables: Tables) -> Result<u64, Error> {
+    fn finish(&self, mut tables: OpenTables) -> Result<u64, Error> {
         let mut written = 0;
-        // A table of no events is still a table.
-        if self.layout() == Layout::Single && tables.tables.is_empty() {
-            tables.tables.push(Table::new(None));
+        // Without any events, the table is still written.
+        if self.layout() == TableLayout::Single && tables.tables.is_empty() {
+            tables.tables.push(TableBuffer::new(None));
             tables.places.insert(None, 0);
-            let form = self.form(&None, &[], &tables.taking, &tables.context)?;
+            let form = self.table_schema(&None, &[], &tables.projection, &tables.context)?;
             let table = &mut tables.tables[0];
-            table.form = Some(form);
+            table.schema = Some(form);
             table.file = Some(self.create(table, &tables.context)?);
         }
-        let keys: Vec<Key> = tables.places.keys().cloned().collect();
-        for keys_at_once in keys.chunks(CLOSED_AT_ONCE) {
-            // What is left is held already, so all of it may be under way; the longest first, so that no
-            // thread is left alone with it. In which order tables are written does not show in any of them.
+        let keys: Vec<TableKey> = tables.places.keys().cloned().collect();
+        for keys_at_once in keys.chunks(MAX_CLOSING) {
+            // The rest is in memory already, so all of it may be in flight; the largest first, to
+            // keep all threads busy. The order of writing does not affect any table.
             let mut places: Vec<usize> =
                 keys_at_once.iter().filter_map(|key| tables.places.get(key).copied()).collect();
             places.sort_by_key(|place| std::cmp::Reverse(tables.tables[*place].bytes));
             tables.groups.set_limit(tables.groups.len() + places.len());
             for place in places {
-                written += self.cut(&mut tables, place)?;
+                written += self.cut_group(&mut tables, place)?;
             }
             while let Some((place, group)) = tables.groups.take_oldest()? {
-                written += self.write(&mut tables, place, group)?;
+                written += self.write_group(&mut tables, place, group)?;
             }
             self.close(&mut tables, keys_at_once, &keys)?;
         }

@@ -1,4 +1,4 @@
-//! The tables in the making, and what is known of each. Writes nothing.
+//! The tables being written, and their state. Writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,66 +6,66 @@ use std::sync::Arc;
 use sluice_core::unnest::UnnestPiece;
 use sluice_core::{Batch, ChannelId, Channels, Name, OrderedTasks, SinkContext, TypeKey};
 
-use super::form::Form;
 use super::groups::GroupCapacity;
+use super::schema::TableSchema;
 use crate::file::TableFile;
-use crate::group::Group;
+use crate::group::EncodedGroup;
 use crate::meta::ChannelMeta;
-use crate::taking::{Seen, Taking};
+use crate::projection::{ProjectionMatches, TableProjection};
 
-/// Which table an event belongs to: nothing for the one of all, or channel, type and variant.
-pub(super) type Key = Option<(Arc<str>, Option<TypeKey>, u32)>;
+/// The key of a table: `None` for the table of all events, or channel, type and variant.
+pub(super) type TableKey = Option<(Arc<str>, Option<TypeKey>, u32)>;
 
-/// Events by the table they belong to.
-pub struct Sorted {
-    pub(super) parts: Vec<(Key, Batch)>,
-    /// How many events have no row: the list that is taken apart has no element.
+/// Events partitioned by table.
+pub struct PartitionedEvents {
+    pub(super) parts: Vec<(TableKey, Batch)>,
+    /// The number of events without a row, whose unnested list is empty.
     pub(super) without_rows: u64,
-    pub(super) seen: Seen,
-    /// What the numbers of the events did, in the order in which they came.
-    pub(super) numbers: Numbers,
+    pub(super) matches: ProjectionMatches,
+    /// The order of the sequence numbers on arrival.
+    pub(super) sequence_order: SequenceOrder,
 }
 
-/// The tables in the making.
-pub struct Tables {
+/// The tables being written.
+pub struct OpenTables {
     pub(super) context: SinkContext,
-    pub(super) limits: Limits,
+    pub(super) limits: GroupLimits,
     /// In order of first appearance.
-    pub(super) tables: Vec<Table>,
-    pub(super) places: BTreeMap<Key, usize>,
-    /// Bytes of events that wait for their row group to be full, in all tables.
-    pub(super) waiting: usize,
-    pub(super) groups: OrderedTasks<(usize, Group)>,
-    pub(super) numbers: Numbers,
-    pub(super) variants: Variants,
-    pub(super) taking: Arc<Taking>,
-    pub(super) seen: Seen,
+    pub(super) tables: Vec<TableBuffer>,
+    pub(super) places: BTreeMap<TableKey, usize>,
+    /// The bytes of events buffered for row groups in all tables.
+    pub(super) buffered: usize,
+    pub(super) groups: OrderedTasks<(usize, EncodedGroup)>,
+    pub(super) sequence_order: SequenceOrder,
+    pub(super) variants: ChannelVariants,
+    pub(super) projection: Arc<TableProjection>,
+    pub(super) matches: ProjectionMatches,
 }
 
-/// Which of several channels of one name and source each channel is, in order of first appearance.
+/// Numbers the channels that have the same name and source, in order of first appearance.
 #[derive(Default)]
-pub(super) struct Variants {
-    /// By the channels' numbers.
-    pub(super) of: Vec<Option<u32>>,
-    /// How many there are of a name and source.
-    pub(super) known: BTreeMap<(Name, Arc<str>), u32>,
+pub(super) struct ChannelVariants {
+    /// By channel number.
+    pub(super) by_channel: Vec<Option<u32>>,
+    /// The number of channels per name and source.
+    pub(super) counts: BTreeMap<(Name, Arc<str>), u32>,
 }
 
-impl Variants {
-    /// The variants of a batch's channels, each once.
-    pub(super) fn of(&mut self, batch: &Batch, channels: &Channels) -> BTreeSet<u32> {
+impl ChannelVariants {
+    /// The distinct variants of a batch's channels.
+    pub(super) fn in_batch(&mut self, batch: &Batch, channels: &Channels) -> BTreeSet<u32> {
         let (mut found, mut last) = (BTreeSet::new(), None);
         for id in batch.channels() {
             if last.replace(*id) == Some(*id) {
                 continue;
             }
             let place = *id as usize;
-            if self.of.len() <= place {
-                self.of.resize(place + 1, None);
+            if self.by_channel.len() <= place {
+                self.by_channel.resize(place + 1, None);
             }
-            let variant = *self.of[place].get_or_insert_with(|| {
+            let variant = *self.by_channel[place].get_or_insert_with(|| {
                 let channel = channels.get(ChannelId(*id));
-                let count = self.known.entry((channel.name.clone(), Arc::clone(&channel.source)));
+                let count = self.counts.entry((channel.name.clone(), Arc::clone(&channel.source)));
                 let count = count.or_default();
                 *count += 1;
                 *count - 1
@@ -76,85 +76,88 @@ impl Variants {
     }
 
     pub(super) fn is(&self, id: u32, variant: u32) -> bool {
-        self.of.get(id as usize) == Some(&Some(variant))
+        self.by_channel.get(id as usize) == Some(&Some(variant))
     }
 
     pub(super) fn table(&self) -> Vec<u32> {
-        self.of.iter().map(|variant| variant.unwrap_or_default()).collect()
+        self.by_channel.iter().map(|variant| variant.unwrap_or_default()).collect()
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// Rows of a row group.
+pub(super) struct GroupLimits {
+    /// The maximum rows per row group.
     pub(super) rows: usize,
-    /// Bytes of a row group.
+    /// The maximum bytes per row group.
     pub(super) bytes: usize,
-    /// Bytes that may wait.
-    pub(super) waiting: usize,
+    /// The maximum bytes buffered in all tables.
+    pub(super) buffered: usize,
 }
 
-pub(super) struct Table {
-    pub(super) key: Key,
-    pub(super) waiting: Vec<UnnestPiece>,
+pub(super) struct TableBuffer {
+    pub(super) key: TableKey,
+    pub(super) pieces: Vec<UnnestPiece>,
     pub(super) rows: usize,
     pub(super) bytes: usize,
-    /// Row groups handed over.
+    /// The number of row groups handed over.
     pub(super) groups: usize,
-    pub(super) form: Option<Form>,
+    pub(super) schema: Option<TableSchema>,
     pub(super) file: Option<TableFile>,
-    /// For each row group written, its channels and their rows.
+    /// The channels and row counts of each row group written.
     pub(super) rows_by_channel: Vec<Vec<(ChannelId, u32)>>,
 }
 
-/// What the numbers of events do, in the order in which they come.
+/// The order of sequence numbers on arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Numbers {
+pub(super) enum SequenceOrder {
     /// There are no events.
     #[default]
-    None,
-    /// They rise from the first to the last.
-    Rise { first: i64, last: i64 },
-    /// Some are not above those before.
-    Fall,
+    Empty,
+    /// They rise strictly.
+    Rising { first: i64, last: i64 },
+    /// They do not rise strictly.
+    Unordered,
 }
 
-impl Numbers {
-    pub(super) fn of(batch: &Batch) -> Self {
+impl SequenceOrder {
+    pub(super) fn from_batch(batch: &Batch) -> Self {
         let numbers = batch.sequences();
         let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
-            return Self::None;
+            return Self::Empty;
         };
         let rise = numbers.windows(2).all(|pair| pair[0] < pair[1]);
-        if rise { Self::Rise { first: *first, last: *last } } else { Self::Fall }
+        if rise { Self::Rising { first: *first, last: *last } } else { Self::Unordered }
     }
 
-    pub(super) fn and_then(self, next: Self) -> Self {
+    pub(super) fn then(self, next: Self) -> Self {
         match (self, next) {
-            (Self::None, other) | (other, Self::None) => other,
-            (Self::Rise { first, last }, Self::Rise { first: next, last: end }) if last < next => {
-                Self::Rise { first, last: end }
+            (Self::Empty, other) | (other, Self::Empty) => other,
+            (Self::Rising { first, last }, Self::Rising { first: next, last: end })
+                if last < next =>
+            {
+                Self::Rising { first, last: end }
             }
-            _ => Self::Fall,
+            _ => Self::Unordered,
         }
     }
 }
 
-impl Table {
-    pub(super) fn new(key: Key) -> Self {
+impl TableBuffer {
+    pub(super) fn new(key: TableKey) -> Self {
         Self {
             key,
-            waiting: Vec::new(),
+            pieces: Vec::new(),
             rows: 0,
             bytes: 0,
             groups: 0,
-            form: None,
+            schema: None,
             file: None,
             rows_by_channel: Vec::new(),
         }
     }
 
-    /// The channels as the footer lists them, and for each row group their places and rows.
+    /// The channels as listed in the footer, and for each row group the indexes and row counts of
+    /// its channels.
     pub(super) fn channels(
         &self,
         context: &SinkContext,
@@ -164,7 +167,7 @@ impl Table {
         let used: BTreeSet<ChannelId> = groups.map(|(id, _)| *id).collect();
         let named = used.iter().map(|id| {
             let variant = variants.get(id.index()).copied().unwrap_or_default();
-            (ChannelMeta { variant, ..ChannelMeta::of(&context.channels.get(*id)) }, *id)
+            (ChannelMeta { variant, ..ChannelMeta::from_channel(&context.channels.get(*id)) }, *id)
         });
         let mut named: Vec<(ChannelMeta, ChannelId)> = named.collect();
         named.sort();
@@ -176,7 +179,7 @@ impl Table {
         (named.into_iter().map(|(channel, _)| channel).collect(), groups)
     }
 
-    pub(super) fn room(&self, limits: Limits) -> GroupCapacity {
+    pub(super) fn capacity(&self, limits: GroupLimits) -> GroupCapacity {
         let bytes = limits.bytes.saturating_sub(self.bytes);
         GroupCapacity {
             rows: limits.rows.saturating_sub(self.rows),

@@ -74,7 +74,7 @@ fn a_file_that_is_cut_off_is_told_to_be_no_whole_table() {
         overwrite(&path, &bytes[..len]).unwrap();
         let error = read(&path).unwrap_err().to_string();
         assert!(
-            error.contains("all.parquet") && error.contains("no whole Parquet file"),
+            error.contains("all.parquet") && error.contains("not a complete Parquet file"),
             "{error}"
         );
     }

@@ -99,7 +99,8 @@ fn the_same_events_give_the_same_bytes_however_they_are_cut_and_run() {
                 drop(fs::remove_dir_all(&path));
                 let mut context = context(64 << 20);
                 if threads {
-                    context = SinkContext { tasks: Arc::new(crate::kit::Threads), ..context };
+                    context =
+                        SinkContext { tasks: Arc::new(crate::kit::UnorderedThreads), ..context };
                 }
                 let batches =
                     events.chunks(cut).map(|some| batch(some, &context.channels)).collect();

@@ -1,14 +1,14 @@
-//! What names mean in files, and what is told of those that mean nothing.
+//! Name resolution, and the mistakes for names that cannot be resolved.
 
 use super::*;
 
-fn library(files: &[(&str, &str)]) -> Library {
+fn library(files: &[(&str, &str)]) -> SliceLibrary {
     let file =
         |(path, text): &(&str, &str)| TypeFile { path: path.into(), text: (*text).to_owned() };
-    Library::of(files.iter().map(file).collect())
+    SliceLibrary::from_files(files.iter().map(file).collect())
 }
 
-fn id(library: &Library, name: &str, file: &str) -> TypeId {
+fn id(library: &SliceLibrary, name: &str, file: &str) -> TypeId {
     let is_it = |id: &TypeId| library.name(*id) == name && library.file_of(*id) == Path::new(file);
     library.ids().find(is_it).unwrap()
 }
@@ -43,9 +43,9 @@ fn what_a_name_cannot_mean_is_told_with_its_place() {
     let all = library.mistakes().join("\n");
     for expected in [
         "c.ice:2:14",
-        "`::m::T` may be one of several types",
+        "`::m::T` is ambiguous",
         "a.ice and b.ice",
-        "no type `Nothing`",
+        "unknown type `Nothing`",
         "`::m::U` is declared twice in this file",
         "c.ice:3:10",
         "there is `::m::T`",
@@ -60,11 +60,11 @@ fn what_a_name_cannot_mean_is_told_with_its_place() {
 fn mistakes_on_long_lines_are_told_by_their_place() {
     let text = format!("struct S {{\n ü x; {}\n b y; }};", "ä c; ".repeat(90_000));
     let all = library(&[("a.ice", "struct T { q r; };"), ("b.ice", &text)]).mistakes();
-    assert_eq!(all.len(), MOST_SHOWN + 1);
+    assert_eq!(all.len(), MAX_SHOWN + 1);
     assert!(all[0].contains("a.ice:1:12") && all[0].contains("struct T { q r; };"));
     assert!(all[1].ends_with("--> b.ice:2:2") && all[2].ends_with("--> b.ice:2:7"), "{}", all[2]);
     assert!(all.iter().all(|told| told.len() < 400), "{}", all[1]);
-    assert_eq!(all[MOST_SHOWN], "and at least 101 more mistakes");
+    assert_eq!(all[MAX_SHOWN], "and at least 101 more mistakes");
     let short = "struct S { q r; }; ".repeat(2);
     assert_eq!(library(&[("a.ice", &short)]).mistakes().len(), 2);
 }
@@ -73,18 +73,18 @@ fn mistakes_on_long_lines_are_told_by_their_place() {
 fn a_file_full_of_mistakes_is_given_up() {
     for piece in ["module m {", "/**/} ", "class C extends C {};", "struct S { q r; };\n"] {
         let library = library(&[("a.ice", &piece.repeat(90_000))]);
-        assert_eq!(library.mistakes.len(), MOST_MISTAKES, "{piece}");
-        assert_eq!(library.mistakes().len(), MOST_SHOWN + 1);
+        assert_eq!(library.mistakes.len(), MAX_MISTAKES, "{piece}");
+        assert_eq!(library.mistakes().len(), MAX_SHOWN + 1);
     }
 }
 
 #[test]
 fn classes_extend_classes_and_never_themselves() {
     let wrong = |text| library(&[("a.ice", text)]).mistakes().join("\n");
-    assert!(wrong("class A extends B {}; class B extends A {};").contains("extend itself"));
-    assert!(wrong("struct S { int i; }; class A extends S {};").contains("`::S` is no class"));
-    assert!(wrong("class A extends int {};").contains("this is no class"));
-    assert!(wrong("class A { int i; }; class B extends A { int i; };").contains("and of what it"));
+    assert!(wrong("class A extends B {}; class B extends A {};").contains("extends itself"));
+    assert!(wrong("struct S { int i; }; class A extends S {};").contains("`::S` is not a class"));
+    assert!(wrong("class A extends int {};").contains("this is not a class"));
+    assert!(wrong("class A { int i; }; class B extends A { int i; };").contains("and its base"));
 }
 
 #[test]
@@ -96,5 +96,5 @@ fn derived_classes_are_known_by_name() {
     let names: Vec<&str> =
         library.derived(id(&library, "::A", "a.ice")).iter().map(|id| library.name(*id)).collect();
     assert_eq!(names, ["::B", "::C"]);
-    assert_eq!(library.line(id(&library, "::B", "a.ice")).len(), 3);
+    assert_eq!(library.ancestry(id(&library, "::B", "a.ice")).len(), 3);
 }

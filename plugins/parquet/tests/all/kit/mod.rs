@@ -47,9 +47,9 @@ pub(crate) fn batch(events: &[PlainEvent], channels: &Channels) -> Batch {
 }
 
 /// Runs every task on a thread of its own, so that they end in no order.
-pub(crate) struct Threads;
+pub(crate) struct UnorderedThreads;
 
-impl Tasks for Threads {
+impl Tasks for UnorderedThreads {
     fn width(&self) -> usize {
         3
     }

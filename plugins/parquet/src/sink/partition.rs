@@ -1,4 +1,4 @@
-//! Sorts the events of a batch by the tables they belong to. Any thread, any order.
+//! Partitions the events of a batch by table. Runs on any thread, in any order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,22 +6,22 @@ use std::sync::Arc;
 use sluice_core::{Batch, EncodeContext, Error};
 
 use super::ParquetSink;
-use super::tables::{Key, Numbers, Sorted};
-use crate::taking::Seen;
+use super::tables::{PartitionedEvents, SequenceOrder, TableKey};
+use crate::projection::ProjectionMatches;
 
 impl ParquetSink {
-    /// Events by channel and type, without those that become no row.
-    pub(super) fn sorted(
+    /// Partitions events by channel and type, without those that become no row.
+    pub(super) fn partition(
         &self,
         batch: Batch,
-        numbers: Numbers,
+        numbers: SequenceOrder,
         context: &EncodeContext<'_>,
-    ) -> Result<Sorted, Error> {
-        let (taking, mut seen) = (self.taking(), Seen::default());
+    ) -> Result<PartitionedEvents, Error> {
+        let (taking, mut seen) = (self.projection(), ProjectionMatches::default());
         let events = batch.len();
-        let mut parts = self.sort(taking.before_sorting(batch, &mut seen)?, context)?;
+        let mut parts = self.split_by_table(taking.select_fields(batch, &mut seen)?, context)?;
         for (key, part) in &mut parts {
-            let (kept, message) = taking.with_elements(std::mem::take(part), &mut seen)?;
+            let (kept, message) = taking.drop_empty_lists(std::mem::take(part), &mut seen)?;
             *part = kept;
             if let (Some((_, kind, _)), Some(message)) = (key, message) {
                 *kind = Some(message.key);
@@ -29,13 +29,23 @@ impl ParquetSink {
         }
         parts.retain(|(_, part)| !part.is_empty());
         let kept: usize = parts.iter().map(|(_, part)| part.len()).sum();
-        Ok(Sorted { parts, without_rows: (events - kept) as u64, seen, numbers })
+        Ok(PartitionedEvents {
+            parts,
+            without_rows: (events - kept) as u64,
+            matches: seen,
+            sequence_order: numbers,
+        })
     }
 
-    /// Events by channel and type, with payloads of their own: what a table gathers must not keep whole
-    /// blocks of input alive.
-    fn sort(&self, batch: Batch, context: &EncodeContext<'_>) -> Result<Vec<(Key, Batch)>, Error> {
-        let names = self.names.table(context.channels, |channel| Ok(channel.name.text().into()))?;
+    /// Splits events by channel and type, with payloads copied: buffered events must not keep whole
+    /// input blocks alive.
+    fn split_by_table(
+        &self,
+        batch: Batch,
+        context: &EncodeContext<'_>,
+    ) -> Result<Vec<(TableKey, Batch)>, Error> {
+        let names =
+            self.channel_names.table(context.channels, |channel| Ok(channel.name.text().into()))?;
         const RAW: usize = usize::MAX;
         let mut kinds = vec![RAW; batch.len()];
         for (kind, rows) in batch.rows().iter().enumerate() {
@@ -61,7 +71,7 @@ impl ParquetSink {
         groups.sort_unstable();
         for ((channel, kind), at) in groups {
             let name = Arc::clone(&names[channel as usize]);
-            // Channels that differ in something else than their name share a table.
+            // Channels with the same name share a table.
             positions.entry((name, kind)).or_default().append(&mut places[at]);
         }
         let all = batch.rows().to_vec();
@@ -69,7 +79,7 @@ impl ParquetSink {
             positions.sort_unstable();
             let rows = all.get(kind).cloned();
             let key = Some((name, rows.as_ref().map(|rows| rows.message.key), 0));
-            let keeps = self.has_payload(&key);
+            let keeps = self.has_payload_column(&key);
             let part = batch.clone().with_rows(rows.into_iter().collect()).take(positions);
             (key, if keeps { part.owned() } else { part.without_payloads() })
         });

@@ -1,4 +1,4 @@
-//! The form of a table: its columns and how they are encoded, told from its first row group.
+//! The schema and column encodings of a table, chosen from its first row group.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,24 +14,24 @@ use parquet::schema::types::SchemaDescPtr;
 use sluice_core::unnest::UnnestPiece;
 use sluice_core::{Batch, ChannelId, Channels, Error, MessageType, SinkContext};
 
-use super::tables::Key;
-use super::{Compression, Order, ParquetSink};
-use crate::encoding::{self, Choice};
-use crate::group::{GroupEncoder, unfit};
+use super::tables::TableKey;
+use super::{Compression, ParquetSink, RowSorting};
+use crate::columns::{self, PAYLOAD, TableColumns};
+use crate::encoding::{self, ColumnEncoding};
+use crate::group::{GroupEncoder, encode_error};
 use crate::meta::CREATED_BY;
-use crate::shape::{self, PAYLOAD, Shape};
-use crate::taking::Taking;
+use crate::projection::TableProjection;
 
-/// How long pages are before compression. zstd works on what lies in a core's own cache: with pages of a
-/// quarter of a megabyte it takes a tenth to a sixth less time than with a whole one, for 0.2 % (by
-/// channel) to 1 % (by time) more bytes.
+/// The bytes per page before compression. zstd is fastest when a page fits into the cache of a
+/// core: with a quarter of a megabyte it takes 10 to 17 % less time than with a whole one, for 0.2
+/// % (sorted by channel) to 1 % (by time) more bytes.
 const PAGE: usize = 256 << 10;
 
-/// What is known of a table once its first row group is full.
+/// What is fixed for a table once its first row group is full.
 #[derive(Clone)]
-pub(super) struct Form {
+pub(super) struct TableSchema {
     pub(super) encoder: Arc<GroupEncoder>,
-    pub(super) schema: SchemaDescPtr,
+    pub(super) parquet_schema: SchemaDescPtr,
     pub(super) properties: WriterPropertiesPtr,
     pub(super) message: Option<Arc<MessageType>>,
 }
@@ -39,45 +39,46 @@ pub(super) struct Form {
 impl ParquetSink {
     fn compression(&self) -> Result<Codec, Error> {
         Ok(match self.compression {
-            Compression::Zstd => Codec::ZSTD(ZstdLevel::try_new(self.level).map_err(unfit)?),
+            Compression::Zstd => Codec::ZSTD(ZstdLevel::try_new(self.level).map_err(encode_error)?),
             Compression::Snappy => Codec::SNAPPY,
             Compression::None => Codec::UNCOMPRESSED,
         })
     }
 
-    /// The form of a table whose first row group holds these events.
-    pub(super) fn form(
+    /// The schema of a table whose first row group has these events.
+    pub(super) fn table_schema(
         &self,
-        key: &Key,
+        key: &TableKey,
         first: &[UnnestPiece],
-        taking: &Arc<Taking>,
+        taking: &Arc<TableProjection>,
         context: &SinkContext,
-    ) -> Result<Form, Error> {
+    ) -> Result<TableSchema, Error> {
         let sample = sample(first, taking)?;
-        let mut shape = Shape::of(&sample, key.is_none(), self.has_payload(key));
+        let mut shape =
+            TableColumns::from_first_rows(&sample, key.is_none(), self.has_payload_column(key));
         shape.nanos = self
             .timestamp_ns
-            .unwrap_or_else(|| first.iter().map(UnnestPiece::batch).any(shape::is_fine));
-        // Formats that say more of a channel than its name may say it of several with one name.
-        shape.variant = key.is_none() && says_more(first, &context.channels);
+            .unwrap_or_else(|| first.iter().map(UnnestPiece::batch).any(columns::has_sub_micros));
+        // Formats with channel metadata may have several channels of one name.
+        shape.variant = key.is_none() && has_channel_metadata(first, &context.channels);
         let arrow = shape.schema();
-        let schema = ArrowSchemaConverter::new().convert(&arrow).map_err(unfit)?;
+        let schema = ArrowSchemaConverter::new().convert(&arrow).map_err(encode_error)?;
         let mut properties = WriterProperties::builder()
             .set_created_by(format!("{CREATED_BY}{}", env!("CARGO_PKG_VERSION")))
             .set_compression(self.compression()?)
             .set_data_page_size_limit(PAGE)
             .set_statistics_enabled(EnabledStatistics::Page);
-        let leaves = shape::leaves(&shape.columns(&sample, &context.channels, &[])?);
+        let leaves = columns::leaves(&shape.columns(&sample, &context.channels, &[])?);
         for (column, leaf) in schema.columns().iter().zip(&leaves) {
             let path = column.path().clone();
             if column.name() == PAYLOAD && shape.payload {
-                // The least and greatest of payloads tell nothing.
+                // Minimum and maximum of payloads are useless.
                 properties =
                     properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
             }
-            properties = match encoding::choose(leaf) {
-                Choice::Dictionary => properties.set_column_dictionary_enabled(path, true),
-                Choice::Plain(encoding) => properties
+            properties = match encoding::choose_encoding(leaf) {
+                ColumnEncoding::Dictionary => properties.set_column_dictionary_enabled(path, true),
+                ColumnEncoding::Plain(encoding) => properties
                     .set_column_dictionary_enabled(path.clone(), false)
                     .set_column_encoding(path, encoding),
             };
@@ -85,33 +86,38 @@ impl ParquetSink {
         let mut properties = properties.build();
         add_encoded_arrow_schema_to_metadata(&arrow, &mut properties);
         let properties = Arc::new(properties);
-        // Row groups are encoded before their file exists; the library wants to see one.
+        // Row groups are encoded before their file exists, but the library needs a file writer.
         let root = schema.root_schema_ptr();
         let stand_in = SerializedFileWriter::new(io::sink(), root, Arc::clone(&properties));
-        let stand_in = stand_in.map_err(unfit)?;
+        let stand_in = stand_in.map_err(encode_error)?;
         let columns = ArrowRowGroupWriterFactory::new(&stand_in, Arc::clone(&arrow));
         let message = sample.rows().first().map(|rows| Arc::clone(&rows.message));
         let encoder = GroupEncoder {
-            by_channel: self.order == Order::Channel && shape.channel,
+            by_channel: self.order == RowSorting::Channel && shape.channel,
             shape,
             schema: arrow,
             columns,
             channels: Arc::clone(&context.channels),
-            taking: Arc::clone(taking),
+            projection: Arc::clone(taking),
         };
-        Ok(Form { encoder: Arc::new(encoder), schema: Arc::new(schema), properties, message })
+        Ok(TableSchema {
+            encoder: Arc::new(encoder),
+            parquet_schema: Arc::new(schema),
+            properties,
+            message,
+        })
     }
 }
 
-/// Whether anything is said of the channels of these events beside name, source and encoding.
-fn says_more(pieces: &[UnnestPiece], channels: &Channels) -> bool {
+/// Whether any channel of these events has metadata.
+fn has_channel_metadata(pieces: &[UnnestPiece], channels: &Channels) -> bool {
     let all = pieces.iter().flat_map(|piece| piece.batch().channels());
     let used: BTreeSet<u32> = all.copied().collect();
     used.into_iter().any(|id| !channels.get(ChannelId(id)).metadata.is_empty())
 }
 
-/// The first rows of these pieces, as many as encodings are chosen by.
-fn sample(pieces: &[UnnestPiece], taking: &Taking) -> Result<Batch, Error> {
+/// The first rows of these pieces, from which encodings are chosen.
+fn sample(pieces: &[UnnestPiece], taking: &TableProjection) -> Result<Batch, Error> {
     const ROWS: usize = 8192;
     let (mut batches, mut picks) = (Vec::new(), Vec::new());
     for (n, piece) in pieces.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! What is no archive, read by the source that knows it: plain logs, logs compressed in one piece, pipes.
+//! Reads inputs that are not archives with the source that recognises them: plain logs, logs
+//! compressed in one piece, pipes.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -9,31 +10,31 @@ use sluice_core::{
     files,
 };
 
-use crate::format::Chosen;
+use crate::format::FormatOption;
 use crate::source::NAME;
 
-/// The other sources that were needed so far, each made once.
+/// The other sources, each created on first use.
 #[derive(Default)]
-pub struct Others(OnceLock<Vec<Slot>>);
+pub struct FallbackSources(OnceLock<Vec<FallbackSlot>>);
 
-struct Slot {
+struct FallbackSlot {
     name: &'static str,
     made: OnceLock<Box<dyn Source>>,
 }
 
-/// How much of a file is looked at to find out what it is.
+/// The number of bytes that sources are shown to recognise a file.
 const HEAD: usize = 256 << 10;
 
-impl Others {
-    /// Reads all of a file through the source that knows it. `paths` are all that the archive source was
-    /// given; nothing if no source knows it.
+impl FallbackSources {
+    /// Reads a file with the source that recognises it; `None` if there is none. `paths` are all
+    /// paths of the archive source.
     pub fn read<'s>(
         &'s self,
         path: &Path,
         paths: &[PathBuf],
         context: &ReadContext,
     ) -> Result<Option<Box<dyn Reader + 's>>, Error> {
-        let Some(name) = source_of(path)? else { return Ok(None) };
+        let Some(name) = find_source(path)? else { return Ok(None) };
         let source = self.source(name, paths)?;
         source.read(&Split::whole(path, None), SplitStart::At(0), context).map(Some)
     }
@@ -41,7 +42,7 @@ impl Others {
     fn source(&self, name: &'static str, paths: &[PathBuf]) -> Result<&dyn Source, Error> {
         let slots = self.0.get_or_init(|| {
             let names = Registry::linked().names(PluginKind::Source);
-            names.into_iter().map(|name| Slot { name, made: OnceLock::new() }).collect()
+            names.into_iter().map(|name| FallbackSlot { name, made: OnceLock::new() }).collect()
         });
         let broken = || Error::internal(format!("the source `{name}` is gone"));
         let slot = slots.iter().find(|slot| slot.name == name).ok_or_else(broken)?;
@@ -61,15 +62,15 @@ fn make(name: &'static str, paths: &[PathBuf]) -> Result<Box<dyn Source>, Error>
         return Err(Error::internal(format!("there is no source `{name}`")));
     };
     make(json!({ "path": paths }))
-        .map_err(|e| Error::invalid(format!("the source `{name}` does not read just files: {e}")))
+        .map_err(|e| Error::unfit(format!("the source `{name}` needs options besides `path`: {e}")))
 }
 
 /// The name of the source that reads a file.
-fn source_of(path: &Path) -> Result<Option<&'static str>, Error> {
+fn find_source(path: &Path) -> Result<Option<&'static str>, Error> {
     let registry = Registry::linked();
     if path == Path::new("-") || files::is_special(path) {
-        // Nothing of a pipe can be looked at without being lost. What archives mostly hold it will be.
-        let usual = Chosen::default();
+        // Peeking into a pipe would consume it: assume the default format of archives.
+        let usual = FormatOption::default();
         return Ok(registry.get(PluginKind::Source, usual.name()).map(|plugin| plugin.name));
     }
     let head = files::head(path, HEAD)?;

@@ -1,4 +1,4 @@
-//! What of messages goes into tables: lists that are taken apart, and fields that are chosen. Knows no table.
+//! What is written of messages: unnested lists and selected fields. Knows nothing about tables.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use sluice_core::selection::{FieldList, FieldPresence};
 use sluice_core::unnest::{UnnestPiece, row_counts, unnest, unnested_type};
 use sluice_core::{Batch, Error, FieldPath, MessageType, Rows};
 
-/// What is done to messages before their columns are written.
+/// The projection of messages onto columns.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Taking {
-    /// The list that is taken apart.
+pub(crate) struct TableProjection {
+    /// The list to unnest.
     pub(crate) unnest: Option<FieldPath>,
-    /// The fields that are columns.
+    /// The fields to write as columns.
     pub(crate) fields: Option<FieldList>,
 }
 
-/// Which of the wanted fields and lists some event had.
+/// The fields and lists of the projection that occurred in some event.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ProjectionMatches {
     fields: Option<FieldPresence>,
     has_lists: bool,
     has_events: bool,
 }
 
-impl Seen {
+impl ProjectionMatches {
     pub(crate) fn add(&mut self, other: Self) {
         self.has_lists |= other.has_lists;
         self.has_events |= other.has_events;
@@ -35,27 +35,30 @@ impl Seen {
     }
 }
 
-impl Taking {
-    /// What can be done before events are sorted. What is in lists is chosen when they are apart.
-    pub(crate) fn before_sorting(&self, batch: Batch, seen: &mut Seen) -> Result<Batch, Error> {
+impl TableProjection {
+    /// Selects fields before events are partitioned. Fields of unnested lists are selected later.
+    pub(crate) fn select_fields(
+        &self,
+        batch: Batch,
+        seen: &mut ProjectionMatches,
+    ) -> Result<Batch, Error> {
         seen.has_events |= !batch.is_empty();
         let Some(fields) = &self.fields else { return Ok(batch) };
         let found = seen.fields.get_or_insert_with(|| fields.none_found());
         if self.unnest.is_none() {
-            return chosen(fields, batch, found);
+            return select(fields, batch, found);
         }
         for rows in batch.rows() {
-            fields.resolve(&self.apart_without_rows(rows)?, found);
+            fields.resolve(&self.unnested_columns(rows)?, found);
         }
         Ok(batch)
     }
 
-    /// A part of a batch whose events have one type, without those of no element; and that type, if it is
-    /// another one when its lists are taken apart.
-    pub(crate) fn with_elements(
+    /// The events of one type that have list elements, and their new type if the list is unnested.
+    pub(crate) fn drop_empty_lists(
         &self,
         part: Batch,
-        seen: &mut Seen,
+        seen: &mut ProjectionMatches,
     ) -> Result<(Batch, Option<MessageType>), Error> {
         let Some(path) = &self.unnest else { return Ok((part, None)) };
         let Some(counts) = row_counts(&part, path)? else { return Ok((part, None)) };
@@ -64,29 +67,29 @@ impl Taking {
         Ok((part.retain(|event| counts[event] > 0), message))
     }
 
-    /// How many rows each event becomes; nothing if that is one.
+    /// The number of rows per event; `None` if that is always one.
     pub(crate) fn row_counts(&self, batch: &Batch) -> Result<Option<Vec<u32>>, Error> {
         self.unnest.as_ref().map_or(Ok(None), |path| row_counts(batch, path))
     }
 
-    /// The rows that are written: each element of a list for itself.
+    /// The rows to write: one row per list element.
     pub(crate) fn rows(&self, piece: &UnnestPiece) -> Result<Batch, Error> {
         let Some(path) = &self.unnest else { return Ok(piece.batch().clone()) };
         let apart = piece.unnest(path)?.batch;
         match &self.fields {
-            Some(fields) => chosen(fields, apart, &mut fields.none_found()),
+            Some(fields) => select(fields, apart, &mut fields.none_found()),
             None => Ok(apart),
         }
     }
 
-    /// About how many bytes the list that is taken apart takes in these rows.
+    /// The approximate bytes of the unnested list in these rows.
     pub(crate) fn list_bytes(&self, rows: &Rows) -> usize {
         let list = self.unnest.as_ref().and_then(|path| path.resolve(&rows.columns));
         list.map_or(0, |list| list.get_array_memory_size())
     }
 
-    /// What is said of fields and lists that no event had.
-    pub(crate) fn notes(&self, seen: &Seen) -> Vec<(String, u64)> {
+    /// Notes about fields and lists that no event has.
+    pub(crate) fn notes(&self, seen: &ProjectionMatches) -> Vec<(String, u64)> {
         if !seen.has_events {
             return Vec::new();
         }
@@ -99,8 +102,8 @@ impl Taking {
         notes
     }
 
-    /// The columns of these rows when their lists are taken apart, with nothing in them.
-    fn apart_without_rows(&self, rows: &Rows) -> Result<Rows, Error> {
+    /// The columns of these rows after unnesting, without rows.
+    fn unnested_columns(&self, rows: &Rows) -> Result<Rows, Error> {
         let empty = Rows { events: Vec::new(), columns: rows.columns.slice(0, 0), ..rows.clone() };
         let Some(path) = &self.unnest else { return Ok(empty) };
         let apart = unnest(&Batch::default().with_rows(vec![empty.clone()]), path)?.batch;
@@ -108,8 +111,8 @@ impl Taking {
     }
 }
 
-/// The same events with some of their fields: not enough to make messages of again.
-fn chosen(fields: &FieldList, batch: Batch, found: &mut FieldPresence) -> Result<Batch, Error> {
+/// Selects fields. The messages can no longer be encoded.
+fn select(fields: &FieldList, batch: Batch, found: &mut FieldPresence) -> Result<Batch, Error> {
     let batch = fields.select(batch, found)?;
     let untold = |rows: &Rows| {
         let message = MessageType::part(Arc::clone(&rows.message.name), rows.message.key);

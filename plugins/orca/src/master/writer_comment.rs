@@ -1,4 +1,4 @@
-//! What our own writer says of a subfile in a comment of the master, beyond what the format's columns hold.
+//! The comments that our own sink writes for what the format's columns cannot hold.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -8,40 +8,40 @@ use sluice_core::Clock;
 
 use super::words;
 use crate::percent;
-use crate::subfile::Prefix;
+use crate::subfile::RecordPrefix;
 
-/// What our own writer says in a comment before a header line: `# sluice config_records=1 …`.
+/// A comment of our own sink before a header line: `# sluice config_records=1 …`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Own {
-    /// How many records are configuration.
+pub struct WriterComment {
+    /// The number of configuration records.
     pub config_records: u64,
-    /// What stands before each record.
-    pub prefix: Prefix,
+    /// The prefix of each record.
+    pub prefix: RecordPrefix,
     /// The channel's name.
     pub channel: Vec<u8>,
     /// The channel's source.
     pub source: String,
     /// The type of the payloads.
     pub type_name: Option<String>,
-    /// What times count from.
+    /// The epoch of times.
     pub clock: Clock,
-    /// The interface, where the header line has another word for it or is of no objects.
+    /// The interface, if the header line has another word for it or the records are not objects.
     pub interface: Option<String>,
-    /// Whether it is not to be played, where the header line has no column for that.
+    /// Whether it is disabled, if the header line has no column for that.
     pub is_disabled: bool,
-    /// What else is known of the channel.
+    /// The remaining metadata of the channel.
     pub metadata: BTreeMap<String, String>,
 }
 
-impl Own {
-    /// What comments of ours begin with, behind the `#`.
-    pub(crate) const WORD: &'static str = "sluice";
-    /// What stands before the keys of what else is known of the channel.
+impl WriterComment {
+    /// The first word of our comments.
+    pub(crate) const TAG: &'static str = "sluice";
+    /// The prefix of keys of the remaining metadata.
     const METADATA: &'static [u8] = b"metadata.";
 
     pub(super) fn parse(comment: &[u8]) -> Option<Self> {
         let mut words = words(comment);
-        if words.next()? != Self::WORD.as_bytes() {
+        if words.next()? != Self::TAG.as_bytes() {
             return None;
         }
         let mut own = Self::default();
@@ -52,7 +52,7 @@ impl Own {
             let text = || String::from_utf8(value.clone()).ok();
             match key {
                 b"config_records" => own.config_records = text()?.parse().ok()?,
-                b"prefix" => own.prefix = Prefix::from_word(&text()?)?,
+                b"prefix" => own.prefix = RecordPrefix::from_word(&text()?)?,
                 b"source" => own.source = text()?,
                 b"type" => own.type_name = Some(text()?),
                 b"clock" if value == b"relative" => own.clock = Clock::Relative,
@@ -72,11 +72,11 @@ impl Own {
         Some(own)
     }
 
-    /// The comment, with its end.
+    /// The comment with its line break.
     pub(crate) fn to_line(&self) -> String {
         let mut line = format!(
             "# {} config_records={} prefix={} channel={} source={}",
-            Self::WORD,
+            Self::TAG,
             self.config_records,
             self.prefix.word(),
             percent::encoded(&self.channel),

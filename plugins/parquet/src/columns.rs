@@ -1,4 +1,4 @@
-//! The shape of a table: which columns it has, and a batch as these columns. Encodes nothing.
+//! The columns of a table, and batches as these columns. Encodes nothing.
 
 use std::sync::Arc;
 
@@ -10,54 +10,56 @@ use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUni
 use arrow_select::interleave::interleave;
 use sluice_core::{Batch, Channels, Error, Rows};
 
-/// Names of columns that stand in front of a message's fields.
+/// The time of the event.
 pub(crate) const TIMESTAMP: &str = "timestamp";
-/// Nanoseconds, where the source is finer than microseconds.
+/// Nanoseconds, if times are finer than microseconds.
 pub(crate) const TIMESTAMP_NS: &str = "timestamp_ns";
-/// Where events come from.
+/// The source of the event.
 pub(crate) const SOURCE: &str = "source";
 /// The channel; only in a table of all channels.
 pub(crate) const CHANNEL: &str = "channel";
-/// Which of several channels of one name and source it is; only in a table of all channels.
+/// The variant among channels of one name and source; only in a table of all channels.
 pub(crate) const VARIANT: &str = "channel_variant";
-/// The number an event's origin gave it.
+/// The sequence number of the event.
 pub(crate) const SEQUENCE: &str = "sequence";
 /// The payload's bytes.
 pub(crate) const PAYLOAD: &str = "payload";
 
-const OWN: [&str; 7] = [TIMESTAMP, TIMESTAMP_NS, SOURCE, CHANNEL, VARIANT, SEQUENCE, PAYLOAD];
+const RESERVED: [&str; 7] = [TIMESTAMP, TIMESTAMP_NS, SOURCE, CHANNEL, VARIANT, SEQUENCE, PAYLOAD];
 
-/// Nanoseconds a microsecond.
+/// Nanoseconds per microsecond.
 const MICRO: i64 = 1_000;
 
-/// Which columns a table has.
+/// The columns of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct TableColumns {
     /// Whether there is a column of nanoseconds.
     pub(crate) nanos: bool,
     /// Whether there is a column of channels.
     pub(crate) channel: bool,
-    /// Whether there is a column that tells channels of one name and source apart.
+    /// Whether there is a column that distinguishes channels of one name and source.
     pub(crate) variant: bool,
-    /// The columns of the decoded message, as they are called in the table.
+    /// The columns of the decoded message, by their names in the table.
     pub(crate) fields: Fields,
     /// Whether there is a column of payloads.
     pub(crate) payload: bool,
 }
 
-impl Shape {
-    /// The shape of a table whose first rows are these.
-    pub(crate) fn of(batch: &Batch, channel: bool, payload: bool) -> Self {
-        let nanos = is_fine(batch);
+impl TableColumns {
+    /// The columns of a table with these first rows.
+    pub(crate) fn from_first_rows(batch: &Batch, channel: bool, payload: bool) -> Self {
+        let nanos = has_sub_micros(batch);
         let fields = batch.rows().first().map(|rows| {
             let fields = rows.columns.schema_ref().fields().iter();
-            fields.map(|field| Arc::new(field.as_ref().clone().with_name(outer_name(field.name()))))
+            fields.map(|field| {
+                Arc::new(field.as_ref().clone().with_name(to_column_name(field.name())))
+            })
         });
         let fields = fields.into_iter().flatten().collect();
         Self { nanos, channel, variant: false, fields, payload }
     }
 
-    /// The table's columns as readers see them.
+    /// The Arrow schema of the table.
     pub(crate) fn schema(&self) -> SchemaRef {
         let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
         let own = |name: &str, data_type| Arc::new(Field::new(name, data_type, false));
@@ -72,7 +74,8 @@ impl Shape {
         Arc::new(Schema::new(fields))
     }
 
-    /// A batch as the table's columns. Copies no payload. `variants` are those of the channels, by number.
+    /// A batch as columns of the table. Does not copy payloads. `variants` is indexed by channel
+    /// number.
     pub(crate) fn columns(
         &self,
         batch: &Batch,
@@ -103,7 +106,7 @@ impl Shape {
         }
         columns.push(column(SEQUENCE)?);
         if !self.fields.is_empty() {
-            columns.extend(self.message(batch)?);
+            columns.extend(self.message_columns(batch)?);
         }
         if self.payload {
             columns.push(column(PAYLOAD)?);
@@ -111,8 +114,8 @@ impl Shape {
         Ok(columns)
     }
 
-    /// The message's fields, found by name: other programs may have put columns in another order.
-    fn message(&self, batch: &Batch) -> Result<Vec<ArrayRef>, Error> {
+    /// The message's fields, looked up by name: other programs may have reordered columns.
+    fn message_columns(&self, batch: &Batch) -> Result<Vec<ArrayRef>, Error> {
         let mut places = vec![None; batch.len()];
         for (kind, rows) in batch.rows().iter().enumerate() {
             for (row, event) in rows.events.iter().enumerate() {
@@ -120,22 +123,25 @@ impl Shape {
             }
         }
         let places: Option<Vec<(usize, usize)>> = places.into_iter().collect();
-        let places = places.ok_or_else(|| {
-            Error::internal("a table of messages was given events without a message")
-        })?;
-        self.fields.iter().map(|field| field_of(field, batch.rows(), &places)).collect()
+        let places = places
+            .ok_or_else(|| Error::broken("an event without a message is in a table of messages"))?;
+        self.fields.iter().map(|field| field_column(field, batch.rows(), &places)).collect()
     }
 }
 
-/// One field of every event, of which `places` says the rows and where it is in them.
-fn field_of(field: &FieldRef, all: &[Rows], places: &[(usize, usize)]) -> Result<ArrayRef, Error> {
-    let name = inner_name(field.name()).unwrap_or_default();
+/// One field of every event. `places` has the rows of each event and its index in them.
+fn field_column(
+    field: &FieldRef,
+    all: &[Rows],
+    places: &[(usize, usize)],
+) -> Result<ArrayRef, Error> {
+    let name = to_field_name(field.name()).unwrap_or_default();
     let column = |rows: &Rows| {
         let column = rows.columns.column_by_name(name);
-        column.and_then(|column| as_type(column, field.data_type())).ok_or_else(|| {
-            Error::invalid(format!(
-                "messages of one type, `{}`, come with several kinds of columns: write those that were \
-                 decoded in another way to a table of their own",
+        column.and_then(|column| cast_without_loss(column, field.data_type())).ok_or_else(|| {
+            Error::unfit(format!(
+                "messages of the type `{}` have different columns: write those that were decoded \
+                 differently to another table",
                 rows.message.name
             ))
         })
@@ -150,8 +156,8 @@ fn field_of(field: &FieldRef, all: &[Rows], places: &[(usize, usize)]) -> Result
     }
 }
 
-/// A column as another type, if nothing of it is lost: other programs call the items of lists otherwise.
-fn as_type(column: &ArrayRef, data_type: &DataType) -> Option<ArrayRef> {
+/// A column cast to another type, if nothing is lost: other programs name list items differently.
+fn cast_without_loss(column: &ArrayRef, data_type: &DataType) -> Option<ArrayRef> {
     if column.data_type() == data_type {
         return Some(Arc::clone(column));
     }
@@ -160,28 +166,29 @@ fn as_type(column: &ArrayRef, data_type: &DataType) -> Option<ArrayRef> {
     (&back == column).then_some(there)
 }
 
-/// The name that a message's field has in a table: our own columns keep theirs.
-pub(crate) fn outer_name(field: &str) -> String {
-    // What is ours already, with any number of lines below, gets one more: so it can be taken away.
-    let is_ours = OWN.contains(&field.trim_end_matches('_'));
+/// The column name for a message's field, which must not collide with our own columns.
+pub(crate) fn to_column_name(field: &str) -> String {
+    // A name that collides, with any number of trailing underscores, gets one more, which can be
+    // removed again.
+    let is_ours = RESERVED.contains(&field.trim_end_matches('_'));
     if is_ours { format!("{field}_") } else { field.to_owned() }
 }
 
-/// The name of the message's field that a table's column holds; nothing if the column is one of ours.
-pub(crate) fn inner_name(column: &str) -> Option<&str> {
-    if OWN.contains(&column) {
+/// The name of the message's field in a column; `None` if the column is one of ours.
+pub(crate) fn to_field_name(column: &str) -> Option<&str> {
+    if RESERVED.contains(&column) {
         return None;
     }
-    let is_ours = OWN.contains(&column.trim_end_matches('_'));
+    let is_ours = RESERVED.contains(&column.trim_end_matches('_'));
     if is_ours { column.strip_suffix('_') } else { Some(column) }
 }
 
-/// Whether a batch has times between microseconds.
-pub(crate) fn is_fine(batch: &Batch) -> bool {
+/// Whether a batch has times that are not whole microseconds.
+pub(crate) fn has_sub_micros(batch: &Batch) -> bool {
     batch.timestamps().iter().any(|time| time % MICRO != 0)
 }
 
-/// The leaves of these columns, in the order in which Parquet has them.
+/// The leaves of these columns, in Parquet's order.
 pub(crate) fn leaves(columns: &[ArrayRef]) -> Vec<ArrayRef> {
     let mut leaves = Vec::new();
     columns.iter().for_each(|column| add_leaves(column, &mut leaves));
@@ -213,10 +220,10 @@ mod tests {
         for name in
             ["x", "timestamp", "timestamp_", "timestamp_ns", "payload___", "_", "source_x", ""]
         {
-            let outer = outer_name(name);
-            assert!(!OWN.contains(&outer.as_str()));
-            assert_eq!(inner_name(&outer), Some(name));
+            let outer = to_column_name(name);
+            assert!(!RESERVED.contains(&outer.as_str()));
+            assert_eq!(to_field_name(&outer), Some(name));
         }
-        assert_eq!(inner_name("sequence"), None);
+        assert_eq!(to_field_name("sequence"), None);
     }
 }

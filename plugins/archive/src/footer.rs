@@ -1,0 +1,123 @@
+//! The footer of an archive: the index and the seek table after its frames. Reads no frame.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use sluice_core::files::{self, LogFile};
+use sluice_core::frames::{self, FrameSpan, MAGIC};
+use sluice_core::store::is_address;
+use sluice_core::{ByteFormat, Error, SniffResult};
+
+use crate::format;
+use crate::index::{self, ArchiveIndex, FrameSummary};
+
+/// The footer of an archive.
+pub struct ArchiveFooter {
+    /// The positions of its frames.
+    pub spans: Vec<FrameSpan>,
+    /// The summaries of its frames.
+    pub index: ArchiveIndex,
+    /// The byte format of its content.
+    pub format: &'static dyn ByteFormat,
+    /// The number of frames before those with events: one with the format's head, or none.
+    head_frames: usize,
+}
+
+/// The maximum length of the frame that holds the index.
+const MAX_INDEX_FRAME: u64 = 512 << 20;
+
+impl ArchiveFooter {
+    /// Reads the footer of a file; `None` if there is no consistent one.
+    ///
+    /// `Err` also if this program does not have the archive's format.
+    pub fn read(log: &mut LogFile) -> Result<Option<Self>, Error> {
+        let Some((spans, table)) = frames::seek_table(log)? else { return Ok(None) };
+        let Some(index) = index_between(log, spans.last().map_or(0, FrameSpan::end), table)? else {
+            return Ok(None);
+        };
+        let format = format::find_format(&index.format);
+        let format = format.ok_or_else(|| {
+            Error::unfit(format!(
+                "{}: {}",
+                log.path().display(),
+                format::missing_format(&index.format)
+            ))
+        })?;
+        let heads = usize::from(!format.head()?.is_empty());
+        let tails = usize::from(!format.tail()?.is_empty());
+        let adds_up = spans.len() == heads + index.frames.len() + tails;
+        Ok(adds_up.then_some(Self { spans, index, format, head_frames: heads }))
+    }
+
+    /// The summary of a frame; `None` for a frame without events.
+    pub fn frame_summary(&self, frame: usize) -> Option<&FrameSummary> {
+        self.index.frames.get(frame.checked_sub(self.head_frames)?)
+    }
+}
+
+fn index_between(log: &mut LogFile, start: u64, end: u64) -> Result<Option<ArchiveIndex>, Error> {
+    let len = end.checked_sub(start).filter(|len| *len <= MAX_INDEX_FRAME);
+    let Some(len) = len.and_then(|len| usize::try_from(len).ok()) else { return Ok(None) };
+    let mut frame = vec![0; len];
+    let read = log.read_at(start, &mut frame)?;
+    let is_all = read == len && frames::skippable_len(&frame) == Some(len as u64);
+    Ok(is_all.then(|| ArchiveIndex::read(&frame)).flatten())
+}
+
+/// Whether a file is an archive with a footer. Reads a few bytes.
+pub fn sniff(path: &Path) -> Result<SniffResult, Error> {
+    // Whoever reads the file reports errors.
+    if !files::is_file(path) {
+        return Ok(SniffResult::No);
+    }
+    let mut log = LogFile::open_plain(path)?;
+    let (mut magic, mut mark) = ([0; MAGIC.len()], [0; index::MARK_LEN]);
+    let Some(table) = frames::table_start(&mut log)? else { return Ok(SniffResult::No) };
+    let Some(at) = table.checked_sub(mark.len() as u64) else { return Ok(SniffResult::No) };
+    let read = log.read_at(0, &mut magic)? + log.read_at(at, &mut mark)?;
+    let is_ours = magic == MAGIC && index::is_marked(&mark) && read == magic.len() + mark.len();
+    Ok(if is_ours { SniffResult::Yes } else { SniffResult::No })
+}
+
+/// Caches the footers of recent archives, so that not every split reads the index again.
+#[derive(Default)]
+pub struct FooterCache(Mutex<Vec<CachedFooter>>);
+
+struct CachedFooter {
+    path: PathBuf,
+    /// Identifies the state of the file: its length, and its modification time or object version.
+    stamp: (u64, Option<SystemTime>, Option<String>),
+    footer: Option<Arc<ArchiveFooter>>,
+}
+
+impl FooterCache {
+    /// The capacity: archives are read one after another.
+    const CAPACITY: usize = 4;
+
+    /// The footer of a file, read again if the file is not in the cache or has changed.
+    pub fn get(&self, path: &Path) -> Result<Option<Arc<ArchiveFooter>>, Error> {
+        if !is_address(path) && !files::is_file(path) {
+            return Ok(None);
+        }
+        let mut log = LogFile::open_plain(path)?;
+        let modified = std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
+        let version = log.version().map(str::to_owned);
+        let stamp = (log.len().unwrap_or_default(), modified, version);
+        let is_it = |kept: &&CachedFooter| kept.path == path && kept.stamp == stamp;
+        if let Some(CachedFooter { footer, .. }) = self.lock().iter().find(is_it) {
+            return Ok(footer.clone());
+        }
+        // Two threads may read the same footer: that is cheaper than waiting.
+        let footer = ArchiveFooter::read(&mut log)?.map(Arc::new);
+        let mut kept = self.lock();
+        kept.retain(|kept| kept.path != path);
+        kept.insert(0, CachedFooter { path: path.to_owned(), stamp, footer: footer.clone() });
+        kept.truncate(Self::CAPACITY);
+        Ok(footer)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<CachedFooter>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
