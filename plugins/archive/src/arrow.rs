@@ -140,7 +140,7 @@ fn schema_message() -> (EncodedData, DictionaryTracker) {
 }
 
 fn encode_error(error: ArrowError) -> Error {
-    Error::broken(format!("a batch cannot be written as an Arrow stream: {error}"))
+    Error::internal(format!("a batch cannot be written as an Arrow stream: {error}"))
 }
 
 /// The approximate bytes that describe a channel in a piece.
@@ -299,7 +299,7 @@ mod tests {
         let payload = b"a payload that is longer than a view".to_vec();
         let piece = encoded(&[batch(&[(1, 2, 1, payload)])], &channels);
         // Aligned like a pool block.
-        let mut block = context.blocks.block_of(piece.len());
+        let mut block = context.blocks.block_with_len(piece.len());
         block[..piece.len()].copy_from_slice(&piece);
         let piece = block.freeze().slice(..piece.len());
         let batches = Arrow.decode(piece.clone(), Path::new("x"), &context).unwrap().unwrap();

@@ -61,8 +61,9 @@ fn make(name: &'static str, paths: &[PathBuf]) -> Result<Box<dyn Source>, Error>
     else {
         return Err(Error::internal(format!("there is no source `{name}`")));
     };
-    make(json!({ "path": paths }))
-        .map_err(|e| Error::unfit(format!("the source `{name}` needs options besides `path`: {e}")))
+    make(json!({ "path": paths })).map_err(|e| {
+        Error::invalid(format!("the source `{name}` needs options besides `path`: {e}"))
+    })
 }
 
 /// The name of the source that reads a file.

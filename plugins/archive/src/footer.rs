@@ -38,7 +38,7 @@ impl ArchiveFooter {
         };
         let format = format::find_format(&index.format);
         let format = format.ok_or_else(|| {
-            Error::unfit(format!(
+            Error::invalid(format!(
                 "{}: {}",
                 log.path().display(),
                 format::missing_format(&index.format)

@@ -41,7 +41,7 @@ impl FormatOption {
 
     /// The format; `Err` if it is the default, and the program does not have it.
     pub fn format(&self) -> Result<&'static dyn ByteFormat, Error> {
-        self.format.ok_or_else(|| Error::unfit(missing_format(&self.name)))
+        self.format.ok_or_else(|| Error::invalid(missing_format(&self.name)))
     }
 }
 

@@ -48,7 +48,7 @@ impl<'s> Unpacker<'s> {
 
     /// The uncompressed length that a frame declares. `Err` if it is missing or too large.
     pub(crate) fn checked_len(&self, frame: &[u8]) -> Result<usize, String> {
-        let plain = frames::declared(frame);
+        let plain = frames::content_size(frame);
         let plain = plain.ok_or("its uncompressed length is missing")?;
         self.check_len(plain)
     }
@@ -68,7 +68,7 @@ impl<'s> Unpacker<'s> {
     /// Unpacks these frames, whose lengths have been checked, into one block.
     pub(crate) fn unpack(&self, frames: &[(&[u8], usize)]) -> Vec<Result<Bytes, String>> {
         let all: usize = frames.iter().map(|(_, plain)| aligned_len(*plain)).sum();
-        let mut block = self.context.blocks.block_of(all);
+        let mut block = self.context.blocks.block_with_len(all);
         let (mut at, mut places) = (0, Vec::new());
         for (frame, plain) in frames {
             let to = block.get_mut(at..at + plain).unwrap_or_default();

@@ -96,16 +96,19 @@ impl<'s> FrameReader<'s> {
     /// Unpacks a frame whose length in the seek table is wrong: frames have checksums, the table
     /// has none.
     fn unpack_ignoring_table(&mut self, span: &FrameSpan) -> Result<Option<Bytes>, Error> {
-        if u64::from(span.packed) > most_packed(self.unpacker.max_frame()) {
+        if u64::from(span.compressed_len) > compress_bound(self.unpacker.max_frame()) {
             return Ok(None);
         }
-        let mut block = self.unpacker.context().blocks.block_of(span.packed as usize);
+        let mut block = self.unpacker.context().blocks.block_with_len(span.compressed_len as usize);
         // A block may be longer than requested.
-        let frame = block.get_mut(..span.packed as usize).unwrap_or_default();
+        let frame = block.get_mut(..span.compressed_len as usize).unwrap_or_default();
         let read = self.log.read_at(span.start, frame)?;
         let frame = frame.get(..read).unwrap_or_default();
-        let plain =
-            self.unpacker.checked_len(frame).ok().filter(|plain| *plain != span.plain as usize);
+        let plain = self
+            .unpacker
+            .checked_len(frame)
+            .ok()
+            .filter(|plain| *plain != span.content_len as usize);
         let Some(plain) = plain else { return Ok(None) };
         Ok(self.unpacker.unpack(&[(frame, plain)]).pop().and_then(Result::ok))
     }
@@ -114,7 +117,7 @@ impl<'s> FrameReader<'s> {
         let (mut run, mut left) = (Vec::new(), self.unpacker.context().blocks.block_len());
         while let Some(frame) = self.frames.front().copied() {
             let Some(span) = self.footer.spans.get(frame).copied() else { break };
-            let needed = aligned_len(span.plain as usize);
+            let needed = aligned_len(span.content_len as usize);
             if !run.is_empty() && needed > left {
                 break;
             }
@@ -127,12 +130,12 @@ impl<'s> FrameReader<'s> {
 
     /// Checks the lengths in the seek table before memory is allocated for them.
     fn check_span(&self, span: &FrameSpan) -> Result<(), String> {
-        let plain = u64::from(span.plain);
+        let plain = u64::from(span.content_len);
         self.unpacker.check_len(plain)?;
-        if u64::from(span.packed) > most_packed(plain) {
+        if u64::from(span.compressed_len) > compress_bound(plain) {
             return Err(format!(
                 "{} compressed bytes are too many for {plain} uncompressed ones",
-                span.packed
+                span.compressed_len
             ));
         }
         Ok(())

@@ -56,7 +56,7 @@ struct FrameWalk {
 impl FrameWalk {
     fn new(mut log: LogFile, max_frame: u64) -> Result<Self, Error> {
         let known = seek_table_starts(&mut log)?;
-        let (len, longest) = (log.len().unwrap_or_default(), most_packed(max_frame));
+        let (len, longest) = (log.len().unwrap_or_default(), compress_bound(max_frame));
         Ok(Self { log, len, at: 0, known_starts: known, longest, window: Vec::new(), base: 0 })
     }
 
@@ -109,7 +109,7 @@ impl FrameWalk {
                 return Ok(Some(len as u64));
             }
             // Do not read beyond the limit to find the end.
-            let most = most_packed(plain).min(longest);
+            let most = compress_bound(plain).min(longest);
             if bytes.len() as u64 >= most {
                 return Ok(None);
             }

@@ -305,8 +305,8 @@ impl FrameEncoder {
     fn summarize(&self, events: &[Batch]) -> (FrameSummary, Vec<(ChannelId, u32)>) {
         let times = || events.iter().flat_map(|batch| batch.timestamps());
         // As decoded by readers.
-        let first = times().min().map_or(0, |time| self.format.held(*time));
-        let last = times().max().map_or(0, |time| self.format.held(*time));
+        let first = times().min().map_or(0, |time| self.format.stored_time(*time));
+        let last = times().max().map_or(0, |time| self.format.stored_time(*time));
         let (mut counts, mut order) = (vec![0u32; self.channels.len()], Vec::new());
         for channel in events.iter().flat_map(|batch| batch.channels()) {
             let count = &mut counts[*channel as usize];

@@ -79,7 +79,7 @@ impl Archive {
         path: &Path,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        let Ok(Some(PathKind::File(len))) = files::look(path) else {
+        let Ok(Some(PathKind::File(len))) = files::path_kind(path) else {
             return self.read_fallback(path, context)?.ok_or_else(|| not_a_log(path));
         };
         let miss = |reason| {
@@ -169,7 +169,7 @@ fn cut_splits(path: &Path, footer: &ArchiveFooter, target: u64, query: &Query) -
     let mut splits: Vec<Split> = Vec::new();
     for frame in matching_frames(footer, 0..footer.spans.len(), query, None) {
         let Some(span) = footer.spans.get(frame) else { continue };
-        let plain = u64::from(span.plain);
+        let plain = u64::from(span.content_len);
         match splits.last_mut() {
             Some(Split { end, bytes: Some(bytes), .. }) if *bytes < target => {
                 *bytes += plain;

@@ -127,7 +127,7 @@ const MAX_FILE: usize = 16 << 20;
 impl IceCodec {
     /// Compiles the types that these files declare.
     pub fn from_files(files: Vec<TypeFile>) -> Self {
-        let made_from = codecs::made_from(NAME, &files);
+        let made_from = codecs::fingerprint(NAME, &files);
         let library = SliceLibrary::from_files(files);
         let (mut types, mut budget) = (Vec::new(), TypeBudget::default());
         let (mut classes, mut structs): (Classes, BTreeMap<Role, Candidates>) = Default::default();
@@ -138,7 +138,7 @@ impl IceCodec {
                 _ => continue,
             };
             let (known, form) = compile_known(&library, id, &mut budget);
-            let key = known.described.key;
+            let key = known.message_type.key;
             if is_class {
                 add_once(classes.versions_mut(library.name(id).as_bytes()), (key, form));
             } else if let Some(form) = form {
@@ -186,7 +186,7 @@ fn roles(library: &SliceLibrary, id: TypeId) -> Vec<Role> {
 /// A compiled type and its description.
 struct CompiledType {
     plan: Arc<TypePlan>,
-    layout: Layout,
+    layout: PayloadLayout,
     text: String,
 }
 
@@ -291,7 +291,7 @@ impl Codec for IceCodec {
         let id = library.ids().find(is_it).ok_or("its description does not declare it")?;
         let CompiledType { plan: form, layout, text } = compile(&library, id)?;
         let key = key_of_text(&text);
-        if ![key, booleans::key_of(key)].contains(&described.key) {
+        if ![key, booleans::raw_key(key)].contains(&described.key) {
             return Err("its description does not match its number".to_owned());
         }
         let base = Arc::new(MessageType { key, ..described.clone() });
@@ -335,7 +335,7 @@ fn first_match<'f>(
 fn payload_type(
     described: Arc<MessageType>,
     form: Arc<TypePlan>,
-    layout: Layout,
+    layout: PayloadLayout,
 ) -> FormType<RecordForm> {
     let raw = booleans::raw_key(described.key);
     FormType::new(described, RecordForm { form, layout }).with_raw_booleans_as(raw)
@@ -344,7 +344,7 @@ fn payload_type(
 /// Decodes and encodes the records of a type.
 struct RecordForm {
     form: Arc<TypePlan>,
-    layout: Layout,
+    layout: PayloadLayout,
 }
 
 impl PayloadForm for RecordForm {

@@ -201,7 +201,7 @@ impl OrcaReader {
     /// Resolves as many lines as fill a batch. `None` at the end of the split.
     fn locate_batch(&mut self) -> Result<Option<Vec<LocatedEvent>>, Error> {
         // Spans of each subfile are aligned in the block, which takes space.
-        let usual = self.context.blocks.usual();
+        let usual = self.context.blocks.block_len();
         let most = (usual - usual / 16) as u64;
         let (mut found, mut bytes, mut lines) = (Vec::new(), 0, 0);
         while lines < MAX_LINES {
@@ -420,12 +420,12 @@ impl OrcaReader {
         let spans = coalesce(&records);
         let room = |span: &Range<u64>| (span.end - span.start).next_multiple_of(ALIGNMENT as u64);
         let total = ALIGNMENT as u64 + spans.iter().map(|(_, span, _)| room(span)).sum::<u64>();
-        let total = u32::try_from(total).map_err(|_| Error::broken("a batch of 4 GiB"))?;
+        let total = u32::try_from(total).map_err(|_| Error::internal("a batch of 4 GiB"))?;
         let mut places = vec![None; found.len()];
         if spans.is_empty() {
             return Ok((Bytes::new(), places));
         }
-        let mut block = self.context.blocks.block_of(total as usize);
+        let mut block = self.context.blocks.block_with_len(total as usize);
         let mut at = block.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         for (subfile, span, rows) in spans {
             let len = (span.end - span.start) as usize;
@@ -474,7 +474,7 @@ impl OrcaReader {
             return Ok(*known);
         }
         let channel = self.log.channel(subfile, id, part);
-        let channel = channel.ok_or_else(|| Error::broken("an event without a subfile"))?;
+        let channel = channel.ok_or_else(|| Error::internal("an event without a subfile"))?;
         let channel = self.context.channels.intern(channel)?;
         self.cache_mut(subfile).channels.push((id, part, channel));
         Ok(channel)

@@ -215,7 +215,7 @@ const LONGEST_PREFIX: usize = 5;
 /// Encoded events.
 pub struct EncodedEvents {
     /// Records, subfile by subfile.
-    bytes: Block,
+    bytes: PooledBlock,
     runs: Vec<SubfileRun>,
     /// The ranges of configuration records in `bytes`, in the order of their events.
     configs: Vec<Range<usize>>,
@@ -316,7 +316,7 @@ impl OrcaSink {
     fn key(&self, number: u32) -> Result<Arc<SubfileKey>, Error> {
         let groups = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let group = groups.list.get(number as usize).cloned();
-        group.ok_or_else(|| Error::broken("an event without a subfile was encoded"))
+        group.ok_or_else(|| Error::internal("an event without a subfile was encoded"))
     }
 
     /// The position of the subfile with this key, which is created if it is new.
@@ -386,7 +386,7 @@ impl OrcaSink {
         log.first.get_or_insert(entry.micros);
         let (seconds, micros) = (entry.micros.div_euclid(SECOND), entry.micros.rem_euclid(SECOND));
         let seconds = i64::try_from(seconds).map_err(|_| {
-            Error::broken(
+            Error::internal(
                 "a time outside of the \
             format's range was encoded",
             )
@@ -425,7 +425,7 @@ impl OrcaSink {
         &self,
         batch: &Batch,
         mut rows: Vec<EventRow>,
-        bytes: &mut Block,
+        bytes: &mut PooledBlock,
     ) -> (Vec<SubfileRun>, Vec<Range<usize>>) {
         bytes.reserve(batch.payload_bytes() as usize + rows.len() * LONGEST_PREFIX);
         rows.sort_by_key(|(_, member)| member.group);
@@ -634,7 +634,7 @@ impl LineSpill {
 }
 
 fn missing_subfile() -> Error {
-    Error::broken("a subfile is missing from the log")
+    Error::internal("a subfile is missing from the log")
 }
 
 fn spill_error(error: io::Error) -> Error {
@@ -722,7 +722,7 @@ impl Sink for OrcaSink {
 
     fn open(&self, context: &SinkContext) -> Result<LogWriter, Error> {
         let outputs = Arc::clone(&context.outputs);
-        let path = outputs.named(&self.path.0);
+        let path = outputs.actual_path(&self.path.0);
         // Before the new master is created, which may replace the old one.
         let replaced = subfiles_of_master(&path);
         let master = outputs.create(&self.path.0)?;

@@ -318,7 +318,7 @@ impl RecordIndex {
         }
         let best = best
             .map(|(index, _)| index)
-            .ok_or_else(|| Error::broken("no record framing was tried"));
+            .ok_or_else(|| Error::internal("no record framing was tried"));
         match best? {
             found if found.damage.is_none() || known.may_be_empty => Ok(found),
             found => {

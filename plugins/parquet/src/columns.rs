@@ -123,8 +123,9 @@ impl TableColumns {
             }
         }
         let places: Option<Vec<(usize, usize)>> = places.into_iter().collect();
-        let places = places
-            .ok_or_else(|| Error::broken("an event without a message is in a table of messages"))?;
+        let places = places.ok_or_else(|| {
+            Error::internal("an event without a message is in a table of messages")
+        })?;
         self.fields.iter().map(|field| field_column(field, batch.rows(), &places)).collect()
     }
 }
@@ -139,7 +140,7 @@ fn field_column(
     let column = |rows: &Rows| {
         let column = rows.columns.column_by_name(name);
         column.and_then(|column| cast_without_loss(column, field.data_type())).ok_or_else(|| {
-            Error::unfit(format!(
+            Error::invalid(format!(
                 "messages of the type `{}` have different columns: write those that were decoded \
                  differently to another table",
                 rows.message.name

@@ -117,7 +117,7 @@ impl TableFile {
     pub(crate) fn append(&mut self, group: EncodedGroup) -> Result<(), Error> {
         let EncodedGroup { chunks, rows, order, .. } = group;
         let number = i16::try_from(self.groups.len()).map_err(|_| {
-            Error::unfit(format!(
+            Error::invalid(format!(
                 "a Parquet file holds at most {} row groups; increase row_group_rows and \
                  row_group_bytes: {}",
                 i16::MAX,
@@ -183,7 +183,7 @@ impl TableFile {
         let Self { out, raw: below, rows, .. } = self;
         let written = ParquetMetaDataWriter::new_with_tracked(out, &metadata).finish();
         let RawOutput { file, failed, .. } = Arc::into_inner(below)
-            .ok_or_else(|| Error::broken("a table is still being written"))?
+            .ok_or_else(|| Error::internal("a table is still being written"))?
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
         write_result(written, failed)?;

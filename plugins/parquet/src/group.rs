@@ -153,5 +153,5 @@ fn times_rise(batches: &[Batch]) -> bool {
 /// The Parquet library only rejects our values because of a bug, or for lack of memory.
 #[expect(clippy::needless_pass_by_value, reason = "used as a function value")]
 pub(crate) fn encode_error(error: parquet::errors::ParquetError) -> Error {
-    Error::broken(format!("a row group cannot be encoded: {error}"))
+    Error::internal(format!("a row group cannot be encoded: {error}"))
 }

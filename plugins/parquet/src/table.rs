@@ -135,11 +135,11 @@ impl ParquetTable {
         match has(TIMESTAMP) {
             _ if nanos => Ok(()),
             Some(DataType::Timestamp(..)) => Ok(()),
-            Some(other) => Err(Error::unfit(format!(
+            Some(other) => Err(Error::invalid(format!(
                 "expected a timestamp in the column `timestamp`, found {other}: {}",
                 self.path.display()
             ))),
-            None => Err(Error::unfit(format!(
+            None => Err(Error::invalid(format!(
                 "the column `timestamp` is missing, without which rows are not events: {}",
                 self.path.display()
             ))),

@@ -38,7 +38,7 @@ fn any_byte_may_be_wrong() {
     for format in FORMATS {
         let mut bytes =
             ArchiveBuilder { frame: 300, ..ArchiveBuilder::new(format) }.archive(&log(25));
-        for at in places(bytes.len(), 200) {
+        for at in sample_positions(bytes.len(), 200) {
             for flip in [0x01, 0xff] {
                 bytes[at] ^= flip;
                 honest(&read(&folder, &bytes), 25, &format!("{format}, byte {at} ^ {flip}"));

@@ -111,7 +111,8 @@ fn a_source_is_asked_for_where_it_is_known() {
 fn all_that_is_read_of_a_file_is_counted() {
     let folder = Folder::new();
     let bytes = ArchiveBuilder::new("toy").archive(&log(100));
-    let packed: u64 = spans(&folder, &bytes).iter().map(|span| u64::from(span.packed)).sum();
+    let packed: u64 =
+        spans(&folder, &bytes).iter().map(|span| u64::from(span.compressed_len)).sum();
     let context = ReadContext::standalone("test");
     let source = source(&folder.at("in.zst"));
     let splits = source.splits(300, &Query::default()).unwrap();

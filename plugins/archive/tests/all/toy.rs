@@ -20,7 +20,7 @@ pub(crate) struct ToyFormat;
 const HEADER: usize = 1 + 8 + 8 + 1 + 4;
 
 impl ByteFormat for ToyFormat {
-    fn held(&self, time: i64) -> i64 {
+    fn stored_time(&self, time: i64) -> i64 {
         time - time.rem_euclid(1_000)
     }
 

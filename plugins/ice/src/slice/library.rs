@@ -272,7 +272,7 @@ impl SliceLibrary {
 
     /// Finds the broken types, and all that contain or extend them.
     fn find_unsound(&mut self) {
-        let unsound = self.broken.unsound(self);
+        let unsound = self.broken.tainted(self);
         // Records of these are read up to their known bases.
         self.derived.values_mut().for_each(|all| all.retain(|id| !unsound.contains(id)));
         self.unsound = unsound;

@@ -118,11 +118,11 @@ impl ParquetSink {
             )?);
         }
         let form =
-            table.schema.as_ref().ok_or_else(|| Error::broken("a table without a schema"))?;
+            table.schema.as_ref().ok_or_else(|| Error::internal("a table without a schema"))?;
         let has_place = form.encoder.shape.nanos || self.timestamp_ns == Some(false);
         let batches = || pieces.iter().map(UnnestPiece::batch);
         if !has_place && batches().any(columns::has_sub_micros) {
-            return Err(Error::unfit(format!(
+            return Err(Error::invalid(format!(
                 "events with times finer than microseconds follow a whole row group without any: \
                  set `timestamp_ns = true` (or `false`, to cut them off) for the table {}",
                 self.path.0.display()
@@ -133,7 +133,7 @@ impl ParquetSink {
             batch.channels().iter().any(|id| variants.get(*id as usize).is_some_and(|v| *v > 0))
         };
         if table.key.is_none() && !form.encoder.shape.variant && batches().any(has_variants) {
-            return Err(Error::unfit(format!(
+            return Err(Error::invalid(format!(
                 "two channels of the same name and source have different metadata, and follow a \
                  whole row group of channels without metadata; write one table per channel: {}",
                 self.path.0.display()
@@ -176,7 +176,7 @@ impl ParquetSink {
             context.outputs.create_as_is(&self.path.0)?
         };
         let form = table.schema.as_ref();
-        let form = form.ok_or_else(|| Error::broken("a row group without a table"))?;
+        let form = form.ok_or_else(|| Error::internal("a row group without a table"))?;
         TableFile::new(file, Arc::clone(&form.parquet_schema), Arc::clone(&form.properties))
     }
 }

@@ -245,7 +245,7 @@ impl Sink for ParquetSink {
 
     fn open(&self, context: &SinkContext) -> Result<OpenTables, Error> {
         if self.path.is_stdout() && self.layout() == TableLayout::Channel {
-            return Err(Error::unfit(
+            return Err(Error::invalid(
                 "one table per channel needs a folder; `-` takes a single \
                 table",
             ));
