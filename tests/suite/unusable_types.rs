@@ -136,8 +136,8 @@ fn files_of_other_languages_do_not_cost_the_others_either() {
     let shown = run_sluice(&folder, &["cat", "in.lcm", "--types", "types", "--json"]).expect(0);
     expect_told(&shown);
     for says in [
-        "types/b.ice: `m.BadData` cannot be used: no type `Missing` (type in line 1)",
-        "types/c.ice: `m.Child` cannot be used: no type `BadBase`",
+        "types/b.ice: `m.BadData` cannot be used: unknown type `Missing` (type in line 1)",
+        "types/c.ice: `m.Child` cannot be used: unknown type `BadBase`",
         "version 1 of `AM` is declared in two ways",
         "types/c.veltypes: its types cannot be used: ",
     ] {

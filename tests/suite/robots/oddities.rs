@@ -40,7 +40,7 @@ fn an_encoding_that_is_not_known_is_named_whatever_the_interface_looks_like() {
         std::fs::write(folder.at("only.log"), format!("{bare}Laser jose l.log\n#data\n{data}"))
             .unwrap();
         let line = ["convert", "only.log", "--to", "out.lcm", "--overwrite"];
-        let said = ran(&folder, &line).expect(3).stderr;
+        let said = run_sluice(&folder, &line).expect(3).stderr;
         assert!(said.contains("`jose` objects of `Laser` are not supported"), "{said}");
     }
 }
@@ -65,7 +65,7 @@ fn a_record_of_no_bytes_does_not_hide_what_lies_behind_it() {
     // Zeros at the end are not records.
     bytes.extend([0; 4096]);
     std::fs::write(&file, &bytes).unwrap();
-    let info = ran(&folder, &["info", "orca/master.log"]).expect(3).text();
+    let info = run_sluice(&folder, &["info", "orca/master.log"]).expect(3).text();
     assert!(info.contains("a record has length 0"), "{info}");
 }
 
