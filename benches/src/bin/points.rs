@@ -16,7 +16,7 @@ use sluice_core::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Map, Name, PluginFactory, PluginKind,
     Registry, Stage, StageContext,
 };
-use sluice_dgc::points::Points;
+use sluice_dgc::fuzzing::Points;
 
 #[derive(Parser)]
 #[command(about)]
@@ -112,7 +112,7 @@ fn batches(log: &Path, channels: &Channels) -> anyhow::Result<Vec<Batch>> {
 }
 
 fn add(batch: &Batch, sums: &mut points::Sums) -> anyhow::Result<()> {
-    for points in batch.rows().iter().filter_map(Points::of) {
+    for points in batch.rows().iter().filter_map(Points::from_rows) {
         let member = |name| points.member(name).context("points have it");
         let ([x, y, z], intensity) =
             (points.xyz(), member("intensity")?.as_primitive::<Float32Type>());

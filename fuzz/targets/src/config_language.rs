@@ -1,7 +1,6 @@
 //! Configuration files of the vehicle, and calibrations in both languages.
 
-use sluice_dgc::calibration::Calibration;
-use sluice_dgc::config::Document;
+use sluice_dgc::fuzzing::{Calibration, Document};
 
 /// The language of configuration files: any text is read or refused, what was read is written and
 /// read as the same, and so are calibrations in it.
@@ -14,7 +13,7 @@ pub fn config_language(bytes: &[u8]) {
         }
         Err(mistakes) => assert!(!mistakes.is_empty()),
     }
-    for read in [Calibration::of_cfg, Calibration::of_toml] {
+    for read in [Calibration::from_cfg, Calibration::from_toml] {
         if let Ok(calibration) = read("fuzz", &text) {
             assert!(calibration.names().all(|name| calibration.mount(name).is_some()));
         }
@@ -25,8 +24,8 @@ pub fn config_language(bytes: &[u8]) {
 fn walk(document: &Document) {
     for entry in document.entries().iter().take(100) {
         let value = document.setting(&entry.name);
-        if let Some(word) = value.and_then(|value| value.word()) {
-            let _ = (word.integer(), word.double(), word.boolean());
+        if let Some(scalar) = value.and_then(|value| value.scalar()) {
+            let _ = (scalar.integer(), scalar.double(), scalar.boolean());
         }
     }
 }

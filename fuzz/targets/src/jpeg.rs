@@ -1,19 +1,19 @@
 //! Whether bytes are a whole JPEG file.
 
-use sluice_files::jpeg::check;
+use sluice_files::fuzzing::check_jpeg;
 
 /// Any bytes have an answer; of what is whole every beginning is not, but for the padding at its end.
 pub fn jpeg(bytes: &[u8]) {
-    if let Err(fault) = check(bytes) {
+    if let Err(fault) = check_jpeg(bytes) {
         return assert!(!fault.as_str().is_empty());
     }
     let padding = bytes.iter().rev().take_while(|byte| matches!(byte, 0x00 | 0xFF)).count();
     let bare = &bytes[..bytes.len() - padding];
-    assert_eq!(check(bare), Ok(()));
+    assert_eq!(check_jpeg(bare), Ok(()));
     assert!(bare.ends_with(&[0xFF, 0xD9]));
     // All of them take too long where there are many.
     let step = bare.len() / 64 + 1;
     for len in (0..bare.len()).step_by(step) {
-        assert!(check(&bare[..len]).is_err(), "the first {len} bytes");
+        assert!(check_jpeg(&bare[..len]).is_err(), "the first {len} bytes");
     }
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use sluice_core::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Map, Name, Stage, StageContext,
 };
-use sluice_dgc::points::Points;
+use sluice_dgc::fuzzing::Points;
 
 use crate::given;
 
@@ -41,7 +41,7 @@ fn applied(stage: &dyn Map, payloads: &[Vec<u8>]) -> (Batch, usize) {
 }
 
 fn points(batch: &Batch) -> Vec<Points> {
-    batch.rows().iter().filter_map(Points::of).collect()
+    batch.rows().iter().filter_map(Points::from_rows).collect()
 }
 
 /// Any bytes on a channel of a Velodyne are points or told: nothing panics, no event is lost, no

@@ -1,11 +1,11 @@
 //! Writes the demo drive as an LCM log file: `demo_log [--seconds N] [--seed N] OUT`.
 //!
-//! For checking the drive with other programs; it writes nothing but the plain format.
+//! For checking the drive with other programs. It uses nothing but the plain format.
 
 use std::fs::File;
 use std::io::{BufWriter, Error, Result, Write};
 
-use sluice_demo::drive::{Drive, DriveOptions, Slice};
+use sluice_demo::drive::{Drive, DriveOptions, DriveSlice};
 
 const SYNC: [u8; 4] = [0xed, 0xa1, 0xda, 0x01];
 
@@ -24,13 +24,13 @@ fn main() -> Result<()> {
 
 fn number<T: std::str::FromStr>(argument: Option<String>) -> Result<T> {
     let number = argument.and_then(|text| text.parse().ok());
-    number.ok_or_else(|| Error::other("expected a number behind the option"))
+    number.ok_or_else(|| Error::other("expected a number after the option"))
 }
 
 fn write(drive: &Drive, out: &str) -> Result<()> {
     let mut file = BufWriter::new(File::create(out)?);
     let channels: Vec<_> = drive.channels().collect();
-    let mut slice = Slice::default();
+    let mut slice = DriveSlice::default();
     for i in 0..drive.slices() {
         drive.slice(i, &mut slice);
         for (number, event) in (drive.sequence_at(i)..).zip(&slice.events) {

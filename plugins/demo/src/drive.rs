@@ -1,8 +1,8 @@
-//! A made-up drive of a robot car, as the events of a log in the order they were received.
+//! A synthetic drive of a robot car: the events of a log, in the order they were received.
 //!
-//! Everything about an event follows from the options and the event's index: any slice can be
-//! computed alone, on any thread, and the bytes are the same on every machine. It knows neither
-//! log files nor plans; it fills buffers.
+//! Every event follows from the options and its index, so any slice can be computed on its own, on
+//! any thread, with the same bytes on every machine. This module knows neither log files nor
+//! splits; it fills buffers.
 
 mod camera;
 mod encode;
@@ -20,8 +20,8 @@ use std::ops::Range;
 use camera::Cameras;
 use noise::Noise;
 use pose::Pose;
-use sick::{Scan, Scanners};
-use timetable::{Rhythm, Timetable};
+use sick::{ScanInput, Scanners};
+use timetable::{ChannelTiming, Timetable};
 use velodyne::Velodyne;
 
 /// When every drive starts: 2007-11-03T14:00:00Z, in nanoseconds since 1970.
@@ -35,12 +35,12 @@ const SLICE_US: u64 = 100_000;
 const SLICES_PER_SECOND: u64 = 10;
 const LONGEST_S: f64 = 366.0 * 86_400.0;
 
-/// What can be chosen about a drive.
+/// Options of a drive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DriveOptions {
-    /// Length in seconds. Negative or not a number counts as 0, more than 366 days as 366 days.
+    /// Length in seconds. Negative values and NaN count as 0; the maximum is 366 days.
     pub seconds: f64,
-    /// Chooses the noise, the receive lags and the pictures; the course is always the same.
+    /// Seed of the noise, the receive lags and the images. The course is always the same.
     pub seed: u64,
 }
 
@@ -52,33 +52,33 @@ impl Default for DriveOptions {
 
 /// One event of a slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct DriveEvent {
     /// Receive time in nanoseconds since 1970, a multiple of 1000.
     pub timestamp_ns: i64,
     /// Index into [`Drive::channels`].
     pub channel: usize,
-    /// Where the payload lies in [`Slice::payloads`].
+    /// Where the payload lies in [`DriveSlice::payloads`].
     pub payload: Range<usize>,
 }
 
-/// A run of events and the bytes they share; made to be filled again and again.
+/// Events and the buffer they share. Meant to be reused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Slice {
-    /// The payloads of all events, one behind the other.
+pub struct DriveSlice {
+    /// The concatenated payloads of all events.
     pub payloads: Vec<u8>,
     /// The events in log order.
-    pub events: Vec<Event>,
+    pub events: Vec<DriveEvent>,
 }
 
-impl Slice {
-    /// Removes the events and keeps the memory.
+impl DriveSlice {
+    /// Removes the events but keeps the allocations.
     pub fn clear(&mut self) {
         self.payloads.clear();
         self.events.clear();
     }
 }
 
-/// A drive, ready to be computed slice by slice.
+/// A drive that is computed slice by slice.
 ///
 /// Holds no events: its size does not depend on its length.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ struct Channel {
     timetable: Timetable,
 }
 
-/// What fills a channel's payloads.
+/// The sensor that fills a channel's payloads.
 #[derive(Debug, Clone, Copy)]
 enum Sensor {
     Velodyne,
@@ -111,7 +111,7 @@ enum Sensor {
     SelfTest,
 }
 
-/// An event before it has a payload. The order of the fields is the order of the log.
+/// An event without its payload. The field order is the log order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Receipt {
     received_us: u64,
@@ -120,9 +120,9 @@ struct Receipt {
 }
 
 impl Drive {
-    /// Prepares a drive, which takes about a millisecond whatever its length.
+    /// Prepares a drive. Takes about a millisecond, whatever its length.
     pub fn new(options: DriveOptions) -> Self {
-        // Not-a-number passes the clamp, and the cast makes it 0.
+        // NaN passes the clamp, and the cast turns it into 0.
         let length_us = (options.seconds.clamp(0.0, LONGEST_S) * 1e6) as u64;
         Self {
             seed: options.seed,
@@ -134,27 +134,28 @@ impl Drive {
         }
     }
 
-    /// The names of all channels, in a fixed order that does not depend on the options.
+    /// The names of all channels, in an order that does not depend on the options.
     pub fn channels(&self) -> impl ExactSizeIterator<Item = &'static str> {
         self.channels.iter().map(|channel| channel.name)
     }
 
-    /// How many slices the log has.
+    /// The number of slices in the log.
     pub fn slices(&self) -> usize {
         self.slices
     }
 
-    /// Fills `out` with the events of slice `i` in log order; with none if there is no such slice.
+    /// Fills `out` with the events of slice `i` in log order, or with none if there is no such
+    /// slice.
     ///
-    /// Slice `i` is what was received from `i` to `i + 1` times [`SLICE_NS`] after the start; the
-    /// last one also has what came in late. Times step back now and then, as in real logs, but
-    /// never out of their slice.
-    pub fn slice(&self, i: usize, out: &mut Slice) {
+    /// Slice `i` has the events received from `i` to `i + 1` times [`SLICE_NS`] after the start.
+    /// The last slice also has everything received later. Times step back now and then, as in real
+    /// logs, but never out of their slice.
+    pub fn slice(&self, i: usize, out: &mut DriveSlice) {
         out.clear();
         for receipt in self.receipts(i) {
             let start = out.payloads.len();
             self.append_payload(&receipt, &mut out.payloads);
-            out.events.push(Event {
+            out.events.push(DriveEvent {
                 timestamp_ns: START_NS + receipt.received_us as i64 * 1_000,
                 channel: receipt.channel,
                 payload: start..out.payloads.len(),
@@ -162,12 +163,13 @@ impl Drive {
         }
     }
 
-    /// How many events the log has before slice `i`, which is the event number of its first event.
+    /// The number of events before slice `i`, which is the event number of its first event.
     ///
-    /// The number of all events if `i` is [`Drive::slices`] or more. Computes no payload and takes
-    /// microseconds.
+    /// Returns the number of all events if `i` is [`Drive::slices`] or more. Computes no payload
+    /// and takes microseconds.
     pub fn sequence_at(&self, i: usize) -> u64 {
-        let below = |channel: &Channel| channel.timetable.heard_below(self.first_index(channel, i));
+        let below =
+            |channel: &Channel| channel.timetable.received_below(self.first_index(channel, i));
         self.channels.iter().map(below).sum()
     }
 
@@ -176,14 +178,14 @@ impl Drive {
         let mut receipts = Vec::new();
         for (number, channel) in self.channels.iter().enumerate() {
             let indices = self.first_index(channel, i)..self.first_index(channel, i + 1);
-            receipts.extend(channel.timetable.heard(indices).map(|index| Receipt {
+            receipts.extend(channel.timetable.received(indices).map(|index| Receipt {
                 received_us: channel.timetable.received_us(index),
                 channel: number,
                 index,
             }));
         }
         receipts.sort_unstable();
-        self.step_back(i as u64, &mut receipts);
+        self.delay_one_event(i as u64, &mut receipts);
         receipts
     }
 
@@ -195,14 +197,14 @@ impl Drive {
         channel.timetable.first_received_from(i as u64 * SLICE_US)
     }
 
-    /// Once a second, moves an event behind some that were received up to a few milliseconds later.
-    fn step_back(&self, slice: u64, receipts: &mut [Receipt]) {
-        let mut noise = Noise::of(self.seed, STEP_BACK_STREAM, slice / SLICES_PER_SECOND);
+    /// Once a second, delays one event past others received up to a few milliseconds later.
+    fn delay_one_event(&self, slice: u64, receipts: &mut [Receipt]) {
+        let mut noise = Noise::new(self.seed, STEP_BACK_STREAM, slice / SLICES_PER_SECOND);
         if noise.below(SLICES_PER_SECOND) != slice % SLICES_PER_SECOND {
             return;
         }
         let delay_us = 1_000 + noise.below(2_500);
-        // Only a channel slower than the delay keeps its own order.
+        // A channel whose period is shorter than the delay would lose its own order.
         let is_slow = |receipt: &Receipt| receipt.channel != VELODYNE;
         let Some(from) = receipts.iter().position(is_slow) else { return };
         let late = receipts[from].received_us + delay_us;
@@ -219,7 +221,7 @@ impl Drive {
         match *sensor {
             Sensor::Velodyne => self.velodyne.append(index, utime, &Pose::at(us), noise, out),
             Sensor::Scanner(number) => {
-                let scan = Scan { index, utime, pose: &Pose::at(us), noise };
+                let scan = ScanInput { index, utime, pose: &Pose::at(us), noise };
                 self.scanners.append(number, scan, out);
             }
             Sensor::Camera(number) => self.cameras.append(number, index, utime, noise, out),
@@ -243,40 +245,42 @@ fn logger_string(second: u64, mut noise: Noise) -> String {
 fn channels(seed: u64, length_us: u64) -> Vec<Channel> {
     let silence = velodyne_silence(length_us);
     let rear_end_us = length_us / 10 * 6;
-    rhythms()
+    channel_timings()
         .into_iter()
         .enumerate()
-        .map(|(number, (name, sensor, rhythm))| {
+        .map(|(number, (name, sensor, timing))| {
             let end_us = if name == camera::REAR { rear_end_us } else { length_us };
             let lost = if number == VELODYNE { silence.clone() } else { 0..0 };
-            let timetable = Timetable::new(seed, number as u64, rhythm, end_us, lost);
+            let timetable = Timetable::new(seed, number as u64, timing, end_us, lost);
             let once = matches!(sensor, Sensor::SelfTest);
             Channel { name, sensor, timetable: if once { timetable.once() } else { timetable } }
         })
         .collect()
 }
 
-/// The drop-out at two fifths of the drive: 1.5 s, or less in a drive of less than 5 s.
+/// The Velodyne's drop-out at two fifths of the drive: 1.5 s, or less if the drive is shorter than
+/// 5 s.
 fn velodyne_silence(length_us: u64) -> Range<u64> {
     let start = length_us / 10 * 4;
     start..start + (length_us / 10 * 3).min(1_500_000)
 }
 
-/// Every channel with the numbers that make its events spread over time.
-fn rhythms() -> Vec<(&'static str, Sensor, Rhythm)> {
-    let rhythm = |hertz, phase_us, lag_us, jitter_us| Rhythm { hertz, phase_us, lag_us, jitter_us };
-    let mut rows = vec![("VELODYNE", Sensor::Velodyne, rhythm(2600, 0, 150, 300))];
+/// Every channel with its sensor and timing.
+fn channel_timings() -> Vec<(&'static str, Sensor, ChannelTiming)> {
+    let timing =
+        |hertz, phase_us, lag_us, jitter_us| ChannelTiming { hertz, phase_us, lag_us, jitter_us };
+    let mut rows = vec![("VELODYNE", Sensor::Velodyne, timing(2600, 0, 150, 300))];
     rows.extend(sick::channels().enumerate().map(|(number, name)| {
-        (name, Sensor::Scanner(number), rhythm(75, 900 + number as u64 * 1_070, 900, 900))
+        (name, Sensor::Scanner(number), timing(75, 900 + number as u64 * 1_070, 900, 900))
     }));
     rows.extend(camera::channels().enumerate().map(|(number, name)| {
-        (name, Sensor::Camera(number), rhythm(10, 5_000 + number as u64 * 130, 2_100, 900))
+        (name, Sensor::Camera(number), timing(10, 5_000 + number as u64 * 130, 2_100, 900))
     }));
     rows.extend([
-        ("POSE", Sensor::Pose, rhythm(100, 400, 250, 400)),
-        ("GPS_TO_LOCAL", Sensor::GpsToLocal, rhythm(10, 1_700, 300, 500)),
-        ("LOGGER_STRING", Sensor::LoggerString, rhythm(1, 2_500, 200, 200)),
-        ("LCM_SELF_TEST", Sensor::SelfTest, rhythm(1, 0, 100, 1)),
+        ("POSE", Sensor::Pose, timing(100, 400, 250, 400)),
+        ("GPS_TO_LOCAL", Sensor::GpsToLocal, timing(10, 1_700, 300, 500)),
+        ("LOGGER_STRING", Sensor::LoggerString, timing(1, 2_500, 200, 200)),
+        ("LCM_SELF_TEST", Sensor::SelfTest, timing(1, 0, 100, 1)),
     ]);
     rows
 }

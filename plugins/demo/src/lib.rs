@@ -1,11 +1,11 @@
-//! A small robot drive, made up on the spot and always the same: source `demo`.
+//! Source `demo`: a small synthetic robot drive, always the same for the same options.
 //!
-//! [`drive`] makes the messages; this is the plugin that gives them out, in pieces of a tenth of a
-//! second that can be made on any thread in any order.
+//! [`drive`] generates the messages. This module is the plugin: it emits them in slices of a tenth
+//! of a second, which can be generated on any thread in any order.
 
 pub mod drive;
 
-use drive::{Drive, DriveOptions, SLICE_NS, START_NS, Slice};
+use drive::{Drive, DriveOptions, DriveSlice, SLICE_NS, START_NS};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{
@@ -13,38 +13,38 @@ use sluice_core::{
     ReadContext, Reader, Source, Split, SplitStart,
 };
 
-/// A deterministic robot drive with the sensors and message types of the MIT Urban Challenge vehicle:
-/// for the quick start, for tests and for trying things out.
+/// A deterministic robot drive with the sensors and message types of the MIT Urban Challenge
+/// vehicle, for the quick start, for tests and for trying things out.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Demo {
-    /// How long the drive is, in seconds.
-    #[serde(default = "ten")]
+    /// Length of the drive, in seconds.
+    #[serde(default = "default_seconds")]
     #[schemars(range(min = 0.0))]
     seconds: f64,
-    /// Another number gives another drive of the same kind.
-    #[serde(default = "one")]
+    /// Seed: another number gives another drive of the same kind.
+    #[serde(default = "default_seed")]
     seed: u64,
 }
 
-fn ten() -> f64 {
+fn default_seconds() -> f64 {
     10.0
 }
 
-fn one() -> u64 {
+fn default_seed() -> u64 {
     1
 }
 
 sluice_core::register! {
     source "demo": Demo,
-    about: "makes up a small robot drive: poses, GPS, laser scanners, cameras, a Velodyne",
+    about: "generates a small robot drive: poses, GPS, laser scanners, cameras, a Velodyne",
     sample: include_str!("../samples/demo.toml"),
 }
 
-/// About how many bytes a slice has.
+/// Approximate size of a slice, in bytes.
 const SLICE_BYTES: u64 = 500_000;
-/// How far an event may lie outside its slice's time.
-const SLACK: i64 = 100_000_000;
+/// Tolerance for events received outside the time of their slice.
+const RECEIVE_SLACK_NS: i64 = 100_000_000;
 
 impl Demo {
     fn drive(&self) -> Drive {
@@ -63,9 +63,9 @@ impl Source for Demo {
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         let slices = self.drive().slices() as u64;
-        let many = (target / SLICE_BYTES).max(1);
-        let whole = |start: u64| {
-            let end = (start + many).min(slices);
+        let slices_per_split = (target / SLICE_BYTES).max(1);
+        let split_from = |start: u64| {
+            let end = (start + slices_per_split).min(slices);
             Split {
                 input: "demo".into(),
                 start,
@@ -74,13 +74,19 @@ impl Source for Demo {
                 live: false,
             }
         };
-        let begins = |slice: u64| START_NS.saturating_add(SLICE_NS.saturating_mul(slice as i64));
-        let wanted = |split: &Split| {
-            let end = begins(split.end.unwrap_or(slices)).saturating_add(SLACK);
+        let start_ns = |slice: u64| START_NS.saturating_add(SLICE_NS.saturating_mul(slice as i64));
+        let overlaps_query = |split: &Split| {
+            let end = start_ns(split.end.unwrap_or(slices)).saturating_add(RECEIVE_SLACK_NS);
             query.start.is_none_or(|start| end >= start)
-                && query.end.is_none_or(|stop| begins(split.start).saturating_sub(SLACK) < stop)
+                && query.end.is_none_or(|stop| {
+                    start_ns(split.start).saturating_sub(RECEIVE_SLACK_NS) < stop
+                })
         };
-        Ok((0..slices).step_by(many as usize).map(whole).filter(wanted).collect())
+        Ok((0..slices)
+            .step_by(slices_per_split as usize)
+            .map(split_from)
+            .filter(overlaps_query)
+            .collect())
     }
 
     fn read<'s>(
@@ -97,7 +103,7 @@ impl Source for Demo {
             ids.push(context.channels.intern(channel)?);
         }
         let slices = split.start..split.end.unwrap_or(drive.slices() as u64);
-        let mut slice = Slice::default();
+        let mut slice = DriveSlice::default();
         Ok(Box::new(slices.map(move |place| {
             slice.clear();
             drive.slice(place as usize, &mut slice);
@@ -107,7 +113,7 @@ impl Source for Demo {
     }
 }
 
-fn batch(slice: &mut Slice, first: u64, ids: &[ChannelId]) -> Batch {
+fn batch(slice: &mut DriveSlice, first: u64, ids: &[ChannelId]) -> Batch {
     let mut builder = BatchBuilder::with_capacity(slice.events.len());
     for (n, event) in slice.events.iter().enumerate() {
         let (place, sequence) =

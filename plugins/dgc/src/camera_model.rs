@@ -1,36 +1,36 @@
-//! Where on an image of a camera a point is seen, and what a pixel looks at. Reads no image.
+//! Projects points onto camera images and pixels onto rays. Reads no images.
 //!
-//! Pixels count from the upper left corner of the image: the first one reaches from 0 to 1.
+//! Pixel coordinates start in the upper left corner of the image: the first pixel spans 0 to 1.
 
 use crate::calibration::{Camera, Distortion};
 use crate::geometry::Transform;
 
-/// A place on an image.
+/// A position on an image, with depth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pixel {
     /// The column.
     pub u: f64,
     /// The row.
     pub v: f64,
-    /// How far the point is along the optical axis, in metres.
+    /// Depth of the point along the optical axis, in metres.
     pub depth: f64,
 }
 
-/// A camera with images of one size.
+/// A camera for images of one size.
 #[derive(Clone, Debug)]
 pub struct CameraModel {
     camera: Camera,
     from_body: Transform,
-    /// How large the images are.
+    /// Size of the images.
     width: f64,
     height: f64,
-    /// Pixels of the images in one of the size the camera was calibrated with.
+    /// Scale of the images relative to the calibration images.
     scale: f64,
 }
 
 impl CameraModel {
-    /// The camera with images of this size, smaller or larger than those it was calibrated with. Nothing if
-    /// they have another shape: they are cut off then, or of another camera.
+    /// A camera for images of this size. `None` if the aspect ratio differs from the calibration:
+    /// then they are cropped, or of another camera.
     pub fn new(camera: &Camera, width: u32, height: u32) -> Option<Self> {
         let scale = f64::from(width) / f64::from(camera.width);
         let off = f64::from(height) - f64::from(camera.height) * scale;
@@ -43,24 +43,24 @@ impl CameraModel {
         })
     }
 
-    /// From the body frame to the camera's.
+    /// The transform from the body frame to the camera frame.
     pub fn from_body(&self) -> &Transform {
         &self.from_body
     }
 
-    /// Where the camera is in the body frame.
+    /// Position of the camera in the body frame.
     pub fn position(&self) -> [f64; 3] {
         self.camera.mount.position
     }
 
-    /// Where a point of the body frame is seen. Nothing if it is not ahead, or not in the image.
+    /// Projects a point of the body frame. `None` if it is not ahead or outside the image.
     pub fn project(&self, point: [f64; 3]) -> Option<Pixel> {
-        self.seen(self.flat(self.from_body.apply(point))?)
+        self.apply_distortion(self.project_pinhole(self.from_body.apply(point))?)
     }
 
-    /// Where a point of the camera's frame would be seen without distortion, in the image or beside it.
-    /// Nothing if it is not ahead.
-    pub fn flat(&self, [x, y, depth]: [f64; 3]) -> Option<Pixel> {
+    /// Projects a point of the camera frame without distortion, inside or outside the image. `None`
+    /// if it is not ahead.
+    pub fn project_pinhole(&self, [x, y, depth]: [f64; 3]) -> Option<Pixel> {
         let pinhole = &self.camera.pinhole;
         let (x, y) = (x / depth, y / depth);
         let u = self.scale * (pinhole.fx * x + pinhole.skew * y + pinhole.cx);
@@ -68,17 +68,17 @@ impl CameraModel {
         (depth > 0.0 && u.is_finite() && v.is_finite()).then_some(Pixel { u, v, depth })
     }
 
-    /// Where a place of the image without distortion is in the image. Nothing if it is beside it.
-    pub fn seen(&self, flat: Pixel) -> Option<Pixel> {
-        let (u, v) = self.distort(flat.u, flat.v);
+    /// Applies the distortion to a pixel. `None` if it falls outside the image.
+    pub fn apply_distortion(&self, undistorted: Pixel) -> Option<Pixel> {
+        let (u, v) = self.distort(undistorted.u, undistorted.v);
         let is_inside = (0.0..self.width).contains(&u) && (0.0..self.height).contains(&v);
-        is_inside.then_some(Pixel { u, v, depth: flat.depth })
+        is_inside.then_some(Pixel { u, v, depth: undistorted.depth })
     }
 
-    /// What a pixel looks at: the point whose depth is 1, as seen from the camera, along the body's axes. A
-    /// point `depth` metres deep is that many times as far from the camera's position.
+    /// The ray of a pixel: the point at depth 1, relative to the camera, along the body axes. The
+    /// point at depth `d` is `d` times that vector from the camera.
     ///
-    /// Nothing if no light from ahead falls there.
+    /// `None` where the lens projects nothing.
     pub fn ray(&self, u: f64, v: f64) -> Option<[f64; 3]> {
         let (u, v) = self.undistort(u, v)?;
         let pinhole = &self.camera.pinhole;
@@ -87,36 +87,44 @@ impl CameraModel {
         Some(self.camera.mount.orientation.rotate([x, y, 1.0]))
     }
 
-    /// A place of the image without distortion, in the image; perhaps beside it.
+    /// Maps a position of the undistorted image to the distorted one; may fall outside.
     pub fn distort(&self, u: f64, v: f64) -> (f64, f64) {
-        self.stretch(u, v, |r2, strength| 1.0 + strength * r2).unwrap_or((u, v))
+        self.scale_radially(u, v, |r2, strength| 1.0 + strength * r2).unwrap_or((u, v))
     }
 
-    /// A place of the image, in the one without distortion. Nothing where the lens does not reach.
+    /// Maps a position of the distorted image to the undistorted one. `None` beyond the reach of
+    /// the lens.
     pub fn undistort(&self, u: f64, v: f64) -> Option<(f64, f64)> {
-        self.stretch(u, v, |r2, strength| 1.0 - strength * r2)
+        self.scale_radially(u, v, |r2, strength| 1.0 - strength * r2)
     }
 
-    /// A place farther from or nearer to the centre of the distortion, by the root of a divisor that depends
-    /// on the square of its distance and on how strong the distortion is. Nothing if that is not above 0.
-    fn stretch(&self, u: f64, v: f64, divisor: impl Fn(f64, f64) -> f64) -> Option<(f64, f64)> {
+    /// Moves a position towards or away from the distortion centre, by one over the square root of
+    /// a divisor that depends on the squared distance and the strength. `None` if the divisor is
+    /// not above 0.
+    fn scale_radially(
+        &self,
+        u: f64,
+        v: f64,
+        divisor: impl Fn(f64, f64) -> f64,
+    ) -> Option<(f64, f64)> {
         let Distortion::Spherical { center, param } = self.camera.distortion else {
             return Some((u, v));
         };
-        let [x, y] = [u / self.width - self.middle()[0], v / self.width - self.middle()[1]];
+        let [x, y] =
+            [u / self.width - self.image_center()[0], v / self.width - self.image_center()[1]];
         let (x, y) = (x - center[0], y - center[1]);
         let r2 = x * x + y * y;
         let by = divisor(r2, param.powi(4)).recip().sqrt();
-        // An infinite one comes from a divisor of 0, none from one below.
+        // A divisor of 0 yields infinity, a negative one NaN.
         by.is_finite().then(|| {
-            let [middle_x, middle_y] = self.middle();
+            let [middle_x, middle_y] = self.image_center();
             let (x, y) = (x * by + middle_x + center[0], y * by + middle_y + center[1]);
             (x * self.width, y * self.width)
         })
     }
 
-    /// The middle of the image, in its widths.
-    fn middle(&self) -> [f64; 2] {
+    /// The image centre, in image widths.
+    fn image_center(&self) -> [f64; 2] {
         let Camera { width, height, .. } = self.camera;
         [0.5, 0.5 * f64::from(height) / f64::from(width)]
     }
@@ -132,7 +140,7 @@ mod tests {
     use crate::calibration::{BUILT_IN, Calibration, Mount, Pinhole};
     use crate::geometry::Quaternion;
 
-    /// A camera of 100 by 50 pixels that looks along the body's x.
+    /// A camera of 100 by 50 pixels that looks along the x axis of the body.
     fn ahead(distortion: Distortion) -> Camera {
         Camera {
             name: "ahead".into(),
@@ -179,9 +187,13 @@ mod tests {
     #[test]
     fn the_upper_left_edge_belongs_to_the_image_and_the_lower_right_one_does_not() {
         let model = CameraModel::new(&ahead(Distortion::None), 100, 50).unwrap();
-        let seen = |u, v| model.seen(Pixel { u, v, depth: 1.0 }).is_some();
-        assert!(seen(0.0, 0.0) && seen(99.999, 49.999));
-        assert!(!seen(100.0, 0.0) && !seen(0.0, 50.0) && !seen(-0.001, 0.0));
+        let apply_distortion = |u, v| model.apply_distortion(Pixel { u, v, depth: 1.0 }).is_some();
+        assert!(apply_distortion(0.0, 0.0) && apply_distortion(99.999, 49.999));
+        assert!(
+            !apply_distortion(100.0, 0.0)
+                && !apply_distortion(0.0, 50.0)
+                && !apply_distortion(-0.001, 0.0)
+        );
     }
 
     #[test]
@@ -239,7 +251,7 @@ mod tests {
             let camera = ahead(Distortion::Spherical { center: [x, y], param });
             let model = CameraModel::new(&camera, 100, 50).unwrap();
             let (du, dv) = model.distort(u, v);
-            // Far out all places are drawn to one circle, and rounding decides which they were.
+            // Far out all positions are drawn to one circle, where rounding decides.
             let back = model.undistort(du, dv);
             let strength = param.powi(4) * ((u - 50.0).hypot(v - 25.0) / 100.0 + 0.2).powi(2);
             let allowed = 1e-9 * (1.0 + strength).powi(2);
@@ -257,25 +269,26 @@ mod tests {
             let model = CameraModel::new(&camera, 100, 50).unwrap();
             let (x, y) = (u / 100.0 - 0.51, v / 100.0 - 0.23);
             let reach = param.powi(4) * (x * x + y * y);
-            let flat = model.undistort(u, v);
-            // Where the lens ends, rounding decides.
-            prop_assert!(flat.is_some() || reach > 0.999_999, "nothing of {u} {v}");
-            prop_assert!(flat.is_none() || reach < 1.000_001, "something of {u} {v}");
-            // Near the end of the lens a place comes from far out, of which few digits are left.
+            let undistorted = model.undistort(u, v);
+            // At the edge of the lens, rounding decides.
+            prop_assert!(undistorted.is_some() || reach > 0.999_999, "nothing of {u} {v}");
+            prop_assert!(undistorted.is_none() || reach < 1.000_001, "something of {u} {v}");
+            // Near the edge of the lens, positions come from far out, where few digits are left.
             let allowed = 1e-9 / (1.0 - reach).clamp(1e-9, 1.0);
-            let (bu, bv) = flat.map_or((u, v), |(fu, fv)| model.distort(fu, fv));
+            let (bu, bv) = undistorted.map_or((u, v), |(fu, fv)| model.distort(fu, fv));
             prop_assert!((bu - u).hypot(bv - v) < allowed, "{bu} {bv} from {u} {v}");
         }
 
         #[test]
         fn a_point_on_the_ray_of_a_pixel_is_seen_there(
-            (u, v) in (0.5..99.5_f64, 0.5..49.5_f64), depth in 0.1..200.0_f64, param in 0.0..1.2_f64,
+            (u, v) in (0.5..99.5_f64, 0.5..49.5_f64),
+            depth in 0.1..200.0_f64, param in 0.0..1.2_f64,
             skew in -9.0..9.0_f64,
         ) {
             let mut camera = ahead(Distortion::Spherical { center: [0.01, -0.02], param });
             camera.pinhole.skew = skew;
             let model = CameraModel::new(&camera, 100, 50).unwrap();
-            // A lens as strong as these reaches to all corners.
+            // Lenses of this strength reach all corners.
             let ray = model.ray(u, v).unwrap();
             let at = camera.mount.position;
             let point = [0, 1, 2].map(|axis| at[axis] + depth * ray[axis]);

@@ -1,27 +1,27 @@
-//! Rotations and rigid motions of points. Knows neither sensors nor calibrations, and no globe.
+//! Quaternions and rigid transforms. Knows neither sensors nor calibrations, nor the globe.
 
-/// How many points are moved at a time: their coordinates stay in the cache for all three rows.
-const RUN: usize = 4096;
+/// Points transformed at a time, so that their coordinates stay in the cache for all three rows.
+const CHUNK_LEN: usize = 4096;
 
-/// A quaternion; as an orientation it has the length 1.
+/// A quaternion. Orientations are unit quaternions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quaternion {
     /// The cosine of half the angle.
     pub w: f64,
-    /// The axis' x, times the sine of half the angle.
+    /// x of the axis, times the sine of half the angle.
     pub x: f64,
-    /// The axis' y, times the sine of half the angle.
+    /// y of the axis, times the sine of half the angle.
     pub y: f64,
-    /// The axis' z, times the sine of half the angle.
+    /// z of the axis, times the sine of half the angle.
     pub z: f64,
 }
 
 impl Quaternion {
-    /// The orientation that turns nothing.
+    /// The identity rotation.
     pub const IDENTITY: Self = Self { w: 1.0, x: 0.0, y: 0.0, z: 0.0 };
 
-    /// The orientation that first rolls about x, then pitches about y, then yaws about z, all axes at
-    /// rest.
+    /// The rotation that rolls about x, then pitches about y, then yaws about z, all about fixed
+    /// axes.
     pub fn from_roll_pitch_yaw_degrees([roll, pitch, yaw]: [f64; 3]) -> Self {
         let half = |degrees: f64| (degrees.to_radians() / 2.0).sin_cos();
         let ((sr, cr), (sp, cp), (sy, cy)) = (half(roll), half(pitch), half(yaw));
@@ -33,8 +33,8 @@ impl Quaternion {
         }
     }
 
-    /// The orientation that turns by an angle, in radians, about an axis of any length. An axis without a
-    /// length turns nothing.
+    /// The rotation by an angle, in radians, about an axis of any length. Returns the identity for
+    /// an axis of length 0.
     pub fn from_angle_axis(angle: f64, [x, y, z]: [f64; 3]) -> Self {
         let length = (x * x + y * y + z * z).sqrt();
         if length == 0.0 {
@@ -45,11 +45,10 @@ impl Quaternion {
         Self { w: cos, x: x * scale, y: y * scale, z: z * scale }
     }
 
-    /// The same direction with the length 1. Nothing if there is no direction: all are zero, or one is no
-    /// finite number.
+    /// Scales to length 1. `None` if all components are zero or one is not finite.
     pub fn normalized(self) -> Option<Self> {
-        // The largest goes out first, so that squares neither overflow nor vanish.
-        let largest = [self.w, self.x, self.y, self.z].into_iter().fold(0.0, largest_of);
+        // Divides by the largest component first, so that squares neither overflow nor underflow.
+        let largest = [self.w, self.x, self.y, self.z].into_iter().fold(0.0, max_abs);
         if !(largest > 0.0 && largest.is_finite()) {
             return None;
         }
@@ -66,7 +65,7 @@ impl Quaternion {
         self.w * other.w + self.x * other.x + self.y * other.y + self.z * other.z
     }
 
-    /// The orientation that turns by `first` and then by `self`.
+    /// The rotation by `first`, then by `self`.
     #[must_use]
     pub fn product(self, first: Self) -> Self {
         let (a, b) = (self, first);
@@ -78,18 +77,18 @@ impl Quaternion {
         }
     }
 
-    /// The orientation that undoes this one, if this one has the length 1.
+    /// The inverse of a unit quaternion.
     #[must_use]
     pub fn conjugate(self) -> Self {
         Self { w: self.w, x: -self.x, y: -self.y, z: -self.z }
     }
 
-    /// A vector, turned.
+    /// Rotates a vector.
     pub fn rotate(self, vector: [f64; 3]) -> [f64; 3] {
-        times(&self.matrix(), vector)
+        mat_vec(&self.matrix(), vector)
     }
 
-    /// The matrix that turns as this orientation does; its columns are where the axes come to lie.
+    /// The rotation matrix. Its columns are the images of the axes.
     pub fn matrix(self) -> [[f64; 3]; 3] {
         let Self { w, x, y, z } = self;
         [
@@ -99,15 +98,15 @@ impl Quaternion {
         ]
     }
 
-    /// The orientation that lies `part` of the way (0 to 1) from this one to another, on the short way and
-    /// at an even speed.
+    /// Spherical interpolation to `other`, on the shorter arc; `part` goes from 0 to 1.
     #[must_use]
     pub fn slerp(self, other: Self, part: f64) -> Self {
         let cos = self.dot(other);
-        // A quaternion and its negative are one orientation: the nearer of them is the short way.
+        // A quaternion and its negative are the same orientation; the nearer one is on the shorter
+        // arc.
         let (cos, sign) = if cos < 0.0 { (-cos, -1.0) } else { (cos, 1.0) };
         let (from, to) = match cos {
-            // Where the angle vanishes so does its sine, and the straight line is the arc.
+            // For tiny angles the sine vanishes, and linear interpolation is exact enough.
             ..0.999_999 => {
                 let angle = cos.acos();
                 let sin = angle.sin();
@@ -126,64 +125,64 @@ impl Quaternion {
     }
 }
 
-/// The larger amount, or what is no number.
-fn largest_of(known: f64, next: f64) -> f64 {
+/// The larger magnitude; propagates NaN.
+fn max_abs(known: f64, next: f64) -> f64 {
     if known.is_nan() || known > next.abs() { known } else { next.abs() }
 }
 
-fn times(matrix: &[[f64; 3]; 3], [x, y, z]: [f64; 3]) -> [f64; 3] {
+fn mat_vec(matrix: &[[f64; 3]; 3], [x, y, z]: [f64; 3]) -> [f64; 3] {
     matrix.map(|[a, b, c]| a * x + b * y + c * z)
 }
 
-/// A rigid motion: points of one frame as points of another.
+/// A rigid transform from one frame to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transform {
-    /// Where the axes of the one frame lie in the other, as columns.
+    /// The axes of the source frame in the target frame, as columns.
     pub rotation: [[f64; 3]; 3],
-    /// Where the origin of the one frame lies in the other.
+    /// The origin of the source frame in the target frame.
     pub translation: [f64; 3],
 }
 
 impl Transform {
-    /// The motion that leaves every point where it is.
+    /// The identity transform.
     pub const IDENTITY: Self = Self {
         rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
         translation: [0.0; 3],
     };
 
-    /// From a frame that lies at `position` in another, with that orientation, to the other. The
-    /// orientation has the length 1.
+    /// The transform from a frame at `position` with this orientation, a unit quaternion, to its
+    /// parent.
     pub fn new(position: [f64; 3], orientation: &Quaternion) -> Self {
         Self { rotation: orientation.matrix(), translation: position }
     }
 
-    /// A point, moved.
+    /// Transforms a point.
     pub fn apply(&self, [x, y, z]: [f64; 3]) -> [f64; 3] {
-        let row = |at: usize| row(&self.rotation[at], self.translation[at], x, y, z);
+        let row = |at: usize| affine_row(&self.rotation[at], self.translation[at], x, y, z);
         [row(0), row(1), row(2)]
     }
 
-    /// Points, moved, coordinate by coordinate: exactly what [`Transform::apply`] gives for each.
+    /// Transforms points given coordinate by coordinate. Bit-identical to [`Transform::apply`].
     ///
     /// # Panics
     ///
-    /// If there are not as many of each coordinate.
+    /// If the coordinates differ in length.
     pub fn apply_all(&self, [x, y, z]: [&[f64]; 3]) -> [Vec<f64>; 3] {
-        assert!(x.len() == y.len() && y.len() == z.len(), "as many of each coordinate");
+        assert!(x.len() == y.len() && y.len() == z.len(), "coordinates of equal length");
         let mut moved = [(); 3].map(|()| Vec::with_capacity(x.len()));
-        for ((x, y), z) in x.chunks(RUN).zip(y.chunks(RUN)).zip(z.chunks(RUN)) {
+        for ((x, y), z) in x.chunks(CHUNK_LEN).zip(y.chunks(CHUNK_LEN)).zip(z.chunks(CHUNK_LEN)) {
             for ((to, a), t) in moved.iter_mut().zip(&self.rotation).zip(self.translation) {
                 let points = x.iter().zip(y).zip(z);
-                to.extend(points.map(|((x, y), z)| row(a, t, *x, *y, *z)));
+                to.extend(points.map(|((x, y), z)| affine_row(a, t, *x, *y, *z)));
             }
         }
         moved
     }
 
-    /// This motion and then the next one, as one.
+    /// The composition: this transform, then `next`.
     #[must_use]
     pub fn then(&self, next: &Self) -> Self {
-        let column = |at: usize| times(&next.rotation, self.rotation.map(|row| row[at]));
+        let column = |at: usize| mat_vec(&next.rotation, self.rotation.map(|row| row[at]));
         let columns = [column(0), column(1), column(2)];
         Self {
             rotation: [0, 1, 2].map(|at| columns.map(|column| column[at])),
@@ -191,17 +190,17 @@ impl Transform {
         }
     }
 
-    /// The way back.
+    /// The inverse transform.
     #[must_use]
     pub fn inverse(&self) -> Self {
         let rotation = [0, 1, 2].map(|at| self.rotation.map(|row| row[at]));
-        let translation = times(&rotation, self.translation).map(|t| -t);
+        let translation = mat_vec(&rotation, self.translation).map(|t| -t);
         Self { rotation, translation }
     }
 }
 
 #[inline]
-fn row([a, b, c]: &[f64; 3], t: f64, x: f64, y: f64, z: f64) -> f64 {
+fn affine_row([a, b, c]: &[f64; 3], t: f64, x: f64, y: f64, z: f64) -> f64 {
     a * x + b * y + c * z + t
 }
 
@@ -268,7 +267,7 @@ mod tests {
         assert!(same_orientation(turn(0.0).slerp(turn(90.0), 0.5), turn(45.0)));
         assert!(same_orientation(turn(-170.0).slerp(turn(170.0), 0.5), turn(180.0)));
         assert!(same_orientation(turn(10.0).slerp(turn(10.0 + 1e-9), 0.5), turn(10.0)));
-        // 350 degrees is the other name of -10, with the opposite sign.
+        // 350 degrees equals -10 degrees, with the opposite sign.
         assert!(same_orientation(turn(0.0).slerp(turn(350.0), 0.5), turn(-5.0)));
     }
 
@@ -309,7 +308,7 @@ mod tests {
 
         #[test]
         fn many_points_are_moved_as_each_is(
-            q in orientations(), t in vectors(), len in 0..2 * RUN + 3,
+            q in orientations(), t in vectors(), len in 0..2 * CHUNK_LEN + 3,
         ) {
             let moved = Transform::new(t, &q);
             let axis = |by: f64| (0..len).map(|i| i as f64 * by - 3.0).collect::<Vec<f64>>();

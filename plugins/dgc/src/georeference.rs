@@ -1,8 +1,8 @@
-//! `georeference`: where on the Earth points and poses of the local frame are. Moves nothing: it adds
-//! degrees and metres beside what is there.
+//! Stage `georeference`: adds latitude, longitude and altitude to points and poses of the local
+//! frame. Moves nothing.
 //!
-//! A fold looks at events in the order of the log and puts beside each the tie to the globe it needs; a
-//! map does the sums.
+//! A fold, which sees events in log order, attaches to each event the GPS reference it needs; a map
+//! then computes the positions.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,42 +17,46 @@ use sluice_core::{
     PerChannel, Rows, Stage, StageContext,
 };
 
+use crate::dataset_decoder::DatasetDecoder;
 use crate::geometry::Quaternion;
-use crate::globe::{Globe, Tie};
-use crate::messages::Messages;
-use crate::points::{Frame, Points, refuse_unknown};
-use crate::poses::attach::{Attach, Attached, Column, Find, Needs, Plan};
+use crate::globe::{GlobeProjection, GpsReference};
+use crate::points::{PointFrame, Points, refuse_unknown_frame};
+use crate::poses::attach::{
+    AttachFold, AttachPlan, AttachedColumn, AttachedValue, LookupFn, LookupTimes,
+};
 use crate::poses::lookup;
-use crate::poses::options::{MaxAge, Without, forward};
-use crate::poses::rows::{change_some, decoded, each_in_place, numbers, of_type, with_columns};
-use crate::poses::{History, Reader, doubles, times};
+use crate::poses::options::{MaxAge, MissingPolicy, non_negative};
+use crate::poses::rows::{
+    map_rows, map_selected, number_column, with_columns, with_decoded_rows, with_type,
+};
+use crate::poses::{ChannelReader, History, double_lists, row_times};
 
 /// Options of `georeference`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct GeoreferenceOptions {
-    /// The channel of the ties between the local frame and the globe.
-    pub gps: Pattern,
-    /// Which tie an event has.
-    pub choose: Choose,
-    /// A tie that is further than this from the event's own time is not used, or `none`.
-    pub max_age: MaxAge,
-    /// For `at`: how long, in the log's time, events wait for a tie after them.
-    pub wait: TimeLength,
-    /// Channels whose points and poses are placed. None given: all that are decoded.
-    pub channels: Patterns,
-    /// What becomes of events that have no tie.
-    pub without_reference: Without,
+pub(crate) struct GeoreferenceOptions {
+    /// Channel of the GPS references, which tie the local frame to the globe.
+    pub(crate) gps: Pattern,
+    /// Which GPS reference an event uses.
+    pub(crate) choose: ReferenceChoice,
+    /// Maximum time between an event and its GPS reference, or `none` for no limit.
+    pub(crate) max_age: MaxAge,
+    /// For `at`: how long, in log time, events wait for a later GPS reference.
+    pub(crate) wait: TimeLength,
+    /// Channels whose points and poses are georeferenced. Default: all that are decoded.
+    pub(crate) channels: Patterns,
+    /// What happens to events without a GPS reference.
+    pub(crate) without_reference: MissingPolicy,
 }
 
-/// Which tie an event has.
+/// Which GPS reference an event uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Choose {
-    /// The last before it in the log.
+pub(crate) enum ReferenceChoice {
+    /// The last one before the event in the log.
     #[default]
     Last,
-    /// The newest that is not after it, by the times of the messages.
+    /// The newest one that is not after the event, by the times of the messages.
     At,
 }
 
@@ -60,24 +64,25 @@ impl Default for GeoreferenceOptions {
     fn default() -> Self {
         Self {
             gps: Pattern::parse("GPS_TO_LOCAL").expect("a plain name is a pattern"),
-            choose: Choose::default(),
+            choose: ReferenceChoice::default(),
             max_age: MaxAge::seconds(10),
             wait: TimeLength(1_000_000_000),
             channels: Patterns::default(),
-            without_reference: Without::default(),
+            without_reference: MissingPolicy::default(),
         }
     }
 }
 
 sluice_core::register! {
     stage "georeference": GeoreferenceOptions,
-    about: "says where on the Earth points and poses of the local frame are",
+    about: "adds latitude, longitude and altitude to points and poses of the local frame",
     sample: include_str!("../samples/georeference.toml"),
 }
 
-/// What is said where there was nothing to place.
-const IDLE: &str = "no event had points: put `velodyne` or `laser` before, and `to-frame`; poses are placed where \
-                    they are decoded, or where `channels` names theirs";
+/// The note if no event had points or poses.
+const NOTHING_TO_PLACE: &str = "no event had points: add `velodyne` or `laser` before this stage, \
+                                then `to-frame`; poses need to be decoded, or their channel named \
+                                in `channels`";
 
 impl TryFrom<GeoreferenceOptions> for Stage {
     type Error = OptionsError;
@@ -88,73 +93,75 @@ impl TryFrom<GeoreferenceOptions> for Stage {
         if options.channels.is_empty() {
             return Ok(Self::Chain(vec![fold, map]));
         }
-        let decode = Decode {
+        let decode = DecodePoses {
             channels: options.channels,
             named: PerChannel::default(),
-            messages: Messages::of_dataset()?,
+            decoder: DatasetDecoder::from_linked()?,
         };
         Ok(Self::Chain(vec![Self::Map(Box::new(decode)), fold, map]))
     }
 }
 
-fn fold(options: &GeoreferenceOptions) -> Result<Attach<Tie>, OptionsError> {
-    let (max_age, wait) = (options.max_age, forward("wait", options.wait)?);
-    max_age.0.map(|age| forward("max_age", age)).transpose()?;
-    let wait = (options.choose == Choose::At).then_some(wait);
-    let advice = "`without_reference = \"drop\"` would leave it out";
-    Ok(Attach::new(Plan {
-        reader: Reader::new(options.gps.clone())?,
+fn fold(options: &GeoreferenceOptions) -> Result<AttachFold<GpsReference>, OptionsError> {
+    let (max_age, wait) = (options.max_age, non_negative("wait", options.wait)?);
+    max_age.0.map(|age| non_negative("max_age", age)).transpose()?;
+    let wait = (options.choose == ReferenceChoice::At).then_some(wait);
+    let advice = "`without_reference = \"drop\"` drops such events";
+    Ok(AttachFold::new(AttachPlan {
+        reader: ChannelReader::new(options.gps.clone())?,
         channels: options.channels.clone(),
-        needs: Box::new(needs),
-        find: find(options.choose, max_age),
-        work: Some((Box::new(|rows| Kind::of(rows).is_some()), IDLE)),
+        lookup_times: Box::new(lookup_times),
+        lookup: lookup_fn(options.choose, max_age),
+        work: Some((Box::new(|rows| Placeable::from_rows(rows).is_some()), NOTHING_TO_PLACE)),
         wait,
-        reach: lookup::reach(max_age.0.map(|age| age.0), wait),
-        say: Box::new(move |miss| lookup::say(miss, "tie to the globe", max_age, 0)),
-        stop: (options.without_reference == Without::Stop).then_some(advice),
+        reach: lookup::query_reach(max_age.0.map(|age| age.0), wait),
+        describe_miss: Box::new(move |miss| {
+            lookup::describe_miss(miss, "GPS reference", max_age, 0)
+        }),
+        stop_advice: (options.without_reference == MissingPolicy::Stop).then_some(advice),
     }))
 }
 
-/// Points, and poses.
-fn needs(rows: &Rows, timestamps: &[i64]) -> Option<Needs> {
-    if let Some(points) = Points::of(rows) {
-        return Some(Needs::of(&points, timestamps));
+/// Lookup times of points and poses.
+fn lookup_times(rows: &Rows, timestamps: &[i64]) -> Option<LookupTimes> {
+    if let Some(points) = Points::from_rows(rows) {
+        return Some(LookupTimes::from_points(&points, timestamps));
     }
-    doubles::<3>(rows, POSITION)?;
-    let times: Vec<i64> = times(rows, timestamps).collect();
-    Some(Needs { points: vec![0; times.len()], times })
+    double_lists::<3>(rows, POSITION)?;
+    let times: Vec<i64> = row_times(rows, timestamps).collect();
+    Some(LookupTimes { points: vec![0; times.len()], times })
 }
 
-fn find(choose: Choose, max_age: MaxAge) -> Find<Tie> {
-    Box::new(move |ties: &History<Tie>, time| {
-        let tie = match choose {
-            Choose::Last => ties.last(),
-            Choose::At => ties.at(time),
+fn lookup_fn(choose: ReferenceChoice, max_age: MaxAge) -> LookupFn<GpsReference> {
+    Box::new(move |references: &History<GpsReference>, time| {
+        let reference = match choose {
+            ReferenceChoice::Last => references.last(),
+            ReferenceChoice::At => references.at(time),
         };
-        lookup::near(tie, time, max_age)
+        lookup::within_max_age(reference, time, max_age)
     })
 }
 
-/// The column that poses have.
+/// The position column of poses.
 const POSITION: &str = "pos";
-/// The type that poses on the globe have.
+/// The type of georeferenced poses.
 const GLOBE_POSE: &str = "sluice.pose.globe";
 
-/// Decodes what was named and is not decoded yet, if it is a pose.
-struct Decode {
+/// Decodes poses on the channels that `channels` names.
+struct DecodePoses {
     channels: Patterns,
     named: PerChannel<bool>,
-    messages: Messages,
+    decoder: DatasetDecoder,
 }
 
-impl Map for Decode {
+impl Map for DecodePoses {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let is_named = |channel: &Channel| Ok(self.channels.matches(channel.name.text()));
         let named = self.named.table(context.channels, is_named)?;
         let events = (0u32..).zip(batch.channels()).filter(|(_, on)| named[**on as usize]);
         let events: Vec<u32> = events.map(|(event, _)| event).collect();
-        let is_pose = |rows: &Rows| doubles::<3>(rows, POSITION).is_some();
-        decoded(batch, &events, (&self.messages, context.channels), is_pose)
+        let is_pose = |rows: &Rows| double_lists::<3>(rows, POSITION).is_some();
+        with_decoded_rows(batch, &events, (&self.decoder, context.channels), is_pose)
     }
 
     fn query(&self) -> MapQuery {
@@ -162,31 +169,31 @@ impl Map for Decode {
     }
 }
 
-/// The map that does the sums.
+/// The map that computes the positions.
 struct Georeference {
     channels: Patterns,
 }
 
 impl Georeference {
-    fn is_asked(&self, channel: &str) -> bool {
+    fn is_selected(&self, channel: &str) -> bool {
         self.channels.is_empty() || self.channels.matches(channel)
     }
 
-    /// Whether each channel of the run is asked for.
-    fn asked(&self, channels: &Channels) -> Vec<bool> {
-        channels.since(0).iter().map(|channel| self.is_asked(channel.name.text())).collect()
+    /// Which channels of the run are selected.
+    fn selected(&self, channels: &Channels) -> Vec<bool> {
+        channels.since(0).iter().map(|channel| self.is_selected(channel.name.text())).collect()
     }
 }
 
 impl Map for Georeference {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
-        let work = Work { asked: self.asked(context.channels), batch };
-        work.refuse_unknown(context)?;
+        let work = BatchPlacement { selected: self.selected(context.channels), batch };
+        work.refuse_unknown_frame(context)?;
         if !self.channels.is_empty() {
-            work.tell_idle(context);
+            work.note_idle_events(context);
         }
-        let without = work.without_tie(context.channels)?;
-        work.leave_out(&without, context).placed()
+        let without = work.without_reference(context.channels)?;
+        work.drop_events(&without, context).placed()
     }
 
     fn query(&self) -> MapQuery {
@@ -194,65 +201,68 @@ impl Map for Georeference {
     }
 }
 
-/// A batch, and which channels are asked for.
-struct Work {
-    asked: Vec<bool>,
+/// A batch and its selected channels.
+struct BatchPlacement {
+    selected: Vec<bool>,
     batch: Batch,
 }
 
-/// What of a row can be placed.
-enum Kind {
+/// Rows that can be georeferenced.
+enum Placeable {
     Points(Points),
-    Poses(Vec<Option<[f64; 3]>>),
+    PoseHistory(Vec<Option<[f64; 3]>>),
 }
 
-impl Kind {
-    fn of(rows: &Rows) -> Option<Self> {
-        let points = Points::of(rows).map(Self::Points);
-        points.or_else(|| doubles::<3>(rows, POSITION).map(Self::Poses))
+impl Placeable {
+    fn from_rows(rows: &Rows) -> Option<Self> {
+        let points = Points::from_rows(rows).map(Self::Points);
+        points.or_else(|| double_lists::<3>(rows, POSITION).map(Self::PoseHistory))
     }
 }
 
-impl Work {
-    fn is_asked(&self, event: u32) -> bool {
-        self.asked[self.batch.channels()[event as usize] as usize]
+impl BatchPlacement {
+    fn is_selected(&self, event: u32) -> bool {
+        self.selected[self.batch.channels()[event as usize] as usize]
     }
 
-    /// Refuses points of these channels whose frame nobody knows.
-    fn refuse_unknown(&self, context: &StageContext<'_>) -> Result<(), Error> {
+    /// Refuses points of unknown frame on the selected channels.
+    fn refuse_unknown_frame(&self, context: &StageContext<'_>) -> Result<(), Error> {
         for rows in self.batch.rows() {
-            let asked = rows.events.iter().find(|event| self.is_asked(**event));
-            let Some(event) = asked else { continue };
+            let selected = rows.events.iter().find(|event| self.is_selected(**event));
+            let Some(event) = selected else { continue };
             let channel = ChannelId(self.batch.channels()[*event as usize]);
-            refuse_unknown(rows, context.channels.get(channel).name.text())?;
+            refuse_unknown_frame(rows, context.channels.get(channel).name.text())?;
         }
         Ok(())
     }
 
-    /// Tells of events of named channels in which there is nothing to place.
-    fn tell_idle(&self, context: &mut StageContext<'_>) {
-        let is_work = |rows: &Rows| Kind::of(rows).is_some();
+    /// Notes events on named channels without points or poses.
+    fn note_idle_events(&self, context: &mut StageContext<'_>) {
+        let is_work = |rows: &Rows| Placeable::from_rows(rows).is_some();
         let without = ("points or poses", context);
-        lookup::tell_idle(&self.batch, |event| self.is_asked(event), is_work, without);
+        lookup::note_idle_events(&self.batch, |event| self.is_selected(event), is_work, without);
     }
 
-    /// The events that have no tie, ascending. `Err` if there are points of another frame.
-    fn without_tie(&self, channels: &Channels) -> Result<Vec<u32>, Error> {
+    /// The events without a GPS reference, ascending. `Err` for points that are not in the local
+    /// frame.
+    fn without_reference(&self, channels: &Channels) -> Result<Vec<u32>, Error> {
         let mut without = Vec::new();
         for rows in self.batch.rows() {
-            let Some(kind) = Kind::of(rows) else { continue };
-            let ties = Column::of::<Tie>(rows.columns.column_by_name(Tie::COLUMN));
+            let Some(placeable) = Placeable::from_rows(rows) else { continue };
+            let references = AttachedColumn::from_column::<GpsReference>(
+                rows.columns.column_by_name(GpsReference::COLUMN),
+            );
             for (row, event) in rows.events.iter().enumerate() {
-                if !self.is_asked(*event) {
+                if !self.is_selected(*event) {
                     continue;
                 }
-                if let Kind::Points(points) = &kind
-                    && points.frame() != Frame::Local
+                if let Placeable::Points(points) = &placeable
+                    && points.frame() != PointFrame::Local
                 {
                     let channel = ChannelId(self.batch.channels()[*event as usize]);
                     return Err(wrong_frame(channels.get(channel).name.text(), points.frame()));
                 }
-                if ties.values(row).is_none() {
+                if references.values(row).is_none() {
                     without.push(*event);
                 }
             }
@@ -262,8 +272,8 @@ impl Work {
         Ok(without)
     }
 
-    /// Leaves these events out. The fold has told of them.
-    fn leave_out(mut self, without: &[u32], context: &mut StageContext<'_>) -> Self {
+    /// Drops these events. The fold has already noted them.
+    fn drop_events(mut self, without: &[u32], context: &mut StageContext<'_>) -> Self {
         if !without.is_empty() {
             context.filtered += without.len() as u64;
             self.batch = self.batch.retain(|row| without.binary_search(&(row as u32)).is_err());
@@ -271,41 +281,41 @@ impl Work {
         self
     }
 
-    /// The batch with places in the rows of those channels that were asked for.
+    /// Adds the positions to the rows of the selected channels.
     fn placed(self) -> Result<Batch, Error> {
-        each_in_place(self.batch.clone(), Tie::COLUMN, |rows| {
-            change_some(rows, |event| self.is_asked(event), place)
+        map_rows(self.batch.clone(), GpsReference::COLUMN, |rows| {
+            map_selected(rows, |event| self.is_selected(event), place)
         })
     }
 }
 
-fn wrong_frame(channel: &str, frame: Frame) -> Error {
+fn wrong_frame(channel: &str, frame: PointFrame) -> Error {
     Error::invalid(format!(
-        "points of `{channel}` are in the {} frame, and only those of the local frame have a place on the \
-         globe: put a stage `to-frame` before",
+        "points of `{channel}` are in the {} frame, but only those in the local frame can be \
+         georeferenced: add a stage `to-frame` before this one",
         frame.as_str()
     ))
 }
 
-/// The rows, all of which have a tie, with their places.
+/// Adds positions to rows that all have a GPS reference.
 fn place(rows: &Rows) -> Result<Rows, Error> {
-    match Kind::of(rows) {
-        Some(Kind::Points(points)) => place_points(points),
-        Some(Kind::Poses(positions)) => place_poses(rows, &positions),
+    match Placeable::from_rows(rows) {
+        Some(Placeable::Points(points)) => place_points(points),
+        Some(Placeable::PoseHistory(positions)) => place_poses(rows, &positions),
         None => Ok(rows.clone()),
     }
 }
 
-fn globe_of(ties: &Column<'_>, row: usize) -> Result<Globe, Error> {
-    let tie = ties.values(row).and_then(Tie::of_values);
-    let missing = || Error::internal("an event without a tie was not left out");
-    tie.map(Globe::new).ok_or_else(missing)
+fn projection_of(references: &AttachedColumn<'_>, row: usize) -> Result<GlobeProjection, Error> {
+    let reference = references.values(row).and_then(GpsReference::from_values);
+    let missing = || Error::internal("an event without a GPS reference was not dropped");
+    reference.map(GlobeProjection::new).ok_or_else(missing)
 }
 
 fn place_points(points: Points) -> Result<Rows, Error> {
     let mut globe = [(); 3].map(|()| Vec::with_capacity(points.len()));
-    for (run, way) in runs(&points)? {
-        way.append_all(points.xyz().map(|axis| &axis[run.clone()]), &mut globe);
+    for (run, projection) in runs(&points)? {
+        projection.append_all(points.xyz().map(|axis| &axis[run.clone()]), &mut globe);
     }
     let members = ["latitude", "longitude", "altitude"].into_iter().zip(globe);
     let members = members.map(|(name, values)| {
@@ -313,47 +323,54 @@ fn place_points(points: Points) -> Result<Rows, Error> {
         (name, values)
     });
     let members = members.collect();
-    Ok(points.without_column(Tie::COLUMN).with_members(members, Frame::Local).into_rows())
+    Ok(points
+        .without_column(GpsReference::COLUMN)
+        .with_members(members, PointFrame::Local)
+        .into_rows())
 }
 
-/// Which points have which way to the globe: events behind one another with one tie are one run.
-fn runs(points: &Points) -> Result<Vec<(Range<usize>, Globe)>, Error> {
-    let ties = Column::of::<Tie>(points.column(Tie::COLUMN));
-    let mut runs: Vec<(Range<usize>, Globe)> = Vec::new();
+/// The projections of consecutive points. Consecutive events with the same reference share a run.
+fn runs(points: &Points) -> Result<Vec<(Range<usize>, GlobeProjection)>, Error> {
+    let references =
+        AttachedColumn::from_column::<GpsReference>(points.column(GpsReference::COLUMN));
+    let mut runs: Vec<(Range<usize>, GlobeProjection)> = Vec::new();
     let mut last = None;
     for row in 0..points.events().len() {
-        let (range, tie) = (points.range(row), ties.values(row));
+        let (range, reference) = (points.range(row), references.values(row));
         match runs.last_mut() {
-            Some((run, _)) if last == Some(tie) => run.end = range.end,
-            _ => runs.push((range, globe_of(&ties, row)?)),
+            Some((run, _)) if last == Some(reference) => run.end = range.end,
+            _ => runs.push((range, projection_of(&references, row)?)),
         }
-        last = Some(tie);
+        last = Some(reference);
     }
     Ok(runs)
 }
 
 fn place_poses(rows: &Rows, positions: &[Option<[f64; 3]>]) -> Result<Rows, Error> {
-    let ties = Column::of::<Tie>(rows.columns.column_by_name(Tie::COLUMN));
-    let orientations = doubles::<4>(rows, "orientation");
+    let references = AttachedColumn::from_column::<GpsReference>(
+        rows.columns.column_by_name(GpsReference::COLUMN),
+    );
+    let orientations = double_lists::<4>(rows, "orientation");
     let mut columns: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut add = |name, value| columns.entry(name).or_default().push(value);
     for (row, position) in positions.iter().enumerate() {
-        let way = globe_of(&ties, row)?;
-        let place = way.of_local(position.unwrap_or([f64::NAN; 3]));
+        let projection = projection_of(&references, row)?;
+        let place = projection.geodetic(position.unwrap_or([f64::NAN; 3]));
         ["latitude", "longitude", "altitude"].into_iter().zip(place).for_each(|(n, v)| add(n, v));
         if let Some(orientations) = &orientations {
-            add("heading", heading(&way, orientations[row]));
+            add("heading", heading_or_nan(&projection, orientations[row]));
         }
     }
     let names = ["latitude", "longitude", "altitude", "heading"].into_iter();
-    let columns = names.filter_map(|name| Some(numbers(name, columns.remove(name)?))).collect();
-    let placed = with_columns(rows, &[Tie::COLUMN], columns)?;
-    Ok(of_type(placed, GLOBE_POSE))
+    let columns =
+        names.filter_map(|name| Some(number_column(name, columns.remove(name)?))).collect();
+    let placed = with_columns(rows, &[GpsReference::COLUMN], columns)?;
+    Ok(with_type(placed, GLOBE_POSE))
 }
 
-/// No number where there is no orientation.
-fn heading(way: &Globe, orientation: Option<[f64; 4]>) -> f64 {
+/// The heading, or NaN without an orientation.
+fn heading_or_nan(projection: &GlobeProjection, orientation: Option<[f64; 4]>) -> f64 {
     let orientation = orientation.map(|[w, x, y, z]| Quaternion { w, x, y, z });
     let orientation = orientation.and_then(Quaternion::normalized);
-    orientation.map_or(f64::NAN, |orientation| way.heading(orientation))
+    orientation.map_or(f64::NAN, |orientation| projection.heading(orientation))
 }

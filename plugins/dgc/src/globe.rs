@@ -1,30 +1,31 @@
-//! Places in the local frame as places on the Earth, by a point that is known in both. Reads no events
-//! but these ties, and makes no columns.
+//! Converts positions in the local frame to latitude, longitude and altitude, by a point that is
+//! known in both. Reads only the GPS references, and builds no columns.
 //!
-//! The Earth is that of the vehicle's own viewer: a plane that touches its ellipsoid at the tie, with the
-//! sines of angles as lengths. From the plane that touches WGS84 that is off by 14 cm a kilometre at the
-//! course, which lies 870 m above the ellipsoid, and by the square of the distance: within 120 m of a tie, as
-//! far as a Velodyne sees, by less than 2 cm, and 1.2 km from it by 20 cm.
+//! The model is that of the vehicle's own viewer: a plane tangent to its ellipsoid at the
+//! reference, with the sines of angles as lengths. Compared with the tangent plane of WGS84 it is
+//! off by 14 cm per kilometre at the course, which is 870 m above the ellipsoid, and by the square
+//! of the distance: by less than 2 cm within 120 m of the reference, which is the range of a
+//! Velodyne, and by 20 cm at 1.2 km.
 
 use std::f64::consts::PI;
 
 use sluice_core::Rows;
 
 use crate::geometry::Quaternion;
-use crate::poses::attach::Attached;
-use crate::poses::{Known, Timed, doubles, finite, times};
+use crate::poses::attach::AttachedValue;
+use crate::poses::{ReadFromRows, Timestamped, double_lists, finite, row_times};
 
-/// The ellipsoid's radius at the equator, in metres.
+/// Equatorial radius of the ellipsoid, in metres.
 const A: f64 = 6_378_135.0;
-/// Its radius to the poles.
+/// Polar radius, in metres.
 const B: f64 = 6_356_750.0;
 
-/// How far from the equator a tie may be, in degrees: east means nothing at a pole.
-const NORTHMOST: f64 = 89.9;
+/// Maximum latitude of a reference, in degrees: east is undefined at the poles.
+const MAX_LATITUDE: f64 = 89.9;
 
-/// A point that is known both in the local frame and on the Earth.
+/// A point that is known both in the local frame and on the globe.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Tie {
+pub(crate) struct GpsReference {
     /// In nanoseconds since 1970.
     pub(crate) time: i64,
     /// In metres.
@@ -35,46 +36,46 @@ pub(crate) struct Tie {
     pub(crate) longitude: f64,
     /// In metres.
     pub(crate) elevation: f64,
-    /// From true north to the local y, clockwise, in radians.
+    /// Angle from true north to the local y axis, clockwise, in radians.
     pub(crate) theta: f64,
 }
 
-/// A way from the local frame to the globe.
+/// A projection from the local frame to the globe.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Globe {
-    tie: Tie,
+pub(crate) struct GlobeProjection {
+    reference: GpsReference,
     sin: f64,
     cos: f64,
-    /// Metres to the north for a radian of latitude.
+    /// Metres per radian of latitude.
     north: f64,
-    /// Metres to the east for a radian of longitude.
+    /// Metres per radian of longitude.
     east: f64,
 }
 
-impl Globe {
-    /// The way by this tie.
-    pub(crate) fn new(tie: Tie) -> Self {
-        let (sin, cos) = tie.theta.sin_cos();
-        let (sin_lat, cos_lat) = tie.latitude.to_radians().sin_cos();
+impl GlobeProjection {
+    /// The projection around this reference.
+    pub(crate) fn new(reference: GpsReference) -> Self {
+        let (sin, cos) = reference.theta.sin_cos();
+        let (sin_lat, cos_lat) = reference.latitude.to_radians().sin_cos();
         let d = A * A * cos_lat * cos_lat + B * B * sin_lat * sin_lat;
         let (north, east) = (A * A * B * B / (d * d.sqrt()), A * A / d.sqrt() * cos_lat);
-        Self { tie, sin, cos, north, east }
+        Self { reference, sin, cos, north, east }
     }
 
-    /// Latitude and longitude in degrees and altitude in metres of a place in the local frame; no numbers
-    /// where the Earth has no such place.
-    pub(crate) fn of_local(&self, [x, y, z]: [f64; 3]) -> [f64; 3] {
+    /// Latitude and longitude in degrees and altitude in metres of a local position. NaN outside
+    /// the valid range.
+    pub(crate) fn geodetic(&self, [x, y, z]: [f64; 3]) -> [f64; 3] {
         let place = self.offset(x, y);
         [self.latitude(place, arc_sine), self.longitude(place, arc_sine), self.altitude(z)]
     }
 
-    /// Appends those of places, coordinate by coordinate: exactly what [`Globe::of_local`] gives for each.
+    /// Appends the coordinates of many positions. Bit-identical to [`GlobeProjection::geodetic`].
     pub(crate) fn append_all(&self, [x, y, z]: [&[f64]; 3], to: &mut [Vec<f64>; 3]) {
-        let near = NEAR * self.north.min(self.east);
+        let near = SERIES_LIMIT * self.north.min(self.east);
         let is_near = |(x, y): (&f64, &f64)| {
-            (x - self.tie.local[0]).abs() + (y - self.tie.local[1]).abs() < near
+            (x - self.reference.local[0]).abs() + (y - self.reference.local[1]).abs() < near
         };
-        // Where all are near no sine has to be looked at: the loops are plain sums.
+        // If all are near, the loops need no branch per point.
         let is_near = x.iter().zip(y).fold(true, |all, place| all & is_near(place));
         if is_near {
             self.append_by([x, y, z], to, series)
@@ -96,50 +97,50 @@ impl Globe {
         altitudes.extend(z.iter().map(|z| self.altitude(*z)));
     }
 
-    /// How far to the east and to the north of the tie.
+    /// Offset from the reference: metres east and north.
     #[inline]
     fn offset(&self, x: f64, y: f64) -> [f64; 2] {
-        let (x, y) = (x - self.tie.local[0], y - self.tie.local[1]);
+        let (x, y) = (x - self.reference.local[0], y - self.reference.local[1]);
         [self.cos * x + self.sin * y, self.cos * y - self.sin * x]
     }
 
     #[inline]
     fn latitude(&self, [_, north]: [f64; 2], arc: impl Fn(f64) -> f64) -> f64 {
-        in_range(self.tie.latitude + arc(north / self.north).to_degrees())
+        valid_latitude(self.reference.latitude + arc(north / self.north).to_degrees())
     }
 
     #[inline]
     fn longitude(&self, [east, _]: [f64; 2], arc: impl Fn(f64) -> f64) -> f64 {
-        around(self.tie.longitude + arc(east / self.east).to_degrees())
+        wrap_longitude(self.reference.longitude + arc(east / self.east).to_degrees())
     }
 
-    /// The viewer adds the elevation and its local height. The elevation is that of the tie, so only what is
-    /// above or below the tie comes on top of it.
+    /// The dataset's viewer adds the elevation and the local height. The elevation is that of the
+    /// reference, so only the height above the reference is added here.
     #[inline]
     fn altitude(&self, z: f64) -> f64 {
-        self.tie.elevation + (z - self.tie.local[2])
+        self.reference.elevation + (z - self.reference.local[2])
     }
 
-    /// Where the body's x points to, in degrees from true north, clockwise, from 0 to below 360.
+    /// Direction of the body's x axis, in degrees from true north, clockwise, from 0 to below 360.
     pub(crate) fn heading(&self, orientation: Quaternion) -> f64 {
         let [x, y, _] = orientation.rotate([1.0, 0.0, 0.0]);
-        let from_north = PI / 2.0 - (y.atan2(x) - self.tie.theta);
+        let from_north = PI / 2.0 - (y.atan2(x) - self.reference.theta);
         let degrees = from_north.to_degrees().rem_euclid(360.0);
-        // A tiny negative angle is rounded up to a whole turn.
+        // A tiny negative angle rounds up to a full turn.
         if degrees < 360.0 { degrees } else { 0.0 }
     }
 }
 
-/// Sines up to this have their arc by the series.
-const NEAR: f64 = 0.01;
+/// Sines up to this use the series.
+const SERIES_LIMIT: f64 = 0.01;
 
 /// The arc sine.
 #[inline]
 fn arc_sine(sine: f64) -> f64 {
-    if sine.abs() < NEAR { series(sine) } else { sine.asin() }
+    if sine.abs() < SERIES_LIMIT { series(sine) } else { sine.asin() }
 }
 
-/// The arc sine of what is near 0, by its series: as exact as a double is.
+/// The arc sine near 0 by its Taylor series, exact to double precision.
 #[inline]
 fn series(sine: f64) -> f64 {
     let square = sine * sine;
@@ -150,45 +151,46 @@ fn series(sine: f64) -> f64 {
 }
 
 #[inline]
-fn in_range(latitude: f64) -> f64 {
+fn valid_latitude(latitude: f64) -> f64 {
     if latitude.abs() <= 90.0 { latitude } else { f64::NAN }
 }
 
 #[inline]
-fn around(longitude: f64) -> f64 {
+fn wrap_longitude(longitude: f64) -> f64 {
     let turns = if longitude >= 180.0 { -360.0 } else { 0.0 };
     let turns = if longitude < -180.0 { 360.0 } else { turns };
     longitude + turns
 }
 
-impl Timed for Tie {
+impl Timestamped for GpsReference {
     fn time(&self) -> i64 {
         self.time
     }
 }
 
-impl Known for Tie {
-    const NEEDS: &str = "`local` of 3 numbers and `lat_lon_el_theta` of 4";
-    const WRONG: &str =
-        "a tie to the globe with a number that is not finite, at a pole, or beyond the globe";
+impl ReadFromRows for GpsReference {
+    const REQUIRED_FIELDS: &str = "`local` (3 numbers) and `lat_lon_el_theta` (4 numbers)";
+    const INVALID: &str =
+        "GPS references with a number that is not finite, at a pole, or out of range";
 
-    fn of(rows: &Rows, timestamps: &[i64]) -> Option<Vec<Option<Self>>> {
-        let locals = doubles::<3>(rows, "local")?;
-        let globes = doubles::<4>(rows, "lat_lon_el_theta")?;
-        let ties = times(rows, timestamps).zip(locals).zip(globes).map(|((time, local), globe)| {
-            let [latitude, longitude, elevation, theta] = finite(globe?)?;
-            let is_on_globe = latitude.abs() <= NORTHMOST && longitude.abs() <= 180.0;
-            let local = finite(local?)?;
-            is_on_globe.then_some(Self { time, local, latitude, longitude, elevation, theta })
-        });
-        Some(ties.collect())
+    fn read_rows(rows: &Rows, timestamps: &[i64]) -> Option<Vec<Option<Self>>> {
+        let locals = double_lists::<3>(rows, "local")?;
+        let globes = double_lists::<4>(rows, "lat_lon_el_theta")?;
+        let references =
+            row_times(rows, timestamps).zip(locals).zip(globes).map(|((time, local), globe)| {
+                let [latitude, longitude, elevation, theta] = finite(globe?)?;
+                let is_on_globe = latitude.abs() <= MAX_LATITUDE && longitude.abs() <= 180.0;
+                let local = finite(local?)?;
+                is_on_globe.then_some(Self { time, local, latitude, longitude, elevation, theta })
+            });
+        Some(references.collect())
     }
 }
 
-impl Attached for Tie {
+impl AttachedValue for GpsReference {
     const COLUMN: &str = "sluice.tie";
     const WIDTH: usize = 7;
-    const PLURAL: &str = "ties";
+    const PLURAL: &str = "GPS references";
 
     fn append(&self, to: &mut Vec<f64>) {
         to.extend(self.local);
@@ -196,9 +198,9 @@ impl Attached for Tie {
     }
 }
 
-impl Tie {
-    /// What [`Attached::append`] appended; its time is lost.
-    pub(crate) fn of_values(values: &[f64]) -> Option<Self> {
+impl GpsReference {
+    /// Parses the numbers of [`AttachedValue::append`]. The time is lost.
+    pub(crate) fn from_values(values: &[f64]) -> Option<Self> {
         let [x, y, z, latitude, longitude, elevation, theta] = *values.first_chunk::<7>()?;
         Some(Self { time: 0, local: [x, y, z], latitude, longitude, elevation, theta })
     }
@@ -209,7 +211,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const COURSE: Tie = Tie {
+    const COURSE: GpsReference = GpsReference {
         time: 0,
         local: [100.0, -50.0, 7.0],
         latitude: 34.5845,
@@ -218,22 +220,23 @@ mod tests {
         theta: 0.35,
     };
 
-    /// The viewer's direction, as it has it, but for the height.
-    fn to_local(tie: &Tie, [latitude, longitude, altitude]: [f64; 3]) -> [f64; 3] {
-        let phi = tie.latitude.to_radians();
+    /// The inverse as in the dataset's viewer, except for the height.
+    fn to_local(reference: &GpsReference, [latitude, longitude, altitude]: [f64; 3]) -> [f64; 3] {
+        let phi = reference.latitude.to_radians();
         let d = A.powi(2) * phi.cos().powi(2) + B.powi(2) * phi.sin().powi(2);
         let (r_ns, r_ew) = (A.powi(2) * B.powi(2) / d.powf(1.5), A.powi(2) / d.sqrt());
-        let east = (longitude - tie.longitude).to_radians().sin() * r_ew * phi.cos();
-        let north = (latitude - tie.latitude).to_radians().sin() * r_ns;
-        let (sin, cos) = tie.theta.sin_cos();
+        let east = (longitude - reference.longitude).to_radians().sin() * r_ew * phi.cos();
+        let north = (latitude - reference.latitude).to_radians().sin() * r_ns;
+        let (sin, cos) = reference.theta.sin_cos();
         [
-            cos * east - sin * north + tie.local[0],
-            sin * east + cos * north + tie.local[1],
-            altitude - tie.elevation + tie.local[2],
+            cos * east - sin * north + reference.local[0],
+            sin * east + cos * north + reference.local[1],
+            altitude - reference.elevation + reference.local[2],
         ]
     }
 
-    /// A place of WGS84 as metres east, north and up of another, by way of the Earth's middle.
+    /// A WGS84 position in metres east, north and up of another, computed through geocentric
+    /// coordinates.
     fn wgs84([lat, lon, height]: [f64; 3], [lat0, lon0, height0]: [f64; 3]) -> [f64; 3] {
         let earth = |lat: f64, lon: f64, height: f64| {
             let (a, f) = (6_378_137.0_f64, 1.0 / 298.257_223_563);
@@ -254,14 +257,16 @@ mod tests {
 
     #[test]
     fn the_tie_itself_is_where_it_says() {
-        assert_eq!(Globe::new(COURSE).of_local(COURSE.local), [34.5845, -117.359, 872.0]);
+        assert_eq!(GlobeProjection::new(COURSE).geodetic(COURSE.local), [34.5845, -117.359, 872.0]);
     }
 
     #[test]
     fn a_kilometre_to_the_north_and_one_to_the_east_are_as_many_degrees_as_by_hand() {
-        // D = 40592861304357.95 m², so that r_ns = 6355989.640829 m and r_ew cos φ0 = 5256726.703925 m.
-        let tie = Tie { theta: 0.0, local: [0.0; 3], ..COURSE };
-        let [latitude, longitude, altitude] = Globe::new(tie).of_local([1000.0, 1000.0, 5.0]);
+        // D = 40592861304357.95 m², so that r_ns = 6355989.640829 m and r_ew cos φ0 =
+        // 5256726.703925 m.
+        let reference = GpsReference { theta: 0.0, local: [0.0; 3], ..COURSE };
+        let [latitude, longitude, altitude] =
+            GlobeProjection::new(reference).geodetic([1000.0, 1000.0, 5.0]);
         assert!((latitude - 34.593_514_454_551_88).abs() < 1e-12, "{latitude:.15}");
         assert!((longitude - -117.348_100_483_421_39).abs() < 1e-12, "{longitude:.15}");
         assert_eq!(altitude, 877.0);
@@ -269,15 +274,20 @@ mod tests {
 
     #[test]
     fn theta_turns_the_local_y_clockwise_from_north() {
-        // Turned a quarter, its y points east, so that its x points south.
-        let tie = Tie { theta: PI / 2.0, local: [0.0; 3], ..COURSE };
-        let [latitude, longitude, _] = Globe::new(tie).of_local([1000.0, 0.0, 0.0]);
-        assert!(latitude < tie.latitude - 0.009 && (longitude - tie.longitude).abs() < 1e-12);
+        // Turned by a quarter: y points east and x south.
+        let reference = GpsReference { theta: PI / 2.0, local: [0.0; 3], ..COURSE };
+        let [latitude, longitude, _] = GlobeProjection::new(reference).geodetic([1000.0, 0.0, 0.0]);
+        assert!(
+            latitude < reference.latitude - 0.009
+                && (longitude - reference.longitude).abs() < 1e-12
+        );
     }
 
     #[test]
     fn headings_count_from_north_and_clockwise() {
-        let heading = |theta: f64, yaw| Globe::new(Tie { theta, ..COURSE }).heading(turn(yaw));
+        let heading = |theta: f64, yaw| {
+            GlobeProjection::new(GpsReference { theta, ..COURSE }).heading(turn(yaw))
+        };
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
         assert!(near(heading(0.0, 90.0), 0.0) || near(heading(0.0, 90.0), 360.0));
         assert!(near(heading(0.0, 0.0), 90.0) && near(heading(0.0, 180.0), 270.0));
@@ -286,26 +296,28 @@ mod tests {
 
     #[test]
     fn places_that_the_earth_does_not_have_are_no_numbers() {
-        let globe = Globe::new(COURSE);
-        assert!(globe.of_local([f64::NAN, 0.0, 0.0])[0].is_nan());
-        assert!(globe.of_local([1e9, 0.0, 0.0])[0..2].iter().all(|degrees| degrees.is_nan()));
-        let north = Globe::new(Tie { latitude: 89.9, theta: 0.0, ..COURSE });
-        assert!(north.of_local([100.0, 20_000.0, 0.0])[0].is_nan());
+        let globe = GlobeProjection::new(COURSE);
+        assert!(globe.geodetic([f64::NAN, 0.0, 0.0])[0].is_nan());
+        assert!(globe.geodetic([1e9, 0.0, 0.0])[0..2].iter().all(|degrees| degrees.is_nan()));
+        let north = GlobeProjection::new(GpsReference { latitude: 89.9, theta: 0.0, ..COURSE });
+        assert!(north.geodetic([100.0, 20_000.0, 0.0])[0].is_nan());
     }
 
     #[test]
     fn longitudes_go_on_behind_the_date_line() {
-        let globe = Globe::new(Tie { longitude: 179.999, theta: 0.0, ..COURSE });
-        let longitude = globe.of_local([COURSE.local[0] + 1000.0, 0.0, 0.0])[1];
+        let globe = GlobeProjection::new(GpsReference { longitude: 179.999, theta: 0.0, ..COURSE });
+        let longitude = globe.geodetic([COURSE.local[0] + 1000.0, 0.0, 0.0])[1];
         assert!((-180.0..-179.98).contains(&longitude), "{longitude}");
     }
 
-    /// How far, in metres, places so far from a tie at the course are from where WGS84 has them.
+    /// The distance in metres between our positions and those of WGS84, near a reference at the
+    /// course.
     fn off_from_wgs84(x: f64, y: f64) -> f64 {
-        let tie = Tie { theta: 0.0, local: [0.0; 3], ..COURSE };
-        let here = [tie.latitude, tie.longitude, tie.elevation];
+        let reference = GpsReference { theta: 0.0, local: [0.0; 3], ..COURSE };
+        let here = [reference.latitude, reference.longitude, reference.elevation];
         let off = [[x, y], [-x, y], [x, -y], [0.0, y], [x, 0.0]].map(|[x, y]| {
-            let [east, north, _] = wgs84(Globe::new(tie).of_local([x, y, 0.0]), here);
+            let [east, north, _] =
+                wgs84(GlobeProjection::new(reference).geodetic([x, y, 0.0]), here);
             (east - x).hypot(north - y)
         });
         off.into_iter().fold(0.0, f64::max)
@@ -325,36 +337,37 @@ mod tests {
             local in prop::array::uniform3(-1e4..1e4),
             offset in prop::array::uniform3(-3e4..3e4),
         ) {
-            let tie = Tie { time: 0, local, latitude, longitude, elevation, theta };
+            let reference = GpsReference { time: 0, local, latitude, longitude, elevation, theta };
             let place = [0, 1, 2].map(|at| local[at] + offset[at]);
-            let globe = Globe::new(tie).of_local(place);
+            let globe = GlobeProjection::new(reference).geodetic(place);
             prop_assume!((globe[1] - longitude).abs() < 180.0);
-            let back = to_local(&tie, globe);
-            // A double of 180 degrees counts steps of 2.8e-14 degrees, 3 nanometres.
+            let back = to_local(&reference, globe);
+            // At 180 degrees a double has steps of 2.8e-14 degrees, 3 nanometres.
             prop_assert!(place.iter().zip(back).all(|(a, b)| (a - b).abs() < 2e-8), "{back:?}");
-            let again = Globe::new(tie).of_local(back);
+            let again = GlobeProjection::new(reference).geodetic(back);
             prop_assert!(again.iter().zip(globe).all(|(a, b)| (a - b).abs() < 1e-9));
         }
 
         #[test]
         fn many_places_are_where_each_is(
-            tie in (prop::array::uniform2(-80.0..80.0), -7.0..7.0),
+            reference in (prop::array::uniform2(-80.0..80.0), -7.0..7.0),
             places in prop::collection::vec(prop::array::uniform3(-1e5..1e5), 0..20),
         ) {
-            let ([latitude, longitude], theta) = tie;
-            let globe = Globe::new(Tie { latitude, longitude, theta, ..COURSE });
+            let ([latitude, longitude], theta) = reference;
+            let globe = GlobeProjection::new(GpsReference { latitude, longitude, theta, ..COURSE });
             let axis = |at: usize| places.iter().map(|place| place[at]).collect::<Vec<f64>>();
             let mut found = [(); 3].map(|()| Vec::new());
             globe.append_all([&axis(0), &axis(1), &axis(2)], &mut found);
             for (at, place) in places.iter().enumerate() {
-                let one = globe.of_local(*place);
+                let one = globe.geodetic(*place);
                 prop_assert_eq!(one, [found[0][at], found[1][at], found[2][at]]);
             }
         }
 
         #[test]
         fn the_series_is_the_arc_sine(sine in -0.0105..0.0105) {
-            prop_assert!((arc_sine(sine) - f64::asin(sine)).abs() <= 2.0 * f64::EPSILON * sine.abs());
+            let error = (arc_sine(sine) - f64::asin(sine)).abs();
+            prop_assert!(error <= 2.0 * f64::EPSILON * sine.abs());
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Clouds of points as decoded rows: one event, one row, and in it a list of points. Knows no sensor.
+//! Point clouds as decoded rows: one row per event, with a list of points. Knows no sensors.
 //!
-//! A row has `utime`, the message's own time in microseconds, and `points`, a list of structs. Their members
-//! are those of [`Cloud`]; stages may add others. The list's field says in which frame the points lie.
+//! A row has `utime`, the message's own time in microseconds, and `points`, a list of structs.
+//! Their members are those of [`CloudBuilder`]; stages may add more. The metadata of the list field
+//! names the frame of the points.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -19,32 +20,32 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{Error, MessageType, Payloads, Rows};
 
-use crate::poses::rows::key_of;
+use crate::poses::rows::type_key;
 
-/// The column of the lists.
+/// The column of the points.
 pub(crate) const POINTS: &str = "points";
 /// The column of the messages' own times, in microseconds.
 pub(crate) const UTIME: &str = "utime";
-/// What the names of rows of points begin with; the frame follows.
+/// Prefix of the type names of points; the frame follows.
 const TYPE: &str = "sluice.points";
-/// What the list's field says of its frame under this key.
+/// Metadata key of the frame in the list field.
 const FRAME: &str = "frame";
 
-/// What coordinates are relative to.
+/// A coordinate frame of points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Frame {
-    /// The sensor that measured them.
+pub enum PointFrame {
+    /// The frame of the sensor that measured the points.
     Sensor,
-    /// The vehicle: the ground below the middle of the rear axle, x forward, y left, z up.
+    /// The vehicle frame: the ground below the middle of the rear axle, x forward, y left, z up.
     Body,
-    /// The smooth frame that poses are given in; it drifts against the globe.
+    /// The smooth frame of the poses, which drifts relative to the globe.
     #[default]
     Local,
 }
 
-impl Frame {
-    /// Its name.
+impl PointFrame {
+    /// The name of the frame.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sensor => "sensor",
@@ -54,7 +55,7 @@ impl Frame {
     }
 }
 
-impl FromStr for Frame {
+impl FromStr for PointFrame {
     type Err = ();
 
     fn from_str(name: &str) -> Result<Self, ()> {
@@ -62,33 +63,32 @@ impl FromStr for Frame {
     }
 }
 
-/// The points of some events in the making, column by column.
+/// Builds the points of some events, column by column.
 #[derive(Debug, Default)]
-pub struct Cloud {
+pub struct CloudBuilder {
     /// Metres.
     pub x: Vec<f64>,
     /// Metres.
     pub y: Vec<f64>,
     /// Metres.
     pub z: Vec<f64>,
-    /// How strongly they reflect, in the sensor's own measure.
+    /// Intensity, in the unit of the sensor.
     pub intensity: Vec<f32>,
-    /// The laser that saw them, as the sensor numbers its lasers; in scans, the number of the sample.
+    /// Number of the laser; for scans, the number of the sample.
     pub laser: Vec<u16>,
-    /// Where the sensor looked, in degrees, as the sensor counts them.
+    /// Azimuth in degrees, as counted by the sensor.
     pub azimuth: Vec<f32>,
-    /// When, in nanoseconds since 1970.
+    /// Time in nanoseconds since 1970.
     pub time: Vec<i64>,
-    /// Runs of points without an intensity: how many points there were before, and how many are in the
-    /// run.
-    dark: Vec<(usize, usize)>,
+    /// Runs of points without an intensity: start and length.
+    without_intensity: Vec<(usize, usize)>,
     events: Vec<u32>,
     utimes: Vec<i64>,
     ends: Vec<i32>,
 }
 
-impl Cloud {
-    /// A cloud with room for so many points of so many events.
+impl CloudBuilder {
+    /// An empty builder with the given capacity.
     pub fn with_capacity(points: usize, events: usize) -> Self {
         Self {
             x: Vec::with_capacity(points),
@@ -98,46 +98,47 @@ impl Cloud {
             laser: Vec::with_capacity(points),
             azimuth: Vec::with_capacity(points),
             time: Vec::with_capacity(points),
-            dark: Vec::new(),
+            without_intensity: Vec::new(),
             events: Vec::with_capacity(events),
             utimes: Vec::with_capacity(events),
             ends: Vec::with_capacity(events),
         }
     }
 
-    /// How many points it has.
+    /// The number of points.
     pub fn len(&self) -> usize {
         self.x.len()
     }
 
-    /// Whether it has no point.
+    /// Whether there are no points.
     pub fn is_empty(&self) -> bool {
         self.x.is_empty()
     }
 
-    /// Ends an event, whose points are those since the last one. Its message says it is of `utime`
-    /// microseconds. Those whose `has_intensity` is false keep whatever is in that column as nothing.
+    /// Ends an event with all points appended since the last one. `utime` is its message's own time
+    /// in microseconds. Without `has_intensity`, its intensities become null.
     ///
     /// `Err` if there are more points than a batch can hold.
     pub fn end_event(&mut self, event: u32, utime: i64, has_intensity: bool) -> Result<(), Error> {
         let start = self.ends.last().map_or(0, |end| *end as usize);
         if !has_intensity && self.len() > start {
-            self.dark.push((start, self.len() - start));
+            self.without_intensity.push((start, self.len() - start));
         }
         let end = i32::try_from(self.len())
-            .map_err(|_| Error::invalid("more than two thousand million points in one batch"))?;
+            .map_err(|_| Error::invalid("more than 2^31 points in one batch"))?;
         self.events.push(event);
         self.utimes.push(utime);
         self.ends.push(end);
         Ok(())
     }
 
-    /// The rows of these events, whose payloads are gone.
-    pub fn finish(self, frame: Frame) -> Rows {
+    /// Builds the rows, which replace the payloads of their events.
+    pub fn finish(self, frame: PointFrame) -> Rows {
         let count = self.len();
         let offsets: Vec<i32> = std::iter::once(0).chain(self.ends).collect();
         let intensities = ScalarBuffer::from(self.intensity);
-        let intensity = Float32Array::new(intensities, lit(count, &self.dark));
+        let intensity =
+            Float32Array::new(intensities, intensity_nulls(count, &self.without_intensity));
         let time = TimestampNanosecondArray::from(self.time).with_timezone("UTC");
         let columns: Vec<(&str, ArrayRef, bool)> = vec![
             ("x", Arc::new(Float64Array::from(self.x)), false),
@@ -155,17 +156,22 @@ impl Cloud {
         let columns = columns.into_iter().map(|(_, array, _)| array).collect();
         let points = StructArray::new(fields, columns, None);
         let offsets = OffsetBuffer::new(offsets.into());
-        rows(self.events, vec![(utime_field(), utimes(self.utimes))], (points, offsets), frame)
+        assemble_rows(
+            self.events,
+            vec![(utime_field(), utimes(self.utimes))],
+            (points, offsets),
+            frame,
+        )
     }
 }
 
-/// Which points have an intensity; nothing if all have.
-fn lit(count: usize, dark: &[(usize, usize)]) -> Option<NullBuffer> {
-    if dark.is_empty() {
+/// The validity of the intensities; `None` if all are valid.
+fn intensity_nulls(count: usize, without_intensity: &[(usize, usize)]) -> Option<NullBuffer> {
+    if without_intensity.is_empty() {
         return None;
     }
     let mut valid = vec![true; count];
-    for (start, len) in dark {
+    for (start, len) in without_intensity {
         valid[*start..start + len].fill(false);
     }
     Some(NullBuffer::from(valid))
@@ -179,22 +185,22 @@ fn utimes(utimes: Vec<i64>) -> ArrayRef {
     Arc::new(Int64Array::from(utimes))
 }
 
-/// Rows of points, a row an event, of messages of these times in microseconds.
-pub(crate) fn rows_of(
+/// Rows of points, one per event, with these message times in microseconds.
+pub(crate) fn rows_from_points(
     events: Vec<u32>,
     micros: Vec<i64>,
     points: (StructArray, OffsetBuffer<i32>),
-    frame: Frame,
+    frame: PointFrame,
 ) -> Rows {
-    rows(events, vec![(utime_field(), utimes(micros))], points, frame)
+    assemble_rows(events, vec![(utime_field(), utimes(micros))], points, frame)
 }
 
-/// Rows of points with these other columns in front.
-fn rows(
+/// Rows of points, with other columns in front.
+fn assemble_rows(
     events: Vec<u32>,
     others: Vec<(FieldRef, ArrayRef)>,
     (points, offsets): (StructArray, OffsetBuffer<i32>),
-    frame: Frame,
+    frame: PointFrame,
 ) -> Rows {
     let element = Arc::new(Field::new_list_field(points.data_type().clone(), false));
     let list = ListArray::new(element, offsets, Arc::new(points), None);
@@ -204,49 +210,49 @@ fn rows(
     fields.push(Arc::new(field));
     columns.push(Arc::new(list));
     let schema = Schema::new(fields);
-    // The frame is in the name, too: some of those who pass tables on lose what columns say of themselves.
+    // The type name repeats the frame, since some tools that pass tables on drop field metadata.
     let name = format!("{TYPE}.{}", frame.as_str());
-    let message = Arc::new(MessageType::named(name, key_of(frame.as_str(), &schema)));
+    let message = Arc::new(MessageType::named(name, type_key(frame.as_str(), &schema)));
     let columns = RecordBatch::try_new(Arc::new(schema), columns)
-        .expect("the columns are as long as there are events");
+        .expect("each column has one value per event");
     Rows { message, payloads: Payloads::Gone, events, columns }
 }
 
-/// What each message says of its own time, where it says something.
+/// The messages' own times, if present.
 #[derive(Clone, Copy)]
-pub(crate) struct Utimes<'c>(Option<&'c Int64Array>);
+pub(crate) struct MessageTimes<'c>(Option<&'c Int64Array>);
 
-impl<'c> Utimes<'c> {
-    /// Those of a column, if it is one of such times.
-    pub(crate) fn of(column: Option<&'c ArrayRef>) -> Self {
+impl<'c> MessageTimes<'c> {
+    /// The times in a column, if it has the right type.
+    pub(crate) fn from_column(column: Option<&'c ArrayRef>) -> Self {
         Self(column.and_then(|column| column.as_primitive_opt()))
     }
 
-    /// When a row is of, in nanoseconds: what its message says, or else its event's `timestamp`.
+    /// The time of a row in nanoseconds: its message's own time, or else the `timestamp` of its
+    /// event.
     pub(crate) fn nanos(self, row: usize, timestamp: i64) -> i64 {
         let said = self.0.filter(|utimes| utimes.is_valid(row)).map(|utimes| utimes.value(row));
         said.map_or(timestamp, |utime| utime.saturating_mul(1_000))
     }
 }
 
-/// Refuses rows that look like points, and do not say in which frame these are, or not in the form of
-/// points: whoever took them for something else would let them pass as they are.
-pub(crate) fn refuse_unknown(rows: &Rows, channel: &str) -> Result<(), Error> {
-    let looks = rows.message.name.starts_with(TYPE) || has_places(rows);
-    if !looks || Points::of(rows).is_some() {
+/// Refuses rows that look like points but have no known frame or the wrong member types. Otherwise
+/// they would silently pass unchanged.
+pub(crate) fn refuse_unknown_frame(rows: &Rows, channel: &str) -> Result<(), Error> {
+    let looks = rows.message.name.starts_with(TYPE) || has_xyz_list(rows);
+    if !looks || Points::from_rows(rows).is_some() {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "the frame of these points is not known: rows of the type `{}` on channel `{channel}` have to say it in \
-         the metadata of their column `{POINTS}`, as `{FRAME}` of `sensor`, `body` or `local`, and each point \
-         has to have doubles x, y and z; rows from a table of another program can be left to other stages with \
-         `channels`",
+        "unknown frame of points: rows of type `{}` on channel `{channel}` need metadata \
+         `{FRAME}` (`sensor`, `body` or `local`) on their column `{POINTS}`, and doubles x, y and z in \
+         each point; to pass such rows unchanged, exclude their channel with `channels`",
         rows.message.name,
     )))
 }
 
-/// Whether there is a list of structs with `x`, `y` and `z` where points have theirs.
-fn has_places(rows: &Rows) -> bool {
+/// Whether the column of points is a list of structs with `x`, `y` and `z`.
+fn has_xyz_list(rows: &Rows) -> bool {
     let element = match rows.columns.column_by_name(POINTS).map(|column| column.data_type()) {
         Some(DataType::List(element) | DataType::LargeList(element)) => element,
         _ => return false,
@@ -255,21 +261,21 @@ fn has_places(rows: &Rows) -> bool {
     ["x", "y", "z"].iter().all(|name| members.find(name).is_some())
 }
 
-/// The points of some events, as they were found among decoded rows.
+/// The points of some events, read from decoded rows.
 #[derive(Clone, Debug)]
 pub struct Points {
-    /// What else each row has.
+    /// The other columns of the rows.
     others: Vec<(FieldRef, ArrayRef)>,
     events: Vec<u32>,
     offsets: OffsetBuffer<i32>,
     members: StructArray,
-    frame: Frame,
+    frame: PointFrame,
 }
 
 impl Points {
-    /// The points of these rows; nothing if they have none that say their frame, in the list's field or
-    /// else in the name of their type.
-    pub fn of(rows: &Rows) -> Option<Self> {
+    /// The points of these rows. `None` if they have none with a known frame, given by the list
+    /// field or else by the type name.
+    pub fn from_rows(rows: &Rows) -> Option<Self> {
         let schema = rows.columns.schema();
         let (place, field) = schema.column_with_name(POINTS)?;
         let named = || rows.message.name.strip_prefix(TYPE)?.strip_prefix('.');
@@ -285,7 +291,7 @@ impl Points {
         {
             return None;
         }
-        // A slice of a list keeps all its values: only those that are meant go on.
+        // A sliced list keeps all its values; drops those outside the slice.
         let first = list.offsets().first().map_or(0, |first| *first as usize);
         let last = list.offsets().last().map_or(0, |last| *last as usize);
         let members = members.slice(first, last - first);
@@ -303,8 +309,8 @@ impl Points {
         })
     }
 
-    /// The frame they lie in.
-    pub fn frame(&self) -> Frame {
+    /// The frame of the points.
+    pub fn frame(&self) -> PointFrame {
         self.frame
     }
 
@@ -313,7 +319,7 @@ impl Points {
         &self.events
     }
 
-    /// Which points row `row` has.
+    /// The range of points of a row.
     ///
     /// # Panics
     ///
@@ -322,12 +328,12 @@ impl Points {
         self.offsets[row] as usize..self.offsets[row + 1] as usize
     }
 
-    /// How many points there are.
+    /// The number of points.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there is no point.
+    /// Whether there are no points.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
@@ -335,7 +341,8 @@ impl Points {
     /// The members `x`, `y` and `z` of all points.
     pub fn xyz(&self) -> [&[f64]; 3] {
         ["x", "y", "z"].map(|name| {
-            let member = self.members.column_by_name(name).expect("it was looked at");
+            let member =
+                self.members.column_by_name(name).expect("`from_rows` checked the members");
             &**member.as_primitive::<Float64Type>().values()
         })
     }
@@ -350,21 +357,20 @@ impl Points {
         self.others.iter().find(|(field, _)| field.name() == name).map(|(_, array)| array)
     }
 
-    /// When each row was measured, in nanoseconds: what its message says, or else `timestamps` (one an
-    /// event of the batch).
+    /// The time of each row in nanoseconds: its message's own time, or else that of its event.
+    /// `timestamps` are those of the batch.
     pub fn times(&self, timestamps: &[i64]) -> Vec<i64> {
-        let utimes = Utimes::of(self.column(UTIME));
+        let utimes = MessageTimes::from_column(self.column(UTIME));
         let events = self.events.iter().enumerate();
         events.map(|(row, event)| utimes.nanos(row, timestamps[*event as usize])).collect()
     }
 
-    /// The same points with these members in place of those of the same names, or behind the others; in
-    /// this frame.
+    /// Replaces or adds members, and sets the frame.
     ///
     /// # Panics
     ///
-    /// If a member does not have a value a point.
-    pub fn with_members(mut self, members: Vec<(&str, ArrayRef)>, frame: Frame) -> Self {
+    /// If a member does not have one value per point.
+    pub fn with_members(mut self, members: Vec<(&str, ArrayRef)>, frame: PointFrame) -> Self {
         let (fields, mut columns, nulls) = self.members.into_parts();
         let mut fields: Vec<FieldRef> = fields.iter().cloned().collect();
         for (name, array) in members {
@@ -383,26 +389,26 @@ impl Points {
         self
     }
 
-    /// The same points with another column of the rows, in place of one of the same name.
+    /// Replaces or adds a column of the rows.
     ///
     /// # Panics
     ///
-    /// If it does not have a value a row.
+    /// If it does not have one value per row.
     pub fn with_column(mut self, field: Field, array: ArrayRef) -> Self {
-        assert_eq!(array.len(), self.events.len(), "one value a row");
+        assert_eq!(array.len(), self.events.len(), "one value per row");
         self.others.retain(|(known, _)| known.name() != field.name());
         self.others.push((Arc::new(field), array));
         self
     }
 
-    /// The same points without that column of the rows.
+    /// Removes a column of the rows.
     pub fn without_column(mut self, name: &str) -> Self {
         self.others.retain(|(known, _)| known.name() != name);
         self
     }
 
-    /// The rows they are.
+    /// Converts the points back to rows.
     pub fn into_rows(self) -> Rows {
-        rows(self.events, self.others, (self.members, self.offsets), self.frame)
+        assemble_rows(self.events, self.others, (self.members, self.offsets), self.frame)
     }
 }

@@ -1,5 +1,7 @@
-//! Source `lines`: each line of a text file is an event, as `TIME CHANNEL TEXT`. Copy it to begin a source of
-//! your own. What is not text is as short: `sluice new source NAME` shows how.
+//! Source `lines`: each line of a text file is an event, as `TIME CHANNEL TEXT`.
+//!
+//! Copy it to start a source of your own. A source for a binary format is as short: `sluice new
+//! source NAME` shows how.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,19 +12,19 @@ use sluice_core::{LineContent, TextLines, register};
 /// Reads text files whose lines are a time, a channel and a text.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Lines {
+pub struct LinesSource {
     /// The files: one, a glob, a list of them, or `-` for standard input.
     path: InPaths,
 }
 
 register! {
-    source "lines": Lines,
-    about: "reads text files, a line an event",
+    source "lines": LinesSource,
+    about: "reads text files, one event per line",
     sample: include_str!("../samples/lines.toml"),
     extensions: &["txt"],
 }
 
-impl TextLines for Lines {
+impl TextLines for LinesSource {
     fn paths(&self) -> &InPaths {
         &self.path
     }
@@ -35,7 +37,7 @@ impl TextLines for Lines {
     }
 }
 
-/// The time in nanoseconds, the channel and the text of a line that has all three.
+/// The time in nanoseconds, the channel and the text of a line. `None` if one is missing.
 fn words(line: &[u8]) -> Option<(i64, &str, &str)> {
     let (time, rest) = str::from_utf8(line).ok()?.split_once(' ')?;
     let (channel, text) = rest.split_once(' ')?;

@@ -1,29 +1,29 @@
-//! The list of the files: a line a file, as a table or as names alone. Writes no file.
+//! The index of the files: one line per file, as a table or as names only. Opens no files.
 
 use serde::Deserialize;
 use sluice_core::json::integer;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{Channel, Clock, Event, time};
 
-/// Which list there is.
+/// The kind of index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
-pub(crate) enum Index {
+pub(crate) enum FileIndex {
     /// A table `index.csv`.
     #[default]
     Csv,
-    /// Names alone, in `index.txt`.
+    /// Names only, in `index.txt`.
     Names,
     /// None.
     None,
 }
 
-impl Index {
-    /// What lists are called.
+impl FileIndex {
+    /// The file names of all kinds of index.
     pub(crate) const NAMES: [&'static str; 2] = ["index.csv", "index.txt"];
 
-    /// What this one is called.
+    /// The file name of this index.
     pub(crate) fn file(self) -> Option<&'static str> {
         match self {
             Self::Csv => Some("index.csv"),
@@ -32,7 +32,7 @@ impl Index {
         }
     }
 
-    /// Its first line.
+    /// The header line.
     pub(crate) fn head(self) -> &'static [u8] {
         match self {
             Self::Csv => b"name,timestamp_ns,timestamp,source,channel,sequence,bytes,check\n",
@@ -40,7 +40,7 @@ impl Index {
         }
     }
 
-    /// Appends what a line has behind a file's name.
+    /// Appends the rest of a line after the file name.
     pub(crate) fn write_rest(
         self,
         (event, channel): (&Event<'_>, &Channel),
@@ -67,7 +67,7 @@ impl Index {
         out.push(b'\n');
     }
 
-    /// Appends a file's name, with which a line begins.
+    /// Appends the file name, which starts a line.
     pub(crate) fn write_name(self, name: &str, out: &mut Vec<u8>) {
         match self {
             Self::Csv => push_quoted(name, out),
@@ -76,7 +76,7 @@ impl Index {
     }
 }
 
-/// Appends a time as templates have it: seconds where a clock counts from a start that nobody knows.
+/// Appends a time as templates format it: as seconds if the clock counts from an unknown start.
 fn push_time(clock: Clock, nanos: i64, out: &mut Vec<u8>) {
     const SECOND: u64 = 1_000_000_000;
     if clock != Clock::Relative {
@@ -87,7 +87,7 @@ fn push_time(clock: Clock, nanos: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends a value of a CSV, in quotes where it needs them.
+/// Appends a CSV value, quoted if necessary.
 fn push_quoted(text: &str, out: &mut Vec<u8>) {
     if text.contains([',', '"', '\r', '\n']) {
         out.push(b'"');
@@ -108,15 +108,16 @@ mod tests {
         let channel = Channel::new(Name::from_text("CAM,\"1\""), "log", Encoding::Lcm);
         let (timestamp, sequence) = (1_194_098_400_000_000_000, 7);
         let event = Event { timestamp, sequence, channel: ChannelId(0), payload: b"" };
-        let line = |index: Index| {
+        let line = |index: FileIndex| {
             let mut out = Vec::new();
             index.write_name("a,b", &mut out);
             index.write_rest((&event, &channel), 12, "ok", &mut out);
             String::from_utf8(out).unwrap()
         };
-        let wanted = "\"a,b\",1194098400000000000,2007-11-03T14:00:00.000000000Z,log,\"CAM,\"\"1\"\"\",7,12,ok\n";
-        assert_eq!(line(Index::Csv), wanted);
-        assert_eq!(line(Index::Names), "a,b\n");
+        let wanted = "\"a,b\",1194098400000000000,2007-11-03T14:00:00.000000000Z,log,\
+                      \"CAM,\"\"1\"\"\",7,12,ok\n";
+        assert_eq!(line(FileIndex::Csv), wanted);
+        assert_eq!(line(FileIndex::Names), "a,b\n");
     }
 
     #[test]

@@ -1,56 +1,57 @@
-//! Whether bytes are a whole JPEG file, told by its markers. Decodes no picture: a picture may be wrong in a
-//! file that is whole.
+//! Checks by its markers whether a JPEG file is complete. Decodes no picture, so the picture in a
+//! complete file may still be damaged.
 //!
-//! | in order | is |
+//! | in order | |
 //! |---|---|
-//! | `FF D8` | the start |
-//! | segments: `FF`, a code, a length of two bytes that counts itself | among them one with the size (`C0` to `CF` but for `C4`, `C8`, `CC`) before the first scan |
-//! | a scan: the segment `DA`, then bytes in which `FF 00` is an `FF` and `FF D0` to `FF D7` are restarts | at least one |
-//! | `FF D9` | the end; zeros or `FF` behind it are padding |
+//! | `FF D8` | start of image |
+//! | segments: `FF`, a code, a two-byte length that includes itself | among them a frame header (`C0` to `CF` except `C4`, `C8`, `CC`) before the first scan |
+//! | a scan: the segment `DA`, then data in which `FF 00` is an `FF`, and `FF D0` to `FF D7` are restart markers | at least one |
+//! | `FF D9` | end of image; zeros or `FF` after it are padding |
 //!
-//! Of what is whole every proper beginning is cut, but for its padding: no marker of the end lies in a scan.
+//! Every proper prefix of a complete file is incomplete, except for the padding: scan data contains
+//! no end marker.
 
 #![warn(clippy::indexing_slicing)]
 
-/// Why bytes are no whole JPEG file.
+/// Why a JPEG file is not complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// There is nothing.
+pub enum JpegFault {
+    /// The file is empty.
     Empty,
-    /// The first two bytes are others.
+    /// It does not start with a start marker.
     NoStart,
-    /// It ends before a segment does.
+    /// It ends within a segment.
     CutSegment,
-    /// It ends in a picture.
+    /// It ends within a scan.
     CutScan,
     /// It ends between segments.
     NoEnd,
-    /// Something else stands where a marker must be.
+    /// Expected a marker, found something else.
     NoMarker,
-    /// A segment is as long as none of its kind.
+    /// A segment has an impossible length.
     BadSegment,
-    /// A picture comes before its size, or the size is nothing.
+    /// A scan comes before the frame header, or the size is zero.
     NoSize,
-    /// The end comes before any picture.
+    /// The end comes before any scan.
     NoScan,
-    /// Something that is no padding stands behind the end.
-    Behind,
+    /// There is data other than padding after the end.
+    TrailingData,
 }
 
-impl Fault {
-    /// What is told of it.
+impl JpegFault {
+    /// Describes the fault.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Empty => "empty image",
-            Self::NoStart => "not a JPEG file: it does not begin with FF D8",
-            Self::CutSegment => "cut JPEG file: it ends in a header",
-            Self::CutScan => "cut JPEG file: it ends in the picture",
-            Self::NoEnd => "cut JPEG file: the end marker is missing",
-            Self::NoMarker => "bad JPEG file: there is no marker where one must be",
-            Self::BadSegment => "bad JPEG file: a header has a wrong length",
-            Self::NoSize => "bad JPEG file: the picture has no size",
-            Self::NoScan => "bad JPEG file: it has no picture",
-            Self::Behind => "bad JPEG file: something else stands behind its end",
+            Self::NoStart => "not a JPEG file: no FF D8 at its start",
+            Self::CutSegment => "truncated JPEG file: it ends in a header",
+            Self::CutScan => "truncated JPEG file: it ends in the picture",
+            Self::NoEnd => "truncated JPEG file: the end marker is missing",
+            Self::NoMarker => "damaged JPEG file: expected a marker",
+            Self::BadSegment => "damaged JPEG file: a header has a wrong length",
+            Self::NoSize => "damaged JPEG file: the picture has no size",
+            Self::NoScan => "damaged JPEG file: it has no picture",
+            Self::TrailingData => "damaged JPEG file: data after its end",
         }
     }
 }
@@ -61,27 +62,27 @@ const SCAN: u8 = 0xDA;
 const RESTARTS: std::ops::RangeInclusive<u8> = 0xD0..=0xD7;
 const PRIVATE: u8 = 0x01;
 
-/// Walks over the markers, in time linear in the length. `Err` says what is wrong first.
-pub fn check(bytes: &[u8]) -> Result<(), Fault> {
+/// Walks over the markers, in linear time. `Err` has the first fault.
+pub fn check(bytes: &[u8]) -> Result<(), JpegFault> {
     if bytes.is_empty() {
-        return Err(Fault::Empty);
+        return Err(JpegFault::Empty);
     }
-    let Some(mut rest) = bytes.strip_prefix(&[0xFF, START]) else { return Err(Fault::NoStart) };
+    let Some(mut rest) = bytes.strip_prefix(&[0xFF, START]) else { return Err(JpegFault::NoStart) };
     let (mut has_size, mut has_scan) = (false, false);
     loop {
         let (code, behind) = marker(rest)?;
         match code {
             END if has_scan => return padding(behind),
-            END => return Err(Fault::NoScan),
+            END => return Err(JpegFault::NoScan),
             PRIVATE => rest = behind,
-            START | 0x00 => return Err(Fault::NoMarker),
-            code if RESTARTS.contains(&code) => return Err(Fault::NoMarker),
-            SCAN if !has_size => return Err(Fault::NoSize),
+            START | 0x00 => return Err(JpegFault::NoMarker),
+            code if RESTARTS.contains(&code) => return Err(JpegFault::NoMarker),
+            SCAN if !has_size => return Err(JpegFault::NoSize),
             SCAN => {
                 let (head, behind) = segment(behind)?;
                 check_scan(head)?;
                 has_scan = true;
-                rest = over_scan(behind)?;
+                rest = skip_scan(behind)?;
             }
             code => {
                 let (body, behind) = segment(behind)?;
@@ -95,71 +96,72 @@ pub fn check(bytes: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// The code of the marker at the start, and what is behind it. Any number of `FF` may stand before a code.
-fn marker(bytes: &[u8]) -> Result<(u8, &[u8]), Fault> {
+/// The code of the marker at the start, and the rest. Any number of `FF` may precede a code.
+fn marker(bytes: &[u8]) -> Result<(u8, &[u8]), JpegFault> {
     let Some(mut rest) = bytes.strip_prefix(&[0xFF]) else {
-        return Err(if bytes.is_empty() { Fault::NoEnd } else { Fault::NoMarker });
+        return Err(if bytes.is_empty() { JpegFault::NoEnd } else { JpegFault::NoMarker });
     };
     loop {
         match rest.split_first() {
-            None => return Err(Fault::NoEnd),
+            None => return Err(JpegFault::NoEnd),
             Some((0xFF, behind)) => rest = behind,
             Some((code, behind)) => return Ok((*code, behind)),
         }
     }
 }
 
-/// What a segment holds, and what is behind it.
-fn segment(bytes: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
-    let (len, rest) = bytes.split_first_chunk().ok_or(Fault::CutSegment)?;
-    let len = usize::from(u16::from_be_bytes(*len)).checked_sub(2).ok_or(Fault::BadSegment)?;
-    rest.split_at_checked(len).ok_or(Fault::CutSegment)
+/// The content of a segment, and the rest.
+fn segment(bytes: &[u8]) -> Result<(&[u8], &[u8]), JpegFault> {
+    let (len, rest) = bytes.split_first_chunk().ok_or(JpegFault::CutSegment)?;
+    let len = usize::from(u16::from_be_bytes(*len)).checked_sub(2).ok_or(JpegFault::BadSegment)?;
+    rest.split_at_checked(len).ok_or(JpegFault::CutSegment)
 }
 
 fn is_frame(code: u8) -> bool {
     matches!(code, 0xC0..=0xCF) && !matches!(code, 0xC4 | 0xC8 | 0xCC)
 }
 
-/// Of each component a frame says three bytes, behind precision, height, width and their number.
-fn check_frame(body: &[u8]) -> Result<(), Fault> {
-    let (head, components) = body.split_first_chunk::<6>().ok_or(Fault::BadSegment)?;
+/// Checks a frame header: precision, height, width, number of components, and three bytes per
+/// component.
+fn check_frame(body: &[u8]) -> Result<(), JpegFault> {
+    let (head, components) = body.split_first_chunk::<6>().ok_or(JpegFault::BadSegment)?;
     let [_precision, height_high, height_low, width_high, width_low, count] = *head;
     if count == 0 || components.len() != 3 * usize::from(count) {
-        return Err(Fault::BadSegment);
+        return Err(JpegFault::BadSegment);
     }
     if [height_high, height_low] == [0, 0] || [width_high, width_low] == [0, 0] {
-        return Err(Fault::NoSize);
+        return Err(JpegFault::NoSize);
     }
     Ok(())
 }
 
-/// Of each component a scan says two bytes, behind their number and in front of three others.
-fn check_scan(head: &[u8]) -> Result<(), Fault> {
-    let (count, rest) = head.split_first().ok_or(Fault::BadSegment)?;
+/// Checks a scan header: number of components, two bytes per component, and three more bytes.
+fn check_scan(head: &[u8]) -> Result<(), JpegFault> {
+    let (count, rest) = head.split_first().ok_or(JpegFault::BadSegment)?;
     let fits = (1..=4).contains(count) && rest.len() == 2 * usize::from(*count) + 3;
-    if fits { Ok(()) } else { Err(Fault::BadSegment) }
+    if fits { Ok(()) } else { Err(JpegFault::BadSegment) }
 }
 
-/// What stands behind a scan: the next marker that is none of its own.
-fn over_scan(mut bytes: &[u8]) -> Result<&[u8], Fault> {
+/// Skips the data of a scan, up to the next marker other than its own.
+fn skip_scan(mut bytes: &[u8]) -> Result<&[u8], JpegFault> {
     loop {
-        let at = memchr::memchr(0xFF, bytes).ok_or(Fault::CutScan)?;
+        let at = memchr::memchr(0xFF, bytes).ok_or(JpegFault::CutScan)?;
         let found = bytes.get(at..).unwrap_or_default();
         match found.get(1) {
-            None => return Err(Fault::CutScan),
+            None => return Err(JpegFault::CutScan),
             Some(code) if *code == 0 || RESTARTS.contains(code) => {
                 bytes = found.get(2..).unwrap_or_default();
             }
-            // One before a code does not count.
+            // A fill byte before a code.
             Some(0xFF) => bytes = found.get(1..).unwrap_or_default(),
             Some(_) => return Ok(found),
         }
     }
 }
 
-fn padding(bytes: &[u8]) -> Result<(), Fault> {
+fn padding(bytes: &[u8]) -> Result<(), JpegFault> {
     let is_padding = bytes.iter().all(|byte| matches!(byte, 0x00 | 0xFF));
-    if is_padding { Ok(()) } else { Err(Fault::Behind) }
+    if is_padding { Ok(()) } else { Err(JpegFault::TrailingData) }
 }
 
 #[cfg(test)]
@@ -171,7 +173,7 @@ mod tests {
     use zune_jpeg::JpegDecoder;
     use zune_jpeg::zune_core::bytestream::ZCursor;
 
-    /// A picture of noise, as an encoder that is not ours makes it.
+    /// A picture of noise from a third-party encoder.
     fn picture(width: u16, height: u16, seed: u64, progressive: bool, restart: u16) -> Vec<u8> {
         let mut dice = seed | 1;
         let mut byte = || {
@@ -209,19 +211,22 @@ mod tests {
     fn what_is_wrong_is_told_apart() {
         let whole = picture(16, 16, 1, false, 0);
         let cut = |at: usize| check(&whole[..at]);
-        assert_eq!(check(b""), Err(Fault::Empty));
-        assert_eq!(check(b"GIF89a"), Err(Fault::NoStart));
-        assert_eq!(cut(2), Err(Fault::NoEnd));
-        assert_eq!(cut(5), Err(Fault::CutSegment));
-        assert_eq!(cut(whole.len() - 1), Err(Fault::CutScan));
-        assert_eq!(cut(whole.len() - 2), Err(Fault::CutScan));
-        assert_eq!(check(&[&whole[..], b"more"].concat()), Err(Fault::Behind));
-        assert_eq!(check(&[&whole[..2], b"xx", &whole[2..]].concat()), Err(Fault::NoMarker));
-        assert_eq!(check(&[0xFF, START, 0xFF, END]), Err(Fault::NoScan));
-        assert_eq!(check(&[0xFF, START, 0xFF, 0xE0, 0, 1, 0]), Err(Fault::BadSegment));
-        assert_eq!(check(&[0xFF, START, 0xFF, SCAN, 0, 8, 1, 1, 0, 0, 63, 0]), Err(Fault::NoSize));
+        assert_eq!(check(b""), Err(JpegFault::Empty));
+        assert_eq!(check(b"GIF89a"), Err(JpegFault::NoStart));
+        assert_eq!(cut(2), Err(JpegFault::NoEnd));
+        assert_eq!(cut(5), Err(JpegFault::CutSegment));
+        assert_eq!(cut(whole.len() - 1), Err(JpegFault::CutScan));
+        assert_eq!(cut(whole.len() - 2), Err(JpegFault::CutScan));
+        assert_eq!(check(&[&whole[..], b"more"].concat()), Err(JpegFault::TrailingData));
+        assert_eq!(check(&[&whole[..2], b"xx", &whole[2..]].concat()), Err(JpegFault::NoMarker));
+        assert_eq!(check(&[0xFF, START, 0xFF, END]), Err(JpegFault::NoScan));
+        assert_eq!(check(&[0xFF, START, 0xFF, 0xE0, 0, 1, 0]), Err(JpegFault::BadSegment));
+        assert_eq!(
+            check(&[0xFF, START, 0xFF, SCAN, 0, 8, 1, 1, 0, 0, 63, 0]),
+            Err(JpegFault::NoSize)
+        );
         let flat = [0xFF, START, 0xFF, 0xC0, 0, 11, 8, 0, 0, 0, 9, 1, 1, 0x11, 0];
-        assert_eq!(check(&flat), Err(Fault::NoSize));
+        assert_eq!(check(&flat), Err(JpegFault::NoSize));
     }
 
     #[test]
@@ -231,7 +236,7 @@ mod tests {
         let head = [&[0xFF, 0xE1, 0, 2 + inner.len() as u8][..], &inner].concat();
         let with = [&whole[..2], &head, &whole[2..]].concat();
         assert_eq!(check(&with), Ok(()));
-        assert_eq!(check(&with[..2 + head.len()]), Err(Fault::NoEnd));
+        assert_eq!(check(&with[..2 + head.len()]), Err(JpegFault::NoEnd));
     }
 
     proptest! {
@@ -261,17 +266,20 @@ mod tests {
             for (at, byte) in changes {
                 bytes[at.index(len)] = byte;
             }
-            let told = check(&bytes).err().map(Fault::as_str);
+            let told = check(&bytes).err().map(JpegFault::as_str);
             prop_assert!(told != Some(""));
         }
 
         #[test]
         fn any_bytes_have_an_answer(bytes in prop::collection::vec(
-            prop_oneof![Just(0xFFu8), Just(START), Just(SCAN), Just(END), Just(0u8), Just(2u8), any::<u8>()], 0..64))
+            prop_oneof![
+                Just(0xFFu8), Just(START), Just(SCAN), Just(END), Just(0u8), Just(2u8), any::<u8>()
+            ],
+            0..64))
         {
             prop_assert!(bytes.starts_with(&[0xFF, START]) || check(&bytes).is_err());
             let begun = [&[0xFF, START], &bytes[..]].concat();
-            // A whole file has an end marker, and a picture in front of it.
+            // A complete file has an end marker, with a scan before it.
             let ends = begun.windows(2).filter(|pair| *pair == [0xFF, END]).count();
             prop_assert!(check(&begun).is_err() || ends > 0 && begun.contains(&SCAN));
         }

@@ -1,13 +1,19 @@
-//! Payloads and fields of events as files of their own, such as the images of a camera: sink `files`.
+//! Sink `files`: writes payloads and fields of events as separate files, such as the images of a
+//! camera.
 //!
-//! Nothing here decodes a payload or an image.
+//! Decodes neither payloads nor images.
 
-pub mod jpeg;
-
+mod byte_values;
+mod file_name;
 mod index;
-mod name;
+mod jpeg;
 mod sink;
-mod told;
-mod value;
+mod skip_report;
 
-pub use sink::Files;
+pub use sink::FilesSink;
+
+/// What fuzz targets need. Not part of the public API.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::jpeg::{JpegFault, check as check_jpeg};
+}

@@ -1,4 +1,4 @@
-//! Sink `files`: options, what of each event becomes a file, and what is told of those that do not.
+//! Sink `files`: options, the file of each event, and the report of events without one.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -15,48 +15,49 @@ use sluice_core::{
     Rows, Sink, SinkContext, Template,
 };
 
-use crate::index::Index;
+use crate::byte_values::ByteValues;
+use crate::file_name::{self, FolderDepth, NameError, NameFault, UniqueNames};
+use crate::index::FileIndex;
 use crate::jpeg;
-use crate::name::{self, Depth, Fault, Names, Unnamed};
-use crate::told::Told;
-use crate::value::Values;
+use crate::skip_report::SkipReport;
 
 /// Options of `files`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
-pub struct Files {
+pub struct FilesSink {
     /// The folder to write.
-    #[serde(deserialize_with = "folder")]
+    #[serde(deserialize_with = "deserialize_folder")]
     path: OutPath,
-    /// What files are called, below the folder: values of the event in braces.
-    #[serde(default = "channel_and_number", deserialize_with = "possible")]
+    /// File names within the folder, as a template with values of the event in braces.
+    #[serde(default = "default_name", deserialize_with = "deserialize_name")]
     name: Template,
-    /// The field that becomes a file: bytes, a text or a list of bytes. Without it, the payload.
+    /// The field to write: bytes, a string or a list of bytes. Default: the payload.
     #[serde(default)]
     field: Option<FieldPath>,
-    /// The list of the files: a table `index.csv` (`csv`), names in `index.txt` (`names`), or `none`.
+    /// The index of the files: a table `index.csv` (`csv`), names in `index.txt` (`names`), or
+    /// `none`.
     #[serde(default)]
-    index: Index,
-    /// How it is told whether a file is whole: `none` or `jpeg`.
+    index: FileIndex,
+    /// How to check that files are complete: `none` or `jpeg`.
     #[serde(default)]
-    check: Check,
-    /// Whether files that are not whole are written: `keep` or `drop`.
+    check: FileCheck,
+    /// What happens to files that are not complete: `keep` or `drop`.
     #[serde(default)]
-    bad: Bad,
-    /// Whether there is a file where it has no bytes: `drop` or `keep`.
+    bad: BadFiles,
+    /// What happens to files without bytes: `drop` or `keep`.
     #[serde(default)]
-    empty: Empty,
+    empty: EmptyFiles,
     #[serde(skip)]
-    channels: PerChannel<Arc<Known>>,
+    channels: PerChannel<Arc<ChannelNames>>,
     #[serde(skip)]
-    depth: OnceLock<Depth>,
+    depth: OnceLock<FolderDepth>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
-enum Check {
+enum FileCheck {
     #[default]
     None,
     Jpeg,
@@ -65,7 +66,7 @@ enum Check {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
-enum Bad {
+enum BadFiles {
     #[default]
     Keep,
     Drop,
@@ -74,49 +75,49 @@ enum Bad {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
-enum Empty {
+enum EmptyFiles {
     #[default]
     Drop,
     Keep,
 }
 
 sluice_core::register! {
-    sink "files": Files,
-    about: "writes a file a payload or field, such as the images of cameras, and a list of them",
+    sink "files": FilesSink,
+    about: "writes each payload or field as a file, such as the images of cameras, with an index",
     sample: include_str!("../samples/files.toml"),
 }
 
-fn folder<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Error> {
+fn deserialize_folder<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Error> {
     let path = OutPath::deserialize(deserializer)?;
     if path.is_folder() {
         return Ok(path);
     }
-    Err(serde::de::Error::custom("expected a folder: write a slash at its end"))
+    Err(serde::de::Error::custom("expected a folder: add a slash at its end"))
 }
 
-fn possible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Template, D::Error> {
+fn deserialize_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Template, D::Error> {
     let template = Template::deserialize(deserializer)?;
-    let Some(fault) = name::mistake(&template) else { return Ok(template) };
+    let Some(fault) = file_name::template_fault(&template) else { return Ok(template) };
     let (text, remedy) = (template.to_string(), fault.remedy());
     Err(serde::de::Error::custom(format!(
-        "no file below the folder can be called `{}`: {remedy}",
+        "no file can have the name `{}`: {remedy}",
         printable(&text)
     )))
 }
 
-fn channel_and_number() -> Template {
-    Template::parse("{channel}-{sequence}.bin").expect("it is a template")
+fn default_name() -> Template {
+    Template::parse("{channel}-{sequence}.bin").expect("the default is a valid template")
 }
 
-/// A channel, and the same with names in which nothing means anything in a path.
+/// A channel, and the same with names that are safe in a path.
 #[derive(Debug)]
-struct Known {
+struct ChannelNames {
     channel: Channel,
     in_paths: Channel,
 }
 
-impl Known {
-    fn of(channel: &Channel) -> Self {
+impl ChannelNames {
+    fn new(channel: &Channel) -> Self {
         let mut in_paths = channel.clone();
         in_paths.name = Name::from_text(&file_name(channel.name.text()));
         in_paths.source = file_name(&channel.source).into();
@@ -126,37 +127,37 @@ impl Known {
 
 /// The files of a batch.
 #[derive(Debug, Default)]
-pub struct Block {
-    content: Content,
-    files: Vec<Ready>,
-    /// The lines of the list, without names, one behind the other.
+pub struct FileBlock {
+    content: FileContent,
+    files: Vec<PendingFile>,
+    /// The concatenated index lines, without names.
     lines: Vec<u8>,
-    /// The channels, as they were read, of events that are no files.
+    /// The original channels of events without a file.
     left_out: Vec<u32>,
-    told: Told,
+    skips: SkipReport,
 }
 
-/// What becomes files.
+/// The content of files.
 #[derive(Debug)]
-enum Content {
-    /// The events' payloads.
+enum FileContent {
+    /// The payloads of the events.
     Payloads(Batch),
-    /// The values of a field, a list a type.
-    Values(Vec<Option<Values>>),
+    /// The values of a field, by type.
+    ByteValues(Vec<Option<ByteValues>>),
 }
 
-impl Default for Content {
+impl Default for FileContent {
     fn default() -> Self {
-        Self::Values(Vec::new())
+        Self::ByteValues(Vec::new())
     }
 }
 
-impl Content {
-    /// The bytes of an event, which is in that row of the rows of that type.
+impl FileContent {
+    /// The bytes of an event; `place` is the type index and row of its decoded fields.
     fn bytes(&self, event: usize, place: Option<(usize, usize)>) -> Option<&[u8]> {
         match self {
             Self::Payloads(batch) => Some(batch.payload(event)),
-            Self::Values(values) => {
+            Self::ByteValues(values) => {
                 let (kind, row) = place?;
                 values.get(kind)?.as_ref()?.bytes(row)
             }
@@ -164,133 +165,134 @@ impl Content {
     }
 }
 
-/// A file that is to be written.
+/// A file to write.
 #[derive(Debug)]
-struct Ready {
+struct PendingFile {
     name: String,
     event: usize,
     place: Option<(usize, usize)>,
-    /// Where its line ends.
+    /// End of its index line.
     line_end: usize,
 }
 
-/// What becomes of the bytes of an event.
+/// The result of checking the bytes of an event.
 #[derive(Clone, Copy, Debug, Default)]
-struct Verdict {
-    /// What the list says of them.
+struct CheckResult {
+    /// The entry in the index.
     check: &'static str,
-    /// What the report says of them, if anything.
-    told: Option<&'static str>,
+    /// The note in the report, if any.
+    note: Option<&'static str>,
     is_left_out: bool,
 }
 
-impl Block {
-    fn push(&mut self, file: Ready) {
-        self.files.push(Ready { line_end: self.lines.len(), ..file });
+impl FileBlock {
+    fn push(&mut self, file: PendingFile) {
+        self.files.push(PendingFile { line_end: self.lines.len(), ..file });
     }
 }
 
-/// The folder in the making.
+/// The folder being written.
 #[derive(Debug)]
-pub struct Folder {
+pub struct OutputFolder {
     files: OutputFiles,
     index: Option<OutputFile>,
-    names: Names,
+    names: UniqueNames,
     count: u64,
     left_out: Vec<u32>,
-    told: Told,
+    skips: SkipReport,
     channels: Arc<Channels>,
 }
 
-impl Files {
-    fn depth(&self) -> &Depth {
-        self.depth.get_or_init(|| Depth::of(&self.name))
+impl FilesSink {
+    fn depth(&self) -> &FolderDepth {
+        self.depth.get_or_init(|| FolderDepth::from_template(&self.name))
     }
 
-    fn judge(&self, bytes: &[u8]) -> Verdict {
+    fn check_bytes(&self, bytes: &[u8]) -> CheckResult {
         let fault = match (self.check, bytes.is_empty()) {
-            (Check::None, false) => return Verdict::default(),
-            (Check::None, true) => "empty file",
-            (Check::Jpeg, _) => match jpeg::check(bytes) {
-                Ok(()) => return Verdict { check: "ok", ..Verdict::default() },
+            (FileCheck::None, false) => return CheckResult::default(),
+            (FileCheck::None, true) => "empty file",
+            (FileCheck::Jpeg, _) => match jpeg::check(bytes) {
+                Ok(()) => return CheckResult { check: "ok", ..CheckResult::default() },
                 Err(fault) => fault.as_str(),
             },
         };
         let is_left_out = match bytes.is_empty() {
-            true => self.empty == Empty::Drop,
-            false => self.bad == Bad::Drop,
+            true => self.empty == EmptyFiles::Drop,
+            false => self.bad == BadFiles::Drop,
         };
-        Verdict { check: fault, told: Some(fault), is_left_out }
+        CheckResult { check: fault, note: Some(fault), is_left_out }
     }
 
-    /// The name of an event's file. `Err` says why it can have none.
-    fn named(
+    /// The file name of an event, or why it has none.
+    fn name_file(
         &self,
         bound: &BoundTemplate<'_>,
         channel: &Channel,
         event: &Event<'_>,
         row: Option<usize>,
-    ) -> Result<String, Unnamed> {
+    ) -> Result<String, NameError> {
         let mut name = Vec::new();
         if !bound.write(channel, event, row, &mut name) {
-            // Nothing is missing from what is longer than any text may be.
+            // If no field is missing, the name exceeded the maximum length.
             return Err(bound.missing(row).map_or_else(
-                || Unnamed::called("", Fault::TooLong),
-                |field| Unnamed::lacking(field.to_string()),
+                || NameError::invalid("", NameFault::TooLong),
+                |field| NameError::missing_field(field.to_string()),
             ));
         }
         let name = String::from_utf8(name).map_err(|error| {
-            Unnamed::called(&String::from_utf8_lossy(error.as_bytes()), Fault::NoText)
+            NameError::invalid(&String::from_utf8_lossy(error.as_bytes()), NameFault::NotUtf8)
         })?;
         let name = match without_device_names(&name) {
             Cow::Borrowed(_) => name,
             Cow::Owned(other) => other,
         };
         match self.depth().fault(&name) {
-            Some(fault) => Err(Unnamed::called(&name, fault)),
+            Some(fault) => Err(NameError::invalid(&name, fault)),
             None => Ok(name),
         }
     }
 
-    fn content(&self, batch: &Batch) -> Content {
+    fn content(&self, batch: &Batch) -> FileContent {
         let Some(field) = &self.field else {
-            return Content::Payloads(batch.clone().with_rows(Vec::new()));
+            return FileContent::Payloads(batch.clone().with_rows(Vec::new()));
         };
-        let find = |rows: &Rows| Values::of(field.resolve(&rows.columns)?);
-        Content::Values(batch.rows().iter().map(find).collect())
+        let find = |rows: &Rows| ByteValues::from_array(field.resolve(&rows.columns)?);
+        FileContent::ByteValues(batch.rows().iter().map(find).collect())
     }
 
-    fn block(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Block, Error> {
-        let channels = self.channels.table(context.channels, |c| Ok(Arc::new(Known::of(c))))?;
+    fn block(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<FileBlock, Error> {
+        let channels =
+            self.channels.table(context.channels, |c| Ok(Arc::new(ChannelNames::new(c))))?;
         let bound: Vec<_> = batch.rows().iter().map(|rows| self.name.bind(Some(rows))).collect();
-        let (bare, places) = (self.name.bind(None), places(batch));
-        let (content, mut block) = (self.content(batch), Block::default());
+        let (bare, row_places) = (self.name.bind(None), row_places(batch));
+        let (content, mut block) = (self.content(batch), FileBlock::default());
         for (row, event) in batch.iter().enumerate() {
-            let (known, place) = (&channels[event.channel.index()], places[row]);
+            let (names, place) = (&channels[event.channel.index()], row_places[row]);
             let Some(bytes) = content.bytes(row, place) else {
-                block.told.lacks(event.channel);
+                block.skips.note_missing(event.channel);
                 block.left_out.push(batch.origins()[row]);
                 continue;
             };
-            block.told.has(event.channel);
-            let Verdict { check, told, is_left_out } = self.judge(bytes);
-            if let Some(told) = told {
-                block.told.judged(event.channel, told, is_left_out);
+            block.skips.note_present(event.channel);
+            let CheckResult { check, note, is_left_out } = self.check_bytes(bytes);
+            if let Some(note) = note {
+                block.skips.note_checked(event.channel, note, is_left_out);
             }
             if is_left_out {
                 block.left_out.push(batch.origins()[row]);
                 continue;
             }
             let bound = place.map_or(&bare, |(kind, _)| &bound[kind]);
-            match self.named(bound, &known.in_paths, &event, place.map(|(_, row)| row)) {
+            match self.name_file(bound, &names.in_paths, &event, place.map(|(_, row)| row)) {
                 Ok(name) => {
-                    let line = (&event, &known.channel);
+                    let line = (&event, &names.channel);
                     self.index.write_rest(line, bytes.len(), check, &mut block.lines);
-                    block.push(Ready { name, event: row, place, line_end: 0 });
+                    block.push(PendingFile { name, event: row, place, line_end: 0 });
                 }
                 Err(unnamed) => {
                     context.refused.push((row as u32, unnamed.reason()));
-                    block.told.unnamed(event.channel, unnamed);
+                    block.skips.note_unnamed(event.channel, unnamed);
                 }
             }
         }
@@ -299,20 +301,20 @@ impl Files {
     }
 }
 
-/// For each event the type and row it is decoded in.
-fn places(batch: &Batch) -> Vec<Option<(usize, usize)>> {
-    let mut places = vec![None; batch.len()];
+/// The type index and row of each event's decoded fields.
+fn row_places(batch: &Batch) -> Vec<Option<(usize, usize)>> {
+    let mut row_places = vec![None; batch.len()];
     for (kind, rows) in batch.rows().iter().enumerate() {
         for (row, event) in rows.events.iter().enumerate() {
-            places[*event as usize] = Some((kind, row));
+            row_places[*event as usize] = Some((kind, row));
         }
     }
-    places
+    row_places
 }
 
-impl Sink for Files {
-    type Block = Block;
-    type Output = Folder;
+impl Sink for FilesSink {
+    type Block = FileBlock;
+    type Output = OutputFolder;
 
     fn targets(&self) -> Vec<PathBuf> {
         vec![self.path.0.clone()]
@@ -322,7 +324,7 @@ impl Sink for Files {
         self.field.is_some()
     }
 
-    fn open(&self, context: &SinkContext) -> Result<Folder, Error> {
+    fn open(&self, context: &SinkContext) -> Result<OutputFolder, Error> {
         let folder = &self.path.0;
         context.outputs.folder(folder)?;
         let files = context.outputs.many(folder)?;
@@ -331,20 +333,20 @@ impl Sink for Files {
         if let Some(index) = &mut index {
             index.write(self.index.head())?;
         }
-        let (names, left_out, told) = (Names::default(), Vec::new(), Told::default());
+        let (names, left_out, skips) = (UniqueNames::default(), Vec::new(), SkipReport::default());
         let channels = Arc::clone(&context.channels);
-        Ok(Folder { files, index, names, count: 0, left_out, told, channels })
+        Ok(OutputFolder { files, index, names, count: 0, left_out, skips, channels })
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Block, Error> {
+    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<FileBlock, Error> {
         self.block(&batch, context)
     }
 
-    fn append(&self, folder: &mut Folder, block: Block) -> Result<u64, Error> {
-        let Block { content, files, lines, left_out, told } = block;
+    fn append(&self, folder: &mut OutputFolder, block: FileBlock) -> Result<u64, Error> {
+        let FileBlock { content, files, lines, left_out, skips } = block;
         let (count, mut line_start, mut list) = (files.len() as u64, 0, Vec::new());
-        for Ready { name, event, place, line_end } in files {
-            let name = folder.names.take(name);
+        for PendingFile { name, event, place, line_end } in files {
+            let name = folder.names.claim(name);
             let bytes = content.bytes(event, place);
             let bytes = bytes.ok_or_else(|| Error::internal("a file without its bytes"))?;
             folder.files.write(&name, bytes, 1)?;
@@ -357,24 +359,24 @@ impl Sink for Files {
         }
         folder.count += count;
         folder.left_out.extend(left_out);
-        folder.told.add(told);
+        folder.skips.merge(skips);
         Ok(count)
     }
 
-    fn take_skipped(&self, folder: &mut Folder) -> Vec<u32> {
+    fn take_skipped(&self, folder: &mut OutputFolder) -> Vec<u32> {
         std::mem::take(&mut folder.left_out)
     }
 
-    fn notes(&self, folder: &Folder) -> Vec<(String, u64)> {
-        let mut notes = folder.told.notes(&folder.channels, self.field.as_ref());
-        if folder.names.again > 0 {
-            let what = "files got a number in their names, as these were there already";
-            notes.push((what.to_owned(), folder.names.again));
+    fn notes(&self, folder: &OutputFolder) -> Vec<(String, u64)> {
+        let mut notes = folder.skips.notes(&folder.channels, self.field.as_ref());
+        if folder.names.renamed > 0 {
+            let what = "files whose name was taken; a number was added";
+            notes.push((what.to_owned(), folder.names.renamed));
         }
         notes
     }
 
-    fn finish(&self, folder: Folder) -> Result<u64, Error> {
+    fn finish(&self, folder: OutputFolder) -> Result<u64, Error> {
         if let Some(index) = folder.index {
             index.finish(folder.count)?;
         }

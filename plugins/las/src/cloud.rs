@@ -1,4 +1,5 @@
-//! The points of a batch's events: found in their decoded fields, and brought to one form. Writes nothing.
+//! Reads the points of a batch from the decoded fields of its events, and converts them to the
+//! types of the file. Writes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,98 +15,100 @@ use arrow_schema::{DataType, TimeUnit};
 use sluice_core::lists::ListColumn;
 use sluice_core::{Batch, FieldPath, Rows};
 
-use crate::points::Points;
+use crate::points::PointColumns;
 
-/// Which values of an event are its points.
+/// The fields of an event that hold its points.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'o> {
+pub(crate) struct PointFields<'o> {
     /// The list of points.
     pub(crate) points: &'o FieldPath,
     /// The members of a point that are its coordinates.
     pub(crate) coordinates: &'o [String; 3],
-    /// What an intensity that is no whole number is multiplied by.
+    /// Factor for intensities that are not integers.
     pub(crate) intensity_scale: f64,
 }
 
-/// The lists of points of some rows of one type.
+/// The lists of points in rows of one type.
 pub(crate) struct PointLists {
     lists: ListColumn,
-    is_there: Option<NullBuffer>,
+    list_nulls: Option<NullBuffer>,
     coordinates: [ArrayRef; 3],
     intensity: Option<ArrayRef>,
-    laser: Option<Held>,
-    time: Option<Held>,
-    colour: Option<[Held; 3]>,
-    /// Whether points have members that files have no place for, or of a kind that is not understood.
-    pub(crate) has_more: bool,
+    laser: Option<ConvertedMember>,
+    time: Option<ConvertedMember>,
+    colour: Option<[ConvertedMember; 3]>,
+    /// Whether points have members that files cannot hold, or of an unsupported type.
+    pub(crate) has_other_members: bool,
 }
 
-/// A member in the form in which files hold it, and as it came.
+/// A member converted to the type of the file, and the nulls it had before.
 #[derive(Debug)]
-struct Held {
+struct ConvertedMember {
     array: ArrayRef,
-    came: Option<NullBuffer>,
+    source: Option<NullBuffer>,
 }
 
-impl Held {
-    fn of(came: &ArrayRef, array: ArrayRef) -> Self {
-        Self { array, came: came.logical_nulls() }
+impl ConvertedMember {
+    fn new(source: &ArrayRef, array: ArrayRef) -> Self {
+        Self { array, source: source.logical_nulls() }
     }
 
-    /// Whether there is a value which files cannot hold.
+    /// Whether the conversion lost a value.
     fn is_lost(&self, at: usize) -> bool {
-        self.array.is_null(at) && self.came.as_ref().is_none_or(|nulls| nulls.is_valid(at))
+        self.array.is_null(at) && self.source.as_ref().is_none_or(|nulls| nulls.is_valid(at))
     }
 }
 
-/// Why events of a type have no points.
+/// Why an event has no points.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Absence {
     /// There is no such field, or the event is not decoded.
     NoField,
-    /// The field is no list.
+    /// The field is not a list.
     NoList,
-    /// It is a list of something without this member.
+    /// The elements lack this member.
     NoMember(String),
-    /// This member is no number.
+    /// This member is not a number.
     NoNumber(String),
-    /// The event's own list is null.
+    /// The list of this event is null.
     Null,
 }
 
 impl Absence {
-    /// In words.
+    /// Describes the reason, for notes.
     pub(crate) fn text(&self, points: &FieldPath) -> String {
         match self {
-            Self::NoField => format!("there is no field `{points}`"),
-            Self::NoList => format!("`{points}` is no list"),
+            Self::NoField => format!("no field `{points}`"),
+            Self::NoList => format!("`{points}` is not a list"),
             Self::NoMember(name) => format!("the elements of `{points}` have no member `{name}`"),
-            Self::NoNumber(name) => format!("`{name}` in the elements of `{points}` is no number"),
+            Self::NoNumber(name) => {
+                format!("`{name}` in the elements of `{points}` is not a number")
+            }
             Self::Null => format!("the list `{points}` is null"),
         }
     }
 }
 
-/// What was found of an event's points.
+/// Counts of values that files cannot hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
-    /// Points without a place: a coordinate is missing, or no number.
-    pub(crate) nowhere: u64,
-    /// Points whose intensity is more than 16 bits hold.
+pub(crate) struct LossCounts {
+    /// Points with a coordinate that is missing or not finite.
+    pub(crate) without_position: u64,
+    /// Points whose intensity exceeds 16 bits.
     pub(crate) too_bright: u64,
-    /// Points whose intensity is below zero, or no number.
+    /// Points whose intensity is negative or NaN.
     pub(crate) too_dark: u64,
-    /// Points whose laser is no number of 16 bits.
+    /// Points whose laser does not fit into 16 bits.
     pub(crate) lasers: u64,
-    /// Points whose time cannot be counted in nanoseconds.
+    /// Points whose time does not fit into 64 bits of nanoseconds.
     pub(crate) times: u64,
-    /// Points of which a colour does not fit.
+    /// Points with a colour that does not fit into 16 bits.
     pub(crate) colours: u64,
 }
 
-impl Taken {
+impl LossCounts {
     pub(crate) fn add(&mut self, other: Self) {
-        self.nowhere += other.nowhere;
+        self.without_position += other.without_position;
         self.too_bright += other.too_bright;
         self.too_dark += other.too_dark;
         self.lasers += other.lasers;
@@ -115,44 +118,53 @@ impl Taken {
 }
 
 impl PointLists {
-    /// The lists of points that these rows have; or why they have none.
-    pub(crate) fn of(rows: &Rows, wanted: &Wanted<'_>) -> Result<Self, Absence> {
-        let array = wanted.points.resolve(&rows.columns).ok_or(Absence::NoField)?;
+    /// The lists of points in these rows, or why they have none.
+    pub(crate) fn from_rows(rows: &Rows, fields: &PointFields<'_>) -> Result<Self, Absence> {
+        let array = fields.points.resolve(&rows.columns).ok_or(Absence::NoField)?;
         let lists = ListColumn::from_array(&array).ok_or(Absence::NoList)?;
         let members = lists.elements.as_struct_opt();
         let member = |name: &str| members.and_then(|members| members.column_by_name(name));
         let coordinate = |name: &String| {
             let array = member(name).ok_or_else(|| Absence::NoMember(name.clone()))?;
-            floats(array).ok_or_else(|| Absence::NoNumber(name.clone()))
+            to_f64(array).ok_or_else(|| Absence::NoNumber(name.clone()))
         };
-        let [x, y, z] = wanted.coordinates;
+        let [x, y, z] = fields.coordinates;
         let coordinates = [coordinate(x)?, coordinate(y)?, coordinate(z)?];
         let held = |name: &str, form: fn(&ArrayRef) -> Option<ArrayRef>| {
-            let came = member(name)?;
-            form(came).map(|array| Held::of(came, array))
+            let source = member(name)?;
+            form(source).map(|array| ConvertedMember::new(source, array))
         };
         let intensity = member("intensity");
-        let intensity = intensity.and_then(|array| intensities(array, wanted.intensity_scale));
-        let (laser, time) = (held("laser", whole), held("time", times));
-        let colour = |name| held(name, colours);
+        let intensity = intensity.and_then(|array| to_intensity(array, fields.intensity_scale));
+        let (laser, time) = (held("laser", to_u16), held("time", to_nanoseconds));
+        let colour = |name| held(name, to_colour);
         let colour = colour("red").zip(colour("green")).zip(colour("blue"));
         let colour = colour.map(|((red, green), blue)| [red, green, blue]);
-        let has_more = members.is_some_and(|members| {
+        let has_other_members = members.is_some_and(|members| {
             members.column_names().iter().any(|name| match *name {
                 "intensity" => intensity.is_none(),
                 "laser" => laser.is_none(),
                 "time" => time.is_none(),
                 "red" | "green" | "blue" => colour.is_none(),
-                name => wanted.coordinates.iter().all(|coordinate| coordinate != name),
+                name => fields.coordinates.iter().all(|coordinate| coordinate != name),
             })
         });
-        let is_there = array.logical_nulls();
-        Ok(Self { lists, is_there, coordinates, intensity, laser, time, colour, has_more })
+        let list_nulls = array.logical_nulls();
+        Ok(Self {
+            lists,
+            list_nulls,
+            coordinates,
+            intensity,
+            laser,
+            time,
+            colour,
+            has_other_members,
+        })
     }
 
-    /// Whether the row's list is there.
-    fn has(&self, row: usize) -> bool {
-        self.is_there.as_ref().is_none_or(|nulls| nulls.is_valid(row))
+    /// Whether the list of a row is not null.
+    fn has_list(&self, row: usize) -> bool {
+        self.list_nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
     }
 
     /// Whether the points have colours.
@@ -160,34 +172,39 @@ impl PointLists {
         self.colour.is_some()
     }
 
-    /// Appends the points of a row to `out`. What has no time of its own is of `timestamp`.
-    pub(crate) fn take(&self, row: usize, timestamp: i64, out: &mut Points) -> Taken {
-        let mut taken = Taken::default();
+    /// Appends the points of a row to `out`. Points without their own time get `timestamp`.
+    pub(crate) fn append_row(
+        &self,
+        row: usize,
+        timestamp: i64,
+        out: &mut PointColumns,
+    ) -> LossCounts {
+        let mut counts = LossCounts::default();
         let [x, y, z] = self.coordinates.each_ref().map(|c| c.as_primitive::<Float64Type>());
         for at in self.lists.ranges[row].clone() {
             let place = [x, y, z].map(|c| if c.is_valid(at) { c.value(at) } else { f64::NAN });
             if self.lists.elements.is_null(at) || !place.iter().all(|value| value.is_finite()) {
-                taken.nowhere += 1;
+                counts.without_position += 1;
                 continue;
             }
             let intensity = self.intensity.as_ref();
             let intensity = intensity.and_then(|array| value::<Float64Type>(array, at));
             let intensity = intensity.unwrap_or(0.0);
-            taken.too_bright += u64::from(intensity > f64::from(u16::MAX));
-            taken.too_dark += u64::from(intensity < 0.0 || intensity.is_nan());
-            taken.lasers += u64::from(is_lost(self.laser.as_ref(), at));
-            taken.times += u64::from(is_lost(self.time.as_ref(), at));
+            counts.too_bright += u64::from(intensity > f64::from(u16::MAX));
+            counts.too_dark += u64::from(intensity < 0.0 || intensity.is_nan());
+            counts.lasers += u64::from(is_lost(self.laser.as_ref(), at));
+            counts.times += u64::from(is_lost(self.time.as_ref(), at));
             let mut colours = self.colour.iter().flatten();
-            taken.colours += u64::from(colours.any(|part| part.is_lost(at)));
+            counts.colours += u64::from(colours.any(|part| part.is_lost(at)));
             out.place.push(place);
-            // Below zero, and where it is no number, it is dark.
+            // Negative values and NaN become 0.
             out.intensity.push(intensity.clamp(0.0, f64::from(u16::MAX)).round() as u16);
-            out.laser.push(held_value::<UInt16Type>(self.laser.as_ref(), at).unwrap_or(0));
-            let time = held_value::<TimestampNanosecondType>(self.time.as_ref(), at);
+            out.laser.push(member_value::<UInt16Type>(self.laser.as_ref(), at).unwrap_or(0));
+            let time = member_value::<TimestampNanosecondType>(self.time.as_ref(), at);
             out.time.push(time.unwrap_or(timestamp));
             out.colour.push(self.colour_at(at));
         }
-        taken
+        counts
     }
 
     fn colour_at(&self, at: usize) -> [u16; 3] {
@@ -200,11 +217,14 @@ impl PointLists {
     }
 }
 
-fn is_lost(held: Option<&Held>, at: usize) -> bool {
+fn is_lost(held: Option<&ConvertedMember>, at: usize) -> bool {
     held.is_some_and(|held| held.is_lost(at))
 }
 
-fn held_value<T: ArrowPrimitiveType>(held: Option<&Held>, at: usize) -> Option<T::Native> {
+fn member_value<T: ArrowPrimitiveType>(
+    held: Option<&ConvertedMember>,
+    at: usize,
+) -> Option<T::Native> {
     value::<T>(&held?.array, at)
 }
 
@@ -213,9 +233,9 @@ fn value<T: ArrowPrimitiveType>(array: &ArrayRef, at: usize) -> Option<T::Native
     array.is_valid(at).then(|| array.value(at))
 }
 
-/// Numbers as floats. What sensors give is converted here, and not in a library that `release` does not
-/// optimise: this is for every point.
-fn floats(array: &ArrayRef) -> Option<ArrayRef> {
+/// Converts numbers to `f64`. The usual types are converted here rather than in Arrow, which the
+/// `release` profile does not optimise: this runs for every point.
+fn to_f64(array: &ArrayRef) -> Option<ArrayRef> {
     let usual = widened::<Float32Type>(array)
         .or_else(|| widened::<UInt8Type>(array))
         .or_else(|| widened::<UInt16Type>(array));
@@ -229,34 +249,34 @@ fn widened<T: ArrowPrimitiveType<Native: Into<f64>>>(array: &ArrayRef) -> Option
     Some(Arc::new(floats))
 }
 
-/// Whole numbers are what files hold already.
-fn intensities(array: &ArrayRef, scale: f64) -> Option<ArrayRef> {
+/// Converts intensities. Integers are not scaled.
+fn to_intensity(array: &ArrayRef, scale: f64) -> Option<ArrayRef> {
     let is_whole = array.data_type().is_integer();
-    let floats = floats(array)?;
+    let floats = to_f64(array)?;
     if is_whole {
         return Some(floats);
     }
     Some(Arc::new(floats.as_primitive::<Float64Type>().unary::<_, Float64Type>(|v| v * scale)))
 }
 
-/// Whole numbers of 16 bits; null where they are larger, or below zero.
-fn whole(array: &ArrayRef) -> Option<ArrayRef> {
+/// Converts integers to 16 bits. Values out of range become null.
+fn to_u16(array: &ArrayRef) -> Option<ArrayRef> {
     if let Some(bytes) = array.as_primitive_opt::<UInt8Type>() {
         return Some(Arc::new(bytes.unary::<_, UInt16Type>(u16::from)));
     }
     array.data_type().is_integer().then(|| cast(array, &DataType::UInt16).ok()).flatten()
 }
 
-/// Times in nanoseconds; null where they do not fit.
-fn times(array: &ArrayRef) -> Option<ArrayRef> {
+/// Converts times to nanoseconds. Values out of range become null.
+fn to_nanoseconds(array: &ArrayRef) -> Option<ArrayRef> {
     let DataType::Timestamp(_, zone) = array.data_type() else { return None };
     cast(array, &DataType::Timestamp(TimeUnit::Nanosecond, zone.clone())).ok()
 }
 
-/// A part of colours, in 16 bits; null where it does not fit. Those of 8 bits are multiplied by 256, as the
-/// format wants them.
-fn colours(array: &ArrayRef) -> Option<ArrayRef> {
-    let wide = whole(array)?;
+/// Converts a colour component to 16 bits. Components of 8 bits are multiplied by 256, as the
+/// format requires; values out of range become null.
+fn to_colour(array: &ArrayRef) -> Option<ArrayRef> {
+    let wide = to_u16(array)?;
     if *array.data_type() != DataType::UInt8 {
         return Some(wide);
     }
@@ -264,18 +284,18 @@ fn colours(array: &ArrayRef) -> Option<ArrayRef> {
     Some(Arc::new(wide))
 }
 
-/// The points of a batch that go to one file.
+/// The points of a batch for one file.
 #[derive(Debug, Default)]
-pub(crate) struct Part {
-    pub(crate) points: Points,
-    /// Points in front of which no point has a colour, and how many have one: what comes first decides.
+pub(crate) struct FilePoints {
+    pub(crate) points: PointColumns,
+    /// Whether the first points have colours, which decides for the file.
     pub(crate) first_has_colour: bool,
-    /// Points that come with colours.
+    /// Number of points with a colour.
     pub(crate) coloured: u64,
 }
 
-impl Part {
-    /// Notes that points from number `from` on have been added.
+impl FilePoints {
+    /// Records whether the points added since `from` have colours.
     pub(crate) fn note_colour(&mut self, from: usize, has_colour: bool) {
         let added = self.points.len() - from;
         if from == 0 {
@@ -287,7 +307,7 @@ impl Part {
     }
 }
 
-/// For each event of a batch the list of points it has, by number of type and row; or why it has none.
+/// For each event of a batch, the type index and row of its list of points, or why it has none.
 pub(crate) fn rows_of_events(
     batch: &Batch,
     points: &[Result<PointLists, Absence>],
@@ -297,7 +317,7 @@ pub(crate) fn rows_of_events(
         for (row, event) in rows.events.iter().enumerate() {
             let Some(place) = found.get_mut(*event as usize) else { continue };
             *place = match points {
-                Ok(points) if points.has(row) => Ok((kind, row)),
+                Ok(points) if points.has_list(row) => Ok((kind, row)),
                 Ok(_) => Err(Absence::Null),
                 Err(why) => Err(why.clone()),
             };
@@ -306,5 +326,5 @@ pub(crate) fn rows_of_events(
     found
 }
 
-/// Counts by channel name, and by why, of what is told once.
-pub(crate) type ByChannel = BTreeMap<(Arc<str>, Absence), u64>;
+/// Counts of events without points, by channel and reason.
+pub(crate) type AbsenceCounts = BTreeMap<(Arc<str>, Absence), u64>;

@@ -1,12 +1,12 @@
-//! Times as point clouds have them: adjusted standard GPS time. Knows nothing of points.
+//! Converts times to adjusted standard GPS time, as used in LAS files.
 
-/// When GPS time began, 1980-01-06, in seconds since 1970.
+/// Start of GPS time, 1980-01-06, in seconds since 1970.
 const EPOCH: i64 = 315_964_800;
-/// What is taken from GPS time so that numbers of today stay small.
+/// Offset of adjusted GPS time, which keeps present-day values small.
 const ADJUSTMENT: i64 = 1_000_000_000;
 const NANOS: i64 = 1_000_000_000;
 
-/// The seconds since 1970 at which one leap second more lay between GPS time and UTC.
+/// Seconds since 1970 from which GPS time is ahead of UTC by one more leap second.
 const LEAPS: [i64; 18] = [
     362_793_600,   // 1981-07-01
     394_329_600,   // 1982-07-01
@@ -28,11 +28,11 @@ const LEAPS: [i64; 18] = [
     1_483_228_800, // 2017-01-01, the last one so far
 ];
 
-/// The seconds of adjusted standard GPS time at so many nanoseconds since 1970, UTC.
+/// Adjusted standard GPS time in seconds, for UTC nanoseconds since 1970.
 pub(crate) fn adjusted(nanos: i64) -> f64 {
     let (seconds, fraction) = (nanos.div_euclid(NANOS), nanos.rem_euclid(NANOS));
     let leaps = LEAPS.partition_point(|leap| *leap <= seconds) as i64;
-    // Whole seconds are exact, so that nothing is rounded but the sum.
+    // Whole seconds are exact, so only the sum is rounded.
     (seconds - EPOCH + leaps - ADJUSTMENT) as f64 + fraction as f64 / NANOS as f64
 }
 

@@ -1,12 +1,13 @@
-//! Points of decoded events as LAS and LAZ files, which viewers of point clouds open: sink `las`.
+//! Sink `las`: writes the points of decoded events as LAS and LAZ files for point cloud viewers.
 //!
-//! Nothing here makes points: a stage before has put lists of them into the events' fields.
+//! Makes no points: a stage before has put lists of them into the events' fields.
 
 mod cloud;
 mod file;
 mod gps;
+mod options;
 mod pack;
 mod points;
 mod sink;
 
-pub use sink::Las;
+pub use sink::LasSink;

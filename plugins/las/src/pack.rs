@@ -1,4 +1,4 @@
-//! Points as the bytes of point records, compressed if wanted. Does not know the file they go to.
+//! Encodes points as LAS point records, optionally compressed. Knows nothing of the file.
 
 use std::io::Cursor;
 
@@ -8,19 +8,19 @@ use sluice_core::Error;
 use sluice_core::schemars::JsonSchema;
 
 use crate::gps;
-use crate::points::Points;
+use crate::points::PointColumns;
 
-/// How many points are packed at a time. Compressed files can be read from each so-manieth point on.
+/// Points per chunk. Compressed files can be read starting from each chunk.
 pub(crate) const CHUNK: usize = 50_000;
 
 /// The version of the format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[schemars(crate = "sluice_core::schemars")]
-pub(crate) enum Version {
+pub(crate) enum LasVersion {
     /// For old viewers.
     #[serde(rename = "1.2")]
     V12,
-    /// The usual one.
+    /// The usual version.
     #[default]
     #[serde(rename = "1.4")]
     V14,
@@ -30,66 +30,65 @@ pub(crate) enum Version {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
-pub(crate) enum Compression {
-    /// They lie as they are.
+pub(crate) enum LasCompression {
+    /// Uncompressed.
     None,
-    /// By LASzip.
+    /// Compressed by LASzip.
     Laz,
 }
 
-/// What point records of a file are like.
+/// The layout of the point records of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Form {
-    pub(crate) version: Version,
-    pub(crate) compression: Compression,
+pub(crate) struct RecordFormat {
+    pub(crate) version: LasVersion,
+    pub(crate) compression: LasCompression,
     /// Whether points have colours.
     pub(crate) has_colour: bool,
 }
 
-impl Form {
-    /// The number of the point record format.
+impl RecordFormat {
+    /// The point record format number.
     pub(crate) fn number(self) -> u8 {
         match (self.version, self.has_colour) {
-            (Version::V12, false) => 1,
-            (Version::V12, true) => 3,
-            (Version::V14, false) => 6,
-            (Version::V14, true) => 7,
+            (LasVersion::V12, false) => 1,
+            (LasVersion::V12, true) => 3,
+            (LasVersion::V14, false) => 6,
+            (LasVersion::V14, true) => 7,
         }
     }
 
-    /// How long a point record is.
+    /// Length of a point record in bytes.
     pub(crate) fn record_len(self) -> u16 {
         let bare = match self.version {
-            Version::V12 => 28,
-            Version::V14 => 30,
+            LasVersion::V12 => 28,
+            LasVersion::V14 => 30,
         };
         if self.has_colour { bare + 6 } else { bare }
     }
 
-    /// What a compressed file says of its compression.
+    /// The LASzip record of a compressed file.
     pub(crate) fn laz(self) -> Result<LazVlr, Error> {
         let items = LazItemRecordBuilder::default_for_point_format_id(self.number(), 0);
-        let items =
-            items.map_err(|e| Error::internal(format!("no way to compress points: {e}")))?;
+        let items = items.map_err(|e| Error::internal(format!("point compression: {e}")))?;
         let chunk = CHUNK as u32;
         Ok(LazVlrBuilder::new(items).with_fixed_chunk_size(chunk).build())
     }
 }
 
-/// How coordinates become whole numbers of 32 bits, axis by axis.
+/// Converts coordinates to 32-bit integers, axis by axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Transform {
+pub(crate) struct CoordinateTransform {
     pub(crate) scale: [f64; 3],
     pub(crate) offset: [f64; 3],
 }
 
-impl Transform {
-    /// The coordinates in steps of the scale; nothing if one of them does not fit into 32 bits.
+impl CoordinateTransform {
+    /// The coordinates in steps of the scale. `None` if one does not fit into 32 bits.
     pub(crate) fn steps(&self, place: [f64; 3]) -> Option<[i32; 3]> {
         let mut steps = [0; 3];
         for (axis, steps) in steps.iter_mut().enumerate() {
             let exact = ((place[axis] - self.offset[axis]) / self.scale[axis]).round_ties_even();
-            // What is not a number is in no range.
+            // NaN is in no range.
             if !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&exact) {
                 return None;
             }
@@ -98,39 +97,39 @@ impl Transform {
         Some(steps)
     }
 
-    /// The coordinate that so many steps along an axis are.
+    /// The coordinate of a number of steps along an axis.
     pub(crate) fn place(&self, axis: usize, steps: i32) -> f64 {
         f64::from(steps) * self.scale[axis] + self.offset[axis]
     }
 }
 
-/// Points as a file holds them.
+/// An encoded chunk of points.
 #[derive(Debug)]
-pub(crate) struct Packed {
+pub(crate) struct PackedChunk {
     pub(crate) bytes: Vec<u8>,
     pub(crate) count: u64,
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: StepBounds,
 }
 
-/// The least and greatest steps along each axis.
+/// The minimum and maximum steps along each axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub(crate) struct StepBounds {
     pub(crate) least: [i32; 3],
     pub(crate) most: [i32; 3],
 }
 
-impl Default for Bounds {
+impl Default for StepBounds {
     fn default() -> Self {
         Self { least: [i32::MAX; 3], most: [i32::MIN; 3] }
     }
 }
 
-impl Bounds {
+impl StepBounds {
     fn add(&mut self, steps: [i32; 3]) {
         self.join(&Self { least: steps, most: steps });
     }
 
-    /// Makes them those of both.
+    /// Extends the bounds by others.
     pub(crate) fn join(&mut self, other: &Self) {
         for axis in 0..3 {
             self.least[axis] = self.least[axis].min(other.least[axis]);
@@ -139,24 +138,28 @@ impl Bounds {
     }
 }
 
-/// Packs points. `Err` if one of them does not fit.
-pub(crate) fn pack(points: &Points, form: Form, transform: &Transform) -> Result<Packed, Error> {
+/// Encodes a chunk of points. `Err` if the coordinates of one do not fit.
+pub(crate) fn pack(
+    points: &PointColumns,
+    form: RecordFormat,
+    transform: &CoordinateTransform,
+) -> Result<PackedChunk, Error> {
     let mut bytes = Vec::with_capacity(points.len() * usize::from(form.record_len()));
-    let mut bounds = Bounds::default();
+    let mut bounds = StepBounds::default();
     for at in 0..points.len() {
         let steps =
-            transform.steps(points.place[at]).ok_or_else(|| too_far(points, at, transform))?;
+            transform.steps(points.place[at]).ok_or_else(|| out_of_reach(points, at, transform))?;
         bounds.add(steps);
-        push(points, at, steps, form, &mut bytes);
+        push_record(points, at, steps, form, &mut bytes);
     }
     let bytes = match form.compression {
-        Compression::None => bytes,
-        Compression::Laz => compress(&bytes, form)?,
+        LasCompression::None => bytes,
+        LasCompression::Laz => compress(&bytes, form)?,
     };
-    Ok(Packed { bytes, count: points.len() as u64, bounds })
+    Ok(PackedChunk { bytes, count: points.len() as u64, bounds })
 }
 
-fn too_far(points: &Points, at: usize, transform: &Transform) -> Error {
+fn out_of_reach(points: &PointColumns, at: usize, transform: &CoordinateTransform) -> Error {
     let place = points.place[at];
     let far = |axis: usize| (place[axis] - transform.offset[axis]).abs();
     let reach = |axis: usize| transform.scale[axis] * f64::from(i32::MAX);
@@ -164,33 +167,40 @@ fn too_far(points: &Points, at: usize, transform: &Transform) -> Error {
     let axis = worst.unwrap_or_default();
     let (far, reach) = (far(axis), reach(axis));
     let [x, y, z] = transform.offset;
-    // Half way between them both are in reach, if they are not too far apart.
+    // The midpoint has both in reach, if they are not too far apart.
     let advice = if far <= 2.0 * reach {
         let mut middle = transform.offset;
         middle[axis] += (place[axis] - middle[axis]) / 2.0;
         let [x, y, z] = middle;
-        format!("`offset = [{x:?}, {y:?}, {z:?}]` has both in reach, and so has a larger `scale`")
+        format!("use `offset = [{x:?}, {y:?}, {z:?}]`, or a larger `scale`")
     } else {
         let scale = transform.scale[axis] * far / reach;
-        format!("no `offset` has both in reach: give a larger `scale`, from {scale:.1e} on")
+        format!("use a larger `scale`, at least {scale:.1e}; no `offset` reaches both")
     };
     Error::invalid(format!(
-        "the point {place:?} lies {far} from the first one, about [{x:?}, {y:?}, {z:?}], and 32 bits reach \
-         {reach} at this scale; {advice}. With an `offset`, events that are out of reach are left out and counted"
+        "the point {place:?} is {far} from the first one, about [{x:?}, {y:?}, {z:?}], but \
+         32 bits reach {reach} at this scale; {advice}. With an `offset`, events out of reach are \
+         left out and counted"
     ))
 }
 
-/// A pulse has one return, and that is the first of one.
-const ONE_OF_ONE_V12: u8 = 1 | 1 << 3;
-const ONE_OF_ONE_V14: u8 = 1 | 1 << 4;
+/// Each pulse has a single return.
+const SINGLE_RETURN_V12: u8 = 1 | 1 << 3;
+const SINGLE_RETURN_V14: u8 = 1 | 1 << 4;
 
-fn push(points: &Points, at: usize, steps: [i32; 3], form: Form, out: &mut Vec<u8>) {
+fn push_record(
+    points: &PointColumns,
+    at: usize,
+    steps: [i32; 3],
+    form: RecordFormat,
+    out: &mut Vec<u8>,
+) {
     steps.iter().for_each(|steps| out.extend_from_slice(&steps.to_le_bytes()));
     out.extend_from_slice(&points.intensity[at].to_le_bytes());
-    // Behind the returns: flags, class, what users may say, and the angle of the scan; none is known.
+    // After the returns: flags, class, user data and scan angle, all unknown.
     match form.version {
-        Version::V12 => out.extend_from_slice(&[ONE_OF_ONE_V12, 0, 0, 0]),
-        Version::V14 => out.extend_from_slice(&[ONE_OF_ONE_V14, 0, 0, 0, 0, 0]),
+        LasVersion::V12 => out.extend_from_slice(&[SINGLE_RETURN_V12, 0, 0, 0]),
+        LasVersion::V14 => out.extend_from_slice(&[SINGLE_RETURN_V14, 0, 0, 0, 0, 0]),
     }
     out.extend_from_slice(&points.laser[at].to_le_bytes());
     out.extend_from_slice(&gps::adjusted(points.time[at]).to_le_bytes());
@@ -199,24 +209,24 @@ fn push(points: &Points, at: usize, steps: [i32; 3], form: Form, out: &mut Vec<u
     }
 }
 
-/// One chunk of a compressed file.
-fn compress(records: &[u8], form: Form) -> Result<Vec<u8>, Error> {
-    let broken =
-        |e: &dyn std::fmt::Display| Error::internal(format!("points do not compress: {e}"));
+/// Compresses one chunk.
+fn compress(records: &[u8], form: RecordFormat) -> Result<Vec<u8>, Error> {
+    let broken = |e: &dyn std::fmt::Display| Error::internal(format!("compressing points: {e}"));
     let mut whole =
         LasZipCompressor::new(Cursor::new(Vec::new()), form.laz()?).map_err(|e| broken(&e))?;
     whole.compress_many(records).and_then(|()| whole.done()).map_err(|e| broken(&e))?;
-    // The library makes a file of one chunk: where its table begins, the chunk, the table.
+    // The library writes a file with one chunk: the offset of the chunk table, the chunk, the
+    // table.
     let mut bytes = whole.into_inner().into_inner();
     let table = bytes.first_chunk().map(|head| i64::from_le_bytes(*head));
     let end = table.and_then(|table| usize::try_from(table).ok()).filter(|end| *end <= bytes.len());
-    bytes.truncate(end.ok_or_else(|| broken(&"there is no chunk"))?);
-    drop(bytes.drain(..TABLE_PLACE_LEN));
+    bytes.truncate(end.ok_or_else(|| broken(&"no chunk"))?);
+    drop(bytes.drain(..TABLE_OFFSET_LEN));
     Ok(bytes)
 }
 
-/// How long the number is that says where the table of chunks begins.
-pub(crate) const TABLE_PLACE_LEN: usize = size_of::<i64>();
+/// Length of the offset of the chunk table.
+pub(crate) const TABLE_OFFSET_LEN: usize = size_of::<i64>();
 
 #[cfg(test)]
 mod tests {
@@ -225,9 +235,9 @@ mod tests {
     use las::raw;
     use proptest::prelude::*;
 
-    fn points(count: usize) -> Points {
+    fn points(count: usize) -> PointColumns {
         let each = 0..count;
-        Points {
+        PointColumns {
             place: each.clone().map(|n| [n as f64 * 0.5, -(n as f64), 1.25]).collect(),
             intensity: each.clone().map(|n| n as u16).collect(),
             laser: each.clone().map(|n| (n % 64) as u16).collect(),
@@ -236,15 +246,15 @@ mod tests {
         }
     }
 
-    fn form(version: Version, has_colour: bool) -> Form {
-        Form { version, compression: Compression::None, has_colour }
+    fn form(version: LasVersion, has_colour: bool) -> RecordFormat {
+        RecordFormat { version, compression: LasCompression::None, has_colour }
     }
 
     #[test]
     fn records_are_what_the_las_library_writes() {
-        let transform = Transform { scale: [0.001; 3], offset: [100.0, 0.0, -100.0] };
+        let transform = CoordinateTransform { scale: [0.001; 3], offset: [100.0, 0.0, -100.0] };
         let points = points(3);
-        for version in [Version::V12, Version::V14] {
+        for version in [LasVersion::V12, LasVersion::V14] {
             for has_colour in [false, true] {
                 let form = form(version, has_colour);
                 let format = Format::new(form.number()).unwrap();
@@ -254,12 +264,12 @@ mod tests {
                 for n in 0..3 {
                     let [x, y, z] = transform.steps(points.place[n]).unwrap();
                     let flags = match version {
-                        Version::V12 => raw::point::Flags::TwoByte(9, 0),
-                        Version::V14 => raw::point::Flags::ThreeByte(17, 0, 0),
+                        LasVersion::V12 => raw::point::Flags::TwoByte(9, 0),
+                        LasVersion::V14 => raw::point::Flags::ThreeByte(17, 0, 0),
                     };
                     let scan_angle = match version {
-                        Version::V12 => raw::point::ScanAngle::Rank(0),
-                        Version::V14 => raw::point::ScanAngle::Scaled(0),
+                        LasVersion::V12 => raw::point::ScanAngle::Rank(0),
+                        LasVersion::V14 => raw::point::ScanAngle::Scaled(0),
                     };
                     let [red, green, blue] = points.colour[n];
                     let point = raw::Point {
@@ -285,12 +295,14 @@ mod tests {
 
     #[test]
     fn a_chunk_comes_back_from_the_laz_library() {
-        let transform = Transform { scale: [0.001; 3], offset: [0.0; 3] };
-        for (version, count) in [(Version::V12, 7), (Version::V14, 1), (Version::V14, 3_000)] {
+        let transform = CoordinateTransform { scale: [0.001; 3], offset: [0.0; 3] };
+        for (version, count) in
+            [(LasVersion::V12, 7), (LasVersion::V14, 1), (LasVersion::V14, 3_000)]
+        {
             let plain = form(version, true);
             let points = points(count);
             let records = pack(&points, plain, &transform).unwrap().bytes;
-            let form = Form { compression: Compression::Laz, ..plain };
+            let form = RecordFormat { compression: LasCompression::Laz, ..plain };
             let chunk = pack(&points, form, &transform).unwrap().bytes;
             assert!(count < 100 || chunk.len() < records.len() / 2);
             let mut file = (chunk.len() as i64 + 8).to_le_bytes().to_vec();
@@ -309,8 +321,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_coordinate_wraps(value in prop_oneof![any::<f64>(), -3e6..3e6f64], offset in -1e7..1e7f64) {
-            let transform = Transform { scale: [0.001; 3], offset: [offset, 0.0, 0.0] };
+        fn no_coordinate_wraps(
+            value in prop_oneof![any::<f64>(), -3e6..3e6f64],
+            offset in -1e7..1e7f64,
+        ) {
+            let transform = CoordinateTransform { scale: [0.001; 3], offset: [offset, 0.0, 0.0] };
             match transform.steps([value, 0.0, 0.0]) {
                 Some([x, ..]) => {
                     let error = (transform.place(0, x) - value).abs();

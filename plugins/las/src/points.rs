@@ -1,36 +1,36 @@
-//! Points, column by column. Knows neither where they come from nor how files hold them.
+//! Points, column by column. Knows neither their source nor the file format.
 
 use std::ops::Range;
 
-/// Some points, all columns equally long.
+/// Points. All columns have the same length.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Points {
+pub(crate) struct PointColumns {
     /// The coordinates.
     pub(crate) place: Vec<[f64; 3]>,
-    /// How strongly they reflect.
+    /// Intensity.
     pub(crate) intensity: Vec<u16>,
-    /// The laser that saw them.
+    /// Number of the laser.
     pub(crate) laser: Vec<u16>,
-    /// When, in nanoseconds since 1970.
+    /// Time in nanoseconds since 1970.
     pub(crate) time: Vec<i64>,
-    /// Red, green and blue; black where there is no colour.
+    /// Red, green and blue; black without a colour.
     pub(crate) colour: Vec<[u16; 3]>,
 }
 
-impl Points {
-    /// About how many bytes a point takes here.
+impl PointColumns {
+    /// Size of a point in memory, in bytes.
     pub(crate) const BYTES: usize = 24 + 2 + 2 + 8 + 6;
 
-    /// How many there are.
+    /// The number of points.
     pub(crate) fn len(&self) -> usize {
         self.place.len()
     }
 
-    /// Appends some of the others.
+    /// Appends a range of other points.
     ///
     /// # Panics
     ///
-    /// If there are not so many.
+    /// If the range is out of bounds.
     pub(crate) fn extend_from(&mut self, other: &Self, range: Range<usize>) {
         self.place.extend_from_slice(&other.place[range.clone()]);
         self.intensity.extend_from_slice(&other.intensity[range.clone()]);
@@ -39,7 +39,7 @@ impl Points {
         self.colour.extend_from_slice(&other.colour[range]);
     }
 
-    /// Takes the points from number `len` on away.
+    /// Keeps the first `len` points.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.place.truncate(len);
         self.intensity.truncate(len);

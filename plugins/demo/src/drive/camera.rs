@@ -1,4 +1,5 @@
-//! The five thumbnail cameras: a painted road, encoded once and then varied from frame to frame.
+//! The five thumbnail cameras: a rendered road, encoded once per view and varied from frame to
+//! frame.
 //!
 //! The view repeats every few frames and ignores the course; the bytes never repeat.
 
@@ -6,22 +7,23 @@ use std::sync::OnceLock;
 
 use jpeg_encoder::{ColorType, Encoder};
 
-use super::encode::{self, Payload};
-use super::jpeg::Template;
+use super::encode::{self, PayloadEncoder};
+use super::jpeg::JpegTemplate;
 use super::noise::Noise;
 
 const WIDTH: u16 = 376;
 const HEIGHT: u16 = 240;
-/// The four characters "MJPG", first one lowest.
+/// The FourCC "MJPG".
 const PIXEL_FORMAT: i32 = 0x4750_4a4d;
 const QUALITY: u8 = 80;
 
 /// Frames until the view repeats: the time to drive from one lane mark to the next.
 const VIEWS: u64 = 8;
-/// How grainy each view is. It decides the size of the JPEG, as foliage and dust do in a real one.
+/// Noise amplitude of each view. It determines the size of the JPEG, as foliage and dust do in a
+/// real one.
 const GRAIN: [u64; VIEWS as usize] = [6, 14, 11, 18, 9, 15, 33, 12];
 
-/// A camera, by what its picture shows.
+/// A camera and the geometry of its picture.
 struct Camera {
     channel: &'static str,
     /// Row of the horizon.
@@ -29,8 +31,8 @@ struct Camera {
     /// Column at which the road vanishes.
     vanishing: i64,
     /// Pixels of road width per row below the horizon, in eighths.
-    breadth: i64,
-    /// Lane marks come nearer in front of the vehicle and recede behind it.
+    road_width: i64,
+    /// Whether lane marks recede, as they do behind the vehicle.
     recedes: bool,
 }
 
@@ -38,29 +40,35 @@ struct Camera {
 pub(super) const REAR: &str = "CAM_THUMB_RRC";
 
 const CAMERAS: [Camera; 5] = [
-    Camera { channel: "CAM_THUMB_RFC", horizon: 96, vanishing: 188, breadth: 8, recedes: false },
-    Camera { channel: "CAM_THUMB_RFL", horizon: 90, vanishing: 330, breadth: 10, recedes: false },
-    Camera { channel: "CAM_THUMB_RFR", horizon: 92, vanishing: 46, breadth: 10, recedes: false },
-    Camera { channel: REAR, horizon: 84, vanishing: 190, breadth: 9, recedes: true },
+    Camera { channel: "CAM_THUMB_RFC", horizon: 96, vanishing: 188, road_width: 8, recedes: false },
+    Camera {
+        channel: "CAM_THUMB_RFL",
+        horizon: 90,
+        vanishing: 330,
+        road_width: 10,
+        recedes: false,
+    },
+    Camera { channel: "CAM_THUMB_RFR", horizon: 92, vanishing: 46, road_width: 10, recedes: false },
+    Camera { channel: REAR, horizon: 84, vanishing: 190, road_width: 9, recedes: true },
     Camera {
         channel: "CAM_THUMB_RFC_6mm",
         horizon: 110,
         vanishing: 186,
-        breadth: 16,
+        road_width: 16,
         recedes: false,
     },
 ];
 
-/// The cameras' channels.
+/// The channels of the cameras.
 pub(super) fn channels() -> impl Iterator<Item = &'static str> {
     CAMERAS.iter().map(|camera| camera.channel)
 }
 
-/// The cameras of one drive, with the views painted so far.
+/// The cameras of one drive and the views rendered so far.
 #[derive(Debug)]
 pub(super) struct Cameras {
     seed: u64,
-    views: Vec<OnceLock<Template>>,
+    views: Vec<OnceLock<JpegTemplate>>,
 }
 
 impl Cameras {
@@ -71,7 +79,7 @@ impl Cameras {
 
     /// Appends frame `index` of camera `number` as an `image_t`.
     ///
-    /// The first call for each of a camera's views paints and encodes it, which takes milliseconds.
+    /// The first call for each view of a camera renders and encodes it, which takes milliseconds.
     pub(super) fn append(
         &self,
         number: usize,
@@ -83,7 +91,7 @@ impl Cameras {
         let view = index % VIEWS;
         let place = number * VIEWS as usize + view as usize;
         let template = self.views[place].get_or_init(|| self.paint(&CAMERAS[number], place, view));
-        let mut payload = Payload::new(out, encode::IMAGE, utime);
+        let mut payload = PayloadEncoder::new(out, encode::IMAGE, utime);
         payload.int16(WIDTH as i16);
         payload.int16(HEIGHT as i16);
         payload.int16(WIDTH as i16);
@@ -92,19 +100,19 @@ impl Cameras {
         template.append_varied(noise, out);
     }
 
-    fn paint(&self, camera: &Camera, place: usize, view: u64) -> Template {
+    fn paint(&self, camera: &Camera, place: usize, view: u64) -> JpegTemplate {
         let grain = GRAIN[(place * 3 + place / VIEWS as usize) % GRAIN.len()];
-        let noise = Noise::of(self.seed, PAINT_STREAM, place as u64);
+        let noise = Noise::new(self.seed, PAINT_STREAM, place as u64);
         let pixels = camera.picture(view as i64, grain, noise);
         let mut bytes = Vec::new();
         Encoder::new(&mut bytes, QUALITY)
             .encode(&pixels, WIDTH, HEIGHT, ColorType::Rgb)
-            .expect("a buffer takes every byte and the picture has the size it is said to have");
-        Template::new(bytes)
+            .expect("writing to a Vec does not fail and the pixels match the picture size");
+        JpegTemplate::new(bytes)
     }
 }
 
-/// Kept apart from the streams of the channels.
+/// Distinct from the noise streams of the channels.
 const PAINT_STREAM: u64 = 1000;
 
 /// Metres between lane marks times rows below the horizon; the scale of depth.
@@ -113,7 +121,7 @@ const DEPTH: i64 = 2600;
 const MARK_SPACING: i64 = 64;
 
 impl Camera {
-    /// The picture, three bytes a pixel, rows from the top.
+    /// The picture as RGB bytes, top row first.
     fn picture(&self, view: i64, grain: u64, mut noise: Noise) -> Vec<u8> {
         let mut pixels = Vec::with_capacity(usize::from(WIDTH) * usize::from(HEIGHT) * 3);
         for row in 0..i64::from(HEIGHT) {
@@ -132,7 +140,7 @@ impl Camera {
             return [150 + row / 2, 170 + row / 2, 205 + row / 8];
         }
         let aside = (column - self.vanishing).abs() * 8;
-        let edge = below * self.breadth;
+        let edge = below * self.road_width;
         let travelled = view * MARK_SPACING / VIEWS as i64;
         let depth = DEPTH / below + if self.recedes { -travelled } else { travelled };
         if aside > edge {

@@ -1,36 +1,36 @@
 //! Varies an encoded picture without encoding it again.
 //!
-//! In a baseline JPEG each coefficient is a Huffman code for its size followed by plain bits for its
-//! value. Other plain bits give another valid picture of the same length. Changing only the lowest of
-//! each looks like sensor noise, costs next to nothing, and leaves a compressor little to find
-//! between two frames. It reads only what the encoder beside it writes: one
-//! interleaved baseline scan without restarts.
+//! In a baseline JPEG each coefficient is a Huffman code for its size followed by plain bits for
+//! its value. Other plain bits give another valid picture of the same length. Changing only the
+//! lowest bit of each value looks like sensor noise, costs next to nothing, and leaves a compressor
+//! little redundancy between two frames. This module only reads what the encoder of this crate
+//! writes: one interleaved baseline scan without restart markers.
 
 use super::noise::Noise;
 
-/// An encoded picture and which of its bits may be changed.
+/// An encoded picture and a mask of the bits that may be changed.
 #[derive(Debug)]
-pub(super) struct Template {
+pub(super) struct JpegTemplate {
     bytes: Vec<u8>,
     /// A set bit marks a bit of `bytes` that may have either value.
-    free: Vec<u8>,
+    free_bits: Vec<u8>,
 }
 
-impl Template {
+impl JpegTemplate {
     /// Finds the free bits of the baseline JPEG `bytes`.
     ///
-    /// A picture of an unexpected structure is kept as it is, with fewer or no free bits.
+    /// A picture with an unexpected structure gets fewer or no free bits.
     pub(super) fn new(bytes: Vec<u8>) -> Self {
-        let mut free = vec![0; bytes.len()];
-        if let Some(header) = Header::read(&bytes) {
-            let mut scan = Scan { bytes: &bytes, at: header.scan * 8 };
-            // The walk ends with `None` behind the last block.
-            while header.mark_free_bits(&mut scan, &mut free).is_some() {}
+        let mut free_bits = vec![0; bytes.len()];
+        if let Some(header) = JpegHeader::read(&bytes) {
+            let mut scan = BitReader { bytes: &bytes, at: header.scan * 8 };
+            // The walk ends with `None` after the last block.
+            while header.mark_free_bits(&mut scan, &mut free_bits).is_some() {}
         }
-        for (byte, free) in bytes.iter().zip(&mut free) {
-            forbid_markers(*byte, free);
+        for (byte, free_bits) in bytes.iter().zip(&mut free_bits) {
+            protect_markers(*byte, free_bits);
         }
-        Self { bytes, free }
+        Self { bytes, free_bits }
     }
 
     /// Length of every variant.
@@ -38,41 +38,41 @@ impl Template {
         self.bytes.len()
     }
 
-    /// Appends the variant that `noise` chooses.
+    /// Appends the variant selected by `noise`.
     pub(super) fn append_varied(&self, mut noise: Noise, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
-        for (bytes, free) in out[start..].chunks_mut(8).zip(self.free.chunks(8)) {
+        for (bytes, free_bits) in out[start..].chunks_mut(8).zip(self.free_bits.chunks(8)) {
             let bits = noise.bits().to_le_bytes();
-            for ((byte, free), bits) in bytes.iter_mut().zip(free).zip(bits) {
-                *byte ^= free & bits;
+            for ((byte, free_bits), bits) in bytes.iter_mut().zip(free_bits).zip(bits) {
+                *byte ^= free_bits & bits;
             }
         }
     }
 }
 
-/// Keeps a byte from becoming 0xFF, which would begin a marker, and 0xFF from ceasing to be one.
-fn forbid_markers(byte: u8, free: &mut u8) {
+/// Keeps a byte from becoming 0xFF, which would start a marker, and keeps 0xFF unchanged.
+fn protect_markers(byte: u8, free_bits: &mut u8) {
     if byte == 0xff {
-        *free = 0;
-    } else if byte | *free == 0xff {
+        *free_bits = 0;
+    } else if byte | *free_bits == 0xff {
         // Pinning one 0 bit is enough.
         let zero = !byte;
-        *free &= !(zero & zero.wrapping_neg());
+        *free_bits &= !(zero & zero.wrapping_neg());
     }
 }
 
-/// What the scan cannot be walked without.
-struct Header {
-    /// Direct-current and alternating-current tables, each by number.
-    tables: [[Huffman; 2]; 2],
-    /// Blocks of the first component in each unit; the other two have one each.
+/// The headers needed to walk the scan.
+struct JpegHeader {
+    /// DC and AC tables, each by number.
+    tables: [[HuffmanTable; 2]; 2],
+    /// Blocks of the first component in each MCU; the other two components have one each.
     luma_blocks: usize,
     /// Index of the first byte of entropy-coded data.
     scan: usize,
 }
 
-impl Header {
+impl JpegHeader {
     fn read(bytes: &[u8]) -> Option<Self> {
         let mut header = Self { tables: Default::default(), luma_blocks: 1, scan: 2 };
         loop {
@@ -95,24 +95,24 @@ impl Header {
         let (&[id], rest) = segment.split_first_chunk()?;
         let (counts, values) = rest.split_first_chunk()?;
         let table = self.tables.get_mut(usize::from(id >> 4))?.get_mut(usize::from(id & 15))?;
-        *table = Huffman::new(counts, values);
+        *table = HuffmanTable::new(counts, values);
         Some(())
     }
 
-    /// Walks one unit and marks its free bits; `None` at the end of the picture.
-    fn mark_free_bits(&self, scan: &mut Scan<'_>, free: &mut [u8]) -> Option<()> {
+    /// Walks one MCU and marks its free bits. `None` at the end of the picture.
+    fn mark_free_bits(&self, scan: &mut BitReader<'_>, free_bits: &mut [u8]) -> Option<()> {
         for block in 0..self.luma_blocks + 2 {
             let table = usize::from(block >= self.luma_blocks);
             let size = self.tables[0][table].decode(scan)?;
             scan.skip(size)?;
-            mark_block(&self.tables[1][table], scan, free)?;
+            mark_block(&self.tables[1][table], scan, free_bits)?;
         }
         Some(())
     }
 }
 
-/// Walks the coefficients of one block behind its first.
-fn mark_block(table: &Huffman, scan: &mut Scan<'_>, free: &mut [u8]) -> Option<()> {
+/// Walks the AC coefficients of one block.
+fn mark_block(table: &HuffmanTable, scan: &mut BitReader<'_>, free_bits: &mut [u8]) -> Option<()> {
     let mut coefficient = 1;
     while coefficient < 64 {
         let symbol = table.decode(scan)?;
@@ -124,7 +124,7 @@ fn mark_block(table: &Huffman, scan: &mut Scan<'_>, free: &mut [u8]) -> Option<(
         if size > 0 {
             scan.skip(size - 1)?;
             let lowest = scan.next()?;
-            free[lowest / 8] |= 0x80 >> (lowest % 8);
+            free_bits[lowest / 8] |= 0x80 >> (lowest % 8);
         }
     }
     Some(())
@@ -137,14 +137,14 @@ fn luma_blocks(frame: &[u8]) -> Option<usize> {
 
 /// A canonical Huffman code.
 #[derive(Debug, Default)]
-struct Huffman {
-    /// By length less one: the first code of that length, how many there are, and where their
-    /// values begin.
+struct HuffmanTable {
+    /// By code length minus one: the first code of that length, the number of codes, and where
+    /// their values start.
     lengths: Vec<(u32, u32, u32)>,
     values: Vec<u8>,
 }
 
-impl Huffman {
+impl HuffmanTable {
     fn new(counts: &[u8; 16], values: &[u8]) -> Self {
         let (mut code, mut start) = (0, 0);
         let lengths = counts.iter().map(|&count| {
@@ -156,7 +156,7 @@ impl Huffman {
         Self { lengths: lengths.collect(), values: values.to_vec() }
     }
 
-    fn decode(&self, scan: &mut Scan<'_>) -> Option<u8> {
+    fn decode(&self, scan: &mut BitReader<'_>) -> Option<u8> {
         let mut code = 0;
         for &(first, count, start) in &self.lengths {
             code = code << 1 | scan.bit()?;
@@ -168,14 +168,14 @@ impl Huffman {
     }
 }
 
-/// A position in entropy-coded data, in bits from the start of the file.
-struct Scan<'a> {
+/// Reads bits of entropy-coded data. `at` counts bits from the start of the file.
+struct BitReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Scan<'_> {
-    /// The place of the next data bit, which is stepped over; `None` at a marker.
+impl BitReader<'_> {
+    /// Steps over the next data bit and returns its position. `None` at a marker.
     fn next(&mut self) -> Option<usize> {
         let byte = *self.bytes.get(self.at / 8)?;
         let behind = self.bytes.get(self.at / 8 + 1).copied().unwrap_or_default();
@@ -184,7 +184,7 @@ impl Scan<'_> {
         }
         let at = self.at;
         self.at += 1;
-        // The zero byte behind 0xFF in the data is not data.
+        // The zero byte stuffed after 0xFF is not data.
         if byte == 0xff && self.at.is_multiple_of(8) {
             self.at += 8;
         }

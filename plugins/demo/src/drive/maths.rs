@@ -1,6 +1,6 @@
-//! Sines and rotations whose last bit is the same on every machine.
+//! Trigonometry and rotations that are bit-identical on every machine.
 //!
-//! Only operations that IEEE 754 defines exactly are used; the platform's `sin` and `cos` are not among them.
+//! Only uses operations that IEEE 754 defines exactly, so not the platform's `sin` and `cos`.
 
 use std::f64::consts::FRAC_PI_2;
 
@@ -10,7 +10,7 @@ pub(super) type Matrix = [[f64; 3]; 3];
 /// A unit quaternion, `w x y z`.
 pub(super) type Quaternion = [f64; 4];
 
-/// Sine and cosine of an angle given in full turns.
+/// Sine and cosine of an angle in turns.
 pub(super) fn sin_cos(turns: f64) -> (f64, f64) {
     let quarters = turns * 4.0;
     let nearest = (quarters + 0.5).floor();
@@ -24,13 +24,13 @@ pub(super) fn sin_cos(turns: f64) -> (f64, f64) {
     }
 }
 
-/// The Taylor series up to x¹⁵, whose rest is below 1e-16 for |x| ≤ π/4.
+/// The Taylor series up to x¹⁵. The error is below 1e-16 for |x| ≤ π/4.
 fn short_sine(x: f64) -> f64 {
     let divisors = [210.0, 156.0, 110.0, 72.0, 42.0, 20.0, 6.0];
     x * nested(x * x, &divisors)
 }
 
-/// The Taylor series up to x¹⁶, whose rest is below 1e-16 for |x| ≤ π/4.
+/// The Taylor series up to x¹⁶. The error is below 1e-16 for |x| ≤ π/4.
 fn short_cosine(x: f64) -> f64 {
     let divisors = [240.0, 182.0, 132.0, 90.0, 56.0, 30.0, 12.0, 2.0];
     nested(x * x, &divisors)
@@ -54,7 +54,7 @@ pub(super) fn from_roll_pitch_yaw(turns: Vector) -> Quaternion {
 
 /// The rotation about z that turns the x axis into the unit vector (`cosine`, `sine`).
 pub(super) fn from_heading(cosine: f64, sine: f64) -> Quaternion {
-    // The larger half comes from the root and the other from it, so that neither loses digits.
+    // The larger component comes from the root and the other from it, so neither loses digits.
     if cosine > 0.0 {
         let w = ((1.0 + cosine) / 2.0).sqrt();
         [w, 0.0, 0.0, sine / (2.0 * w)]

@@ -1,21 +1,21 @@
-//! Randomness that is looked up, not drawn: every number follows from seed, channel and index.
+//! Counter-based pseudo-random numbers: each follows from seed, stream and index, without state.
 //!
-//! Not for secrets, and not for statistics beyond looking like a sensor.
+//! Neither cryptographic nor of statistical quality; it only has to look like sensor noise.
 
-/// The numbers that belong to one event, in a fixed order.
+/// The sequence of random numbers of one event.
 #[derive(Debug, Clone)]
 pub(super) struct Noise(u64);
 
 impl Noise {
-    /// The numbers of `index` on the stream `stream` of the drive `seed`.
-    pub(super) fn of(seed: u64, stream: u64, index: u64) -> Self {
-        Self(mixed(mixed(seed ^ STEP.wrapping_mul(stream + 1)) ^ index))
+    /// The sequence for `index` on `stream`.
+    pub(super) fn new(seed: u64, stream: u64, index: u64) -> Self {
+        Self(mix(mix(seed ^ STEP.wrapping_mul(stream + 1)) ^ index))
     }
 
     /// 64 fresh bits.
     pub(super) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
-        mixed(self.0)
+        mix(self.0)
     }
 
     /// A number below `bound`, which must not be 0 and should be small.
@@ -27,7 +27,7 @@ impl Noise {
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The output function of the generator SplitMix64.
-fn mixed(mut bits: u64) -> u64 {
+fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)

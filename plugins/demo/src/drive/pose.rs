@@ -1,10 +1,10 @@
-//! Where the vehicle is: a closed form of time, so that any instant can be asked for alone.
+//! The pose of the vehicle as a closed form of time, so any instant can be computed on its own.
 //!
-//! The course is an ellipse driven with a slowly changing speed; it does not depend on the seed.
+//! The course is an ellipse, driven at a slowly changing speed. It does not depend on the seed.
 
 use std::f64::consts::TAU;
 
-use super::encode::{self, Payload};
+use super::encode::{self, PayloadEncoder};
 use super::maths::{self, Matrix, Quaternion, Vector};
 
 /// Half the length of the course, along local x, in metres.
@@ -18,7 +18,7 @@ const LAP_S: f64 = 160.0;
 /// Position and motion at one instant, in the local frame.
 #[derive(Debug, Clone)]
 pub(super) struct Pose {
-    /// How much of the lap is done, 0 to 1.
+    /// Fraction of the lap completed, 0 to 1.
     pub(super) lap: f64,
     pub(super) position: Vector,
     velocity: Vector,
@@ -28,14 +28,14 @@ pub(super) struct Pose {
     pub(super) rotation: Matrix,
 }
 
-/// A quantity that swings a whole number of times in a lap, with its first two derivatives.
-struct Swing {
+/// A sinusoid with a whole number of periods per lap, and its first two derivatives.
+struct Sinusoid {
     value: f64,
     rate: f64,
     acceleration: f64,
 }
 
-impl Swing {
+impl Sinusoid {
     fn at(lap: f64, amplitude: f64, times: f64) -> Self {
         let (sine, cosine) = maths::sin_cos(lap * times);
         let omega = TAU * times / LAP_S;
@@ -45,14 +45,14 @@ impl Swing {
 }
 
 /// The motion in the plane.
-struct Plane {
+struct PlanarMotion {
     position: [f64; 2],
     velocity: [f64; 2],
     acceleration: [f64; 2],
 }
 
-impl Plane {
-    fn at(angle: &Swing) -> Self {
+impl PlanarMotion {
+    fn at(angle: &Sinusoid) -> Self {
         let (sine, cosine) = maths::sin_cos(angle.value);
         let (omega, alpha) = (angle.rate * TAU, angle.acceleration * TAU);
         let (x, y) = (HALF_LENGTH * cosine, HALF_WIDTH * sine);
@@ -79,15 +79,18 @@ impl Pose {
     /// The pose `us` microseconds after the start of the drive.
     pub(super) fn at(us: u64) -> Self {
         let lap = (us % LAP_US) as f64 / LAP_US as f64;
-        let ease = Swing::at(lap, 0.004, 8.0);
-        let angle = Swing {
+        let ease = Sinusoid::at(lap, 0.004, 8.0);
+        let angle = Sinusoid {
             value: lap + ease.value,
             rate: 1.0 / LAP_S + ease.rate,
             acceleration: ease.acceleration,
         };
-        let plane = Plane::at(&angle);
-        let (bounce, pitch, roll) =
-            (Swing::at(lap, 0.02, 96.0), Swing::at(lap, 0.004, 48.0), Swing::at(lap, 0.006, 40.0));
+        let plane = PlanarMotion::at(&angle);
+        let (bounce, pitch, roll) = (
+            Sinusoid::at(lap, 0.02, 96.0),
+            Sinusoid::at(lap, 0.004, 48.0),
+            Sinusoid::at(lap, 0.006, 40.0),
+        );
         let heading = plane.velocity.map(|v| v / plane.speed());
         let tilt = maths::from_roll_pitch_yaw([roll.value / TAU, pitch.value / TAU, 0.0]);
         let orientation = maths::product(maths::from_heading(heading[0], heading[1]), tilt);
@@ -104,7 +107,7 @@ impl Pose {
 
     /// Appends this pose as a `pose_t`.
     pub(super) fn append_pose(&self, utime: i64, out: &mut Vec<u8>) {
-        let mut payload = Payload::new(out, encode::POSE, utime);
+        let mut payload = PayloadEncoder::new(out, encode::POSE, utime);
         payload.doubles(&self.position);
         payload.doubles(&self.velocity);
         payload.doubles(&self.orientation);
@@ -112,17 +115,22 @@ impl Pose {
         payload.doubles(&self.acceleration);
     }
 
-    /// Appends the tie between this place and the globe as a `gps_to_local_t`.
+    /// Appends this position in the local frame and on the globe as a `gps_to_local_t`.
     pub(super) fn append_gps_to_local(&self, utime: i64, out: &mut Vec<u8>) {
-        let mut payload = Payload::new(out, encode::GPS_TO_LOCAL, utime);
+        let mut payload = PayloadEncoder::new(out, encode::GPS_TO_LOCAL, utime);
         payload.doubles(&self.position);
-        payload.doubles(&globe(self.position, self.lap));
+        payload.doubles(&geodetic(self.position, self.lap));
         payload.floats(&GPS_COVARIANCE);
     }
 }
 
-/// The sum of the three turning motions, each about its own axis of the yaw-pitch-roll chain.
-fn rotation_rate([cosine, sine]: [f64; 2], yaw_rate: f64, pitch: &Swing, roll: &Swing) -> Vector {
+/// The sum of the three angular velocities, each about its own axis of the yaw-pitch-roll chain.
+fn rotation_rate(
+    [cosine, sine]: [f64; 2],
+    yaw_rate: f64,
+    pitch: &Sinusoid,
+    roll: &Sinusoid,
+) -> Vector {
     let (nose_down, level) = maths::sin_cos(pitch.value / TAU);
     [
         -sine * pitch.rate + cosine * level * roll.rate,
@@ -143,10 +151,10 @@ const GPS_COVARIANCE: [f32; 16] = [
     0.0, 0.0, 0.0, 0.0001,
 ];
 
-/// Latitude and longitude in degrees, elevation in metres, and the turn of local y from north.
-fn globe([x, y, z]: Vector, lap: f64) -> [f64; 4] {
-    // The local frame drifts slowly against the globe, as a dead-reckoned one does.
-    let theta = 0.35 + Swing::at(lap, 0.002, 1.0).value;
+/// Latitude and longitude in degrees, elevation in metres, and the angle from north to local y.
+fn geodetic([x, y, z]: Vector, lap: f64) -> [f64; 4] {
+    // The local frame drifts slowly relative to the globe, as dead reckoning does.
+    let theta = 0.35 + Sinusoid::at(lap, 0.002, 1.0).value;
     let (sine, cosine) = maths::sin_cos(theta / TAU);
     let (east, north) = (cosine * x + sine * y, cosine * y - sine * x);
     [
@@ -217,7 +225,7 @@ mod tests {
     fn the_course_stays_inside_its_box() {
         for second in 0..160 {
             let pose = Pose::at(second * 1_000_000);
-            let [latitude, longitude, ..] = globe(pose.position, pose.lap);
+            let [latitude, longitude, ..] = geodetic(pose.position, pose.lap);
             assert!((34.579..34.590).contains(&latitude), "latitude {latitude}");
             assert!((-117.370..-117.348).contains(&longitude), "longitude {longitude}");
         }

@@ -1,24 +1,24 @@
-//! The twelve line scanners: 181 ranges over half a circle, a degree apart.
+//! The twelve planar laser scanners: 181 ranges over a half circle, one degree apart.
 //!
-//! Successive scans are interlaced by a quarter of a degree, as the real ones are.
+//! Successive scans are interlaced by a quarter of a degree, as in the real ones.
 
 use std::f64::consts::PI;
 
-use super::encode::{self, Payload};
+use super::encode::{self, PayloadEncoder};
 use super::maths::{self, Quaternion, Vector};
 use super::noise::Noise;
 use super::pose::Pose;
 use super::scene::{Scene, Surface};
 
 const SAMPLES: usize = 181;
-/// What the scanner counts when nothing comes back, in centimetres.
+/// The range reported without a return, in centimetres.
 const NO_RETURN: u16 = 8191;
-const FARTHEST: u16 = 7900;
+const MAX_COUNT: u16 = 7900;
 
-/// Where a scanner sits: channel, position in metres, roll, pitch and yaw in degrees.
-type Mount = (&'static str, Vector, Vector);
+/// A mounted scanner: channel, position in metres, roll, pitch and yaw in degrees.
+type ScannerMount = (&'static str, Vector, Vector);
 
-const MOUNTS: [Mount; 12] = [
+const MOUNTS: [ScannerMount; 12] = [
     ("BROOM_C", [2.014, 0.047, 2.1], [-179.139, 23.745, 0.061]),
     ("BROOM_CL", [1.820, 0.375, 2.1], [-178.709, 8.355, 0.441]),
     ("BROOM_CR", [1.902, -0.399, 2.1], [-179.963, 12.068, 0.751]),
@@ -33,12 +33,12 @@ const MOUNTS: [Mount; 12] = [
     ("SKIRT_RR", [-0.525, -0.789, 0.54], [-1.891, -2.421, -96.143]),
 ];
 
-/// The scanners' channels; every other one also reports intensities.
+/// The channels of the scanners. Every second one also reports intensities.
 pub(super) fn channels() -> impl Iterator<Item = &'static str> {
     MOUNTS.iter().map(|mount| mount.0)
 }
 
-/// Everything about the scanners that no scan changes.
+/// What all scans share.
 #[derive(Debug)]
 pub(super) struct Scanners {
     mounts: Vec<(Vector, Quaternion)>,
@@ -48,7 +48,7 @@ pub(super) struct Scanners {
 
 impl Scanners {
     pub(super) fn new() -> Self {
-        let turn = |mount: &Mount| {
+        let turn = |mount: &ScannerMount| {
             (mount.1, maths::from_roll_pitch_yaw(mount.2.map(|degrees| degrees / 360.0)))
         };
         let beam = |quarter: u32| {
@@ -59,7 +59,7 @@ impl Scanners {
     }
 
     /// Appends scan `index` of scanner `number`, taken at `pose`, as a `laser_t`.
-    pub(super) fn append(&self, number: usize, at: Scan, out: &mut Vec<u8>) {
+    pub(super) fn append(&self, number: usize, at: ScanInput, out: &mut Vec<u8>) {
         let mut ranges = [0.0; SAMPLES];
         let mut intensities = [0.0; SAMPLES];
         let shift = (at.index % 4) as usize;
@@ -67,7 +67,7 @@ impl Scanners {
             ranges[sample] = range;
             intensities[sample] = intensity;
         });
-        let mut payload = Payload::new(out, encode::LASER, at.utime);
+        let mut payload = PayloadEncoder::new(out, encode::LASER, at.utime);
         payload.count(SAMPLES);
         payload.floats(&ranges);
         let reported = if number.is_multiple_of(2) { &intensities[..0] } else { &intensities };
@@ -87,7 +87,7 @@ impl Scanners {
     ) {
         let (position, turn) = self.mounts[number];
         let eye = maths::sum(pose.position, maths::rotate(&pose.rotation, position));
-        let scene = Scene::from(pose, eye);
+        let scene = Scene::around(pose, eye);
         let rotation = maths::matrix(maths::product(pose.orientation, turn));
         for sample in 0..SAMPLES {
             let [x, y] = self.beams[sample * 4 + shift];
@@ -100,9 +100,9 @@ impl Scanners {
     }
 }
 
-/// What sets one scan apart from another.
+/// What differs between scans.
 #[derive(Debug)]
-pub(super) struct Scan<'a> {
+pub(super) struct ScanInput<'a> {
     pub(super) index: u64,
     pub(super) utime: i64,
     pub(super) pose: &'a Pose,
@@ -110,14 +110,14 @@ pub(super) struct Scan<'a> {
 }
 
 fn centimetres(range: f64, bits: u64) -> u16 {
-    // One scan in eight of a beam is a centimetre off.
+    // One in eight ranges is a centimetre off.
     let error = match bits & 15 {
         0 => -1.0,
         1 => 1.0,
         _ => 0.0,
     };
     let count = (range * 100.0 + error + 0.5).clamp(0.0, f64::from(NO_RETURN)) as u16;
-    if count > FARTHEST { NO_RETURN } else { count }
+    if count > MAX_COUNT { NO_RETURN } else { count }
 }
 
 fn brightness(surface: Surface, bits: u64) -> u16 {

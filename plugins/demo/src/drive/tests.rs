@@ -1,4 +1,4 @@
-//! What the drive promises about its log as a whole.
+//! Properties of the log as a whole.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn drive(seconds: f64) -> Drive {
 /// Channel name, time from the start in microseconds, and payload of every event.
 fn log(drive: &Drive) -> Vec<(&'static str, i64, Vec<u8>)> {
     let names: Vec<_> = drive.channels().collect();
-    let mut slice = Slice::default();
+    let mut slice = DriveSlice::default();
     let mut log = Vec::new();
     for i in 0..drive.slices() {
         drive.slice(i, &mut slice);
@@ -102,9 +102,9 @@ fn every_channel_keeps_its_rate() {
 
 #[test]
 fn the_whole_bus_carries_about_five_megabytes_a_second() {
-    // Ends before the drop-out of a drive this long begins.
+    // Ends before the drop-out starts in a drive of this length.
     let drive = drive(100.0);
-    let mut slice = Slice::default();
+    let mut slice = DriveSlice::default();
     let (mut events, mut bytes) = (0, 0);
     for i in 0..10 {
         drive.slice(i, &mut slice);
@@ -120,7 +120,7 @@ fn slices_do_not_depend_on_the_order_they_are_computed_in() {
     let forward = drive(0.6);
     let backward = drive(0.6);
     let fill = |drive: &Drive, i: usize| {
-        let mut slice = Slice::default();
+        let mut slice = DriveSlice::default();
         drive.slice(i, &mut slice);
         slice
     };
@@ -134,7 +134,7 @@ fn slices_do_not_depend_on_the_order_they_are_computed_in() {
 fn slices_are_computed_alike_on_other_threads() {
     let drive = drive(0.4);
     let sum_of = |i: usize| {
-        let mut slice = Slice::default();
+        let mut slice = DriveSlice::default();
         drive.slice(i, &mut slice);
         sum(&slice.payloads)
     };
@@ -157,7 +157,7 @@ fn sum(bytes: &[u8]) -> u64 {
 #[test]
 fn the_bytes_are_the_same_on_every_machine() {
     let bytes: Vec<_> = log(&drive(0.5)).into_iter().flat_map(|event| event.2).collect();
-    // Changes whenever the drive does; a difference between two machines is a fault.
+    // Changes with every change to the drive. A difference between two machines is a bug.
     assert_eq!(format!("{:016x}", sum(&bytes)), "53286d72526c2f66");
 }
 
@@ -176,7 +176,7 @@ fn another_seed_gives_another_log_on_the_same_course() {
 fn event_numbers_are_counted_without_computing_payloads() {
     for seconds in [0.0, 0.05, 0.31, 1.1] {
         let drive = drive(seconds);
-        let mut slice = Slice::default();
+        let mut slice = DriveSlice::default();
         let mut events = 0;
         for i in 0..drive.slices() {
             assert_eq!(drive.sequence_at(i), events, "slice {i} of {seconds} s");
@@ -195,7 +195,7 @@ fn impossible_lengths_are_brought_into_bounds() {
     assert_eq!(drive(-1.0).slices(), 0);
     assert_eq!(drive(f64::INFINITY).slices(), drive(LONGEST_S).slices());
     let endless = drive(f64::INFINITY);
-    let mut slice = Slice::default();
+    let mut slice = DriveSlice::default();
     endless.slice(endless.slices() - 1, &mut slice);
     assert!(!slice.events.is_empty());
 }
@@ -203,7 +203,7 @@ fn impossible_lengths_are_brought_into_bounds() {
 #[test]
 fn an_event_stays_in_the_time_of_its_slice() {
     let drive = drive(0.7);
-    let mut slice = Slice::default();
+    let mut slice = DriveSlice::default();
     for i in 0..drive.slices() - 1 {
         drive.slice(i, &mut slice);
         for event in &slice.events {

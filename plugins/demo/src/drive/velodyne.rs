@@ -1,10 +1,10 @@
-//! The rotating scanner: packets of 12 firings by one half of its 64 lasers each.
+//! The rotating scanner: packets of 12 firings, each by one half of its 64 lasers.
 //!
-//! A packet is computed as if the vehicle stood still while it was measured, which is 0.4 ms.
+//! A packet is computed as if the vehicle stood still during its 0.4 ms.
 
 use std::f64::consts::TAU;
 
-use super::encode::{self, Payload};
+use super::encode::{self, PayloadEncoder};
 use super::maths::{self, Matrix, Quaternion};
 use super::noise::Noise;
 use super::pose::Pose;
@@ -12,7 +12,7 @@ use super::scene::{Bearing, Scene, Surface};
 
 const PACKET_LEN: usize = 1206;
 const PAIRS: usize = 6;
-/// How far the head turns between two firings of the same laser, in hundredths of a degree.
+/// Rotation of the head between two firings of the same laser, in hundredths of a degree.
 const STEP: u64 = 35;
 const CIRCLE: u64 = 36_000;
 /// Every azimuth is a multiple of this many hundredths of a degree.
@@ -21,29 +21,29 @@ const GRAIN: u64 = 5;
 const UPPER: u16 = 0xeeff;
 const LOWER: u16 = 0xddff;
 
-/// The bearings on either side of a packet that its lasers' own angles can reach, in steps.
-const REACH: usize = 28;
-const BEARINGS: usize = REACH + PAIRS + REACH;
+/// Bearings on either side of a packet that its lasers' own angles reach, in steps.
+const BEARING_MARGIN: usize = 28;
+const BEARINGS: usize = BEARING_MARGIN + PAIRS + BEARING_MARGIN;
 
-const FARTHEST: f64 = 120.0;
+const MAX_RANGE: f64 = 120.0;
 const COUNTS_PER_METRE: f64 = 500.0;
 
 const POSITION: [f64; 3] = [1.56, -0.00408, 2.55];
 const ROLL_PITCH_YAW_DEGREES: [f64; 3] = [2.683_627, -0.076_601, 91.026_067];
 
-/// One laser as the packet loop needs it.
+/// A laser, prepared for the packet loop.
 #[derive(Debug)]
 struct Laser {
-    /// Where its direction lies among the bearings of the packet's first firing.
+    /// Index of its direction in the bearings of the packet's first firing.
     first_bearing: usize,
     sine: f64,
     cosine: f64,
     range_offset: f64,
-    /// Lasers differ in how bright they see the same thing.
+    /// Lasers differ in the intensity they report for the same surface.
     gain: u64,
 }
 
-/// Everything about the scanner that no packet changes.
+/// What all packets share.
 #[derive(Debug)]
 pub(super) struct Velodyne {
     lasers: Vec<Laser>,
@@ -75,7 +75,7 @@ impl Velodyne {
         noise: Noise,
         out: &mut Vec<u8>,
     ) {
-        let mut payload = Payload::new(out, encode::VELODYNE, utime);
+        let mut payload = PayloadEncoder::new(out, encode::VELODYNE, utime);
         payload.count(PACKET_LEN);
         let first_pair = index * PAIRS as u64;
         self.append_blocks(first_pair, pose, noise, out);
@@ -103,51 +103,51 @@ impl Velodyne {
         }
     }
 
-    /// The world as the packet that begins with `first_pair` can see it.
-    fn view(&self, first_pair: u64, pose: &Pose) -> View {
+    /// The scene as seen by the packet that starts at `first_pair`.
+    fn view(&self, first_pair: u64, pose: &Pose) -> PacketView {
         let eye = maths::sum(pose.position, maths::rotate(&pose.rotation, POSITION));
         let rotation = maths::matrix(maths::product(pose.orientation, self.turn));
-        let mut view = View {
-            scene: Scene::from(pose, eye),
+        let mut view = PacketView {
+            scene: Scene::around(pose, eye),
             bearings: [Bearing::default(); BEARINGS],
             slopes: [0.0; BEARINGS],
             uprightness: rotation[2][2],
         };
-        let first = first_pair * STEP + CIRCLE - REACH as u64 * STEP;
+        let first = first_pair * STEP + CIRCLE - BEARING_MARGIN as u64 * STEP;
         for step in 0..BEARINGS {
             let azimuth = (first + step as u64 * STEP) % CIRCLE;
-            view.look(step, self.directions[(azimuth / GRAIN) as usize], &rotation);
+            view.set_bearing(step, self.directions[(azimuth / GRAIN) as usize], &rotation);
         }
         view
     }
 }
 
 /// What one packet can see, by bearing.
-struct View {
+struct PacketView {
     scene: Scene,
     bearings: [Bearing; BEARINGS],
-    /// How much a level ray climbs because the head is tilted.
+    /// Climb of a level ray due to the tilt of the head.
     slopes: [f64; BEARINGS],
     uprightness: f64,
 }
 
-impl View {
-    fn look(&mut self, step: usize, [cosine, sine]: [f64; 2], rotation: &Matrix) {
+impl PacketView {
+    fn set_bearing(&mut self, step: usize, [cosine, sine]: [f64; 2], rotation: &Matrix) {
         let [x, y, z] = maths::rotate(rotation, [cosine, sine, 0.0]);
         let level = (x * x + y * y).sqrt();
         self.bearings[step] = self.scene.bearing([x / level, y / level]);
         self.slopes[step] = z;
     }
 
-    /// Range count and intensity of `laser` at the given firing; 0 and 0 for no return.
+    /// Range count and intensity of `laser` in this firing, or zeros without a return.
     fn measure(&self, laser: &Laser, pair: usize, bits: u64) -> (u16, u8) {
         let step = laser.first_bearing + pair;
         let climb = self.slopes[step] * laser.cosine + self.uprightness * laser.sine;
         let hit = self.scene.follow(&self.bearings[step], laser.cosine, climb);
-        if hit.range > FARTHEST || is_lost(hit.range, bits) {
+        if hit.range > MAX_RANGE || is_missed(hit.range, bits) {
             return (0, 0);
         }
-        // Two added throws make the error bell-shaped enough.
+        // The sum of two uniform values is bell-shaped enough.
         let error = (bits & RANGE_NOISE) + (bits >> 8 & RANGE_NOISE);
         let exact = (hit.range - laser.range_offset) * COUNTS_PER_METRE;
         let count = (exact + error as f64 - RANGE_NOISE as f64 + 0.5).clamp(1.0, 65_535.0);
@@ -155,13 +155,13 @@ impl View {
     }
 }
 
-/// The largest single throw of the range error, in counts; one less than a power of two.
+/// Maximum of each uniform value of the range error, in counts. One less than a power of two.
 const RANGE_NOISE: u64 = 7;
 /// The same for the intensity.
 const INTENSITY_NOISE: u64 = 1;
 
-/// Whether a return is too weak to be seen, which is likelier from afar.
-fn is_lost(range: f64, bits: u64) -> bool {
+/// Whether a return is too weak to be detected, which is likelier from afar.
+fn is_missed(range: f64, bits: u64) -> bool {
     (bits >> 48) as f64 > 65_536.0 * (0.995 - range * 0.0005)
 }
 
@@ -176,13 +176,13 @@ fn brightness(surface: &Surface, gain: u64, bits: u64) -> u8 {
     (base + gain + (bits & INTENSITY_NOISE)) as u8
 }
 
-/// Turns a row of [`LASERS`] into what the packet loop needs.
+/// Prepares a row of [`LASERS`] for the packet loop.
 fn laser(row: &[f64; 3]) -> Laser {
     let [rotation, elevation, range_offset] = *row;
     let (sine, cosine) = maths::sin_cos(elevation / TAU);
     let steps = rotation / TAU * CIRCLE as f64 / STEP as f64;
     Laser {
-        first_bearing: (REACH as f64 - steps + 0.5) as usize,
+        first_bearing: (BEARING_MARGIN as f64 - steps + 0.5) as usize,
         sine,
         cosine,
         range_offset,
@@ -190,7 +190,8 @@ fn laser(row: &[f64; 3]) -> Laser {
     }
 }
 
-/// Rotation and elevation in radians and range offset in metres: the 32 lower lasers, then the upper.
+/// Rotation and elevation in radians, and range offset in metres: the 32 lower lasers, then the
+/// upper ones.
 const LASERS: [[f64; 3]; 64] = [
     [-0.129905, -0.396851, 0.5],
     [-0.073727, -0.387918, 0.5],

@@ -1,8 +1,12 @@
-//! Where a vehicle's sensors and cameras sit, and what cameras see, from a file. Projects nothing.
+//! Calibration of a vehicle: where its sensors and cameras are mounted, and how its cameras
+//! project.
+//!
+//! Reads and validates calibration files. Projects nothing: see
+//! [`camera_model`](crate::camera_model).
 
-mod mounts;
+mod mount_tree;
 mod read;
-mod tree;
+mod toml_tree;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,24 +21,24 @@ use sluice_core::options::TYPES_FORMAT;
 use crate::config::Document;
 use crate::geometry::{Quaternion, Transform};
 
-/// The name of the calibration that is built in: that of the dataset's vehicle.
+/// The name of the built-in calibration: that of the dataset's vehicle.
 pub const BUILT_IN: &str = "mit-dgc";
 
 const BUILT_IN_TEXT: &str = include_str!("../../data/mit-dgc.toml");
-/// Longer files are no calibrations.
-const LONGEST: usize = 1 << 20;
-/// More mistakes are not shown.
-const MOST_SHOWN: usize = 20;
+/// Longer files are refused.
+const MAX_FILE_LEN: usize = 1 << 20;
+/// Further mistakes are only counted.
+const MAX_SHOWN_MISTAKES: usize = 20;
 
-/// Where the calibration of the vehicle comes from: a `.toml` file, a `.cfg` file in the language of `lr3.cfg`,
-/// or the name of the one that is built in.
+/// The calibration to use: a `.toml` file, a `.cfg` file in the language of `lr3.cfg`, or the name
+/// of a built-in one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct CalibrationPath(pub PathBuf);
+pub(crate) struct CalibrationPath(pub(crate) PathBuf);
 
 impl CalibrationPath {
-    /// The calibration that is there. `Err` has every mistake in it.
-    pub fn load(&self) -> Result<Calibration, String> {
+    /// Loads the calibration. `Err` lists every mistake in it.
+    pub(crate) fn load(&self) -> Result<Calibration, String> {
         Calibration::load(&self.0)
     }
 }
@@ -56,102 +60,102 @@ impl JsonSchema for CalibrationPath {
     }
 }
 
-/// Where something sits on the vehicle.
+/// Where a sensor or camera is mounted on the vehicle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mount {
-    /// Its origin in the body frame, in metres.
+    /// Origin in the body frame, in metres.
     pub position: [f64; 3],
-    /// Its axes in the body frame; of length 1.
+    /// Orientation of its axes in the body frame; a unit quaternion.
     pub orientation: Quaternion,
 }
 
 impl Mount {
-    /// From its own frame to the body's.
+    /// The transform from the sensor frame to the body frame.
     pub fn to_body(&self) -> Transform {
         Transform::new(self.position, &self.orientation)
     }
 }
 
-/// What a camera is like.
+/// A calibrated camera.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Camera {
-    /// What the calibration calls it.
+    /// Name in the calibration.
     pub name: String,
-    /// The width of the images it was calibrated with, in pixels.
+    /// Width of the calibration images, in pixels.
     pub width: u16,
-    /// The height of the images it was calibrated with, in pixels.
+    /// Height of the calibration images, in pixels.
     pub height: u16,
-    /// How it projects.
+    /// The pinhole parameters.
     pub pinhole: Pinhole,
-    /// How its lens distorts.
+    /// The lens distortion.
     pub distortion: Distortion,
-    /// Where it sits: x to the right, y down and z ahead, as its images show them.
+    /// The mount: x to the right, y down and z ahead, as in its images.
     pub mount: Mount,
-    /// Its hardware number.
+    /// Hardware identifier.
     pub uid: Option<String>,
-    /// The channel of its small images.
+    /// Channel of its thumbnails.
     pub thumbnail_channel: Option<String>,
-    /// The channel of where its images are to be found.
+    /// Channel of the URLs of its images.
     pub image_url_channel: Option<String>,
-    /// The channel of its images in full size.
+    /// Channel of its full-size images.
     pub full_frame_channel: Option<String>,
-    /// A few letters for it.
+    /// Abbreviated name.
     pub short_name: Option<String>,
 }
 
-/// How a camera without distortion projects, in pixels of the images it was calibrated with.
+/// Pinhole parameters, in pixels of the calibration images.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pinhole {
-    /// The focal length along rows.
+    /// Horizontal focal length.
     pub fx: f64,
-    /// The focal length along columns.
+    /// Vertical focal length.
     pub fy: f64,
-    /// How much rows shift with columns.
+    /// Skew: how much `u` grows with y.
     pub skew: f64,
-    /// The column of the optical axis.
+    /// Column of the principal point.
     pub cx: f64,
-    /// The row of the optical axis.
+    /// Row of the principal point.
     pub cy: f64,
 }
 
-/// How a lens distorts.
+/// A lens distortion model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Distortion {
-    /// Not at all.
+    /// No distortion.
     None,
-    /// As if projected onto a sphere.
+    /// Spherical distortion.
     Spherical {
-        /// Its centre beside that of the image, in widths of the image.
+        /// Offset of its centre from the image centre, in image widths.
         center: [f64; 2],
-        /// How strong it is.
+        /// Strength of the distortion.
         param: f64,
     },
 }
 
-/// The corners of the vehicle, in metres in the body frame, x and y.
+/// The corners of the vehicle: x and y in the body frame, in metres.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VehicleBounds {
-    /// The left corner in front.
+    /// Front left corner.
     pub front_left: [f64; 2],
-    /// The right corner in front.
+    /// Front right corner.
     pub front_right: [f64; 2],
-    /// The left corner behind.
+    /// Rear left corner.
     pub rear_left: [f64; 2],
-    /// The right corner behind.
+    /// Rear right corner.
     pub rear_right: [f64; 2],
 }
 
-/// What is known of a vehicle.
+/// The calibration of a vehicle.
 #[derive(Clone, Debug)]
 pub struct Calibration {
-    vehicle: Vehicle,
-    made_from: String,
+    vehicle: VehicleCalibration,
+    fingerprint: String,
 }
 
-/// What a file says, whichever language it is in.
+/// The content of a calibration file, in either language.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Vehicle {
+struct VehicleCalibration {
     mounts: BTreeMap<String, Mount>,
     cameras: Vec<Camera>,
     masks: BTreeMap<String, [f64; 2]>,
@@ -160,125 +164,128 @@ struct Vehicle {
 }
 
 impl Calibration {
-    /// The calibration of that name, or in that file. What the file is called says in which language it is;
-    /// if neither `.toml` nor `.cfg`, what is in it does.
+    /// Loads the built-in calibration of that name, or the file at `path`.
     ///
-    /// `Err` has every mistake in it, with its place.
+    /// The extension `.toml` or `.cfg` determines the language; for any other name the content
+    /// does. `Err` lists every mistake with its position.
     pub fn load(path: &Path) -> Result<Self, String> {
         if path == Path::new(BUILT_IN) {
-            return Self::of_toml("mit-dgc.toml", BUILT_IN_TEXT);
+            return Self::from_toml("mit-dgc.toml", BUILT_IN_TEXT);
         }
-        let text = text_of(path)?;
+        let text = read_text(path)?;
         let name = path.to_string_lossy();
         match path.extension().and_then(|extension| extension.to_str()) {
-            Some("toml") => Self::of_toml(&name, &text),
-            Some("cfg") => Self::of_cfg(&name, &text),
-            _ if looks_like_toml(&text) => Self::of_toml(&name, &text),
-            _ => Self::of_cfg(&name, &text),
+            Some("toml") => Self::from_toml(&name, &text),
+            Some("cfg") => Self::from_cfg(&name, &text),
+            _ if looks_like_toml(&text) => Self::from_toml(&name, &text),
+            _ => Self::from_cfg(&name, &text),
         }
     }
 
-    /// The calibration that a TOML text has. `name` is what mistakes call it.
-    pub fn of_toml(name: &str, text: &str) -> Result<Self, String> {
-        Self::of(name, text, tree::of_toml(text), read::toml)
+    /// Parses a TOML calibration. `name` is the file name in error messages.
+    pub fn from_toml(name: &str, text: &str) -> Result<Self, String> {
+        Self::from_tree(name, text, toml_tree::parse_toml(text), read::vehicle_from_toml)
     }
 
-    /// The calibration that a text in the language of `lr3.cfg` has. `name` is what mistakes call it.
-    pub fn of_cfg(name: &str, text: &str) -> Result<Self, String> {
-        Self::of(
+    /// Parses a calibration in the language of `lr3.cfg`. `name` is the file name in error
+    /// messages.
+    pub fn from_cfg(name: &str, text: &str) -> Result<Self, String> {
+        Self::from_tree(
             name,
             text,
             Document::parse(text).map(|document| document.entries().to_vec()),
-            read::cfg,
+            read::vehicle_from_cfg,
         )
     }
 
-    fn of(
+    fn from_tree(
         name: &str,
         text: &str,
-        tree: Result<read::Tree, Vec<Mistake>>,
-        read: fn(&read::Tree) -> Result<Vehicle, Vec<Mistake>>,
+        tree: Result<read::ConfigTree, Vec<Mistake>>,
+        read: fn(&read::ConfigTree) -> Result<VehicleCalibration, Vec<Mistake>>,
     ) -> Result<Self, String> {
-        let vehicle = tree.and_then(|tree| read(&tree)).map_err(|m| shown(name, text, m))?;
-        let made_from = format!("calibration, blake3 {}", blake3::hash(text.as_bytes()).to_hex());
-        Ok(Self { vehicle, made_from })
+        let vehicle =
+            tree.and_then(|tree| read(&tree)).map_err(|m| render_mistakes(name, text, m))?;
+        let fingerprint = format!("calibration, blake3 {}", blake3::hash(text.as_bytes()).to_hex());
+        Ok(Self { vehicle, fingerprint })
     }
 
-    /// Where a sensor or camera sits.
+    /// The mount of a sensor or camera.
     pub fn mount(&self, name: &str) -> Option<Mount> {
         self.vehicle.mounts.get(name).copied()
     }
 
-    /// The names of all that has a place on the vehicle, sorted.
+    /// The names of all mounted sensors, cameras and frames, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.vehicle.mounts.keys().map(String::as_str)
     }
 
-    /// The camera of that name, or whose small images are on the channel of that name.
+    /// The camera with this name or thumbnail channel.
     pub fn camera(&self, name: &str) -> Option<&Camera> {
-        let is_meant = |camera: &&Camera| {
+        let is_match = |camera: &&Camera| {
             camera.name == name || camera.thumbnail_channel.as_deref() == Some(name)
         };
-        self.vehicle.cameras.iter().find(is_meant)
+        self.vehicle.cameras.iter().find(is_match)
     }
 
-    /// All cameras, sorted by their names.
+    /// All cameras, sorted by name.
     pub fn cameras(&self) -> &[Camera] {
         &self.vehicle.cameras
     }
 
-    /// Between which angles, in radians, a laser scanner sees the vehicle itself.
+    /// The range of angles, in radians, in which a laser scanner sees the vehicle itself.
     pub fn mask(&self, channel: &str) -> Option<[f64; 2]> {
         self.vehicle.masks.get(channel).copied()
     }
 
-    /// Whether any scanner sees the vehicle.
+    /// Whether any scanner has a mask.
     pub fn has_masks(&self) -> bool {
         !self.vehicle.masks.is_empty()
     }
 
-    /// How large the vehicle is.
+    /// The outline of the vehicle.
     pub fn vehicle_bounds(&self) -> Option<&VehicleBounds> {
         self.vehicle.bounds.as_ref()
     }
 
-    /// What has to be added to places on the globe to have them in NAD 83: degrees of latitude and longitude,
-    /// and metres.
+    /// The offset from positions on the globe to NAD 83: degrees of latitude and longitude, and
+    /// metres.
     pub fn nad83_offset(&self) -> Option<[f64; 3]> {
         self.vehicle.nad83_offset
     }
 
-    /// A line that is another one for each other text the calibration was read from.
-    pub fn made_from(&self) -> &str {
-        &self.made_from
+    /// A line that identifies the text the calibration was parsed from, by its hash.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
     }
 }
 
-fn text_of(path: &Path) -> Result<String, String> {
-    let bytes = files::head(path, LONGEST + 1).map_err(|e| e.to_string())?;
+fn read_text(path: &Path) -> Result<String, String> {
+    let bytes = files::head(path, MAX_FILE_LEN + 1).map_err(|e| e.to_string())?;
     let refused = |what: &str| Err(format!("{what}: {}", path.display()));
     if bytes.is_empty() {
-        return refused("a file with a calibration is needed, and this is empty, or no file");
+        return refused("expected a calibration file, found an empty file or none");
     }
-    if bytes.len() > LONGEST {
-        return refused("longer than 1 MiB, which no calibration is");
+    if bytes.len() > MAX_FILE_LEN {
+        return refused("expected a calibration, found a file longer than 1 MiB");
     }
     // Comments may be in any encoding.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whether a line begins like a table of TOML: no line with a `{` before does.
+/// Whether a line starts like a TOML table before any line that contains `{`.
 fn looks_like_toml(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim_start);
     let first = lines.find(|line| line.starts_with('[') || line.contains('{'));
     first.is_some_and(|line| line.starts_with('['))
 }
 
-fn shown(name: &str, text: &str, mistakes: Vec<Mistake>) -> String {
-    let shown = mistakes.iter().take(MOST_SHOWN).map(|mistake| mistake.render(name, text, false));
-    let more = mistakes.len().saturating_sub(MOST_SHOWN);
+fn render_mistakes(name: &str, text: &str, mistakes: Vec<Mistake>) -> String {
+    let shown =
+        mistakes.iter().take(MAX_SHOWN_MISTAKES).map(|mistake| mistake.render(name, text, false));
+    let more = mistakes.len().saturating_sub(MAX_SHOWN_MISTAKES);
     let more = (more > 0).then(|| format!("and {more} more mistakes"));
-    // Whoever has room for one line only shows the first.
+    // The first line stands on its own where only one line is shown.
     let head = match mistakes.len() {
         1 => "1 mistake in the calibration".to_owned(),
         many => format!("{many} mistakes in the calibration"),

@@ -6,20 +6,20 @@ fn built_in() -> Calibration {
     Calibration::load(Path::new(BUILT_IN)).unwrap()
 }
 
-fn of_toml(text: &str) -> Vehicle {
-    Calibration::of_toml("a.toml", text).unwrap().vehicle
+fn from_toml(text: &str) -> VehicleCalibration {
+    Calibration::from_toml("a.toml", text).unwrap().vehicle
 }
 
-fn of_cfg(text: &str) -> Vehicle {
-    Calibration::of_cfg("a.cfg", text).unwrap().vehicle
+fn from_cfg(text: &str) -> VehicleCalibration {
+    Calibration::from_cfg("a.cfg", text).unwrap().vehicle
 }
 
-fn wrong_toml(text: &str) -> String {
-    Calibration::of_toml("a.toml", text).unwrap_err()
+fn toml_error(text: &str) -> String {
+    Calibration::from_toml("a.toml", text).unwrap_err()
 }
 
-fn wrong_cfg(text: &str) -> String {
-    Calibration::of_cfg("a.cfg", text).unwrap_err()
+fn cfg_error(text: &str) -> String {
+    Calibration::from_cfg("a.cfg", text).unwrap_err()
 }
 
 #[test]
@@ -60,19 +60,19 @@ fn a_forward_camera_looks_ahead() {
 #[test]
 fn both_languages_say_the_same_of_the_vehicle() {
     let text = include_str!("../../testdata/mit-dgc.cfg");
-    let cfg = Calibration::of_cfg("mit-dgc.cfg", text).unwrap();
+    let cfg = Calibration::from_cfg("mit-dgc.cfg", text).unwrap();
     assert_eq!(cfg.vehicle, built_in().vehicle);
-    assert_ne!(cfg.made_from(), built_in().made_from());
+    assert_ne!(cfg.fingerprint(), built_in().fingerprint());
 }
 
 #[test]
 fn what_sits_on_something_else_moves_with_it() {
-    let vehicle = of_toml(
+    let vehicle = from_toml(
         "[sensor.top]\nposition = [0, 0, 1]\nrpy = [0, 0, 0]\nrelative_to = 'middle'\n\
          [sensor.middle]\nposition = [1, 0, 0]\nrpy = [0, 90, 0]\nrelative_to = 'base'\n\
          [sensor.base]\nposition = [0, 5, 0]\nrpy = [0, 0, 90]\n",
     );
-    // The middle is turned to the left with its base, and its z leads to the left then.
+    // The middle is turned to the left with its base, so its z axis points to the left.
     let near = |a: [f64; 3], b: [f64; 3]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12);
     assert!(near(vehicle.mounts["middle"].position, [0.0, 6.0, 0.0]));
     assert!(near(vehicle.mounts["top"].position, [0.0, 7.0, 0.0]));
@@ -84,16 +84,16 @@ fn a_circle_of_places_is_refused() {
         format!("[sensor.{name}]\nposition=[0,0,0]\nrpy=[0,0,0]\nrelative_to='{other}'\n")
     };
     let text = [sensor("a", "b"), sensor("b", "c"), sensor("c", "b")].concat();
-    let said = wrong_toml(&text);
-    assert!(said.contains("`b` is relative to `c`, which is in the end relative to it"), "{said}");
+    let said = toml_error(&text);
+    assert!(said.contains("`b` is relative to `c`, which leads back to it"), "{said}");
     assert_eq!(said.matches("error:").count(), 1, "{said}");
-    assert!(wrong_toml(&sensor("a", "a")).contains("relative to it"));
-    assert!(wrong_toml(&sensor("a", "nowhere")).contains("nothing is called `nowhere`"));
+    assert!(toml_error(&sensor("a", "a")).contains("which leads back to it"));
+    assert!(toml_error(&sensor("a", "nowhere")).contains("unknown frame `nowhere`"));
 }
 
 #[test]
 fn every_mistake_is_told_with_its_place() {
-    let said = wrong_toml(
+    let said = toml_error(
         "[sensor.a]\nposition = [1, 2]\nrpy = [0, 0, 'x']\n\n[sensor.b]\nposition = [1, 2, 3]\n\
          [camera.c]\nposition = [1, inf, 3]\norientation = [0, 0, 0, 0]\nwidth = 0\nheigth = 5\n\
          pinhole = [0, 1, 0, 0, 0]\ndistortion_model = 'fish'\n[extra]\n",
@@ -105,13 +105,13 @@ fn every_mistake_is_told_with_its_place() {
         "--> a.toml:3:14",
         "`b` has no orientation",
         "expected a number in `position`, found `inf`",
-        "a quaternion of length 0",
-        "expected pixels, from 1 to 65535",
-        "no such key: `heigth`",
+        "found a quaternion of length 0",
+        "expected a number of pixels from 1 to 65535",
+        "unknown key `heigth`",
         "`c` has no `height`",
         "expected focal lengths above 0",
         "expected `spherical` or `none`",
-        "no such key: `extra`",
+        "unknown key `extra`",
     ] {
         assert!(said.contains(expected), "{expected} is not in\n{said}");
     }
@@ -119,29 +119,29 @@ fn every_mistake_is_told_with_its_place() {
 
 #[test]
 fn the_first_line_says_how_many_mistakes_are_drawn_below() {
-    let said = wrong_toml("[sensor.a]\nposition = [1, 2]\nrpy = [0, 0, 0]\n");
+    let said = toml_error("[sensor.a]\nposition = [1, 2]\nrpy = [0, 0, 0]\n");
     let (head, drawn) = said.split_once("\n\n").unwrap();
     assert_eq!(head, "1 mistake in the calibration");
     assert!(drawn.starts_with("error: expected 3 numbers as `position`, found 2\n"), "{drawn}");
-    let said = wrong_cfg("calibration { A { position = [1]; } B { rpy = [1]; } }");
+    let said = cfg_error("calibration { A { position = [1]; } B { rpy = [1]; } }");
     assert!(said.starts_with("4 mistakes in the calibration\n\nerror: "), "{said}");
 }
 
 #[test]
 fn mistakes_in_a_configuration_file_are_told_with_their_places() {
     let said =
-        wrong_cfg("calibration {\n  A { position = [1, 2, 3]; }\n  B { rpy = [1, 2, 3]; }\n}");
+        cfg_error("calibration {\n  A { position = [1, 2, 3]; }\n  B { rpy = [1, 2, 3]; }\n}");
     assert!(said.contains("`A` has no orientation") && said.contains("a.cfg:2:3"), "{said}");
     assert!(said.contains("`B` has no `position`") && said.contains("a.cfg:3:3"), "{said}");
-    assert!(wrong_cfg("a = 1;").contains("nothing about a vehicle"));
-    assert!(wrong_cfg("calibration { A { position = [1, 2, 3] } }").contains("expected `;`"));
+    assert!(cfg_error("a = 1;").contains("no calibration data"));
+    assert!(cfg_error("calibration { A { position = [1, 2, 3] } }").contains("expected `;`"));
 }
 
 #[test]
 fn orientations_are_looked_for_as_quaternion_then_angles_then_axis() {
     let mount = |text: &str| {
         let text = format!("calibration {{ A {{ position = [0, 0, 0]; {text} }} }}");
-        of_cfg(&text).mounts["A"].orientation
+        from_cfg(&text).mounts["A"].orientation
     };
     let quaternion = "orientation = [0, 0, 0, 1];";
     let (angles, axis) = ("rpy = [180, 0, 0];", "angleaxis = [1, 0, 1, 0];");
@@ -152,7 +152,7 @@ fn orientations_are_looked_for_as_quaternion_then_angles_then_axis() {
 
 #[test]
 fn what_a_group_does_not_say_is_inherited() {
-    let vehicle = of_cfg(
+    let vehicle = from_cfg(
         "rpy = [0, 0, 90]; calibration { relative_to = base; A { position = [1, 0, 0]; } \
          base { position = [0, 0, 5]; relative_to = body; } }",
     );
@@ -171,20 +171,20 @@ fn what_a_camera_does_not_say_is_inherited_from_the_groups_that_it_stands_in() {
         format!("{said} cameras {{ {camera} }}"),
         format!("calibration {{ {camera} }} cameras {{ {said} c1 {{ uid = 5; }} }}"),
     ] {
-        let vehicle = of_cfg(&text);
+        let vehicle = from_cfg(&text);
         let sizes = vehicle.cameras.iter().map(|camera| (camera.width, camera.height));
         assert_eq!(sizes.collect::<Vec<_>>(), [(752, 480)], "{text}");
     }
     let said_of =
         "calibration { width = 1; height = 1; } cameras { width = 2; height = 2; rpy = [0, 0, 0];";
-    assert_eq!(of_cfg(&format!("{said_of} {camera} }}")).cameras[0].width, 2);
-    let elsewhere = wrong_cfg(&format!("calibration {{ {said} }} cameras {{ {camera} }}"));
+    assert_eq!(from_cfg(&format!("{said_of} {camera} }}")).cameras[0].width, 2);
+    let elsewhere = cfg_error(&format!("calibration {{ {said} }} cameras {{ {camera} }}"));
     assert!(elsewhere.contains("`c1` has no `width`"), "{elsewhere}");
 }
 
 #[test]
 fn a_mask_may_stand_with_its_scanner() {
-    let vehicle = of_cfg(
+    let vehicle = from_cfg(
         "calibration { A { position = [0, 0, 0]; rpy = [0, 0, 0]; mask = [-1, 1.5]; } \
          laser_mask { A = [7, 8]; B = [2, 3]; } }",
     );
@@ -193,8 +193,8 @@ fn a_mask_may_stand_with_its_scanner() {
 
 #[test]
 fn a_file_may_have_masks_only() {
-    assert_eq!(of_toml("[laser_mask]\nA = [1, 2]").masks["A"], [1.0, 2.0]);
-    assert!(wrong_toml("").contains("nothing about a vehicle"));
+    assert_eq!(from_toml("[laser_mask]\nA = [1, 2]").masks["A"], [1.0, 2.0]);
+    assert!(toml_error("").contains("no calibration data"));
 }
 
 #[test]
@@ -211,7 +211,9 @@ fn files_are_read_by_what_they_are_called_or_else_by_what_is_in_them() {
     }
     assert!(write("b.toml", cfg).is_err() && write("b.cfg", toml).is_err());
     assert!(write("empty.cfg", "").unwrap_err().contains("empty.cfg"));
-    assert!(write("long.cfg", &"#".repeat(LONGEST + 1)).unwrap_err().contains("longer than 1 MiB"));
+    assert!(
+        write("long.cfg", &"#".repeat(MAX_FILE_LEN + 1)).unwrap_err().contains("longer than 1 MiB")
+    );
     assert!(Calibration::load(Path::new("/nowhere/a.cfg")).unwrap_err().contains("/nowhere"));
 }
 
@@ -233,8 +235,8 @@ fn more_sensors_than_any_vehicle_has_are_refused() {
         let last = format!("A{len} {{ position = [0, 0, 1]; rpy = [0, 0, 0]; }}");
         format!("calibration {{ {} {last} }}", sensors.join("\n"))
     };
-    assert_eq!(of_cfg(&chain(1000)).mounts["A0"].position, [0.0, 0.0, 1001.0]);
-    assert!(wrong_cfg(&chain(5000)).contains("more than 1024 sensors and cameras"));
+    assert_eq!(from_cfg(&chain(1000)).mounts["A0"].position, [0.0, 0.0, 1001.0]);
+    assert!(cfg_error(&chain(5000)).contains("more than 1024 sensors and cameras"));
 }
 
 fn changed(text: &'static str) -> impl Strategy<Value = String> {
@@ -250,12 +252,12 @@ fn changed(text: &'static str) -> impl Strategy<Value = String> {
     })
 }
 
-/// A calibration that has all it says, or mistakes with places.
-fn is_sound(read: Result<Calibration, String>) -> bool {
+/// A valid calibration, or mistakes with positions.
+fn is_valid_or_explained(read: Result<Calibration, String>) -> bool {
     match read {
         Ok(calibration) => {
             let numbers = calibration.vehicle.mounts.values().flat_map(|mount| mount.position);
-            calibration.vehicle != Vehicle::default()
+            calibration.vehicle != VehicleCalibration::default()
                 && numbers.into_iter().all(f64::is_finite)
                 && calibration.cameras().iter().all(|c| calibration.mount(&c.name) == Some(c.mount))
         }
@@ -268,13 +270,13 @@ proptest! {
 
     #[test]
     fn a_changed_toml_file_is_read_or_its_mistakes_are_told(text in changed(BUILT_IN_TEXT)) {
-        prop_assert!(is_sound(Calibration::of_toml("a.file", &text)));
+        prop_assert!(is_valid_or_explained(Calibration::from_toml("a.file", &text)));
     }
 
     #[test]
     fn a_changed_configuration_file_is_read_or_its_mistakes_are_told(
         text in changed(include_str!("../../testdata/mit-dgc.cfg")),
     ) {
-        prop_assert!(is_sound(Calibration::of_cfg("a.file", &text)));
+        prop_assert!(is_valid_or_explained(Calibration::from_cfg("a.file", &text)));
     }
 }

@@ -1,4 +1,4 @@
-//! Images as messages tell of them. Decodes nothing but their headers.
+//! Camera images as received in messages. Decodes only their headers.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int16Type, Int64Type};
@@ -8,53 +8,53 @@ use sluice_core::Rows;
 
 use super::picture::Picture;
 use crate::points::UTIME;
-use crate::poses::{Known, Timed};
+use crate::poses::{ReadFromRows, Timestamped};
 
-/// The type of rows of images without distortion.
+/// The type of rows of undistorted images.
 pub(super) const UNDISTORTED: &str = "sluice.undistorted_image";
 
-/// Longer images are not looked at.
-const LONGEST: usize = 8 << 20;
+/// Longer images are refused.
+const MAX_IMAGE_LEN: usize = 8 << 20;
 
-/// An image as it was sent.
+/// A camera image as it was sent.
 #[derive(Clone, Debug)]
-pub(super) struct Image {
+pub(super) struct CameraImage {
     /// In nanoseconds since 1970.
     pub(super) time: i64,
-    /// The same in microseconds, just as the message says it.
+    /// The same in microseconds, exactly as in the message.
     pub(super) utime: i64,
-    /// What the message says of its size, in pixels.
-    pub(super) told: [u32; 2],
-    /// What its file says of its size; nothing if that is no JPEG file.
-    pub(super) found: Option<[u32; 2]>,
-    /// A file in some format.
+    /// Size according to the message, in pixels.
+    pub(super) declared_size: [u32; 2],
+    /// Size according to the JPEG header; `None` if it is not a JPEG file.
+    pub(super) jpeg_size: Option<[u32; 2]>,
+    /// The file.
     pub(super) bytes: Buffer,
 }
 
-impl Image {
-    /// Its size, in pixels: that of the file, as far as there is one.
+impl CameraImage {
+    /// Size in pixels: that of the file if known, else that of the message.
     pub(super) fn size(&self) -> [u32; 2] {
-        self.found.unwrap_or(self.told)
+        self.jpeg_size.unwrap_or(self.declared_size)
     }
 
-    /// Whether message and file do not agree in how large it is.
-    pub(super) fn has_another_size(&self) -> bool {
-        self.found.is_some_and(|found| found != self.told)
+    /// Whether message and file disagree about the size.
+    pub(super) fn has_size_mismatch(&self) -> bool {
+        self.jpeg_size.is_some_and(|jpeg_size| jpeg_size != self.declared_size)
     }
 }
 
-impl Timed for Image {
+impl Timestamped for CameraImage {
     fn time(&self) -> i64 {
         self.time
     }
 }
 
-impl Known for Image {
-    const NEEDS: &str = "`width`, `height` and `image` as they were sent";
-    const WRONG: &str = "an image without a single byte, or with more than 8 MiB";
+impl ReadFromRows for CameraImage {
+    const REQUIRED_FIELDS: &str = "`width`, `height` and `image` as sent";
+    const INVALID: &str = "images that are empty or larger than 8 MiB";
 
-    fn of(rows: &Rows, timestamps: &[i64]) -> Option<Vec<Option<Self>>> {
-        // What a lens distorts has been put right there: nobody may do it again.
+    fn read_rows(rows: &Rows, timestamps: &[i64]) -> Option<Vec<Option<Self>>> {
+        // Undistorted images must not be undistorted again.
         if &*rows.message.name == UNDISTORTED {
             return None;
         }
@@ -63,15 +63,15 @@ impl Known for Image {
         let utimes = rows.columns.column_by_name(UTIME);
         let utimes = utimes.and_then(|utimes| utimes.as_primitive_opt::<Int64Type>());
         let rows = rows.events.iter().enumerate().map(|(row, event)| {
-            let fits = |bytes: &&[u8]| (1..=LONGEST).contains(&bytes.len());
-            let bytes = bytes_of(bytes, row).filter(fits)?;
+            let fits = |bytes: &&[u8]| (1..=MAX_IMAGE_LEN).contains(&bytes.len());
+            let bytes = value_bytes(bytes, row).filter(fits)?;
             let said = utimes.filter(|utimes| utimes.is_valid(row)).map(|utimes| utimes.value(row));
             let timestamp = timestamps[*event as usize];
             Some(Self {
                 time: said.map_or(timestamp, |micros| micros.saturating_mul(1_000)),
                 utime: said.unwrap_or(timestamp.div_euclid(1_000)),
-                told: [widths[row], heights[row]],
-                found: Picture::size_of_jpeg(bytes),
+                declared_size: [widths[row], heights[row]],
+                jpeg_size: Picture::jpeg_size(bytes),
                 bytes: Buffer::from_slice_ref(bytes),
             })
         });
@@ -80,11 +80,11 @@ impl Known for Image {
     }
 }
 
-fn bytes_of(column: &ArrayRef, row: usize) -> Option<&[u8]> {
+fn value_bytes(column: &ArrayRef, row: usize) -> Option<&[u8]> {
     column.as_binary_opt::<i32>().filter(|bytes| bytes.is_valid(row)).map(|bytes| bytes.value(row))
 }
 
-/// A column of sizes; those that are missing or below 0 are 0.
+/// A column of sizes. Missing and negative values become 0.
 fn sizes(rows: &Rows, name: &str) -> Option<Vec<u32>> {
     let sizes = rows.columns.column_by_name(name)?.as_primitive_opt::<Int16Type>()?;
     let size = |size: Option<i16>| size.and_then(|size| u32::try_from(size).ok()).unwrap_or(0);

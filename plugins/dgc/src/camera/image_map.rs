@@ -1,5 +1,5 @@
-//! Maps that make rows of cameras' images: finds the images, and tells of those that stay as they
-//! were. What is made of an image is [`PerImage`]'s.
+//! Maps that replace camera images by rows: finds the images, and notes those that stay unchanged.
+//! What an image becomes is up to [`ImageTransform`].
 
 use std::collections::BTreeMap;
 
@@ -7,113 +7,118 @@ use sluice_core::{
     Batch, ChannelId, Error, Map, MapQuery, OptionsError, PerChannel, Rows, StageContext,
 };
 
-use super::image::Image;
-use super::{Lens, lenses};
+use super::image::CameraImage;
+use super::{CameraChannel, camera_channels};
 use crate::calibration::{CalibrationPath, Camera};
-use crate::messages::Messages;
-use crate::poses::Known;
-use crate::poses::rows::in_place;
+use crate::dataset_decoder::DatasetDecoder;
+use crate::poses::ReadFromRows;
+use crate::poses::rows::replace_rows;
 
-/// Why an image stays as it was.
-pub(super) type Why = &'static str;
-/// An event whose image stays as it was, and why.
-type Left = (u32, Why);
+/// Why an image is kept unchanged.
+pub(super) type KeepReason = &'static str;
+/// An event whose image is kept unchanged, and why.
+type KeptEvent = (u32, KeepReason);
 
-pub(super) const NONE: Why = "events that are no images as they were sent stay as they are";
-pub(super) const BROKEN: Why = "images that are no JPEG, cut off or too large stay as they were";
-pub(super) const SHAPE: Why = "images of another shape than the camera's stay as they were";
+pub(super) const NOT_AN_IMAGE: KeepReason = "events that are not images as sent; kept unchanged";
+pub(super) const UNDECODABLE: KeepReason =
+    "images that are not JPEG files, truncated or too large; kept unchanged";
+pub(super) const WRONG_SHAPE: KeepReason =
+    "images whose aspect ratio differs from the calibration; kept unchanged";
 
-/// What is made of images, one by one.
-pub(super) trait PerImage: Send + Sync {
-    /// What was made of the images of a batch so far.
-    type Made: Default;
+/// Turns images into rows, one image at a time.
+pub(super) trait ImageTransform: Send + Sync {
+    /// The results of a batch so far.
+    type Output: Default;
 
-    /// Adds what is made of an event's image. `Err` adds nothing, and says why the image stays.
-    fn add(
+    /// Adds the result for the image of an event. `Err` adds nothing and says why the image is
+    /// kept.
+    fn transform(
         &self,
         event: u32,
-        image: &Image,
+        image: &CameraImage,
         camera: &Camera,
-        made: &mut Self::Made,
-    ) -> Result<(), Why>;
+        output: &mut Self::Output,
+    ) -> Result<(), KeepReason>;
 
-    /// The rows of all that was added, in its order: all that is left of these events.
-    fn rows(&self, made: Self::Made) -> Result<Rows, Error>;
+    /// The rows of all results, in order. They replace the payloads of their events.
+    fn build_rows(&self, output: Self::Output) -> Result<Rows, Error>;
 }
 
-/// What images of a batch were replaced by.
-struct Replaced<M> {
+/// The images of a batch that were replaced.
+struct ReplacedImages<M> {
     /// Their events, ascending.
     events: Vec<u32>,
-    made: M,
-    /// The events whose images stay.
-    left: Vec<Left>,
+    output: M,
+    /// The events whose images are kept.
+    kept: Vec<KeptEvent>,
 }
 
-/// A map that replaces images by what is made of them.
+/// A map that replaces images by the results of an [`ImageTransform`].
 pub(super) struct ImageMap<P> {
-    per_image: P,
-    lenses: Vec<Lens>,
-    made_from: String,
-    /// The number of the camera whose images a channel has.
-    lens_of: PerChannel<Option<usize>>,
-    messages: Messages,
+    image_transform: P,
+    lenses: Vec<CameraChannel>,
+    fingerprint: String,
+    /// The index of the camera of each channel.
+    camera_of: PerChannel<Option<usize>>,
+    decoder: DatasetDecoder,
 }
 
-impl<P: PerImage> ImageMap<P> {
-    /// The map for the images of these cameras; of all that the calibration has, if none are named.
+impl<P: ImageTransform> ImageMap<P> {
+    /// A map for the images of these cameras, or of all cameras of the calibration if `cameras` is
+    /// empty.
     pub(super) fn new(
-        per_image: P,
+        image_transform: P,
         calibration: &CalibrationPath,
         cameras: &[String],
     ) -> Result<Self, OptionsError> {
         let load = calibration.load();
         let calibration = load.map_err(|message| OptionsError::at("calibration", message))?;
         Ok(Self {
-            per_image,
-            lenses: lenses(&calibration, cameras)?,
-            made_from: calibration.made_from().to_owned(),
-            lens_of: PerChannel::default(),
-            messages: Messages::of_dataset()?,
+            image_transform,
+            lenses: camera_channels(&calibration, cameras)?,
+            fingerprint: calibration.fingerprint().to_owned(),
+            camera_of: PerChannel::default(),
+            decoder: DatasetDecoder::from_linked()?,
         })
     }
 
-    /// What is made of the images of these events, and which stay.
-    fn make(
+    /// Transforms the images of these events.
+    fn transform_images(
         &self,
         batch: &Batch,
         events: &[u32],
-        lens_of: impl Fn(u32) -> Option<usize>,
+        camera_of: impl Fn(u32) -> Option<usize>,
         context: &StageContext<'_>,
-    ) -> Result<Replaced<P::Made>, Error> {
-        let messages = self.messages.rows(batch, events, context.channels)?;
-        let (mut images, mut left) = (Vec::new(), messages.bad);
-        for rows in &messages.rows {
-            let known = Image::of(rows, batch.timestamps());
-            let wrong = if known.is_some() { Image::WRONG } else { NONE };
+    ) -> Result<ReplacedImages<P::Output>, Error> {
+        let decoded = self.decoder.decode_rows(batch, events, context.channels)?;
+        let (mut images, mut kept) = (Vec::new(), decoded.failed);
+        for rows in &decoded.rows {
+            let known = CameraImage::read_rows(rows, batch.timestamps());
+            let wrong = if known.is_some() { CameraImage::INVALID } else { NOT_AN_IMAGE };
             let known = known.unwrap_or_else(|| vec![None; rows.events.len()]);
             let known = rows.events.iter().zip(known);
             images.extend(known.map(|(event, image)| (*event, image.ok_or(wrong))));
         }
         images.sort_by_key(|(event, _)| *event);
-        let (mut made, mut replaced) = (P::Made::default(), Vec::new());
+        let (mut output, mut replaced) = (P::Output::default(), Vec::new());
         for (event, image) in images {
-            let lens = lens_of(event).and_then(|lens| self.lenses.get(lens)).ok_or(NONE);
-            let added =
-                lens.and_then(|lens| self.per_image.add(event, &image?, &lens.camera, &mut made));
+            let lens = camera_of(event).and_then(|lens| self.lenses.get(lens)).ok_or(NOT_AN_IMAGE);
+            let added = lens.and_then(|lens| {
+                self.image_transform.transform(event, &image?, &lens.camera, &mut output)
+            });
             match added {
                 Ok(()) => replaced.push(event),
-                Err(why) => left.push((event, why)),
+                Err(why) => kept.push((event, why)),
             }
         }
-        Ok(Replaced { events: replaced, made, left })
+        Ok(ReplacedImages { events: replaced, output, kept })
     }
 }
 
-/// Tells why events stay as they were.
-fn tell(batch: &Batch, left: Vec<Left>, context: &mut StageContext<'_>) {
-    let mut counts: BTreeMap<(u32, Why), u64> = BTreeMap::new();
-    for (event, why) in left {
+/// Notes the events that are kept unchanged, and why.
+fn note_kept(batch: &Batch, kept: Vec<KeptEvent>, context: &mut StageContext<'_>) {
+    let mut counts: BTreeMap<(u32, KeepReason), u64> = BTreeMap::new();
+    for (event, why) in kept {
         *counts.entry((batch.channels()[event as usize], why)).or_default() += 1;
     }
     for ((channel, why), count) in counts {
@@ -122,34 +127,34 @@ fn tell(batch: &Batch, left: Vec<Left>, context: &mut StageContext<'_>) {
     }
 }
 
-/// The rows without those of these events, which are ascending.
-fn others(rows: &Rows, events: &[u32]) -> Option<Rows> {
+/// The rows of all other events. `events` is ascending.
+fn other_rows(rows: &Rows, events: &[u32]) -> Option<Rows> {
     let is_other = |row: &u32| events.binary_search(&rows.events[*row as usize]).is_err();
-    let others: Vec<u32> = (0..rows.events.len() as u32).filter(is_other).collect();
-    (!others.is_empty()).then(|| rows.pick(&others))
+    let other_rows: Vec<u32> = (0..rows.events.len() as u32).filter(is_other).collect();
+    (!other_rows.is_empty()).then(|| rows.pick(&other_rows))
 }
 
-impl<P: PerImage> Map for ImageMap<P> {
+impl<P: ImageTransform> Map for ImageMap<P> {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
-        let lens_of = self.lens_of.table(context.channels, |channel| {
+        let camera_of = self.camera_of.table(context.channels, |channel| {
             Ok(self.lenses.iter().position(|lens| lens.channel == channel.name.text()))
         })?;
         let events = (0u32..).zip(batch.channels());
-        let events = events.filter(|(_, channel)| lens_of[**channel as usize].is_some());
+        let events = events.filter(|(_, channel)| camera_of[**channel as usize].is_some());
         let events: Vec<u32> = events.map(|(event, _)| event).collect();
         if events.is_empty() {
             return Ok(batch);
         }
-        let lens_of = |event: u32| lens_of[batch.channels()[event as usize] as usize];
-        let replaced = self.make(&batch, &events, lens_of, context)?;
-        tell(&batch, replaced.left, context);
+        let camera_of = |event: u32| camera_of[batch.channels()[event as usize] as usize];
+        let replaced = self.transform_images(&batch, &events, camera_of, context)?;
+        note_kept(&batch, replaced.kept, context);
         if replaced.events.is_empty() {
             return Ok(batch);
         }
-        let new = self.per_image.rows(replaced.made)?;
-        let old = batch.rows().iter().filter_map(|rows| others(rows, &replaced.events));
+        let new = self.image_transform.build_rows(replaced.output)?;
+        let old = batch.rows().iter().filter_map(|rows| other_rows(rows, &replaced.events));
         let all = old.chain([new]).collect();
-        Ok(in_place(batch, all))
+        Ok(replace_rows(batch, all))
     }
 
     fn query(&self) -> MapQuery {
@@ -157,6 +162,6 @@ impl<P: PerImage> Map for ImageMap<P> {
     }
 
     fn fingerprint(&self) -> Option<String> {
-        Some(self.made_from.clone())
+        Some(self.fingerprint.clone())
     }
 }

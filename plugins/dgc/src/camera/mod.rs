@@ -1,17 +1,18 @@
-//! `camera`: where on the images of cameras points are seen, and in which colour. Makes no points and moves
-//! none.
+//! Stage `camera`: the pixels and colours of points in camera images. Neither adds nor moves
+//! points.
 //!
-//! A fold, which sees events in the order of the log, puts beside each event of points the last image of
-//! each camera and where the vehicle was then; a map decodes the images and projects, on all cores.
+//! A fold, which sees events in log order, attaches to each event of points the last image of each
+//! camera and the vehicle's pose at that time. A map then decodes the images and projects the
+//! points, on all cores.
 
-mod carry;
+mod attach_images;
 mod image;
 mod image_map;
-mod paint;
 mod picture;
-mod pictures;
-pub mod undistort;
-pub mod unproject;
+mod picture_cache;
+mod projector;
+mod undistort;
+mod unproject;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,57 +23,57 @@ use sluice_core::time::TimeLength;
 use sluice_core::{OptionsError, Pattern, Stage};
 
 use crate::calibration::{Calibration, CalibrationPath, Camera};
-use crate::poses::options::forward;
-use crate::to_frame::mounts::Mounts;
-use carry::Carry;
-use paint::Paint;
+use crate::poses::options::non_negative;
+use crate::to_frame::mounts::SensorMounts;
+use attach_images::AttachImages;
+use projector::ProjectPoints;
 
 /// Options of `camera`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct CameraOptions {
-    /// The cameras, by their names or by the channels of their images. Where several see a point, the first
-    /// one counts. None given: all that the calibration has, sorted by name.
-    pub cameras: Vec<String>,
-    /// Where the cameras are mounted, and how they project: `mit-dgc`, or a file.
-    pub calibration: CalibrationPath,
-    /// What the calibration calls the sensor of a channel, by the channel or a pattern; all others are called
-    /// what their channels are. For points in a sensor's frame.
-    pub mounts: BTreeMap<String, String>,
-    /// An image taken this much before or after the points is not used any more, or not yet.
-    pub max_age: TimeLength,
-    /// Give each point the colour of its pixel.
-    pub colour: bool,
-    /// Which image `u` and `v` are pixels of.
-    pub pixel: PixelOf,
-    /// The channel of the poses: needed for points in the local frame.
-    pub pose: Pattern,
-    /// Between poses further apart nothing is known: the nearest one counts, if it is not more than a second
-    /// away.
-    pub max_gap: TimeLength,
-    /// What becomes of points that no camera sees.
-    pub unseen: Unseen,
+pub(crate) struct CameraOptions {
+    /// Cameras, by name or by the channel of their images. If several see a point, the first one
+    /// wins. Default: all cameras of the calibration, sorted by name.
+    pub(crate) cameras: Vec<String>,
+    /// The calibration with the mounts and projections of the cameras: `mit-dgc`, or a file.
+    pub(crate) calibration: CalibrationPath,
+    /// Names of sensors in the calibration, by channel or pattern; other sensors have the name of
+    /// their channel. For points in a sensor's frame.
+    pub(crate) mounts: BTreeMap<String, String>,
+    /// Maximum time between an image and the points; older and newer images are not used.
+    pub(crate) max_age: TimeLength,
+    /// Adds the colour of its pixel to each point.
+    pub(crate) colour: bool,
+    /// The image that `u` and `v` refer to.
+    pub(crate) pixel: PixelOf,
+    /// Channel of the poses; needed for points in the local frame.
+    pub(crate) pose: Pattern,
+    /// Maximum gap between two poses to interpolate between them. Otherwise the nearest pose is
+    /// used, if it is at most a second away.
+    pub(crate) max_gap: TimeLength,
+    /// What happens to points that no camera sees.
+    pub(crate) unseen: UnseenPoints,
 }
 
-/// Which image pixels belong to.
+/// The image that pixels refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum PixelOf {
-    /// The image as it was sent.
+pub(crate) enum PixelOf {
+    /// The image as sent.
     #[default]
     Image,
-    /// The image as it would be without the lens' distortion.
+    /// The image without lens distortion.
     Undistorted,
 }
 
-/// What becomes of points that no camera sees.
+/// What happens to points that no camera sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Unseen {
-    /// They go on without a pixel.
+pub(crate) enum UnseenPoints {
+    /// They are kept without a pixel.
     #[default]
     Keep,
-    /// They are left out of their events.
+    /// They are removed from their events.
     Drop,
 }
 
@@ -87,14 +88,14 @@ impl Default for CameraOptions {
             pixel: PixelOf::default(),
             pose: Pattern::parse("POSE").expect("a plain name is a pattern"),
             max_gap: TimeLength(100_000_000),
-            unseen: Unseen::default(),
+            unseen: UnseenPoints::default(),
         }
     }
 }
 
 sluice_core::register! {
     stage "camera": CameraOptions,
-    about: "gives points their pixels and colours in the images of cameras",
+    about: "adds to points their pixels and colours in camera images",
     sample: include_str!("../../samples/camera.toml"),
 }
 
@@ -102,39 +103,44 @@ impl TryFrom<CameraOptions> for Stage {
     type Error = OptionsError;
 
     fn try_from(mut options: CameraOptions) -> Result<Self, OptionsError> {
-        forward("max_age", options.max_age)?;
-        forward("max_gap", options.max_gap)?;
+        non_negative("max_age", options.max_age)?;
+        non_negative("max_gap", options.max_gap)?;
         let load = options.calibration.load();
         let calibration = load.map_err(|message| OptionsError::at("calibration", message))?;
-        let lenses: Arc<[Lens]> = lenses(&calibration, &options.cameras)?.into();
-        let fold = Carry::new(Arc::clone(&lenses), &options)?;
-        let mounts = Mounts::of(calibration, std::mem::take(&mut options.mounts))?;
-        let map = Paint::new(mounts, lenses, &options);
+        let lenses: Arc<[CameraChannel]> = camera_channels(&calibration, &options.cameras)?.into();
+        let fold = AttachImages::new(Arc::clone(&lenses), &options)?;
+        let mounts = SensorMounts::new(calibration, std::mem::take(&mut options.mounts))?;
+        let map = ProjectPoints::new(mounts, lenses, &options);
         Ok(Self::Chain(vec![Self::Fold(Box::new(fold)), Self::Map(Box::new(map))]))
     }
 }
 
-/// A camera, and the channel of its images.
+/// A camera and the channel of its images.
 #[derive(Debug)]
-struct Lens {
+struct CameraChannel {
     camera: Camera,
     channel: String,
 }
 
-/// The cameras of these names, in their order; all if none are given.
-fn lenses(calibration: &Calibration, names: &[String]) -> Result<Vec<Lens>, OptionsError> {
+/// The cameras with these names, in this order, or all if `names` is empty.
+fn camera_channels(
+    calibration: &Calibration,
+    names: &[String],
+) -> Result<Vec<CameraChannel>, OptionsError> {
     let lens = |camera: &Camera| {
         let channel = camera.thumbnail_channel.clone()?;
-        Some(Lens { camera: camera.clone(), channel })
+        Some(CameraChannel { camera: camera.clone(), channel })
     };
     if names.is_empty() {
-        let all: Vec<Lens> = calibration.cameras().iter().filter_map(lens).collect();
+        let all: Vec<CameraChannel> = calibration.cameras().iter().filter_map(lens).collect();
         return match all.is_empty() {
-            true => Err(OptionsError::at("calibration", "no camera in it has a thumbnail_channel")),
+            true => {
+                Err(OptionsError::at("calibration", "expected a camera with a thumbnail_channel"))
+            }
             false => Ok(all),
         };
     }
-    let mut lenses: Vec<Lens> = Vec::with_capacity(names.len());
+    let mut lenses: Vec<CameraChannel> = Vec::with_capacity(names.len());
     for (at, name) in names.iter().enumerate() {
         let wrong = |message: String| OptionsError {
             path: vec!["cameras".to_owned(), at.to_string()],
@@ -142,23 +148,24 @@ fn lenses(calibration: &Calibration, names: &[String]) -> Result<Vec<Lens>, Opti
         };
         let camera = calibration.camera(name).ok_or_else(|| {
             let known: Vec<&str> = calibration.cameras().iter().map(|c| c.name.as_str()).collect();
-            wrong(format!("no camera `{name}` in the calibration; known are {}", known.join(", ")))
+            wrong(format!("unknown camera `{name}`: expected one of {}", known.join(", ")))
         })?;
         if lenses.iter().any(|lens| lens.camera.name == camera.name) {
-            return Err(wrong(format!("the camera `{}` is given twice", camera.name)));
+            return Err(wrong(format!("duplicate camera `{}`", camera.name)));
         }
         let lens = lens(camera);
-        lenses.push(lens.ok_or_else(|| wrong(format!("`{name}` has no thumbnail_channel")))?);
+        lenses
+            .push(lens.ok_or_else(|| wrong(format!("camera `{name}` has no thumbnail_channel")))?);
     }
     Ok(lenses)
 }
 
-/// The column with the images of a camera that events see, by number. Only the map sees it.
+/// The column with a camera's images. Internal to the stage.
 fn image_column(camera: usize) -> String {
     format!("image of camera {camera}")
 }
 
-/// The column with what else is known of them: see [`carry::View`]. Only the map sees it.
+/// The column with a camera's views: see [`attach_images::ImageView`]. Internal to the stage.
 fn view_column(camera: usize) -> String {
     format!("view of camera {camera}")
 }

@@ -1,4 +1,4 @@
-//! JPEG files as pixels. Knows no camera.
+//! Decodes and encodes JPEG files. Knows nothing of cameras.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,31 +9,31 @@ use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
 /// Larger images are not decoded.
-const MOST_PIXELS: usize = 32 << 20;
+const MAX_PIXELS: usize = 32 << 20;
 
-type Decoder<'b> = JpegDecoder<ZCursor<&'b [u8]>>;
+type PictureDecoder<'b> = JpegDecoder<ZCursor<&'b [u8]>>;
 
 /// A decoded image.
 #[derive(Debug)]
 pub(super) struct Picture {
     pub(super) width: u32,
     pub(super) height: u32,
-    /// Red, green and blue of each pixel, row by row.
+    /// RGB bytes, row by row.
     rgb: Vec<u8>,
 }
 
 impl Picture {
-    /// The width and height that a JPEG file says it has. Nothing if it does not say.
+    /// The width and height in the header of a JPEG file. `None` without a valid header.
     ///
-    /// Cheap, however large that is: nothing but its header is read.
-    pub(super) fn size_of_jpeg(bytes: &[u8]) -> Option<[u32; 2]> {
-        let open = || Some(opened(bytes)?.1);
+    /// Cheap for any size: only the header is read.
+    pub(super) fn jpeg_size(bytes: &[u8]) -> Option<[u32; 2]> {
+        let open = || Some(read_header(bytes)?.1);
         catch_unwind(AssertUnwindSafe(open)).ok().flatten()
     }
 
-    /// The picture of a JPEG file. Nothing if it is none, is broken or cut off, or has too many pixels.
-    pub(super) fn of_jpeg(bytes: &[u8]) -> Option<Self> {
-        // The library is made for any bytes; should it panic on some, it is one image that is lost.
+    /// Decodes a JPEG file. `None` if it is not one, damaged, truncated, or has too many pixels.
+    pub(super) fn from_jpeg(bytes: &[u8]) -> Option<Self> {
+        // If the decoder panics on some input, only this image is lost.
         catch_unwind(AssertUnwindSafe(|| decode(bytes))).ok().flatten()
     }
 
@@ -42,13 +42,13 @@ impl Picture {
         Self { width, height, rgb: vec![0; 3 * width as usize * height as usize] }
     }
 
-    /// Its pixels, row by row, for whoever paints them.
+    /// Mutable pixels, row by row.
     pub(super) fn pixels(&mut self) -> impl Iterator<Item = &mut [u8; 3]> {
         self.rgb.as_chunks_mut::<3>().0.iter_mut()
     }
 
-    /// The picture as a JPEG file, in a quality from 1 to 100. Nothing if it is larger than such files can
-    /// be.
+    /// Encodes the picture as a JPEG file with a quality from 1 to 100. `None` if it exceeds the
+    /// size limit of the format.
     pub(super) fn to_jpeg(&self, quality: u8) -> Option<Vec<u8>> {
         let (width, height) = (self.width.try_into().ok()?, self.height.try_into().ok()?);
         let mut bytes = Vec::new();
@@ -57,9 +57,9 @@ impl Picture {
         Some(bytes)
     }
 
-    /// The colour at a place, mixed of the four pixels whose centres are around it. At the edges it is that
-    /// of the nearest pixels; nothing beside the picture.
-    pub(super) fn mixed(&self, u: f64, v: f64) -> Option<[u8; 3]> {
+    /// Bilinear interpolation of the colour at a position, clamped at the edges. `None` outside the
+    /// picture.
+    pub(super) fn bilinear(&self, u: f64, v: f64) -> Option<[u8; 3]> {
         let (width, height) = (f64::from(self.width), f64::from(self.height));
         if !((0.0..width).contains(&u) && (0.0..height).contains(&v)) {
             return None;
@@ -76,12 +76,12 @@ impl Picture {
         Some([0, 1, 2].map(mix))
     }
 
-    /// How many bytes it takes.
-    pub(super) fn memory(&self) -> usize {
+    /// Size of the pixels in bytes.
+    pub(super) fn byte_len(&self) -> usize {
         self.rgb.len()
     }
 
-    /// The colour of the pixel in which a place is.
+    /// The colour of the pixel that contains a position.
     pub(super) fn colour(&self, u: f64, v: f64) -> Option<[u8; 3]> {
         let (column, row) = (u as usize, v as usize);
         if u < 0.0 || v < 0.0 || column >= self.width as usize {
@@ -92,9 +92,9 @@ impl Picture {
     }
 }
 
-/// The decoder of a file whose header it has read, and the width and height in there.
-fn opened(bytes: &[u8]) -> Option<(Decoder<'_>, [u32; 2])> {
-    // Without strictness, what is missing of a file that is cut off would be grey.
+/// Reads the header of a file. Returns the decoder with width and height.
+fn read_header(bytes: &[u8]) -> Option<(PictureDecoder<'_>, [u32; 2])> {
+    // Without strict mode, the missing part of a truncated file would be grey.
     let options = DecoderOptions::default()
         .set_strict_mode(true)
         .set_max_width(u16::MAX.into())
@@ -107,9 +107,9 @@ fn opened(bytes: &[u8]) -> Option<(Decoder<'_>, [u32; 2])> {
 }
 
 fn decode(bytes: &[u8]) -> Option<Picture> {
-    let (mut decoder, [width, height]) = opened(bytes)?;
+    let (mut decoder, [width, height]) = read_header(bytes)?;
     let pixels = (width as usize).checked_mul(height as usize)?;
-    if pixels > MOST_PIXELS {
+    if pixels > MAX_PIXELS {
         return None;
     }
     let rgb = decoder.decode().ok().filter(|rgb| rgb.len() == 3 * pixels)?;
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_place_has_the_colour_of_its_pixel() {
         let red_and_blue = [[250, 0, 0].repeat(8), [0, 0, 250].repeat(8)].concat().repeat(16);
-        let picture = Picture::of_jpeg(&jpeg(16, 16, &red_and_blue, ColorType::Rgb)).unwrap();
+        let picture = Picture::from_jpeg(&jpeg(16, 16, &red_and_blue, ColorType::Rgb)).unwrap();
         let [red, _, blue] = picture.colour(2.0, 15.9).unwrap();
         assert!(red > 230 && blue < 20);
         let [red, _, blue] = picture.colour(13.0, 0.0).unwrap();
@@ -144,17 +144,17 @@ mod tests {
         for (pixel, red) in picture.pixels().zip([0, 100, 40, 200]) {
             *pixel = [red, 0, 7];
         }
-        let red = |u, v| picture.mixed(u, v).map(|colour| colour[0]);
+        let red = |u, v| picture.bilinear(u, v).map(|colour| colour[0]);
         assert_eq!((red(0.5, 0.5), red(1.5, 0.5), red(1.5, 1.5)), (Some(0), Some(100), Some(200)));
         assert_eq!((red(1.0, 0.5), red(0.5, 1.0), red(1.0, 1.0)), (Some(50), Some(20), Some(85)));
         assert_eq!((red(0.0, 0.0), red(1.9, 0.1), red(1.9, 1.9)), (Some(0), Some(100), Some(200)));
         assert_eq!((red(2.0, 0.0), red(0.0, -0.1), red(f64::NAN, 0.0)), (None, None, None));
-        assert_eq!(picture.mixed(1.0, 1.0).map(|colour| colour[2]), Some(7));
+        assert_eq!(picture.bilinear(1.0, 1.0).map(|colour| colour[2]), Some(7));
     }
 
     #[test]
     fn grey_images_have_colours_too() {
-        let picture = Picture::of_jpeg(&jpeg(8, 8, &[90; 64], ColorType::Luma)).unwrap();
+        let picture = Picture::from_jpeg(&jpeg(8, 8, &[90; 64], ColorType::Luma)).unwrap();
         assert_eq!(picture.colour(4.0, 4.0), Some([90; 3]));
     }
 
@@ -162,10 +162,10 @@ mod tests {
     fn what_is_no_whole_image_is_none() {
         let noise: Vec<u8> = (0..64 * 64 * 3_u32).map(|n| ((n * n) >> 3) as u8).collect();
         let whole = jpeg(64, 64, &noise, ColorType::Rgb);
-        assert!(Picture::of_jpeg(&whole).is_some());
-        assert!(Picture::of_jpeg(&whole[..whole.len() / 2]).is_none());
-        assert!(Picture::of_jpeg(b"no image").is_none());
-        assert!(Picture::of_jpeg(b"").is_none());
+        assert!(Picture::from_jpeg(&whole).is_some());
+        assert!(Picture::from_jpeg(&whole[..whole.len() / 2]).is_none());
+        assert!(Picture::from_jpeg(b"no image").is_none());
+        assert!(Picture::from_jpeg(b"").is_none());
     }
 
     #[test]
@@ -173,19 +173,19 @@ mod tests {
         let mut huge = jpeg(8, 8, &[90; 64], ColorType::Luma);
         let frame = huge.windows(2).position(|bytes| bytes == [0xff, 0xc0]).unwrap();
         huge[frame + 5..frame + 9].copy_from_slice(&[0x3f, 0xff, 0x3f, 0xff]);
-        assert!(Picture::of_jpeg(&huge).is_none());
-        assert_eq!(Picture::size_of_jpeg(&huge), Some([0x3fff; 2]));
+        assert!(Picture::from_jpeg(&huge).is_none());
+        assert_eq!(Picture::jpeg_size(&huge), Some([0x3fff; 2]));
     }
 
     #[test]
     fn the_size_of_an_image_is_in_its_header() {
         let whole = jpeg(24, 8, &[90; 24 * 8], ColorType::Luma);
         let pixels = whole.windows(2).position(|bytes| bytes == [0xff, 0xda]).unwrap();
-        assert_eq!(Picture::size_of_jpeg(&whole), Some([24, 8]));
-        assert_eq!(Picture::size_of_jpeg(&whole[..pixels + 16]), Some([24, 8]));
-        assert_eq!(Picture::size_of_jpeg(b"no image"), None);
+        assert_eq!(Picture::jpeg_size(&whole), Some([24, 8]));
+        assert_eq!(Picture::jpeg_size(&whole[..pixels + 16]), Some([24, 8]));
+        assert_eq!(Picture::jpeg_size(b"no image"), None);
         let wide = jpeg(40_000, 1, &[90; 40_000], ColorType::Luma);
-        assert_eq!(Picture::size_of_jpeg(&wide), Some([40_000, 1]));
+        assert_eq!(Picture::jpeg_size(&wide), Some([40_000, 1]));
     }
 
     proptest::proptest! {
@@ -196,8 +196,8 @@ mod tests {
                 *byte = to;
             }
             bytes.truncate(len);
-            let size = Picture::size_of_jpeg(&bytes);
-            if let Some(picture) = Picture::of_jpeg(&bytes) {
+            let size = Picture::jpeg_size(&bytes);
+            if let Some(picture) = Picture::from_jpeg(&bytes) {
                 proptest::prop_assert_eq!(size, Some([picture.width, picture.height]));
                 proptest::prop_assert!(picture.colour(0.0, 0.0).is_some());
             }

@@ -1,4 +1,4 @@
-//! `undistort`: images as cameras without distortion would have sent them. Looks at no points.
+//! Stage `undistort`: removes the lens distortion from images. Ignores points.
 
 use std::sync::Arc;
 
@@ -8,25 +8,24 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{Error, MessageType, OptionsError, Payloads, Rows, Stage, TypeKey};
 
-use super::image::{Image, UNDISTORTED};
-use super::image_map::{BROKEN, ImageMap, PerImage, SHAPE, Why};
+use super::image::{CameraImage, UNDISTORTED};
+use super::image_map::{ImageMap, ImageTransform, KeepReason, UNDECODABLE, WRONG_SHAPE};
 use super::picture::Picture;
 use crate::calibration::{CalibrationPath, Camera};
 use crate::camera_model::CameraModel;
-use crate::poses::rows::of_type;
+use crate::poses::rows::with_type;
 
 /// Options of `undistort`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct UndistortOptions {
-    /// The cameras, by their names or by the channels of their images. None given: all that the calibration
-    /// has.
-    pub cameras: Vec<String>,
-    /// How the cameras project: `mit-dgc`, or a file.
-    pub calibration: CalibrationPath,
-    /// The quality of the JPEG files that are made, from 1 to 100.
+pub(crate) struct UndistortOptions {
+    /// Cameras, by name or by the channel of their images. Default: all cameras of the calibration.
+    pub(crate) cameras: Vec<String>,
+    /// The calibration with the projections of the cameras: `mit-dgc`, or a file.
+    pub(crate) calibration: CalibrationPath,
+    /// Quality of the output JPEG files, from 1 to 100.
     #[schemars(range(min = 1, max = 100))]
-    pub quality: u8,
+    pub(crate) quality: u8,
 }
 
 impl Default for UndistortOptions {
@@ -37,7 +36,7 @@ impl Default for UndistortOptions {
 
 sluice_core::register! {
     stage "undistort": UndistortOptions,
-    about: "takes the lens' distortion out of images",
+    about: "removes the lens distortion from camera images",
     sample: include_str!("../../samples/undistort.toml"),
 }
 
@@ -58,10 +57,11 @@ struct Undistort {
     quality: u8,
 }
 
-const WIDE: Why = "images of more than 32767 columns or rows stay as they were: a message cannot say how large they are";
+const TOO_WIDE: KeepReason =
+    "images of more than 32767 columns or rows, which `image_t` cannot describe; kept unchanged";
 
-/// An image without distortion.
-struct Flat {
+/// An undistorted image.
+struct UndistortedImage {
     event: u32,
     micros: i64,
     size: [i16; 2],
@@ -69,52 +69,57 @@ struct Flat {
 }
 
 impl Undistort {
-    /// The image as the camera would have sent it without distortion.
-    fn flat(&self, event: u32, image: &Image, camera: &Camera) -> Result<Flat, Why> {
-        // What will not be used need not be decoded.
-        let [width, height] = image.found.ok_or(BROKEN)?;
-        let model = CameraModel::new(camera, width, height).ok_or(SHAPE)?;
+    /// Removes the distortion of an image.
+    fn undistort(
+        &self,
+        event: u32,
+        image: &CameraImage,
+        camera: &Camera,
+    ) -> Result<UndistortedImage, KeepReason> {
+        // Checked first, to avoid decoding images that cannot be used.
+        let [width, height] = image.jpeg_size.ok_or(UNDECODABLE)?;
+        let model = CameraModel::new(camera, width, height).ok_or(WRONG_SHAPE)?;
         let [Ok(columns), Ok(rows)] = [width, height].map(i16::try_from) else {
-            return Err(WIDE);
+            return Err(TOO_WIDE);
         };
-        let picture = Picture::of_jpeg(&image.bytes).ok_or(BROKEN)?;
+        let picture = Picture::from_jpeg(&image.bytes).ok_or(UNDECODABLE)?;
         let mut flat = Picture::black(width, height);
         let places = (0..height).flat_map(|row| (0..width).map(move |column| (column, row)));
         for (pixel, (column, row)) in flat.pixels().zip(places) {
             let (u, v) = model.distort(f64::from(column) + 0.5, f64::from(row) + 0.5);
-            *pixel = picture.mixed(u, v).unwrap_or_default();
+            *pixel = picture.bilinear(u, v).unwrap_or_default();
         }
-        let jpeg = flat.to_jpeg(self.quality).ok_or(BROKEN)?;
-        Ok(Flat { event, micros: image.utime, size: [columns, rows], jpeg })
+        let jpeg = flat.to_jpeg(self.quality).ok_or(UNDECODABLE)?;
+        Ok(UndistortedImage { event, micros: image.utime, size: [columns, rows], jpeg })
     }
 }
 
-impl PerImage for Undistort {
-    type Made = Vec<Flat>;
+impl ImageTransform for Undistort {
+    type Output = Vec<UndistortedImage>;
 
-    fn add(
+    fn transform(
         &self,
         event: u32,
-        image: &Image,
+        image: &CameraImage,
         camera: &Camera,
-        flats: &mut Vec<Flat>,
-    ) -> Result<(), Why> {
-        flats.push(self.flat(event, image, camera)?);
+        images: &mut Vec<UndistortedImage>,
+    ) -> Result<(), KeepReason> {
+        images.push(self.undistort(event, image, camera)?);
         Ok(())
     }
 
-    fn rows(&self, flats: Vec<Flat>) -> Result<Rows, Error> {
-        Ok(rows(flats))
+    fn build_rows(&self, images: Vec<UndistortedImage>) -> Result<Rows, Error> {
+        Ok(rows(images))
     }
 }
 
-/// The images as rows, which are all that is left of their events.
-fn rows(flats: Vec<Flat>) -> Rows {
+/// The images as rows that replace the payloads of their events.
+fn rows(images: Vec<UndistortedImage>) -> Rows {
     let sizes = |at: usize| -> ArrayRef {
-        Arc::new(Int16Array::from_iter_values(flats.iter().map(|flat| flat.size[at])))
+        Arc::new(Int16Array::from_iter_values(images.iter().map(|flat| flat.size[at])))
     };
-    let micros = Int64Array::from_iter_values(flats.iter().map(|flat| flat.micros));
-    let jpegs = BinaryArray::from_iter_values(flats.iter().map(|flat| &flat.jpeg));
+    let micros = Int64Array::from_iter_values(images.iter().map(|flat| flat.micros));
+    let jpegs = BinaryArray::from_iter_values(images.iter().map(|flat| &flat.jpeg));
     let columns: [(&str, ArrayRef); 4] = [
         ("utime", Arc::new(micros)),
         ("width", sizes(0)),
@@ -125,11 +130,11 @@ fn rows(flats: Vec<Flat>) -> Rows {
         |(name, array): &(&str, ArrayRef)| Field::new(*name, array.data_type().clone(), false);
     let schema = Schema::new(columns.iter().map(field).collect::<Vec<_>>());
     let columns = columns.into_iter().map(|(_, array)| array).collect();
-    let columns =
-        RecordBatch::try_new(Arc::new(schema), columns).expect("each column has a value an image");
-    let events = flats.iter().map(|flat| flat.event).collect();
+    let columns = RecordBatch::try_new(Arc::new(schema), columns)
+        .expect("each column has one value per image");
+    let events = images.iter().map(|flat| flat.event).collect();
     let message = MessageType::named(UNDISTORTED, TypeKey(0)).into();
-    of_type(Rows { message, payloads: Payloads::Gone, events, columns }, UNDISTORTED)
+    with_type(Rows { message, payloads: Payloads::Gone, events, columns }, UNDISTORTED)
 }
 
 #[cfg(test)]
@@ -140,18 +145,18 @@ mod tests {
     use serde_json::{Value, json};
     use sluice_core::{Batch, BatchBuilder, Channel, Channels, Encoding, Map, Name, StageContext};
 
-    use super::super::image_map::NONE;
+    use super::super::image_map::NOT_AN_IMAGE;
     use super::*;
     use crate::calibration::{BUILT_IN, Calibration};
 
-    fn made(options: Value) -> Result<Box<dyn Map>, OptionsError> {
+    fn make_map(options: Value) -> Result<Box<dyn Map>, OptionsError> {
         let options: UndistortOptions = serde_json::from_value(options).unwrap();
         let Stage::Map(map) = Stage::try_from(options)? else { panic!("a map was expected") };
         Ok(map)
     }
 
-    /// A JPEG file of eight by eight pixels that says it has others.
-    fn saying(width: u16, height: u16) -> Vec<u8> {
+    /// A JPEG file of eight by eight pixels whose header claims another size.
+    fn jpeg_claiming(width: u16, height: u16) -> Vec<u8> {
         let mut bytes = Picture::black(8, 8).to_jpeg(90).unwrap();
         let frame = bytes.windows(2).position(|bytes| bytes == [0xff, 0xc0]).unwrap();
         bytes[frame + 5..frame + 7].copy_from_slice(&height.to_be_bytes());
@@ -211,9 +216,9 @@ mod tests {
         let channels = Channels::default();
         for place in [[300.5, 60.5], [90.5, 160.5], [180.0, 133.5]] {
             let batch = batch(&channels, &[("CAM_THUMB_RFC", &dotted(camera, place))]);
-            let map = made(json!({})).unwrap();
+            let map = make_map(json!({})).unwrap();
             let out = map.apply(batch, &mut StageContext::new(&channels, None)).unwrap();
-            let flat = Picture::of_jpeg(bytes(&out.rows()[0], 0)).unwrap();
+            let flat = Picture::from_jpeg(bytes(&out.rows()[0], 0)).unwrap();
             assert_eq!((flat.width, flat.height), (376, 240));
             let [u, v] = place;
             assert!(flat.colour(u, v).unwrap()[0] < 40, "{place:?}");
@@ -236,7 +241,7 @@ mod tests {
         ];
         let channels = Channels::default();
         let mut context = StageContext::new(&channels, None);
-        let map = made(json!({ "cameras": ["CAM_THUMB_RFC"], "quality": 80 })).unwrap();
+        let map = make_map(json!({ "cameras": ["CAM_THUMB_RFC"], "quality": 80 })).unwrap();
         let out = map.apply(batch(&channels, &images), &mut context).unwrap();
         assert_eq!(out.timestamps(), [0, 1_000_000, 2_000_000, 3_000_000]);
         let [old, new] = out.rows() else { panic!("{:?}", out.rows()) };
@@ -245,9 +250,9 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|event| out.payload_len(event)), [7, 7, 0, 7]);
         let micros = new.columns.column_by_name("utime").unwrap();
         assert_eq!(micros.as_primitive::<arrow_array::types::Int64Type>().value(0), 1995);
-        let expected = [BROKEN, SHAPE].map(|why| (format!("CAM_THUMB_RFC: {why}"), 1));
+        let expected = [UNDECODABLE, WRONG_SHAPE].map(|why| (format!("CAM_THUMB_RFC: {why}"), 1));
         let mut told = context.notes.clone();
-        told.sort_by_key(|(what, _)| !what.ends_with(BROKEN));
+        told.sort_by_key(|(what, _)| !what.ends_with(UNDECODABLE));
         assert_eq!(told, expected);
     }
 
@@ -257,20 +262,20 @@ mod tests {
         let camera = calibration.camera("cam_roof_fc").unwrap();
         let undistort = Undistort { quality: 90 };
         let flat = |bytes: &[u8]| {
-            let image = Image {
+            let image = CameraImage {
                 time: i64::MIN,
                 utime: i64::MIN,
-                told: [376, 240],
-                found: Picture::size_of_jpeg(bytes),
+                declared_size: [376, 240],
+                jpeg_size: Picture::jpeg_size(bytes),
                 bytes: bytes.into(),
             };
-            undistort.flat(0, &image, camera).map(|flat| flat.micros)
+            undistort.undistort(0, &image, camera).map(|flat| flat.micros)
         };
-        assert_eq!(flat(&saying(5600, 5600)), Err(SHAPE));
-        assert_eq!(flat(&saying(37_600, 24_000)), Err(WIDE));
+        assert_eq!(flat(&jpeg_claiming(5600, 5600)), Err(WRONG_SHAPE));
+        assert_eq!(flat(&jpeg_claiming(37_600, 24_000)), Err(TOO_WIDE));
         let whole = dotted(camera, [90.0, 90.0]);
-        assert_eq!(flat(&whole[..whole.len() / 2]), Err(BROKEN));
-        // The time of its message, whatever that is.
+        assert_eq!(flat(&whole[..whole.len() / 2]), Err(UNDECODABLE));
+        // The time of its message, whatever it is.
         assert_eq!(flat(&whole), Ok(i64::MIN));
     }
 
@@ -280,16 +285,16 @@ mod tests {
         let image = dotted(calibration.camera("cam_roof_fc").unwrap(), [90.0, 90.0]);
         let channels = Channels::default();
         let mut context = StageContext::new(&channels, None);
-        let map = made(json!({})).unwrap();
+        let map = make_map(json!({})).unwrap();
         let once = map.apply(batch(&channels, &[("CAM_THUMB_RFC", &image)]), &mut context).unwrap();
         let twice = map.apply(once.clone(), &mut context).unwrap();
         assert_eq!(bytes(&twice.rows()[0], 0), bytes(&once.rows()[0], 0));
-        assert_eq!(context.notes, [(format!("CAM_THUMB_RFC: {NONE}"), 1)]);
+        assert_eq!(context.notes, [(format!("CAM_THUMB_RFC: {NOT_AN_IMAGE}"), 1)]);
     }
 
     #[test]
     fn mistakes_in_options_name_their_keys() {
-        let key = |options| made(options).err().map(|error| error.path[0].clone());
+        let key = |options| make_map(options).err().map(|error| error.path[0].clone());
         assert_eq!(key(json!({ "quality": 0 })).as_deref(), Some("quality"));
         assert_eq!(key(json!({ "quality": 101 })).as_deref(), Some("quality"));
         assert_eq!(key(json!({ "cameras": ["nobody"] })).as_deref(), Some("cameras"));

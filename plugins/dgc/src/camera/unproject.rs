@@ -1,5 +1,5 @@
-//! `unproject`: the points that pixels of cameras look at, at a depth or on a plane. Knows no depth by itself, and
-//! looks at no other points.
+//! Stage `unproject`: turns pixels of camera images into points at a given depth or on a plane.
+//! Neither estimates depth nor uses other points.
 
 use std::sync::Arc;
 
@@ -10,37 +10,39 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{Error, OptionsError, Rows, Stage};
 
-use super::image::Image;
-use super::image_map::{BROKEN, ImageMap, PerImage, SHAPE, Why};
+use super::image::CameraImage;
+use super::image_map::{ImageMap, ImageTransform, KeepReason, UNDECODABLE, WRONG_SHAPE};
 use super::picture::Picture;
 use crate::calibration::{CalibrationPath, Camera};
 use crate::camera_model::CameraModel;
-use crate::points::{self, Frame};
+use crate::points::{self, PointFrame};
 
 /// Options of `unproject`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct UnprojectOptions {
-    /// The cameras, by their names or by the channels of their images. None given: all that the calibration
-    /// has.
-    pub cameras: Vec<String>,
-    /// Where the cameras are mounted, and how they project: `mit-dgc`, or a file.
-    pub calibration: CalibrationPath,
-    /// Every so manieth pixel of every so manieth row becomes a point, by its centre.
+pub(crate) struct UnprojectOptions {
+    /// Cameras, by name or by the channel of their images. Default: all cameras of the calibration.
+    pub(crate) cameras: Vec<String>,
+    /// The calibration with the mounts and projections of the cameras: `mit-dgc`, or a file.
+    pub(crate) calibration: CalibrationPath,
+    /// Step between pixels, in columns and rows: `16` uses every 16th pixel of every 16th row, at
+    /// its centre.
     #[schemars(range(min = 1))]
-    pub every: u32,
-    /// Only these places of the image as it was sent: column and row, the first pixel reaches from 0 to 1.
-    pub pixels: Vec<[f64; 2]>,
-    /// How far along the optical axis the points lie, in metres: 1 if left out, which gives the rays.
-    pub depth: Option<f64>,
-    /// Instead: how high above the ground the plane is, level with the body, that the points lie on.
-    pub height: Option<f64>,
-    /// Points farther from the camera than so many metres are left out.
-    pub max_range: Option<f64>,
-    /// The frame of the points: `body`, or `sensor` for the camera's own. To the local one leads `to-frame`.
-    pub frame: Frame,
-    /// Give each point the colour of its pixel.
-    pub colour: bool,
+    pub(crate) every: u32,
+    /// Only these positions of the image as sent, as column and row; the first pixel spans 0 to 1.
+    pub(crate) pixels: Vec<[f64; 2]>,
+    /// Depth of the points along the optical axis, in metres. Default: 1, which yields rays.
+    pub(crate) depth: Option<f64>,
+    /// Alternative to `depth`: height above the ground of a plane level with the body, on which the
+    /// points lie.
+    pub(crate) height: Option<f64>,
+    /// Maximum distance from the camera, in metres; farther points are left out.
+    pub(crate) max_range: Option<f64>,
+    /// Frame of the points: `body`, or `sensor` for the frame of the camera. Use `to-frame` for the
+    /// local frame.
+    pub(crate) frame: PointFrame,
+    /// Adds the colour of its pixel to each point.
+    pub(crate) colour: bool,
 }
 
 impl Default for UnprojectOptions {
@@ -53,7 +55,7 @@ impl Default for UnprojectOptions {
             depth: None,
             height: None,
             max_range: None,
-            frame: Frame::Body,
+            frame: PointFrame::Body,
             colour: true,
         }
     }
@@ -61,19 +63,19 @@ impl Default for UnprojectOptions {
 
 sluice_core::register! {
     stage "unproject": UnprojectOptions,
-    about: "turns pixels of cameras into the points that they look at",
+    about: "turns pixels of camera images into points at a depth or on a plane",
     sample: include_str!("../../samples/unproject.toml"),
 }
 
-/// What ends a ray.
+/// Where a ray ends.
 #[derive(Clone, Copy, Debug)]
-enum Onto {
+enum RayTarget {
     Depth(f64),
     Height(f64),
 }
 
-/// More points of one image are refused.
-const MOST_POINTS: u64 = 4 << 20;
+/// Maximum number of points per image.
+const MAX_POINTS: u64 = 4 << 20;
 
 impl TryFrom<UnprojectOptions> for Stage {
     type Error = OptionsError;
@@ -82,43 +84,44 @@ impl TryFrom<UnprojectOptions> for Stage {
         if options.every == 0 {
             return Err(OptionsError::at("every", "expected 1 or more"));
         }
-        if options.frame == Frame::Local {
-            let what = "points come in the frame `body` or `sensor`; `to-frame` brings them into the local one";
+        if options.frame == PointFrame::Local {
+            let what = "expected `body` or `sensor`; `to-frame` moves points into the local frame";
             return Err(OptionsError::at("frame", what));
         }
         let is_far = |metres: &f64| metres.is_finite() && *metres > 0.0;
         for (key, metres) in [("depth", options.depth), ("max_range", options.max_range)] {
             if metres.is_some_and(|metres| !is_far(&metres)) {
-                return Err(OptionsError::at(key, "expected metres, above 0"));
+                return Err(OptionsError::at(key, "expected metres above 0"));
             }
         }
-        let onto = match (options.depth, options.height) {
+        let target = match (options.depth, options.height) {
             (Some(_), Some(_)) => {
-                let what = "a point lies at a `depth` or at a `height`: give one of them";
+                let what = "expected either `depth` or `height`, found both";
                 return Err(OptionsError::at("height", what));
             }
             (_, Some(height)) if !height.is_finite() => {
                 return Err(OptionsError::at("height", "expected metres above the ground"));
             }
-            (_, Some(height)) => Onto::Height(height),
-            (depth, None) => Onto::Depth(depth.unwrap_or(1.0)),
+            (_, Some(height)) => RayTarget::Height(height),
+            (depth, None) => RayTarget::Depth(depth.unwrap_or(1.0)),
         };
         let (calibration, cameras) = (options.calibration.clone(), options.cameras.clone());
-        let images = ImageMap::new(Unproject { onto, options }, &calibration, &cameras)?;
+        let images = ImageMap::new(Unproject { target, options }, &calibration, &cameras)?;
         Ok(Self::Map(Box::new(images)))
     }
 }
 
 struct Unproject {
-    onto: Onto,
+    target: RayTarget,
     options: UnprojectOptions,
 }
 
-const MANY: Why = "images of more than 4 million points stay as they were: take fewer by `every`";
+const TOO_MANY_POINTS: KeepReason =
+    "images of more than 4 million points; kept unchanged (a larger `every` yields fewer points)";
 
-/// What pixels of some events look at.
+/// Points unprojected from the images of a batch.
 #[derive(Default)]
-struct Found {
+struct UnprojectedPoints {
     events: Vec<u32>,
     utimes: Vec<i64>,
     lengths: Vec<usize>,
@@ -132,14 +135,14 @@ const NUMBERS: [&str; 6] = ["x", "y", "z", "u", "v", "depth"];
 const COLOURS: [&str; 3] = ["red", "green", "blue"];
 
 impl Unproject {
-    /// The point that a place of the image looks at, in the frame that is asked for, and its depth. Nothing if
-    /// there is none, or none so near.
+    /// The point that a position of the image looks at, in the requested frame, and its depth.
+    /// `None` if there is none within `max_range`.
     fn point(&self, model: &CameraModel, [u, v]: [f64; 2]) -> Option<([f64; 3], f64)> {
         let origin = model.position();
         let ray = model.ray(u, v)?;
-        let depth = match self.onto {
-            Onto::Depth(depth) => depth,
-            Onto::Height(height) => (height - origin[2]) / ray[2],
+        let depth = match self.target {
+            RayTarget::Depth(depth) => depth,
+            RayTarget::Height(height) => (height - origin[2]) / ray[2],
         };
         let from_camera = ray.map(|along| along * depth);
         let range = from_camera.iter().map(|part| part * part).sum::<f64>().sqrt();
@@ -149,7 +152,7 @@ impl Unproject {
         }
         let mut axis = 0..3;
         let point = from_camera.map(|along| origin[axis.next().unwrap_or_default()] + along);
-        let in_frame = if self.options.frame == Frame::Sensor {
+        let in_frame = if self.options.frame == PointFrame::Sensor {
             model.from_body().apply(point)
         } else {
             point
@@ -157,8 +160,8 @@ impl Unproject {
         Some((in_frame, depth))
     }
 
-    /// The places of an image that are asked for.
-    fn places(&self, [width, height]: [u32; 2]) -> Result<Vec<[f64; 2]>, Why> {
+    /// The positions of an image to unproject.
+    fn places(&self, [width, height]: [u32; 2]) -> Result<Vec<[f64; 2]>, KeepReason> {
         let (width_of, height_of) = (f64::from(width), f64::from(height));
         if !self.options.pixels.is_empty() {
             let is_inside =
@@ -167,8 +170,8 @@ impl Unproject {
         }
         let every = self.options.every;
         let count = |len: u32| u64::from(len.div_ceil(every));
-        if count(width) * count(height) > MOST_POINTS {
-            return Err(MANY);
+        if count(width) * count(height) > MAX_POINTS {
+            return Err(TOO_MANY_POINTS);
         }
         let step = every as usize;
         let rows = (0..height).step_by(step);
@@ -179,48 +182,49 @@ impl Unproject {
     }
 }
 
-impl PerImage for Unproject {
-    type Made = Found;
+impl ImageTransform for Unproject {
+    type Output = UnprojectedPoints;
 
-    fn add(
+    fn transform(
         &self,
         event: u32,
-        image: &Image,
+        image: &CameraImage,
         camera: &Camera,
-        found: &mut Found,
-    ) -> Result<(), Why> {
-        let size = image.found.ok_or(BROKEN)?;
-        let model = CameraModel::new(camera, size[0], size[1]).ok_or(SHAPE)?;
+        unprojected: &mut UnprojectedPoints,
+    ) -> Result<(), KeepReason> {
+        let size = image.jpeg_size.ok_or(UNDECODABLE)?;
+        let model = CameraModel::new(camera, size[0], size[1]).ok_or(WRONG_SHAPE)?;
         let places = self.places(size)?;
         let picture = match self.options.colour {
-            true => Some(Picture::of_jpeg(&image.bytes).ok_or(BROKEN)?),
+            true => Some(Picture::from_jpeg(&image.bytes).ok_or(UNDECODABLE)?),
             false => None,
         };
-        let before = found.numbers[0].len();
+        let before = unprojected.numbers[0].len();
         for [u, v] in places {
             let Some(([x, y, z], depth)) = self.point(&model, [u, v]) else { continue };
             let numbers = [x, y, z, u, v, depth];
-            found.numbers.iter_mut().zip(numbers).for_each(|(to, number)| to.push(number));
+            unprojected.numbers.iter_mut().zip(numbers).for_each(|(to, number)| to.push(number));
             if let Some(picture) = &picture {
                 let colour = picture.colour(u, v).unwrap_or_default();
-                found.colours.iter_mut().zip(colour).for_each(|(to, part)| to.push(part));
+                unprojected.colours.iter_mut().zip(colour).for_each(|(to, part)| to.push(part));
             }
         }
-        found.events.push(event);
-        found.utimes.push(image.utime);
-        found.lengths.push(found.numbers[0].len() - before);
+        unprojected.events.push(event);
+        unprojected.utimes.push(image.utime);
+        unprojected.lengths.push(unprojected.numbers[0].len() - before);
         Ok(())
     }
 
-    fn rows(&self, found: Found) -> Result<Rows, Error> {
-        if i32::try_from(found.numbers[0].len()).is_err() {
-            return Err(Error::invalid("more than two thousand million points in one batch"));
+    fn build_rows(&self, unprojected: UnprojectedPoints) -> Result<Rows, Error> {
+        if i32::try_from(unprojected.numbers[0].len()).is_err() {
+            return Err(Error::invalid("more than 2^31 points in one batch"));
         }
         let numbers =
-            found.numbers.map(|numbers| Arc::new(Float64Array::from(numbers)) as ArrayRef);
+            unprojected.numbers.map(|numbers| Arc::new(Float64Array::from(numbers)) as ArrayRef);
         let mut members: Vec<(&str, ArrayRef)> = NUMBERS.into_iter().zip(numbers).collect();
         if self.options.colour {
-            let colours = found.colours.map(|parts| Arc::new(UInt8Array::from(parts)) as ArrayRef);
+            let colours =
+                unprojected.colours.map(|parts| Arc::new(UInt8Array::from(parts)) as ArrayRef);
             members.extend(COLOURS.into_iter().zip(colours));
         }
         let fields: Vec<Field> = members
@@ -229,7 +233,12 @@ impl PerImage for Unproject {
             .collect();
         let arrays = members.into_iter().map(|(_, array)| array).collect();
         let points = StructArray::new(fields.into(), arrays, None);
-        let offsets = OffsetBuffer::from_lengths(found.lengths);
-        Ok(points::rows_of(found.events, found.utimes, (points, offsets), self.options.frame))
+        let offsets = OffsetBuffer::from_lengths(unprojected.lengths);
+        Ok(points::rows_from_points(
+            unprojected.events,
+            unprojected.utimes,
+            (points, offsets),
+            self.options.frame,
+        ))
     }
 }

@@ -1,6 +1,6 @@
-//! Source `camlog`: the camera logs in which the vehicle's full-size images lie, apart from its LCM
-//! logs. Each frame becomes a message `image_t`, as the small images in the LCM logs are. Decodes
-//! no image.
+//! Source `camlog`: camera logs with the vehicle's full-size images, which are separate from its
+//! LCM logs. Each frame becomes an `image_t` message, like the thumbnails in the LCM logs. Decodes
+//! no images.
 
 mod images;
 #[cfg(test)]
@@ -23,29 +23,29 @@ use sluice_core::{
 
 use crate::calibration::{Calibration, CalibrationPath};
 use images::ImageReader;
-use wire::{Frame, ParsedFrame};
+use wire::{CameraFrame, ParsedFrame};
 
 /// Options of `camlog`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CameraLogOptions {
+pub(crate) struct CameraLogOptions {
     /// The camera logs: a file, a glob, a list of them, or `-` for standard input. Logs are read
-    /// one after another; what is compressed with zstd is read as what it holds.
+    /// one after another; zstd-compressed files are decompressed.
     path: InPaths,
-    /// The channel of all images. Left out: the channel of the small images of the camera that a
-    /// frame says it is of, which the calibration knows by the camera's `uid`.
+    /// Channel of all images. Default: the thumbnail channel of the frame's camera, which the
+    /// calibration finds by its `uid`.
     #[serde(default)]
     channel: Option<String>,
-    /// Which cameras there are: `mit-dgc`, or a file.
+    /// The calibration with the cameras: `mit-dgc`, or a file.
     #[serde(default)]
     calibration: CalibrationPath,
 }
 
-/// Reads camera logs, and goes on after damage.
+/// Reads camera logs and continues after damage.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "CameraLogOptions")]
-pub struct CameraLog {
-    frames: Frames,
+pub(crate) struct CameraLog {
+    frames: CameraLogFrames,
 }
 
 impl TryFrom<CameraLogOptions> for CameraLog {
@@ -57,8 +57,14 @@ impl TryFrom<CameraLogOptions> for CameraLog {
         }
         let load = options.calibration.load();
         let calibration = load.map_err(|message| OptionsError::at("calibration", message))?;
-        let of_cameras = channels(&calibration)?;
-        Ok(Self { frames: Frames { path: options.path, channel: options.channel, of_cameras } })
+        let channels_by_uid = channels_by_uid(&calibration)?;
+        Ok(Self {
+            frames: CameraLogFrames {
+                path: options.path,
+                channel: options.channel,
+                channels_by_uid,
+            },
+        })
     }
 }
 
@@ -72,14 +78,14 @@ impl JsonSchema for CameraLog {
     }
 }
 
-/// Reads options so that mistakes in the calibration are told with their key.
+/// Reads options, so that mistakes in the calibration name their key.
 fn make(options: Value) -> Result<Box<dyn Source>, OptionsError> {
     let options = core_options::read::<CameraLogOptions>(options)?;
     CameraLog::try_from(options).map(|log| Box::new(log) as _)
 }
 
 fn sniff(head: &[u8]) -> SniffResult {
-    match wire::begins(head) {
+    match wire::starts_camera_log(head) {
         Some(true) => SniffResult::Yes,
         Some(false) => SniffResult::Maybe,
         None => SniffResult::No,
@@ -96,8 +102,8 @@ sluice_core::register! {
     make: PluginFactory::Source(make),
 }
 
-/// The channels of the cameras' images, by the cameras' numbers.
-fn channels(calibration: &Calibration) -> Result<BTreeMap<u64, String>, OptionsError> {
+/// The image channels of the cameras, by `uid`.
+fn channels_by_uid(calibration: &Calibration) -> Result<BTreeMap<u64, String>, OptionsError> {
     let mut channels = BTreeMap::new();
     for camera in calibration.cameras() {
         let Some(text) = &camera.uid else { continue };
@@ -107,7 +113,7 @@ fn channels(calibration: &Calibration) -> Result<BTreeMap<u64, String>, OptionsE
         };
         let uid = number.map_err(|_| {
             let what = format!(
-                "camera `{}`: expected a number as its `uid`, such as 0xb09d010062bd06, found `{text}`",
+                "camera `{}`: expected a number such as 0xb09d010062bd06 as `uid`, found `{text}`",
                 camera.name
             );
             OptionsError::at("calibration", what)
@@ -118,32 +124,31 @@ fn channels(calibration: &Calibration) -> Result<BTreeMap<u64, String>, OptionsE
     Ok(channels)
 }
 
-/// The channel of images that no camera is known of.
+/// The channel of images of unknown cameras.
 const NO_CAMERA: &str = "CAMERA";
 
-/// The frames of camera logs: events whose payload is a whole frame, as it stands in the log.
+/// The frames of camera logs: events whose payload is a whole frame as stored in the log.
 #[derive(Clone, Debug)]
-struct Frames {
+struct CameraLogFrames {
     path: InPaths,
     channel: Option<String>,
-    of_cameras: BTreeMap<u64, String>,
+    channels_by_uid: BTreeMap<u64, String>,
 }
 
-impl Delimited for Frames {
+impl Delimited for CameraLogFrames {
     fn paths(&self) -> &InPaths {
         &self.path
     }
 
     fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
-        let frame = match Frame::parse(bytes) {
+        let frame = match CameraFrame::parse(bytes) {
             ParsedFrame::Frame(frame) => frame,
             ParsedFrame::More => return ParseOutcome::More,
             ParsedFrame::Not(why) => return ParseOutcome::NotAnEvent(why),
         };
         let (len, nanos) = (frame.len(), images::nanos(frame.micros));
         let timestamp = i64::try_from(nanos).unwrap_or(i64::MAX);
-        // Until the run's channel is known by it, a channel has the number of its camera as its
-        // name.
+        // The `uid` stands for the channel until `channel` resolves it.
         let uid = bytes.get(frame.uid.clone()).unwrap_or_default();
         let parsed = ParseOutcome::event(len, timestamp, uid, 0..len);
         match frame.number.and_then(|number| i64::try_from(number).ok()) {
@@ -157,7 +162,7 @@ impl Delimited for Frames {
     }
 
     fn longest(&self) -> usize {
-        wire::LONGEST
+        wire::MAX_FRAME_LEN
     }
 
     fn content(&self) -> Option<InputContent> {
@@ -169,8 +174,8 @@ impl Delimited for Frames {
     }
 
     fn channel(&self, name: Name, source: Arc<str>) -> Channel {
-        let uid = wire::uid_of(name.as_bytes());
-        let of_camera = || match (self.of_cameras.get(&uid), uid) {
+        let uid = wire::parse_uid(name.as_bytes());
+        let of_camera = || match (self.channels_by_uid.get(&uid), uid) {
             (Some(channel), _) => channel.clone(),
             (None, 0) => NO_CAMERA.to_owned(),
             (None, uid) => format!("{NO_CAMERA}_{uid:016x}"),
@@ -206,7 +211,7 @@ impl Source for CameraLog {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let frames = self.frames.read(split, entry, context)?;
-        let is_named = self.frames.channel.is_some();
-        Ok(Box::new(ImageReader::new(frames, is_named, context)))
+        let has_channel_option = self.frames.channel.is_some();
+        Ok(Box::new(ImageReader::new(frames, has_channel_option, context)))
     }
 }

@@ -45,16 +45,16 @@ fn legacy(uid: Option<u64>, micros: u64, image: &[u8]) -> Vec<u8> {
     [field(2, &format([752, 480])), field(3, &time), uid, field(1, image)].concat()
 }
 
-struct Log {
+struct TempLog {
     path: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-fn log(bytes: &[u8]) -> Log {
+fn log(bytes: &[u8]) -> TempLog {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.camlog");
     fs::write(&path, bytes).unwrap();
-    Log { path, _folder: folder }
+    TempLog { path, _folder: folder }
 }
 
 fn source(path: &Path, more: Value) -> Box<dyn Source> {
@@ -63,13 +63,13 @@ fn source(path: &Path, more: Value) -> Box<dyn Source> {
     make(options).unwrap()
 }
 
-/// What is read of these bytes, however they are cut.
+/// Reads these bytes, with any splitting.
 fn read(bytes: &[u8]) -> SourceContents {
     let log = log(bytes);
     any_splitting_is_the_same(&*source(&log.path, json!({})), &[1, 7, 50, 130, 1000])
 }
 
-/// What a message is to be.
+/// The expected message.
 fn message(micros: u64, size: [u16; 2], image: &[u8]) -> Vec<u8> {
     let len = u32::try_from(image.len()).unwrap();
     let head = [&0xcc27_dfe2_9341_1b79u64.to_be_bytes()[..], &micros.to_be_bytes()];
@@ -129,7 +129,7 @@ fn what_messages_have_no_place_for_is_noted() {
         found[2].0.contains("of which camera") && found[2].0.contains("`channel`"),
         "{found:?}"
     );
-    // Nobody has to be told to name the channel who has.
+    // No note about `channel` if it is set.
     assert_eq!(notes(json!({ "channel": "CAM" })).len(), 2);
 }
 
@@ -181,7 +181,7 @@ fn damage_is_told_with_its_place_and_the_next_frame_is_read() {
     long[54..58].copy_from_slice(&u32::MAX.to_be_bytes());
     let cases: [(&str, Vec<u8>, u64, &str); 6] = [
         ("garbage", vec![7; 33], 33, "no field"),
-        ("a frame without its image", without_image, 50, "another frame begins"),
+        ("a frame without its image", without_image, 50, "another frame starts"),
         ("a frame without its front", b[50..].to_vec(), len as u64 - 50, "format and time"),
         ("a frame without its mark", no_mark, len as u64, "no field"),
         ("an image of 4 GiB", long, len as u64, "longer than 32 MiB"),
@@ -257,7 +257,7 @@ fn the_samples_are_logs_of_each_form() {
     }
 }
 
-/// A frame of any form: what it holds, and its bytes.
+/// A frame of any form: time, image and bytes.
 fn any_frame() -> impl Strategy<Value = (u64, Vec<u8>, Vec<u8>)> {
     let image = proptest::collection::vec(prop_oneof![any::<u8>(), Just(0xed), Just(0)], 0..60);
     (0..4u8, any::<u64>(), 0..u64::from(u32::MAX) * 1_000_000, image).prop_map(
@@ -296,10 +296,10 @@ proptest! {
         let mut bytes = bytes;
         let at = at.index(bytes.len());
         bytes[at] = byte;
-        let whole = Frame::parse(&bytes);
+        let whole = CameraFrame::parse(&bytes);
         let mut decided = None;
         for len in 0..=bytes.len() {
-            let parsed = Frame::parse(&bytes[..len]);
+            let parsed = CameraFrame::parse(&bytes[..len]);
             match &decided {
                 None if parsed == ParsedFrame::More => {}
                 None => decided = Some(parsed),

@@ -2,7 +2,7 @@
 //! looks into no image.
 //!
 //! All numbers are big-endian. A field is the mark, its kind, the length of what follows, and that.
-//! A frame is what is said of it, and then its image:
+//! A frame is its description, and then its image:
 //!
 //! | form | fields |
 //! |---|---|
@@ -16,18 +16,17 @@
 
 use std::ops::Range;
 
-/// What every field begins with: its mark, and the first byte of its kind, which is always the
-/// same.
+/// The start of every field: its mark, and the first byte of its kind, which is always the same.
 pub(super) const MARK: [u8; 3] = [0xed, 0xed, 0x00];
 
 /// The mark, the kind and the length.
 const FIELD_HEAD: usize = 8;
-/// Longer images are not believed. Damage can claim any length.
-const LONGEST_IMAGE: usize = 32 << 20;
-/// The most bytes that stand before an image: fields of other kinds, and what is said of the frame.
-const LONGEST_FRONT: usize = 64 << 10;
-/// The most bytes of a frame.
-pub(super) const LONGEST: usize = LONGEST_FRONT + LONGEST_IMAGE;
+/// Maximum length of an image. Damage can claim any length.
+const MAX_IMAGE_LEN: usize = 32 << 20;
+/// Maximum length of everything in a frame before its image.
+const MAX_FRONT_LEN: usize = 64 << 10;
+/// Maximum length of a frame.
+pub(super) const MAX_FRAME_LEN: usize = MAX_FRONT_LEN + MAX_IMAGE_LEN;
 
 const IMAGE: u16 = 1;
 const FORMAT: u16 = 2;
@@ -35,68 +34,67 @@ const TIMESTAMP: u16 = 3;
 const SOURCE_UID: u16 = 6;
 const FRAME_INFO: u16 = 7;
 const LATER_FRAME_INFO: u16 = 8;
-/// Comments (4) and metadata (5 and 9): nothing that an image needs.
-const OTHERS: [u16; 3] = [4, 5, 9];
+/// Comments (4) and metadata (5 and 9), which images do not need.
+const IGNORED_KINDS: [u16; 3] = [4, 5, 9];
 
-const NO_FIELD: &str = "no field of a camera log begins here";
-const NO_KIND: &str = "a field of a kind that camera logs do not have";
+const NO_FIELD: &str = "no field of a camera log starts here";
+const NO_KIND: &str = "a field of unknown kind";
 const WRONG_LEN: &str = "a field whose length is wrong for its kind";
-const NO_IMAGE: &str = "a frame without an image: another frame begins in it";
-const NO_FRONT: &str = "a part of a frame that does not say its format and time";
-const LONG_IMAGE: &str = "an image that is longer than 32 MiB";
+const NO_IMAGE: &str = "a frame without an image: another frame starts in it";
+const NO_FRONT: &str = "a frame without its format and time";
+const LONG_IMAGE: &str = "an image longer than 32 MiB";
 const LONG_FRONT: &str = "more than 64 KiB of fields without an image";
 
-/// A frame, and where in its bytes the rest of it is.
+/// The header of a frame, and the position of its image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Frame {
+pub(super) struct CameraFrame {
     /// In pixels.
     pub(super) width: u16,
     /// In pixels.
     pub(super) height: u16,
-    /// Bytes of a row.
+    /// Bytes per row.
     pub(super) stride: u16,
     /// A FourCC.
     pub(super) pixelformat: u32,
-    /// When it was taken, in microseconds since 1970.
+    /// Capture time in microseconds since 1970.
     pub(super) micros: u64,
-    /// When it was taken by the clock of the bus that the camera is on; 0 if the frame does not
-    /// say.
+    /// Capture time by the clock of the camera bus; 0 if missing.
     pub(super) bus_time: u32,
-    /// Where the number of its camera is; nothing if the frame does not say.
+    /// Byte range of the camera's `uid`; empty if missing.
     pub(super) uid: Range<usize>,
-    /// Its own number.
+    /// Frame number.
     pub(super) number: Option<u64>,
-    /// How many fields there are of kinds that an image does not need.
-    pub(super) others: u64,
-    /// Where its image is. May go on behind the bytes that were looked at.
+    /// Number of comment and metadata fields.
+    pub(super) ignored_fields: u64,
+    /// Byte range of the image. May extend beyond the parsed bytes.
     pub(super) image: Range<usize>,
 }
 
-/// What some bytes begin with.
+/// The result of parsing the start of some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ParsedFrame {
-    /// A frame, as far as the first byte of its image.
-    Frame(Frame),
-    /// More bytes are needed to tell.
+    /// A frame, parsed up to the first byte of its image.
+    Frame(CameraFrame),
+    /// More bytes are needed.
     More,
-    /// No frame, and why.
+    /// Not a frame, and why.
     Not(&'static str),
 }
 
-impl Frame {
-    /// How many bytes it has.
+impl CameraFrame {
+    /// Length of the whole frame, in bytes.
     pub(super) fn len(&self) -> usize {
         self.image.end
     }
 
-    /// The number of its camera; 0 if it does not say.
+    /// The `uid` of its camera; 0 if missing.
     pub(super) fn uid(&self, bytes: &[u8]) -> u64 {
-        uid_of(bytes.get(self.uid.clone()).unwrap_or_default())
+        parse_uid(bytes.get(self.uid.clone()).unwrap_or_default())
     }
 
-    /// The frame that `bytes` begin with. Decided before the first byte of the image.
+    /// Parses the frame at the start of `bytes`, without its image.
     pub(super) fn parse(bytes: &[u8]) -> ParsedFrame {
-        let (mut frame, mut front) = (Self::default(), Front::default());
+        let (mut frame, mut front) = (Self::default(), FrameProgress::default());
         let mut at = 0;
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
@@ -111,7 +109,7 @@ impl Frame {
             let kind = u16::from_be_bytes([k0, k1]);
             let len = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
             let body = at + FIELD_HEAD;
-            if let Err(why) = front.admit(kind, len) {
+            if let Err(why) = front.check_field(kind, len) {
                 return ParsedFrame::Not(why);
             }
             if kind == IMAGE {
@@ -119,20 +117,20 @@ impl Frame {
                 return ParsedFrame::Frame(frame);
             }
             at = body + len;
-            if at > LONGEST_FRONT {
+            if at > MAX_FRONT_LEN {
                 return ParsedFrame::Not(LONG_FRONT);
             }
             let Some(field) = rest.get(..len) else { return ParsedFrame::More };
-            match OTHERS.contains(&kind) {
-                true => frame.others += 1,
-                false => frame.tell(kind, field, body),
+            match IGNORED_KINDS.contains(&kind) {
+                true => frame.ignored_fields += 1,
+                false => frame.read_field(kind, field, body),
             }
         }
     }
 
-    /// Takes over what a field says, which begins at `body`.
-    fn tell(&mut self, kind: u16, field: &[u8], body: usize) {
-        let mut numbers = Numbers(field);
+    /// Reads a field whose body starts at `body`.
+    fn read_field(&mut self, kind: u16, field: &[u8], body: usize) {
+        let mut numbers = BigEndianReader(field);
         if matches!(kind, FORMAT | FRAME_INFO) {
             [self.width, self.height, self.stride] = [(); 3].map(|()| numbers.u16());
             self.pixelformat = numbers.u32();
@@ -161,31 +159,31 @@ impl Frame {
     }
 }
 
-/// The number of a camera from its bytes.
-pub(super) fn uid_of(bytes: &[u8]) -> u64 {
+/// Parses the `uid` of a camera.
+pub(super) fn parse_uid(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
-/// What has been said of a frame so far.
+/// The parts of a frame header found so far.
 #[derive(Default)]
-struct Front {
+struct FrameProgress {
     format: bool,
     time: bool,
     uid: bool,
 }
 
-impl Front {
-    /// Whether a field of this kind and length may follow; `Err` says why not.
-    fn admit(&mut self, kind: u16, len: usize) -> Result<(), &'static str> {
+impl FrameProgress {
+    /// Checks that a field of this kind and length may follow.
+    fn check_field(&mut self, kind: u16, len: usize) -> Result<(), &'static str> {
         let expected = match kind {
             FORMAT => 10,
             TIMESTAMP => 12,
             SOURCE_UID => 8,
             FRAME_INFO => 42,
             LATER_FRAME_INFO => 24,
-            IMAGE if len > LONGEST_IMAGE => return Err(LONG_IMAGE),
+            IMAGE if len > MAX_IMAGE_LEN => return Err(LONG_IMAGE),
             IMAGE => len,
-            _ if OTHERS.contains(&kind) => return Ok(()),
+            _ if IGNORED_KINDS.contains(&kind) => return Ok(()),
             _ => return Err(NO_KIND),
         };
         if len != expected {
@@ -215,10 +213,10 @@ impl Front {
     }
 }
 
-/// Big-endian numbers one behind another; 0 behind the last.
-struct Numbers<'b>(&'b [u8]);
+/// Reads consecutive big-endian numbers; 0 past the end.
+struct BigEndianReader<'b>(&'b [u8]);
 
-impl Numbers<'_> {
+impl BigEndianReader<'_> {
     fn next<const N: usize>(&mut self) -> [u8; N] {
         let (first, rest) = self.0.split_first_chunk().unwrap_or((&[0; N], &[]));
         self.0 = rest;
@@ -238,14 +236,14 @@ impl Numbers<'_> {
     }
 }
 
-/// Whether a file that begins so is a camera log: with the first field of a frame, or with another
-/// one.
-pub(super) fn begins(head: &[u8]) -> Option<bool> {
+/// Whether a file that starts like this is a camera log: `Some(true)` for a frame field,
+/// `Some(false)` for a comment or metadata field.
+pub(super) fn starts_camera_log(head: &[u8]) -> Option<bool> {
     let (field, _) = head.split_first_chunk::<FIELD_HEAD>()?;
     let [0xed, 0xed, k0, k1, length @ ..] = *field else { return None };
     match (u16::from_be_bytes([k0, k1]), u32::from_be_bytes(length)) {
         (FRAME_INFO, 42) | (FORMAT, 10) => Some(true),
-        (kind, _) if OTHERS.contains(&kind) => Some(false),
+        (kind, _) if IGNORED_KINDS.contains(&kind) => Some(false),
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! What a configuration file says, as a tree. Does not parse.
+//! The content of a configuration file as a tree. Does not parse.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,157 +7,157 @@ use sluice_core::mistake::Mistake;
 
 use super::{number, parser};
 
-/// What a configuration file says. Two documents are equal if they say the same, wherever it stands.
+/// The content of a configuration file. Documents are compared without their positions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<ConfigEntry>,
 }
 
-/// A name with what it stands for.
+/// A name and its value.
 #[derive(Clone, Debug)]
-pub struct Entry {
-    /// Its name.
+pub struct ConfigEntry {
+    /// The name.
     pub name: String,
-    /// The bytes of the text that are the name.
+    /// Byte range of the name.
     pub span: Range<usize>,
-    /// What it stands for.
-    pub value: Value,
+    /// The value.
+    pub value: ConfigValue,
 }
 
-impl PartialEq for Entry {
+impl PartialEq for ConfigEntry {
     fn eq(&self, other: &Self) -> bool {
         (&self.name, &self.value) == (&other.name, &other.value)
     }
 }
 
-/// What a name stands for.
+/// The value of an entry.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// A single word.
-    Word(Word),
-    /// An array of words, perhaps of none.
-    List(Vec<Word>),
-    /// More entries, in their order. Of those with one name the first counts.
-    Group(Vec<Entry>),
+pub enum ConfigValue {
+    /// A single scalar.
+    Scalar(Scalar),
+    /// An array of scalars; may be empty.
+    List(Vec<Scalar>),
+    /// Nested entries in file order. The first of each name wins.
+    Group(Vec<ConfigEntry>),
 }
 
-/// A text; what it means is decided by whoever reads it.
+/// An uninterpreted string; the accessors decide its type.
 #[derive(Clone, Debug)]
-pub struct Word {
-    /// The text. A backslash that kept a quote from ending it is still in it.
+pub struct Scalar {
+    /// The text. A backslash that escapes a quote is kept.
     pub text: String,
-    /// The bytes of the file that are the word, with its quotes.
+    /// Byte range in the file, quotes included.
     pub span: Range<usize>,
 }
 
-impl PartialEq for Word {
+impl PartialEq for Scalar {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
 }
 
 impl Document {
-    /// What a text says. `Err` has all mistakes in it, in their order, up to some twenty.
+    /// Parses a text. `Err` lists its mistakes in order, about twenty at most.
     pub fn parse(text: &str) -> Result<Self, Vec<Mistake>> {
         parser::parse(text)
     }
 
-    /// All entries outside of groups, in their order.
-    pub fn entries(&self) -> &[Entry] {
+    /// The top-level entries, in file order.
+    pub fn entries(&self) -> &[ConfigEntry] {
         &self.entries
     }
 
-    /// What stands at a path of names with dots between them, and nowhere else.
-    pub fn find(&self, path: &str) -> Option<&Value> {
+    /// The value at a dotted path, without inheritance.
+    pub fn find(&self, path: &str) -> Option<&ConfigValue> {
         let (groups, last) = self.groups(path)?;
-        first(groups.last()?, last)
+        first_value(groups.last()?, last)
     }
 
-    /// What counts at a path of names with dots between them: if its last name is not there, what the groups
-    /// around have under that name, the nearest first.
-    pub fn setting(&self, path: &str) -> Option<&Value> {
+    /// The setting at a dotted path. If its last name is missing there, it is inherited from the
+    /// enclosing groups, nearest first.
+    pub fn setting(&self, path: &str) -> Option<&ConfigValue> {
         let (groups, last) = self.groups(path)?;
-        groups.iter().rev().find_map(|entries| first(entries, last))
+        groups.iter().rev().find_map(|entries| first_value(entries, last))
     }
 
-    /// The groups that a path leads through, outermost first, and its last name.
-    fn groups<'p>(&self, path: &'p str) -> Option<(Vec<&[Entry]>, &'p str)> {
+    /// The groups along a path, outermost first, and its last name.
+    fn groups<'p>(&self, path: &'p str) -> Option<(Vec<&[ConfigEntry]>, &'p str)> {
         let (around, last) = path.rsplit_once('.').map_or((None, path), |(a, l)| (Some(a), l));
         let mut groups = vec![self.entries()];
         for name in around.into_iter().flat_map(|around| around.split('.')) {
-            groups.push(first(groups.last()?, name)?.entries()?);
+            groups.push(first_value(groups.last()?, name)?.entries()?);
         }
         Some((groups, last))
     }
 }
 
-/// What the first entry of that name stands for.
-pub(crate) fn first<'d>(entries: &'d [Entry], name: &str) -> Option<&'d Value> {
+/// The value of the first entry with this name.
+pub(crate) fn first_value<'d>(entries: &'d [ConfigEntry], name: &str) -> Option<&'d ConfigValue> {
     entries.iter().find(|entry| entry.name == name).map(|entry| &entry.value)
 }
 
-impl Value {
-    /// The entries, if it is a group.
-    pub fn entries(&self) -> Option<&[Entry]> {
+impl ConfigValue {
+    /// The entries of a group.
+    pub fn entries(&self) -> Option<&[ConfigEntry]> {
         match self {
             Self::Group(entries) => Some(entries),
-            Self::Word(_) | Self::List(_) => None,
+            Self::Scalar(_) | Self::List(_) => None,
         }
     }
 
-    /// The words, if it is no group; one for a word.
-    pub fn words(&self) -> Option<&[Word]> {
+    /// The scalars of a list, or the single scalar. `None` for a group.
+    pub fn scalars(&self) -> Option<&[Scalar]> {
         match self {
-            Self::Word(word) => Some(std::slice::from_ref(word)),
-            Self::List(words) => Some(words),
+            Self::Scalar(scalar) => Some(std::slice::from_ref(scalar)),
+            Self::List(scalars) => Some(scalars),
             Self::Group(_) => None,
         }
     }
 
-    /// The word, or the first one of a list: what reading it as a single value gives.
-    pub fn word(&self) -> Option<&Word> {
-        self.words()?.first()
+    /// The scalar, or the first one of a list.
+    pub fn scalar(&self) -> Option<&Scalar> {
+        self.scalars()?.first()
     }
 }
 
-impl Word {
-    /// Read as a whole number, as C does: `0x` begins a hexadecimal one, `0` an octal one. Nothing if it is
-    /// none, or too large.
+impl Scalar {
+    /// Parses an integer as C does: `0x` starts a hexadecimal number, `0` an octal one. `None` if
+    /// it is not an integer or too large.
     pub fn integer(&self) -> Option<i64> {
         number::integer(&self.text)
     }
 
-    /// Read as a number. Nothing if it is none.
+    /// Parses a floating-point number.
     pub fn double(&self) -> Option<f64> {
         number::double(&self.text)
     }
 
-    /// Read as a boolean: `y`, `yes`, `true`, `1` or `n`, `no`, `false`, `0`, in any case. Nothing if it is
-    /// another word.
+    /// Parses a boolean: `y`, `yes`, `true`, `1` or `n`, `no`, `false`, `0`, in any case.
     pub fn boolean(&self) -> Option<bool> {
         number::boolean(&self.text)
     }
 }
 
-/// The document as text that is read as the same document.
+/// Formats the document so that it parses back to an equal one.
 impl fmt::Display for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_entries(f, &self.entries, 0)
     }
 }
 
-/// Groups are no deeper than the parser lets them be.
-fn write_entries(f: &mut fmt::Formatter<'_>, entries: &[Entry], depth: usize) -> fmt::Result {
+/// Recursion is bounded by the depth limit of the parser.
+fn write_entries(f: &mut fmt::Formatter<'_>, entries: &[ConfigEntry], depth: usize) -> fmt::Result {
     let indent = 4 * depth;
-    for Entry { name, value, .. } in entries {
+    for ConfigEntry { name, value, .. } in entries {
         write!(f, "{:indent$}{name} ", "")?;
         match value {
-            Value::Word(word) => writeln!(f, "= {};", Written(word))?,
-            Value::List(words) => {
-                let words: Vec<String> = words.iter().map(|w| Written(w).to_string()).collect();
-                writeln!(f, "= [{}];", words.join(", "))?;
+            ConfigValue::Scalar(scalar) => writeln!(f, "= {};", QuotedScalar(scalar))?,
+            ConfigValue::List(scalars) => {
+                let scalars: Vec<String> =
+                    scalars.iter().map(|w| QuotedScalar(w).to_string()).collect();
+                writeln!(f, "= [{}];", scalars.join(", "))?;
             }
-            Value::Group(entries) => {
+            ConfigValue::Group(entries) => {
                 f.write_str("{\n")?;
                 write_entries(f, entries, depth + 1)?;
                 writeln!(f, "{:indent$}}}", "")?;
@@ -167,10 +167,10 @@ fn write_entries(f: &mut fmt::Formatter<'_>, entries: &[Entry], depth: usize) ->
     Ok(())
 }
 
-/// A word as it stands in a file: in quotes where it needs them.
-struct Written<'w>(&'w Word);
+/// Formats a scalar, quoted where necessary.
+struct QuotedScalar<'w>(&'w Scalar);
 
-impl fmt::Display for Written<'_> {
+impl fmt::Display for QuotedScalar<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = &self.0.text;
         if !text.is_empty() && text.bytes().all(parser::is_in_name) {
@@ -189,8 +189,8 @@ mod tests {
         Document::parse(text).unwrap()
     }
 
-    fn text_of(value: Option<&Value>) -> Option<&str> {
-        value.and_then(Value::word).map(|word| word.text.as_str())
+    fn text_of(value: Option<&ConfigValue>) -> Option<&str> {
+        value.and_then(ConfigValue::scalar).map(|scalar| scalar.text.as_str())
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! The language of configuration files of the vehicle (`lr3.cfg`) and of libbot2's parameter files: text to a
-//! document and back. Knows no key: what settings mean is up to whoever reads them.
+//! The language of the vehicle's configuration files (`lr3.cfg`) and libbot2's parameter files:
+//! parses a text into a document and formats it back.
+//!
+//! Knows no keys: the meaning of settings is up to the reader.
 
 mod document;
 mod number;
 mod parser;
 
-pub(crate) use document::first;
-pub use document::{Document, Entry, Value, Word};
-pub use parser::LONGEST_TOKEN;
+pub(crate) use document::first_value;
+pub use document::{ConfigEntry, ConfigValue, Document, Scalar};

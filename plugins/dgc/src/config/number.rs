@@ -1,6 +1,6 @@
-//! Words as numbers and booleans, by the rules of C. Does not say what is wrong with a word.
+//! Parses scalars as numbers and booleans, by the rules of C. Does not explain what is wrong.
 
-/// A whole number: decimal, hexadecimal after `0x`, octal after `0`.
+/// An integer: decimal, hexadecimal after `0x`, octal after `0`.
 pub(super) fn integer(text: &str) -> Option<i64> {
     let (negative, digits) = sign(text.trim_start());
     let lower = digits.get(..2).map(str::to_ascii_lowercase);
@@ -9,7 +9,7 @@ pub(super) fn integer(text: &str) -> Option<i64> {
         Some(octal) if octal.starts_with('0') => (digits, 8),
         _ => (digits, 10),
     };
-    // What parses numbers takes signs itself: a second one is none of C's.
+    // `from_str_radix` accepts a sign itself; C does not allow a second one.
     if !digits.starts_with(|digit: char| digit.is_digit(radix)) {
         return None;
     }
@@ -17,7 +17,7 @@ pub(super) fn integer(text: &str) -> Option<i64> {
     i64::try_from(if negative { -size } else { size }).ok()
 }
 
-/// A number with a fraction or an exponent, or a hexadecimal whole number, or `inf` or `nan`.
+/// A floating-point number, a hexadecimal integer, `inf` or `nan`.
 pub(super) fn double(text: &str) -> Option<f64> {
     let text = text.trim_start();
     let (negative, rest) = sign(text);

@@ -1,65 +1,68 @@
-//! Text to a document, or all its mistakes. Bounded in everything: tokens, depth, mistakes.
+//! Parses a text into a document, or lists its mistakes. Tokens, depth and mistakes are bounded.
 
-mod token;
+mod lexer;
 
 use std::ops::Range;
 
 use sluice_core::mistake::Mistake;
 
-use self::token::{Kind, Token, Tokens};
-use super::{Document, Entry, Value, Word};
+use self::lexer::{ConfigToken, Lexer, TokenKind};
+use super::{ConfigEntry, ConfigValue, Document, Scalar};
 
-pub use self::token::LONGEST_TOKEN;
-pub(super) use self::token::is_in_name;
+pub(super) use self::lexer::is_in_name;
 
-/// Deeper groups are refused.
-const DEEPEST: usize = 64;
-/// After so many mistakes the rest of a text is not looked at.
-const MOST_MISTAKES: usize = 20;
+/// Maximum nesting of groups.
+const MAX_DEPTH: usize = 64;
+/// Parsing stops after this many mistakes.
+const MAX_MISTAKES: usize = 20;
 
-/// What a text says, or what is wrong with it.
+/// Parses a text.
 pub(super) fn parse(text: &str) -> Result<Document, Vec<Mistake>> {
-    let tokens = Tokens::new(text);
+    let tokens = Lexer::new(text);
     let mut parser =
-        Parser { tokens, next: None, last: 0..0, open: Vec::new(), mistakes: Vec::new() };
+        ConfigParser { tokens, next: None, last: 0..0, open: Vec::new(), mistakes: Vec::new() };
     let entries = parser.file();
     if parser.mistakes.is_empty() { Ok(Document { entries }) } else { Err(parser.mistakes) }
 }
 
-/// A mistake was noted; what stands around it can be read on.
-struct Noted;
+/// Marks an error that was already recorded; parsing continues after it.
+struct MistakeRecorded;
 
-struct Parser<'t> {
-    tokens: Tokens<'t>,
-    /// The token that was looked at and not taken.
-    next: Option<Token>,
-    /// Where the token that was taken last stands.
+struct ConfigParser<'t> {
+    tokens: Lexer<'t>,
+    /// The lookahead token.
+    next: Option<ConfigToken>,
+    /// Byte range of the last consumed token.
     last: Range<usize>,
-    /// Groups that are not closed yet, outermost first.
-    open: Vec<Entry>,
+    /// Open groups, outermost first.
+    open: Vec<ConfigEntry>,
     mistakes: Vec<Mistake>,
 }
 
-impl Parser<'_> {
-    fn file(&mut self) -> Vec<Entry> {
+impl ConfigParser<'_> {
+    fn file(&mut self) -> Vec<ConfigEntry> {
         let mut entries = Vec::new();
-        while self.mistakes.len() < MOST_MISTAKES && self.open.len() <= DEEPEST {
-            let token = self.take();
+        while self.mistakes.len() < MAX_MISTAKES && self.open.len() <= MAX_DEPTH {
+            let token = self.bump();
             match token.kind {
-                Kind::End => {
+                TokenKind::End => {
                     self.check_closed();
                     break;
                 }
-                Kind::Symbol('}') => self.close(&mut entries),
-                Kind::Symbol(';') => {
-                    let help = "leave it out: none belongs behind a `}`";
-                    self.wrong(token.span, "a `;` that ends nothing", Some(help));
+                TokenKind::Symbol('}') => self.close(&mut entries),
+                TokenKind::Symbol(';') => {
+                    let help = "remove it: no `;` follows a `}`";
+                    self.push_mistake(token.span, "unexpected `;`", Some(help));
                 }
-                Kind::Name(name) => self.entry(name, token.span, &mut entries),
+                TokenKind::Name(name) => self.entry(name, token.span, &mut entries),
                 found => {
                     let message = format!("expected a name, found {found}");
-                    self.next = Some(Token { kind: found, span: token.span.clone() });
-                    self.wrong(token.span, message, Some("write `NAME = VALUE;` or `NAME { … }`"));
+                    self.next = Some(ConfigToken { kind: found, span: token.span.clone() });
+                    self.push_mistake(
+                        token.span,
+                        message,
+                        Some("write `NAME = VALUE;` or `NAME { … }`"),
+                    );
                     self.skip();
                 }
             }
@@ -67,174 +70,178 @@ impl Parser<'_> {
         entries
     }
 
-    /// What follows a name.
-    fn entry(&mut self, name: String, span: Range<usize>, entries: &mut Vec<Entry>) {
+    /// Parses what follows a name.
+    fn entry(&mut self, name: String, span: Range<usize>, entries: &mut Vec<ConfigEntry>) {
         match self.peek().kind {
-            Kind::Symbol('{') => {
-                self.take();
+            TokenKind::Symbol('{') => {
+                self.bump();
                 self.open(name, span);
             }
-            Kind::Symbol('=') => {
-                self.take();
+            TokenKind::Symbol('=') => {
+                self.bump();
                 if let Ok(value) = self.value(&name) {
-                    self.add(Entry { name, span, value }, entries);
+                    self.add(ConfigEntry { name, span, value }, entries);
                 }
             }
             _ => {
                 let help = format!("write `{name} = VALUE;` or `{name} {{ … }}`");
-                self.unexpected(&format!("`=` or `{{` behind `{name}`"), Some(&help));
+                self.unexpected(&format!("`=` or `{{` after `{name}`"), Some(&help));
                 self.skip();
             }
         }
     }
 
-    fn value(&mut self, name: &str) -> Result<Value, Noted> {
-        if self.peek().kind == Kind::Symbol('(') {
+    fn value(&mut self, name: &str) -> Result<ConfigValue, MistakeRecorded> {
+        if self.peek().kind == TokenKind::Symbol('(') {
             self.cast()?;
         }
         let value = match self.peek().kind {
-            Kind::Symbol('[') => Value::List(self.list()?),
-            _ => Value::Word(self.word(&format!("a value for `{name}`"))?),
+            TokenKind::Symbol('[') => ConfigValue::List(self.list()?),
+            _ => ConfigValue::Scalar(self.scalar(&format!("a value for `{name}`"))?),
         };
         self.end_of_value(name)?;
         Ok(value)
     }
 
-    /// Types in front of values mean nothing.
-    fn cast(&mut self) -> Result<(), Noted> {
-        let opened = self.take().span;
-        if self.tokens.skip_behind(b')') {
+    /// Skips a cast in front of a value; it has no meaning.
+    fn cast(&mut self) -> Result<(), MistakeRecorded> {
+        let opened = self.bump().span;
+        if self.tokens.skip_past(b')') {
             return Ok(());
         }
-        self.wrong(opened, "a `(` without its `)`", None);
-        Err(Noted)
+        self.push_mistake(opened, "unclosed `(`", None);
+        Err(MistakeRecorded)
     }
 
-    fn list(&mut self) -> Result<Vec<Word>, Noted> {
-        self.take();
-        let mut words = Vec::new();
+    fn list(&mut self) -> Result<Vec<Scalar>, MistakeRecorded> {
+        self.bump();
+        let mut scalars = Vec::new();
         loop {
-            if self.peek().kind == Kind::Symbol(']') {
-                self.take();
-                return Ok(words);
+            if self.peek().kind == TokenKind::Symbol(']') {
+                self.bump();
+                return Ok(scalars);
             }
-            words.push(self.word("a value or `]`")?);
+            scalars.push(self.scalar("a value or `]`")?);
             match self.peek().kind {
-                Kind::Symbol(',') => {
-                    self.take();
+                TokenKind::Symbol(',') => {
+                    self.bump();
                 }
-                Kind::Symbol(']') => {}
+                TokenKind::Symbol(']') => {}
                 _ => {
-                    self.unexpected("`,` or `]` behind a value of an array", None);
+                    self.unexpected("`,` or `]` after an array element", None);
                     self.skip();
-                    return Err(Noted);
+                    return Err(MistakeRecorded);
                 }
             }
         }
     }
 
-    fn word(&mut self, expected: &str) -> Result<Word, Noted> {
-        let Token { kind, span } = self.take();
+    fn scalar(&mut self, expected: &str) -> Result<Scalar, MistakeRecorded> {
+        let ConfigToken { kind, span } = self.bump();
         match kind {
-            Kind::Name(text) | Kind::Text(text) => Ok(Word { text, span }),
+            TokenKind::Name(text) | TokenKind::Text(text) => Ok(Scalar { text, span }),
             other => {
-                self.next = Some(Token { kind: other, span });
+                self.next = Some(ConfigToken { kind: other, span });
                 self.unexpected(expected, None);
                 self.skip();
-                Err(Noted)
+                Err(MistakeRecorded)
             }
         }
     }
 
-    fn end_of_value(&mut self, name: &str) -> Result<(), Noted> {
+    fn end_of_value(&mut self, name: &str) -> Result<(), MistakeRecorded> {
         let behind = self.last.clone();
         match self.peek().kind {
-            Kind::Symbol(';') => {
-                self.take();
+            TokenKind::Symbol(';') => {
+                self.bump();
                 Ok(())
             }
-            // It is most likely all that is missing.
-            Kind::Name(_) | Kind::Symbol('}') | Kind::End => {
-                let message = format!("expected `;` behind the value of `{name}`");
-                self.wrong(behind, message, None);
-                Err(Noted)
+            // The `;` is most likely all that is missing.
+            TokenKind::Name(_) | TokenKind::Symbol('}') | TokenKind::End => {
+                let message = format!("expected `;` after the value of `{name}`");
+                self.push_mistake(behind, message, None);
+                Err(MistakeRecorded)
             }
             _ => {
-                self.unexpected(&format!("`;` behind the value of `{name}`"), None);
+                self.unexpected(&format!("`;` after the value of `{name}`"), None);
                 self.skip();
-                Err(Noted)
+                Err(MistakeRecorded)
             }
         }
     }
 
     fn open(&mut self, name: String, span: Range<usize>) {
-        self.open.push(Entry { name, span: span.clone(), value: Value::Group(Vec::new()) });
-        if self.open.len() > DEEPEST {
-            self.wrong(span, format!("groups in more than {DEEPEST} others"), None);
+        self.open.push(ConfigEntry {
+            name,
+            span: span.clone(),
+            value: ConfigValue::Group(Vec::new()),
+        });
+        if self.open.len() > MAX_DEPTH {
+            self.push_mistake(span, format!("groups nested more than {MAX_DEPTH} deep"), None);
         }
     }
 
-    fn close(&mut self, entries: &mut Vec<Entry>) {
+    fn close(&mut self, entries: &mut Vec<ConfigEntry>) {
         match self.open.pop() {
             Some(group) => self.add(group, entries),
-            None => self.wrong(self.last.clone(), "a `}` that closes nothing", None),
+            None => self.push_mistake(self.last.clone(), "unexpected `}`", None),
         }
     }
 
-    /// Adds an entry to the group that is open.
-    fn add(&mut self, entry: Entry, outside: &mut Vec<Entry>) {
+    /// Adds an entry to the innermost open group.
+    fn add(&mut self, entry: ConfigEntry, outside: &mut Vec<ConfigEntry>) {
         match self.open.last_mut().map(|group| &mut group.value) {
-            Some(Value::Group(entries)) => entries.push(entry),
+            Some(ConfigValue::Group(entries)) => entries.push(entry),
             _ => outside.push(entry),
         }
     }
 
     fn check_closed(&mut self) {
-        if let Some(Entry { name, span, .. }) = self.open.last() {
-            let message = format!("the group `{name}` is not closed: a `}}` is missing");
-            self.wrong(span.clone(), message, None);
+        if let Some(ConfigEntry { name, span, .. }) = self.open.last() {
+            let message = format!("unclosed group `{name}`: expected `}}`");
+            self.push_mistake(span.clone(), message, None);
         }
     }
 
-    /// Goes on behind the next `;`, or before the next `}`.
+    /// Skips past the next `;`, or up to the next `}`.
     fn skip(&mut self) {
         loop {
-            let Token { kind, span } = self.peek().clone();
+            let ConfigToken { kind, span } = self.peek().clone();
             match kind {
-                Kind::End | Kind::Symbol('}') => return,
-                Kind::Symbol(';') => {
-                    self.take();
+                TokenKind::End | TokenKind::Symbol('}') => return,
+                TokenKind::Symbol(';') => {
+                    self.bump();
                     return;
                 }
-                // Its end will be seen, so that it has to be known here.
-                Kind::Symbol('{') => {
-                    self.take();
+                // Its `}` will follow, so the group has to be open.
+                TokenKind::Symbol('{') => {
+                    self.bump();
                     self.open(String::new(), span);
                     return;
                 }
                 _ => {
-                    self.take();
+                    self.bump();
                 }
             }
         }
     }
 
-    fn peek(&mut self) -> &Token {
+    fn peek(&mut self) -> &ConfigToken {
         if self.next.is_none() {
-            self.next = Some(self.read());
+            self.next = Some(self.lex());
         }
-        self.next.as_ref().expect("it was just put there")
+        self.next.as_ref().expect("it was filled above")
     }
 
-    fn take(&mut self) -> Token {
-        let token = self.next.take().unwrap_or_else(|| self.read());
+    fn bump(&mut self) -> ConfigToken {
+        let token = self.next.take().unwrap_or_else(|| self.lex());
         self.last = token.span.clone();
         token
     }
 
-    /// The next token that is one. Where there are too many mistakes, the end.
-    fn read(&mut self) -> Token {
-        while self.mistakes.len() < MOST_MISTAKES {
+    /// The next valid token, or the end after too many mistakes.
+    fn lex(&mut self) -> ConfigToken {
+        while self.mistakes.len() < MAX_MISTAKES {
             match self.tokens.next() {
                 Ok(token) => return token,
                 Err(mistake) => self.mistakes.push(mistake),
@@ -244,12 +251,12 @@ impl Parser<'_> {
     }
 
     fn unexpected(&mut self, expected: &str, help: Option<&str>) {
-        let Token { kind, span } = self.peek().clone();
-        self.wrong(span, format!("expected {expected}, found {kind}"), help);
+        let ConfigToken { kind, span } = self.peek().clone();
+        self.push_mistake(span, format!("expected {expected}, found {kind}"), help);
     }
 
-    fn wrong(&mut self, span: Range<usize>, message: impl Into<String>, help: Option<&str>) {
-        if self.mistakes.len() < MOST_MISTAKES {
+    fn push_mistake(&mut self, span: Range<usize>, message: impl Into<String>, help: Option<&str>) {
+        if self.mistakes.len() < MAX_MISTAKES {
             let (message, help) = (message.into(), help.map(str::to_owned));
             self.mistakes.push(Mistake { span, message, help, detail: None });
         }

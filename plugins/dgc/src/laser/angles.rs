@@ -1,15 +1,15 @@
-//! Cosines and sines of a scan's samples, worked out once for scans that lie the same way. A scanner knows
-//! few ways: its scans are interlaced by parts of a step.
+//! Caches cosines and sines of scan samples for scans with the same bearings. A scanner has few of
+//! them: its scans are interlaced by fractions of a step.
 
-use super::scan::Bearings;
+use super::scan::ScanBearings;
 
-/// Samples of all tables that are kept at a time.
-const MOST_SAMPLES: usize = 1 << 20;
+/// Maximum number of samples of all cached tables.
+const MAX_SAMPLES: usize = 1 << 20;
 
 /// The directions of the samples of a scan.
 #[derive(Debug)]
-pub(super) struct Angles {
-    bearings: Bearings,
+pub(super) struct SampleAngles {
+    bearings: ScanBearings,
     /// Radians.
     pub(super) angle: Vec<f64>,
     pub(super) cosine: Vec<f64>,
@@ -18,8 +18,8 @@ pub(super) struct Angles {
     pub(super) degrees: Vec<f32>,
 }
 
-impl Angles {
-    fn of(bearings: Bearings, samples: usize) -> Self {
+impl SampleAngles {
+    fn new(bearings: ScanBearings, samples: usize) -> Self {
         let angle = |sample: usize| bearings.first + sample as f64 * bearings.step;
         let angle: Vec<f64> = (0..samples).map(angle).collect();
         Self {
@@ -34,25 +34,26 @@ impl Angles {
 
 /// The tables of a batch.
 #[derive(Debug, Default)]
-pub(super) struct Tables {
-    tables: Vec<Angles>,
+pub(super) struct AngleTables {
+    tables: Vec<SampleAngles>,
     samples: usize,
 }
 
-impl Tables {
-    /// The directions of so many samples; perhaps of more.
-    pub(super) fn table(&mut self, bearings: Bearings, samples: usize) -> &Angles {
-        let fits = |table: &Angles| table.bearings == bearings && table.angle.len() >= samples;
+impl AngleTables {
+    /// The directions of at least `samples` samples.
+    pub(super) fn table(&mut self, bearings: ScanBearings, samples: usize) -> &SampleAngles {
+        let fits =
+            |table: &SampleAngles| table.bearings == bearings && table.angle.len() >= samples;
         let place = match self.tables.iter().position(fits) {
             Some(place) => place,
-            None => self.add(Angles::of(bearings, samples)),
+            None => self.add(SampleAngles::new(bearings, samples)),
         };
         &self.tables[place]
     }
 
-    fn add(&mut self, table: Angles) -> usize {
+    fn add(&mut self, table: SampleAngles) -> usize {
         self.samples += table.angle.len();
-        if self.samples > MOST_SAMPLES || self.tables.len() >= MOST_TABLES {
+        if self.samples > MAX_SAMPLES || self.tables.len() >= MAX_TABLES {
             self.samples = table.angle.len();
             self.tables.clear();
         }
@@ -61,5 +62,5 @@ impl Tables {
     }
 }
 
-/// As many tables as can be looked through for each scan.
-const MOST_TABLES: usize = 64;
+/// Maximum number of tables, since each scan searches them linearly.
+const MAX_TABLES: usize = 64;

@@ -1,7 +1,7 @@
-//! `laser`: planar scans become points in the scanner's own frame, in the plane z = 0. Moves no point: that is
-//! for `to-frame`.
+//! Stage `laser`: turns planar scans into points in the scanner's frame, in the plane z = 0. To
+//! move points, use `to-frame`.
 //!
-//! `scan` finds scans among decoded rows, `angles` knows where their samples lie.
+//! `scan` finds scans among decoded rows; `angles` computes the directions of their samples.
 
 mod angles;
 mod scan;
@@ -17,36 +17,36 @@ use sluice_core::{
 };
 
 use crate::calibration::CalibrationPath;
-use crate::messages::Messages;
-use crate::points::{Cloud, Frame};
+use crate::dataset_decoder::DatasetDecoder;
+use crate::event_report::EventReport;
+use crate::points::{CloudBuilder, PointFrame};
 use crate::ranges;
-use crate::taken::Told;
-use crate::to_frame::mounts::Mounts;
-use angles::{Angles, Tables};
-use scan::Scans;
+use crate::to_frame::mounts::SensorMounts;
+use angles::{AngleTables, SampleAngles};
+use scan::ScanColumns;
 use sluice_core::UndecodedPolicy;
 
 /// Options of `laser`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct LaserOptions {
-    /// Channels that have scans. All others pass as they are.
-    pub channels: Patterns,
-    /// Metres below which there are no points. A range of 0 is none in any case.
-    pub min_range: f64,
-    /// Metres beyond which there are no points: scanners say 81.91 where they see nothing.
-    pub max_range: f64,
-    /// Leaves out the angles at which a scanner sees the vehicle that carries it, as the calibration has them
-    /// by channel.
-    pub masks: bool,
-    /// Where `masks` come from: a `.toml` or `.cfg` file, or the name of a built-in calibration. Read for
-    /// them only.
-    pub calibration: CalibrationPath,
-    /// What the calibration calls the scanner of a channel, by the channel or a pattern; all others are
-    /// called what their channels are.
-    pub mounts: BTreeMap<String, String>,
-    /// What becomes of events that cannot be decoded.
-    pub undecoded: UndecodedPolicy,
+pub(crate) struct LaserOptions {
+    /// Channels with scans. All others pass unchanged.
+    pub(crate) channels: Patterns,
+    /// Minimum range of points, in metres. A range of 0 never yields a point.
+    pub(crate) min_range: f64,
+    /// Maximum range of points, in metres. Scanners report 81.91 without a return.
+    pub(crate) max_range: f64,
+    /// Drops samples at angles where the scanner sees its own vehicle, according to the
+    /// calibration.
+    pub(crate) masks: bool,
+    /// The calibration with the masks: a `.toml` or `.cfg` file, or the name of a built-in
+    /// calibration. Only read for `masks`.
+    pub(crate) calibration: CalibrationPath,
+    /// Names of scanners in the calibration, by channel or pattern; other scanners have the name of
+    /// their channel.
+    pub(crate) mounts: BTreeMap<String, String>,
+    /// What happens to events that cannot be decoded.
+    pub(crate) undecoded: UndecodedPolicy,
 }
 
 impl Default for LaserOptions {
@@ -70,22 +70,22 @@ sluice_core::register! {
     sample: include_str!("../../samples/laser.toml"),
 }
 
-struct Laser {
+struct LaserStage {
     channels: Patterns,
-    plans: PerChannel<Option<Plan>>,
-    messages: Messages,
+    plans: PerChannel<Option<ScannerPlan>>,
+    decoder: DatasetDecoder,
     limits: [f64; 2],
-    /// Where masks come from, if they are wanted.
-    mounts: Option<Mounts>,
+    /// Source of the masks, if the option `masks` is set.
+    mounts: Option<SensorMounts>,
     undecoded: UndecodedPolicy,
 }
 
-/// How the scans of a channel are treated.
+/// How the scans of a channel are processed.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
-    /// The angles at which the scanner sees what carries it, from and to, in radians.
+struct ScannerPlan {
+    /// The range of angles in which the scanner sees its vehicle, in radians.
     mask: Option<[f64; 2]>,
-    /// Whether it may well see it, and nobody knows where.
+    /// Whether the calibration lacks both mask and mount of this scanner.
     lacks_mask: bool,
 }
 
@@ -95,16 +95,16 @@ impl TryFrom<LaserOptions> for Stage {
     fn try_from(options: LaserOptions) -> Result<Self, OptionsError> {
         let LaserOptions { min_range, max_range, .. } = options;
         let wrong = |key: &str, message| OptionsError { path: vec![key.into()], message };
-        let limits = ranges::limits(min_range, max_range, 0.0);
+        let limits = ranges::range_limits(min_range, max_range, 0.0);
         let limits = limits.map_err(|(key, message)| wrong(key, message))?;
         let calibration = options.masks.then(|| options.calibration.load()).transpose();
         let calibration = calibration.map_err(|mistakes| wrong("calibration", mistakes))?;
         let mounts =
-            calibration.map(|known| Mounts::of_masks(known, options.mounts)).transpose()?;
-        Ok(Self::Map(Box::new(Laser {
+            calibration.map(|known| SensorMounts::for_masks(known, options.mounts)).transpose()?;
+        Ok(Self::Map(Box::new(LaserStage {
             channels: options.channels,
             plans: PerChannel::default(),
-            messages: Messages::of_dataset()?,
+            decoder: DatasetDecoder::from_linked()?,
             limits,
             mounts,
             undecoded: options.undecoded,
@@ -112,82 +112,79 @@ impl TryFrom<LaserOptions> for Stage {
     }
 }
 
-/// What is told of events.
+/// Notes about scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum ScanIssue {
     Undecoded(&'static str),
     NoScan,
     NoRanges,
     NoBearings,
     TooLong,
     Intensities,
-    LeftOut,
+    Dropped,
     NoMask,
 }
 
-impl fmt::Display for What {
+impl fmt::Display for ScanIssue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Undecoded(why) => why,
             Self::NoScan => {
-                "an event of a type without what a scan has: lists of floats `ranges`, and floats `rad0` and \
-                 `radstep`"
+                "not a scan, which has lists of floats `ranges`, and floats `rad0` and `radstep`"
             }
-            Self::NoRanges => "a scan whose `ranges` are null",
-            Self::NoBearings => "a scan whose `rad0` or `radstep` is no number",
-            Self::TooLong => "a scan of more than 65536 samples",
+            Self::NoRanges => "`ranges` is null",
+            Self::NoBearings => "`rad0` or `radstep` is not a finite number",
+            Self::TooLong => "scan of more than 65536 samples",
             Self::Intensities => {
-                "a scan whose intensities are not as many as its ranges; its points have none"
+                "scans with different numbers of intensities and ranges: points without intensity"
             }
-            Self::LeftOut => {
-                "samples that give no point: out of range, masked, or no number"
-            }
+            Self::Dropped => "samples without a point: out of range, masked, or not a number",
             Self::NoMask => {
-                "the calibration has neither a mask nor a sensor of this name, so that what the scanner sees \
-                 of its vehicle is not left out; `mounts` says which of its sensors a channel is"
+                "the calibration has neither a mask nor a sensor of this name, so points on the \
+                 vehicle itself are kept; name its scanner in `mounts`"
             }
         })
     }
 }
 
-/// The most samples of a scan: their numbers have 16 bits.
-const MOST_SAMPLES: usize = 1 << 16;
+/// Maximum number of samples of a scan: their numbers have 16 bits.
+const MAX_SAMPLES: usize = 1 << 16;
 
-/// What is used again from scan to scan.
+/// Buffers reused from scan to scan.
 #[derive(Default)]
-struct Scratch {
-    tables: Tables,
+struct ScanBuffers {
+    tables: AngleTables,
     ranges: Vec<f64>,
     intensities: Vec<f64>,
 }
 
-impl Laser {
-    fn plan(&self, channel: &Channel) -> Option<Plan> {
+impl LaserStage {
+    fn plan(&self, channel: &Channel) -> Option<ScannerPlan> {
         let name = channel.name.text();
         let mask = self.mounts.as_ref().and_then(|mounts| mounts.mask_of(name));
         let lacks_mask = self.mounts.as_ref().is_some_and(|mounts| mounts.lacks_mask_of(name));
-        self.channels.matches(name).then_some(Plan { mask, lacks_mask })
+        self.channels.matches(name).then_some(ScannerPlan { mask, lacks_mask })
     }
 
-    /// Appends the points of a scan. `Err` if it is none.
+    /// Appends the points of a scan. `Err` if it is not a valid scan.
     fn append(
         &self,
-        (scans, row): (&Scans<'_>, usize),
-        (plan, time): (Plan, i64),
-        cloud: &mut Cloud,
-        scratch: &mut Scratch,
-    ) -> Result<Appended, What> {
-        let Scratch { tables, ranges, intensities } = scratch;
-        let bearings = scans.bearings(row).ok_or(What::NoBearings)?;
+        (scans, row): (&ScanColumns<'_>, usize),
+        (plan, time): (ScannerPlan, i64),
+        cloud: &mut CloudBuilder,
+        buffers: &mut ScanBuffers,
+    ) -> Result<AppendedScan, ScanIssue> {
+        let ScanBuffers { tables, ranges, intensities } = buffers;
+        let bearings = scans.bearings(row).ok_or(ScanIssue::NoBearings)?;
         if !scans.ranges(row, ranges) {
-            return Err(What::NoRanges);
+            return Err(ScanIssue::NoRanges);
         }
-        if ranges.len() > MOST_SAMPLES {
-            return Err(What::TooLong);
+        if ranges.len() > MAX_SAMPLES {
+            return Err(ScanIssue::TooLong);
         }
         scans.intensities(row, intensities);
-        let has_as_many = intensities.is_empty() || intensities.len() == ranges.len();
-        let has_intensity = has_as_many && !intensities.is_empty();
+        let intensities_match = intensities.is_empty() || intensities.len() == ranges.len();
+        let has_intensity = intensities_match && !intensities.is_empty();
         if !has_intensity {
             intensities.clear();
             intensities.resize(ranges.len(), 0.0);
@@ -195,49 +192,53 @@ impl Laser {
         let angles = tables.table(bearings, ranges.len());
         let kept = self.project(ranges, intensities, angles, plan.mask, cloud);
         cloud.time.resize(cloud.len(), time);
-        Ok(Appended { has_intensity, has_as_many, left_out: (ranges.len() - kept) as u64 })
+        Ok(AppendedScan {
+            has_intensity,
+            intensities_match,
+            left_out: (ranges.len() - kept) as u64,
+        })
     }
 
-    /// Appends all of a point but its time; gives how many points there are.
+    /// Appends the points without their times, and returns their number.
     fn project(
         &self,
         ranges: &[f64],
         intensities: &[f64],
-        angles: &Angles,
+        angles: &SampleAngles,
         mask: Option<[f64; 2]>,
-        cloud: &mut Cloud,
+        cloud: &mut CloudBuilder,
     ) -> usize {
         let ([nearest, farthest], start) = (self.limits, cloud.len());
-        // A mask that no angle is in.
+        // An empty mask.
         let [from, to] = mask.unwrap_or([f64::INFINITY, f64::NEG_INFINITY]);
-        let mut room = Room::after(cloud, start, ranges.len());
+        let mut tail = CloudTail::extend(cloud, start, ranges.len());
         for (k, (range, intensity)) in ranges.iter().zip(intensities).enumerate() {
             let angle = angles.angle[k];
-            room.put(
+            tail.write(
                 [range * angles.cosine[k], range * angles.sine[k]],
                 *intensity as f32,
                 k as u16,
                 angles.degrees[k],
             );
             let is_seen = (*range > 0.0) & (*range >= nearest) & (*range <= farthest);
-            room.keep_if(is_seen & !((angle >= from) & (angle <= to)));
+            tail.advance_if(is_seen & !((angle >= from) & (angle <= to)));
         }
-        let kept = room.kept;
-        cut(cloud, start + kept);
+        let kept = tail.kept;
+        truncate_cloud(cloud, start + kept);
         kept
     }
 }
 
-/// What became of a scan.
-struct Appended {
+/// The result of appending a scan.
+struct AppendedScan {
     has_intensity: bool,
-    /// Whether there were no intensities or as many as ranges.
-    has_as_many: bool,
+    /// Whether the number of intensities is 0 or that of the ranges.
+    intensities_match: bool,
     left_out: u64,
 }
 
-/// Room at the end of a cloud for points that may not all be kept.
-struct Room<'c> {
+/// Preallocated space at the end of a cloud, for points of which some may be dropped.
+struct CloudTail<'c> {
     x: &'c mut [f64],
     y: &'c mut [f64],
     intensity: &'c mut [f32],
@@ -246,8 +247,8 @@ struct Room<'c> {
     kept: usize,
 }
 
-impl<'c> Room<'c> {
-    fn after(cloud: &'c mut Cloud, start: usize, len: usize) -> Self {
+impl<'c> CloudTail<'c> {
+    fn extend(cloud: &'c mut CloudBuilder, start: usize, len: usize) -> Self {
         cloud.x.resize(start + len, 0.0);
         cloud.y.resize(start + len, 0.0);
         cloud.z.resize(start + len, 0.0);
@@ -264,8 +265,8 @@ impl<'c> Room<'c> {
         }
     }
 
-    /// Writes a point, in place of the last one if that was not kept.
-    fn put(&mut self, [x, y]: [f64; 2], intensity: f32, laser: u16, azimuth: f32) {
+    /// Writes a point, overwriting the last one if that was dropped.
+    fn write(&mut self, [x, y]: [f64; 2], intensity: f32, laser: u16, azimuth: f32) {
         let at = self.kept;
         self.x[at] = x;
         self.y[at] = y;
@@ -274,12 +275,12 @@ impl<'c> Room<'c> {
         self.azimuth[at] = azimuth;
     }
 
-    fn keep_if(&mut self, is_kept: bool) {
+    fn advance_if(&mut self, is_kept: bool) {
         self.kept += usize::from(is_kept);
     }
 }
 
-fn cut(cloud: &mut Cloud, len: usize) {
+fn truncate_cloud(cloud: &mut CloudBuilder, len: usize) {
     cloud.x.truncate(len);
     cloud.y.truncate(len);
     cloud.z.truncate(len);
@@ -288,72 +289,73 @@ fn cut(cloud: &mut Cloud, len: usize) {
     cloud.azimuth.truncate(len);
 }
 
-/// The scans of some events, in their order: event, number of rows, and row. Of rows that are none, `told`
-/// is told.
-fn in_order(
+/// The scans of some events in event order: event, index of the rows, and row. Reports rows that
+/// are not scans.
+fn scans_in_order(
     all: &[Rows],
-    scans: &[Option<Scans<'_>>],
+    scans: &[Option<ScanColumns<'_>>],
     (batch, bad): (&Batch, Vec<(u32, &'static str)>),
-    told: &mut Told<What>,
+    report: &mut EventReport<ScanIssue>,
 ) -> Vec<(u32, usize, usize)> {
     let mut places: Vec<(u32, usize, usize)> = Vec::new();
-    let mut failed: Vec<(u32, What)> =
-        bad.into_iter().map(|(event, why)| (event, What::Undecoded(why))).collect();
+    let mut failed: Vec<(u32, ScanIssue)> =
+        bad.into_iter().map(|(event, why)| (event, ScanIssue::Undecoded(why))).collect();
     for (at, rows) in all.iter().enumerate() {
         let events = rows.events.iter().enumerate();
         match scans[at] {
             Some(_) => places.extend(events.map(|(row, event)| (*event, at, row))),
-            None => failed.extend(rows.events.iter().map(|event| (*event, What::NoScan))),
+            None => failed.extend(rows.events.iter().map(|event| (*event, ScanIssue::NoScan))),
         }
     }
     places.sort_unstable();
     places.dedup_by_key(|(event, ..)| *event);
-    // What has a scan beside other rows is a scan.
+    // An event with both a scan and other rows is a scan.
     failed.retain(|(event, _)| places.binary_search_by_key(event, |place| place.0).is_err());
     failed.sort_unstable();
     failed.dedup_by_key(|(event, _)| *event);
     for (event, why) in failed {
-        told.fail(event, batch.channels()[event as usize], why);
+        report.skip(event, batch.channels()[event as usize], why);
     }
     places
 }
 
-impl Map for Laser {
+impl Map for LaserStage {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let plans = self.plans.table(context.channels, |channel| Ok(self.plan(channel)))?;
         let plan = |event: u32| plans[batch.channels()[event as usize] as usize];
-        let asked: Vec<u32> =
+        let selected: Vec<u32> =
             (0..batch.len() as u32).filter(|event| plan(*event).is_some()).collect();
-        if asked.is_empty() {
+        if selected.is_empty() {
             return Ok(batch);
         }
-        let found = self.messages.rows(&batch, &asked, context.channels)?;
-        let scans: Vec<Option<Scans<'_>>> = found.rows.iter().map(Scans::of).collect();
-        let mut told = Told::default();
-        let places = in_order(&found.rows, &scans, (&batch, found.bad), &mut told);
-        let samples = scans.iter().flatten().map(Scans::samples).sum();
-        let mut cloud = Cloud::with_capacity(samples, places.len());
-        let mut scratch = Scratch::default();
+        let found = self.decoder.decode_rows(&batch, &selected, context.channels)?;
+        let scans: Vec<Option<ScanColumns<'_>>> =
+            found.rows.iter().map(ScanColumns::from_rows).collect();
+        let mut report = EventReport::default();
+        let places = scans_in_order(&found.rows, &scans, (&batch, found.failed), &mut report);
+        let samples = scans.iter().flatten().map(ScanColumns::samples).sum();
+        let mut cloud = CloudBuilder::with_capacity(samples, places.len());
+        let mut buffers = ScanBuffers::default();
         for (event, at, row) in places {
             let (Some(scans), Some(plan)) = (&scans[at], plan(event)) else { continue };
             let (timestamp, channel) =
                 (batch.timestamps()[event as usize], batch.channels()[event as usize]);
             let utime = scans.utime(row);
             let time = utime.map_or(timestamp, |utime| utime.saturating_mul(1_000));
-            match self.append((scans, row), (plan, time), &mut cloud, &mut scratch) {
+            match self.append((scans, row), (plan, time), &mut cloud, &mut buffers) {
                 Ok(appended) => {
                     let utime = utime.unwrap_or(timestamp.div_euclid(1_000));
                     cloud.end_event(event, utime, appended.has_intensity)?;
-                    appended.tell(channel, &mut told);
+                    appended.report(channel, &mut report);
                     if plan.lacks_mask {
-                        told.note(channel, What::NoMask, 1);
+                        report.note(channel, ScanIssue::NoMask, 1);
                     }
                 }
-                Err(what) => told.fail(event, channel, what),
+                Err(what) => report.skip(event, channel, what),
             }
         }
-        let rows = Some(cloud.finish(Frame::Sensor)).filter(|rows| !rows.events.is_empty());
-        told.end(batch, rows, self.undecoded, context)
+        let rows = Some(cloud.finish(PointFrame::Sensor)).filter(|rows| !rows.events.is_empty());
+        report.finish(batch, rows, self.undecoded, context)
     }
 
     fn query(&self) -> MapQuery {
@@ -361,17 +363,17 @@ impl Map for Laser {
     }
 
     fn fingerprint(&self) -> Option<String> {
-        self.mounts.as_ref().map(|mounts| mounts.made_from().to_owned())
+        self.mounts.as_ref().map(|mounts| mounts.fingerprint().to_owned())
     }
 }
 
-impl Appended {
-    fn tell(&self, channel: u32, told: &mut Told<What>) {
-        if !self.has_as_many {
-            told.note(channel, What::Intensities, 1);
+impl AppendedScan {
+    fn report(&self, channel: u32, report: &mut EventReport<ScanIssue>) {
+        if !self.intensities_match {
+            report.note(channel, ScanIssue::Intensities, 1);
         }
         if self.left_out > 0 {
-            told.note(channel, What::LeftOut, self.left_out);
+            report.note(channel, ScanIssue::Dropped, self.left_out);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Planar scans as decoded rows have them, whatever their type is called. Makes no points.
+//! Finds planar scans in decoded rows, whatever the name of their type. Makes no points.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, Int64Type};
@@ -10,7 +10,7 @@ use crate::points::UTIME;
 
 /// Rows that are scans.
 #[derive(Debug)]
-pub(super) struct Scans<'r> {
+pub(super) struct ScanColumns<'r> {
     ranges: &'r ArrayRef,
     intensities: Option<&'r ArrayRef>,
     rad0: &'r ArrayRef,
@@ -18,17 +18,17 @@ pub(super) struct Scans<'r> {
     utime: Option<&'r ArrayRef>,
 }
 
-/// Which way the samples of a scan lie, in radians.
+/// The directions of the samples of a scan, in radians.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Bearings {
+pub(super) struct ScanBearings {
     pub(super) first: f64,
     pub(super) step: f64,
 }
 
-impl<'r> Scans<'r> {
-    /// Nothing if the rows do not have the columns that a scan needs: lists of floats `ranges`, and floats
-    /// `rad0` and `radstep`.
-    pub(super) fn of(rows: &'r Rows) -> Option<Self> {
+impl<'r> ScanColumns<'r> {
+    /// The scans of these rows. `None` without the columns of a scan: lists of floats `ranges`, and
+    /// floats `rad0` and `radstep`.
+    pub(super) fn from_rows(rows: &'r Rows) -> Option<Self> {
         let column = |name| rows.columns.column_by_name(name);
         let floats = |name| column(name).filter(|column| is_float(column.data_type()));
         let lists = |name| column(name).filter(|column| is_list(column.data_type()));
@@ -41,7 +41,7 @@ impl<'r> Scans<'r> {
         })
     }
 
-    /// How many ranges all rows have together, at most.
+    /// Upper bound of the number of ranges in all rows.
     pub(super) fn samples(&self) -> usize {
         self.ranges.as_list_opt::<i32>().map_or_else(
             || self.ranges.as_fixed_size_list_opt().map_or(0, |list| list.values().len()),
@@ -49,24 +49,24 @@ impl<'r> Scans<'r> {
         )
     }
 
-    /// The message's own time in microseconds, if it says it.
+    /// The message's own time in microseconds, if present.
     pub(super) fn utime(&self, row: usize) -> Option<i64> {
         let utimes = self.utime?.as_primitive_opt::<Int64Type>()?;
         utimes.is_valid(row).then(|| utimes.value(row))
     }
 
-    /// Which way the samples lie; nothing if that is no number.
-    pub(super) fn bearings(&self, row: usize) -> Option<Bearings> {
+    /// The directions of the samples. `None` if they are not finite.
+    pub(super) fn bearings(&self, row: usize) -> Option<ScanBearings> {
         let (first, step) = (float(self.rad0, row)?, float(self.radstep, row)?);
-        (first.is_finite() && step.is_finite()).then_some(Bearings { first, step })
+        (first.is_finite() && step.is_finite()).then_some(ScanBearings { first, step })
     }
 
-    /// The ranges of a row in metres, put into `into`; `false` if it has none.
+    /// Reads the ranges of a row, in metres, into `into`. Returns `false` if they are null.
     pub(super) fn ranges(&self, row: usize, into: &mut Vec<f64>) -> bool {
         list(self.ranges, row, into)
     }
 
-    /// The intensities of a row, put into `into`.
+    /// Reads the intensities of a row into `into`.
     pub(super) fn intensities(&self, row: usize, into: &mut Vec<f64>) {
         into.clear();
         if let Some(column) = self.intensities {
@@ -96,7 +96,7 @@ fn float(column: &ArrayRef, row: usize) -> Option<f64> {
         .or_else(|| column.as_primitive_opt::<Float64Type>().map(|column| column.value(row)))
 }
 
-/// The values of a list in one row, `NaN` for those that are missing; `false` if there is no list.
+/// Reads a list of one row; null elements become NaN. Returns `false` if the list is null.
 fn list(column: &ArrayRef, row: usize, into: &mut Vec<f64>) -> bool {
     into.clear();
     if column.is_null(row) {

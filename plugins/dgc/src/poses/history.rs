@@ -1,72 +1,72 @@
-//! A bounded history of things that are known from some moment on, such as poses. Reads no events.
+//! A bounded history of timestamped values, such as poses. Reads no events.
 
 use std::collections::VecDeque;
 
-/// How many are remembered: at the usual 100 poses a second, 80 seconds of them.
-const MOST: usize = 8192;
+/// Maximum length of a history: 80 seconds at 100 poses per second.
+const MAX_LEN: usize = 8192;
 
-/// A step back by more nanoseconds than this is a clock that was set, or another recording.
-const CLOCK_SET: i64 = 1_000_000_000;
+/// A larger step back, in nanoseconds, means that the clock was set or another recording starts.
+const CLOCK_RESET_NS: i64 = 1_000_000_000;
 
-/// Something that is known from some moment on.
-pub(crate) trait Timed {
-    /// When, in nanoseconds.
+/// A value with a time.
+pub(crate) trait Timestamped {
+    /// The time in nanoseconds.
     fn time(&self) -> i64;
 }
 
-/// The newest things known on a channel, in two orders: as the log has them, and by their times.
+/// The newest values of a channel, in log order and by time.
 #[derive(Debug)]
 pub(crate) struct History<T> {
     last: Option<T>,
-    /// By time; no two of one.
-    known: VecDeque<T>,
+    /// By time, without duplicates.
+    by_time: VecDeque<T>,
 }
 
 impl<T> Default for History<T> {
     fn default() -> Self {
-        Self { last: None, known: VecDeque::new() }
+        Self { last: None, by_time: VecDeque::new() }
     }
 }
 
-impl<T: Timed + Clone> History<T> {
-    /// Adds the next of the log. One whose time is more than a second before the newest begins a history
-    /// anew: what was known is of another time.
-    pub(crate) fn note(&mut self, next: T) {
-        if self.begins_anew(next.time()) {
-            self.known.clear();
+impl<T: Timestamped + Clone> History<T> {
+    /// Adds the next value of the log. If it is more than a second older than the newest, the
+    /// history starts anew: the previous values belong to another time.
+    pub(crate) fn add(&mut self, next: T) {
+        if self.restarts_at(next.time()) {
+            self.by_time.clear();
         }
-        let place = self.known.partition_point(|known| known.time() <= next.time());
-        match place.checked_sub(1).and_then(|before| self.known.get_mut(before)) {
+        let place = self.by_time.partition_point(|known| known.time() <= next.time());
+        match place.checked_sub(1).and_then(|before| self.by_time.get_mut(before)) {
             Some(same) if same.time() == next.time() => *same = next.clone(),
-            _ => self.known.insert(place, next.clone()),
+            _ => self.by_time.insert(place, next.clone()),
         }
-        if self.known.len() > MOST {
-            self.known.pop_front();
+        if self.by_time.len() > MAX_LEN {
+            self.by_time.pop_front();
         }
         self.last = Some(next);
     }
 
-    /// Whether nothing was known yet.
+    /// Whether no value was added yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.last.is_none()
     }
 
-    /// Whether one of this time would begin the history anew.
-    pub(crate) fn begins_anew(&self, time: i64) -> bool {
-        self.newest().is_some_and(|newest| newest.saturating_sub(time) > CLOCK_SET)
+    /// Whether a value of this time would restart the history.
+    pub(crate) fn restarts_at(&self, time: i64) -> bool {
+        self.newest().is_some_and(|newest| newest.saturating_sub(time) > CLOCK_RESET_NS)
     }
 
-    /// Whether one of this time would be older than one before it.
-    pub(crate) fn steps_back(&self, time: i64) -> bool {
+    /// Whether a value of this time would be older than a previous one.
+    pub(crate) fn is_out_of_order(&self, time: i64) -> bool {
         self.newest().is_some_and(|newest| time < newest)
     }
 
-    /// The latest time that is known.
+    /// The latest time.
     pub(crate) fn newest(&self) -> Option<i64> {
-        self.known.back().map(Timed::time)
+        self.by_time.back().map(Timestamped::time)
     }
 
-    /// The one that came last in the log, whatever its time.
+    /// The last value in log order, whatever its time.
     pub(crate) fn last(&self) -> Option<&T> {
         self.last.as_ref()
     }
@@ -78,8 +78,8 @@ impl<T: Timed + Clone> History<T> {
 
     /// The newest at or before `time`, and the oldest after it.
     pub(crate) fn around(&self, time: i64) -> (Option<&T>, Option<&T>) {
-        let after = self.known.partition_point(|known| known.time() <= time);
-        (after.checked_sub(1).and_then(|before| self.known.get(before)), self.known.get(after))
+        let after = self.by_time.partition_point(|known| known.time() <= time);
+        (after.checked_sub(1).and_then(|before| self.by_time.get(before)), self.by_time.get(after))
     }
 }
 
@@ -89,50 +89,53 @@ mod tests {
     use proptest::prelude::*;
 
     #[derive(Clone, Copy, Debug, PartialEq)]
-    struct Known(i64, usize);
+    struct TestValue(i64, usize);
 
-    impl Timed for Known {
+    impl Timestamped for TestValue {
         fn time(&self) -> i64 {
             self.0
         }
     }
 
-    fn history(times: &[i64]) -> History<Known> {
+    fn history(times: &[i64]) -> History<TestValue> {
         let mut history = History::default();
-        times.iter().enumerate().for_each(|(n, time)| history.note(Known(*time, n)));
+        times.iter().enumerate().for_each(|(n, time)| history.add(TestValue(*time, n)));
         history
     }
 
     #[test]
     fn the_last_is_that_of_the_log_and_not_of_the_clock() {
         let history = history(&[10, 30, 20]);
-        assert_eq!(history.last(), Some(&Known(20, 2)));
-        assert_eq!(history.at(25), Some(&Known(20, 2)));
-        assert_eq!(history.around(29), (Some(&Known(20, 2)), Some(&Known(30, 1))));
-        assert_eq!(history.around(9), (None, Some(&Known(10, 0))));
+        assert_eq!(history.last(), Some(&TestValue(20, 2)));
+        assert_eq!(history.at(25), Some(&TestValue(20, 2)));
+        assert_eq!(history.around(29), (Some(&TestValue(20, 2)), Some(&TestValue(30, 1))));
+        assert_eq!(history.around(9), (None, Some(&TestValue(10, 0))));
     }
 
     #[test]
     fn of_two_with_one_time_the_later_in_the_log_counts() {
-        assert_eq!(history(&[10, 20, 10]).around(10), (Some(&Known(10, 2)), Some(&Known(20, 1))));
+        assert_eq!(
+            history(&[10, 20, 10]).around(10),
+            (Some(&TestValue(10, 2)), Some(&TestValue(20, 1)))
+        );
     }
 
     #[test]
     fn a_clock_that_is_set_back_begins_anew() {
         let mut history = history(&[5_000_000_000, 6_000_000_000]);
-        assert!(history.begins_anew(4_999_999_999) && !history.begins_anew(5_000_000_000));
-        history.note(Known(0, 9));
-        assert_eq!(history.around(7_000_000_000), (Some(&Known(0, 9)), None));
-        history.note(Known(i64::MAX, 10));
-        history.note(Known(i64::MIN, 11));
-        assert_eq!(history.around(0), (Some(&Known(i64::MIN, 11)), None));
+        assert!(history.restarts_at(4_999_999_999) && !history.restarts_at(5_000_000_000));
+        history.add(TestValue(0, 9));
+        assert_eq!(history.around(7_000_000_000), (Some(&TestValue(0, 9)), None));
+        history.add(TestValue(i64::MAX, 10));
+        history.add(TestValue(i64::MIN, 11));
+        assert_eq!(history.around(0), (Some(&TestValue(i64::MIN, 11)), None));
     }
 
     #[test]
     fn only_so_many_are_remembered() {
-        let times: Vec<i64> = (0..MOST as i64 + 10).collect();
+        let times: Vec<i64> = (0..MAX_LEN as i64 + 10).collect();
         let history = history(&times);
-        assert_eq!((history.at(9), history.at(10)), (None, Some(&Known(10, 10))));
+        assert_eq!((history.at(9), history.at(10)), (None, Some(&TestValue(10, 10))));
     }
 
     proptest! {
@@ -141,7 +144,7 @@ mod tests {
             times in proptest::collection::vec(0i64..200, 0..60), asked in 0i64..210,
         ) {
             let history = history(&times);
-            let numbered = || times.iter().enumerate().map(|(n, time)| Known(*time, n));
+            let numbered = || times.iter().enumerate().map(|(n, time)| TestValue(*time, n));
             let before = numbered().filter(|k| k.0 <= asked).max_by_key(|k| (k.0, k.1));
             let after = numbered().filter(|k| k.0 > asked).min_by_key(|k| (k.0, usize::MAX - k.1));
             prop_assert_eq!(history.around(asked), (before.as_ref(), after.as_ref()));

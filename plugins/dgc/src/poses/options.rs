@@ -1,4 +1,4 @@
-//! Options of the stages that look up what is known for a moment. Looks nothing up.
+//! Option types of the stages that look up values by time. Looks nothing up.
 
 use std::borrow::Cow;
 
@@ -7,17 +7,17 @@ use serde::{Deserialize, Deserializer};
 use sluice_core::OptionsError;
 use sluice_core::time::TimeLength;
 
-/// How old something may be before it counts for nothing: a length of time, or `none` for any age.
+/// Maximum age of a value: a duration, or `none` for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MaxAge(pub Option<TimeLength>);
+pub(crate) struct MaxAge(pub Option<TimeLength>);
 
 impl MaxAge {
-    /// So many seconds.
-    pub const fn seconds(seconds: i64) -> Self {
+    /// A limit in seconds.
+    pub(crate) const fn seconds(seconds: i64) -> Self {
         Self(Some(TimeLength(seconds * 1_000_000_000)))
     }
 
-    /// Whether `age`, in nanoseconds and either way, is not too old.
+    /// Whether `age`, in nanoseconds, is within the limit.
     pub(crate) fn allows(self, age: u64) -> bool {
         self.0.is_none_or(|most| age <= most.0.unsigned_abs())
     }
@@ -41,31 +41,31 @@ impl JsonSchema for MaxAge {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": ["string", "number"],
-            "description": "a length of time such as 1.5 (seconds) or 200ms, or `none`: any age" })
+            "description": "a duration such as 1.5 (seconds) or 200ms, or `none` for no limit" })
     }
 }
 
-/// What becomes of events that lack what the stage needs of them.
+/// What happens to events that lack what the stage needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Without {
-    /// They are left out, and counted.
+pub(crate) enum MissingPolicy {
+    /// They are dropped and counted.
     #[default]
     Drop,
     /// They end the run.
     Stop,
 }
 
-/// A length that is not below zero, in nanoseconds.
-pub(crate) fn forward(key: &str, length: TimeLength) -> Result<i64, OptionsError> {
+/// A non-negative duration in nanoseconds.
+pub(crate) fn non_negative(key: &str, length: TimeLength) -> Result<i64, OptionsError> {
     if length.0 < 0 {
-        return Err(OptionsError::at(key, "expected a length of time that is not below 0"));
+        return Err(OptionsError::at(key, "expected a duration of 0 or more"));
     }
     Ok(length.0)
 }
 
-/// A length of time as a person writes it, in its largest unit.
-pub(crate) fn in_words(nanos: i64) -> String {
+/// Formats a duration in its largest unit.
+pub(crate) fn format_duration(nanos: i64) -> String {
     let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
     let fits = |(_, unit): &(&str, i64)| nanos != 0 && nanos % unit == 0;
     match units.into_iter().find(fits) {
@@ -91,6 +91,6 @@ mod tests {
 
     #[test]
     fn lengths_are_told_in_their_largest_unit() {
-        assert_eq!([1_500_000_000, 2_000_000_000, 5].map(in_words), ["1500ms", "2s", "5ns"]);
+        assert_eq!([1_500_000_000, 2_000_000_000, 5].map(format_duration), ["1500ms", "2s", "5ns"]);
     }
 }

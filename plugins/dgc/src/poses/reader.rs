@@ -1,4 +1,4 @@
-//! Reading what is known off a channel, whether its events are decoded or not. Remembers nothing.
+//! Reads values from the events of a channel, decoded or not. Stateless.
 
 use std::collections::BTreeMap;
 
@@ -9,33 +9,37 @@ use sluice_core::{
     Batch, Channel, ChannelId, Error, OptionsError, Pattern, PerChannel, Rows, StageContext,
 };
 
-use super::Timed;
-use crate::messages::Messages;
-use crate::points::{UTIME, Utimes};
+use super::Timestamped;
+use crate::dataset_decoder::DatasetDecoder;
+use crate::points::{MessageTimes, UTIME};
 
-/// Something that events of one channel say.
-pub(crate) trait Known: Timed + Clone + Send + 'static {
-    /// Which fields its rows have.
-    const NEEDS: &str;
-    /// What is wrong with a row that has the fields and yet says nothing.
-    const WRONG: &str;
+/// A value that can be read from the rows of a channel.
+pub(crate) trait ReadFromRows: Timestamped + Clone + Send + 'static {
+    /// The required fields, for notes.
+    const REQUIRED_FIELDS: &str;
+    /// Describes rows with the required fields but without a valid value, for notes.
+    const INVALID: &str;
 
-    /// What each row says; nothing for a row that says nothing, and nothing at all if these rows do not
-    /// have the fields. `timestamps` are those of the batch, for rows without a time.
-    fn of(rows: &Rows, timestamps: &[i64]) -> Option<Vec<Option<Self>>>;
+    /// The value of each row, `None` for invalid ones. Returns `None` if the rows lack the required
+    /// fields. `timestamps` are those of the batch, for rows without their own time.
+    fn read_rows(rows: &Rows, timestamps: &[i64]) -> Option<Vec<Option<Self>>>;
 }
 
-/// Reads what the events of a channel say.
-pub(crate) struct Reader {
+/// Reads values from channels.
+pub(crate) struct ChannelReader {
     channel: Pattern,
-    is_it: PerChannel<bool>,
-    messages: Messages,
+    matches: PerChannel<bool>,
+    decoder: DatasetDecoder,
 }
 
-impl Reader {
-    /// A reader of the channels that match.
+impl ChannelReader {
+    /// A reader of the matching channels.
     pub(crate) fn new(channel: Pattern) -> Result<Self, OptionsError> {
-        Ok(Self { channel, is_it: PerChannel::default(), messages: Messages::of_dataset()? })
+        Ok(Self {
+            channel,
+            matches: PerChannel::default(),
+            decoder: DatasetDecoder::from_linked()?,
+        })
     }
 
     /// The channels it reads.
@@ -43,53 +47,57 @@ impl Reader {
         &self.channel
     }
 
-    /// What the batch's events on the channel say, with their positions, in order. Notes those that say
-    /// nothing.
-    pub(crate) fn read<K: Known>(
+    /// The values in the batch with their event numbers, in order. Notes invalid events.
+    pub(crate) fn read<K: ReadFromRows>(
         &self,
         batch: &Batch,
         context: &mut StageContext<'_>,
     ) -> Result<Vec<(u32, K)>, Error> {
-        let is_it = |channel: &Channel| Ok(self.channel.matches(channel.name.text()));
-        let is_it = self.is_it.table(context.channels, is_it)?;
+        let matches = |channel: &Channel| Ok(self.channel.matches(channel.name.text()));
+        let matches = self.matches.table(context.channels, matches)?;
         let events = (0u32..).zip(batch.channels());
         let events: Vec<u32> =
-            events.filter(|(_, on)| is_it[**on as usize]).map(|(event, _)| event).collect();
+            events.filter(|(_, on)| matches[**on as usize]).map(|(event, _)| event).collect();
         if events.is_empty() {
             return Ok(Vec::new());
         }
-        let found = self.messages.rows(batch, &events, context.channels)?;
-        let mut bad = Bad::default();
-        found.bad.iter().for_each(|(event, why)| bad.add(batch, *event, || (*why).to_owned()));
+        let found = self.decoder.decode_rows(batch, &events, context.channels)?;
+        let mut invalid = InvalidEvents::default();
+        found
+            .failed
+            .iter()
+            .for_each(|(event, why)| invalid.add(batch, *event, || (*why).to_owned()));
         let mut known = Vec::with_capacity(events.len());
         for rows in &found.rows {
-            let said = K::of(rows, batch.timestamps());
-            let has_fields = said.is_some();
-            let said = said.unwrap_or_else(|| vec![None; rows.events.len()]);
-            for (event, said) in rows.events.iter().zip(said) {
-                match said {
-                    Some(said) => known.push((*event, said)),
-                    None if has_fields => bad.add(batch, *event, || K::WRONG.to_owned()),
-                    None => bad.add(batch, *event, || format!("decoded without {}", K::NEEDS)),
+            let values = K::read_rows(rows, batch.timestamps());
+            let has_fields = values.is_some();
+            let values = values.unwrap_or_else(|| vec![None; rows.events.len()]);
+            for (event, values) in rows.events.iter().zip(values) {
+                match values {
+                    Some(values) => known.push((*event, values)),
+                    None if has_fields => invalid.add(batch, *event, || K::INVALID.to_owned()),
+                    None => invalid.add(batch, *event, || {
+                        format!("events decoded without {}", K::REQUIRED_FIELDS)
+                    }),
                 }
             }
         }
         known.sort_by_key(|(event, _)| *event);
-        bad.tell(context);
+        invalid.report(context);
         Ok(known)
     }
 }
 
-/// Events that say nothing, by channel and reason.
+/// Invalid events, by channel and reason.
 #[derive(Default)]
-struct Bad(BTreeMap<(u32, String), u64>);
+struct InvalidEvents(BTreeMap<(u32, String), u64>);
 
-impl Bad {
+impl InvalidEvents {
     fn add(&mut self, batch: &Batch, event: u32, why: impl FnOnce() -> String) {
         *self.0.entry((batch.channels()[event as usize], why())).or_default() += 1;
     }
 
-    fn tell(self, context: &mut StageContext<'_>) {
+    fn report(self, context: &mut StageContext<'_>) {
         for ((channel, why), count) in self.0 {
             let channel = context.channels.get(ChannelId(channel));
             context.note(format!("{}: {why}", channel.name.text()), count);
@@ -97,19 +105,22 @@ impl Bad {
     }
 }
 
-/// When each row is of: what its message says, or else its event's timestamp.
-pub(crate) fn times<'r>(
+/// The time of each row: its message's own time, or else that of its event.
+pub(crate) fn row_times<'r>(
     rows: &'r Rows,
     timestamps: &'r [i64],
 ) -> impl Iterator<Item = i64> + use<'r> {
-    let utimes = Utimes::of(rows.columns.column_by_name(UTIME));
+    let utimes = MessageTimes::from_column(rows.columns.column_by_name(UTIME));
     let events = rows.events.iter().enumerate();
     events.map(move |(row, event)| utimes.nanos(row, timestamps[*event as usize]))
 }
 
-/// A column of lists of `N` doubles, fixed or not; nothing if there is none. A row without so many says
-/// nothing.
-pub(crate) fn doubles<const N: usize>(rows: &Rows, name: &str) -> Option<Vec<Option<[f64; N]>>> {
+/// A column of lists of `N` doubles, fixed-size or not. Returns `None` if there is none. Rows of
+/// another length become `None`.
+pub(crate) fn double_lists<const N: usize>(
+    rows: &Rows,
+    name: &str,
+) -> Option<Vec<Option<[f64; N]>>> {
     let column = rows.columns.column_by_name(name)?;
     let one = |list: Option<ArrayRef>| {
         let list = list?;
@@ -131,7 +142,7 @@ pub(crate) fn doubles<const N: usize>(rows: &Rows, name: &str) -> Option<Vec<Opt
     Some(lists.iter().map(one).collect())
 }
 
-/// The numbers, if all of them are finite.
+/// The numbers, if all are finite.
 pub(crate) fn finite<const N: usize>(numbers: [f64; N]) -> Option<[f64; N]> {
     numbers.iter().all(|number| number.is_finite()).then_some(numbers)
 }

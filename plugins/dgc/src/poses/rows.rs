@@ -1,4 +1,4 @@
-//! Rows with other columns, and events that give their payloads up for them. Knows no column by name.
+//! Edits the columns of decoded rows, and replaces payloads by rows. Knows no column by name.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Schema};
 use sluice_core::{Batch, Channels, Error, MessageType, Payloads, Rows, TypeKey};
 
-use crate::messages::Messages;
+use crate::dataset_decoder::DatasetDecoder;
 
-/// The rows without some columns and with these, each in place of one of its name or behind the others.
+/// Removes and adds columns. A column replaces one of the same name.
 pub(crate) fn with_columns(
     rows: &Rows,
     without: &[&str],
@@ -36,21 +36,21 @@ pub(crate) fn with_columns(
     Ok(Rows { message, payloads: rows.payloads, events, columns })
 }
 
-/// The rows as those of a type of ours, which are all that is left of their events.
-pub(crate) fn of_type(rows: Rows, name: &str) -> Rows {
-    let message = Arc::new(MessageType::named(name, key(&rows.columns.schema())));
+/// Gives rows one of our own types. They replace the payloads of their events.
+pub(crate) fn with_type(rows: Rows, name: &str) -> Rows {
+    let message = Arc::new(MessageType::named(name, schema_key(&rows.columns.schema())));
     Rows { message, payloads: Payloads::Gone, ..rows }
 }
 
-/// Another number for other columns: they do not fit into one table.
-fn key(schema: &Schema) -> TypeKey {
-    key_of("", schema)
+/// A key per set of columns: rows with different columns do not fit into one table.
+fn schema_key(schema: &Schema) -> TypeKey {
+    type_key("", schema)
 }
 
-/// The same, of columns that mean something else by what is `said` of them.
-pub(crate) fn key_of(said: &str, schema: &Schema) -> TypeKey {
+/// A key per set of columns and meaning, given by `meaning`.
+pub(crate) fn type_key(meaning: &str, schema: &Schema) -> TypeKey {
     let mut hash = blake3::Hasher::new();
-    hash.update(said.as_bytes());
+    hash.update(meaning.as_bytes());
     for field in schema.fields() {
         hash.update(format!("{} {}\n", field.name(), field.data_type()).as_bytes());
     }
@@ -60,28 +60,28 @@ pub(crate) fn key_of(said: &str, schema: &Schema) -> TypeKey {
 }
 
 /// A column of numbers.
-pub(crate) fn numbers(name: &str, values: Vec<f64>) -> (Field, ArrayRef) {
+pub(crate) fn number_column(name: &str, values: Vec<f64>) -> (Field, ArrayRef) {
     (Field::new(name, DataType::Float64, false), Arc::new(Float64Array::from(values)))
 }
 
-/// A column of `N` numbers a row.
-pub(crate) fn lists<const N: usize>(name: &str, values: &[[f64; N]]) -> (Field, ArrayRef) {
-    let list = fixed(values.iter(), None);
+/// A column of `N` numbers per row.
+pub(crate) fn list_column<const N: usize>(name: &str, values: &[[f64; N]]) -> (Field, ArrayRef) {
+    let list = fixed_size_list(values.iter(), None);
     (Field::new(name, list.data_type().clone(), false), Arc::new(list))
 }
 
-/// A column of `N` numbers a row, or none.
-pub(crate) fn some_lists<const N: usize>(
+/// A nullable column of `N` numbers per row.
+pub(crate) fn nullable_lists<const N: usize>(
     name: &str,
     values: &[Option<[f64; N]>],
 ) -> (Field, ArrayRef) {
     let nulls = NullBuffer::from_iter(values.iter().map(Option::is_some));
     let values: Vec<[f64; N]> = values.iter().map(|value| value.unwrap_or([0.0; N])).collect();
-    let list = fixed(values.iter(), Some(nulls));
+    let list = fixed_size_list(values.iter(), Some(nulls));
     (Field::new(name, list.data_type().clone(), true), Arc::new(list))
 }
 
-fn fixed<'v, const N: usize>(
+fn fixed_size_list<'v, const N: usize>(
     values: impl Iterator<Item = &'v [f64; N]>,
     nulls: Option<NullBuffer>,
 ) -> FixedSizeListArray {
@@ -90,7 +90,7 @@ fn fixed<'v, const N: usize>(
     FixedSizeListArray::new(element, N as i32, Arc::new(values), nulls)
 }
 
-/// The rows without a column; the rows as they are, if they do not have it.
+/// Removes a column, if present.
 pub(crate) fn without_column(rows: Rows, name: &str) -> Result<Rows, Error> {
     match rows.columns.column_by_name(name) {
         Some(_) => with_columns(&rows, &[name], Vec::new()),
@@ -98,8 +98,8 @@ pub(crate) fn without_column(rows: Rows, name: &str) -> Result<Rows, Error> {
     }
 }
 
-/// The batch with these rows, and without the payloads of those events of which rows are all there is.
-pub(crate) fn in_place(batch: Batch, rows: Vec<Rows>) -> Batch {
+/// Sets the rows of a batch, and removes the payloads that they replace.
+pub(crate) fn replace_rows(batch: Batch, rows: Vec<Rows>) -> Batch {
     let gone = rows.iter().filter(|rows| rows.payloads == Payloads::Gone);
     let gone = gone.flat_map(|rows| rows.events.iter().copied());
     let mut full: Vec<u32> = gone.filter(|event| batch.payload_len(*event as usize) > 0).collect();
@@ -115,8 +115,8 @@ pub(crate) fn in_place(batch: Batch, rows: Vec<Rows>) -> Batch {
     batch.with_payloads(&full, &empty).with_rows(rows)
 }
 
-/// The batch with what becomes of its rows, but for a column that nobody but a stage of ours sees.
-pub(crate) fn each_in_place(
+/// Changes all rows of a batch and removes the internal column `hidden`.
+pub(crate) fn map_rows(
     batch: Batch,
     hidden: &str,
     change: impl Fn(&Rows) -> Result<Vec<Rows>, Error>,
@@ -124,29 +124,29 @@ pub(crate) fn each_in_place(
     let changed: Vec<Vec<Rows>> = batch.rows().iter().map(change).collect::<Result<_, _>>()?;
     let changed = changed.into_iter().flatten().map(|rows| without_column(rows, hidden));
     let changed = changed.collect::<Result<_, _>>()?;
-    Ok(in_place(batch, changed))
+    Ok(replace_rows(batch, changed))
 }
 
-/// What becomes of rows if only those of some events change: these, and the others as they are.
-pub(crate) fn change_some(
+/// Changes the rows of selected events only. The others stay as they are.
+pub(crate) fn map_selected(
     rows: &Rows,
-    is_asked: impl Fn(u32) -> bool,
+    is_selected: impl Fn(u32) -> bool,
     change: impl Fn(&Rows) -> Result<Rows, Error>,
 ) -> Result<Vec<Rows>, Error> {
-    let (asked, others): (Vec<u32>, Vec<u32>) =
-        (0..rows.events.len() as u32).partition(|row| is_asked(rows.events[*row as usize]));
-    match (asked.is_empty(), others.is_empty()) {
+    let (selected, others): (Vec<u32>, Vec<u32>) =
+        (0..rows.events.len() as u32).partition(|row| is_selected(rows.events[*row as usize]));
+    match (selected.is_empty(), others.is_empty()) {
         (true, _) => Ok(vec![rows.clone()]),
         (false, true) => Ok(vec![change(rows)?]),
-        (false, false) => Ok(vec![change(&rows.pick(&asked))?, rows.pick(&others)]),
+        (false, false) => Ok(vec![change(&rows.pick(&selected))?, rows.pick(&others)]),
     }
 }
 
-/// The batch with rows of those of `events` (ascending) that have none yet, as far as they are wanted.
-pub(crate) fn decoded(
+/// Adds decoded rows for those of `events` (ascending) that have none yet, if they are wanted.
+pub(crate) fn with_decoded_rows(
     batch: Batch,
     events: &[u32],
-    (messages, channels): (&Messages, &Channels),
+    (decoder, channels): (&DatasetDecoder, &Channels),
     is_wanted: impl Fn(&Rows) -> bool,
 ) -> Result<Batch, Error> {
     let mut has_rows = vec![false; batch.len()];
@@ -157,7 +157,7 @@ pub(crate) fn decoded(
     if raw.is_empty() {
         return Ok(batch);
     }
-    let found = messages.rows(&batch, &raw, channels)?;
+    let found = decoder.decode_rows(&batch, &raw, channels)?;
     let mut rows = batch.rows().to_vec();
     rows.extend(found.rows.into_iter().filter(is_wanted));
     Ok(batch.with_rows(rows))

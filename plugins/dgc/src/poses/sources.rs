@@ -1,43 +1,43 @@
-//! What is known, by the source it is of, and whose is used for the events of which. Looks nothing up.
+//! Keeps a history per source, and decides which history an event uses. Looks nothing up.
 
 use std::sync::Arc;
 
 use sluice_core::StageContext;
 
-use super::{History, Timed};
+use super::{History, Timestamped};
 
-/// What is known of each source.
-pub(super) struct Sources<T> {
+/// The history of each source.
+pub(super) struct SourceHistories<T> {
     names: Vec<Arc<str>>,
-    /// One a name.
+    /// One per name.
     histories: Vec<History<T>>,
-    /// The place of each channel's source.
-    of_channels: Vec<usize>,
+    /// The source index of each channel.
+    source_of_channel: Vec<usize>,
 }
 
-/// Whose knowledge the events of a source have.
+/// Whose history the events of a source use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lender {
-    /// That of the source in this place: its own, or that of the only other one that has some.
-    Is(usize),
-    /// Nobody has any yet.
+pub(super) enum HistoryOwner {
+    /// The history of this source: its own, or the only one that is not empty.
+    Source(usize),
+    /// All histories are empty.
     Nobody,
-    /// It has none, and several others have some.
-    Several,
+    /// Its own is empty, and several others are not.
+    Ambiguous,
 }
 
-impl<T> Default for Sources<T> {
+impl<T> Default for SourceHistories<T> {
     fn default() -> Self {
-        Self { names: Vec::new(), histories: Vec::new(), of_channels: Vec::new() }
+        Self { names: Vec::new(), histories: Vec::new(), source_of_channel: Vec::new() }
     }
 }
 
-impl<T: Timed + Clone> Sources<T> {
-    /// Takes up the channels that are new in the run.
-    pub(super) fn meet(&mut self, context: &StageContext<'_>) {
-        for channel in context.channels.since(self.of_channels.len()) {
+impl<T: Timestamped + Clone> SourceHistories<T> {
+    /// Adds the channels that are new in the run.
+    pub(super) fn add_channels(&mut self, context: &StageContext<'_>) {
+        for channel in context.channels.since(self.source_of_channel.len()) {
             let known = self.names.iter().position(|name| *name == channel.source);
-            self.of_channels.push(known.unwrap_or(self.names.len()));
+            self.source_of_channel.push(known.unwrap_or(self.names.len()));
             if known.is_none() {
                 self.names.push(Arc::clone(&channel.source));
                 self.histories.push(History::default());
@@ -45,9 +45,9 @@ impl<T: Timed + Clone> Sources<T> {
         }
     }
 
-    /// The place of a channel's source. It is one of those that were met.
-    pub(super) fn of_channel(&self, channel: usize) -> usize {
-        self.of_channels[channel]
+    /// The source index of a channel, which has been added.
+    pub(super) fn source_of(&self, channel: usize) -> usize {
+        self.source_of_channel[channel]
     }
 
     pub(super) fn name(&self, source: usize) -> &str {
@@ -58,35 +58,35 @@ impl<T: Timed + Clone> Sources<T> {
         &self.histories[source]
     }
 
-    /// Adds something known of a source.
-    pub(super) fn note(&mut self, source: usize, known: T) {
-        self.histories[source].note(known);
+    /// Adds a value to the history of a source.
+    pub(super) fn add(&mut self, source: usize, known: T) {
+        self.histories[source].add(known);
     }
 
-    /// Whose knowledge events of a source have, by what is known by now: its own, or else that of the only
-    /// other source of which something is known, since a sensor's log may be another than that of the poses.
-    pub(super) fn lender(&self, source: usize) -> Lender {
+    /// Whose history events of a source use now: its own, or else the only one that is not empty,
+    /// since sensors and poses may be recorded in separate logs.
+    pub(super) fn owner(&self, source: usize) -> HistoryOwner {
         if !self.histories[source].is_empty() {
-            return Lender::Is(source);
+            return HistoryOwner::Source(source);
         }
         let mut others = (0..).zip(&self.histories).filter(|(_, history)| !history.is_empty());
         match (others.next(), others.next()) {
-            (None, _) => Lender::Nobody,
-            (Some((one, _)), None) => Lender::Is(one),
-            _ => Lender::Several,
+            (None, _) => HistoryOwner::Nobody,
+            (Some((one, _)), None) => HistoryOwner::Source(one),
+            _ => HistoryOwner::Ambiguous,
         }
     }
 
-    /// Whether nothing is known of any source.
+    /// Whether all histories are empty.
     pub(super) fn is_empty(&self) -> bool {
         self.histories.iter().all(History::is_empty)
     }
 
-    /// What is known for events of a source.
-    pub(super) fn for_source(&self, source: usize) -> Option<&History<T>> {
-        match self.lender(source) {
-            Lender::Is(lender) => self.histories.get(lender),
-            Lender::Nobody | Lender::Several => None,
+    /// The history used for events of a source.
+    pub(super) fn history_for(&self, source: usize) -> Option<&History<T>> {
+        match self.owner(source) {
+            HistoryOwner::Source(owner) => self.histories.get(owner),
+            HistoryOwner::Nobody | HistoryOwner::Ambiguous => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How much memory events take while they wait, each by itself: how they are cut into batches does not matter.
+//! Estimates the memory of pending events, event by event, so that batch boundaries do not matter.
 
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
@@ -7,54 +7,56 @@ use sluice_core::{Batch, Rows};
 
 use crate::points::Points;
 
-/// About what an event takes without its payload and what is decoded of it.
-const EVENT: u64 = 64;
-/// About what a point takes, with what a batch of them takes beside.
-const POINT: u64 = 64;
+/// Approximate size of an event without payload and rows.
+const EVENT_BYTES: u64 = 64;
+/// Approximate size of a point, including overhead.
+const POINT_BYTES: u64 = 64;
 
-/// About what each event of a batch takes: its payload, and its rows whether they keep that or not.
-pub(super) fn weights(batch: &Batch) -> Vec<u64> {
-    let mut weights: Vec<u64> =
-        (0..batch.len()).map(|event| EVENT + batch.payload_len(event) as u64).collect();
+/// Approximate size of each event: its payload and its rows, whether or not these replace the
+/// payload.
+pub(super) fn event_weights(batch: &Batch) -> Vec<u64> {
+    let mut event_weights: Vec<u64> =
+        (0..batch.len()).map(|event| EVENT_BYTES + batch.payload_len(event) as u64).collect();
     for rows in batch.rows() {
-        let points = Points::of(rows);
+        let points = Points::from_rows(rows);
         for (row, event) in rows.events.iter().enumerate() {
             let points = points.as_ref().map_or(0, |points| points.range(row).len() as u64);
-            weights[*event as usize] += (POINT * points).max(row_bytes(rows, row));
+            event_weights[*event as usize] += (POINT_BYTES * points).max(row_bytes(rows, row));
         }
     }
-    weights
+    event_weights
 }
 
 fn row_bytes(rows: &Rows, row: usize) -> u64 {
-    rows.columns.columns().iter().map(|column| bytes(column, row, row + 1)).sum()
+    rows.columns.columns().iter().map(|column| array_bytes(column, row, row + 1)).sum()
 }
 
-/// About how many bytes the values of an array from `start` to below `end` take. As deep as its type.
-fn bytes(array: &dyn Array, start: usize, end: usize) -> u64 {
+/// Approximate size of the values of an array from `start` to below `end`. Recursion is bounded by
+/// the type.
+fn array_bytes(array: &dyn Array, start: usize, end: usize) -> u64 {
     let count = end.saturating_sub(start);
     let between = |offsets: &[i32]| (offsets[end] - offsets[start]) as u64;
     match array.data_type() {
         DataType::List(_) => {
             let list = array.as_list::<i32>();
             let (first, last) = (list.offsets()[start] as usize, list.offsets()[end] as usize);
-            4 + bytes(list.values(), first, last)
+            4 + array_bytes(list.values(), first, last)
         }
         DataType::FixedSizeList(_, width) => {
             let (list, width) = (array.as_fixed_size_list(), *width as usize);
-            bytes(list.values(), start * width, end * width)
+            array_bytes(list.values(), start * width, end * width)
         }
         DataType::Struct(_) => {
-            array.as_struct().columns().iter().map(|member| bytes(member, start, end)).sum()
+            array.as_struct().columns().iter().map(|member| array_bytes(member, start, end)).sum()
         }
         DataType::Binary => 4 + between(array.as_binary::<i32>().value_offsets()),
         DataType::Utf8 => 4 + between(array.as_string::<i32>().value_offsets()),
-        other => (other.primitive_width().unwrap_or(OTHER) * count) as u64,
+        other => (other.primitive_width().unwrap_or(DEFAULT_VALUE_BYTES) * count) as u64,
     }
 }
 
-/// What is taken for a value of which it is not known how much it takes.
-const OTHER: usize = 16;
+/// Assumed size of a value of unknown width.
+const DEFAULT_VALUE_BYTES: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -64,8 +66,8 @@ mod tests {
     use sluice_core::{BatchBuilder, ChannelId, MessageType, Payloads, TypeKey};
 
     use super::*;
-    use crate::points::{Cloud, Frame};
-    use crate::poses::rows::lists;
+    use crate::points::{CloudBuilder, PointFrame};
+    use crate::poses::rows::list_column;
 
     fn batch(sizes: &[usize]) -> Batch {
         let mut builder = BatchBuilder::default();
@@ -76,19 +78,19 @@ mod tests {
     #[test]
     fn rows_that_keep_their_payloads_weigh_beside_them_however_they_are_cut() {
         let words: ArrayRef = Arc::new(StringArray::from(vec!["", "four", "nothing"]));
-        let (_, places) = lists("pos", &[[0.0; 3]; 3]);
+        let (_, places) = list_column("pos", &[[0.0; 3]; 3]);
         let columns = RecordBatch::try_from_iter([("words", words), ("pos", places)]).unwrap();
         let message = Arc::new(MessageType::named("pose_t", TypeKey(1)));
         let rows = Rows { message, payloads: Payloads::Kept, events: vec![0, 1, 2], columns };
         let batch = batch(&[100, 200, 0]).with_rows(vec![rows]);
-        let all = weights(&batch);
+        let all = event_weights(&batch);
         assert_eq!(all, [64 + 100 + 4 + 24, 64 + 200 + 8 + 24, 64 + 11 + 24]);
-        assert_eq!(weights(&batch.retain(|row| row > 0)), all[1..]);
+        assert_eq!(event_weights(&batch.retain(|row| row > 0)), all[1..]);
     }
 
     #[test]
     fn points_weigh_at_least_64_bytes_each() {
-        let mut cloud = Cloud::default();
+        let mut cloud = CloudBuilder::default();
         for count in [0, 3] {
             let many = |values: &mut Vec<f64>| values.extend(vec![1.0; count]);
             [&mut cloud.x, &mut cloud.y, &mut cloud.z].into_iter().for_each(many);
@@ -99,7 +101,7 @@ mod tests {
             let event = if count == 0 { 0 } else { 1 };
             cloud.end_event(event, 0, true).unwrap();
         }
-        let batch = batch(&[0, 0]).with_rows(vec![cloud.finish(Frame::Body)]);
-        assert_eq!(weights(&batch), [64 + 12, 64 + 3 * 64]);
+        let batch = batch(&[0, 0]).with_rows(vec![cloud.finish(PointFrame::Body)]);
+        assert_eq!(event_weights(&batch), [64 + 12, 64 + 3 * 64]);
     }
 }

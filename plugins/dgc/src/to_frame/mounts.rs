@@ -1,4 +1,4 @@
-//! Where sensors are mounted, by the channels of their events. Knows no file of calibrations.
+//! Looks up the mounts of sensors by channel. Reads no calibration files.
 
 use std::collections::BTreeMap;
 
@@ -6,38 +6,40 @@ use sluice_core::{OptionsError, Pattern};
 
 use crate::calibration::{Calibration, Mount};
 
-/// Which place in a calibration each channel has.
-pub(crate) struct Mounts {
+/// The mounts and masks of sensors, by channel.
+pub(crate) struct SensorMounts {
     calibration: Calibration,
-    /// Channels and the names that the calibration has for them; plain names first.
-    named: Vec<(Pattern, String)>,
+    /// Channels and their names in the calibration; plain names before patterns.
+    names: Vec<(Pattern, String)>,
 }
 
-impl Mounts {
-    /// `Err` for what is no pattern, and for names that the calibration has no place of.
-    pub(crate) fn of(
+impl SensorMounts {
+    /// Validates the option `mounts`. `Err` for invalid patterns, and for names without a mount.
+    pub(crate) fn new(
         calibration: Calibration,
-        named: BTreeMap<String, String>,
+        names: BTreeMap<String, String>,
     ) -> Result<Self, OptionsError> {
-        Self::checked(calibration, named, |calibration, name| calibration.mount(name).is_some())
+        Self::with_checked_names(calibration, names, |calibration, name| {
+            calibration.mount(name).is_some()
+        })
     }
 
-    /// The same for those who ask for masks only: a name that has nothing else is a name, too.
-    pub(crate) fn of_masks(
+    /// Like [`SensorMounts::new`], but also accepts names that only have a mask.
+    pub(crate) fn for_masks(
         calibration: Calibration,
-        named: BTreeMap<String, String>,
+        names: BTreeMap<String, String>,
     ) -> Result<Self, OptionsError> {
-        Self::checked(calibration, named, |calibration, name| {
+        Self::with_checked_names(calibration, names, |calibration, name| {
             calibration.mount(name).is_some() || calibration.mask(name).is_some()
         })
     }
 
-    fn checked(
+    fn with_checked_names(
         calibration: Calibration,
-        named: BTreeMap<String, String>,
+        names: BTreeMap<String, String>,
         is_known: impl Fn(&Calibration, &str) -> bool,
     ) -> Result<Self, OptionsError> {
-        let checked = named.into_iter().map(|(channels, name)| {
+        let checked = names.into_iter().map(|(channels, name)| {
             let wrong = |message: String| OptionsError {
                 path: vec!["mounts".into(), channels.clone()],
                 message,
@@ -45,49 +47,49 @@ impl Mounts {
             let pattern = Pattern::parse(&channels).map_err(wrong)?;
             match is_known(&calibration, &name) {
                 true => Ok((pattern, name)),
-                false => Err(wrong(unknown(&calibration, &name))),
+                false => Err(wrong(unknown_sensor(&calibration, &name))),
             }
         });
-        let mut named = checked.collect::<Result<Vec<_>, _>>()?;
-        named.sort_by_key(|(pattern, _)| pattern.as_name().is_none());
-        Ok(Self { calibration, named })
+        let mut names = checked.collect::<Result<Vec<_>, _>>()?;
+        names.sort_by_key(|(pattern, _)| pattern.as_name().is_none());
+        Ok(Self { calibration, names })
     }
 
-    /// What the calibration calls the sensor of a channel.
+    /// The name of a channel's sensor in the calibration.
     pub(crate) fn name_of<'n>(&'n self, channel: &'n str) -> &'n str {
-        let named = self.named.iter().find(|(pattern, _)| pattern.matches(channel));
-        named.map_or(channel, |(_, name)| name)
+        let names = self.names.iter().find(|(pattern, _)| pattern.matches(channel));
+        names.map_or(channel, |(_, name)| name)
     }
 
-    /// Where the sensor of a channel is mounted.
-    pub(crate) fn of_channel(&self, channel: &str) -> Option<Mount> {
+    /// The mount of a channel's sensor.
+    pub(crate) fn mount_of(&self, channel: &str) -> Option<Mount> {
         self.calibration.mount(self.name_of(channel))
     }
 
-    /// The angles at which the scanner of a channel sees the vehicle itself.
+    /// The range of angles in which a channel's scanner sees its vehicle.
     pub(crate) fn mask_of(&self, channel: &str) -> Option<[f64; 2]> {
         self.calibration.mask(self.name_of(channel))
     }
 
-    /// Whether the calibration has masks, and knows the sensor of this channel in no way.
+    /// Whether the calibration has masks, but neither mask nor mount for this channel.
     pub(crate) fn lacks_mask_of(&self, channel: &str) -> bool {
         self.calibration.has_masks()
             && self.mask_of(channel).is_none()
-            && self.of_channel(channel).is_none()
+            && self.mount_of(channel).is_none()
     }
 
-    /// Where a sensor is mounted, by its name in the calibration.
-    pub(crate) fn of_name(&self, name: &str) -> Result<Mount, String> {
-        self.calibration.mount(name).ok_or_else(|| unknown(&self.calibration, name))
+    /// The mount of a sensor, by its name in the calibration.
+    pub(crate) fn mount_by_name(&self, name: &str) -> Result<Mount, String> {
+        self.calibration.mount(name).ok_or_else(|| unknown_sensor(&self.calibration, name))
     }
 
-    /// What the calibration was made from, as a line of text.
-    pub(crate) fn made_from(&self) -> &str {
-        self.calibration.made_from()
+    /// A line that identifies the calibration.
+    pub(crate) fn fingerprint(&self) -> &str {
+        self.calibration.fingerprint()
     }
 }
 
-fn unknown(calibration: &Calibration, name: &str) -> String {
+fn unknown_sensor(calibration: &Calibration, name: &str) -> String {
     let known: Vec<&str> = calibration.names().collect();
-    format!("the calibration has no `{name}`; it has {}", known.join(", "))
+    format!("unknown sensor `{name}`: expected one of {}", known.join(", "))
 }

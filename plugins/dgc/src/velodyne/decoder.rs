@@ -1,33 +1,33 @@
-//! From a packet's returns to points in the sensor's frame: x where azimuth 0 is, y to the left of it, z up.
-//! Knows no events.
+//! Turns the returns of a packet into points in the sensor's frame: x towards azimuth 0, y to the
+//! left, z up. Knows nothing of events.
 //!
-//! Nothing is computed by point that can be had from a table: cosine and sine of the direction come by
-//! azimuth, those of the laser's own turn and rise by laser, and the sum of both angles follows by the
-//! theorems of addition. That differs from the cosine of the sum in the last bits only.
+//! Trigonometry per point is avoided: cosine and sine of the head's direction come from a table by
+//! azimuth, those of each laser's own angles from a table by laser, and the angle sum identities
+//! combine them. This differs from the cosine of the sum in the last bits only.
 
 use std::sync::LazyLock;
 
-use crate::points::Cloud;
+use crate::points::CloudBuilder;
 use crate::ranges;
 
-use super::lasers::Laser;
-use super::model::{Model, Rhythm};
-use super::wire::{BLOCKS, Block, Blocks, Factory, Half, LANES, TURN};
+use super::lasers::LaserCalibration;
+use super::model::{FiringTimes, Model};
+use super::wire::{BLOCKS, DataBlock, DataBlocks, FactoryBytes, HeadHalf, LANES, TURN};
 
-/// Radians in a hundredth of a degree, as the sensor's users have always written it.
+/// Radians per hundredth of a degree, with the digits that users of the sensor have always used.
 const STEP: f64 = 0.00017453293;
-/// Metres in one count of range.
+/// Metres per range count.
 const COUNT: f64 = 0.002;
-/// Metres within which nothing is ever given: no sensor sees itself.
-const NEAREST: f64 = 0.01;
-/// Hundredths of a degree that a head turns in a slot at most. More is a jump, over which nothing can be
-/// interpolated.
-const MOST_GAP: u16 = 200;
+/// Lower limit of the minimum range, in metres.
+const MIN_RANGE: f64 = 0.01;
+/// Maximum rotation of the head per slot, in hundredths of a degree. More is a jump, which cannot
+/// be interpolated.
+const MAX_GAP: u16 = 200;
 
-/// Which points are given.
+/// The range limits of points.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// The least count of range: 1 leaves out what has none.
+pub(super) struct RangeLimits {
+    /// Minimum range count: 1 drops empty returns.
     least_count: u16,
     /// Metres.
     nearest: f64,
@@ -35,21 +35,21 @@ pub(super) struct Limits {
     farthest: f64,
 }
 
-impl Limits {
-    /// `Err` names the option at fault, and says why.
+impl RangeLimits {
+    /// `Err` has the option at fault and the reason.
     pub(super) fn new(
         drop_zero_returns: bool,
         min_range: Option<f64>,
         max_range: Option<f64>,
     ) -> Result<Self, (&'static str, String)> {
         let (min_range, max_range) = (min_range.unwrap_or(0.0), max_range.unwrap_or(f64::INFINITY));
-        let [nearest, farthest] = ranges::limits(min_range, max_range, NEAREST)?;
+        let [nearest, farthest] = ranges::range_limits(min_range, max_range, MIN_RANGE)?;
         Ok(Self { least_count: u16::from(drop_zero_returns), nearest, farthest })
     }
 
-    /// The counts of a laser, from and to, whose ranges are within; from above to if none are. Ranges never
-    /// get shorter as counts rise.
-    fn counts(&self, laser: &Laser) -> (u16, u16) {
+    /// The inclusive interval of counts of a laser within the limits; empty if none are. Ranges
+    /// grow monotonically with counts.
+    fn counts(&self, laser: &LaserCalibration) -> (u16, u16) {
         let range = |count: u32| {
             let count = u16::try_from(count).unwrap_or(u16::MAX);
             metres(count, laser.range_offset, 1.0 + laser.range_scale)
@@ -72,33 +72,34 @@ impl Limits {
     }
 }
 
-/// How many counts of range there are.
+/// Number of distinct range counts.
 const COUNTS: u32 = 1 << 16;
 
-/// What a count of range means.
+/// The range of a count, in metres.
 #[inline]
 fn metres(count: u16, offset: f64, scale: f64) -> f64 {
     (f64::from(count) * COUNT + offset) * scale
 }
 
-/// Makes points of one sensor's packets.
+/// Decodes the packets of one sensor.
 #[derive(Debug)]
-pub(super) struct Decoder {
-    rhythm: Rhythm,
+pub(super) struct PacketDecoder {
+    firing_times: FiringTimes,
     model: Model,
     directions: &'static [[f64; 2]],
-    /// The lower half and the upper one, or the only one.
-    banks: Vec<Bank>,
-    /// Of the HDL-64E one a half; of others one a gap, since the head turns while lasers fire.
-    fans: Vec<Fan>,
+    /// The lower and the upper half, or the only one.
+    banks: Vec<LaserBank>,
+    /// For the HDL-64E one per half; for others one per gap, since the head turns while the lasers
+    /// fire.
+    fans: Vec<BeamDirections>,
 }
 
-/// What is the same for all blocks of a half, return by return.
+/// What all blocks of a half share, by lane.
 #[derive(Debug)]
-struct Bank {
+struct LaserBank {
     laser: [u16; LANES],
-    /// The counts of range, from and to, that give points: as many as are within the limits, and compared
-    /// eight at a time.
+    /// Inclusive limits of the range counts that yield points. Integers, so that eight are compared
+    /// at a time.
     least: [u16; LANES],
     most: [u16; LANES],
     offset: [f64; LANES],
@@ -107,16 +108,16 @@ struct Bank {
     sine: [f64; LANES],
 }
 
-/// Where the lasers look beside the head's direction, shortened by how steep they look.
+/// Directions of the lasers relative to the head, scaled by the cosine of their elevation.
 #[derive(Debug)]
-struct Fan {
+struct BeamDirections {
     along: [f64; LANES],
     across: [f64; LANES],
-    /// Hundredths of a degree that the head has turned on.
+    /// Rotation of the head since the start of the slot, in hundredths of a degree.
     turned: [f32; LANES],
 }
 
-/// Cosine and sine of the head's direction by azimuth, which counts the other way round.
+/// Cosine and sine of the head's direction by azimuth, which counts clockwise.
 static DIRECTIONS: LazyLock<Vec<[f64; 2]>> = LazyLock::new(|| {
     let direction = |azimuth: u16| {
         let angle =
@@ -126,7 +127,7 @@ static DIRECTIONS: LazyLock<Vec<[f64; 2]>> = LazyLock::new(|| {
     (0..TURN).map(direction).collect()
 });
 
-/// Intensities by byte.
+/// Intensities by byte value.
 static INTENSITIES: [f32; 256] = intensities();
 
 const fn intensities() -> [f32; 256] {
@@ -138,62 +139,70 @@ const fn intensities() -> [f32; 256] {
     all
 }
 
-impl Decoder {
-    /// `lasers` are all of the model, by number.
-    pub(super) fn new(model: Model, lasers: &[Laser], limits: Limits) -> Self {
-        let rhythm = model.rhythm();
-        let halves: Vec<[(u16, Laser); LANES]> = match model {
+impl PacketDecoder {
+    /// `lasers` has all lasers of the model, by number.
+    pub(super) fn new(model: Model, lasers: &[LaserCalibration], limits: RangeLimits) -> Self {
+        let firing_times = model.firing_times();
+        let halves: Vec<[(u16, LaserCalibration); LANES]> = match model {
             Model::Hdl64e => vec![lanes(lasers, 0), lanes(lasers, LANES)],
             Model::Hdl32e | Model::Vlp16 => vec![lanes(lasers, 0)],
         };
-        let banks = halves.iter().map(|half| Bank::of(half, &limits)).collect();
+        let banks = halves.iter().map(|half| LaserBank::new(half, &limits)).collect();
         let fans = match halves.as_slice() {
-            [only] => (0..=MOST_GAP).map(|gap| Fan::of(only, gap, &rhythm)).collect(),
-            halves => halves.iter().map(|half| Fan::of(half, 0, &rhythm)).collect(),
+            [only] => {
+                (0..=MAX_GAP).map(|gap| BeamDirections::new(only, gap, &firing_times)).collect()
+            }
+            halves => {
+                halves.iter().map(|half| BeamDirections::new(half, 0, &firing_times)).collect()
+            }
         };
-        Self { rhythm, model, directions: &DIRECTIONS, banks, fans }
+        Self { firing_times, model, directions: &DIRECTIONS, banks, fans }
     }
 
-    /// Appends the points of a packet whose last slot ended at `ended` (nanoseconds) to a cloud. Gives how many
-    /// returns are left out since they are too near or too far; empty ones are none.
+    /// Appends the points of a packet whose last slot ended at `ended` (nanoseconds). Returns the
+    /// number of non-empty returns out of range.
     pub(super) fn append(
         &self,
-        blocks: &Blocks<'_>,
-        factory: Option<Factory>,
+        blocks: &DataBlocks<'_>,
+        factory: Option<FactoryBytes>,
         ended: i64,
-        cloud: &mut Cloud,
+        cloud: &mut CloudBuilder,
     ) -> u64 {
         let is_dual = factory.is_some_and(|factory| factory.is_dual);
-        let a_slot = self.model.blocks_a_slot(is_dual);
-        let began = ended.saturating_sub((BLOCKS / a_slot) as i64 * self.rhythm.slot);
+        let per_slot = self.model.blocks_per_slot(is_dual);
+        let began = ended.saturating_sub((BLOCKS / per_slot) as i64 * self.firing_times.slot);
         let (mut turned, mut left_out) = (None, 0);
         for block in blocks.iter() {
-            let half = usize::from(block.half == Half::Upper && self.model.has_halves());
+            let half = usize::from(block.half == HeadHalf::Upper && self.model.has_halves());
             let fan = if self.model.is_interpolated() {
-                // Before the first that is known, the turn is that of those after it.
-                let known = || blocks.iter().find_map(|block| gap(blocks, &block, a_slot));
-                turned = gap(blocks, &block, a_slot).or(turned).or_else(known);
+                // Before the first known rotation, uses the next known one.
+                let known = || blocks.iter().find_map(|block| gap(blocks, &block, per_slot));
+                turned = gap(blocks, &block, per_slot).or(turned).or_else(known);
                 usize::from(turned.unwrap_or(0))
             } else {
                 half
             };
-            let slot = began.saturating_add((block.number / a_slot) as i64 * self.rhythm.slot);
-            left_out += self.fire(&block, (&self.banks[half], &self.fans[fan]), slot, cloud);
+            let slot =
+                began.saturating_add((block.number / per_slot) as i64 * self.firing_times.slot);
+            left_out +=
+                self.append_block(&block, (&self.banks[half], &self.fans[fan]), slot, cloud);
         }
         left_out
     }
 
-    /// Appends the points of a block whose slot began at `slot`. All of them first, column by column, which
-    /// takes several at a time; then those that are not wanted are taken out again. Gives how many of these are
-    /// not empty.
-    // Alone it is compiled to a tenth less time than as a part of what calls it: its arrays stay in registers.
+    /// Appends the points of a block whose slot started at `slot`. Returns the number of non-empty
+    /// returns out of range.
+    ///
+    /// Appends all points first, column by column, which vectorises, and then removes the unwanted
+    /// ones.
+    // As a separate function it is 10 % faster than inlined: its arrays stay in registers.
     #[inline(never)]
-    fn fire(
+    fn append_block(
         &self,
-        block: &Block<'_>,
-        (bank, fan): (&Bank, &Fan),
+        block: &DataBlock<'_>,
+        (bank, fan): (&LaserBank, &BeamDirections),
         slot: i64,
-        cloud: &mut Cloud,
+        cloud: &mut CloudBuilder,
     ) -> u64 {
         let [cosine, sine] = self.directions[usize::from(block.azimuth)];
         let count = counts(block);
@@ -209,7 +218,7 @@ impl Decoder {
         };
         cloud.x.extend((0..LANES).map(x));
         cloud.y.extend((0..LANES).map(y));
-        // So short a loop would be taken apart, and go one by one, if it did not end in an array of its own.
+        // Without an array of its own, this short loop would be unrolled into scalar code.
         let mut z = range;
         z.iter_mut().zip(&bank.sine).for_each(|(z, sine)| *z *= sine);
         cloud.z.extend_from_slice(&z);
@@ -222,19 +231,19 @@ impl Decoder {
         } else {
             cloud.azimuth.extend_from_slice(&[degrees(azimuth); LANES]);
         }
-        cloud.time.extend((0..LANES).map(|k| slot.wrapping_add(self.rhythm.lanes[k])));
+        cloud.time.extend((0..LANES).map(|k| slot.wrapping_add(self.firing_times.lanes[k])));
         let keep = bank.keep(&count);
         if keep.iter().sum::<u16>() == LANES as u16 {
             return 0;
         }
-        take_out(cloud, &keep, self.model.is_interpolated());
+        retain_last(cloud, &keep, self.model.is_interpolated());
         let left_out = |(count, keep): &(u16, u16)| *count > 0 && *keep == 0;
         count.into_iter().zip(keep).filter(left_out).count() as u64
     }
 }
 
 #[inline]
-fn counts(block: &Block<'_>) -> [u16; LANES] {
+fn counts(block: &DataBlock<'_>) -> [u16; LANES] {
     let mut counts = [0; LANES];
     for (count, [low, high, _]) in counts.iter_mut().zip(block.returns) {
         *count = u16::from_le_bytes([*low, *high]);
@@ -242,16 +251,16 @@ fn counts(block: &Block<'_>) -> [u16; LANES] {
     counts
 }
 
-/// Degrees of hundredths that may have come beyond a turn.
+/// Hundredths of a degree, possibly beyond a full turn, as degrees.
 fn degrees(hundredths: f32) -> f32 {
     let turn = f32::from(TURN);
     (if hundredths >= turn { hundredths - turn } else { hundredths }) / 100.0
 }
 
-/// Keeps those of a cloud's last points that `keep` has a 1 for. Their azimuths differ only if the sensor's
+/// Keeps the points of the last block for which `keep` is 1. Azimuths only differ if the sensor's
 /// are interpolated.
 #[inline]
-fn take_out(cloud: &mut Cloud, keep: &[u16; LANES], is_interpolated: bool) {
+fn retain_last(cloud: &mut CloudBuilder, keep: &[u16; LANES], is_interpolated: bool) {
     let len = cloud.len() - LANES;
     let kept = {
         let (x, y, z) = (last(&mut cloud.x), last(&mut cloud.y), last(&mut cloud.z));
@@ -280,37 +289,38 @@ fn last<T>(column: &mut [T]) -> &mut [T; LANES] {
     column.last_chunk_mut().expect("the points of a block were appended")
 }
 
-/// Moves what is kept to the front; gives how much that is. Moved always, counted only if kept: no branch to
-/// mispredict.
+/// Moves the kept elements to the front and returns their number. Moves unconditionally and counts
+/// only the kept ones, to avoid branch mispredictions.
 #[inline]
 fn compact(keep: &[u16; LANES], mut shift: impl FnMut(usize, usize)) -> usize {
     let mut to = 0;
     for (from, kept) in keep.iter().enumerate() {
-        // Never beyond the last lane, which spares checks.
+        // The index stays in bounds, which avoids bounds checks.
         shift(from, to % LANES);
         to += usize::from(*kept);
     }
     to
 }
 
-/// 32 lasers from number `first` on, again from the first if there are no more.
-fn lanes(lasers: &[Laser], first: usize) -> [(u16, Laser); LANES] {
+/// 32 lasers starting from number `first`, wrapping around.
+fn lanes(lasers: &[LaserCalibration], first: usize) -> [(u16, LaserCalibration); LANES] {
     std::array::from_fn(|lane| {
         let number = (first + lane) % lasers.len();
         (number as u16, lasers[number])
     })
 }
 
-/// How far the head turns from this block to the one that is fired next, if both are known and that can be.
-fn gap(blocks: &Blocks<'_>, block: &Block<'_>, a_slot: usize) -> Option<u16> {
-    let next = blocks.at(block.number + a_slot)?;
+/// Rotation of the head from this block to the next one fired, if both are valid and it is
+/// plausible.
+fn gap(blocks: &DataBlocks<'_>, block: &DataBlock<'_>, per_slot: usize) -> Option<u16> {
+    let next = blocks.at(block.number + per_slot)?;
     let turned =
         (u32::from(next.azimuth) + u32::from(TURN) - u32::from(block.azimuth)) % u32::from(TURN);
-    u16::try_from(turned).ok().filter(|gap| *gap <= MOST_GAP)
+    u16::try_from(turned).ok().filter(|gap| *gap <= MAX_GAP)
 }
 
-impl Bank {
-    /// 1 for each of these counts that gives a point, or else 0.
+impl LaserBank {
+    /// 1 for each count that yields a point, else 0.
     #[inline]
     fn keep(&self, counts: &[u16; LANES]) -> [u16; LANES] {
         let mut keep = [0; LANES];
@@ -320,7 +330,7 @@ impl Bank {
         keep
     }
 
-    fn of(lanes: &[(u16, Laser); LANES], limits: &Limits) -> Self {
+    fn new(lanes: &[(u16, LaserCalibration); LANES], limits: &RangeLimits) -> Self {
         let counts = lanes.map(|(_, laser)| limits.counts(&laser));
         Self {
             laser: lanes.map(|(number, _)| number),
@@ -334,10 +344,11 @@ impl Bank {
     }
 }
 
-impl Fan {
-    /// Where lasers look if the head turns by `gap` in a slot.
-    fn of(lanes: &[(u16, Laser); LANES], gap: u16, rhythm: &Rhythm) -> Self {
-        let turned = rhythm.lanes.map(|lane| f64::from(gap) * lane as f64 / rhythm.slot as f64);
+impl BeamDirections {
+    /// The directions if the head turns by `gap` per slot.
+    fn new(lanes: &[(u16, LaserCalibration); LANES], gap: u16, firing_times: &FiringTimes) -> Self {
+        let turned =
+            firing_times.lanes.map(|lane| f64::from(gap) * lane as f64 / firing_times.slot as f64);
         let angle = |lane: usize| lanes[lane].1.turn - turned[lane] * STEP;
         let level = |lane: usize| lanes[lane].1.rise.cos();
         Self {
@@ -355,7 +366,7 @@ mod tests {
     use super::super::lasers::parse;
     use super::super::wire::{PACKET, Packet};
     use super::*;
-    use crate::points::{Frame, Points};
+    use crate::points::{PointFrame, Points};
 
     /// A packet of noise with known blocks.
     fn packet(noise: &mut u64) -> Packet {
@@ -374,9 +385,13 @@ mod tests {
         packet
     }
 
-    /// A point as it is computed without tables: with sine and cosine of the laser's own angle.
-    fn plainly(block: &Block<'_>, lane: usize, lasers: &[Laser]) -> [f64; 3] {
-        let half = if block.half == Half::Upper { LANES } else { 0 };
+    /// A point computed without tables, from sine and cosine of the laser's own angle.
+    fn point_without_tables(
+        block: &DataBlock<'_>,
+        lane: usize,
+        lasers: &[LaserCalibration],
+    ) -> [f64; 3] {
+        let half = if block.half == HeadHalf::Upper { LANES } else { 0 };
         let laser = lasers[half + lane];
         let ctheta = TAU - f64::from(block.azimuth) * STEP;
         let ctheta = if ctheta == TAU { 0.0 } else { ctheta };
@@ -391,28 +406,30 @@ mod tests {
         ]
     }
 
-    /// Tables change the last bits of numbers, and of a million points no digit of six decimals.
+    /// Tables change the last bits only: no digit of six decimals in a million points.
     #[test]
     fn tables_give_the_same_six_decimals_as_plain_sines() {
         let lasers = parse(Model::Hdl64e.table(), Model::Hdl64e).unwrap();
-        let limits = Limits::new(false, None, None).unwrap();
-        let decoder = Decoder::new(Model::Hdl64e, &lasers, limits);
+        let limits = RangeLimits::new(false, None, None).unwrap();
+        let decoder = PacketDecoder::new(Model::Hdl64e, &lasers, limits);
         let mut noise = 42;
         for _ in 0..1_000_000 / 384 + 1 {
-            let (packet, mut cloud) = (packet(&mut noise), Cloud::default());
-            let blocks = Blocks::of(&packet, true);
+            let (packet, mut cloud) = (packet(&mut noise), CloudBuilder::default());
+            let blocks = DataBlocks::from_packet(&packet, true);
             decoder.append(&blocks, None, 0, &mut cloud);
             let plain: Vec<[f64; 3]> = blocks
                 .iter()
                 .flat_map(|block| {
-                    (0..LANES).map(|lane| plainly(&block, lane, &lasers)).collect::<Vec<_>>()
+                    (0..LANES)
+                        .map(|lane| point_without_tables(&block, lane, &lasers))
+                        .collect::<Vec<_>>()
                 })
                 .collect();
             assert_eq!(cloud.len(), plain.len());
             for (at, plain) in plain.into_iter().enumerate() {
                 let ours = [cloud.x[at], cloud.y[at], cloud.z[at]];
                 for (ours, plain) in ours.into_iter().zip(plain) {
-                    // What has the same bits has the same text.
+                    // Equal values have equal texts.
                     let is_same = ours == plain || format!("{ours:.6}") == format!("{plain:.6}");
                     assert!(is_same, "{ours} is not {plain}");
                 }
@@ -424,18 +441,21 @@ mod tests {
     fn limits_in_counts_are_those_in_metres() {
         let lasers = parse(Model::Hdl64e.table(), Model::Hdl64e).unwrap();
         let odd = [(0.0, -1.0), (-50.0, 0.5), (100.0, 1.0), (-100.0, -0.999)];
-        let odd =
-            odd.map(|(range_offset, range_scale)| Laser { range_offset, range_scale, ..lasers[0] });
+        let odd = odd.map(|(range_offset, range_scale)| LaserCalibration {
+            range_offset,
+            range_scale,
+            ..lasers[0]
+        });
         let limits =
             [(false, 0.0, 1e9), (true, 0.0, 40.0), (false, 1.002, 1.004), (true, 5.0, 119.998)];
         for (drop, min, max) in limits {
-            let limits = Limits::new(drop, Some(min), Some(max)).unwrap();
+            let limits = RangeLimits::new(drop, Some(min), Some(max)).unwrap();
             for laser in lasers.iter().chain(&odd) {
                 let (least, most) = limits.counts(laser);
                 for count in 0..=u16::MAX {
                     let range = metres(count, laser.range_offset, 1.0 + laser.range_scale);
                     let is_within =
-                        (min.max(NEAREST)..=max).contains(&range) && !(drop && count == 0);
+                        (min.max(MIN_RANGE)..=max).contains(&range) && !(drop && count == 0);
                     assert_eq!((least..=most).contains(&count), is_within, "{count} of {laser:?}");
                 }
             }
@@ -445,16 +465,16 @@ mod tests {
     #[test]
     fn an_event_that_was_ended_has_its_points() {
         let lasers = parse(Model::Hdl64e.table(), Model::Hdl64e).unwrap();
-        let limits = Limits::new(false, Some(60.0), None).unwrap();
-        let (packet, mut cloud) = (packet(&mut 7), Cloud::default());
-        Decoder::new(Model::Hdl64e, &lasers, limits).append(
-            &Blocks::of(&packet, true),
+        let limits = RangeLimits::new(false, Some(60.0), None).unwrap();
+        let (packet, mut cloud) = (packet(&mut 7), CloudBuilder::default());
+        PacketDecoder::new(Model::Hdl64e, &lasers, limits).append(
+            &DataBlocks::from_packet(&packet, true),
             None,
             0,
             &mut cloud,
         );
         cloud.end_event(3, 0, true).unwrap();
-        let points = Points::of(&cloud.finish(Frame::Sensor)).unwrap();
+        let points = Points::from_rows(&cloud.finish(PointFrame::Sensor)).unwrap();
         let far = points.xyz()[0].iter().zip(points.xyz()[1]).all(|(x, y)| x.hypot(*y) > 50.0);
         assert!(far && (1..384).contains(&points.len()));
     }

@@ -1,4 +1,4 @@
-//! Laser tables: how each laser of a sensor was found to look and to measure, as CSV. Knows no packet.
+//! Laser tables: the calibration of each laser of a sensor, as CSV. Knows nothing of packets.
 
 use std::path::Path;
 
@@ -6,57 +6,58 @@ use sluice_core::{Error, files};
 
 use super::model::Model;
 
-/// What a table says of one laser.
+/// The calibration of one laser.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Laser {
-    /// Radians from the head's direction, counter-clockwise.
+pub(super) struct LaserCalibration {
+    /// Angle from the head's direction, counter-clockwise, in radians.
     pub(super) turn: f64,
-    /// Radians above the level.
+    /// Elevation in radians.
     pub(super) rise: f64,
-    /// Metres that it lies in front of the head's axis, to be taken off.
+    /// Horizontal offset in metres, subtracted along the head's direction.
     pub(super) ahead: f64,
-    /// Metres that its ranges are too short.
+    /// Range correction in metres, added to ranges.
     pub(super) range_offset: f64,
-    /// How much longer its ranges are, in parts of them.
+    /// Relative range correction.
     pub(super) range_scale: f64,
 }
 
-/// The columns that a table must have, in the order in which [`Laser`] has them, after the number.
+/// The required columns: the number, then the fields of [`LaserCalibration`] in order.
 const COLUMNS: [&str; 6] =
     ["physical_laser", "rcf_rad", "vcf_rad", "hcf_m", "range_offset_m", "range_scale_offset"];
-/// How far numbers may lie from zero, column by column; what lies beyond is a slip.
-const MOST: [f64; 6] = [f64::INFINITY, 6.3, 1.6, 10.0, 100.0, 1.0];
-/// No table is as long.
-const LONGEST: usize = 1 << 20;
+/// Maximum magnitude per column; larger values are mistakes.
+const LIMITS: [f64; 6] = [f64::INFINITY, 6.3, 1.6, 10.0, 100.0, 1.0];
+/// Longer tables are refused.
+const MAX_TABLE_LEN: usize = 1 << 20;
 
 /// The text of the table at `path`.
 pub(super) fn read(path: &Path) -> Result<String, Error> {
-    let bytes = files::head(path, LONGEST + 1)?;
+    let bytes = files::head(path, MAX_TABLE_LEN + 1)?;
     let wrong = |what| Error::invalid(format!("{what}: {}", path.display()));
-    if bytes.len() > LONGEST {
-        return Err(wrong("no laser table is longer than a megabyte"));
+    if bytes.len() > MAX_TABLE_LEN {
+        return Err(wrong("expected a laser table, found a file longer than 1 MiB"));
     }
-    String::from_utf8(bytes).map_err(|_| wrong("a laser table is text, and this is none"))
+    String::from_utf8(bytes).map_err(|_| wrong("expected a laser table as UTF-8 text"))
 }
 
-/// The lasers of a table, by number. `Err` says where it is wrong and what is expected there.
-pub(super) fn parse(text: &str, model: Model) -> Result<Vec<Laser>, String> {
+/// Parses a table into lasers by number. `Err` has the position of the mistake and what is
+/// expected.
+pub(super) fn parse(text: &str, model: Model) -> Result<Vec<LaserCalibration>, String> {
     let mut reader =
         csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(text.as_bytes());
     let header = reader.headers().map_err(|e| e.to_string())?.clone();
     let places = COLUMNS.map(|name| header.iter().position(|column| column == name));
     let missing = COLUMNS.iter().zip(&places).find(|(_, place)| place.is_none());
     if let Some((name, _)) = missing {
-        return Err(format!("line 1: a column `{name}` is needed; it has {}", list(&header)));
+        return Err(format!("line 1: missing column `{name}`, found {}", column_list(&header)));
     }
     let places = places.map(Option::unwrap_or_default);
-    let mut lasers: Vec<Option<(Laser, u64)>> = vec![None; model.lasers()];
+    let mut lasers: Vec<Option<(LaserCalibration, u64)>> = vec![None; model.lasers()];
     for row in reader.records() {
         let row = row.map_err(|e| e.to_string())?;
         let line = row.position().map_or(0, csv::Position::line);
         let (number, laser) = laser(&row, line, &places, model)?;
         if let Some((_, first)) = lasers[number].replace((laser, line)) {
-            return Err(format!("line {line}: laser {number} stands in line {first} already"));
+            return Err(format!("line {line}: laser {number} is already in line {first}"));
         }
     }
     let found = lasers.iter().enumerate().map(|(number, laser)| {
@@ -72,7 +73,7 @@ pub(super) fn parse(text: &str, model: Model) -> Result<Vec<Laser>, String> {
     found.collect()
 }
 
-fn list(header: &csv::StringRecord) -> String {
+fn column_list(header: &csv::StringRecord) -> String {
     let names: Vec<String> = header.iter().take(16).map(|name| format!("`{name}`")).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
@@ -83,7 +84,7 @@ fn laser(
     line: u64,
     places: &[usize; 6],
     model: Model,
-) -> Result<(usize, Laser), String> {
+) -> Result<(usize, LaserCalibration), String> {
     let wrong = |column: usize, expected: &str| {
         let (name, place) = (COLUMNS[column], places[column]);
         let found = match row.get(place) {
@@ -97,11 +98,11 @@ fn laser(
     let number =
         number.ok_or_else(|| wrong(0, &format!("a laser from 0 to {}", model.lasers() - 1)))?;
     let value = |column: usize| {
-        let most = MOST[column];
+        let most = LIMITS[column];
         let value = text(column).parse().ok().filter(|value: &f64| value.abs() <= most);
         value.ok_or_else(|| wrong(column, &format!("a number from {} to {most}", -most)))
     };
-    let laser = Laser {
+    let laser = LaserCalibration {
         turn: value(1)?,
         rise: value(2)?,
         ahead: value(3)?,
@@ -136,9 +137,14 @@ mod tests {
             "hcf_m,vcf_rad,physical_laser,rcf_rad,range_scale_offset,note,range_offset_m\n{rows}"
         );
         let lasers = parse(&text, Model::Vlp16).unwrap();
-        let wanted =
-            Laser { turn: 0.0, rise: 0.5, ahead: 5.0, range_offset: 0.125, range_scale: -0.25 };
-        assert!(lasers.iter().all(|laser| *laser == wanted));
+        let expected = LaserCalibration {
+            turn: 0.0,
+            rise: 0.5,
+            ahead: 5.0,
+            range_offset: 0.125,
+            range_scale: -0.25,
+        };
+        assert!(lasers.iter().all(|laser| *laser == expected));
     }
 
     #[test]
@@ -157,10 +163,10 @@ mod tests {
                 .contains("column 4 (`hcf_m`): expected a number from -10 to 10, found nothing")
         );
         assert!(refusal("0,0,0,0,nan,0").contains("column 5"));
-        assert_eq!(refusal("3,0,0,0,0,0\n3,0,0,0,0,0"), "line 3: laser 3 stands in line 2 already");
+        assert_eq!(refusal("3,0,0,0,0,0\n3,0,0,0,0,0"), "line 3: laser 3 is already in line 2");
         assert_eq!(refusal("0,0,0,0,0,0"), "laser 1 is missing: a table of the vlp-16 has 16");
         let no_column = parse("a,b\n", Model::Vlp16).unwrap_err();
-        assert_eq!(no_column, "line 1: a column `physical_laser` is needed; it has `a`, `b`");
+        assert_eq!(no_column, "line 1: missing column `physical_laser`, found `a`, `b`");
     }
 
     proptest! {

@@ -1,8 +1,8 @@
-//! `velodyne`: packets of Velodyne sensors become points in the sensor's own frame. Moves no point: that is
-//! for `to-frame`.
+//! Stage `velodyne`: turns packets of Velodyne sensors into points in the sensor's frame. To move
+//! points, use `to-frame`.
 //!
-//! `wire` finds packets and their blocks, `lasers` reads laser tables, `model` knows what sensors
-//! differ in, `decoder` makes points.
+//! `wire` finds packets and their blocks, `lasers` reads laser tables, `model` describes the
+//! sensors, `decoder` computes points.
 
 mod decoder;
 mod lasers;
@@ -22,33 +22,32 @@ use sluice_core::{
     PerChannel, Rows, Stage, StageContext,
 };
 
-use crate::points::{Cloud, Frame, UTIME};
-use crate::taken::Told;
-use decoder::{Decoder, Limits};
-pub use model::Model;
-use model::product_name;
+use crate::event_report::EventReport;
+use crate::points::{CloudBuilder, PointFrame, UTIME};
+use decoder::{PacketDecoder, RangeLimits};
+use model::{Model, product_name};
 use sluice_core::UndecodedPolicy;
-use wire::{BLOCKS, Blocks, Factory, Found, LANES, NoPacket};
+use wire::{BLOCKS, DataBlocks, FactoryBytes, LANES, NoPacket, TimedPacket};
 
 /// Options of `velodyne`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct VelodyneOptions {
-    /// Channels that have packets. All others pass as they are.
-    pub channels: Patterns,
-    /// The sensor that sent them.
-    pub model: Model,
-    /// A table of the sensor's lasers, as CSV. None given: that of the model.
+pub(crate) struct VelodyneOptions {
+    /// Channels with packets. All others pass unchanged.
+    pub(crate) channels: Patterns,
+    /// The sensor model.
+    pub(crate) model: Model,
+    /// Laser table of the sensor, as CSV. Default: the built-in table of the model.
     #[schemars(extend("format" = sluice_core::options::PATH_FORMAT))]
-    pub lasers: Option<PathBuf>,
-    /// Leaves out what the sensor saw no return of. Of an HDL-64E these are points within 0.6 m otherwise.
-    pub drop_zero_returns: bool,
-    /// Metres below which there are no points.
-    pub min_range: Option<f64>,
-    /// Metres beyond which there are no points.
-    pub max_range: Option<f64>,
-    /// What becomes of events that cannot be decoded.
-    pub undecoded: UndecodedPolicy,
+    pub(crate) lasers: Option<PathBuf>,
+    /// Drops empty returns. For an HDL-64E they become points within 0.6 m otherwise.
+    pub(crate) drop_zero_returns: bool,
+    /// Minimum range of points, in metres.
+    pub(crate) min_range: Option<f64>,
+    /// Maximum range of points, in metres.
+    pub(crate) max_range: Option<f64>,
+    /// What happens to events that cannot be decoded.
+    pub(crate) undecoded: UndecodedPolicy,
 }
 
 impl Default for VelodyneOptions {
@@ -71,14 +70,14 @@ sluice_core::register! {
     sample: include_str!("../../samples/velodyne.toml"),
 }
 
-struct Velodyne {
+struct VelodyneStage {
     channels: Patterns,
-    is_asked: PerChannel<bool>,
+    is_selected: PerChannel<bool>,
     model: Model,
-    decoder: Decoder,
+    decoder: PacketDecoder,
     undecoded: UndecodedPolicy,
-    /// What the table is, if it was given.
-    made_from: Option<String>,
+    /// Identifies the laser table, if the option `lasers` is set.
+    lasers_fingerprint: Option<String>,
 }
 
 impl TryFrom<VelodyneOptions> for Stage {
@@ -87,104 +86,104 @@ impl TryFrom<VelodyneOptions> for Stage {
     fn try_from(options: VelodyneOptions) -> Result<Self, OptionsError> {
         let VelodyneOptions { model, min_range, max_range, drop_zero_returns, .. } = options;
         let wrong = |key: &str, message: String| OptionsError { path: vec![key.into()], message };
-        let limits = Limits::new(drop_zero_returns, min_range, max_range)
+        let limits = RangeLimits::new(drop_zero_returns, min_range, max_range)
             .map_err(|(key, message)| wrong(key, message))?;
         let given = options.lasers.as_deref().map(lasers::read).transpose();
         let given = given.map_err(|e| wrong("lasers", e.to_string()))?;
         let lasers = lasers::parse(given.as_deref().unwrap_or(model.table()), model)
             .map_err(|mistake| wrong("lasers", mistake))?;
         let hash = |text: String| format!("lasers, blake3 {}", blake3::hash(text.as_bytes()));
-        Ok(Self::Map(Box::new(Velodyne {
+        Ok(Self::Map(Box::new(VelodyneStage {
             channels: options.channels,
-            is_asked: PerChannel::default(),
+            is_selected: PerChannel::default(),
             model,
-            decoder: Decoder::new(model, &lasers, limits),
+            decoder: PacketDecoder::new(model, &lasers, limits),
             undecoded: options.undecoded,
-            made_from: given.map(hash),
+            lasers_fingerprint: given.map(hash),
         })))
     }
 }
 
-/// What is told of events.
+/// Notes about packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum PacketIssue {
     NoPacket(NoPacket),
-    /// Only decoded rows are left of the event, and none has the bytes.
+    /// The event only has decoded rows, and none contains the packet.
     NoData,
     NoBlock,
-    Cut,
-    Astray,
+    CutShort,
+    InvalidAzimuth,
     OutOfRange,
     Product(Model, u8),
 }
 
-/// Lengths of packets are told up to here, so that they cannot be as many as there are packets.
-const LONGEST_TOLD: usize = 2_000;
+/// Longer packets share one note, which bounds the number of notes.
+const MAX_REPORTED_LEN: usize = 2_000;
 
-impl fmt::Display for What {
+impl fmt::Display for PacketIssue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoPacket(NoPacket::Length(len)) if *len > LONGEST_TOLD => {
-                write!(f, "a packet of more than {LONGEST_TOLD} bytes, and {} are needed", wire::PACKET)
+            Self::NoPacket(NoPacket::Length(len)) if *len > MAX_REPORTED_LEN => {
+                write!(f, "packet of more than {MAX_REPORTED_LEN} bytes, expected {}", wire::PACKET)
             }
             Self::NoPacket(NoPacket::Length(len)) => {
-                write!(f, "a packet of {len} bytes, and {} are needed", wire::PACKET)
+                write!(f, "packet of {len} bytes, expected {}", wire::PACKET)
             }
             Self::NoPacket(NoPacket::Unknown) => f.write_str(
-                "a payload that is neither a packet nor a message of nothing but one: decode it before, if \
-                 its type has a field `data` with one",
+                "neither a packet nor a message with only a packet; if its type has a field \
+                 `data`, decode it with a stage `decode` before",
             ),
-            Self::NoPacket(NoPacket::Message) => {
-                f.write_str("a `velodyne_t` that is not as long as it says")
+            Self::NoPacket(NoPacket::Message) => f.write_str("`velodyne_t` with a wrong length"),
+            Self::NoData => f.write_str("decoded without a binary column `data`"),
+            Self::NoBlock => f.write_str("packet without a valid block"),
+            Self::CutShort => {
+                f.write_str("packets with a block of unknown kind; the blocks before it are used")
             }
-            Self::NoData => f.write_str("an event that was decoded, and has no binary column `data`"),
-            Self::NoBlock => f.write_str("a packet without a block that can be used"),
-            Self::Cut => {
-                f.write_str("a packet that ends at a block of no known kind; what is before it is kept")
+            Self::InvalidAzimuth => {
+                f.write_str("blocks whose azimuth is 360 degrees or more; dropped")
             }
-            Self::Astray => {
-                f.write_str("a block whose azimuth is 360 degrees or more; it is left out")
-            }
-            Self::OutOfRange => {
-                f.write_str("returns that give no point: nearer or farther than points are given")
-            }
+            Self::OutOfRange => f.write_str("returns out of range; dropped"),
             Self::Product(model, product) => {
                 let (name, model) = (product_name(*product), model.name());
-                write!(f, "a packet of {name}, as its last byte says, read as one of `{model}`")
+                write!(f, "packets of {name}, according to their last byte, decoded as `{model}`")
             }
         }
     }
 }
 
-/// Where the packet of an event is to be found.
+/// Where the packet of an event is.
 #[derive(Clone, Copy)]
-enum Place {
+enum PacketLocation {
     Payload,
-    /// In the decoded rows of that number, and in that row.
+    /// Index of the decoded rows, and row.
     Row(usize, usize),
     Nowhere,
 }
 
-impl Velodyne {
-    /// The events to look at, and where each has its packet.
-    fn places(&self, batch: &Batch, channels: &Channels) -> Result<Vec<(u32, Place)>, Error> {
-        let asked = |channel: &Channel| Ok(self.channels.matches(channel.name.text()));
-        let is_asked = self.is_asked.table(channels, asked)?;
+impl VelodyneStage {
+    /// The selected events and the locations of their packets.
+    fn locate_packets(
+        &self,
+        batch: &Batch,
+        channels: &Channels,
+    ) -> Result<Vec<(u32, PacketLocation)>, Error> {
+        let selected = |channel: &Channel| Ok(self.channels.matches(channel.name.text()));
+        let is_selected = self.is_selected.table(channels, selected)?;
         let events = (0u32..).zip(batch.channels());
-        let asked = events.filter(|(_, channel)| is_asked[**channel as usize]);
-        let mut places: Vec<(u32, Place)> =
-            asked.map(|(event, _)| (event, Place::Payload)).collect();
+        let selected = events.filter(|(_, channel)| is_selected[**channel as usize]);
+        let mut places: Vec<(u32, PacketLocation)> =
+            selected.map(|(event, _)| (event, PacketLocation::Payload)).collect();
         for (at, rows) in batch.rows().iter().enumerate() {
-            let has_data = data(rows).is_some();
+            let has_data = data_column(rows).is_some();
             for (row, event) in rows.events.iter().enumerate() {
                 let Ok(found) = places.binary_search_by_key(event, |(event, _)| *event) else {
                     continue;
                 };
                 let place = &mut places[found].1;
                 match (has_data, rows.payloads) {
-                    (true, _) => *place = Place::Row(at, row),
-                    (false, Payloads::Gone) if !matches!(place, Place::Row(..)) => {
-                        *place = Place::Nowhere;
+                    (true, _) => *place = PacketLocation::Row(at, row),
+                    (false, Payloads::Gone) if !matches!(place, PacketLocation::Row(..)) => {
+                        *place = PacketLocation::Nowhere;
                     }
                     _ => {}
                 }
@@ -193,48 +192,50 @@ impl Velodyne {
         Ok(places)
     }
 
-    /// Appends the points of one event. Nothing is appended if there is something wrong with all of it.
+    /// Appends the points of one event. Appends nothing if the whole packet is invalid.
     fn append(
         &self,
         event: u32,
         channel: u32,
-        (found, timestamp): (Found<'_>, i64),
-        cloud: &mut Cloud,
-        told: &mut Told<What>,
+        (found, timestamp): (TimedPacket<'_>, i64),
+        cloud: &mut CloudBuilder,
+        report: &mut EventReport<PacketIssue>,
     ) -> Result<(), Error> {
-        let blocks = Blocks::of(found.packet, self.model.has_halves());
+        let blocks = DataBlocks::from_packet(found.packet, self.model.has_halves());
         if blocks.iter().next().is_none() {
-            told.fail(event, channel, What::NoBlock);
+            report.skip(event, channel, PacketIssue::NoBlock);
             return Ok(());
         }
-        let factory = Factory::of(found.packet);
-        for (what, count) in
-            [(What::Cut, u64::from(blocks.is_cut())), (What::Astray, blocks.astray())]
-        {
+        let factory = FactoryBytes::from_packet(found.packet);
+        for (what, count) in [
+            (PacketIssue::CutShort, u64::from(blocks.is_cut())),
+            (PacketIssue::InvalidAzimuth, blocks.invalid_azimuths()),
+        ] {
             if count > 0 {
-                told.note(channel, what, count);
+                report.note(channel, what, count);
             }
         }
         if let Some(product) = self.other_product(factory, &blocks) {
-            told.note(channel, What::Product(self.model, product), 1);
+            report.note(channel, PacketIssue::Product(self.model, product), 1);
         }
         let ended = found.utime.map_or(timestamp, |utime| utime.saturating_mul(1_000));
         let left_out = self.decoder.append(&blocks, factory, ended, cloud);
         if left_out > 0 {
-            told.note(channel, What::OutOfRange, left_out);
+            report.note(channel, PacketIssue::OutOfRange, left_out);
         }
         cloud.end_event(event, found.utime.unwrap_or(timestamp.div_euclid(1_000)), true)
     }
 
-    /// The sensor that a packet says it is of, if that is not ours.
-    fn other_product(&self, factory: Option<Factory>, blocks: &Blocks<'_>) -> Option<u8> {
+    /// The product number in the packet, if it is not that of our model.
+    fn other_product(&self, factory: Option<FactoryBytes>, blocks: &DataBlocks<'_>) -> Option<u8> {
         let product = factory?.product;
         let is_other = match self.model.product() {
             Some(ours) => product != ours,
-            // Older sensors have other things in that place. One with a lower half is surely no other.
+            // Older sensors store something else there. A packet with a lower half is certainly an
+            // HDL-64E.
             None => {
                 let others = [Model::Hdl32e, Model::Vlp16].map(Model::product);
-                let is_upper = blocks.iter().all(|block| block.half == wire::Half::Upper);
+                let is_upper = blocks.iter().all(|block| block.half == wire::HeadHalf::Upper);
                 others.contains(&Some(product)) && is_upper
             }
         };
@@ -243,7 +244,7 @@ impl Velodyne {
 }
 
 /// The column with packets.
-fn data(rows: &Rows) -> Option<&ArrayRef> {
+fn data_column(rows: &Rows) -> Option<&ArrayRef> {
     let column = rows.columns.column_by_name("data")?;
     is_binary(column).then_some(column)
 }
@@ -253,8 +254,8 @@ fn is_binary(column: &ArrayRef) -> bool {
     matches!(column.data_type(), Binary | BinaryView | FixedSizeBinary(_) | LargeBinary)
 }
 
-/// The bytes of a row of such a column.
-fn bytes(column: &ArrayRef, row: usize) -> Option<&[u8]> {
+/// The bytes in a row of such a column.
+fn column_bytes(column: &ArrayRef, row: usize) -> Option<&[u8]> {
     if column.is_null(row) {
         return None;
     }
@@ -266,48 +267,57 @@ fn bytes(column: &ArrayRef, row: usize) -> Option<&[u8]> {
         .or_else(|| column.as_binary_view_opt().map(|column| column.value(row)))
 }
 
-/// The packet at a place.
-fn find(batch: &Batch, event: u32, place: Place) -> Result<Found<'_>, What> {
+/// The packet at a location.
+fn read_packet(
+    batch: &Batch,
+    event: u32,
+    place: PacketLocation,
+) -> Result<TimedPacket<'_>, PacketIssue> {
     match place {
-        Place::Payload => wire::find(batch.payload(event as usize)).map_err(What::NoPacket),
-        Place::Row(at, row) => {
+        PacketLocation::Payload => {
+            wire::find_packet(batch.payload(event as usize)).map_err(PacketIssue::NoPacket)
+        }
+        PacketLocation::Row(at, row) => {
             let rows = &batch.rows()[at];
-            let bytes = data(rows).and_then(|column| bytes(column, row)).ok_or(What::NoData)?;
+            let bytes = data_column(rows)
+                .and_then(|column| column_bytes(column, row))
+                .ok_or(PacketIssue::NoData)?;
             let utimes = rows.columns.column_by_name(UTIME);
             let utimes = utimes.and_then(|column| column.as_primitive_opt::<Int64Type>());
             let utime =
                 utimes.filter(|utimes| utimes.is_valid(row)).map(|utimes| utimes.value(row));
-            let packet = wire::exact(bytes).map_err(What::NoPacket)?;
-            Ok(Found { packet, utime })
+            let packet = wire::as_packet(bytes).map_err(PacketIssue::NoPacket)?;
+            Ok(TimedPacket { packet, utime })
         }
-        Place::Nowhere => Err(What::NoData),
+        PacketLocation::Nowhere => Err(PacketIssue::NoData),
     }
 }
 
-impl Map for Velodyne {
+impl Map for VelodyneStage {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
-        let places = self.places(&batch, context.channels)?;
+        let places = self.locate_packets(&batch, context.channels)?;
         if places.is_empty() {
             return Ok(batch);
         }
-        let is_long = |(event, place): &&(u32, Place)| {
-            matches!(place, Place::Row(..)) || batch.payload_len(*event as usize) >= wire::PACKET
+        let is_long = |(event, place): &&(u32, PacketLocation)| {
+            matches!(place, PacketLocation::Row(..))
+                || batch.payload_len(*event as usize) >= wire::PACKET
         };
         let packets = places.iter().filter(is_long).count();
-        let mut cloud = Cloud::with_capacity(packets * BLOCKS * LANES, packets);
-        let mut told = Told::default();
+        let mut cloud = CloudBuilder::with_capacity(packets * BLOCKS * LANES, packets);
+        let mut report = EventReport::default();
         for (event, place) in places {
             let (at, channel) = (event as usize, batch.channels()[event as usize]);
-            match find(&batch, event, place) {
+            match read_packet(&batch, event, place) {
                 Ok(found) => {
                     let found = (found, batch.timestamps()[at]);
-                    self.append(event, channel, found, &mut cloud, &mut told)?;
+                    self.append(event, channel, found, &mut cloud, &mut report)?;
                 }
-                Err(what) => told.fail(event, channel, what.bounded()),
+                Err(what) => report.skip(event, channel, what.bounded()),
             }
         }
-        let rows = Some(cloud.finish(Frame::Sensor)).filter(|rows| !rows.events.is_empty());
-        told.end(batch, rows, self.undecoded, context)
+        let rows = Some(cloud.finish(PointFrame::Sensor)).filter(|rows| !rows.events.is_empty());
+        report.finish(batch, rows, self.undecoded, context)
     }
 
     fn query(&self) -> MapQuery {
@@ -315,16 +325,16 @@ impl Map for Velodyne {
     }
 
     fn fingerprint(&self) -> Option<String> {
-        self.made_from.clone()
+        self.lasers_fingerprint.clone()
     }
 }
 
-impl What {
-    /// The same, of which there are only so many.
+impl PacketIssue {
+    /// Bounds the number of distinct values.
     fn bounded(self) -> Self {
         match self {
             Self::NoPacket(NoPacket::Length(len)) => {
-                Self::NoPacket(NoPacket::Length(len.min(LONGEST_TOLD + 1)))
+                Self::NoPacket(NoPacket::Length(len.min(MAX_REPORTED_LEN + 1)))
             }
             other => other,
         }

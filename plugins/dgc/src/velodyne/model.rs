@@ -1,13 +1,13 @@
-//! The sensors whose packets are known: when their lasers fire, and where they look. Reads no packet.
+//! The supported sensors: when their lasers fire, and the built-in laser tables. Reads no packets.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::wire::LANES;
 
-/// A sensor.
+/// A sensor model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
-pub enum Model {
+pub(crate) enum Model {
     /// HDL-64E: two halves of 32 lasers.
     #[default]
     #[serde(rename = "hdl-64e")]
@@ -15,19 +15,19 @@ pub enum Model {
     /// HDL-32E: 32 lasers.
     #[serde(rename = "hdl-32e")]
     Hdl32e,
-    /// VLP-16: 16 lasers that fire twice a block.
+    /// VLP-16: 16 lasers that fire twice per block.
     #[serde(rename = "vlp-16")]
     Vlp16,
 }
 
 /// When the lasers of a block fire.
 ///
-/// The blocks of a packet lie in *slots* of equal length, one behind another. Times are nanoseconds.
+/// The blocks of a packet occupy consecutive *slots* of equal length. Times are nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rhythm {
-    /// From one slot to the next.
+pub(super) struct FiringTimes {
+    /// Duration of a slot.
     pub(super) slot: i64,
-    /// From a slot's beginning until each return of its blocks was fired.
+    /// Offset of each lane from the start of its slot.
     pub(super) lanes: [i64; LANES],
 }
 
@@ -41,7 +41,7 @@ impl Model {
         }
     }
 
-    /// How many lasers it has.
+    /// The number of lasers.
     pub(super) fn lasers(self) -> usize {
         match self {
             Self::Hdl64e => 64,
@@ -50,18 +50,18 @@ impl Model {
         }
     }
 
-    /// Whether there are blocks of a lower half.
+    /// Whether packets have separate blocks for the upper and lower half.
     pub(super) fn has_halves(self) -> bool {
         self == Self::Hdl64e
     }
 
-    /// Whether the azimuth of a block holds for its first laser only, and those of the others follow from
-    /// the next block's. The HDL-64E's is taken for all, as those do who corrected its lasers' angles.
+    /// Whether the azimuth of a block only applies to its first laser, and is interpolated for the
+    /// others. That of the HDL-64E applies to all, as in the corrections of its laser table.
     pub(super) fn is_interpolated(self) -> bool {
         self != Self::Hdl64e
     }
 
-    /// What the last byte of its packets says.
+    /// The product number in the last byte of its packets.
     pub(super) fn product(self) -> Option<u8> {
         match self {
             Self::Hdl64e => None,
@@ -70,24 +70,23 @@ impl Model {
         }
     }
 
-    /// How many blocks share a slot: an upper and a lower half fire at once, and pairs of blocks of two
-    /// returns were fired once.
-    pub(super) fn blocks_a_slot(self, is_dual: bool) -> usize {
+    /// The number of blocks per slot: 2 if two halves fire at once, or for dual returns.
+    pub(super) fn blocks_per_slot(self, is_dual: bool) -> usize {
         if self.has_halves() || is_dual { 2 } else { 1 }
     }
 
-    /// When its lasers fire. Those of the VLP-16 and HDL-32E are from their manuals; the HDL-64E measures
-    /// about a million points a second, so that two halves of 32 take 64 µs.
-    pub(super) fn rhythm(self) -> Rhythm {
+    /// The firing times. Those of the VLP-16 and HDL-32E are from their manuals. The HDL-64E
+    /// measures about a million points per second, so two halves of 32 take 64 µs.
+    pub(super) fn firing_times(self) -> FiringTimes {
         let (slot, lane): (i64, fn(i64) -> i64) = match self {
             Self::Hdl64e => (64_000, |lane| lane * 2_000),
             Self::Hdl32e => (46_080, |lane| lane * 1_152),
             Self::Vlp16 => (2 * 55_296, |lane| lane / 16 * 55_296 + lane % 16 * 2_304),
         };
-        Rhythm { slot, lanes: std::array::from_fn(|at| lane(at as i64)) }
+        FiringTimes { slot, lanes: std::array::from_fn(|at| lane(at as i64)) }
     }
 
-    /// Its built-in laser table.
+    /// The built-in laser table.
     pub(super) fn table(self) -> &'static str {
         match self {
             Self::Hdl64e => include_str!("../../data/hdl-64e.csv"),
@@ -97,7 +96,7 @@ impl Model {
     }
 }
 
-/// What a sensor's number means.
+/// The sensor with this product number.
 pub(super) fn product_name(product: u8) -> &'static str {
     match product {
         0x21 => "an HDL-32E",
@@ -105,6 +104,6 @@ pub(super) fn product_name(product: u8) -> &'static str {
         0x24 => "a Puck Hi-Res",
         0x28 => "a VLP-32C",
         0x63 | 0xA1 => "a VLS-128",
-        _ => "a sensor that is not known",
+        _ => "an unknown sensor",
     }
 }

@@ -1,155 +1,159 @@
-//! Data packets of the Velodyne sensors, and the messages that hold them, byte by byte. Knows no geometry.
+//! Data packets of Velodyne sensors, and the messages that contain them. Knows no geometry.
 //!
-//! All models send 1206 bytes, little-endian: 12 blocks of 100 bytes, then 6 bytes of status. A block is an
-//! id, an azimuth in hundredths of a degree, and 32 returns: two bytes of range and one of intensity.
+//! All models send 1206 bytes, little-endian: 12 blocks of 100 bytes, then 6 status bytes. A block
+//! is an id, an azimuth in hundredths of a degree, and 32 returns: two bytes of range and one of
+//! intensity.
 
 #![warn(clippy::indexing_slicing)]
 
-/// The length of every packet.
+/// Length of a packet.
 pub(super) const PACKET: usize = 1206;
-/// Blocks of a packet.
+/// Blocks per packet.
 pub(super) const BLOCKS: usize = 12;
-/// Returns of a block.
+/// Returns per block.
 pub(super) const LANES: usize = 32;
-/// Hundredths of a degree in a turn.
+/// A full turn in hundredths of a degree.
 pub(super) const TURN: u16 = 36_000;
 
 const BLOCK: usize = 100;
-/// Ids of blocks, as they are read.
+/// Block ids, read as little-endian.
 const UPPER: u16 = 0xEEFF;
 const LOWER: u16 = 0xDDFF;
 
-/// What `velodyne_t` messages begin with.
+/// The fingerprint of `velodyne_t`.
 const FINGERPRINT: [u8; 8] = 0x6d7d_fc11_eda8_2da7_u64.to_be_bytes();
 
 /// A packet.
 pub(super) type Packet = [u8; PACKET];
 
-/// A packet, and the time that its message says.
+/// A packet, and the time of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found<'b> {
+pub(super) struct TimedPacket<'b> {
     pub(super) packet: &'b Packet,
     /// Microseconds.
     pub(super) utime: Option<i64>,
 }
 
-/// The half of a 64-laser head that a block is of. Others have one kind of block only.
+/// The half of a 64-laser head that fired a block. Other sensors only have upper blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Half {
+pub(super) enum HeadHalf {
     Upper,
     Lower,
 }
 
 /// A block of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Block<'b> {
-    /// Its place in the packet.
+pub(super) struct DataBlock<'b> {
+    /// Index in the packet.
     pub(super) number: usize,
-    pub(super) half: Half,
-    /// Hundredths of a degree, below a turn.
+    pub(super) half: HeadHalf,
+    /// Hundredths of a degree, less than a full turn.
     pub(super) azimuth: u16,
     pub(super) returns: &'b [[u8; 3]; LANES],
 }
 
-/// The blocks of a packet, up to the first that is of no known kind.
+/// The blocks of a packet, up to the first of unknown kind.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Blocks<'b> {
-    known: &'b [[u8; BLOCK]],
-    /// Whether there are blocks of a lower half.
+pub(super) struct DataBlocks<'b> {
+    usable: &'b [[u8; BLOCK]],
+    /// Whether lower blocks are valid.
     halves: bool,
 }
 
-/// What the last two bytes of a packet say, if they are what newer sensors put there.
+/// The factory bytes: the last two bytes of a packet, if they are what newer sensors store there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Factory {
-    /// Whether pairs of blocks are two returns of the same light.
+pub(super) struct FactoryBytes {
+    /// Whether pairs of blocks are dual returns of the same pulse.
     pub(super) is_dual: bool,
-    /// The sensor's number.
+    /// The product number of the sensor.
     pub(super) product: u8,
 }
 
-/// Why a payload has no packet.
+/// Why a payload contains no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NoPacket {
-    /// It is a packet of another length.
+    /// A packet of another length.
     Length(usize),
-    /// It is no message that could hold one.
+    /// Not a message that could contain a packet.
     Unknown,
-    /// It is a message that is longer or shorter than it says.
+    /// A message whose length is wrong.
     Message,
 }
 
-/// The packet that a payload is, or that a message in it holds.
+/// Finds the packet in a payload.
 ///
-/// Known are `velodyne_t`, packets as they are, and messages of any other type that has nothing but a
-/// counted list of bytes.
-pub(super) fn find(payload: &[u8]) -> Result<Found<'_>, NoPacket> {
+/// Supports `velodyne_t`, bare packets, and messages of any other type that only consists of a
+/// length-prefixed byte array.
+pub(super) fn find_packet(payload: &[u8]) -> Result<TimedPacket<'_>, NoPacket> {
     if let Ok(packet) = payload.try_into() {
-        return Ok(Found { packet, utime: None });
+        return Ok(TimedPacket { packet, utime: None });
     }
     let (head, rest) = payload.split_first_chunk::<8>().ok_or(NoPacket::Unknown)?;
     if *head == FINGERPRINT {
         let (utime, rest) = rest.split_first_chunk::<8>().ok_or(NoPacket::Message)?;
-        let packet = counted(rest).ok_or(NoPacket::Message)?;
-        return Ok(Found { packet: exact(packet)?, utime: Some(i64::from_be_bytes(*utime)) });
+        let packet = length_prefixed(rest).ok_or(NoPacket::Message)?;
+        return Ok(TimedPacket {
+            packet: as_packet(packet)?,
+            utime: Some(i64::from_be_bytes(*utime)),
+        });
     }
-    match counted(rest) {
-        Some(packet) => Ok(Found { packet: exact(packet)?, utime: None }),
+    match length_prefixed(rest) {
+        Some(packet) => Ok(TimedPacket { packet: as_packet(packet)?, utime: None }),
         None => Err(NoPacket::Unknown),
     }
 }
 
-/// The bytes that their number stands in front of.
-fn counted(bytes: &[u8]) -> Option<&[u8]> {
+/// A length-prefixed byte array that fills `bytes`.
+fn length_prefixed(bytes: &[u8]) -> Option<&[u8]> {
     let (count, bytes) = bytes.split_first_chunk::<4>()?;
     (usize::try_from(i32::from_be_bytes(*count)) == Ok(bytes.len())).then_some(bytes)
 }
 
-/// The packet that these bytes are.
-pub(super) fn exact(bytes: &[u8]) -> Result<&Packet, NoPacket> {
+/// The bytes as a packet.
+pub(super) fn as_packet(bytes: &[u8]) -> Result<&Packet, NoPacket> {
     bytes.try_into().map_err(|_| NoPacket::Length(bytes.len()))
 }
 
-impl<'b> Blocks<'b> {
-    /// The blocks of a packet. `halves` says whether there may be lower ones.
-    pub(super) fn of(packet: &'b Packet, halves: bool) -> Self {
+impl<'b> DataBlocks<'b> {
+    /// The blocks of a packet. `halves` allows lower blocks.
+    pub(super) fn from_packet(packet: &'b Packet, halves: bool) -> Self {
         let all = packet.as_chunks().0;
         let end = all.iter().position(|block| half(block, halves).is_none());
-        Self { known: all.get(..end.unwrap_or(BLOCKS)).unwrap_or(all), halves }
+        Self { usable: all.get(..end.unwrap_or(BLOCKS)).unwrap_or(all), halves }
     }
 
-    /// Whether the packet ends at a block of no known kind.
+    /// Whether the packet has a block of unknown kind.
     pub(super) fn is_cut(&self) -> bool {
-        self.known.len() < BLOCKS
+        self.usable.len() < BLOCKS
     }
 
-    /// How many of them have an azimuth that is no direction.
-    pub(super) fn astray(&self) -> u64 {
-        self.known.iter().filter(|block| azimuth(block) >= TURN).count() as u64
+    /// The number of blocks with an invalid azimuth.
+    pub(super) fn invalid_azimuths(&self) -> u64 {
+        self.usable.iter().filter(|block| azimuth(block) >= TURN).count() as u64
     }
 
-    /// Block `number`, if it looks somewhere.
+    /// Block `number`, if its azimuth is valid.
     #[inline]
-    pub(super) fn at(&self, number: usize) -> Option<Block<'b>> {
-        let block = self.known.get(number)?;
+    pub(super) fn at(&self, number: usize) -> Option<DataBlock<'b>> {
+        let block = self.usable.get(number)?;
         let [_, _, _, _, returns @ ..] = block;
         let (half, azimuth) = (half(block, self.halves)?, azimuth(block));
         let returns = returns.as_chunks().0.try_into().ok()?;
-        (azimuth < TURN).then_some(Block { number, half, azimuth, returns })
+        (azimuth < TURN).then_some(DataBlock { number, half, azimuth, returns })
     }
 
-    /// All that look somewhere, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Block<'b>> {
-        (0..self.known.len()).filter_map(|number| self.at(number))
+    /// All blocks with a valid azimuth, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = DataBlock<'b>> {
+        (0..self.usable.len()).filter_map(|number| self.at(number))
     }
 }
 
-/// The half that a block is of; nothing if it is of no known kind.
+/// The half of a block. `None` if its kind is unknown.
 #[inline]
-fn half([low, high, ..]: &[u8; BLOCK], halves: bool) -> Option<Half> {
+fn half([low, high, ..]: &[u8; BLOCK], halves: bool) -> Option<HeadHalf> {
     match u16::from_le_bytes([*low, *high]) {
-        UPPER => Some(Half::Upper),
-        LOWER if halves => Some(Half::Lower),
+        UPPER => Some(HeadHalf::Upper),
+        LOWER if halves => Some(HeadHalf::Lower),
         _ => None,
     }
 }
@@ -159,9 +163,9 @@ fn azimuth([_, _, low, high, ..]: &[u8; BLOCK]) -> u16 {
     u16::from_le_bytes([*low, *high])
 }
 
-impl Factory {
-    /// What a packet says.
-    pub(super) fn of(packet: &Packet) -> Option<Self> {
+impl FactoryBytes {
+    /// The factory bytes of a packet, if it has any.
+    pub(super) fn from_packet(packet: &Packet) -> Option<Self> {
         let [.., mode, product] = *packet;
         (0x37..=0x39).contains(&mode).then_some(Self { is_dual: mode == 0x39, product })
     }

@@ -1,4 +1,4 @@
-//! What source `lines` promises: what every source does, and what its lines mean.
+//! Conformance of source `lines`, and the meaning of its lines.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +11,8 @@ use sluice_example as _;
 const NOTES: &str = "1194098400.25 DRIVER takes over\n\
     2007-11-03T14:00:01Z GPS no fix\n1194098402 DRIVER \n";
 
-/// Its lines begin in different ways: of those that are alike, one that is missing could be any.
+/// The lines start differently: if they were alike, a missing one could not be told from the
+/// others.
 const SOUND: &str = "1194098400.25 DRIVER takes over\n2007-11-03T14:00:01Z GPS no fix\n\
     3194098402 ODOMETRY 17.5 m\n";
 

@@ -1,4 +1,4 @@
-//! Folders of files: what is in them, under which names, and what is told of events that are no files.
+//! Folders of files: their content, their names, and the notes about events without a file.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -20,21 +20,21 @@ use sluice_files as _;
 /// 2007-11-03T14:00:00Z
 const BEGIN: i64 = 1_194_098_400_000_000_000;
 
-/// An event: its channel and payload, and where it is decoded its time, image and label.
+/// An event: channel, payload, and if decoded its time, image and label.
 #[derive(Clone, Debug)]
-struct Given(&'static str, Vec<u8>, Option<(i64, Option<Vec<u8>>, String)>);
+struct TestEvent(&'static str, Vec<u8>, Option<(i64, Option<Vec<u8>>, String)>);
 
-fn raw(channel: &'static str, payload: &[u8]) -> Given {
-    Given(channel, payload.to_vec(), None)
+fn raw(channel: &'static str, payload: &[u8]) -> TestEvent {
+    TestEvent(channel, payload.to_vec(), None)
 }
 
-fn image(channel: &'static str, utime: i64, image: &[u8]) -> Given {
-    Given(channel, b"raw".to_vec(), Some((utime, Some(image.to_vec()), "label".to_owned())))
+fn image(channel: &'static str, utime: i64, image: &[u8]) -> TestEvent {
+    TestEvent(channel, b"raw".to_vec(), Some((utime, Some(image.to_vec()), "label".to_owned())))
 }
 
-fn batch(events: &[Given], first: usize, channels: &Channels) -> Batch {
+fn batch(events: &[TestEvent], first: usize, channels: &Channels) -> Batch {
     let (mut builder, mut decoded) = (BatchBuilder::default(), Vec::new());
-    for (n, Given(channel, payload, fields)) in events.iter().enumerate() {
+    for (n, TestEvent(channel, payload, fields)) in events.iter().enumerate() {
         let channel = Channel::new(Name::from_text(channel), "log", Encoding::Lcm);
         let (id, number) = (channels.intern(channel).unwrap(), (first + n) as i64);
         builder.push_copy(BEGIN + number, number, id, payload);
@@ -61,10 +61,10 @@ fn batch(events: &[Given], first: usize, channels: &Channels) -> Batch {
     builder.finish().with_rows(vec![rows])
 }
 
-/// Runs every task on a thread of its own, so that they end in no order.
-struct Threads(usize);
+/// Runs every task on its own thread, so that tasks finish in any order.
+struct ThreadPerTask(usize);
 
-impl Tasks for Threads {
+impl Tasks for ThreadPerTask {
     fn width(&self) -> usize {
         self.0
     }
@@ -82,9 +82,9 @@ fn make(options: Value) -> Result<Box<dyn DynSink>, OptionsError> {
     make(options)
 }
 
-/// What became of the events.
+/// The result of writing events.
 #[derive(Debug, Default, PartialEq)]
-struct Outcome {
+struct FilesOutcome {
     written: u64,
     left_out: usize,
     refused: Vec<String>,
@@ -93,18 +93,18 @@ struct Outcome {
 
 fn run(
     path: &Path,
-    events: &[Given],
+    events: &[TestEvent],
     more: Value,
     cut: usize,
     width: usize,
-) -> Result<Outcome, Error> {
+) -> Result<FilesOutcome, Error> {
     let outputs = Arc::new(Outputs::new(Overwrite::Replace, true, &[]));
-    let tasks = Arc::new(Threads(width));
+    let tasks = Arc::new(ThreadPerTask(width));
     let context = SinkContext { outputs, tasks, ..SinkContext::standalone() };
     let mut options = json!({ "path": format!("{}/", path.display()) });
     options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let (sink, buffers) = (make(options).unwrap(), BlockPool::new(64, 2));
-    let (mut output, mut outcome, mut first) = (sink.open(&context)?, Outcome::default(), 0);
+    let (mut output, mut outcome, mut first) = (sink.open(&context)?, FilesOutcome::default(), 0);
     for some in events.chunks(cut.max(1)) {
         let mut encoding = EncodeContext::new(&context.channels, &buffers);
         let block = sink.encode(batch(some, first, &context.channels), &mut encoding)?;
@@ -119,7 +119,7 @@ fn run(
     Ok(outcome)
 }
 
-fn write(path: &Path, events: &[Given], more: Value) -> Outcome {
+fn write(path: &Path, events: &[TestEvent], more: Value) -> FilesOutcome {
     run(path, events, more, events.len(), 1).unwrap()
 }
 
@@ -155,7 +155,7 @@ fn picture() -> Vec<u8> {
 fn payloads_become_files_and_the_index_tells_of_them() {
     let folder = tempfile::tempdir().unwrap();
     let outcome = write(folder.path(), &[raw("A", b"one"), raw("B/x", b"two")], json!({}));
-    assert_eq!(outcome, Outcome { written: 2, ..Outcome::default() });
+    assert_eq!(outcome, FilesOutcome { written: 2, ..FilesOutcome::default() });
     let found = files(folder.path());
     let names: Vec<&String> = found.keys().collect();
     assert_eq!(names, ["A-0.bin", "B%2Fx-1.bin", "_manifest.json", "index.csv"]);
@@ -182,7 +182,7 @@ fn a_field_becomes_files_named_by_other_fields() {
 #[test]
 fn a_field_that_is_null_or_no_bytes_is_no_file() {
     let folder = tempfile::tempdir().unwrap();
-    let null = Given("CAM", Vec::new(), Some((1, None, String::new())));
+    let null = TestEvent("CAM", Vec::new(), Some((1, None, String::new())));
     for (field, left_out) in [("image", 1), ("utime", 1), ("nowhere", 1), ("label", 1)] {
         let outcome = write(folder.path(), std::slice::from_ref(&null), json!({ "field": field }));
         assert_eq!((outcome.written, outcome.left_out), (0, left_out), "{field}");
@@ -209,17 +209,20 @@ fn images_that_are_not_whole_are_told_and_kept_or_dropped() {
     assert_eq!((kept.written, kept.left_out, kept.refused.len()), (4, 1, 0));
     let told: Vec<&str> = kept.notes.iter().map(|(what, _)| &**what).collect();
     let wanted = [
-        "cut JPEG file: it ends in a header on CAM",
-        "cut JPEG file: it ends in the picture on CAM",
         "empty image on CAM, left out",
-        "not a JPEG file: it does not begin with FF D8 on CAM_2",
+        "not a JPEG file: no FF D8 at its start on CAM_2",
+        "truncated JPEG file: it ends in a header on CAM",
+        "truncated JPEG file: it ends in the picture on CAM",
     ];
     assert_eq!(told, wanted);
     let index = files(folder.path()).remove("index.csv").unwrap();
     let states: Vec<&str> =
         text(&index).lines().skip(1).map(|line| line.rsplit(',').next().unwrap()).collect();
     assert_eq!(states[0], "ok");
-    assert!(states[1].starts_with("cut JPEG") && states[2].starts_with("not a JPEG"), "{states:?}");
+    assert!(
+        states[1].starts_with("truncated JPEG") && states[2].starts_with("not a JPEG"),
+        "{states:?}"
+    );
     let dropped = write(folder.path(), &events, options(json!({ "bad": "drop" })));
     assert_eq!((dropped.written, dropped.left_out), (1, 4));
     let empty = write(folder.path(), &events, options(json!({ "empty": "keep" })));
@@ -230,7 +233,7 @@ fn images_that_are_not_whole_are_told_and_kept_or_dropped() {
 #[test]
 fn names_lead_to_no_other_place() {
     let folder = tempfile::tempdir().unwrap();
-    let named = |label: &str| Given("CAM", b"x".to_vec(), Some((1, None, label.to_owned())));
+    let named = |label: &str| TestEvent("CAM", b"x".to_vec(), Some((1, None, label.to_owned())));
     let events = ["../up", "/abs", "..", "a/b", "", "ok", "index.csv"].map(named);
     let outcome = write(&folder.path().join("out"), &events, json!({ "name": "{label}" }));
     assert_eq!((outcome.written, outcome.refused.len()), (1, 6));
@@ -253,8 +256,8 @@ fn an_event_without_a_name_is_refused_with_the_field_it_lacks() {
     let events = [raw("A", b"x"), image("A", 1, b"")];
     let outcome = write(folder.path(), &events, json!({ "name": "{utime}.bin" }));
     assert_eq!(outcome.written, 1);
-    assert_eq!(outcome.refused, ["the file's name needs `utime`, which the event does not have"]);
-    let told = "`name` needs `utime`, which events on A do not have; keep only those that have it, or \
+    assert_eq!(outcome.refused, ["the file name needs `utime`, which the event does not have"]);
+    let told = "`name` needs `utime`, which events on A do not have; filter out such events, or \
         choose another `name`";
     assert_eq!(outcome.notes[0], (told.to_owned(), 0));
 }
@@ -262,17 +265,18 @@ fn an_event_without_a_name_is_refused_with_the_field_it_lacks() {
 #[test]
 fn of_each_channel_the_first_name_that_cannot_be_is_told() {
     let folder = tempfile::tempdir().unwrap();
-    let named = |channel, label: &str| Given(channel, b"x".to_vec(), Some((1, None, label.into())));
+    let named =
+        |channel, label: &str| TestEvent(channel, b"x".to_vec(), Some((1, None, label.into())));
     let events = [named("A", "ok"), named("A", "a/\u{1b}b"), named("A", "c/d"), named("B", "..")];
     for cut in [4, 1] {
         let path = folder.path().join(format!("{cut}"));
         let outcome = run(&path, &events, json!({ "name": "{label}" }), cut, 1).unwrap();
         assert_eq!((outcome.written, outcome.refused.len()), (1, 3));
         let wanted = [
-            "`name` gives `..` on B: the file's name leads nowhere, or out of the folder; choose values \
-             that always fit in `name`",
-            "`name` gives `a/\\u{1b}b` on A: a value in the file's name has a slash; choose values that \
-             always fit in `name`",
+            "`name` yields `..` on B: the file name is empty or leads out of the folder; choose \
+             values for `name` that always fit",
+            "`name` yields `a/\\u{1b}b` on A: a value in the file name contains a slash; choose values \
+             for `name` that always fit",
         ];
         assert_eq!(outcome.notes, wanted.map(|what| (what.to_owned(), 0)));
     }
@@ -281,12 +285,12 @@ fn of_each_channel_the_first_name_that_cannot_be_is_told() {
 #[test]
 fn channels_without_the_field_are_told_in_one_line_behind_bad_images() {
     let folder = tempfile::tempdir().unwrap();
-    let null = Given("CAM", Vec::new(), Some((1, None, String::new())));
+    let null = TestEvent("CAM", Vec::new(), Some((1, None, String::new())));
     let mut events = vec![image("CAM", 1, b"no image"), null];
     events.extend(["G", "F", "E", "D", "C", "B", "A", "A"].map(|channel| raw(channel, b"x")));
     let more = json!({ "field": "image", "name": "{utime}.jpg", "check": "jpeg" });
     let wanted = [
-        ("not a JPEG file: it does not begin with FF D8 on CAM", 1),
+        ("not a JPEG file: no FF D8 at its start on CAM", 1),
         ("without bytes in `image` on 7 channels (A, B, C, D, E and 2 more), left out", 8),
         ("without bytes in `image` on CAM, left out", 1),
     ];
@@ -300,7 +304,7 @@ fn channels_without_the_field_are_told_in_one_line_behind_bad_images() {
 #[test]
 fn names_that_are_there_get_numbers_in_the_order_of_the_events() {
     let folder = tempfile::tempdir().unwrap();
-    let events: Vec<Given> = (0..4u8).map(|n| raw("A", &[b'0' + n])).collect();
+    let events: Vec<TestEvent> = (0..4u8).map(|n| raw("A", &[b'0' + n])).collect();
     let outcome = write(folder.path(), &events, json!({ "name": "{channel}.bin" }));
     assert_eq!(outcome.notes[0].1, 3);
     let found = files(folder.path());
@@ -312,7 +316,7 @@ fn names_that_are_there_get_numbers_in_the_order_of_the_events() {
 #[test]
 fn the_same_events_give_the_same_files_however_they_are_cut_and_run() {
     let folder = tempfile::tempdir().unwrap();
-    let events: Vec<Given> = (0..300)
+    let events: Vec<TestEvent> = (0..300)
         .map(|n| match n % 4 {
             0 => raw("POSE", b"x"),
             1 => image("CAM", n / 8, &picture()),
@@ -325,7 +329,9 @@ fn the_same_events_give_the_same_files_however_they_are_cut_and_run() {
         let path = folder.path().join(format!("{cut}"));
         let outcome = run(&path, &events, more.clone(), cut, threads).unwrap();
         let found = (outcome, files(&path));
-        assert!(first.get_or_insert_with(|| (Outcome { ..found.0 }, found.1.clone())).1 == found.1);
+        assert!(
+            first.get_or_insert_with(|| (FilesOutcome { ..found.0 }, found.1.clone())).1 == found.1
+        );
     }
 }
 
@@ -359,8 +365,9 @@ proptest! {
         folders in any::<bool>())
     {
         let folder = tempfile::tempdir().unwrap();
-        let events: Vec<Given> = labels.iter().enumerate()
-            .map(|(n, label)| Given("A", vec![n as u8], Some((1, None, label.clone())))).collect();
+        let events: Vec<TestEvent> = labels.iter().enumerate()
+            .map(|(n, label)| TestEvent("A", vec![n as u8], Some((1, None, label.clone()))))
+            .collect();
         let name = if folders { "{label}/{label}" } else { "{label}" };
         let path = folder.path().join("out");
         let outcome = write(&path, &events, json!({ "name": name }));

@@ -1,11 +1,12 @@
-//! What is written comes back from the LAS library: every point, and all that files hold of it.
+//! Reads written files back with the LAS library: every point, and all that files hold of it.
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::kit::{
-    BEGIN, Event, Outcome, Point, at, batch, batch_of_numbers, context, line, make, run, write,
+    BEGIN, CloudEvent, LasOutcome, Point, at, batch, batch_of_numbers, context, line, make, run,
+    write,
 };
 use las::Reader;
 use proptest::prelude::*;
@@ -38,7 +39,8 @@ fn assert_like(found: &las::Point, wanted: &Point, has_color: bool) {
 fn points_come_back_in_order_with_all_that_files_hold() {
     let folder = tempfile::tempdir().unwrap();
     let points = line(300, [-1234.5678, 77.0, 3.25]);
-    let events = [Event("A", Some(points[..1].to_vec())), Event("B", Some(points[1..].to_vec()))];
+    let events =
+        [CloudEvent("A", Some(points[..1].to_vec())), CloudEvent("B", Some(points[1..].to_vec()))];
     for version in ["1.2", "1.4"] {
         for name in ["cloud.las", "cloud.laz"] {
             for color in ["auto", "drop"] {
@@ -68,10 +70,10 @@ fn points_come_back_in_order_with_all_that_files_hold() {
 #[test]
 fn the_same_events_give_the_same_bytes_however_they_are_cut_and_run() {
     let folder = tempfile::tempdir().unwrap();
-    let events: Vec<Event> = (0..60)
+    let events: Vec<CloudEvent> = (0..60)
         .map(|n| {
             let points = line(if n == 7 { 130_000 } else { n * 10 }, [n as f64 * 100.0, 0.0, 1.0]);
-            Event(if n % 3 == 0 { "A" } else { "B" }, (n % 5 != 4).then_some(points))
+            CloudEvent(if n % 3 == 0 { "A" } else { "B" }, (n % 5 != 4).then_some(points))
         })
         .collect();
     for name in ["cloud.las", "cloud.laz", "each/"] {
@@ -79,7 +81,7 @@ fn the_same_events_give_the_same_bytes_however_they_are_cut_and_run() {
         for (cut, threads) in [(60, 1), (7, 2), (1, 8)] {
             let path = folder.path().join(format!("{cut}-{name}"));
             let context =
-                SinkContext { tasks: Arc::new(crate::kit::Threads(threads)), ..context() };
+                SinkContext { tasks: Arc::new(crate::kit::ThreadPerTask(threads)), ..context() };
             let batches = events.chunks(cut).map(|some| batch(some, &context.channels)).collect();
             let outcome = run(json!({ "path": path }), batches, &context).unwrap();
             assert_eq!((outcome.written, outcome.left_out), (48, 12));
@@ -97,7 +99,7 @@ fn more_points_than_a_chunk_come_back_from_compressed_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.laz");
     let points = line(120_001, [0.0; 3]);
-    write(&path, &[Event("A", Some(points.clone()))], json!({})).unwrap();
+    write(&path, &[CloudEvent("A", Some(points.clone()))], json!({})).unwrap();
     let (_, found) = read(&path);
     assert_eq!(found.len(), points.len());
     found.iter().zip(&points).for_each(|(found, wanted)| assert_like(found, wanted, true));
@@ -109,7 +111,7 @@ fn a_file_without_points_is_a_whole_file() {
     for name in ["cloud.las", "cloud.laz"] {
         for version in ["1.2", "1.4"] {
             let path = folder.path().join(name);
-            write(&path, &[Event("POSE", None)], json!({ "version": version })).unwrap();
+            write(&path, &[CloudEvent("POSE", None)], json!({ "version": version })).unwrap();
             let (header, points) = read(&path);
             assert_eq!((header.number_of_points(), points.len()), (0, 0));
             assert_eq!(header.bounds().max.x, 0.0);
@@ -121,15 +123,15 @@ fn a_file_without_points_is_a_whole_file() {
 fn events_without_points_are_left_out_and_told_by_channel() {
     let folder = tempfile::tempdir().unwrap();
     let events = [
-        Event("POSE", None),
-        Event("A", Some(line(2, [0.0; 3]))),
-        Event("POSE", None),
-        Event("EMPTY", Some(Vec::new())),
+        CloudEvent("POSE", None),
+        CloudEvent("A", Some(line(2, [0.0; 3]))),
+        CloudEvent("POSE", None),
+        CloudEvent("EMPTY", Some(Vec::new())),
     ];
-    let Outcome { written, left_out, refused, notes, .. } =
+    let LasOutcome { written, left_out, refused, notes, .. } =
         write(&folder.path().join("cloud.las"), &events, json!({})).unwrap();
     assert_eq!((written, left_out, refused.len()), (2, 2, 0));
-    let told = "POSE: left out, there is no field `points`".to_owned();
+    let told = "POSE: left out, no field `points`".to_owned();
     assert_eq!(notes, [(told, 2)]);
 }
 
@@ -170,14 +172,14 @@ fn a_field_that_has_no_points_says_what_it_lacks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");
     for (more, why) in [
-        (json!({ "points": "utime" }), "`utime` is no list"),
+        (json!({ "points": "utime" }), "`utime` is not a list"),
         (json!({ "coordinates": ["x", "y", "alt"] }), "`points` have no member `alt`"),
         (
             json!({ "coordinates": ["x", "y", "time"] }),
-            "`time` in the elements of `points` is no number",
+            "`time` in the elements of `points` is not a number",
         ),
     ] {
-        let outcome = write(&path, &[Event("A", Some(line(2, [0.0; 3])))], more).unwrap();
+        let outcome = write(&path, &[CloudEvent("A", Some(line(2, [0.0; 3])))], more).unwrap();
         assert!(outcome.notes[0].0.contains(why), "{outcome:?}");
     }
 }
@@ -188,8 +190,8 @@ fn points_without_a_place_are_left_out_and_counted() {
     let path = folder.path().join("cloud.las");
     let nowhere = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(|x| at(1.0, x, 0.0));
     let points = [&nowhere[..], &line(2, [5.0; 3])].concat();
-    let outcome = write(&path, &[Event("A", Some(points))], json!({})).unwrap();
-    let told = "points without a place (a coordinate is no number) are left out".to_owned();
+    let outcome = write(&path, &[CloudEvent("A", Some(points))], json!({})).unwrap();
+    let told = "points with a coordinate that is not a finite number; left out".to_owned();
     assert_eq!((outcome.written, outcome.notes), (1, vec![(told, 3)]));
     assert_eq!(read(&path).1.len(), 2);
 }
@@ -198,18 +200,18 @@ fn points_without_a_place_are_left_out_and_counted() {
 fn members_that_files_have_no_place_for_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");
-    let outcome = write(&path, &[Event("A", Some(line(2, [0.0; 3])))], json!({})).unwrap();
-    assert!(outcome.losses[0].starts_with("of points only"), "{outcome:?}");
+    let outcome = write(&path, &[CloudEvent("A", Some(line(2, [0.0; 3])))], json!({})).unwrap();
+    assert!(outcome.losses[0].starts_with("members of points other than"), "{outcome:?}");
 }
 
 #[test]
 fn an_event_that_does_not_fit_is_refused_and_the_others_are_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");
-    let good = || Event("A", Some(line(2, [0.0; 3])));
-    let far = |x: f64| Event("A", Some(vec![at(0.0, 0.0, 0.0), at(0.0, x, 0.0)]));
+    let good = || CloudEvent("A", Some(line(2, [0.0; 3])));
+    let far = |x: f64| CloudEvent("A", Some(vec![at(0.0, 0.0, 0.0), at(0.0, x, 0.0)]));
     let cases = [
-        (3_000_000.0, json!({ "offset": [0.0, 0.0, 0.0] }), "further from `offset`"),
+        (3_000_000.0, json!({ "offset": [0.0, 0.0, 0.0] }), "farther from `offset`"),
         (-1e30, json!({}), "too far out"),
         (2e10, json!({ "scale": [1e-7, 1.0, 1e-3] }), "too far out"),
     ];
@@ -228,18 +230,18 @@ fn a_run_whose_chosen_offset_does_not_reach_says_which_to_give() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");
     let events = [
-        Event("A", Some(line(1, [512.0, 3_827_000.0, 0.0]))),
-        Event("A", Some(line(1, [0.0, 0.0, 0.0]))),
+        CloudEvent("A", Some(line(1, [512.0, 3_827_000.0, 0.0]))),
+        CloudEvent("A", Some(line(1, [0.0, 0.0, 0.0]))),
     ];
     let error = write(&path, &events, json!({})).unwrap_err().to_string();
-    assert!(error.contains("the point [0.0, 0.0, 0.0] lies 3827000 from"), "{error}");
+    assert!(error.contains("the point [0.0, 0.0, 0.0] is 3827000 from"), "{error}");
     assert!(error.contains("first one, about [500.0, 3827000.0, 0.0]"), "{error}");
-    assert!(error.contains("`offset = [500.0, 1913500.0, 0.0]` has both in reach"), "{error}");
+    assert!(error.contains("use `offset = [500.0, 1913500.0, 0.0]`"), "{error}");
     assert!(!path.exists());
     write(&path, &events, json!({ "offset": [500.0, 1_913_500.0, 0.0] })).unwrap();
-    let events = [-5e6, 5e6].map(|x| Event("A", Some(vec![at(x, 0.0, 0.0)])));
+    let events = [-5e6, 5e6].map(|x| CloudEvent("A", Some(vec![at(x, 0.0, 0.0)])));
     let error = write(&path, &events, json!({})).unwrap_err().to_string();
-    assert!(error.contains("larger `scale`, from 4.7e-3 on"), "{error}");
+    assert!(error.contains("larger `scale`, at least 4.7e-3"), "{error}");
 }
 
 #[test]
@@ -247,7 +249,7 @@ fn large_coordinates_fit_by_the_offset_that_is_chosen() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");
     let points = line(3, [466_123.4, 3_827_431.2, 871.0]);
-    write(&path, &[Event("A", Some(points.clone()))], json!({})).unwrap();
+    write(&path, &[CloudEvent("A", Some(points.clone()))], json!({})).unwrap();
     let (header, found) = read(&path);
     assert_eq!(header.transforms().y.offset, 3_827_400.0);
     found.iter().zip(&points).for_each(|(found, wanted)| assert_like(found, wanted, true));
@@ -257,9 +259,9 @@ fn large_coordinates_fit_by_the_offset_that_is_chosen() {
 fn the_first_points_decide_on_colours() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");
-    let grey = |x: f64| Event("A", Some(vec![Point { color: None, ..at(x, 0.0, 0.0) }]));
-    let bright = || Event("A", Some(line(2, [0.0; 3])));
-    let formats = |events: &[Event], color: &str| {
+    let grey = |x: f64| CloudEvent("A", Some(vec![Point { color: None, ..at(x, 0.0, 0.0) }]));
+    let bright = || CloudEvent("A", Some(line(2, [0.0; 3])));
+    let formats = |events: &[CloudEvent], color: &str| {
         let outcome = write(&path, events, json!({ "colour": color })).unwrap();
         (read(&path).0.point_format().has_color, outcome.notes)
     };
@@ -277,7 +279,7 @@ fn a_folder_has_a_file_a_channel_whatever_it_is_called() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("each/");
     let names = ["A", "../up", "", ".hidden"];
-    let events = names.map(|name| Event(name, Some(line(2, [0.0; 3]))));
+    let events = names.map(|name| CloudEvent(name, Some(line(2, [0.0; 3]))));
     write(&path, &events, json!({ "compression": "laz" })).unwrap();
     for name in ["A", "%2E.%2Fup", "%", "%2Ehidden"] {
         assert_eq!(read(&path.join(format!("{name}.laz"))).1.len(), 2, "{name}");
@@ -291,7 +293,7 @@ fn intensities_are_scaled_and_held_within_their_sixteen_bits() {
     let path = folder.path().join("cloud.las");
     let with = |intensity: Option<f32>| Point { intensity, ..at(0.0, 0.0, 0.0) };
     let intensities = [Some(-1.0), None, Some(f32::NAN), Some(9_000.0), Some(70_000.0)];
-    let events = [Event("A", Some(intensities.map(with).to_vec()))];
+    let events = [CloudEvent("A", Some(intensities.map(with).to_vec()))];
     let outcome = write(&path, &events, json!({ "intensity_scale": 1.0 })).unwrap();
     let found: Vec<u16> = read(&path).1.iter().map(|point| point.intensity).collect();
     assert_eq!(found, [0, 0, 0, 9_000, 65_535]);
@@ -309,7 +311,7 @@ fn outputs_whose_head_cannot_be_written_last_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let null = folder.path().join("null");
     std::os::unix::fs::symlink("/dev/null", &null).unwrap();
-    let error = write(&null, &[Event("A", Some(line(1, [0.0; 3])))], json!({})).unwrap_err();
+    let error = write(&null, &[CloudEvent("A", Some(line(1, [0.0; 3])))], json!({})).unwrap_err();
     assert!(error.to_string().contains("written last"), "{error}");
 }
 
@@ -317,7 +319,7 @@ fn outputs_whose_head_cannot_be_written_last_are_refused() {
 fn a_folder_with_more_files_than_memory_holds_says_to_give_more() {
     let folder = tempfile::tempdir().unwrap();
     let context = SinkContext { memory: 1 << 20, ..context() };
-    let events = ["A", "B"].map(|name| Event(name, Some(line(2, [0.0; 3]))));
+    let events = ["A", "B"].map(|name| CloudEvent(name, Some(line(2, [0.0; 3]))));
     let batches = vec![batch(&events, &context.channels)];
     let path = format!("{}/", folder.path().display());
     let error = run(json!({ "path": path }), batches, &context).unwrap_err().to_string();
@@ -362,14 +364,15 @@ proptest! {
     {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(if compressed { "cloud.laz" } else { "cloud.las" });
-        let events: Vec<Event> = events.into_iter().map(|points| Event("A", Some(points))).collect();
+        let events = events.into_iter().map(|points| CloudEvent("A", Some(points)));
+        let events: Vec<CloudEvent> = events.collect();
         let more: Value = json!({ "offset": [0, 0, 0] });
         let outcome = write(&path, &events, more).unwrap();
         prop_assert_eq!(outcome.written as usize + outcome.refused.len(), events.len());
         let refused = |n: usize| outcome.refused.iter().any(|(event, _)| *event as usize == n);
         let wanted: Vec<[f64; 3]> = events.iter().enumerate()
             .filter(|(n, _)| !refused(*n))
-            .flat_map(|(_, Event(_, points))| points.iter().flatten())
+            .flat_map(|(_, CloudEvent(_, points))| points.iter().flatten())
             .map(|point| point.place)
             .filter(|place| place.iter().all(|value| value.is_finite()))
             .collect();

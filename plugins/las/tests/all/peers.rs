@@ -1,13 +1,13 @@
-//! Files of ours in the hands of laspy, alone and with LASzip. Needs them in the Python of
-//! `.cache/peers-venv`, where `.ci/run` puts them; says so where they are not there.
+//! Reads our files with laspy, with and without LASzip. Needs the Python of `.cache/peers-venv`,
+//! which `.ci/run` installs; otherwise prints that it is missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::kit::{BEGIN, Event, Point, line, write};
+use crate::kit::{BEGIN, CloudEvent, Point, line, write};
 use serde_json::{Value, json};
 
-/// The Python that has laspy and LASzip; nothing, said aloud, if there is none.
+/// The Python with laspy and LASzip, or `None` with a message.
 fn python() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
@@ -20,7 +20,7 @@ fn python() -> Option<PathBuf> {
     None
 }
 
-/// What laspy finds in a file, by one of its ways to decompress.
+/// Prints what laspy reads from a file with one of its backends.
 const READ: &str = r#"
 import json, sys, laspy, numpy
 each = lambda values: numpy.array(values).tolist()
@@ -30,7 +30,8 @@ head = las.header
 colored = "red" in las.point_format.dimension_names
 print(json.dumps({
     "version": str(head.version), "format": head.point_format.id, "count": head.point_count,
-    "returns": int(head.number_of_points_by_return[0]), "standard": int(head.global_encoding.gps_time_type),
+    "returns": int(head.number_of_points_by_return[0]),
+    "standard": int(head.global_encoding.gps_time_type),
     "least": each(head.mins), "most": each(head.maxs), "software": head.generating_software,
     "x": each(las.x), "y": each(las.y), "z": each(las.z),
     "intensity": each(las.intensity), "source": each(las.point_source_id),
@@ -59,7 +60,7 @@ fn assert_near(found: &Value, wanted: impl Iterator<Item = f64>, within: f64) {
     }
 }
 
-/// What 14:00 on that day is in adjusted standard GPS time, by the fourteen leap seconds until then.
+/// 14:00 on that day in adjusted standard GPS time, with fourteen leap seconds.
 const BEGIN_GPS: f64 = -121_866_386.0;
 
 fn assert_holds(found: &Value, points: &[Point], has_color: bool) {
@@ -68,7 +69,7 @@ fn assert_holds(found: &Value, points: &[Point], has_color: bool) {
     assert_eq!(found["software"], concat!("Sluice ", env!("CARGO_PKG_VERSION")));
     for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
         let places = || points.iter().map(|point| point.place[axis]);
-        // Half a step, and what floating point adds.
+        // Half a step, plus rounding.
         assert_near(&found[name], places(), 0.000_500_001);
         let (least, most) = (places().fold(f64::MAX, f64::min), places().fold(f64::MIN, f64::max));
         assert!((numbers(&found["least"])[axis] - least).abs() <= 0.000_500_001);
@@ -94,7 +95,10 @@ fn laspy_and_laszip_find_in_our_files_what_we_wrote() {
     let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
     let points = line(60_000, [-466_123.25, 3_827_431.25, 871.0]);
-    let events = [Event("A", Some(points[..20].to_vec())), Event("A", Some(points[20..].to_vec()))];
+    let events = [
+        CloudEvent("A", Some(points[..20].to_vec())),
+        CloudEvent("A", Some(points[20..].to_vec())),
+    ];
     for (version, formats) in [("1.2", [1, 3]), ("1.4", [6, 7])] {
         for (format, color) in formats.into_iter().zip(["drop", "keep"]) {
             for (name, backend) in [("a.las", "Laszip"), ("a.laz", "Laszip"), ("a.laz", "Lazrs")] {

@@ -1,132 +1,143 @@
-//! Where a configuration file keeps what: groups in `calibration`, and more of cameras in `cameras`. Whatever
-//! else a file has means nothing here.
+//! The layout of `.cfg` calibrations: groups in `calibration`, and more about cameras in `cameras`.
+//! Everything else in the file is ignored.
 
 use std::collections::HashSet;
 
 use sluice_core::mistake::Mistake;
 
-use super::{BOUNDS, FRAMES, Index, MASKS, ORIENTATIONS, PINHOLE, Reader, Settings, Tree};
-use crate::calibration::Vehicle;
-use crate::config::{Entry, Value, first};
+use super::{
+    BOUNDS, CalibrationReader, ConfigTree, EntryIndex, FRAMES, FrameSettings, MASKS, ORIENTATIONS,
+    PINHOLE,
+};
+use crate::calibration::VehicleCalibration;
+use crate::config::{ConfigEntry, ConfigValue, first_value};
 
-/// What a configuration file tells of a vehicle.
+/// Reads the calibration from a configuration file.
 ///
-/// What has a `pinhole` is a camera, what has a place otherwise is a sensor. Cameras may be told of in
-/// `calibration`, in `calibration.cameras`, in `cameras`, and in a group `intrinsic_cal` in each.
-pub(in super::super) fn cfg(tree: &Tree) -> Result<Vehicle, Vec<Mistake>> {
-    let file = File::of(tree);
-    let mut reader = Reader::default();
-    for entry in file.things() {
+/// A group with a `pinhole` is a camera; any other group with a position or orientation is a
+/// sensor. Cameras may be described in `calibration`, in `calibration.cameras`, in `cameras`, and
+/// in a group `intrinsic_cal` in each.
+pub(in super::super) fn vehicle_from_cfg(
+    tree: &ConfigTree,
+) -> Result<VehicleCalibration, Vec<Mistake>> {
+    let file = CfgFile::from_tree(tree);
+    let mut reader = CalibrationReader::default();
+    for entry in file.frame_entries() {
         let settings = file.settings(entry);
         if settings.own(PINHOLE).is_some() {
             reader.camera(&settings);
-        } else if is_placed(&settings) {
+        } else if has_mount(&settings) {
             reader.sensor(&settings);
         }
         if let Some(mask) = settings.own("mask") {
             reader.mask(&entry.name, &entry.span, mask);
         }
     }
-    for settings in FRAMES.iter().filter_map(|name| file.beside(name)) {
+    for settings in FRAMES.iter().filter_map(|name| file.group_settings(name)) {
         reader.frame(&settings);
     }
-    if let Some(settings) = file.beside(BOUNDS) {
+    if let Some(settings) = file.group_settings(BOUNDS) {
         reader.bounds(&settings);
     }
-    if let Some(settings) = file.beside(MASKS) {
+    if let Some(settings) = file.group_settings(MASKS) {
         settings.own.iter().for_each(|group| reader.masks(group));
     }
     reader.finish()
 }
 
-fn is_placed(settings: &Settings<'_>) -> bool {
-    let is_told = |key: &str| settings.own(key).is_some();
-    is_told("position") || ORIENTATIONS.iter().any(|key| is_told(key))
+fn has_mount(settings: &FrameSettings<'_>) -> bool {
+    let is_set = |key: &str| settings.own(key).is_some();
+    is_set("position") || ORIENTATIONS.iter().any(|key| is_set(key))
 }
 
-/// A group that has groups of sensors and cameras in it.
-struct Home<'d> {
-    entries: &'d [Entry],
-    index: Index<'d>,
+/// A group that contains groups of sensors and cameras.
+struct Section<'d> {
+    entries: &'d [ConfigEntry],
+    index: EntryIndex<'d>,
 }
 
-impl<'d> Home<'d> {
-    fn of(entries: Option<&'d [Entry]>) -> Self {
+impl<'d> Section<'d> {
+    fn new(entries: Option<&'d [ConfigEntry]>) -> Self {
         let entries = entries.unwrap_or_default();
-        Self { entries, index: Index::of(entries) }
+        Self { entries, index: EntryIndex::new(entries) }
     }
 
-    fn group(&self, name: &str) -> Option<&'d [Entry]> {
-        first(self.entries, name).and_then(Value::entries)
+    fn group(&self, name: &str) -> Option<&'d [ConfigEntry]> {
+        first_value(self.entries, name).and_then(ConfigValue::entries)
     }
 }
 
-/// The groups of a file that matter.
-struct File<'d> {
-    whole: Home<'d>,
-    calibration: Home<'d>,
+/// The relevant groups of a file.
+struct CfgFile<'d> {
+    root: Section<'d>,
+    calibration: Section<'d>,
     /// `calibration.cameras`.
-    inner: Home<'d>,
+    calibration_cameras: Section<'d>,
     /// `cameras`.
-    outer: Home<'d>,
+    cameras: Section<'d>,
 }
 
-impl<'d> File<'d> {
-    fn of(tree: &'d [Entry]) -> Self {
-        let whole = Home::of(Some(tree));
-        let calibration = Home::of(whole.group("calibration"));
-        let inner = Home::of(calibration.group("cameras"));
-        let outer = Home::of(whole.group("cameras"));
-        Self { whole, calibration, inner, outer }
+impl<'d> CfgFile<'d> {
+    fn from_tree(tree: &'d [ConfigEntry]) -> Self {
+        let root = Section::new(Some(tree));
+        let calibration = Section::new(root.group("calibration"));
+        let calibration_cameras = Section::new(calibration.group("cameras"));
+        let cameras = Section::new(root.group("cameras"));
+        Self { root, calibration, calibration_cameras, cameras }
     }
 
-    /// What may be a sensor or a camera, the first of each name.
-    fn things(&self) -> impl Iterator<Item = &'d Entry> {
+    /// The groups that may be sensors or cameras; the first of each name.
+    fn frame_entries(&self) -> impl Iterator<Item = &'d ConfigEntry> {
         let mut seen = HashSet::new();
-        let homes = [&self.calibration, &self.inner, &self.outer];
-        homes.into_iter().flat_map(|home| home.entries).filter(move |entry| {
+        let sections = [&self.calibration, &self.calibration_cameras, &self.cameras];
+        sections.into_iter().flat_map(|section| section.entries).filter(move |entry| {
             let name = entry.name.as_str();
             let is_other = FRAMES.contains(&name) || [BOUNDS, MASKS, "cameras"].contains(&name);
             entry.value.entries().is_some() && !is_other && seen.insert(name)
         })
     }
 
-    fn settings<'s>(&'s self, entry: &'s Entry) -> Settings<'s> {
+    fn settings<'s>(&'s self, entry: &'s ConfigEntry) -> FrameSettings<'s> {
         let mut own = Vec::new();
-        for home in [&self.calibration, &self.inner, &self.outer] {
-            if let Some(group) = home.index.group(&entry.name) {
+        for section in [&self.calibration, &self.calibration_cameras, &self.cameras] {
+            if let Some(group) = section.index.group(&entry.name) {
                 own.push(group);
-                own.extend(first(group, "intrinsic_cal").and_then(Value::entries));
+                own.extend(first_value(group, "intrinsic_cal").and_then(ConfigValue::entries));
             }
         }
-        let around = self.around(&entry.name);
-        Settings { name: &entry.name, span: &entry.span, own, around }
+        let enclosing = self.enclosing(&entry.name);
+        FrameSettings { name: &entry.name, span: &entry.span, own, enclosing }
     }
 
-    /// The groups around those that are about a thing, the nearest first. What stands in `cameras` only has
-    /// nothing to do with `calibration`.
-    fn around(&self, name: &str) -> Vec<&Index<'d>> {
-        let has = |home: &Home<'d>| home.index.group(name).is_some();
-        let (is_in, is_inner) = (has(&self.calibration), has(&self.inner));
-        let homes = [
-            (is_inner, &self.inner),
+    /// The groups that enclose those of `name`, nearest first. A camera that only occurs in
+    /// `cameras` inherits nothing from `calibration`.
+    fn enclosing(&self, name: &str) -> Vec<&EntryIndex<'d>> {
+        let has = |section: &Section<'d>| section.index.group(name).is_some();
+        let (is_in, is_inner) = (has(&self.calibration), has(&self.calibration_cameras));
+        let sections = [
+            (is_inner, &self.calibration_cameras),
             (is_in || is_inner, &self.calibration),
-            (has(&self.outer), &self.outer),
-            (true, &self.whole),
+            (has(&self.cameras), &self.cameras),
+            (true, &self.root),
         ];
-        homes.into_iter().filter(|(is_around, _)| *is_around).map(|(_, home)| &home.index).collect()
+        sections
+            .into_iter()
+            .filter(|(is_enclosing, _)| *is_enclosing)
+            .map(|(_, section)| &section.index)
+            .collect()
     }
 
-    /// A group that stands in `calibration` or beside it.
-    fn beside<'s>(&'s self, name: &str) -> Option<Settings<'s>> {
-        let in_home = |home: &Home<'d>| home.entries.iter().find(|entry| entry.name == name);
+    /// The settings of a group in `calibration` or at the top level.
+    fn group_settings<'s>(&'s self, name: &str) -> Option<FrameSettings<'s>> {
+        let in_home =
+            |section: &Section<'d>| section.entries.iter().find(|entry| entry.name == name);
         let inside = in_home(&self.calibration);
-        let mut around = vec![&self.whole.index];
+        let mut enclosing = vec![&self.root.index];
         if inside.is_some() {
-            around.insert(0, &self.calibration.index);
+            enclosing.insert(0, &self.calibration.index);
         }
-        let entry = inside.or_else(|| in_home(&self.whole))?;
+        let entry = inside.or_else(|| in_home(&self.root))?;
         let own = vec![entry.value.entries()?];
-        Some(Settings { name: &entry.name, span: &entry.span, own, around })
+        Some(FrameSettings { name: &entry.name, span: &entry.span, own, enclosing })
     }
 }

@@ -1,20 +1,22 @@
-//! Where a TOML file keeps what: tables `sensor.NAME` and `camera.NAME`, and a few beside them. Each key has
-//! to be a known one.
+//! The layout of TOML calibrations: tables `sensor.NAME` and `camera.NAME`, and a few others.
+//! Unknown keys are mistakes.
 
 use sluice_core::mistake::Mistake;
 
 use super::{BOUNDS, CAMERA_TEXTS, CORNERS, FRAMES, MASKS, NAD83, ORIENTATIONS, PINHOLE};
-use super::{Reader, Settings, Tree, mistake};
-use crate::calibration::Vehicle;
-use crate::config::Entry;
+use super::{CalibrationReader, ConfigTree, FrameSettings, mistake};
+use crate::calibration::VehicleCalibration;
+use crate::config::ConfigEntry;
 
 const MOUNT: [&str; 5] = ["position", "orientation", "rpy", "angleaxis", "relative_to"];
 const LENS: [&str; 6] =
     ["width", "height", "distortion_model", "distortion_center", "distortion_params", PINHOLE];
 
-/// What a TOML file tells of a vehicle.
-pub(in super::super) fn toml(tree: &Tree) -> Result<Vehicle, Vec<Mistake>> {
-    let mut reader = Reader::default();
+/// Reads the calibration from a TOML file.
+pub(in super::super) fn vehicle_from_toml(
+    tree: &ConfigTree,
+) -> Result<VehicleCalibration, Vec<Mistake>> {
+    let mut reader = CalibrationReader::default();
     for entry in tree {
         let Some(group) = reader.group(entry) else { continue };
         match entry.name.as_str() {
@@ -22,62 +24,65 @@ pub(in super::super) fn toml(tree: &Tree) -> Result<Vehicle, Vec<Mistake>> {
             "camera" => group.iter().for_each(|camera| reader.camera_table(camera)),
             BOUNDS => {
                 reader.check_keys(group, &[&CORNERS]);
-                reader.bounds(&Settings::of(entry, group));
+                reader.bounds(&FrameSettings::new(entry, group));
             }
             MASKS => reader.masks(group),
             name if FRAMES.contains(&name) => {
                 reader.check_keys(group, &[&MOUNT, &[NAD83]]);
-                reader.frame(&Settings::of(entry, group));
+                reader.frame(&FrameSettings::new(entry, group));
             }
-            _ => reader.unknown(entry, &[&["sensor", "camera", BOUNDS, MASKS], &FRAMES]),
+            _ => reader.unknown_key(entry, &[&["sensor", "camera", BOUNDS, MASKS], &FRAMES]),
         }
     }
     reader.finish()
 }
 
-impl Reader {
-    fn group<'d>(&mut self, entry: &'d Entry) -> Option<&'d [Entry]> {
+impl CalibrationReader {
+    fn group<'d>(&mut self, entry: &'d ConfigEntry) -> Option<&'d [ConfigEntry]> {
         let group = entry.value.entries();
         if group.is_none() {
-            self.wrong(&entry.span, &format!("expected a table as `{}`", entry.name));
+            self.push_mistake(&entry.span, &format!("expected a table as `{}`", entry.name));
         }
         group
     }
 
-    fn sensor_table(&mut self, entry: &Entry) {
+    fn sensor_table(&mut self, entry: &ConfigEntry) {
         let Some(group) = self.group(entry) else { return };
         self.check_keys(group, &[&MOUNT]);
         self.check_orientation(group);
-        self.sensor(&Settings::of(entry, group));
+        self.sensor(&FrameSettings::new(entry, group));
     }
 
-    fn camera_table(&mut self, entry: &Entry) {
+    fn camera_table(&mut self, entry: &ConfigEntry) {
         let Some(group) = self.group(entry) else { return };
         self.check_keys(group, &[&MOUNT, &LENS, &CAMERA_TEXTS]);
         self.check_orientation(group);
-        self.camera(&Settings::of(entry, group));
+        self.camera(&FrameSettings::new(entry, group));
     }
 
-    fn check_orientation(&mut self, group: &[Entry]) {
-        let mut told = group.iter().filter(|entry| ORIENTATIONS.contains(&entry.name.as_str()));
-        if let (Some(first), Some(second)) = (told.next(), told.next()) {
-            let message =
-                format!("`{}` says again what `{}` says: leave one out", second.name, first.name);
-            self.wrong(&second.span, &message);
+    fn check_orientation(&mut self, group: &[ConfigEntry]) {
+        let mut orientations =
+            group.iter().filter(|entry| ORIENTATIONS.contains(&entry.name.as_str()));
+        if let (Some(first), Some(second)) = (orientations.next(), orientations.next()) {
+            let message = format!(
+                "`{}` repeats the orientation given by `{}`: leave one out",
+                second.name, first.name
+            );
+            self.push_mistake(&second.span, &message);
         }
     }
 
-    fn check_keys(&mut self, group: &[Entry], known: &[&[&str]]) {
+    fn check_keys(&mut self, group: &[ConfigEntry], known: &[&[&str]]) {
         for entry in group {
             if !known.iter().any(|keys| keys.contains(&entry.name.as_str())) {
-                self.unknown(entry, known);
+                self.unknown_key(entry, known);
             }
         }
     }
 
-    fn unknown(&mut self, entry: &Entry, known: &[&[&str]]) {
-        let message = format!("no such key: `{}`", entry.name);
-        let help = Some(format!("known are {}", known.concat().join(", ")));
+    fn unknown_key(&mut self, entry: &ConfigEntry, known: &[&[&str]]) {
+        let message = format!("unknown key `{}`", entry.name);
+        let help = Some(format!("expected one of {}", known.concat().join(", ")));
         self.mistakes.push(Mistake { help, ..mistake(entry.span.clone(), message) });
     }
 }

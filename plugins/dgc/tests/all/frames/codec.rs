@@ -11,48 +11,52 @@ use sluice_core::{
     Payloads, Rows, TypeKey,
 };
 
-use crate::frames::kit::{POSE_KEY, TIE_KEY, columns};
+use crate::frames::kit::{GPS_TO_LOCAL_KEY, POSE_KEY, columns};
 
 /// The files are not read: the types are known.
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct Two {
+pub(crate) struct TwoTypesOptions {
     #[expect(dead_code, reason = "codecs are given files")]
     types: Vec<String>,
 }
 
 sluice_core::register! {
-    codec "lcm": Two,
-    about: "poses and ties for tests",
+    codec "lcm": TwoTypesOptions,
+    about: "poses and GPS references for tests",
     sample: "",
 }
 
-struct TwoTypes(Vec<KnownType>);
+struct TwoTypesCodec(Vec<KnownType>);
 
 #[derive(Debug)]
-struct Form {
-    described: Arc<MessageType>,
+struct EmptyPayloadType {
+    message_type: Arc<MessageType>,
     schema: SchemaRef,
 }
 
-impl TryFrom<Two> for Box<dyn Codec> {
+impl TryFrom<TwoTypesOptions> for Box<dyn Codec> {
     type Error = OptionsError;
 
-    fn try_from(_: Two) -> Result<Self, OptionsError> {
-        let known = [("pose_t", POSE_KEY), ("gps_to_local_t", TIE_KEY)].map(|(name, key)| {
-            let described = Arc::new(MessageType::named(name, TypeKey(key)));
-            let form = Form { described: Arc::clone(&described), schema: Schema::empty().into() };
-            KnownType {
-                message_type: described,
-                file: None,
-                line: 1,
-                payload_type: Ok(Arc::new(form)),
-            }
-        });
-        Ok(Box::new(TwoTypes(known.into())))
+    fn try_from(_: TwoTypesOptions) -> Result<Self, OptionsError> {
+        let known =
+            [("pose_t", POSE_KEY), ("gps_to_local_t", GPS_TO_LOCAL_KEY)].map(|(name, key)| {
+                let message_type = Arc::new(MessageType::named(name, TypeKey(key)));
+                let payload_type = EmptyPayloadType {
+                    message_type: Arc::clone(&message_type),
+                    schema: Schema::empty().into(),
+                };
+                KnownType {
+                    message_type,
+                    file: None,
+                    line: 1,
+                    payload_type: Ok(Arc::new(payload_type)),
+                }
+            });
+        Ok(Box::new(TwoTypesCodec(known.into())))
     }
 }
 
-impl Codec for TwoTypes {
+impl Codec for TwoTypesCodec {
     fn mistakes(&self) -> &[String] {
         &[]
     }
@@ -74,9 +78,9 @@ impl Codec for TwoTypes {
     }
 }
 
-impl PayloadType for Form {
+impl PayloadType for EmptyPayloadType {
     fn message_type(&self) -> &Arc<MessageType> {
-        &self.described
+        &self.message_type
     }
 
     fn schema(&self) -> &SchemaRef {
@@ -96,7 +100,7 @@ impl PayloadType for Form {
             arrow_select::concat::concat(&parts).unwrap()
         });
         let columns = RecordBatch::try_new(all[0].schema(), parts.collect()).unwrap();
-        let (message, events) = (Arc::clone(&self.described), events.to_vec());
+        let (message, events) = (Arc::clone(&self.message_type), events.to_vec());
         Ok(Rows { message, payloads: Payloads::Kept, events, columns })
     }
 

@@ -1,21 +1,26 @@
 //! `georeference`: by hand, and in any order of events.
 
 use serde_json::{Value, json};
-use sluice_dgc::points::Frame;
+use sluice_dgc::fuzzing::PointFrame;
 
-use crate::frames::kit::{Form, Happening, Out, Run, What, at, make};
+use crate::frames::kit::{
+    FrameRun, OutputEvent, PayloadForm, ScriptedContent, ScriptedEvent, at, make,
+};
 
 /// The frame is turned by a quarter: its y points west, and its x north.
-fn tie(ms: i64) -> Happening {
+fn tie(ms: i64) -> ScriptedEvent {
     let quarter = std::f64::consts::FRAC_PI_2;
-    at(ms, What::Tie([100.0, 200.0, 10.0], [34.5845, -117.359, 872.0, -quarter]))
+    at(
+        ms,
+        ScriptedContent::GpsReference([100.0, 200.0, 10.0], [34.5845, -117.359, 872.0, -quarter]),
+    )
 }
 
-fn points(ms: i64, place: [f64; 3]) -> Happening {
-    at(ms, What::Points("VELODYNE", Frame::Local, vec![place]))
+fn points(ms: i64, place: [f64; 3]) -> ScriptedEvent {
+    at(ms, ScriptedContent::Points("VELODYNE", PointFrame::Local, vec![place]))
 }
 
-fn place(out: &Out) -> [f64; 3] {
+fn place(out: &OutputEvent) -> [f64; 3] {
     ["latitude", "longitude", "altitude"].map(|name| {
         let of = if out.points.is_empty() { &out.numbers } else { &out.members };
         of[name][0]
@@ -24,23 +29,26 @@ fn place(out: &Out) -> [f64; 3] {
 
 #[test]
 fn points_are_on_the_globe_where_they_are_by_hand() {
-    let mut run = Run::of("georeference", json!({}));
+    let mut run = FrameRun::new("georeference", json!({}));
     // A kilometre along x, which is to the north, and three metres above the tie.
     let outs = run.drive(&[tie(0), points(5, [1100.0, 200.0, 13.0])]);
     let [latitude, longitude, altitude] = place(&outs[1]);
     assert!((latitude - 34.593_514_454_551_88).abs() < 1e-12, "{latitude}");
     assert!((longitude + 117.359).abs() < 1e-12, "{longitude}");
     assert_eq!(altitude, 875.0);
-    assert_eq!((outs[1].points[0], outs[1].frame), ([1100.0, 200.0, 13.0], Some(Frame::Local)));
+    assert_eq!(
+        (outs[1].points[0], outs[1].frame),
+        ([1100.0, 200.0, 13.0], Some(PointFrame::Local))
+    );
     assert_eq!(outs[1].columns, ["utime", "points"]);
 }
 
 #[test]
 fn poses_are_placed_with_their_heading_whether_decoded_or_not() {
-    let drive = [tie(0), at(5, What::Pose([100.0, 200.0, 10.0], 30.0))];
+    let drive = [tie(0), at(5, ScriptedContent::Pose([100.0, 200.0, 10.0], 30.0))];
     let mut found = Vec::new();
-    for form in [Form::Decoded, Form::Raw] {
-        let mut run = Run::of("georeference", json!({ "channels": "POSE" }));
+    for form in [PayloadForm::Decoded, PayloadForm::Raw] {
+        let mut run = FrameRun::new("georeference", json!({ "channels": "POSE" }));
         let batch = run.batch(&drive, form);
         let out = run.all(vec![batch]).unwrap();
         let outs = run.outs(&out);
@@ -57,17 +65,17 @@ fn poses_are_placed_with_their_heading_whether_decoded_or_not() {
 
 #[test]
 fn poses_that_nobody_decoded_pass_where_no_channel_is_named() {
-    let mut run = Run::of("georeference", json!({}));
-    let batch = run.batch(&[at(5, What::Pose([0.0; 3], 0.0))], Form::Raw);
+    let mut run = FrameRun::new("georeference", json!({}));
+    let batch = run.batch(&[at(5, ScriptedContent::Pose([0.0; 3], 0.0))], PayloadForm::Raw);
     let out = run.all(vec![batch]).unwrap();
     assert!(!run.outs(&out)[0].payload.is_empty() && run.filtered == 0);
 }
 
 #[test]
 fn points_of_another_frame_are_refused_with_what_to_do() {
-    let mut run = Run::of("georeference", json!({}));
-    let body = What::Points("VELODYNE", Frame::Body, vec![[0.0; 3]]);
-    let batch = run.batch(&[tie(0), at(1, body)], Form::Decoded);
+    let mut run = FrameRun::new("georeference", json!({}));
+    let body = ScriptedContent::Points("VELODYNE", PointFrame::Body, vec![[0.0; 3]]);
+    let batch = run.batch(&[tie(0), at(1, body)], PayloadForm::Decoded);
     let refused = run.all(vec![batch]).unwrap_err().to_string();
     assert!(refused.contains("body frame") && refused.contains("`to-frame`"), "{refused}");
 }
@@ -75,33 +83,46 @@ fn points_of_another_frame_are_refused_with_what_to_do() {
 #[test]
 fn events_without_a_tie_are_left_out_and_told_of() {
     let drive = [points(0, [0.0; 3]), tie(0), points(10_000, [0.0; 3]), points(10_001, [0.0; 3])];
-    let mut run = Run::of("georeference", json!({}));
+    let mut run = FrameRun::new("georeference", json!({}));
     assert_eq!(run.drive(&drive).len(), 2);
     assert_eq!(run.filtered, 2);
-    assert!(run.noted("VELODYNE: 1 event with 1 point came before any tie"), "{:?}", run.notes);
-    assert!(run.noted("have no tie to the globe within 10s"), "{:?}", run.notes);
-    let mut run = Run::of("georeference", json!({ "without_reference": "stop" }));
-    let batch = run.batch(&drive, Form::Decoded);
+    assert!(
+        run.has_note("VELODYNE: 1 event with 1 point came before any GPS reference"),
+        "{:?}",
+        run.notes
+    );
+    assert!(run.has_note("have no GPS reference within 10s"), "{:?}", run.notes);
+    let mut run = FrameRun::new("georeference", json!({ "without_reference": "stop" }));
+    let batch = run.batch(&drive, PayloadForm::Decoded);
     assert!(run.all(vec![batch]).unwrap_err().to_string().contains("`without_reference"));
 }
 
 #[test]
 fn what_there_is_nothing_to_place_in_is_told_of() {
-    let mut run = Run::of("georeference", json!({ "channels": ["POSE", "OTHER"] }));
-    let batch = run.batch(&[tie(0), at(1, What::Other)], Form::Decoded);
+    let mut run = FrameRun::new("georeference", json!({ "channels": ["POSE", "OTHER"] }));
+    let batch = run.batch(&[tie(0), at(1, ScriptedContent::Other)], PayloadForm::Decoded);
     run.all(vec![batch]).unwrap();
-    assert!(run.noted("OTHER: events without points or poses pass as they are"), "{:?}", run.notes);
-    assert!(run.noted("no event had points: put `velodyne` or `laser` before"), "{:?}", run.notes);
-    let mut run = Run::of("georeference", json!({}));
+    assert!(
+        run.has_note("OTHER: events without points or poses; passed unchanged"),
+        "{:?}",
+        run.notes
+    );
+    assert!(
+        run.has_note("no event had points: add `velodyne` or `laser` before"),
+        "{:?}",
+        run.notes
+    );
+    let mut run = FrameRun::new("georeference", json!({}));
     run.drive(&[tie(0), points(5, [0.0; 3])]);
     assert!(run.notes.is_empty(), "{:?}", run.notes);
 }
 
 #[test]
 fn ties_by_time_are_waited_for() {
-    let moved = at(8, What::Tie([0.0; 3], [34.0, -117.0, 0.0, 0.0]));
+    let moved = at(8, ScriptedContent::GpsReference([0.0; 3], [34.0, -117.0, 0.0, 0.0]));
     let drive = [tie(0), points(10, [0.0; 3]), moved, tie(20)];
-    let latitude = |options: Value| place(&Run::of("georeference", options).drive(&drive)[1])[0];
+    let latitude =
+        |options: Value| place(&FrameRun::new("georeference", options).drive(&drive)[1])[0];
     assert_eq!(latitude(json!({ "choose": "at" })), 34.0);
     assert!(latitude(json!({})) > 34.5);
 }
@@ -109,10 +130,10 @@ fn ties_by_time_are_waited_for() {
 #[test]
 fn what_is_no_place_on_the_globe_ties_nothing() {
     for wrong in [[90.0, 0.0], [91.0, 0.0], [f64::NAN, 0.0], [0.0, 181.0], [0.0, f64::INFINITY]] {
-        let mut run = Run::of("georeference", json!({}));
-        let bad = at(1, What::Tie([0.0; 3], [wrong[0], wrong[1], 0.0, 0.0]));
+        let mut run = FrameRun::new("georeference", json!({}));
+        let bad = at(1, ScriptedContent::GpsReference([0.0; 3], [wrong[0], wrong[1], 0.0, 0.0]));
         assert_eq!(run.drive(&[bad, points(2, [0.0; 3])]).len(), 1);
-        assert!(run.noted("GPS_TO_LOCAL: a tie to the globe"), "{:?}", run.notes);
+        assert!(run.has_note("GPS_TO_LOCAL: GPS references with a number"), "{:?}", run.notes);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Made-up drives, and what stages make of them. Makes stages as a pipeline does: by name, from options.
+//! Made-up drives, and what stages make of them. Makes stages as a pipeline does: by name, from
+//! options.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,63 +14,62 @@ use sluice_core::{
     OptionsError, Payloads, PluginFactory, PluginKind, Registry, Rows, Stage, StageContext,
     TypeKey,
 };
-use sluice_dgc::geometry::Quaternion;
-use sluice_dgc::points::{Cloud, Frame, Points};
+use sluice_dgc::fuzzing::{CloudBuilder, PointFrame, Points, Quaternion};
 
 /// What happens in a drive, at a time in milliseconds.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub(crate) enum ScriptedContent {
     /// Position and yaw in degrees.
     Pose([f64; 3], f64),
     /// A pose whose orientation has no direction.
     NoPose,
     /// `local`, and `lat_lon_el_theta`.
-    Tie([f64; 3], [f64; 4]),
+    GpsReference([f64; 3], [f64; 4]),
     /// Points on a channel.
-    Points(&'static str, Frame, Vec<[f64; 3]>),
+    Points(&'static str, PointFrame, Vec<[f64; 3]>),
     /// Something else.
     Other,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Happening {
+pub(crate) struct ScriptedEvent {
     pub(crate) ms: i64,
-    pub(crate) what: What,
+    pub(crate) content: ScriptedContent,
     pub(crate) source: &'static str,
 }
 
-pub(crate) fn at(ms: i64, what: What) -> Happening {
-    Happening { ms, what, source: "log" }
+pub(crate) fn at(ms: i64, content: ScriptedContent) -> ScriptedEvent {
+    ScriptedEvent { ms, content, source: "log" }
 }
 
 /// The same, in another log.
-pub(crate) fn of(source: &'static str, happening: Happening) -> Happening {
-    Happening { source, ..happening }
+pub(crate) fn in_source(source: &'static str, happening: ScriptedEvent) -> ScriptedEvent {
+    ScriptedEvent { source, ..happening }
 }
 
-pub(crate) fn pose(ms: i64, x: f64) -> Happening {
-    at(ms, What::Pose([x, 0.0, 0.0], 0.0))
+pub(crate) fn pose(ms: i64, x: f64) -> ScriptedEvent {
+    at(ms, ScriptedContent::Pose([x, 0.0, 0.0], 0.0))
 }
 
 /// One point of the body at its origin, which lies where the body is.
-pub(crate) fn origin(ms: i64) -> Happening {
-    at(ms, What::Points("VELODYNE", Frame::Body, vec![[0.0; 3]]))
+pub(crate) fn origin(ms: i64) -> ScriptedEvent {
+    at(ms, ScriptedContent::Points("VELODYNE", PointFrame::Body, vec![[0.0; 3]]))
 }
 
 /// Whether poses and ties come decoded, or as payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum PayloadForm {
     Decoded,
     Raw,
 }
 
 pub(crate) const POSE_KEY: u64 = 0x2e16_efb0_52b0_105e;
-pub(crate) const TIE_KEY: u64 = 0x4d0c_279a_87b8_ec9d;
+pub(crate) const GPS_TO_LOCAL_KEY: u64 = 0x4d0c_279a_87b8_ec9d;
 
 /// How long after its message an event comes.
 const LAG: i64 = 2_000_000;
 
-pub(crate) struct Run {
+pub(crate) struct FrameRun {
     parts: Vec<Stage>,
     pub(crate) channels: Channels,
     pub(crate) filtered: u64,
@@ -83,28 +83,28 @@ pub(crate) fn make(name: &str, options: Value) -> Result<Stage, OptionsError> {
     make(options)
 }
 
-impl Run {
-    pub(crate) fn of(name: &str, options: Value) -> Self {
+impl FrameRun {
+    pub(crate) fn new(name: &str, options: Value) -> Self {
         let parts = make(name, options).unwrap().into_parts();
         let (channels, notes) = (Channels::default(), BTreeMap::new());
         Self { parts, channels, filtered: 0, notes }
     }
 
-    pub(crate) fn batch(&self, happenings: &[Happening], form: Form) -> Batch {
+    pub(crate) fn batch(&self, happenings: &[ScriptedEvent], form: PayloadForm) -> Batch {
         let mut builder = BatchBuilder::default();
         let (mut rows, mut clouds) = (Vec::new(), Vec::new());
         for (event, happening) in (0u32..).zip(happenings) {
             let utime = happening.ms * 1_000;
-            let (channel, payload) = match &happening.what {
-                What::Pose(..) | What::NoPose => ("POSE", payload(happening)),
-                What::Tie(..) => ("GPS_TO_LOCAL", payload(happening)),
-                What::Points(channel, frame, points) => {
+            let (channel, payload) = match &happening.content {
+                ScriptedContent::Pose(..) | ScriptedContent::NoPose => ("POSE", payload(happening)),
+                ScriptedContent::GpsReference(..) => ("GPS_TO_LOCAL", payload(happening)),
+                ScriptedContent::Points(channel, frame, points) => {
                     clouds.push(cloud(event, utime, *frame, points));
                     (*channel, Vec::new())
                 }
-                What::Other => ("OTHER", b"something else altogether".to_vec()),
+                ScriptedContent::Other => ("OTHER", b"something else altogether".to_vec()),
             };
-            if form == Form::Decoded && !payload.is_empty() && channel != "OTHER" {
+            if form == PayloadForm::Decoded && !payload.is_empty() && channel != "OTHER" {
                 rows.push(decoded(event, &payload));
             }
             let channel = Channel::new(Name::from_text(channel), happening.source, Encoding::Lcm);
@@ -144,24 +144,25 @@ impl Run {
         let mut context = StageContext::new(&self.channels, None);
         let out = step(&mut context)?;
         self.filtered += context.filtered;
-        for (what, count) in context.notes {
-            *self.notes.entry(what).or_default() += count;
+        for (content, count) in context.notes {
+            *self.notes.entry(content).or_default() += count;
         }
         Ok(out)
     }
 
     /// What comes out of a drive.
-    pub(crate) fn drive(&mut self, drive: &[Happening]) -> Vec<Out> {
-        let batch = self.batch(drive, Form::Decoded);
+    pub(crate) fn drive(&mut self, drive: &[ScriptedEvent]) -> Vec<OutputEvent> {
+        let batch = self.batch(drive, PayloadForm::Decoded);
         let out = self.all(vec![batch]).unwrap();
         self.outs(&out)
     }
 
     /// The events with what is decoded of them.
-    pub(crate) fn outs(&self, batches: &[Batch]) -> Vec<Out> {
+    pub(crate) fn outs(&self, batches: &[Batch]) -> Vec<OutputEvent> {
         let mut all = Vec::new();
         for batch in batches {
-            let mut outs: Vec<Out> = (0..batch.len()).map(|row| self.out(batch, row)).collect();
+            let mut outs: Vec<OutputEvent> =
+                (0..batch.len()).map(|row| self.out(batch, row)).collect();
             for rows in batch.rows() {
                 for (row, event) in rows.events.iter().enumerate() {
                     outs[*event as usize].add(rows, row);
@@ -172,41 +173,41 @@ impl Run {
         all
     }
 
-    fn out(&self, batch: &Batch, row: usize) -> Out {
+    fn out(&self, batch: &Batch, row: usize) -> OutputEvent {
         let event = batch.event(row);
-        Out {
+        OutputEvent {
             timestamp: event.timestamp,
             channel: self.channels.get(ChannelId(batch.channels()[row])).name.text().to_owned(),
             payload: event.payload.to_vec(),
-            ..Out::default()
+            ..OutputEvent::default()
         }
     }
 
-    pub(crate) fn noted(&self, what: &str) -> bool {
-        self.notes.keys().any(|note| note.contains(what))
+    pub(crate) fn has_note(&self, content: &str) -> bool {
+        self.notes.keys().any(|note| note.contains(content))
     }
 }
 
 /// An event that came out.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Out {
+pub(crate) struct OutputEvent {
     pub(crate) timestamp: i64,
     pub(crate) channel: String,
     pub(crate) payload: Vec<u8>,
     pub(crate) kind: String,
     pub(crate) columns: Vec<String>,
-    pub(crate) frame: Option<Frame>,
+    pub(crate) frame: Option<PointFrame>,
     pub(crate) points: Vec<[f64; 3]>,
     pub(crate) members: BTreeMap<String, Vec<f64>>,
     pub(crate) numbers: BTreeMap<String, Vec<f64>>,
 }
 
-impl Out {
+impl OutputEvent {
     fn add(&mut self, rows: &Rows, row: usize) {
         self.kind = rows.message.name.to_string();
         let schema = rows.columns.schema();
         self.columns = schema.fields().iter().map(|field| field.name().clone()).collect();
-        if let Some(points) = Points::of(rows) {
+        if let Some(points) = Points::from_rows(rows) {
             let range = points.range(row);
             let [x, y, z] = points.xyz();
             self.points = range.clone().map(|at| [x[at], y[at], z[at]]).collect();
@@ -227,8 +228,8 @@ impl Out {
     }
 }
 
-fn cloud(event: u32, utime: i64, frame: Frame, points: &[[f64; 3]]) -> Rows {
-    let mut cloud = Cloud::default();
+fn cloud(event: u32, utime: i64, frame: PointFrame, points: &[[f64; 3]]) -> Rows {
+    let mut cloud = CloudBuilder::default();
     for [x, y, z] in points {
         cloud.x.push(*x);
         cloud.y.push(*y);
@@ -243,18 +244,21 @@ fn cloud(event: u32, utime: i64, frame: Frame, points: &[[f64; 3]]) -> Rows {
 }
 
 /// The payload of a pose or a tie: its type's number, its time, and numbers.
-fn payload(happening: &Happening) -> Vec<u8> {
-    let (key, numbers) = match &happening.what {
-        What::Pose(position, yaw) => {
+fn payload(happening: &ScriptedEvent) -> Vec<u8> {
+    let (key, numbers) = match &happening.content {
+        ScriptedContent::Pose(position, yaw) => {
             let Quaternion { w, x, y, z } =
                 Quaternion::from_roll_pitch_yaw_degrees([0.0, 0.0, *yaw]);
             let mut numbers = position.to_vec();
-            // Five metres a second ahead, a turn of one radian a second to the left, and no acceleration.
+            // Five metres a second ahead, a turn of one radian a second to the left, and no
+            // acceleration.
             numbers.extend([5.0, 0.0, 0.0, w, x, y, z, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
             (POSE_KEY, numbers)
         }
-        What::NoPose => (POSE_KEY, vec![0.0; 16]),
-        What::Tie(local, globe) => (TIE_KEY, [&local[..], &globe[..]].concat()),
+        ScriptedContent::NoPose => (POSE_KEY, vec![0.0; 16]),
+        ScriptedContent::GpsReference(local, globe) => {
+            (GPS_TO_LOCAL_KEY, [&local[..], &globe[..]].concat())
+        }
         _ => return Vec::new(),
     };
     let mut payload = key.to_be_bytes().to_vec();
@@ -265,7 +269,7 @@ fn payload(happening: &Happening) -> Vec<u8> {
 
 const POSE_FIELDS: [(&str, usize); 5] =
     [("pos", 3), ("vel", 3), ("orientation", 4), ("rotation_rate", 3), ("accel", 3)];
-const TIE_FIELDS: [(&str, usize); 2] = [("local", 3), ("lat_lon_el_theta", 4)];
+const GPS_TO_LOCAL_FIELDS: [(&str, usize); 2] = [("local", 3), ("lat_lon_el_theta", 4)];
 
 fn word(payload: &[u8], at: usize) -> Option<[u8; 8]> {
     payload.get(at * 8..)?.first_chunk().copied()
@@ -274,7 +278,7 @@ fn word(payload: &[u8], at: usize) -> Option<[u8; 8]> {
 /// The row of a payload of one of the two types, if it is whole.
 pub(crate) fn columns(payload: &[u8]) -> Option<(TypeKey, RecordBatch)> {
     let key = u64::from_be_bytes(word(payload, 0)?);
-    let fields = if key == POSE_KEY { &POSE_FIELDS[..] } else { &TIE_FIELDS[..] };
+    let fields = if key == POSE_KEY { &POSE_FIELDS[..] } else { &GPS_TO_LOCAL_FIELDS[..] };
     let utime = i64::from_be_bytes(word(payload, 1)?);
     let mut columns: Vec<(Field, ArrayRef)> = vec![(
         Field::new("utime", DataType::Int64, false),

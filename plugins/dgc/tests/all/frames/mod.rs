@@ -1,5 +1,5 @@
-//! Points and poses in other frames and on the globe: by hand, in any order of events, and however these are
-//! cut into batches.
+//! Points and poses in other frames and on the globe: by hand, in any order of events, and however
+//! these are cut into batches.
 
 mod codec;
 mod georeference;

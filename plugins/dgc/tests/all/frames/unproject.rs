@@ -12,9 +12,7 @@ use sluice_core::{
     BatchBuilder, Channel, Channels, Encoding, MessageType, Name, Payloads, Rows, Stage,
     StageContext, TypeKey,
 };
-use sluice_dgc::calibration::{BUILT_IN, Calibration};
-use sluice_dgc::camera_model::CameraModel;
-use sluice_dgc::points::{Frame, Points};
+use sluice_dgc::fuzzing::{BUILT_IN, Calibration, CameraModel, PointFrame, Points};
 
 use crate::frames::kit::make;
 
@@ -51,7 +49,7 @@ fn points(options: Value, channel: &str, file: &[u8]) -> (Option<Points>, Vec<St
     let out = map.apply(batch, &mut context).unwrap();
     assert_eq!((out.len(), out.timestamps()), (1, &[1_000_000][..]));
     let notes = context.notes.into_iter().map(|(what, _)| what).collect();
-    (out.rows().first().and_then(Points::of), notes)
+    (out.rows().first().and_then(Points::from_rows), notes)
 }
 
 fn member(points: &Points, name: &str) -> Vec<f64> {
@@ -73,7 +71,7 @@ fn every_point_is_seen_at_the_pixel_that_it_is_of() {
                 options["max_range"] = json!(1e6);
                 let (points, notes) = points(options, &channel, &jpeg(376, 240));
                 let points = points.unwrap_or_else(|| panic!("{notes:?}"));
-                assert_eq!(points.frame() == Frame::Sensor, frame == "sensor");
+                assert_eq!(points.frame() == PointFrame::Sensor, frame == "sensor");
                 let [x, y, z] = points.xyz();
                 let (u, v, depth) =
                     (member(&points, "u"), member(&points, "v"), member(&points, "depth"));
@@ -118,7 +116,8 @@ proptest! {
 
 #[test]
 fn places_beside_the_image_and_the_sky_give_no_points() {
-    let sky = json!({ "pixels": [[188.0, 1.0], [188.0, 239.0], [400.0, 10.0]], "height": 0.0, "colour": false });
+    let pixels = json!([[188.0, 1.0], [188.0, 239.0], [400.0, 10.0]]);
+    let sky = json!({ "pixels": pixels, "height": 0.0, "colour": false });
     let (points, _) = points(sky, "CAM_THUMB_RFC", &jpeg(376, 240));
     let points = points.unwrap();
     assert_eq!(member(&points, "v"), [239.0]);
@@ -127,12 +126,13 @@ fn places_beside_the_image_and_the_sky_give_no_points() {
 
 #[test]
 fn what_is_no_image_of_the_camera_stays_and_is_told() {
-    for (file, part) in [(jpeg(100, 100), "another shape"), (b"no image".to_vec(), "no JPEG")] {
+    for (file, part) in [(jpeg(100, 100), "aspect ratio"), (b"no image".to_vec(), "not JPEG files")]
+    {
         let (points, notes) = points(json!({}), "CAM_THUMB_RFC", &file);
         assert!(points.is_none() && notes[0].contains(part), "{notes:?}");
     }
     let (points, notes) = points(json!({}), "CAM_THUMB_RFC", &jpeg(376, 240));
-    assert!(points.is_none() && notes[0].contains("no JPEG, cut off"), "{notes:?}");
+    assert!(points.is_none() && notes[0].contains("not JPEG files, truncated"), "{notes:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::json;
 use sluice_dgc as _;
 
-use crate::points::kit::{Given, Run, points};
+use crate::points::kit::{PointRun, RawEvent, points};
 
 const LOG: &[u8] = include_bytes!("../../../testdata/golden/mitdgc-synth-small.lcm");
 const PRINTED: &str = include_str!("../../../testdata/golden/velodyne_0.5_0.6.txt");
@@ -13,14 +13,14 @@ const PRINTED: &str = include_str!("../../../testdata/golden/velodyne_0.5_0.6.tx
 /// Where the sensor is on the vehicle: metres, and degrees of roll, pitch and yaw.
 const MOUNT: ([f64; 3], [f64; 3]) = ([1.56, -0.00408, 2.55], [2.683627, -0.076601, 91.026067]);
 
-struct Event<'l> {
+struct LoggedEvent<'l> {
     /// Microseconds.
     time: u64,
     channel: &'l [u8],
     payload: &'l [u8],
 }
 
-fn events() -> Vec<Event<'static>> {
+fn events() -> Vec<LoggedEvent<'static>> {
     let (mut rest, mut events) = (LOG, Vec::new());
     let word = |at: &[u8]| u32::from_be_bytes(at[..4].try_into().unwrap()) as usize;
     while !rest.is_empty() {
@@ -29,7 +29,7 @@ fn events() -> Vec<Event<'static>> {
         let (channel, payload) = (word(&rest[20..]), word(&rest[24..]));
         let (event, after) = rest.split_at(28 + channel + payload);
         let (channel, payload) = event[28..].split_at(channel);
-        events.push(Event { time, channel, payload });
+        events.push(LoggedEvent { time, channel, payload });
         rest = after;
     }
     events
@@ -58,7 +58,7 @@ impl Motion {
     }
 
     /// The vehicle in the local frame, as a `pose_t` says.
-    fn of_pose(payload: &[u8]) -> Self {
+    fn from_pose(payload: &[u8]) -> Self {
         let double = |at: usize| {
             let start = 16 + at * 8;
             f64::from_be_bytes(payload[start..start + 8].try_into().unwrap())
@@ -78,17 +78,17 @@ impl Motion {
     }
 }
 
-/// Points are those that the dataset's own program prints, to the last of six decimals, for the packets
-/// that were received from half a second after the first event on, before 0.6 s after it, and with the
-/// last pose before each.
+/// Points are those that the dataset's own program prints, to the last of six decimals, for the
+/// packets that were received from half a second after the first event on, before 0.6 s after it,
+/// and with the last pose before each.
 #[test]
 fn points_are_those_of_the_datasets_own_program() {
     let (events, mount) = (events(), Motion::mount());
     let window = [500_000, 600_000].map(|after| events[0].time + after);
-    let (mut pose, mut packets, mut poses) = (None, Vec::<Given>::new(), Vec::new());
+    let (mut pose, mut packets, mut poses) = (None, Vec::<RawEvent>::new(), Vec::new());
     for event in &events {
         match event.channel {
-            b"POSE" => pose = Some(Motion::of_pose(event.payload)),
+            b"POSE" => pose = Some(Motion::from_pose(event.payload)),
             b"VELODYNE" if (window[0]..window[1]).contains(&event.time) => {
                 packets.push(("VELODYNE", event.time as i64 * 1000, event.payload.to_vec()));
                 poses.push(pose.unwrap());
@@ -96,7 +96,7 @@ fn points_are_those_of_the_datasets_own_program() {
             _ => {}
         }
     }
-    let mut run = Run::of("velodyne", json!({}));
+    let mut run = PointRun::new("velodyne", json!({}));
     let taken = points(&run.all(&packets));
     assert!(run.notes.is_empty(), "{:?}", run.notes);
     let mut printed = String::new();

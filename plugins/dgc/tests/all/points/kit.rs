@@ -11,9 +11,9 @@ use sluice_core::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Error, Map, MessageType, Name, OptionsError,
     Payloads, PluginFactory, PluginKind, Registry, Rows, Stage, StageContext, TypeKey,
 };
-use sluice_dgc::points::{Frame, Points};
+use sluice_dgc::fuzzing::{PointFrame, Points};
 
-pub(crate) struct Run {
+pub(crate) struct PointRun {
     map: Box<dyn Map>,
     pub(crate) channels: Channels,
     pub(crate) notes: BTreeMap<String, u64>,
@@ -22,7 +22,7 @@ pub(crate) struct Run {
 }
 
 /// Channel, time in nanoseconds, payload.
-pub(crate) type Given = (&'static str, i64, Vec<u8>);
+pub(crate) type RawEvent = (&'static str, i64, Vec<u8>);
 
 pub(crate) fn make(name: &str, options: Value) -> Result<Stage, OptionsError> {
     let plugin = *Registry::linked().get(PluginKind::Stage, name).unwrap();
@@ -30,14 +30,14 @@ pub(crate) fn make(name: &str, options: Value) -> Result<Stage, OptionsError> {
     make(options)
 }
 
-impl Run {
-    pub(crate) fn of(name: &str, options: Value) -> Self {
+impl PointRun {
+    pub(crate) fn new(name: &str, options: Value) -> Self {
         let Stage::Map(map) = make(name, options).unwrap() else { panic!("{name} has a memory") };
         let (channels, notes) = (Channels::default(), BTreeMap::new());
         Self { map, channels, notes, filtered: 0, undecoded: 0 }
     }
 
-    pub(crate) fn batch(&self, events: &[Given]) -> Batch {
+    pub(crate) fn batch(&self, events: &[RawEvent]) -> Batch {
         let mut builder = BatchBuilder::default();
         for (n, (name, time, payload)) in events.iter().enumerate() {
             let channel = Channel::new(Name::from_text(name), "log", Encoding::Lcm);
@@ -59,13 +59,13 @@ impl Run {
     }
 
     /// What it gives for all events at once.
-    pub(crate) fn all(&mut self, events: &[Given]) -> Batch {
+    pub(crate) fn all(&mut self, events: &[RawEvent]) -> Batch {
         let batch = self.batch(events);
         self.apply(batch).unwrap()
     }
 
     /// What was told, with counts in front.
-    pub(crate) fn told(&self) -> Vec<String> {
+    pub(crate) fn counted_notes(&self) -> Vec<String> {
         self.notes.iter().map(|(what, count)| format!("{count} {what}")).collect()
     }
 }
@@ -82,22 +82,22 @@ pub(crate) struct Point {
 
 /// The points of an event.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Taken {
+pub(crate) struct EventPoints {
     pub(crate) event: u32,
     pub(crate) utime: i64,
     pub(crate) points: Vec<Point>,
 }
 
 /// The points of a batch, event by event.
-pub(crate) fn points(batch: &Batch) -> Vec<Taken> {
-    let found: Vec<Points> = batch.rows().iter().filter_map(Points::of).collect();
-    let mut all: Vec<Taken> = found.iter().flat_map(taken).collect();
+pub(crate) fn points(batch: &Batch) -> Vec<EventPoints> {
+    let found: Vec<Points> = batch.rows().iter().filter_map(Points::from_rows).collect();
+    let mut all: Vec<EventPoints> = found.iter().flat_map(event_points).collect();
     all.sort_by_key(|taken| taken.event);
     all
 }
 
-fn taken(points: &Points) -> Vec<Taken> {
-    assert_eq!(points.frame(), Frame::Sensor);
+fn event_points(points: &Points) -> Vec<EventPoints> {
+    assert_eq!(points.frame(), PointFrame::Sensor);
     let [x, y, z] = points.xyz();
     let intensity = points.member("intensity").unwrap().as_primitive::<Float32Type>();
     let laser = points.member("laser").unwrap().as_primitive::<UInt16Type>();
@@ -111,7 +111,7 @@ fn taken(points: &Points) -> Vec<Taken> {
         azimuth: azimuth.value(at),
         time: time.value(at),
     };
-    let event = |(row, event): (usize, &u32)| Taken {
+    let event = |(row, event): (usize, &u32)| EventPoints {
         event: *event,
         utime: utime.value(row),
         points: points.range(row).map(point).collect(),

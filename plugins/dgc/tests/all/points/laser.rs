@@ -10,20 +10,20 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_core::{Batch, Payloads, Rows};
 
-use crate::points::kit::{Given, Run, Taken, make, points, rows};
+use crate::points::kit::{EventPoints, PointRun, RawEvent, make, points, rows};
 
 const UTIME: i64 = 1_194_098_400_000_000;
 
 #[derive(Clone, Debug)]
-struct Scan {
+struct TestScan {
     ranges: Vec<f32>,
     intensities: Vec<f32>,
     rad0: f32,
     radstep: f32,
 }
 
-fn scan(ranges: &[f32]) -> Scan {
-    Scan { ranges: ranges.to_vec(), intensities: Vec::new(), rad0: -0.5, radstep: 0.25 }
+fn scan(ranges: &[f32]) -> TestScan {
+    TestScan { ranges: ranges.to_vec(), intensities: Vec::new(), rad0: -0.5, radstep: 0.25 }
 }
 
 fn lists(lists: impl Iterator<Item = Vec<f32>>) -> ArrayRef {
@@ -31,10 +31,10 @@ fn lists(lists: impl Iterator<Item = Vec<f32>>) -> ArrayRef {
     Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(lists))
 }
 
-fn decoded(scans: &[Scan]) -> Rows {
+fn decoded(scans: &[TestScan]) -> Rows {
     let events: Vec<u32> = (0..scans.len() as u32).collect();
     let utimes: Vec<i64> = events.iter().map(|event| UTIME + i64::from(*event)).collect();
-    let floats = |of: fn(&Scan) -> f32| -> ArrayRef {
+    let floats = |of: fn(&TestScan) -> f32| -> ArrayRef {
         Arc::new(scans.iter().map(|scan| Some(of(scan))).collect::<Float32Array>())
     };
     rows(
@@ -50,18 +50,18 @@ fn decoded(scans: &[Scan]) -> Rows {
     )
 }
 
-fn batch(run: &Run, scans: &[Scan]) -> Batch {
-    let events: Vec<Given> =
+fn batch(run: &PointRun, scans: &[TestScan]) -> Batch {
+    let events: Vec<RawEvent> =
         scans.iter().map(|_| ("SKIRT_FL", UTIME * 1000, b"as it was before".to_vec())).collect();
     let batch = run.batch(&events);
     if scans.is_empty() { batch } else { batch.with_rows(vec![decoded(scans)]) }
 }
 
-fn taken(options: Value, scans: &[Scan]) -> (Vec<Taken>, Vec<String>) {
-    let mut run = Run::of("laser", options);
+fn taken(options: Value, scans: &[TestScan]) -> (Vec<EventPoints>, Vec<String>) {
+    let mut run = PointRun::new("laser", options);
     let batch = batch(&run, scans);
     let out = run.apply(batch).unwrap();
-    (points(&out), run.told())
+    (points(&out), run.counted_notes())
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn ranges_that_are_none_give_no_points() {
     assert_eq!(samples, [5, 6]);
     assert_eq!(
         told,
-        ["5 channel `SKIRT_FL`: samples that give no point: out of range, masked, or no number"]
+        ["5 channel `SKIRT_FL`: samples without a point: out of range, masked, or not a number"]
     );
 }
 
@@ -96,9 +96,9 @@ fn limits_are_inclusive() {
 
 #[test]
 fn intensities_are_given_if_there_is_one_a_range() {
-    let lit = Scan { intensities: vec![7.0, 8.0, 9.0], ..scan(&[1.0, 0.0, 3.0]) };
-    let odd = Scan { intensities: vec![7.0], ..scan(&[1.0]) };
-    let few = Scan { intensities: vec![7.0], ..scan(&[1.0, 1.0]) };
+    let lit = TestScan { intensities: vec![7.0, 8.0, 9.0], ..scan(&[1.0, 0.0, 3.0]) };
+    let odd = TestScan { intensities: vec![7.0], ..scan(&[1.0]) };
+    let few = TestScan { intensities: vec![7.0], ..scan(&[1.0, 1.0]) };
     let (taken, told) = taken(json!({}), &[lit, scan(&[1.0]), odd, few]);
     let intensities: Vec<Vec<Option<f32>>> =
         taken.iter().map(|t| t.points.iter().map(|p| p.intensity).collect()).collect();
@@ -106,13 +106,14 @@ fn intensities_are_given_if_there_is_one_a_range() {
         intensities,
         [vec![Some(7.0), Some(9.0)], vec![None], vec![Some(7.0)], vec![None; 2]]
     );
-    let wanted = "1 channel `SKIRT_FL`: a scan whose intensities are not as many as its ranges; its points have none";
+    let wanted = "1 channel `SKIRT_FL`: \
+                  scans with different numbers of intensities and ranges: points without intensity";
     assert!(told.contains(&wanted.to_owned()), "{told:?}");
 }
 
 #[test]
 fn scans_of_other_types_of_numbers_are_taken() {
-    let mut run = Run::of("laser", json!({ "channels": "*" }));
+    let mut run = PointRun::new("laser", json!({ "channels": "*" }));
     let ranges = [Some([Some(1.0), None, Some(2.0)])];
     let fixed: ArrayRef =
         Arc::new(FixedSizeListArray::from_iter_primitive::<Float64Type, _, _>(ranges, 3));
@@ -129,10 +130,10 @@ fn scans_of_other_types_of_numbers_are_taken() {
 #[test]
 fn what_a_scanner_sees_of_its_vehicle_is_left_out() {
     let samples = |options: Value| {
-        let mut run = Run::of("laser", options);
+        let mut run = PointRun::new("laser", options);
         let batch = run.batch(&[("BROOM_CL", 0, Vec::new())]);
         // From 0.75 to 1.65 rad; the vehicle is from 0.9 to 1.6.
-        let scan = Scan { rad0: 0.75, radstep: 0.1, ..scan(&[1.0; 10]) };
+        let scan = TestScan { rad0: 0.75, radstep: 0.1, ..scan(&[1.0; 10]) };
         let out = run.apply(batch.with_rows(vec![decoded(&[scan])])).unwrap();
         points(&out)[0].points.iter().map(|point| point.laser).collect::<Vec<_>>()
     };
@@ -151,11 +152,12 @@ fn what_a_scanner_sees_of_its_vehicle_is_left_out() {
 #[test]
 fn a_scanner_of_another_name_has_the_mask_that_mounts_say_or_it_is_told() {
     let taken = |channel, options: Value| {
-        let mut run = Run::of("laser", options);
+        let mut run = PointRun::new("laser", options);
         let batch = run.batch(&[(channel, 0, Vec::new())]);
-        let scan = Scan { rad0: 0.75, radstep: 0.1, ..scan(&[1.0; 10]) };
+        let scan = TestScan { rad0: 0.75, radstep: 0.1, ..scan(&[1.0; 10]) };
         let out = run.apply(batch.with_rows(vec![decoded(&[scan])])).unwrap();
-        let has_told = run.told().iter().any(|told| told.contains("neither a mask nor a sensor"));
+        let has_told =
+            run.counted_notes().iter().any(|told| told.contains("neither a mask nor a sensor"));
         (points(&out)[0].points.len(), has_told)
     };
     assert_eq!(taken("BROOM_X", json!({})), (10, true));
@@ -169,22 +171,22 @@ fn a_scanner_of_another_name_has_the_mask_that_mounts_say_or_it_is_told() {
 
 #[test]
 fn what_is_no_scan_is_told_by_reason() {
-    let mut run = Run::of("laser", json!({}));
+    let mut run = PointRun::new("laser", json!({}));
     let batch =
         run.batch(&[("BROOM_L", 0, vec![1]), ("BROOM_L", 0, vec![2]), ("POSE", 0, vec![3])]);
     let column: ArrayRef = Arc::new(Int64Array::from(vec![1]));
     let out =
         run.apply(batch.with_rows(vec![rows(&[1], Payloads::Kept, vec![("v", column)])])).unwrap();
     assert_eq!((run.undecoded, out.len()), (2, 3));
-    assert_eq!(run.told().len(), 2);
-    let wrong = Scan { rad0: f32::NAN, ..scan(&[1.0]) };
+    assert_eq!(run.counted_notes().len(), 2);
+    let wrong = TestScan { rad0: f32::NAN, ..scan(&[1.0]) };
     let (points, told) = taken(json!({}), &[wrong, scan(&vec![1.0; 65_537])]);
     assert!(points.is_empty());
     assert_eq!(
         told,
         [
-            "1 channel `SKIRT_FL`: a scan of more than 65536 samples",
-            "1 channel `SKIRT_FL`: a scan whose `rad0` or `radstep` is no number",
+            "1 channel `SKIRT_FL`: `rad0` or `radstep` is not a finite number",
+            "1 channel `SKIRT_FL`: scan of more than 65536 samples",
         ]
     );
 }
@@ -196,14 +198,14 @@ fn limits_that_leave_nothing_are_refused() {
     assert_eq!(refused(json!({ "max_range": 0.0 })), ["max_range"]);
 }
 
-fn scans() -> impl Strategy<Value = Scan> {
+fn scans() -> impl Strategy<Value = TestScan> {
     let floats = || prop_oneof![0.0f32..90.0, any::<f32>(), Just(81.91)];
     let ways =
         prop_oneof![Just((-1.5f32, 0.017)), Just((-1.5, 0.018)), (any::<f32>(), any::<f32>())];
     (proptest::collection::vec(floats(), 0..40), any::<bool>(), any::<bool>(), ways).prop_map(
         |(ranges, lit, odd, (rad0, radstep))| {
             let count = if lit { ranges.len() + usize::from(odd) } else { 0 };
-            Scan { ranges, intensities: vec![0.5; count], rad0, radstep }
+            TestScan { ranges, intensities: vec![0.5; count], rad0, radstep }
         },
     )
 }
@@ -213,16 +215,18 @@ proptest! {
     fn how_scans_are_cut_into_batches_does_not_matter(
         scans in proptest::collection::vec((scans(), any::<bool>()), 1..20),
     ) {
-        let plain = |scans: &[(Scan, bool)]| scans.iter().map(|(scan, _)| scan.clone()).collect();
-        let of = |pieces: Vec<Vec<Scan>>| {
-            let mut run = Run::of("laser", json!({}));
+        let plain =
+            |scans: &[(TestScan, bool)]| scans.iter().map(|(scan, _)| scan.clone()).collect();
+        let of = |pieces: Vec<Vec<TestScan>>| {
+            let mut run = PointRun::new("laser", json!({}));
             let (mut all, mut before) = (Vec::new(), 0);
             for piece in pieces {
                 let batch = batch(&run, &piece);
                 let out = run.apply(batch).unwrap();
                 all.extend(points(&out).into_iter().map(|taken| {
                     // In pieces, the rows count anew.
-                    let points: Vec<_> = taken.points.into_iter().map(|p| (p.xyz, p.intensity, p.laser)).collect();
+                    let points = taken.points.into_iter();
+                    let points: Vec<_> = points.map(|p| (p.xyz, p.intensity, p.laser)).collect();
                     (before + taken.event, points)
                 }));
                 before += piece.len() as u32;

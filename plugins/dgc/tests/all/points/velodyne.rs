@@ -7,13 +7,14 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_core::Payloads;
 
-use crate::points::kit::{Given, Run, Taken, make, points, rows};
+use crate::points::kit::{EventPoints, PointRun, RawEvent, make, points, rows};
 
 const UTIME: i64 = 1_194_098_400_000_000;
 const UPPER: [u8; 2] = [0xFF, 0xEE];
 const LOWER: [u8; 2] = [0xFF, 0xDD];
 
-/// A packet whose blocks have these ids and azimuths, and whose returns all have this range and intensity.
+/// A packet whose blocks have these ids and azimuths, and whose returns all have this range and
+/// intensity.
 fn packet(blocks: impl Fn(usize) -> ([u8; 2], u16), count: u16, status: [u8; 6]) -> Vec<u8> {
     let mut packet = Vec::new();
     for number in 0..12 {
@@ -53,12 +54,12 @@ fn blob(packet: &[u8]) -> Vec<u8> {
     [&[1, 2, 3, 4, 5, 6, 7, 8], &(packet.len() as i32).to_be_bytes()[..], packet].concat()
 }
 
-fn event(payload: Vec<u8>) -> Given {
+fn event(payload: Vec<u8>) -> RawEvent {
     ("VELODYNE", UTIME * 1000 + 5, payload)
 }
 
-fn one(options: Value, packet: Vec<u8>) -> Taken {
-    let mut run = Run::of("velodyne", options);
+fn one(options: Value, packet: Vec<u8>) -> EventPoints {
+    let mut run = PointRun::new("velodyne", options);
     let taken = points(&run.all(&[event(velodyne_t(&packet))]));
     assert!(run.notes.is_empty(), "{:?}", run.notes);
     taken.into_iter().next().unwrap()
@@ -66,14 +67,14 @@ fn one(options: Value, packet: Vec<u8>) -> Taken {
 
 #[test]
 fn a_packet_gives_the_same_points_in_every_form() {
-    let mut run = Run::of("velodyne", json!({}));
+    let mut run = PointRun::new("velodyne", json!({}));
     let raw =
         points(&run.all(&[event(sound()), event(blob(&sound())), event(velodyne_t(&sound()))]));
     assert_eq!(raw.len(), 3);
     assert!(raw.iter().all(|taken| taken.points.len() == 384 && taken.utime == UTIME));
     assert_eq!(raw[0].points, raw[1].points);
     // The event came five nanoseconds after the time that the message says.
-    let earlier = |taken: &Taken| {
+    let earlier = |taken: &EventPoints| {
         let mut taken = taken.clone();
         taken.points.iter_mut().for_each(|point| point.time -= 5);
         taken.points
@@ -90,7 +91,7 @@ fn what_was_decoded_before_gives_the_same_points() {
     ];
     let raw = one(json!({}), sound.clone());
     for data in forms {
-        let mut run = Run::of("velodyne", json!({}));
+        let mut run = PointRun::new("velodyne", json!({}));
         let batch = run.batch(&[event(Vec::new())]);
         let utime: ArrayRef = Arc::new(Int64Array::from(vec![UTIME]));
         let decoded = rows(&[0], Payloads::Gone, vec![("utime", utime), ("data", data)]);
@@ -101,7 +102,7 @@ fn what_was_decoded_before_gives_the_same_points() {
 
 #[test]
 fn points_take_the_place_of_payloads_and_rows_of_their_events_only() {
-    let mut run = Run::of("velodyne", json!({}));
+    let mut run = PointRun::new("velodyne", json!({}));
     let other = ("POSE", 0, b"a pose that is longer than a view".to_vec());
     let batch = run.batch(&[other, event(velodyne_t(&sound()))]);
     let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
@@ -116,7 +117,7 @@ fn points_take_the_place_of_payloads_and_rows_of_their_events_only() {
 
 #[test]
 fn channels_that_are_not_asked_for_pass_as_they_are() {
-    let mut run = Run::of("velodyne", json!({ "channels": "scanner" }));
+    let mut run = PointRun::new("velodyne", json!({ "channels": "scanner" }));
     let out = run.all(&[event(sound())]);
     assert_eq!((out.payload(0), out.rows().len()), (&sound()[..], 0));
 }
@@ -212,7 +213,7 @@ fn limits_choose_by_corrected_range() {
     let mut packet = sound();
     // 10 m for all; 120 m for the third return of the first block.
     packet[4 + 2 * 3..][..2].copy_from_slice(&60_000_u16.to_le_bytes());
-    let mut run = Run::of("velodyne", json!({ "min_range": 10.3, "max_range": 100.0 }));
+    let mut run = PointRun::new("velodyne", json!({ "min_range": 10.3, "max_range": 100.0 }));
     let out = run.all(&[event(velodyne_t(&packet))]);
     let taken = points(&out).remove(0);
     let distance = |xyz: [f64; 3]| xyz.iter().map(|axis| axis * axis).sum::<f64>().sqrt();
@@ -224,7 +225,7 @@ fn limits_choose_by_corrected_range() {
 
 #[test]
 fn returns_out_of_range_are_counted_and_empty_ones_are_not() {
-    let mut run = Run::of("velodyne", json!({ "model": "vlp-16", "max_range": 100.0 }));
+    let mut run = PointRun::new("velodyne", json!({ "model": "vlp-16", "max_range": 100.0 }));
     let mut packet = packet(|_| (UPPER, 0), 0, [0, 0, 0, 0, 0x37, 0x22]);
     for lane in [3, 7] {
         packet[4 + lane * 3..][..2].copy_from_slice(&60_000_u16.to_le_bytes());
@@ -232,19 +233,14 @@ fn returns_out_of_range_are_counted_and_empty_ones_are_not() {
     packet[4..6].copy_from_slice(&5_000_u16.to_le_bytes());
     let out = run.all(&[("VELODYNE", 0, packet.to_vec()), ("VELODYNE", 0, packet.to_vec())]);
     assert_eq!(points(&out).iter().map(|taken| taken.points.len()).collect::<Vec<_>>(), [1, 1]);
-    assert_eq!(
-        run.told(),
-        [
-            "4 channel `VELODYNE`: returns that give no point: nearer or farther than points are given"
-        ]
-    );
+    assert_eq!(run.counted_notes(), ["4 channel `VELODYNE`: returns out of range; dropped"]);
 }
 
 #[test]
 fn payloads_without_a_packet_are_told_by_reason() {
     let cut = velodyne_t(&sound())[..1000].to_vec();
-    let mut run = Run::of("velodyne", json!({}));
-    let mut events: Vec<Given> = [
+    let mut run = PointRun::new("velodyne", json!({}));
+    let mut events: Vec<RawEvent> = [
         vec![],
         b"no packet".to_vec(),
         sound()[..1205].to_vec(),
@@ -260,43 +256,42 @@ fn payloads_without_a_packet_are_told_by_reason() {
     let out = run.all(&events);
     assert_eq!((run.undecoded, out.len(), out.rows().len()), (9, 9, 0));
     assert_eq!(out.payload(1), b"no packet");
-    let unknown = "a payload that is neither a packet nor a message of nothing but one: decode it before, \
-                   if its type has a field `data` with one";
+    let unknown = "neither a packet nor a message with only a packet; if its type has a field \
+                   `data`, decode it with a stage `decode` before";
     assert_eq!(
-        run.told(),
+        run.counted_notes(),
         [
-            "1 channel `VELODYNE_2`: a packet of 7 bytes, and 1206 are needed".to_owned(),
-            "1 channel `VELODYNE`: a `velodyne_t` that is not as long as it says".to_owned(),
-            "2 channel `VELODYNE`: a packet of 1200 bytes, and 1206 are needed".to_owned(),
-            "1 channel `VELODYNE`: a packet of more than 2000 bytes, and 1206 are needed"
-                .to_owned(),
-            "1 channel `VELODYNE`: a packet without a block that can be used".to_owned(),
+            "1 channel `VELODYNE_2`: packet of 7 bytes, expected 1206".to_owned(),
+            "1 channel `VELODYNE`: `velodyne_t` with a wrong length".to_owned(),
             format!("3 channel `VELODYNE`: {unknown}"),
+            "2 channel `VELODYNE`: packet of 1200 bytes, expected 1206".to_owned(),
+            "1 channel `VELODYNE`: packet of more than 2000 bytes, expected 1206".to_owned(),
+            "1 channel `VELODYNE`: packet without a valid block".to_owned(),
         ]
     );
 }
 
 #[test]
 fn events_of_which_only_other_columns_are_left_are_told() {
-    let mut run = Run::of("velodyne", json!({}));
+    let mut run = PointRun::new("velodyne", json!({}));
     let batch = run.batch(&[event(Vec::new())]);
     let column: ArrayRef = Arc::new(Int64Array::from(vec![1]));
     let batch = batch.with_rows(vec![rows(&[0], Payloads::Gone, vec![("data", column)])]);
     run.apply(batch).unwrap();
-    let wanted = "1 channel `VELODYNE`: an event that was decoded, and has no binary column `data`";
-    assert_eq!(run.told(), [wanted]);
+    let wanted = "1 channel `VELODYNE`: decoded without a binary column `data`";
+    assert_eq!(run.counted_notes(), [wanted]);
 }
 
 #[test]
 fn undecoded_events_are_dropped_or_end_the_run_if_that_is_wanted() {
     let events = [event(sound()), event(b"none".to_vec())];
-    let mut run = Run::of("velodyne", json!({ "undecoded": "drop" }));
+    let mut run = PointRun::new("velodyne", json!({ "undecoded": "drop" }));
     assert_eq!((run.all(&events).len(), run.filtered, run.undecoded), (1, 1, 0));
-    let mut run = Run::of("velodyne", json!({ "undecoded": "stop" }));
+    let mut run = PointRun::new("velodyne", json!({ "undecoded": "stop" }));
     let batch = run.batch(&events);
     let error = run.apply(batch).unwrap_err().to_string();
     assert!(
-        error.starts_with("event 1 on channel `VELODYNE` cannot be decoded: a payload"),
+        error.starts_with("event 1 on channel `VELODYNE` cannot be decoded: neither a packet"),
         "{error}"
     );
 }
@@ -304,7 +299,7 @@ fn undecoded_events_are_dropped_or_end_the_run_if_that_is_wanted() {
 #[test]
 fn a_packet_ends_at_a_block_of_no_known_kind() {
     let cut = packet(|n| (if n == 5 { [1, 2] } else { UPPER }, 0), 5000, [0; 6]);
-    let mut run = Run::of("velodyne", json!({}));
+    let mut run = PointRun::new("velodyne", json!({}));
     let taken = points(&run.all(&[event(velodyne_t(&cut))]));
     assert_eq!(taken[0].points.len(), 5 * 32);
     assert_eq!(
@@ -312,10 +307,11 @@ fn a_packet_ends_at_a_block_of_no_known_kind() {
         -384_000,
         "times are those of a whole packet"
     );
-    let wanted = "1 channel `VELODYNE`: a packet that ends at a block of no known kind; what is before it is kept";
-    assert_eq!(run.told(), [wanted]);
+    let wanted =
+        "1 channel `VELODYNE`: packets with a block of unknown kind; the blocks before it are used";
+    assert_eq!(run.counted_notes(), [wanted]);
     // Others than the HDL-64E have no lower half.
-    let mut run = Run::of("velodyne", json!({ "model": "vlp-16" }));
+    let mut run = PointRun::new("velodyne", json!({ "model": "vlp-16" }));
     assert!(points(&run.all(&[event(packet(|_| (LOWER, 0), 5000, [0; 6]))])).is_empty());
 }
 
@@ -323,23 +319,23 @@ fn a_packet_ends_at_a_block_of_no_known_kind() {
 fn a_block_that_looks_nowhere_is_left_out() {
     let astray = packet(|n| (UPPER, if n == 3 { 36_000 } else { 40 * n as u16 }), 5000, [0; 6]);
     for model in ["hdl-64e", "vlp-16"] {
-        let mut run = Run::of("velodyne", json!({ "model": model }));
+        let mut run = PointRun::new("velodyne", json!({ "model": model }));
         let taken = points(&run.all(&[event(astray.clone())]));
         assert_eq!(taken[0].points.len(), 11 * 32);
-        let wanted =
-            "1 channel `VELODYNE`: a block whose azimuth is 360 degrees or more; it is left out";
-        assert_eq!(run.told(), [wanted]);
+        let wanted = "1 channel `VELODYNE`: blocks whose azimuth is 360 degrees or more; dropped";
+        assert_eq!(run.counted_notes(), [wanted]);
     }
 }
 
 #[test]
 fn packets_of_another_sensor_are_told() {
     let told = |model: &str, product: u8| {
-        let mut run = Run::of("velodyne", json!({ "model": model }));
+        let mut run = PointRun::new("velodyne", json!({ "model": model }));
         run.all(&[event(single(|n| n as u16, 0x37, product))]);
-        run.told()
+        run.counted_notes()
     };
-    let wanted = "1 channel `VELODYNE`: a packet of an HDL-32E, as its last byte says, read as one of `vlp-16`";
+    let wanted = "1 channel `VELODYNE`: \
+                  packets of an HDL-32E, according to their last byte, decoded as `vlp-16`";
     assert_eq!(told("vlp-16", 0x21), [wanted]);
     assert_eq!(told("hdl-64e", 0x22).len(), 1);
     assert!(told("hdl-32e", 0x21).is_empty() && told("hdl-64e", 0x77).is_empty());
@@ -408,15 +404,15 @@ proptest! {
         options in options(),
         payloads in proptest::collection::vec((any::<bool>(), payload(), any::<bool>()), 0..12),
     ) {
-        let events: Vec<(Given, bool)> = payloads
+        let events: Vec<(RawEvent, bool)> = payloads
             .into_iter()
             .enumerate()
             .map(|(n, (ours, payload, cut))| {
                 ((if ours { "VELODYNE" } else { "VELODYNE_2" }, n as i64, payload), cut)
             })
             .collect();
-        let of = |pieces: Vec<Vec<Given>>| {
-            let mut run = Run::of("velodyne", options.clone());
+        let of = |pieces: Vec<Vec<RawEvent>>| {
+            let mut run = PointRun::new("velodyne", options.clone());
             let mut taken = Vec::new();
             for piece in pieces {
                 let out = run.all(&piece);
@@ -426,7 +422,8 @@ proptest! {
             }
             (taken, run.notes, run.filtered, run.undecoded)
         };
-        let plain = |events: &[(Given, bool)]| events.iter().map(|(event, _)| event.clone()).collect();
+        let plain =
+            |events: &[(RawEvent, bool)]| events.iter().map(|(event, _)| event.clone()).collect();
         let whole = of(vec![plain(&events)]);
         let cut = of(events.chunk_by(|_, next| !next.1).map(plain).collect());
         prop_assert_eq!(&whole, &cut);

@@ -1,4 +1,4 @@
-//! What the tests of this crate build on: events with points, and the sink run by hand.
+//! Test fixtures: events with points, and the sink run by hand.
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test uses a part of it")]
 
@@ -20,10 +20,10 @@ use sluice_core::{
 };
 use sluice_las as _;
 
-/// When the events of the tests begin: 2007-11-03T14:00:00Z.
+/// The time of the first event: 2007-11-03T14:00:00Z.
 pub(crate) const BEGIN: i64 = 1_194_098_400_000_000_000;
 
-/// A point of the tests.
+/// A test point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
     pub(crate) place: [f64; 3],
@@ -33,7 +33,7 @@ pub(crate) struct Point {
     pub(crate) color: Option<[u8; 3]>,
 }
 
-/// A point there, with something in every column.
+/// A point at this position, with a value in every column.
 pub(crate) fn at(x: f64, y: f64, z: f64) -> Point {
     let n = (x.abs() * 7.0 + y.abs() * 3.0) as i64 % 1_000_000;
     Point {
@@ -45,14 +45,14 @@ pub(crate) fn at(x: f64, y: f64, z: f64) -> Point {
     }
 }
 
-/// So many points along a line from there.
+/// Points along a line from this position.
 pub(crate) fn line(count: usize, from: [f64; 3]) -> Vec<Point> {
     (0..count).map(|n| at(from[0] + n as f64 * 0.0125, from[1] - n as f64 * 0.5, from[2])).collect()
 }
 
 /// An event: its channel and its points, if it has any.
 #[derive(Clone, Debug)]
-pub(crate) struct Event(pub(crate) &'static str, pub(crate) Option<Vec<Point>>);
+pub(crate) struct CloudEvent(pub(crate) &'static str, pub(crate) Option<Vec<Point>>);
 
 /// The rows of these events' points, with or without colours.
 fn rows(events: &[(u32, &Vec<Point>)], has_color: bool) -> Rows {
@@ -94,17 +94,17 @@ fn rows(events: &[(u32, &Vec<Point>)], has_color: bool) -> Rows {
     }
 }
 
-/// The events as one batch. A point without a colour makes its event one without.
-pub(crate) fn batch(events: &[Event], channels: &Channels) -> Batch {
+/// The events as one batch. An event with a point without a colour has no colours.
+pub(crate) fn batch(events: &[CloudEvent], channels: &Channels) -> Batch {
     let mut builder = BatchBuilder::default();
-    for (n, Event(channel, _)) in events.iter().enumerate() {
+    for (n, CloudEvent(channel, _)) in events.iter().enumerate() {
         let channel = Channel::new(Name::from_text(channel), "log", Encoding::Lcm);
         builder.push_copy(BEGIN + n as i64, n as i64, channels.intern(channel).unwrap(), b"");
     }
     let has_color = |points: &Vec<Point>| points.iter().all(|p| p.color.is_some());
     let with = |wanted: bool| -> Vec<(u32, &Vec<Point>)> {
         let all = events.iter().enumerate();
-        let some = all.filter_map(|(n, Event(_, points))| Some((n as u32, points.as_ref()?)));
+        let some = all.filter_map(|(n, CloudEvent(_, points))| Some((n as u32, points.as_ref()?)));
         some.filter(|(_, points)| has_color(points) == wanted).collect()
     };
     let kinds = [true, false].map(|wanted| (with(wanted), wanted));
@@ -112,7 +112,7 @@ pub(crate) fn batch(events: &[Event], channels: &Channels) -> Batch {
     builder.finish().with_rows(kinds.map(|(events, color)| rows(&events, color)).collect())
 }
 
-/// The same rows, with a list of whole numbers for points.
+/// A batch whose points are a list of integers.
 pub(crate) fn batch_of_numbers(channels: &Channels) -> Batch {
     let mut builder = BatchBuilder::default();
     let channel = Channel::new(Name::from_text("N"), "log", Encoding::Lcm);
@@ -130,14 +130,14 @@ pub(crate) fn batch_of_numbers(channels: &Channels) -> Batch {
     builder.finish().with_rows(vec![rows])
 }
 
-/// Kinds of lists beside the usual one.
+/// List types other than the usual one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ListKind {
     Large,
     Fixed,
 }
 
-/// An event with two points, whose whole numbers have 32 bits and more; those of the second do not fit.
+/// An event with two points whose integers have 32 bits and more; those of the second do not fit.
 pub(crate) fn wide(kind: ListKind, channels: &Channels) -> Batch {
     let mut builder = BatchBuilder::default();
     let channel = Channel::new(Name::from_text("W"), "log", Encoding::Lcm);
@@ -171,10 +171,10 @@ pub(crate) fn wide(kind: ListKind, channels: &Channels) -> Batch {
     builder.finish().with_rows(vec![rows])
 }
 
-/// Runs every task on a thread of its own, so that they end in no order.
-pub(crate) struct Threads(pub(crate) usize);
+/// Runs every task on its own thread, so that tasks finish in any order.
+pub(crate) struct ThreadPerTask(pub(crate) usize);
 
-impl Tasks for Threads {
+impl Tasks for ThreadPerTask {
     fn width(&self) -> usize {
         self.0
     }
@@ -184,7 +184,7 @@ impl Tasks for Threads {
     }
 }
 
-/// A context of a run.
+/// The context of a run.
 pub(crate) fn context() -> SinkContext {
     let outputs = Arc::new(Outputs::new(Overwrite::Replace, true, &[]));
     SinkContext { outputs, memory: 64 << 20, ..SinkContext::standalone() }
@@ -198,9 +198,9 @@ pub(crate) fn make(options: Value) -> Result<Box<dyn DynSink>, OptionsError> {
     make(options)
 }
 
-/// What became of the events.
+/// The result of writing events.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct LasOutcome {
     pub(crate) written: u64,
     pub(crate) left_out: usize,
     pub(crate) refused: Vec<(u32, String)>,
@@ -213,10 +213,10 @@ pub(crate) fn run(
     options: Value,
     batches: Vec<Batch>,
     context: &SinkContext,
-) -> Result<Outcome, Error> {
+) -> Result<LasOutcome, Error> {
     let sink = make(options).unwrap();
     let (mut output, buffers) = (sink.open(context)?, BlockPool::new(64, 2));
-    let mut outcome = Outcome::default();
+    let mut outcome = LasOutcome::default();
     for batch in batches {
         let mut encoding = EncodeContext::new(&context.channels, &buffers);
         let block = sink.encode(batch, &mut encoding)?;
@@ -232,7 +232,7 @@ pub(crate) fn run(
 }
 
 /// Writes events, as one batch, to this path.
-pub(crate) fn write(path: &Path, events: &[Event], more: Value) -> Result<Outcome, Error> {
+pub(crate) fn write(path: &Path, events: &[CloudEvent], more: Value) -> Result<LasOutcome, Error> {
     let context = context();
     let mut options = json!({ "path": path });
     options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -1,17 +1,17 @@
-//! What becomes a file: payloads, or values of a field as bytes. Changes nothing of them.
+//! Values of a field as bytes, unchanged.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int8Type, UInt8Type};
 use arrow_array::{Array, ArrayRef, OffsetSizeTrait};
 use arrow_schema::DataType;
 
-/// The values of a field that are bytes: texts, binary, and lists of bytes.
+/// The values of a field of bytes: strings, binary, and lists of bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Values(ArrayRef);
+pub(crate) struct ByteValues(ArrayRef);
 
-impl Values {
-    /// The values of this array; nothing if they are no bytes.
-    pub(crate) fn of(array: ArrayRef) -> Option<Self> {
+impl ByteValues {
+    /// The values of an array. `None` if they are not bytes.
+    pub(crate) fn from_array(array: ArrayRef) -> Option<Self> {
         use DataType::{
             Binary, BinaryView, FixedSizeBinary, FixedSizeList, LargeBinary, LargeList, LargeUtf8,
             List, Utf8, Utf8View,
@@ -27,7 +27,7 @@ impl Values {
         is_bytes.then_some(Self(array))
     }
 
-    /// The bytes of a value; nothing where it is null or has an element that is.
+    /// The bytes of a value. `None` if it is null or has a null element.
     pub(crate) fn bytes(&self, row: usize) -> Option<&[u8]> {
         let Self(array) = self;
         if array.is_null(row) {
@@ -98,19 +98,19 @@ mod tests {
         ];
         for array in arrays {
             let kind = array.data_type().clone();
-            let values = Values::of(Arc::clone(&array)).unwrap();
+            let values = ByteValues::from_array(Arc::clone(&array)).unwrap();
             let found = [0, 1, 2].map(|row| values.bytes(row));
             assert_eq!(found, bytes, "{kind}");
-            let sliced = Values::of(array.slice(1, 2)).unwrap();
+            let sliced = ByteValues::from_array(array.slice(1, 2)).unwrap();
             assert_eq!([0, 1].map(|row| sliced.bytes(row)), bytes[1..], "{kind}");
         }
     }
 
     #[test]
     fn numbers_are_no_bytes_and_a_list_with_a_null_is_none() {
-        assert!(Values::of(Arc::new(Int32Array::from(vec![1]))).is_none());
+        assert!(ByteValues::from_array(Arc::new(Int32Array::from(vec![1]))).is_none());
         let list =
             ListArray::from_iter_primitive::<types::UInt8Type, _, _>([Some([Some(1), None])]);
-        assert_eq!(Values::of(Arc::new(list)).unwrap().bytes(0), None);
+        assert_eq!(ByteValues::from_array(Arc::new(list)).unwrap().bytes(0), None);
     }
 }

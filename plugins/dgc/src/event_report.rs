@@ -1,5 +1,5 @@
-//! What stages that turn events into points do alike: put rows in the events' place, and tell of events
-//! that could not be decoded. Decodes nothing.
+//! Shared by the stages that turn events into points: replaces rows, and reports events that could
+//! not be decoded. Decodes nothing.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -8,40 +8,41 @@ use sluice_core::{Batch, ChannelId, Error, Rows, StageContext, UndecodedPolicy};
 
 use crate::poses::rows;
 
-/// What is to be told of a batch's events, by channel, with how often it was so.
+/// Counts notes about the events of a batch, by channel.
 ///
-/// `R` says what in words; those that can be equal are few, whatever is in the payloads.
+/// `R` is the reason. Its number of distinct values must be bounded, whatever is in the payloads.
 #[derive(Debug)]
-pub(crate) struct Told<R> {
+pub(crate) struct EventReport<R> {
     notes: BTreeMap<(ChannelId, R), u64>,
-    failed: Vec<u32>,
+    skipped: Vec<u32>,
     /// The first event that failed, and why.
     first: Option<(u32, R)>,
 }
 
-impl<R> Default for Told<R> {
+impl<R> Default for EventReport<R> {
     fn default() -> Self {
-        Self { notes: BTreeMap::new(), failed: Vec::new(), first: None }
+        Self { notes: BTreeMap::new(), skipped: Vec::new(), first: None }
     }
 }
 
-impl<R: Copy + Ord + Display> Told<R> {
-    /// Something about events that are decoded nevertheless.
+impl<R: Copy + Ord + Display> EventReport<R> {
+    /// Adds a note about events that are decoded nevertheless.
     pub(crate) fn note(&mut self, channel: u32, what: R, count: u64) {
         *self.notes.entry((ChannelId(channel), what)).or_default() += count;
     }
 
-    /// An event that is not decoded.
-    pub(crate) fn fail(&mut self, event: u32, channel: u32, why: R) {
-        self.failed.push(event);
+    /// Adds an event that could not be decoded.
+    pub(crate) fn skip(&mut self, event: u32, channel: u32, why: R) {
+        self.skipped.push(event);
         if self.first.is_none_or(|(first, _)| event < first) {
             self.first = Some((event, why));
         }
         self.note(channel, why, 1);
     }
 
-    /// The batch after a stage that made `rows` of some of its events, as `undecoded` wants it.
-    pub(crate) fn end(
+    /// Finishes a batch: replaces the rows of decoded events and applies the policy `undecoded` to
+    /// the rest.
+    pub(crate) fn finish(
         self,
         batch: Batch,
         rows: Option<Rows>,
@@ -56,22 +57,23 @@ impl<R: Copy + Ord + Display> Told<R> {
             context.note(format!("channel `{}`: {what}", channel.name.text()), count);
         }
         let batch = match rows {
-            Some(rows) => in_place(batch, rows),
+            Some(rows) => replace_events(batch, rows),
             None => batch,
         };
-        Ok(undecoded.apply(batch, self.failed, context))
+        Ok(undecoded.apply(batch, self.skipped, context))
     }
 }
 
-/// The batch with these rows in place of what there was of their events.
-fn in_place(batch: Batch, rows: Rows) -> Batch {
-    let mut all: Vec<Rows> = batch.rows().iter().filter_map(|old| without(old, &rows)).collect();
+/// Replaces all rows of the events in `rows`.
+fn replace_events(batch: Batch, rows: Rows) -> Batch {
+    let mut all: Vec<Rows> =
+        batch.rows().iter().filter_map(|old| without_events(old, &rows)).collect();
     all.push(rows);
-    rows::in_place(batch, all)
+    rows::replace_rows(batch, all)
 }
 
-/// What is left of `old` without the events of `new`.
-fn without(old: &Rows, new: &Rows) -> Option<Rows> {
+/// The rows of `old` whose events are not in `new`.
+fn without_events(old: &Rows, new: &Rows) -> Option<Rows> {
     let is_left = |row: &u32| new.events.binary_search(&old.events[*row as usize]).is_err();
     let left: Vec<u32> = (0..old.events.len() as u32).filter(is_left).collect();
     match left.len() {

@@ -1,5 +1,5 @@
-//! Messages of the dataset's types, as decoded rows, whether a stage before has decoded them or not.
-//! Knows no codec by name: it asks those that are linked.
+//! Decodes messages of the dataset's types, unless a stage before already has. Knows no codec by
+//! name except through the registry.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -11,68 +11,69 @@ use sluice_core::{
     Registry, Rows, TypeKey, TypePaths, booleans,
 };
 
-/// Decodes what nobody has decoded yet.
-pub(crate) struct Messages {
-    forms: HashMap<(usize, TypeKey), Arc<dyn PayloadType>>,
+/// Decodes events that are not decoded yet.
+pub(crate) struct DatasetDecoder {
+    payload_types: HashMap<(usize, TypeKey), Arc<dyn PayloadType>>,
     codecs: Codecs,
     keys: PerChannel<Arc<[(usize, KeyOf)]>>,
 }
 
-/// What was found of some events.
-pub(crate) struct Found {
-    /// Their rows, by type. Their numbers of events are those of the batch.
+/// Decoded events.
+pub(crate) struct DecodedEvents {
+    /// Their rows, by type. Event numbers are those of the batch.
     pub(crate) rows: Vec<Rows>,
-    /// Events that are of no known type, or not what their type says, and why; ascending.
-    pub(crate) bad: Vec<(u32, &'static str)>,
+    /// Events of unknown type, or that do not match their type, and why; ascending.
+    pub(crate) failed: Vec<(u32, &'static str)>,
 }
 
-const UNKNOWN: &str =
-    "a payload of none of the dataset's types; decode it before, if it has others";
+const UNKNOWN_TYPE: &str =
+    "not one of the dataset's types; decode other types with a stage `decode` before";
 
-impl Messages {
-    /// The messages of the dataset's own types. Of others, those that were decoded before.
-    pub(crate) fn of_dataset() -> Result<Self, OptionsError> {
+impl DatasetDecoder {
+    /// A decoder of the dataset's own types. Other types need a stage `decode` before.
+    pub(crate) fn from_linked() -> Result<Self, OptionsError> {
         let types = TypePaths(vec![PathBuf::from("mit-dgc")]);
         let registry = Registry::linked();
-        // Without the codec of these types there is still what was decoded elsewhere.
+        // Without this codec only events that are already decoded are found.
         let is_linked = registry.get(sluice_core::PluginKind::Codec, "lcm").is_some();
         let types = if is_linked { types } else { TypePaths::default() };
         let codecs = Codecs::from_paths(&registry, &types, &CodecOptions::default())?;
-        let mut forms = HashMap::new();
+        let mut payload_types = HashMap::new();
         for (place, codec) in codecs.iter().enumerate() {
             for known in codec.types() {
-                if let Ok(form) = &known.payload_type {
-                    forms.insert((place, known.message_type.key), Arc::clone(form));
+                if let Ok(payload_type) = &known.payload_type {
+                    payload_types.insert((place, known.message_type.key), Arc::clone(payload_type));
                 }
             }
         }
-        Ok(Self { forms, codecs, keys: PerChannel::default() })
+        Ok(Self { payload_types, codecs, keys: PerChannel::default() })
     }
 
-    /// The rows of `events` (positions in `batch`, ascending).
-    pub(crate) fn rows(
+    /// The rows of `events`, which are positions in `batch`, ascending.
+    pub(crate) fn decode_rows(
         &self,
         batch: &Batch,
         events: &[u32],
         channels: &Channels,
-    ) -> Result<Found, Error> {
-        let (mut found, mut rest) = (Found { rows: Vec::new(), bad: Vec::new() }, Vec::new());
+    ) -> Result<DecodedEvents, Error> {
+        let (mut found, mut rest) =
+            (DecodedEvents { rows: Vec::new(), failed: Vec::new() }, Vec::new());
         let mut decoded = vec![false; if batch.rows().is_empty() { 0 } else { batch.len() }];
         for rows in batch.rows() {
             rows.events.iter().for_each(|event| decoded[*event as usize] = true);
-            let is_asked = |row: &u32| events.binary_search(&rows.events[*row as usize]).is_ok();
-            let asked: Vec<u32> = (0..rows.events.len() as u32).filter(is_asked).collect();
-            match asked.len() {
+            let is_selected = |row: &u32| events.binary_search(&rows.events[*row as usize]).is_ok();
+            let selected: Vec<u32> = (0..rows.events.len() as u32).filter(is_selected).collect();
+            match selected.len() {
                 0 => {}
                 len if len == rows.events.len() => found.rows.push(rows.clone()),
-                _ => found.rows.push(rows.pick(&asked)),
+                _ => found.rows.push(rows.pick(&selected)),
             }
         }
         rest.extend(
             events.iter().filter(|event| !decoded.get(**event as usize).is_some_and(|d| *d)),
         );
         self.decode(batch, &rest, channels, &mut found)?;
-        found.bad.sort_unstable_by_key(|(event, _)| *event);
+        found.failed.sort_unstable_by_key(|(event, _)| *event);
         Ok(found)
     }
 
@@ -81,25 +82,25 @@ impl Messages {
         batch: &Batch,
         events: &[u32],
         channels: &Channels,
-        found: &mut Found,
+        found: &mut DecodedEvents,
     ) -> Result<(), Error> {
         let keys = self.keys.table(channels, |channel| Ok(self.keys_of(channel)))?;
         let mut by_type: BTreeMap<(usize, TypeKey), Vec<u32>> = BTreeMap::new();
         for event in events {
             let channel = batch.channels()[*event as usize] as usize;
             let payload = batch.payload(*event as usize);
-            let known = keys[channel].iter().find_map(|(codec, key_of)| {
-                let key = (*codec, key_of(payload)?);
-                self.forms.contains_key(&key).then_some(key)
+            let known = keys[channel].iter().find_map(|(codec, type_key)| {
+                let key = (*codec, type_key(payload)?);
+                self.payload_types.contains_key(&key).then_some(key)
             });
             match known {
                 Some(key) => by_type.entry(key).or_default().push(*event),
-                None => found.bad.push((*event, UNKNOWN)),
+                None => found.failed.push((*event, UNKNOWN_TYPE)),
             }
         }
         for (key, events) in by_type {
-            let form = &*self.forms[&key];
-            found.rows.extend(booleans::decode(form, batch, &events, &mut found.bad)?);
+            let payload_type = &*self.payload_types[&key];
+            found.rows.extend(booleans::decode(payload_type, batch, &events, &mut found.failed)?);
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! What cameras have seen of points so far, and points with what was seen of them. Looks at no image.
+//! Collects the pixels and colours of points, camera by camera, and adds them as members. Reads no
+//! images.
 
 use std::sync::Arc;
 
@@ -17,25 +18,25 @@ use super::super::picture::Picture;
 use crate::camera_model::{CameraModel, Pixel};
 use crate::points::{POINTS, Points};
 
-/// Stands for the camera of a point that none has seen.
-const NOBODY: usize = usize::MAX;
+/// Marks a point that no camera has seen.
+const NO_CAMERA: usize = usize::MAX;
 
-/// What cameras have seen so far of some points.
-pub(super) struct Canvas {
-    /// The camera that saw the point.
+/// Pixels and colours of some points, column by column.
+pub(super) struct PixelColumns {
+    /// The first camera that saw the point.
     cameras: Vec<usize>,
     u: Vec<f32>,
     v: Vec<f32>,
     depth: Vec<f32>,
-    /// Nothing if nobody asks for colours.
+    /// `None` without the option `colour`.
     colours: Option<Vec<Option<[u8; 3]>>>,
 }
 
-impl Canvas {
+impl PixelColumns {
     pub(super) fn new(points: usize, has_colour: bool) -> Self {
         let zeros = || vec![0.0; points];
         Self {
-            cameras: vec![NOBODY; points],
+            cameras: vec![NO_CAMERA; points],
             u: zeros(),
             v: zeros(),
             depth: zeros(),
@@ -43,14 +44,14 @@ impl Canvas {
         }
     }
 
-    /// Which points were seen.
-    pub(super) fn seen(&self) -> BooleanArray {
-        self.cameras.iter().map(|camera| Some(*camera != NOBODY)).collect()
+    /// Which points some camera has seen.
+    pub(super) fn visible(&self) -> BooleanArray {
+        self.cameras.iter().map(|camera| Some(*camera != NO_CAMERA)).collect()
     }
 
-    /// Lets a camera look at the points from `start` on, which are given in its own frame. What others have
-    /// seen before it stays theirs.
-    pub(super) fn look(
+    /// Projects the points from `start` on, given in the camera's frame. Points that another camera
+    /// has already seen are skipped.
+    pub(super) fn project(
         &mut self,
         start: usize,
         [x, y, z]: &[Vec<f64>; 3],
@@ -58,15 +59,15 @@ impl Canvas {
         (camera, picture): (usize, Option<&Picture>),
     ) {
         for (at, ((x, y), z)) in (start..).zip(x.iter().zip(y).zip(z)) {
-            if self.cameras[at] != NOBODY {
+            if self.cameras[at] != NO_CAMERA {
                 continue;
             }
-            let Some(flat) = model.flat([*x, *y, *z]) else { continue };
-            let Some(seen) = model.seen(flat) else { continue };
+            let Some(undistorted) = model.project_pinhole([*x, *y, *z]) else { continue };
+            let Some(seen) = model.apply_distortion(undistorted) else { continue };
             self.cameras[at] = camera;
             let Pixel { u, v, depth } = match of {
                 PixelOf::Image => seen,
-                PixelOf::Undistorted => flat,
+                PixelOf::Undistorted => undistorted,
             };
             (self.u[at], self.v[at], self.depth[at]) = (u as f32, v as f32, depth as f32);
             if let Some(colours) = &mut self.colours {
@@ -75,10 +76,10 @@ impl Canvas {
         }
     }
 
-    /// The members that points get: the same whatever was seen. Which camera it was is only said where
+    /// The new members of the points. They do not depend on the data. `camera` is only present if
     /// there are several.
     pub(super) fn members(self, names: &[&str]) -> Vec<(Field, ArrayRef)> {
-        let seen = NullBuffer::from(self.seen().into_parts().0);
+        let seen = NullBuffer::from(self.visible().into_parts().0);
         let number = |values: Vec<f32>| -> ArrayRef {
             Arc::new(Float32Array::new(values.into(), Some(seen.clone())))
         };
@@ -101,9 +102,10 @@ impl Canvas {
     }
 }
 
-/// The points with these members, in place of those of the same names; of them only those that are kept.
+/// Adds members to the points, replacing those of the same names. With `keep`, removes all other
+/// points.
 ///
-/// Members may be missing wherever they are, so that points of all batches fit into one table.
+/// The members are always nullable, so that the points of all batches fit into one table.
 pub(super) fn with_members(
     points: Points,
     members: Vec<(Field, ArrayRef)>,
@@ -125,7 +127,7 @@ pub(super) fn with_members(
     let mut offsets = list.offsets().clone();
     if let Some(keep) = keep {
         let filtered = columns.iter().map(|column| filter(column, keep));
-        columns = filtered.collect::<Result<_, _>>().expect("each member has a value a point");
+        columns = filtered.collect::<Result<_, _>>().expect("each member has one value per point");
         offsets = kept_offsets(&offsets, keep);
     }
     let values = StructArray::new(fields, columns, None);
@@ -138,11 +140,11 @@ pub(super) fn with_members(
     let columns = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
         .expect("the columns are as long as before");
     let rows = Rows { columns, ..rows };
-    // Points with other members are of another type, which this tells.
-    Points::of(&rows).map_or(rows, Points::into_rows)
+    // Points with other members have another type key, which this computes.
+    Points::from_rows(&rows).map_or(rows, Points::into_rows)
 }
 
-/// Where lists end of which only some elements are kept.
+/// The list offsets after removing elements.
 fn kept_offsets(offsets: &OffsetBuffer<i32>, keep: &BooleanArray) -> OffsetBuffer<i32> {
     let kept = offsets.windows(2).map(|ends| {
         let range = ends[0] as usize..ends[1] as usize;

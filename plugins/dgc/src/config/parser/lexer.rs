@@ -1,4 +1,4 @@
-//! Text as tokens. Does not know in what order they may come.
+//! Splits a text into tokens. Knows nothing of the grammar.
 #![warn(clippy::indexing_slicing)]
 
 use std::fmt;
@@ -6,32 +6,32 @@ use std::ops::Range;
 
 use sluice_core::mistake::Mistake;
 
-/// The longest name or text, in bytes.
-pub const LONGEST_TOKEN: usize = 255;
+/// Maximum length of a name or string, in bytes.
+const MAX_TOKEN_LEN: usize = 255;
 
-/// Whether names and unquoted values may have this byte.
+/// Whether a byte may occur in names and unquoted values.
 pub(in crate::config) fn is_in_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'+')
 }
 
-/// What C takes for space.
+/// Whitespace as in C.
 fn is_space(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }
 
-/// A token, and the bytes of the text that it is.
+/// A token and its byte range.
 #[derive(Clone, Debug)]
-pub(super) struct Token {
-    pub(super) kind: Kind,
+pub(super) struct ConfigToken {
+    pub(super) kind: TokenKind,
     pub(super) span: Range<usize>,
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     /// A name, or a value without quotes.
     Name(String),
-    /// What stood between quotes.
+    /// A quoted string.
     Text(String),
     /// One of `= ; , { } [ ] ( )`.
     Symbol(char),
@@ -39,7 +39,7 @@ pub(super) enum Kind {
     End,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for TokenKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => write!(f, "`{name}`"),
@@ -50,24 +50,24 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The tokens of a text, one after another.
-pub(super) struct Tokens<'t> {
+/// The lexer of a text.
+pub(super) struct Lexer<'t> {
     bytes: &'t [u8],
     at: usize,
 }
 
-impl<'t> Tokens<'t> {
+impl<'t> Lexer<'t> {
     pub(super) fn new(text: &'t str) -> Self {
         Self { bytes: text.as_bytes(), at: 0 }
     }
 
     /// The token at the end of the text.
-    pub(super) fn end(&self) -> Token {
-        Token { kind: Kind::End, span: self.bytes.len()..self.bytes.len() }
+    pub(super) fn end(&self) -> ConfigToken {
+        ConfigToken { kind: TokenKind::End, span: self.bytes.len()..self.bytes.len() }
     }
 
-    /// The next token. After `Err` comes what stands behind the mistake.
-    pub(super) fn next(&mut self) -> Result<Token, Mistake> {
+    /// The next token. After `Err`, continues past the mistake.
+    pub(super) fn next(&mut self) -> Result<ConfigToken, Mistake> {
         while self.peek().is_some_and(is_space) {
             self.bump();
         }
@@ -78,15 +78,15 @@ impl<'t> Tokens<'t> {
             Some(byte) if is_in_name(byte) => self.name()?,
             Some(byte) if b"=;,{}[]()".contains(&byte) => {
                 self.bump();
-                Kind::Symbol(char::from(byte))
+                TokenKind::Symbol(char::from(byte))
             }
-            Some(byte) => return Err(self.stranger(byte)),
+            Some(byte) => return Err(self.unexpected_bytes(byte)),
         };
-        Ok(Token { kind, span: start..self.at })
+        Ok(ConfigToken { kind, span: start..self.at })
     }
 
-    /// Goes behind the next such byte; `false`, and nowhere, if there is none.
-    pub(super) fn skip_behind(&mut self, wanted: u8) -> bool {
+    /// Skips past the next occurrence of the byte. Returns `false` without moving if there is none.
+    pub(super) fn skip_past(&mut self, wanted: u8) -> bool {
         let start = self.at;
         while let Some(byte) = self.peek() {
             self.bump();
@@ -98,53 +98,53 @@ impl<'t> Tokens<'t> {
         false
     }
 
-    fn name(&mut self) -> Result<Kind, Mistake> {
+    fn name(&mut self) -> Result<TokenKind, Mistake> {
         let (start, mut name) = (self.at, String::new());
-        // A comment ends a name; the byte at `at` is looked at as it stands.
+        // A comment ends a name, so the byte is read without skipping comments.
         while let Some(byte) = self.bytes.get(self.at).copied().filter(|byte| is_in_name(*byte)) {
-            if name.len() <= LONGEST_TOKEN {
+            if name.len() <= MAX_TOKEN_LEN {
                 name.push(char::from(byte));
             }
             self.bump();
         }
-        if name.len() > LONGEST_TOKEN {
+        if name.len() > MAX_TOKEN_LEN {
             Err(too_long(start..self.at))
         } else {
-            Ok(Kind::Name(name))
+            Ok(TokenKind::Name(name))
         }
     }
 
-    fn text(&mut self) -> Result<Kind, Mistake> {
+    fn text(&mut self) -> Result<TokenKind, Mistake> {
         let start = self.at;
-        let (mut text, mut last, mut stranger) = (String::new(), b'"', None);
+        let (mut text, mut last, mut first_bad) = (String::new(), b'"', None);
         self.bump();
         while let Some(byte) = self.peek() {
             let at = self.at;
             self.bump();
             if byte == b'"' && last != b'\\' {
-                return match stranger {
+                return match first_bad {
                     Some(at) => Err(not_printable(at, self.bytes)),
-                    None if text.len() > LONGEST_TOKEN => Err(too_long(start..self.at)),
-                    None => Ok(Kind::Text(text)),
+                    None if text.len() > MAX_TOKEN_LEN => Err(too_long(start..self.at)),
+                    None => Ok(TokenKind::Text(text)),
                 };
             }
             if !(byte.is_ascii_graphic() || is_space(byte)) {
-                stranger = stranger.or(Some(at));
-            } else if text.len() <= LONGEST_TOKEN {
+                first_bad = first_bad.or(Some(at));
+            } else if text.len() <= MAX_TOKEN_LEN {
                 text.push(char::from(byte));
             }
             last = byte;
         }
         Err(Mistake {
             span: start..start + 1,
-            message: "a text that is not closed: a `\"` is missing".into(),
-            help: Some("mind that `#` begins a comment even inside a text".into()),
+            message: "unclosed string: expected `\"`".into(),
+            help: Some("note that `#` starts a comment even inside a string".into()),
             detail: None,
         })
     }
 
-    /// A run of bytes that begin no token.
-    fn stranger(&mut self, first: u8) -> Mistake {
+    /// Reports a run of bytes that start no token.
+    fn unexpected_bytes(&mut self, first: u8) -> Mistake {
         let start = self.at;
         let is_stranger =
             |byte: &u8| !(is_space(*byte) || is_in_name(*byte) || b"=;,{}[]()\"#".contains(byte));
@@ -156,13 +156,13 @@ impl<'t> Tokens<'t> {
         }
         Mistake {
             span: start..self.at,
-            message: format!("`{}` has no meaning here", char::from(first)),
-            help: Some("write it between quotes if it belongs to a value".into()),
+            message: format!("unexpected character `{}`", char::from(first)),
+            help: Some("quote it if it belongs to a value".into()),
             detail: None,
         }
     }
 
-    /// The next byte that is in no comment.
+    /// The next byte outside comments.
     fn peek(&mut self) -> Option<u8> {
         let rest = self.bytes.get(self.at..)?;
         if rest.first() == Some(&b'#') {
@@ -177,7 +177,7 @@ impl<'t> Tokens<'t> {
 }
 
 fn too_long(span: Range<usize>) -> Mistake {
-    let message = format!("longer than {LONGEST_TOKEN} bytes, which is as long as a word may be");
+    let message = format!("longer than {MAX_TOKEN_LEN} bytes, the maximum length of a word");
     Mistake { span, message, help: None, detail: None }
 }
 
@@ -186,7 +186,7 @@ fn not_printable(at: usize, bytes: &[u8]) -> Mistake {
     Mistake {
         span: at..at + 1,
         message: format!("expected printable ASCII, found the byte 0x{byte:02x}"),
-        help: Some("only comments may have other bytes".into()),
+        help: Some("other bytes are only allowed in comments".into()),
         detail: None,
     }
 }
