@@ -114,7 +114,7 @@ impl ChannelFile {
     }
 }
 
-/// What is noted at the end.
+/// Values and events that could not be written, noted at the end.
 #[derive(Debug, Default)]
 struct PointLosses {
     without: AbsenceCounts,

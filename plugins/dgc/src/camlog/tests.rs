@@ -220,7 +220,7 @@ fn logs_are_known_by_their_first_field() {
     assert_eq!(sniff(&frame(1, 2, 3, b"a")), SniffResult::Yes);
     assert_eq!(sniff(&legacy(None, 2, b"a")), SniffResult::Yes);
     assert_eq!(sniff(&field(4, b"a comment")), SniffResult::Maybe);
-    // The mark of an LCM log begins with the same byte.
+    // The mark of an LCM log starts with the same byte.
     assert_eq!(sniff(b"\xed\xa1\xda\x01\0\0\0\0"), SniffResult::No);
     assert_eq!(sniff(&field(1, b"an image")), SniffResult::No);
     assert_eq!(sniff(&[0xed; 40]), SniffResult::No);

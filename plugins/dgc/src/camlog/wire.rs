@@ -1,16 +1,16 @@
-//! What camera logs consist of: fields one behind another, which make frames. Reads no files, and
-//! looks into no image.
+//! Parses camera logs: consecutive fields, which make up frames. Reads no files and decodes no
+//! images.
 //!
-//! All numbers are big-endian. A field is the mark, its kind, the length of what follows, and that.
-//! A frame is its description, and then its image:
+//! All numbers are big-endian. A field is its mark, its kind, the length of its content, and the
+//! content. A frame is its description followed by its image:
 //!
 //! | form | fields |
 //! |---|---|
 //! | frame info | 7, 1 |
-//! | legacy | 2, 3, perhaps 6, 1 |
+//! | legacy | 2, 3, optionally 6, 1 |
 //! | later frame info | 2, 8, 1 |
 //!
-//! Fields of other kinds may stand before and between these; they belong to the frame that follows.
+//! Fields of other kinds may occur before and between these; they belong to the frame that follows.
 
 #![warn(clippy::indexing_slicing)]
 

@@ -370,7 +370,9 @@ impl<K: AttachedValue> AttachFold<K> {
         if let Some(advice) = self.plan.stop_advice {
             let (when, why) =
                 (sluice_core::time::format(request.time), (self.plan.describe_miss)(miss));
-            return Err(Error::invalid(format!("an event of `{channel}` of {when} {why}: {advice}")));
+            return Err(Error::invalid(format!(
+                "an event of `{channel}` of {when} {why}: {advice}"
+            )));
         }
         let missed = self.missed.entry((channel.to_owned(), miss)).or_default();
         *missed = (missed.0 + 1, missed.1 + request.points);

@@ -11,8 +11,7 @@ use sluice_example as _;
 const NOTES: &str = "1194098400.25 DRIVER takes over\n\
     2007-11-03T14:00:01Z GPS no fix\n1194098402 DRIVER \n";
 
-/// The lines start differently: if they were alike, a missing one could not be told from the
-/// others.
+/// The lines differ in their start: a missing one of several equal lines could not be identified.
 const SOUND: &str = "1194098400.25 DRIVER takes over\n2007-11-03T14:00:01Z GPS no fix\n\
     3194098402 ODOMETRY 17.5 m\n";
 

@@ -1,4 +1,5 @@
-//! A codec for the two types that tests need as payloads, since a plugin names no other.
+//! A codec for the two types that tests need as payloads, since a plugin must not depend on another
+//! one.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use sluice_core::{
 
 use crate::frames::kit::{GPS_TO_LOCAL_KEY, POSE_KEY, columns};
 
-/// The files are not read: the types are known.
+/// The files are not read: the types are fixed.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct TwoTypesOptions {
     #[expect(dead_code, reason = "codecs are given files")]

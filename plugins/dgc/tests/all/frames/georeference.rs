@@ -1,4 +1,4 @@
-//! `georeference`: by hand, and in any order of events.
+//! `georeference`: results computed by hand, and any order of events.
 
 use serde_json::{Value, json};
 use sluice_dgc::fuzzing::PointFrame;

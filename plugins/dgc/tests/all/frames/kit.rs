@@ -1,4 +1,4 @@
-//! Made-up drives, and what stages make of them. Makes stages as a pipeline does: by name, from
+//! Scripted drives, and stages run on them. Creates stages as a pipeline does: by name, from
 //! options.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use sluice_core::{
 };
 use sluice_dgc::fuzzing::{CloudBuilder, PointFrame, Points, Quaternion};
 
-/// What happens in a drive, at a time in milliseconds.
+/// The content of a scripted event.
 #[derive(Clone, Debug)]
 pub(crate) enum ScriptedContent {
     /// Position and yaw in degrees.
@@ -42,7 +42,7 @@ pub(crate) fn at(ms: i64, content: ScriptedContent) -> ScriptedEvent {
     ScriptedEvent { ms, content, source: "log" }
 }
 
-/// The same, in another log.
+/// The same event in another log.
 pub(crate) fn in_source(source: &'static str, happening: ScriptedEvent) -> ScriptedEvent {
     ScriptedEvent { source, ..happening }
 }
@@ -51,12 +51,12 @@ pub(crate) fn pose(ms: i64, x: f64) -> ScriptedEvent {
     at(ms, ScriptedContent::Pose([x, 0.0, 0.0], 0.0))
 }
 
-/// One point of the body at its origin, which lies where the body is.
+/// One point at the origin of the body.
 pub(crate) fn origin(ms: i64) -> ScriptedEvent {
     at(ms, ScriptedContent::Points("VELODYNE", PointFrame::Body, vec![[0.0; 3]]))
 }
 
-/// Whether poses and ties come decoded, or as payloads.
+/// Whether poses and GPS references are decoded, or payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PayloadForm {
     Decoded,
@@ -66,7 +66,7 @@ pub(crate) enum PayloadForm {
 pub(crate) const POSE_KEY: u64 = 0x2e16_efb0_52b0_105e;
 pub(crate) const GPS_TO_LOCAL_KEY: u64 = 0x4d0c_279a_87b8_ec9d;
 
-/// How long after its message an event comes.
+/// Delay between a message's own time and its event.
 const LAG: i64 = 2_000_000;
 
 pub(crate) struct FrameRun {
@@ -115,7 +115,7 @@ impl FrameRun {
         builder.finish().with_rows(rows)
     }
 
-    /// What comes out for these batches, and at the end.
+    /// The output for these batches, including the end.
     pub(crate) fn all(&mut self, batches: Vec<Batch>) -> Result<Vec<Batch>, Error> {
         let mut parts = std::mem::take(&mut self.parts);
         let mut batches = batches;
@@ -150,14 +150,14 @@ impl FrameRun {
         Ok(out)
     }
 
-    /// What comes out of a drive.
+    /// The output for a drive.
     pub(crate) fn drive(&mut self, drive: &[ScriptedEvent]) -> Vec<OutputEvent> {
         let batch = self.batch(drive, PayloadForm::Decoded);
         let out = self.all(vec![batch]).unwrap();
         self.outs(&out)
     }
 
-    /// The events with what is decoded of them.
+    /// The events with their decoded rows.
     pub(crate) fn outs(&self, batches: &[Batch]) -> Vec<OutputEvent> {
         let mut all = Vec::new();
         for batch in batches {
@@ -188,7 +188,7 @@ impl FrameRun {
     }
 }
 
-/// An event that came out.
+/// An event in the output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct OutputEvent {
     pub(crate) timestamp: i64,
@@ -243,15 +243,14 @@ fn cloud(event: u32, utime: i64, frame: PointFrame, points: &[[f64; 3]]) -> Rows
     cloud.finish(frame)
 }
 
-/// The payload of a pose or a tie: its type's number, its time, and numbers.
+/// The payload of a pose or GPS reference: fingerprint, time, and numbers.
 fn payload(happening: &ScriptedEvent) -> Vec<u8> {
     let (key, numbers) = match &happening.content {
         ScriptedContent::Pose(position, yaw) => {
             let Quaternion { w, x, y, z } =
                 Quaternion::from_roll_pitch_yaw_degrees([0.0, 0.0, *yaw]);
             let mut numbers = position.to_vec();
-            // Five metres a second ahead, a turn of one radian a second to the left, and no
-            // acceleration.
+            // 5 m/s ahead, 1 rad/s to the left, and no acceleration.
             numbers.extend([5.0, 0.0, 0.0, w, x, y, z, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
             (POSE_KEY, numbers)
         }
@@ -275,7 +274,7 @@ fn word(payload: &[u8], at: usize) -> Option<[u8; 8]> {
     payload.get(at * 8..)?.first_chunk().copied()
 }
 
-/// The row of a payload of one of the two types, if it is whole.
+/// The decoded row of a payload of one of the two types, if it is complete.
 pub(crate) fn columns(payload: &[u8]) -> Option<(TypeKey, RecordBatch)> {
     let key = u64::from_be_bytes(word(payload, 0)?);
     let fields = if key == POSE_KEY { &POSE_FIELDS[..] } else { &GPS_TO_LOCAL_FIELDS[..] };

@@ -1,4 +1,4 @@
-//! `to-frame`: by hand, in any order of events, and however these are cut into batches.
+//! `to-frame`: results computed by hand, any order of events, and any batch boundaries.
 
 use std::io::Write;
 
@@ -22,7 +22,7 @@ fn xs(outs: &[OutputEvent]) -> Vec<(i64, f64)> {
     outs.iter().filter_map(of).collect()
 }
 
-/// A vehicle with a sensor two metres ahead and one up, that looks to the left.
+/// A vehicle with a sensor two metres ahead and one metre up that looks to the left.
 fn vehicle() -> tempfile::NamedTempFile {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     let text = "[sensor.VELODYNE]\nposition = [2.0, 0.0, 1.0]\nrpy = [0.0, 0.0, 90.0]\n\
@@ -189,8 +189,7 @@ fn an_event_without_a_pose_ends_the_run_where_that_is_asked_for() {
 
 #[test]
 fn events_wait_no_longer_than_they_are_to() {
-    // Without a pose after it, an event goes on with what is known when its channel is `wait`
-    // further on.
+    // Without a later pose, an event is resolved when its channel is more than `wait` further on.
     let drive = [pose(0, 1.0), origin(5), origin(406), pose(4, 2.0)];
     let at_once = json!({ "choose": "at", "wait": "400ms" });
     assert_eq!(xs(&FrameRun::new("to-frame", at_once).drive(&drive)), [(5, 1.0), (406, 1.0)]);
@@ -211,7 +210,7 @@ fn how_long_events_wait_does_not_depend_on_channels_that_a_source_may_leave_out(
     let without = [pose(0, 1.0), origin(5), pose(4, 2.0)];
     let found = xs(&FrameRun::new("to-frame", options()).drive(&with));
     assert_eq!(found, xs(&FrameRun::new("to-frame", options()).drive(&without)));
-    // A pose that comes too late is too late, whatever came before it.
+    // A pose that arrives too late is not used, whatever came before it.
     let late = [pose(0, 1.0), origin(5), pose(500, 2.0)];
     assert_eq!(xs(&FrameRun::new("to-frame", options()).drive(&late)), [(5, 1.0)]);
 }
@@ -236,7 +235,7 @@ fn what_the_stage_puts_beside_rows_is_gone_behind_it_whoever_is_asked_for() {
     let first = run.batch(&[origin(0), other(1)], PayloadForm::Decoded);
     let second = run.batch(&[pose(2, 1.0), origin(3), other(4)], PayloadForm::Decoded);
     let merged = {
-        // Both channels in one table of rows, as a stage before gives them.
+        // Both channels in one table of rows, as a previous stage may produce them.
         let both = |batch: sluice_core::Batch| {
             let (points, rest): (Vec<_>, Vec<_>) = batch
                 .rows()
@@ -285,7 +284,7 @@ fn points_without_poses_of_their_own_have_those_of_the_only_other_source() {
         let outs = run.drive(&[a.clone(), in_source("laser", origin(5)), b.clone()]);
         assert_eq!(xs(&outs), [(5, 1.0)], "{choose}");
         assert!(run.notes.is_empty(), "{:?}", run.notes);
-        // Of two others nobody knows which it is.
+        // With two others it is ambiguous.
         let mut run = FrameRun::new("to-frame", json!({ "choose": choose }));
         let outs = run.drive(&[a, in_source("b", pose(0, 9.0)), in_source("laser", origin(5)), b]);
         assert_eq!(xs(&outs), []);
@@ -558,7 +557,7 @@ fn outcome(
     }
     let out = run.all(batches).unwrap();
     let mut outs = run.outs(&out);
-    // Whether poses that nobody asked for are decoded is not what is compared.
+    // Ignores whether unselected poses are decoded.
     outs.iter_mut().filter(|out| out.channel == "POSE").for_each(|out| {
         *out = OutputEvent {
             timestamp: out.timestamp,

@@ -1,4 +1,4 @@
-//! Pixels as the points that they look at, and back.
+//! Pixels unprojected to points, and projected back.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use sluice_dgc::fuzzing::{BUILT_IN, Calibration, CameraModel, PointFrame, Points
 
 use crate::frames::kit::make;
 
-/// The head of a JPEG file of this size, which nobody decodes.
+/// The header of a JPEG file of this size, which is never decoded.
 fn jpeg(width: u16, height: u16) -> Vec<u8> {
     let mut bytes = vec![0xff, 0xd8, 0xff, 0xc0, 0, 17, 8];
     bytes.extend(height.to_be_bytes());
@@ -27,7 +27,7 @@ fn jpeg(width: u16, height: u16) -> Vec<u8> {
     bytes
 }
 
-/// What the stage makes of one image on this channel: its points, and what it notes.
+/// The points of one image on this channel, and the notes.
 fn points(options: Value, channel: &str, file: &[u8]) -> (Option<Points>, Vec<String>) {
     let channels = Channels::default();
     let id = channels.intern(Channel::new(Name::from_text(channel), "log", Encoding::Lcm)).unwrap();

@@ -1,4 +1,4 @@
-//! A log of two seconds, and what the dataset's own program printed of its Velodyne.
+//! A log of two seconds, and the output of the dataset's own program for its Velodyne.
 
 use std::fmt::Write;
 

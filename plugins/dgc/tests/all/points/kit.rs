@@ -1,4 +1,4 @@
-//! A stage without memory and what it said, batches for it, and the points it made.
+//! A stateless stage with its notes, batches for it, and the points in its output.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,19 +58,19 @@ impl PointRun {
         Ok(out)
     }
 
-    /// What it gives for all events at once.
+    /// The output for all events in one batch.
     pub(crate) fn all(&mut self, events: &[RawEvent]) -> Batch {
         let batch = self.batch(events);
         self.apply(batch).unwrap()
     }
 
-    /// What was told, with counts in front.
+    /// The notes, prefixed with their counts.
     pub(crate) fn counted_notes(&self) -> Vec<String> {
         self.notes.iter().map(|(what, count)| format!("{count} {what}")).collect()
     }
 }
 
-/// A point as it is compared.
+/// A point for comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Point {
     pub(crate) xyz: [f64; 3],

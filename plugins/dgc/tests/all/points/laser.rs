@@ -1,4 +1,4 @@
-//! Scans as other stages decode them.
+//! Scans in decoded rows.
 
 use std::sync::Arc;
 

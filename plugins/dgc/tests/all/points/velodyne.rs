@@ -1,4 +1,4 @@
-//! Packets in all the forms they come in, sound and broken.
+//! Packets in all supported forms, valid and damaged.
 
 use std::sync::Arc;
 
@@ -30,14 +30,14 @@ fn packet(blocks: impl Fn(usize) -> ([u8; 2], u16), count: u16, status: [u8; 6])
     packet
 }
 
-/// What an HDL-64E sends.
+/// A packet of an HDL-64E.
 fn sound() -> Vec<u8> {
     let block =
         |n: usize| (if n.is_multiple_of(2) { UPPER } else { LOWER }, 9000 + n as u16 / 2 * 35);
     packet(block, 5000, *b"\x07\0v2.1")
 }
 
-/// What a VLP-16 or HDL-32E sends at these azimuths.
+/// A packet of a VLP-16 or HDL-32E with these azimuths.
 fn single(azimuth: impl Fn(usize) -> u16, mode: u8, product: u8) -> Vec<u8> {
     packet(|n| (UPPER, azimuth(n)), 5000, [0, 0, 0, 0, mode, product])
 }
