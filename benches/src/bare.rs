@@ -1,12 +1,13 @@
 //! An LCM log read and written with nothing around it: what a converter can be measured against.
 //!
-//! One thread, one buffer, no damage, no batches, no reports. Stops at the first thing that is no event.
+//! One thread, one buffer, no damage, no batches, no reports. Stops at the first thing that is no
+//! event.
 
 use std::io::{self, Read, Write};
 
 use hashbrown::HashMap;
 
-use crate::counts::Counts;
+use crate::counts::CountTable;
 
 /// The four bytes that begin every event.
 pub const SYNC: [u8; 4] = [0xED, 0xA1, 0xDA, 0x01];
@@ -82,7 +83,7 @@ pub fn for_each_event(
 }
 
 /// Counts the events of a log.
-pub fn count(log: impl Read) -> io::Result<Counts> {
+pub fn count(log: impl Read) -> io::Result<CountTable> {
     let mut channels = HashMap::<Box<[u8]>, (u64, u64), foldhash::fast::RandomState>::default();
     for_each_event(log, |channel, payload, _| {
         match channels.get_mut(channel) {
@@ -94,7 +95,7 @@ pub fn count(log: impl Read) -> io::Result<Counts> {
         }
         Ok(())
     })?;
-    let mut counts = Counts::default();
+    let mut counts = CountTable::default();
     let mut sorted: Vec<_> = channels.into_iter().collect();
     sorted.sort();
     for (channel, (events, bytes)) in sorted {

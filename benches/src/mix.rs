@@ -1,16 +1,16 @@
-//! Made-up logs of three kinds, always the same: what a robot car records, nothing but small events, and many
-//! channels that all count.
+//! Made-up logs of three kinds, always the same: what a robot car records, nothing but small
+//! events, and many channels that all count.
 //!
-//! Payloads have the sizes and about the compressibility of the real ones. Those of the car and of the scans
-//! are messages of the types in `plugins/dgc/types` and of `words_t` in `types/bench.lcm`; the small ones mean
-//! nothing.
+//! Payloads have the sizes and about the compressibility of the real ones. Those of the car and of
+//! the scans are messages of the types in `plugins/dgc/types` and of `words_t` in
+//! `types/bench.lcm`; the small ones mean nothing.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
 
 use crate::bare::append_event;
-use crate::counts::Counts;
+use crate::counts::CountTable;
 use crate::noise::Noise;
 
 /// 2007-11-03T14:00:00Z in microseconds.
@@ -26,25 +26,26 @@ const POSE: u64 = 0x2e16_efb0_52b0_105e;
 const GPS_TO_LOCAL: u64 = 0x4d0c_279a_87b8_ec9d;
 const WORDS: u64 = 0x9973_46d4_72b8_0897;
 
-/// Writes at least `bytes` of the log of a robot car: 61 channels, 4576 events and 5.1 MB a second; of
-/// its bytes, 64 % are of a Velodyne, 18 % of cameras and 14 % of laser scanners.
-pub fn drive(bytes: u64, to: impl Write) -> io::Result<Counts> {
+/// Writes at least `bytes` of the log of a robot car: 61 channels, 4576 events and 5.1 MB a second;
+/// of its bytes, 64 % are of a Velodyne, 18 % of cameras and 14 % of laser scanners.
+pub fn drive(bytes: u64, to: impl Write) -> io::Result<CountTable> {
     by_time(drive_channels(), bytes, to)
 }
 
-/// Writes at least `bytes` of scans of 232 to 1824 bytes, on 200 channels with about as many bytes each.
-pub fn many(bytes: u64, to: impl Write) -> io::Result<Counts> {
+/// Writes at least `bytes` of scans of 232 to 1824 bytes, on 200 channels with about as many bytes
+/// each.
+pub fn many(bytes: u64, to: impl Write) -> io::Result<CountTable> {
     let channels = (0..200).map(|n| {
         let ranges = 50 + 2 * n;
         let scanner = Content::Scanner { ranges, noise: Noise::new(400 + n) };
-        Channel::new(format!("SCAN_{n:03}"), 20_000 / ranges, scanner)
+        MadeUpChannel::new(format!("SCAN_{n:03}"), 20_000 / ranges, scanner)
     });
     by_time(channels.collect(), bytes, to)
 }
 
 /// Writes the events of all channels as they fall due.
-fn by_time(mut channels: Vec<Channel>, bytes: u64, to: impl Write) -> io::Result<Counts> {
-    let mut log = Log::new(to);
+fn by_time(mut channels: Vec<MadeUpChannel>, bytes: u64, to: impl Write) -> io::Result<CountTable> {
+    let mut log = LogWriter::new(to);
     let mut due: BinaryHeap<Reverse<(u64, usize)>> =
         channels.iter().enumerate().map(|(n, channel)| Reverse((channel.phase(n), n))).collect();
     let mut payload = Vec::new();
@@ -63,20 +64,20 @@ fn by_time(mut channels: Vec<Channel>, bytes: u64, to: impl Write) -> io::Result
 }
 
 /// Writes `events` events of 81 bytes of payload on average, on 32 channels in no order.
-pub fn small(events: u64, to: impl Write) -> io::Result<Counts> {
+pub fn small(events: u64, to: impl Write) -> io::Result<CountTable> {
     const KINDS: [&str; 16] = [
         "IMU", "POSE", "TWIST", "JOINT", "FORCE", "TORQUE", "TEMP", "GRIP", "VOLT", "AMP", "MODE",
         "CMD", "ACK", "LIMIT", "CLOCK", "ALARM",
     ];
     let names =
         ["ARM", "BASE"].into_iter().flat_map(|part| KINDS.map(|kind| format!("{part}_{kind}")));
-    let mut channels: Vec<Channel> = names
+    let mut channels: Vec<MadeUpChannel> = names
         .zip(0..)
         .map(|(name, n)| {
-            Channel::new(name, 1, Content::Status { size: 19 + 4 * n, noise: Noise::new(n) })
+            MadeUpChannel::new(name, 1, Content::Status { size: 19 + 4 * n, noise: Noise::new(n) })
         })
         .collect();
-    let mut log = Log::new(to);
+    let mut log = LogWriter::new(to);
     let (mut order, mut payload) = (Noise::new(99), Vec::new());
     for n in 0..events {
         let channel = &mut channels[order.below(32) as usize];
@@ -90,14 +91,14 @@ pub fn small(events: u64, to: impl Write) -> io::Result<Counts> {
 }
 
 /// A log being written.
-struct Log<W> {
+struct LogWriter<W> {
     to: W,
     block: Vec<u8>,
     events: u64,
     written: u64,
 }
 
-impl<W: Write> Log<W> {
+impl<W: Write> LogWriter<W> {
     fn new(to: W) -> Self {
         Self { to, block: Vec::with_capacity(2 * BLOCK), events: 0, written: 0 }
     }
@@ -115,10 +116,10 @@ impl<W: Write> Log<W> {
         Ok(())
     }
 
-    fn finish(mut self, channels: &[Channel]) -> io::Result<Counts> {
+    fn finish(mut self, channels: &[MadeUpChannel]) -> io::Result<CountTable> {
         self.to.write_all(&self.block)?;
         self.to.flush()?;
-        let mut counts = Counts::default();
+        let mut counts = CountTable::default();
         for channel in channels.iter().filter(|channel| channel.events > 0) {
             counts.add(&channel.name, channel.events, channel.bytes);
         }
@@ -126,7 +127,7 @@ impl<W: Write> Log<W> {
     }
 }
 
-struct Channel {
+struct MadeUpChannel {
     name: String,
     /// Nanoseconds from one event to the next.
     period: u64,
@@ -135,7 +136,7 @@ struct Channel {
     bytes: u64,
 }
 
-impl Channel {
+impl MadeUpChannel {
     fn new(name: impl Into<String>, hertz: u64, content: Content) -> Self {
         Self { name: name.into(), period: 1_000_000_000 / hertz, content, events: 0, bytes: 0 }
     }
@@ -146,28 +147,28 @@ impl Channel {
     }
 }
 
-fn drive_channels() -> Vec<Channel> {
-    let mut channels = vec![Channel::new("VELODYNE", 2600, Content::velodyne())];
+fn drive_channels() -> Vec<MadeUpChannel> {
+    let mut channels = vec![MadeUpChannel::new("VELODYNE", 2600, Content::velodyne())];
     let corners = ["FL", "FC", "FR", "RL", "RC", "RR"];
     for (n, corner) in corners.into_iter().flat_map(|c| [("BROOM", c), ("SKIRT", c)]).enumerate() {
         let (kind, corner) = corner;
         let ranges = if n == 0 { 361 } else { 180 };
         let scanner = Content::Scanner { ranges, noise: Noise::new(100 + n as u64) };
-        channels.push(Channel::new(format!("{kind}_{corner}"), 75, scanner));
+        channels.push(MadeUpChannel::new(format!("{kind}_{corner}"), 75, scanner));
     }
     for (n, side) in ["RFC", "RFL", "RFR", "RRC", "LFC"].into_iter().enumerate() {
         let camera = Content::Camera { noise: Noise::new(200 + n as u64) };
-        channels.push(Channel::new(format!("CAM_THUMB_{side}"), 10, camera));
+        channels.push(MadeUpChannel::new(format!("CAM_THUMB_{side}"), 10, camera));
     }
     let pose = Content::Pose { values: [0.0; 16], noise: Noise::new(300) };
-    channels.push(Channel::new("POSE", 100, pose));
+    channels.push(MadeUpChannel::new("POSE", 100, pose));
     let fix = Content::Fix { values: [0.0; 7], noise: Noise::new(301) };
-    channels.push(Channel::new("GPS_TO_LOCAL", 10, fix));
+    channels.push(MadeUpChannel::new("GPS_TO_LOCAL", 10, fix));
     for n in 0..41 {
         // 916 events a second of 28 to 288 bytes.
         let hertz = if n < 21 { 20 } else { 24 } + if n < 16 { 1 } else { 0 };
         let words = Content::Words { count: 2 + n * 67 / 41, noise: Noise::new(302 + n) };
-        channels.push(Channel::new(format!("STATUS_{n:02}"), hertz, words));
+        channels.push(MadeUpChannel::new(format!("STATUS_{n:02}"), hertz, words));
     }
     channels
 }
@@ -208,7 +209,8 @@ fn head(fingerprint: u64, utime: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&utime.to_be_bytes());
 }
 
-/// A `velodyne_t`. A packet of 1206 bytes, 20 bytes in front of it: 12 blocks of 32 ranges that wander from block to block.
+/// A `velodyne_t`. A packet of 1206 bytes, 20 bytes in front of it: 12 blocks of 32 ranges that
+/// wander from block to block.
 fn velodyne(event: u64, utime: u64, ranges: &mut [u16], noise: &mut Noise, out: &mut Vec<u8>) {
     head(VELODYNE, utime, out);
     out.extend_from_slice(&1206_u32.to_be_bytes());

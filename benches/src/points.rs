@@ -1,9 +1,10 @@
-//! A made-up log of packets of a Velodyne HDL-64E, always the same, and sums that tell clouds apart.
+//! A made-up log of packets of a Velodyne HDL-64E, always the same, and sums that tell clouds
+//! apart.
 
 use std::io::{self, Write};
 
 use crate::bare::append_event;
-use crate::counts::Counts;
+use crate::counts::CountTable;
 use crate::noise::Noise;
 
 /// What `velodyne_t` messages begin with.
@@ -14,9 +15,9 @@ const PERIOD: u64 = 384;
 /// What is written at a time.
 const BLOCK: usize = 1 << 20;
 
-/// Writes a log of so many packets: the upper and lower half in turn, 0.35 degrees a pair; ranges wander, and
-/// one in sixteen is none.
-pub fn packets(packets: u64, mut to: impl Write) -> io::Result<Counts> {
+/// Writes a log of so many packets: the upper and lower half in turn, 0.35 degrees a pair; ranges
+/// wander, and one in sixteen is none.
+pub fn packets(packets: u64, mut to: impl Write) -> io::Result<CountTable> {
     let (mut noise, mut block, mut payload) = (Noise::new(64), Vec::new(), Vec::new());
     let mut ranges: Vec<u16> = (0..64).map(|laser| 1_500 + 400 * laser).collect();
     for n in 0..packets {
@@ -34,7 +35,7 @@ pub fn packets(packets: u64, mut to: impl Write) -> io::Result<Counts> {
     }
     to.write_all(&block)?;
     to.flush()?;
-    let mut counts = Counts::default();
+    let mut counts = CountTable::default();
     counts.add("VELODYNE", packets, packets * 1226);
     Ok(counts)
 }

@@ -1,12 +1,13 @@
 //! Made-up logs of other robots, always the same: a VEL DataLog, and an Orca log with its files.
 //!
-//! Both are laser scans of 361 beams for the most part, as their robots recorded them, and little beside.
+//! Both are laser scans of 361 beams for the most part, as their robots recorded them, and little
+//! beside.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use crate::counts::Counts;
+use crate::counts::CountTable;
 use crate::noise::Noise;
 
 const BEAMS: usize = 361;
@@ -18,13 +19,13 @@ const IMAGE: u32 = 0x0001_09c9;
 const IMU: u32 = 0x0001_8d07;
 const LASER: u32 = 0x0003_0910;
 
-/// Writes at least `bytes` of a VEL DataLog without an index: of its bytes, 40 % are of a laser scanner, 57 %
-/// of a camera and 3 % of an inertial unit.
-pub fn vel(bytes: u64, to: impl Write) -> io::Result<Counts> {
+/// Writes at least `bytes` of a VEL DataLog without an index: of its bytes, 40 % are of a laser
+/// scanner, 57 % of a camera and 3 % of an inertial unit.
+pub fn vel(bytes: u64, to: impl Write) -> io::Result<CountTable> {
     let mut log = BufWriter::with_capacity(BLOCK, to);
     log.write_all(&[0xa4, 0x56, 0x45, 0x4c, 1, 0, 1, 0, 0, 0, 0, 0])?;
     let (mut counts, mut noise, mut payload, mut written) =
-        (Counts::default(), Noise::new(7), Vec::new(), 0u64);
+        (CountTable::default(), Noise::new(7), Vec::new(), 0u64);
     for n in 0u64.. {
         if written >= bytes {
             break;
@@ -101,9 +102,9 @@ fn image(noise: &mut Noise, out: &mut Vec<u8>) {
     (0..words).for_each(|_| out.extend_from_slice(&noise.word().to_le_bytes()));
 }
 
-/// Writes an Orca log of 2008 with at least `bytes` of records: a master file, and beside it the files of a
-/// laser scanner (95 % of the bytes) and of an odometer.
-pub fn orca(bytes: u64, master: &Path) -> io::Result<Counts> {
+/// Writes an Orca log of 2008 with at least `bytes` of records: a master file, and beside it the
+/// files of a laser scanner (95 % of the bytes) and of an odometer.
+pub fn orca(bytes: u64, master: &Path) -> io::Result<CountTable> {
     let (folder, stem) = (master.parent(), master.file_stem());
     let stem = stem.unwrap_or_default().to_string_lossy();
     let beside = |name: &str| {
@@ -114,7 +115,7 @@ pub fn orca(bytes: u64, master: &Path) -> io::Result<Counts> {
     let mut files = [beside("laserscanner2d0")?, beside("odometry2d0")?];
     writeln!(lines, "{stem}_laserscanner2d0.log LaserScanner2d ice 1")?;
     writeln!(lines, "{stem}_odometry2d0.log Odometry2d ice 1\n#data")?;
-    let (mut counts, mut record, mut written) = (Counts::default(), Vec::new(), 0u64);
+    let (mut counts, mut record, mut written) = (CountTable::default(), Vec::new(), 0u64);
     // A description goes before the first scan; it is counted by no line.
     record.extend_from_slice(&[0; 8 + 8 * 4 + 4 + 9 * 8]);
     record.push(0);

@@ -15,7 +15,7 @@ use sluice_core::{
 };
 use sluice_pipeline::names;
 use sluice_pipeline::run::{self, Options};
-use sluice_pipeline::{Node, OnDamage, Part, Pipeline, Report};
+use sluice_pipeline::{OnDamage, Pipeline, PipelineNode, PluginInstance, Report};
 
 use crate::args::SelectionArgs;
 use crate::exit::Failure;
@@ -327,7 +327,7 @@ pub(crate) fn findings(
     options: &Map<String, Value>,
 ) -> Result<Vec<String>, Failure> {
     let node = file_node(plugin, path, options)?;
-    let Part::Source(source) = node.part else { return Ok(Vec::new()) };
+    let PluginInstance::Source(source) = node.instance else { return Ok(Vec::new()) };
     source.findings(path).map_err(Failure::from)
 }
 
@@ -338,7 +338,7 @@ pub(crate) fn faults(
     options: &Map<String, Value>,
 ) -> Result<Vec<String>, Failure> {
     let node = file_node(plugin, path, options)?;
-    let Part::Source(source) = node.part else { return Ok(Vec::new()) };
+    let PluginInstance::Source(source) = node.instance else { return Ok(Vec::new()) };
     source.faults(path).map_err(Failure::from)
 }
 
@@ -346,29 +346,33 @@ pub(crate) fn faults(
 const INSPECTION_MEMORY: ByteSize = ByteSize(256 << 20);
 
 /// A source node for a file. `options` are those of the source, without the path.
-fn file_node(plugin: &Plugin, path: &Path, options: &Map<String, Value>) -> Result<Node, Failure> {
+fn file_node(
+    plugin: &Plugin,
+    path: &Path,
+    options: &Map<String, Value>,
+) -> Result<PipelineNode, Failure> {
     let mut options = options.clone();
     options.insert("path".into(), utf8_path(path)?.into());
     source_node(plugin, options.into())
 }
 
 /// A source node that is not part of a pipeline file.
-pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<Node, Failure> {
+pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<PipelineNode, Failure> {
     let PluginFactory::Source(make) = plugin.make else {
         return Err(Failure::Failed("no source".into()));
     };
     let unfit = |e| Failure::Usage(format!("`{}` cannot read that: {e}", plugin.name));
     let source: Box<dyn Source> = make(options.clone()).map_err(unfit)?;
-    let part = Part::Source(source);
+    let part = PluginInstance::Source(source);
     let schema = Value::from((plugin.schema)());
-    let names = names::of_node(&schema, &options, &part, |_| 0..0);
-    Ok(Node {
+    let names = names::names_in_options(&schema, &options, &part, |_| 0..0);
+    Ok(PipelineNode {
         name: SOURCE_NAME.into(),
         plugin: plugin.name,
         kind: PluginKind::Source,
         from: Vec::new(),
-        part,
-        again: None,
+        instance: part,
+        stage_factory: None,
         program: plugin.program.map(|program| program(&options)),
         options,
         damage: OnDamage::Skip,
@@ -382,15 +386,15 @@ pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<Node, Failu
 pub const SOURCE_NAME: &str = "log";
 
 /// A sink node that is not part of a pipeline file and reads from node 0.
-pub(crate) fn sink_node(sink: Box<dyn DynSink>) -> Node {
-    Node {
+pub(crate) fn sink_node(sink: Box<dyn DynSink>) -> PipelineNode {
+    PipelineNode {
         name: "sink".into(),
         plugin: "sink",
         kind: PluginKind::Sink,
         from: vec![0],
-        part: Part::Sink(sink),
+        instance: PluginInstance::Sink(sink),
         options: json!({}),
-        again: None,
+        stage_factory: None,
         program: None,
         damage: OnDamage::Skip,
         source_name: None,

@@ -264,7 +264,7 @@ impl Progress for ProgressMeter {
         }
     }
 
-    fn said(&self, node: &str, line: &str) {
+    fn program_output(&self, node: &str, line: &str) {
         let text = format!("{node}: {}", printable_sentence(line));
         self.println_with_fields(
             Level::Info,

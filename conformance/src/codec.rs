@@ -1,4 +1,5 @@
-//! Trials of codecs: what they decode comes back byte for byte, and what cannot be decoded leaves nothing.
+//! Trials of codecs: decoded payloads encode back byte for byte, and undecodable ones leave nothing
+//! behind.
 
 mod columns;
 mod decoding;
@@ -10,14 +11,14 @@ use sluice_core::contract::overwrite;
 use sluice_core::{Channel, Codec, Encoding, Name, Plugin, PluginFactory, PluginKind};
 
 use crate::finding::{Fault, expect_none};
-use crate::hostile::{Change, changes};
+use crate::hostile::{ByteChange, changes};
 use crate::isolation::{Cases, Isolation};
-use crate::private::registry;
+use crate::kit_plugins::registry;
 use crate::{Finding, Promise, options};
 
-use decoding::Sound;
+use decoding::SoundPayload;
 
-/// A codec to be tried.
+/// A codec under test.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is tried before `check` or `findings`"]
 pub struct CodecTrial {
@@ -26,47 +27,48 @@ pub struct CodecTrial {
     payloads: Vec<(Channel, Vec<u8>)>,
 }
 
-/// Tries the codec that is registered under this name, with the payloads it is given.
+/// Tests the codec registered under this name, with the payloads it is given.
 ///
-/// It is held to this:
+/// It checks these promises:
 ///
 /// - **Options, Sample**: unknown options are refused, and the sample shows all there are.
-/// - **Identity**: each payload decodes, and its row encodes to the same bytes; also by the type that is made from
-///   its own description. So does every changed payload that decodes.
-/// - **WholeRows**: a changed payload gives a row, or a reason why not; rows of others stay as they are, and columns
-///   what they are.
-/// - **NoPanic, Memory, Termination**: whatever the payload says, and whatever lies in the columns that it encodes:
-///   tables are input. Such a row is refused, or gives a payload that is decoded to it.
+/// - **Identity**: each payload decodes, and its row encodes to the same bytes; also with the type
+///   made from its own description. The same holds for every changed payload that decodes.
+/// - **WholeRows**: a changed payload yields a row or a reason; the rows of other payloads, and the
+///   columns, stay the same.
+/// - **NoPanic, Memory, Termination**: hold for any payload, and for any content of columns to
+///   encode, because tables are input. Such a row is refused, or encodes to a payload that decodes
+///   to it.
 pub fn codec(plugin: &str) -> CodecTrial {
     CodecTrial { plugin: plugin.to_owned(), options: json!({}), payloads: Vec::new() }
 }
 
 impl CodecTrial {
-    /// Options: those that say where types come from.
+    /// Sets the options, which say where types come from.
     pub fn options(mut self, options: Value) -> Self {
         self.options = options;
         self
     }
 
-    /// A payload of a type that it knows, and the channel it is on.
+    /// Adds a payload of a known type, and its channel.
     pub fn payload(self, channel: &str, encoding: Encoding, bytes: impl Into<Vec<u8>>) -> Self {
         let name = Name::from_text(channel);
         self.payload_on(Channel::new(name, "conformance", encoding), bytes)
     }
 
-    /// The same for channels that say more of themselves.
+    /// Adds a payload on a channel with metadata.
     pub fn payload_on(mut self, channel: Channel, bytes: impl Into<Vec<u8>>) -> Self {
         self.payloads.push((channel, bytes.into()));
         self
     }
 
-    /// All promises that are not kept.
+    /// Lists all broken promises.
     pub fn findings(&self) -> Vec<Finding> {
         let registry = registry();
         let Some(plugin) = registry.get(PluginKind::Codec, &self.plugin) else {
             return vec![options::unregistered(PluginKind::Codec, &self.plugin)];
         };
-        let codec = match self.made(plugin) {
+        let codec = match self.make_codec(plugin) {
             Ok(codec) => codec,
             Err(finding) => return vec![finding],
         };
@@ -80,17 +82,17 @@ impl CodecTrial {
         findings
     }
 
-    /// Fails the test if a promise is not kept.
+    /// Fails the test if a promise is broken.
     ///
     /// # Panics
     ///
-    /// If one is not, with all that are not.
+    /// If any promise is broken, with the list of all of them.
     #[track_caller]
     pub fn check(self) {
         expect_none(&self.plugin, &self.findings());
     }
 
-    fn made(&self, plugin: &Plugin) -> Result<Box<dyn Codec>, Finding> {
+    fn make_codec(&self, plugin: &Plugin) -> Result<Box<dyn Codec>, Finding> {
         let unfit = |what: String| {
             Err(Finding::new(Promise::Options, format!("it cannot be made: {what}")))
         };
@@ -109,26 +111,26 @@ impl CodecTrial {
         for (number, (channel, bytes)) in self.payloads.iter().enumerate() {
             let name = format!("payload {number}, on `{}`", channel.name.text());
             let mut sound = None;
-            cases.case(&name, |_| match Sound::of(codec, channel, bytes) {
+            cases.case(&name, |_| match SoundPayload::decode(codec, channel, bytes) {
                 Ok(of) => {
                     let mut faults = of.faults(codec);
-                    faults.extend(self.made_again(plugin, &of));
+                    faults.extend(self.remake_fault(plugin, &of));
                     sound = Some(of);
                     faults
                 }
                 Err(fault) => vec![fault],
             });
-            // Another process may have tried it before.
-            let sound = sound.or_else(|| Sound::of(codec, channel, bytes).ok());
+            // Another process may have tested it before.
+            let sound = sound.or_else(|| SoundPayload::decode(codec, channel, bytes).ok());
             if let Some(sound) = sound {
                 try_changes(&name, &sound, cases);
             }
         }
     }
 
-    /// Whether a codec of the same options has the same columns.
-    fn made_again(&self, plugin: &Plugin, sound: &Sound<'_>) -> Option<Fault> {
-        let again = self.made(plugin).ok()?;
+    /// Checks that a codec with the same options has the same columns.
+    fn remake_fault(&self, plugin: &Plugin, sound: &SoundPayload<'_>) -> Option<Fault> {
+        let again = self.make_codec(plugin).ok()?;
         let known = again.types().iter().find(|known| known.message_type.key == sound.key)?;
         let is_same =
             known.payload_type.as_ref().is_ok_and(|form| form.schema() == sound.form.schema());
@@ -137,32 +139,32 @@ impl CodecTrial {
     }
 }
 
-/// Most places where a payload is cut off, and most changes of each.
-const MOST_CUTS: usize = 150;
-const MOST_CHANGES: usize = 250;
+/// The maximum numbers of truncations and of other changes per payload.
+const MAX_CUTS: usize = 150;
+const MAX_CHANGES: usize = 250;
 
-fn try_changes(name: &str, sound: &Sound<'_>, cases: &mut Cases) {
+fn try_changes(name: &str, sound: &SoundPayload<'_>, cases: &mut Cases) {
     for (what, rows) in sound.rows() {
         let what = format!("the row of {name}, with {what}");
-        cases.case(&what, |_| sound.encodes(&rows).into_iter().collect());
+        cases.case(&what, |_| sound.encode_fault(&rows).into_iter().collect());
     }
     let bytes = sound.bytes;
-    let stride = bytes.len().div_ceil(MOST_CUTS).max(1);
-    let cuts = (0..bytes.len()).step_by(stride).map(|at| Change::cut(at, bytes.len()));
+    let stride = bytes.len().div_ceil(MAX_CUTS).max(1);
+    let cuts = (0..bytes.len()).step_by(stride).map(|at| ByteChange::cut(at, bytes.len()));
     let places: Vec<usize> = (0..bytes.len()).step_by(32).take(64).collect();
-    let changes: Vec<Change> =
-        cuts.chain(changes(bytes, &places, MOST_CHANGES, bytes.len() as u64)).collect();
+    let changes: Vec<ByteChange> =
+        cuts.chain(changes(bytes, &places, MAX_CHANGES, bytes.len() as u64)).collect();
     for change in &changes {
         let changed = change.apply(bytes);
         cases.case(&format!("{name}: {change}"), |cases| {
-            // For who looks into a finding.
+            // Kept for inspecting a finding.
             drop(overwrite(&cases.folder().join("payload"), &changed));
-            sound.beside(&[changed])
+            sound.faults_beside(&[changed])
         });
     }
-    // Many bad ones leave what is between them as it is, too.
+    // Many bad payloads leave the ones between them intact.
     cases.case(&format!("{name}: all changes in one batch"), |_| {
         let changed: Vec<Vec<u8>> = changes.iter().map(|change| change.apply(bytes)).collect();
-        sound.beside(&changed)
+        sound.faults_beside(&changed)
     });
 }

@@ -1,5 +1,4 @@
-//! A source whose sample is cut off and changed in every way: what it gives then is judged, and so is that it gives
-//! anything.
+//! Damages a source's sample, by truncation and changes, and checks the result.
 
 use std::path::PathBuf;
 
@@ -8,34 +7,34 @@ use sluice_core::BlockPool;
 use sluice_core::contract::trials;
 
 use crate::Promise;
-use crate::extents::{Cut, Cuts, Extents};
+use crate::damage_checker::{DamageChecker, read_faults};
+use crate::extents::{CutResult, CutResults, EventExtents};
 use crate::finding::Fault;
-use crate::hostile::{Change, changes};
+use crate::hostile::{ByteChange, changes};
 use crate::isolation::Cases;
-use crate::judge::{Judge, plausible};
-use crate::reading::{Bounds, Read, counted, read_all, said};
-use crate::reading_trial::{Sample, Subject};
+use crate::reading::{ReadBounds, ReadResult, claimed_count, read_all, source_remarks};
+use crate::reading_trial::{SampleFile, TrialSubject};
 
-/// How many bytes are read, about, to see what cuts and what changes give.
+/// The approximate number of bytes to read for truncations and for changes.
 const BUDGET: usize = 8 << 20;
 const LEAST_CHANGES: usize = 64;
-/// Every so many changes, the changed sample is read in pieces too.
+/// For one in this many changes, the sample is also read in splits.
 const PIECES_EVERY: usize = 8;
-/// How many changed samples are read by the engine.
+/// How many changed samples the engine reads.
 const RUNS: usize = 3;
 
-/// How thoroughly samples are damaged.
-struct Effort {
-    /// Samples up to this length are cut off behind every byte.
+/// How thoroughly to damage samples.
+struct TrialEffort {
+    /// Samples up to this length are truncated after every byte.
     small: usize,
-    /// At how many places longer ones are cut off, at most, all over; and how many bytes at each end.
+    /// The maximum number of truncations of longer samples, and the number of bytes at each end.
     most_cuts: usize,
     edge: usize,
     most_changes: usize,
 }
 
-impl Effort {
-    fn asked() -> Self {
+impl TrialEffort {
+    fn from_env() -> Self {
         let of = |short, long| trials(short, long) as usize;
         Self {
             small: of(512, 8 << 10),
@@ -46,90 +45,109 @@ impl Effort {
     }
 }
 
-/// What to do about a format that cannot give a part of a file.
+/// Advice for formats that cannot yield a part of a file.
 const DECLARE: &str = "if the format cannot do better, say `whole_or_nothing()`";
 
-/// A source whose sample is damaged.
-pub(crate) struct Damaged<'s, 't> {
-    pub(crate) subject: &'s Subject<'t>,
+/// A source whose sample is being damaged.
+pub(crate) struct DamageTrial<'s, 't> {
+    pub(crate) subject: &'s TrialSubject<'t>,
     pub(crate) folder: PathBuf,
-    pub(crate) sound: Read,
+    pub(crate) sound: ReadResult,
     pub(crate) pool: BlockPool,
 }
 
-impl Damaged<'_, '_> {
-    /// Tries a file of the sample, cut off and changed.
-    pub(crate) fn try_damage(&self, cases: &mut Cases, sample: &Sample<'_>) {
-        let mut judge = Judge::new(&self.sound, self.subject.trial.integrity);
-        judge.is_single = sample.place == 0 && self.subject.is_single(&self.folder);
-        judge.bytes = sample.bytes;
-        judge.footer = self.subject.trial.footer;
-        judge.is_divisible = judge.is_single && !self.subject.trial.whole_or_nothing;
-        judge.header = if sample.place == 0 { self.subject.trial.header } else { 0 };
-        judge.is_plain = !sluice_core::files::is_zstd(&sample.path(&self.folder)).unwrap_or(false);
-        let cuts = self.try_cuts(cases, sample, &judge);
-        self.try_silence(cases, sample, &judge, &cuts);
-        self.try_giving_up(cases, sample, &judge, &cuts);
-        let extents = judge
+impl DamageTrial<'_, '_> {
+    /// Tests one file of the sample, truncated and changed.
+    pub(crate) fn try_damage(&self, cases: &mut Cases, sample: &SampleFile<'_>) {
+        let mut checker = DamageChecker::new(&self.sound, self.subject.trial.integrity);
+        checker.is_single = sample.place == 0 && self.subject.is_single(&self.folder);
+        checker.bytes = sample.bytes;
+        checker.footer = self.subject.trial.footer;
+        checker.is_divisible = checker.is_single && !self.subject.trial.whole_or_nothing;
+        checker.header = if sample.place == 0 { self.subject.trial.header } else { 0 };
+        checker.is_plain =
+            !sluice_core::files::is_zstd(&sample.path(&self.folder)).unwrap_or(false);
+        let cuts = self.try_cuts(cases, sample, &checker);
+        self.try_silent_cuts(cases, sample, &checker, &cuts);
+        self.try_lossy_cuts(cases, sample, &checker, &cuts);
+        let extents = checker
             .is_single
             .then(|| cuts.extents(self.sound.events.len(), sample.bytes.len()))
             .flatten()
-            .map(|extents| extents.with_header(judge.header));
-        judge.extents = extents.as_ref();
-        self.try_changes(cases, sample, &judge, extents.as_ref());
+            .map(|extents| extents.with_header(checker.header));
+        checker.extents = extents.as_ref();
+        self.try_changes(cases, sample, &checker, extents.as_ref());
         sample.write(&self.folder, sample.bytes);
     }
 
-    fn bounds(&self) -> Bounds {
-        Bounds::around(&self.sound, self.subject.len())
+    fn bounds(&self) -> ReadBounds {
+        ReadBounds::around(&self.sound, self.subject.len())
     }
 
-    /// Reads the sample as it is now; asks what else there is to say where less was read and nothing told.
-    fn read(&self) -> Result<Read, Fault> {
+    /// Reads the sample in its current state; asks for remarks if fewer events were read and
+    /// nothing reported.
+    fn read(&self) -> Result<ReadResult, Fault> {
         let source = self.subject.source(&self.folder)?;
         let mut read = read_all(&*source, u64::MAX, &self.pool, self.bounds());
-        read.says.retain(|what| !self.sound.says.contains(what));
-        if !read.tells() && read.events.len() < self.sound.events.len() {
-            read.says = said(&*source);
-            read.says.retain(|what| !self.sound.says.contains(what));
+        read.remarks.retain(|what| !self.sound.remarks.contains(what));
+        if !read.reports_anything() && read.events.len() < self.sound.events.len() {
+            read.remarks = source_remarks(&*source);
+            read.remarks.retain(|what| !self.sound.remarks.contains(what));
         }
         Ok(read)
     }
 
-    /// Tries cuts everywhere, or where they say most.
-    fn try_cuts(&self, cases: &mut Cases, sample: &Sample<'_>, judge: &Judge<'_>) -> Cuts {
+    /// Tests truncations everywhere, or where they are most telling.
+    fn try_cuts(
+        &self,
+        cases: &mut Cases,
+        sample: &SampleFile<'_>,
+        checker: &DamageChecker<'_>,
+    ) -> CutResults {
         let len = sample.bytes.len();
         for at in first_cuts(len) {
-            self.try_cut(cases, sample, judge, at);
+            self.try_cut(cases, sample, checker, at);
         }
-        let mut cuts = learned(cases, sample, self.sound.events.len());
-        if len > Effort::asked().small && judge.is_single {
-            self.refine(cases, sample, judge, &mut cuts);
+        let mut cuts = learned_cuts(cases, sample, self.sound.events.len());
+        if len > TrialEffort::from_env().small && checker.is_single {
+            self.refine(cases, sample, checker, &mut cuts);
         }
         cuts
     }
 
-    /// Finds where some of the events of a long sample end.
-    fn refine(&self, cases: &mut Cases, sample: &Sample<'_>, judge: &Judge<'_>, cuts: &mut Cuts) {
+    /// Finds where some events of a long sample end.
+    fn refine(
+        &self,
+        cases: &mut Cases,
+        sample: &SampleFile<'_>,
+        checker: &DamageChecker<'_>,
+        cuts: &mut CutResults,
+    ) {
         let events = self.sound.events.len();
         for event in some_events(events) {
             let (mut low, mut high) = cuts.around(event).unwrap_or_default();
             while low + 1 < high {
                 let middle = low.midpoint(high);
-                self.try_cut(cases, sample, judge, middle);
-                *cuts = learned(cases, sample, events);
+                self.try_cut(cases, sample, checker, middle);
+                *cuts = learned_cuts(cases, sample, events);
                 let gives = cuts.at(middle).is_some_and(|cut| cut.events > event);
                 (low, high) = if gives { (low, middle) } else { (middle, high) };
             }
             for at in (high + 1..high + 6).filter(|at| *at < sample.bytes.len()) {
-                self.try_cut(cases, sample, judge, at);
+                self.try_cut(cases, sample, checker, at);
             }
         }
-        *cuts = learned(cases, sample, events);
+        *cuts = learned_cuts(cases, sample, events);
     }
 
-    fn try_cut(&self, cases: &mut Cases, sample: &Sample<'_>, judge: &Judge<'_>, at: usize) {
-        let change = Change::cut(at, sample.bytes.len());
+    fn try_cut(
+        &self,
+        cases: &mut Cases,
+        sample: &SampleFile<'_>,
+        checker: &DamageChecker<'_>,
+        at: usize,
+    ) {
+        let change = ByteChange::cut(at, sample.bytes.len());
         let what = format!("{}: {change}", sample.name);
         cases.case(&what, |cases| {
             sample.write(&self.folder, &change.apply(sample.bytes));
@@ -137,58 +155,70 @@ impl Damaged<'_, '_> {
                 Ok(read) => read,
                 Err(fault) => return vec![fault],
             };
-            let events = judge.prefix(&read);
-            cases.learn(json!([sample.place, at, events, read.tells(), read.error.is_some()]));
-            let mut faults = plausible(&read, &self.folder);
-            faults.extend(judge.cut(at, &read));
+            let events = checker.prefix(&read);
+            cases.learn(json!([
+                sample.place,
+                at,
+                events,
+                read.reports_anything(),
+                read.error.is_some()
+            ]));
+            let mut faults = read_faults(&read, &self.folder);
+            faults.extend(checker.cut_faults(at, &read));
             faults
         });
     }
 
-    /// Whether a cut inside of an event is not told.
-    fn try_silence(&self, cases: &mut Cases, sample: &Sample<'_>, judge: &Judge<'_>, cuts: &Cuts) {
-        // Of what lies beside the first file, all that is not there may be told event by event.
-        if judge.integrity == crate::Integrity::Nothing || !judge.is_single {
+    /// Checks that truncation inside an event is reported.
+    fn try_silent_cuts(
+        &self,
+        cases: &mut Cases,
+        sample: &SampleFile<'_>,
+        checker: &DamageChecker<'_>,
+        cuts: &CutResults,
+    ) {
+        // A missing secondary file may be reported event by event.
+        if checker.integrity == crate::Integrity::Nothing || !checker.is_single {
             return;
         }
         let Some((at, more)) = cuts.silent(sample.bytes.len()) else { return };
-        let change = Change::cut(at, sample.bytes.len());
+        let change = ByteChange::cut(at, sample.bytes.len());
         cases.case(&format!("{}: {change}", sample.name), |_| {
             sample.write(&self.folder, &change.apply(sample.bytes));
-            let what = "a cut inside of an event, or of what stands before it, is not told";
+            let what = "a cut inside an event, or inside a header, is not reported";
             vec![Fault::new(Promise::Damage, what, format!("nor are {more} others"))]
         });
     }
 
-    /// Whether a cut costs events that lie in front of it.
-    fn try_giving_up(
+    /// Checks that truncation loses no event before it.
+    fn try_lossy_cuts(
         &self,
         cases: &mut Cases,
-        sample: &Sample<'_>,
-        judge: &Judge<'_>,
-        cuts: &Cuts,
+        sample: &SampleFile<'_>,
+        checker: &DamageChecker<'_>,
+        cuts: &CutResults,
     ) {
-        if !judge.is_divisible {
+        if !checker.is_divisible {
             return;
         }
         let events = self.sound.events.len();
-        let given_up = cuts.given_up(judge.header);
-        // Of what is packed, nothing may be there before a block is whole.
-        let is_all_or_nothing = judge.is_plain && events > 2 && cuts.gives_nothing(events);
+        let given_up = cuts.lossy(checker.header);
+        // Compressed data may yield nothing before a block is complete.
+        let is_all_or_nothing = checker.is_plain && events > 2 && cuts.gives_nothing(events);
         let half = sample.bytes.len() / 2;
         let Some((at, what, detail)) = given_up
             .map(|(at, lost, more)| {
                 let detail = format!("{lost} are lost, and some with {more} other cuts");
-                (at, "a cut costs events that lie in front of it", detail)
+                (at, "a cut loses events before it", detail)
             })
             .or_else(|| {
                 let detail = format!("none of {events} is given; {DECLARE}");
-                is_all_or_nothing.then_some((half, "a cut file gives nothing at all", detail))
+                is_all_or_nothing.then_some((half, "a cut file yields nothing at all", detail))
             })
         else {
             return;
         };
-        let change = Change::cut(at, sample.bytes.len());
+        let change = ByteChange::cut(at, sample.bytes.len());
         cases.case(&format!("{}: {change}", sample.name), |_| {
             sample.write(&self.folder, &change.apply(sample.bytes));
             vec![Fault::new(Promise::Damage, what, detail)]
@@ -198,31 +228,32 @@ impl Damaged<'_, '_> {
     fn try_changes(
         &self,
         cases: &mut Cases,
-        sample: &Sample<'_>,
-        judge: &Judge<'_>,
-        extents: Option<&Extents>,
+        sample: &SampleFile<'_>,
+        checker: &DamageChecker<'_>,
+        extents: Option<&EventExtents>,
     ) {
         let len = sample.bytes.len();
         let files = self.subject.trial.files.len().max(1);
-        let most = (BUDGET / len.max(1)).clamp(LEAST_CHANGES, Effort::asked().most_changes) / files;
+        let most = (BUDGET / len.max(1)).clamp(LEAST_CHANGES, TrialEffort::from_env().most_changes)
+            / files;
         let mut places = vec![0, HEADER_AT, len.saturating_sub(64), len.saturating_sub(32)];
         places.extend(extents.map(|extents| extents.some_ends(6)).unwrap_or_default());
         let all = changes(sample.bytes, &places, most, self.subject.trial.seed);
         let run_every = all.len().div_ceil(RUNS);
         for (n, change) in all.iter().enumerate() {
             let what = format!("{}: {change}", sample.name);
-            cases.case(&what, |_| self.changed(sample, judge, change, n % PIECES_EVERY == 0));
+            cases.case(&what, |_| self.changed(sample, checker, change, n % PIECES_EVERY == 0));
             if n % run_every == run_every - 1 {
-                cases.roomy_case(&what, |_| self.run_changed(sample, change));
+                cases.unlimited_case(&what, |_| self.run_changed(sample, change));
             }
         }
     }
 
     fn changed(
         &self,
-        sample: &Sample<'_>,
-        judge: &Judge<'_>,
-        change: &Change,
+        sample: &SampleFile<'_>,
+        checker: &DamageChecker<'_>,
+        change: &ByteChange,
         in_pieces: bool,
     ) -> Vec<Fault> {
         sample.write(&self.folder, &change.apply(sample.bytes));
@@ -230,24 +261,26 @@ impl Damaged<'_, '_> {
             Ok(read) => read,
             Err(fault) => return vec![fault],
         };
-        let mut faults = plausible(&read, &self.folder);
-        faults.extend(judge.changed(change, &read));
-        // What has no end differs by where it was stopped.
+        let mut faults = read_faults(&read, &self.folder);
+        faults.extend(checker.change_faults(change, &read));
+        // Endless results differ by where they were stopped.
         if in_pieces && read.endless.is_none() {
-            // What it says of a damaged file may be wrong, but has to be said.
-            drop(self.subject.source(&self.folder).map(|source| counted(&*source).is_some()));
+            // The count for a damaged file may be wrong, but must not panic.
+            drop(self.subject.source(&self.folder).map(|source| claimed_count(&*source).is_some()));
             let target = (self.subject.len() as u64 / 50).max(64);
             let targets = [target, target * 9];
             let (folder, bounds) = (&self.folder, self.bounds());
-            let other = self.subject.cut_otherwise(folder, &read, bounds, &targets);
+            let other = self.subject.split_difference(folder, &read, bounds, &targets);
             faults.extend(
-                other.or_else(|| self.subject.in_turns(folder, &read, bounds, &targets[1..])),
+                other.or_else(|| {
+                    self.subject.order_difference(folder, &read, bounds, &targets[1..])
+                }),
             );
         }
         faults
     }
 
-    fn run_changed(&self, sample: &Sample<'_>, change: &Change) -> Vec<Fault> {
+    fn run_changed(&self, sample: &SampleFile<'_>, change: &ByteChange) -> Vec<Fault> {
         sample.write(&self.folder, &change.apply(sample.bytes));
         match self.read() {
             Ok(read) if read.endless.is_none() => {
@@ -258,16 +291,16 @@ impl Damaged<'_, '_> {
     }
 }
 
-/// Behind what most headers begin with.
+/// After the start of most headers.
 const HEADER_AT: usize = 24;
 
-/// Where a file is cut off at first.
+/// The first truncations of a file.
 fn first_cuts(len: usize) -> Vec<usize> {
-    let effort = Effort::asked();
+    let effort = TrialEffort::from_env();
     if len <= effort.small {
         return (0..len).collect();
     }
-    // What is cut off anywhere has half of the length.
+    // A truncated file has half the length on average.
     let room = (BUDGET / (len / 2).max(1)).clamp(40, effort.most_cuts);
     let edge = effort.edge.min(room * 8);
     let stride = (len / room).max(1);
@@ -278,7 +311,7 @@ fn first_cuts(len: usize) -> Vec<usize> {
     cuts
 }
 
-/// Some of so many events: the first and last ones, and some between.
+/// A selection of events: the first, the last and some between.
 fn some_events(events: usize) -> Vec<usize> {
     const BETWEEN: usize = 10;
     let mut some: Vec<usize> = (0..events).step_by(events.div_ceil(BETWEEN).max(1)).collect();
@@ -289,10 +322,10 @@ fn some_events(events: usize) -> Vec<usize> {
     some
 }
 
-/// What cutting off this file has given so far, also in processes that are no more.
-fn learned(cases: &Cases, sample: &Sample<'_>, events: usize) -> Cuts {
-    let mut cuts = Cuts::default();
-    cuts.add(sample.bytes.len(), Cut { events, told: false, failed: false });
+/// The truncation results for this file so far, including those of processes that have died.
+fn learned_cuts(cases: &Cases, sample: &SampleFile<'_>, events: usize) -> CutResults {
+    let mut cuts = CutResults::default();
+    cuts.add(sample.bytes.len(), CutResult { events, reported: false, failed: false });
     for learned in cases.learned() {
         let number = |place: usize| learned.get(place).and_then(Value::as_u64).map(|n| n as usize);
         let told = learned.get(3).and_then(Value::as_bool);
@@ -301,7 +334,7 @@ fn learned(cases: &Cases, sample: &Sample<'_>, events: usize) -> Cuts {
             && place == sample.place
         {
             let failed = learned.get(4).and_then(Value::as_bool).unwrap_or(false);
-            cuts.add(at, Cut { events, told, failed });
+            cuts.add(at, CutResult { events, reported: told, failed });
         }
     }
     cuts

@@ -1,5 +1,5 @@
-//! Events that lie outside of any run: made by the kit or by a pipeline, given to a run in batches of any size,
-//! taken from a run, and compared. Judges no plugin.
+//! Events outside of any run: made by the kit or by a pipeline, fed to a run in batches of any
+//! size, collected from a run, and compared. Checks no plugin.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,44 +10,44 @@ use sluice_core::{
     Query, ReadContext, Reader, Rows, Sink, SinkContext, Source, Split, SplitStart,
 };
 
-use crate::hostile::Dice;
+use crate::hostile::SeededRandom;
 
-/// Events with the channels their numbers stand for.
+/// Events with their channels.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
     pub(crate) channels: Arc<Channels>,
     pub(crate) batch: Batch,
 }
 
-/// An event as it is compared: all but its decoded rows.
+/// An event without its decoded rows, for comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Plain {
+pub(crate) struct ComparableEvent {
     pub(crate) timestamp: i64,
     pub(crate) sequence: i64,
     pub(crate) channel: Arc<Channel>,
-    /// The channel it was read on.
+    /// The original channel.
     pub(crate) origin: Arc<Channel>,
     pub(crate) payload: Vec<u8>,
 }
 
-/// When the kit's own events begin: 2007-11-03T14:00:00Z.
-const BEGIN: i64 = 1_194_098_400_000_000_000;
+/// The time of the kit's first event:
+const START_TIME: i64 = 1_194_098_400_000_000_000;
 
-/// How many events the kit's own mix has.
+/// The number of events in the kit's mix.
 const MIXED: i64 = 240;
-/// How many of them, at its end, have names and times as nobody expects them.
+/// The number of them, at the end, with unusual names and times.
 const ODD: i64 = 24;
-/// Names that mean something to file systems, texts and C, or are no text.
+/// Names that are special to file systems, text formats or C, or are not text.
 const ODD_NAMES: [&[u8]; 6] =
     [b"..", b"", b"../up/and\\away", b"a\0b", b"two\nlines\t\"'", b"\xff\xfe"];
 /// The last moments before 1970, 1900, the epoch and the year 2200.
 const ODD_TIMES: [i64; 4] = [-1_000, -2_208_988_800_000_000_000, 0, 7_258_118_400_000_000_000];
 
 impl Events {
-    /// The kit's own mix: several channels and sources, names of every kind, payloads of no byte up to a
-    /// hundred kilobytes, events that happen at once; and at its end names and times as nobody expects them.
+    /// The kit's mix of events: several channels and sources, names of every kind, payloads from
+    /// empty to a hundred kilobytes, simultaneous events, and at the end unusual names and times.
     pub(crate) fn mix() -> Self {
-        let (channels, mut dice) = (Arc::new(Channels::default()), Dice::new(7));
+        let (channels, mut dice) = (Arc::new(Channels::default()), SeededRandom::new(7));
         let long = "a long name, as a path through a tree of parts might be / ".repeat(4);
         let usual = [
             ("POSE".as_bytes(), "robot", Encoding::Lcm),
@@ -65,9 +65,9 @@ impl Events {
                 channels.intern(channel).ok()
             })
             .collect();
-        let (mut builder, mut time) = (BatchBuilder::default(), BEGIN);
+        let (mut builder, mut time) = (BatchBuilder::default(), START_TIME);
         for number in 0..MIXED {
-            // Three of four events are a little later than those before them.
+            // Three of four events are a little later than the one before.
             time += [0, 1_000, 1_234_567, 20_000_000][dice.below(4)];
             let (channel, len) = match number % 40 {
                 _ if number >= MIXED - ODD => {
@@ -91,12 +91,12 @@ impl Events {
         Self { channels, batch: builder.finish() }
     }
 
-    /// How many there are.
+    /// The number of events.
     pub(crate) fn len(&self) -> usize {
         self.batch.len()
     }
 
-    /// The first of them, and of these only such as are no longer than `longest`.
+    /// The first `count` events that are no longer than `longest`.
     pub(crate) fn few(&self, count: usize, longest: usize) -> Self {
         let mut kept = 0;
         let batch = self.batch.retain(|row| {
@@ -107,51 +107,56 @@ impl Events {
         Self { channels: Arc::clone(&self.channels), batch }
     }
 
-    /// Some of them.
+    /// A range of the events.
     pub(crate) fn slice(&self, start: usize, len: usize) -> Self {
         Self { channels: Arc::clone(&self.channels), batch: self.batch.slice(start, len) }
     }
 
-    /// All but the one at this place.
+    /// All events but one.
     pub(crate) fn without(&self, row: usize) -> Self {
         let batch = self.batch.retain(|other| other != row);
         Self { channels: Arc::clone(&self.channels), batch }
     }
 
     /// The same events in batches of `size`.
-    pub(crate) fn cut(&self, size: usize) -> Vec<Batch> {
+    pub(crate) fn in_batches(&self, size: usize) -> Vec<Batch> {
         let starts = (0..self.len()).step_by(size.max(1));
         starts.map(|at| self.batch.slice(at, size.max(1).min(self.len() - at))).collect()
     }
 
-    /// These batches of one run, one after another.
-    pub(crate) fn of(channels: Arc<Channels>, batches: &[Batch]) -> Self {
-        Self { channels, batch: joined(batches) }
+    /// The events of consecutive batches of a run.
+    pub(crate) fn from_batches(channels: Arc<Channels>, batches: &[Batch]) -> Self {
+        Self { channels, batch: concat(batches) }
     }
 
     /// The events without their rows.
-    pub(crate) fn plain(&self) -> Vec<Plain> {
+    pub(crate) fn comparable(&self) -> Vec<ComparableEvent> {
         let mut known: BTreeMap<u32, Arc<Channel>> = BTreeMap::new();
         let mut channel = |id: u32| {
             Arc::clone(known.entry(id).or_insert_with(|| self.channels.get(ChannelId(id))))
         };
-        let each = self.batch.iter().zip(self.batch.origins()).map(|(event, origin)| Plain {
-            timestamp: event.timestamp,
-            sequence: event.sequence,
-            channel: channel(event.channel.0),
-            origin: channel(*origin),
-            payload: event.payload.to_vec(),
-        });
+        let each =
+            self.batch.iter().zip(self.batch.origins()).map(|(event, origin)| ComparableEvent {
+                timestamp: event.timestamp,
+                sequence: event.sequence,
+                channel: channel(event.channel.0),
+                origin: channel(*origin),
+                payload: event.payload.to_vec(),
+            });
         each.collect()
     }
 
-    /// In which way others differ from these, in words; nothing if they do not.
+    /// The first difference to other events, in words; `None` if they are equal.
     pub(crate) fn difference(&self, others: &Self) -> Option<String> {
-        let (ours, theirs) = (self.plain(), others.plain());
+        let (ours, theirs) = (self.comparable(), others.comparable());
         let first = ours.iter().zip(&theirs).position(|(one, other)| one != other);
         if let Some(at) = first {
             let (one, other) = (ours.get(at)?, theirs.get(at)?);
-            return Some(format!("event {at} is {} instead of {}", told(other), told(one)));
+            return Some(format!(
+                "event {at} is {} instead of {}",
+                describe_event(other),
+                describe_event(one)
+            ));
         }
         if ours.len() != theirs.len() {
             return Some(format!("{} events come out instead of {}", theirs.len(), ours.len()));
@@ -159,8 +164,8 @@ impl Events {
         rows_differ(&self.batch, &others.batch)
     }
 
-    /// The same events as the batch of a run that has these channels.
-    fn within(&self, channels: &Channels, range: std::ops::Range<usize>) -> Result<Batch, Error> {
+    /// The events as a batch of a run with these channels.
+    fn for_run(&self, channels: &Channels, range: std::ops::Range<usize>) -> Result<Batch, Error> {
         let batch = self.batch.slice(range.start, range.len());
         let mut ids: BTreeMap<u32, u32> = BTreeMap::new();
         for id in batch.channels().iter().chain(batch.origins()) {
@@ -186,7 +191,7 @@ impl Events {
 }
 
 /// An event in words.
-pub(crate) fn told(event: &Plain) -> String {
+pub(crate) fn describe_event(event: &ComparableEvent) -> String {
     let name = event.channel.name.text();
     let short: String = name.chars().take(40).collect();
     let head = event.payload.get(..8).unwrap_or(&event.payload);
@@ -201,7 +206,7 @@ pub(crate) fn told(event: &Plain) -> String {
 }
 
 /// Batches as one.
-pub(crate) fn joined(batches: &[Batch]) -> Batch {
+pub(crate) fn concat(batches: &[Batch]) -> Batch {
     let rows = |(at, batch): (usize, &Batch)| {
         (0..batch.len() as u32).map(move |row| (at as u32, row)).collect::<Vec<_>>()
     };
@@ -209,7 +214,7 @@ pub(crate) fn joined(batches: &[Batch]) -> Batch {
     Batch::interleave(batches, &picks)
 }
 
-/// In which way decoded rows differ.
+/// The first difference of decoded rows.
 fn rows_differ(ours: &Batch, theirs: &Batch) -> Option<String> {
     let (ours, theirs) = (by_type(ours), by_type(theirs));
     if ours.len() != theirs.len() {
@@ -239,17 +244,17 @@ fn by_type(batch: &Batch) -> Vec<&Rows> {
     rows
 }
 
-/// Gives events to a run: in batches of `size`, of which `each` are a split.
+/// A source that replays events in batches of `size`, `each` batches per split.
 #[derive(Clone, Debug)]
-pub(crate) struct Replay {
+pub(crate) struct ReplaySource {
     pub(crate) events: Arc<Events>,
     pub(crate) size: usize,
     pub(crate) each: usize,
-    /// Whether the run is to meet the channels in another order than the events do.
+    /// Whether channels are interned in reverse order.
     pub(crate) reversed: bool,
 }
 
-impl Source for Replay {
+impl Source for ReplaySource {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         Ok(Vec::new())
     }
@@ -258,7 +263,7 @@ impl Source for Replay {
         let step = self.size.max(1) * self.each.max(1);
         let split = |start: usize| Split {
             start: start as u64,
-            // Splits that follow one another would have to agree on where one ends and the other begins.
+            // Adjacent splits would have to agree on their boundary.
             ..Split::whole(PathBuf::from(format!("events-{start}")), Some(step as u64))
         };
         Ok((0..self.events.len()).step_by(step).map(split).collect())
@@ -280,24 +285,24 @@ impl Source for Replay {
         let channels = Arc::clone(&context.channels);
         let batches = (start..end).step_by(size).map(move |at| {
             // A batch without events may come at any time.
-            self.events.within(&channels, at..(at + size).min(end))
+            self.events.for_run(&channels, at..(at + size).min(end))
         });
         Ok(Box::new(batches))
     }
 }
 
-/// Takes the events of a run.
+/// A sink that collects the events of a run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gather(Arc<Mutex<Option<Events>>>);
+pub(crate) struct GatherSink(Arc<Mutex<Option<Events>>>);
 
-impl Gather {
-    /// What the run gave, if it came to its end.
+impl GatherSink {
+    /// The collected events, if the run ended.
     pub(crate) fn take(&self) -> Option<Events> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-impl Sink for Gather {
+impl Sink for GatherSink {
     type Block = Batch;
     type Output = (Arc<Channels>, Vec<Batch>);
 
@@ -324,7 +329,7 @@ impl Sink for Gather {
     }
 
     fn finish(&self, (channels, batches): Self::Output) -> Result<u64, Error> {
-        let gathered = Events::of(channels, &batches);
+        let gathered = Events::from_batches(channels, &batches);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(gathered);
         Ok(0)
     }

@@ -1,48 +1,51 @@
-//! Extents: where each event of a sample lies, learned from cutting the sample off at many places. Reads
-//! nothing itself.
+//! Extents: where each event of a sample lies, inferred from truncating it at many positions. Reads
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What a sample that is cut off gives.
+/// The result of reading a truncated sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
-    /// How many events, of those that the whole one gives, it begins with.
+pub(crate) struct CutResult {
+    /// How many events of the whole sample it starts with.
     pub(crate) events: usize,
-    /// Whether it is told that something is missing.
-    pub(crate) told: bool,
-    /// Whether it is told by an error, after which nothing is given.
+    /// Whether the loss is reported.
+    pub(crate) reported: bool,
+    /// Whether reading failed, which discards everything.
     pub(crate) failed: bool,
 }
 
-/// What the cuts that were tried give, by place.
+/// Results by truncation position.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cuts(BTreeMap<usize, Cut>);
+pub(crate) struct CutResults(BTreeMap<usize, CutResult>);
 
-/// How many places behind an event, one after another, may be a sound end: `\r\n` is two bytes.
+/// The maximum length of a terminator, such as `\r\n`, after which a file may also end.
 const BREAK: usize = 2;
 
-impl Cuts {
-    /// Adds what a cut gives.
-    pub(crate) fn add(&mut self, at: usize, cut: Cut) {
+impl CutResults {
+    /// Adds a result.
+    pub(crate) fn add(&mut self, at: usize, cut: CutResult) {
         self.0.insert(at, cut);
     }
 
-    /// What the cut there gives, if it was tried.
-    pub(crate) fn at(&self, at: usize) -> Option<Cut> {
+    /// The result at a position, if it was tested.
+    pub(crate) fn at(&self, at: usize) -> Option<CutResult> {
         self.0.get(&at).copied()
     }
 
-    /// The last place known to give at most `event` events, and the first that gives more.
+    /// The last position that yields at most `event` events, and the first that yields more.
     pub(crate) fn around(&self, event: usize) -> Option<(usize, usize)> {
         let (end, _) = self.0.iter().find(|(_, cut)| cut.events > event)?;
         let before = self.0.range(..end).next_back().map_or(0, |(at, _)| *at);
         Some((before, *end))
     }
 
-    /// A place inside of an event, or of a header, where a cut is not told; with how many more there are.
+    /// A position inside an event or header where truncation is not reported, and the number of
+    /// further ones. A format may end at other positions than right after an event, but not at
+    /// several consecutive ones.
     ///
-    /// A format may end in other places than right behind an event, but not in several one behind another.
+    /// Isolated silent positions are allowed: a format may also end elsewhere than right after an
+    /// event.
     pub(crate) fn silent(&self, len: usize) -> Option<(usize, usize)> {
         let all = self.0.get(&len)?.events;
         let mut silent = Vec::new();
@@ -50,12 +53,12 @@ impl Cuts {
         for (at, cut) in &self.0 {
             let follows = run.last().is_some_and(|last| last + 1 == *at);
             let is_end = at.checked_sub(1).and_then(|before| self.at(before));
-            // The place right behind an event begins another run.
+            // The position right after an event starts another run.
             let begins = is_end.is_none_or(|before| before.events < cut.events);
-            if !follows || begins || cut.told {
+            if !follows || begins || cut.reported {
                 run.clear();
             }
-            if !cut.told && cut.events < all && *at > 0 && !begins {
+            if !cut.reported && cut.events < all && *at > 0 && !begins {
                 run.push(*at);
                 if run.len() > BREAK {
                     silent.extend(run.first().copied());
@@ -65,9 +68,10 @@ impl Cuts {
         silent.first().map(|first| (*first, silent.len() - 1))
     }
 
-    /// The first cut behind the header that gives less than one in front of it, or that fails although there
-    /// are events in front of it; with how many events it costs, and how many more such cuts there are.
-    pub(crate) fn given_up(&self, header: usize) -> Option<(usize, usize, usize)> {
+    /// The first truncation after the header that yields less than an earlier one, or that fails
+    /// despite complete events before it; with the number of events lost, and the number of further
+    /// such positions.
+    pub(crate) fn lossy(&self, header: usize) -> Option<(usize, usize, usize)> {
         let mut most = 0;
         let mut given_up = Vec::new();
         for (at, cut) in &self.0 {
@@ -80,14 +84,14 @@ impl Cuts {
         given_up.first().map(|(at, lost)| (*at, *lost, given_up.len() - 1))
     }
 
-    /// Whether no cut gives an event, unless it gives all of them.
+    /// Whether every truncation yields nothing or everything.
     pub(crate) fn gives_nothing(&self, events: usize) -> bool {
         self.0.values().all(|cut| !(1..events).contains(&cut.events))
     }
 
-    /// Where each of the events of a sample of `len` bytes lies; nothing where cutting it off gives
-    /// nothing or all.
-    pub(crate) fn extents(&self, events: usize, len: usize) -> Option<Extents> {
+    /// Where each event of a sample of `len` bytes lies; `None` if truncations yield nothing or
+    /// everything.
+    pub(crate) fn extents(&self, events: usize, len: usize) -> Option<EventExtents> {
         let is_stream =
             self.0.iter().any(|(at, cut)| *at < len && (1..events).contains(&cut.events));
         if !is_stream {
@@ -95,61 +99,61 @@ impl Cuts {
         }
         let ends: Option<Vec<(usize, usize)>> =
             (0..events).map(|event| self.around(event)).collect();
-        Some(Extents { ends: ends?, header: 0 })
+        Some(EventExtents { ends: ends?, header: 0 })
     }
 }
 
-/// Where events lie.
+/// The positions of events.
 #[derive(Clone, Debug)]
-pub(crate) struct Extents {
-    /// For each event, a place where it is not whole yet, and one where it is.
+pub(crate) struct EventExtents {
+    /// For each event, a position where it is incomplete and one where it is complete.
     ends: Vec<(usize, usize)>,
-    /// How many bytes at the front all events may depend on.
+    /// The number of leading bytes that all events may depend on.
     header: usize,
 }
 
-impl Extents {
-    /// The same with a header of at least so many bytes.
+impl EventExtents {
+    /// Sets the minimum header length.
     pub(crate) fn with_header(self, header: usize) -> Self {
         Self { header, ..self }
     }
 
-    /// Whether several events share an end: they lie in a frame that is whole or not there.
-    pub(crate) fn are_framed_together(&self) -> bool {
+    /// Whether several events end together, in one frame.
+    pub(crate) fn share_frames(&self) -> bool {
         self.ends.windows(2).any(|pair| pair[0].1 == pair[1].1 && pair[0].0 + 1 == pair[0].1)
     }
 
-    /// The end of what lies before and in the first event: a header may be in there, on which all depends.
+    /// The end of the first event. A header may lie before it, on which everything depends.
     fn first_end(&self) -> usize {
         self.ends.first().map_or(0, |(_, end)| *end)
     }
 
-    /// The bytes that an event cannot lie outside of.
+    /// The smallest range that is known to contain an event.
     pub(crate) fn outer(&self, event: usize) -> Range<usize> {
         let Some((_, end)) = self.ends.get(event) else { return 0..0 };
         let before = self.ends.get(..event).unwrap_or_default();
-        // Events of one frame begin where it does.
+        // Events of one frame start with the frame.
         let start = before.iter().rev().find(|(_, before)| before < end);
         start.map_or(0, |(short, _)| short + 1)..*end
     }
 
-    /// How many bytes an event has at least.
+    /// The minimum length of an event.
     pub(crate) fn least(&self, event: usize) -> usize {
         let Some((short, _)) = self.ends.get(event) else { return 0 };
         let before = event.checked_sub(1).and_then(|before| self.ends.get(before));
-        // Before the first one there may be a header.
+        // A header may precede the first event.
         before.map_or(0, |(_, start)| (short + 1).saturating_sub(*start))
     }
 
-    /// How many events at the front a change behind this place cannot touch. The last one before it is not
-    /// counted: it may only be believed for what follows.
+    /// The number of leading events that a change at this position cannot affect. The last one
+    /// before it is not counted, because what follows may validate it.
     pub(crate) fn in_front(&self, at: usize) -> usize {
         let before = || self.ends.iter().map(|(_, end)| *end).take_while(|end| *end <= at);
         let last = before().last();
         if at < self.header { 0 } else { before().filter(|end| Some(*end) != last).count() }
     }
 
-    /// How many events a change of these bytes can touch.
+    /// The number of events that a change of these bytes can affect.
     pub(crate) fn touched(&self, change: &Range<usize>) -> usize {
         if change.start < self.first_end().max(self.header) {
             return self.ends.len();
@@ -157,12 +161,12 @@ impl Extents {
         (0..self.ends.len()).filter(|event| is_touched(&self.outer(*event), change)).count()
     }
 
-    /// Whether an event ends there, or a line break before.
+    /// Whether an event ends at this position or shortly before it.
     pub(crate) fn is_near_end(&self, at: usize) -> bool {
         at == 0 || self.ends.iter().any(|(_, end)| (*end..=end + BREAK).contains(&at))
     }
 
-    /// Some of the places where events end.
+    /// A selection of event ends.
     pub(crate) fn some_ends(&self, most: usize) -> Vec<usize> {
         let step = self.ends.len().div_ceil(most.max(1)).max(1);
         self.ends.iter().step_by(step).map(|(_, end)| *end).collect()
@@ -180,14 +184,14 @@ fn is_touched(event: &Range<usize>, change: &Range<usize>) -> bool {
 mod tests {
     use super::*;
 
-    /// Cuts of a log whose events end at these places, with `silent` places that are not told.
-    fn cuts(ends: &[usize], silent: &[usize]) -> Cuts {
+    /// Results for a log with these event ends, with `silent` positions that report nothing.
+    fn cuts(ends: &[usize], silent: &[usize]) -> CutResults {
         let len = ends.last().copied().unwrap_or(0);
-        let mut cuts = Cuts::default();
+        let mut cuts = CutResults::default();
         for at in 0..=len {
             let events = ends.iter().filter(|end| **end <= at).count();
             let told = !(at == 0 || ends.contains(&at) || silent.contains(&at));
-            cuts.add(at, Cut { events, told, failed: false });
+            cuts.add(at, CutResult { events, reported: told, failed: false });
         }
         cuts
     }
@@ -213,10 +217,10 @@ mod tests {
     #[test]
     fn a_cut_that_gives_less_than_one_before_it_is_noticed() {
         let mut cuts = cuts(&[10, 30, 50], &[]);
-        assert_eq!(cuts.given_up(0), None);
-        cuts.add(35, Cut { events: 1, told: true, failed: false });
-        cuts.add(40, Cut { events: 2, told: true, failed: true });
-        assert_eq!((cuts.given_up(0), cuts.given_up(36)), (Some((35, 1, 1)), Some((40, 2, 0))));
+        assert_eq!(cuts.lossy(0), None);
+        cuts.add(35, CutResult { events: 1, reported: true, failed: false });
+        cuts.add(40, CutResult { events: 2, reported: true, failed: true });
+        assert_eq!((cuts.lossy(0), cuts.lossy(36)), (Some((35, 1, 1)), Some((40, 2, 0))));
     }
 
     #[test]
@@ -230,7 +234,7 @@ mod tests {
     fn what_gives_all_or_nothing_has_no_extents() {
         assert!(cuts(&[40], &[]).extents(1, 40).is_none());
         let frame = cuts(&[20, 20, 40], &[]).extents(3, 40).unwrap();
-        assert!(frame.are_framed_together());
+        assert!(frame.share_frames());
         assert_eq!(frame.outer(1), 0..20);
     }
 }

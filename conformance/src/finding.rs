@@ -1,62 +1,62 @@
-//! Findings: which promises a plugin did not keep, and how that showed. Tries nothing itself.
+//! Findings: the promises that a plugin broke, and how. Tests nothing itself.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What plugins promise. Each is told in full by the trial that looks at it.
+/// The promises of plugins. Each trial describes those it checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Promise {
-    /// Wrong options are refused with the key at fault, and every option is explained.
+    /// Wrong options are refused naming the key, and every option is documented.
     Options,
-    /// The sample is a piece of a pipeline file that shows every option.
+    /// The sample is a valid part of a pipeline file and shows every option.
     Sample,
-    /// Its own files are known by their bytes, and those of others are not claimed.
+    /// It recognises its own files by their bytes, and does not claim those of other formats.
     Sniffing,
     /// Any splitting gives the same events, damage and order.
     Splitting,
     /// Any number of threads gives the same.
     Threads,
-    /// What is asked for, by time or channel, is what reading everything would give of it.
+    /// A query by time or channel yields what filtering a full read would.
     Query,
-    /// Nothing that is read makes it panic or ends its process.
+    /// No input makes it panic or kills the process.
     NoPanic,
-    /// It comes to an end.
+    /// It terminates.
     Termination,
-    /// What it takes of memory does not depend on what its input says.
+    /// Its memory use does not depend on lengths claimed by the input.
     Memory,
-    /// What is damaged is told, costs no more than it must, and is not passed on as events.
+    /// Damage is reported, loses no more than it must, and is not passed on as events.
     Damage,
-    /// What it writes can be read, and holds what it was given.
+    /// Its output can be read back, and holds the events it was given.
     Readable,
-    /// Outputs appear whole or not at all, whatever fails.
+    /// Outputs appear complete or not at all, whatever fails.
     Atomic,
-    /// What exists is not replaced unasked.
+    /// Existing outputs are not replaced unless requested.
     Refusal,
-    /// What is decoded is encoded to the same bytes.
+    /// Decoded payloads encode to the same bytes.
     Identity,
-    /// A payload that cannot be decoded takes no other's row with it, and leaves nothing of its own.
+    /// An undecodable payload affects no other row and leaves no row of its own.
     WholeRows,
-    /// How events are cut into batches does not matter.
+    /// The result does not depend on how events are batched.
     Batches,
-    /// The files that appear are those it says.
+    /// It writes exactly the files that it announces.
     Targets,
-    /// What is left out is counted, what is held back comes out, and nothing is made up.
-    Books,
+    /// Dropped events are counted, delayed events come out, and none are invented.
+    Accounting,
 }
 
-/// A promise that was not kept.
+/// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The promise.
     pub promise: Promise,
-    /// How it showed: what was done, what was expected and what came instead.
+    /// What was done, what was expected and what happened.
     pub what: String,
 }
 
 impl Finding {
-    /// A promise that was not kept.
+    /// Creates a finding.
     pub(crate) fn new(promise: Promise, what: impl Into<String>) -> Self {
         Self { promise, what: what.into() }
     }
@@ -68,30 +68,30 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What one case of a trial showed. Faults of one kind become one finding.
+/// A fault in one case of a trial. Faults of one kind become one finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fault {
     /// The promise.
     pub(crate) promise: Promise,
-    /// What is wrong, in the same words for every case.
+    /// What is wrong, in the same words for all cases.
     pub(crate) kind: String,
-    /// What is special about this case.
+    /// Details of this case.
     pub(crate) detail: String,
 }
 
 impl Fault {
-    /// A fault of this kind.
+    /// Creates a fault of this kind.
     pub(crate) fn new(promise: Promise, kind: &str, detail: impl Into<String>) -> Self {
         Self { promise, kind: kind.to_owned(), detail: detail.into() }
     }
 }
 
-/// Faults with the case each was seen in, gathered by kind.
+/// Faults by kind, with the first case of each.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered(Vec<(Fault, String, usize)>);
+pub(crate) struct FindingSet(Vec<(Fault, String, usize)>);
 
-impl Gathered {
-    /// Adds a fault that was seen in this case.
+impl FindingSet {
+    /// Adds a fault and its case.
     pub(crate) fn add(&mut self, fault: Fault, case: impl Into<String>) {
         let same = |known: &&mut (Fault, String, usize)| {
             (known.0.promise, &known.0.kind) == (fault.promise, &fault.kind)
@@ -102,14 +102,14 @@ impl Gathered {
         }
     }
 
-    /// Whether a fault of this kind is known.
+    /// Whether the set has a fault of this kind.
     pub(crate) fn has(&self, fault: &Fault) -> bool {
         self.0
             .iter()
             .any(|(known, ..)| (known.promise, &known.kind) == (fault.promise, &fault.kind))
     }
 
-    /// A finding a kind, by promise.
+    /// One finding per kind, sorted by promise.
     pub(crate) fn findings(mut self) -> Vec<Finding> {
         self.0.sort_by_key(|(fault, ..)| fault.promise);
         let told = self.0.into_iter().map(|(Fault { promise, kind, detail }, case, cases)| {
@@ -125,7 +125,7 @@ impl Gathered {
     }
 }
 
-/// Fails the test that asks, if there are findings: with all of them.
+/// Fails the calling test with all findings, if there are any.
 ///
 /// # Panics
 ///

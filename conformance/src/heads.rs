@@ -1,16 +1,16 @@
-//! How files of well-known formats begin. None of them is whole.
+//! The first bytes of well-known formats. None is a complete file.
 
-use crate::hostile::Dice;
+use crate::hostile::SeededRandom;
 
 /// The first bytes of a file.
-pub(crate) struct Head {
+pub(crate) struct FileHead {
     /// The format.
     pub(crate) name: &'static str,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// How files of other formats begin. The same every time.
-pub(crate) fn heads() -> Vec<Head> {
+/// The heads of other formats. Deterministic.
+pub(crate) fn file_heads() -> Vec<FileHead> {
     let marks: [(&str, &[u8]); 30] = [
         ("PNG", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x01\0\0\0\x01\0\x08\x02\0\0\0"),
         ("JPEG", b"\xff\xd8\xff\xe0\0\x10JFIF\0\x01\x01\0\0\x01\0\x01\0\0\xff\xdb\0\x43\0"),
@@ -43,17 +43,17 @@ pub(crate) fn heads() -> Vec<Head> {
         ("TOML", b"[sources.log]\nplugin = \"demo\"\nseconds = 1\n"),
         ("empty", b""),
     ];
-    let marked = marks.map(|(name, mark)| Head { name, bytes: mark.to_vec() });
-    let mut heads: Vec<Head> = marked.into_iter().collect();
+    let marked = marks.map(|(name, mark)| FileHead { name, bytes: mark.to_vec() });
+    let mut heads: Vec<FileHead> = marked.into_iter().collect();
     heads.push(tar());
-    heads.push(Head { name: "zeros", bytes: vec![0; 512] });
-    heads.push(Head { name: "ff", bytes: vec![0xff; 512] });
-    let mut dice = Dice::new(11);
-    heads.extend([(); 8].map(|()| Head { name: "random bytes", bytes: dice.bytes(512) }));
+    heads.push(FileHead { name: "zeros", bytes: vec![0; 512] });
+    heads.push(FileHead { name: "ff", bytes: vec![0xff; 512] });
+    let mut dice = SeededRandom::new(11);
+    heads.extend([(); 8].map(|()| FileHead { name: "random bytes", bytes: dice.bytes(512) }));
     heads
 }
 
-fn tar() -> Head {
+fn tar() -> FileHead {
     let mut bytes = vec![0; 512];
     let mut put = |at: usize, text: &[u8]| {
         bytes.splice(at..at + text.len(), text.iter().copied());
@@ -61,7 +61,7 @@ fn tar() -> Head {
     put(0, b"notes.txt");
     put(100, b"0000644\x000001750\x000001750\x0000000000014\x00");
     put(257, b"ustar\x0000");
-    Head { name: "tar", bytes }
+    FileHead { name: "tar", bytes }
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn heads_are_what_they_say() {
-        let heads = heads();
+        let heads = file_heads();
         assert!(heads.len() > 35);
         let tar = heads.iter().find(|head| head.name == "tar").unwrap();
         assert_eq!((tar.bytes.len(), &tar.bytes[257..262]), (512, &b"ustar"[..]));

@@ -1,20 +1,20 @@
-//! Hostile changes to bytes: cut, flipped, inserted, deleted, zeroed, lengths that cannot be, pieces that
-//! stand twice or elsewhere. The same every time. Judges nothing.
+//! Hostile changes to bytes: truncation, flips, insertions, deletions, zeros, impossible lengths,
+//! duplicated and swapped pieces. Deterministic. Checks nothing.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Numbers that look random and are the same every time.
+/// A deterministic pseudo-random generator.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct SeededRandom(u64);
 
-impl Dice {
-    /// Dice that fall the same for every use with this seed.
+impl SeededRandom {
+    /// Creates a generator with this seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A number below `limit`; 0 if that is 0.
+    /// A number below `limit`; 0 if `limit` is 0.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -27,97 +27,97 @@ impl Dice {
     }
 }
 
-/// What kind of change it is: that decides what a reader can be asked to notice.
+/// The kind of a change, which decides what a reader must notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sort {
-    /// The end is missing.
+pub(crate) enum ChangeKind {
+    /// Truncated.
     Cut,
-    /// Other bytes, as many as there were.
+    /// Bytes overwritten, same length.
     Overwritten,
-    /// More bytes.
+    /// Bytes inserted.
     Inserted,
-    /// Fewer bytes.
+    /// Bytes removed.
     Deleted,
-    /// Whole pieces of the file stand twice or elsewhere.
+    /// Pieces of the file duplicated or swapped.
     Rearranged,
-    /// Nothing of the file is left.
+    /// The file replaced.
     Foreign,
 }
 
-/// A change: `put` stands where `range` was.
+/// A change: `replacement` instead of `range`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct ByteChange {
     /// Its kind.
-    pub(crate) sort: Sort,
-    /// The bytes that go.
+    pub(crate) kind: ChangeKind,
+    /// The bytes to remove.
     pub(crate) range: Range<usize>,
-    /// The bytes that come.
-    pub(crate) put: Vec<u8>,
-    /// What was done, in words.
+    /// The bytes to insert.
+    pub(crate) replacement: Vec<u8>,
+    /// A description.
     what: String,
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for ByteChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)
     }
 }
 
-impl Change {
+impl ByteChange {
     /// The bytes after the change.
     pub(crate) fn apply(&self, bytes: &[u8]) -> Vec<u8> {
         let front = bytes.get(..self.range.start).unwrap_or(bytes);
         let back = bytes.get(self.range.end..).unwrap_or_default();
-        [front, &self.put, back].concat()
+        [front, &self.replacement, back].concat()
     }
 
-    /// The file, cut off.
+    /// Truncates the file.
     pub(crate) fn cut(at: usize, len: usize) -> Self {
         let what = format!("the file cut off at byte {at} of {len}");
-        Self { sort: Sort::Cut, range: at..len, put: Vec::new(), what }
+        Self { kind: ChangeKind::Cut, range: at..len, replacement: Vec::new(), what }
     }
 
     fn set(at: usize, put: Vec<u8>) -> Self {
         let range = at..at + put.len();
         let what = format!("bytes {}..{} set to {}", range.start, range.end, hex(&put));
-        Self { sort: Sort::Overwritten, range, put, what }
+        Self { kind: ChangeKind::Overwritten, range, replacement: put, what }
     }
 
     fn insert(at: usize, put: Vec<u8>) -> Self {
         let what = format!("{} put in at byte {at}", hex(&put));
-        Self { sort: Sort::Inserted, range: at..at, put, what }
+        Self { kind: ChangeKind::Inserted, range: at..at, replacement: put, what }
     }
 
     fn delete(range: Range<usize>) -> Self {
         let what = format!("bytes {}..{} taken out", range.start, range.end);
-        Self { sort: Sort::Deleted, range, put: Vec::new(), what }
+        Self { kind: ChangeKind::Deleted, range, replacement: Vec::new(), what }
     }
 
     fn zero(range: Range<usize>) -> Self {
         let what = format!("bytes {}..{} set to zero", range.start, range.end);
-        Self { sort: Sort::Overwritten, put: vec![0; range.len()], range, what }
+        Self { kind: ChangeKind::Overwritten, replacement: vec![0; range.len()], range, what }
     }
 
     fn twice(bytes: &[u8], range: Range<usize>) -> Self {
         let piece = bytes.get(range.clone()).unwrap_or_default().to_vec();
         let what = format!("bytes {}..{} standing twice", range.start, range.end);
-        Self { sort: Sort::Rearranged, range: range.end..range.end, put: piece, what }
+        Self { kind: ChangeKind::Rearranged, range: range.end..range.end, replacement: piece, what }
     }
 
-    /// Two neighbouring pieces in each other's place.
+    /// Swaps two adjacent pieces.
     fn swap(bytes: &[u8], start: usize, middle: usize, end: usize) -> Self {
         let piece = |range: Range<usize>| bytes.get(range).unwrap_or_default();
         let put = [piece(middle..end), piece(start..middle)].concat();
         let what = format!("bytes {start}..{middle} and {middle}..{end} changed about");
-        Self { sort: Sort::Rearranged, range: start..end, put, what }
+        Self { kind: ChangeKind::Rearranged, range: start..end, replacement: put, what }
     }
 
     fn foreign(len: usize, put: Vec<u8>, what: String) -> Self {
-        Self { sort: Sort::Foreign, range: 0..len, put, what }
+        Self { kind: ChangeKind::Foreign, range: 0..len, replacement: put, what }
     }
 }
 
-/// Bytes as digits; of many, the first and how many there are.
+/// Bytes in hex; long ones are abbreviated.
 fn hex(bytes: &[u8]) -> String {
     const SHOWN: usize = 16;
     let digits: Vec<String> = bytes.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
@@ -126,7 +126,7 @@ fn hex(bytes: &[u8]) -> String {
     digits.join(" ") + &more
 }
 
-/// Lengths that cannot be, in every width and byte order.
+/// Impossible lengths, in every width and byte order.
 fn huge_lengths() -> Vec<Vec<u8>> {
     let mut lengths = Vec::new();
     for width in [1, 2, 4, 8] {
@@ -139,50 +139,50 @@ fn huge_lengths() -> Vec<Vec<u8>> {
             lengths.push(most);
         }
     }
-    // Some that fit into memory, so that a check against the machine is not enough.
+    // Some fit into memory, so that comparing with the available memory is not enough.
     lengths.extend([(1u32 << 30).to_le_bytes().to_vec(), (1u32 << 30).to_be_bytes().to_vec()]);
     lengths.extend([(1u64 << 30).to_le_bytes().to_vec(), (1u64 << 30).to_be_bytes().to_vec()]);
     lengths
 }
 
-/// Most bytes behind a place that are overwritten with lengths.
+/// The number of bytes after a position that are overwritten with lengths.
 const HEADER: usize = 40;
 
-/// Changes to `bytes`, at most about `most`: first lengths behind `places`, where headers are likely, then
-/// what dice say, then files that have nothing to do with this one.
-pub(crate) fn changes(bytes: &[u8], places: &[usize], most: usize, seed: u64) -> Vec<Change> {
-    let (len, mut dice) = (bytes.len(), Dice::new(seed));
+/// Up to about `most` changes to `bytes`: lengths after `places`, where headers are likely, then
+/// random changes, then unrelated files.
+pub(crate) fn changes(bytes: &[u8], places: &[usize], most: usize, seed: u64) -> Vec<ByteChange> {
+    let (len, mut dice) = (bytes.len(), SeededRandom::new(seed));
     let foreign = foreign(len, seed);
     let most = most.saturating_sub(foreign.len());
     let lengths = lengths_at(len, places);
     let stride = lengths.len().div_ceil((most / 2).max(1)).max(1);
-    // Neither the widths nor the places may be a multiple of it, or some would always be left out.
+    // An odd stride, so that no width or position is always skipped.
     let stride = if stride > 1 { stride | 1 } else { 1 };
-    let picked = lengths.into_iter().step_by(stride).map(|(at, put)| Change::set(at, put));
-    let mut changes: Vec<Change> = picked.collect();
+    let picked = lengths.into_iter().step_by(stride).map(|(at, put)| ByteChange::set(at, put));
+    let mut changes: Vec<ByteChange> = picked.collect();
     while len > 0 && changes.len() < most {
-        changes.push(any(bytes, &mut dice));
+        changes.push(random_change(bytes, &mut dice));
     }
     changes.extend(foreign);
     changes
 }
 
-/// Files that have nothing to do with this one.
-fn foreign(len: usize, seed: u64) -> Vec<Change> {
-    let mut dice = Dice::new(!seed);
+/// Unrelated files.
+fn foreign(len: usize, seed: u64) -> Vec<ByteChange> {
+    let mut dice = SeededRandom::new(!seed);
     let mut files = vec![
-        Change::foreign(len, Vec::new(), "an empty file".to_owned()),
-        Change::foreign(len, vec![0; len.max(64)], "nothing but zeros".to_owned()),
-        Change::foreign(len, vec![0xff; len.max(64)], "nothing but ff".to_owned()),
+        ByteChange::foreign(len, Vec::new(), "an empty file".to_owned()),
+        ByteChange::foreign(len, vec![0; len.max(64)], "nothing but zeros".to_owned()),
+        ByteChange::foreign(len, vec![0xff; len.max(64)], "nothing but ff".to_owned()),
     ];
     for n in 0..4 {
         let what = format!("random bytes, number {n} of seed {seed}");
-        files.push(Change::foreign(len, dice.bytes(64 << n), what));
+        files.push(ByteChange::foreign(len, dice.bytes(64 << n), what));
     }
     files
 }
 
-/// Every length at every byte behind each place.
+/// Every length at every byte after each position.
 fn lengths_at(len: usize, places: &[usize]) -> Vec<(usize, Vec<u8>)> {
     let mut ats: Vec<usize> =
         places.iter().flat_map(|place| *place..(place + HEADER).min(len)).collect();
@@ -195,8 +195,8 @@ fn lengths_at(len: usize, places: &[usize]) -> Vec<(usize, Vec<u8>)> {
         .collect()
 }
 
-/// A change of a kind and at a place that dice choose. There is at least a byte.
-fn any(bytes: &[u8], dice: &mut Dice) -> Change {
+/// A random change of non-empty bytes.
+fn random_change(bytes: &[u8], dice: &mut SeededRandom) -> ByteChange {
     let len = bytes.len();
     let at = dice.below(len);
     let longest = 1 << (1 + dice.below(10));
@@ -204,15 +204,15 @@ fn any(bytes: &[u8], dice: &mut Dice) -> Change {
     match dice.below(16) {
         0..=5 => {
             let flipped = bytes.get(at).copied().unwrap_or(0) ^ (1 << dice.below(8));
-            Change::set(at, vec![flipped])
+            ByteChange::set(at, vec![flipped])
         }
-        6..=8 => Change::insert(at, dice.bytes(1 + some % 64)),
-        9..=11 => Change::delete(at..at + some),
-        12 | 13 => Change::zero(at..at + some),
-        14 => Change::twice(bytes, at..at + some),
+        6..=8 => ByteChange::insert(at, dice.bytes(1 + some % 64)),
+        9..=11 => ByteChange::delete(at..at + some),
+        12 | 13 => ByteChange::zero(at..at + some),
+        14 => ByteChange::twice(bytes, at..at + some),
         _ => {
             let middle = at + some;
-            Change::swap(bytes, at, middle, (middle + 1 + dice.below(some)).min(len))
+            ByteChange::swap(bytes, at, middle, (middle + 1 + dice.below(some)).min(len))
         }
     }
 }
@@ -232,13 +232,13 @@ mod tests {
 
     #[test]
     fn a_change_does_what_it_says() {
-        assert_eq!(Change::set(1, vec![9]).apply(b"abc"), b"a\x09c");
-        assert_eq!(Change::insert(1, b"xy".to_vec()).apply(b"abc"), b"axybc");
-        assert_eq!(Change::delete(0..2).apply(b"abc"), b"c");
-        assert_eq!(Change::twice(b"abc", 0..2).apply(b"abc"), b"ababc");
-        assert_eq!(Change::swap(b"abcd", 0, 1, 3).apply(b"abcd"), b"bcad");
-        assert_eq!(Change::cut(1, 3).apply(b"abc"), b"a");
-        assert_eq!(Change::set(1, vec![9, 10]).to_string(), "bytes 1..3 set to 09 0a");
+        assert_eq!(ByteChange::set(1, vec![9]).apply(b"abc"), b"a\x09c");
+        assert_eq!(ByteChange::insert(1, b"xy".to_vec()).apply(b"abc"), b"axybc");
+        assert_eq!(ByteChange::delete(0..2).apply(b"abc"), b"c");
+        assert_eq!(ByteChange::twice(b"abc", 0..2).apply(b"abc"), b"ababc");
+        assert_eq!(ByteChange::swap(b"abcd", 0, 1, 3).apply(b"abcd"), b"bcad");
+        assert_eq!(ByteChange::cut(1, 3).apply(b"abc"), b"a");
+        assert_eq!(ByteChange::set(1, vec![9, 10]).to_string(), "bytes 1..3 set to 09 0a");
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Isolation: cases are tried in a process of their own, so that what crashes, hangs or takes all memory
-//! is a finding and not the end of the tests. Knows nothing of what a case does.
+//! Isolation: cases run in a child process, so that a crash, hang or memory exhaustion becomes a
+//! finding instead of ending the tests. Knows nothing about the cases.
 //!
-//! The other process is the test's own program, run again with the test's name. It does what the test
-//! does until it comes to the same trial, tries the cases, and ends. It writes down each case before it
-//! begins; where it dies, another one goes on with the next case.
+//! The child process is the test program itself, started with the test's name. It repeats the test
+//! up to the same trial, runs the cases and exits. It logs each case before it starts; if it dies,
+//! another child continues with the next case.
 
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -17,117 +17,115 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::finding::{Fault, Gathered};
+use crate::finding::{Fault, FindingSet};
 use crate::limits;
-use crate::pipe::said;
+use crate::pipe::panic_message;
 use crate::{Finding, Promise};
 
-/// Tells the other process which of the test's trials it is for.
+/// Tells the child which of the test's trials to run.
 const TRIAL: &str = "SLUICE_CONFORMANCE_TRIAL";
-/// Tells it where the files are.
+/// Tells the child where the files are.
 const FOLDER: &str = "SLUICE_CONFORMANCE_FOLDER";
 
-/// How often a plugin may take the process with it before the rest is left.
-const MOST_CRASHES: usize = 12;
-/// How often it may have to be ended because it hangs.
-const MOST_HANGS: usize = 2;
+/// The number of crashes after which the remaining cases are skipped.
+const MAX_CRASHES: usize = 12;
+/// The number of hangs after which the remaining cases are skipped.
+const MAX_HANGS: usize = 2;
 
 thread_local! {
-    /// How many trials this test has begun.
+    /// The number of trials that this test has started.
     static TRIALS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How cases are to be tried.
+/// How to run cases.
 #[derive(Clone, Debug)]
 pub(crate) struct Isolation<'t> {
-    /// The plugin, for names of folders.
+    /// The plugin, for folder names.
     pub(crate) plugin: &'t str,
-    /// How long a case may take.
+    /// The timeout of a case.
     pub(crate) patience: Duration,
-    /// How much memory cases may take beyond what was used before.
+    /// The memory that cases may use in addition to what is in use.
     pub(crate) memory: u64,
 }
 
-/// A line of what the other process writes down.
+/// A line of the child's log.
 #[derive(Debug, Serialize, Deserialize)]
-enum Line {
-    /// A case begins.
+enum CaseLogLine {
+    /// A case starts.
     Case { number: usize, what: String },
-    /// It showed something.
+    /// The case found a fault.
     Fault(Fault),
-    /// It learned something that later cases need.
+    /// The case produced a value that later cases need.
     Learned(Value),
     /// There are no more cases.
     Done,
 }
 
-/// Whether this is the other process, on its way to a trial. What comes before that is not to be tried again.
-pub(crate) fn is_other_process() -> bool {
+/// Whether this is the child, on its way to a trial. What comes before is not tested again.
+pub(crate) fn is_child_process() -> bool {
     std::env::var_os(TRIAL).is_some()
 }
 
 impl Isolation<'_> {
-    /// Tries cases: `work` calls [`Cases::case`] for each, the same ones every time it is called, on files
-    /// that it writes into [`Cases::folder`].
+    /// Runs cases: `work` calls [`Cases::case`] for each, the same ones every time, on files that
+    /// it writes into [`Cases::folder`].
     ///
-    /// Does not come back in the other process.
+    /// Does not return in the child.
     pub(crate) fn run(&self, work: &dyn Fn(&mut Cases)) -> Vec<Finding> {
         let trial = TRIALS.with(|trials| trials.replace(trials.get() + 1));
         let thread = std::thread::current();
         let test = thread.name().filter(|name| *name != "main");
         match (std::env::var(TRIAL), std::env::var_os(FOLDER)) {
             (Ok(wanted), Some(folder)) if wanted == trial.to_string() => {
-                self.work_and_end(Path::new(&folder), work)
+                self.run_as_child(Path::new(&folder), work)
             }
-            // The other process is for another trial of this test.
+            // The child is for another trial of this test.
             (Ok(_), _) => Vec::new(),
             _ => match test {
-                Some(test) => self.in_other_processes(test, trial, work),
-                None => self.here("the test's name is not known", trial, work),
+                Some(test) => self.run_in_children(test, trial, work),
+                None => self.run_in_process("the test's name is not known", trial, work),
             },
         }
     }
 
-    fn in_other_processes(
-        &self,
-        test: &str,
-        trial: usize,
-        work: &dyn Fn(&mut Cases),
-    ) -> Vec<Finding> {
-        let place = match Place::new(self.plugin, test, trial) {
+    fn run_in_children(&self, test: &str, trial: usize, work: &dyn Fn(&mut Cases)) -> Vec<Finding> {
+        let place = match TrialDir::new(self.plugin, test, trial) {
             Ok(place) => place,
             Err(error) => {
-                return self.here(&format!("a folder cannot be made: {error}"), trial, work);
+                return self.run_in_process(
+                    &format!("a folder cannot be made: {error}"),
+                    trial,
+                    work,
+                );
             }
         };
         let (mut crashes, mut hangs) = (0, 0);
         let mut died = Vec::new();
         loop {
-            let ended = match self.watched(test, trial, &place) {
+            let ended = match self.run_child(test, trial, &place) {
                 Ok(ended) => ended,
                 Err(error) => {
                     let why = format!("no process can be started: {error}");
-                    return self.here(&why, trial, work);
+                    return self.run_in_process(&why, trial, work);
                 }
             };
-            let told = Told::read(&place.log());
+            let told = CaseLog::read(&place.log());
             if told.is_done {
                 return place.findings(told, died);
             }
             let Some(case) = told.last_case() else {
                 let what = format!("the test cannot be run again by its name `{test}`");
-                return self.here(&what, trial, work);
+                return self.run_in_process(&what, trial, work);
             };
-            hangs += usize::from(matches!(ended, Ended::Hung));
+            hangs += usize::from(matches!(ended, ChildExit::Hung));
             crashes += 1;
             let fault = ended.fault(&place.stderr(), self);
             died.push((case.0, fault.clone(), case.1.clone()));
-            place.keep(case.0);
-            if crashes >= MOST_CRASHES || hangs >= MOST_HANGS {
+            place.keep_case(case.0);
+            if crashes >= MAX_CRASHES || hangs >= MAX_HANGS {
                 let mut findings = place.findings(told, died);
-                let what = format!(
-                    "; the process ended {crashes} times, so the cases behind are not tried"
-                );
+                let what =
+                    format!("; the process ended {crashes} times, so later cases are not tried");
                 findings
                     .iter_mut()
                     .filter(|finding| finding.what.starts_with(&fault.kind))
@@ -137,16 +135,16 @@ impl Isolation<'_> {
         }
     }
 
-    /// Runs the other process, and ends it if a case takes too long.
-    fn watched(&self, test: &str, trial: usize, place: &Place) -> io::Result<Ended> {
+    /// Runs a child, and kills it if a case takes too long.
+    fn run_child(&self, test: &str, trial: usize, place: &TrialDir) -> io::Result<ChildExit> {
         let mut child = Command::new(std::env::current_exe()?)
             .args([test, "--exact", "--nocapture", "--include-ignored"])
             .env(TRIAL, trial.to_string())
             .env(FOLDER, &place.folder)
-            // A stock of memory for each thread would count as taken.
+            // Memory arenas per thread would count as used.
             .env("MALLOC_ARENA_MAX", "1")
             .env("RUST_BACKTRACE", "0")
-            // Never written to: that it ends tells the other process that this one is gone.
+            // Never written to: its end tells the child that this process is gone.
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(File::create(place.stderr())?)
@@ -155,38 +153,38 @@ impl Isolation<'_> {
         let mut nap = Duration::from_millis(1);
         loop {
             if let Some(status) = child.try_wait()? {
-                return Ok(Ended::ByItself(status));
+                return Ok(ChildExit::ByItself(status));
             }
             let now = fs::metadata(place.log()).map_or(0, |meta| meta.len());
             if now != written {
                 (written, since) = (now, Instant::now());
             } else if since.elapsed() > self.patience {
                 end(&mut child)?;
-                return Ok(Ended::Hung);
+                return Ok(ChildExit::Hung);
             }
             std::thread::sleep(nap);
             nap = (nap * 2).min(Duration::from_millis(20));
         }
     }
 
-    /// The other process's part.
-    fn work_and_end(&self, folder: &Path, work: &dyn Fn(&mut Cases)) -> ! {
-        let place = Place { folder: folder.to_owned() };
+    /// The child's part.
+    fn run_as_child(&self, folder: &Path, work: &dyn Fn(&mut Cases)) -> ! {
+        let place = TrialDir { folder: folder.to_owned() };
         end_with_parent();
         std::panic::set_hook(Box::new(|panic| note_panic(&panic.to_string())));
         let mut cases = Cases::resumed(place, Some(self.memory));
         work(&mut cases);
-        cases.write(&Line::Done);
+        cases.write(&CaseLogLine::Done);
         std::process::exit(0)
     }
 
-    /// Tries the cases in this process. What crashes or hangs does so.
-    fn here(&self, why: &str, trial: usize, work: &dyn Fn(&mut Cases)) -> Vec<Finding> {
+    /// Runs the cases in this process, where crashes and hangs are not contained.
+    fn run_in_process(&self, why: &str, trial: usize, work: &dyn Fn(&mut Cases)) -> Vec<Finding> {
         let say =
             format!("conformance: `{}` is tried in the test's own process: {why}\n", self.plugin);
-        // Who cannot be told is not told.
+        // Nothing to do if stderr is closed.
         drop(io::stderr().write_all(say.as_bytes()));
-        let place = match Place::new(self.plugin, "here", trial) {
+        let place = match TrialDir::new(self.plugin, "here", trial) {
             Ok(place) => place,
             Err(error) => {
                 let what = format!("nothing could be tried: no folder can be made: {error}");
@@ -195,17 +193,17 @@ impl Isolation<'_> {
         };
         let mut cases = Cases::resumed(place.clone(), None);
         work(&mut cases);
-        place.findings(Told::read(&place.log()), Vec::new())
+        place.findings(CaseLog::read(&place.log()), Vec::new())
     }
 }
 
-/// Ends this process when the one that started it is gone: nobody else would, if a case hangs.
+/// Ends this process when its parent is gone: nobody else would, if a case hangs.
 fn end_with_parent() {
     let wait = || {
         drop(io::copy(&mut io::stdin(), &mut io::sink()));
         std::process::exit(1)
     };
-    // Without the thread, only that is missing.
+    // Works without the thread, except for this.
     drop(std::thread::Builder::new().name("end-with-parent".to_owned()).spawn(wait));
 }
 
@@ -214,13 +212,13 @@ fn end(child: &mut Child) -> io::Result<()> {
     child.wait().map(drop)
 }
 
-/// How the other process ended before it was done.
-enum Ended {
+/// How the child ended before it was done.
+enum ChildExit {
     ByItself(ExitStatus),
     Hung,
 }
 
-impl Ended {
+impl ChildExit {
     fn fault(&self, stderr: &Path, isolation: &Isolation<'_>) -> Fault {
         let said = fs::read(stderr).unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
@@ -229,12 +227,12 @@ impl Ended {
         match self {
             Self::Hung => Fault::new(
                 Promise::Termination,
-                "it does not come to an end",
+                "it does not terminate",
                 format!("nothing happened for {:?}", isolation.patience),
             ),
             Self::ByItself(_) if said.contains("memory allocation of") => Fault::new(
                 Promise::Memory,
-                "it asks for memory as if its input could be believed",
+                "it allocates memory as if its input could be trusted",
                 format!(
                     "{last}, with {} MiB allowed beyond what was used before",
                     isolation.memory >> 20
@@ -250,22 +248,22 @@ impl Ended {
     }
 }
 
-/// Where both processes find the files of a trial.
+/// The folder of a trial's files, shared by both processes.
 #[derive(Clone, Debug)]
-struct Place {
+struct TrialDir {
     folder: PathBuf,
 }
 
-/// Locks of the folders of this process, which keeps them to its end: what lies in them is looked at by
-/// tests behind a trial.
+/// Locks on the folders of this process, held until exit: later parts of a test look at their
+/// content.
 static LOCKS: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// How many runs of the same test may go on at once.
-const MOST_RUNS: usize = 64;
+/// The maximum number of concurrent runs of the same test.
+const MAX_RUNS: usize = 64;
 
-/// The folder of this name, or another one where another run of the same test has that one.
-fn locked(root: &Path, name: &str) -> io::Result<PathBuf> {
-    for run in 0..MOST_RUNS {
+/// Locks the folder of this name, or an alternative if another run of the same test holds it.
+fn lock_dir(root: &Path, name: &str) -> io::Result<PathBuf> {
+    for run in 0..MAX_RUNS {
         let folder = root.join(if run == 0 { name.to_owned() } else { format!("{name}~{run}") });
         let lock = folder.with_extension("lock");
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(lock)?;
@@ -281,8 +279,9 @@ fn locked(root: &Path, name: &str) -> io::Result<PathBuf> {
     Err(io::Error::other("too many runs of the same test"))
 }
 
-impl Place {
-    /// An empty folder below the build's own, so that what is kept there is found and goes with it.
+impl TrialDir {
+    /// Creates an empty folder in the build directory, so that kept files are found and cleaned
+    /// with it.
     fn new(plugin: &str, test: &str, trial: usize) -> io::Result<Self> {
         let program = std::env::current_exe()?;
         let profile = program.ancestors().find(|folder| folder.ends_with("deps"));
@@ -293,7 +292,7 @@ impl Place {
         let stem = program.file_stem().unwrap_or_default();
         let root = root.join("sluice-conformance").join(stem);
         fs::create_dir_all(&root)?;
-        let folder = locked(&root, &name)?;
+        let folder = lock_dir(&root, &name)?;
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -314,22 +313,22 @@ impl Place {
         self.folder.join("input")
     }
 
-    fn kept(&self, case: usize) -> PathBuf {
+    fn kept_case_dir(&self, case: usize) -> PathBuf {
         self.folder.join(format!("case-{case}"))
     }
 
-    /// Keeps the files of a case for who looks into the finding.
-    fn keep(&self, case: usize) {
-        // A finding without its file is still a finding.
-        drop(copied(&self.input(), &self.kept(case)));
+    /// Keeps the files of a case for inspection.
+    fn keep_case(&self, case: usize) {
+        // A finding without its file is still useful.
+        drop(copy_dir(&self.input(), &self.kept_case_dir(case)));
     }
 
-    fn findings(&self, told: Told, died: Vec<(usize, Fault, String)>) -> Vec<Finding> {
-        let mut gathered = Gathered::default();
+    fn findings(&self, told: CaseLog, died: Vec<(usize, Fault, String)>) -> Vec<Finding> {
+        let mut gathered = FindingSet::default();
         let mut all: Vec<(usize, Fault, String)> = told.faults.into_iter().chain(died).collect();
         all.sort_by_key(|(case, ..)| *case);
         for (number, fault, what) in all {
-            let kept = self.kept(number);
+            let kept = self.kept_case_dir(number);
             let case = match kept.exists() {
                 true => format!("{what} (kept in {})", kept.display()),
                 false => what,
@@ -340,13 +339,13 @@ impl Place {
     }
 }
 
-fn copied(from: &Path, to: &Path) -> io::Result<()> {
+fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            copied(&entry.path(), &target)?;
+            copy_dir(&entry.path(), &target)?;
         } else {
             fs::copy(entry.path(), target)?;
         }
@@ -354,28 +353,28 @@ fn copied(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What has been written down.
+/// The content of a child's log.
 #[derive(Default)]
-struct Told {
+struct CaseLog {
     cases: Vec<(usize, String)>,
     faults: Vec<(usize, Fault, String)>,
     learned: Vec<Value>,
     is_done: bool,
 }
 
-impl Told {
+impl CaseLog {
     fn read(log: &Path) -> Self {
         let mut told = Self::default();
         let text = fs::read_to_string(log).unwrap_or_default();
         for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
             match line {
-                Line::Case { number, what } => told.cases.push((number, what)),
-                Line::Fault(fault) => {
+                CaseLogLine::Case { number, what } => told.cases.push((number, what)),
+                CaseLogLine::Fault(fault) => {
                     let (number, what) = told.last_case().cloned().unwrap_or_default();
                     told.faults.push((number, fault, what));
                 }
-                Line::Learned(value) => told.learned.push(value),
-                Line::Done => told.is_done = true,
+                CaseLogLine::Learned(value) => told.learned.push(value),
+                CaseLogLine::Done => told.is_done = true,
             }
         }
         told
@@ -386,57 +385,61 @@ impl Told {
     }
 }
 
-/// The cases of a trial as they are tried.
+/// The cases of a trial while they run.
 pub(crate) struct Cases {
-    place: Place,
+    dir: TrialDir,
     log: Option<File>,
     learned: Vec<Value>,
-    known: Gathered,
-    /// The first case that has not been tried by a process before this one.
+    recorded: FindingSet,
+    /// The first case that no earlier process has run.
     first: usize,
     next: usize,
     memory: Option<u64>,
 }
 
 impl Cases {
-    fn resumed(place: Place, memory: Option<u64>) -> Self {
-        let told = Told::read(&place.log());
+    fn resumed(place: TrialDir, memory: Option<u64>) -> Self {
+        let told = CaseLog::read(&place.log());
         let first = told.last_case().map_or(0, |(number, _)| number + 1);
         let log = OpenOptions::new().create(true).append(true).open(place.log()).ok();
-        let mut known = Gathered::default();
+        let mut known = FindingSet::default();
         for (_, fault, what) in told.faults {
             known.add(fault, what);
         }
-        Self { place, log, learned: told.learned, known, first, next: 0, memory }
+        Self { dir: place, log, learned: told.learned, recorded: known, first, next: 0, memory }
     }
 
-    /// Where the files of a case are written.
+    /// The folder for the files of a case.
     pub(crate) fn folder(&self) -> PathBuf {
-        self.place.input()
+        self.dir.input()
     }
 
-    /// What earlier cases learned, also in processes that are no more.
+    /// Values from earlier cases, including those of processes that have died.
     pub(crate) fn learned(&self) -> &[Value] {
         &self.learned
     }
 
-    /// Keeps what later cases need.
+    /// Keeps a value for later cases.
     pub(crate) fn learn(&mut self, value: Value) {
-        self.write(&Line::Learned(value.clone()));
+        self.write(&CaseLogLine::Learned(value.clone()));
         self.learned.push(value);
     }
 
-    /// Tries a case, with memory limited: `what` says in words with what.
+    /// Runs a case with limited memory; `what` describes it.
     pub(crate) fn case(&mut self, what: &str, work: impl FnOnce(&mut Self) -> Vec<Fault>) {
-        self.case_within(self.memory, what, work);
+        self.case_with_limit(self.memory, what, work);
     }
 
-    /// Tries a case that may take what memory it likes, because it needs threads.
-    pub(crate) fn roomy_case(&mut self, what: &str, work: impl FnOnce(&mut Self) -> Vec<Fault>) {
-        self.case_within(None, what, work);
+    /// Runs a case without a memory limit, because it needs threads.
+    pub(crate) fn unlimited_case(
+        &mut self,
+        what: &str,
+        work: impl FnOnce(&mut Self) -> Vec<Fault>,
+    ) {
+        self.case_with_limit(None, what, work);
     }
 
-    fn case_within(
+    fn case_with_limit(
         &mut self,
         memory: Option<u64>,
         what: &str,
@@ -447,33 +450,33 @@ impl Cases {
         if number < self.first {
             return;
         }
-        self.write(&Line::Case { number, what: what.to_owned() });
-        drop(taken_panics());
+        self.write(&CaseLogLine::Case { number, what: what.to_owned() });
+        drop(take_panics());
         let worked = {
-            let _limit = memory.map(limits::Limit::set);
+            let _limit = memory.map(limits::MemoryLimit::set);
             catch_unwind(AssertUnwindSafe(|| work(self)))
         };
-        let panics = taken_panics();
-        // A panic of a library that the plugin catches is its own business.
+        let panics = take_panics();
+        // A panic that the plugin catches itself is fine.
         let faults = worked.unwrap_or_else(|panic| {
-            let what = panics.first().cloned().unwrap_or_else(|| said(&*panic));
+            let what = panics.first().cloned().unwrap_or_else(|| panic_message(&*panic));
             vec![Fault::new(Promise::NoPanic, "it panics", what)]
         });
         for fault in faults {
-            self.tell(number, fault, what);
+            self.record_fault(number, fault, what);
         }
     }
 
-    fn tell(&mut self, number: usize, fault: Fault, what: &str) {
-        if !self.known.has(&fault) {
-            self.place.keep(number);
+    fn record_fault(&mut self, number: usize, fault: Fault, what: &str) {
+        if !self.recorded.has(&fault) {
+            self.dir.keep_case(number);
         }
-        self.write(&Line::Fault(fault.clone()));
-        self.known.add(fault, what);
+        self.write(&CaseLogLine::Fault(fault.clone()));
+        self.recorded.add(fault, what);
     }
 
-    /// Writes a line at once: what is not written before a crash is lost.
-    fn write(&mut self, line: &Line) {
+    /// Writes a line unbuffered: what is not written before a crash is lost.
+    fn write(&mut self, line: &CaseLogLine) {
         let text = serde_json::to_string(line).unwrap_or_default() + "\n";
         if let Some(log) = &mut self.log {
             log.write_all(text.as_bytes()).expect("the log of a trial can be written");
@@ -484,11 +487,11 @@ impl Cases {
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn note_panic(what: &str) {
-    // What a test compares must lie on one line.
+    // Tests compare single lines.
     let what = what.replace('\n', " ");
     PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(what);
 }
 
-fn taken_panics() -> Vec<String> {
+fn take_panics() -> Vec<String> {
     std::mem::take(&mut PANICS.lock().unwrap_or_else(PoisonError::into_inner))
 }

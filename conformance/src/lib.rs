@@ -1,6 +1,6 @@
-//! The conformance kit: holds any plugin to what the engine and its users rely on.
+//! The conformance kit: checks any plugin against what the engine and its users rely on.
 //!
-//! A line a plugin, in a test of the plugin's crate:
+//! One line per plugin, in a test of the plugin's crate:
 //!
 //! ```no_run
 //! # const LOG: &[u8] = b"";
@@ -10,25 +10,25 @@
 //! }
 //! ```
 //!
-//! The kit knows no plugin: it finds them in the registry of the program that runs it, and runs them by the
-//! real engine. It does not judge what a format means, which is what a plugin's own tests are for.
+//! The kit knows no plugin: it finds them in the registry of the test program and runs them with
+//! the real engine. What a format means is up to the plugin's own tests.
 
 mod codec;
+mod damage_checker;
 mod damage_trial;
+mod engine_run;
 mod events;
 mod extents;
 mod finding;
 mod heads;
 mod hostile;
 mod isolation;
-mod judge;
+mod kit_plugins;
 mod limits;
 mod options;
 mod pipe;
-mod private;
 mod reading;
 mod reading_trial;
-mod running;
 mod sink;
 mod sniffing;
 mod source;

@@ -1,18 +1,19 @@
-//! A limit on the memory of this process, while a case is tried. Does nothing where the system has no
-//! such limit.
+//! Limits the memory of this process while a case runs. Does nothing on systems without such
+//! limits.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What the allocator may take beyond what it is asked for.
+/// What the allocator may take in addition to what is requested.
 const SLACK: u64 = 32 << 20;
 
-/// A limit that is lifted when it is dropped.
-pub(crate) struct Limit {
+/// A limit that is lifted on drop.
+pub(crate) struct MemoryLimit {
     before: Rlimit,
 }
 
-impl Limit {
-    /// Lets the process take so many bytes beyond what it has now. Asking for more then ends it.
+impl MemoryLimit {
+    /// Allows this many bytes in addition to what is in use. Exceeding the limit aborts the
+    /// process.
     pub(crate) fn set(bytes: u64) -> Self {
         let before = getrlimit(Resource::As);
         if let Some(used) = used() {
@@ -22,18 +23,18 @@ impl Limit {
     }
 }
 
-impl Drop for Limit {
+impl Drop for MemoryLimit {
     fn drop(&mut self) {
         limit(self.before);
     }
 }
 
 fn limit(limit: Rlimit) {
-    // A system that refuses leaves the case without a limit; crashes are still seen.
+    // If this fails, the case runs without a limit; crashes are still detected.
     setrlimit(Resource::As, limit).ok();
 }
 
-/// The address space that the process takes.
+/// The address space in use.
 fn used() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;

@@ -1,5 +1,6 @@
-//! Options and samples, which every kind of plugin has: what is unknown is refused, what is known is
-//! explained, and the sample is a piece of a pipeline file that shows all of it. Runs nothing.
+//! Checks options and samples, which every kind of plugin has: unknown options are refused, known
+//! ones are documented, and the sample is a valid part of a pipeline file that shows all of them.
+//! Runs nothing.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +8,24 @@ use serde_json::Value;
 use sluice_core::{OptionsError, Plugin, PluginFactory, PluginKind, Registry};
 use sluice_pipeline::{Document, Mistakes, Pipeline, Variables};
 
-use crate::private::{KEEP, NOTHING};
+use crate::kit_plugins::{KEEP, NOTHING};
 use crate::{Finding, Promise};
 
 /// An option that no plugin has.
 const MADE_UP: &str = "an_option_that_nobody_has";
 
-/// Everything about options and the sample of this plugin that is not as it must be. `options` are some
-/// that it takes.
+/// All findings about the options and the sample of this plugin. `options` are some that it
+/// accepts.
 pub(crate) fn findings(plugin: &Plugin, options: &Value, registry: &Registry) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
-        [about(plugin), accepted(plugin, options)].into_iter().flatten().collect();
+        [about(plugin), unknown_option_accepted(plugin, options)].into_iter().flatten().collect();
     findings.extend(unexplained(plugin));
     findings.extend(unmentioned(plugin));
     findings.extend(sample(plugin, registry).err());
     findings
 }
 
-/// What there is to say where no plugin of this kind has that name.
+/// The finding that no plugin of this kind is registered under this name.
 pub(crate) fn unregistered(kind: PluginKind, name: &str) -> Finding {
     let what = format!(
         "no {kind} is registered as `{name}`; a crate that no code names is not linked: \
@@ -42,7 +43,7 @@ fn about(plugin: &Plugin) -> Option<Finding> {
     (!is_a_line).then(|| Finding::new(Promise::Options, what()))
 }
 
-/// Makes a plugin and forgets it.
+/// Creates a plugin and drops it.
 fn make(plugin: &Plugin, options: Value) -> Result<(), OptionsError> {
     match plugin.make {
         PluginFactory::Source(make) => make(options).map(drop),
@@ -53,13 +54,13 @@ fn make(plugin: &Plugin, options: Value) -> Result<(), OptionsError> {
     }
 }
 
-/// Whether it takes an option that it does not know.
-fn accepted(plugin: &Plugin, options: &Value) -> Option<Finding> {
+/// Checks that an unknown option is refused.
+fn unknown_option_accepted(plugin: &Plugin, options: &Value) -> Option<Finding> {
     let mut options = options.as_object().cloned().unwrap_or_default();
     options.insert(MADE_UP.to_owned(), Value::Bool(true));
     let what = match make(plugin, Value::Object(options)) {
-        Ok(()) => "it is made all the same: a misspelt option would do nothing".to_owned(),
-        Err(error) if names(&error, MADE_UP) => return None,
+        Ok(()) => "it is created anyway: a misspelt option would be ignored".to_owned(),
+        Err(error) if names_option(&error, MADE_UP) => return None,
         Err(error) => format!("the refusal does not name the option: `{error}`"),
     };
     let advice = "add `#[serde(deny_unknown_fields)]` to its options";
@@ -69,7 +70,7 @@ fn accepted(plugin: &Plugin, options: &Value) -> Option<Finding> {
     ))
 }
 
-fn names(error: &OptionsError, key: &str) -> bool {
+fn names_option(error: &OptionsError, key: &str) -> bool {
     error.message.contains(key) || error.path.iter().any(|part| part == key)
 }
 
@@ -99,14 +100,14 @@ fn unmentioned(plugin: &Plugin) -> Vec<Finding> {
     options.map(tell).collect()
 }
 
-/// `Err` if the sample is no piece of a pipeline file, or if that takes an option that nobody has.
+/// `Err` if the sample is not a valid part of a pipeline file, or accepts an unknown option.
 fn sample(plugin: &Plugin, registry: &Registry) -> Result<(), Finding> {
     let wrong = |what: String| Finding::new(Promise::Sample, what);
     let table: toml::Table = plugin
         .sample
         .parse()
         .map_err(|error| wrong(format!("the sample is not TOML: {error}").trim().to_owned()))?;
-    // What uses a codec or a service is told by stages, or by the command line.
+    // Stages and the command line show how codecs and services are used.
     let Some(group) = group(plugin.kind()) else { return Ok(()) };
     let shown = table.get(group).and_then(toml::Value::as_table).into_iter().flatten();
     let uses =
@@ -119,15 +120,15 @@ fn sample(plugin: &Plugin, registry: &Registry) -> Result<(), Finding> {
     };
     let text = completed(plugin.sample, &table);
     read(&text, registry).map_err(|mistakes| {
-        wrong(format!("the sample is no piece of a pipeline file: {mistakes}"))
+        wrong(format!("the sample is not a valid part of a pipeline file: {mistakes}"))
     })?;
     let header = format!("[{group}.{node}]");
     refuses(&text, &header, registry)
 }
 
-/// Whether a pipeline file in which the node has a made-up option is refused at that option.
+/// Checks that a pipeline file with an unknown option in this node is refused at that option.
 fn refuses(text: &str, header: &str, registry: &Registry) -> Result<(), Finding> {
-    // A sample may be written as inline tables; then what `make` says has to do.
+    // With inline tables, the check of `make` has to suffice.
     let Some(at) = text.find(header).map(|at| at + header.len()) else { return Ok(()) };
     let (before, after) = text.split_at(at);
     let text = format!("{before}\n{MADE_UP} = true\n{after}");
@@ -135,7 +136,7 @@ fn refuses(text: &str, header: &str, registry: &Registry) -> Result<(), Finding>
         let what = format!("a pipeline file with the option `{MADE_UP}` is {what}");
         Err(Finding::new(Promise::Options, what))
     };
-    let Err(mistakes) = read(&text, registry) else { return wrong("taken all the same") };
+    let Err(mistakes) = read(&text, registry) else { return wrong("accepted anyway") };
     let points = |span: &std::ops::Range<usize>| {
         text.get(span.clone()).is_some_and(|text| text.contains(MADE_UP))
     };
@@ -160,7 +161,8 @@ fn read(text: &str, registry: &Registry) -> Result<Pipeline, Mistakes> {
     Pipeline::read(&Document::generated("sample.toml", text), &variables, registry)
 }
 
-/// A sample as a whole pipeline: with a source for what it reads from and a sink for what it leaves.
+/// Completes a sample to a pipeline, with sources for what it reads from and sinks for what it
+/// produces.
 fn completed(sample: &str, table: &toml::Table) -> String {
     let nodes = || table.values().filter_map(toml::Value::as_table).flatten();
     let heard: Vec<&str> = nodes().flat_map(|(_, node)| from(node)).collect();

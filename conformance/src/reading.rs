@@ -1,30 +1,30 @@
-//! Reading a source as the engine does, but with an end: what gives more than its input could hold is
-//! stopped. Judges nothing else.
+//! Reads a source like the engine, but with bounds: a source that yields more than its input could
+//! hold is stopped. Checks nothing else.
 
 use sluice_core::contract::PlainEvent;
 use sluice_core::{
     BlockPool, Damage, Error, Query, ReadContext, Reader, Seam, Source, Split, SplitStart,
 };
 
-use crate::private::plain;
+use crate::kit_plugins::plain_events;
 
-/// How much a source may give before it is taken to have no end.
+/// The bounds beyond which a source is considered endless.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct ReadBounds {
     pub(crate) events: usize,
     pub(crate) payload: usize,
-    /// Batches without events, one behind another.
+    /// Consecutive batches without events.
     pub(crate) idle: usize,
 }
 
-impl Bounds {
-    /// For a sound input, of which nothing is known but its length.
+impl ReadBounds {
+    /// The bounds for a valid input of this length.
     pub(crate) fn of_length(len: usize) -> Self {
         Self { events: 1 << 22, payload: 1 << 30, idle: 10_000 + len }
     }
 
-    /// For what was made of an input that gives so much.
-    pub(crate) fn around(sound: &Read, len: usize) -> Self {
+    /// The bounds for damaged variants of an input with this result.
+    pub(crate) fn around(sound: &ReadResult, len: usize) -> Self {
         let payload: usize = sound.events.iter().map(|event| event.payload.len()).sum();
         Self {
             events: sound.events.len() * 4 + len * 2 + 1_000,
@@ -34,49 +34,50 @@ impl Bounds {
     }
 }
 
-/// A range that is told as damaged.
+/// A range reported as damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct DamageRange {
     pub(crate) input: String,
     pub(crate) offset: u64,
     pub(crate) length: u64,
     pub(crate) reason: String,
 }
 
-/// What reading gave.
+/// The result of reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Read {
+pub(crate) struct ReadResult {
     pub(crate) events: Vec<PlainEvent>,
-    pub(crate) damage: Vec<Told>,
-    /// What ended it before its time.
+    pub(crate) damage: Vec<DamageRange>,
+    /// The error that ended it.
     pub(crate) error: Option<String>,
-    /// What there is too much of.
+    /// Which bound it exceeded.
     pub(crate) endless: Option<String>,
-    /// What the source says beside damage: while it reads, and of its inputs, where it was asked.
-    pub(crate) says: Vec<String>,
+    /// Notes of the source besides damage: from reading and, if asked, about its inputs.
+    pub(crate) remarks: Vec<String>,
 }
 
-impl Read {
-    /// Whether it says that not all is well.
-    pub(crate) fn tells(&self) -> bool {
-        !self.damage.is_empty() || self.error.is_some() || !self.says.is_empty()
+impl ReadResult {
+    /// Whether it reports any problem.
+    pub(crate) fn reports_anything(&self) -> bool {
+        !self.damage.is_empty() || self.error.is_some() || !self.remarks.is_empty()
     }
 
-    /// The same with damage as reports list it: by file and place.
+    /// The same with damage sorted like in reports: by file and position.
     pub(crate) fn in_reported_order(mut self) -> Self {
-        let place =
-            |told: &Told| (told.input.clone(), told.offset, told.length, told.reason.clone());
+        let place = |told: &DamageRange| {
+            (told.input.clone(), told.offset, told.length, told.reason.clone())
+        };
         self.damage.sort_by_cached_key(place);
         self
     }
 
-    /// How what another reading gave differs; nothing if it does not.
+    /// The first difference to another result; `None` if they are equal.
     pub(crate) fn difference(&self, other: &Self) -> Option<String> {
         match (&self.error, &other.error) {
             (None, Some(error)) | (Some(error), None) => {
                 return Some(format!("only one of them fails, with `{error}`"));
             }
-            // What was read before the end is the reader's business.
+            // What precedes an error may differ.
             (Some(_), Some(_)) => return None,
             (None, None) => {}
         }
@@ -95,11 +96,11 @@ impl Read {
     }
 }
 
-fn range(told: &Told) -> (u64, u64, &str) {
+fn range(told: &DamageRange) -> (u64, u64, &str) {
     (told.offset, told.length, &told.reason)
 }
 
-/// An event in a few words.
+/// A short description of an event.
 pub(crate) fn shown(event: &PlainEvent) -> String {
     const SHOWN: usize = 12;
     let PlainEvent { timestamp, sequence, channel, payload, .. } = event;
@@ -109,128 +110,130 @@ pub(crate) fn shown(event: &PlainEvent) -> String {
     format!("number {sequence} at {timestamp} on {channel:?} with {len} bytes {digits}{more}")
 }
 
-/// What a source says of its inputs beside events and damage.
-pub(crate) fn said(source: &dyn Source) -> Vec<String> {
+/// The findings that a source reports about its inputs.
+pub(crate) fn source_remarks(source: &dyn Source) -> Vec<String> {
     let inputs = source.inputs().unwrap_or_default();
     inputs.iter().flat_map(|input| source.findings(&input.path).unwrap_or_default()).collect()
 }
 
-/// How many events the source says there are, without reading them; nothing if it does not say it of every
-/// input.
-pub(crate) fn counted(source: &dyn Source) -> Option<Result<u64, Error>> {
+/// The number of events that the source states without reading them; `None` unless it states it for
+/// every input.
+pub(crate) fn claimed_count(source: &dyn Source) -> Option<Result<u64, Error>> {
     let inputs = source.inputs().ok()?;
     let counts = inputs.iter().map(|input| source.events_in(&input.path).transpose());
     counts.collect::<Option<Result<Vec<u64>, Error>>>().map(|counts| Ok(counts?.iter().sum()))
 }
 
-/// The name under which sources are read.
+/// The node name that sources are read under.
 pub(crate) const NAME: &str = "log";
 
-/// In which order pieces are read. What they give is put together in the order of the list all the same.
+/// The order in which splits are read. Results are always put together in list order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turns {
-    /// One after another.
+pub(crate) enum SplitOrder {
+    /// One after the other.
     Forwards,
-    /// The last one first.
+    /// Last one first.
     Backwards,
-    /// Beside each other, on threads of their own.
+    /// Concurrently, on several threads.
     Beside,
 }
 
-/// How many threads read beside each other.
+/// The number of concurrent threads.
 const THREADS: usize = 3;
 
-/// How a source is read: in pieces of about how many bytes, what of it, and in which order.
+/// How to read a source: split size, query and order.
 #[derive(Clone, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct ReadMode {
     pub(crate) target: u64,
     pub(crate) query: Query,
-    pub(crate) turns: Turns,
+    pub(crate) order: SplitOrder,
 }
 
-impl Manner {
-    /// All of it, from the front.
+impl ReadMode {
+    /// Everything, in order.
     pub(crate) fn in_pieces(target: u64) -> Self {
-        Self { target, query: Query::default(), turns: Turns::Forwards }
+        Self { target, query: Query::default(), order: SplitOrder::Forwards }
     }
 }
 
-/// Reads all of a source in pieces of `target` bytes through blocks of this pool.
+/// Reads a whole source in splits of `target` bytes, with blocks of this pool.
 pub(crate) fn read_all(
     source: &dyn Source,
     target: u64,
     blocks: &BlockPool,
-    bounds: Bounds,
-) -> Read {
-    read_as(source, &Manner::in_pieces(target), blocks, bounds)
+    bounds: ReadBounds,
+) -> ReadResult {
+    read_with_mode(source, &ReadMode::in_pieces(target), blocks, bounds)
 }
 
-/// Reads a source in some manner.
-pub(crate) fn read_as(
+/// Reads a source in this mode.
+pub(crate) fn read_with_mode(
     source: &dyn Source,
-    manner: &Manner,
+    manner: &ReadMode,
     blocks: &BlockPool,
-    bounds: Bounds,
-) -> Read {
+    bounds: ReadBounds,
+) -> ReadResult {
     let mut context = ReadContext::standalone(NAME);
     context.blocks = blocks.clone();
     context.query = manner.query.clone();
     let splits = match source.splits(manner.target, &manner.query) {
         Ok(splits) => splits,
-        Err(error) => return Read { error: Some(error.to_string()), ..Read::default() },
-    };
-    let reading = Reading { source, context, bounds, splits };
-    match manner.turns {
-        Turns::Forwards => reading.joined(|at| reading.searched(at)),
-        Turns::Backwards => {
-            let mut pieces: Vec<Piece> =
-                (0..reading.splits.len()).rev().map(|at| reading.searched(at)).collect();
-            reading.joined(|_| pieces.pop().unwrap_or_default())
+        Err(error) => {
+            return ReadResult { error: Some(error.to_string()), ..ReadResult::default() };
         }
-        Turns::Beside => {
-            let mut pieces = reading.beside().into_iter();
-            reading.joined(|_| pieces.next().unwrap_or_default())
+    };
+    let reading = SplitReader { source, context, bounds, splits };
+    match manner.order {
+        SplitOrder::Forwards => reading.join_splits(|at| reading.read_searching(at)),
+        SplitOrder::Backwards => {
+            let mut pieces: Vec<SplitResult> =
+                (0..reading.splits.len()).rev().map(|at| reading.read_searching(at)).collect();
+            reading.join_splits(|_| pieces.pop().unwrap_or_default())
+        }
+        SplitOrder::Beside => {
+            let mut pieces = reading.read_on_threads().into_iter();
+            reading.join_splits(|_| pieces.next().unwrap_or_default())
         }
     }
 }
 
-/// What a piece gave.
+/// The result of one split.
 #[derive(Debug, Default)]
-struct Piece {
-    read: Read,
+struct SplitResult {
+    read: ReadResult,
     payload: usize,
     seam: Seam,
 }
 
-struct Reading<'s> {
+struct SplitReader<'s> {
     source: &'s dyn Source,
     context: ReadContext,
-    bounds: Bounds,
+    bounds: ReadBounds,
     splits: Vec<Split>,
 }
 
-impl Reading<'_> {
-    /// Whether a piece begins where the one before it ends.
+impl SplitReader<'_> {
+    /// Whether a split starts where the one before it ends.
     fn follows(&self, at: usize) -> bool {
         let before = at.checked_sub(1).and_then(|before| self.splits.get(before));
         let split = self.splits.get(at);
         before.zip(split).is_some_and(|(before, split)| before.is_followed_by(split))
     }
 
-    /// What a piece gives that is read without knowing of the others.
-    fn searched(&self, at: usize) -> Piece {
-        let Some(split) = self.splits.get(at) else { return Piece::default() };
+    /// Reads a split without knowledge of the others.
+    fn read_searching(&self, at: usize) -> SplitResult {
+        let Some(split) = self.splits.get(at) else { return SplitResult::default() };
         let entry = if self.follows(at) { SplitStart::Search } else { SplitStart::At(split.start) };
         self.piece(split, entry)
     }
 
-    /// What the pieces give when several threads take turns.
-    fn beside(&self) -> Vec<Piece> {
+    /// Reads all splits on several threads.
+    fn read_on_threads(&self) -> Vec<SplitResult> {
         let every = |first: usize| {
             let ats = (first..self.splits.len()).step_by(THREADS);
-            ats.map(|at| (at, self.searched(at))).collect::<Vec<_>>()
+            ats.map(|at| (at, self.read_searching(at))).collect::<Vec<_>>()
         };
-        let mut pieces: Vec<(usize, Piece)> = std::thread::scope(|scope| {
+        let mut pieces: Vec<(usize, SplitResult)> = std::thread::scope(|scope| {
             let threads: Vec<_> =
                 (0..THREADS).map(|first| scope.spawn(move || every(first))).collect();
             let read = threads.into_iter().map(|thread| match thread.join() {
@@ -243,14 +246,14 @@ impl Reading<'_> {
         pieces.into_iter().map(|(_, piece)| piece).collect()
     }
 
-    /// Puts pieces together as the engine does: one that did not begin where the one before it ended is
-    /// read again from there.
-    fn joined(&self, mut piece: impl FnMut(usize) -> Piece) -> Read {
-        let (mut read, mut payload, mut last) = (Read::default(), 0_usize, Seam::default());
+    /// Joins splits like the engine: one that did not start where the previous one ended is read
+    /// again from there.
+    fn join_splits(&self, mut piece: impl FnMut(usize) -> SplitResult) -> ReadResult {
+        let (mut read, mut payload, mut last) = (ReadResult::default(), 0_usize, Seam::default());
         for (at, split) in self.splits.iter().enumerate() {
             let due = if self.follows(at) { last.ended } else { None };
             let mut next = piece(at);
-            // What fails has no seam.
+            // A failed split has no seam.
             if let Some(due) = due
                 && next.seam.began != Some(due)
                 && next.read.error.is_none()
@@ -258,12 +261,12 @@ impl Reading<'_> {
                 next = self.piece(split, SplitStart::At(due));
             }
             payload = payload.saturating_add(next.payload);
-            let Read { events, damage, error, endless, says } = next.read;
+            let ReadResult { events, damage, error, endless, remarks: says } = next.read;
             read.events.extend(events);
             read.damage.extend(damage);
-            read.says.extend(says);
+            read.remarks.extend(says);
             read.error = error;
-            read.endless = endless.or_else(|| self.too_much(read.events.len(), payload, 0));
+            read.endless = endless.or_else(|| self.bound_exceeded(read.events.len(), payload, 0));
             if read.error.is_some() || read.endless.is_some() {
                 break;
             }
@@ -272,9 +275,9 @@ impl Reading<'_> {
         read
     }
 
-    fn piece(&self, split: &Split, entry: SplitStart) -> Piece {
+    fn piece(&self, split: &Split, entry: SplitStart) -> SplitResult {
         let context = self.context.with_own_logs();
-        let mut piece = Piece::default();
+        let mut piece = SplitResult::default();
         match self.source.read(split, entry, &context) {
             Ok(mut reader) => match self.batches(&mut *reader, &context, &mut piece) {
                 Ok(()) => piece.seam = reader.seam(),
@@ -282,14 +285,15 @@ impl Reading<'_> {
             },
             Err(error) => piece.read.error = Some(error.to_string()),
         }
-        let told = |d: Damage| Told {
+        let told = |d: Damage| DamageRange {
             input: d.input.to_string(),
             offset: d.offset,
             length: d.length,
             reason: d.reason,
         };
         piece.read.damage = context.damage.take().into_iter().map(told).collect();
-        piece.read.says = context.losses.take_notes().into_iter().map(|(what, _)| what).collect();
+        piece.read.remarks =
+            context.losses.take_notes().into_iter().map(|(what, _)| what).collect();
         piece
     }
 
@@ -297,23 +301,23 @@ impl Reading<'_> {
         &self,
         reader: &mut dyn Reader,
         context: &ReadContext,
-        piece: &mut Piece,
+        piece: &mut SplitResult,
     ) -> Result<(), Error> {
         let mut idle = 0;
         while let Some(batch) = reader.next_batch()? {
             idle = if batch.is_empty() { idle + 1 } else { 0 };
             piece.payload = piece.payload.saturating_add(batch.payload_bytes() as usize);
             let events = piece.read.events.len() + batch.len();
-            if let Some(what) = self.too_much(events, piece.payload, idle) {
+            if let Some(what) = self.bound_exceeded(events, piece.payload, idle) {
                 piece.read.endless = Some(what);
                 return Ok(());
             }
-            piece.read.events.extend(plain(&batch, &context.channels));
+            piece.read.events.extend(plain_events(&batch, &context.channels));
         }
         Ok(())
     }
 
-    fn too_much(&self, events: usize, payload: usize, idle: usize) -> Option<String> {
+    fn bound_exceeded(&self, events: usize, payload: usize, idle: usize) -> Option<String> {
         if events > self.bounds.events {
             return Some(format!("{events} events, and there are more"));
         }

@@ -1,5 +1,5 @@
-//! What is tried by reading a source's sound sample: as it is, in pieces, in part, and by the engine. What becomes of
-//! damaged ones is tried beside it.
+//! Tests a source on its valid sample: as it is, in splits, with queries, and in the engine. For
+//! damaged samples, see `damage_trial`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,33 +10,36 @@ use sluice_core::{
     BlockPool, ChannelQuery, Pattern, Patterns, Plugin, PluginFactory, Query, Registry, Source,
 };
 
-use crate::damage_trial::Damaged;
+use crate::damage_trial::DamageTrial;
+use crate::engine_run::{RUN_CONFIGS, resolve_options, run};
 use crate::finding::Fault;
 use crate::isolation::Cases;
-use crate::reading::{Bounds, Manner, Read, Turns, counted, read_all, read_as, said};
-use crate::running::{MANNERS, resolved, run};
+use crate::reading::{
+    ReadBounds, ReadMode, ReadResult, SplitOrder, claimed_count, read_all, read_with_mode,
+    source_remarks,
+};
 use crate::source::SourceTrial;
 use crate::{Promise, sniffing};
 
-/// What a case has learned when the sample was found to be sound.
+/// The value that a case leaves if the sample was read without faults.
 const SOUND: &str = "sound";
 
-/// A source and what it is tried with.
-pub(crate) struct Subject<'t> {
+/// A source and its trial.
+pub(crate) struct TrialSubject<'t> {
     pub(crate) trial: &'t SourceTrial,
     pub(crate) plugin: &'t Plugin,
     pub(crate) registry: &'t Registry,
 }
 
 /// A file of the sample.
-pub(crate) struct Sample<'t> {
+pub(crate) struct SampleFile<'t> {
     pub(crate) place: usize,
     pub(crate) name: &'t str,
     pub(crate) bytes: &'t [u8],
 }
 
-impl<'t> Subject<'t> {
-    /// Options as they would be with the sample in some folder.
+impl<'t> TrialSubject<'t> {
+    /// The options, with the sample in some folder.
     pub(crate) fn options_anywhere(&self) -> Value {
         self.options(Path::new("."))
     }
@@ -44,40 +47,40 @@ impl<'t> Subject<'t> {
     fn options(&self, folder: &Path) -> Value {
         let takes_path = self.plugin.option_names().iter().any(|name| name == "path");
         let first = self.trial.files.first().map_or("log", |(name, _)| name);
-        resolved(&self.trial.options, folder, takes_path.then_some(first))
+        resolve_options(&self.trial.options, folder, takes_path.then_some(first))
     }
 
-    fn samples(&self) -> impl Iterator<Item = Sample<'t>> {
+    fn samples(&self) -> impl Iterator<Item = SampleFile<'t>> {
         let files = self.trial.files.iter().enumerate();
-        files.map(|(place, (name, bytes))| Sample { place, name, bytes })
+        files.map(|(place, (name, bytes))| SampleFile { place, name, bytes })
     }
 
-    /// Tries everything.
+    /// Runs all cases.
     pub(crate) fn try_all(&self, cases: &mut Cases) {
         let folder = cases.folder();
         self.write_all(&folder);
         let pool = BlockPool::new(1 << 20, 4);
         cases.case("the sample as it is", |cases| {
-            let faults = self.sound(&folder, &pool);
+            let faults = self.sound_faults(&folder, &pool);
             if faults.is_empty() {
                 cases.learn(json!(SOUND));
             }
             faults
         });
-        // All else is told by how it differs from the sound sample.
+        // Everything else is compared with this result.
         if !cases.learned().iter().any(|learned| learned == SOUND) {
             return;
         }
         let Ok(source) = self.source(&folder) else { return };
         let mut sound = read_all(&*source, u64::MAX, &pool, self.bounds());
-        sound.says.extend(said(&*source));
+        sound.remarks.extend(source_remarks(&*source));
         cases.case("the sample in pieces", |_| self.in_pieces(&folder, &sound));
         cases.case("the sample, in part", |_| self.in_part(&folder, &sound, &pool));
-        cases.roomy_case("the sample, run by the engine", |_| self.by_engine(&folder, &sound));
+        cases.unlimited_case("the sample, run by the engine", |_| self.by_engine(&folder, &sound));
         if let Some(first) = self.trial.files.first().filter(|_| self.is_single(&folder)) {
             cases.case("first bytes of files", |_| self.sniffed(&folder, &first.0));
         }
-        let subject = Damaged { subject: self, folder, sound, pool };
+        let subject = DamageTrial { subject: self, folder, sound, pool };
         for sample in self.samples() {
             subject.try_damage(cases, &sample);
         }
@@ -93,8 +96,8 @@ impl<'t> Subject<'t> {
         self.samples().map(|sample| sample.bytes.len()).sum()
     }
 
-    fn bounds(&self) -> Bounds {
-        Bounds::of_length(self.len())
+    fn bounds(&self) -> ReadBounds {
+        ReadBounds::of_length(self.len())
     }
 
     pub(crate) fn source(&self, folder: &Path) -> Result<Box<dyn Source>, Fault> {
@@ -112,63 +115,63 @@ impl<'t> Subject<'t> {
         folder: &Path,
         target: u64,
         pool: &BlockPool,
-        bounds: Bounds,
-    ) -> Result<Read, Fault> {
+        bounds: ReadBounds,
+    ) -> Result<ReadResult, Fault> {
         Ok(read_all(&*self.source(folder)?, target, pool, bounds))
     }
 
-    /// Whether it is read from one input.
+    /// Whether it reads a single input.
     pub(crate) fn is_single(&self, folder: &Path) -> bool {
         let inputs = self.source(folder).ok().and_then(|source| source.inputs().ok());
         inputs.is_some_and(|inputs| inputs.len() == 1)
     }
 
-    fn sound(&self, folder: &Path, pool: &BlockPool) -> Vec<Fault> {
+    fn sound_faults(&self, folder: &Path, pool: &BlockPool) -> Vec<Fault> {
         let read = match self.read(folder, u64::MAX, pool, self.bounds()) {
             Ok(read) => read,
             Err(fault) => return vec![fault],
         };
         let wrong = |what: &str, detail: &str| vec![Fault::new(Promise::Damage, what, detail)];
         if let Some(endless) = &read.endless {
-            let what = "it gives more than there can be";
+            let what = "it returns more than its input can hold";
             return vec![Fault::new(Promise::Termination, what, endless)];
         }
         if let Some(error) = &read.error {
-            return wrong("a sound sample cannot be read", error);
+            return wrong("a valid sample cannot be read", error);
         }
         if let Some(damage) = read.damage.first() {
-            return wrong("a sound sample is told to be damaged", &damage.reason);
+            return wrong("damage is reported in a valid sample", &damage.reason);
         }
         if read.events.is_empty() {
-            return wrong("the sample has no event: give one with some", "");
+            return wrong("the sample has no event: provide one with some", "");
         }
-        self.miscounted(folder, &read).into_iter().collect()
+        self.count_fault(folder, &read).into_iter().collect()
     }
 
-    /// Whether it says another number of events than it gives.
-    fn miscounted(&self, folder: &Path, read: &Read) -> Option<Fault> {
+    /// Checks that the stated number of events is right.
+    fn count_fault(&self, folder: &Path, read: &ReadResult) -> Option<Fault> {
         let source = self.source(folder).ok()?;
-        let detail = match counted(&*source).filter(|_| self.len() > 0)? {
+        let detail = match claimed_count(&*source).filter(|_| self.len() > 0)? {
             Ok(count) if count == read.events.len() as u64 => return None,
             Ok(count) => format!("{count} instead of {}", read.events.len()),
             Err(error) => error.to_string(),
         };
-        let what = "`events_in` says another number of events than there are";
-        Some(Fault::new(Promise::Books, what, detail))
+        let what = "`events_in` returns a wrong number of events";
+        Some(Fault::new(Promise::Accounting, what, detail))
     }
 
-    pub(crate) fn in_pieces(&self, folder: &Path, sound: &Read) -> Vec<Fault> {
-        let mut faults: Vec<Fault> = self.uncovered(folder).into_iter().collect();
-        let differs = self.cut_otherwise(folder, sound, self.bounds(), &self.targets());
+    pub(crate) fn in_pieces(&self, folder: &Path, sound: &ReadResult) -> Vec<Fault> {
+        let mut faults: Vec<Fault> = self.coverage_fault(folder).into_iter().collect();
+        let differs = self.split_difference(folder, sound, self.bounds(), &self.targets());
         faults.extend(differs.or_else(|| {
             let targets =
-                [(self.len() as u64 / 40).max(self.least().max(7)), self.len() as u64 / 3];
-            self.in_turns(folder, sound, self.bounds(), &targets)
+                [(self.len() as u64 / 40).max(self.min_target().max(7)), self.len() as u64 / 3];
+            self.order_difference(folder, sound, self.bounds(), &targets)
         }));
         faults
     }
 
-    /// Sizes of pieces. Of a long sample, there would be too many small ones.
+    /// Split sizes, without small ones for long samples.
     fn targets(&self) -> Vec<u64> {
         let len = self.len() as u64;
         if len == 0 {
@@ -180,17 +183,17 @@ impl<'t> Subject<'t> {
         targets
     }
 
-    /// How what is read in pieces of these sizes, and through small blocks, differs.
-    pub(crate) fn cut_otherwise(
+    /// How the result differs with these split sizes and with small blocks.
+    pub(crate) fn split_difference(
         &self,
         folder: &Path,
-        whole: &Read,
-        bounds: Bounds,
+        whole: &ReadResult,
+        bounds: ReadBounds,
         targets: &[u64],
     ) -> Option<Fault> {
         let blocks = [1 << 20, 100, 4096];
         let manners = targets.iter().zip(blocks.into_iter().cycle());
-        // What is made up is not read through blocks, and takes its time.
+        // Made-up events do not use blocks, and take their time.
         let as_a_whole: &[(&u64, usize)] = match self.len() {
             0 => &[],
             _ => &[(&u64::MAX, 29), (&u64::MAX, 1000)],
@@ -206,7 +209,7 @@ impl<'t> Subject<'t> {
                     u64::MAX => "as a whole".to_owned(),
                     target => format!("in pieces of {target} bytes"),
                 };
-                let what = "another splitting gives something else";
+                let what = "the result depends on how the input is split";
                 let detail = format!("{pieces}, through blocks of {block} bytes: {how}");
                 return Some(Fault::new(Promise::Splitting, what, detail));
             }
@@ -214,15 +217,18 @@ impl<'t> Subject<'t> {
         None
     }
 
-    /// How what is read in pieces of these sizes differs when they are not read one after another.
-    pub(crate) fn in_turns(
+    /// How the result differs if splits of these sizes are not read in order.
+    pub(crate) fn order_difference(
         &self,
         folder: &Path,
-        whole: &Read,
-        bounds: Bounds,
+        whole: &ReadResult,
+        bounds: ReadBounds,
         targets: &[u64],
     ) -> Option<Fault> {
-        let turns = [(Turns::Backwards, "the last one first"), (Turns::Beside, "on three threads")];
+        let turns = [
+            (SplitOrder::Backwards, "the last one first"),
+            (SplitOrder::Beside, "on three threads"),
+        ];
         let pool = BlockPool::new(4096, 8);
         for (target, (turns, how_read)) in
             targets.iter().flat_map(|target| turns.map(|turns| (*target, turns)))
@@ -231,9 +237,9 @@ impl<'t> Subject<'t> {
                 Ok(source) => source,
                 Err(fault) => return Some(fault),
             };
-            let manner = Manner { turns, ..Manner::in_pieces(target) };
-            if let Some(how) = whole.difference(&read_as(&*source, &manner, &pool, bounds)) {
-                let what = "pieces that are read in another order give something else";
+            let manner = ReadMode { order: turns, ..ReadMode::in_pieces(target) };
+            if let Some(how) = whole.difference(&read_with_mode(&*source, &manner, &pool, bounds)) {
+                let what = "the result depends on the order in which splits are read";
                 let detail = format!("in pieces of {target} bytes, {how_read}: {how}");
                 return Some(Fault::new(Promise::Threads, what, detail));
             }
@@ -241,27 +247,27 @@ impl<'t> Subject<'t> {
         None
     }
 
-    /// Whether what is asked for is missing where not all is asked for.
-    fn in_part(&self, folder: &Path, sound: &Read, pool: &BlockPool) -> Vec<Fault> {
-        let third = (self.len() as u64 / 3).max(self.least());
+    /// Checks that a query yields what filtering everything would.
+    fn in_part(&self, folder: &Path, sound: &ReadResult, pool: &BlockPool) -> Vec<Fault> {
+        let third = (self.len() as u64 / 3).max(self.min_target());
         for target in [u64::MAX, third] {
             for (words, query) in queries(sound) {
                 let read = |query: Query| {
-                    let manner = Manner { query, ..Manner::in_pieces(target) };
+                    let manner = ReadMode { query, ..ReadMode::in_pieces(target) };
                     let source = self.source(folder)?;
-                    Ok(read_as(&*source, &manner, pool, self.bounds()))
+                    Ok(read_with_mode(&*source, &manner, pool, self.bounds()))
                 };
                 let (all, few) = match (read(Query::default()), read(query.clone())) {
                     (Ok(all), Ok(few)) => (all, few),
                     (Err(fault), _) | (_, Err(fault)) => return vec![fault],
                 };
-                let only = |Read { events, error, .. }: Read| Read {
-                    events: wanted(events, &query),
+                let only = |ReadResult { events, error, .. }: ReadResult| ReadResult {
+                    events: select_events(events, &query),
                     error,
-                    ..Read::default()
+                    ..ReadResult::default()
                 };
                 if let Some(how) = only(all).difference(&only(few)) {
-                    let what = "what is asked for is not what reading all of it gives";
+                    let what = "a query does not yield what filtering everything would";
                     let detail = format!("asked for {words}: {how}");
                     return vec![Fault::new(Promise::Query, what, detail)];
                 }
@@ -270,13 +276,13 @@ impl<'t> Subject<'t> {
         Vec::new()
     }
 
-    /// The smallest pieces of a source that makes its events up: there is no length to go by.
-    fn least(&self) -> u64 {
+    /// The smallest split size of a source that makes up its events: it has no length.
+    fn min_target(&self) -> u64 {
         if self.len() == 0 { 1 << 20 } else { 1 }
     }
 
-    /// Whether the splits leave something out, or have it twice.
-    fn uncovered(&self, folder: &Path) -> Option<Fault> {
+    /// Checks that the splits cover the inputs exactly once.
+    fn coverage_fault(&self, folder: &Path) -> Option<Fault> {
         let source = self.source(folder).ok()?;
         let target = (self.len() as u64 / 4).max(1);
         let splits = source.splits(target, &Query::default()).ok()?;
@@ -284,7 +290,7 @@ impl<'t> Subject<'t> {
         let wrong = |detail: String| {
             Some(Fault::new(
                 Promise::Splitting,
-                "splits do not lie end to end in the inputs",
+                "splits do not cover the inputs exactly once",
                 detail,
             ))
         };
@@ -300,7 +306,7 @@ impl<'t> Subject<'t> {
                 None => seen.push(&split.input),
             }
         }
-        // What is read together, such as a folder of tables, has one split, by whatever name.
+        // Inputs that are read together, such as a folder of tables, have one split with any name.
         let is_by_input = inputs.len() == 1 || seen.len() > 1;
         let missed = inputs.iter().find(|input| !seen.contains(&&*input.path));
         missed
@@ -308,10 +314,10 @@ impl<'t> Subject<'t> {
             .and_then(|input| wrong(format!("{} is not among them", input.path.display())))
     }
 
-    /// How what the engine reads differs, with any number of threads and little memory.
-    pub(crate) fn by_engine(&self, folder: &Path, whole: &Read) -> Vec<Fault> {
+    /// How the result differs in the engine, with several thread counts and with little memory.
+    pub(crate) fn by_engine(&self, folder: &Path, whole: &ReadResult) -> Vec<Fault> {
         let mut faults = Vec::new();
-        for manner in MANNERS {
+        for manner in RUN_CONFIGS {
             let (jobs, memory) = manner;
             let with = format!("{jobs} threads and {memory} MiB");
             match run(self.plugin.name, &self.options(folder), manner, self.registry) {
@@ -320,7 +326,7 @@ impl<'t> Subject<'t> {
                     faults.push(Fault::new(Promise::Options, what, mistakes));
                 }
                 Ok(read) => faults.extend(whole.difference(&read).map(|how| {
-                    let what = "run by the engine, it gives something else";
+                    let what = "the result in the engine differs";
                     Fault::new(Promise::Threads, what, format!("{with}: {how}"))
                 })),
             }
@@ -335,7 +341,7 @@ impl<'t> Subject<'t> {
     }
 }
 
-impl Sample<'_> {
+impl SampleFile<'_> {
     pub(crate) fn path(&self, folder: &Path) -> PathBuf {
         folder.join(self.name)
     }
@@ -348,8 +354,8 @@ impl Sample<'_> {
     }
 }
 
-/// Parts of what a source gives, in words and as it is asked for them.
-fn queries(sound: &Read) -> Vec<(String, Query)> {
+/// Queries for parts of the sample, with descriptions.
+fn queries(sound: &ReadResult) -> Vec<(String, Query)> {
     let mut times: Vec<i64> = sound.events.iter().map(|event| event.timestamp).collect();
     times.sort_unstable();
     let at = |numerator: usize| times.get(times.len() * numerator / 4).copied();
@@ -358,7 +364,7 @@ fn queries(sound: &Read) -> Vec<(String, Query)> {
         window(at(2), None),
         window(None, at(2)),
         window(at(1), at(3)),
-        // Ends are easily off by one: a window that just holds the last event.
+        // Ends are easily off by one: a window that only contains the last event.
         window(times.last().copied(), times.last().map(|last| last.saturating_add(1))),
     ];
     let first = sound.events.first().map(|event| &event.channel[..]);
@@ -371,10 +377,10 @@ fn queries(sound: &Read) -> Vec<(String, Query)> {
         queries.push(Query { channels: only.clone(), ..window(at(1), at(3)) });
         queries.extend([only, others].map(|channels| Query { channels, ..Query::default() }));
     }
-    queries.into_iter().map(|query| (in_words(&query), query)).collect()
+    queries.into_iter().map(|query| (describe_query(&query), query)).collect()
 }
 
-fn in_words(query: &Query) -> String {
+fn describe_query(query: &Query) -> String {
     let time = |time: Option<i64>, open: &str| time.map_or(open.to_owned(), |at| at.to_string());
     let times = format!(
         "times from {} to before {}",
@@ -385,8 +391,8 @@ fn in_words(query: &Query) -> String {
     times + channels
 }
 
-/// What is left of these events where only some are asked for.
-fn wanted(mut events: Vec<PlainEvent>, query: &Query) -> Vec<PlainEvent> {
+/// The events that match a query.
+fn select_events(mut events: Vec<PlainEvent>, query: &Query) -> Vec<PlainEvent> {
     events.retain(|event| {
         query.window().wants_time(event.timestamp)
             && query.channels.wants(&event.channel, &event.source)

@@ -1,4 +1,4 @@
-//! Sniffing: whether a source knows its own files, and leaves those of others alone.
+//! Checks that a source recognises its own files, and does not claim those of others.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,51 +8,51 @@ use sluice_core::{Plugin, PluginKind, Registry, SniffResult, files};
 
 use crate::Promise;
 use crate::finding::Fault;
-use crate::heads::{Head, heads};
+use crate::heads::{FileHead, file_heads};
 
-/// How much of a file is looked at.
+/// The number of bytes to sniff.
 const HEAD: usize = 64 << 10;
 
-/// What is wrong with how a source tells its files. `sample` is one of them; `reads` are the names of
-/// formats of others that it reads too. Writes into `folder`.
+/// Faults in recognising files. `sample` is a file of its own; `reads` are other formats that it
+/// also reads. Writes into `folder`.
 pub(crate) fn faults(
     plugin: &Plugin,
     sample: &Path,
     reads: &[String],
     (registry, folder): (&Registry, &Path),
 ) -> Vec<Fault> {
-    let mut faults = own(plugin, sample, registry);
-    faults.extend(others(plugin, reads, folder));
-    faults.extend(any_prefix(plugin, sample));
+    let mut faults = own_sample_faults(plugin, sample, registry);
+    faults.extend(foreign_file_faults(plugin, reads, folder));
+    faults.extend(prefix_fault(plugin, sample));
     faults
 }
 
-/// How a source came to a file.
+/// What a source recognised a file by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
+enum RecognizedBy {
     Path(SniffResult),
     Head(SniffResult),
     Extension,
     Nothing,
 }
 
-fn own(plugin: &Plugin, sample: &Path, registry: &Registry) -> Vec<Fault> {
+fn own_sample_faults(plugin: &Plugin, sample: &Path, registry: &Registry) -> Vec<Fault> {
     let head = files::head(sample, HEAD).unwrap_or_default();
     let by = match ((plugin.sniff_path)(sample), (plugin.sniff)(&head)) {
-        (Ok(SniffResult::Yes), _) => By::Path(SniffResult::Yes),
-        (Ok(SniffResult::Maybe), SniffResult::No) => By::Path(SniffResult::Maybe),
+        (Ok(SniffResult::Yes), _) => RecognizedBy::Path(SniffResult::Yes),
+        (Ok(SniffResult::Maybe), SniffResult::No) => RecognizedBy::Path(SniffResult::Maybe),
         (Err(error), _) => {
             let what = "it fails to judge its own sample";
             return vec![Fault::new(Promise::Sniffing, what, error.to_string())];
         }
-        (_, SniffResult::No) if has_extension(plugin, sample) => By::Extension,
-        (_, SniffResult::No) => By::Nothing,
-        (_, sure) => By::Head(sure),
+        (_, SniffResult::No) if has_extension(plugin, sample) => RecognizedBy::Extension,
+        (_, SniffResult::No) => RecognizedBy::Nothing,
+        (_, sure) => RecognizedBy::Head(sure),
     };
-    if by == By::Nothing {
-        let what = "its own sample is not known as its own, neither by bytes nor by its name";
+    if by == RecognizedBy::Nothing {
+        let what = "its own sample is not recognised as its own, neither by bytes nor by name";
         let says = plugin.extensions.join(", ");
-        return match plugin.extensions.is_empty() && !judges(plugin) {
+        return match plugin.extensions.is_empty() && !claims_any(plugin) {
             true => Vec::new(),
             false => vec![Fault::new(Promise::Sniffing, what, format!("extensions: {says}"))],
         };
@@ -63,16 +63,16 @@ fn own(plugin: &Plugin, sample: &Path, registry: &Registry) -> Vec<Fault> {
             && is_as_sure(other, by, sample, &head)
     });
     let names: Vec<&str> = rivals.map(|other| other.name).collect();
-    let what = "another source is as sure of the sample";
+    let what = "another source claims the sample as strongly";
     (!names.is_empty())
         .then(|| Fault::new(Promise::Sniffing, what, names.join(", ")))
         .into_iter()
         .collect()
 }
 
-/// Whether a source says anything at all about files, as far as can be seen.
-fn judges(plugin: &Plugin) -> bool {
-    heads().iter().any(|head| (plugin.sniff)(&head.bytes) != SniffResult::No)
+/// Whether a source claims any known head.
+fn claims_any(plugin: &Plugin) -> bool {
+    file_heads().iter().any(|head| (plugin.sniff)(&head.bytes) != SniffResult::No)
 }
 
 fn has_extension(plugin: &Plugin, path: &Path) -> bool {
@@ -85,50 +85,52 @@ fn has_extension(plugin: &Plugin, path: &Path) -> bool {
     plugin.extensions.iter().any(|known| known.eq_ignore_ascii_case(&extension))
 }
 
-/// Paths are judged before first bytes, and those before names.
-fn is_as_sure(other: &Plugin, by: By, sample: &Path, head: &[u8]) -> bool {
+/// Paths take precedence over first bytes, and those over names.
+fn is_as_sure(other: &Plugin, by: RecognizedBy, sample: &Path, head: &[u8]) -> bool {
     let path = (other.sniff_path)(sample).unwrap_or(SniffResult::No);
     let (path, head) = (path, (other.sniff)(head));
     match by {
-        By::Path(sure) => path >= sure,
-        By::Head(sure) => path == SniffResult::Yes || head >= sure,
-        By::Extension => path == SniffResult::Yes || head == SniffResult::Yes,
-        By::Nothing => false,
+        RecognizedBy::Path(sure) => path >= sure,
+        RecognizedBy::Head(sure) => path == SniffResult::Yes || head >= sure,
+        RecognizedBy::Extension => path == SniffResult::Yes || head == SniffResult::Yes,
+        RecognizedBy::Nothing => false,
     }
 }
 
-fn others(plugin: &Plugin, reads: &[String], folder: &Path) -> Vec<Fault> {
-    let foreign = heads().into_iter().filter(|head| !reads.iter().any(|name| name == head.name));
-    foreign.filter_map(|head| claimed(plugin, &head, folder)).collect()
+fn foreign_file_faults(plugin: &Plugin, reads: &[String], folder: &Path) -> Vec<Fault> {
+    let foreign =
+        file_heads().into_iter().filter(|head| !reads.iter().any(|name| name == head.name));
+    foreign.filter_map(|head| claim_fault(plugin, &head, folder)).collect()
 }
 
-fn claimed(plugin: &Plugin, head: &Head, folder: &Path) -> Option<Fault> {
+fn claim_fault(plugin: &Plugin, head: &FileHead, folder: &Path) -> Option<Fault> {
     let path = folder.join("foreign");
     let by_path = || {
         fs::write(&path, &head.bytes).ok()?;
-        // To fail on a file is no claim.
+        // Failing on a file does not claim it.
         (plugin.sniff_path)(&path).ok()
     };
-    let sure = caught(|| (plugin.sniff)(&head.bytes).max(by_path().unwrap_or(SniffResult::No)));
+    let sure =
+        catch_panic(|| (plugin.sniff)(&head.bytes).max(by_path().unwrap_or(SniffResult::No)));
     drop(fs::remove_file(&path));
     match sure {
         Err(()) => Some(Fault::new(Promise::NoPanic, "sniffing panics", head.name)),
         Ok(SniffResult::Yes) => Some(Fault::new(
             Promise::Sniffing,
-            "it is sure of files of another format",
+            "it claims files of another format",
             format!("{}; if it reads these, say so with `reads`", head.name),
         )),
         Ok(_) => None,
     }
 }
 
-fn any_prefix(plugin: &Plugin, sample: &Path) -> Option<Fault> {
+fn prefix_fault(plugin: &Plugin, sample: &Path) -> Option<Fault> {
     let sample = files::head(sample, 4096).unwrap_or_default();
-    let own = Head { name: "the sample", bytes: sample };
-    for head in heads().into_iter().chain([own]) {
+    let own = FileHead { name: "the sample", bytes: sample };
+    for head in file_heads().into_iter().chain([own]) {
         for len in 0..head.bytes.len().min(4096) {
             let prefix = head.bytes.get(..len).unwrap_or_default();
-            if caught(|| (plugin.sniff)(prefix)).is_err() {
+            if catch_panic(|| (plugin.sniff)(prefix)).is_err() {
                 let detail = format!("the first {len} bytes of {}", head.name);
                 return Some(Fault::new(Promise::NoPanic, "sniffing panics", detail));
             }
@@ -137,6 +139,6 @@ fn any_prefix(plugin: &Plugin, sample: &Path) -> Option<Fault> {
     None
 }
 
-fn caught<T>(work: impl FnOnce() -> T) -> Result<T, ()> {
+fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, ()> {
     catch_unwind(AssertUnwindSafe(work)).map_err(drop)
 }

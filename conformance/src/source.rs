@@ -1,4 +1,4 @@
-//! Trials of sources: what is tried, and in which order. What each thing shows is judged elsewhere.
+//! Trials of sources: the options of a trial.
 
 use std::time::Duration;
 
@@ -7,23 +7,24 @@ use sluice_core::PluginKind;
 
 use crate::finding::expect_none;
 use crate::isolation::Isolation;
-use crate::reading_trial::Subject;
-use crate::{Finding, options, private};
+use crate::reading_trial::TrialSubject;
+use crate::{Finding, kit_plugins, options};
 
-/// How well a format tells what is damaged.
+/// How well a format detects damage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Integrity {
-    /// Any bytes are events, such as lines of text: damage is only told where nothing can be read.
+    /// Any bytes are events, as in lines of text: damage is only reported where nothing can be
+    /// read.
     Nothing,
-    /// What holds events together is checked, what is in them is not: a changed byte may change the event
-    /// it is in, and no other.
+    /// The framing of events is checked, their content is not: a changed byte may change its own
+    /// event and no other.
     #[default]
     Framed,
-    /// Every changed byte is noticed: what is given has been there before.
+    /// Every changed byte is detected: no event is ever altered.
     Checksummed,
 }
 
-/// A source to be tried.
+/// A source under test.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is tried before `check` or `findings`"]
 pub struct SourceTrial {
@@ -41,10 +42,10 @@ pub struct SourceTrial {
     memory: u64,
 }
 
-/// Tries the source that is registered under this name.
+/// Tests the source registered under this name.
 ///
-/// A source that reads files needs a [`sample`](SourceTrial::sample). One that makes its events up needs
-/// none, and one that is live says [`unread`](SourceTrial::unread).
+/// A source that reads files needs a [`sample`](SourceTrial::sample). A source that makes up its
+/// events needs none, and a live source is declared [`unread`](SourceTrial::unread).
 pub fn source(plugin: &str) -> SourceTrial {
     SourceTrial {
         plugin: plugin.to_owned(),
@@ -63,91 +64,92 @@ pub fn source(plugin: &str) -> SourceTrial {
 }
 
 impl SourceTrial {
-    /// A file to read, sound and with some events. The first one is what the option `path` names, if
-    /// `options` do not say otherwise; others lie beside it. All of them are damaged, one at a time.
+    /// Adds a valid file with some events. The option `path` names the first one, unless `options`
+    /// say otherwise; others are next to it. All of them are damaged, one at a time.
     ///
-    /// Small ones are tried most thoroughly: up to 512 bytes, every byte is cut off behind; up to 8 KiB
-    /// where the variable `SLUICE_CI=all` asks for the long form, which makes five times as many changes.
+    /// Small files are tested most thoroughly: up to 512 bytes, they are truncated after every
+    /// byte; up to 8 KiB with `SLUICE_CI=all`, which also makes five times as many changes.
     pub fn sample(mut self, name: &str, bytes: impl Into<Vec<u8>>) -> Self {
         self.files.push((name.to_owned(), bytes.into()));
         self
     }
 
-    /// Options beside `path`. A relative `path` is one beside the samples, and `${DIR}` stands for their
-    /// folder anywhere.
+    /// Sets the options besides `path`. A relative `path` is relative to the samples; `${DIR}` is
+    /// their folder.
     pub fn options(mut self, options: Value) -> Self {
         self.options = options;
         self
     }
 
-    /// How well the format tells what is damaged: decides what damaged samples may give.
+    /// Sets how well the format detects damage, which decides what damaged samples may yield.
     pub fn integrity(mut self, integrity: Integrity) -> Self {
         self.integrity = integrity;
         self
     }
 
-    /// Formats of others that it is right to be sure of, by the names that findings call them.
+    /// Declares other formats that it recognises rightly, by the names in findings.
     pub fn reads(mut self, formats: &[&str]) -> Self {
         self.reads = formats.iter().map(|&format| format.to_owned()).collect();
         self
     }
 
-    /// How many bytes at the front of the first file all events depend on, if that is more than what stands
-    /// before the first event: an event that gives others their times, say. What is changed or cut off
-    /// there may change any event.
+    /// Sets the number of leading bytes of the first file that all events depend on, if that is
+    /// more than what precedes the first event: for example an event that defines the time base.
+    /// Changes and truncations there may affect any event.
     pub fn header(mut self, bytes: usize) -> Self {
         self.header = bytes;
         self
     }
 
-    /// How many bytes at the back of the files say what lies in front of them, such as an index. What is
-    /// changed there may cost events, which is told; where it is cut off, it may not.
+    /// Sets the number of trailing bytes that describe what precedes them, such as an index.
+    /// Changes there may lose events if that is reported; truncation there may not.
     pub fn footer(mut self, bytes: usize) -> Self {
         self.footer = bytes;
         self
     }
 
-    /// A damaged file of this format gives nothing, or an error: what says where events lie stands in one
-    /// place, such as a footer. Of any other format, what lies in front of damage is to be given.
+    /// Declares that a damaged file yields nothing or an error, because one place, such as a
+    /// footer, locates all events. Other formats must yield what precedes the damage.
     pub fn whole_or_nothing(mut self) -> Self {
         self.whole_or_nothing = true;
         self
     }
 
-    /// Reads nothing: what it receives cannot be given to it here. Options and sample are still tried.
+    /// Declares that the source cannot be read here, because it is live. Options and sample are
+    /// still checked.
     pub fn unread(mut self) -> Self {
         self.is_read = false;
         self
     }
 
-    /// How long a case may take before it is taken to hang. A minute, if nothing is said.
+    /// Sets the timeout of a case. The default is a minute.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// How much memory reading may take beyond what was used before. 256 MiB, if nothing is said.
+    /// Sets the memory that reading may use in addition to what is in use. The default is 256 MiB.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = bytes;
         self
     }
 
-    /// Another number gives other damage of the same kinds.
+    /// Sets the random seed of the damage.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// All promises that are not kept. The same every time, if the plugin is.
+    /// Lists all broken promises. Deterministic, if the plugin is.
     ///
-    /// The test that calls this is run again by its name, in a process of its own for what may crash: it
-    /// has to come here again without having done harm.
+    /// The calling test is started again by its name in a child process: up to here it must be
+    /// harmless to repeat.
     pub fn findings(&self) -> Vec<Finding> {
-        let registry = private::registry();
+        let registry = kit_plugins::registry();
         let Some(plugin) = registry.get(PluginKind::Source, &self.plugin) else {
             return vec![options::unregistered(PluginKind::Source, &self.plugin)];
         };
-        let subject = Subject { trial: self, plugin, registry: &registry };
+        let subject = TrialSubject { trial: self, plugin, registry: &registry };
         let mut findings = options::findings(plugin, &subject.options_anywhere(), &registry);
         if self.is_read {
             let (patience, memory) = (self.patience, self.memory);
@@ -157,11 +159,11 @@ impl SourceTrial {
         findings
     }
 
-    /// Fails the test if a promise is not kept.
+    /// Fails the test if a promise is broken.
     ///
     /// # Panics
     ///
-    /// If one is not, with all that are not.
+    /// If any promise is broken, with the list of all of them.
     #[track_caller]
     pub fn check(self) {
         expect_none(&self.plugin, &self.findings());

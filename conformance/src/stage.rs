@@ -1,7 +1,8 @@
-//! Trials of stages: what they do depends on the events, never on how these come, and none is lost unsaid.
+//! Trials of stages: their result depends only on the events, not on how these arrive, and no event
+//! is lost unreported.
 
 mod direct;
-mod wanted;
+mod pushdown;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,18 +13,21 @@ use serde_json::{Value, json};
 use sluice_core::{Batch, Plugin, PluginKind, Registry};
 use sluice_pipeline::run::Options;
 
-use crate::events::{Events, Gather, Replay, joined};
-use crate::finding::{Fault, Gathered, expect_none};
-use crate::hostile::Dice;
+use crate::events::{Events, GatherSink, ReplaySource, concat};
+use crate::finding::{Fault, FindingSet, expect_none};
+use crate::hostile::SeededRandom;
 use crate::isolation::Isolation;
-use crate::pipe::{EVENTS, Failure, Pipe, gathered, lasting, read, run, said};
-use crate::private::registry;
+use crate::kit_plugins::registry;
+use crate::pipe::{
+    EVENTS, PipelineText, RunFailure, gather_events, panic_message, read_pipeline, run,
+    stable_report,
+};
 use crate::{Finding, Promise, options};
 
-use direct::{Outcome, Tried};
-use wanted::samples;
+use direct::{DirectStage, StageOutcome};
+use pushdown::sample_queries;
 
-/// A stage to be tried.
+/// A stage under test.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is tried before `check` or `findings`"]
 pub struct StageTrial {
@@ -32,44 +36,44 @@ pub struct StageTrial {
     fed_by: Option<String>,
 }
 
-/// Tries the stage that is registered under this name.
+/// Tests the stage registered under this name.
 ///
-/// It is given the kit's own mix of events unless [`fed_by`](StageTrial::fed_by) says otherwise, by itself and by
-/// the real engine. It is held to this:
+/// It gets the kit's mix of events unless [`fed_by`](StageTrial::fed_by) says otherwise, directly
+/// and in the real engine. It checks these promises:
 ///
 /// - **Options, Sample**: unknown options are refused, and the sample shows all there are.
-/// - **Batches**: events in batches of any size, with empty ones between, give the same events, rows, counts and
-///   notes. A stage without memory may be given its batches in any order.
-/// - **Threads**: any number gives the same.
-/// - **Books**: events are passed on or counted as filtered; what is held back comes out at the end. What it says it
-///   needs (`query`) is all it needs, and it holds nothing back if it says so (`holds`).
-/// - **WholeRows**: rows lie beside events that are there, one row an event.
-/// - **NoPanic, Memory**: payloads of garbage do no harm.
+/// - **Batches**: batches of any size, with empty ones between, yield the same events, rows, counts
+///   and notes. A map may get its batches in any order.
+/// - **Threads**: any number of threads yields the same.
+/// - **Accounting**: events pass or are counted as filtered; delayed ones come out at the end. It
+///   needs no more than it declares (`query`), and delays nothing if it says so (`holds`).
+/// - **WholeRows**: rows belong to existing events, one row per event.
+/// - **NoPanic, Memory**: garbage payloads do no harm.
 pub fn stage(plugin: &str) -> StageTrial {
     StageTrial { plugin: plugin.to_owned(), options: json!({}), fed_by: None }
 }
 
 impl StageTrial {
-    /// Options.
+    /// Sets the options.
     pub fn options(mut self, options: Value) -> Self {
         self.options = options;
         self
     }
 
-    /// The events it is given: those that this pipeline gives, whose last node is called `events`.
+    /// Feeds it the events of this pipeline, whose last node is called `events`.
     pub fn fed_by(mut self, pipeline: &str) -> Self {
         self.fed_by = Some(pipeline.to_owned());
         self
     }
 
-    /// All promises that are not kept.
+    /// Lists all broken promises.
     pub fn findings(&self) -> Vec<Finding> {
         let registry = registry();
         let Some(plugin) = registry.get(PluginKind::Stage, &self.plugin) else {
             return vec![options::unregistered(PluginKind::Stage, &self.plugin)];
         };
         let events = match &self.fed_by {
-            Some(text) => gathered(text, &registry),
+            Some(text) => gather_events(text, &registry),
             None => Ok(Events::mix()),
         };
         let events = match events {
@@ -83,19 +87,19 @@ impl StageTrial {
                 return vec![Finding::new(Promise::Options, what)];
             }
         };
-        let bench = Bench { trial: self, plugin, registry: &registry, events };
-        // What is tried in a process of its own comes first: all before it is done there once more.
+        let bench = StageBench { trial: self, plugin, registry: &registry, events };
+        // The child process comes first: it repeats everything before it.
         let mut findings = bench.hostile();
         findings.extend(options::findings(plugin, &self.options, &registry));
-        findings.extend(bench.tried_here());
+        findings.extend(bench.run_here());
         findings
     }
 
-    /// Fails the test if a promise is not kept.
+    /// Fails the test if a promise is broken.
     ///
     /// # Panics
     ///
-    /// If one is not, with all that are not.
+    /// If any promise is broken, with the list of all of them.
     #[track_caller]
     pub fn check(self) {
         expect_none(&self.plugin, &self.findings());
@@ -103,40 +107,41 @@ impl StageTrial {
 }
 
 /// A stage with its events.
-struct Bench<'t> {
+struct StageBench<'t> {
     trial: &'t StageTrial,
     plugin: &'t Plugin,
     registry: &'t Registry,
     events: Arc<Events>,
 }
 
-/// Most events of a batch, where sizes are not what is tried.
-const USUAL: usize = 64;
+/// The standard batch size.
+const STANDARD_BATCH: usize = 64;
 /// Other sizes.
-const SIZES: [usize; 4] = [1, 2, 7, USUAL];
+const SIZES: [usize; 4] = [1, 2, 7, STANDARD_BATCH];
 
-impl Bench<'_> {
-    fn tried<'e>(&'e self, events: &'e Events) -> Tried<'e> {
-        Tried { plugin: self.plugin, options: &self.trial.options, events }
+impl StageBench<'_> {
+    fn direct<'e>(&'e self, events: &'e Events) -> DirectStage<'e> {
+        DirectStage { plugin: self.plugin, options: &self.trial.options, events }
     }
 
-    /// What sound events show.
-    fn tried_here(&self) -> Vec<Finding> {
+    /// Findings with valid events.
+    fn run_here(&self) -> Vec<Finding> {
         catch_unwind(AssertUnwindSafe(|| self.findings())).unwrap_or_else(|panic| {
-            let what = format!("it panics on the events it is tried with: {}", said(&*panic));
+            let what =
+                format!("it panics on the events it is tried with: {}", panic_message(&*panic));
             vec![Finding::new(Promise::NoPanic, what)]
         })
     }
 
     fn findings(&self) -> Vec<Finding> {
-        let mut found = Gathered::default();
-        let tried = self.tried(&self.events);
+        let mut found = FindingSet::default();
+        let tried = self.direct(&self.events);
         match tried.whole() {
             Ok(whole) => {
                 whole.faults().into_iter().for_each(|fault| found.add(fault, "all events at once"));
                 self.batches(&tried, &whole, &mut found);
                 self.any_order(&tried, &whole, &mut found);
-                self.wanted(&tried, &whole, &mut found);
+                self.check_pushdown(&tried, &whole, &mut found);
                 self.threads(&whole, &mut found);
             }
             Err(what) => {
@@ -147,39 +152,44 @@ impl Bench<'_> {
         found.findings()
     }
 
-    fn batches(&self, tried: &Tried<'_>, whole: &Outcome, found: &mut Gathered) {
+    fn batches(&self, tried: &DirectStage<'_>, whole: &StageOutcome, found: &mut FindingSet) {
         for size in SIZES {
             let case = format!("batches of {size} events");
-            compare(whole, tried.cut(size, false), Promise::Batches, &case, found);
+            compare(whole, tried.in_batches(size, false), Promise::Batches, &case, found);
         }
         let case = "empty batches between others";
-        compare(whole, tried.cut(7, true), Promise::Batches, case, found);
+        compare(whole, tried.in_batches(7, true), Promise::Batches, case, found);
     }
 
-    fn any_order(&self, tried: &Tried<'_>, whole: &Outcome, found: &mut Gathered) {
+    fn any_order(&self, tried: &DirectStage<'_>, whole: &StageOutcome, found: &mut FindingSet) {
         if let Some(backwards) = tried.backwards(7) {
             let case = "batches of 7 events that come in another order";
             compare(whole, backwards, Promise::Batches, case, found);
         }
     }
 
-    /// What it says it needs is all it needs: sources skip the rest.
-    fn wanted(&self, tried: &Tried<'_>, whole: &Outcome, found: &mut Gathered) {
-        for (case, after) in samples(&whole.events) {
-            match tried.wanted(&after) {
+    /// Checks that it needs no more than it declares, because sources skip the rest.
+    fn check_pushdown(
+        &self,
+        tried: &DirectStage<'_>,
+        whole: &StageOutcome,
+        found: &mut FindingSet,
+    ) {
+        for (case, after) in sample_queries(&whole.events) {
+            match tried.with_pushdown(&after) {
                 Ok([all, few]) => {
                     let differs = all.events.difference(&few.events);
                     let kind = "events are lost or changed if sources skip what it says it does not need (`query`)";
-                    let fault = differs.map(|what| Fault::new(Promise::Books, kind, what));
+                    let fault = differs.map(|what| Fault::new(Promise::Accounting, kind, what));
                     fault.into_iter().for_each(|fault| found.add(fault, &*case));
                 }
-                Err(what) => found.add(Fault::new(Promise::Books, "it fails", what), case),
+                Err(what) => found.add(Fault::new(Promise::Accounting, "it fails", what), case),
             }
         }
     }
 
-    /// What the engine makes of it.
-    fn threads(&self, whole: &Outcome, found: &mut Gathered) {
+    /// Checks the result in the engine.
+    fn threads(&self, whole: &StageOutcome, found: &mut FindingSet) {
         let mut first: Option<Value> = None;
         for jobs in [1, 2, 8] {
             let case = format!("{jobs} threads");
@@ -187,11 +197,11 @@ impl Bench<'_> {
                 found.add(Fault::new(promise, kind, what), case.clone());
             };
             match self.engine(jobs) {
-                Err(Failure::Panic(what)) => add(Promise::NoPanic, "it panics", what),
-                Err(Failure::Error(what)) if what.contains("internal:") => {
-                    add(Promise::Books, "the run fails", what);
+                Err(RunFailure::Panic(what)) => add(Promise::NoPanic, "it panics", what),
+                Err(RunFailure::Error(what)) if what.contains("internal:") => {
+                    add(Promise::Accounting, "the run fails", what);
                 }
-                Err(Failure::Error(what)) => add(Promise::Threads, "the run fails", what),
+                Err(RunFailure::Error(what)) => add(Promise::Threads, "the run fails", what),
                 Ok((events, report)) => {
                     if let Some(what) = whole.events.difference(&events) {
                         add(Promise::Threads, "other events come out of a run", what);
@@ -204,22 +214,26 @@ impl Bench<'_> {
         }
     }
 
-    fn engine(&self, jobs: usize) -> Result<(Events, Value), Failure> {
+    fn engine(&self, jobs: usize) -> Result<(Events, Value), RunFailure> {
         let tried = "tried";
-        let pipe = Pipe::of_events();
+        let pipe = PipelineText::from_events();
         let pipe = pipe.with("stages", tried, self.plugin.name, Some(EVENTS), &self.trial.options);
-        let replay =
-            Replay { events: Arc::clone(&self.events), size: 16, each: 2, reversed: jobs > 1 };
-        let gather = Gather::default();
-        let text = pipe.ending(tried).text();
-        let pipeline = read(&text, self.registry, Some(replay), &gather);
+        let replay = ReplaySource {
+            events: Arc::clone(&self.events),
+            size: 16,
+            each: 2,
+            reversed: jobs > 1,
+        };
+        let gather = GatherSink::default();
+        let text = pipe.with_end(tried).text();
+        let pipeline = read_pipeline(&text, self.registry, Some(replay), &gather);
         let options = Options { jobs: Some(jobs), ..Options::default() };
-        let report = run(pipeline.map_err(Failure::Error)?, options)?;
+        let report = run(pipeline.map_err(RunFailure::Error)?, options)?;
         let events = gather.take().unwrap_or_default();
-        Ok((events, lasting(&report)))
+        Ok((events, stable_report(&report)))
     }
 
-    /// Gives it payloads that hold nothing it could expect.
+    /// Feeds it garbage payloads.
     fn hostile(&self) -> Vec<Finding> {
         let isolation = Isolation {
             plugin: &self.trial.plugin,
@@ -227,17 +241,19 @@ impl Bench<'_> {
             memory: 512 << 20,
         };
         isolation.run(&|cases| {
-            for (round, what) in GARBAGE.iter().enumerate() {
+            for (round, what) in CORRUPTIONS.iter().enumerate() {
                 cases.case(what, |_| self.garbage(round));
             }
         })
     }
 
     fn garbage(&self, round: usize) -> Vec<Fault> {
-        let spoilt = spoilt(&self.events, round);
-        let tried = self.tried(&spoilt);
-        // What the stage refuses it may refuse.
-        let (Ok(whole), cut) = (tried.whole(), tried.cut(1, false)) else { return Vec::new() };
+        let spoilt = corrupt_payloads(&self.events, round);
+        let tried = self.direct(&spoilt);
+        // Refusing them is allowed.
+        let (Ok(whole), cut) = (tried.whole(), tried.in_batches(1, false)) else {
+            return Vec::new();
+        };
         let mut faults = whole.faults();
         match cut {
             Ok(cut) => faults.extend(whole.difference(&cut, Promise::Batches)),
@@ -251,11 +267,11 @@ impl Bench<'_> {
 }
 
 fn compare(
-    whole: &Outcome,
-    other: Result<Outcome, String>,
+    whole: &StageOutcome,
+    other: Result<StageOutcome, String>,
     promise: Promise,
     case: &str,
-    found: &mut Gathered,
+    found: &mut FindingSet,
 ) {
     match other {
         Ok(other) => {
@@ -266,8 +282,8 @@ fn compare(
     }
 }
 
-/// The ways in which payloads are spoilt.
-const GARBAGE: [&str; 5] = [
+/// The ways of corrupting payloads.
+const CORRUPTIONS: [&str; 5] = [
     "payloads of random bytes",
     "payloads that are cut off",
     "payloads of which a bit is another one",
@@ -275,9 +291,9 @@ const GARBAGE: [&str; 5] = [
     "payloads that are empty",
 ];
 
-/// The events with payloads that are spoilt in this way, and without rows.
-fn spoilt(events: &Events, way: usize) -> Events {
-    let mut dice = Dice::new(way as u64);
+/// The events with payloads corrupted in this way, and without rows.
+fn corrupt_payloads(events: &Events, way: usize) -> Events {
+    let mut dice = SeededRandom::new(way as u64);
     let payloads: Vec<Vec<u8>> = events
         .batch
         .iter()
@@ -299,5 +315,5 @@ fn spoilt(events: &Events, way: usize) -> Events {
     let rows: Vec<u32> = (0..events.len() as u32).collect();
     let payloads = BinaryArray::from_iter_values(payloads);
     let batch: Batch = events.batch.clone().with_rows(Vec::new()).with_payloads(&rows, &payloads);
-    Events { channels: Arc::clone(&events.channels), batch: joined(&[batch.owned()]) }
+    Events { channels: Arc::clone(&events.channels), batch: concat(&[batch.owned()]) }
 }

@@ -1,4 +1,4 @@
-//! Draws the graph of a pipeline, as text that Mermaid and Graphviz turn into a picture.
+//! Renders a pipeline's graph as text for Mermaid and Graphviz.
 
 use sluice_core::PluginKind;
 
@@ -20,7 +20,7 @@ pub fn mermaid(pipeline: &Outline) -> String {
     draw("flowchart LR", pipeline, node, |from, to| format!("    n{from} --> n{to}"))
 }
 
-/// The graph in Graphviz' language. Ends with a newline.
+/// The graph in Graphviz's DOT language. Ends with a newline.
 pub fn dot(pipeline: &Outline) -> String {
     let node = |at: usize, node: &OutlineNode| {
         let (name, plugin) = (escaped(&node.name), escaped(&node.plugin));
@@ -48,7 +48,7 @@ fn draw(
     std::iter::once(head.to_owned()).chain(boxes).chain(edges).map(|line| line + "\n").collect()
 }
 
-/// `text` for Mermaid: everything it might read as its own is written as a number.
+/// `text` for Mermaid, with everything that could be syntax as a character reference.
 fn entities(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -61,7 +61,7 @@ fn entities(text: &str) -> String {
     out
 }
 
-/// `text` inside the quotes of Graphviz, with what a terminal would obey spelled out.
+/// `text` inside Graphviz quotes, with control characters escaped.
 fn escaped(text: &str) -> String {
     printable(text).replace('\\', "\\\\").replace('"', "\\\"")
 }

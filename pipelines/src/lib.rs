@@ -1,4 +1,4 @@
-//! Pipelines: what a file says, and running it.
+//! Pipelines: reading pipeline files and running them.
 
 pub mod batch;
 pub mod dispatch;
@@ -14,8 +14,10 @@ pub mod run;
 pub mod schema;
 mod source_name;
 pub mod spec;
-pub mod unwritten;
+pub mod unused_rows;
 
 pub use mistake::{Mistake, Mistakes};
 pub use report::Report;
-pub use spec::{Document, Node, OnDamage, Outline, OutlineNode, Part, Pipeline, Variables};
+pub use spec::{
+    Document, OnDamage, Outline, OutlineNode, Pipeline, PipelineNode, PluginInstance, Variables,
+};

@@ -1,4 +1,4 @@
-//! The pipelines that every program carries, by name. They work without any file beside them.
+//! The built-in pipelines, by name. They need no files next to the program.
 
 macro_rules! carried {
     ($($name:literal),* $(,)?) => {
@@ -6,7 +6,7 @@ macro_rules! carried {
     };
 }
 
-const PIPELINES: [(&str, &str); 18] = carried![
+const BUILT_IN: [(&str, &str); 18] = carried![
     "archive-to-log",
     "batch",
     "dgc-all",
@@ -27,13 +27,13 @@ const PIPELINES: [(&str, &str); 18] = carried![
     "vel-to-tables",
 ];
 
-/// The text of the pipeline of that name, given with or without `.toml`.
+/// The text of a built-in pipeline; the name may end in `.toml`.
 pub fn get(name: &str) -> Option<&'static str> {
     let name = name.strip_suffix(".toml").unwrap_or(name);
-    PIPELINES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// The names of all pipelines, sorted.
+/// The names of all built-in pipelines, sorted.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    PIPELINES.iter().map(|(name, _)| *name)
+    BUILT_IN.iter().map(|(name, _)| *name)
 }

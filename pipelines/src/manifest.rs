@@ -1,4 +1,4 @@
-//! The manifest of an output folder: what is in it, and what it was made from.
+//! The manifest of an output folder: its files, and what they were made from.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 use sluice_core::output::PublishedFile;
 use sluice_core::{Error, RunInput, RunOrigin, files::LogFile};
 
-use crate::spec::Node;
+use crate::spec::PipelineNode;
 
 /// The version of Sluice that writes manifests.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What a manifest says.
+/// The content of a manifest.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Manifest {
     /// The version of Sluice that wrote it.
     pub sluice: String,
     /// The pipeline's name.
     pub name: Option<String>,
-    /// What was run, as a pipeline file without variables.
+    /// The pipeline file that ran, without variables.
     pub pipeline: String,
     /// The plugins that took part.
     pub plugins: Vec<String>,
-    /// What was read.
+    /// The inputs.
     pub inputs: Vec<InputFile>,
-    /// What was written, with paths relative to the folder.
+    /// The files written, with paths relative to the folder.
     pub files: Vec<OutputFile>,
     /// The exit code: 3 if there were losses.
     #[serde(default)]
     pub exit: u8,
-    /// Whether the run was asked to end before it had read everything.
+    /// Whether the run was interrupted before it had read everything.
     #[serde(default, skip_serializing_if = "is_false")]
     pub partial: bool,
 }
@@ -39,19 +39,19 @@ pub(crate) fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// An input as a manifest names it.
+/// An input in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputFile {
     /// Its path as the user gave it.
     #[serde(serialize_with = "sluice_core::name::path_as_text")]
     pub path: PathBuf,
-    /// Its length, where it had one.
+    /// Its length; `None` for streams.
     pub bytes: Option<u64>,
-    /// The hash of its bytes, where it could be read again.
+    /// The hash of its bytes; `None` if it cannot be read twice.
     pub blake3: Option<String>,
 }
 
-/// An output as a manifest names it.
+/// An output in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputFile {
     /// Its path in the folder.
@@ -65,27 +65,31 @@ pub struct OutputFile {
 }
 
 /// The part of a manifest that is the same for every folder of a run.
-pub(crate) struct Base<'r> {
+pub(crate) struct ManifestBase<'r> {
     pub(crate) origin: &'r RunOrigin,
     pub(crate) plugins: &'r [String],
-    pub(crate) ended: Ended,
+    pub(crate) ended: RunEnd,
 }
 
-/// How a run ended whose files are about to appear.
+/// How a run ended whose files are about to be published.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ended {
+pub(crate) struct RunEnd {
     pub(crate) exit: u8,
     pub(crate) partial: bool,
 }
 
 /// The plugins that take part, sorted, each once.
-pub(crate) fn plugins(nodes: &[Node]) -> Vec<String> {
+pub(crate) fn plugin_names(nodes: &[PipelineNode]) -> Vec<String> {
     let names: BTreeSet<&str> = nodes.iter().map(|node| node.plugin).collect();
     names.into_iter().map(str::to_owned).collect()
 }
 
-impl Base<'_> {
-    pub(crate) fn text_for(&self, folder: &Path, files: &[PublishedFile]) -> Result<String, Error> {
+impl ManifestBase<'_> {
+    pub(crate) fn manifest_text(
+        &self,
+        folder: &Path,
+        files: &[PublishedFile],
+    ) -> Result<String, Error> {
         let files = files.iter().map(|file| {
             let path = file.path.strip_prefix(folder).unwrap_or(&file.path).to_owned();
             OutputFile { path, rows: file.rows, bytes: file.bytes, blake3: file.blake3.clone() }
@@ -95,7 +99,7 @@ impl Base<'_> {
             name: self.origin.name.clone(),
             pipeline: self.origin.pipeline.clone(),
             plugins: self.plugins.to_vec(),
-            inputs: inputs(self.origin),
+            inputs: hashed_inputs(self.origin),
             files: files.collect(),
             exit: self.ended.exit,
             partial: self.ended.partial,
@@ -105,7 +109,7 @@ impl Base<'_> {
 }
 
 /// The inputs of a run. Waits for their hashes.
-pub(crate) fn inputs(origin: &RunOrigin) -> Vec<InputFile> {
+pub(crate) fn hashed_inputs(origin: &RunOrigin) -> Vec<InputFile> {
     origin.inputs.iter().map(input_file).collect()
 }
 
@@ -116,7 +120,7 @@ fn input_file(input: &RunInput) -> InputFile {
 
 /// The BLAKE3 hash of a file's bytes, in hex.
 pub fn hash_file(path: &Path) -> Result<String, Error> {
-    // Short enough to stay in a core's own cache, and where the system copies fastest to.
+    // Fits a core's own cache, and is aligned for the fastest copies from the kernel.
     const LEN: usize = 256 << 10;
     const ALIGNED: usize = 64;
     let mut log = LogFile::open_plain(path)?;

@@ -1,4 +1,4 @@
-//! All mistakes of a pipeline file, shown together. Finds none itself.
+//! All mistakes in a pipeline file, rendered together. Finds none itself.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use sluice_core::name::printable;
 
 use crate::spec::Document;
 
-/// More are counted, but not shown.
-const MOST_SHOWN: usize = 100;
+/// Further mistakes are counted, not shown.
+const MAX_SHOWN: usize = 100;
 
 pub use sluice_core::mistake::Mistake;
 
-/// All mistakes of a pipeline file, in the order in which they stand in it. There is at least one.
+/// All mistakes in a pipeline file, by position. At least one.
 ///
 /// Displays as [`render`](Self::render) without colours.
 #[derive(Clone, Debug)]
@@ -23,17 +23,17 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    /// These mistakes, sorted, each one once.
+    /// Sorts and deduplicates these mistakes.
     pub fn new(document: Document, mut list: Vec<Mistake>) -> Self {
         list.sort_by_key(|mistake| (mistake.span.start, mistake.span.end));
         list.dedup();
         Self { document, list }
     }
 
-    /// The mistakes as text with source lines and carets, and a last line that counts them. Ends with a
-    /// newline. `color` adds ANSI escapes.
+    /// Renders the mistakes with source lines and carets, and a final line that counts them. Ends
+    /// with a newline. `color` adds ANSI escapes.
     pub fn render(&self, color: bool) -> String {
-        let shown = self.list.iter().take(MOST_SHOWN);
+        let shown = self.list.iter().take(MAX_SHOWN);
         let shown = shown.map(|mistake| {
             mistake.render(&self.document.name, &self.document.text, color) + "\n\n"
         });
@@ -42,8 +42,8 @@ impl Mistakes {
 
     fn count(&self) -> String {
         let s = if self.list.len() == 1 { "" } else { "s" };
-        let all = self.list.len() <= MOST_SHOWN;
-        let note = if all { String::new() } else { format!(", the first {MOST_SHOWN} are shown") };
+        let all = self.list.len() <= MAX_SHOWN;
+        let note = if all { String::new() } else { format!(", the first {MAX_SHOWN} are shown") };
         let name = printable(&self.document.name);
         format!("{} mistake{s} in {name}{note}\n", self.list.len())
     }

@@ -1,4 +1,4 @@
-//! The report: what a run did, and the proof that it lost nothing without saying so.
+//! The report of a run, and the accounting that proves that no event was lost unreported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use sluice_core::plugin::SOURCES_LOST;
 use sluice_core::{ChannelId, Channels, Damage, Error, Input};
 
 use crate::names::NameReport;
-use crate::run::{Finished, Tally};
+use crate::run::{FinishedRun, RunTally};
 
 /// What a run did.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -21,55 +21,56 @@ pub struct Report {
     pub sources: BTreeMap<String, SourceReport>,
     /// By sink name.
     pub sinks: BTreeMap<String, SinkReport>,
-    /// What became of each channel's events on the way to each sink.
+    /// The accounting of each channel on the way to each sink.
     pub channels: Vec<ChannelReport>,
-    /// What could not be read, in reading order; the first 100 000 ranges.
+    /// Damaged ranges, in reading order; the first 100 000.
     pub damage: Vec<DamageReport>,
-    /// How many damaged ranges there were in all.
+    /// The total number of damaged ranges.
     pub damaged_ranges: u64,
-    /// What is to be told once: by node, with how often it happened (0 where that has no meaning).
+    /// Notes by node, with how often each happened (0 if a count has no meaning).
     pub notes: Vec<Note>,
-    /// How many events a sink or a stage could only give the nearest time there is, because theirs lies
-    /// beyond.
+    /// Events whose time a sink or stage cannot represent, and which got the nearest representable
+    /// one.
     pub clamped_times: u64,
-    /// The names in options, with what there was of them.
+    /// The names in options, with what the run had of them.
     #[serde(default)]
     pub names: Vec<NameReport>,
-    /// Whether nothing was published, as the run was strict and a name in an option matched nothing.
+    /// Whether nothing was published because the run was strict and a name in an option matched
+    /// nothing.
     #[serde(default)]
     pub refused: bool,
     /// The files that were published.
     pub files: Vec<PublishedFile>,
     /// Wall time.
     pub seconds: f64,
-    /// Whether it was asked to end early: a single run that could not be given up has then published what it
-    /// had received; of a batch, units are left over.
+    /// Whether it was interrupted: a single run has then published what it had received; a batch
+    /// has units left over.
     pub interrupted: bool,
     /// Bytes of input read.
     pub bytes_read: u64,
 }
 
-/// What was read from a source.
+/// The totals of a source.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SourceReport {
     /// Events read.
     pub events: u64,
-    /// Damaged bytes stepped over.
+    /// Damaged bytes skipped.
     pub damaged_bytes: u64,
-    /// Messages of a live input that were lost.
+    /// Messages lost from a live input.
     pub lost: u64,
-    /// The same by reason.
+    /// Lost messages by reason.
     pub losses: BTreeMap<String, u64>,
 }
 
-/// What reached a sink.
+/// The totals of a sink.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SinkReport {
     /// Events written.
     pub events: u64,
 }
 
-/// What became of a channel's events on the way to a sink: `in = out + filtered + damaged`.
+/// The accounting of a channel on the way to a sink: `in = out + filtered + damaged`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChannelReport {
     /// The sink.
@@ -83,11 +84,11 @@ pub struct ChannelReport {
     pub entered: u64,
     /// Events written.
     pub out: u64,
-    /// Events left out by stages.
+    /// Events dropped by stages.
     pub filtered: u64,
-    /// Events that could not be read, or that the sink's format cannot hold.
+    /// Events that could not be read, or that the sink's format cannot represent.
     pub damaged: u64,
-    /// Events whose payload could not be decoded or encoded, and that went on as they were.
+    /// Events whose payload could not be decoded or encoded, and that passed unchanged.
     pub undecoded: u64,
 }
 
@@ -98,52 +99,53 @@ pub struct DamageReport {
     pub source: String,
     /// The input file.
     pub input: String,
-    /// Where it begins.
+    /// Its start, in bytes.
     pub offset: u64,
-    /// How many bytes it takes.
+    /// Its length in bytes.
     pub length: u64,
     /// What was found.
     pub reason: String,
 }
 
-/// Something to be told once.
+/// A note: something reported once per node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
-    /// The node that says it.
+    /// The node.
     pub node: String,
-    /// What it says.
+    /// The text.
     pub what: String,
-    /// How often it happened; 0 where that has no meaning.
+    /// How often it happened; 0 if a count has no meaning.
     pub count: u64,
 }
 
-/// How many damaged ranges a report lists; a log of rubbish has no end of them.
-pub(crate) const MOST_DAMAGE: usize = 100_000;
+/// The maximum number of damaged ranges in a report; a log of garbage has any number of them.
+pub(crate) const MAX_DAMAGE: usize = 100_000;
 
-/// How many notes of a node a report lists; those that name channels are as many as there are channels.
-const MOST_NOTES: usize = 1000;
+/// The maximum number of notes per node; notes that name channels are as many as there are
+/// channels.
+const MAX_NOTES: usize = 1000;
 
 /// A node's name and inputs.
 type Label = (String, Vec<usize>);
 
 impl Report {
-    /// Draws up the report of a run, and checks that its books balance.
+    /// Builds the report of a run and checks that its accounting balances.
     ///
-    /// `Err` means that a plugin lost or invented events without saying so.
-    pub(crate) fn of(
+    /// `Err` means that a plugin lost or invented events without reporting it.
+    pub(crate) fn from_run(
         labels: &[Label],
-        finished: Finished,
+        finished: FinishedRun,
         inputs: &[Input],
         channels: &Channels,
     ) -> Result<Self, Error> {
-        let mut books = Books::of(labels, &finished.tally);
+        let mut books = Accounting::new(labels, &finished.tally);
         let mut report = Self {
             damaged_ranges: finished.damaged_ranges,
             bytes_read: finished.bytes_read,
             files: finished.published,
             ..Self::default()
         };
-        books.check_stages()?;
+        books.check_stage_counts()?;
         for (node, (name, from)) in labels.iter().enumerate() {
             let mut tally = finished.tally.get(node);
             tally.notes.extend(lost_sources(&tally.without_sources, channels));
@@ -155,7 +157,7 @@ impl Report {
                 report.sources.insert(name.clone(), source);
             } else if books.readers[node] == 0 {
                 report.sinks.insert(name.clone(), SinkReport { events: tally.left.total() });
-                report.channels.extend(books.rows_of_sink(node, channels)?);
+                report.channels.extend(books.sink_rows(node, channels)?);
             }
             report.clamped_times += tally.clamped;
             report.notes.extend(notes_of(name, tally.notes));
@@ -169,8 +171,8 @@ impl Report {
         Ok(report)
     }
 
-    /// Adds what a later unit of the same batch did, or a later run of the same command. Seconds are left as they are: units run beside each
-    /// other.
+    /// Adds the report of a later unit of the same batch, or of a later run of the same command.
+    /// Leaves `seconds` alone, because units run concurrently.
     pub fn add(&mut self, unit: Self) {
         for (name, source) in unit.sources {
             let ours = self.sources.entry(name).or_default();
@@ -185,7 +187,7 @@ impl Report {
             self.sinks.entry(name).or_default().events += sink.events;
         }
         unit.channels.into_iter().for_each(|row| self.add_channel(row));
-        let room = MOST_DAMAGE.saturating_sub(self.damage.len());
+        let room = MAX_DAMAGE.saturating_sub(self.damage.len());
         self.damage.extend(unit.damage.into_iter().take(room));
         self.damaged_ranges += unit.damaged_ranges;
         self.clamped_times += unit.clamped_times;
@@ -207,7 +209,7 @@ impl Report {
         self.bytes_read += unit.bytes_read;
     }
 
-    /// Rows come by sink, source and channel.
+    /// Rows are sorted by sink, source and channel.
     fn add_channel(&mut self, row: ChannelReport) {
         let key = |row: &ChannelReport| (row.sink.clone(), row.source.clone(), row.channel.clone());
         match self.channels.binary_search_by_key(&key(&row), key) {
@@ -223,7 +225,7 @@ impl Report {
         }
     }
 
-    /// Says at each sink that there would have been more.
+    /// Notes at each sink that the input had not ended.
     pub(crate) fn note_early_end(&mut self, labels: &[Label]) {
         let sinks = labels.iter().filter(|(name, _)| self.sinks.contains_key(name));
         self.notes.extend(sinks.map(|(node, _)| Note {
@@ -233,23 +235,22 @@ impl Report {
         }));
     }
 
-    /// Takes in what there was of the names in options. What a node noted of a field that no event had is
-    /// told by these.
+    /// Adds the name reports, and drops the node notes that say the same.
     pub(crate) fn with_names(mut self, names: Vec<NameReport>) -> Self {
         let is_told = |note: &Note| {
             let same = |name: &&NameReport| name.node == note.node && name.is_unmatched();
-            names.iter().filter(same).any(|name| name.what().as_ref() == Some(&note.what))
+            names.iter().filter(same).any(|name| name.describe().as_ref() == Some(&note.what))
         };
         self.notes.retain(|note| !is_told(note));
         Self { names, ..self }
     }
 
-    /// The names in options that nothing matched.
+    /// The names in options that matched nothing.
     pub fn unmatched(&self) -> impl Iterator<Item = &NameReport> {
         self.names.iter().filter(|name| name.is_unmatched())
     }
 
-    /// Whether everything was read and carried.
+    /// Whether everything was read and written.
     pub fn is_complete(&self) -> bool {
         let carried = self.channels.iter().all(|row| row.damaged == 0);
         let carried = carried && self.clamped_times == 0;
@@ -257,7 +258,7 @@ impl Report {
         self.damaged_ranges == 0 && carried && received && !self.interrupted
     }
 
-    /// The exit code that says how the run ended: 0 done, 3 done with losses, 2 if it was refused.
+    /// The exit code: 0 for success, 3 for losses, 2 if publishing was refused.
     pub fn exit(&self) -> u8 {
         match self.refused {
             true => 2,
@@ -286,16 +287,16 @@ impl Report {
     }
 }
 
-/// What a node noted, in the order of the texts; of too many, how many more there are.
+/// A node's notes, sorted by text; the excess is summarised.
 fn notes_of(node: &str, notes: BTreeMap<String, u64>) -> Vec<Note> {
-    let more = notes.len().saturating_sub(MOST_NOTES);
+    let more = notes.len().saturating_sub(MAX_NOTES);
     let more = (more > 0).then(|| (format!("{more} more notes"), 0));
-    let told = notes.into_iter().take(MOST_NOTES).chain(more);
+    let told = notes.into_iter().take(MAX_NOTES).chain(more);
     told.map(|(what, count)| Note { node: node.to_owned(), what, count }).collect()
 }
 
-/// What is lost of channels of which only the names were written: nothing if all are of one source; else which names
-/// now stand for several.
+/// Notes about sources lost by a format that stores only channel names: none if all channels have
+/// one source; otherwise also which names now merge several sources.
 fn lost_sources(written: &BTreeSet<ChannelId>, channels: &Channels) -> Vec<(String, u64)> {
     let (mut by_name, mut all) = (BTreeMap::<String, BTreeSet<Arc<str>>>::new(), BTreeSet::new());
     for channel in written.iter().map(|id| channels.get(*id)) {
@@ -313,8 +314,8 @@ fn lost_sources(written: &BTreeSet<ChannelId>, channels: &Channels) -> Vec<(Stri
             sources.iter().take(SHOWN).map(|source| format!("`{}`", printable(source))).collect();
         let more = if sources.len() > SHOWN { ", …" } else { "" };
         let what = format!(
-            "{}: {} sources ({}{more}) became one channel; `rename` with `suffix = \".{{source}}\"` keeps them \
-             apart",
+            "{}: {} sources ({}{more}) became one channel; `rename` with \
+             `suffix = \".{{source}}\"` keeps them apart",
             printable(&name),
             sources.len(),
             shown.join(", ")
@@ -330,35 +331,35 @@ fn damage_report(source: &str, damage: &Damage) -> DamageReport {
     DamageReport { source, input, offset: *offset, length: *length, reason }
 }
 
-/// The counts of a run, and the graph they belong to.
-struct Books<'r> {
+/// The accounting of a run: its counts, and the graph they belong to.
+struct Accounting<'r> {
     labels: &'r [Label],
-    tally: &'r Tally,
-    /// By node, how many read from it.
+    tally: &'r RunTally,
+    /// The number of readers, by node.
     readers: Vec<usize>,
-    /// By node that several read from, what has been worked out for it: where ways part and meet again, there
-    /// are twice as many of them behind.
-    known: BTreeMap<usize, Flow>,
+    /// Cached flows of nodes with several readers: where paths split and join again, their number
+    /// doubles each time.
+    cached: BTreeMap<usize, EventFlow>,
 }
 
-/// What a node was given, and what became of it before, summed over every way that leads there.
+/// The events that entered a node, and their fate before it, summed over all paths that lead there.
 #[derive(Clone, Default)]
-struct Flow {
+struct EventFlow {
     entered: EventCounts,
     filtered: EventCounts,
     damaged: EventCounts,
     undecoded: EventCounts,
 }
 
-impl<'r> Books<'r> {
-    fn of(labels: &'r [Label], tally: &'r Tally) -> Self {
+impl<'r> Accounting<'r> {
+    fn new(labels: &'r [Label], tally: &'r RunTally) -> Self {
         let mut readers = vec![0; labels.len()];
         labels.iter().flat_map(|(_, from)| from).for_each(|from| readers[*from] += 1);
-        Self { labels, tally, readers, known: BTreeMap::new() }
+        Self { labels, tally, readers, cached: BTreeMap::new() }
     }
 
-    /// Every stage has to account for the events it let go.
-    fn check_stages(&self) -> Result<(), Error> {
+    /// Checks that every stage accounts for the events it dropped.
+    fn check_stage_counts(&self) -> Result<(), Error> {
         for (node, (name, from)) in self.labels.iter().enumerate() {
             if from.is_empty() || self.readers[node] == 0 {
                 continue;
@@ -368,8 +369,8 @@ impl<'r> Books<'r> {
             let added = tally.added.total();
             if entered + added != left + tally.filtered {
                 return Err(Error::internal(format!(
-                    "stage `{name}` was given {entered} events, gave {left} and says it added {added} and \
-                     left out {}",
+                    "stage `{name}` got {entered} events, returned {left} and reports {added} added \
+                     and {} dropped",
                     tally.filtered
                 )));
             }
@@ -377,26 +378,26 @@ impl<'r> Books<'r> {
         Ok(())
     }
 
-    fn flow(&mut self, node: usize) -> Flow {
-        if let Some(flow) = self.known.get(&node) {
+    fn flow(&mut self, node: usize) -> EventFlow {
+        if let Some(flow) = self.cached.get(&node) {
             return flow.clone();
         }
         let flow = self.sum(node);
         if self.readers[node] > 1 {
-            self.known.insert(node, flow.clone());
+            self.cached.insert(node, flow.clone());
         }
         flow
     }
 
-    fn sum(&mut self, node: usize) -> Flow {
+    fn sum(&mut self, node: usize) -> EventFlow {
         let (_, from) = &self.labels[node];
         let tally = self.tally.get(node);
         if from.is_empty() {
             let mut entered = tally.left.clone();
             entered.add(&tally.damaged);
-            return Flow { entered, damaged: tally.damaged, ..Flow::default() };
+            return EventFlow { entered, damaged: tally.damaged, ..EventFlow::default() };
         }
-        let mut flow = Flow::default();
+        let mut flow = EventFlow::default();
         for input in from {
             let before = self.flow(*input);
             flow.entered.add(&before.entered);
@@ -405,11 +406,11 @@ impl<'r> Books<'r> {
             flow.undecoded.add(&before.undecoded);
         }
         flow.undecoded.add(&tally.undecoded);
-        // What a stage adds is counted from there on as if it had been read.
+        // Events that a stage adds count from there on as if they had been read.
         flow.entered.add(&tally.added);
         let mut dropped = tally.entered;
         dropped.add(&tally.added);
-        // A sink has no events that leave it but for those it wrote; what it refused is damage.
+        // The events that leave a sink are those it wrote; what it refused is damage.
         dropped.subtract(&tally.left);
         dropped.subtract(&tally.damaged);
         flow.filtered.add(&dropped);
@@ -417,11 +418,7 @@ impl<'r> Books<'r> {
         flow
     }
 
-    fn rows_of_sink(
-        &mut self,
-        node: usize,
-        channels: &Channels,
-    ) -> Result<Vec<ChannelReport>, Error> {
+    fn sink_rows(&mut self, node: usize, channels: &Channels) -> Result<Vec<ChannelReport>, Error> {
         let (sink, _) = &self.labels[node];
         let (flow, written) = (self.flow(node), self.tally.get(node).left);
         let mut rows = Vec::new();
@@ -439,7 +436,7 @@ impl<'r> Books<'r> {
             let told = row.out.saturating_add(row.filtered).saturating_add(row.damaged);
             if row.entered != told {
                 return Err(Error::internal(format!(
-                    "the books of sink `{sink}` do not balance: {row:?}"
+                    "the accounting of sink `{sink}` does not balance: {row:?}"
                 )));
             }
             if row.entered > 0 {
@@ -476,10 +473,10 @@ mod tests {
     fn notes_are_bounded_however_many_channels_they_name() {
         let notes =
             |count: usize| (0..count).map(|n| (format!("C{n:05}: no payload"), 1)).collect();
-        assert_eq!(notes_of("decode", notes(MOST_NOTES)).len(), MOST_NOTES);
-        let told = notes_of("decode", notes(MOST_NOTES + 7));
-        assert_eq!(told.len(), MOST_NOTES + 1);
+        assert_eq!(notes_of("decode", notes(MAX_NOTES)).len(), MAX_NOTES);
+        let told = notes_of("decode", notes(MAX_NOTES + 7));
+        assert_eq!(told.len(), MAX_NOTES + 1);
         assert_eq!((told[0].what.as_str(), told[0].count), ("C00000: no payload", 1));
-        assert_eq!(told[MOST_NOTES].what, "7 more notes");
+        assert_eq!(told[MAX_NOTES].what, "7 more notes");
     }
 }

@@ -1,5 +1,5 @@
-//! What a pipeline comes to when variables and placeholders are filled in: all that decides its outputs,
-//! as a pipeline file.
+//! The resolved pipeline file: everything that decides its outputs, with variables and placeholders
+//! filled in.
 
 use std::fmt::Write;
 
@@ -8,12 +8,14 @@ use sluice_core::PluginKind;
 use sluice_core::name::printable;
 use sluice_core::options::ByteSize;
 
-use crate::batch::template::escaped;
+use crate::batch::template::escape_braces;
 use crate::manifest::hash_file;
-use crate::spec::{GROUPS, Node, OnDamage, Part, Pipeline, string_literal as string};
+use crate::spec::{
+    GROUPS, OnDamage, Pipeline, PipelineNode, PluginInstance, string_literal as string,
+};
 
-/// The pipeline file without variables and placeholders that does what `pipeline` does with this much
-/// memory. The same for two pipelines only if both do the same.
+/// The pipeline file without variables and placeholders that does what `pipeline` does with this
+/// memory cap. Equal texts mean equal outputs.
 pub(crate) fn text(pipeline: &Pipeline, memory: ByteSize) -> String {
     let mut text = String::new();
     if let Some(name) = &pipeline.name {
@@ -26,7 +28,7 @@ pub(crate) fn text(pipeline: &Pipeline, memory: ByteSize) -> String {
     text
 }
 
-fn describe(text: &mut String, pipeline: &Pipeline, node: &Node) {
+fn describe(text: &mut String, pipeline: &Pipeline, node: &PipelineNode) {
     let group = GROUPS.iter().find(|(_, kind)| *kind == node.kind).map_or("", |(group, _)| group);
     line(text, format_args!("\n[{group}.{}]", node.name));
     line(text, format_args!("plugin = {}", string(node.plugin)));
@@ -41,7 +43,7 @@ fn describe(text: &mut String, pipeline: &Pipeline, node: &Node) {
         OnDamage::Quarantine(path) => {
             line(text, format_args!("on_damage = \"quarantine\""));
             if let Some(path) = path {
-                let path = string(&escaped(&path.to_string_lossy()));
+                let path = string(&escape_braces(&path.to_string_lossy()));
                 line(text, format_args!("quarantine = {path}"));
             }
         }
@@ -50,15 +52,15 @@ fn describe(text: &mut String, pipeline: &Pipeline, node: &Node) {
         line(text, format_args!("source_name = {}", string(name)));
     }
     for (key, option) in node.options.as_object().into_iter().flatten() {
-        // What else a sink takes is not read as a path with placeholders.
+        // Only paths of sinks have placeholders.
         let braces = node.kind == PluginKind::Sink && key == "path";
         line(text, format_args!("{} = {}", bare(key), value(option, braces)));
     }
-    if let Part::Stage(stage) = &node.part {
+    if let PluginInstance::Stage(stage) = &node.instance {
         stage.fingerprints().iter().for_each(|beside| line(text, format_args!("# {beside}")));
     }
     for file in node.program.iter().flat_map(|program| &program.files) {
-        // One that cannot be read will be told of by whoever runs it.
+        // Whoever runs the program reports a file that cannot be read.
         let hash = hash_file(file).unwrap_or_else(|_| "cannot be read".to_owned());
         line(text, format_args!("# {} {hash}", printable(&file.to_string_lossy())));
     }
@@ -71,11 +73,11 @@ fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
 
 fn value(json: &Value, braces: bool) -> String {
     match json {
-        // TOML has no null; options that are null were never written.
+        // TOML has no null; null options were never written.
         Value::Null => "\"\"".to_owned(),
         Value::Bool(boolean) => boolean.to_string(),
         Value::Number(number) => number.to_string(),
-        Value::String(text) if braces => string(&escaped(text)),
+        Value::String(text) if braces => string(&escape_braces(text)),
         Value::String(text) => string(text),
         Value::Array(list) => {
             let each: Vec<String> = list.iter().map(|json| value(json, braces)).collect();

@@ -1,68 +1,76 @@
-//! Whether a run that is no batch has been done already: looks at the manifests of its output folders.
+//! Whether a run without placeholders has already been done, judging by the manifests of its output
+//! folders.
 
 use std::path::{Path, PathBuf};
 
 use sluice_core::output::{MANIFEST, sweep};
 use sluice_core::{Error, Input, files};
 
-use crate::batch::{Claim, Due};
+use crate::batch::{PlannedRun, RecordedRun};
 use crate::manifest::{self, Manifest};
 use crate::resolved;
 use crate::run::{self, Options};
-use crate::spec::{OnDamage, Part, Pipeline};
+use crate::spec::{OnDamage, Pipeline, PluginInstance};
 
-/// A run that was done before.
+/// An earlier run.
 #[derive(Debug)]
-pub struct Before {
-    /// The folders with its files.
+pub struct EarlierRun {
+    /// Its output folders.
     pub folders: Vec<PathBuf>,
-    /// How many files there are.
+    /// The number of files in them.
     pub files: u64,
     /// Its exit code.
     pub exit: u8,
 }
 
-/// The earlier run that did just what this pipeline would do now, if all of its inputs and outputs are
-/// what they were. Reads them whole.
+/// The earlier run that did exactly what this pipeline would do, if all its inputs and outputs are
+/// unchanged. Reads them in full.
 ///
-/// Only folders have a manifest that tells: a run that writes anything else has to be done again.
-pub fn done_before(pipeline: &Pipeline, options: &Options) -> Result<Option<Before>, Error> {
+/// Only folders have a manifest; a run with any other output has to be repeated.
+pub fn earlier_run(pipeline: &Pipeline, options: &Options) -> Result<Option<EarlierRun>, Error> {
     let folders = targets(pipeline);
     let quarantines = |damage: &OnDamage| matches!(damage, OnDamage::Quarantine(_));
-    let told = folders.iter().all(|target| target.as_os_str().as_encoded_bytes().ends_with(b"/"));
-    if folders.is_empty() || !told || pipeline.nodes.iter().any(|node| quarantines(&node.damage)) {
+    let has_manifests =
+        folders.iter().all(|target| target.as_os_str().as_encoded_bytes().ends_with(b"/"));
+    if folders.is_empty()
+        || !has_manifests
+        || pipeline.nodes.iter().any(|node| quarantines(&node.damage))
+    {
         return Ok(None);
     }
     let inputs = inputs(pipeline)?;
-    let text = resolved::text(pipeline, run::memory(options, pipeline.memory));
-    let plugins = manifest::plugins(&pipeline.nodes);
-    let due = Due { pipeline: &text, plugins: &plugins, inputs: &inputs };
-    let mut before = Before { folders, files: 0, exit: 0 };
-    for folder in &before.folders {
+    let text = resolved::text(pipeline, run::memory_cap(options, pipeline.memory));
+    let plugins = manifest::plugin_names(&pipeline.nodes);
+    let due = PlannedRun { pipeline: &text, plugins: &plugins, inputs: &inputs };
+    let mut earlier = EarlierRun { folders, files: 0, exit: 0 };
+    for folder in &earlier.folders {
         let Some(manifest) = read(folder) else { return Ok(None) };
-        if !claim(&manifest).settles(&due, folder) {
+        if !recorded_run(&manifest).matches(&due, folder) {
             return Ok(None);
         }
-        before.files += manifest.files.len() as u64;
-        before.exit = before.exit.max(manifest.exit);
+        earlier.files += manifest.files.len() as u64;
+        earlier.exit = earlier.exit.max(manifest.exit);
     }
-    Ok(Some(before))
+    Ok(Some(earlier))
 }
 
-/// Removes what killed runs left at a pipeline's outputs. Not while another run writes there.
+/// Removes temporary files of killed runs next to a pipeline's outputs. Must not run while another
+/// run writes there.
 pub fn sweep_outputs(targets: &[PathBuf]) {
     sweep(targets.iter().map(PathBuf::as_path).filter(|target| *target != Path::new("-")));
 }
 
-/// Everything that a pipeline's sinks write.
+/// All targets of a pipeline's sinks.
 pub fn targets(pipeline: &Pipeline) -> Vec<PathBuf> {
-    let of = |part: &Part| if let Part::Sink(sink) = part { sink.targets() } else { Vec::new() };
-    pipeline.nodes.iter().flat_map(|node| of(&node.part)).collect()
+    let of = |part: &PluginInstance| {
+        if let PluginInstance::Sink(sink) = part { sink.targets() } else { Vec::new() }
+    };
+    pipeline.nodes.iter().flat_map(|node| of(&node.instance)).collect()
 }
 
 fn inputs(pipeline: &Pipeline) -> Result<Vec<Input>, Error> {
-    let sources = pipeline.nodes.iter().filter_map(|node| match &node.part {
-        Part::Source(source) => Some(source.files()),
+    let sources = pipeline.nodes.iter().filter_map(|node| match &node.instance {
+        PluginInstance::Source(source) => Some(source.files()),
         _ => None,
     });
     Ok(sources.collect::<Result<Vec<_>, Error>>()?.concat())
@@ -73,8 +81,8 @@ fn read(folder: &Path) -> Option<Manifest> {
     serde_json::from_slice(&text).ok()
 }
 
-fn claim(manifest: &Manifest) -> Claim<'_> {
-    Claim {
+fn recorded_run(manifest: &Manifest) -> RecordedRun<'_> {
+    RecordedRun {
         pipeline: &manifest.pipeline,
         sluice: &manifest.sluice,
         plugins: &manifest.plugins,

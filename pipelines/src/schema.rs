@@ -1,11 +1,11 @@
-//! Plugins and pipeline files described as JSON: for editors, and for programs that ask what there is.
+//! JSON descriptions of plugins and pipeline files, for editors and scripts.
 
 use serde_json::{Map, Value, json};
 use sluice_core::{Plugin, PluginKind, Registry};
 
 use crate::spec::GROUPS;
 use crate::spec::reference::{self, FileKey, TOP_LEVEL};
-use crate::spec::shape::Shape;
+use crate::spec::schema_view::SchemaView;
 
 /// The JSON Schema (draft 2020-12) of pipeline files that use these plugins.
 pub fn json_schema(registry: &Registry) -> Value {
@@ -27,15 +27,15 @@ pub fn json_schema(registry: &Registry) -> Value {
     })
 }
 
-/// The keys at the top level of a pipeline file, described as options are in [`plugin_json`].
+/// The keys at the top level of a pipeline file, in the form of [`plugin_json`]'s options.
 pub fn top_level_json() -> Value {
     keys_json(TOP_LEVEL.iter())
 }
 
-/// The keys that nodes of a kind have beside their plugin's options, described as these are in [`plugin_json`];
-/// none for kinds that are no nodes.
+/// The keys that nodes of a kind have besides their plugin's options, in the same form; empty for
+/// kinds that are not nodes.
 pub fn node_keys_json(kind: PluginKind) -> Value {
-    keys_json(reference::of_nodes(kind))
+    keys_json(reference::node_keys(kind))
 }
 
 fn keys_json<'k>(keys: impl Iterator<Item = &'k FileKey> + Clone) -> Value {
@@ -43,7 +43,7 @@ fn keys_json<'k>(keys: impl Iterator<Item = &'k FileKey> + Clone) -> Value {
     let schema = json!({
         "properties": schemas.collect::<Map<_, _>>(), "required": required(keys.clone()),
     });
-    let shape = Shape::of(&schema);
+    let shape = SchemaView::from_schema(&schema);
     keys.map(|key| option(&shape, key.name)).collect()
 }
 
@@ -51,10 +51,10 @@ fn required<'k>(keys: impl Iterator<Item = &'k FileKey>) -> Vec<Value> {
     keys.filter(|key| key.required).map(|key| key.name.into()).collect()
 }
 
-/// A plugin with its options, the keys that its nodes have beside them, its sample and the schema of its options.
+/// A plugin: its options, the other keys of its nodes, its sample and its schema.
 pub fn plugin_json(plugin: &Plugin) -> Value {
     let schema = Value::from((plugin.schema)());
-    let shape = Shape::of(&schema);
+    let shape = SchemaView::from_schema(&schema);
     let options: Vec<Value> = shape.keys().into_iter().map(|key| option(&shape, key)).collect();
     json!({
         "name": plugin.name,
@@ -68,7 +68,7 @@ pub fn plugin_json(plugin: &Plugin) -> Value {
     })
 }
 
-fn option(shape: &Shape<'_>, key: &str) -> Value {
+fn option(shape: &SchemaView<'_>, key: &str) -> Value {
     let described = shape.described(key);
     let note = |name: &str| described.and_then(|schema| schema.get(name)).cloned();
     json!({
@@ -80,13 +80,13 @@ fn option(shape: &Shape<'_>, key: &str) -> Value {
     })
 }
 
-/// Names the definitions of a plugin's node; the names of plugins are unique within a kind.
+/// The name of a plugin node's definition; plugin names are unique within a kind.
 fn definition(plugin: &Plugin) -> String {
     format!("{}-{}", plugin.kind(), plugin.name)
 }
 
-/// What a node of a kind may be. Which keys it has follows from its plugin, so that an editor names the key that
-/// is wrong instead of every plugin that the node is not.
+/// The schema of nodes of a kind. The plugin selects the keys, so that an editor reports the wrong
+/// key instead of every plugin that the node is not.
 fn any_of_kind<'p>(kind: PluginKind, plugins: impl Iterator<Item = &'p Plugin>) -> Value {
     let (mut names, mut choices) = (Vec::new(), Vec::new());
     for plugin in plugins {
@@ -97,23 +97,23 @@ fn any_of_kind<'p>(kind: PluginKind, plugins: impl Iterator<Item = &'p Plugin>) 
         choices.push(json!({ "if": is_it, "then": node }));
     }
     let mut properties = Map::new();
-    for key in reference::of_nodes(kind) {
+    for key in reference::node_keys(kind) {
         properties.insert(key.name.to_owned(), key.schema());
     }
     let about = format!("The {kind} plugin.");
     let plugin = json!({ "anyOf": [{ "enum": names }, variable()], "description": about });
     properties.insert("plugin".to_owned(), plugin);
     let mut schema = json!({
-        "type": "object", "properties": properties, "required": required(reference::of_nodes(kind)),
+        "type": "object", "properties": properties, "required": required(reference::node_keys(kind)),
     });
-    // An empty `allOf` is no schema.
+    // An empty `allOf` is not a valid schema.
     if !choices.is_empty() {
         schema["allOf"] = Value::Array(choices);
     }
     schema
 }
 
-/// The schema of a node with this plugin: its options, and the keys that every node of its kind has.
+/// The schema of a node with this plugin: its options and the keys that every node of its kind has.
 fn node(plugin: &Plugin) -> Value {
     let mut schema = Value::from((plugin.schema)());
     let root = schema.clone();
@@ -125,10 +125,10 @@ fn node(plugin: &Plugin) -> Value {
     if !plugin.about.is_empty() {
         fields.insert("description".to_owned(), plugin.about.into());
     }
-    extend(fields, "required", required(reference::of_nodes(plugin.kind())));
+    extend(fields, "required", required(reference::node_keys(plugin.kind())));
     let options = fields.entry("properties").or_insert_with(|| json!({}));
     if let Some(options) = options.as_object_mut() {
-        let keys = reference::of_nodes(plugin.kind());
+        let keys = reference::node_keys(plugin.kind());
         options.extend(keys.map(|key| (key.name.to_owned(), key.schema())));
         let name = json!({ "const": plugin.name, "description": plugin.about });
         options.insert("plugin".to_owned(), name);
@@ -142,12 +142,12 @@ fn extend(fields: &mut Map<String, Value>, list: &str, more: Vec<Value>) {
     }
 }
 
-/// What may stand in place of a value: text with a variable in it.
+/// Accepted in place of any scalar: a string with a variable in it.
 fn variable() -> Value {
     json!({ "type": "string", "pattern": r"\$\{" })
 }
 
-/// Files may say `"${NAME}"` wherever a value is no list and no table, also where that is no string.
+/// Allows `"${NAME}"` in place of every value that is not a list or table.
 fn allow_variables(root: &Value, schema: &mut Value) {
     let Some(fields) = schema.as_object_mut() else { return };
     for (key, below) in fields.iter_mut() {
@@ -170,12 +170,12 @@ fn allow_variables(root: &Value, schema: &mut Value) {
     }
 }
 
-/// The same for one value, and for what is in it.
+/// The same for one value and everything in it.
 fn allow_variable(root: &Value, schema: &mut Value) {
     if !schema.is_object() {
         return;
     }
-    let shape = Shape::part(root, schema);
+    let shape = SchemaView::from_part(root, schema);
     let fits = shape.takes_any_text() || shape.is_nested();
     allow_variables(root, schema);
     if fits {
@@ -189,7 +189,7 @@ fn allow_variable(root: &Value, schema: &mut Value) {
     schema.as_object_mut().into_iter().for_each(|fields| fields.extend(described.clone()));
 }
 
-/// A schema that becomes part of another one refers to its definitions by another way.
+/// Redirects references of a schema that becomes part of another one.
 fn move_references(schema: &mut Value, place: &str) {
     match schema {
         Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| match value {

@@ -1,5 +1,4 @@
-//! Sources whose events say which input they are from: what the source of an event is called, made
-//! from the name of its input. Reads nothing by itself.
+//! Sources whose events carry a source name derived from their input's name. Reads nothing itself.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,30 +10,33 @@ use sluice_core::{
 };
 
 use crate::batch::template::Template;
-use crate::run::SourceReading;
-use crate::spec::{Node, Part};
+use crate::run::SourcePlan;
+use crate::spec::{PipelineNode, PluginInstance};
 
-/// A node's plugin, whose events are of sources with this name if it is a source.
+/// Wraps a source so that its events get this source name; other plugins are returned unchanged.
 ///
-/// `Err` if the name is no template, which pipeline files are checked for.
-pub(crate) fn named(part: Part, name: Option<&str>) -> Result<Part, Error> {
+/// `Err` if the name is not a template; pipeline files are checked for that.
+pub(crate) fn with_source_name(
+    part: PluginInstance,
+    name: Option<&str>,
+) -> Result<PluginInstance, Error> {
     let (inner, text) = match (part, name) {
-        (Part::Source(source), Some(text)) => (source, text),
+        (PluginInstance::Source(source), Some(text)) => (source, text),
         (part, _) => return Ok(part),
     };
     let wrong = |_| Error::internal(format!("`{text}` is no name of a source"));
     let name = Template::parse_source_name(text).map_err(wrong)?;
-    Ok(Part::Source(Box::new(NamedSource { inner, name })))
+    Ok(PluginInstance::Source(Box::new(NamedSource { inner, name })))
 }
 
-/// What is to be said of sources whose inputs are called alike, by their places in the pipeline.
-pub(crate) fn notes(nodes: &[Node], reading: &[SourceReading]) -> Vec<(usize, String)> {
+/// Notes on sources whose inputs get equal names, by node index.
+pub(crate) fn notes(nodes: &[PipelineNode], reading: &[SourcePlan]) -> Vec<(usize, String)> {
     reading.iter().filter_map(|source| Some((source.node, note(nodes, source)?))).collect()
 }
 
-fn note(nodes: &[Node], source: &SourceReading) -> Option<String> {
+fn note(nodes: &[PipelineNode], source: &SourcePlan) -> Option<String> {
     let text = nodes.get(source.node)?.source_name.as_deref()?;
-    let name = Template::parse_source_name(text).ok().filter(Template::goes_by_name)?;
+    let name = Template::parse_source_name(text).ok().filter(Template::uses_file_name)?;
     let mut inputs: BTreeMap<String, usize> = BTreeMap::new();
     for input in &source.inputs {
         *inputs.entry(name.source_name(&input.path, "").ok()?).or_default() += 1;
@@ -46,14 +48,14 @@ fn note(nodes: &[Node], source: &SourceReading) -> Option<String> {
     ))
 }
 
-/// A source whose events are of sources called after the inputs.
+/// A source whose events are named after their input.
 struct NamedSource {
     inner: Box<dyn Source>,
     name: Template,
 }
 
-/// What is asked of the source itself, whose events are of sources called otherwise.
-fn asked(query: &Query) -> Query {
+/// The query for the wrapped source, which uses other source names.
+fn inner_query(query: &Query) -> Query {
     Query { channels: query.channels.clone().ignoring_sources(), ..query.clone() }
 }
 
@@ -71,7 +73,7 @@ impl Source for NamedSource {
     }
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
-        self.inner.splits(target, &asked(query))
+        self.inner.splits(target, &inner_query(query))
     }
 
     fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
@@ -92,10 +94,10 @@ impl Source for NamedSource {
         entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        // Channels by the names that the source has for them are none of the run's.
+        // The wrapped source's channels are not those of the run.
         let inside = ReadContext {
             channels: Arc::default(),
-            query: asked(&context.query),
+            query: inner_query(&context.query),
             ..context.with_own_damage()
         };
         let reader = self.inner.read(split, entry, &inside)?;
@@ -104,25 +106,25 @@ impl Source for NamedSource {
     }
 }
 
-fn unnamed() -> Error {
+fn unknown_channel() -> Error {
     Error::internal("an event of a channel that its source did not name")
 }
 
-/// Reads a split, and calls the sources of its events after the input.
+/// Reads a split, and names the source of its events after the input.
 struct NamedReader<'s> {
     reader: Box<dyn Reader + 's>,
     name: &'s Template,
     input: PathBuf,
-    /// What the source reads with.
+    /// The context of the wrapped source.
     inside: ReadContext,
     run: ReadContext,
-    /// The run's number of each channel of the source.
+    /// The run's id of each channel of the wrapped source.
     ids: Vec<ChannelId>,
 }
 
 impl NamedReader<'_> {
-    /// The run's numbers of all channels that the source has met.
-    fn meet_channels(&mut self) -> Result<(), Error> {
+    /// Interns all channels that the wrapped source has met.
+    fn intern_channels(&mut self) -> Result<(), Error> {
         for channel in self.inside.channels.since(self.ids.len()) {
             let source = self.name.source_name(&self.input, &channel.source)?;
             let named = Channel { source: source.into(), ..Channel::clone(&channel) };
@@ -131,15 +133,15 @@ impl NamedReader<'_> {
         Ok(())
     }
 
-    fn number(&self, id: u32) -> Result<ChannelId, Error> {
+    fn run_channel(&self, id: u32) -> Result<ChannelId, Error> {
         let id = self.ids.get(id as usize).copied();
-        id.ok_or_else(unnamed)
+        id.ok_or_else(unknown_channel)
     }
 
-    /// Hands on what was damaged.
-    fn hand_on_damage(&self) -> Result<(), Error> {
+    /// Forwards damage with the run's channel ids.
+    fn forward_damage(&self) -> Result<(), Error> {
         for damage in self.inside.damage.take() {
-            let channel = damage.channel.map(|id| self.number(id.0)).transpose()?;
+            let channel = damage.channel.map(|id| self.run_channel(id.0)).transpose()?;
             self.run.damage.report(Damage { channel, ..damage });
         }
         Ok(())
@@ -149,10 +151,10 @@ impl NamedReader<'_> {
 impl Reader for NamedReader<'_> {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         let batch = self.reader.next_batch()?;
-        self.meet_channels()?;
-        self.hand_on_damage()?;
+        self.intern_channels()?;
+        self.forward_damage()?;
         let Some(batch) = batch else { return Ok(None) };
-        batch.with_channel_ids(&self.ids).map(Some).ok_or_else(unnamed)
+        batch.with_channel_ids(&self.ids).map(Some).ok_or_else(unknown_channel)
     }
 
     fn seam(&self) -> Seam {

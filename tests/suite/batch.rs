@@ -328,7 +328,7 @@ fn a_unit_that_is_recorded_twice_is_told_once() {
     folder.write("out/0.lcm.zst", "not what it was");
     let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
     assert_eq!(text.matches("0.lcm.zst has").count(), 1, "{text}");
-    assert!(text.contains("parts are missing: 2/2"), "{text}");
+    assert!(text.contains("shards are missing: 2/2"), "{text}");
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 
 use sluice_core::output::faults::{FaultInjector, StepFault};
 use sluice_core::{ErrorKind, Overwrite, Registry};
-use sluice_pipeline::batch::{Batch, BatchReport, Failing, Status};
-use sluice_pipeline::dispatch::{self, Carrier, Fulfilled};
+use sluice_pipeline::batch::{Batch, BatchReport, FailurePolicy, Status};
+use sluice_pipeline::dispatch::{self, Carrier, OrderOutcome};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Document, Pipeline, Report, Variables};
 
@@ -85,7 +85,7 @@ fn read(document: &Document, set: &[(&str, &str)], folder: &Folder) -> Pipeline 
 
 fn batch(text: &str, folder: &Folder) -> Batch {
     let pipeline = read(&Document::generated("batch.toml", text), &[], folder);
-    Batch::of(&pipeline, &Registry::linked()).unwrap()
+    Batch::new(&pipeline, &Registry::linked()).unwrap()
 }
 
 fn options(overwrite: Overwrite) -> Options {
@@ -133,7 +133,7 @@ fn without_seconds(mut report: serde_json::Value) -> serde_json::Value {
 
 fn local(text: &str, folder: &Folder, overwrite: Overwrite) -> BatchReport {
     let batch = batch(text, folder);
-    batch.run(&Registry::linked(), &options(overwrite), Failing::GoOn).unwrap()
+    batch.run(&Registry::linked(), &options(overwrite), FailurePolicy::Continue).unwrap()
 }
 
 fn carried(
@@ -175,7 +175,7 @@ fn whatever_happens_on_the_way_shows_in_nothing() {
         let undone = carried.units.iter().filter(|unit| unit.status == Status::Failed);
         assert_eq!(undone.count(), 0, "{when}: {:?}", carried.units);
         for late in threads.run_late() {
-            assert!(matches!(late, Fulfilled::Abandoned(_)), "{when}: {late:?}");
+            assert!(matches!(late, OrderOutcome::Abandoned(_)), "{when}: {late:?}");
         }
         assert_same_files(&wanted, &tree(&folder.at("out")), &when);
         assert_eq!(without_seconds(carried.to_json()), report, "{when}");
@@ -379,7 +379,7 @@ fn a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine() {
         let set = BTreeMap::from([("DIR".to_owned(), dir.into_string().unwrap())]);
         let variables = Variables { set, environment: false };
         let pipeline = Pipeline::read(&document, &variables, &Registry::linked()).unwrap();
-        let batch = Batch::of(&pipeline, &Registry::linked()).unwrap();
+        let batch = Batch::new(&pipeline, &Registry::linked()).unwrap();
         let options = options(Overwrite::Redo);
         batch.run_by(&ThreadCarrier::random(1), &Registry::linked(), &options).unwrap();
         return;
@@ -463,7 +463,7 @@ fn what_only_a_run_here_can_do_is_refused_before_anything_is_sent() {
         let registry = Registry::linked();
         let refused = match pipeline.templates.is_empty() {
             true => dispatch::run_by(pipeline, &IdleCarrier, &registry, &options).map(drop),
-            false => Batch::of(&pipeline, &registry)
+            false => Batch::new(&pipeline, &registry)
                 .and_then(|batch| batch.run_by(&IdleCarrier, &registry, &options))
                 .map(drop),
         };
@@ -504,9 +504,9 @@ fn compare(name: &str, set: &[(&str, &str)], folder: &Folder) {
             (true, Some(carrier)) => dispatch::run_by(pipeline, carrier, &registry, &options)
                 .map(|report: Report| report.to_json()),
             (false, carrier) => {
-                let batch = Batch::of(&pipeline, &registry).unwrap();
+                let batch = Batch::new(&pipeline, &registry).unwrap();
                 let report = match carrier {
-                    None => batch.run(&registry, &options, Failing::GoOn),
+                    None => batch.run(&registry, &options, FailurePolicy::Continue),
                     Some(carrier) => batch.run_by(carrier, &registry, &options),
                 };
                 report.map(|report| report.to_json())

@@ -377,7 +377,7 @@ struct ProgramLines(Mutex<Vec<String>>);
 impl Progress for ProgramLines {
     fn update(&self, _: &Snapshot) {}
 
-    fn said(&self, node: &str, line: &str) {
+    fn program_output(&self, node: &str, line: &str) {
         self.0.lock().unwrap().push(format!("{node}: {line}"));
     }
 }

@@ -413,7 +413,7 @@ fn a_file_that_cannot_grow_ends_a_recording_with_its_books_right() {
         limited.args(["-c", "ulimit -f 600 && exec \"$0\" \"$@\""]);
         limited.arg(record.get_program()).args(record.get_args()).current_dir(folder.path());
         let ended = send_until_the_end(&mut sender, Recorder::start(limited));
-        ended.expect(3).expect_stderr("what was recorded until then is there");
+        ended.expect(3).expect_stderr("everything recorded before is kept");
         check_full(&folder, &report(&folder), name);
     }
 }

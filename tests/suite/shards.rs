@@ -125,7 +125,7 @@ fn what_is_missing_is_named_and_nothing_is_changed() {
         shard(&folder, part, &[]).expect(0);
     }
     let before = tree(&folder.at("out"));
-    merge(&folder).expect(1).expect_stderr("parts are missing: 2/4, 4/4");
+    merge(&folder).expect(1).expect_stderr("shards are missing: 2/4, 4/4");
     assert_same_files(&before, &tree(&folder.at("out")));
     shard(&folder, "1/3", &["--resume"]).expect(0);
     merge(&folder).expect(1).expect_stderr("records of 3 and of 4 parts");
@@ -139,7 +139,7 @@ fn a_part_with_an_input_that_failed_is_completed_by_resuming() {
     folder.write("in/3.lcm", [b"stray", &whole[..]].concat());
     shard(&folder, "1/2", &[]).expect(0);
     shard(&folder, "2/2", &["--keep-going"]).expect(1).expect_stderr("in/3.lcm failed");
-    merge(&folder).expect(1).expect_stderr("part 2/2 is not complete: in/3.lcm is not done");
+    merge(&folder).expect(1).expect_stderr("shard 2/2 is not complete: in/3.lcm is not done");
     folder.write("in/3.lcm", &whole);
     shard(&folder, "2/2", &["--resume"]).expect(0).expect_stderr("1 input done, 1 done before");
     merge(&folder).expect(0);
@@ -188,10 +188,12 @@ fn files_that_are_not_as_they_were_written_are_found() {
     *bytes.last_mut().unwrap() ^= 1;
     folder.write("out/1.lcm.zst", &bytes);
     let verify = ["merge-manifests", "out", "--verify"];
-    run_sluice(&folder, &verify).expect(1).expect_stderr("1.lcm.zst is not as part 2/2 wrote it");
+    run_sluice(&folder, &verify)
+        .expect(1)
+        .expect_stderr("1.lcm.zst has changed since shard 2/2 wrote it");
     bytes.pop();
     folder.write("out/1.lcm.zst", &bytes);
-    merge(&folder).expect(1).expect_stderr("1.lcm.zst is not as part 2/2 wrote it");
+    merge(&folder).expect(1).expect_stderr("1.lcm.zst has changed since shard 2/2 wrote it");
     shard(&folder, "2/2", &["--resume"]).expect(0);
     run_sluice(&folder, &verify).expect(0);
     assert_same_files(&wanted, &tree(&folder.at("out")));
@@ -225,7 +227,7 @@ fn records_of_several_folders_are_put_together_at_once() {
     run_sluice(&folder, &both)
         .expect(1)
         .expect_stderr("out: 2 parts")
-        .expect_stderr("other: parts are missing: 2/2");
+        .expect_stderr("other: shards are missing: 2/2");
     run_sluice(&folder, &["run", "other.toml", "--shard", "2/2"]).expect(0);
     run_sluice(&folder, &both)
         .expect(0)
@@ -257,7 +259,7 @@ fn a_part_excludes_the_same_part_and_the_whole_batch() {
     lock.lock().unwrap();
     shard(&folder, "1/2", &["--resume"])
         .expect(1)
-        .expect_stderr("part 1/2 of this batch is being run");
+        .expect_stderr("shard 1/2 of this batch is running");
     shard(&folder, "2/2", &[]).expect(0);
     drop(lock);
     shard(&folder, "1/2", &["--resume"]).expect(0);
@@ -284,5 +286,5 @@ fn parts_that_cannot_be_are_wrong_use() {
     folder.write("hostile.json", "x");
     fs::create_dir(folder.at("out")).unwrap();
     folder.write("out/_shard-1-of-2.json", "{\"units\": 3}");
-    merge(&folder).expect(1).expect_stderr("cannot be understood");
+    merge(&folder).expect(1).expect_stderr("this shard record is not valid");
 }

@@ -14,8 +14,8 @@ use sluice_core::{
     BatchBuilder, Channel, Encoding, Error, ErrorKind, Input, Name, Overwrite, Query, ReadContext,
     Reader, Registry, Source, Split, SplitStart,
 };
-use sluice_pipeline::Part;
-use sluice_pipeline::batch::{Batch, BatchReport, Failing, Status};
+use sluice_pipeline::PluginInstance;
+use sluice_pipeline::batch::{Batch, BatchReport, FailurePolicy, Status};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
 
 use crate::batch::tree;
@@ -138,7 +138,7 @@ path = "${DIR}/out/lines/{stem}.jsonl"
 fn batch_until(
     folder: &Folder,
     step: u64,
-    (overwrite, failing, jobs): (Overwrite, Failing, usize),
+    (overwrite, failing, jobs): (Overwrite, FailurePolicy, usize),
 ) -> BatchReport {
     let stop = Arc::<Stop>::default();
     let asks = BTreeMap::from([(step, 1)]);
@@ -152,7 +152,7 @@ fn batch_until(
         ..Options::default()
     };
     let registry = Registry::linked();
-    let batch = Batch::of(&pipeline(BATCH, folder.path()), &registry).unwrap();
+    let batch = Batch::new(&pipeline(BATCH, folder.path()), &registry).unwrap();
     batch.run(&registry, &options, failing).unwrap()
 }
 
@@ -164,13 +164,16 @@ fn units_that_are_not_whole_are_given_up_and_resuming_gives_the_whole_batch() {
     for n in 0..UNITS {
         folder.write(&format!("in/{n}.lcm"), log(&drive(n as u64, 600)));
     }
-    let how = (Overwrite::Refuse, Failing::Stop, 1);
+    let how = (Overwrite::Refuse, FailurePolicy::Stop, 1);
     assert_eq!(batch_until(&folder, 0, how).exit(), 0);
     let expected = tree(&folder.at("out"));
     let mut was_given_up = 0;
-    for (step, failing, jobs) in
-        [(1, Failing::Stop, 1), (2, Failing::GoOn, 1), (4, Failing::Stop, 2), (7, Failing::GoOn, 4)]
-    {
+    for (step, failing, jobs) in [
+        (1, FailurePolicy::Stop, 1),
+        (2, FailurePolicy::Continue, 1),
+        (4, FailurePolicy::Stop, 2),
+        (7, FailurePolicy::Continue, 4),
+    ] {
         fs::remove_dir_all(folder.at("out")).unwrap();
         let report = batch_until(&folder, step, (Overwrite::Refuse, failing, jobs));
         let done = report.count(Status::Done);
@@ -254,7 +257,7 @@ fn what_follows_something_unfinished_is_not_published() {
     let stop = Arc::<Stop>::default();
     let mut pipeline = pipeline(COPY, folder.path());
     let source = StoppingSource { stop: Arc::clone(&stop), begun: Arc::default() };
-    pipeline.nodes[0].part = Part::Source(Box::new(source));
+    pipeline.nodes[0].instance = PluginInstance::Source(Box::new(source));
     let options = Options { jobs: Some(2), memory: Some(SMALL_MEMORY), stop, ..Options::default() };
     let report = run::run(pipeline, &options).unwrap();
     assert!(report.interrupted);

@@ -1,5 +1,5 @@
-//! A log as one Parquet table, as anybody would write it with the `parquet` crate: one thread, the crate's
-//! defaults, no Sluice.
+//! A log as one Parquet table, as anybody would write it with the `parquet` crate: one thread, the
+//! crate's defaults, no Sluice.
 
 use std::fs::File;
 use std::io;
@@ -21,12 +21,13 @@ use sluice_benches::bare;
 
 /// Rows that are handed to the writer at a time.
 const ROWS: usize = 8192;
-/// Payload after which a row group is closed, if it has not as many rows as the crate allows before that.
+/// Payload after which a row group is closed, if it has not as many rows as the crate allows before
+/// that.
 const ROW_GROUP: usize = 64 << 20;
 
 #[derive(Parser)]
 #[command(about)]
-struct Arguments {
+struct ArrowWriterArgs {
     /// The log to read
     log: PathBuf,
     /// The table to write
@@ -46,11 +47,11 @@ fn compression(word: &str) -> anyhow::Result<Compression> {
 }
 
 fn main() -> anyhow::Result<()> {
-    let Arguments { log, out, compression } = Arguments::parse();
+    let ArrowWriterArgs { log, out, compression } = ArrowWriterArgs::parse();
     let input = File::open(&log).with_context(|| format!("open {}", log.display()))?;
     let output = File::create(&out).with_context(|| format!("create {}", out.display()))?;
     let properties = WriterProperties::builder().set_compression(compression).build();
-    let mut rows = Rows::new();
+    let mut rows = RowBuilder::new();
     let mut writer = ArrowWriter::try_new(output, Arc::clone(&rows.schema), Some(properties))?;
     let mut waiting = 0;
     bare::for_each_event(input, |channel, payload, event| {
@@ -71,7 +72,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// Columns that grow by a row an event.
-struct Rows {
+struct RowBuilder {
     schema: SchemaRef,
     len: usize,
     event_no: Int64Builder,
@@ -80,7 +81,7 @@ struct Rows {
     payload: BinaryBuilder,
 }
 
-impl Rows {
+impl RowBuilder {
     fn new() -> Self {
         let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
         let name = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));

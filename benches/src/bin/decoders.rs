@@ -1,5 +1,5 @@
-//! Messages of one type into Arrow columns, one thread, events in memory: by Sluice's codec, and by decoders
-//! written by hand for just this type. Prints a JSON line with the best of some rounds.
+//! Messages of one type into Arrow columns, one thread, events in memory: by Sluice's codec, and by
+//! decoders written by hand for just this type. Prints a JSON line with the best of some rounds.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -18,7 +18,7 @@ use arrow_array::{
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
 use clap::{Parser, Subcommand, ValueEnum};
-use sluice_benches::counts::Counts;
+use sluice_benches::counts::CountTable;
 use sluice_benches::robots;
 use sluice_core::{
     Batch, BatchBuilder, ChannelId, CodecOptions, Codecs, PayloadType, Registry, TypePaths,
@@ -31,20 +31,21 @@ use sluice_vel as _;
 
 #[derive(Parser)]
 #[command(about)]
-struct Arguments {
+struct DecoderArgs {
     #[command(subcommand)]
-    task: Task,
+    task: DecoderTask,
 }
 
 #[derive(Subcommand)]
-enum Task {
-    /// Writes a log with messages of one type, and prints how many events and bytes of payload it has
+enum DecoderTask {
+    /// Writes a log with messages of one type, and prints how many events and bytes of payload it
+    /// has
     Make { of: Type, events: usize, log: PathBuf },
     /// Decodes such a log, as often as wanted
     Decode {
         of: Type,
         log: PathBuf,
-        who: Who,
+        who: Decoder,
         #[arg(default_value = "7")]
         rounds: usize,
     },
@@ -63,7 +64,7 @@ enum Type {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Who {
+enum Decoder {
     Sluice,
     Hand,
     /// Nobody: payloads are copied, as fast as memory lets them be.
@@ -80,9 +81,9 @@ const BATCH: (usize, usize) = (8192, 2 << 20);
 const LONG_BLOCK: usize = 24 << 20;
 
 fn main() -> anyhow::Result<()> {
-    match Arguments::parse().task {
-        Task::Make { of, events, log } => make(of, events, &log),
-        Task::Decode { of, log, who, rounds } => decode(of, &log, who, rounds),
+    match DecoderArgs::parse().task {
+        DecoderTask::Make { of, events, log } => make(of, events, &log),
+        DecoderTask::Decode { of, log, who, rounds } => decode(of, &log, who, rounds),
     }
 }
 
@@ -103,7 +104,8 @@ impl Type {
         known.and_then(|known| known.payload_type.clone().ok()).context("the type is declared")
     }
 
-    /// A type of a set that the program has built in: of those of that name, the first that ours are of.
+    /// A type of a set that the program has built in: of those of that name, the first that ours
+    /// are of.
     fn built_in(self, set: &str, name: &str) -> anyhow::Result<Arc<dyn PayloadType>> {
         let types = TypePaths(vec![set.into()]);
         let codecs = Codecs::from_paths(&Registry::linked(), &types, &CodecOptions::default());
@@ -185,37 +187,38 @@ fn make(of: Type, events: usize, log: &PathBuf) -> anyhow::Result<()> {
         bytes += payload.len() as u64;
     }
     out.flush()?;
-    let mut counts = Counts::default();
+    let mut counts = CountTable::default();
     counts.add("BENCH", events as u64, bytes);
     Ok(write!(std::io::stdout(), "{counts}")?)
 }
 
-fn decode(of: Type, log: &PathBuf, who: Who, rounds: usize) -> anyhow::Result<()> {
-    // As the program does when it begins: glibc keeps long blocks from then on, instead of giving each back.
+fn decode(of: Type, log: &PathBuf, who: Decoder, rounds: usize) -> anyhow::Result<()> {
+    // As the program does when it begins: glibc keeps long blocks from then on, instead of giving
+    // each back.
     drop(black_box(Vec::<u8>::with_capacity(LONG_BLOCK)));
     let (batches, form) = (batches(log)?, of.form()?);
     let rows: usize = batches.iter().map(Batch::len).sum();
     let mut best = f64::MAX;
     let decoded: Vec<RecordBatch> = match who {
-        Who::Encode => {
+        Decoder::Encode => {
             batches.iter().map(|batch| by_plan(&*form, batch)).collect::<Result<_, _>>()?
         }
-        Who::Sluice | Who::Hand | Who::Copy => Vec::new(),
+        Decoder::Sluice | Decoder::Hand | Decoder::Copy => Vec::new(),
     };
     for _ in 0..rounds {
         let start = Instant::now();
         let mut seen = 0;
         for (at, batch) in batches.iter().enumerate() {
             seen += match who {
-                Who::Sluice => black_box(by_plan(&*form, batch)?).num_rows(),
-                Who::Hand => black_box(by_hand(of, batch)?).num_rows(),
-                Who::Copy => {
+                Decoder::Sluice => black_box(by_plan(&*form, batch)?).num_rows(),
+                Decoder::Hand => black_box(by_hand(of, batch)?).num_rows(),
+                Decoder::Copy => {
                     let mut copy = Vec::with_capacity(batch.payload_bytes() as usize);
                     batch.iter().for_each(|event| copy.extend_from_slice(event.payload));
                     black_box(copy);
                     batch.len()
                 }
-                Who::Encode => {
+                Decoder::Encode => {
                     let encoded = form.encode(&decoded[at], &mut Vec::new());
                     black_box(arrow_array::Array::len(&encoded.map_err(anyhow::Error::msg)?))
                 }
@@ -226,7 +229,7 @@ fn decode(of: Type, log: &PathBuf, who: Who, rounds: usize) -> anyhow::Result<()
             bail!("{seen} rows of {rows}");
         }
     }
-    if let (Who::Hand, Some(batch)) = (who, batches.first()) {
+    if let (Decoder::Hand, Some(batch)) = (who, batches.first()) {
         let (ours, theirs) = (by_plan(&*form, batch)?, by_hand(of, batch)?);
         if ours.columns() != theirs.columns() {
             bail!("the decoders disagree");
@@ -264,9 +267,9 @@ fn by_plan(form: &dyn PayloadType, batch: &Batch) -> anyhow::Result<RecordBatch>
 }
 
 /// What is left of a payload, for the decoders written by hand.
-struct Rest<'b>(&'b [u8]);
+struct PayloadCursor<'b>(&'b [u8]);
 
-impl<'b> Rest<'b> {
+impl<'b> PayloadCursor<'b> {
     fn take<const N: usize>(&mut self) -> anyhow::Result<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk::<N>().context("too short")?;
         self.0 = rest;
@@ -317,8 +320,8 @@ fn by_hand(of: Type, batch: &Batch) -> anyhow::Result<RecordBatch> {
     }
 }
 
-fn payloads(batch: &Batch) -> impl Iterator<Item = Rest<'_>> {
-    (0..batch.len()).map(|row| Rest(batch.payload(row).get(8..).unwrap_or_default()))
+fn payloads(batch: &Batch) -> impl Iterator<Item = PayloadCursor<'_>> {
+    (0..batch.len()).map(|row| PayloadCursor(batch.payload(row).get(8..).unwrap_or_default()))
 }
 
 fn fixed(size: i32, values: ArrayRef) -> ArrayRef {

@@ -10,13 +10,13 @@ use sluice_benches::{mix, robots};
 
 #[derive(Parser)]
 #[command(about)]
-struct Arguments {
+struct GenLogArgs {
     #[command(subcommand)]
-    kind: Kind,
+    kind: LogKind,
 }
 
 #[derive(Subcommand)]
-enum Kind {
+enum LogKind {
     /// What a robot car records: laser packets, pictures, scans, and many small events
     Dgc {
         /// Length in millions of bytes
@@ -62,13 +62,13 @@ enum Kind {
 fn main() -> anyhow::Result<()> {
     let create =
         |path: &PathBuf| File::create(path).with_context(|| format!("create {}", path.display()));
-    let counts = match Arguments::parse().kind {
-        Kind::Dgc { mb, out } => mix::drive(mb * 1_000_000, create(&out)?)?,
-        Kind::Many { mb, out } => mix::many(mb * 1_000_000, create(&out)?)?,
-        Kind::Vel { mb, out } => robots::vel(mb * 1_000_000, create(&out)?)?,
-        Kind::Orca { mb, out } => robots::orca(mb * 1_000_000, &out)
+    let counts = match GenLogArgs::parse().kind {
+        LogKind::Dgc { mb, out } => mix::drive(mb * 1_000_000, create(&out)?)?,
+        LogKind::Many { mb, out } => mix::many(mb * 1_000_000, create(&out)?)?,
+        LogKind::Vel { mb, out } => robots::vel(mb * 1_000_000, create(&out)?)?,
+        LogKind::Orca { mb, out } => robots::orca(mb * 1_000_000, &out)
             .with_context(|| format!("write {}", out.display()))?,
-        Kind::Small { events, out } => mix::small(events, create(&out)?)?,
+        LogKind::Small { events, out } => mix::small(events, create(&out)?)?,
     };
     write!(io::stdout(), "{counts}")?;
     Ok(())

@@ -1,5 +1,5 @@
-//! Packets of a Velodyne into points, one thread, events in memory. Prints a JSON line with the best of some
-//! rounds of each batch, and the sums of the points.
+//! Packets of a Velodyne into points, one thread, events in memory. Prints a JSON line with the
+//! best of some rounds of each batch, and the sums of the points.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -20,13 +20,13 @@ use sluice_dgc::fuzzing::Points;
 
 #[derive(Parser)]
 #[command(about)]
-struct Arguments {
+struct PointsArgs {
     #[command(subcommand)]
-    task: Task,
+    task: PointsTask,
 }
 
 #[derive(Subcommand)]
-enum Task {
+enum PointsTask {
     /// Writes a log of packets, and prints how many events and bytes of payload it has
     Make { packets: u64, log: PathBuf },
     /// Makes points of such a log, as often as wanted
@@ -46,17 +46,18 @@ const BATCH: usize = 2 << 20;
 const LONG_BLOCK: usize = 24 << 20;
 
 fn main() -> anyhow::Result<()> {
-    match Arguments::parse().task {
-        Task::Make { packets, log } => {
+    match PointsArgs::parse().task {
+        PointsTask::Make { packets, log } => {
             let counts = points::packets(packets, std::fs::File::create(log)?)?;
             Ok(write!(std::io::stdout(), "{counts}")?)
         }
-        Task::Decode { log, drop, rounds } => decode(&log, drop, rounds),
+        PointsTask::Decode { log, drop, rounds } => decode(&log, drop, rounds),
     }
 }
 
 fn decode(log: &Path, drop_empty: bool, rounds: usize) -> anyhow::Result<()> {
-    // As the program does when it begins: glibc keeps long blocks from then on, instead of giving each back.
+    // As the program does when it begins: glibc keeps long blocks from then on, instead of giving
+    // each back.
     drop(black_box(Vec::<u8>::with_capacity(LONG_BLOCK)));
     let (channels, map) = (Channels::default(), stage(drop_empty)?);
     let batches = batches(log, &channels)?;

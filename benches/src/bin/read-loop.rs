@@ -1,5 +1,5 @@
-//! The least that reading a log can cost: counts the events of a log, or copies some channels of it,
-//! without Sluice.
+//! The least that reading a log can cost: counts the events of a log, or copies some channels of
+//! it, without Sluice.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use sluice_benches::bare;
 
 #[derive(Parser)]
 #[command(about)]
-struct Arguments {
+struct ReadLoopArgs {
     /// The log to read
     log: PathBuf,
     /// Copies events there instead of counting them
@@ -26,7 +26,7 @@ struct Arguments {
 }
 
 fn main() -> anyhow::Result<()> {
-    let Arguments { log, out, keep, drop } = Arguments::parse();
+    let ReadLoopArgs { log, out, keep, drop } = ReadLoopArgs::parse();
     let input = File::open(&log).with_context(|| format!("open {}", log.display()))?;
     let Some(out) = out else {
         write!(io::stdout(), "{}", bare::count(input)?)?;

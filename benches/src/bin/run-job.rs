@@ -16,7 +16,7 @@ use sluice_vel as _;
 
 #[derive(Parser)]
 #[command(about)]
-struct Arguments {
+struct RunJobArgs {
     #[command(subcommand)]
     job: Job,
     /// Threads; nothing means one a core
@@ -59,7 +59,7 @@ enum Job {
 }
 
 fn main() -> anyhow::Result<()> {
-    let Arguments { job, jobs, memory } = Arguments::parse();
+    let RunJobArgs { job, jobs, memory } = RunJobArgs::parse();
     let document = Document::generated("benchmark", pipeline(&job));
     let pipeline = Pipeline::read(&document, &Variables::default(), &Registry::linked())
         .map_err(|mistakes| anyhow!("the benchmark's pipeline is wrong: {mistakes:?}"))?;

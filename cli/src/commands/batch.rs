@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use sluice_pipeline::Pipeline;
-use sluice_pipeline::batch::{Batch, BatchReport, Failing, Status};
+use sluice_pipeline::batch::{Batch, BatchReport, FailurePolicy, Status};
 use sluice_pipeline::run::Options;
 
 use crate::args::EngineArgs;
@@ -26,14 +26,14 @@ pub(crate) fn execute(
     origin: PipelineOrigin,
     shell: &Shell,
 ) -> CommandResult {
-    let mut batch = Batch::of(pipeline, &shell.registry)?;
+    let mut batch = Batch::new(pipeline, &shell.registry)?;
     if let Some(shard) = args.shard {
         batch = batch.shard(shard, pipeline, &execute::engine_options(args));
     }
     let outputs: Vec<PathBuf> =
         batch.units.iter().flat_map(|unit| unit.outputs.iter().cloned()).collect();
     let report_file = ReportFile::open_if_requested(&args.running, pipeline, &outputs)?;
-    let failing = if args.keep_going { Failing::GoOn } else { Failing::Stop };
+    let failing = if args.keep_going { FailurePolicy::Continue } else { FailurePolicy::Stop };
     let carrier = execute::connect_carrier(args, shell)?;
     let run = |options: &Options| match &carrier {
         Some(carrier) => Ok(batch.run_by(&**carrier, &shell.registry, options)?),
@@ -49,7 +49,7 @@ pub(crate) fn execute(
     execute::print_summary(&batch_summary(&report), batch_fields(&report), &args.running, shell);
     report_failures(&report, args, shell);
     Ok(match report.exit() {
-        _ if report.is_given_up() => ExitStatus::Interrupted(report.exit()),
+        _ if report.is_interrupted() => ExitStatus::Interrupted(report.exit()),
         1 => ExitStatus::Failed,
         _ if args.running.strict && report.report.unmatched().next().is_some() => {
             ExitStatus::Unmatched
@@ -114,7 +114,7 @@ fn report_failures(report: &BatchReport, args: &EngineArgs, shell: &Shell) {
         shell.error(&format!("and {} more", units::count(more as u64)));
     }
     let left = report.count(Status::NotStarted) as u64;
-    if report.is_given_up() {
+    if report.is_interrupted() {
         let given_up = report.count(Status::Interrupted) as u64;
         let inputs = units::pluralize(left + given_up, "input");
         let how = if args.overwrite { "--resume instead of --overwrite" } else { "--resume" };

@@ -39,11 +39,11 @@ fn text(file: &str, pipeline: &Pipeline) -> String {
         let notes = node.notes();
         lines.extend(notes.iter().map(|n| format!("  {}: {}", node.name, printable_sentence(n))));
     }
-    for (place, note) in sluice_pipeline::unwritten::notes(&pipeline.nodes) {
+    for (place, note) in sluice_pipeline::unused_rows::notes(&pipeline.nodes) {
         let name = pipeline.nodes.get(place).map_or("", |node| &node.name);
         lines.push(format!("  {name}: {}", printable_sentence(&note)));
     }
-    let left_out = pipeline.left_out.iter().map(ToString::to_string);
+    let left_out = pipeline.pruned.iter().map(ToString::to_string);
     lines.extend(left_out.map(|node| format!("  left out: {}", printable_sentence(&node))));
     lines.join("\n") + "\n"
 }

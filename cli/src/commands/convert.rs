@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sluice_core::{Error, Plugin, PluginKind, Source};
 use sluice_pipeline::names::SearchedName;
-use sluice_pipeline::{Document, Node, Part, Pipeline, Variables};
+use sluice_pipeline::{Document, Pipeline, PipelineNode, PluginInstance, Variables};
 
 use crate::args::{Assignment, ConvertArgs, EngineArgs};
 use crate::commands::{execute, shared_names};
@@ -62,10 +62,10 @@ pub(crate) fn print_pipeline(name: &str, text: String, shell: &Shell) -> Command
 
 /// Refuses flags that name fields if nothing is decoded.
 fn refuse_fields_without_decoding(pipeline: &Pipeline) -> Result<(), Failure> {
-    let has_rows = |node: &Node| match &node.part {
-        Part::Source(source) => !source.is_undecoded(),
-        Part::Stage(_) => node.plugin == "decode",
-        Part::Sink(_) => false,
+    let has_rows = |node: &PipelineNode| match &node.instance {
+        PluginInstance::Source(source) => !source.is_undecoded(),
+        PluginInstance::Stage(_) => node.plugin == "decode",
+        PluginInstance::Sink(_) => false,
     };
     if pipeline.nodes.iter().any(has_rows) {
         return Ok(());
@@ -124,7 +124,10 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
 /// Whether a sink of this pipeline needs payloads. Errors are reported later.
 fn needs_payloads(text: &str, shell: &Shell) -> bool {
     let Ok(pipeline) = parse_generated("sluice convert", text, shell) else { return false };
-    pipeline.nodes.iter().any(|node| matches!(&node.part, Part::Sink(sink) if !sink.accepts_rows()))
+    pipeline
+        .nodes
+        .iter()
+        .any(|node| matches!(&node.instance, PluginInstance::Sink(sink) if !sink.accepts_rows()))
 }
 
 /// The source for these inputs: the one called `from`, or the one that they sniff as.
@@ -187,8 +190,8 @@ pub fn open_logs<'s>(
         ..Recipe::default()
     };
     let pipeline = parse_generated(args.verb, &recipe.text(), shell)?;
-    let source = pipeline.nodes.into_iter().find_map(|node| match node.part {
-        Part::Source(source) => Some(source),
+    let source = pipeline.nodes.into_iter().find_map(|node| match node.instance {
+        PluginInstance::Source(source) => Some(source),
         _ => None,
     });
     let missing = || Failure::Failed("no source".into());

@@ -14,9 +14,9 @@ use sluice_core::{Error, Overwrite};
 use sluice_pipeline::dispatch::{self, Carrier};
 use sluice_pipeline::names::NameReport;
 use sluice_pipeline::report::Note;
-use sluice_pipeline::resume::{self, Before};
+use sluice_pipeline::resume::{self, EarlierRun};
 use sluice_pipeline::run::{self, Options, Stop};
-use sluice_pipeline::{Part, Pipeline, Report};
+use sluice_pipeline::{Pipeline, PluginInstance, Report};
 
 use crate::args::{EngineArgs, EngineKind, ProgressFormat, RunningArgs};
 use crate::commands::{batch, plan};
@@ -82,7 +82,7 @@ pub(crate) fn execute(
     if args.dry_run {
         return plan::print_text(&pipeline, &engine_options(args), shell);
     }
-    run::allowed(&pipeline, &engine_options(args))?;
+    run::check_programs_allowed(&pipeline, &engine_options(args))?;
     if !pipeline.templates.is_empty() {
         return batch::execute(&pipeline, args, origin, shell);
     }
@@ -97,7 +97,7 @@ pub(crate) fn execute(
     let only_prints = targets.iter().all(|target| target == Path::new("-"));
     let report_file = ReportFile::open_if_requested(&args.running, &pipeline, &targets)?;
     if args.resume
-        && let Some(before) = resume::done_before(&pipeline, &engine_options(args))?
+        && let Some(before) = resume::earlier_run(&pipeline, &engine_options(args))?
     {
         resume::sweep_outputs(&targets);
         return already_done(&before, report_file, shell);
@@ -165,7 +165,11 @@ pub(crate) fn report_unmatched(report: &Report, origin: PipelineOrigin, shell: &
 }
 
 /// Reports that `--resume` found nothing to do.
-fn already_done(before: &Before, report_file: Option<ReportFile>, shell: &Shell) -> CommandResult {
+fn already_done(
+    before: &EarlierRun,
+    report_file: Option<ReportFile>,
+    shell: &Shell,
+) -> CommandResult {
     let ending = if before.exit == 0 { ExitStatus::Done } else { ExitStatus::Losses };
     if let Some(file) = report_file {
         let mut value = Report::default().to_json();
@@ -331,7 +335,7 @@ fn refuse_overwriting(
     }
     let Some(identity) = FileIdentity::read(path) else { return Ok(()) };
     for node in &pipeline.nodes {
-        let Part::Source(source) = &node.part else { continue };
+        let PluginInstance::Source(source) = &node.instance else { continue };
         if source.files()?.iter().any(|input| FileIdentity::read(&input.path) == Some(identity)) {
             return taken("an input");
         }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use sluice_pipeline::batch::{self, Looking, Merged};
+use sluice_pipeline::batch::{self, FileCheck, MergeOutcome};
 
 use crate::exit::{CommandResult, ExitStatus};
 use crate::shell::Shell;
@@ -35,15 +35,15 @@ pub(crate) struct MergeManifestsArgs {
 const MOST_SHOWN: usize = 20;
 
 pub(crate) fn run(args: &MergeManifestsArgs, shell: &Shell) -> CommandResult {
-    let looking = if args.verify { Looking::Hash } else { Looking::Length };
+    let looking = if args.verify { FileCheck::Hash } else { FileCheck::Length };
     let mut ending = ExitStatus::Done;
     for folder in &args.folders {
         match batch::merge(folder, looking)? {
-            Merged::Done { parts, units } => shell.info(&merged_text(folder, parts, units)),
-            Merged::Before => {
+            MergeOutcome::Done { parts, units } => shell.info(&merged_text(folder, parts, units)),
+            MergeOutcome::AlreadyMerged => {
                 shell.info(&format!("{}: already merged", folder.display()));
             }
-            Merged::Lacking(reasons) => {
+            MergeOutcome::Incomplete(reasons) => {
                 report_reasons(folder, &reasons, shell);
                 ending = ExitStatus::Failed;
             }

@@ -11,7 +11,7 @@ pub(super) fn text(outline: &Outline) -> String {
     let of = |kind: PluginKind| outline.nodes.iter().filter(move |node| node.kind == kind);
     let nodes = of(PluginKind::Source).chain(of(PluginKind::Stage)).chain(of(PluginKind::Sink));
     let mut text: String = nodes.map(|node| line(outline, node)).collect();
-    for left_out in &outline.left_out {
+    for left_out in &outline.pruned {
         text += &format!("left out: {}\n", printable_sentence(&left_out.to_string()));
     }
     text + &format!("unset  {}\n", outline.unset.join(", "))
@@ -42,7 +42,7 @@ pub(super) fn json(outline: &Outline) -> Value {
         let nodes = outline.nodes.iter().filter(|node| node.kind == kind);
         nodes.map(|node| node_json(outline, node)).collect::<Vec<_>>()
     };
-    let left_out = outline.left_out.iter();
+    let left_out = outline.pruned.iter();
     let left_out = left_out.map(|left| json!({ "name": left.node, "why": left.why }));
     json!({
         "name": outline.name,

@@ -8,8 +8,8 @@ use sluice_core::files::{self, is_special};
 use sluice_core::name::{json_escaped, printable, printable_sentence};
 use sluice_core::{Input, PluginKind, time};
 use sluice_pipeline::batch::{self, Batch, Unit};
-use sluice_pipeline::run::{self, Options, Reading, SourceReading};
-use sluice_pipeline::{Mistakes, Node, Outline, Part, Pipeline};
+use sluice_pipeline::run::{self, Options, ReadPlan, SourcePlan};
+use sluice_pipeline::{Mistakes, Outline, Pipeline, PipelineNode, PluginInstance};
 
 use crate::args::PlanArgs;
 use crate::commands::{outline, pipeline, variables, warn_unset};
@@ -63,14 +63,14 @@ pub(crate) fn print_text(pipeline: &Pipeline, options: &Options, shell: &Shell) 
             stdout::text(&format!("runs   {}: {line}; needs --allow-exec\n", node.name))?;
         }
     }
-    for left_out in &pipeline.left_out {
+    for left_out in &pipeline.pruned {
         let left_out = left_out.to_string();
         stdout::text(&format!("left out: {}\n", printable_sentence(&left_out)))?;
     }
     Ok(ExitStatus::Done)
 }
 
-fn read_plan(pipeline: &Pipeline, options: &Options) -> Result<Reading, Failure> {
+fn read_plan(pipeline: &Pipeline, options: &Options) -> Result<ReadPlan, Failure> {
     Ok(run::plan(pipeline, options)?)
 }
 
@@ -79,7 +79,7 @@ fn batch_units(pipeline: &Pipeline, shell: &Shell) -> Result<Option<Vec<Unit>>, 
     if pipeline.templates.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Batch::of(pipeline, &shell.registry)?.units))
+    Ok(Some(Batch::new(pipeline, &shell.registry)?.units))
 }
 
 fn batch_text(pipeline: &Pipeline, batch: &[Unit]) -> String {
@@ -98,7 +98,7 @@ fn unit_text(unit: &Unit) -> String {
     let size = unit.input.bytes.map_or("size not known".to_owned(), units::bytes);
     let mut text = format!("unit   {}  {size}\n", stdout::printable_path(&unit.input.path));
     for output in &unit.outputs {
-        let note = if batch::exists(output) { EXISTS } else { "" };
+        let note = if batch::output_exists(output) { EXISTS } else { "" };
         line(&mut text, format_args!("         {}{note}\n", stdout::printable_path(output)));
     }
     text
@@ -110,11 +110,11 @@ fn unit_json(unit: &Unit) -> Value {
     let outputs = unit
         .outputs
         .iter()
-        .map(|output| json!({ "path": output.to_string_lossy(), "exists": batch::exists(output) }));
+        .map(|output| json!({ "path": output.to_string_lossy(), "exists": batch::output_exists(output) }));
     json!({ "input": unit.input, "outputs": outputs.collect::<Vec<_>>() })
 }
 
-fn plan_text(pipeline: &Pipeline, reading: &Reading) -> String {
+fn plan_text(pipeline: &Pipeline, reading: &ReadPlan) -> String {
     let sources = reading.sources.iter().map(|source| source_text(pipeline, source));
     let of = |kind: PluginKind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
     let stages = of(PluginKind::Stage).map(|stage| stage_text(pipeline, stage));
@@ -122,7 +122,7 @@ fn plan_text(pipeline: &Pipeline, reading: &Reading) -> String {
     sources.chain(stages).chain(sinks).collect()
 }
 
-fn source_text(pipeline: &Pipeline, source: &SourceReading) -> String {
+fn source_text(pipeline: &Pipeline, source: &SourcePlan) -> String {
     let node = &pipeline.nodes[source.node];
     let pieces = units::pluralize(source.splits.len() as u64, "piece");
     let mut text = format!("reads  {} ({}) in {pieces}", node.name, node.plugin);
@@ -139,7 +139,7 @@ fn source_text(pipeline: &Pipeline, source: &SourceReading) -> String {
     text
 }
 
-fn stage_text(pipeline: &Pipeline, node: &Node) -> String {
+fn stage_text(pipeline: &Pipeline, node: &PipelineNode) -> String {
     format!(
         "does   {} ({}) from {}  {}\n",
         node.name,
@@ -149,7 +149,7 @@ fn stage_text(pipeline: &Pipeline, node: &Node) -> String {
     )
 }
 
-fn sink_text(pipeline: &Pipeline, node: &Node) -> String {
+fn sink_text(pipeline: &Pipeline, node: &PipelineNode) -> String {
     let mut text =
         format!("writes {} ({}) from {}\n", node.name, node.plugin, from(pipeline, node));
     for target in targets(node) {
@@ -165,16 +165,16 @@ fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
     let _written = text.write_fmt(line);
 }
 
-fn from(pipeline: &Pipeline, node: &Node) -> String {
+fn from(pipeline: &Pipeline, node: &PipelineNode) -> String {
     from_names(pipeline, node).join(", ")
 }
 
-fn from_names<'p>(pipeline: &'p Pipeline, node: &Node) -> Vec<&'p str> {
+fn from_names<'p>(pipeline: &'p Pipeline, node: &PipelineNode) -> Vec<&'p str> {
     node.from.iter().map(|from| pipeline.nodes[*from].name.as_str()).collect()
 }
 
-fn targets(node: &Node) -> Vec<PathBuf> {
-    if let Part::Sink(sink) = &node.part { sink.targets() } else { Vec::new() }
+fn targets(node: &PipelineNode) -> Vec<PathBuf> {
+    if let PluginInstance::Sink(sink) = &node.instance { sink.targets() } else { Vec::new() }
 }
 
 /// Whether an output exists and would have to be replaced.
@@ -183,10 +183,10 @@ fn would_be_replaced(target: &Path) -> bool {
     target != Path::new("-") && files::exists(target) && !is_special(target) && !is_empty_folder()
 }
 
-fn plan_json(pipeline: &Pipeline, reading: &Reading) -> Value {
+fn plan_json(pipeline: &Pipeline, reading: &ReadPlan) -> Value {
     let sources = reading.sources.iter().map(|source| source_json(pipeline, source));
     let of = |kind: PluginKind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
-    let left_out = pipeline.left_out.iter();
+    let left_out = pipeline.pruned.iter();
     let left_out = left_out.map(|left| json!({ "name": left.node, "why": left.why }));
     json!({
         "name": pipeline.name,
@@ -197,8 +197,8 @@ fn plan_json(pipeline: &Pipeline, reading: &Reading) -> Value {
     })
 }
 
-fn source_json(pipeline: &Pipeline, source: &SourceReading) -> Value {
-    let SourceReading { node, inputs, query, splits } = source;
+fn source_json(pipeline: &Pipeline, source: &SourcePlan) -> Value {
+    let SourcePlan { node, inputs, query, splits } = source;
     let mut value = node_json(pipeline, &pipeline.nodes[*node]);
     extend(
         &mut value,
@@ -212,7 +212,7 @@ fn source_json(pipeline: &Pipeline, source: &SourceReading) -> Value {
     value
 }
 
-fn sink_json(pipeline: &Pipeline, node: &Node) -> Value {
+fn sink_json(pipeline: &Pipeline, node: &PipelineNode) -> Value {
     let targets = targets(node).into_iter().map(
         |target| json!({ "path": target.to_string_lossy(), "exists": would_be_replaced(&target) }),
     );
@@ -221,7 +221,7 @@ fn sink_json(pipeline: &Pipeline, node: &Node) -> Value {
     value
 }
 
-fn node_json(pipeline: &Pipeline, node: &Node) -> Value {
+fn node_json(pipeline: &Pipeline, node: &PipelineNode) -> Value {
     let mut value = json!({ "name": node.name, "plugin": node.plugin, "options": node.options });
     if let Some(program) = &node.program {
         extend(&mut value, json!({ "program": program.line }));

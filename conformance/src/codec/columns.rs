@@ -1,4 +1,5 @@
-//! Rows that no payload gave: tables are input, and their columns may hold anything. Makes them; judges nothing.
+//! Makes rows that no payload decodes to: tables are input, and their columns may hold anything.
+//! Checks nothing.
 
 use std::sync::Arc;
 
@@ -13,12 +14,12 @@ use arrow_array::{
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 
-/// How long lists become that are longer than lengths can say.
+/// The length of lists that are longer than length fields can say.
 const LONG: usize = 70_000;
 
-/// The row in each way that is another one, with that in words: a column that is missing, of another type, null, too
-/// long, or with numbers that cannot be.
-pub(super) fn spoilt(row: &RecordBatch) -> Vec<(String, RecordBatch)> {
+/// Invalid variants of a row, each with a description: a column that is missing, of another type,
+/// null, too long, or with impossible numbers.
+pub(super) fn invalid_rows(row: &RecordBatch) -> Vec<(String, RecordBatch)> {
     let schema = row.schema();
     let each = schema.fields().iter().enumerate().flat_map(|(at, field)| {
         let column = row.column(at);
@@ -26,18 +27,20 @@ pub(super) fn spoilt(row: &RecordBatch) -> Vec<(String, RecordBatch)> {
         let mut ways = vec![
             (format!("`{name}` missing"), None),
             (format!("`{name}` null"), Some(new_null_array(column.data_type(), row.num_rows()))),
-            (format!("`{name}` of another type"), Some(other(column))),
+            (format!("`{name}` of another type"), Some(wrong_type(column))),
         ];
         let long = longer(column).map(|column| (format!("`{name}` too long"), Some(column)));
-        let odd = odd(column).map(|column| (format!("`{name}` another number"), Some(column)));
+        let odd =
+            wrong_number(column).map(|column| (format!("`{name}` another number"), Some(column)));
         ways.extend(long.into_iter().chain(odd));
-        ways.into_iter().filter_map(move |(what, column)| Some((what, put(row, at, column)?)))
+        ways.into_iter()
+            .filter_map(move |(what, column)| Some((what, replace_column(row, at, column)?)))
     });
     each.collect()
 }
 
-/// The row with another column at this place, or without it.
-fn put(row: &RecordBatch, at: usize, column: Option<ArrayRef>) -> Option<RecordBatch> {
+/// The row with one column replaced or removed.
+fn replace_column(row: &RecordBatch, at: usize, column: Option<ArrayRef>) -> Option<RecordBatch> {
     let schema = row.schema();
     let mut fields: Vec<FieldRef> = schema.fields().iter().map(Arc::clone).collect();
     let mut columns = row.columns().to_vec();
@@ -58,14 +61,14 @@ fn put(row: &RecordBatch, at: usize, column: Option<ArrayRef>) -> Option<RecordB
     RecordBatch::try_new_with_options(Arc::new(schema), columns, &options).ok()
 }
 
-fn other(column: &ArrayRef) -> ArrayRef {
+fn wrong_type(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Boolean => Arc::new(Int64Array::from(vec![7; column.len()])),
         _ => Arc::new(BooleanArray::from(vec![true; column.len()])),
     }
 }
 
-/// Texts and lists that are longer than payloads have room for.
+/// Texts and lists that are too long for a payload.
 fn longer(column: &ArrayRef) -> Option<ArrayRef> {
     if column.len() != 1 {
         return None;
@@ -88,14 +91,14 @@ fn longer(column: &ArrayRef) -> Option<ArrayRef> {
     }
 }
 
-/// What lists of nothing but nulls hold.
+/// The values of a list of nulls.
 fn nulls(field: &FieldRef) -> (FieldRef, ArrayRef) {
     let values = new_null_array(field.data_type(), LONG);
     (Arc::new(Field::clone(field).with_nullable(true)), values)
 }
 
-/// Another number than the payload has: one that lengths of lists beside it do not fit.
-fn odd(column: &ArrayRef) -> Option<ArrayRef> {
+/// A number that does not match the lengths of lists next to it.
+fn wrong_number(column: &ArrayRef) -> Option<ArrayRef> {
     fn all<T: ArrowPrimitiveType>(number: T::Native, len: usize) -> Option<ArrayRef> {
         Some(Arc::new(PrimitiveArray::<T>::from_value(number, len)))
     }

@@ -1,4 +1,4 @@
-//! Payloads decoded and encoded again, and what can be seen to be wrong with that. Changes no payload itself.
+//! Decodes payloads, encodes the rows again, and checks both. Changes no payload.
 
 use std::sync::Arc;
 
@@ -12,21 +12,24 @@ use super::columns;
 use crate::Promise;
 use crate::finding::Fault;
 
-/// What decoding some payloads gave.
-pub(super) struct Decoded {
+/// The result of decoding some payloads.
+pub(super) struct DecodedPayloads {
     pub(super) rows: Rows,
     pub(super) bad: Vec<(u32, &'static str)>,
 }
 
-/// Decodes payloads that lie in one batch.
-pub(super) fn decode(form: &dyn PayloadType, payloads: &[&[u8]]) -> Result<Decoded, Fault> {
+/// Decodes payloads as one batch.
+pub(super) fn decode_payloads(
+    form: &dyn PayloadType,
+    payloads: &[&[u8]],
+) -> Result<DecodedPayloads, Fault> {
     let (batch, mut bad) = (batch(payloads), Vec::new());
     let events: Vec<u32> = (0..payloads.len() as u32).collect();
     let rows = form.decode(&batch, &events, &mut bad).map_err(|error| {
-        let kind = "decoding fails instead of telling which payloads are bad";
+        let kind = "decoding fails instead of reporting which payloads are bad";
         Fault::new(Promise::WholeRows, kind, error.to_string())
     })?;
-    let decoded = Decoded { rows, bad };
+    let decoded = DecodedPayloads { rows, bad };
     decoded.fault(form, payloads).map_or(Ok(decoded), Err)
 }
 
@@ -38,12 +41,12 @@ fn batch(payloads: &[&[u8]]) -> Batch {
     builder.finish()
 }
 
-/// Most bytes of columns for a byte of payload, and beside them.
-const MOST_MEMORY: usize = 512;
+/// The maximum column bytes per payload byte, and the allowance on top.
+const MAX_COLUMN_BYTES: usize = 512;
 const SLACK: usize = 4 << 20;
 
-impl Decoded {
-    /// What is wrong with it, whatever the payloads are.
+impl DecodedPayloads {
+    /// What is wrong with the result, whatever the payloads are.
     fn fault(&self, form: &dyn PayloadType, payloads: &[&[u8]]) -> Option<Fault> {
         let Self { rows, bad } = self;
         let fault = |promise, kind: &str, what: String| Some(Fault::new(promise, kind, what));
@@ -54,7 +57,7 @@ impl Decoded {
         let (many, few) = (rows.events.len(), rows.columns.num_rows());
         if many != few {
             let what = format!("{few} rows for {many} events");
-            return fault(Promise::WholeRows, "there is not one row an event", what);
+            return fault(Promise::WholeRows, "there is not one row per event", what);
         }
         let mut told: Vec<u32> =
             rows.events.iter().copied().chain(bad.iter().map(|b| b.0)).collect();
@@ -62,18 +65,18 @@ impl Decoded {
         told.sort_unstable();
         if !is_sorted || !told.into_iter().eq(0..payloads.len() as u32) {
             let what = format!("rows of events {:?}, bad ones {bad:?}", rows.events);
-            let kind = "a payload gives neither a row nor a reason, or both";
+            let kind = "a payload has neither a row nor a reason, or both";
             return fault(Promise::WholeRows, kind, what);
         }
         let (takes, given) = (rows.memory(), payloads.iter().map(|p| p.len()).sum::<usize>());
-        if takes > given * MOST_MEMORY + SLACK {
+        if takes > given * MAX_COLUMN_BYTES + SLACK {
             let what = format!("{takes} bytes for payloads of {given}");
             return fault(Promise::Memory, "columns take more than payloads can fill", what);
         }
         None
     }
 
-    /// The row of an event, alone.
+    /// The row of one event.
     fn row(&self, event: u32) -> Option<RecordBatch> {
         let row = self.rows.events.binary_search(&event).ok()?;
         Some(self.rows.pick(&[row as u32]).columns)
@@ -81,7 +84,7 @@ impl Decoded {
 }
 
 /// A payload that the codec can decode.
-pub(super) struct Sound<'p> {
+pub(super) struct SoundPayload<'p> {
     pub(super) bytes: &'p [u8],
     pub(super) key: TypeKey,
     pub(super) form: Arc<dyn PayloadType>,
@@ -89,9 +92,13 @@ pub(super) struct Sound<'p> {
     row: RecordBatch,
 }
 
-impl<'p> Sound<'p> {
-    /// `Err` if it cannot.
-    pub(super) fn of(codec: &dyn Codec, channel: &Channel, bytes: &'p [u8]) -> Result<Self, Fault> {
+impl<'p> SoundPayload<'p> {
+    /// Decodes a valid payload. `Err` if the codec cannot.
+    pub(super) fn decode(
+        codec: &dyn Codec,
+        channel: &Channel,
+        bytes: &'p [u8],
+    ) -> Result<Self, Fault> {
         let unknown =
             |what: &str| Err(Fault::new(Promise::Identity, "a payload is not decoded", what));
         let Some(keys) = codec.keys(channel) else {
@@ -105,20 +112,20 @@ impl<'p> Sound<'p> {
             Ok(form) => Arc::clone(form),
             Err(why) => return unknown(why),
         };
-        let decoded = decode(&*form, &[bytes])?;
+        let decoded = decode_payloads(&*form, &[bytes])?;
         match decoded.row(0) {
             Some(row) => Ok(Self { bytes, key, form, keys, row }),
             None => unknown(decoded.bad.first().map_or("", |bad| bad.1)),
         }
     }
 
-    /// What is wrong with it as it is.
+    /// What is wrong with the payload and its type as they are.
     pub(super) fn faults(&self, codec: &dyn Codec) -> Vec<Fault> {
         let mut faults: Vec<Fault> =
             identity(&*self.form, &self.row, self.bytes, "a payload").into_iter().collect();
         match codec.adopt(self.form.message_type(), self.form.schema()) {
             Err(why) => {
-                let kind = "it does not take its own description of a type";
+                let kind = "it does not accept its own description of a type";
                 faults.push(Fault::new(Promise::Identity, kind, why));
             }
             Ok(adopted) if adopted.schema() != self.form.schema() => {
@@ -133,14 +140,14 @@ impl<'p> Sound<'p> {
         faults
     }
 
-    /// What is wrong if these stand between copies of the payload.
-    pub(super) fn beside(&self, changed: &[Vec<u8>]) -> Vec<Fault> {
-        // A payload whose type is another one is never given to this one.
+    /// What is wrong if these payloads are interleaved with copies of the valid one.
+    pub(super) fn faults_beside(&self, changed: &[Vec<u8>]) -> Vec<Fault> {
+        // Payloads of other types never reach this type.
         let is_ours = |payload: &&Vec<u8>| (self.keys)(payload) == Some(self.key);
         let changed: Vec<&[u8]> = changed.iter().filter(is_ours).map(Vec::as_slice).collect();
         let mut payloads: Vec<&[u8]> = changed.iter().flat_map(|c| [self.bytes, *c]).collect();
         payloads.push(self.bytes);
-        let decoded = match decode(&*self.form, &payloads) {
+        let decoded = match decode_payloads(&*self.form, &payloads) {
             Ok(decoded) => decoded,
             Err(fault) => return vec![fault],
         };
@@ -148,7 +155,7 @@ impl<'p> Sound<'p> {
             if event % 2 == 0 {
                 self.still_sound(&decoded, event)
             } else {
-                self.bad(&decoded, event, payload)
+                self.changed_fault(&decoded, event, payload)
             }
         });
         let mut faults: Vec<Fault> = each.collect();
@@ -157,26 +164,28 @@ impl<'p> Sound<'p> {
         faults
     }
 
-    /// The row in ways in which tables may hold it, in words.
+    /// Invalid variants of the row, with descriptions.
     pub(super) fn rows(&self) -> Vec<(String, RecordBatch)> {
-        columns::spoilt(&self.row)
+        columns::invalid_rows(&self.row)
     }
 
-    /// What is wrong with what is encoded of rows that no payload gave.
-    pub(super) fn encodes(&self, rows: &RecordBatch) -> Option<Fault> {
-        // Whoever refuses them may.
+    /// What is wrong with the encoding of rows that no payload decodes to.
+    pub(super) fn encode_fault(&self, rows: &RecordBatch) -> Option<Fault> {
+        // Refusing them is allowed.
         let encoded = self.form.encode(rows, &mut Vec::new()).ok()?;
         if encoded.len() != rows.num_rows() {
             let what = format!("{} payloads for {} rows", encoded.len(), rows.num_rows());
-            let kind = "rows do not give one payload each, or none";
+            let kind = "rows do not encode to one payload each, or none";
             return Some(Fault::new(Promise::WholeRows, kind, what));
         }
         let payload = encoded.iter().next()??;
-        let kind = "a row that no payload gave is encoded to one that is not decoded to it";
-        let decoded = decode(&*self.form, &[payload]).ok().and_then(|decoded| decoded.row(0));
+        let kind =
+            "a row that no payload decodes to is encoded to a payload that does not decode to it";
+        let decoded =
+            decode_payloads(&*self.form, &[payload]).ok().and_then(|decoded| decoded.row(0));
         let is_same = decoded.is_some_and(|row| {
             let names = row.schema();
-            // What tables keep in another way may be taken for what it means.
+            // Columns of another type may be converted.
             let same = |(field, column): (&FieldRef, &ArrayRef)| {
                 rows.column_by_name(field.name())
                     .is_none_or(|given| given.data_type() != column.data_type() || given == column)
@@ -186,7 +195,7 @@ impl<'p> Sound<'p> {
         (!is_same).then(|| Fault::new(Promise::Identity, kind, String::new()))
     }
 
-    fn still_sound(&self, decoded: &Decoded, event: u32) -> Option<Fault> {
+    fn still_sound(&self, decoded: &DecodedPayloads, event: u32) -> Option<Fault> {
         let kind = "a bad payload changes the row of another one";
         match decoded.row(event) {
             Some(row) if row == self.row => None,
@@ -195,13 +204,18 @@ impl<'p> Sound<'p> {
         }
     }
 
-    fn bad(&self, decoded: &Decoded, event: u32, payload: &[u8]) -> Option<Fault> {
+    fn changed_fault(
+        &self,
+        decoded: &DecodedPayloads,
+        event: u32,
+        payload: &[u8],
+    ) -> Option<Fault> {
         let row = decoded.row(event)?;
         identity(&*self.form, &row, payload, "a changed payload that it decodes")
     }
 }
 
-/// Whether a row encodes to this payload.
+/// Checks that a row encodes to this payload.
 fn identity(
     form: &dyn PayloadType,
     row: &RecordBatch,
@@ -225,10 +239,10 @@ fn identity(
     if encoded == payload { None } else { fault(what()) }
 }
 
-/// Whether all rows of a batch together encode to the payloads they are of.
+/// Checks that all rows of a batch together encode to their payloads.
 fn encoded_together(
     form: &dyn PayloadType,
-    decoded: &Decoded,
+    decoded: &DecodedPayloads,
     payloads: &[&[u8]],
 ) -> Option<Fault> {
     let kind = "rows of a batch are not encoded to the payloads they are of";

@@ -1,50 +1,50 @@
-//! Whether outputs are whole or not there at all, whichever step of writing them fails.
+//! Checks that outputs are complete or absent, whichever step of writing them fails.
 
 use std::sync::Arc;
 
 use sluice_core::output::faults::{FaultInjector, StepFault};
 
-use super::files::Tree;
-use super::{Bench, How, unfit};
+use super::files::DirSnapshot;
+use super::{SinkBench, SinkRun, run_fault};
 use crate::Promise;
 use crate::events::Events;
-use crate::finding::{Fault, Gathered};
-use crate::pipe::Failure;
+use crate::finding::{Fault, FindingSet};
+use crate::pipe::RunFailure;
 
-/// How many events are written when something fails, and how long they may be: each is many runs.
+/// The number and maximum length of events for failing runs, of which there are many.
 const FEW: usize = 20;
 const SHORT: usize = 4096;
 
-impl Bench<'_> {
-    /// Lets every step of the outputs fail in turn: where nothing was, and where something is replaced, there also
-    /// with all steps after it.
-    pub(super) fn atomic(&self, found: &mut Gathered) {
+impl SinkBench<'_> {
+    /// Makes every step of the outputs fail in turn: for a new output, and for one that is
+    /// replaced, there also with all later steps.
+    pub(super) fn atomic(&self, found: &mut FindingSet) {
         let (few, fewer) = self.few();
-        self.reset(&Tree::default());
+        self.reset(&DirSnapshot::default());
         let counted = Arc::new(FaultInjector::none());
-        let how = How { faults: Some(Arc::clone(&counted)), ..How::usual(&few) };
+        let how = SinkRun { faults: Some(Arc::clone(&counted)), ..SinkRun::standard(&few) };
         if let Err(failure) = self.run(&how) {
-            found.add(unfit(&failure), "some of the events");
+            found.add(run_fault(&failure), "some of the events");
             return;
         }
         if counted.steps() == 0 {
-            let kind = "it writes without the outputs it is given: nothing can be taken back";
+            let kind = "it writes without its `Outputs`: nothing can be rolled back";
             found.add(Fault::new(Promise::Atomic, kind, String::new()), "any run");
             return;
         }
         let alone = |step| FaultInjector::at(step, StepFault::Short);
-        self.over(&Tree::default(), &How::usual(&few), &alone, found);
-        self.reset(&Tree::default());
-        if self.run(&How::usual(&fewer)).is_ok() {
-            let before = Tree::of(&self.out());
-            let replacing = How::usual(&few).replacing();
-            self.over(
+        self.fail_each_step(&DirSnapshot::default(), &SinkRun::standard(&few), &alone, found);
+        self.reset(&DirSnapshot::default());
+        if self.run(&SinkRun::standard(&fewer)).is_ok() {
+            let before = DirSnapshot::read(&self.out());
+            let replacing = SinkRun::standard(&few).replacing();
+            self.fail_each_step(
                 &before,
                 &replacing,
                 &|step| FaultInjector::at(step, StepFault::Broken),
                 found,
             );
-            self.over(
+            self.fail_each_step(
                 &before,
                 &replacing,
                 &|step| FaultInjector::since(step, StepFault::Full),
@@ -53,7 +53,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Some of the events, and some of these.
+    /// A few events, and a part of these.
     fn few(&self) -> (Arc<Events>, Arc<Events>) {
         let few = self.events.few(FEW, SHORT);
         let few = if few.len() == 0 { self.events.slice(0, self.events.len().min(4)) } else { few };
@@ -61,39 +61,46 @@ impl Bench<'_> {
         (Arc::new(few), Arc::new(fewer))
     }
 
-    /// Lets every step of a run fail that finds this in its folder.
-    fn over(
+    /// Makes every step of a run fail that starts with this folder content.
+    fn fail_each_step(
         &self,
-        before: &Tree,
-        how: &How,
+        before: &DirSnapshot,
+        how: &SinkRun,
         fails: &dyn Fn(u64) -> FaultInjector,
-        found: &mut Gathered,
+        found: &mut FindingSet,
     ) {
-        // Steps are what they are only in this very run: what is replaced takes some of its own.
+        // The steps are specific to this run: replacing takes additional ones.
         for step in 0.. {
             self.reset(before);
             let faults = Arc::new(fails(step));
-            let ran = self.run(&How { faults: Some(Arc::clone(&faults)), ..how.clone() });
+            let ran = self.run(&SinkRun { faults: Some(Arc::clone(&faults)), ..how.clone() });
             let Some(struck) = faults.struck() else { return };
-            let what = if before == &Tree::default() { "a new output" } else { "one that exists" };
+            let what =
+                if before == &DirSnapshot::default() { "a new output" } else { "one that exists" };
             let case = format!("step {step} ({struck:?}) of writing {what} failing");
-            self.judge(before, ran.map(drop), found, &case);
+            self.check_atomic(before, ran.map(drop), found, &case);
         }
     }
 
-    fn judge(&self, before: &Tree, ran: Result<(), Failure>, found: &mut Gathered, case: &str) {
+    fn check_atomic(
+        &self,
+        before: &DirSnapshot,
+        ran: Result<(), RunFailure>,
+        found: &mut FindingSet,
+        case: &str,
+    ) {
         let mut add = |kind: &str, what: String| {
             found.add(Fault::new(Promise::Atomic, kind, what), case);
         };
         match ran {
             Ok(()) => add("the run succeeds although a step of it failed", String::new()),
-            Err(Failure::Panic(what)) => found.add(unfit(&Failure::Panic(what)), case),
-            Err(Failure::Error(what)) => {
+            Err(RunFailure::Panic(what)) => found.add(run_fault(&RunFailure::Panic(what)), case),
+            Err(RunFailure::Error(what)) => {
                 if !what.contains(&*self.folder.path().to_string_lossy()) {
-                    add("the error does not say which file it is about", what);
+                    add("the error does not name its file", what);
                 }
-                if let Some(what) = before.difference(&Tree::of(&self.out())) {
-                    add("the run fails, and what was there is not what is there", what);
+                if let Some(what) = before.difference(&DirSnapshot::read(&self.out())) {
+                    add("the run fails, and the previous output is not intact", what);
                 }
             }
         }

@@ -1,25 +1,25 @@
-//! Whether it matters in which order batches are encoded, and how often: `encode` is called without the engine, in
-//! whose runs a race would decide.
+//! Checks that the order and number of `encode` calls do not matter. Calls the sink without the
+//! engine, in which that would be up to a race.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use sluice_core::{BlockPool, EncodeContext, Error, Outputs, Overwrite, SinkContext};
 
-use super::files::Tree;
-use super::{Bench, unfit};
+use super::files::DirSnapshot;
+use super::{SinkBench, run_fault};
 use crate::Promise;
-use crate::finding::{Fault, Gathered};
-use crate::pipe::{Failure, said};
+use crate::finding::{Fault, FindingSet};
+use crate::pipe::{RunFailure, panic_message};
 
 /// How many events a batch has.
 const SIZE: usize = 7;
-/// How many bytes of events a sink may hold.
+/// The memory of a buffering sink.
 const MEMORY: usize = 4 << 20;
 
-impl Bench<'_> {
-    /// Encodes batches in order, and backwards with each twice; both are appended in order.
-    pub(super) fn any_order(&self, found: &mut Gathered) {
+impl SinkBench<'_> {
+    /// Encodes batches in order, and backwards with each one twice; both are appended in order.
+    pub(super) fn any_order(&self, found: &mut FindingSet) {
         let (forward, backward) = (self.encoded(false), self.encoded(true));
         let case = "batches that are encoded backwards, and twice";
         match (forward, backward) {
@@ -28,23 +28,23 @@ impl Bench<'_> {
                     found.add(Fault::new(Promise::Threads, "the output differs", what), case);
                 }
             }
-            (Err(failure), _) => found.add(unfit(&failure), "its steps called one by one"),
-            (_, Err(failure)) => found.add(unfit(&failure), case),
+            (Err(failure), _) => found.add(run_fault(&failure), "its steps called one by one"),
+            (_, Err(failure)) => found.add(run_fault(&failure), case),
         }
     }
 
-    fn encoded(&self, backwards: bool) -> Result<Tree, Failure> {
-        self.reset(&Tree::default());
+    fn encoded(&self, backwards: bool) -> Result<DirSnapshot, RunFailure> {
+        self.reset(&DirSnapshot::default());
         let worked = catch_unwind(AssertUnwindSafe(|| self.encode_all(backwards)));
         match worked {
-            Ok(Ok(())) => Ok(Tree::of(&self.out())),
-            Ok(Err(error)) => Err(Failure::Error(error.to_string())),
-            Err(panic) => Err(Failure::Panic(said(&*panic))),
+            Ok(Ok(())) => Ok(DirSnapshot::read(&self.out())),
+            Ok(Err(error)) => Err(RunFailure::Error(error.to_string())),
+            Err(panic) => Err(RunFailure::Panic(panic_message(&*panic))),
         }
     }
 
     fn encode_all(&self, backwards: bool) -> Result<(), Error> {
-        let Some(sink) = self.made() else { return Ok(()) };
+        let Some(sink) = self.make_sink() else { return Ok(()) };
         let outputs = Arc::new(Outputs::new(Overwrite::Refuse, false, &[]));
         let channels = Arc::clone(&self.events.channels);
         let context = SinkContext {
@@ -54,7 +54,7 @@ impl Bench<'_> {
             ..SinkContext::standalone()
         };
         let mut output = sink.open(&context)?;
-        let (pool, batches) = (BlockPool::new(1 << 16, 1 << 20), self.events.cut(SIZE));
+        let (pool, batches) = (BlockPool::new(1 << 16, 1 << 20), self.events.in_batches(SIZE));
         let encode = |at: usize| {
             let batch = batches.get(at).cloned().unwrap_or_default();
             sink.encode(batch, &mut EncodeContext::new(&channels, &pool))

@@ -1,36 +1,36 @@
-//! What is in a folder: taken down, compared, and put there again. Knows no sink.
+//! Snapshots of a folder: read, compared and restored. Knows nothing about sinks.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Everything below a folder, by its path there. Folders end in a slash, and hold nothing themselves.
+/// All files below a folder by relative path. Folders have a trailing slash and no content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tree(BTreeMap<String, Vec<u8>>);
+pub(super) struct DirSnapshot(BTreeMap<String, Vec<u8>>);
 
-impl Tree {
-    /// What is there now. A folder that cannot be read is empty.
-    pub(super) fn of(folder: &Path) -> Self {
+impl DirSnapshot {
+    /// Reads a folder. An unreadable one is empty.
+    pub(super) fn read(folder: &Path) -> Self {
         let mut tree = Self::default();
-        tree.take_down(folder, "");
+        tree.collect(folder, "");
         tree
     }
 
-    fn take_down(&mut self, folder: &Path, before: &str) {
+    fn collect(&mut self, folder: &Path, before: &str) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
             let name = format!("{before}{}", entry.file_name().to_string_lossy());
             if path.is_dir() {
                 self.0.insert(format!("{name}/"), Vec::new());
-                self.take_down(&path, &format!("{name}/"));
+                self.collect(&path, &format!("{name}/"));
             } else {
                 self.0.insert(name, fs::read(&path).unwrap_or_default());
             }
         }
     }
 
-    /// Makes a folder hold just this.
+    /// Restores a folder to this content.
     pub(super) fn restore(&self, folder: &Path) -> io::Result<()> {
         match fs::remove_dir_all(folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -45,7 +45,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether there is no file.
+    /// Whether it has no file.
     pub(super) fn is_empty(&self) -> bool {
         self.files().next().is_none()
     }
@@ -55,20 +55,20 @@ impl Tree {
         self.0.keys().map(|name| &**name).filter(|name| !name.ends_with('/'))
     }
 
-    /// The same without files of this name.
+    /// The snapshot without files of this name.
     pub(super) fn without(&self, name: &str) -> Self {
         let is_other = |path: &String| path.rsplit('/').next() != Some(name);
         let kept = self.0.iter().filter(|(path, _)| is_other(path));
         Self(kept.map(|(path, bytes)| (path.clone(), bytes.clone())).collect())
     }
 
-    /// What of it has the paths that another one has.
+    /// The part whose paths `other` has too.
     pub(super) fn only(&self, other: &Self) -> Self {
         let kept = self.0.iter().filter(|(path, _)| other.0.contains_key(*path));
         Self(kept.map(|(path, bytes)| (path.clone(), bytes.clone())).collect())
     }
 
-    /// In which way another one differs, in words.
+    /// The first difference to another snapshot, in words.
     pub(super) fn difference(&self, other: &Self) -> Option<String> {
         if let Some(name) = self.0.keys().find(|name| !other.0.contains_key(*name)) {
             return Some(format!("`{name}` is missing"));

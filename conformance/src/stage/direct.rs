@@ -1,5 +1,4 @@
-//! A stage at work without the engine: batches in, and all that came of them. Does not judge how it may be
-//! called, only what it gave.
+//! Runs a stage without the engine, and records all its output. Checks the output only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,71 +9,72 @@ use sluice_core::{
 };
 
 use crate::Promise;
-use crate::events::{Events, joined};
+use crate::events::{Events, concat};
 use crate::finding::Fault;
 
-use super::wanted::{before, only};
+use super::pushdown::{before, select_events};
 
 /// A stage and its events.
-pub(super) struct Tried<'e> {
+pub(super) struct DirectStage<'e> {
     pub(super) plugin: &'e Plugin,
     pub(super) options: &'e Value,
     pub(super) events: &'e Events,
 }
 
-/// All that came of the events.
-pub(super) struct Outcome {
+/// The complete output of a stage.
+pub(super) struct StageOutcome {
     pub(super) events: Events,
-    given: Counts,
+    given: ChannelCounts,
     filtered: u64,
-    added: Counts,
-    undecoded: Counts,
-    notes: Counts,
-    /// What is wrong with rows.
+    added: ChannelCounts,
+    undecoded: ChannelCounts,
+    notes: ChannelCounts,
+    /// The first fault in rows.
     misplaced: Option<String>,
-    /// What was held back by who says that it holds nothing back.
-    held: Option<String>,
+    /// Evidence of delayed events, if the stage declares that it delays none.
+    held_back: Option<String>,
 }
 
-/// How often something happened, by name.
-type Counts = BTreeMap<String, u64>;
+/// Counts by name.
+type ChannelCounts = BTreeMap<String, u64>;
 
-impl Tried<'_> {
-    /// What comes of all events in one batch.
-    pub(super) fn whole(&self) -> Result<Outcome, String> {
-        self.cut(usize::MAX, false)
+impl DirectStage<'_> {
+    /// Runs all events as one batch.
+    pub(super) fn whole(&self) -> Result<StageOutcome, String> {
+        self.in_batches(usize::MAX, false)
     }
 
-    /// What comes of the events in batches of this size, with empty ones between or without.
-    pub(super) fn cut(&self, size: usize, empty: bool) -> Result<Outcome, String> {
-        let mut batches = self.events.cut(size.min(self.events.len()));
+    /// Runs the events in batches of this size, optionally with empty ones between.
+    pub(super) fn in_batches(&self, size: usize, empty: bool) -> Result<StageOutcome, String> {
+        let mut batches = self.events.in_batches(size.min(self.events.len()));
         if empty {
             batches = batches.into_iter().flat_map(|b| [Batch::default(), b]).collect();
             batches.push(Batch::default());
         }
-        self.work()?.all(batches)
+        self.start_pass()?.all(batches)
     }
 
-    /// What comes of the events where only these are wanted after the stage, without any others: from all
-    /// events, and from those alone that the stage says it needs for them.
-    pub(super) fn wanted(&self, after: &Query) -> Result<[Outcome; 2], String> {
-        let each = [false, true].map(|skips| -> Result<Outcome, String> {
-            let mut work = self.work()?;
+    /// Runs the stage with only `after` wanted from it: once on all events, and once on those that
+    /// it declares to need for that.
+    pub(super) fn with_pushdown(&self, after: &Query) -> Result<[StageOutcome; 2], String> {
+        let each = [false, true].map(|skips| -> Result<StageOutcome, String> {
+            let mut work = self.start_pass()?;
             let (needs, windows) = before(&work.parts, after, self.events.batch.timestamps());
             work.windows = windows;
-            let events = if skips { only(self.events, &needs) } else { self.events.clone() };
-            let mut outcome = work.all(events.cut(7))?;
-            outcome.events = only(&outcome.events, after);
+            let events =
+                if skips { select_events(self.events, &needs) } else { self.events.clone() };
+            let mut outcome = work.all(events.in_batches(7))?;
+            outcome.events = select_events(&outcome.events, after);
             Ok(outcome)
         });
         let [all, few] = each;
         Ok([all?, few?])
     }
 
-    /// What comes of batches of this size that a stage without memory gets in another order, put in order
-    /// again; nothing if it has a memory.
-    pub(super) fn backwards(&self, size: usize) -> Option<Result<Outcome, String>> {
-        let mut work = match self.work() {
+    /// Runs a map on its batches in reverse order, and restores the order of the output; `None` for
+    /// a stage with memory.
+    pub(super) fn backwards(&self, size: usize) -> Option<Result<StageOutcome, String>> {
+        let mut work = match self.start_pass() {
             Ok(work) => work,
             Err(what) => return Some(Err(what)),
         };
@@ -82,7 +82,7 @@ impl Tried<'_> {
             return None;
         }
         let mut outs = Vec::new();
-        for batch in self.events.cut(size).into_iter().rev() {
+        for batch in self.events.in_batches(size).into_iter().rev() {
             let mut out = Vec::new();
             if let Err(what) = work.push(0, batch, &mut out) {
                 return Some(Err(what));
@@ -93,45 +93,45 @@ impl Tried<'_> {
         Some(Ok(work.outcome(&out)))
     }
 
-    fn work(&self) -> Result<Work<'_>, String> {
+    fn start_pass(&self) -> Result<StagePass<'_>, String> {
         let PluginFactory::Stage(make) = self.plugin.make else {
             return Err("it is no stage".to_owned());
         };
         let stage = make(self.options.clone()).map_err(|error| error.to_string())?;
         let origin = self.events.batch.timestamps().first().copied();
-        let (parts, said) = (stage.into_parts(), Said::default());
+        let (parts, said) = (stage.into_parts(), StageLog::default());
         let (windows, misplaced, held) = (Vec::new(), None, None);
-        Ok(Work { parts, events: self.events, origin, windows, said, misplaced, held })
+        Ok(StagePass { parts, events: self.events, origin, windows, log: said, misplaced, held })
     }
 }
 
-/// What a stage has said so far.
+/// What a stage has reported so far.
 #[derive(Default)]
-struct Said {
+struct StageLog {
     filtered: u64,
-    added: Counts,
-    undecoded: Counts,
-    notes: Counts,
+    added: ChannelCounts,
+    undecoded: ChannelCounts,
+    notes: ChannelCounts,
 }
 
-/// A stage that is made for one pass over the events.
-struct Work<'e> {
+/// A stage instance for one pass over the events.
+struct StagePass<'e> {
     parts: Vec<Stage>,
     events: &'e Events,
     origin: Option<i64>,
-    /// The times that are wanted after each part; all, where nothing is said.
+    /// The time window after each part; unlimited by default.
     windows: Vec<TimeWindow>,
-    said: Said,
+    log: StageLog,
     misplaced: Option<String>,
     held: Option<String>,
 }
 
-/// Most pieces of what a stage gives piece by piece.
-const MOST_PIECES: usize = 100_000;
+/// The maximum number of `more` calls.
+const MAX_PIECES: usize = 100_000;
 
-impl Work<'_> {
-    /// What comes of these batches.
-    fn all(mut self, batches: Vec<Batch>) -> Result<Outcome, String> {
+impl StagePass<'_> {
+    /// Runs these batches.
+    fn all(mut self, batches: Vec<Batch>) -> Result<StageOutcome, String> {
         let mut out = Vec::new();
         for batch in batches {
             self.push(0, batch, &mut out)?;
@@ -140,22 +140,22 @@ impl Work<'_> {
         Ok(self.outcome(&out))
     }
 
-    /// Gives a batch to the part at a place, and what comes of it to those behind.
+    /// Passes a batch to one part, and its output to the following parts.
     fn push(&mut self, place: usize, batch: Batch, out: &mut Vec<Batch>) -> Result<(), String> {
         if self.parts.len() <= place {
             out.push(batch);
             return Ok(());
         }
         let count = batch.len() as u64;
-        let (added, filtered) = (sum(&self.said.added), self.said.filtered);
-        let given = self.given(place, |part, context| match part {
+        let (added, filtered) = (sum(&self.log.added), self.log.filtered);
+        let given = self.all_output(place, |part, context| match part {
             Stage::Map(map) => map.apply(batch, context).map(|batch| vec![batch]),
             Stage::Fold(fold) => fold.push(batch, context),
             Stage::Chain(_) => Ok(vec![batch]),
         })?;
-        let entered = count + sum(&self.said.added) - added;
+        let entered = count + sum(&self.log.added) - added;
         let left = given.iter().map(|batch| batch.len() as u64).sum::<u64>();
-        let filtered = self.said.filtered - filtered;
+        let filtered = self.log.filtered - filtered;
         if !self.holds(place) && entered != left + filtered {
             let what =
                 || format!("of {entered} events {left} come out and {filtered} are filtered");
@@ -166,7 +166,7 @@ impl Work<'_> {
 
     fn finish(&mut self, out: &mut Vec<Batch>) -> Result<(), String> {
         for place in 0..self.parts.len() {
-            let left = self.given(place, |part, context| match part {
+            let left = self.all_output(place, |part, context| match part {
                 Stage::Fold(fold) => fold.finish(context),
                 _ => Ok(Vec::new()),
             })?;
@@ -175,7 +175,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Whether the part at a place may give events later than they came. Books of maps are kept at the end.
+    /// Whether a part may delay events. Maps are checked at the end.
     fn holds(&self, place: usize) -> bool {
         match self.parts.get(place) {
             Some(Stage::Fold(fold)) => fold.delays_events(),
@@ -183,14 +183,14 @@ impl Work<'_> {
         }
     }
 
-    /// All that the part at a place gives for this work, also what it does not give at once.
-    fn given(
+    /// All output of one part for this call, including `more`.
+    fn all_output(
         &mut self,
         place: usize,
         work: impl FnOnce(&mut Stage, &mut StageContext<'_>) -> Result<Vec<Batch>, sluice_core::Error>,
     ) -> Result<Vec<Batch>, String> {
         let mut given = self.step(place, work)?;
-        for _ in 0..MOST_PIECES {
+        for _ in 0..MAX_PIECES {
             let more = self.step(place, |part, context| match part {
                 Stage::Fold(fold) => fold.more(context),
                 _ => Ok(Vec::new()),
@@ -213,11 +213,11 @@ impl Work<'_> {
         let mut context = StageContext::new(channels, self.origin).within(wanted);
         let Some(part) = self.parts.get_mut(place) else { return Ok(Vec::new()) };
         let given = work(part, &mut context).map_err(|error| error.to_string())?;
-        self.said.filtered += context.filtered;
-        count(&context.undecoded, self.events, &mut self.said.undecoded);
-        count(&context.added, self.events, &mut self.said.added);
+        self.log.filtered += context.filtered;
+        count(&context.undecoded, self.events, &mut self.log.undecoded);
+        count(&context.added, self.events, &mut self.log.added);
         for (what, count) in context.notes {
-            *self.said.notes.entry(what).or_default() += count;
+            *self.log.notes.entry(what).or_default() += count;
         }
         let wrong = given
             .iter()
@@ -226,24 +226,33 @@ impl Work<'_> {
         Ok(given)
     }
 
-    fn outcome(self, out: &[Batch]) -> Outcome {
-        let Said { filtered, added, undecoded, notes } = self.said;
+    fn outcome(self, out: &[Batch]) -> StageOutcome {
+        let StageLog { filtered, added, undecoded, notes } = self.log;
         let channels = Arc::clone(&self.events.channels);
         let given = by_channel(self.events, &self.events.batch);
         let (misplaced, held) = (self.misplaced, self.held);
-        // Rows that belong to no event cannot be put together.
+        // Rows without events cannot be joined.
         let batch = match misplaced.is_some() {
             true => {
-                joined(&out.iter().map(|b| b.clone().with_rows(Vec::new())).collect::<Vec<_>>())
+                concat(&out.iter().map(|b| b.clone().with_rows(Vec::new())).collect::<Vec<_>>())
             }
-            false => joined(out),
+            false => concat(out),
         };
         let events = Events { channels, batch };
-        Outcome { events, given, filtered, added, undecoded, notes, misplaced, held }
+        StageOutcome {
+            events,
+            given,
+            filtered,
+            added,
+            undecoded,
+            notes,
+            misplaced,
+            held_back: held,
+        }
     }
 }
 
-/// What is wrong with rows that travel with so many events.
+/// What is wrong with the rows of a batch with this many events.
 fn misplaced(rows: &Rows, events: usize) -> Option<String> {
     let name = &rows.message.name;
     let (many, few) = (rows.events.len(), rows.columns.num_rows());
@@ -257,44 +266,44 @@ fn misplaced(rows: &Rows, events: usize) -> Option<String> {
     beyond.then(|| format!("`{name}`: rows of events that are not in the batch"))
 }
 
-/// How many events there are of each channel that they were read on.
-fn by_channel(events: &Events, batch: &Batch) -> Counts {
-    let mut counts = Counts::new();
+/// The number of events by original channel.
+fn by_channel(events: &Events, batch: &Batch) -> ChannelCounts {
+    let mut counts = ChannelCounts::new();
     count(batch.origins(), events, &mut counts);
     counts
 }
 
-fn sum(counts: &Counts) -> u64 {
+fn sum(counts: &ChannelCounts) -> u64 {
     counts.values().sum()
 }
 
 /// Counts channels by their names.
-fn count(ids: &[u32], events: &Events, counts: &mut Counts) {
+fn count(ids: &[u32], events: &Events, counts: &mut ChannelCounts) {
     for id in ids {
         let name = events.channels.get(ChannelId(*id)).name.text().to_owned();
         *counts.entry(name).or_default() += 1;
     }
 }
 
-impl Outcome {
-    /// What is wrong with it whatever was given.
+impl StageOutcome {
+    /// What is wrong with the output for any input.
     pub(super) fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         if let Some(what) = &self.misplaced {
             faults.push(Fault::new(Promise::WholeRows, "rows do not lie beside events", what));
         }
-        if let Some(what) = &self.held {
-            let kind = "it says that it holds nothing back (`holds`), and does";
-            faults.push(Fault::new(Promise::Books, kind, what));
+        if let Some(what) = &self.held_back {
+            let kind = "it declares that it delays no event (`holds`), and does";
+            faults.push(Fault::new(Promise::Accounting, kind, what));
         }
         let entered = |channel: &str| {
-            let of = |counts: &Counts| counts.get(channel).copied().unwrap_or(0);
+            let of = |counts: &ChannelCounts| counts.get(channel).copied().unwrap_or(0);
             of(&self.given) + of(&self.added)
         };
         let out = by_channel(&self.events, &self.events.batch);
         if let Some((channel, count)) = out.iter().find(|(name, count)| **count > entered(name)) {
             let what = format!("{count} events of `{channel}` come out of {}", entered(channel));
-            faults.push(Fault::new(Promise::Books, "it makes up events", what));
+            faults.push(Fault::new(Promise::Accounting, "it makes up events", what));
         }
         let (given, added) = (sum(&self.given), sum(&self.added));
         let (left, filtered) = (self.events.len() as u64, self.filtered);
@@ -303,12 +312,12 @@ impl Outcome {
             let what =
                 format!("of {given} events{and} {left} come out and {filtered} are filtered");
             let kind = "events are lost, or are counted wrong";
-            faults.push(Fault::new(Promise::Books, kind, what));
+            faults.push(Fault::new(Promise::Accounting, kind, what));
         }
         faults
     }
 
-    /// In which ways another outcome of the same events differs.
+    /// The differences to another output for the same events.
     pub(super) fn difference(&self, other: &Self, promise: Promise) -> Vec<Fault> {
         let events = self.events.difference(&other.events);
         let events = events.map(|what| Fault::new(promise, "other events come out", what));
@@ -316,7 +325,7 @@ impl Outcome {
             let what = || format!("{theirs} instead of {ours}");
             (ours != theirs).then(|| Fault::new(promise, kind, what()))
         };
-        let counts = |counts: &Counts| format!("{counts:?}");
+        let counts = |counts: &ChannelCounts| format!("{counts:?}");
         let (ours, theirs) = (self.filtered.to_string(), other.filtered.to_string());
         [
             events,

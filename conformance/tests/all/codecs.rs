@@ -1,5 +1,5 @@
-//! The kit finds what is wrong with codecs that were made wrong on purpose, and finds nothing where nothing is
-//! wrong.
+//! The kit finds what is wrong with codecs that were made wrong on purpose, and finds nothing where
+//! nothing is wrong.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use sluice_core::{
     PayloadType, Payloads, Plugin, PluginFactory, Rows, TypeKey, options,
 };
 
-use crate::found::found;
+use crate::found::expect_findings;
 
 /// What is wrong with a codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wrong {
+enum CodecDefect {
     Nothing,
     /// Takes payloads with bytes left over, which do not come back.
     IgnoresTheRest,
@@ -51,7 +51,7 @@ enum Wrong {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
-struct ToyOptions {}
+struct ToyCodecOptions {}
 
 macro_rules! toy {
     ($($name:literal: $wrong:ident),* $(,)?) => {
@@ -61,8 +61,8 @@ macro_rules! toy {
                 sample: "",
                 ..Plugin::new(
                     $name,
-                    PluginFactory::Codec(|value| make(value, Wrong::$wrong)),
-                    schema_of::<ToyOptions>,
+                    PluginFactory::Codec(|value| make(value, CodecDefect::$wrong)),
+                    schema_of::<ToyCodecOptions>,
                 )
             }
         })*
@@ -84,25 +84,25 @@ toy! {
     "encodes-nulls": EncodesNulls,
 }
 
-fn make(value: Value, wrong: Wrong) -> Result<Box<dyn Codec>, OptionsError> {
-    let ToyOptions {} = options::read(value)?;
+fn make(value: Value, wrong: CodecDefect) -> Result<Box<dyn Codec>, OptionsError> {
+    let ToyCodecOptions {} = options::read(value)?;
     let named = MessageType { codec: "toy".into(), ..MessageType::named("pair", TypeKey(7)) };
-    let form: Arc<dyn PayloadType> = Arc::new(Pair::new(Arc::new(named), wrong));
+    let form: Arc<dyn PayloadType> = Arc::new(PairType::new(Arc::new(named), wrong));
     let known = KnownType {
         message_type: Arc::clone(form.message_type()),
         file: None,
         line: 0,
         payload_type: Ok(form),
     };
-    Ok(Box::new(Toy { types: vec![known], wrong }))
+    Ok(Box::new(ToyCodec { types: vec![known], wrong }))
 }
 
-struct Toy {
+struct ToyCodec {
     types: Vec<KnownType>,
-    wrong: Wrong,
+    wrong: CodecDefect,
 }
 
-impl Codec for Toy {
+impl Codec for ToyCodec {
     fn mistakes(&self) -> &[String] {
         &[]
     }
@@ -121,19 +121,19 @@ impl Codec for Toy {
     }
 
     fn adopt(&self, described: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
-        if self.wrong == Wrong::DisownsTypes {
+        if self.wrong == CodecDefect::DisownsTypes {
             return Err("never seen".to_owned());
         }
-        Ok(Arc::new(Pair::new(Arc::new(described.clone()), self.wrong)))
+        Ok(Arc::new(PairType::new(Arc::new(described.clone()), self.wrong)))
     }
 }
 
 /// A `P`, a name with its length in front, a number.
 #[derive(Debug)]
-struct Pair {
+struct PairType {
     described: Arc<MessageType>,
     schema: SchemaRef,
-    wrong: Wrong,
+    wrong: CodecDefect,
 }
 
 fn columns(names: Vec<String>, values: Vec<i32>) -> RecordBatch {
@@ -142,8 +142,8 @@ fn columns(names: Vec<String>, values: Vec<i32>) -> RecordBatch {
     RecordBatch::try_from_iter([("name", names), ("value", values)]).unwrap()
 }
 
-impl Pair {
-    fn new(described: Arc<MessageType>, wrong: Wrong) -> Self {
+impl PairType {
+    fn new(described: Arc<MessageType>, wrong: CodecDefect) -> Self {
         Self { described, schema: columns(Vec::new(), Vec::new()).schema(), wrong }
     }
 
@@ -151,11 +151,11 @@ impl Pair {
     fn name<'p>(&self, payload: &'p [u8]) -> Option<(String, &'p [u8])> {
         let (head, rest) = payload.split_first_chunk::<5>()?;
         let len = u32::from_le_bytes(*head.last_chunk()?) as usize;
-        if self.wrong == Wrong::BelievesLengths {
+        if self.wrong == CodecDefect::BelievesLengths {
             std::hint::black_box(Vec::<u8>::with_capacity(len));
         }
         let (name, rest) = match self.wrong {
-            Wrong::Panics => rest.split_at(len),
+            CodecDefect::Panics => rest.split_at(len),
             _ => rest.split_at_checked(len)?,
         };
         Some((String::from_utf8(name.to_vec()).ok()?, rest))
@@ -163,12 +163,12 @@ impl Pair {
 
     fn value(&self, rest: &[u8]) -> Option<i32> {
         let (value, left) = rest.split_first_chunk::<4>()?;
-        let is_whole = left.is_empty() || self.wrong == Wrong::IgnoresTheRest;
+        let is_whole = left.is_empty() || self.wrong == CodecDefect::IgnoresTheRest;
         is_whole.then(|| i32::from_le_bytes(*value))
     }
 }
 
-impl PayloadType for Pair {
+impl PayloadType for PairType {
     fn message_type(&self) -> &Arc<MessageType> {
         &self.described
     }
@@ -188,7 +188,7 @@ impl PayloadType for Pair {
         for event in events {
             let name = self.name(batch.payload(*event as usize));
             let row = name.and_then(|(name, rest)| {
-                if self.wrong == Wrong::HalfRows && rest.len() < 4 {
+                if self.wrong == CodecDefect::HalfRows && rest.len() < 4 {
                     names.push(name.clone());
                     values.push(0);
                 }
@@ -200,13 +200,13 @@ impl PayloadType for Pair {
                     values.push(value.wrapping_add(shift));
                     told.push(*event);
                 }
-                None if self.wrong == Wrong::SaysNothing => {}
-                None if self.wrong == Wrong::Fails => {
+                None if self.wrong == CodecDefect::SaysNothing => {}
+                None if self.wrong == CodecDefect::Fails => {
                     return Err(Error::invalid(format!("event {event} is bad")));
                 }
                 None => bad.push((*event, "it is not a pair")),
             }
-            shift = i32::from(self.wrong == Wrong::ShiftsValues && !bad.is_empty());
+            shift = i32::from(self.wrong == CodecDefect::ShiftsValues && !bad.is_empty());
         }
         let (message, payloads) = (Arc::clone(&self.described), Payloads::Kept);
         Ok(Rows { message, payloads, events: told, columns: columns(names, values) })
@@ -220,14 +220,14 @@ impl PayloadType for Pair {
         let names = columns.column_by_name("name").ok_or("no name")?;
         let values = columns.column_by_name("value").ok_or("no value")?;
         let values = match self.wrong {
-            Wrong::BelievesColumns => values.as_primitive::<Int32Type>(),
+            CodecDefect::BelievesColumns => values.as_primitive::<Int32Type>(),
             _ => values.as_primitive_opt::<Int32Type>().ok_or("values are no numbers")?,
         };
         let names = names.as_string_opt::<i32>().ok_or("names are no texts")?;
-        let mark = if self.wrong == Wrong::EncodesOther { b'Q' } else { b'P' };
+        let mark = if self.wrong == CodecDefect::EncodesOther { b'Q' } else { b'P' };
         let payload = |(name, value): (Option<&str>, Option<i32>)| {
             let value = match self.wrong {
-                Wrong::EncodesNulls => value.unwrap_or_default(),
+                CodecDefect::EncodesNulls => value.unwrap_or_default(),
                 _ => value?,
             };
             let name = name?;
@@ -254,87 +254,99 @@ fn a_sound_codec_has_no_findings() {
 
 #[test]
 fn a_codec_that_is_not_linked_is_told() {
-    found(&codec("nobody").findings(), &[Promise::Options], &["no codec is registered"]);
+    expect_findings(&codec("nobody").findings(), &[Promise::Options], &["no codec is registered"]);
 }
 
 #[test]
 fn a_trial_without_payloads_is_told() {
-    found(&codec("toy").findings(), &[Promise::Options], &["no payload"]);
+    expect_findings(&codec("toy").findings(), &[Promise::Options], &["no payload"]);
 }
 
 #[test]
 fn payloads_that_it_does_not_know_are_told() {
     let unknown = codec("toy").payload("PAIR", Encoding::Lcm, payload("a", 1));
-    found(&unknown.findings(), &[Promise::Identity], &["payload 0", "no payloads of these types"]);
+    expect_findings(
+        &unknown.findings(),
+        &[Promise::Identity],
+        &["payload 0", "no payloads of these types"],
+    );
 }
 
 #[test]
 fn payloads_that_it_cannot_decode_are_told() {
     let cut = codec("toy").payload("PAIR", Encoding::Unknown, b"P\x01\0\0".to_vec());
-    found(&cut.findings(), &[Promise::Identity], &["it is not a pair"]);
+    expect_findings(&cut.findings(), &[Promise::Identity], &["it is not a pair"]);
 }
 
 #[test]
 fn bytes_that_do_not_come_back() {
     let words =
         ["a changed payload that it decodes is not encoded to the bytes it was", "put in at"];
-    found(&trial("ignores-the-rest").findings(), &[Promise::Identity], &words);
+    expect_findings(&trial("ignores-the-rest").findings(), &[Promise::Identity], &words);
 }
 
 #[test]
 fn other_bytes_that_come_back() {
     let findings = trial("encodes-other").findings();
-    found(&findings, &[Promise::Identity], &["a payload is not encoded", "other from 0 on"]);
+    expect_findings(
+        &findings,
+        &[Promise::Identity],
+        &["a payload is not encoded", "other from 0 on"],
+    );
 }
 
 #[test]
 fn rows_that_are_left_by_half() {
-    let words = ["not one row an event", "cut off at byte"];
-    found(&trial("half-rows").findings(), &[Promise::WholeRows], &words);
+    let words = ["not one row per event", "cut off at byte"];
+    expect_findings(&trial("half-rows").findings(), &[Promise::WholeRows], &words);
 }
 
 #[test]
 fn rows_that_change_beside_bad_ones() {
     let words = ["a bad payload changes the row of another one"];
-    found(&trial("shifts-values").findings(), &[Promise::WholeRows], &words);
+    expect_findings(&trial("shifts-values").findings(), &[Promise::WholeRows], &words);
 }
 
 #[test]
 fn bad_payloads_without_a_reason() {
     let words = ["neither a row nor a reason"];
-    found(&trial("says-nothing").findings(), &[Promise::WholeRows], &words);
+    expect_findings(&trial("says-nothing").findings(), &[Promise::WholeRows], &words);
 }
 
 #[test]
 fn bad_payloads_that_end_the_run() {
-    found(&trial("fails").findings(), &[Promise::WholeRows], &["decoding fails", "is bad"]);
+    expect_findings(
+        &trial("fails").findings(),
+        &[Promise::WholeRows],
+        &["decoding fails", "is bad"],
+    );
 }
 
 #[test]
 fn panics_on_lengths() {
-    found(&trial("panics").findings(), &[Promise::NoPanic], &["cut off", "mid"]);
+    expect_findings(&trial("panics").findings(), &[Promise::NoPanic], &["cut off", "mid"]);
 }
 
 #[test]
 fn memory_taken_by_what_a_length_says() {
     let findings = trial("believes-lengths").findings();
-    found(&findings, &[Promise::Memory], &["as if its input could be believed", "set to"]);
+    expect_findings(&findings, &[Promise::Memory], &["as if its input could be trusted", "set to"]);
 }
 
 #[test]
 fn descriptions_that_are_not_taken_back() {
     let words = ["its own description", "never seen"];
-    found(&trial("disowns-types").findings(), &[Promise::Identity], &words);
+    expect_findings(&trial("disowns-types").findings(), &[Promise::Identity], &words);
 }
 
 #[test]
 fn columns_that_are_believed() {
     let findings = trial("believes-columns").findings();
-    found(&findings, &[Promise::NoPanic], &["`value` of another type"]);
+    expect_findings(&findings, &[Promise::NoPanic], &["`value` of another type"]);
 }
 
 #[test]
 fn nulls_that_become_numbers() {
-    let words = ["that is not decoded to it", "`value` null"];
-    found(&trial("encodes-nulls").findings(), &[Promise::Identity], &words);
+    let words = ["that does not decode to it", "`value` null"];
+    expect_findings(&trial("encodes-nulls").findings(), &[Promise::Identity], &words);
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use ballista_core::BALLISTA_VERSION;
 use serde::{Deserialize, Serialize};
 use sluice_core::{Error, ErrorKind};
-use sluice_pipeline::dispatch::Greeting;
+use sluice_pipeline::dispatch::ProgramIdentity;
 
 use crate::address::Address;
 use crate::http::{RequestError, get_json};
@@ -29,10 +29,10 @@ pub(crate) struct SchedulerIdentity {
 
 impl SchedulerIdentity {
     /// The identity of a scheduler of this program.
-    pub(crate) fn new(greeting: &Greeting, instance: &str) -> Self {
+    pub(crate) fn new(program: &ProgramIdentity, instance: &str) -> Self {
         Self {
-            sluice: greeting.sluice.clone(),
-            plugins: greeting.plugins.clone(),
+            sluice: program.sluice.clone(),
+            plugins: program.plugins.clone(),
             ballista: BALLISTA_VERSION.to_owned(),
             instance: instance.to_owned(),
         }
@@ -68,7 +68,7 @@ impl From<HandshakeError> for Error {
 /// Fetches the scheduler's identity and compares it with ours.
 pub(crate) async fn check_scheduler(
     scheduler: &Address,
-    mine: &Greeting,
+    mine: &ProgramIdentity,
 ) -> Result<SchedulerIdentity, HandshakeError> {
     let identity: SchedulerIdentity =
         get_json(scheduler, PATH).await.map_err(|error| handshake_error(scheduler, error))?;
@@ -93,11 +93,12 @@ pub(crate) fn handshake_error(scheduler: &Address, error: RequestError) -> Hands
     }
 }
 
-fn difference(identity: &SchedulerIdentity, mine: &Greeting) -> Option<String> {
+fn difference(identity: &SchedulerIdentity, mine: &ProgramIdentity) -> Option<String> {
     if identity.ballista != BALLISTA_VERSION {
         let theirs = &identity.ballista;
         return Some(format!("Ballista is {BALLISTA_VERSION} here and {theirs} there"));
     }
-    let theirs = Greeting { sluice: identity.sluice.clone(), plugins: identity.plugins.clone() };
-    mine.differs(&theirs)
+    let theirs =
+        ProgramIdentity { sluice: identity.sluice.clone(), plugins: identity.plugins.clone() };
+    mine.mismatch(&theirs)
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 
 use serde::{Deserialize, Serialize};
 use sluice_core::{Error, Registry, programs};
-use sluice_pipeline::dispatch::{Fulfilled, Order};
+use sluice_pipeline::dispatch::{OrderOutcome, UnitOrder};
 use sluice_pipeline::run::Options;
 
 /// The longest order, in bytes.
@@ -30,10 +30,10 @@ pub(crate) enum UnitResult {
 /// Runs the order on stdin, and prints its result on stdout.
 pub fn serve(registry: &Registry, options: &Options) -> Result<(), Error> {
     let order = read_order()?;
-    let ended = match order.fulfil(registry, options) {
-        Ok(Fulfilled::Delivered) => UnitResult::Delivered,
-        Ok(Fulfilled::Again(why)) => UnitResult::Again(why),
-        Ok(Fulfilled::Abandoned(why)) => UnitResult::Abandoned(why),
+    let ended = match order.execute(registry, options) {
+        Ok(OrderOutcome::Delivered) => UnitResult::Delivered,
+        Ok(OrderOutcome::Retry(why)) => UnitResult::Again(why),
+        Ok(OrderOutcome::Abandoned(why)) => UnitResult::Abandoned(why),
         Err(error) => UnitResult::Again(error.to_string()),
     };
     let line = serde_json::to_string(&ended).map_err(|e| Error::internal(e.to_string()))?;
@@ -41,7 +41,7 @@ pub fn serve(registry: &Registry, options: &Options) -> Result<(), Error> {
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|e| Error::io("write", "-", e))
 }
 
-fn read_order() -> Result<Order, Error> {
+fn read_order() -> Result<UnitOrder, Error> {
     let line = watch_stdin()?.recv().ok();
     let line = line.ok_or_else(|| Error::refused("expected an order on standard input"))?;
     let order = serde_json::from_str(&line);

@@ -21,7 +21,7 @@ use sluice_cluster::{Address, Ballista, LocalCluster, logging, unit};
 use sluice_core::Error;
 use sluice_core::name::{printable, printable_sentence};
 use sluice_core::time::TimeLength;
-use sluice_pipeline::dispatch::{Carrier, Greeting};
+use sluice_pipeline::dispatch::{Carrier, ProgramIdentity};
 use sluice_pipeline::run::{Options, Stop};
 
 use args::{ClusterArgs, ClusterCommand, ExecutorArgs, SchedulerArgs, StatusArgs, UnitArgs};
@@ -58,10 +58,10 @@ fn run(matches: &ArgMatches, shell: &Shell) -> CommandResult {
 /// Submits nothing.
 fn connect(reach: &ClusterOptions, shell: &Shell) -> Result<Box<dyn Carrier>, Failure> {
     record_library_logs();
-    let greeting = Greeting::of(&shell.registry);
+    let program = ProgramIdentity::new(&shell.registry);
     let patience = time(&reach.patience)?;
     let ballista = match (&reach.scheduler, reach.local_cluster) {
-        (Some(scheduler), _) => Ballista::with_scheduler(address(scheduler)?, greeting, patience),
+        (Some(scheduler), _) => Ballista::with_scheduler(address(scheduler)?, program, patience),
         (None, Some(executors)) => {
             let (threads, allow_exec) = (reach.jobs.unwrap_or_else(cores), reach.allow_exec);
             let quiet = shell.quiet;
@@ -71,7 +71,7 @@ fn connect(reach: &ClusterOptions, shell: &Shell) -> Result<Box<dyn Carrier>, Fa
                 }
             };
             let options = LocalClusterOptions { executors, threads, allow_exec };
-            Ballista::with_local_cluster(LocalCluster::start(&options, say)?, greeting, patience)
+            Ballista::with_local_cluster(LocalCluster::start(&options, say)?, program, patience)
         }
         (None, None) => {
             let what = "--engine ballista needs --scheduler HOST:PORT, or --local-cluster N to \
@@ -104,7 +104,7 @@ fn serve_scheduler(args: &SchedulerArgs, shell: &Shell) -> CommandResult {
         listen: address(&args.listen)?,
         advertise: args.advertise.clone(),
         executor_timeout: time(&args.executor_timeout)?,
-        greeting: Greeting::of(&shell.registry),
+        program: ProgramIdentity::new(&shell.registry),
     };
     until_stopped(args.with_parent, shell, |stop, say| scheduler::serve(&options, stop, say))
 }
@@ -118,7 +118,7 @@ fn serve_executor(args: &ExecutorArgs, shell: &Shell) -> CommandResult {
         jobs: args.jobs.unwrap_or_else(|| (cores() / slots).max(1)),
         work_dir: args.work_dir.clone(),
         allow_exec: args.allow_exec,
-        greeting: Greeting::of(&shell.registry),
+        program: ProgramIdentity::new(&shell.registry),
     };
     until_stopped(args.with_parent, shell, |stop, say| executor::serve(&options, stop, say))
 }

@@ -156,7 +156,7 @@ fn outputs_in_a_store_and_beside_it_are_refused() {
     held.folder.write("batch.toml", mixed);
     held.ran(&[&CLUSTER])
         .expect(2)
-        .expect_stderr("outputs lie in several places")
+        .expect_stderr("outputs are in several places")
         .expect_stderr("--engine local");
     assert!(held.made().is_empty());
 }

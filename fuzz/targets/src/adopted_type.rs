@@ -12,38 +12,38 @@ use sluice_core::{
 use sluice_ice::codec::IceCodec;
 use sluice_lcm::codec::LcmCodec;
 
-use crate::given;
-use crate::inverse::comes_back;
+use crate::inputs;
+use crate::inverse::check_round_trip;
 
 const NAMES: [&str; 3] = ["lcm", "ice", "vel"];
 
 static CODECS: LazyLock<Codecs> = LazyLock::new(|| {
     let (types, options) = (TypePaths::default(), CodecOptions::default());
-    Codecs::from_paths(given::registry(), &types, &options).expect("there are no files")
+    Codecs::from_paths(inputs::registry(), &types, &options).expect("there are no files")
 });
 
-/// Any text as the description of a type, or as types of which descriptions are made: an error, or a type whose
-/// payloads come back byte for byte, and whose columns others cannot stand in for.
+/// Any text as the description of a type, or as types of which descriptions are made: an error, or
+/// a type whose payloads come back byte for byte, and whose columns others cannot stand in for.
 pub fn adopted_type(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else { return };
-    let (text, payload) = given::cut_at(rest, 0);
+    let (text, payload) = inputs::cut_at(rest, 0);
     let name = NAMES[usize::from(which % 3)];
     let codec = CODECS.get(name).expect("it is linked");
     if which & 0x80 != 0 {
         let Ok(described) = serde_json::from_slice::<MessageType>(text) else { return };
         match codec.adopt(&described, &Schema::empty()) {
-            Ok(form) => is_held(&*form, payload),
+            Ok(form) => check_payload(&*form, payload),
             Err(what) => assert!(!what.is_empty()),
         }
         return;
     }
-    for (described, form) in declared(name, given::text(text)) {
+    for (described, form) in declared(name, inputs::text(text)) {
         if described.text.is_empty() {
             continue;
         }
         let again = codec.adopt(&described, form.schema()).expect("a description can be read");
         assert_eq!(again.schema(), form.schema());
-        is_held(&*again, payload);
+        check_payload(&*again, payload);
     }
 }
 
@@ -69,15 +69,15 @@ fn declared(codec: &str, text: &str) -> Vec<(Arc<MessageType>, Arc<dyn PayloadTy
 /// A codec of a message that stands in a pipeline file.
 fn vel(text: &str) -> Option<Box<dyn Codec>> {
     let message: serde_json::Value = serde_json::from_str(text).ok()?;
-    let plugin = given::registry().get(PluginKind::Codec, "vel").expect("there is the codec");
+    let plugin = inputs::registry().get(PluginKind::Codec, "vel").expect("there is the codec");
     let PluginFactory::Codec(make) = plugin.make else { unreachable!("a codec makes a codec") };
     make(json!({ "messages": [message] })).ok()
 }
 
 /// What payloads of a type are held to. Those of LCM begin with the number of their type.
-fn is_held(form: &dyn PayloadType, payload: &[u8]) {
+fn check_payload(form: &dyn PayloadType, payload: &[u8]) {
     let with_key = [&form.message_type().key.0.to_be_bytes(), payload].concat();
-    comes_back(form, &[payload.to_vec(), with_key]);
+    check_round_trip(form, &[payload.to_vec(), with_key]);
     let others = RecordBatch::new_empty(Arc::new(Schema::empty()));
     let is_without = form.schema().fields().is_empty();
     assert_eq!(form.encode(&others, &mut Vec::new()).is_ok(), is_without);

@@ -14,7 +14,7 @@ use sluice_core::{
     PluginFactory, PluginKind, ReadContext, SinkContext, options,
 };
 
-use crate::given;
+use crate::inputs;
 
 const MAX_FRAME: u64 = 1 << 20;
 
@@ -32,9 +32,9 @@ static SOUND: LazyLock<[(Vec<u8>, Vec<PlainEvent>); 2]> = LazyLock::new(|| {
 });
 
 fn sound(format: &str) -> Vec<u8> {
-    let path = given::empty_folder("sound").join(FILE);
+    let path = inputs::empty_folder("sound").join(FILE);
     let Some(PluginFactory::Sink(make)) =
-        given::registry().get(PluginKind::Sink, "archive").map(|plugin| plugin.make)
+        inputs::registry().get(PluginKind::Sink, "archive").map(|plugin| plugin.make)
     else {
         panic!("there is the sink");
     };
@@ -57,13 +57,13 @@ fn sound(format: &str) -> Vec<u8> {
 }
 
 fn read(bytes: &[u8]) -> Result<SourceContents, Error> {
-    let source = json!({ "path": given::file(FILE, bytes), "max_frame": MAX_FRAME });
+    let source = json!({ "path": inputs::file(FILE, bytes), "max_frame": MAX_FRAME });
     let source: Archive = options::read(source).expect("good options");
     gather(&source, 400)
 }
 
 /// An archive of one frame, with this index.
-fn made_up(index: &[u8], plain: &[u8]) -> Vec<u8> {
+fn archive_with_index(index: &[u8], plain: &[u8]) -> Vec<u8> {
     let mut file = frames::compress(plain, 1).expect("it compresses");
     let mut table = SeekTableBuilder::default();
     table.push(file.len(), plain.len()).expect("it is short");
@@ -91,17 +91,18 @@ fn changed(sound: &[u8], changes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Whether these bytes seem to be a compressed log of another program, which is read as far as it can be
-/// unpacked: there is no foot, and a first frame that is all there is, cut off, or of no known length.
+/// Whether these bytes seem to be a compressed log of another program, which is read as far as it
+/// can be unpacked: there is no foot, and a first frame that is all there is, cut off, or of no
+/// known length.
 fn is_left_to_others(bytes: &[u8]) -> bool {
-    let mut log = LogFile::open_plain(&given::path(FILE)).expect("it was written");
+    let mut log = LogFile::open_plain(&inputs::path(FILE)).expect("it was written");
     let has_table = frames::seek_table(&mut log).expect("it can be read").is_some();
     let is_short = frames::content_size(bytes).is_some_and(|plain| plain <= MAX_FRAME);
     let is_first = frames::frame_len(bytes).is_some_and(|len| len < bytes.len());
     !(has_table || is_short && is_first)
 }
 
-fn is_honest(events: &[PlainEvent], bytes: &[u8]) {
+fn check_events(events: &[PlainEvent], bytes: &[u8]) {
     // What has no frame left is refused: it could be anything.
     let Ok(read) = read(bytes) else { return };
     if is_left_to_others(bytes) {
@@ -124,12 +125,12 @@ pub fn archive(data: &[u8]) {
             drop(Arrow.decode(piece, Path::new("x"), &context));
         }
         2 => {
-            let (index, plain) = given::cut_at(bytes, 0);
-            drop(read(&made_up(index, plain)));
+            let (index, plain) = inputs::cut_at(bytes, 0);
+            drop(read(&archive_with_index(index, plain)));
         }
         kind => {
             let (sound, events) = &SOUND[usize::from(kind - 3)];
-            is_honest(events, &changed(sound, bytes));
+            check_events(events, &changed(sound, bytes));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::{given, pieces};
+use crate::{inputs, pieces};
 
 /// Bytes of a message `image_t` before its image.
 const HEAD: usize = 30;
@@ -11,8 +11,8 @@ const HEAD: usize = 30;
 /// whose messages say how long their images are. Text and other formats may be refused, but nothing
 /// that begins as a log does.
 pub fn camlog(bytes: &[u8]) {
-    let path = given::file("a.camlog", bytes);
-    let source = given::source("camlog", json!({ "path": path }));
+    let path = inputs::file("a.camlog", bytes);
+    let source = inputs::source("camlog", json!({ "path": path }));
     let read = pieces::read(&*source, bytes.len());
     assert!(read.is_some() || !bytes.starts_with(b"\xed\xed\0"), "no log is refused");
     for event in read.into_iter().flat_map(|read| read.events) {

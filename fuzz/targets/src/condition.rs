@@ -13,11 +13,12 @@ use sluice_core::{
 };
 use sluice_stages::fuzzing::Condition;
 
-use crate::given;
+use crate::inputs;
 
-/// No text makes reading a condition panic; one that was read says the same of an event whichever batch it is in.
+/// No text makes reading a condition panic; one that was read says the same of an event whichever
+/// batch it is in.
 pub fn condition(bytes: &[u8]) {
-    let condition = match Condition::parse(given::text(bytes)) {
+    let condition = match Condition::parse(inputs::text(bytes)) {
         Ok(condition) => condition,
         Err(what) => return assert!(!what.is_empty()),
     };

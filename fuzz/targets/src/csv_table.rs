@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use crate::{given, pieces};
+use crate::{inputs, pieces};
 
-/// Any bytes are a table or refused, by the options that the first byte stands for; pieces give what the whole
-/// gives, and damage lies in the file.
+/// Any bytes are a table or refused, by the options that the first byte stands for; pieces give
+/// what the whole gives, and damage lies in the file.
 pub fn csv_table(bytes: &[u8]) {
     let Some((which, table)) = bytes.split_first() else { return };
-    let path = given::file("table.csv", table);
+    let path = inputs::file("table.csv", table);
     let mut options = json!({ "path": path, "max_row": 512 });
     let more = [
         json!({}),
@@ -19,5 +19,5 @@ pub fn csv_table(bytes: &[u8]) {
     for (key, value) in more[usize::from(which % 4)].as_object().into_iter().flatten() {
         options[key] = value.clone();
     }
-    pieces::read(&*given::source("csv", options), table.len());
+    pieces::read(&*inputs::source("csv", options), table.len());
 }

@@ -5,40 +5,41 @@ use sluice_core::{Delimited, EventMarker, ParseOutcome};
 
 use serde_json::json;
 
-use crate::{given, pieces};
+use crate::{inputs, pieces};
 
 /// The formats that a byte stands for: what tells where an event begins, if anything does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum DelimitedForm {
     Marked,
     Bare,
     Lines,
 }
 
 #[derive(Debug)]
-struct Log {
+struct DelimitedLog {
     path: InPaths,
-    form: Form,
+    form: DelimitedForm,
 }
 
 /// Pieces of a log give what the whole gives, whatever of its bytes are events.
 pub fn delimited(bytes: &[u8]) {
     let Some((which, log)) = bytes.split_first() else { return };
-    let form = [Form::Marked, Form::Bare, Form::Lines][usize::from(which % 3)];
-    let path = options::read(json!(given::file("log.bin", log))).expect("it is a path");
-    pieces::read(&Log { path, form }, log.len());
+    let form =
+        [DelimitedForm::Marked, DelimitedForm::Bare, DelimitedForm::Lines][usize::from(which % 3)];
+    let path = options::read(json!(inputs::file("log.bin", log))).expect("it is a path");
+    pieces::read(&DelimitedLog { path, form }, log.len());
 }
 
-impl Delimited for Log {
+impl Delimited for DelimitedLog {
     fn paths(&self) -> &InPaths {
         &self.path
     }
 
     fn mark(&self) -> EventMarker<'_> {
         match self.form {
-            Form::Marked => EventMarker::Begins(b"!"),
-            Form::Bare => EventMarker::None,
-            Form::Lines => EventMarker::Ends(b"\n"),
+            DelimitedForm::Marked => EventMarker::Begins(b"!"),
+            DelimitedForm::Bare => EventMarker::None,
+            DelimitedForm::Lines => EventMarker::Ends(b"\n"),
         }
     }
 
@@ -49,8 +50,8 @@ impl Delimited for Log {
 
     fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         match self.form {
-            Form::Lines => line(bytes),
-            Form::Marked | Form::Bare => event(bytes),
+            DelimitedForm::Lines => line(bytes),
+            DelimitedForm::Marked | DelimitedForm::Bare => event(bytes),
         }
     }
 }

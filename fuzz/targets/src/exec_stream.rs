@@ -4,8 +4,8 @@ use arrow_ipc::root_as_message;
 use sluice_core::{Batch, BatchBuilder, Channel, ChannelId, Encoding, Name, ReadContext};
 use sluice_exec::fuzzing::{read_answers, read_events, write_stream};
 
-/// Any bytes are a stream of events or refused. The events are the rows of its batches, and are read as they are
-/// where Sluice writes them; a stage that gets them loses none and makes none up.
+/// Any bytes are a stream of events or refused. The events are the rows of its batches, and are
+/// read as they are where Sluice writes them; a stage that gets them loses none and makes none up.
 pub fn exec_stream(bytes: &[u8]) {
     let context = ReadContext::standalone("test");
     let sent = sent(&context);
@@ -18,7 +18,7 @@ pub fn exec_stream(bytes: &[u8]) {
         }
         Err(what) => assert!(!what.is_empty()),
     }
-    is_an_answer(bytes, &sent, events.as_deref().ok(), &context);
+    check_answer(bytes, &sent, events.as_deref().ok(), &context);
 }
 
 /// How many rows each batch of a sound stream says it has.
@@ -37,7 +37,7 @@ fn rows(mut stream: &[u8]) -> Vec<i64> {
 }
 
 /// What is told of each event: its time, sequence, channel and payload.
-fn told(batches: &[Batch]) -> Vec<(i64, i64, ChannelId, &[u8])> {
+fn event_keys(batches: &[Batch]) -> Vec<(i64, i64, ChannelId, &[u8])> {
     let events = batches.iter().flat_map(Batch::iter);
     events.map(|event| (event.timestamp, event.sequence, event.channel, event.payload)).collect()
 }
@@ -47,7 +47,7 @@ fn comes_back(batches: &[Batch], context: &ReadContext) {
     let written =
         write_stream(batches, &context.channels).expect("events that were read are written");
     let again = read_events(&written, context).expect("what was written is read");
-    assert_eq!(told(&again), told(batches));
+    assert_eq!(event_keys(&again), event_keys(batches));
 }
 
 /// Five events that a stage has sent, on two channels of which one says all that can be said.
@@ -65,15 +65,15 @@ fn sent(context: &ReadContext) -> [Batch; 1] {
     [batch.finish()]
 }
 
-/// A stage takes the stream for an answer, or says what is wrong with it: what it makes of the events that were
-/// sent is what came back and what is new.
-fn is_an_answer(bytes: &[u8], sent: &[Batch], events: Option<&[Batch]>, context: &ReadContext) {
+/// A stage takes the stream for an answer, or says what is wrong with it: what it makes of the
+/// events that were sent is what came back and what is new.
+fn check_answer(bytes: &[u8], sent: &[Batch], events: Option<&[Batch]>, context: &ReadContext) {
     let answered = match read_answers(bytes, sent, context) {
         Ok(answered) => answered,
         Err(what) => return assert!(!what.is_empty()),
     };
-    let events = told(events.expect("what a stage takes a source would take"));
-    let given = told(&answered.batches);
+    let events = event_keys(events.expect("what a stage takes a source would take"));
+    let given = event_keys(&answered.batches);
     assert_eq!(given.len(), events.len());
     for (given, event) in given.iter().zip(&events) {
         assert_eq!((given.0, given.1, given.3), (event.0, event.1, event.3));

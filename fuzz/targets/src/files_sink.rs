@@ -6,24 +6,25 @@ use sluice_core::{
     SinkContext,
 };
 
-use crate::given;
+use crate::inputs;
 
-/// Files of any name for events of any channel lie in their folder, one each, with the bytes of its event.
+/// Files of any name for events of any channel lie in their folder, one each, with the bytes of its
+/// event.
 pub fn files_sink(bytes: &[u8]) {
-    let (template, rest) = given::cut_at(bytes, 0);
-    let (channel, payload) = given::cut_at(rest, 0);
-    let folder = given::empty_folder("files");
+    let (template, rest) = inputs::cut_at(bytes, 0);
+    let (channel, payload) = inputs::cut_at(rest, 0);
+    let folder = inputs::empty_folder("files");
     let path = format!("{}/out/", folder.display());
     let Some(PluginFactory::Sink(make)) =
-        given::registry().get(PluginKind::Sink, "files").map(|plugin| plugin.make)
+        inputs::registry().get(PluginKind::Sink, "files").map(|plugin| plugin.make)
     else {
         panic!("there is the sink");
     };
     let options =
-        json!({ "path": path, "name": given::text(template), "index": "none", "empty": "keep" });
+        json!({ "path": path, "name": inputs::text(template), "index": "none", "empty": "keep" });
     let Ok(sink) = make(options) else { return };
     let (context, buffers) = (SinkContext::standalone(), BlockPool::new(1 << 10, 4));
-    let channel = Channel::new(Name::from_bytes(channel), given::text(channel), Encoding::Unknown);
+    let channel = Channel::new(Name::from_bytes(channel), inputs::text(channel), Encoding::Unknown);
     let mut batch = BatchBuilder::default();
     let id = context.channels.intern(channel).expect("few channels");
     batch.push_copy(1, 2, id, payload);
@@ -34,7 +35,7 @@ pub fn files_sink(bytes: &[u8]) {
     sink.finish(output).expect("it finishes");
     context.outputs.publish(|_, _| Ok("manifest".to_owned())).expect("it is published");
     let manifest = folder.join("out/_manifest.json");
-    let files = given::files_below(&folder).into_iter().filter(|path| *path != manifest);
+    let files = inputs::files_below(&folder).into_iter().filter(|path| *path != manifest);
     let files: Vec<_> = files.collect();
     assert!(files.len() == 2 || files.is_empty(), "{files:?}");
     for file in files {

@@ -6,7 +6,7 @@ use sluice_core::{Codec, PayloadType};
 use sluice_ice::codec::IceCodec;
 use sluice_ice::slice::TypeFile;
 
-use crate::inverse::comes_back;
+use crate::inverse::check_round_trip;
 
 const TYPES: &str = include_str!("../../../plugins/ice/tests/types/everything.ice");
 
@@ -27,6 +27,6 @@ pub fn ice_record(input: &[u8]) {
     let Some((which, bodies)) = input.split_first() else { return };
     let form = &FORMS[usize::from(*which) % FORMS.len()];
     let payloads: Vec<_> = bodies.split(|byte| *byte == 0xfd).map(<[u8]>::to_vec).collect();
-    let columns = comes_back(&**form, &payloads);
+    let columns = check_round_trip(&**form, &payloads);
     assert!(columns.get_array_memory_size() < (1 << 20) + 128 * input.len());
 }

@@ -4,12 +4,12 @@ use sluice_core::Codec;
 use sluice_ice::codec::IceCodec;
 use sluice_ice::slice::TypeFile;
 
-use crate::given;
+use crate::inputs;
 
 /// Any text as one or two `.ice` files: nothing panics, every mistake names its file, and the
 /// description of a type declares the same records.
 pub fn ice_types(bytes: &[u8]) {
-    let text = given::text(bytes);
+    let text = inputs::text(bytes);
     let texts = text.splitn(2, '\u{1}').zip(["a.ice", "b.ice"]);
     let file = |(text, name): (&str, &str)| TypeFile { path: name.into(), text: text.to_owned() };
     let codec = IceCodec::from_files(texts.map(file).collect());

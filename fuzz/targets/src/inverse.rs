@@ -1,4 +1,5 @@
-//! The promise of everything that decodes payloads: what was decoded is encoded to the same bytes. Knows no format.
+//! The promise of everything that decodes payloads: what was decoded is encoded to the same bytes.
+//! Knows no format.
 
 use arrow_array::RecordBatch;
 use sluice_core::{BatchBuilder, ChannelId, PayloadType};
@@ -8,7 +9,7 @@ use sluice_core::{BatchBuilder, ChannelId, PayloadType};
 /// # Panics
 ///
 /// If a payload is neither decoded nor refused, or comes back as other bytes.
-pub(crate) fn comes_back(form: &dyn PayloadType, payloads: &[Vec<u8>]) -> RecordBatch {
+pub(crate) fn check_round_trip(form: &dyn PayloadType, payloads: &[Vec<u8>]) -> RecordBatch {
     let mut batch = BatchBuilder::default();
     for (n, payload) in (0i64..).zip(payloads) {
         batch.push_copy(n, n, ChannelId(0), payload);

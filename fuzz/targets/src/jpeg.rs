@@ -2,7 +2,8 @@
 
 use sluice_files::fuzzing::check_jpeg;
 
-/// Any bytes have an answer; of what is whole every beginning is not, but for the padding at its end.
+/// Any bytes have an answer; of what is whole every beginning is not, but for the padding at its
+/// end.
 pub fn jpeg(bytes: &[u8]) {
     if let Err(fault) = check_jpeg(bytes) {
         return assert!(!fault.as_str().is_empty());

@@ -7,10 +7,10 @@ use sluice_core::contract::any_splitting_is_the_same;
 use sluice_core::{Batch, Channels, Query, ReadContext, Source, SplitStart, options};
 use sluice_text::fuzzing::{JsonLines, JsonParts, JsonlSource};
 
-use crate::given;
+use crate::inputs;
 
 fn source(bytes: &[u8]) -> JsonlSource {
-    let path = given::file("events.jsonl", bytes);
+    let path = inputs::file("events.jsonl", bytes);
     options::read(json!({ "path": path, "max_line": 1 << 10 })).expect("good options")
 }
 

@@ -10,7 +10,8 @@ const PIECE: usize = 4 << 20;
 
 /// The next datagram: sender, milliseconds since the last one, length, bytes.
 ///
-/// A length of 255 stands for a fragment of its eight bytes, so that the fuzzer need not find the magic.
+/// A length of 255 stands for a fragment of its eight bytes, so that the fuzzer need not find the
+/// magic.
 fn next(input: &mut &[u8]) -> Option<(u16, u64, Vec<u8>)> {
     let ([port, later, len], rest) = input.split_first_chunk()?;
     let (datagram, rest) = match len {

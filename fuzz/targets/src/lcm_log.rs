@@ -3,14 +3,14 @@
 use serde_json::json;
 use sluice_lcm::wire::SYNC;
 
-use crate::{given, pieces};
+use crate::{inputs, pieces};
 
-/// Any bytes are a log whose pieces give what the whole gives, and whose damage lies in it. Text and other
-/// formats may be refused, but nothing that begins as a log does.
+/// Any bytes are a log whose pieces give what the whole gives, and whose damage lies in it. Text
+/// and other formats may be refused, but nothing that begins as a log does.
 pub fn lcm_log(bytes: &[u8]) {
-    let path = given::file("log", bytes);
+    let path = inputs::file("log", bytes);
     // Small, so that the fuzzer meets the limit.
-    let source = given::source("lcm-log", json!({ "path": path, "max_event": 4096 }));
+    let source = inputs::source("lcm-log", json!({ "path": path, "max_event": 4096 }));
     let read = pieces::read(&*source, bytes.len());
     assert!(read.is_some() || !bytes.starts_with(&SYNC), "no log is refused");
 }

@@ -6,7 +6,7 @@ use sluice_core::{Codec, PayloadType};
 use sluice_lcm::codec::LcmCodec;
 use sluice_lcm::types::library::TypeFile;
 
-use crate::inverse::comes_back;
+use crate::inverse::check_round_trip;
 
 const TYPES: &str = "
     package f;
@@ -40,6 +40,6 @@ pub fn lcm_messages(input: &[u8]) {
     let key = form.message_type().key.0.to_be_bytes();
     let payloads: Vec<Vec<u8>> =
         bodies.split(|byte| *byte == 0xfd).map(|body| [&key, body].concat()).collect();
-    let columns = comes_back(&**form, &payloads);
+    let columns = check_round_trip(&**form, &payloads);
     assert!(columns.get_array_memory_size() < (1 << 20) + 64 * input.len());
 }

@@ -2,7 +2,7 @@
 
 use sluice_lcm_live::tcpq::frame::{Frame, Limits, Malformed, Parser};
 
-use crate::given;
+use crate::inputs;
 
 // Small, so that the fuzzer meets the limits.
 const LIMITS: Limits = Limits { name: 40, payload: 3000 };
@@ -31,7 +31,7 @@ fn frames(stream: &[u8], mut piece_len: impl FnMut() -> usize) -> (Vec<Frame>, O
 
 /// Any bytes are frames of the TCP queue and then an end, the same for any pieces they come in.
 pub fn lcm_tcpq(bytes: &[u8]) {
-    let Some((pieces, stream)) = given::two(bytes) else { return };
+    let Some((pieces, stream)) = inputs::split_two(bytes) else { return };
     let (whole, end) = frames(stream, || usize::MAX);
     let mut lengths = pieces.iter().cycle();
     let cut = frames(stream, || lengths.next().map_or(1, |&len| len.into()));

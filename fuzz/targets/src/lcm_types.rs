@@ -4,12 +4,12 @@ use sluice_core::Codec;
 use sluice_lcm::codec::LcmCodec;
 use sluice_lcm::types::library::TypeFile;
 
-use crate::given;
+use crate::inputs;
 
 /// Any text is a file of types: nothing panics, and a type's description declares the same
 /// messages.
 pub fn lcm_types(bytes: &[u8]) {
-    let text = given::text(bytes);
+    let text = inputs::text(bytes);
     let (first, second) = text.split_once("\u{0}").unwrap_or((text, ""));
     let file = |path: &str, text: &str| TypeFile { path: path.into(), text: text.to_owned() };
     let files = vec![file("a/first.lcm", first), file("b/second.lcm", second)];

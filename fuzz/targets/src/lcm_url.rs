@@ -2,11 +2,11 @@
 
 use sluice_lcm_live::url::Url;
 
-use crate::given;
+use crate::inputs;
 
 /// No text makes reading an address panic, and one that was read is written and read as the same.
 pub fn lcm_url(bytes: &[u8]) {
-    match Url::parse(given::text(bytes)) {
+    match Url::parse(inputs::text(bytes)) {
         Ok(mut url) => {
             if let Url::Udp(url) = &mut url {
                 // Told once, and not kept.

@@ -1,5 +1,6 @@
-//! What fuzzers feed: for each thing that reads input a function that takes any bytes and panics where a promise
-//! is broken. A fuzzer calls them from `fuzz/fuzz_targets/`, and a test of this crate over `fuzz/seeds/`.
+//! What fuzzers feed: for each thing that reads input a function that takes any bytes and panics
+//! where a promise is broken. A fuzzer calls them from `fuzz/fuzz_targets/`, and a test of this
+//! crate over `fuzz/seeds/`.
 //!
 //! Nothing here makes bytes up, and no promise is held by the time it takes.
 
@@ -12,9 +13,9 @@ mod csv_table;
 mod delimited;
 mod exec_stream;
 mod files_sink;
-mod given;
 mod ice_record;
 mod ice_types;
+mod inputs;
 mod inverse;
 mod jpeg;
 mod jsonl_lines;

@@ -3,7 +3,7 @@
 use serde_json::json;
 use sluice_core::contract::gather;
 
-use crate::given;
+use crate::inputs;
 
 /// Ends the master: what follows is the subfile `a`.
 const CUT: u8 = 0xfe;
@@ -11,10 +11,10 @@ const CUT: u8 = 0xfe;
 /// Any bytes are a master and a subfile: no panic, damage that lies in a file, and the same for
 /// any splits.
 pub fn orca_master(bytes: &[u8]) {
-    let (master, subfile) = given::cut_at(bytes, CUT);
-    let path = given::file("m", master);
-    given::file("a", subfile);
-    let source = || given::source("orca", json!({ "path": path }));
+    let (master, subfile) = inputs::cut_at(bytes, CUT);
+    let path = inputs::file("m", master);
+    inputs::file("a", subfile);
+    let source = || inputs::source("orca", json!({ "path": path }));
     let longest = master.len().max(subfile.len()) as u64;
     match gather(&*source(), u64::MAX) {
         Ok(found) => {

@@ -3,12 +3,12 @@
 use serde_json::json;
 use sluice_core::contract::gather;
 
-use crate::given;
+use crate::inputs;
 
 /// Any bytes are a Parquet file: an error or events, no panic, in little memory.
 pub fn parquet(bytes: &[u8]) {
-    let path = given::file("table.parquet", bytes);
-    let source = given::source("parquet", json!({ "path": path }));
+    let path = inputs::file("table.parquet", bytes);
+    let source = inputs::source("parquet", json!({ "path": path }));
     match gather(&*source, 1 << 20) {
         Ok(found) => {
             for (offset, length, reason) in found.damage {

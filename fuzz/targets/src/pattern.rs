@@ -2,13 +2,13 @@
 
 use sluice_core::{ChannelQuery, Pattern, Patterns};
 
-use crate::given;
+use crate::inputs;
 
-/// No text makes reading a pattern panic; a plain name matches itself only, a glob its own text, and what is asked
-/// of a source by patterns is what they match.
+/// No text makes reading a pattern panic; a plain name matches itself only, a glob its own text,
+/// and what is asked of a source by patterns is what they match.
 pub fn pattern(bytes: &[u8]) {
-    let (text, name) = given::cut_at(bytes, 0);
-    let (text, name) = (given::text(text), given::text(name));
+    let (text, name) = inputs::cut_at(bytes, 0);
+    let (text, name) = (inputs::text(text), inputs::text(name));
     let pattern = match Pattern::parse(text) {
         Ok(pattern) => pattern,
         Err(what) => return assert!(!what.is_empty()),

@@ -9,10 +9,10 @@ use sluice_core::{
     StageContext, TypeKey,
 };
 
-use crate::given;
+use crate::inputs;
 
 static STAGE: LazyLock<Box<dyn Map>> =
-    LazyLock::new(|| match given::stage("undistort", json!({ "quality": 30 })) {
+    LazyLock::new(|| match inputs::stage("undistort", json!({ "quality": 30 })) {
         Ok(Stage::Map(map)) => map,
         other => panic!("a stage without memory: {other:?}"),
     });

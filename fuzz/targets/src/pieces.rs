@@ -1,4 +1,5 @@
-//! The promise of every source: pieces give what the whole gives, and damage lies in the file. Knows no format.
+//! The promise of every source: pieces give what the whole gives, and damage lies in the file.
+//! Knows no format.
 
 use sluice_core::Source;
 use sluice_core::contract::{SourceContents, any_splitting_is_the_same, gather};

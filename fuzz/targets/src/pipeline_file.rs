@@ -4,18 +4,18 @@ use std::path::Path;
 
 use sluice_pipeline::{Document, Outline, Pipeline, Variables, graph};
 
-use crate::given;
+use crate::inputs;
 
 /// No text makes reading a pipeline file panic, and every mistake can be shown.
 pub fn pipeline_file(bytes: &[u8]) {
-    let text = given::text(bytes);
+    let text = inputs::text(bytes);
     let document = Document::generated("fuzz.toml", text);
-    match Pipeline::read(&document, &Variables::default(), given::registry()) {
+    match Pipeline::read(&document, &Variables::default(), inputs::registry()) {
         Ok(pipeline) => {
             for node in &pipeline.nodes {
                 assert!(node.from.iter().all(|from| *from < pipeline.nodes.len()));
             }
-            moved(&document, &pipeline);
+            check_relocated(&document, &pipeline);
         }
         Err(mistakes) => {
             assert!(!mistakes.list.is_empty());
@@ -25,7 +25,7 @@ pub fn pipeline_file(bytes: &[u8]) {
             assert!(mistakes.render(false).contains("fuzz.toml"));
         }
     }
-    if let Ok(outline) = Outline::read(&document, &Variables::default(), given::registry()) {
+    if let Ok(outline) = Outline::read(&document, &Variables::default(), inputs::registry()) {
         for node in &outline.nodes {
             assert!(node.from.iter().all(|from| *from < outline.nodes.len()));
         }
@@ -35,8 +35,8 @@ pub fn pipeline_file(bytes: &[u8]) {
 }
 
 /// A file whose paths were made absolute is the same pipeline.
-fn moved(document: &Document, pipeline: &Pipeline) {
-    let (variables, registry) = (Variables::default(), given::registry());
+fn check_relocated(document: &Document, pipeline: &Pipeline) {
+    let (variables, registry) = (Variables::default(), inputs::registry());
     // Types may be files, which are elsewhere then.
     let Ok(text) = document.relocated(Path::new("/nowhere"), &variables, registry) else { return };
     let again = Pipeline::read(&Document::generated("moved.toml", text), &variables, registry);

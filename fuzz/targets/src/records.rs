@@ -2,23 +2,23 @@
 
 use serde_json::{Value, json};
 
-use crate::{given, pieces};
+use crate::{inputs, pieces};
 
-/// Any bytes are a log of a format, any text is the description of one or refused; pieces give what the whole
-/// gives, and damage lies in the file.
+/// Any bytes are a log of a format, any text is the description of one or refused; pieces give what
+/// the whole gives, and damage lies in the file.
 pub fn records(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else { return };
     let (description, log) = match which {
         0x80.. => {
-            let (text, log) = given::cut_at(rest, 0);
+            let (text, log) = inputs::cut_at(rest, 0);
             let Ok(Value::Object(description)) = serde_json::from_slice(text) else { return };
             (Value::Object(description), log)
         }
         which => (described(*which), rest),
     };
     let mut options = description;
-    options["path"] = json!(given::file("log.bin", log));
-    match given::made("records", options) {
+    options["path"] = json!(inputs::file("log.bin", log));
+    match inputs::make_source("records", options) {
         Ok(source) => drop(pieces::read(&*source, log.len())),
         Err(refusal) => {
             assert!(*which >= 0x80, "{}", refusal.message);

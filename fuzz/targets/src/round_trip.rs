@@ -9,7 +9,7 @@ use sluice_core::{
     SinkContext, Source, SplitStart,
 };
 
-use crate::given;
+use crate::inputs;
 
 /// The source of the input, and the format that it is written in and read from again.
 const WAYS: [(&str, &str); 6] = [
@@ -21,18 +21,19 @@ const WAYS: [(&str, &str); 6] = [
     ("jsonl", "lcm-log"),
 ];
 
-/// Whatever events there are in any bytes come back as they were, unless the sink says what it cannot hold.
+/// Whatever events there are in any bytes come back as they were, unless the sink says what it
+/// cannot hold.
 pub fn round_trip(bytes: &[u8]) {
     let Some((which, log)) = bytes.split_first() else { return };
     let (from, to) = WAYS[usize::from(*which) % WAYS.len()];
-    let source = given::source(from, json!({ "path": given::file("in", log) }));
+    let source = inputs::source(from, json!({ "path": inputs::file("in", log) }));
     let channels = Arc::default();
     let Some(batches) = batches(&*source, &channels) else { return };
     let mut before: Vec<_> = batches.iter().flat_map(|batch| plain(batch, &channels)).collect();
     if before.is_empty() || !is_written(to, &batches, channels) {
         return;
     }
-    let source = given::source(to, json!({ "path": given::path("written").join("out") }));
+    let source = inputs::source(to, json!({ "path": inputs::path("written").join("out") }));
     let after = gather(&*source, u64::MAX).expect("what was written is read");
     assert_eq!(after.damage, []);
     let mut after = after.events;
@@ -84,9 +85,10 @@ fn plain(batch: &Batch, channels: &Channels) -> Vec<PlainEvent> {
     event.collect()
 }
 
-/// Writes the file `out`; false if the sink refuses any of the events, or says what is lost of them.
+/// Writes the file `out`; false if the sink refuses any of the events, or says what is lost of
+/// them.
 fn is_written(format: &str, batches: &[Batch], channels: Arc<Channels>) -> bool {
-    let mut options = json!({ "path": given::empty_folder("written").join("out") });
+    let mut options = json!({ "path": inputs::empty_folder("written").join("out") });
     match format {
         "jsonl" => options["payload"] = json!(true),
         "parquet" => {
@@ -96,7 +98,7 @@ fn is_written(format: &str, batches: &[Batch], channels: Arc<Channels>) -> bool 
         _ => {}
     }
     let Some(PluginFactory::Sink(make)) =
-        given::registry().get(PluginKind::Sink, format).map(|plugin| plugin.make)
+        inputs::registry().get(PluginKind::Sink, format).map(|plugin| plugin.make)
     else {
         panic!("there is the sink");
     };

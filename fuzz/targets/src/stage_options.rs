@@ -4,32 +4,32 @@ use sluice_core::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Map, Name, Stage, StageContext,
 };
 
-use crate::given;
+use crate::inputs;
 
 const STAGES: [&str; 6] = ["filter", "time", "rename", "sample", "gaps", "limit"];
 /// When the first event happened.
 const ORIGIN: i64 = 1_000_000_000;
 
-/// Any options are refused with a reason, or make a stage that accounts for every event, gives the same however
-/// events are cut into batches, and wants of a source all that it lets pass.
+/// Any options are refused with a reason, or make a stage that accounts for every event, gives the
+/// same however events are cut into batches, and wants of a source all that it lets pass.
 pub fn stage_options(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else { return };
     let name = STAGES[usize::from(*which) % STAGES.len()];
     let Ok(options) = serde_json::from_slice::<serde_json::Value>(rest) else { return };
-    let stage = |options| given::stage(name, options);
+    let stage = |options| inputs::stage(name, options);
     let whole = match stage(options.clone()) {
-        Ok(stage) => given_by(stage, usize::MAX),
+        Ok(stage) => stage_output(stage, usize::MAX),
         Err(refusal) => return assert!(!refusal.message.is_empty()),
     };
-    let pieces = given_by(stage(options).expect("it was made before"), 5);
+    let pieces = stage_output(stage(options).expect("it was made before"), 5);
     assert_eq!(whole, pieces);
 }
 
 /// An event that came out: time, number and the name of its channel.
-type Plain = (i64, i64, String);
+type OutputEvent = (i64, i64, String);
 
 /// What a stage gives when it is pushed batches of so many events; nothing if it fails.
-fn given_by(mut stage: Stage, most: usize) -> Option<Vec<Plain>> {
+fn stage_output(mut stage: Stage, most: usize) -> Option<Vec<OutputEvent>> {
     let channels = Channels::default();
     let mut context = StageContext::new(&channels, Some(ORIGIN));
     let (mut out, batches) = (Vec::new(), batches(&channels, most));
@@ -37,7 +37,7 @@ fn given_by(mut stage: Stage, most: usize) -> Option<Vec<Plain>> {
         match &mut stage {
             Stage::Map(map) => {
                 let made = map.apply(batch.clone(), &mut context).ok()?;
-                is_wanted(&**map, &made, &channels);
+                check_query(&**map, &made, &channels);
                 out.push(made);
             }
             Stage::Fold(fold) => out.extend(fold.push(batch, &mut context).ok()?),
@@ -53,7 +53,7 @@ fn given_by(mut stage: Stage, most: usize) -> Option<Vec<Plain>> {
         (event.timestamp, event.sequence, name)
     };
     let events = out.iter().flat_map(|batch| (0..batch.len()).map(|row| plain(batch, row)));
-    let events: Vec<Plain> = events.collect();
+    let events: Vec<OutputEvent> = events.collect();
     assert_eq!(
         events.len() as u64 + context.filtered,
         EVENTS as u64,
@@ -63,7 +63,7 @@ fn given_by(mut stage: Stage, most: usize) -> Option<Vec<Plain>> {
 }
 
 /// What passes a stage that changes neither times nor names is what it asks a source for.
-fn is_wanted(map: &dyn Map, made: &Batch, channels: &Channels) {
+fn check_query(map: &dyn Map, made: &Batch, channels: &Channels) {
     let query = map.query();
     if !query.keeps_times || !query.keeps_channels {
         return;

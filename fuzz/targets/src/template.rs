@@ -12,7 +12,7 @@ use sluice_core::{
     TypeKey,
 };
 
-use crate::given;
+use crate::inputs;
 
 /// Fields of every kind, two rows of each.
 static ROWS: LazyLock<Rows> = LazyLock::new(|| {
@@ -39,15 +39,15 @@ fn rows(columns: Vec<(&str, ArrayRef)>) -> Rows {
     Rows { message, payloads: Payloads::Kept, events, columns }
 }
 
-/// Any text is a template or refused; it writes text or names the field that is missing; it adds no control
-/// characters; and decimals are those of the number's exact value.
+/// Any text is a template or refused; it writes text or names the field that is missing; it adds no
+/// control characters; and decimals are those of the number's exact value.
 pub fn template(bytes: &[u8]) {
     let (number, text) =
         bytes.split_first_chunk::<9>().map_or((None, bytes), |(number, text)| (Some(number), text));
     if let Some([decimals, number @ ..]) = number {
         is_exact(f64::from_le_bytes(*number), usize::from(decimals % 65));
     }
-    let text = given::text(text);
+    let text = inputs::text(text);
     let template = match Template::parse(text) {
         Ok(template) => template,
         Err(what) => return assert!(what.contains("at character")),

@@ -6,7 +6,7 @@ use sluice_vel::index::{narrowed, verdict};
 use sluice_vel::scan::{Deleted, Head, Rules, Verdict, head, judge};
 use sluice_vel::wire::FileHead;
 
-use crate::given;
+use crate::inputs;
 
 /// Goes through the messages of a log.
 fn is_tiled(log: &[u8], from: u64, rules: &Rules) {
@@ -30,8 +30,8 @@ fn is_tiled(log: &[u8], from: u64, rules: &Rules) {
 
 /// Reads a file whole and in pieces.
 fn is_the_same_in_pieces(log: &[u8], target: u64) {
-    let path = given::file("log.vel", log);
-    let source = given::source("vel", json!({ "path": path, "max_message": 4096 }));
+    let path = inputs::file("log.vel", log);
+    let source = inputs::source("vel", json!({ "path": path, "max_message": 4096 }));
     let Ok(whole) = gather(&*source, u64::MAX) else { return };
     assert_eq!(gather(&*source, target).expect("it was read before"), whole);
 }

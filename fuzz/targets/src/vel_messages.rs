@@ -5,12 +5,12 @@ use std::sync::{Arc, LazyLock};
 use serde_json::json;
 use sluice_core::{PayloadType, PluginFactory, PluginKind};
 
-use crate::given;
-use crate::inverse::comes_back;
+use crate::inputs;
+use crate::inverse::check_round_trip;
 
 /// Those of the software, and one with all that declarations can say.
 static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
-    let plugin = given::registry().get(PluginKind::Codec, "vel").expect("there is the codec");
+    let plugin = inputs::registry().get(PluginKind::Codec, "vel").expect("there is the codec");
     let PluginFactory::Codec(make) = plugin.make else { unreachable!("a codec makes a codec") };
     let fields = json!([
         { "name": "n", "type": "u16" }, { "name": "ok", "type": "bool" }, { "name": "text", "type": "string" },
@@ -30,12 +30,12 @@ static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Any bytes are messages of any of some types: nothing panics or takes much memory, and what is decoded comes back
-/// byte for byte.
+/// Any bytes are messages of any of some types: nothing panics or takes much memory, and what is
+/// decoded comes back byte for byte.
 pub fn vel_messages(bytes: &[u8]) {
     let Some((which, bodies)) = bytes.split_first() else { return };
     let form = &FORMS[usize::from(*which) % FORMS.len()];
     let payloads: Vec<_> = bodies.split(|byte| *byte == 0xfd).map(<[u8]>::to_vec).collect();
-    let columns = comes_back(&**form, &payloads);
+    let columns = check_round_trip(&**form, &payloads);
     assert!(columns.get_array_memory_size() < (1 << 20) + 128 * bytes.len());
 }

@@ -8,7 +8,7 @@ use sluice_core::{
 };
 use sluice_dgc::fuzzing::Points;
 
-use crate::given;
+use crate::inputs;
 
 const MODELS: [&str; 3] = ["hdl-64e", "hdl-32e", "vlp-16"];
 
@@ -19,7 +19,7 @@ static STAGES: LazyLock<Vec<Box<dyn Map>>> = LazyLock::new(|| {
             json!({ "model": model, "drop_zero_returns": true, "min_range": 1.5, "max_range": 90.0 }),
         ]
     });
-    let made = options.map(|options| match given::stage("velodyne", options) {
+    let made = options.map(|options| match inputs::stage("velodyne", options) {
         Ok(Stage::Map(map)) => map,
         other => panic!("a stage without memory: {other:?}"),
     });

@@ -3,11 +3,11 @@
 use sluice_core::options::ByteSize;
 use sluice_core::time::{self, TimeLength, TimePoint};
 
-use crate::given;
+use crate::inputs;
 
 /// No text makes reading a time panic, and every time that was read can be written and read again.
 pub fn when(bytes: &[u8]) {
-    let text = given::text(bytes);
+    let text = inputs::text(bytes);
     if let Ok(when) = TimePoint::parse(text) {
         let (moment, again) = match when {
             TimePoint::At(nanos) => (nanos, format!("{nanos}ns")),

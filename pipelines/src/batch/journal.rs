@@ -1,5 +1,5 @@
-//! The journal of a batch: a line for each unit, before its files appear. A file that grows; in an object store, where
-//! nothing grows, an object for each line.
+//! The journal of a batch: one line per unit, written before the unit's files appear. On disk it is
+//! one growing file; in an object store, where nothing can grow, each line is an object.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -14,60 +14,62 @@ use sluice_core::{Error, files};
 
 use super::record::JOURNAL;
 
-/// The journal in a folder, to be added to. Made when the first line is.
+/// An append-only journal in a folder. Created on the first append.
 pub(super) struct Journal {
-    /// Where it is.
+    /// Path of the file, or key prefix of the objects.
     path: PathBuf,
-    kind: Kind,
+    storage: JournalStorage,
 }
 
-enum Kind {
+enum JournalStorage {
     File(Mutex<Option<File>>),
-    Objects(Lines),
+    Objects(JournalObjects),
 }
 
-/// Lines that are objects.
-struct Lines {
-    /// Sorts them behind those of earlier batches, and apart from those of one beside this.
+/// Journal lines stored as objects.
+struct JournalObjects {
+    /// Sorts after the lines of earlier batches, and differs from that of a concurrent one.
     prefix: String,
     next: AtomicU64,
 }
 
 impl Journal {
-    /// The journal of this name.
-    pub(super) fn of(folder: &Path, name: &str) -> Self {
+    /// The journal with this file name.
+    pub(super) fn new(folder: &Path, name: &str) -> Self {
         let kind = if is_address(folder) {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let prefix = format!("{:016x}-{}", since.as_micros(), std::process::id());
-            Kind::Objects(Lines { prefix, next: AtomicU64::new(0) })
+            JournalStorage::Objects(JournalObjects { prefix, next: AtomicU64::new(0) })
         } else {
-            Kind::File(Mutex::default())
+            JournalStorage::File(Mutex::default())
         };
-        Self { path: folder.join(name), kind }
+        Self { path: folder.join(name), storage: kind }
     }
 
-    /// Makes it, so that it can be seen that a batch was begun. Called again, does nothing.
+    /// Creates the journal, which marks the batch as started. Idempotent.
     pub(super) fn begin(&self) -> Result<(), Error> {
-        match &self.kind {
-            Kind::File(file) => self.file(file).map(drop),
-            Kind::Objects(lines) if lines.next.load(Ordering::Relaxed) == 0 => self.put(lines, b""),
-            Kind::Objects(_) => Ok(()),
+        match &self.storage {
+            JournalStorage::File(file) => self.file(file).map(drop),
+            JournalStorage::Objects(lines) if lines.next.load(Ordering::Relaxed) == 0 => {
+                self.put(lines, b"")
+            }
+            JournalStorage::Objects(_) => Ok(()),
         }
     }
 
-    /// Adds a line, which has its end, so that it lasts.
-    pub(super) fn add(&self, line: &[u8]) -> Result<(), Error> {
-        match &self.kind {
-            Kind::File(file) => {
+    /// Appends a line, which includes its newline, and syncs it.
+    pub(super) fn append(&self, line: &[u8]) -> Result<(), Error> {
+        match &self.storage {
+            JournalStorage::File(file) => {
                 let mut file = self.file(file)?;
                 let Some(file) = file.as_mut() else { return Ok(()) };
                 append(file, line).map_err(|e| Error::io("write", &self.path, e))
             }
-            Kind::Objects(lines) => self.put(lines, line),
+            JournalStorage::Objects(lines) => self.put(lines, line),
         }
     }
 
-    fn put(&self, lines: &Lines, line: &[u8]) -> Result<(), Error> {
+    fn put(&self, lines: &JournalObjects, line: &[u8]) -> Result<(), Error> {
         let number = lines.next.fetch_add(1, Ordering::Relaxed);
         replace_file(&self.path.join(format!("{}-{number:08}", lines.prefix)), line)
     }
@@ -84,7 +86,7 @@ impl Journal {
         Ok(file)
     }
 
-    /// Removes it: all that it says is in the manifest.
+    /// Removes the journal, once the manifest holds its content.
     pub(super) fn remove(&self) -> Result<(), Error> {
         if let Some(lines) = files::objects_below(&self.path)? {
             return remove_objects(lines.into_iter().map(|line| line.path).collect());
@@ -100,7 +102,7 @@ impl Journal {
     }
 }
 
-/// The lines of the journal in a folder; nothing if there is none.
+/// The lines of the journal in a folder; `None` if there is no journal.
 pub(super) fn read(folder: &Path) -> Result<Option<Vec<u8>>, Error> {
     let path = folder.join(JOURNAL);
     let Some(lines) = files::objects_below(&path)? else { return files::read_if_exists(&path) };
@@ -109,13 +111,13 @@ pub(super) fn read(folder: &Path) -> Result<Option<Vec<u8>>, Error> {
     }
     let mut all = Vec::new();
     for line in lines {
-        // Another batch may be done with it by now.
+        // A concurrent batch may have removed it by now.
         all.extend(files::read_if_exists(&line.path)?.unwrap_or_default());
     }
     Ok(Some(all))
 }
 
-/// Adds a line to a file. One that was not written whole must not be glued to the next one.
+/// Appends a line to a file, and truncates a partial write so that the next line starts on its own.
 fn append(file: &mut File, line: &[u8]) -> io::Result<()> {
     let end = file.stream_position();
     let written = file.write_all(line).and_then(|()| file.sync_data());
@@ -127,7 +129,7 @@ fn append(file: &mut File, line: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Opens a journal to add to it, behind its last whole line.
+/// Opens a journal for appending, after its last complete line.
 fn open(path: &Path) -> io::Result<File> {
     let whole = match fs::read(path) {
         Ok(text) => text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1),

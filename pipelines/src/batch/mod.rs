@@ -1,14 +1,14 @@
-//! Batches: a pipeline whose outputs are named after its inputs, run for each of them by itself.
+//! Batches: a pipeline whose output paths depend on the input runs once per input.
 //!
-//! Every input is a *unit*, with the outputs that are named after it. Units know nothing of each other:
-//! what each one writes is what running the pipeline for its input alone would write.
+//! Every input, with the outputs named after it, is a *unit*. Units are independent: each writes
+//! exactly what running the pipeline on its input alone would write.
 
-mod book;
+mod exact_json;
 mod journal;
 mod outcome;
-mod plain;
 mod progress;
 mod record;
+mod recorder;
 mod schedule;
 mod shard;
 pub(crate) mod template;
@@ -27,56 +27,56 @@ use sluice_core::output::{MANIFEST, is_used, sweep};
 use sluice_core::store::is_address;
 use sluice_core::{Error, Input, Overwrite, Registry};
 
-use crate::dispatch::remove_deserted;
+use crate::dispatch::remove_abandoned;
 use crate::report::Report;
 use crate::run::{self, Options, Stop};
 use crate::spec::Pipeline;
-pub(crate) use book::Book;
-pub(crate) use outcome::{Errand, Outcome};
-pub(crate) use progress::Gauge;
-pub(crate) use record::{Claim, Due, relative_all as recorded_outputs};
-pub use record::{JOURNAL, Record, UnitLeft, UnitRecord};
-pub use shard::{Looking, Merged, Shard, merge};
-pub(crate) use units::{Blueprint, Fill};
+pub(crate) use outcome::{UnitKey, UnitOutcome};
+pub(crate) use progress::BatchProgress;
+pub use record::{BatchRecord, JOURNAL, UnfinishedUnit, UnitRecord};
+pub(crate) use record::{PlannedRun, RecordedRun, recorded_paths as recorded_outputs};
+pub(crate) use recorder::BatchRecorder;
+pub use shard::{FileCheck, MergeOutcome, Shard, merge};
+pub(crate) use units::{Blueprint, FilledSlot};
 
-use shard::Heading;
+use shard::ShardHeader;
 
-/// What becomes of the other units when one has failed.
+/// What happens to the other units when one fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Failing {
-    /// Those that run are run to their end; no other one is begun.
+pub enum FailurePolicy {
+    /// Running units finish; no further unit is started.
     #[default]
     Stop,
-    /// All are run.
-    GoOn,
+    /// All units run.
+    Continue,
 }
 
-/// A pipeline and the units it is run for.
+/// A pipeline and the units it runs for.
 #[derive(Debug)]
 pub struct Batch {
     /// The units, in the order of the inputs.
     pub units: Vec<Unit>,
-    /// The folder that has the record.
+    /// The folder that holds the record.
     pub folder: PathBuf,
     pub(crate) blueprint: Blueprint,
-    /// Every file that a unit reads: none may be replaced or removed by another one.
+    /// Every file that any unit reads; no unit may replace or remove one.
     pub(crate) inputs: Arc<BTreeSet<FileIdentity>>,
-    /// What it is a part of, if it is one.
-    part: Option<Heading>,
+    /// The shard to run, if the batch is sharded.
+    shard: Option<ShardHeader>,
 }
 
-/// One input, and what is written of it.
+/// One input and its outputs.
 #[derive(Clone, Debug)]
 pub struct Unit {
     /// The input.
     pub input: Input,
     /// The files and folders that are named after it.
     pub outputs: Vec<PathBuf>,
-    /// Its place among the inputs.
+    /// Its index among the inputs.
     pub index: usize,
 }
 
-/// What became of a unit.
+/// The outcome of a unit.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnitReport {
     /// The input.
@@ -86,7 +86,7 @@ pub struct UnitReport {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The exit code that a run for this input alone would have had; nothing if it was not started.
+    /// The exit code of a run for this input only; `None` if the unit was not started.
     pub exit: Option<u8>,
 }
 
@@ -98,9 +98,9 @@ pub enum Status {
     Done,
     /// An earlier run had done it.
     Skipped,
-    /// It was run and failed, and published nothing.
+    /// It failed and published nothing.
     Failed,
-    /// It was given up, as the batch was asked to end, and published nothing.
+    /// It was interrupted and published nothing.
     Interrupted,
     /// It was not run.
     #[serde(rename = "not started")]
@@ -110,12 +110,12 @@ pub enum Status {
 /// What a batch did.
 #[derive(Debug)]
 pub struct BatchReport {
-    /// What its units did, put together. Has nothing of those that were skipped.
+    /// The merged report of all units that ran; skipped units are not included.
     pub report: Report,
-    /// What became of each unit, in the order of the inputs.
+    /// The outcome of each unit, in input order.
     pub units: Vec<UnitReport>,
-    /// The exit code that says so, if it was asked to end and units are left over.
-    given_up: Option<u8>,
+    /// The exit code of an interrupted batch, if units are left over.
+    interrupted_exit: Option<u8>,
 }
 
 impl fmt::Display for Status {
@@ -131,14 +131,15 @@ impl fmt::Display for Status {
 }
 
 impl BatchReport {
-    /// How many units ended so.
+    /// The number of units with this status.
     pub fn count(&self, status: Status) -> usize {
         self.units.iter().filter(|unit| unit.status == status).count()
     }
 
-    /// The exit code: that of the signal if it left units over, 1 if a unit failed, 3 if there were losses.
+    /// The exit code: that of the signal if the batch was interrupted, 1 if a unit failed, 3 if
+    /// there were losses, otherwise 0.
     pub fn exit(&self) -> u8 {
-        if let Some(exit) = self.given_up {
+        if let Some(exit) = self.interrupted_exit {
             return exit;
         }
         let failed = self.count(Status::Failed) > 0;
@@ -150,12 +151,12 @@ impl BatchReport {
         }
     }
 
-    /// Whether it was asked to end, and units are left over.
-    pub fn is_given_up(&self) -> bool {
-        self.given_up.is_some()
+    /// Whether the batch was interrupted with units left over.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted_exit.is_some()
     }
 
-    /// The report as `--report` writes it: that of a run, and `units`.
+    /// The report as `--report` writes it: that of a run, plus `units`.
     pub fn to_json(&self) -> Value {
         let mut value = self.report.to_json();
         if let Some(fields) = value.as_object_mut() {
@@ -167,13 +168,14 @@ impl BatchReport {
 }
 
 impl Batch {
-    /// The units of a pipeline that has templates. Looks at names and lengths, and at files that name others.
+    /// Finds the units of a pipeline whose outputs have placeholders. Reads names, lengths, and
+    /// files that list other files; reads no log.
     ///
-    /// `Err` if two units would write to one place, or one to an input.
-    pub fn of(pipeline: &Pipeline, registry: &Registry) -> Result<Self, Error> {
-        let blueprint = Blueprint::of(pipeline);
-        let units = units::all(pipeline, &blueprint, registry)?;
-        let folder = units::folder(pipeline);
+    /// `Err` if two units share an output, or if an output is also an input.
+    pub fn new(pipeline: &Pipeline, registry: &Registry) -> Result<Self, Error> {
+        let blueprint = Blueprint::from_pipeline(pipeline);
+        let units = units::batch_units(pipeline, &blueprint, registry)?;
+        let folder = units::record_folder(pipeline);
         let in_store = units.iter().flat_map(|unit| &unit.outputs).any(|path| is_address(path));
         if in_store && folder.as_os_str().as_encoded_bytes().ends_with(b":/") {
             return Err(Error::refused(
@@ -182,13 +184,13 @@ impl Batch {
             ));
         }
         let inputs = Arc::new(units::identities(pipeline, &units));
-        Ok(Self { units, folder, blueprint, inputs, part: None })
+        Ok(Self { units, folder, blueprint, inputs, shard: None })
     }
 
-    /// A part of the batch of this pipeline: some of its units. Parts may be run at the same time, in one folder that all
-    /// see, and have records of their own: see [`merge`].
+    /// Restricts the batch to one shard. Shards may run at the same time in one shared folder, and
+    /// keep separate records; see [`merge`].
     pub fn shard(mut self, shard: Shard, pipeline: &Pipeline, options: &Options) -> Self {
-        let memory = run::memory(options, pipeline.memory);
+        let memory = run::memory_cap(options, pipeline.memory);
         let mut hasher = blake3::Hasher::new();
         hasher.update(crate::resolved::text(pipeline, memory).as_bytes());
         for unit in &self.units {
@@ -199,21 +201,21 @@ impl Batch {
         let (inputs, mut place) = (self.units.len(), 0);
         self.units.retain(|_| {
             place += 1;
-            shard.has(place - 1)
+            shard.contains(place - 1)
         });
         let batch = hasher.finalize().to_hex().to_string();
-        self.part = Some(Heading { shard, batch, inputs, due: Vec::new() });
+        self.shard = Some(ShardHeader { shard, batch, inputs, expected: Vec::new() });
         self
     }
 
-    /// What its record is headed with, if it is a part of a batch.
-    fn heading(&self) -> Result<Option<Heading>, Error> {
-        let Some(part) = &self.part else { return Ok(None) };
+    /// The header of the shard's record, if the batch is sharded.
+    fn heading(&self) -> Result<Option<ShardHeader>, Error> {
+        let Some(part) = &self.shard else { return Ok(None) };
         let due = self
             .units
             .iter()
             .map(|unit| Ok((unit.input.path.clone(), self.recorded_outputs(unit)?)));
-        Ok(Some(Heading { due: due.collect::<Result<_, Error>>()?, ..part.clone() }))
+        Ok(Some(ShardHeader { expected: due.collect::<Result<_, Error>>()?, ..part.clone() }))
     }
 
     /// The pipeline of one unit.
@@ -221,122 +223,131 @@ impl Batch {
         self.blueprint.pipeline(&unit.input.path, unit.index, registry)
     }
 
-    /// Runs every unit; with [`Overwrite::Redo`] those that are not done.
+    /// Runs every unit; with [`Overwrite::Redo`], only those that are not done.
     ///
-    /// Units run beside each other, on the same threads, as far as memory allows. `Err` means that none
-    /// was run, or that the record could not be written; what became of each is in the report.
+    /// Units run concurrently on one thread pool, as far as memory allows. `Err` means that no unit
+    /// ran or that the record could not be written; the outcome of each unit is in the report.
     pub fn run(
         &self,
         registry: &Registry,
         options: &Options,
-        failing: Failing,
+        failing: FailurePolicy,
     ) -> Result<BatchReport, Error> {
-        let pool = run::start_pool(run::jobs(options))?;
-        self.recorded(registry, options, |book| {
+        let pool = run::start_pool(run::thread_count(options))?;
+        self.run_recorded(registry, options, |recorder| {
             let litter = Arc::default();
-            let crew =
-                schedule::Crew { batch: self, registry, options, failing, pool, book, litter };
-            Ok(crew.run())
+            let scheduler = schedule::UnitScheduler {
+                batch: self,
+                registry,
+                options,
+                failing,
+                pool,
+                recorder,
+                litter,
+            };
+            Ok(scheduler.run())
         })
     }
 
-    /// Has the units run, beside the record of them: gives what became of each, and the records of those that are
-    /// done.
+    /// Opens the record, lets `run` run the units, and closes the record. `run` returns the outcome
+    /// of each unit and the records of those that are done.
     ///
-    /// `Err` of `run` means that nothing was done.
-    pub(crate) fn recorded(
+    /// If `run` returns `Err`, nothing was done and the record is left as it was.
+    pub(crate) fn run_recorded(
         &self,
         registry: &Registry,
         options: &Options,
-        run: impl FnOnce(&Book) -> Result<(Vec<Outcome>, Vec<UnitRecord>), Error>,
+        run: impl FnOnce(&BatchRecorder) -> Result<(Vec<UnitOutcome>, Vec<UnitRecord>), Error>,
     ) -> Result<BatchReport, Error> {
         let started = Instant::now();
         if let Some(unit) = self.units.first() {
-            run::allowed(&self.pipeline(unit, registry)?, options)?;
+            run::check_programs_allowed(&self.pipeline(unit, registry)?, options)?;
         }
         if options.overwrite == Overwrite::Refuse {
-            self.refuse_existing(&Record::to_continue(&self.folder)?)?;
+            self.refuse_existing(&BatchRecord::to_continue(&self.folder)?)?;
         }
-        let book = Book::open(&self.folder, self.heading()?)?.sparing(Arc::clone(&self.inputs));
-        let (outcomes, done) = match run(&book) {
+        let recorder = BatchRecorder::open(&self.folder, self.heading()?)?
+            .with_inputs(Arc::clone(&self.inputs));
+        let (outcomes, done) = match run(&recorder) {
             Ok(ran) => ran,
             Err(error) => {
-                book.abandon();
+                recorder.abandon();
                 return Err(error);
             }
         };
-        book.close(done, self.left_of(&outcomes)?)?;
-        // Of runs on a cluster whose drivers were killed.
-        remove_deserted(&self.folder);
-        // Beside a part others may be running, whose files cannot always be told from those of killed runs.
-        if options.overwrite == Overwrite::Redo && self.part.is_none() {
+        recorder.close(done, self.left_over(&outcomes)?)?;
+        // Left behind by cluster runs whose driver was killed.
+        remove_abandoned(&self.folder);
+        // Other shards may be running, and their files look like those of killed runs.
+        if options.overwrite == Overwrite::Redo && self.shard.is_none() {
             self.sweep(&outcomes);
         }
         Ok(self.report(outcomes, &options.stop, started))
     }
 
-    /// The units of which nothing was made, as the record names them.
-    fn left_of(&self, outcomes: &[Outcome]) -> Result<Vec<UnitLeft>, Error> {
+    /// The units without outputs, as the record lists them.
+    fn left_over(&self, outcomes: &[UnitOutcome]) -> Result<Vec<UnfinishedUnit>, Error> {
         let mut left = Vec::new();
         for (unit, outcome) in self.units.iter().zip(outcomes) {
             let (status, error) = match outcome {
-                Outcome::Done(_) | Outcome::Skipped(_) => continue,
-                Outcome::Failed(error) => (Status::Failed, Some(error.clone())),
-                Outcome::Interrupted => (Status::Interrupted, None),
-                Outcome::NotStarted => (Status::NotStarted, None),
+                UnitOutcome::Done(_) | UnitOutcome::Skipped(_) => continue,
+                UnitOutcome::Failed(error) => (Status::Failed, Some(error.clone())),
+                UnitOutcome::Interrupted => (Status::Interrupted, None),
+                UnitOutcome::NotStarted => (Status::NotStarted, None),
             };
             let (input, outputs) = (unit.input.path.clone(), self.recorded_outputs(unit)?);
-            left.push(UnitLeft { input, outputs, status, error });
+            left.push(UnfinishedUnit { input, outputs, status, error });
         }
         Ok(left)
     }
 
-    /// What a unit is to write, as its record names it.
+    /// A unit's outputs, as its record names them.
     pub(crate) fn recorded_outputs(&self, unit: &Unit) -> Result<Vec<PathBuf>, Error> {
         recorded_outputs(&unit.outputs, &self.folder)
     }
 
-    /// Whether a sink writes to standard output: units then come one after another, in order.
-    pub(crate) fn prints(&self) -> bool {
-        self.blueprint.prints()
+    /// Whether a sink writes to standard output; units then run one after another, in order.
+    pub(crate) fn writes_stdout(&self) -> bool {
+        self.blueprint.writes_stdout()
     }
 
-    /// The report of units that came to this.
-    fn report(&self, outcomes: Vec<Outcome>, stop: &Stop, started: Instant) -> BatchReport {
+    /// The report for these outcomes.
+    fn report(&self, outcomes: Vec<UnitOutcome>, stop: &Stop, started: Instant) -> BatchReport {
         let (mut report, mut units) = (Report::default(), Vec::new());
-        let is_left =
-            |outcome: &Outcome| matches!(outcome, Outcome::Interrupted | Outcome::NotStarted);
+        let is_left = |outcome: &UnitOutcome| {
+            matches!(outcome, UnitOutcome::Interrupted | UnitOutcome::NotStarted)
+        };
         let given_up = (stop.is_requested() && outcomes.iter().any(is_left)).then(|| stop.exit());
         for (unit, outcome) in self.units.iter().zip(outcomes) {
             let (status, error, exit) = match outcome {
-                Outcome::Done(done) => {
+                UnitOutcome::Done(done) => {
                     let exit = done.exit();
                     report.add(*done);
                     (Status::Done, None, Some(exit))
                 }
-                Outcome::Skipped(exit) => (Status::Skipped, None, Some(exit)),
-                Outcome::Failed(error) => (Status::Failed, Some(error), Some(1)),
-                Outcome::Interrupted => (Status::Interrupted, None, Some(stop.exit())),
-                Outcome::NotStarted => (Status::NotStarted, None, None),
+                UnitOutcome::Skipped(exit) => (Status::Skipped, None, Some(exit)),
+                UnitOutcome::Failed(error) => (Status::Failed, Some(error), Some(1)),
+                UnitOutcome::Interrupted => (Status::Interrupted, None, Some(stop.exit())),
+                UnitOutcome::NotStarted => (Status::NotStarted, None, None),
             };
             units.push(UnitReport { input: unit.input.path.clone(), status, error, exit });
         }
         report.seconds = started.elapsed().as_secs_f64();
         report.interrupted |= given_up.is_some();
-        BatchReport { report, units, given_up }
+        BatchReport { report, units, interrupted_exit: given_up }
     }
 
-    fn refuse_existing(&self, record: &Record) -> Result<(), Error> {
-        let there = There::of(&self.folder)?;
+    fn refuse_existing(&self, record: &BatchRecord) -> Result<(), Error> {
+        let there = ExistingOutputs::list(&self.folder)?;
         for unit in &self.units {
             let known = self.recorded_outputs(unit)?;
-            let files = record.of(&known).flat_map(|unit| &unit.files);
+            let files = record.with_outputs(&known).flat_map(|unit| &unit.files);
             let files = files.map(|file| self.folder.join(&file.path));
-            let outputs = unit.outputs.iter().filter(|output| there.has_output(output)).cloned();
-            let found = outputs.chain(files.filter(|path| there.has(path))).next();
+            let outputs = unit.outputs.iter().filter(|output| there.output_exists(output)).cloned();
+            let found = outputs.chain(files.filter(|path| there.exists(path))).next();
             if let Some(found) = found {
                 return Err(Error::refused(format!(
-                    "the output exists; --resume goes on with what is missing, --overwrite replaces \
+                    "the output exists; --resume completes what is missing, --overwrite replaces \
                      everything: {}",
                     found.display()
                 )));
@@ -345,8 +356,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Removes what killed runs left where everything is done now.
-    fn sweep(&self, outcomes: &[Outcome]) {
+    /// Removes temporary files of killed runs next to the outputs of finished units.
+    fn sweep(&self, outcomes: &[UnitOutcome]) {
         let done = self.units.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_done());
         let outputs: BTreeSet<&Path> =
             done.flat_map(|(unit, _)| &unit.outputs).map(PathBuf::as_path).collect();
@@ -354,28 +365,28 @@ impl Batch {
     }
 }
 
-/// What is in the folder of a batch: looked at one by one, or listed once where asking takes long.
-enum There {
+/// The existing outputs of a batch: queried one by one on disk, listed once in an object store.
+enum ExistingOutputs {
     Disk,
     Objects(BTreeSet<PathBuf>),
 }
 
-impl There {
-    fn of(folder: &Path) -> Result<Self, Error> {
+impl ExistingOutputs {
+    fn list(folder: &Path) -> Result<Self, Error> {
         let objects = files::objects_below(folder)?;
         let paths = |objects: Vec<Input>| objects.into_iter().map(|object| object.path).collect();
         Ok(objects.map_or(Self::Disk, |objects| Self::Objects(paths(objects))))
     }
 
-    fn has_output(&self, output: &Path) -> bool {
+    fn output_exists(&self, output: &Path) -> bool {
         match self {
-            Self::Disk => exists(output),
-            Self::Objects(_) => self.has(output),
+            Self::Disk => output_exists(output),
+            Self::Objects(_) => self.exists(output),
         }
     }
 
-    /// Whether something is at a path, or below it.
-    fn has(&self, path: &Path) -> bool {
+    /// Whether the path exists, as a file or as a prefix.
+    fn exists(&self, path: &Path) -> bool {
         match self {
             Self::Objects(objects) if is_address(path) => {
                 objects.range(path.to_owned()..).next().is_some_and(|next| next.starts_with(path))
@@ -385,17 +396,17 @@ impl There {
     }
 }
 
-/// Whether something is there that a unit would have to replace.
-pub fn exists(output: &Path) -> bool {
+/// Whether a unit would have to replace something at this path.
+pub fn output_exists(output: &Path) -> bool {
     if output.is_dir() {
         return is_used(output);
     }
     output.exists() && !is_special(output)
 }
 
-/// Whether a batch has its record in this folder, or is about to have it.
-pub fn is_record(path: &Path) -> bool {
+/// Whether this path names a record of a batch: manifest, journal or shard record.
+pub fn is_batch_record(path: &Path) -> bool {
     path.file_name().is_some_and(|name| {
-        name == MANIFEST || name == JOURNAL || name.to_str().is_some_and(shard::is_record)
+        name == MANIFEST || name == JOURNAL || name.to_str().is_some_and(shard::is_shard_record)
     })
 }

@@ -1,63 +1,63 @@
-//! What becomes of units, whoever runs them: the same words for the engine here and for workers elsewhere.
+//! Unit outcomes, shared by the local scheduler and by workers elsewhere.
 
 use std::path::{Path, PathBuf};
 
 use sluice_core::Input;
 
-use super::record::{Due, UnitRecord};
+use super::record::{PlannedRun, UnitRecord};
 use crate::manifest;
 use crate::report::Report;
 use crate::resolved;
 use crate::spec::Pipeline;
 use sluice_core::options::ByteSize;
 
-/// What became of a unit.
+/// The outcome of a unit.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum UnitOutcome {
     /// It was run.
     Done(Box<Report>),
-    /// It had been done, with this exit code.
+    /// An earlier run had done it, with this exit code.
     Skipped(u8),
     /// It failed, for this reason.
     Failed(String),
-    /// It was given up, as the run was asked to end: nothing of it was published.
+    /// It was interrupted; nothing was published.
     Interrupted,
     /// It was not run.
     NotStarted,
 }
 
-impl Outcome {
-    /// Whether its outputs are there.
+impl UnitOutcome {
+    /// Whether its outputs exist.
     pub(super) fn is_done(&self) -> bool {
         matches!(self, Self::Done(_) | Self::Skipped(_))
     }
 }
 
-/// What of a unit decides whether it has been done before.
-pub(crate) struct Errand<'u> {
+/// The properties of a unit that decide whether an earlier run has already done it.
+pub(crate) struct UnitKey<'u> {
     /// Its pipeline.
     pub(crate) pipeline: &'u Pipeline,
-    /// The memory it is run with.
+    /// Its memory cap.
     pub(crate) memory: ByteSize,
-    /// What it reads.
+    /// Its input.
     pub(crate) input: &'u Input,
-    /// What it is to write, as the record names it, sorted.
+    /// Its outputs, as the record names them, sorted.
     pub(crate) outputs: &'u [PathBuf],
 }
 
-impl Errand<'_> {
-    /// The record, of several that begin with the latest, that says that it has been done, if its inputs and
-    /// outputs are as that says. Reads them whole.
-    pub(crate) fn settled<'r>(
+impl UnitKey<'_> {
+    /// The first of `records` (latest first) that matches this unit and whose inputs and outputs
+    /// are unchanged. Reads them in full.
+    pub(crate) fn find_done<'r>(
         &self,
         mut records: impl Iterator<Item = &'r UnitRecord>,
         folder: &Path,
     ) -> Option<&'r UnitRecord> {
         let text = resolved::text(self.pipeline, self.memory);
-        let plugins = manifest::plugins(&self.pipeline.nodes);
+        let plugins = manifest::plugin_names(&self.pipeline.nodes);
         let inputs = std::slice::from_ref(self.input);
-        let due = Due { pipeline: &text, plugins: &plugins, inputs };
+        let due = PlannedRun { pipeline: &text, plugins: &plugins, inputs };
         let is_same = |record: &&UnitRecord| record.outputs == self.outputs;
-        records.find(|record| is_same(record) && record.claim().settles(&due, folder))
+        records.find(|record| is_same(record) && record.recorded_run().matches(&due, folder))
     }
 }

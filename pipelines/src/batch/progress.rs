@@ -1,26 +1,26 @@
-//! How far a batch is: what its units say, put together.
+//! Progress of a batch: the sum of its units' progress.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::report::Report;
 use crate::run::{Milestone, Progress, Snapshot};
 
-/// Adds up the units' progress, and tells it on.
-pub(crate) struct Gauge {
-    to: Option<Arc<dyn Progress>>,
-    /// How long the input of each unit is, where it has a length.
+/// Sums the units' progress and forwards it.
+pub(crate) struct BatchProgress {
+    listener: Option<Arc<dyn Progress>>,
+    /// The input length of each unit, if known.
     bytes: Vec<Option<u64>>,
     state: Mutex<State>,
 }
 
 struct State {
-    /// What each unit said last.
+    /// The last snapshot of each unit.
     units: Vec<Snapshot>,
     all: Snapshot,
 }
 
-impl Gauge {
-    /// The gauge of units whose inputs are so long.
+impl BatchProgress {
+    /// Progress of units with these input lengths.
     pub(crate) fn new(bytes: Vec<Option<u64>>, to: Option<Arc<dyn Progress>>) -> Self {
         let all = Snapshot {
             total_bytes: bytes.iter().copied().sum(),
@@ -29,46 +29,46 @@ impl Gauge {
             ..Snapshot::default()
         };
         let state = State { units: vec![Snapshot::default(); bytes.len()], all };
-        Self { to, bytes, state: Mutex::new(state) }
+        Self { listener: to, bytes, state: Mutex::new(state) }
     }
 
-    /// What the unit at this place tells its progress to.
-    pub(super) fn of(self: &Arc<Self>, place: usize) -> Option<Arc<dyn Progress>> {
-        self.to.as_ref()?;
-        let most = self.length(place).unwrap_or(u64::MAX);
-        Some(Arc::new(OfUnit { gauge: Arc::clone(self), place, most }))
+    /// The listener for the unit at this index.
+    pub(super) fn for_unit(self: &Arc<Self>, place: usize) -> Option<Arc<dyn Progress>> {
+        self.listener.as_ref()?;
+        let max_bytes = self.input_bytes(place).unwrap_or(u64::MAX);
+        Some(Arc::new(UnitProgress { progress: Arc::clone(self), place, max_bytes }))
     }
 
-    /// Says that the unit at this place is over, however it ended.
-    pub(super) fn end(&self, place: usize) {
+    /// Marks the unit at this index as finished, successful or not.
+    pub(super) fn end_unit(&self, place: usize) {
         self.change(place, |now| Snapshot {
-            bytes: self.length(place).unwrap_or(now.bytes),
+            bytes: self.input_bytes(place).unwrap_or(now.bytes),
             units_done: 1,
             ..now
         });
     }
 
-    /// Passes on what a unit has come to.
+    /// Forwards a milestone of a unit.
     pub(super) fn milestone(&self, milestone: &Milestone<'_>) {
-        if let Some(progress) = &self.to {
+        if let Some(progress) = &self.listener {
             progress.milestone(milestone);
         }
     }
 
-    /// Says that the unit at this place is over, and what came of it, where nothing was told before.
-    pub(crate) fn settle(&self, place: usize, report: &Report) {
+    /// Marks a unit that reported no progress while it ran as finished, with its report.
+    pub(crate) fn finish_unit(&self, place: usize, report: &Report) {
         let events = report.sources.values().map(|source| source.events).sum();
         let damage = report.damaged_ranges;
         self.change(place, |now| Snapshot { bytes: report.bytes_read, events, damage, ..now });
-        self.end(place);
+        self.end_unit(place);
     }
 
-    fn length(&self, place: usize) -> Option<u64> {
+    fn input_bytes(&self, place: usize) -> Option<u64> {
         self.bytes.get(place).copied().flatten()
     }
 
     fn change(&self, place: usize, to: impl FnOnce(Snapshot) -> Snapshot) {
-        let Some(progress) = &self.to else { return };
+        let Some(progress) = &self.listener else { return };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { units, all } = &mut *state;
         let Some(unit) = units.get_mut(place) else { return };
@@ -77,30 +77,30 @@ impl Gauge {
         all.events = all.events - before.events + unit.events;
         all.damage = all.damage - before.damage + unit.damage;
         all.units_done = all.units_done - before.units_done + unit.units_done;
-        // Under the lock, so that one is told at a time.
+        // Under the lock, so that updates are sequential.
         progress.update(all);
     }
 }
 
-/// What one unit tells its progress to.
-struct OfUnit {
-    gauge: Arc<Gauge>,
+/// The listener of one unit.
+struct UnitProgress {
+    progress: Arc<BatchProgress>,
     place: usize,
-    most: u64,
+    max_bytes: u64,
 }
 
-impl Progress for OfUnit {
+impl Progress for UnitProgress {
     fn update(&self, snapshot: &Snapshot) {
-        // Bytes of what is compressed are counted as they are read, and are more than the file has.
+        // Compressed input counts as decompressed bytes, which exceed the file length.
         let bytes = match snapshot.total_bytes {
-            Some(_) => snapshot.bytes.min(self.most),
-            None if self.most == u64::MAX => snapshot.bytes,
+            Some(_) => snapshot.bytes.min(self.max_bytes),
+            None if self.max_bytes == u64::MAX => snapshot.bytes,
             None => 0,
         };
-        self.gauge.change(self.place, |_| Snapshot { bytes, ..*snapshot });
+        self.progress.change(self.place, |_| Snapshot { bytes, ..*snapshot });
     }
 
     fn milestone(&self, milestone: &Milestone<'_>) {
-        self.gauge.milestone(milestone);
+        self.progress.milestone(milestone);
     }
 }

@@ -1,12 +1,12 @@
-//! Templates: output paths that are filled in for each input. Touches no output.
+//! Path templates: output paths filled in for each input. Touches no output.
 
 use std::path::{Path, PathBuf};
 
 use sluice_core::Error;
 
-use crate::spec::wording::{did_you_mean, listed};
+use crate::spec::messages::{did_you_mean, listed};
 
-/// The name of a placeholder, and what it stands for.
+/// Placeholders in output paths, by name.
 const PLACEHOLDERS: [(&str, Placeholder); 5] = [
     ("stem", Placeholder::Stem),
     ("name", Placeholder::Name),
@@ -15,8 +15,8 @@ const PLACEHOLDERS: [(&str, Placeholder); 5] = [
     ("index", Placeholder::Index),
 ];
 
-/// The same for what the source of events is called.
-const OF_SOURCES: [(&str, Placeholder); 6] = [
+/// Placeholders in source names, by name.
+const SOURCE_PLACEHOLDERS: [(&str, Placeholder); 6] = [
     ("name", Placeholder::Name),
     ("stem", Placeholder::Stem),
     ("ext", Placeholder::Ext),
@@ -27,15 +27,15 @@ const OF_SOURCES: [(&str, Placeholder); 6] = [
 
 /// An output path with placeholders: `out/{stem}.parquet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Template(Vec<Piece>);
+pub(crate) struct Template(Vec<TemplateSegment>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum TemplateSegment {
     Text(String),
-    Of(Placeholder),
+    Placeholder(Placeholder),
 }
 
-/// What of an input goes into a path.
+/// The property of an input that a placeholder inserts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placeholder {
     /// The file's name without `.zst`, and then without its last extension.
@@ -46,33 +46,33 @@ enum Placeholder {
     Ext,
     /// The name of the folder that the file is in.
     Parent,
-    /// Its place among the inputs, from 0, with five digits.
+    /// Its index among the inputs, from 0, with five digits.
     Index,
     /// The whole path, as the user named it.
     Path,
-    /// What the source of the events is called otherwise.
+    /// The default source name.
     Source,
 }
 
-/// Why a text is no template, and what to do.
+/// Why a text is not a template, and what to do.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NoTemplate {
+pub(crate) struct TemplateError {
     pub(crate) message: String,
     pub(crate) help: String,
 }
 
 impl Template {
-    /// Reads a template; `{{` and `}}` are braces. `Err` holds everything that is wrong with it.
-    pub(crate) fn parse(text: &str) -> Result<Self, Vec<NoTemplate>> {
+    /// Parses a template; `{{` and `}}` are literal braces. `Err` lists everything wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, Vec<TemplateError>> {
         Self::parse_with(text, &PLACEHOLDERS)
     }
 
-    /// Reads a template for what the source of events is called.
-    pub(crate) fn parse_source_name(text: &str) -> Result<Self, Vec<NoTemplate>> {
-        Self::parse_with(text, &OF_SOURCES)
+    /// Parses a template for source names.
+    pub(crate) fn parse_source_name(text: &str) -> Result<Self, Vec<TemplateError>> {
+        Self::parse_with(text, &SOURCE_PLACEHOLDERS)
     }
 
-    fn parse_with(text: &str, all: &[(&str, Placeholder)]) -> Result<Self, Vec<NoTemplate>> {
+    fn parse_with(text: &str, all: &[(&str, Placeholder)]) -> Result<Self, Vec<TemplateError>> {
         let (mut pieces, mut wrong) = (Vec::new(), Vec::new());
         let mut plain = String::new();
         let mut rest = text;
@@ -85,42 +85,44 @@ impl Template {
                 continue;
             }
             let Some(inner) = brace.strip_prefix('{') else {
-                wrong.push(single("`}` without `{`"));
+                wrong.push(lone_brace("`}` without `{`"));
                 rest = &brace[1..];
                 continue;
             };
             let Some((name, after)) = inner.split_once('}') else {
-                wrong.push(single("`{` without `}`"));
+                wrong.push(lone_brace("`{` without `}`"));
                 rest = "";
                 break;
             };
             match placeholder(name, all) {
                 Ok(found) => {
-                    pieces.extend((!plain.is_empty()).then(|| Piece::Text(plain.split_off(0))));
-                    pieces.push(Piece::Of(found));
+                    pieces.extend(
+                        (!plain.is_empty()).then(|| TemplateSegment::Text(plain.split_off(0))),
+                    );
+                    pieces.push(TemplateSegment::Placeholder(found));
                 }
                 Err(reason) => wrong.push(reason),
             }
             rest = after;
         }
         plain.push_str(rest);
-        pieces.extend((!plain.is_empty()).then_some(Piece::Text(plain)));
+        pieces.extend((!plain.is_empty()).then_some(TemplateSegment::Text(plain)));
         if wrong.is_empty() { Ok(Self(pieces)) } else { Err(wrong) }
     }
 
-    /// The text that it always gives; nothing if it has placeholders.
-    pub(crate) fn fixed(&self) -> Option<String> {
+    /// The literal text; `None` if it has placeholders.
+    pub(crate) fn literal(&self) -> Option<String> {
         let texts = self.0.iter().map(|piece| match piece {
-            Piece::Text(text) => Some(text.as_str()),
-            Piece::Of(_) => None,
+            TemplateSegment::Text(text) => Some(text.as_str()),
+            TemplateSegment::Placeholder(_) => None,
         });
         texts.collect()
     }
 
-    /// The folder that everything it gives is in.
+    /// The folder that contains every path it can produce.
     pub(crate) fn folder(&self) -> PathBuf {
         let begin = match self.0.first() {
-            Some(Piece::Text(text)) => text.rsplit_once('/').map(|(folder, _)| folder),
+            Some(TemplateSegment::Text(text)) => text.rsplit_once('/').map(|(folder, _)| folder),
             _ => None,
         };
         match begin {
@@ -130,41 +132,42 @@ impl Template {
         }
     }
 
-    /// The path for an input at this place in the list.
+    /// The path for the input at this index.
     ///
-    /// `Err` if what the input would have to give for it is not there.
+    /// `Err` if the input lacks a property that a placeholder needs.
     pub(crate) fn fill(&self, input: &Path, index: usize) -> Result<String, Error> {
-        self.filled(input, "index", |placeholder| {
+        self.fill_with(input, "index", |placeholder| {
             (placeholder == Placeholder::Index).then(|| format!("{index:05}"))
         })
     }
 
-    /// What the source of an input's events is called that is called `source` otherwise.
+    /// The source name for the events of this input; `source` is the default name.
     ///
-    /// `Err` if what the input would have to give for it is not there.
+    /// `Err` if the input lacks a property that a placeholder needs.
     pub(crate) fn source_name(&self, input: &Path, source: &str) -> Result<String, Error> {
-        self.filled(input, "source", |placeholder| {
+        self.fill_with(input, "source", |placeholder| {
             (placeholder == Placeholder::Source).then(|| source.to_owned())
         })
     }
 
-    /// Whether inputs are told apart by their names alone.
-    pub(crate) fn goes_by_name(&self) -> bool {
-        let is_name =
-            |piece: &Piece| matches!(piece, Piece::Of(Placeholder::Name | Placeholder::Stem));
+    /// Whether file names are its only distinction between inputs.
+    pub(crate) fn uses_file_name(&self) -> bool {
+        let is_name = |piece: &TemplateSegment| {
+            matches!(piece, TemplateSegment::Placeholder(Placeholder::Name | Placeholder::Stem))
+        };
         self.0.iter().any(is_name)
     }
 
-    /// Its text, where an input that lacks something is told to take `other` instead.
-    fn filled(
+    /// Fills the template; errors suggest the placeholder `other`.
+    fn fill_with(
         &self,
         input: &Path,
         other: &str,
         known: impl Fn(Placeholder) -> Option<String>,
     ) -> Result<String, Error> {
         let parts = self.0.iter().map(|piece| match piece {
-            Piece::Text(text) => Ok(text.clone()),
-            Piece::Of(placeholder) => match known(*placeholder) {
+            TemplateSegment::Text(text) => Ok(text.clone()),
+            TemplateSegment::Placeholder(placeholder) => match known(*placeholder) {
                 Some(value) => Ok(value),
                 None => placeholder.value(input, other),
             },
@@ -179,15 +182,15 @@ impl Placeholder {
             Self::Index | Self::Source => None,
             Self::Path => return Ok(input.to_string_lossy().into_owned()),
             Self::Name => input.file_name().map(|name| name.to_string_lossy().into_owned()),
-            Self::Stem => unpacked(input).file_stem().map(|s| s.to_string_lossy().into_owned()),
-            Self::Ext => unpacked(input).extension().map(|e| e.to_string_lossy().into_owned()),
+            Self::Stem => without_zst(input).file_stem().map(|s| s.to_string_lossy().into_owned()),
+            Self::Ext => without_zst(input).extension().map(|e| e.to_string_lossy().into_owned()),
             Self::Parent => parent(input),
         };
-        // These would make a path that leads elsewhere.
+        // These would change the folder.
         let unusable = |value: &String| matches!(value.as_str(), "" | "." | "..");
         let value = value.filter(|value| !unusable(value) && input != Path::new("-"));
         value.ok_or_else(|| {
-            let mut all = PLACEHOLDERS.iter().chain(&OF_SOURCES);
+            let mut all = PLACEHOLDERS.iter().chain(&SOURCE_PLACEHOLDERS);
             let known = all.find(|(_, other)| *other == self);
             let name = known.map(|(name, _)| *name).unwrap_or_default();
             let input = if input == Path::new("-") {
@@ -195,12 +198,12 @@ impl Placeholder {
             } else {
                 input.to_string_lossy()
             };
-            Error::refused(format!("{input} gives nothing for `{{{name}}}`: take `{{{other}}}`"))
+            Error::refused(format!("{input} has no `{{{name}}}`: use `{{{other}}}` instead"))
         })
     }
 }
 
-fn unpacked(input: &Path) -> PathBuf {
+fn without_zst(input: &Path) -> PathBuf {
     if input.extension().is_some_and(|e| e == "zst") {
         input.with_extension("")
     } else {
@@ -208,7 +211,7 @@ fn unpacked(input: &Path) -> PathBuf {
     }
 }
 
-/// The folder's name as the user wrote it, or else what it is called on disk.
+/// The folder's name as the user wrote it, otherwise its name on disk.
 fn parent(input: &Path) -> Option<String> {
     let folder = input.parent()?;
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -216,27 +219,27 @@ fn parent(input: &Path) -> Option<String> {
     name(folder).or_else(|| name(&here.canonicalize().ok()?))
 }
 
-fn placeholder(name: &str, all: &[(&str, Placeholder)]) -> Result<Placeholder, NoTemplate> {
+fn placeholder(name: &str, all: &[(&str, Placeholder)]) -> Result<Placeholder, TemplateError> {
     if let Some((_, found)) = all.iter().find(|(known, _)| *known == name) {
         return Ok(*found);
     }
     let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     let hint = did_you_mean(name, &names).unwrap_or_else(|| listed("they are", &names));
-    Err(NoTemplate {
+    Err(TemplateError {
         message: format!("there is no placeholder `{{{name}}}`"),
         help: format!("{hint}; write `{{{{` for a brace itself"),
     })
 }
 
-fn single(message: &str) -> NoTemplate {
-    NoTemplate {
+fn lone_brace(message: &str) -> TemplateError {
+    TemplateError {
         message: message.to_owned(),
         help: "write `{{` and `}}` for the braces themselves".to_owned(),
     }
 }
 
-/// The text of a path as it is written where templates are read.
-pub(crate) fn escaped(text: &str) -> String {
+/// Escapes braces, so that the text is a template for itself.
+pub(crate) fn escape_braces(text: &str) -> String {
     text.replace('{', "{{").replace('}', "}}")
 }
 
@@ -278,7 +281,7 @@ mod tests {
         };
         let all = "{path}|{parent}|{name}|{stem}|{source}";
         assert_eq!(named(all, "a/b.lcm.zst").unwrap(), "a/b.lcm.zst|a|b.lcm.zst|b|log");
-        assert!(named("{name}", "-").unwrap_err().contains("take `{source}`"));
+        assert!(named("{name}", "-").unwrap_err().contains("use `{source}` instead"));
         assert_eq!(named("{path}", "-").unwrap(), "-");
         let wrong = Template::parse_source_name("{index}").unwrap_err();
         assert!(wrong[0].help.contains("`path`"), "{wrong:?}");
@@ -308,8 +311,8 @@ mod tests {
 
     #[test]
     fn braces_that_are_escaped_stand_for_themselves() {
-        let parsed = Template::parse(&escaped("a{b}c}{")).unwrap();
-        assert_eq!(parsed.fixed().as_deref(), Some("a{b}c}{"));
-        assert_eq!(Template::parse("{stem}").unwrap().fixed(), None);
+        let parsed = Template::parse(&escape_braces("a{b}c}{")).unwrap();
+        assert_eq!(parsed.literal().as_deref(), Some("a{b}c}{"));
+        assert_eq!(Template::parse("{stem}").unwrap().literal(), None);
     }
 }

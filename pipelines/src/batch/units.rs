@@ -1,4 +1,4 @@
-//! The units of a batch: what each reads, what each writes, and the pipeline of each. Runs none.
+//! The units of a batch: inputs, outputs and pipeline of each. Runs none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,32 +13,33 @@ use sluice_core::{Error, PluginKind, Registry};
 use super::Unit;
 use crate::source_name;
 use crate::spec::options::make;
-use crate::spec::templates::{Place, Slot};
-use crate::spec::{Node, OnDamage, Part, Pipeline};
+use crate::spec::templates::{TemplateSlot, TemplateTarget};
+use crate::spec::{OnDamage, Pipeline, PipelineNode, PluginInstance};
 
-/// A pipeline before its plugins are made: as many as are wanted can be made from it, on any thread or machine.
+/// A pipeline before its plugins are created. Any number can be built from it, on any thread or
+/// machine.
 ///
-/// Plain data. What only serves to show mistakes is not sent on: the text, and where nodes stand in it. Neither are
-/// the templates: see [`fills`](Self::fills).
+/// Plain data. The text and the spans, which only serve error messages, are not serialized; nor are
+/// the templates, see [`fills`](Self::fills).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Blueprint {
     name: Option<String>,
     pub(crate) memory: Option<ByteSize>,
     #[serde(skip)]
     text: String,
-    nodes: Vec<Draft>,
+    nodes: Vec<NodeBlueprint>,
     #[serde(skip)]
-    slots: Vec<Slot>,
+    slots: Vec<TemplateSlot>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Draft {
+struct NodeBlueprint {
     name: String,
     plugin: String,
-    #[serde(with = "super::plain::kind")]
+    #[serde(with = "super::exact_json::kind")]
     kind: PluginKind,
     from: Vec<usize>,
-    #[serde(with = "super::plain::exact")]
+    #[serde(with = "super::exact_json::exact")]
     options: Value,
     damage: OnDamage,
     source_name: Option<String>,
@@ -46,17 +47,17 @@ struct Draft {
     span: std::ops::Range<usize>,
 }
 
-/// What a template comes to for one input.
+/// A template filled in for one input.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Fill {
+pub(crate) struct FilledSlot {
     node: usize,
-    place: Place,
+    place: TemplateTarget,
     text: String,
 }
 
 impl Blueprint {
-    pub(crate) fn of(pipeline: &Pipeline) -> Self {
-        let draft = |node: &Node| Draft {
+    pub(crate) fn from_pipeline(pipeline: &Pipeline) -> Self {
+        let draft = |node: &PipelineNode| NodeBlueprint {
             name: node.name.clone(),
             plugin: node.plugin.to_owned(),
             kind: node.kind,
@@ -75,24 +76,25 @@ impl Blueprint {
         }
     }
 
-    /// The pipeline for the input at this place in the list.
+    /// The pipeline for the input at this index.
     pub(super) fn pipeline(
         &self,
         input: &Path,
         index: usize,
         registry: &Registry,
     ) -> Result<Pipeline, Error> {
-        self.made(Some(input), &self.fills(input, index)?, registry)
+        self.build(Some(input), &self.fills(input, index)?, registry)
     }
 
-    /// The pipeline that reads `input`, or what it always reads, with templates filled in so.
-    pub(crate) fn made(
+    /// Builds the pipeline that reads `input`, or its own input if `None`, with these templates
+    /// filled in.
+    pub(crate) fn build(
         &self,
         input: Option<&Path>,
-        fills: &[Fill],
+        fills: &[FilledSlot],
         registry: &Registry,
     ) -> Result<Pipeline, Error> {
-        let drafts = self.filled(input, fills)?;
+        let drafts = self.filled_nodes(input, fills)?;
         let nodes = drafts.into_iter().map(|draft| draft.node(registry, self.nodes.len()));
         Ok(Pipeline {
             name: self.name.clone(),
@@ -103,22 +105,23 @@ impl Blueprint {
         })
     }
 
-    /// What its templates come to for the input at this place in the list.
-    pub(crate) fn fills(&self, input: &Path, index: usize) -> Result<Vec<Fill>, Error> {
-        let fill = |Slot { node, place, template }: &Slot| {
+    /// Its templates, filled in for the input at this index.
+    pub(crate) fn fills(&self, input: &Path, index: usize) -> Result<Vec<FilledSlot>, Error> {
+        let fill = |TemplateSlot { node, target: place, template }: &TemplateSlot| {
             let (place, text) = (place.clone(), template.fill(input, index)?);
-            Ok(Fill { node: *node, place, text })
+            Ok(FilledSlot { node: *node, place, text })
         };
         self.slots.iter().map(fill).collect()
     }
 
     /// Whether a sink writes to standard output.
-    pub(super) fn prints(&self) -> bool {
-        let is_stdout = |draft: &Draft| draft.options.get("path").is_some_and(|path| path == "-");
+    pub(super) fn writes_stdout(&self) -> bool {
+        let is_stdout =
+            |draft: &NodeBlueprint| draft.options.get("path").is_some_and(|path| path == "-");
         self.nodes.iter().any(|draft| draft.kind == PluginKind::Sink && is_stdout(draft))
     }
 
-    /// What is written for the input at this place in the list; `-` is left out.
+    /// The outputs for the input at this index, without `-`.
     fn outputs(
         &self,
         input: &Path,
@@ -126,12 +129,12 @@ impl Blueprint {
         registry: &Registry,
     ) -> Result<Vec<PathBuf>, Error> {
         let mut outputs = Vec::new();
-        for draft in self.filled(Some(input), &self.fills(input, index)?)? {
+        for draft in self.filled_nodes(Some(input), &self.fills(input, index)?)? {
             if let OnDamage::Quarantine(Some(path)) = &draft.damage {
                 outputs.push(path.clone());
             }
             if draft.kind == PluginKind::Sink
-                && let Part::Sink(sink) = draft.node(registry, self.nodes.len())?.part
+                && let PluginInstance::Sink(sink) = draft.node(registry, self.nodes.len())?.instance
             {
                 outputs.extend(sink.targets().into_iter().filter(|path| path != Path::new("-")));
             }
@@ -139,7 +142,11 @@ impl Blueprint {
         Ok(outputs)
     }
 
-    fn filled(&self, input: Option<&Path>, fills: &[Fill]) -> Result<Vec<Draft>, Error> {
+    fn filled_nodes(
+        &self,
+        input: Option<&Path>,
+        fills: &[FilledSlot],
+    ) -> Result<Vec<NodeBlueprint>, Error> {
         let mut drafts = self.nodes.clone();
         if let Some(input) = input {
             let path = input.to_str().ok_or_else(|| {
@@ -148,20 +155,22 @@ impl Blueprint {
             let sources = drafts.iter_mut().filter(|draft| draft.kind == PluginKind::Source);
             sources.for_each(|source| source.options["path"] = path.into());
         }
-        for Fill { node, place, text } in fills {
+        for FilledSlot { node, place, text } in fills {
             let Some(draft) = drafts.get_mut(*node) else { continue };
             match place {
-                Place::Option(at) => put(&mut draft.options, at, text),
-                Place::Quarantine => draft.damage = OnDamage::Quarantine(Some(text.into())),
+                TemplateTarget::Option(at) => set_at(&mut draft.options, at, text),
+                TemplateTarget::Quarantine => {
+                    draft.damage = OnDamage::Quarantine(Some(text.into()))
+                }
             }
         }
         Ok(drafts)
     }
 }
 
-impl Draft {
-    /// The node, of a pipeline of so many.
-    fn node(self, registry: &Registry, nodes: usize) -> Result<Node, Error> {
+impl NodeBlueprint {
+    /// Creates the node; `nodes` is the number of nodes in the pipeline.
+    fn node(self, registry: &Registry, nodes: usize) -> Result<PipelineNode, Error> {
         let Self { name, plugin, kind, from, options, damage, source_name, span } = self;
         let found = registry.get(kind, &plugin);
         let found = found.ok_or_else(|| Error::internal(format!("no {kind} `{plugin}`")))?;
@@ -170,19 +179,19 @@ impl Draft {
         }
         let part = make(found, options.clone())
             .map_err(|e| Error::invalid(format!("{kind} `{name}`: {e}")))?;
-        let again = crate::spec::again(found);
+        let again = crate::spec::stage_factory(found);
         let program = found.program.map(|program| program(&options));
         let (plugin, schema) = (found.name, Value::from((found.schema)()));
-        let names = crate::names::of_node(&schema, &options, &part, |_| span.clone());
-        let part = source_name::named(part, source_name.as_deref())?;
-        Ok(Node {
+        let names = crate::names::names_in_options(&schema, &options, &part, |_| span.clone());
+        let part = source_name::with_source_name(part, source_name.as_deref())?;
+        Ok(PipelineNode {
             name,
             plugin,
             kind,
             from,
-            part,
+            instance: part,
             options,
-            again,
+            stage_factory: again,
             program,
             damage,
             source_name,
@@ -192,8 +201,8 @@ impl Draft {
     }
 }
 
-/// Puts a text where these keys and list positions lead to.
-fn put(options: &mut Value, at: &[String], text: &str) {
+/// Sets the option that these keys and list positions lead to.
+fn set_at(options: &mut Value, at: &[String], text: &str) {
     let mut place = options;
     for step in at {
         let next = match place {
@@ -206,20 +215,20 @@ fn put(options: &mut Value, at: &[String], text: &str) {
     *place = text.into();
 }
 
-/// The folder that has the record: that of everything the first template gives.
-pub(super) fn folder(pipeline: &Pipeline) -> PathBuf {
-    let of_sinks = pipeline.templates.iter().find(|slot| slot.place != Place::Quarantine);
+/// The folder of the record: the fixed folder of the first sink's template.
+pub(super) fn record_folder(pipeline: &Pipeline) -> PathBuf {
+    let of_sinks = pipeline.templates.iter().find(|slot| slot.target != TemplateTarget::Quarantine);
     of_sinks.map(|slot| slot.template.folder()).unwrap_or_default()
 }
 
-/// The units of a pipeline, in the order of its source's inputs.
-pub(super) fn all(
+/// The units of a pipeline, in input order.
+pub(super) fn batch_units(
     pipeline: &Pipeline,
     blueprint: &Blueprint,
     registry: &Registry,
 ) -> Result<Vec<Unit>, Error> {
-    let sources = pipeline.nodes.iter().filter_map(|node| match &node.part {
-        Part::Source(source) => Some(source.inputs()),
+    let sources = pipeline.nodes.iter().filter_map(|node| match &node.instance {
+        PluginInstance::Source(source) => Some(source.inputs()),
         _ => None,
     });
     let inputs = sources.collect::<Result<Vec<_>, Error>>()?.concat();
@@ -228,13 +237,13 @@ pub(super) fn all(
         Ok(Unit { input, outputs, index })
     });
     let units = units.collect::<Result<Vec<_>, Error>>()?;
-    apart(&units)?;
-    beside_inputs(&units)?;
+    refuse_collisions(&units)?;
+    refuse_overwritten_inputs(&units)?;
     Ok(units)
 }
 
-/// Refuses units of which one writes where another one does.
-fn apart(units: &[Unit]) -> Result<(), Error> {
+/// Refuses units that share an output.
+fn refuse_collisions(units: &[Unit]) -> Result<(), Error> {
     let mut taken: BTreeMap<PathBuf, &Unit> = BTreeMap::new();
     for unit in units {
         for output in &unit.outputs {
@@ -245,7 +254,7 @@ fn apart(units: &[Unit]) -> Result<(), Error> {
         }
     }
     for (path, unit) in &taken {
-        // A file of one unit in the folder of another one would not be in its manifest.
+        // A file in the output folder of another unit would be missing from its manifest.
         let around = path.ancestors().skip(1).find_map(|folder| taken.get(folder));
         if let Some(other) = around.filter(|other| other.index != unit.index) {
             return Err(collision(other, unit, path));
@@ -259,7 +268,7 @@ fn collision(one: &Unit, other: &Unit, output: &Path) -> Error {
     let remedy = if one.file_name() == other.file_name() {
         "put `{parent}` or `{index}` into its path"
     } else {
-        "put `{name}` into its path, which is an input's whole name, in the place of `{stem}`"
+        "put `{name}` into its path, the full file name, instead of `{stem}`"
     };
     Error::refused(format!(
         "two inputs, {} and {}, would be written to the same place: {remedy}: {}",
@@ -269,11 +278,11 @@ fn collision(one: &Unit, other: &Unit, output: &Path) -> Error {
     ))
 }
 
-/// What the units read, with the files that belong to their inputs. Those of an input that cannot be looked into are left
-/// to whoever reads it, and says why.
+/// The files that the units read, including those that belong to an input. Inputs that cannot be
+/// opened are skipped here; reading them reports the error.
 pub(super) fn identities(pipeline: &Pipeline, units: &[Unit]) -> BTreeSet<FileIdentity> {
-    let sources = pipeline.nodes.iter().filter_map(|node| match &node.part {
-        Part::Source(source) => source.files().ok(),
+    let sources = pipeline.nodes.iter().filter_map(|node| match &node.instance {
+        PluginInstance::Source(source) => source.files().ok(),
         _ => None,
     });
     let files = sources.flatten().map(|input| input.path);
@@ -281,8 +290,8 @@ pub(super) fn identities(pipeline: &Pipeline, units: &[Unit]) -> BTreeSet<FileId
     files.chain(inputs).filter_map(|path| FileIdentity::read(&path)).collect()
 }
 
-/// Refuses units that write to an input, their own or that of another.
-fn beside_inputs(units: &[Unit]) -> Result<(), Error> {
+/// Refuses units that write to an input of any unit.
+fn refuse_overwritten_inputs(units: &[Unit]) -> Result<(), Error> {
     let known =
         |unit: &Unit| Some((FileIdentity::read(&unit.input.path)?, unit.input.path.clone()));
     let inputs: BTreeMap<FileIdentity, PathBuf> = units.iter().filter_map(known).collect();

@@ -1,4 +1,4 @@
-//! Deliveries: what a worker says of a unit when it is at an end with it. Publishes nothing.
+//! Deliveries: a worker's result for one unit. Publishes nothing.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -7,54 +7,54 @@ use sluice_core::output::PublishedFile;
 use sluice_core::output::staging::StagedFile;
 use sluice_core::{Error, ErrorKind};
 
-use super::room::Site;
+use super::exchange::ExchangePath;
 use crate::batch::UnitRecord;
 use crate::report::Report;
 
-/// What came of a unit.
+/// A worker's result for one unit.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Delivery {
+pub(super) struct UnitDelivery {
     pub(super) unit: usize,
-    /// The attempt that made it, which is the name of its folder.
+    /// The attempt, which names its folder.
     pub(super) attempt: String,
-    pub(super) what: What,
+    pub(super) what: AttemptResult,
 }
 
-/// What came of an attempt.
+/// The result of one attempt.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum What {
-    /// Outputs.
-    Done(Box<Made>),
-    /// It had been done before, as this record says.
+pub(super) enum AttemptResult {
+    /// It produced these outputs.
+    Done(Box<UnitOutputs>),
+    /// An earlier run had done it, according to this record.
     Skipped(Box<UnitRecord>),
-    /// It failed, and would fail everywhere.
+    /// It failed, and would fail on any worker.
     Failed { why: String, is_not_allowed: bool },
-    /// This worker cannot do it; others may.
+    /// This worker cannot run it; others may.
     Refused { why: String },
 }
 
-/// What a run made.
+/// The outputs of a unit.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Made {
-    /// Without the files, which are in `handed`.
+pub(super) struct UnitOutputs {
+    /// Without files; these are in `handed`.
     pub(super) report: Report,
-    /// Nothing, where there is no record of a batch.
+    /// `None` if the run has no batch record.
     pub(super) record: Option<UnitRecord>,
-    pub(super) handed: Vec<Handed>,
+    pub(super) handed: Vec<DeliveredFile>,
 }
 
-/// A file that is handed on.
+/// A delivered file.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Handed {
-    /// Where it is in the attempt's folder.
+pub(super) struct DeliveredFile {
+    /// Its path in the attempt's folder.
     pub(super) place: PathBuf,
-    /// What it is to be.
+    /// What it will be published as.
     pub(super) file: PublishedFile,
 }
 
-impl Delivery {
-    /// Reads a delivery of this unit. `Err` if it is none.
-    pub(super) fn read(site: &Site, path: &Path, unit: usize) -> Result<Self, Error> {
+impl UnitDelivery {
+    /// Reads a delivery for this unit. `Err` if it is not valid.
+    pub(super) fn read(site: &ExchangePath, path: &Path, unit: usize) -> Result<Self, Error> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let delivery: Self = site.read_json(name)?;
         let is_plain = |path: &Path| {
@@ -63,26 +63,26 @@ impl Delivery {
             plain && !path.as_os_str().is_empty()
         };
         let sound = match &delivery.what {
-            What::Done(made) => made.handed.iter().all(|handed| is_plain(&handed.place)),
+            AttemptResult::Done(made) => made.handed.iter().all(|handed| is_plain(&handed.place)),
             _ => true,
         };
         if delivery.unit == unit && site.delivery(unit, &delivery.attempt) == path && sound {
             return Ok(delivery);
         }
-        Err(Error::refused(format!("this is no delivery of unit {unit}: {}", path.display())))
+        Err(Error::refused(format!("this is not a delivery of unit {unit}: {}", path.display())))
     }
 }
 
-impl What {
+impl AttemptResult {
     pub(super) fn failed(error: &Error) -> Self {
         let is_not_allowed = matches!(error.kind(), ErrorKind::NotAllowed(_));
         Self::Failed { why: error.to_string(), is_not_allowed }
     }
 }
 
-impl Handed {
-    /// What was put into an attempt's folder.
-    pub(super) fn of(put: StagedFile, folder: &Path) -> Result<Self, Error> {
+impl DeliveredFile {
+    /// A file staged in an attempt's folder.
+    pub(super) fn from_staged(put: StagedFile, folder: &Path) -> Result<Self, Error> {
         let StagedFile { place, file } = put;
         let place = place.strip_prefix(folder).map(Path::to_owned);
         let place =

@@ -1,5 +1,5 @@
-//! The driver's side: has orders carried, takes the first delivery of each unit, and settles it. What happens to
-//! carriers and workers shows in the room alone.
+//! The driver's side: hands orders to the carrier, takes the first delivery of each unit and
+//! settles it. It learns of progress only from the exchange directory.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,89 +11,95 @@ use std::time::Duration;
 use sluice_core::output::remove_file;
 use sluice_core::{Error, ErrorKind};
 
-use super::delivery::{Delivery, What};
+use super::delivery::{AttemptResult, UnitDelivery};
+use super::exchange::ExchangeDir;
 use super::heartbeat::Heartbeat;
-use super::order::Order;
-use super::publish::Came;
-use super::room::Room;
+use super::order::UnitOrder;
+use super::publish::ReceivedDelivery;
 use super::{ATTEMPTS, Carrier};
-use crate::batch::Outcome;
+use crate::batch::UnitOutcome;
 use crate::run::{Options, Stop};
 
-/// How long to wait before looking again: after something was found, and at most.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(320));
+/// Polling intervals: after a delivery was found, and the maximum.
+const POLL_INTERVALS: (Duration, Duration) =
+    (Duration::from_millis(10), Duration::from_millis(320));
 
-/// Has orders carried, and settles what comes of them.
-pub(super) struct Driver<'d> {
+/// Hands out orders and settles their deliveries.
+pub(super) struct DispatchDriver<'d> {
     pub(super) carrier: &'d dyn Carrier,
     pub(super) options: &'d Options,
-    pub(super) room: &'d Room,
-    /// Whether what is done is recorded, so that a later run can go on.
+    pub(super) exchange: &'d ExchangeDir,
+    /// Whether finished units are recorded, so that a later run can resume.
     pub(super) is_recorded: bool,
 }
 
-/// How it stands.
-struct Board<'b, S> {
-    outcomes: Vec<Option<Outcome>>,
-    /// Why workers would not do units that nobody has done so far.
+/// The state of a dispatched run.
+struct DispatchState<'b, S> {
+    outcomes: Vec<Option<UnitOutcome>>,
+    /// Refusals by workers, for units that no other worker has done yet.
     refused: BTreeMap<usize, String>,
-    /// Why the room could not be looked at the last time, if so.
-    trouble: Option<Error>,
-    /// Whether anybody has said anything.
-    heard: bool,
+    /// The last error from reading the exchange directory.
+    last_error: Option<Error>,
+    /// Whether any delivery has arrived.
+    has_heard: bool,
     settle: &'b mut S,
 }
 
-/// The end of one round of carrying.
-type Ended = Result<(), Error>;
+/// The result of one `carry` call.
+type CarryResult = Result<(), Error>;
 
-impl Driver<'_> {
-    /// What became of each unit. `settle` is given the first delivery of each, one at a time.
+impl DispatchDriver<'_> {
+    /// The outcome of each unit. `settle` gets the first delivery of each unit, one at a time.
     ///
-    /// `Err` if nobody was reached, and nothing settled.
-    pub(super) fn run<S>(&self, orders: &[Order], mut settle: S) -> Result<Vec<Outcome>, Error>
+    /// `Err` if no worker was reached and no unit settled.
+    pub(super) fn run<S>(
+        &self,
+        orders: &[UnitOrder],
+        mut settle: S,
+    ) -> Result<Vec<UnitOutcome>, Error>
     where
-        S: FnMut(usize, Came) -> Outcome,
+        S: FnMut(usize, ReceivedDelivery) -> UnitOutcome,
     {
-        let mut board = Board {
+        let mut state = DispatchState {
             outcomes: orders.iter().map(|_| None).collect(),
             refused: BTreeMap::new(),
-            trouble: None,
-            heard: false,
+            last_error: None,
+            has_heard: false,
             settle: &mut settle,
         };
-        // Of its own: when all units are settled, those that are still run for nothing need not be waited for.
+        // Separate from the user's stop: once all units are settled, redundant attempts need not be
+        // waited for.
         let stop = Stop::default();
         let why = std::thread::scope(|scope| {
-            let _heartbeat = Heartbeat::start(scope, self.room)?;
+            let _heartbeat = Heartbeat::start(scope, self.exchange)?;
             let (send, ended) = self.start(scope, &stop)?;
-            let driven = self.drive(orders, &mut board, &stop, (&send, &ended));
-            // Whatever ended it, nobody is to go on.
+            let driven = self.drive(orders, &mut state, &stop, (&send, &ended));
+            // However this ended, all workers stop.
             stop.request();
             drop(send);
             driven
         })?;
-        Ok(self.outcomes(board, why))
+        Ok(self.outcomes(state, why))
     }
 
-    /// Starts the thread that carries: gives where it takes orders, and where it says that it has carried them.
+    /// Starts the carrier thread; returns the channel for orders and the channel for results.
     fn start<'s>(
         &'s self,
         scope: &'s Scope<'s, '_>,
         stop: &'s Stop,
-    ) -> Result<(Sender<Vec<Order>>, Receiver<Ended>), Error> {
-        let (send, orders) = mpsc::channel::<Vec<Order>>();
+    ) -> Result<(Sender<Vec<UnitOrder>>, Receiver<CarryResult>), Error> {
+        let (send, orders) = mpsc::channel::<Vec<UnitOrder>>();
         let (say_ended, ended) = mpsc::channel();
         let say = move |line: &str| {
             if let Some(progress) = &self.options.progress {
-                progress.said("cluster", line);
+                progress.program_output("cluster", line);
             }
         };
         let work = move || {
             for orders in orders {
                 let carried =
                     catch_unwind(AssertUnwindSafe(|| self.carrier.carry(&orders, stop, &say)));
-                let panicked = |_| Err(Error::internal("what brings units to workers panicked"));
+                let panicked = |_| Err(Error::internal("the carrier panicked"));
                 if say_ended.send(carried.unwrap_or_else(panicked)).is_err() {
                     return;
                 }
@@ -104,40 +110,41 @@ impl Driver<'_> {
         Ok((send, ended))
     }
 
-    /// Carries and settles until nothing is left, or nothing more can be done. Gives why the last round ended.
+    /// Dispatches and settles until no unit is left or nothing more can be done. Returns why the
+    /// last round ended.
     fn drive<S>(
         &self,
-        orders: &[Order],
-        board: &mut Board<'_, S>,
+        orders: &[UnitOrder],
+        state: &mut DispatchState<'_, S>,
         stop: &Stop,
-        (send, ended): (&Sender<Vec<Order>>, &Receiver<Ended>),
+        (send, ended): (&Sender<Vec<UnitOrder>>, &Receiver<CarryResult>),
     ) -> Result<Option<String>, Error>
     where
-        S: FnMut(usize, Came) -> Outcome,
+        S: FnMut(usize, ReceivedDelivery) -> UnitOutcome,
     {
-        let gone = || Error::internal("the thread that carries orders is gone");
+        let gone = || Error::internal("the carrier thread is gone");
         if self.options.stop.is_requested() {
             return Ok(None);
         }
         send.send(orders.to_vec()).map_err(|_| gone())?;
-        let (mut round, mut pause) = (1, PAUSES.0);
+        let (mut round, mut pause) = (1, POLL_INTERVALS.0);
         loop {
-            let settled = self.settle_all(board);
-            self.pass_on(stop, board);
-            pause = if settled > 0 { PAUSES.0 } else { (pause * 2).min(PAUSES.1) };
+            let settled = self.settle_all(state);
+            self.forward_stop(stop, state);
+            pause = if settled > 0 { POLL_INTERVALS.0 } else { (pause * 2).min(POLL_INTERVALS.1) };
             let why = match ended.recv_timeout(pause) {
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => Err(gone()),
                 Ok(carried) => carried,
             };
-            self.settle_all(board);
-            let left: Vec<Order> =
-                orders.iter().filter(|order| board.is_open(order.unit())).cloned().collect();
+            self.settle_all(state);
+            let left: Vec<UnitOrder> =
+                orders.iter().filter(|order| state.is_open(order.unit())).cloned().collect();
             if left.is_empty() || self.options.stop.is_requested() {
                 return Ok(why.err().map(|error| error.to_string()));
             }
             match why {
-                Err(error) if !board.heard && !self.was_any_begun(orders) => return Err(error),
+                Err(error) if !state.has_heard && !self.was_any_begun(orders) => return Err(error),
                 why if round == ATTEMPTS => return Ok(why.err().map(|error| error.to_string())),
                 _ => {}
             }
@@ -148,33 +155,34 @@ impl Driver<'_> {
         }
     }
 
-    /// Settles every unit of which there is a delivery; gives how many. Of several that are there, a good one counts.
-    fn settle_all<S>(&self, board: &mut Board<'_, S>) -> usize
+    /// Settles every unit that has a delivery and returns how many. Successful deliveries are
+    /// preferred.
+    fn settle_all<S>(&self, state: &mut DispatchState<'_, S>) -> usize
     where
-        S: FnMut(usize, Came) -> Outcome,
+        S: FnMut(usize, ReceivedDelivery) -> UnitOutcome,
     {
-        let looked = self.room.deliveries();
-        // A file system may come back, and this is asked again soon.
+        let looked = self.exchange.deliveries();
+        // The file system may recover before the next poll.
         let (there, trouble) = looked.map_or_else(|e| (Vec::new(), Some(e)), |there| (there, None));
-        board.trouble = trouble;
-        board.heard |= !there.is_empty();
-        // One unit at a time: what is said of each may be long.
+        state.last_error = trouble;
+        state.has_heard |= !there.is_empty();
+        // One unit at a time, because deliveries can be large.
         let units = there.chunk_by(|(unit, _), (next, _)| unit == next);
-        units.filter(|deliveries| self.settle_unit(board, deliveries)).count()
+        units.filter(|deliveries| self.settle_unit(state, deliveries)).count()
     }
 
-    /// Settles a unit of which these deliveries are there; gives whether it is settled by one of them.
-    fn settle_unit<S>(&self, board: &mut Board<'_, S>, there: &[(usize, PathBuf)]) -> bool
+    /// Settles a unit that has these deliveries; returns whether one of them settled it.
+    fn settle_unit<S>(&self, state: &mut DispatchState<'_, S>, there: &[(usize, PathBuf)]) -> bool
     where
-        S: FnMut(usize, Came) -> Outcome,
+        S: FnMut(usize, ReceivedDelivery) -> UnitOutcome,
     {
         let Some((unit, _)) = there.first().cloned() else { return false };
-        let was_open = board.is_open(unit);
+        let was_open = state.is_open(unit);
         let (mut found, mut over) = (Vec::new(), Vec::new());
         for (_, path) in there {
-            // Second ones, and what is none, are only removed.
-            match was_open.then(|| Delivery::read(self.room.site(), path, unit)) {
-                // A file system, or a store, may come back: it is looked at again.
+            // Redundant and invalid deliveries are just removed.
+            match was_open.then(|| UnitDelivery::read(self.exchange.site(), path, unit)) {
+                // The file system or store may recover: retried at the next poll.
                 Some(Err(error)) if matches!(error.kind(), ErrorKind::Io { .. }) => continue,
                 Some(Ok(delivery)) => found.push(delivery),
                 Some(Err(_)) | None => {}
@@ -182,23 +190,23 @@ impl Driver<'_> {
             over.push(path);
         }
         found.sort_by_key(|delivery| delivery.what.rank());
-        for Delivery { attempt, what, .. } in found {
-            if board.is_open(unit) && !self.options.stop.is_aborted() {
-                let folder = self.room.site().unit(unit).join(attempt);
-                board.take(unit, Came { what, folder });
+        for UnitDelivery { attempt, what, .. } in found {
+            if state.is_open(unit) && !self.options.stop.is_aborted() {
+                let folder = self.exchange.site().unit(unit).join(attempt);
+                state.accept(unit, ReceivedDelivery { what, folder });
             }
         }
         over.into_iter().for_each(|path| remove(path));
-        let is_settled = !board.is_open(unit);
+        let is_settled = !state.is_open(unit);
         if is_settled {
-            self.room.clear(unit);
+            self.exchange.clear(unit);
         }
         was_open && is_settled
     }
 
-    /// Tells those who carry that they are to stop: since the user says so, or nothing is left to do.
-    fn pass_on<S>(&self, stop: &Stop, board: &Board<'_, S>) {
-        let all_settled = board.outcomes.iter().all(Option::is_some);
+    /// Stops the carrier once the user requests it or no unit is left.
+    fn forward_stop<S>(&self, stop: &Stop, state: &DispatchState<'_, S>) {
+        let all_settled = state.outcomes.iter().all(Option::is_some);
         if (all_settled || self.options.stop.is_requested()) && !stop.is_requested() {
             stop.request();
         }
@@ -207,54 +215,54 @@ impl Driver<'_> {
         }
     }
 
-    /// What became of the units, also of those that were not settled.
-    fn outcomes<S>(&self, board: Board<'_, S>, why: Option<String>) -> Vec<Outcome> {
-        let Board { outcomes, refused, trouble, .. } = board;
+    /// The outcomes of all units, including those not settled.
+    fn outcomes<S>(&self, state: DispatchState<'_, S>, why: Option<String>) -> Vec<UnitOutcome> {
+        let DispatchState { outcomes, refused, last_error: trouble, .. } = state;
         let why = trouble.map(|error| error.to_string()).or(why);
-        let again = if self.is_recorded { "; --resume does it again" } else { "" };
-        let why = why.unwrap_or_else(|| "no worker brought it to an end".to_owned()) + again;
+        let again = if self.is_recorded { "; --resume retries it" } else { "" };
+        let why = why.unwrap_or_else(|| "no worker completed it".to_owned()) + again;
         let left = |unit: usize| match refused.get(&unit) {
-            _ if self.options.stop.is_aborted() && self.was_begun(unit) => Outcome::Interrupted,
-            _ if self.options.stop.is_requested() => Outcome::NotStarted,
-            Some(refused) => Outcome::Failed(refused.clone()),
-            None => Outcome::Failed(why.clone()),
+            _ if self.options.stop.is_aborted() && self.was_begun(unit) => UnitOutcome::Interrupted,
+            _ if self.options.stop.is_requested() => UnitOutcome::NotStarted,
+            Some(refused) => UnitOutcome::Failed(refused.clone()),
+            None => UnitOutcome::Failed(why.clone()),
         };
         let each = outcomes.into_iter().enumerate();
         each.map(|(unit, outcome)| outcome.unwrap_or_else(|| left(unit))).collect()
     }
 
-    fn was_any_begun(&self, orders: &[Order]) -> bool {
+    fn was_any_begun(&self, orders: &[UnitOrder]) -> bool {
         orders.iter().any(|order| self.was_begun(order.unit()))
     }
 
     fn was_begun(&self, unit: usize) -> bool {
-        self.room.site().attempts(unit).is_ok_and(|attempts| attempts > 0)
+        self.exchange.site().attempts(unit).is_ok_and(|attempts| attempts > 0)
     }
 }
 
-impl<S: FnMut(usize, Came) -> Outcome> Board<'_, S> {
-    /// Takes what came of a unit. That settles it, unless a worker refused it.
-    fn take(&mut self, unit: usize, came: Came) {
-        if let What::Refused { why } = &came.what {
+impl<S: FnMut(usize, ReceivedDelivery) -> UnitOutcome> DispatchState<'_, S> {
+    /// Takes a delivery. It settles the unit, unless the worker refused it.
+    fn accept(&mut self, unit: usize, delivery: ReceivedDelivery) {
+        if let AttemptResult::Refused { why } = &delivery.what {
             self.refused.insert(unit, why.clone());
             return;
         }
-        let outcome = (self.settle)(unit, came);
+        let outcome = (self.settle)(unit, delivery);
         if let Some(place) = self.outcomes.get_mut(unit) {
             *place = Some(outcome);
         }
     }
 }
 
-impl<S> Board<'_, S> {
-    /// Whether this is a unit that is not settled yet.
+impl<S> DispatchState<'_, S> {
+    /// Whether this unit is not settled yet.
     fn is_open(&self, unit: usize) -> bool {
         self.outcomes.get(unit).is_some_and(Option::is_none)
     }
 }
 
-impl What {
-    /// Good ones come first.
+impl AttemptResult {
+    /// Successful results come first.
     fn rank(&self) -> u8 {
         match self {
             Self::Done(_) | Self::Skipped(_) => 0,
@@ -264,7 +272,7 @@ impl What {
     }
 }
 
-/// What cannot be removed goes with the room.
+/// Files that cannot be removed now go with the exchange directory.
 fn remove(path: &Path) {
     drop(remove_file(path));
 }

@@ -1,4 +1,4 @@
-//! Shows that a driver lives, once a second, whatever it is at.
+//! The driver's heartbeat: touches the exchange directory once a second.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{Builder, Scope};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use sluice_core::Error;
 
-use super::room::Room;
+use super::exchange::ExchangeDir;
 
-/// How often a room is touched.
-const EVERY: Duration = Duration::from_secs(1);
+/// The interval between beats.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Beats until it is dropped.
 pub(super) struct Heartbeat {
@@ -17,12 +17,16 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    pub(super) fn start<'s>(scope: &'s Scope<'s, '_>, room: &'s Room) -> Result<Self, Error> {
+    pub(super) fn start<'s>(
+        scope: &'s Scope<'s, '_>,
+        exchange: &'s ExchangeDir,
+    ) -> Result<Self, Error> {
         let (alive, over) = mpsc::channel();
         let beat = move || {
-            while over.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                // The next one may come through. Workers that hear none for long end by themselves.
-                drop(room.touch());
+            while over.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                // The next beat may succeed. Workers without a heartbeat for long stop by
+                // themselves.
+                drop(exchange.touch());
             }
         };
         let thread = Builder::new().name("sluice-heartbeat".into()).spawn_scoped(scope, beat);

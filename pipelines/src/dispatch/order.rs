@@ -1,4 +1,4 @@
-//! Orders: units to be run, as plain data. Runs none.
+//! Orders: units to run, as plain data. Runs none.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,114 +12,120 @@ use sluice_core::output::{remove_file, replace_file};
 use sluice_core::store::is_address;
 use sluice_core::{Error, Input, Overwrite, Registry};
 
-use super::room::{Room, Site};
-use super::{Fulfilled, Greeting, worker};
-use crate::batch::{Blueprint, Fill, Unit, UnitRecord};
+use super::exchange::{ExchangeDir, ExchangePath};
+use super::{OrderOutcome, ProgramIdentity, worker};
+use crate::batch::{Blueprint, FilledSlot, Unit, UnitRecord};
 use crate::run::{self, Options};
-use crate::spec::{OnDamage, Part, Pipeline};
+use crate::spec::{OnDamage, Pipeline, PluginInstance};
 
-/// A unit to be run: everything that decides what is written, as plain data.
+/// A unit to run: everything that decides what is written, as plain data.
 ///
-/// What all orders of a run share is one value in memory, and can be sent once: see [`Order::apart`].
+/// The part that all orders of a run share is one value in memory, and can be sent once; see
+/// [`UnitOrder::to_json_parts`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Order {
-    pub(super) shared: Arc<Shared>,
-    pub(super) own: Own,
+pub struct UnitOrder {
+    pub(super) shared: Arc<RunSpec>,
+    pub(super) own: UnitSpec,
 }
 
-/// What all orders of a run share.
+/// The part that all orders of a run share.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Shared {
-    pub(super) greeting: Greeting,
+pub(super) struct RunSpec {
+    #[serde(rename = "greeting")]
+    pub(super) identity: ProgramIdentity,
     /// The driver's working folder.
     pub(super) folder: PathBuf,
-    /// Where workers leave what they made.
-    pub(super) site: Site,
+    /// Where workers leave their results.
+    pub(super) site: ExchangePath,
     pub(super) blueprint: Blueprint,
     pub(super) memory: ByteSize,
     pub(super) jobs: Option<usize>,
-    #[serde(with = "overwriting")]
+    #[serde(with = "overwrite_json")]
     pub(super) overwrite: Overwrite,
     pub(super) hash: bool,
     pub(super) allow_exec: bool,
-    /// The folder of the record, if it is a batch that has one.
+    /// The folder of the batch record, if there is one.
     pub(super) record: Option<PathBuf>,
 }
 
-/// What an order has for itself.
+/// The part that is specific to one order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Own {
+pub(super) struct UnitSpec {
     pub(super) unit: usize,
-    /// What it is called.
+    /// Its name in messages.
     pub(super) name: PathBuf,
-    /// What it reads, as far as that are files.
+    /// The files it reads.
     pub(super) inputs: Vec<Input>,
-    /// Whether the pipeline's source reads that input, and not what the pipeline says.
+    /// Whether the source's `path` is replaced by the input.
     pub(super) fills_input: bool,
-    pub(super) fills: Vec<Fill>,
-    /// The files and folders it is to write.
+    pub(super) fills: Vec<FilledSlot>,
+    /// The files and folders it writes.
     pub(super) outputs: Vec<PathBuf>,
-    pub(super) known: Known,
+    pub(super) known: KnownRecords,
 }
 
-/// What earlier runs recorded of a unit, the latest first.
+/// Earlier records of a unit, latest first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Known {
-    Here(Vec<UnitRecord>),
-    /// It is long: units may have thousands of files. A file in the room has it.
-    InRoom(String),
+pub(super) enum KnownRecords {
+    #[serde(rename = "Here")]
+    Inline(Vec<UnitRecord>),
+    /// In a file of the exchange directory, because units may have thousands of files.
+    #[serde(rename = "InRoom")]
+    InFile(String),
 }
 
-/// How many bytes of records may travel with an order.
-const MOST_KNOWN: usize = 16 << 10;
+/// The maximum bytes of records sent with an order.
+const MAX_INLINE_RECORDS: usize = 16 << 10;
 
-impl Order {
-    pub(super) fn of(shared: &Arc<Shared>, own: Own) -> Self {
+impl UnitOrder {
+    pub(super) fn new(shared: &Arc<RunSpec>, own: UnitSpec) -> Self {
         Self { shared: Arc::clone(shared), own }
     }
 
-    /// The unit's number, from 0: its place among the orders of a run.
+    /// The unit's number, from 0: its index among the orders of a run.
     pub fn unit(&self) -> usize {
         self.own.unit
     }
 
-    /// The folder to run in: that of the driver, so that relative paths mean what they mean there.
+    /// The folder to run in: the driver's, so that relative paths keep their meaning.
     pub fn folder(&self) -> &Path {
         &self.shared.folder
     }
 
-    /// What the unit is called where it is talked of: its input, or the pipeline's name.
+    /// The unit's name in messages: its input, or the pipeline's name.
     pub fn input(&self) -> &Path {
         &self.own.name
     }
 
-    /// Who ordered it.
-    pub fn greeting(&self) -> &Greeting {
-        &self.shared.greeting
+    /// The identity of the program that made the order.
+    pub fn identity(&self) -> &ProgramIdentity {
+        &self.shared.identity
     }
 
-    /// The folder where deliveries appear, which is the same for all orders of a run.
-    pub fn room(&self) -> &Path {
+    /// The exchange directory, which is the same for all orders of a run.
+    pub fn exchange_dir(&self) -> &Path {
         self.shared.site.path()
     }
 
-    /// Whether the folder to run in and the driver's room can be seen here; the first that cannot, if not.
-    pub fn unseen(&self) -> Option<&Path> {
+    /// The first of the working folder and the exchange directory that is not visible here; `None`
+    /// if both are.
+    pub fn invisible_folder(&self) -> Option<&Path> {
         let (folder, site) = (self.folder(), &self.shared.site);
         if !folder.is_dir() {
             return Some(folder);
         }
-        (!site.is_there()).then(|| site.path())
+        (!site.exists()).then(|| site.path())
     }
 
-    /// Whether the driver's room cannot be seen here: the run is over, most likely.
+    /// Whether the exchange directory is not visible here, most likely because the run is over.
     pub fn is_over(&self) -> bool {
-        !self.shared.site.is_there()
+        !self.shared.site.exists()
     }
 
-    /// Leaves a mark in the driver's room, unless that is gone: it is not made again, since nobody would remove it.
+    /// Leaves a mark in the exchange directory, unless that is gone: recreating it would leave it
+    /// for ever.
     pub fn mark(&self, name: &str) -> Result<(), Error> {
-        let path = self.room().join(name);
+        let path = self.exchange_dir().join(name);
         if !is_address(&path) {
             if let Some(folder) = path.parent() {
                 match fs::create_dir(folder) {
@@ -135,82 +141,82 @@ impl Order {
         if self.is_over() { remove_file(&path) } else { Ok(()) }
     }
 
-    /// Whether there is such a mark.
+    /// Whether this mark exists.
     pub fn is_marked(&self, name: &str) -> bool {
-        is_file(&self.room().join(name))
+        is_file(&self.exchange_dir().join(name))
     }
 
-    /// How much memory it is to be run with.
+    /// The memory cap of the run.
     pub fn memory(&self) -> ByteSize {
         self.shared.memory
     }
 
-    /// Runs it in this process, whose current folder is [`folder`](Self::folder), and leaves outputs and
-    /// a delivery in the driver's room. Of `options`, threads, stop, progress, and whether programs may be run count.
+    /// Runs the order in this process, whose current folder is [`folder`](Self::folder), and leaves
+    /// outputs and a delivery in the exchange directory. Of `options`, only threads, stop, progress
+    /// and `allow_exec` apply.
     ///
-    /// `Err` if not even a delivery could be left that says why: worth another attempt, elsewhere if possible.
-    pub fn fulfil(&self, registry: &Registry, options: &Options) -> Result<Fulfilled, Error> {
-        worker::fulfil(self, registry, options)
+    /// `Err` if not even a failure could be delivered; retry, elsewhere if possible.
+    pub fn execute(&self, registry: &Registry, options: &Options) -> Result<OrderOutcome, Error> {
+        worker::execute(self, registry, options)
     }
 
-    /// Leaves a delivery that says that it failed, and why: for whoever started a process that died.
+    /// Delivers a failure on behalf of a worker process that died.
     pub fn give_up(&self, why: &str) -> Result<(), Error> {
         worker::give_up(self, why)
     }
 
-    /// How many attempts there have been, by what is in the driver's room.
+    /// The number of attempts so far, according to the exchange directory.
     pub fn attempts(&self) -> Result<usize, Error> {
         self.shared.site.attempts(self.unit())
     }
 
-    /// As JSON in two parts: what all orders of a run share, and what is its own.
-    pub fn apart(&self) -> Result<(String, String), Error> {
+    /// The order as two JSON texts: the shared part and its own part.
+    pub fn to_json_parts(&self) -> Result<(String, String), Error> {
         Ok((json(&self.shared)?, json(&self.own)?))
     }
 
-    /// The order of these two parts. `Err` if they are not such parts.
-    pub fn together(shared: &str, own: &str) -> Result<Self, Error> {
-        let wrong =
-            |e| Error::invalid(format!("this is no order of a driver of this version: {e}"));
+    /// The order made of these two texts. `Err` if they are not valid.
+    pub fn from_json_parts(shared: &str, own: &str) -> Result<Self, Error> {
+        let wrong = |e| Error::invalid(format!("this is not an order of this version: {e}"));
         let shared = Arc::new(serde_json::from_str(shared).map_err(wrong)?);
         Ok(Self { shared, own: serde_json::from_str(own).map_err(wrong)? })
     }
 
     /// The pipeline to run.
     pub(super) fn pipeline(&self, registry: &Registry) -> Result<Pipeline, Error> {
-        let Own { inputs, fills_input, fills, .. } = &self.own;
+        let UnitSpec { inputs, fills_input, fills, .. } = &self.own;
         let input = inputs.first().filter(|_| *fills_input).map(|input| &*input.path);
-        self.shared.blueprint.made(input, fills, registry)
+        self.shared.blueprint.build(input, fills, registry)
     }
 
-    /// The files that are read, none of which may be written.
+    /// The files it reads, none of which may be written.
     pub(super) fn inputs(&self) -> Vec<PathBuf> {
         self.own.inputs.iter().map(|input| input.path.clone()).collect()
     }
 
-    /// What earlier runs recorded of it, the latest first.
-    pub(super) fn known(&self) -> Result<Vec<UnitRecord>, Error> {
+    /// Earlier records of the unit, latest first.
+    pub(super) fn known_records(&self) -> Result<Vec<UnitRecord>, Error> {
         match &self.own.known {
-            Known::Here(records) => Ok(records.clone()),
-            Known::InRoom(name) => self.shared.site.read_json(name),
+            KnownRecords::Inline(records) => Ok(records.clone()),
+            KnownRecords::InFile(name) => self.shared.site.read_json(name),
         }
     }
 }
 
-impl Shared {
-    pub(super) fn of(
-        room: &Room,
+impl RunSpec {
+    pub(super) fn new(
+        exchange: &ExchangeDir,
         blueprint: &Blueprint,
         registry: &Registry,
         options: &Options,
     ) -> Result<Self, Error> {
         let here = Path::new(".");
         Ok(Self {
-            greeting: Greeting::of(registry),
+            identity: ProgramIdentity::new(registry),
             folder: std::env::current_dir().map_err(|e| Error::io("find", here, e))?,
-            site: room.site().clone(),
+            site: exchange.site().clone(),
             blueprint: blueprint.clone(),
-            memory: run::memory(options, blueprint.memory),
+            memory: run::memory_cap(options, blueprint.memory),
             jobs: options.jobs,
             overwrite: options.overwrite,
             hash: options.hash,
@@ -224,9 +230,13 @@ impl Shared {
     }
 }
 
-impl Own {
+impl UnitSpec {
     /// A unit of a batch.
-    pub(super) fn of_unit(place: usize, unit: &Unit, blueprint: &Blueprint) -> Result<Self, Error> {
+    pub(super) fn from_unit(
+        place: usize,
+        unit: &Unit,
+        blueprint: &Blueprint,
+    ) -> Result<Self, Error> {
         Ok(Self {
             unit: place,
             name: unit.input.path.clone(),
@@ -234,18 +244,18 @@ impl Own {
             fills_input: true,
             fills: blueprint.fills(&unit.input.path, unit.index)?,
             outputs: unit.outputs.clone(),
-            known: Known::Here(Vec::new()),
+            known: KnownRecords::Inline(Vec::new()),
         })
     }
 
     /// A whole pipeline.
-    pub(super) fn of_pipeline(pipeline: &Pipeline) -> Result<Self, Error> {
+    pub(super) fn from_pipeline(pipeline: &Pipeline) -> Result<Self, Error> {
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
         for node in &pipeline.nodes {
-            match &node.part {
-                Part::Source(source) => inputs.extend(source.files()?),
-                Part::Sink(sink) => outputs.extend(sink.targets()),
-                Part::Stage(_) => {}
+            match &node.instance {
+                PluginInstance::Source(source) => inputs.extend(source.files()?),
+                PluginInstance::Sink(sink) => outputs.extend(sink.targets()),
+                PluginInstance::Stage(_) => {}
             }
             if let OnDamage::Quarantine(path) = &node.damage {
                 outputs.push(run::quarantine_of(&node.name, path.as_deref()));
@@ -253,15 +263,15 @@ impl Own {
         }
         let name = pipeline.name.clone().unwrap_or_else(|| "the pipeline".to_owned());
         let (name, fills_input, fills) = (PathBuf::from(name), false, Vec::new());
-        let known = Known::Here(Vec::new());
+        let known = KnownRecords::Inline(Vec::new());
         Ok(Self { unit: 0, name, inputs, fills_input, fills, outputs, known })
     }
 
-    /// With what earlier runs recorded of it, if that matters.
-    pub(super) fn known<'r>(
+    /// Adds earlier records of the unit, if the overwrite mode needs them.
+    pub(super) fn with_known_records<'r>(
         self,
         records: impl Iterator<Item = &'r UnitRecord>,
-        room: &Room,
+        exchange: &ExchangeDir,
         options: &Options,
     ) -> Result<Self, Error> {
         if options.overwrite != Overwrite::Redo {
@@ -269,18 +279,18 @@ impl Own {
         }
         let records: Vec<UnitRecord> = records.cloned().collect();
         let text = json(&records)?;
-        if text.len() <= MOST_KNOWN {
-            return Ok(Self { known: Known::Here(records), ..self });
+        if text.len() <= MAX_INLINE_RECORDS {
+            return Ok(Self { known: KnownRecords::Inline(records), ..self });
         }
         let name = format!("known-{:06}.json", self.unit);
-        replace_file(&room.site().path().join(&name), text.as_bytes())?;
-        Ok(Self { known: Known::InRoom(name), ..self })
+        replace_file(&exchange.site().path().join(&name), text.as_bytes())?;
+        Ok(Self { known: KnownRecords::InFile(name), ..self })
     }
 
-    /// The folder of the first output, for a pipeline that has no record.
-    pub(super) fn folder(&self) -> &Path {
+    /// The folder of the first output, for a pipeline without a record.
+    pub(super) fn output_folder(&self) -> &Path {
         let Some(output) = self.outputs.first() else { return Path::new("") };
-        // Above a bucket there is nothing.
+        // A bucket has no parent.
         let parent = output.parent().filter(|parent| is_address(parent) == is_address(output));
         parent.unwrap_or(output)
     }
@@ -289,12 +299,12 @@ impl Own {
 /// Paths that are not UTF-8 cannot be sent.
 fn json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|e| {
-        Error::refused(format!("this run cannot be sent to another machine as text: {e}"))
+        Error::refused(format!("this run cannot be serialised for another machine: {e}"))
     })
 }
 
-/// What becomes of outputs that exist, by name.
-mod overwriting {
+/// The overwrite mode, by name.
+mod overwrite_json {
     use serde::{Deserialize, Deserializer, Serializer, de};
     use sluice_core::Overwrite;
 
@@ -311,7 +321,7 @@ mod overwriting {
             "refuse" => Ok(Overwrite::Refuse),
             "replace" => Ok(Overwrite::Replace),
             "redo" => Ok(Overwrite::Redo),
-            other => Err(de::Error::custom(format!("`{other}` is no way to treat outputs"))),
+            other => Err(de::Error::custom(format!("unknown overwrite mode `{other}`"))),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Publishing what was delivered: the journal's line first, then all names at once, by the code that runs on this
-//! machine use.
+//! Publishes deliveries: the journal line first, then all names at once, with the same code as
+//! local runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,31 +9,31 @@ use sluice_core::files::FileIdentity;
 use sluice_core::output::{MANIFEST, PublishedFile};
 use sluice_core::{Error, ErrorKind, Outputs, Overwrite, files};
 
-use super::delivery::{Handed, Made, What};
-use crate::batch::{Book, Outcome, UnitRecord};
+use super::delivery::{AttemptResult, DeliveredFile, UnitOutputs};
+use crate::batch::{BatchRecorder, UnitOutcome, UnitRecord};
 use crate::run::Options;
 
-/// What came of a unit, and where its outputs are until they are published.
+/// A delivery, and the folder of its outputs until they are published.
 #[derive(Debug)]
-pub(super) struct Came {
-    pub(super) what: What,
+pub(super) struct ReceivedDelivery {
+    pub(super) what: AttemptResult,
     pub(super) folder: PathBuf,
 }
 
-/// How a unit's outputs are published.
-pub(super) struct Publishing<'o> {
+/// Publishes a unit's outputs.
+pub(super) struct DeliveryPublisher<'o> {
     pub(super) options: &'o Options,
     /// The files that were read, none of which may be written.
     pub(super) inputs: Vec<PathBuf>,
-    /// What other units read.
+    /// Files that other units read.
     pub(super) spared: Arc<BTreeSet<FileIdentity>>,
 }
 
-impl Came {
-    /// The error it stands for, where others than a failure to run matter to the exit code.
-    pub(super) fn refused(&self) -> Option<Error> {
+impl ReceivedDelivery {
+    /// The error with its own exit code that this result stands for, if any.
+    pub(super) fn refusal(&self) -> Option<Error> {
         match &self.what {
-            What::Failed { why, is_not_allowed: true } => {
+            AttemptResult::Failed { why, is_not_allowed: true } => {
                 Some(ErrorKind::NotAllowed(why.clone()).into())
             }
             _ => None,
@@ -41,52 +41,58 @@ impl Came {
     }
 }
 
-impl Publishing<'_> {
-    /// Publishes what came of a unit, if it is good; gives what became of it, and its record.
-    pub(super) fn settle(&self, came: Came, book: Option<&Book>) -> (Outcome, Option<UnitRecord>) {
-        match self.published(came, book) {
+impl DeliveryPublisher<'_> {
+    /// Publishes a delivery, if it succeeded; returns the outcome and the unit's record.
+    pub(super) fn settle(
+        &self,
+        delivery: ReceivedDelivery,
+        recorder: Option<&BatchRecorder>,
+    ) -> (UnitOutcome, Option<UnitRecord>) {
+        match self.try_settle(delivery, recorder) {
             Ok(settled) => settled,
-            Err(error) => (Outcome::Failed(error.to_string()), None),
+            Err(error) => (UnitOutcome::Failed(error.to_string()), None),
         }
     }
 
-    fn published(
+    fn try_settle(
         &self,
-        Came { what, folder }: Came,
-        book: Option<&Book>,
-    ) -> Result<(Outcome, Option<UnitRecord>), Error> {
+        ReceivedDelivery { what, folder }: ReceivedDelivery,
+        recorder: Option<&BatchRecorder>,
+    ) -> Result<(UnitOutcome, Option<UnitRecord>), Error> {
         match what {
-            What::Done(made) => {
-                let (report, record) = self.publish(*made, &folder, book)?;
-                Ok((Outcome::Done(Box::new(report)), record))
+            AttemptResult::Done(outputs) => {
+                let (report, record) = self.publish(*outputs, &folder, recorder)?;
+                Ok((UnitOutcome::Done(Box::new(report)), record))
             }
-            What::Skipped(record) => {
-                book.map_or(Ok(()), |book| book.clear(&record))?;
-                Ok((Outcome::Skipped(record.exit), Some(*record)))
+            AttemptResult::Skipped(record) => {
+                recorder.map_or(Ok(()), |recorder| recorder.remove_stale_files(&record))?;
+                Ok((UnitOutcome::Skipped(record.exit), Some(*record)))
             }
-            What::Failed { why, .. } | What::Refused { why } => Ok((Outcome::Failed(why), None)),
+            AttemptResult::Failed { why, .. } | AttemptResult::Refused { why } => {
+                Ok((UnitOutcome::Failed(why), None))
+            }
         }
     }
 
     fn publish(
         &self,
-        made: Made,
+        outputs: UnitOutputs,
         folder: &Path,
-        book: Option<&Book>,
+        recorder: Option<&BatchRecorder>,
     ) -> Result<(crate::Report, Option<UnitRecord>), Error> {
-        let Made { mut report, record, handed } = made;
+        let UnitOutputs { mut report, record, handed } = outputs;
         let outputs = Outputs::new(self.options.overwrite, false, &self.inputs);
         let mut outputs = outputs.with_protected_inputs(Arc::clone(&self.spared));
         if let Some(faults) = &self.options.faults {
             outputs = outputs.with_faults(Arc::clone(faults));
         }
-        let (manifests, files): (Vec<Handed>, Vec<Handed>) =
+        let (manifests, files): (Vec<DeliveredFile>, Vec<DeliveredFile>) =
             handed.into_iter().partition(|handed| handed.file.path.ends_with(MANIFEST));
-        let texts = texts(&manifests, folder)?;
+        let texts = manifest_texts(&manifests, folder)?;
         for folder in texts.keys() {
             outputs.folder(folder)?;
         }
-        for Handed { place, file } in files {
+        for DeliveredFile { place, file } in files {
             outputs.adopt(&folder.join(place), file)?;
         }
         let text = |folder: &Path, _: &[PublishedFile]| {
@@ -95,27 +101,30 @@ impl Publishing<'_> {
                 .cloned()
                 .ok_or_else(|| Error::internal("a manifest was not delivered"))
         };
-        let note = |files: &[PublishedFile]| match (book, &record) {
-            (Some(book), Some(record)) if record.names(files) => book.note(record),
+        let note = |files: &[PublishedFile]| match (recorder, &record) {
+            (Some(recorder), Some(record)) if record.describes(files) => recorder.append(record),
             (None, _) => Ok(()),
-            _ => Err(Error::internal("what was delivered is not what its record says")),
+            _ => Err(Error::internal("the delivered files do not match their record")),
         };
         report.files = outputs.publish_announced(text, note)?;
-        if let (Some(book), Some(record)) = (book, &record)
+        if let (Some(recorder), Some(record)) = (recorder, &record)
             && self.options.overwrite != Overwrite::Refuse
         {
-            book.clear(record)?;
+            recorder.remove_stale_files(record)?;
         }
         Ok((report, record))
     }
 }
 
-/// The texts of manifests, by the folders they describe.
-fn texts(manifests: &[Handed], folder: &Path) -> Result<BTreeMap<PathBuf, String>, Error> {
-    let each = manifests.iter().map(|Handed { place, file }| {
+/// The manifest texts, by the folder they describe.
+fn manifest_texts(
+    manifests: &[DeliveredFile],
+    folder: &Path,
+) -> Result<BTreeMap<PathBuf, String>, Error> {
+    let each = manifests.iter().map(|DeliveredFile { place, file }| {
         let place = folder.join(place);
         let text = String::from_utf8(files::read(&place)?)
-            .map_err(|_| Error::internal("a manifest was delivered that is no text"))?;
+            .map_err(|_| Error::internal("a delivered manifest is not UTF-8"))?;
         Ok((file.path.parent().unwrap_or(Path::new("")).to_owned(), text))
     });
     each.collect()

@@ -1,5 +1,5 @@
-//! The worker's side: fulfils one order by the ordinary engine, with its outputs put into a folder of the attempt,
-//! and leaves a delivery. Writes nowhere else.
+//! The worker's side: runs one order with the ordinary engine, stages the outputs in the attempt's
+//! folder and leaves a delivery. Writes nowhere else.
 
 use std::fs;
 use std::io;
@@ -13,100 +13,108 @@ use sluice_core::output::{remove_file, replace_file};
 use sluice_core::store::is_address;
 use sluice_core::{Error, ErrorKind, Overwrite, Registry, RunOrigin};
 
-use super::delivery::{Delivery, Handed, Made, What};
-use super::objects::Objects;
-use super::order::Order;
-use super::room::{Site, host, unique};
-use super::{ATTEMPTS, Fulfilled, Greeting};
-use crate::batch::{Errand, UnitRecord, recorded_outputs};
+use super::delivery::{AttemptResult, DeliveredFile, UnitDelivery, UnitOutputs};
+use super::exchange::{ExchangePath, host, unique};
+use super::exchange_objects::ExchangeObjects;
+use super::order::UnitOrder;
+use super::{ATTEMPTS, OrderOutcome, ProgramIdentity};
+use crate::batch::{UnitKey, UnitRecord, recorded_outputs};
 use crate::manifest;
-use crate::run::{self, Options, Within};
+use crate::run::{self, Options, ParentRun};
 use crate::spec::Pipeline;
 
-/// See [`Order::fulfil`].
-pub(super) fn fulfil(
-    order: &Order,
+/// See [`UnitOrder::fulfil`].
+pub(super) fn execute(
+    order: &UnitOrder,
     registry: &Registry,
     options: &Options,
-) -> Result<Fulfilled, Error> {
+) -> Result<OrderOutcome, Error> {
     let site = &order.shared.site;
-    if let Some(why) = site.is_deserted()? {
-        return Ok(Fulfilled::Abandoned(why));
+    if let Some(why) = site.abandoned_reason()? {
+        return Ok(OrderOutcome::Abandoned(why));
     }
     let Some(attempt) = Attempt::begin(site, order.unit())? else {
-        return Ok(Fulfilled::Abandoned("the run is over".to_owned()));
+        return Ok(OrderOutcome::Abandoned("the run is over".to_owned()));
     };
-    let ended = attempted(order, &attempt, registry, options);
-    attempt.leave_if_over();
+    let ended = run_attempt(order, &attempt, registry, options);
+    attempt.remove_if_over();
     ended
 }
 
-/// Makes an attempt.
-fn attempted(
-    order: &Order,
+/// Makes one attempt.
+fn run_attempt(
+    order: &UnitOrder,
     attempt: &Attempt,
     registry: &Registry,
     options: &Options,
-) -> Result<Fulfilled, Error> {
+) -> Result<OrderOutcome, Error> {
     let ran = catch_unwind(AssertUnwindSafe(|| run(order, attempt, registry, options)));
     let panicked = |_| Err(Error::internal("the unit panicked"));
     if options.stop.is_requested() {
         attempt.withdraw();
-        return Ok(Fulfilled::Again("the worker was asked to end".to_owned()));
+        return Ok(OrderOutcome::Retry("the worker was stopped".to_owned()));
     }
     match ran.unwrap_or_else(panicked) {
         Ok(what) => attempt.deliver(what),
-        Err(error) if is_worth_another(&error) && order.attempts()? < ATTEMPTS => {
+        Err(error) if is_retryable(&error) && order.attempts()? < ATTEMPTS => {
             attempt.clear();
-            Ok(Fulfilled::Again(error.to_string()))
+            Ok(OrderOutcome::Retry(error.to_string()))
         }
         Err(error) => {
             attempt.clear();
-            attempt.deliver(What::failed(&error))
+            attempt.deliver(AttemptResult::failed(&error))
         }
     }
 }
 
-/// See [`Order::give_up`].
-pub(super) fn give_up(order: &Order, why: &str) -> Result<(), Error> {
+/// See [`UnitOrder::give_up`].
+pub(super) fn give_up(order: &UnitOrder, why: &str) -> Result<(), Error> {
     let site = order.shared.site.clone();
-    // One of its own: what the one that died has left says nothing.
+    // A separate attempt: the dead one's leftovers are meaningless.
     let attempt = Attempt { folder: PathBuf::new(), name: unique(), site, unit: order.unit() };
-    let gave_up = attempt.deliver(What::Failed { why: why.to_owned(), is_not_allowed: false });
-    attempt.leave_if_over();
-    gave_up.map(drop)
+    let given_up =
+        attempt.deliver(AttemptResult::Failed { why: why.to_owned(), is_not_allowed: false });
+    attempt.remove_if_over();
+    given_up.map(drop)
 }
 
-/// Whether a unit that failed so may go through the next time, or elsewhere.
-fn is_worth_another(error: &Error) -> bool {
+/// Whether a retry, here or elsewhere, may succeed after this error.
+fn is_retryable(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io { .. })
 }
 
 fn run(
-    order: &Order,
+    order: &UnitOrder,
     attempt: &Attempt,
     registry: &Registry,
     options: &Options,
-) -> Result<What, Error> {
-    if let Some(differs) = Greeting::of(registry).differs(order.greeting()) {
+) -> Result<AttemptResult, Error> {
+    if let Some(differs) = ProgramIdentity::new(registry).mismatch(order.identity()) {
         let why = format!("the executor on {} cannot take part: {differs}", host());
-        return Ok(What::Refused { why });
+        return Ok(AttemptResult::Refused { why });
     }
     let pipeline = order.pipeline(registry)?;
-    judge_programs(order, &pipeline, options)?;
-    judge_inputs(order)?;
+    check_programs_allowed(order, &pipeline, options)?;
+    check_inputs_visible(order)?;
     if let Some(record) = done_before(order, &pipeline)? {
-        return Ok(What::Skipped(Box::new(record)));
+        return Ok(AttemptResult::Skipped(Box::new(record)));
     }
-    made(order, attempt, pipeline, options).map(|made| What::Done(Box::new(made)))
+    run_unit(order, attempt, pipeline, options).map(|made| AttemptResult::Done(Box::new(made)))
 }
 
-fn judge_programs(order: &Order, pipeline: &Pipeline, options: &Options) -> Result<(), Error> {
-    run::allowed(pipeline, &Options { allow_exec: order.shared.allow_exec, ..Options::default() })?;
-    if run::allowed(pipeline, options).is_err() {
+fn check_programs_allowed(
+    order: &UnitOrder,
+    pipeline: &Pipeline,
+    options: &Options,
+) -> Result<(), Error> {
+    run::check_programs_allowed(
+        pipeline,
+        &Options { allow_exec: order.shared.allow_exec, ..Options::default() },
+    )?;
+    if run::check_programs_allowed(pipeline, options).is_err() {
         let what = format!(
-            "this pipeline runs programs, and the executor on {} does not let it: start executors with \
-             --allow-exec if they may",
+            "this pipeline runs programs, which the executor on {} does not allow: start \
+             executors with --allow-exec to allow it",
             host()
         );
         return Err(ErrorKind::NotAllowed(what).into());
@@ -114,8 +122,8 @@ fn judge_programs(order: &Order, pipeline: &Pipeline, options: &Options) -> Resu
     Ok(())
 }
 
-/// Judges whether what the driver saw is here, too.
-fn judge_inputs(order: &Order) -> Result<(), Error> {
+/// Checks that the inputs the driver saw are visible here.
+fn check_inputs_visible(order: &UnitOrder) -> Result<(), Error> {
     let Some(missing) =
         order.inputs().into_iter().find(|input| matches!(path_kind(input), Ok(None)))
     else {
@@ -128,38 +136,39 @@ fn judge_inputs(order: &Order) -> Result<(), Error> {
     Err(Error::io("open", missing, io::Error::new(io::ErrorKind::NotFound, what)))
 }
 
-/// The record of the unit, if that has been done, and its inputs and outputs are what they were.
-fn done_before(order: &Order, pipeline: &Pipeline) -> Result<Option<UnitRecord>, Error> {
+/// The record of the unit, if an earlier run has done it and its inputs and outputs are unchanged.
+fn done_before(order: &UnitOrder, pipeline: &Pipeline) -> Result<Option<UnitRecord>, Error> {
     let (Some(folder), Overwrite::Redo) = (&order.shared.record, order.shared.overwrite) else {
         return Ok(None);
     };
     let Some(input) = order.own.inputs.first() else { return Ok(None) };
     let outputs = recorded_outputs(&order.own.outputs, folder)?;
-    let errand = Errand { pipeline, memory: order.shared.memory, input, outputs: &outputs };
-    Ok(errand.settled(order.known()?.iter(), folder).cloned())
+    let key = UnitKey { pipeline, memory: order.shared.memory, input, outputs: &outputs };
+    Ok(key.find_done(order.known_records()?.iter(), folder).cloned())
 }
 
-/// Runs the unit, and leaves what it made in the attempt's folder.
-fn made(
-    order: &Order,
+/// Runs the unit and stages its outputs in the attempt's folder.
+fn run_unit(
+    order: &UnitOrder,
     attempt: &Attempt,
     pipeline: Pipeline,
     options: &Options,
-) -> Result<Made, Error> {
+) -> Result<UnitOutputs, Error> {
     let shared = &order.shared;
     let staging = Arc::new(StagingDir::new(attempt.folder.clone(), &order.own.outputs));
-    let plugins = manifest::plugins(&pipeline.nodes);
+    let plugins = manifest::plugin_names(&pipeline.nodes);
     let record = Mutex::new(None);
     let announce = |origin: &RunOrigin, ended, files: &[_]| {
         let Some(folder) = &shared.record else { return Ok(()) };
-        let made = UnitRecord::of(origin, (&plugins, ended), &order.own.outputs, files, folder)?;
+        let made =
+            UnitRecord::from_run(origin, (&plugins, ended), &order.own.outputs, files, folder)?;
         *record.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
         Ok(())
     };
-    let within = Within {
+    let parent = ParentRun {
         pool: None,
         hash: shared.record.is_some(),
-        // Whoever publishes knows what the others read.
+        // The driver, which publishes, knows what other units read.
         spared: Arc::default(),
         litter: Arc::default(),
         staging: Some(Arc::clone(&staging)),
@@ -173,28 +182,29 @@ fn made(
         recording: None,
         ..options.clone()
     };
-    let mut report = run::run_within(pipeline, &options, Some(&within))?;
+    let mut report = run::run_in_parent(pipeline, &options, Some(&parent))?;
     report.files.clear();
-    let handed = staging.put().into_iter().map(|put| Handed::of(put, &attempt.folder));
+    let handed =
+        staging.put().into_iter().map(|put| DeliveredFile::from_staged(put, &attempt.folder));
     let handed = handed.collect::<Result<_, _>>()?;
     let record = record.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Made { report, record, handed })
+    Ok(UnitOutputs { report, record, handed })
 }
 
-/// One attempt at a unit, with a folder of its own.
+/// One attempt at a unit, with its own folder.
 struct Attempt {
-    site: Site,
+    site: ExchangePath,
     unit: usize,
     name: String,
     folder: PathBuf,
 }
 
 impl Attempt {
-    /// Begins one; nothing if the room is gone, which is not to be made again.
-    fn begin(site: &Site, unit: usize) -> Result<Option<Self>, Error> {
+    /// Starts an attempt; `None` if the exchange directory is gone, which must not be recreated.
+    fn begin(site: &ExchangePath, unit: usize) -> Result<Option<Self>, Error> {
         let (folder, name) = (site.unit(unit), unique());
-        if let Some(objects) = Objects::of(site.path())? {
-            objects.begin(unit, &name)?;
+        if let Some(objects) = ExchangeObjects::open(site.path())? {
+            objects.begin_attempt(unit, &name)?;
             return Ok(Some(Self { site: site.clone(), unit, folder: folder.join(&name), name }));
         }
         match fs::create_dir(&folder) {
@@ -209,7 +219,7 @@ impl Attempt {
         Ok(Some(Self { site: site.clone(), unit, name, folder }))
     }
 
-    /// Removes what it made; that it was, still counts.
+    /// Removes its outputs; the attempt still counts.
     fn clear(&self) {
         self.site.clear(&self.folder);
         if !is_address(&self.folder) {
@@ -217,33 +227,34 @@ impl Attempt {
         }
     }
 
-    /// Removes it, as if it had not been.
+    /// Removes the attempt without a trace.
     fn withdraw(&self) {
         self.site.clear(&self.folder);
-        if let Ok(Some(objects)) = Objects::of(self.site.path()) {
-            drop(objects.forget(self.unit, &self.name));
+        if let Ok(Some(objects)) = ExchangeObjects::open(self.site.path()) {
+            drop(objects.forget_attempt(self.unit, &self.name));
         }
     }
 
-    /// Takes away what it has put into a room of objects that is there no more: nobody else would.
-    fn leave_if_over(&self) {
-        if is_address(self.site.path()) && !self.site.is_there() {
+    /// Removes its objects if the run is over: nobody else would.
+    fn remove_if_over(&self) {
+        if is_address(self.site.path()) && !self.site.exists() {
             drop(remove_file(&self.site.delivery(self.unit, &self.name)));
             self.withdraw();
         }
     }
 
-    /// Says what came of it. What it says is whole, or is not there.
-    fn deliver(&self, what: What) -> Result<Fulfilled, Error> {
+    /// Writes the delivery, atomically.
+    fn deliver(&self, what: AttemptResult) -> Result<OrderOutcome, Error> {
         let path = self.site.delivery(self.unit, &self.name);
-        let delivery = Delivery { unit: self.unit, attempt: self.name.clone(), what };
-        let text = serde_json::to_vec(&delivery)
-            .map_err(|e| Error::refused(format!("what a unit made cannot be told as text: {e}")))?;
+        let delivery = UnitDelivery { unit: self.unit, attempt: self.name.clone(), what };
+        let text = serde_json::to_vec(&delivery).map_err(|e| {
+            Error::refused(format!("the result of a unit cannot be serialised: {e}"))
+        })?;
         match replace_file(&path, &text) {
-            Err(_) if !self.site.is_there() => {
-                Ok(Fulfilled::Abandoned("the run is over".to_owned()))
+            Err(_) if !self.site.exists() => {
+                Ok(OrderOutcome::Abandoned("the run is over".to_owned()))
             }
-            delivered => delivered.map(|()| Fulfilled::Delivered),
+            delivered => delivered.map(|()| OrderOutcome::Delivered),
         }
     }
 }

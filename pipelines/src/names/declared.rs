@@ -1,38 +1,39 @@
-//! Fields that no declared type has: told before a run, where types are known by then.
+//! Fields in options that no declared type has. Reported before the run where types are known by
+//! then.
 
 use sluice_core::suggestion::nearest_of;
 use sluice_core::{DeclaredColumns, FieldPath, RowsEffect, Stage};
 
 use super::{NameOption, SearchedName};
 use crate::mistake::Mistake;
-use crate::spec::{Node, Part};
+use crate::spec::{PipelineNode, PluginInstance};
 
-/// The columns that decoded rows may have at a place of a graph.
+/// The columns that decoded rows may have at a point of the graph.
 #[derive(Clone, Debug, Default)]
-enum Columns {
-    /// Nobody can tell before events are there.
+enum RowColumns {
+    /// Not known before events arrive.
     #[default]
-    Unclear,
-    /// These, by type; none where nothing is decoded.
+    Unknown,
+    /// These, by type; empty if nothing is decoded.
     Types(DeclaredColumns),
 }
 
-/// How many fields are suggested.
-const MOST_SUGGESTED: usize = 3;
+/// The maximum number of suggestions.
+const MAX_SUGGESTED: usize = 3;
 
-/// The fields in options that no type has which may come there.
-pub(crate) fn undeclared(nodes: &[Node]) -> Vec<Mistake> {
-    let mut columns: Vec<Option<Columns>> = vec![None; nodes.len()];
+/// Finds fields in options that none of the types at that point has.
+pub(crate) fn undeclared(nodes: &[PipelineNode]) -> Vec<Mistake> {
+    let mut columns: Vec<Option<RowColumns>> = vec![None; nodes.len()];
     let mut mistakes = Vec::new();
-    for at in in_order(nodes) {
+    for at in topological_order(nodes) {
         let Some(node) = nodes.get(at) else { continue };
-        let before = before(node, &columns);
-        if let Columns::Types(types) = &before {
+        let before = columns_before(node, &columns);
+        if let RowColumns::Types(types) = &before {
             mistakes.extend(node.names.iter().filter_map(|name| mistake(name, types)));
         }
-        let after = match &node.part {
-            Part::Stage(stage) => after(stage, before),
-            Part::Source(_) | Part::Sink(_) => before,
+        let after = match &node.instance {
+            PluginInstance::Stage(stage) => columns_after(stage, before),
+            PluginInstance::Source(_) | PluginInstance::Sink(_) => before,
         };
         if let Some(place) = columns.get_mut(at) {
             *place = Some(after);
@@ -41,8 +42,8 @@ pub(crate) fn undeclared(nodes: &[Node]) -> Vec<Mistake> {
     mistakes
 }
 
-/// The nodes, each after all that it reads from.
-fn in_order(nodes: &[Node]) -> Vec<usize> {
+/// The nodes, each after all nodes that it reads from.
+fn topological_order(nodes: &[PipelineNode]) -> Vec<usize> {
     let mut waits: Vec<usize> = nodes.iter().map(|node| node.from.len()).collect();
     let mut order: Vec<usize> = (0..nodes.len()).filter(|at| waits.get(*at) == Some(&0)).collect();
     let mut done = 0;
@@ -59,23 +60,23 @@ fn in_order(nodes: &[Node]) -> Vec<usize> {
     order
 }
 
-/// What rows may have where a node gets them.
-fn before(node: &Node, columns: &[Option<Columns>]) -> Columns {
-    if let Part::Source(source) = &node.part {
-        let none = Columns::Types(DeclaredColumns::default());
-        return if source.is_undecoded() { none } else { Columns::Unclear };
+/// The columns of rows that enter a node.
+fn columns_before(node: &PipelineNode, columns: &[Option<RowColumns>]) -> RowColumns {
+    if let PluginInstance::Source(source) = &node.instance {
+        let none = RowColumns::Types(DeclaredColumns::default());
+        return if source.is_undecoded() { none } else { RowColumns::Unknown };
     }
     let mut all = DeclaredColumns::default();
     for from in &node.from {
         match columns.get(*from).cloned().flatten() {
-            Some(Columns::Types(types)) => all.add(types),
-            _ => return Columns::Unclear,
+            Some(RowColumns::Types(types)) => all.add(types),
+            _ => return RowColumns::Unknown,
         }
     }
-    Columns::Types(all)
+    RowColumns::Types(all)
 }
 
-fn after(stage: &Stage, before: Columns) -> Columns {
+fn columns_after(stage: &Stage, before: RowColumns) -> RowColumns {
     stage.parts().into_iter().fold(before, |before, part| {
         let after = match part {
             Stage::Map(map) => map.rows_after(),
@@ -83,11 +84,11 @@ fn after(stage: &Stage, before: Columns) -> Columns {
             Stage::Chain(_) => RowsEffect::Unclear,
         };
         match (before, after) {
-            (_, RowsEffect::Unclear) | (Columns::Unclear, _) => Columns::Unclear,
+            (_, RowsEffect::Unclear) | (RowColumns::Unknown, _) => RowColumns::Unknown,
             (before, RowsEffect::Same) => before,
-            (Columns::Types(mut types), RowsEffect::Decoded(more)) => {
+            (RowColumns::Types(mut types), RowsEffect::Decoded(more)) => {
                 types.add(more);
-                Columns::Types(types)
+                RowColumns::Types(types)
             }
         }
     })
@@ -95,7 +96,7 @@ fn after(stage: &Stage, before: Columns) -> Columns {
 
 fn mistake(name: &NameOption, types: &DeclaredColumns) -> Option<Mistake> {
     let SearchedName::Field(field) = &name.name else { return None };
-    // Where nothing is decoded the run says so.
+    // If nothing is decoded, the run reports it.
     if types.is_empty() || types.has(field) {
         return None;
     }
@@ -106,7 +107,7 @@ fn mistake(name: &NameOption, types: &DeclaredColumns) -> Option<Mistake> {
 
 fn suggestion(field: &FieldPath, types: &DeclaredColumns) -> Option<String> {
     let (known, written) = (types.paths(), field.to_string());
-    let near = nearest_of(&written, known.iter().map(String::as_str), MOST_SUGGESTED);
+    let near = nearest_of(&written, known.iter().map(String::as_str), MAX_SUGGESTED);
     let near: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
     (!near.is_empty()).then(|| format!("did you mean {}?", near.join(" or ")))
 }

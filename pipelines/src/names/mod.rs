@@ -1,5 +1,5 @@
-//! Names in options: patterns of channels and sources, and fields of messages. Finds them by the schemas of
-//! plugins, and says which no declared type has and which nothing in a run matched. Leaves no event out.
+//! Names in options: channel and source patterns, and message fields. Finds them by plugin schema,
+//! and reports which no declared type has and which matched nothing in a run. Filters no event.
 
 mod declared;
 mod report;
@@ -11,25 +11,25 @@ use sluice_core::options::{CHANNELS_FORMAT, FIELDS_FORMAT, SOURCES_FORMAT};
 use sluice_core::selection::FieldList;
 use sluice_core::{FieldPath, Pattern, Stage};
 
-use crate::spec::Part;
-use crate::spec::shape::Shape;
+use crate::spec::PluginInstance;
+use crate::spec::schema_view::SchemaView;
 
 pub(crate) use declared::undeclared;
-pub(crate) use report::{Facts, NodeNames, judge};
 pub use report::{MatchOutcome, NameKind, NameReport};
+pub(crate) use report::{NodeNames, RunFacts, match_names};
 
-/// A name that somebody wrote into an option.
+/// A name that the user wrote into an option.
 #[derive(Clone, Debug)]
 pub struct NameOption {
-    /// The option, the first of the keys that lead to it.
+    /// The option: the first of the keys that lead to it.
     pub option: String,
-    /// What has to be there for the name to mean something.
+    /// What the name has to match.
     pub name: SearchedName,
-    /// Where it stands in the pipeline file, for what is wrong with it.
+    /// Its position in the pipeline file, for error messages.
     pub span: Range<usize>,
 }
 
-/// What a name in an option is looked for among.
+/// What a name in an option refers to.
 #[derive(Clone, Debug)]
 pub enum SearchedName {
     /// The channels of events.
@@ -43,18 +43,19 @@ pub enum SearchedName {
 /// The option of `filter` that is an expression.
 const CONDITION: &str = "where";
 
-/// The names in the options of a node whose plugin has this schema. `span` says where an option stands.
-pub fn of_node(
+/// The names in a node's options, found by its plugin's schema. `span` maps an option to its
+/// position.
+pub fn names_in_options(
     schema: &Value,
     options: &Value,
-    part: &Part,
+    part: &PluginInstance,
     span: impl Fn(&str) -> Range<usize>,
 ) -> Vec<NameOption> {
-    let (shape, mut names) = (Shape::of(schema), Vec::new());
+    let (shape, mut names) = (SchemaView::from_schema(schema), Vec::new());
     for (key, value) in options.as_object().into_iter().flatten() {
         collect(value, &shape.property(key), &mut |name| names.push((key.as_str(), name)));
     }
-    if let Part::Stage(stage) = part {
+    if let PluginInstance::Stage(stage) = part {
         let fields = fields_of(stage).into_iter();
         names.extend(fields.map(|field| (CONDITION, SearchedName::Field(field))));
         let channels = channels_of(stage).into_iter();
@@ -85,7 +86,7 @@ fn channels_of(stage: &Stage) -> Vec<(&'static str, Pattern)> {
     stage.parts().into_iter().flat_map(channels).collect()
 }
 
-fn collect(value: &Value, shape: &Shape<'_>, add: &mut dyn FnMut(SearchedName)) {
+fn collect(value: &Value, shape: &SchemaView<'_>, add: &mut dyn FnMut(SearchedName)) {
     if shape.is_format(FIELDS_FORMAT) {
         let fields = serde_json::from_value::<FieldList>(value.clone());
         let fields = fields.iter().flat_map(FieldList::paths).cloned();

@@ -1,4 +1,5 @@
-//! Names that nothing in a run matched: a misspelled channel must not look like an empty one.
+//! Reports names that nothing in a run matched: a misspelled channel must not look like an empty
+//! one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,33 +10,33 @@ use sluice_core::suggestion::{nearest_of, nearest_to_pattern};
 use sluice_core::{Channel, Channels, FieldPath, Pattern};
 
 use super::{CONDITION, NameOption, SearchedName};
-use crate::run::{NodeTally, Tally};
-use crate::spec::Node;
+use crate::run::{NodeTally, RunTally};
+use crate::spec::PipelineNode;
 
-/// How many near names are told.
-const MOST_NEAR: usize = 3;
+/// The maximum number of similar names to report.
+const MAX_NEAR: usize = 3;
 
-/// The option that leaves out what it matches: that nothing of it goes on is what it is for.
-const LEAVES_OUT: &str = "exclude";
+/// The option that drops what it matches; matching events never pass it.
+const EXCLUDE_OPTION: &str = "exclude";
 
-/// A name in an option, and whether a run had anything of that name.
+/// A name in an option, and whether anything in a run matched it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameReport {
     /// The node.
     pub node: String,
     /// Its option.
     pub option: String,
-    /// What it names.
+    /// What it refers to.
     pub kind: NameKind,
-    /// As it is written.
+    /// The name as written.
     pub name: String,
-    /// What there was of it.
+    /// What the run had of it.
     pub found: MatchOutcome,
-    /// Names that are near and were there, the nearest first.
+    /// Similar names that exist, nearest first.
     pub nearest: Vec<String>,
 }
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NameKind {
@@ -51,34 +52,34 @@ pub enum NameKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MatchOutcome {
-    /// Nothing, and everything was looked at.
+    /// No match, and everything was read.
     Nothing,
-    /// It was read, and stages before have given it another name.
+    /// It was read, but an earlier stage renamed it.
     Renamed,
-    /// Nothing in the part of the input that a window of time left to be read.
+    /// No match in the part of the input that the time window covers.
     #[serde(rename = "nothing in the window")]
     NothingInWindow,
-    /// It exists, but has no event in the window of time.
+    /// It exists, but has no event in the time window.
     #[serde(rename = "no event in the window")]
     NoEvent,
-    /// Something; or reading ended before that could be told.
+    /// It matched; or reading ended before that could be decided.
     Something,
 }
 
 impl NameReport {
-    /// Whether nothing of that name was met anywhere.
+    /// Whether nothing matched.
     pub fn is_unmatched(&self) -> bool {
         self.found <= MatchOutcome::NothingInWindow
     }
 
-    /// Takes over what another part of the same batch had of it.
+    /// Merges the result of another unit of the same batch.
     pub(crate) fn add(&mut self, other: Self) {
         self.found = self.found.max(other.found);
         let near: BTreeSet<String> = self.nearest.drain(..).chain(other.nearest).collect();
         self.nearest = self.near_among(near.iter().map(String::as_str));
     }
 
-    /// Whether both are about the same name in the same place.
+    /// Whether both reports are about the same name in the same option.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let key = |report: &Self| (report.node.clone(), report.option.clone(), report.name.clone());
         self.kind == other.kind && key(self) == key(other)
@@ -87,14 +88,14 @@ impl NameReport {
     fn near_among<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Vec<String> {
         let near = match self.kind {
             NameKind::Field => return near_fields(&self.name, &names.into_iter().collect()),
-            _ => nearest_to_pattern(&self.name, names, MOST_NEAR),
+            _ => nearest_to_pattern(&self.name, names, MAX_NEAR),
         };
         near.into_iter().map(str::to_owned).collect()
     }
 
-    /// What there is to say of it in a sentence without an end; nothing if all is well.
+    /// The message for the user, without a full stop; `None` if it matched.
     pub fn sentence(&self) -> Option<String> {
-        let what = self.what()?;
+        let what = self.describe()?;
         let near: Vec<String> = self.nearest.iter().map(|near| format!("`{near}`")).collect();
         match (near.is_empty(), self.found) {
             (true, _) => Some(what),
@@ -103,8 +104,8 @@ impl NameReport {
         }
     }
 
-    /// The same without near names.
-    pub(crate) fn what(&self) -> Option<String> {
+    /// The message without similar names.
+    pub(crate) fn describe(&self) -> Option<String> {
         let Self { name, found, .. } = self;
         Some(match (self.kind, found) {
             (_, MatchOutcome::Something) => return None,
@@ -112,7 +113,7 @@ impl NameReport {
             (NameKind::Source, _) => format!("no source matches `{name}`"),
             (NameKind::Channel, MatchOutcome::Nothing) => format!("no channel matches `{name}`"),
             (NameKind::Channel, MatchOutcome::Renamed) => {
-                format!("no channel is called `{name}` there: a stage before has renamed it")
+                format!("no channel is called `{name}` there: an earlier stage renamed it")
             }
             (NameKind::Channel, MatchOutcome::NothingInWindow) => {
                 format!("no channel in the time window matches `{name}`")
@@ -124,45 +125,44 @@ impl NameReport {
     }
 }
 
-/// Fields that are called nearly so. Elements of lists without a fixed length are no paths of their
-/// own.
+/// Similar field names. Elements of lists without a fixed length have no paths of their own.
 fn near_fields(name: &str, paths: &BTreeSet<&str>) -> Vec<String> {
-    let near = nearest_of(name, paths.iter().copied(), MOST_NEAR);
+    let near = nearest_of(name, paths.iter().copied(), MAX_NEAR);
     match name.split_once('[') {
         Some((list, element)) if near.is_empty() => {
-            let near = nearest_of(list, paths.iter().copied(), MOST_NEAR);
+            let near = nearest_of(list, paths.iter().copied(), MAX_NEAR);
             near.into_iter().map(|list| format!("{list}[{element}")).collect()
         }
         _ => near.into_iter().map(str::to_owned).collect(),
     }
 }
 
-/// The names in the options of a node.
+/// A node's name, and the names in its options.
 pub(crate) struct NodeNames {
     pub(crate) node: String,
     pub(crate) names: Vec<NameOption>,
 }
 
 impl NodeNames {
-    pub(crate) fn of(node: &Node) -> Self {
+    pub(crate) fn from_node(node: &PipelineNode) -> Self {
         Self { node: node.name.clone(), names: node.names.clone() }
     }
 }
 
-/// What a run met.
-pub(crate) struct Facts<'r> {
+/// What a run has observed.
+pub(crate) struct RunFacts<'r> {
     pub(crate) channels: &'r Channels,
-    /// Channels that sources know of and left out.
+    /// Channels that sources know but skipped.
     pub(crate) left_out: Vec<Box<str>>,
-    pub(crate) tally: &'r Tally,
-    /// Whether only a window of time was to be read.
+    pub(crate) tally: &'r RunTally,
+    /// Whether the run reads only a time window.
     pub(crate) is_windowed: bool,
-    /// Whether everything was read that was to be.
+    /// Whether everything requested was read.
     pub(crate) is_complete: bool,
 }
 
-/// What a run had of each of these names, by node.
-pub(crate) fn judge(nodes: &[NodeNames], facts: &Facts<'_>) -> Vec<NameReport> {
+/// Matches these names against what the run has observed.
+pub(crate) fn match_names(nodes: &[NodeNames], facts: &RunFacts<'_>) -> Vec<NameReport> {
     if nodes.iter().all(|node| node.names.is_empty()) {
         return Vec::new();
     }
@@ -195,12 +195,12 @@ pub(crate) fn judge(nodes: &[NodeNames], facts: &Facts<'_>) -> Vec<NameReport> {
             if report.is_unmatched() {
                 report.nearest = match name {
                     SearchedName::Channel(pattern) if found == MatchOutcome::Renamed => {
-                        called_now(&tally, pattern, &met)
+                        renamed_to(&tally, pattern, &met)
                     }
                     SearchedName::Channel(_) => report.near_among(known.iter().copied()),
                     SearchedName::Source(_) => report.near_among(sources.iter().copied()),
                     SearchedName::Field(_) => {
-                        let paths = tally.met.columns().paths();
+                        let paths = tally.observed.columns().paths();
                         report.near_among(paths.iter().map(String::as_str))
                     }
                 };
@@ -211,23 +211,23 @@ pub(crate) fn judge(nodes: &[NodeNames], facts: &Facts<'_>) -> Vec<NameReport> {
     reports
 }
 
-/// Whether an event had a field, or a condition met rows that have it.
+/// Whether an event had the field; for a condition, whether rows had it.
 fn has_field(tally: &NodeTally, option: &str, field: &FieldPath) -> bool {
-    let columns = tally.met.columns();
+    let columns = tally.observed.columns();
     let is_missing = tally.notes.contains_key(&FieldList::note_of_missing(field));
     !is_missing && (option != CONDITION || columns.is_empty() || columns.has(field))
 }
 
-/// What the channels that a pattern matches are called where stages before have renamed them.
-fn called_now(tally: &NodeTally, pattern: &Pattern, met: &[Arc<Channel>]) -> Vec<String> {
+/// The current names of channels that the pattern matches by their original names.
+fn renamed_to(tally: &NodeTally, pattern: &Pattern, met: &[Arc<Channel>]) -> Vec<String> {
     let name = |id: u32| met.get(id as usize).map(|channel| channel.name.text());
-    let renamed = tally.met.entered.iter();
+    let renamed = tally.observed.entered.iter();
     let renamed = renamed.filter(|(read, _)| name(*read).is_some_and(|name| pattern.matches(name)));
     let names: BTreeSet<&str> = renamed.filter_map(|(_, now)| name(*now)).collect();
-    names.into_iter().take(MOST_NEAR).map(str::to_owned).collect()
+    names.into_iter().take(MAX_NEAR).map(str::to_owned).collect()
 }
 
-impl Facts<'_> {
+impl RunFacts<'_> {
     fn or_nothing(&self, is_there: bool) -> MatchOutcome {
         match is_there || !self.is_complete {
             true => MatchOutcome::Something,
@@ -236,7 +236,7 @@ impl Facts<'_> {
         }
     }
 
-    /// What a node had of the channels that a pattern of its options matches.
+    /// What a node had of the channels that match a pattern in its options.
     fn channel(
         &self,
         tally: &NodeTally,
@@ -247,17 +247,17 @@ impl Facts<'_> {
         let matches = |id: u32| {
             met.get(id as usize).is_some_and(|channel| pattern.matches(channel.name.text()))
         };
-        let came = || tally.met.entered.iter().filter(|(_, now)| matches(*now));
-        let is_windowed = self.is_windowed && option != LEAVES_OUT;
+        let came = || tally.observed.entered.iter().filter(|(_, now)| matches(*now));
+        let is_windowed = self.is_windowed && option != EXCLUDE_OPTION;
         if came().next().is_some() {
-            let went_on = came().any(|(read, _)| tally.met.left.contains(read));
+            let went_on = came().any(|(read, _)| tally.observed.left.contains(read));
             return if is_windowed && !went_on {
                 MatchOutcome::NoEvent
             } else {
                 MatchOutcome::Something
             };
         }
-        if tally.met.entered.iter().any(|(read, _)| matches(*read)) {
+        if tally.observed.entered.iter().any(|(read, _)| matches(*read)) {
             return MatchOutcome::Renamed;
         }
         let exists = self.left_out.iter().any(|name| pattern.matches(name))

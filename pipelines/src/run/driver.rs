@@ -10,37 +10,37 @@ use sluice_core::counts::EventCounts;
 use sluice_core::output::PublishedFile;
 use sluice_core::{Batch, Damage, Error, Fold, Outputs, Query, Source, Split, StageContext};
 
-use super::delivered::Delivered;
-use super::met::NamingNodes;
 use super::milestone::{InputLog, Milestone};
-use super::publisher::{Publisher, Room};
+use super::observed::NamingNodes;
+use super::publisher::{OutputSet, Publisher};
 use super::quarantine::Quarantines;
-use super::segment::{Branch, Delivery, Outcome, account};
-use super::steps::{Limits, Step, Steps};
-use super::tally::Tally;
+use super::segment::{Branch, SegmentOutcome, SegmentOutput, count_stage};
+use super::step_sizes::StepSizes;
+use super::steps::{ReadAheadLimits, SourceStep, SourceSteps};
+use super::tally::RunTally;
 use super::topology::{FoldNode, MergeNode, Port, Topology, ports_of};
 use super::writers::Writers;
-use super::{Options, Progress, Reading, Setup, Snapshot, keeps_bytes};
-use crate::manifest::Ended;
-use crate::report::MOST_DAMAGE;
+use super::{Options, Progress, ReadPlan, Setup, Snapshot, keeps_bytes};
+use crate::manifest::RunEnd;
+use crate::report::MAX_DAMAGE;
 use crate::spec::OnDamage;
 
-/// A stream's head inside the graph.
+/// The head of a stream inside the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Head {
+enum StreamHead {
     Fold(usize),
     Merge(usize),
 }
 
-/// The tasks of a head that are under way, in order, and what those before them gave.
+/// The running tasks of a head, in order, and the sizes of earlier ones.
 #[derive(Default)]
 struct Pending {
-    tasks: VecDeque<Receiver<Result<Outcome, Error>>>,
-    /// Noted when a task is settled, so that it depends on the events alone when the next one is.
-    delivered: Delivered,
+    tasks: VecDeque<Receiver<Result<SegmentOutcome, Error>>>,
+    /// Updated when a task is delivered, so that starting the next one depends only on the events.
+    step_sizes: StepSizes,
 }
 
-pub(super) struct Driver<'r> {
+pub(super) struct RunDriver<'r> {
     setup: &'r Setup,
     options: &'r Options,
     writers: Writers<'r>,
@@ -48,70 +48,70 @@ pub(super) struct Driver<'r> {
     folds: Vec<RunningFold>,
     merges: Vec<MergeNode>,
     ports: Vec<Port>,
-    pending: BTreeMap<Head, Pending>,
+    pending: BTreeMap<StreamHead, Pending>,
     quarantines: Quarantines,
-    tally: Tally,
+    tally: RunTally,
     damage: Vec<(usize, Damage)>,
     damaged_ranges: u64,
     damaged_bytes: BTreeMap<usize, u64>,
     total_bytes: Option<u64>,
     without_bytes: bool,
     events: u64,
-    /// How often the sources have been read to their ends.
+    /// How often the sources have been read to the end.
     rounds: u64,
-    /// When it was told last what live sources lost.
-    told_losses: Instant,
+    /// When losses of live sources were last reported.
+    losses_reported: Instant,
 }
 
-/// How often it is told what live sources lost.
-const LOSSES_EVERY: Duration = Duration::from_millis(100);
+/// How often to report losses of live sources.
+const LOSS_REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 struct RunningSource {
     node: usize,
     name: Arc<str>,
     source: Arc<dyn Source>,
-    /// What is read when it is read from the beginning again.
-    reading: (Vec<Split>, Query),
-    steps: Steps,
+    /// What to read when it restarts.
+    plan: (Vec<Split>, Query),
+    steps: SourceSteps,
     inputs: InputLog,
     damage: OnDamage,
     segment: Arc<Vec<Branch>>,
-    /// How often it has been asked, so that sources take turns.
+    /// How often it has been polled, so that sources take turns.
     turns: u64,
-    /// When it brought something last.
-    heard: Instant,
-    /// Whether it is live, and has brought nothing for a while.
+    /// When it last delivered events.
+    last_data: Instant,
+    /// Whether it is live and has been silent for a while.
     silent: bool,
     ended: bool,
-    /// Whether it had not come to its end when nobody wanted any more of it.
-    is_cut: bool,
+    /// Whether it was ended early because no node wanted more of it.
+    was_cut_short: bool,
 }
 
-/// How long to wait for a live source before looking after everything else.
+/// How long to wait for a live source before doing something else.
 const LIVE_PATIENCE: Duration = Duration::from_millis(20);
 
-/// How long a live source may bring nothing before merges go on without it.
-const SILENCE: Duration = Duration::from_millis(50);
+/// How long a live source may be silent before merges go on without it.
+const SILENCE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// How many batches may be between a stage with memory and the next one.
-const MOST_BETWEEN_FOLDS: usize = 16;
+/// The maximum number of batches between two folds.
+const MAX_BETWEEN_FOLDS: usize = 16;
 
-/// What is told of events that a merge could not wait for.
-const MERGED_LATE: &str = "merged out of order, as too much would have waited for them; a larger --memory \
-                           would avoid it";
+/// The note on events that a merge could not wait for.
+const MERGED_LATE: &str = "merged out of order, because too much would have had to wait; more \
+                           --memory avoids this";
 
-/// How long a stage with memory whose input has ended may go on giving what nobody wants any more.
-const UNWANTED: Duration = Duration::from_secs(5);
+/// How long a fold may go on after the end of its input, if no node wants its output.
+const UNWANTED_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct RunningFold {
     fold: FoldNode,
     ended: bool,
 }
 
-/// What is in the place of a stage that was dropped.
-struct Dropped;
+/// Replaces a fold that was dropped.
+struct DroppedFold;
 
-impl Fold for Dropped {
+impl Fold for DroppedFold {
     fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         context.filtered += batch.len() as u64;
         Ok(Vec::new())
@@ -122,32 +122,32 @@ impl Fold for Dropped {
     }
 }
 
-/// What a run that went through leaves for its report.
-pub(crate) struct Finished {
-    pub(crate) tally: Tally,
+/// The results of a completed run, for its report.
+pub(crate) struct FinishedRun {
+    pub(crate) tally: RunTally,
     pub(crate) damage: Vec<(usize, Damage)>,
     pub(crate) damaged_ranges: u64,
     pub(crate) damaged_bytes: BTreeMap<usize, u64>,
     pub(crate) bytes_read: u64,
-    /// For each live source, the messages it lost by reason.
+    /// The messages each live source lost, by reason.
     pub(crate) losses: BTreeMap<usize, BTreeMap<String, u64>>,
-    /// What has been published before the end.
+    /// Files published before the end.
     pub(crate) published: Vec<PublishedFile>,
-    /// Whether everything was read that was to be: nobody had enough before.
+    /// Whether everything requested was read: no source was cut short.
     pub(crate) is_complete: bool,
 }
 
-/// Notes what a stage with memory let go on of what its options name.
-fn note_left(naming: &NamingNodes, node: usize, given: &[Batch], tally: &mut Tally) {
-    given.iter().for_each(|batch| tally.node(node).meet(naming.left(node, batch)));
+/// Records which of the names in its options left a fold.
+fn observe_left(naming: &NamingNodes, node: usize, given: &[Batch], tally: &mut RunTally) {
+    given.iter().for_each(|batch| tally.node(node).observe(naming.left(node, batch)));
 }
 
-impl<'r> Driver<'r> {
+impl<'r> RunDriver<'r> {
     pub(super) fn new(
         topology: Topology,
-        reading: Reading,
+        reading: ReadPlan,
         publisher: &'r Publisher<'r>,
-        (room, quarantines): (Room, Quarantines),
+        (room, quarantines): (OutputSet, Quarantines),
     ) -> Result<Self, Error> {
         let (setup, options) = (publisher.setup, publisher.options);
         let Topology { sources, folds, merges, sinks, ports } = topology;
@@ -159,22 +159,25 @@ impl<'r> Driver<'r> {
             let mut reads = setup.context(&source.name, keeps_bytes(&source.damage));
             reads.query = reading.query.clone();
             let shared = (setup.shared.clone(), setup.pool()?);
-            let limits =
-                Limits { window, task_bytes: setup.piece as u64 * 4, most_lent: setup.most_lent() };
+            let limits = ReadAheadLimits {
+                window,
+                task_bytes: setup.split_bytes as u64 * 4,
+                max_lent_bytes: setup.max_lent_bytes(),
+            };
             running.push(RunningSource {
                 node: source.node,
                 name: Arc::clone(&source.name),
                 source: Arc::clone(&source.source),
-                reading: (reading.splits.clone(), reading.query),
+                plan: (reading.splits.clone(), reading.query),
                 inputs: InputLog::new(&source.name, &reading.splits),
-                steps: Steps::new(source, reading.splits, reads, shared, limits),
+                steps: SourceSteps::new(source, reading.splits, reads, shared, limits),
                 damage: source.damage.clone(),
                 segment: Arc::clone(&source.segment),
                 turns: 0,
-                heard: Instant::now(),
+                last_data: Instant::now(),
                 silent: false,
                 ended: false,
-                is_cut: false,
+                was_cut_short: false,
             });
         }
         Ok(Self {
@@ -187,7 +190,7 @@ impl<'r> Driver<'r> {
             ports,
             pending: BTreeMap::new(),
             quarantines,
-            tally: Tally::default(),
+            tally: RunTally::default(),
             damage: Vec::new(),
             damaged_ranges: 0,
             damaged_bytes: BTreeMap::new(),
@@ -195,11 +198,11 @@ impl<'r> Driver<'r> {
             without_bytes,
             events: 0,
             rounds: 0,
-            told_losses: Instant::now(),
+            losses_reported: Instant::now(),
         })
     }
 
-    /// Notes what a node has to say before anything is read.
+    /// Records a note of a node from before the first event.
     pub(super) fn note(&mut self, node: usize, name: &str, what: &str) {
         if let Some(progress) = &self.options.progress {
             progress.note(name, what);
@@ -207,13 +210,13 @@ impl<'r> Driver<'r> {
         self.tally.node(node).note(what, 0);
     }
 
-    /// Runs everything to its end. What is complete then has to be published.
-    pub(super) fn drive(mut self) -> Result<(Finished, Arc<Outputs>), Error> {
+    /// Runs everything to the end. The caller publishes the outputs.
+    pub(super) fn drive(mut self) -> Result<(FinishedRun, Arc<Outputs>), Error> {
         loop {
             let before = (self.events, self.options.playback.played());
             self.drive_round()?;
             let after = (self.events, self.options.playback.played());
-            // Where nothing was read, or nothing played of it, there will be nothing the next time.
+            // If nothing was read or played, the next round would do nothing either.
             if !self.next_round(after.0 > before.0 && after.1 > before.1)? {
                 break;
             }
@@ -223,14 +226,14 @@ impl<'r> Driver<'r> {
             progress.milestone(&Milestone::Finishing);
         }
         let finished = self.writers.finish(&mut self.tally);
-        self.tell();
-        self.tell_losses();
+        self.report_progress();
+        self.report_losses();
         let (published, outputs) = finished?;
         for quarantine in self.quarantines.into_values() {
             quarantine.finish()?;
         }
         let losses = |source: &RunningSource| (source.node, source.steps.losses().losses());
-        let finished = Finished {
+        let finished = FinishedRun {
             tally: self.tally,
             damage: self.damage,
             damaged_ranges: self.damaged_ranges,
@@ -238,12 +241,12 @@ impl<'r> Driver<'r> {
             bytes_read: self.setup.bytes_read.load(Ordering::Relaxed),
             losses: self.sources.iter().map(losses).collect(),
             published,
-            is_complete: self.sources.iter().all(|source| !source.is_cut),
+            is_complete: self.sources.iter().all(|source| !source.was_cut_short),
         };
         Ok((finished, outputs))
     }
 
-    /// Reads every source to its end, unless somebody wants to be elsewhere.
+    /// Reads every source to the end, unless playback seeks elsewhere.
     fn drive_round(&mut self) -> Result<(), Error> {
         while let Some(source) = self.next_source()? {
             self.setup.check()?;
@@ -251,32 +254,33 @@ impl<'r> Driver<'r> {
                 break;
             }
             self.sources[source].turns += 1;
-            let (patience, room) = (self.patience(source), self.room_for(source));
+            let (patience, room) = (self.patience(source), self.budget_for(source));
             let step = self.sources[source].steps.next_step(patience, room)?;
-            // What was not read to its end must not be taken for its end.
+            // An interrupted source must not look ended.
             self.setup.check()?;
             match step {
-                Some(step) => self.take(source, step)?,
+                Some(step) => self.handle_step(source, step)?,
                 None => {
                     self.follow(source, InputLog::finish);
-                    self.come_to_end(source)?;
+                    self.finish_source(source)?;
                 }
             }
-            self.look_after_recording()?;
+            self.advance_recording()?;
         }
-        // What is on its way has been counted, and goes where it was going to.
+        // Batches on their way have been counted, so they are delivered.
         (0..self.sources.len()).try_for_each(|source| self.end_source(source))
     }
 
-    /// Ends a source that has nothing more. One that is not live has then been asked to end, or is read whole.
-    fn come_to_end(&mut self, source: usize) -> Result<(), Error> {
-        let is_live = self.sources[source].reading.0.iter().any(|split| split.live);
-        self.sources[source].is_cut |= self.options.stop.is_requested() && !is_live;
+    /// Ends an exhausted source. One that is not live has been read completely, or was asked to
+    /// stop.
+    fn finish_source(&mut self, source: usize) -> Result<(), Error> {
+        let is_live = self.sources[source].plan.0.iter().any(|split| split.live);
+        self.sources[source].was_cut_short |= self.options.stop.is_requested() && !is_live;
         self.end_source(source)
     }
 
-    /// Begins anew where somebody wants to be, or where a sink wants everything once more. Gives whether
-    /// there is another round.
+    /// Starts the next round, at the seek target or from the start, if playback or a sink asks for
+    /// one. Returns whether there is another round.
     fn next_round(&mut self, moved: bool) -> Result<bool, Error> {
         let playback = &self.options.playback;
         if self.options.stop.is_requested() || playback.is_over() {
@@ -293,31 +297,31 @@ impl<'r> Driver<'r> {
             playback.begin_again();
         }
         for source in &mut self.sources {
-            let (mut splits, mut query) = source.reading.clone();
+            let (mut splits, mut query) = source.plan.clone();
             if let Some(time) = sought {
                 query.start = Some(query.start.map_or(time, |start| start.max(time)));
-                splits = source.source.splits(self.setup.piece as u64, &query)?;
+                splits = source.source.splits(self.setup.split_bytes as u64, &query)?;
             }
             source.inputs = InputLog::new(&source.name, &splits);
-            source.steps.begin_again(splits, query);
+            source.steps.restart(splits, query);
             source.ended = false;
         }
         for RunningFold { fold, ended } in &mut self.folds {
-            (fold.fold, *ended) = (fold.again.make()?, false);
+            (fold.fold, *ended) = (fold.factory.make()?, false);
         }
         self.merges.iter_mut().for_each(|merge| merge.merge.begin_again());
         Ok(true)
     }
 
-    /// Has recordings flushed when that is due, and begins the next piece when one is complete.
-    fn look_after_recording(&mut self) -> Result<(), Error> {
+    /// Flushes recordings when due, and starts the next piece when one is complete.
+    fn advance_recording(&mut self) -> Result<(), Error> {
         if self.writers.is_piece_complete() {
-            self.settle_all()?;
+            self.deliver_all_tasks()?;
             let exit = if self.has_losses() { 3 } else { 0 };
-            self.writers.next_piece(Ended { exit, partial: false }, &mut self.tally)?;
+            self.writers.next_piece(RunEnd { exit, partial: false }, &mut self.tally)?;
         }
         if self.writers.is_flush_due() {
-            self.settle_all()?;
+            self.deliver_all_tasks()?;
             self.writers.flush(&mut self.tally)?;
         }
         Ok(())
@@ -328,13 +332,13 @@ impl<'r> Driver<'r> {
         self.damaged_ranges > 0 || self.sources.iter().any(lost)
     }
 
-    /// The source to go on with: one that a merge waits for, or else the one that had the fewest turns.
-    /// A live one that has nothing now is only waited for where all have nothing.
+    /// The source to poll next: one that a merge waits for, otherwise the one with the fewest
+    /// turns. A live source without data is waited for only if none has any.
     fn next_source(&mut self) -> Result<Option<usize>, Error> {
         let mut asked = BTreeMap::new();
         for source in 0..self.sources.len() {
-            if !self.is_wanted(&self.sources[source].segment, &mut asked) {
-                self.sources[source].is_cut |= !self.sources[source].ended;
+            if !self.has_demand(&self.sources[source].segment, &mut asked) {
+                self.sources[source].was_cut_short |= !self.sources[source].ended;
                 self.end_source(source)?;
             }
         }
@@ -342,11 +346,11 @@ impl<'r> Driver<'r> {
         let open = |source: &usize| !self.sources[*source].ended;
         let turn = |source: &usize| {
             let RunningSource { steps, turns, .. } = &self.sources[*source];
-            (!steps.has_news(), self.is_held_back(*source), *turns, *source)
+            (!steps.has_data(), self.is_held_back(*source), *turns, *source)
         };
-        // What a merge does not wait for, since it was silent, would never have its turn.
+        // A silent source that no merge waits for would otherwise never get its turn.
         let back =
-            |source: &usize| self.sources[*source].silent && self.sources[*source].steps.has_news();
+            |source: &usize| self.sources[*source].silent && self.sources[*source].steps.has_data();
         let back = (0..self.sources.len()).filter(open).filter(back).min_by_key(turn);
         let starved = (0..self.merges.len())
             .filter_map(|merge| self.awaited(merge)?.iter().copied().filter(open).min_by_key(turn));
@@ -354,10 +358,10 @@ impl<'r> Driver<'r> {
         Ok(starved.or_else(|| (0..self.sources.len()).filter(open).min_by_key(turn)))
     }
 
-    /// The sources of which one has to bring something before a merge can go on.
+    /// The sources of which one must deliver before a merge can continue.
     ///
-    /// Where a merge waits for another one, it is what that one waits for: everything else would only wait
-    /// there, too.
+    /// If the merge waits for another merge, these are the sources that the other one waits for:
+    /// anything else would only queue up.
     fn awaited(&self, mut merge: usize) -> Option<&BTreeSet<usize>> {
         let mut input = self.merges[merge].merge.starved()?;
         while let Some(before) = self.merges[merge].fed_by[input]
@@ -368,15 +372,14 @@ impl<'r> Driver<'r> {
         Some(&self.merges[merge].roots[input])
     }
 
-    /// How long to wait for a live source that has been chosen: not at all where there is something else
-    /// to do.
+    /// How long to wait for the chosen live source: not at all if there is other work.
     fn patience(&self, chosen: usize) -> Duration {
         let others =
             self.sources.iter().enumerate().filter(|(n, other)| *n != chosen && !other.ended);
         let (mut count, mut busy) = (0, false);
         for (_, other) in others {
             count += 1;
-            busy |= other.steps.has_news();
+            busy |= other.steps.has_data();
         }
         match (busy, count) {
             (true, _) => Duration::ZERO,
@@ -385,18 +388,20 @@ impl<'r> Driver<'r> {
         }
     }
 
-    /// How many bytes what is under way from a source may take: what others leave.
-    fn room_for(&self, source: usize) -> usize {
+    /// The bytes that running steps of a source may take: what the others leave.
+    fn budget_for(&self, source: usize) -> usize {
         let others = self.sources.iter().enumerate().filter(|(n, _)| *n != source);
-        let others: usize = others.map(|(_, other)| other.steps.likely()).sum();
+        let others: usize = others.map(|(_, other)| other.steps.estimated_bytes()).sum();
         let heads = self.pending.values();
-        let heads: usize = heads.map(|pending| pending.delivered.likely(pending.tasks.len())).sum();
+        let heads: usize =
+            heads.map(|pending| pending.step_sizes.estimated_bytes(pending.tasks.len())).sum();
         let merges: usize = self.merges.iter().map(|merge| merge.merge.bytes()).sum();
-        self.setup.room.saturating_sub(others.saturating_add(heads).saturating_add(merges))
+        self.setup.step_budget.saturating_sub(others.saturating_add(heads).saturating_add(merges))
     }
 
-    /// Whether what a source brings would only wait, at a merge where much of it waits already for
-    /// another source. Two merges that share a source would otherwise fill memory at one of them.
+    /// Whether events of a source would only queue up at a merge that already holds many of them
+    /// and waits for another source. Otherwise two merges that share a source could fill memory at
+    /// one of them.
     fn is_held_back(&self, source: usize) -> bool {
         let limit = self.setup.merge_limit();
         self.merges.iter().any(|MergeNode { merge, roots, .. }| {
@@ -406,7 +411,7 @@ impl<'r> Driver<'r> {
         })
     }
 
-    fn take(&mut self, source: usize, step: Step) -> Result<(), Error> {
+    fn handle_step(&mut self, source: usize, step: SourceStep) -> Result<(), Error> {
         for damage in step.damage {
             self.note_damage(source, damage)?;
         }
@@ -424,17 +429,17 @@ impl<'r> Driver<'r> {
         }
         self.follow(source, |inputs, progress| inputs.read(split, read, progress));
         if read > 0 {
-            self.sources[source].heard = Instant::now();
+            self.sources[source].last_data = Instant::now();
         }
         self.deliver(step.outcome)?;
         self.end_step()?;
         if read == 0 {
-            // While nothing comes, nothing that has come is to wait.
-            self.settle_all()?;
+            // While no data arrives, nothing that has arrived may wait.
+            self.deliver_all_tasks()?;
         }
-        self.tell();
-        if self.told_losses.elapsed() >= LOSSES_EVERY {
-            self.tell_losses();
+        self.report_progress();
+        if self.losses_reported.elapsed() >= LOSS_REPORT_INTERVAL {
+            self.report_losses();
         }
         Ok(())
     }
@@ -455,17 +460,16 @@ impl<'r> Driver<'r> {
         }
         self.damaged_ranges += 1;
         *self.damaged_bytes.entry(node).or_default() += damage.length;
-        if self.damage.len() < MOST_DAMAGE {
+        if self.damage.len() < MAX_DAMAGE {
             self.damage.push((node, Damage { bytes: Vec::new(), ..damage }));
         }
         Ok(())
     }
 
-    /// Tells merges which inputs have had nothing for a while, as their live sources are silent: they do
-    /// not wait for these.
+    /// Marks merge inputs as idle whose live sources are all silent; merges do not wait for these.
     fn note_silence(&mut self) {
         for source in &mut self.sources {
-            let silent = source.steps.is_live() && source.heard.elapsed() >= SILENCE;
+            let silent = source.steps.is_live() && source.last_data.elapsed() >= SILENCE_TIMEOUT;
             source.silent = silent && !source.ended;
         }
         let sources = &self.sources;
@@ -477,31 +481,31 @@ impl<'r> Driver<'r> {
         }
     }
 
-    /// Delivers everything that heads inside the graph have under way, and what comes of it.
-    fn settle_all(&mut self) -> Result<(), Error> {
+    /// Delivers all running tasks of heads inside the graph, and what follows from them.
+    fn deliver_all_tasks(&mut self) -> Result<(), Error> {
         let busy =
-            |(head, pending): (&Head, &Pending)| (!pending.tasks.is_empty()).then_some(*head);
-        // Heads that others feed were made before those that feed them.
+            |(head, pending): (&StreamHead, &Pending)| (!pending.tasks.is_empty()).then_some(*head);
+        // Heads that others feed were created before those that feed them.
         while let Some(head) = self.pending.iter().rev().find_map(busy) {
-            self.settle(head, usize::MAX)?;
+            self.deliver_tasks(head, usize::MAX)?;
         }
         Ok(())
     }
 
-    fn deliver(&mut self, outcome: Outcome) -> Result<(), Error> {
+    fn deliver(&mut self, outcome: SegmentOutcome) -> Result<(), Error> {
         self.tally.add(&outcome.tally);
         for delivery in outcome.deliveries {
             match delivery {
-                Delivery::Block { node, block } => {
+                SegmentOutput::Block { node, block } => {
                     self.writers.append(node, block, &mut self.tally)?;
                 }
-                Delivery::Batch { port, batch } => self.arrive(port, batch)?,
+                SegmentOutput::Batch { port, batch } => self.deliver_to_port(port, batch)?,
             }
         }
         Ok(())
     }
 
-    fn arrive(&mut self, port: usize, batch: Batch) -> Result<(), Error> {
+    fn deliver_to_port(&mut self, port: usize, batch: Batch) -> Result<(), Error> {
         match self.ports[port] {
             Port::Fold(fold) => self.fold(fold, Some(batch)),
             Port::Merge(merge, input) => {
@@ -515,7 +519,7 @@ impl<'r> Driver<'r> {
         }
     }
 
-    /// Gives a stage with memory its next batch, or tells it that there is none.
+    /// Passes the next batch to a fold, or `None` at the end of its input.
     fn fold(&mut self, place: usize, batch: Option<Batch>) -> Result<(), Error> {
         let RunningFold { fold, .. } = &mut self.folds[place];
         let mut context = self.setup.stage_context(fold);
@@ -523,23 +527,22 @@ impl<'r> Driver<'r> {
             batch.as_ref().map(|batch| EventCounts::count(batch.origins())).unwrap_or_default();
         let naming = &self.setup.shared.naming;
         let met = batch.as_ref().and_then(|batch| naming.entered(fold.node, batch));
-        self.tally.node(fold.node).meet(met);
+        self.tally.node(fold.node).observe(met);
         let given = match batch {
             Some(batch) => fold.fold.push(batch, &mut context)?,
             None => fold.fold.finish(&mut context)?,
         };
         let mut after = EventCounts::default();
         given.iter().for_each(|batch| after.add(&EventCounts::count(batch.origins())));
-        note_left(naming, fold.node, &given, &mut self.tally);
-        let mut outcome = Outcome::default();
-        account(fold.node, &context, &before, &after, &mut outcome);
+        observe_left(naming, fold.node, &given, &mut self.tally);
+        let mut outcome = SegmentOutcome::default();
+        count_stage(fold.node, &context, &before, &after, &mut outcome);
         self.tally.add(&outcome.tally);
-        given.into_iter().try_for_each(|batch| self.emit(Head::Fold(place), batch))?;
+        given.into_iter().try_for_each(|batch| self.emit(StreamHead::Fold(place), batch))?;
         self.drain_fold(place)
     }
 
-    /// Takes what a stage with memory did not give at once; not all of it where that is not what the run is
-    /// about any more.
+    /// Drains output that a fold did not return at once; stops early if no node wants it any more.
     fn drain_fold(&mut self, place: usize) -> Result<(), Error> {
         let begun = Instant::now();
         loop {
@@ -548,27 +551,27 @@ impl<'r> Driver<'r> {
             let given = fold.fold.more(&mut context)?;
             let mut after = EventCounts::default();
             given.iter().for_each(|batch| after.add(&EventCounts::count(batch.origins())));
-            note_left(&self.setup.shared.naming, fold.node, &given, &mut self.tally);
-            let mut outcome = Outcome::default();
-            account(fold.node, &context, &EventCounts::default(), &after, &mut outcome);
+            observe_left(&self.setup.shared.naming, fold.node, &given, &mut self.tally);
+            let mut outcome = SegmentOutcome::default();
+            count_stage(fold.node, &context, &EventCounts::default(), &after, &mut outcome);
             self.tally.add(&outcome.tally);
             if given.is_empty() {
                 return Ok(());
             }
-            given.into_iter().try_for_each(|batch| self.emit(Head::Fold(place), batch))?;
+            given.into_iter().try_for_each(|batch| self.emit(StreamHead::Fold(place), batch))?;
             self.setup.check()?;
             let is_asked_to_end = self.options.stop.is_requested();
-            let is_wanted = self.is_head_wanted(Head::Fold(place), &mut BTreeMap::new());
+            let is_wanted = self.head_has_demand(StreamHead::Fold(place), &mut BTreeMap::new());
             match (self.folds[place].ended, is_wanted) {
-                // What goes on giving until its input ends has to be told of that first.
+                // A fold that produces until its input ends must be told of the end first.
                 (false, true) if is_asked_to_end => return Ok(()),
                 (false, false) => {
                     self.end_fold(place)?;
-                    // Others may still want what it hears.
-                    self.folds[place].fold.fold = Box::new(Dropped);
+                    // Other readers of the same input may still want it.
+                    self.folds[place].fold.fold = Box::new(DroppedFold);
                     return Ok(());
                 }
-                (true, false) if is_asked_to_end || begun.elapsed() >= UNWANTED => {
+                (true, false) if is_asked_to_end || begun.elapsed() >= UNWANTED_TIMEOUT => {
                     self.drop_fold(place);
                     return Ok(());
                 }
@@ -577,84 +580,85 @@ impl<'r> Driver<'r> {
         }
     }
 
-    /// Tells a stage with memory that there is nothing more for it, and what is behind it.
+    /// Ends a fold, and everything after it.
     fn end_fold(&mut self, place: usize) -> Result<(), Error> {
         self.folds[place].ended = true;
         self.fold(place, None)?;
-        self.end_head(Head::Fold(place))
+        self.end_head(StreamHead::Fold(place))
     }
 
-    /// Drops a stage with memory of which nobody wants anything more, with all it holds.
+    /// Drops a fold whose output no node wants, with all that it holds.
     fn drop_fold(&mut self, place: usize) {
         let FoldNode { node, fold, .. } = &mut self.folds[place].fold;
-        *fold = Box::new(Dropped);
+        *fold = Box::new(DroppedFold);
         let tally = self.tally.node(*node);
         let came = tally.entered.total().saturating_add(tally.added.total());
         tally.filtered = came.saturating_sub(tally.left.total());
-        tally.note("went on giving what nobody wants any more, and was ended", 0);
+        tally.note("kept producing output that no node reads, and was stopped", 0);
     }
 
     fn drain_merge(&mut self, merge: usize, step_over: bool) -> Result<(), Error> {
         while let Some(batch) = self.merges[merge].merge.take(step_over) {
-            self.emit(Head::Merge(merge), batch)?;
+            self.emit(StreamHead::Merge(merge), batch)?;
         }
         Ok(())
     }
 
-    /// Runs a batch through the segment of a head: as a task, of which the outcomes are delivered in order.
-    /// At once where a merge follows, which has to have everything of a step when the step is over.
-    fn emit(&mut self, head: Head, batch: Batch) -> Result<(), Error> {
+    /// Runs a batch through a head's segment as a task; outcomes are delivered in order. Runs
+    /// inline if a merge follows, because a merge needs everything of a step when the step ends.
+    fn emit(&mut self, head: StreamHead, batch: Batch) -> Result<(), Error> {
         if batch.is_empty() {
             return Ok(());
         }
         let (segment, shared) = (self.segment(head), self.setup.shared.clone());
         if self.leads_to_merge(&segment) {
-            let mut outcome = Outcome::default();
+            let mut outcome = SegmentOutcome::default();
             shared.run(&segment, None, batch, &mut outcome)?;
             return self.deliver(outcome);
         }
-        self.make_room(head)?;
+        self.await_capacity(head)?;
         let (sender, result) = bounded(1);
         self.setup.pool()?.spawn(move || {
-            let mut outcome = Outcome::default();
+            let mut outcome = SegmentOutcome::default();
             let ran = shared.run(&segment, None, batch, &mut outcome).map(|()| outcome);
-            // Nobody listens any more when the run has failed elsewhere.
+            // The receiver is gone if the run has failed elsewhere.
             drop(sender.send(ran));
         });
         self.pending.entry(head).or_default().tasks.push_back(result);
         Ok(())
     }
 
-    /// Delivers the oldest tasks of a head, until there is room for another one.
-    fn make_room(&mut self, head: Head) -> Result<(), Error> {
-        // What is read from sources takes the rest.
-        let room = self.setup.room / 4 * 3 / self.pending.len().max(1);
-        // When a stage with memory hears that it is done must not depend on the number of threads.
+    /// Delivers a head's oldest tasks until another one fits its budget.
+    fn await_capacity(&mut self, head: StreamHead) -> Result<(), Error> {
+        // The rest is for the sources.
+        let room = self.setup.step_budget / 4 * 3 / self.pending.len().max(1);
+        // The point at which a fold learns that it is done must not depend on the number of
+        // threads.
         let leads_on = !ports_of(&self.segment(head)).is_empty();
-        let most = if leads_on { MOST_BETWEEN_FOLDS } else { self.setup.window + 1 };
-        while let Some(Pending { tasks, delivered }) = self.pending.get(&head)
-            && tasks.len() >= delivered.steps_within(room).min(most)
+        let most = if leads_on { MAX_BETWEEN_FOLDS } else { self.setup.window + 1 };
+        while let Some(Pending { tasks, step_sizes: delivered }) = self.pending.get(&head)
+            && tasks.len() >= delivered.max_steps(room).min(most)
         {
-            self.settle(head, 1)?;
+            self.deliver_tasks(head, 1)?;
         }
         Ok(())
     }
 
-    /// Delivers the oldest `count` tasks of a head.
-    fn settle(&mut self, head: Head, count: usize) -> Result<(), Error> {
+    /// Delivers a head's oldest `count` tasks.
+    fn deliver_tasks(&mut self, head: StreamHead, count: usize) -> Result<(), Error> {
         for _ in 0..count {
             let Some(pending) = self.pending.get_mut(&head) else { break };
             let Some(result) = pending.tasks.pop_front() else { break };
             let outcome =
                 result.recv().unwrap_or_else(|_| Err(Error::internal("a task panicked")))?;
-            pending.delivered.note(outcome.memory);
+            pending.step_sizes.note(outcome.memory);
             self.deliver(outcome)?;
         }
         Ok(())
     }
 
     fn end_step(&mut self) -> Result<(), Error> {
-        // Merges that feed others were made after those they feed.
+        // Merges that feed others were created after those they feed.
         (0..self.merges.len()).rev().try_for_each(|merge| self.drain_merge(merge, true))
     }
 
@@ -667,7 +671,7 @@ impl<'r> Driver<'r> {
         self.end_segment(&segment)
     }
 
-    /// Tells everything that a segment leads to that its stream has ended.
+    /// Ends everything that a segment leads to.
     fn end_segment(&mut self, segment: &[Branch]) -> Result<(), Error> {
         for port in ports_of(segment) {
             match self.ports[port] {
@@ -677,7 +681,7 @@ impl<'r> Driver<'r> {
                     self.merges[merge].merge.end(input);
                     self.drain_merge(merge, false)?;
                     if self.merges[merge].merge.is_over() {
-                        self.end_head(Head::Merge(merge))?;
+                        self.end_head(StreamHead::Merge(merge))?;
                     }
                 }
             }
@@ -685,43 +689,43 @@ impl<'r> Driver<'r> {
         Ok(())
     }
 
-    fn end_head(&mut self, head: Head) -> Result<(), Error> {
-        self.settle(head, usize::MAX)?;
+    fn end_head(&mut self, head: StreamHead) -> Result<(), Error> {
+        self.deliver_tasks(head, usize::MAX)?;
         let segment = self.segment(head);
         self.end_segment(&segment)
     }
 
-    fn segment(&self, head: Head) -> Arc<Vec<Branch>> {
+    fn segment(&self, head: StreamHead) -> Arc<Vec<Branch>> {
         Arc::clone(match head {
-            Head::Fold(fold) => &self.folds[fold].fold.segment,
-            Head::Merge(merge) => &self.merges[merge].segment,
+            StreamHead::Fold(fold) => &self.folds[fold].fold.segment,
+            StreamHead::Merge(merge) => &self.merges[merge].segment,
         })
     }
 
-    /// Whether anything a segment leads to can still use events.
-    fn is_wanted(&self, segment: &[Branch], asked: &mut BTreeMap<Head, bool>) -> bool {
+    /// Whether any node that a segment leads to can still use events.
+    fn has_demand(&self, segment: &[Branch], asked: &mut BTreeMap<StreamHead, bool>) -> bool {
         segment.iter().any(|branch| match branch {
             Branch::Sink { .. } => true,
-            Branch::Map { next, .. } => self.is_wanted(next, asked),
+            Branch::Map { next, .. } => self.has_demand(next, asked),
             Branch::Port(port) => match self.ports[*port] {
                 Port::Fold(fold) if self.folds[fold].fold.fold.is_done() => false,
-                Port::Fold(fold) => self.is_head_wanted(Head::Fold(fold), asked),
-                Port::Merge(merge, _) => self.is_head_wanted(Head::Merge(merge), asked),
+                Port::Fold(fold) => self.head_has_demand(StreamHead::Fold(fold), asked),
+                Port::Merge(merge, _) => self.head_has_demand(StreamHead::Merge(merge), asked),
             },
         })
     }
 
-    /// Asks once: the ways through a graph that parts and meets again double each time it does.
-    fn is_head_wanted(&self, head: Head, asked: &mut BTreeMap<Head, bool>) -> bool {
+    /// Memoised: the number of paths doubles each time the graph splits and joins again.
+    fn head_has_demand(&self, head: StreamHead, asked: &mut BTreeMap<StreamHead, bool>) -> bool {
         if let Some(known) = asked.get(&head) {
             return *known;
         }
-        let wanted = self.is_wanted(&self.segment(head), asked);
+        let wanted = self.has_demand(&self.segment(head), asked);
         asked.insert(head, wanted);
         wanted
     }
 
-    /// Whether anything a segment leads to, at whatever distance, is a merge.
+    /// Whether a segment leads to a merge, directly or not.
     fn leads_to_merge(&self, segment: &[Branch]) -> bool {
         ports_of(segment).into_iter().any(|port| match self.ports[port] {
             Port::Fold(fold) => self.leads_to_merge(&self.folds[fold].fold.segment),
@@ -729,22 +733,22 @@ impl<'r> Driver<'r> {
         })
     }
 
-    fn tell_losses(&mut self) {
-        self.told_losses = Instant::now();
+    fn report_losses(&mut self) {
+        self.losses_reported = Instant::now();
         let Some(progress) = &self.options.progress else { return };
         for source in self.sources.iter().filter(|source| source.steps.is_live()) {
             progress.losses(&source.name, &source.steps.losses().losses());
         }
     }
 
-    /// Follows a source through its inputs, where somebody wants to know.
+    /// Updates a source's input log, if the run has a progress listener.
     fn follow(&mut self, source: usize, step: impl FnOnce(&mut InputLog, &dyn Progress)) {
         if let Some(progress) = &self.options.progress {
             step(&mut self.sources[source].inputs, &**progress);
         }
     }
 
-    fn tell(&self) {
+    fn report_progress(&self) {
         let Some(progress) = &self.options.progress else { return };
         progress.update(&Snapshot {
             bytes: self.setup.bytes_read.load(Ordering::Relaxed),
@@ -758,15 +762,15 @@ impl<'r> Driver<'r> {
     }
 }
 
-/// The bytes that will be read, if every split says how long it is.
-fn total_bytes(reading: &Reading) -> Option<u64> {
+/// The bytes to read, if every split knows its length.
+fn total_bytes(reading: &ReadPlan) -> Option<u64> {
     let splits = reading.sources.iter().flat_map(|source| {
-        // Places in what is no file are no bytes.
+        // Positions of sources without files are not bytes.
         let has_files = source.has_files();
         source.splits.iter().map(move |split| (has_files, split))
     });
     let length = |(has_files, split): (bool, &Split)| match split.end.filter(|_| has_files) {
-        // What is compressed holds more than is read of it.
+        // Compressed splits hold more bytes than are read.
         Some(end) => Some(end.saturating_sub(split.start)),
         None => split.bytes,
     };

@@ -1,4 +1,4 @@
-//! The hashes of a run's inputs, worked out on the pool beside the run, one input after another.
+//! Hashes a run's inputs on the pool while the run goes on, one input after another.
 
 use std::sync::{Arc, Weak};
 
@@ -7,8 +7,8 @@ use sluice_core::{Input, RunInput, RunOrigin};
 
 use crate::manifest::hash_file;
 
-/// What is run, and what it reads. Hashes are worked out if there is a pool for it; inputs that cannot
-/// be read twice have none.
+/// Describes the run and its inputs. Hashes are computed if there is a pool; inputs that cannot be
+/// read twice have none.
 pub(super) fn origin(
     name: Option<String>,
     pipeline: String,
@@ -29,8 +29,8 @@ pub(super) fn origin(
     origin
 }
 
-/// Hashes the first input from place `from` on that has no hash, then has the next one hashed. Ends when
-/// nobody needs the run's origin any more.
+/// Hashes the first unhashed input from index `from` on, then schedules the next one. Stops when
+/// the run's origin is dropped.
 fn hash_from(from: usize, origin: Weak<RunOrigin>, pool: Arc<ThreadPool>) {
     let next = |origin: &RunOrigin| {
         let mut open = origin.inputs.iter().enumerate().skip(from);
@@ -42,7 +42,7 @@ fn hash_from(from: usize, origin: Weak<RunOrigin>, pool: Arc<ThreadPool>) {
         if let Some(origin) = origin.upgrade()
             && let Some(input) = origin.inputs.get(place)
         {
-            // An input that can no longer be read fails the run where it is read.
+            // If an input can no longer be read, reading it fails the run.
             input.blake3.get_or_init(|| hash_file(&input.path).ok());
         }
         hash_from(place + 1, origin, pool);

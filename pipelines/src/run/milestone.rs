@@ -1,4 +1,4 @@
-//! Milestones: what a run begins and ends with, for who wants to follow it closely. Changes nothing of it.
+//! Milestones of a run, for listeners that follow it closely. Do not affect the run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,88 +6,88 @@ use std::time::Instant;
 
 use sluice_core::Split;
 
-use super::{Progress, SourceReading};
+use super::{Progress, SourcePlan};
 
-/// What a run has come to.
+/// A milestone of a run.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Milestone<'m> {
-    /// It is known what will be read from a source.
+    /// A source has been planned.
     Planned {
         /// The source.
         node: &'m str,
-        /// How many inputs it has.
+        /// The number of its inputs.
         inputs: usize,
-        /// In how many pieces they are read.
+        /// The number of splits.
         pieces: usize,
-        /// How many bytes these have, where that is known.
+        /// Their total bytes, if known.
         bytes: Option<u64>,
     },
-    /// The first events of an input are being looked at.
+    /// An input has been started.
     InputBegun {
         /// The source.
         node: &'m str,
         /// The input.
         input: &'m Path,
     },
-    /// All events of an input have been looked at.
+    /// An input has been read completely.
     InputDone {
         /// The source.
         node: &'m str,
         /// The input.
         input: &'m Path,
-        /// How many events were read of it.
+        /// The number of events read from it.
         events: u64,
-        /// How long it took since the input before it was done, or since the run began.
+        /// The time since the previous input was done, or since the start of the run.
         seconds: f64,
     },
-    /// An input of a batch was done by an earlier run.
+    /// An earlier run had already done an input of a batch.
     InputSkipped {
         /// The input.
         input: &'m Path,
     },
-    /// Everything has been read; what sinks still hold is being written.
+    /// Everything has been read; sinks write what they still hold.
     Finishing,
-    /// Outputs are complete and about to appear.
+    /// The outputs are complete and about to be published.
     Publishing {
-        /// How long the run took until then.
+        /// The duration of the run so far.
         seconds: f64,
     },
-    /// An output is there.
+    /// An output was published.
     Output {
-        /// Where it is.
+        /// Its path.
         path: &'m Path,
-        /// How many events or rows it has.
+        /// The number of events or rows in it.
         rows: u64,
-        /// How many bytes it has.
+        /// Its length in bytes.
         bytes: u64,
     },
 }
 
 impl<'m> Milestone<'m> {
-    /// What is known of a source before anything is read.
-    pub(super) fn planned(node: &'m str, reading: &SourceReading) -> Self {
-        let SourceReading { inputs, splits, .. } = reading;
+    /// The plan of a source.
+    pub(super) fn planned(node: &'m str, reading: &SourcePlan) -> Self {
+        let SourcePlan { inputs, splits, .. } = reading;
         let bytes = inputs.iter().map(|input| input.bytes).sum();
         Self::Planned { node, inputs: inputs.len(), pieces: splits.len(), bytes }
     }
 }
 
-/// Follows a source through its inputs, in the order in which it is read.
+/// Follows a source through its inputs, in reading order.
 pub(super) struct InputLog {
     node: Arc<str>,
-    /// Each input, with the first split behind it.
+    /// Each input, with the index of the first split after it.
     inputs: Vec<(PathBuf, usize)>,
-    /// The next input to begin.
+    /// The next input to start.
     next: usize,
-    /// The events of the one that was begun last, if it is not done.
+    /// The events of the current input; `None` between inputs.
     open: Option<u64>,
-    /// When the one before it was done: inputs are read ahead, so there is no better beginning.
-    since: Instant,
+    /// When the previous input was done. Inputs are read ahead, so there is no better start time.
+    started: Instant,
 }
 
 impl InputLog {
-    /// Of a source that is read in these splits.
+    /// The log of a source that is read in these splits.
     pub(super) fn new(node: &Arc<str>, splits: &[Split]) -> Self {
         let mut inputs: Vec<(PathBuf, usize)> = Vec::new();
         for (place, split) in splits.iter().enumerate() {
@@ -96,10 +96,10 @@ impl InputLog {
                 None => inputs.push((split.input.clone(), place + 1)),
             }
         }
-        Self { node: Arc::clone(node), inputs, next: 0, open: None, since: Instant::now() }
+        Self { node: Arc::clone(node), inputs, next: 0, open: None, started: Instant::now() }
     }
 
-    /// So many events were read of this split; all inputs before it are done.
+    /// Counts events of this split; all inputs before it are done.
     pub(super) fn read(&mut self, split: usize, events: u64, progress: &dyn Progress) {
         while self.next == 0 || self.is_behind(split) {
             if !self.begin_next(progress) {
@@ -111,16 +111,16 @@ impl InputLog {
         }
     }
 
-    /// The source has been read to its end.
+    /// Call when the source has been read to the end.
     pub(super) fn finish(&mut self, progress: &dyn Progress) {
         while self.begin_next(progress) {}
         self.close(progress);
     }
 
-    /// Nothing more is read of the source.
+    /// Call when nothing more is read from the source.
     pub(super) fn close(&mut self, progress: &dyn Progress) {
         let Some(events) = self.open.take() else { return };
-        let since = std::mem::replace(&mut self.since, Instant::now());
+        let since = std::mem::replace(&mut self.started, Instant::now());
         let last = self.next.checked_sub(1).and_then(|last| self.inputs.get(last));
         if let Some((input, _)) = last {
             let seconds = since.elapsed().as_secs_f64();
@@ -129,7 +129,7 @@ impl InputLog {
         }
     }
 
-    /// Whether the split lies behind the input that was begun last.
+    /// Whether the split is after the current input.
     fn is_behind(&self, split: usize) -> bool {
         let last = self.next.checked_sub(1).and_then(|last| self.inputs.get(last));
         last.is_some_and(|(_, end)| split >= *end)

@@ -1,4 +1,4 @@
-//! Programs that nodes run: whether a run may have them, and what they have to do with it. Starts none.
+//! Programs that nodes run: whether the run allows them, and their connection to it. Starts none.
 
 use std::sync::Arc;
 
@@ -7,41 +7,41 @@ use sluice_core::{Error, ErrorKind, programs};
 
 use super::stop::Interruption;
 use super::{Options, Progress, Stop};
-use crate::spec::{Node, Pipeline};
+use crate::spec::{Pipeline, PipelineNode};
 
-/// Whether these options allow what the pipeline does. `Err` lists the nodes that run programs, with
-/// their commands.
-pub fn allowed(pipeline: &Pipeline, options: &Options) -> Result<(), Error> {
-    let told = |node: &Node| {
+/// Checks that the options allow the pipeline to run programs. `Err` lists the nodes that run
+/// programs, with their commands.
+pub fn check_programs_allowed(pipeline: &Pipeline, options: &Options) -> Result<(), Error> {
+    let programs = |node: &PipelineNode| {
         let program = node.program.as_ref()?;
         Some(format!("\n  {} `{}` runs {}", node.kind, node.name, printable(&program.line)))
     };
-    let told: String = pipeline.nodes.iter().filter_map(told).collect();
-    if told.is_empty() || options.allow_exec {
+    let programs: String = pipeline.nodes.iter().filter_map(programs).collect();
+    if programs.is_empty() || options.allow_exec {
         return Ok(());
     }
     let what = format!(
-        "this pipeline runs programs, which is done only with --allow-exec, since they may do whatever \
-         you may; nothing was done:{told}"
+        "this pipeline runs programs, which needs --allow-exec, because programs have all your \
+         rights; nothing was done:{programs}"
     );
     Err(ErrorKind::NotAllowed(what).into())
 }
 
-/// The run as programs see it.
-pub(super) struct Host {
+/// The run, as programs see it.
+pub(super) struct ProgramHost {
     pub(super) stop: Arc<Stop>,
     pub(super) interruption: Interruption,
     pub(super) progress: Option<Arc<dyn Progress>>,
 }
 
-impl programs::RunHost for Host {
+impl programs::RunHost for ProgramHost {
     fn log_line(&self, node: &str, line: &str) {
         if let Some(progress) = &self.progress {
-            progress.said(node, line);
+            progress.program_output(node, line);
         }
     }
 
     fn is_aborted(&self) -> bool {
-        self.interruption.has_given_up(&self.stop)
+        self.interruption.is_discarded(&self.stop)
     }
 }

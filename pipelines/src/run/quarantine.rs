@@ -1,4 +1,4 @@
-//! Quarantine: the bytes of damaged ranges, written to a file of their own for whoever wants to look.
+//! Quarantine: the bytes of damaged ranges, written to a separate file for inspection.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use sluice_core::files::LogFile;
 use sluice_core::store::is_address;
 use sluice_core::{Damage, Error, OutputFile, Outputs};
 
-use crate::spec::{Node, OnDamage};
+use crate::spec::{OnDamage, PipelineNode};
 
-/// Quarantine files, by the place of their source in the pipeline.
+/// Quarantine files, by the index of their source node.
 pub(super) type Quarantines = BTreeMap<usize, Quarantine>;
 
-/// One source's quarantine file: the damaged ranges, one after another. Without damage there is none.
+/// One source's quarantine file: its damaged ranges, concatenated. Created with the first damage.
 #[derive(Debug)]
 pub(super) struct Quarantine {
     path: PathBuf,
@@ -22,19 +22,19 @@ pub(super) struct Quarantine {
     ranges: u64,
 }
 
-/// The quarantine file of a source, which has this path unless it is left out.
-pub(crate) fn path_of(source: &str, path: Option<&Path>) -> PathBuf {
+/// The path of a source's quarantine file; `NAME.quarantine` by default.
+pub(crate) fn quarantine_path(source: &str, path: Option<&Path>) -> PathBuf {
     path.map_or_else(|| PathBuf::from(format!("{source}.quarantine")), Path::to_owned)
 }
 
-/// The quarantines of all sources that have one. Without a name it is `NAME.quarantine`.
+/// Opens the quarantines of all sources that have one.
 ///
-/// `Err` if a file cannot be written where it is to be.
-pub(super) fn open(nodes: &[Node], outputs: &Arc<Outputs>) -> Result<Quarantines, Error> {
+/// `Err` if a file cannot be written at its path.
+pub(super) fn open(nodes: &[PipelineNode], outputs: &Arc<Outputs>) -> Result<Quarantines, Error> {
     let mut open = Quarantines::new();
     for (node, spec) in nodes.iter().enumerate() {
         let OnDamage::Quarantine(path) = &spec.damage else { continue };
-        let path = path_of(&spec.name, path.as_deref());
+        let path = quarantine_path(&spec.name, path.as_deref());
         outputs.check_target(&path)?;
         open.insert(node, Quarantine { path, outputs: Arc::clone(outputs), file: None, ranges: 0 });
     }
@@ -42,7 +42,7 @@ pub(super) fn open(nodes: &[Node], outputs: &Arc<Outputs>) -> Result<Quarantines
 }
 
 impl Quarantine {
-    /// Adds the bytes of a damaged range: those that came with it, or read again from the input.
+    /// Appends the bytes of a damaged range: those kept with it, or read again from the input.
     pub(super) fn add(&mut self, damage: &Damage) -> Result<(), Error> {
         self.ranges += 1;
         let file = match &mut self.file {
@@ -53,7 +53,7 @@ impl Quarantine {
         if damage.bytes.is_empty() && (is_address(input) || input.is_file()) {
             return copy(damage, &mut LogFile::open(input)?, file);
         }
-        // What is missing here is a stream that has gone by, with damage longer than is kept.
+        // Only long damage in a stream that cannot be read again is incomplete.
         damage.bytes.iter().try_for_each(|bytes| file.write_binary(bytes))
     }
 

@@ -1,7 +1,7 @@
-//! Recordings: runs without an end, whose outputs have to be safe while they grow.
+//! Recordings: runs without an end, whose outputs must be safe while they grow.
 //!
-//! What has been written is flushed and synced every now and then, whether or not something new comes.
-//! Outputs are cut into pieces: files or folders of their own, complete and published one after another.
+//! Written data is flushed and synced at intervals, whether or not new data arrives. Outputs are
+//! cut into pieces: separate files or folders, each complete and published on its own.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,39 +15,39 @@ use sluice_core::{Error, Outputs};
 /// How a run records.
 #[derive(Clone)]
 pub struct Recording {
-    /// How old what has been received may get before it is on the disk.
+    /// The maximum age of received data that is not yet on disk.
     pub flush: Duration,
-    /// Cuts the output into pieces.
-    pub pieces: Arc<dyn Pieces>,
+    /// When to cut the output into pieces.
+    pub pieces: Arc<dyn PiecePolicy>,
 }
 
-/// Says when a piece of output is complete, and what pieces are called.
-pub trait Pieces: Send + Sync {
-    /// Whether the piece at hand is complete. Asked after every step of the run, a few times a second at
-    /// least.
-    fn is_complete(&self, piece: &Piece) -> bool;
+/// Decides when a piece of output is complete, and names pieces.
+pub trait PiecePolicy: Send + Sync {
+    /// Whether the current piece is complete. Asked after every step of the run, at least a few
+    /// times a second.
+    fn is_complete(&self, piece: &PieceProgress) -> bool;
 
-    /// What the piece that begins now is called that stands for this target.
+    /// The name of the next piece of this target.
     fn name(&self, target: &Path) -> Result<PathBuf, Error>;
 }
 
-/// How far a piece of output is.
+/// The progress of a piece of output.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece {
+pub struct PieceProgress {
     /// Events in it.
     pub events: u64,
-    /// Bytes written to its files; of tables, which are written late, the bytes of messages in them.
+    /// Bytes written to its files; for tables, which are written late, the payload bytes in them.
     pub bytes: u64,
-    /// When it was begun.
-    pub begun: Instant,
+    /// When it was started.
+    pub started: Instant,
 }
 
-/// Files that grow, with their names.
-type Growing = Vec<(PathBuf, Arc<File>)>;
+/// Growing files, with their paths.
+type GrowingFiles = Vec<(PathBuf, Arc<File>)>;
 
-/// Syncs files on a thread of its own: a slow disk must not keep the run from receiving.
+/// Syncs files on its own thread: a slow disk must not keep the run from receiving.
 pub(super) struct Syncer {
-    files: Option<Sender<Growing>>,
+    files: Option<Sender<GrowingFiles>>,
     failed: Arc<Mutex<Option<Error>>>,
     thread: Option<JoinHandle<()>>,
     every: Duration,
@@ -56,7 +56,7 @@ pub(super) struct Syncer {
 
 impl Syncer {
     pub(super) fn start(every: Duration) -> Result<Self, Error> {
-        let (files, jobs) = bounded::<Growing>(1);
+        let (files, jobs) = bounded::<GrowingFiles>(1);
         let failed = Arc::new(Mutex::new(None));
         let failures = Arc::clone(&failed);
         let sync = move || {
@@ -73,12 +73,12 @@ impl Syncer {
         Ok(Self { files: Some(files), failed, thread: Some(thread), every, last: Instant::now() })
     }
 
-    /// Whether it is time to flush.
+    /// Whether a flush is due.
     pub(super) fn is_due(&self) -> bool {
         self.last.elapsed() >= self.every
     }
 
-    /// Has what was flushed synced, unless it is still at what was before: then the next time.
+    /// Schedules a sync of flushed files, unless the previous one is still running.
     pub(super) fn sync(&mut self, outputs: &Outputs) -> Result<(), Error> {
         self.last = Instant::now();
         if let Some(files) = &self.files {

@@ -1,7 +1,7 @@
 //! Segments: the part of a pipeline that one task runs on one batch, on any thread.
 //!
-//! A segment is a tree of stages without memory. Its leaves are sinks, whose encoding belongs to the
-//! task, and ports, where a batch goes on to something that has to see batches in order.
+//! A segment is a tree of maps. Its leaves are sinks, whose encoding belongs to the task, and
+//! ports, where a batch continues to a node that has to see batches in order.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use sluice_core::{
     TimeWindow,
 };
 
-use super::met::NamingNodes;
-use super::tally::Tally;
+use super::observed::NamingNodes;
+use super::tally::RunTally;
 
-/// What becomes of a batch.
+/// Where a batch goes.
 pub(crate) enum Branch {
-    /// A stage, and what comes after it.
-    Map { node: usize, map: Arc<dyn Map>, origin: Option<i64>, wanted: TimeWindow, next: Vec<Self> },
-    /// A sink encodes it.
+    /// Through a map, and on to its successors.
+    Map { node: usize, map: Arc<dyn Map>, origin: Option<i64>, window: TimeWindow, next: Vec<Self> },
+    /// To a sink, which encodes it.
     Sink { node: usize, sink: Arc<dyn DynSink> },
-    /// It goes on, in order, at this port.
+    /// To this port, in order.
     Port(usize),
 }
 
@@ -32,57 +32,57 @@ impl Branch {
     }
 }
 
-/// What a segment made of a batch for those who work in order.
-pub(crate) enum Delivery {
+/// What a segment made of a batch, for nodes that work in order.
+pub(crate) enum SegmentOutput {
     /// For a sink to append.
-    Block { node: usize, block: Block },
-    /// For whatever is behind a port.
+    Block { node: usize, block: EncodedBlock },
+    /// For the node behind a port.
     Batch { port: usize, batch: Batch },
 }
 
-/// What a sink has encoded.
-pub(crate) struct Block {
+/// An encoded block.
+pub(crate) struct EncodedBlock {
     pub(crate) block: Box<dyn Any + Send>,
-    /// What it holds, by channel.
+    /// Its events, by channel.
     pub(crate) events: EventCounts,
-    /// Bytes of their payloads, for sinks that hold events back.
+    /// Payload bytes, for sinks that buffer events.
     pub(crate) bytes: u64,
 }
 
-/// What every task of a run needs.
+/// The context that all tasks of a run share.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct TaskContext {
     pub(crate) channels: Arc<Channels>,
     pub(crate) blocks: BlockPool,
     /// The nodes whose options name channels or fields.
     pub(crate) naming: NamingNodes,
 }
 
-/// What one batch gave.
+/// The outcome of one batch.
 #[derive(Default)]
-pub(crate) struct Outcome {
-    pub(crate) deliveries: Vec<Delivery>,
-    pub(crate) tally: Tally,
-    /// About how many bytes it took to deliver it, and what is delivered takes.
+pub(crate) struct SegmentOutcome {
+    pub(crate) deliveries: Vec<SegmentOutput>,
+    pub(crate) tally: RunTally,
+    /// Approximate bytes of memory that it takes.
     pub(crate) memory: usize,
 }
 
-impl Shared {
-    /// Runs a batch through a segment. A batch fresh from a source is counted for it.
+impl TaskContext {
+    /// Runs a batch through a segment. If `source` is set, the batch counts as read by that node.
     pub(crate) fn run(
         &self,
         branches: &[Branch],
         source: Option<usize>,
         batch: Batch,
-        outcome: &mut Outcome,
+        outcome: &mut SegmentOutcome,
     ) -> Result<(), Error> {
         if batch.is_empty() {
             return Ok(());
         }
         let counts = EventCounts::count(batch.origins());
         if let Some(node) = source {
-            outcome.tally.node(node).meet(self.naming.entered(node, &batch));
-            outcome.tally.node(node).meet(self.naming.left(node, &batch));
+            outcome.tally.node(node).observe(self.naming.entered(node, &batch));
+            outcome.tally.node(node).observe(self.naming.left(node, &batch));
             outcome.tally.node(node).left.add(&counts);
         }
         self.fan_out(branches, batch, &counts, outcome)
@@ -93,7 +93,7 @@ impl Shared {
         branches: &[Branch],
         batch: Batch,
         counts: &EventCounts,
-        outcome: &mut Outcome,
+        outcome: &mut SegmentOutcome,
     ) -> Result<(), Error> {
         let Some((last, others)) = branches.split_last() else { return Ok(()) };
         if branches.iter().any(Branch::is_leaf) {
@@ -110,27 +110,27 @@ impl Shared {
         branch: &Branch,
         batch: Batch,
         counts: &EventCounts,
-        outcome: &mut Outcome,
+        outcome: &mut SegmentOutcome,
     ) -> Result<(), Error> {
         match branch {
-            Branch::Map { node, map, origin, wanted, next } => {
+            Branch::Map { node, map, origin, window: wanted, next } => {
                 let mut context = StageContext::new(&self.channels, *origin).within(*wanted);
                 let before = batch.len();
-                outcome.tally.node(*node).meet(self.naming.entered(*node, &batch));
+                outcome.tally.node(*node).observe(self.naming.entered(*node, &batch));
                 let batch = map.apply(batch, &mut context)?;
-                outcome.tally.node(*node).meet(self.naming.left(*node, &batch));
-                // As many may be others, where some were left out and others added.
+                outcome.tally.node(*node).observe(self.naming.left(*node, &batch));
+                // The count alone is not enough: some may be dropped and others added.
                 let after = if batch.len() == before && context.added.is_empty() {
                     counts.clone()
                 } else {
                     EventCounts::count(batch.origins())
                 };
-                account(*node, &context, counts, &after, outcome);
+                count_stage(*node, &context, counts, &after, outcome);
                 if batch.is_empty() { Ok(()) } else { self.fan_out(next, batch, &after, outcome) }
             }
             Branch::Sink { node, sink } => self.encode(*node, &**sink, batch, counts, outcome),
             Branch::Port(port) => {
-                outcome.deliveries.push(Delivery::Batch { port: *port, batch });
+                outcome.deliveries.push(SegmentOutput::Batch { port: *port, batch });
                 Ok(())
             }
         }
@@ -142,15 +142,15 @@ impl Shared {
         sink: &dyn DynSink,
         batch: Batch,
         counts: &EventCounts,
-        outcome: &mut Outcome,
+        outcome: &mut SegmentOutcome,
     ) -> Result<(), Error> {
         let mut context = EncodeContext::new(&self.channels, &self.blocks);
         let origins = batch.clone();
         let bytes = if sink.buffers_events() { batch.payload_bytes() } else { 0 };
         let block = sink.encode(batch, &mut context)?;
         let tally = outcome.tally.node(node);
-        tally.meet(self.naming.entered(node, &origins));
-        tally.meet(self.naming.left(node, &origins));
+        tally.observe(self.naming.entered(node, &origins));
+        tally.observe(self.naming.left(node, &origins));
         tally.entered.add(counts);
         tally.left.add(counts);
         let mut refused = EventCounts::default();
@@ -172,19 +172,19 @@ impl Shared {
         }
         tally.clamped += context.clamped.len() as u64;
         tally.without_sources.append(&mut context.without_sources);
-        let block = Block { block, events, bytes };
-        outcome.deliveries.push(Delivery::Block { node, block });
+        let block = EncodedBlock { block, events, bytes };
+        outcome.deliveries.push(SegmentOutput::Block { node, block });
         Ok(())
     }
 }
 
-/// Notes what a stage did with events.
-pub(crate) fn account(
+/// Counts what a stage did with events.
+pub(crate) fn count_stage(
     node: usize,
     context: &StageContext<'_>,
     before: &EventCounts,
     after: &EventCounts,
-    outcome: &mut Outcome,
+    outcome: &mut SegmentOutcome,
 ) {
     let tally = outcome.tally.node(node);
     tally.entered.add(before);
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
     use sluice_core::BatchBuilder;
 
-    /// Gives the first event twice, and leaves out the second.
+    /// Returns the first event twice, and drops the second.
     struct Exchange;
 
     impl Map for Exchange {
@@ -220,13 +220,13 @@ mod tests {
         (0..2).for_each(|n| builder.push_copy(0, 0, ChannelId(n), b""));
         let (map, next) = (Arc::new(Exchange), vec![Branch::Port(0)]);
         let branch =
-            Branch::Map { node: 1, map, origin: None, wanted: TimeWindow::default(), next };
-        let shared = Shared {
+            Branch::Map { node: 1, map, origin: None, window: TimeWindow::default(), next };
+        let shared = TaskContext {
             channels: Arc::default(),
             blocks: BlockPool::new(64, 1),
             naming: NamingNodes::default(),
         };
-        let mut outcome = Outcome::default();
+        let mut outcome = SegmentOutcome::default();
         shared.run(&[branch], None, builder.finish(), &mut outcome).unwrap();
         let tally = outcome.tally.get(1);
         assert_eq!((tally.left.get(0), tally.left.get(1)), (2, 0));

@@ -1,4 +1,4 @@
-//! How a run is asked to end, and what becomes of it then. Listens for no signals.
+//! How a run is stopped, and what that does to it. Handles no signals.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use sluice_core::{DynSink, Error, ErrorKind};
 
-use super::{Reading, SourceReading, sinks};
-use crate::spec::Node;
+use super::{ReadPlan, SourcePlan, sinks};
+use crate::spec::PipelineNode;
 
-/// What a shell adds to the number of the signal that ended a program.
-const BY_SIGNAL: i32 = 128;
-/// The exit code of a run that was asked to end by something else than a signal: that of Ctrl-C.
-const BY_REQUEST: u8 = 130;
+/// Shells add this to the number of the signal that ended a program.
+const SIGNAL_EXIT_BASE: i32 = 128;
+/// The exit code of a run that was stopped by something other than a signal: that of Ctrl-C.
+const REQUEST_EXIT: u8 = 130;
 
-/// Stops a run: first as it suits what the run reads, then at once.
+/// Stops a run: first gracefully, the second time at once.
 #[derive(Debug, Default)]
 pub struct Stop {
     pub(super) drain: Arc<AtomicBool>,
@@ -25,92 +25,98 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Asks the run to end. Safe in a signal handler.
+    /// Requests the end of the run. Async-signal-safe.
     ///
-    /// The first time, a run whose inputs can all be read again is given up: nothing of it is published.
-    /// A run that reads live sources or pipes ends with what it has received. The second time, every
-    /// run ends at once and publishes nothing.
+    /// The first time, a run whose inputs can all be read again is discarded: nothing of it is
+    /// published. A run that reads live sources or pipes ends with what it has received. The second
+    /// time, every run ends at once and publishes nothing.
     pub fn request(&self) {
         if self.drain.swap(true, Ordering::Relaxed) {
             self.abort.store(true, Ordering::Relaxed);
         }
     }
 
-    /// As [`request`](Self::request), for a signal, which decides the exit code of what is given up.
+    /// Like [`request`](Self::request), for a signal, which decides the exit code of a discarded
+    /// run.
     pub fn request_for(&self, signal: i32) {
-        // The first one counts.
+        // The first signal counts.
         if self.signal.load(Ordering::Relaxed) == 0 {
             self.signal.store(signal, Ordering::Relaxed);
         }
         self.request();
     }
 
-    /// Whether the run was asked to end.
+    /// Whether the end of the run was requested.
     pub fn is_requested(&self) -> bool {
         self.drain.load(Ordering::Relaxed)
     }
 
-    /// Whether it was asked to end at once.
+    /// Whether an immediate end was requested.
     pub fn is_aborted(&self) -> bool {
         self.abort.load(Ordering::Relaxed)
     }
 
-    /// The exit code of what is given up: 128 and the number of the signal, as shells have it.
+    /// The exit code of a discarded run: 128 plus the signal number, as in shells.
     pub fn exit(&self) -> u8 {
         match self.signal.load(Ordering::Relaxed) {
-            0 => BY_REQUEST,
-            signal => u8::try_from(BY_SIGNAL + signal).unwrap_or(BY_REQUEST),
+            0 => REQUEST_EXIT,
+            signal => u8::try_from(SIGNAL_EXIT_BASE + signal).unwrap_or(REQUEST_EXIT),
         }
     }
 }
 
-/// What the first request to end does to a run.
+/// What the first stop request does to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interruption {
-    /// It is over: it receives from live sources only, or only sends to where things happen.
-    IsTheEnd,
-    /// What it has read is published, and the report says that more was to come: what a pipe has given
-    /// cannot be had again.
+    /// The run completes: it only receives from live sources, or only sends live.
+    Completes,
+    /// What has been read is published, and the report says that more was to come: a pipe cannot be
+    /// read again.
     Truncates,
-    /// Nothing is published: all it reads can be read again.
-    GivesUp,
+    /// Nothing is published: all inputs can be read again.
+    Discards,
 }
 
 impl Interruption {
-    /// What it does to a run that reads this.
-    pub(super) fn of(reading: &Reading, nodes: &[Node], is_recording: bool) -> Self {
+    /// What a stop request does to a run with this plan.
+    pub(super) fn from_plan(
+        reading: &ReadPlan,
+        nodes: &[PipelineNode],
+        is_recording: bool,
+    ) -> Self {
         let sources = &reading.sources;
-        if sources.iter().all(SourceReading::is_live) {
-            return Self::IsTheEnd;
+        if sources.iter().all(SourcePlan::is_live) {
+            return Self::Completes;
         }
         match (sources.iter().all(can_be_read_again), is_recording) {
             (true, false) if sinks(nodes).all(|sink| DynSink::targets(sink).is_empty()) => {
-                Self::IsTheEnd
+                Self::Completes
             }
-            (true, false) => Self::GivesUp,
+            (true, false) => Self::Discards,
             _ => Self::Truncates,
         }
     }
 
-    /// `Err` if a run that it does this to is to be left where it is.
+    /// `Err` if the run is to stop now without publishing.
     pub(super) fn check(self, stop: &Stop) -> Result<(), Error> {
         if stop.is_aborted() {
             return Err(ErrorKind::Aborted.into());
         }
-        if self.has_given_up(stop) {
+        if self.is_discarded(stop) {
             return Err(ErrorKind::Interrupted.into());
         }
         Ok(())
     }
 
-    /// Whether a run that it does this to has been given up.
-    pub(super) fn has_given_up(self, stop: &Stop) -> bool {
-        stop.is_aborted() || self == Self::GivesUp && stop.is_requested()
+    /// Whether the run has been discarded.
+    pub(super) fn is_discarded(self, stop: &Stop) -> bool {
+        stop.is_aborted() || self == Self::Discards && stop.is_requested()
     }
 }
 
-/// Whether all of a source is in files, or comes out of nothing: pipes and live inputs have no length.
-fn can_be_read_again(source: &SourceReading) -> bool {
+/// Whether a source can be read again: it is in files or made up. Pipes and live inputs have no
+/// length.
+fn can_be_read_again(source: &SourcePlan) -> bool {
     let files = source.inputs.iter().filter(|input| input.bytes.is_some());
     let files: BTreeSet<&Path> = files.map(|input| input.path.as_path()).collect();
     let mut splits = source.splits.iter();

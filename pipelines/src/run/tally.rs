@@ -1,35 +1,35 @@
-//! Counting: how many events of each channel went into and out of each node. Judges nothing.
+//! Counts how many events of each channel entered and left each node. Validates nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_core::ChannelId;
 use sluice_core::counts::EventCounts;
 
-use super::met::Met;
+use super::observed::ObservedNames;
 
-/// What happened at one node.
+/// The counts of one node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeTally {
-    /// For sources, events read; for others, events that came in.
+    /// For sources, events read; for other nodes, events that entered.
     pub(crate) entered: EventCounts,
-    /// For stages, events that came out; for sinks, events handed to the writer.
+    /// For stages, events that left; for sinks, events passed to the writer.
     pub(crate) left: EventCounts,
-    /// For sources, events whose place is known but that could not be read; for sinks, events refused.
+    /// For sources, events of known position that could not be read; for sinks, events refused.
     pub(crate) damaged: EventCounts,
-    /// Events a stage says it left out.
+    /// Events that a stage reports as dropped.
     pub(crate) filtered: u64,
-    /// Events that came out of a stage without having gone in.
+    /// Events that left a stage without having entered it.
     pub(crate) added: EventCounts,
-    /// Payloads a stage says it could not decode or encode.
+    /// Payloads that a stage reports as not decodable or not encodable.
     pub(crate) undecoded: EventCounts,
-    /// Events that went on, or were written, with the nearest time there is.
+    /// Events that passed, or were written, with the nearest representable time.
     pub(crate) clamped: u64,
-    /// What is to be told once, with how often it happened.
+    /// Notes, with how often each happened.
     pub(crate) notes: BTreeMap<String, u64>,
-    /// Channels that a sink wrote without their sources.
+    /// Channels that a sink wrote without their source names.
     pub(crate) without_sources: BTreeSet<ChannelId>,
-    /// What it met of what its options name.
-    pub(crate) met: Met,
+    /// What it observed of the names in its options.
+    pub(crate) observed: ObservedNames,
 }
 
 impl NodeTally {
@@ -45,16 +45,16 @@ impl NodeTally {
             self.note(note, *count);
         }
         self.without_sources.extend(&other.without_sources);
-        self.met.add(&other.met);
+        self.observed.add(&other.observed);
     }
 
-    /// Notes what was met of what the node's options name.
-    pub(crate) fn meet(&mut self, met: Option<Met>) {
-        met.iter().for_each(|met| self.met.add(met));
+    /// Adds an observation.
+    pub(crate) fn observe(&mut self, met: Option<ObservedNames>) {
+        met.iter().for_each(|met| self.observed.add(met));
     }
 
-    /// Takes events for lost that were counted as written.
-    pub(crate) fn lose(&mut self, events: &EventCounts) {
+    /// Recounts written events as lost.
+    pub(crate) fn count_lost(&mut self, events: &EventCounts) {
         self.left.subtract(events);
         self.damaged.add(events);
     }
@@ -67,11 +67,11 @@ impl NodeTally {
     }
 }
 
-/// What happened at every node, by the node's place in the pipeline.
+/// The counts of every node, by node index.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally(BTreeMap<usize, NodeTally>);
+pub(crate) struct RunTally(BTreeMap<usize, NodeTally>);
 
-impl Tally {
+impl RunTally {
     pub(crate) fn node(&mut self, node: usize) -> &mut NodeTally {
         self.0.entry(node).or_default()
     }

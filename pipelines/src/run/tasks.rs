@@ -1,13 +1,13 @@
-//! What sinks hand over runs on the run's pool, beside everything else.
+//! Runs the tasks that sinks spawn on the run's pool.
 
 use std::sync::Arc;
 
 use rayon::ThreadPool;
 use sluice_core::Tasks;
 
-pub(super) struct OnPool(pub(super) Arc<ThreadPool>);
+pub(super) struct PoolTasks(pub(super) Arc<ThreadPool>);
 
-impl Tasks for OnPool {
+impl Tasks for PoolTasks {
     fn width(&self) -> usize {
         self.0.current_num_threads()
     }

@@ -1,7 +1,7 @@
-//! Topology: a pipeline's graph cut into what tasks run and what has to happen in order.
+//! Topology: a pipeline's graph, cut into what tasks run and what has to happen in order.
 //!
-//! Every ordered stream has a head: a source, a stage with memory, or a merge. What follows a head up
-//! to the next place that needs order is its segment. Ports name those places.
+//! Every ordered stream has a head: a source, a fold or a merge. What follows a head up to the next
+//! place that needs order is its segment. Ports name those places.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_core::{Batch, DynSink, Error, Fold, Map, Source, Stage, StageContext, TimeWindow};
 
+use super::pushdown::Pushdown;
 use super::segment::Branch;
-use super::wanted::Wanted;
-use crate::spec::{MakeStage, Node, OnDamage, Part};
+use crate::spec::{OnDamage, PipelineNode, PluginInstance, StageFactory};
 use sluice_core::merge::{Merge, MergeWait};
 
-/// What is behind a port.
+/// The node behind a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Port {
     Fold(usize),
@@ -33,23 +33,23 @@ pub(crate) struct FoldNode {
     pub(crate) node: usize,
     pub(crate) name: Arc<str>,
     pub(crate) fold: Box<dyn Fold>,
-    /// Makes it again, without its memory.
-    pub(crate) again: Again,
+    /// Recreates it with empty state.
+    pub(crate) factory: FoldFactory,
     pub(crate) origin: Option<i64>,
-    pub(crate) wanted: TimeWindow,
+    pub(crate) window: TimeWindow,
     pub(crate) segment: Arc<Vec<Branch>>,
 }
 
-/// What makes a stage with memory again.
+/// Recreates a fold.
 #[derive(Clone)]
-pub(crate) struct Again {
+pub(crate) struct FoldFactory {
     options: Value,
-    make: Option<MakeStage>,
-    /// Which part of the stage it is.
+    make: Option<StageFactory>,
+    /// The index of the fold among the stage's parts.
     part: usize,
 }
 
-impl Again {
+impl FoldFactory {
     pub(crate) fn make(&self) -> Result<Box<dyn Fold>, Error> {
         let made = self.make.map(|make| make(self.options.clone()));
         let made = made.transpose().map_err(|e| Error::internal(e.to_string()))?;
@@ -61,12 +61,12 @@ impl Again {
 }
 
 pub(crate) struct MergeNode {
-    /// The node it stands in front of.
+    /// The node it merges for.
     pub(crate) node: usize,
     pub(crate) merge: Merge,
-    /// For each input, the sources (by place in [`Topology::sources`]) that feed it.
+    /// For each input, the sources (by index in [`Topology::sources`]) that feed it.
     pub(crate) roots: Vec<BTreeSet<usize>>,
-    /// For each input, the merge that is nearest before it.
+    /// For each input, the nearest merge before it.
     pub(crate) fed_by: Vec<Option<usize>>,
     pub(crate) segment: Arc<Vec<Branch>>,
 }
@@ -77,10 +77,10 @@ pub(crate) struct SinkNode {
     pub(crate) sink: Arc<dyn DynSink>,
 }
 
-/// What a chain of no stages does: lets everything pass.
-struct Everything;
+/// An empty chain: lets every event pass.
+struct PassThrough;
 
-impl Map for Everything {
+impl Map for PassThrough {
     fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
         Ok(batch)
     }
@@ -97,19 +97,19 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
-    /// Cuts the graph. `origins` holds, for each node, the time of the first event it can see, and `wanted`
-    /// what is wanted of it.
-    pub(crate) fn of(
-        nodes: Vec<Node>,
+    /// Cuts the graph. `origins` holds, for each node, the time of the first event it can see;
+    /// `wanted` holds the pushed-down queries.
+    pub(crate) fn build(
+        nodes: Vec<PipelineNode>,
         origins: &[Option<i64>],
-        wanted: &Wanted,
+        wanted: &Pushdown,
         merge_limit: usize,
     ) -> Result<Self, Error> {
-        let mut builder = Builder::new(nodes, origins, wanted, merge_limit);
+        let mut builder = TopologyBuilder::new(nodes, origins, wanted, merge_limit);
         for node in 0..builder.from.len() {
-            let Some(Part::Source(source)) = builder.take_source(node) else { continue };
-            let segment = Arc::new(builder.after(node)?);
-            let (name, damage) = builder.about(node);
+            let Some(PluginInstance::Source(source)) = builder.take_source(node) else { continue };
+            let segment = Arc::new(builder.branches_after(node)?);
+            let (name, damage) = builder.label(node);
             let source = Arc::from(source);
             builder.built.sources.push(SourceNode { node, name, source, damage, segment });
         }
@@ -117,7 +117,7 @@ impl Topology {
         Ok(builder.built)
     }
 
-    /// Notes for each merge which others it feeds.
+    /// Records for each merge which others it feeds.
     fn note_feeders(&mut self) {
         for merge in 0..self.merges.len() {
             let mut segments = vec![Arc::clone(&self.merges[merge].segment)];
@@ -133,7 +133,7 @@ impl Topology {
     }
 }
 
-/// The ports that a segment leads to at once.
+/// The ports that a segment leads to directly.
 pub(crate) fn ports_of(segment: &[Branch]) -> Vec<usize> {
     let each = segment.iter().flat_map(|branch| match branch {
         Branch::Port(port) => vec![*port],
@@ -143,65 +143,67 @@ pub(crate) fn ports_of(segment: &[Branch]) -> Vec<usize> {
     each.collect()
 }
 
-struct Builder<'o> {
-    parts: Vec<Option<Part>>,
-    about: Vec<(Arc<str>, OnDamage)>,
-    again: Vec<(Value, Option<MakeStage>)>,
+struct TopologyBuilder<'o> {
+    parts: Vec<Option<PluginInstance>>,
+    node_labels: Vec<(Arc<str>, OnDamage)>,
+    stage_factories: Vec<(Value, Option<StageFactory>)>,
     from: Vec<Vec<usize>>,
     roots: Vec<BTreeSet<usize>>,
-    /// For each node, the one that decides when its events come.
+    /// For each node, the node that decides when its events arrive.
     paces: Vec<usize>,
-    /// For nodes with several inputs, the port each input arrives at, once it is made.
+    /// For nodes with several inputs, the port of each input, once it exists.
     inlets: Vec<Option<Vec<usize>>>,
     origins: &'o [Option<i64>],
-    wanted: &'o Wanted,
+    pushdown: &'o Pushdown,
     merge_limit: usize,
     built: Topology,
 }
 
-impl<'o> Builder<'o> {
+impl<'o> TopologyBuilder<'o> {
     fn new(
-        nodes: Vec<Node>,
+        nodes: Vec<PipelineNode>,
         origins: &'o [Option<i64>],
-        wanted: &'o Wanted,
+        wanted: &'o Pushdown,
         merge_limit: usize,
     ) -> Self {
         let from: Vec<Vec<usize>> = nodes.iter().map(|node| node.from.clone()).collect();
         let (roots, paces) = (roots(&from), paces(&nodes));
-        // What may wait at one of several merges is its share of what may wait at all.
+        // Each of several merges gets its share of the memory for waiting events.
         let waits = |from: &&Vec<usize>| from.iter().any(|input| paces[*input] != paces[from[0]]);
         let merge_limit = merge_limit / from.iter().filter(waits).count().max(1);
         let inlets = vec![None; nodes.len()];
         let about =
             nodes.iter().map(|node| (node.name.as_str().into(), node.damage.clone())).collect();
-        let again = nodes.iter().map(|node| (node.options.clone(), node.again)).collect();
-        let parts = nodes.into_iter().map(|node| Some(node.part)).collect();
+        let again = nodes.iter().map(|node| (node.options.clone(), node.stage_factory)).collect();
+        let parts = nodes.into_iter().map(|node| Some(node.instance)).collect();
         let built = Topology::default();
         Self {
             parts,
-            about,
-            again,
+            node_labels: about,
+            stage_factories: again,
             from,
             roots,
             paces,
             inlets,
             origins,
-            wanted,
+            pushdown: wanted,
             merge_limit,
             built,
         }
     }
 
-    fn take_source(&mut self, node: usize) -> Option<Part> {
-        matches!(self.parts[node], Some(Part::Source(_))).then(|| self.parts[node].take()).flatten()
+    fn take_source(&mut self, node: usize) -> Option<PluginInstance> {
+        matches!(self.parts[node], Some(PluginInstance::Source(_)))
+            .then(|| self.parts[node].take())
+            .flatten()
     }
 
-    fn about(&self, node: usize) -> (Arc<str>, OnDamage) {
-        self.about[node].clone()
+    fn label(&self, node: usize) -> (Arc<str>, OnDamage) {
+        self.node_labels[node].clone()
     }
 
-    /// The branches by which what comes out of `node` goes on.
-    fn after(&mut self, node: usize) -> Result<Vec<Branch>, Error> {
+    /// The branches that follow `node`.
+    fn branches_after(&mut self, node: usize) -> Result<Vec<Branch>, Error> {
         let users: Vec<usize> =
             (0..self.from.len()).filter(|user| self.from[*user].contains(&node)).collect();
         users.into_iter().map(|user| self.edge(node, user)).collect()
@@ -209,7 +211,7 @@ impl<'o> Builder<'o> {
 
     fn edge(&mut self, node: usize, user: usize) -> Result<Branch, Error> {
         if self.from[user].len() == 1 {
-            return self.enter(user);
+            return self.branch_into(user);
         }
         let inlets = match self.inlets[user].clone() {
             Some(inlets) => inlets,
@@ -220,48 +222,51 @@ impl<'o> Builder<'o> {
         Ok(Branch::Port(inlets[input]))
     }
 
-    fn enter(&mut self, node: usize) -> Result<Branch, Error> {
+    fn branch_into(&mut self, node: usize) -> Result<Branch, Error> {
         let part = self.parts[node].take();
         match part.ok_or_else(|| Error::internal("a node is entered twice"))? {
-            Part::Sink(sink) => {
+            PluginInstance::Sink(sink) => {
                 let sink: Arc<dyn DynSink> = Arc::from(sink);
-                let (name, _) = self.about(node);
+                let (name, _) = self.label(node);
                 self.built.sinks.push(SinkNode { node, name, sink: Arc::clone(&sink) });
                 Ok(Branch::Sink { node, sink })
             }
-            Part::Stage(stage) => self.enter_stage(node, stage),
-            Part::Source(_) => Err(Error::internal("a source has an input")),
+            PluginInstance::Stage(stage) => self.branch_into_stage(node, stage),
+            PluginInstance::Source(_) => Err(Error::internal("a source has an input")),
         }
     }
 
-    /// A stage that is made of others is a line of branches, all of which are counted for its node.
-    fn enter_stage(&mut self, node: usize, stage: Stage) -> Result<Branch, Error> {
+    /// A chain becomes a line of branches, all counted for its node.
+    fn branch_into_stage(&mut self, node: usize, stage: Stage) -> Result<Branch, Error> {
         let mut parts = stage.into_parts();
         if parts.is_empty() {
-            parts.push(Stage::Map(Box::new(Everything)));
+            parts.push(Stage::Map(Box::new(PassThrough)));
         }
-        let mut next = self.after(node)?;
+        let mut next = self.branches_after(node)?;
         for (place, part) in parts.into_iter().enumerate().rev() {
-            next = vec![self.enter_part(node, place, part, next)?];
+            next = vec![self.branch_into_part(node, place, part, next)?];
         }
         next.pop().ok_or_else(|| Error::internal("a stage without parts"))
     }
 
-    fn enter_part(
+    fn branch_into_part(
         &mut self,
         node: usize,
         place: usize,
         part: Stage,
         next: Vec<Branch>,
     ) -> Result<Branch, Error> {
-        let (origin, wanted) = (self.origins[node], self.wanted.of_part(node, place));
+        let (origin, wanted) = (self.origins[node], self.pushdown.window_after(node, place));
         match part {
-            Stage::Map(map) => Ok(Branch::Map { node, map: Arc::from(map), origin, wanted, next }),
+            Stage::Map(map) => {
+                Ok(Branch::Map { node, map: Arc::from(map), origin, window: wanted, next })
+            }
             Stage::Fold(fold) => {
-                let (options, make) = self.again[node].clone();
-                let (again, segment) = (Again { options, make, part: place }, Arc::new(next));
-                let (name, _) = self.about(node);
-                let fold = FoldNode { node, name, fold, again, origin, wanted, segment };
+                let (options, make) = self.stage_factories[node].clone();
+                let (again, segment) = (FoldFactory { options, make, part: place }, Arc::new(next));
+                let (name, _) = self.label(node);
+                let fold =
+                    FoldNode { node, name, fold, factory: again, origin, window: wanted, segment };
                 self.built.folds.push(fold);
                 Ok(Branch::Port(self.port(Port::Fold(self.built.folds.len() - 1))))
             }
@@ -269,10 +274,9 @@ impl<'o> Builder<'o> {
         }
     }
 
-    /// Makes the merge in front of a node with several inputs; gives the port of each input.
+    /// Creates the merge in front of a node with several inputs; returns the port of each input.
     ///
-    /// Inputs that come at the same pace are put together first, step by step; then the groups are
-    /// merged by time.
+    /// Inputs of the same pace are merged first, step by step; then the groups are merged by time.
     fn merge_into(&mut self, node: usize) -> Result<Vec<usize>, Error> {
         let inputs = self.from[node].clone();
         let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
@@ -283,7 +287,7 @@ impl<'o> Builder<'o> {
                 None => groups.push((pace, vec![place])),
             }
         }
-        let entry = vec![self.enter(node)?];
+        let entry = vec![self.branch_into(node)?];
         let mut inlets = vec![0; inputs.len()];
         if let [(pace, places)] = &groups[..] {
             let roots = vec![self.roots[*pace].clone(); places.len()];
@@ -314,7 +318,7 @@ impl<'o> Builder<'o> {
         roots: Vec<BTreeSet<usize>>,
         segment: Vec<Branch>,
     ) -> usize {
-        // Only where a source feeds two inputs can one of them grow while the other is waited for.
+        // Only if a source feeds two inputs can one of them grow while the other is waited for.
         let shares = |(n, set): (usize, &BTreeSet<usize>)| {
             roots.iter().take(n).any(|other| !other.is_disjoint(set))
         };
@@ -338,17 +342,18 @@ impl<'o> Builder<'o> {
     }
 }
 
-/// For each node, the one that decides when its events come: its source, or what last held them back, a
-/// stage with memory or a merge that waits for its inputs. What comes at one pace comes within one step.
-fn paces(nodes: &[Node]) -> Vec<usize> {
+/// For each node, the node that decides when its events arrive: its source, or the last node that
+/// held them back, a fold or a merge that waits for its inputs. Events of one pace arrive within
+/// one step.
+fn paces(nodes: &[PipelineNode]) -> Vec<usize> {
     let mut paces: Vec<usize> = (0..nodes.len()).collect();
-    // Each round settles at least the nodes behind those that are settled.
+    // Each round settles at least the successors of settled nodes.
     loop {
         let before = paces.clone();
         for (place, node) in nodes.iter().enumerate() {
             let mut inputs = node.from.iter().map(|input| paces[*input]);
             let Some(first) = inputs.next() else { continue };
-            let holds = matches!(&node.part, Part::Stage(stage) if holds(stage));
+            let holds = matches!(&node.instance, PluginInstance::Stage(stage) if holds(stage));
             paces[place] = if holds || inputs.any(|other| other != first) { place } else { first };
         }
         if paces == before {
@@ -361,14 +366,15 @@ fn holds(stage: &Stage) -> bool {
     stage.parts().into_iter().any(|part| matches!(part, Stage::Fold(fold) if fold.delays_events()))
 }
 
-/// For each node, which sources it hears, by their order among the sources.
+/// For each node, the sources that feed it, by their order among the sources.
 fn roots(from: &[Vec<usize>]) -> Vec<BTreeSet<usize>> {
     let order: Vec<usize> = (0..from.len()).filter(|node| from[*node].is_empty()).collect();
     let mut roots: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); from.len()];
     for (place, source) in order.iter().enumerate() {
         roots[*source].insert(place);
     }
-    // A graph without cycles is settled after as many rounds as it has nodes, mostly after a few.
+    // An acyclic graph is settled after at most as many rounds as it has nodes, usually after a
+    // few.
     loop {
         let before = roots.clone();
         for (node, inputs) in from.iter().enumerate() {

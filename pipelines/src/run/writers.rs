@@ -1,4 +1,5 @@
-//! The outputs of a run: opened, appended to in order, and completed; of a recording, piece by piece.
+//! The outputs of a run: opened, appended to in order, and completed; for a recording, piece by
+//! piece.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -10,18 +11,18 @@ use sluice_core::counts::EventCounts;
 use sluice_core::output::PublishedFile;
 use sluice_core::{DynSink, Error, ErrorKind, Outputs};
 
-use super::publisher::{Publisher, Room};
+use super::publisher::{OutputSet, Publisher};
 use super::recording::Syncer;
-use super::segment::Block;
-use super::tally::Tally;
+use super::segment::EncodedBlock;
+use super::tally::RunTally;
 use super::topology::SinkNode;
-use crate::manifest::Ended;
+use crate::manifest::RunEnd;
 
-/// Every sink of a run, with its open output.
+/// All sinks of a run, with their open outputs.
 pub(super) struct Writers<'r> {
     publisher: &'r Publisher<'r>,
-    room: Room,
-    /// What was complete before the end.
+    outputs: OutputSet,
+    /// Pieces that are already published.
     published: Vec<PublishedFile>,
     syncer: Option<Syncer>,
     writers: BTreeMap<usize, Writer>,
@@ -30,26 +31,26 @@ pub(super) struct Writers<'r> {
 struct Writer {
     name: Arc<str>,
     sink: Arc<dyn DynSink>,
-    /// Nothing, once the disk was full.
+    /// `None` once the disk was full.
     output: Option<Box<dyn Any + Send>>,
     handed: u64,
     written: u64,
     left_out: u64,
-    /// What was written of a recording since it was flushed last.
+    /// Events of a recording that were written since the last flush.
     unflushed: EventCounts,
 }
 
 impl<'r> Writers<'r> {
     pub(super) fn open(
         publisher: &'r Publisher<'r>,
-        room: Room,
+        room: OutputSet,
         sinks: Vec<SinkNode>,
     ) -> Result<Self, Error> {
         let recording = publisher.options.recording.as_ref();
         let syncer = recording.map(|recording| Syncer::start(recording.flush)).transpose()?;
         let writer = |sink: SinkNode| (sink.node, Writer::closed(sink.name, sink.sink));
         let writers = sinks.into_iter().map(writer).collect();
-        let mut opened = Self { publisher, room, published: Vec::new(), syncer, writers };
+        let mut opened = Self { publisher, outputs: room, published: Vec::new(), syncer, writers };
         opened.open_all()?;
         Ok(opened)
     }
@@ -57,28 +58,28 @@ impl<'r> Writers<'r> {
     fn open_all(&mut self) -> Result<(), Error> {
         for writer in self.writers.values_mut() {
             let closed = Writer::closed(Arc::clone(&writer.name), Arc::clone(&writer.sink));
-            let context = self.publisher.context(&self.room, &writer.name)?;
+            let context = self.publisher.context(&self.outputs, &writer.name)?;
             *writer = Writer { output: Some(writer.sink.open(&context)?), ..closed };
         }
         Ok(())
     }
 
-    /// How often the sources are to be read.
+    /// How often the sources have to be read.
     pub(super) fn rounds(&self) -> u64 {
         self.writers.values().map(|writer| writer.sink.rounds()).max().unwrap_or(1)
     }
 
-    /// Appends a block, whose events `tally` has as written.
+    /// Appends a block, whose events `tally` already counts as written.
     pub(super) fn append(
         &mut self,
         node: usize,
-        Block { block, events, bytes }: Block,
-        tally: &mut Tally,
+        EncodedBlock { block, events, bytes }: EncodedBlock,
+        tally: &mut RunTally,
     ) -> Result<(), Error> {
         let writer = self.writers.get_mut(&node);
         let writer = writer.ok_or_else(|| Error::internal("a block for no sink"))?;
         let Some(output) = &mut writer.output else {
-            tally.node(node).lose(&events);
+            tally.node(node).count_lost(&events);
             return Ok(());
         };
         match writer.sink.append(&mut **output, block) {
@@ -92,34 +93,34 @@ impl<'r> Writers<'r> {
                 if self.syncer.is_some() {
                     writer.unflushed.add(&events);
                 }
-                self.room.events += events.total();
-                self.room.held += bytes;
+                self.outputs.events += events.total();
+                self.outputs.held += bytes;
             }
             Err(error) => {
                 self.give_up(node, error, tally)?;
-                tally.node(node).lose(&events);
+                tally.node(node).count_lost(&events);
             }
         }
         Ok(())
     }
 
-    /// Whether the piece that is recorded now is complete.
+    /// Whether the current piece of a recording is complete.
     pub(super) fn is_piece_complete(&self) -> bool {
         let Some(recording) = &self.publisher.options.recording else { return false };
-        // What ends now ends with the piece it is in.
+        // A stopped run ends with its current piece.
         let goes_on = !self.publisher.options.stop.is_requested();
-        goes_on && recording.pieces.is_complete(&self.room.piece())
+        goes_on && recording.pieces.is_complete(&self.outputs.piece())
     }
 
-    /// Completes and publishes the piece that is recorded now, and begins the next one.
-    pub(super) fn next_piece(&mut self, ended: Ended, tally: &mut Tally) -> Result<(), Error> {
+    /// Completes and publishes the current piece, and starts the next one.
+    pub(super) fn next_piece(&mut self, ended: RunEnd, tally: &mut RunTally) -> Result<(), Error> {
         self.finish_all(tally)?;
         if self.publisher.options.stop.is_requested() {
-            // There was no more room for it: nothing follows.
+            // The disk is full: nothing follows.
             return Ok(());
         }
         let Err(error) = self.begin_next(ended) else { return Ok(()) };
-        if !self.is_for_want_of_room(&error) {
+        if !self.is_disk_full(&error) {
             return Err(error);
         }
         for node in self.nodes() {
@@ -129,24 +130,24 @@ impl<'r> Writers<'r> {
         Ok(())
     }
 
-    fn begin_next(&mut self, ended: Ended) -> Result<(), Error> {
-        self.published.extend(self.publisher.publish(&self.room.outputs, ended)?);
-        self.room = self.publisher.room()?;
+    fn begin_next(&mut self, ended: RunEnd) -> Result<(), Error> {
+        self.published.extend(self.publisher.publish(&self.outputs.outputs, ended)?);
+        self.outputs = self.publisher.open_outputs()?;
         self.open_all()
     }
 
-    /// Whether what was recorded is due to be flushed and synced.
+    /// Whether a flush and sync is due.
     pub(super) fn is_flush_due(&self) -> bool {
         self.syncer.as_ref().is_some_and(Syncer::is_due)
     }
 
-    /// Has what was recorded flushed and synced.
-    pub(super) fn flush(&mut self, tally: &mut Tally) -> Result<(), Error> {
+    /// Flushes and syncs a recording.
+    pub(super) fn flush(&mut self, tally: &mut RunTally) -> Result<(), Error> {
         for node in self.nodes() {
             let Some(writer) = self.writers.get_mut(&node) else { continue };
             let Some(output) = &mut writer.output else { continue };
             match writer.sink.flush(&mut **output) {
-                // Of others it is lost with the whole.
+                // Other formats lose it with the whole file.
                 Ok(()) if writer.sink.is_readable_unfinished() => {
                     writer.unflushed = EventCounts::default();
                 }
@@ -154,23 +155,24 @@ impl<'r> Writers<'r> {
                 Err(error) => self.give_up(node, error, tally)?,
             }
         }
-        let synced = self.syncer.as_mut().map_or(Ok(()), |syncer| syncer.sync(&self.room.outputs));
+        let synced =
+            self.syncer.as_mut().map_or(Ok(()), |syncer| syncer.sync(&self.outputs.outputs));
         match (synced, self.nodes().first()) {
             (Err(error), Some(node)) => self.give_up(*node, error, tally),
             (synced, _) => synced,
         }
     }
 
-    /// Completes everything. What is complete then has to be published.
+    /// Completes all outputs. The caller publishes them.
     pub(super) fn finish(
         &mut self,
-        tally: &mut Tally,
+        tally: &mut RunTally,
     ) -> Result<(Vec<PublishedFile>, Arc<Outputs>), Error> {
         self.finish_all(tally)?;
-        Ok((std::mem::take(&mut self.published), Arc::clone(&self.room.outputs)))
+        Ok((std::mem::take(&mut self.published), Arc::clone(&self.outputs.outputs)))
     }
 
-    fn finish_all(&mut self, tally: &mut Tally) -> Result<(), Error> {
+    fn finish_all(&mut self, tally: &mut RunTally) -> Result<(), Error> {
         for node in self.nodes() {
             self.publisher.setup.check()?;
             let Some(writer) = self.writers.get_mut(&node) else { continue };
@@ -185,11 +187,11 @@ impl<'r> Writers<'r> {
         Ok(())
     }
 
-    /// Completes an output that takes no more, as far as that goes; `Err` if the reason is not that a
-    /// recording has no more room. What is received from then on is counted and not kept, and the run
-    /// ends as if it had been asked to.
-    fn give_up(&mut self, node: usize, error: Error, tally: &mut Tally) -> Result<(), Error> {
-        if !self.is_for_want_of_room(&error) {
+    /// Completes the output of a recording when the disk is full, as far as possible. Data received
+    /// after that is counted but not kept, and the run ends as if stopped. `Err` for any other
+    /// error.
+    fn give_up(&mut self, node: usize, error: Error, tally: &mut RunTally) -> Result<(), Error> {
+        if !self.is_disk_full(&error) {
             return Err(error);
         }
         self.note_full(node, &error, tally);
@@ -197,24 +199,25 @@ impl<'r> Writers<'r> {
         Ok(())
     }
 
-    fn is_for_want_of_room(&self, error: &Error) -> bool {
-        let is_full = matches!(error.kind(), ErrorKind::Io { source, .. } if is_full(source));
+    fn is_disk_full(&self, error: &Error) -> bool {
+        let is_full =
+            matches!(error.kind(), ErrorKind::Io { source, .. } if is_storage_full(source));
         is_full && self.publisher.options.recording.is_some()
     }
 
-    fn note_full(&self, node: usize, error: &Error, tally: &mut Tally) {
-        let what = format!("{error}; what was recorded until then is there");
+    fn note_full(&self, node: usize, error: &Error, tally: &mut RunTally) {
+        let what = format!("{error}; everything recorded before is kept");
         tally.node(node).note(&what, 0);
         self.publisher.options.stop.drain.store(true, Ordering::Relaxed);
     }
 
-    /// Completes an output, if that is possible; else counts as lost what may not be in it.
-    fn close(&mut self, node: usize, tally: &mut Tally) {
+    /// Completes an output if possible; otherwise counts the events as lost that may not be in it.
+    fn close(&mut self, node: usize, tally: &mut RunTally) {
         let Some(writer) = self.writers.get_mut(&node) else { return };
         let closed = writer.output.take().map(|output| writer.sink.finish(output));
         if !matches!(closed, Some(Ok(_))) {
-            // What is missing at its end was held in memory: no more than what came since the last flush.
-            tally.node(node).lose(&std::mem::take(&mut writer.unflushed));
+            // At most the events since the last flush are missing.
+            tally.node(node).count_lost(&std::mem::take(&mut writer.unflushed));
         }
     }
 
@@ -241,8 +244,8 @@ impl Writer {
     }
 }
 
-/// Whether a file cannot grow because there is no more room for it.
-fn is_full(error: &io::Error) -> bool {
+/// Whether a file cannot grow because storage is full.
+fn is_storage_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }

@@ -1,4 +1,4 @@
-//! Pipeline files as text: found on disk or among the built-in ones. Does not look at what they say.
+//! Pipeline files as text, on disk or built in. Does not parse them.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,26 +6,26 @@ use std::path::{Path, PathBuf};
 
 use sluice_core::Error;
 
-use super::wording::{did_you_mean, listed};
+use super::messages::{did_you_mean, listed};
 use crate::library;
 
-/// Longer files are no pipeline files; most likely a log was named by mistake.
+/// Longer files are not pipeline files; most likely a log was named by mistake.
 const LONGEST: u64 = 256 << 10;
 
 /// A pipeline file as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// What messages call it: the path as typed, or `quickstart (built in)`.
+    /// Its name in messages: the path as typed, or `quickstart (built in)`.
     pub name: String,
-    /// What it says.
+    /// The text.
     pub text: String,
-    /// What relative paths in it are relative to; nothing for the working folder.
+    /// The base of relative paths; `None` for the working folder.
     pub folder: Option<PathBuf>,
 }
 
 impl Document {
-    /// The file of that name if there is one, or else the built-in pipeline of that name. Folders do not
-    /// count before that: pipelines write to folders of their own names.
+    /// Opens the file of that name, otherwise the built-in pipeline of that name. Folders come
+    /// last, because pipelines write to folders of their own names.
     pub fn open(path_or_library_name: &str) -> Result<Self, Error> {
         let path = Path::new(path_or_library_name);
         if path.exists() && !path.is_dir() {
@@ -38,7 +38,7 @@ impl Document {
         }
     }
 
-    /// A text that is in no file. Its relative paths are relative to the working folder.
+    /// A text that is not in a file. Its relative paths are relative to the working folder.
     pub fn generated(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into(), folder: None }
     }
@@ -64,6 +64,7 @@ const LOG: &str = "if it is a log, `sluice convert` reads it";
 
 fn not_found(name: &str) -> Error {
     let names: Vec<&str> = library::names().collect();
-    let hint = did_you_mean(name, &names).unwrap_or_else(|| listed("built in are", &names));
+    let hint =
+        did_you_mean(name, &names).unwrap_or_else(|| listed("the built-in ones are", &names));
     Error::refused(format!("no file and no built-in pipeline is called `{name}`; {hint}"))
 }

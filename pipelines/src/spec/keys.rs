@@ -1,6 +1,5 @@
-//! The keys that nodes have beside their plugin's options: `from`, `on_damage`, `quarantine` and
-//! `source_name`. For
-//! `when` see there.
+//! The keys that nodes have besides their plugin's options: `from`, `on_damage`, `quarantine` and
+//! `source_name`. For `when`, see `when.rs`.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -11,33 +10,37 @@ use sluice_core::options::PATH_FORMAT;
 use toml::de::{DeTable, DeValue};
 
 use super::OnDamage;
-use super::check::{Check, Given};
+use super::check::{Check, TomlValue};
+use super::messages::{did_you_mean, joined};
 use super::reference::DAMAGE_WORDS as WORDS;
-use super::shape::Shape;
-use super::wording::{did_you_mean, joined};
+use super::schema_view::SchemaView;
 use crate::batch::template::Template;
 
-/// The names that a node reads from, and where they stand.
-pub(super) type From = Vec<(String, Range<usize>)>;
+/// The names that a node reads from, with their positions.
+pub(super) type FromNames = Vec<(String, Range<usize>)>;
 
 impl Check<'_> {
-    /// What a node reads from. A node whose kind is unclear may have it or not.
+    /// What a node reads from. Optional for a node of unknown kind.
     pub(super) fn from(
         &mut self,
         kind: Option<PluginKind>,
         header: &Range<usize>,
         table: &DeTable<'_>,
-    ) -> Option<From> {
+    ) -> Option<FromNames> {
         match (kind, table.get_key_value("from")) {
             (Some(PluginKind::Source), Some((key, _))) => {
                 let help = "`from` belongs on stages and sinks".to_owned();
-                self.wrong(key.span(), "a source reads from no other node", Some(help));
+                self.mistake_at(key.span(), "a source does not read from other nodes", Some(help));
                 Some(Vec::new())
             }
             (Some(PluginKind::Source), None) => Some(Vec::new()),
             (Some(_), None) => {
                 let help = "add `from = \"…\"` with the name of a source or stage".to_owned();
-                self.absent(header.clone(), "`from` is missing: nothing comes in", Some(help));
+                self.missing(
+                    header.clone(),
+                    "`from` is missing: the node has no input",
+                    Some(help),
+                );
                 None
             }
             (None, None) => None,
@@ -45,10 +48,10 @@ impl Check<'_> {
         }
     }
 
-    fn sources_named(&mut self, given: &Given<'_>) -> Option<From> {
+    fn sources_named(&mut self, given: &TomlValue<'_>) -> Option<FromNames> {
         let listed = match given.get_ref() {
             DeValue::Array(list) if list.is_empty() => {
-                self.wrong(given.span(), "`from` is empty: nothing comes in", None);
+                self.mistake_at(given.span(), "`from` is empty: the node has no input", None);
                 return None;
             }
             DeValue::Array(list) => list.iter().collect(),
@@ -58,7 +61,7 @@ impl Check<'_> {
         names.into_iter().collect()
     }
 
-    fn source_named(&mut self, given: &Given<'_>) -> Option<(String, Range<usize>)> {
+    fn source_named(&mut self, given: &TomlValue<'_>) -> Option<(String, Range<usize>)> {
         match given.get_ref() {
             DeValue::String(text) => Some((self.expand(text, given.span())?.text, given.span())),
             _ => {
@@ -68,7 +71,7 @@ impl Check<'_> {
         }
     }
 
-    /// What a source does about damage.
+    /// How a source handles damage.
     pub(super) fn on_damage(&mut self, table: &DeTable<'_>) -> OnDamage {
         let file = table.get_key_value("quarantine");
         let path = file.map(|(_, path)| self.damage_file(path));
@@ -76,12 +79,12 @@ impl Check<'_> {
         let unused = matches!(damage, Some(OnDamage::Skip | OnDamage::Stop));
         if let (Some((key, _)), Some(Some(_)), true) = (file, path, unused) {
             let help = "add `on_damage = \"quarantine\"`, or leave the file out".to_owned();
-            self.wrong(key.span(), "a file for damaged bytes that nothing writes", Some(help));
+            self.mistake_at(key.span(), "a quarantine file that nothing writes", Some(help));
         }
         damage.unwrap_or_default()
     }
 
-    /// What the source of a node's events is called.
+    /// The source name of a node's events.
     pub(super) fn source_name(&mut self, table: &DeTable<'_>) -> Option<String> {
         let given = table.get("source_name")?;
         let DeValue::String(text) = given.get_ref() else {
@@ -90,24 +93,24 @@ impl Check<'_> {
         };
         let text = self.expand(text, given.span())?.text;
         for reason in Template::parse_source_name(&text).err().into_iter().flatten() {
-            self.wrong(given.span(), reason.message, Some(reason.help));
+            self.mistake_at(given.span(), reason.message, Some(reason.help));
         }
         Some(text)
     }
 
-    fn damage_file(&mut self, given: &Given<'_>) -> Option<PathBuf> {
+    fn damage_file(&mut self, given: &TomlValue<'_>) -> Option<PathBuf> {
         let shape = json!({ "type": "string", "format": PATH_FORMAT });
         if !given.get_ref().is_str() {
             self.expected("a path", given);
             return None;
         }
         self.reads_templates = true;
-        let path = self.value(given, &Shape::of(&shape));
+        let path = self.value(given, &SchemaView::from_schema(&shape));
         self.reads_templates = false;
         path?.as_str().map(PathBuf::from)
     }
 
-    /// `on_damage`, with the file where there is one. Nothing after a mistake.
+    /// `on_damage`, with its file if there is one. `None` after a mistake.
     fn damage_word(&mut self, table: &DeTable<'_>, path: Option<PathBuf>) -> Option<OnDamage> {
         let Some(given) = table.get("on_damage") else { return Some(OnDamage::default()) };
         let DeValue::String(text) = given.get_ref() else {
@@ -121,7 +124,7 @@ impl Check<'_> {
             "quarantine" => Some(OnDamage::Quarantine(path)),
             other => {
                 let message = format!("expected {}, found `{other}`", joined(&WORDS, "or"));
-                self.wrong(given.span(), message, did_you_mean(other, &WORDS));
+                self.mistake_at(given.span(), message, did_you_mean(other, &WORDS));
                 None
             }
         }

@@ -1,4 +1,4 @@
-//! The graph of a pipeline file: every name leads somewhere, nothing is left over, nothing goes round.
+//! The graph of a pipeline file: every name resolves, every node is used, and there are no cycles.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,24 +7,24 @@ use std::ops::Range;
 use sluice_core::PluginKind;
 
 use super::check::Check;
-use super::node::Draft;
-use super::wording::{joined, nearest, suggest};
+use super::messages::{joined, nearest, suggest};
+use super::node::NodeDraft;
 
-/// What a node reads from, as positions in the list of nodes.
+/// What each node reads from, as indices of nodes.
 type Links = Vec<Vec<usize>>;
 
-/// How many nodes events may go through one behind another. Each takes some of a thread's stack.
-const LONGEST_WAY: usize = 200;
+/// The maximum depth of the graph. Each level takes some of a thread's stack.
+const MAX_DEPTH: usize = 200;
 
 impl Check<'_> {
-    /// Resolves what every node reads from, and judges the graph that comes of it.
-    pub(super) fn links(&mut self, nodes: &[Draft]) -> Links {
-        let doubles = self.doubles(nodes);
+    /// Resolves what every node reads from, and checks the resulting graph.
+    pub(super) fn links(&mut self, nodes: &[NodeDraft]) -> Links {
+        let doubles = self.duplicates(nodes);
         let links: Links = nodes.iter().map(|node| self.link(node, nodes)).collect();
-        if !self.rings(nodes, &links) {
-            self.too_long(nodes, &links);
+        if !self.cycles(nodes, &links) {
+            self.check_depth(nodes, &links);
         }
-        // A node whose `from` cannot be read may be the one that uses what seems unused.
+        // A node with an unreadable `from` may be the reader of a seemingly unused node.
         let complete = nodes
             .iter()
             .zip(&links)
@@ -35,38 +35,39 @@ impl Check<'_> {
         links
     }
 
-    /// Nodes that have the name of an earlier one.
-    fn doubles(&mut self, nodes: &[Draft]) -> BTreeSet<usize> {
+    /// Nodes with the name of an earlier one.
+    fn duplicates(&mut self, nodes: &[NodeDraft]) -> BTreeSet<usize> {
         let (mut first, mut doubles) = (BTreeMap::new(), BTreeSet::new());
         for (at, node) in nodes.iter().enumerate() {
             let Some(earlier) = first.insert(node.name.as_str(), node.kind) else { continue };
             let what = earlier.map_or("node".to_owned(), |kind| kind.to_string());
             let message = format!("the name `{}` is taken by a {what}", node.name);
             let help = "names are unique across sources, stages and sinks".to_owned();
-            self.wrong(node.name_span.clone(), message, Some(help));
+            self.mistake_at(node.name_span.clone(), message, Some(help));
             doubles.insert(at);
         }
         doubles
     }
 
-    fn link(&mut self, node: &Draft, nodes: &[Draft]) -> Vec<usize> {
+    fn link(&mut self, node: &NodeDraft, nodes: &[NodeDraft]) -> Vec<usize> {
         let (mut links, mut seen) = (Vec::new(), BTreeSet::new());
         for (name, span) in node.from.iter().flatten() {
             if !seen.insert(name) {
-                self.wrong(span.clone(), format!("`{name}` is listed twice"), None);
+                self.mistake_at(span.clone(), format!("`{name}` is listed twice"), None);
             }
             links.extend(self.target(node, name, span, nodes));
         }
         links
     }
 
-    /// The node of that name, or else the one most likely meant, so that it does not seem unused.
+    /// The node with that name, otherwise the one most likely meant, so that it does not seem
+    /// unused.
     fn target(
         &mut self,
-        reader: &Draft,
+        reader: &NodeDraft,
         name: &str,
         span: &Range<usize>,
-        nodes: &[Draft],
+        nodes: &[NodeDraft],
     ) -> Option<usize> {
         let same = |name: &str, sinks: bool| {
             nodes.iter().position(|node| node.name == name && (sinks || !is_sink(node)))
@@ -75,21 +76,21 @@ impl Check<'_> {
             let others = nodes.iter().filter(|node| !is_sink(node) && node.name != reader.name);
             let names: Vec<&str> = others.map(|node| node.name.as_str()).collect();
             let help = suggest(name, &names, "sources and stages are");
-            self.absent(span.clone(), format!("there is no source or stage `{name}`"), Some(help));
+            self.missing(span.clone(), format!("there is no source or stage `{name}`"), Some(help));
             return nearest(name, &names).and_then(|meant| same(meant, false));
         };
         if nodes.get(at).is_some_and(is_sink) {
             let help = "read from what the sink reads from".to_owned();
-            self.wrong(
+            self.mistake_at(
                 span.clone(),
-                format!("`{name}` is a sink: nothing comes out of it"),
+                format!("`{name}` is a sink and has no output"),
                 Some(help),
             );
         }
         Some(at)
     }
 
-    fn unused(&mut self, nodes: &[Draft], links: &Links, doubles: &BTreeSet<usize>) {
+    fn unused(&mut self, nodes: &[NodeDraft], links: &Links, doubles: &BTreeSet<usize>) {
         let used: BTreeSet<usize> = links.iter().flatten().copied().collect();
         for (at, node) in nodes.iter().enumerate() {
             let ends = matches!(node.kind, Some(PluginKind::Sink) | None);
@@ -100,15 +101,15 @@ impl Check<'_> {
             let message = format!("nothing reads from the {kind} `{}`", node.name);
             let help =
                 format!("add it to the `from` of a stage or sink, or remove `{}`", node.name);
-            self.absent(node.name_span.clone(), message, Some(help));
+            self.missing(node.name_span.clone(), message, Some(help));
         }
     }
 
-    /// Tells of everything that goes round. Gives whether anything does.
-    fn rings(&mut self, nodes: &[Draft], links: &Links) -> bool {
+    /// Reports all cycles. Returns whether there are any.
+    fn cycles(&mut self, nodes: &[NodeDraft], links: &Links) -> bool {
         let mut done = BTreeSet::new();
         for at in 0..nodes.len() {
-            let Some(ring) = ring_through(at, links) else { continue };
+            let Some(ring) = cycle_through(at, links) else { continue };
             if ring.iter().any(|member| done.contains(member)) {
                 continue;
             }
@@ -118,41 +119,43 @@ impl Check<'_> {
                 .filter_map(|at| nodes.get(*at))
                 .map(|node| node.name.as_str())
                 .collect();
-            self.ring(nodes.get(at), &names);
+            self.note_cycle(nodes.get(at), &names);
         }
         !done.is_empty()
     }
 
-    /// Tells of the first node that is too far from its sources. Nothing may go round.
-    fn too_long(&mut self, nodes: &[Draft], links: &Links) {
-        let Some(node) = nodes.get(too_far(links).unwrap_or(usize::MAX)) else { return };
-        let message = format!(
-            "`{}` is the end of more than {LONGEST_WAY} nodes one behind another",
-            node.name
-        );
+    /// Reports the first node that is too deep. There must be no cycles.
+    fn check_depth(&mut self, nodes: &[NodeDraft], links: &Links) {
+        let Some(node) = nodes.get(too_deep(links).unwrap_or(usize::MAX)) else { return };
+        let message =
+            format!("`{}` is the end of a chain of more than {MAX_DEPTH} nodes", node.name);
         let help = "put several stages into one, or write a file between two pipelines".to_owned();
-        self.wrong(node.name_span.clone(), message, Some(help));
+        self.mistake_at(node.name_span.clone(), message, Some(help));
     }
 
-    fn ring(&mut self, first: Option<&Draft>, names: &[&str]) {
+    fn note_cycle(&mut self, first: Option<&NodeDraft>, names: &[&str]) {
         let Some(first) = first else { return };
         let from = first.from.iter().flatten();
         let span =
             from.filter(|(name, _)| names.contains(&name.as_str())).map(|(_, span)| span.clone());
         let message = match names {
             [alone] => format!("`{alone}` reads from itself"),
-            _ => format!("{} read from each other in a ring", joined(names, "and")),
+            _ => format!("{} read from each other in a cycle", joined(names, "and")),
         };
         let help =
             "events flow from sources to sinks: let one of them read from elsewhere".to_owned();
-        self.wrong(span.into_iter().next().unwrap_or(first.name_span.clone()), message, Some(help));
+        self.mistake_at(
+            span.into_iter().next().unwrap_or(first.name_span.clone()),
+            message,
+            Some(help),
+        );
     }
 }
 
-/// The first node that is further from its sources than nodes may be.
+/// The first node deeper than allowed.
 ///
-/// Settles nodes in the order in which events reach them, each once.
-fn too_far(links: &Links) -> Option<usize> {
+/// Visits each node once, in topological order.
+fn too_deep(links: &Links) -> Option<usize> {
     let mut readers = vec![Vec::new(); links.len()];
     for (node, inputs) in links.iter().enumerate() {
         for input in inputs {
@@ -161,7 +164,7 @@ fn too_far(links: &Links) -> Option<usize> {
     }
     let mut unsettled: Vec<usize> = links.iter().map(Vec::len).collect();
     let mut front: Vec<usize> = (0..links.len()).filter(|at| unsettled[*at] == 0).collect();
-    for _ in 0..LONGEST_WAY {
+    for _ in 0..MAX_DEPTH {
         let mut next = Vec::new();
         for reader in front.iter().flat_map(|at| &readers[*at]) {
             unsettled[*reader] -= 1;
@@ -174,12 +177,12 @@ fn too_far(links: &Links) -> Option<usize> {
     front.first().copied()
 }
 
-fn is_sink(node: &Draft) -> bool {
+fn is_sink(node: &NodeDraft) -> bool {
     node.kind == Some(PluginKind::Sink)
 }
 
-/// The shortest way from a node back to itself, in the direction in which events flow.
-fn ring_through(start: usize, links: &Links) -> Option<Vec<usize>> {
+/// The shortest cycle through a node, in the direction of events.
+fn cycle_through(start: usize, links: &Links) -> Option<Vec<usize>> {
     let mut ways = BTreeMap::from([(start, start)]);
     let mut front = vec![start];
     while !front.is_empty() {
@@ -187,7 +190,7 @@ fn ring_through(start: usize, links: &Links) -> Option<Vec<usize>> {
         for at in front {
             for &source in links.get(at).into_iter().flatten() {
                 if source == start {
-                    return Some(walk(at, start, &ways));
+                    return Some(path_back(at, start, &ways));
                 }
                 if let Entry::Vacant(way) = ways.entry(source) {
                     way.insert(at);
@@ -200,8 +203,8 @@ fn ring_through(start: usize, links: &Links) -> Option<Vec<usize>> {
     None
 }
 
-/// The nodes from `start` back over `end`, where `ways` says from which node each one was reached.
-fn walk(end: usize, start: usize, ways: &BTreeMap<usize, usize>) -> Vec<usize> {
+/// The nodes from `start` back via `end`; `ways` maps each node to the one it was reached from.
+fn path_back(end: usize, start: usize, ways: &BTreeMap<usize, usize>) -> Vec<usize> {
     let mut way = vec![end];
     let mut at = end;
     while at != start {

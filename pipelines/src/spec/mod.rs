@@ -1,6 +1,7 @@
-//! What a pipeline file says: text in, a [`Pipeline`] with every plugin made, or all its [`Mistakes`].
+//! Reads pipeline files: text in, a [`Pipeline`] with every plugin created, or all its [`Mistakes`]
+//! out.
 //!
-//! Opens no input and touches nothing on disk but the pipeline file itself.
+//! Opens no input; the only file it reads is the pipeline file itself.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,48 +20,48 @@ use crate::names::NameOption;
 mod check;
 mod document;
 mod keys;
-mod left_out;
 mod links;
+pub(crate) mod messages;
 mod node;
 pub(crate) mod options;
 mod outline;
+mod prune;
 pub(crate) mod reference;
 mod relocation;
-pub(crate) mod shape;
+pub(crate) mod schema_view;
 mod syntax;
 pub(crate) mod templates;
 mod values;
 mod variables;
 mod when;
-pub(crate) mod wording;
 
 pub use document::Document;
-pub use left_out::LeftOut;
 pub use outline::{Outline, OutlineNode};
+pub use prune::PrunedNode;
 pub use relocation::{quoted, string_literal};
-pub use templates::Slot;
+pub use templates::TemplateSlot;
 pub use variables::Variables;
 
-/// The groups of nodes of a pipeline file, with the kind of plugin they hold.
+/// The node groups of a pipeline file, with the plugin kind of each.
 pub(crate) const GROUPS: [(&str, PluginKind); 3] =
     [("sources", PluginKind::Source), ("stages", PluginKind::Stage), ("sinks", PluginKind::Sink)];
 
-/// A pipeline file that makes sense: its graph is whole and its plugins took their options.
+/// A valid pipeline: its graph is complete and its plugins accepted their options.
 #[derive(Debug, Default)]
 pub struct Pipeline {
-    /// What it calls itself.
+    /// Its name.
     pub name: Option<String>,
-    /// How much memory a run may use.
+    /// The memory cap for a run.
     pub memory: Option<ByteSize>,
-    /// Its sources, stages and sinks, in the order of the file; without those that conditions leave out.
-    pub nodes: Vec<Node>,
-    /// The nodes that conditions leave out, in the order of the file.
-    pub left_out: Vec<LeftOut>,
-    /// The file as it was read.
+    /// Its sources, stages and sinks, in file order, without pruned nodes.
+    pub nodes: Vec<PipelineNode>,
+    /// The nodes that conditions remove, in file order.
+    pub pruned: Vec<PrunedNode>,
+    /// The text of the file.
     pub text: String,
-    /// The output paths that are filled in for each input. If there are any, the pipeline is run as a
-    /// batch: see [`crate::batch`].
-    pub templates: Vec<Slot>,
+    /// The output paths with placeholders. If there are any, the pipeline runs as a batch; see
+    /// [`crate::batch`].
+    pub templates: Vec<TemplateSlot>,
 }
 
 impl Pipeline {
@@ -76,56 +77,56 @@ impl Pipeline {
 
 /// A source, stage or sink of a pipeline.
 #[derive(Debug)]
-pub struct Node {
+pub struct PipelineNode {
     /// Its name: letters, digits, `_` and `-`; unique in its pipeline.
     pub name: String,
     /// The name of its plugin.
     pub plugin: &'static str,
     /// The kind of its plugin.
     pub kind: PluginKind,
-    /// The nodes it reads from, as positions in [`Pipeline::nodes`]; none for sources.
+    /// The nodes it reads from, as indices of [`Pipeline::nodes`]; none for sources.
     pub from: Vec<usize>,
-    /// The plugin, made from its options.
-    pub part: Part,
-    /// The options it was made from: variables filled in, paths resolved.
+    /// The plugin instance, created from its options.
+    pub instance: PluginInstance,
+    /// The options it was created from: variables filled in, paths resolved.
     pub options: serde_json::Value,
-    /// Makes a stage from its options again, for when the sources are read once more.
-    pub again: Option<MakeStage>,
-    /// What it runs, if it runs a program.
+    /// Recreates a stage from its options, for reading the sources once more.
+    pub stage_factory: Option<StageFactory>,
+    /// The program it runs, if any.
     pub program: Option<Program>,
-    /// What happens to damaged input; means something on sources only.
+    /// How to handle damaged input; sources only.
     pub damage: OnDamage,
-    /// What the source of its events is called, with placeholders; means something on sources only.
+    /// The source name of its events, with placeholders; sources only.
     pub source_name: Option<String>,
-    /// Where the node begins in [`Pipeline::text`], for what can only be judged later.
+    /// The node's position in [`Pipeline::text`], for checks that come later.
     pub span: Range<usize>,
-    /// The names in its options that something has to match.
+    /// The names in its options that have to match something.
     pub names: Vec<NameOption>,
 }
 
-impl Node {
-    /// What is to be told of it before any event.
+impl PipelineNode {
+    /// Its notes before the first event.
     pub fn notes(&self) -> Vec<String> {
-        match &self.part {
-            Part::Stage(stage) => stage.notes(),
-            Part::Source(_) | Part::Sink(_) => Vec::new(),
+        match &self.instance {
+            PluginInstance::Stage(stage) => stage.notes(),
+            PluginInstance::Source(_) | PluginInstance::Sink(_) => Vec::new(),
         }
     }
 }
 
-/// Makes a stage from its options.
-pub type MakeStage = fn(serde_json::Value) -> Result<Stage, OptionsError>;
+/// Creates a stage from its options.
+pub type StageFactory = fn(serde_json::Value) -> Result<Stage, OptionsError>;
 
-/// What makes this plugin again, if it is a stage.
-pub(crate) fn again(plugin: &Plugin) -> Option<MakeStage> {
+/// The factory of this plugin, if it is a stage.
+pub(crate) fn stage_factory(plugin: &Plugin) -> Option<StageFactory> {
     match plugin.make {
         PluginFactory::Stage(make) => Some(make),
         _ => None,
     }
 }
 
-/// A plugin at work in a pipeline.
-pub enum Part {
+/// A plugin instance in a pipeline.
+pub enum PluginInstance {
     /// Reads events.
     Source(Box<dyn Source>),
     /// Changes events.
@@ -134,7 +135,7 @@ pub enum Part {
     Sink(Box<dyn DynSink>),
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for PluginInstance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Source(_) => "Source",
@@ -144,7 +145,7 @@ impl fmt::Debug for Part {
     }
 }
 
-/// What a run does with input that cannot be read.
+/// What a run does with damaged input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnDamage {
     /// Reports it and goes on.
@@ -152,6 +153,6 @@ pub enum OnDamage {
     Skip,
     /// Ends the run.
     Stop,
-    /// Reports it, writes its bytes to a file (this one, if one is named) and goes on.
+    /// Reports it, writes its bytes to a file (this one, if given) and goes on.
     Quarantine(Option<PathBuf>),
 }

@@ -1,4 +1,4 @@
-//! A plugin's options: every mistake in them, and the plugin made from them if there is none.
+//! A plugin's options: reports every mistake in them, otherwise creates the plugin.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,111 +8,115 @@ use sluice_core::mistake::Mistake;
 use sluice_core::{OptionsError, Plugin, PluginFactory, PluginKind};
 use toml::de::{DeTable, DeValue};
 
-use super::Part;
-use super::check::{Check, Given, Key};
+use super::PluginInstance;
+use super::check::{Check, TomlKey, TomlValue};
+use super::messages::{did_you_mean, field, lines, listed, nearest, plainly, variants};
 use super::outline::as_written;
 use super::reference;
-use super::relocation::{Edit, string_literal};
-use super::shape::Shape;
+use super::relocation::{TextEdit, string_literal};
+use super::schema_view::SchemaView;
 use super::templates::TemplateUse;
-use super::wording::{did_you_mean, field, lines, listed, nearest, plain, variants};
 
-/// The option that names the folder in which a program runs.
+/// The option for the folder in which a program runs.
 const FOLDER: &str = "folder";
 
-type Written<'w, 't> = (&'w Key<'t>, &'w Given<'t>);
+type WrittenOption<'w, 't> = (&'w TomlKey<'t>, &'w TomlValue<'t>);
 
-/// What became of the options of a node.
-pub(super) struct Judged {
-    /// The plugin, and the options that it was made from. Nothing if a mistake was noted.
-    pub(super) made: Option<(Part, Value)>,
-    /// The options as far as they could be read, and the others as they are written.
+/// The result of checking a node's options.
+pub(super) struct CheckedOptions {
+    /// The plugin instance and its options; `None` after a mistake.
+    pub(super) made: Option<(PluginInstance, Value)>,
+    /// The options as far as they could be read; the others as written.
     pub(super) shown: Value,
 }
 
-/// The options of one node on their way.
-struct Trial<'w, 't> {
+/// The options of one node while they are checked.
+struct OptionTrial<'w, 't> {
     plugin: &'w Plugin,
-    written: &'w [Written<'w, 't>],
+    written: &'w [WrittenOption<'w, 't>],
     header: &'w Range<usize>,
     options: Map<String, Value>,
-    /// Keys that have been noted as wrong or missing; what follows from that is not said.
+    /// Keys reported as wrong or missing; consequences are not reported.
     noted: BTreeSet<String>,
 }
 
 impl<'t> Check<'_> {
-    /// Reads the options of a node and makes its plugin. Nothing if a mistake was noted, or if the
-    /// plugin is not known; then only what can be judged without it is.
+    /// Reads the options of a node and creates its plugin. Without a known plugin, checks only what
+    /// does not depend on it.
     pub(super) fn options(
         &mut self,
         plugin: Option<&Plugin>,
         header: &Range<usize>,
-        written: &[Written<'_, 't>],
+        written: &[WrittenOption<'_, 't>],
         templates: &mut Vec<TemplateUse>,
-    ) -> Judged {
+    ) -> CheckedOptions {
         let Some(plugin) = plugin else {
             for (_, value) in written {
-                self.value(value, &Shape::unknown());
+                self.value(value, &SchemaView::unknown());
             }
-            return Judged { made: None, shown: shown(written, &Map::new()) };
+            return CheckedOptions { made: None, shown: options_as_read(written, &Map::new()) };
         };
         let schema = Value::from((plugin.schema)());
-        let shape = Shape::of(&schema);
+        let shape = SchemaView::from_schema(&schema);
         let (options, noted) = (Map::new(), BTreeSet::new());
-        let mut trial = Trial { plugin, written, header, options, noted };
+        let mut check = OptionTrial { plugin, written, header, options, noted };
         for (key, value) in written {
-            templates.extend(self.option(&mut trial, key, value, &shape));
+            templates.extend(self.option(&mut check, key, value, &shape));
         }
-        if plugin.program.is_some() && !trial.has(FOLDER) {
+        if plugin.program.is_some() && !check.has(FOLDER) {
             let here = self.located(".", false);
-            // Behind the header there may be anything; a key fits above the first one that is
-            // written.
+            // Anything may follow the header; a key fits before the first one written.
             let first = written.iter().map(|(key, _)| key.span().start).min();
             let first = first.filter(|_| here != ".");
             let text = format!("{FOLDER} = {}\n", string_literal(&here));
-            self.edits.extend(first.map(|at| Edit { span: at..at, text }));
-            trial.options.insert(FOLDER.to_owned(), Value::String(here));
+            self.edits.extend(first.map(|at| TextEdit { span: at..at, text }));
+            check.options.insert(FOLDER.to_owned(), Value::String(here));
         }
         for key in shape.required() {
-            self.required(&mut trial, key, &shape);
+            self.required(&mut check, key, &shape);
         }
-        let shown = shown(written, &trial.options);
-        Judged { made: self.attempt(trial), shown }
+        let shown = options_as_read(written, &check.options);
+        CheckedOptions { made: self.try_make(check), shown }
     }
 
     fn option(
         &mut self,
-        trial: &mut Trial<'_, 't>,
-        key: &Key<'t>,
-        value: &Given<'t>,
-        shape: &Shape<'_>,
+        check: &mut OptionTrial<'_, 't>,
+        key: &TomlKey<'t>,
+        value: &TomlValue<'t>,
+        shape: &SchemaView<'_>,
     ) -> Vec<TemplateUse> {
         let (name, known) = (key.get_ref().as_ref(), shape.keys());
-        self.reads_templates = trial.plugin.kind() == PluginKind::Sink;
+        self.reads_templates = check.plugin.kind() == PluginKind::Sink;
         let json = self.value(value, &shape.property(name));
         self.reads_templates = false;
         if !known.contains(&name) && !shape.takes_any_key() {
-            self.unknown_option(trial, key, &known);
+            self.unknown_option(check, key, &known);
             return Vec::new();
         }
         let Some(mut json) = json else {
-            trial.noted.insert(name.to_owned());
+            check.noted.insert(name.to_owned());
             return Vec::new();
         };
-        let found = if trial.plugin.kind() == PluginKind::Sink {
+        let found = if check.plugin.kind() == PluginKind::Sink {
             self.templates(&[name.to_owned()], value, &mut json, &shape.property(name))
         } else {
             Vec::new()
         };
-        trial.options.insert(name.to_owned(), json);
+        check.options.insert(name.to_owned(), json);
         found
     }
 
-    fn unknown_option(&mut self, trial: &mut Trial<'_, 't>, key: &Key<'t>, known: &[&str]) {
+    fn unknown_option(
+        &mut self,
+        check: &mut OptionTrial<'_, 't>,
+        key: &TomlKey<'t>,
+        known: &[&str],
+    ) {
         let name = key.get_ref();
-        let message = format!("`{}` has no option `{name}`", trial.plugin.name);
-        let free: Vec<&str> = known.iter().copied().filter(|known| !trial.has(known)).collect();
-        let of_node = reference::of_nodes(trial.plugin.kind()).map(|key| key.name);
+        let message = format!("`{}` has no option `{name}`", check.plugin.name);
+        let free: Vec<&str> = known.iter().copied().filter(|known| !check.has(known)).collect();
+        let of_node = reference::node_keys(check.plugin.kind()).map(|key| key.name);
         let all: Vec<&str> = free.iter().copied().chain(of_node).collect();
         let elsewhere =
             reference::owners(name).map(|owners| format!("`{name}` belongs on {owners}"));
@@ -120,47 +124,51 @@ impl<'t> Check<'_> {
             let none = known.is_empty().then(|| "it has no options".to_owned());
             none.unwrap_or_else(|| listed("its options are", known))
         });
-        self.wrong(key.span(), message, Some(help));
+        self.mistake_at(key.span(), message, Some(help));
         // The key it was most likely meant to be is not missing.
-        trial.noted.extend(nearest(name, &free).map(str::to_owned));
+        check.noted.extend(nearest(name, &free).map(str::to_owned));
     }
 
-    fn required(&mut self, trial: &mut Trial<'_, 't>, key: &str, shape: &Shape<'_>) {
-        if !trial.has(key) && trial.noted.insert(key.to_owned()) {
-            let help = example(trial.plugin.sample, key)
+    fn required(&mut self, check: &mut OptionTrial<'_, 't>, key: &str, shape: &SchemaView<'_>) {
+        if !check.has(key) && check.noted.insert(key.to_owned()) {
+            let help = example(check.plugin.sample, key)
                 .map(|line| format!("for example `{line}`"))
                 .unwrap_or_else(|| format!("add `{key} = …` ({})", shape.property(key).words()));
-            let message = format!("`{}` needs the option `{key}`", trial.plugin.name);
-            self.absent(trial.header.clone(), message, Some(help));
+            let message = format!("`{}` needs the option `{key}`", check.plugin.name);
+            self.missing(check.header.clone(), message, Some(help));
         }
     }
 
-    /// Makes the plugin; as long as a key is at fault, notes it and tries again without it.
-    fn attempt(&mut self, mut trial: Trial<'_, 't>) -> Option<(Part, Value)> {
+    /// Creates the plugin; as long as one key is wrong, reports it and retries without it.
+    fn try_make(&mut self, mut check: OptionTrial<'_, 't>) -> Option<(PluginInstance, Value)> {
         loop {
-            let options = Value::Object(trial.options.clone());
-            let error = match make(trial.plugin, options.clone()) {
-                Ok(part) => return trial.noted.is_empty().then_some((part, options)),
+            let options = Value::Object(check.options.clone());
+            let error = match make(check.plugin, options.clone()) {
+                Ok(part) => return check.noted.is_empty().then_some((part, options)),
                 Err(error) => error,
             };
-            let removed = error.path.first().and_then(|key| trial.options.shift_remove(key));
-            self.refused(&trial, &error, removed.as_ref());
-            trial.noted.extend(error.path.first().cloned());
+            let removed = error.path.first().and_then(|key| check.options.shift_remove(key));
+            self.note_refusal(&check, &error, removed.as_ref());
+            check.noted.extend(error.path.first().cloned());
             removed?;
         }
     }
 
-    /// Notes why the plugin did not take its options, unless that follows from what was noted
-    /// before.
-    fn refused(&mut self, trial: &Trial<'_, 't>, error: &OptionsError, removed: Option<&Value>) {
-        if removed.is_none() && !trial.noted.is_empty() {
+    /// Reports why the plugin refused its options, unless that follows from an earlier mistake.
+    fn note_refusal(
+        &mut self,
+        check: &OptionTrial<'_, 't>,
+        error: &OptionsError,
+        removed: Option<&Value>,
+    ) {
+        if removed.is_none() && !check.noted.is_empty() {
             return;
         }
-        let (span, found) = trial.find(&error.path);
+        let (span, found) = check.find(&error.path);
         let (first, detail) = lines(&error.message);
         let message = match field(first, "missing") {
             Some(name) => format!("the option `{name}` is missing"),
-            None => plain(first, found),
+            None => plainly(first, found),
         };
         let help = variants(&error.message).and_then(|(given, known)| did_you_mean(given, &known));
         let help = help.or_else(|| filled_in(found?, removed?));
@@ -168,9 +176,9 @@ impl<'t> Check<'_> {
     }
 }
 
-/// Options as far as they were read, in the order in which they are written.
-fn shown(written: &[Written<'_, '_>], read: &Map<String, Value>) -> Value {
-    let option = |(key, value): &Written<'_, '_>| {
+/// Options as far as they were read, in the order written.
+fn options_as_read(written: &[WrittenOption<'_, '_>], read: &Map<String, Value>) -> Value {
+    let option = |(key, value): &WrittenOption<'_, '_>| {
         let name = key.get_ref().to_string();
         let value = read.get(&name).cloned().unwrap_or_else(|| as_written(value.get_ref()));
         (name, value)
@@ -178,19 +186,19 @@ fn shown(written: &[Written<'_, '_>], read: &Map<String, Value>) -> Value {
     Value::Object(written.iter().map(option).collect())
 }
 
-/// What a string became, where that is not what is written.
+/// The expanded value of a string, if it differs from the text.
 fn filled_in(written: &DeValue<'_>, read: &Value) -> Option<String> {
     let (written, read) = (written.as_str()?, read.as_str()?);
     written.contains("${").then(|| format!("with its variables filled in it is `{read}`"))
 }
 
-impl<'w> Trial<'w, '_> {
+impl<'w> OptionTrial<'w, '_> {
     /// Whether the key was written.
     fn has(&self, key: &str) -> bool {
         self.written.iter().any(|(written, _)| written.get_ref() == key)
     }
 
-    /// Where the value is that a path leads to, as far as the path can be followed.
+    /// The value that a path leads to, as far as the path can be followed.
     fn find(&self, path: &[String]) -> (Range<usize>, Option<&'w DeValue<'w>>) {
         let mut steps = path.iter();
         let first =
@@ -209,24 +217,24 @@ impl<'w> Trial<'w, '_> {
     }
 }
 
-fn child<'a, 't>(table: &'a DeTable<'t>, key: &str) -> Option<&'a Given<'t>> {
+fn child<'a, 't>(table: &'a DeTable<'t>, key: &str) -> Option<&'a TomlValue<'t>> {
     table.get(key)
 }
 
-/// Makes a plugin that can be a node.
-pub(crate) fn make(plugin: &Plugin, options: Value) -> Result<Part, OptionsError> {
+/// Creates a plugin that can be a node.
+pub(crate) fn make(plugin: &Plugin, options: Value) -> Result<PluginInstance, OptionsError> {
     match plugin.make {
-        PluginFactory::Source(make) => make(options).map(Part::Source),
-        PluginFactory::Stage(make) => make(options).map(Part::Stage),
-        PluginFactory::Sink(make) => make(options).map(Part::Sink),
+        PluginFactory::Source(make) => make(options).map(PluginInstance::Source),
+        PluginFactory::Stage(make) => make(options).map(PluginInstance::Stage),
+        PluginFactory::Sink(make) => make(options).map(PluginInstance::Sink),
         PluginFactory::Codec(_) | PluginFactory::Service(_) => {
-            let message = format!("a {} is no node", plugin.kind());
+            let message = format!("a {} cannot be a node", plugin.kind());
             Err(OptionsError { path: Vec::new(), message })
         }
     }
 }
 
-/// The line of a plugin's sample that gives this option, without its comment.
+/// The line of a plugin's sample that sets this option, without its comment.
 fn example<'s>(sample: &'s str, key: &str) -> Option<&'s str> {
     let lines = sample.lines().map(|line| line.trim_start_matches(['#', ' ']));
     let given =

@@ -1,25 +1,24 @@
-//! A pipeline file as far as it can be read without values for its variables: enough to draw it and
-//! to tell what it does, not enough to run it.
+//! A pipeline file as far as it can be read without values for its variables: enough to draw and
+//! describe it, not to run it.
 
 use serde_json::{Map, Value};
 use sluice_core::{PluginKind, Registry};
 use toml::de::DeValue;
 
 use super::check::Check;
-use super::{Document, LeftOut, Pipeline, Variables};
+use super::{Document, Pipeline, PrunedNode, Variables};
 use crate::mistake::Mistakes;
 
-/// What a pipeline consists of. Where a value depends on a variable that has none, it is as the
-/// file has it.
+/// The structure of a pipeline. A value that depends on an unset variable is kept as written.
 #[derive(Debug, Default)]
 pub struct Outline {
-    /// What it calls itself.
+    /// Its name.
     pub name: Option<String>,
-    /// Its sources, stages and sinks, in the order of the file; without those that conditions leave
-    /// out. Conditions that depend on a variable without a value leave out nothing.
+    /// Its sources, stages and sinks, in file order, without pruned nodes. Conditions that depend
+    /// on an unset variable prune nothing.
     pub nodes: Vec<OutlineNode>,
-    /// The nodes that conditions leave out.
-    pub left_out: Vec<LeftOut>,
+    /// The nodes that conditions remove.
+    pub pruned: Vec<PrunedNode>,
     /// The variables without a value, sorted.
     pub unset: Vec<String>,
 }
@@ -33,15 +32,14 @@ pub struct OutlineNode {
     pub plugin: String,
     /// The kind of its plugin.
     pub kind: PluginKind,
-    /// The nodes it reads from, as positions in [`Outline::nodes`].
+    /// The nodes it reads from, as indices of [`Outline::nodes`].
     pub from: Vec<usize>,
-    /// Its options: a string with a variable that has no value stands for itself.
+    /// Its options; a string with an unset variable is kept as written.
     pub options: Value,
 }
 
 impl Outline {
-    /// Reads a pipeline file. `Err` holds every mistake in it, if any is there but for variables
-    /// without values.
+    /// Reads a pipeline file. `Err` holds every mistake in it other than unset variables.
     pub fn read(
         document: &Document,
         variables: &Variables,
@@ -63,13 +61,13 @@ impl From<&Pipeline> for Outline {
         Self {
             name: pipeline.name.clone(),
             nodes: nodes.collect(),
-            left_out: pipeline.left_out.clone(),
+            pruned: pipeline.pruned.clone(),
             unset: Vec::new(),
         }
     }
 }
 
-/// A value as the file has it, with no variable filled in.
+/// A value as written, without variables filled in.
 pub(super) fn as_written(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::from(&**text),
@@ -85,9 +83,10 @@ pub(super) fn as_written(value: &DeValue<'_>) -> Value {
         DeValue::Datetime(datetime) => Value::from(datetime.to_string()),
         DeValue::Array(list) => list.iter().map(|value| as_written(value.get_ref())).collect(),
         DeValue::Table(table) => {
-            let field = |(key, value): (&super::check::Key<'_>, &super::check::Given<'_>)| {
-                (key.get_ref().to_string(), as_written(value.get_ref()))
-            };
+            let field =
+                |(key, value): (&super::check::TomlKey<'_>, &super::check::TomlValue<'_>)| {
+                    (key.get_ref().to_string(), as_written(value.get_ref()))
+                };
             Value::Object(table.iter().map(field).collect::<Map<_, _>>())
         }
     }

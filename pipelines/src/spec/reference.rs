@@ -1,32 +1,32 @@
-//! The keys that pipeline files have whatever their plugins are: one list, which the checks, the schema, the
-//! help and the documentation read. What is in a key is judged elsewhere.
+//! The keys of pipeline files that do not depend on plugins: one list for the checks, the schema,
+//! the help and the documentation. Values are checked elsewhere.
 
 use serde_json::{Value, json};
 use sluice_core::PluginKind;
 use sluice_core::options::PATH_FORMAT;
 
-/// What a source may do about damage, in the order of [`super::OnDamage`].
+/// The ways to handle damage, in the order of [`super::OnDamage`].
 pub(crate) const DAMAGE_WORDS: [&str; 3] = ["skip", "stop", "quarantine"];
 
-/// A key that no plugin declares.
+/// A key that plugins do not declare.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileKey {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) required: bool,
     value: ValueForm,
-    /// The kinds of node that have it; none at the top level.
+    /// The node kinds that have it; empty for top-level keys.
     kinds: &'static [PluginKind],
 }
 
-/// What stands behind a key.
+/// The value of a key.
 #[derive(Clone, Copy, Debug)]
 enum ValueForm {
     Text,
     Path,
-    /// One of these words, the first if the key is left out.
+    /// One of these words; the first is the default.
     Word(&'static [&'static str]),
-    /// A number of bytes, this one if the key is left out.
+    /// A number of bytes, with this default.
     Size(&'static str),
     /// A name, or a list of names.
     Names,
@@ -35,10 +35,10 @@ enum ValueForm {
 }
 
 const NODES: &[PluginKind] = &[PluginKind::Source, PluginKind::Stage, PluginKind::Sink];
-const READERS: &[PluginKind] = &[PluginKind::Stage, PluginKind::Sink];
+const CONSUMERS: &[PluginKind] = &[PluginKind::Stage, PluginKind::Sink];
 const SOURCES: &[PluginKind] = &[PluginKind::Source];
 
-/// The keys above all nodes.
+/// The top-level keys.
 pub(crate) const TOP_LEVEL: [FileKey; 5] = [
     FileKey {
         name: "name",
@@ -77,8 +77,8 @@ pub(crate) const TOP_LEVEL: [FileKey; 5] = [
     },
 ];
 
-/// The keys that nodes have beside the options of their plugin.
-pub(crate) const OF_NODES: [FileKey; 6] = [
+/// The keys that nodes have besides the options of their plugin.
+pub(crate) const NODE_KEYS: [FileKey; 6] = [
     FileKey {
         name: "plugin",
         about: "What the node does: the name of a plugin. `sluice plugins` lists them.",
@@ -92,7 +92,7 @@ pub(crate) const OF_NODES: [FileKey; 6] = [
                 time.",
         required: true,
         value: ValueForm::Names,
-        kinds: READERS,
+        kinds: CONSUMERS,
     },
     FileKey {
         name: "when",
@@ -129,20 +129,20 @@ pub(crate) const OF_NODES: [FileKey; 6] = [
     },
 ];
 
-/// The keys of nodes of this kind beside their options; none if it is no kind of node.
-pub(crate) fn of_nodes(kind: PluginKind) -> impl Iterator<Item = &'static FileKey> + Clone {
-    OF_NODES.iter().filter(move |key| key.kinds.contains(&kind))
+/// The keys of nodes of this kind besides their options; none if the kind is not a node.
+pub(crate) fn node_keys(kind: PluginKind) -> impl Iterator<Item = &'static FileKey> + Clone {
+    NODE_KEYS.iter().filter(move |key| key.kinds.contains(&kind))
 }
 
-/// Whether this is such a key of a node of this kind, or of any kind if that is unclear.
-pub(crate) fn is_of_node(name: &str, kind: Option<PluginKind>) -> bool {
+/// Whether nodes of this kind have this key; of any kind, if it is unknown.
+pub(crate) fn is_node_key(name: &str, kind: Option<PluginKind>) -> bool {
     let is_of = |key: &FileKey| kind.is_none_or(|kind| key.kinds.contains(&kind));
-    OF_NODES.iter().any(|key| key.name == name && is_of(key))
+    NODE_KEYS.iter().any(|key| key.name == name && is_of(key))
 }
 
-/// The kinds of node that have this key, in words; nothing if no node has it.
+/// The node kinds that have this key, in words; `None` if there are none.
 pub(crate) fn owners(name: &str) -> Option<String> {
-    let key = OF_NODES.iter().find(|key| key.name == name)?;
+    let key = NODE_KEYS.iter().find(|key| key.name == name)?;
     let kinds: Vec<String> = key.kinds.iter().map(|kind| format!("{kind}s")).collect();
     Some(kinds.join(" and "))
 }

@@ -1,5 +1,5 @@
-//! Pipeline files that mean the same wherever they lie: every path that is relative to the file is
-//! made absolute. Changes nothing else of the text.
+//! Relocates pipeline files: makes every path that is relative to the file absolute. Changes
+//! nothing else in the text.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,16 +11,16 @@ use super::check::Check;
 use super::{Document, Variables};
 use crate::mistake::Mistakes;
 
-/// What stands in the place of a part of a file.
+/// A replacement for a part of a file.
 #[derive(Debug)]
-pub(super) struct Edit {
+pub(super) struct TextEdit {
     pub(super) span: Range<usize>,
     pub(super) text: String,
 }
 
 impl Document {
-    /// Its text with every path that is relative to its folder joined to this folder, which is
-    /// absolute. Then the text does the same from anywhere. `Err` holds the mistakes in it.
+    /// The text with every path relative to its folder joined to `folder`, which is absolute. The
+    /// result does the same from anywhere. `Err` holds the mistakes in it.
     pub fn relocated(
         &self,
         folder: &Path,
@@ -31,16 +31,15 @@ impl Document {
         let mut edits = Check::new(&document, variables, registry).edits()?;
         edits.sort_by_key(|edit| edit.span.start);
         let mut text = self.text.clone();
-        // From the back, so that places stay what they are.
-        for Edit { span, text: whole } in edits.into_iter().rev() {
+        // Back to front, so that earlier positions stay valid.
+        for TextEdit { span, text: whole } in edits.into_iter().rev() {
             text.replace_range(span, &whole);
         }
         Ok(text)
     }
 }
 
-/// A TOML string that stands for exactly this text: nothing in it is a variable, and nothing in it
-/// controls a terminal.
+/// A TOML string with exactly this value: no variables, and no control characters.
 pub fn string_literal(text: &str) -> String {
     let special = text.contains("${") || text.contains("$$");
     let text = if special { text.replace('$', "$$") } else { text.to_owned() };
@@ -48,7 +47,7 @@ pub fn string_literal(text: &str) -> String {
     if text.contains(is_hidden) { quoted(&text) } else { toml::Value::String(text).to_string() }
 }
 
-/// A text in double quotes, in one line, as a TOML key or a part of one may be.
+/// A text in double quotes on one line, valid as a TOML key or part of one.
 pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

@@ -1,56 +1,56 @@
-//! Text that is no TOML: what to say of it, and how far it spoils what stands around it.
+//! TOML syntax errors: their messages, and how much of the surrounding text they invalidate.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use toml::de::{DeTable, DeValue, Error};
 
-/// A text with more mistakes of this kind is something else than a pipeline file.
-pub(super) const MOST: usize = 20;
+/// A text with more syntax errors is not a pipeline file.
+pub(super) const MAX_FAULTS: usize = 20;
 
-/// A place where the text is no TOML.
-pub(super) struct Broken {
+/// A TOML syntax error.
+pub(super) struct SyntaxFault {
     pub(super) span: Range<usize>,
     pub(super) message: String,
-    /// What cannot be judged because of it.
+    /// The text that cannot be checked because of it.
     pub(super) area: Range<usize>,
 }
 
-/// The text with lists, inline tables and strings that are never closed blanked out up to the next header. For
-/// the parser they go on to the end of the file, and everything in them would be a mistake.
-pub(super) fn repair(text: &str) -> (Cow<'_, str>, Vec<Broken>) {
+/// Blanks out unclosed lists, inline tables and strings up to the next header. For the parser they
+/// reach to the end of the file, and everything in them would be a mistake.
+pub(super) fn blank_unclosed(text: &str) -> (Cow<'_, str>, Vec<SyntaxFault>) {
     let (mut text, mut found) = (Cow::Borrowed(text), Vec::new());
-    while let Some(broken) = (found.len() < MOST).then(|| unclosed(&text)).flatten() {
+    while let Some(broken) = (found.len() < MAX_FAULTS).then(|| unclosed(&text)).flatten() {
         text = Cow::Owned(blank(&text, &broken.area));
         found.push(broken);
     }
     (text, found)
 }
 
-/// What the parser says, without what follows from other things it says.
-pub(super) fn judge(text: &str, errors: &[Error]) -> Vec<Broken> {
-    let mut found: Vec<Broken> = Vec::new();
+/// The parser's errors, without those that follow from others.
+pub(super) fn parser_faults(text: &str, errors: &[Error]) -> Vec<SyntaxFault> {
+    let mut found: Vec<SyntaxFault> = Vec::new();
     for error in errors {
         let span = error.span().unwrap_or(text.len()..text.len());
         let twice = error.message() == "duplicate key";
-        // A table that is there twice is merged by the parser: its keys then seem to be there twice too.
+        // The parser merges duplicate tables, whose keys then seem duplicate too.
         let known = found.iter().any(|broken| broken.area.contains(&span.start));
         if !(twice && known) {
-            found.push(Broken {
-                message: words(text, error, &span),
+            found.push(SyntaxFault {
+                message: fault_message(text, error, &span),
                 area: area(text, &span, twice),
                 span,
             });
         }
-        // More is told as one mistake; a file of nothing but errors must not take minutes.
-        if found.len() > MOST {
+        // The rest is reported as one mistake; a file of nothing but errors must not take minutes.
+        if found.len() > MAX_FAULTS {
             break;
         }
     }
     found
 }
 
-fn words(text: &str, error: &Error, span: &Range<usize>) -> String {
+fn fault_message(text: &str, error: &Error, span: &Range<usize>) -> String {
     match error.message() {
         "duplicate key" => {
             format!("duplicate key `{}`", text.get(span.clone()).unwrap_or_default())
@@ -62,7 +62,7 @@ fn words(text: &str, error: &Error, span: &Range<usize>) -> String {
     }
 }
 
-/// A header that is there twice spoils its whole table.
+/// A duplicate header invalidates its whole table.
 fn area(text: &str, span: &Range<usize>, twice: bool) -> Range<usize> {
     let line = line_start(text, span.start);
     let is_header = text.get(line..).is_some_and(|line| line.trim_start().starts_with('['));
@@ -80,8 +80,8 @@ fn line_start(text: &str, at: usize) -> usize {
     text.get(..at).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1)
 }
 
-/// The last value of the text, if it is one that the parser found no end of.
-fn unclosed(text: &str) -> Option<Broken> {
+/// The last value of the text, if the parser found no end of it.
+fn unclosed(text: &str) -> Option<SyntaxFault> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let unclosed = |error: &Error| {
         let at_end = error.span().is_some_and(|span| span.start >= text.trim_end().len());
@@ -92,16 +92,16 @@ fn unclosed(text: &str) -> Option<Broken> {
     errors.iter().any(unclosed).then_some(())?;
     let (open, closing) = last_open(text, table.get_ref())?;
     let message = format!("unclosed value, expected `{closing}`");
-    Some(Broken { span: open..open + 1, message, area: open..next_header(text, open) })
+    Some(SyntaxFault { span: open..open + 1, message, area: open..next_header(text, open) })
 }
 
-/// Where the last value begins that may go over several lines, and what closes it.
+/// The start of the last value that may span lines, and what closes it.
 fn last_open(text: &str, table: &DeTable<'_>) -> Option<(usize, &'static str)> {
     let places = table.iter().filter_map(|(_, value)| {
         let start = value.span().start;
         let closing = closing(text.get(start..)?);
         match value.get_ref() {
-            // A table with a header begins where that does.
+            // A table with a header starts at the header.
             DeValue::Table(table) if closing != Some("}") => last_open(text, table),
             _ => closing.map(|closing| (start, closing)),
         }
@@ -114,7 +114,7 @@ fn closing(value: &str) -> Option<&'static str> {
     pairs.into_iter().find(|(open, _)| value.starts_with(open)).map(|(_, close)| close)
 }
 
-/// Where the next line begins that looks like `[group.name]`, or where the text ends.
+/// The start of the next line that looks like `[group.name]`, or the end of the text.
 fn next_header(text: &str, from: usize) -> usize {
     let rest = text.get(from..).unwrap_or_default();
     let mut at = from;
@@ -138,7 +138,7 @@ fn is_header(line: &str) -> bool {
     })
 }
 
-/// The text with a zero and spaces in place of `area`, so that all positions stay what they are.
+/// The text with a zero and spaces in place of `area`, which keeps all positions.
 fn blank(text: &str, area: &Range<usize>) -> String {
     let (before, rest) = text.split_at(area.start);
     let (blanked, after) = rest.split_at(area.end - area.start);

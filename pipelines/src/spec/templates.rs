@@ -1,5 +1,5 @@
-//! Output paths with placeholders: which options hold one, and whether the pipeline can be run for each
-//! input by itself.
+//! Output paths with placeholders: finds the options that hold one, and checks that the pipeline
+//! can run once per input.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,53 +9,53 @@ use serde_json::Value;
 use sluice_core::PluginKind;
 use toml::de::DeValue;
 
-use super::check::{Check, Given};
-use super::node::Draft;
-use super::shape::Shape;
-use super::{OnDamage, Part};
+use super::check::{Check, TomlValue};
+use super::node::NodeDraft;
+use super::schema_view::SchemaView;
+use super::{OnDamage, PluginInstance};
 use crate::batch::template::Template;
 
-/// A template in a pipeline file, and what it is the value of.
+/// A template in a pipeline file, and the value it fills.
 #[derive(Clone, Debug)]
-pub struct Slot {
-    /// The node, as a position in [`super::Pipeline::nodes`].
+pub struct TemplateSlot {
+    /// The node, as an index of [`super::Pipeline::nodes`].
     pub(crate) node: usize,
-    pub(crate) place: Place,
+    pub(crate) target: TemplateTarget,
     pub(crate) template: Template,
 }
 
-/// What a template is the value of.
+/// The value that a template fills.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Place {
+pub(crate) enum TemplateTarget {
     /// An option of a sink, by the keys and list positions that lead to it.
     Option(Vec<String>),
     /// The file for a source's damaged bytes.
     Quarantine,
 }
 
-/// A template of a node that is being read, and where it stands.
+/// A template of a node that is being read, with its position.
 #[derive(Clone, Debug)]
 pub(super) struct TemplateUse {
-    pub(super) place: Place,
+    pub(super) target: TemplateTarget,
     pub(super) template: Template,
     pub(super) span: Range<usize>,
 }
 
 impl Check<'_> {
-    /// Finds the templates in an option of a sink. Paths without placeholders become what they stand
-    /// for.
+    /// Finds the templates in an option of a sink. Paths without placeholders are unescaped.
     pub(super) fn templates(
         &mut self,
         at: &[String],
-        given: &Given<'_>,
+        given: &TomlValue<'_>,
         json: &mut Value,
-        shape: &Shape<'_>,
+        shape: &SchemaView<'_>,
     ) -> Vec<TemplateUse> {
         let below = |step: String| [at, &[step]].concat();
         match (given.get_ref(), json) {
-            (DeValue::String(_), Value::String(text)) if shape.is_path() => {
-                self.template(Place::Option(at.to_vec()), text, given.span()).into_iter().collect()
-            }
+            (DeValue::String(_), Value::String(text)) if shape.is_path() => self
+                .template(TemplateTarget::Option(at.to_vec()), text, given.span())
+                .into_iter()
+                .collect(),
             (DeValue::Array(list), Value::Array(values)) => {
                 let each = list.iter().zip(values).enumerate();
                 let found = each.map(|(n, (given, value))| {
@@ -78,7 +78,7 @@ impl Check<'_> {
         }
     }
 
-    /// The template in a source's quarantine file. Without placeholders it becomes what it stands for.
+    /// The template in a source's quarantine path. Without placeholders, the path is unescaped.
     pub(super) fn quarantine_template(
         &mut self,
         damage: &mut OnDamage,
@@ -86,76 +86,74 @@ impl Check<'_> {
     ) -> Option<TemplateUse> {
         let OnDamage::Quarantine(Some(path)) = damage else { return None };
         let mut text = path.to_string_lossy().into_owned();
-        let found = self.template(Place::Quarantine, &mut text, span);
+        let found = self.template(TemplateTarget::Quarantine, &mut text, span);
         *path = PathBuf::from(text);
         found
     }
 
     fn template(
         &mut self,
-        place: Place,
+        place: TemplateTarget,
         text: &mut String,
         span: Range<usize>,
     ) -> Option<TemplateUse> {
         match Template::parse(text) {
-            Ok(template) => match template.fixed() {
+            Ok(template) => match template.literal() {
                 Some(fixed) => {
                     *text = fixed;
                     None
                 }
-                None => Some(TemplateUse { place, template, span }),
+                None => Some(TemplateUse { target: place, template, span }),
             },
             Err(wrong) => {
                 for reason in wrong {
-                    self.wrong(span.clone(), reason.message, Some(reason.help));
+                    self.mistake_at(span.clone(), reason.message, Some(reason.help));
                 }
                 None
             }
         }
     }
 
-    /// Judges a pipeline in which there is a template: it is run for each input by itself.
-    pub(super) fn batch(&mut self, nodes: &[Draft]) {
+    /// Checks a pipeline with templates, which runs once per input.
+    pub(super) fn check_batch(&mut self, nodes: &[NodeDraft]) {
         let Some(first) = nodes.iter().flat_map(|node| &node.templates).next() else { return };
-        let sources: Vec<&Draft> = of_kind(nodes, PluginKind::Source).collect();
+        let sources: Vec<&NodeDraft> = of_kind(nodes, PluginKind::Source).collect();
         match sources[..] {
-            [source] => self.batch_source(source, first),
+            [source] => self.check_batch_source(source, first),
             [] => {}
             _ => {
-                let message =
-                    format!("a path for each input, and {} sources: whose inputs?", sources.len());
+                let message = format!("outputs with placeholders, but {} sources", sources.len());
                 let help = "a pipeline whose outputs have placeholders has exactly one source";
-                self.wrong(first.span.clone(), message, Some(help.to_owned()));
+                self.mistake_at(first.span.clone(), message, Some(help.to_owned()));
             }
         }
         for sink in of_kind(nodes, PluginKind::Sink) {
-            let writes =
-                matches!(sink.part(), Some(Part::Sink(sink)) if writes_file(&sink.targets()));
+            let writes = matches!(sink.instance(), Some(PluginInstance::Sink(sink)) if writes_file(&sink.targets()));
             if writes && sink.templates.is_empty() {
                 let message = format!("every input would be written to the same `{}`", sink.name);
                 let help = "the outputs of other nodes have placeholders: this one needs one, too, such \
                             as `{stem}`";
-                self.wrong(sink.path_span(), message, Some(help.to_owned()));
+                self.mistake_at(sink.path_span(), message, Some(help.to_owned()));
             }
         }
     }
 
-    fn batch_source(&mut self, source: &Draft, first: &TemplateUse) {
+    fn check_batch_source(&mut self, source: &NodeDraft, first: &TemplateUse) {
         if !source.takes("path") {
             let message = format!("`{}` has no input files to name outputs after", source.name);
             let help = "give the sinks paths without placeholders".to_owned();
-            self.wrong(first.span.clone(), message, Some(help));
+            self.mistake_at(first.span.clone(), message, Some(help));
         }
         if matches!(source.damage, OnDamage::Quarantine(_)) && source.templates.is_empty() {
             let message = "the damaged bytes of every input would be written to the same file";
             let help =
                 "give each a file of its own: `quarantine = \"{stem}.quarantine\"`".to_owned();
-            self.wrong(source.quarantine_span(), message, Some(help));
+            self.mistake_at(source.quarantine_span(), message, Some(help));
         }
     }
 }
 
-fn of_kind(nodes: &[Draft], kind: PluginKind) -> impl Iterator<Item = &Draft> {
+fn of_kind(nodes: &[NodeDraft], kind: PluginKind) -> impl Iterator<Item = &NodeDraft> {
     nodes.iter().filter(move |node| node.kind == Some(kind))
 }
 

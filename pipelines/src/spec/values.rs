@@ -1,4 +1,4 @@
-//! Turns TOML values into the JSON values that plugins read: variables filled in, paths resolved.
+//! Converts TOML values to the JSON that plugins read: variables filled in, paths resolved.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,26 +11,26 @@ use toml::Spanned;
 use toml::de::{DeArray, DeFloat, DeInteger, DeTable, DeValue};
 
 use super::check::Check;
-use super::relocation::{Edit, string_literal};
-use super::shape::Shape;
-use super::variables::Expanded;
-use crate::batch::template::escaped;
+use super::relocation::{TextEdit, string_literal};
+use super::schema_view::SchemaView;
+use super::variables::ExpandedText;
+use crate::batch::template::escape_braces;
 
-/// What globs are told by.
+/// The characters that make a path a glob.
 const GLOB: [char; 3] = ['*', '?', '['];
 
-/// A text as a part of a glob that matches nothing else.
+/// Escapes a text for use in a glob.
 fn literal(text: &str) -> String {
     let each = |c| if GLOB.contains(&c) { format!("[{c}]") } else { String::from(c) };
     text.chars().map(each).collect()
 }
 
 impl Check<'_> {
-    /// `value` as JSON; nothing if there is a mistake in it, which has been noted.
+    /// `value` as JSON; `None` after a reported mistake.
     pub(super) fn value(
         &mut self,
         value: &Spanned<DeValue<'_>>,
-        shape: &Shape<'_>,
+        shape: &SchemaView<'_>,
     ) -> Option<Value> {
         match value.get_ref() {
             DeValue::String(text) => self.text(text, value.span(), shape),
@@ -43,17 +43,17 @@ impl Check<'_> {
         }
     }
 
-    fn text(&mut self, text: &str, span: Range<usize>, shape: &Shape<'_>) -> Option<Value> {
+    fn text(&mut self, text: &str, span: Range<usize>, shape: &SchemaView<'_>) -> Option<Value> {
         let expanded = self.expand(text, span.clone())?;
         let is_set = shape.is_types() && type_set(Path::new(&expanded.text)).is_some();
         if shape.is_path() || shape.is_types() && !is_set {
-            let Expanded { text, begins_outside, .. } = expanded;
+            let ExpandedText { text, starts_outside: begins_outside, .. } = expanded;
             let located = match begins_outside {
                 true => text.clone(),
                 false => self.located(&text, self.reads_templates && shape.is_path()),
             };
             if located != text {
-                self.edits.push(Edit { span, text: string_literal(&located) });
+                self.edits.push(TextEdit { span, text: string_literal(&located) });
             }
             return Some(Value::String(located));
         }
@@ -62,8 +62,8 @@ impl Check<'_> {
         Some(other.flatten().unwrap_or(Value::String(expanded.text)))
     }
 
-    /// `text` with its variables filled in; nothing if that cannot be done, which has been noted.
-    pub(super) fn expand(&mut self, text: &str, span: Range<usize>) -> Option<Expanded> {
+    /// `text` with its variables filled in; `None` after a reported mistake.
+    pub(super) fn expand(&mut self, text: &str, span: Range<usize>) -> Option<ExpandedText> {
         let unfilled = match self.variables.expand(text) {
             Ok(expanded) => return Some(expanded),
             Err(unfilled) => unfilled,
@@ -83,8 +83,8 @@ impl Check<'_> {
         None
     }
 
-    /// A path of the file as seen from the working folder. Paths that come from outside already
-    /// are, and addresses are nowhere else.
+    /// A path in the file, relative to the working folder. Paths that come from outside the file
+    /// already are, and URLs stay.
     pub(super) fn located(&self, path: &str, is_template: bool) -> String {
         let folder = self.document.folder.as_deref().filter(|folder| *folder != Path::new(""));
         let Some(folder) = folder else { return path.to_owned() };
@@ -94,10 +94,10 @@ impl Check<'_> {
         }
         let below = path.strip_prefix("./").unwrap_or(path);
         let plain = if path == "." { folder.to_owned() } else { folder.join(below) };
-        // What means something in a path means nothing in the folder's own name.
+        // Special characters are literal in the folder's own name.
         let name = folder.to_string_lossy();
         let name = if is_template {
-            escaped(&name)
+            escape_braces(&name)
         } else if name.contains(GLOB) && path.contains(GLOB) && !plain.exists() {
             literal(&name)
         } else {
@@ -112,27 +112,31 @@ impl Check<'_> {
         let signed = i64::from_str_radix(digits, radix).map(Value::from);
         let number = signed.or_else(|_| u64::from_str_radix(digits, radix).map(Value::from)).ok();
         if number.is_none() {
-            self.wrong(span, "a number beyond 64 bits", None);
+            self.mistake_at(span, "a number beyond 64 bits", None);
         }
         number
     }
 
     fn float(&mut self, float: &DeFloat<'_>, span: Range<usize>) -> Option<Value> {
-        // JSON has no other floats than finite ones: `from` gives null for them.
+        // JSON has only finite floats: `from` returns null for others.
         let number = float.as_str().parse::<f64>().ok().map(Value::from).filter(Value::is_number);
         if number.is_none() {
-            self.wrong(span, format!("expected a finite number, found `{}`", float.as_str()), None);
+            self.mistake_at(
+                span,
+                format!("expected a finite number, found `{}`", float.as_str()),
+                None,
+            );
         }
         number
     }
 
-    fn array(&mut self, array: &DeArray<'_>, shape: &Shape<'_>) -> Option<Value> {
-        // All elements are looked at, so that every mistake among them is noted.
+    fn array(&mut self, array: &DeArray<'_>, shape: &SchemaView<'_>) -> Option<Value> {
+        // All elements are checked, so that every mistake is reported.
         let elements: Vec<_> = array.iter().map(|element| self.value(element, shape)).collect();
         elements.into_iter().collect::<Option<Vec<_>>>().map(Value::Array)
     }
 
-    fn table(&mut self, table: &DeTable<'_>, shape: &Shape<'_>) -> Option<Value> {
+    fn table(&mut self, table: &DeTable<'_>, shape: &SchemaView<'_>) -> Option<Value> {
         let mut field =
             |key: &str, value| Some((key.to_owned(), self.value(value, &shape.property(key))?));
         let fields: Vec<_> = table.iter().map(|(key, value)| field(key.get_ref(), value)).collect();

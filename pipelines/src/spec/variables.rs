@@ -1,48 +1,49 @@
-//! `${NAME}` in the strings of a pipeline file. Knows nothing of where those strings are.
+//! Expands `${NAME}` in the strings of a pipeline file. Knows nothing about where these strings
+//! are.
 
 use std::collections::BTreeMap;
 
-use super::wording::did_you_mean;
+use super::messages::did_you_mean;
 
-/// Values for `${NAME}`: those given by hand first, then the environment.
+/// Values for `${NAME}`: explicit ones first, then the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
-    /// Given by `--set NAME=VALUE`.
+    /// Set by `--set NAME=VALUE`.
     pub set: BTreeMap<String, String>,
-    /// Whether names that were not given are looked up in the environment.
+    /// Whether other names are looked up in the environment.
     pub environment: bool,
 }
 
-/// A string whose variables have been filled in.
+/// A string with its variables filled in.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Expanded {
+pub(crate) struct ExpandedText {
     /// The string.
     pub(crate) text: String,
-    /// It begins with a variable that was given: from outside the file, so that a relative path means
-    /// the working folder.
-    pub(crate) begins_outside: bool,
-    /// It was nothing but one variable.
+    /// Whether it starts with the value of a variable, which comes from outside the file, so that a
+    /// relative path is relative to the working folder.
+    pub(crate) starts_outside: bool,
+    /// Whether it was exactly one variable.
     pub(crate) is_variable: bool,
 }
 
-/// Why a string cannot be filled in, and what to do.
+/// Why a string cannot be expanded, and what to do.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Unfilled {
+pub(crate) struct ExpandError {
     pub(crate) message: String,
     pub(crate) help: String,
-    /// The variable, if it has no value; else the string cannot be read.
+    /// The variable, if it has no value; `None` for a syntax error.
     pub(crate) unset: Option<String>,
 }
 
-struct Filled {
+struct VariableValue {
     text: String,
     outside: bool,
 }
 
 impl Variables {
-    /// `text` with `${NAME}` and `${NAME:-default}` filled in; `$$` is a dollar sign. As in a shell, the
-    /// default also stands in for an empty value. `Err` holds everything that is wrong with it.
-    pub(crate) fn expand(&self, text: &str) -> Result<Expanded, Vec<Unfilled>> {
+    /// Expands `${NAME}` and `${NAME:-default}`; `$$` is a dollar sign. As in a shell, the default
+    /// also replaces an empty value. `Err` lists everything wrong with the text.
+    pub(crate) fn expand(&self, text: &str) -> Result<ExpandedText, Vec<ExpandError>> {
         let (mut out, mut unfilled) = (String::new(), Vec::new());
         let (mut begins_outside, mut is_variable) = (false, false);
         let mut rest = text;
@@ -66,12 +67,12 @@ impl Variables {
             rest = tail;
         }
         out.push_str(rest);
-        let expanded = Expanded { text: out, begins_outside, is_variable };
+        let expanded = ExpandedText { text: out, starts_outside: begins_outside, is_variable };
         if unfilled.is_empty() { Ok(expanded) } else { Err(unfilled) }
     }
 
-    /// What stands for the inside of `${…}`.
-    fn fill(&self, reference: &str) -> Result<Filled, Unfilled> {
+    /// The value of the reference inside `${…}`.
+    fn fill(&self, reference: &str) -> Result<VariableValue, ExpandError> {
         let (name, default) = match reference.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (reference, None),
@@ -80,12 +81,12 @@ impl Variables {
             return Err(bad_name(name));
         }
         match (self.value(name), default) {
-            (Some(value), None) => Ok(Filled { text: value, outside: true }),
+            (Some(value), None) => Ok(VariableValue { text: value, outside: true }),
             (Some(value), Some(_)) if !value.is_empty() => {
-                Ok(Filled { text: value, outside: true })
+                Ok(VariableValue { text: value, outside: true })
             }
             (_, Some(default)) if default.contains("${") => Err(nested()),
-            (_, Some(default)) => Ok(Filled { text: default.to_owned(), outside: false }),
+            (_, Some(default)) => Ok(VariableValue { text: default.to_owned(), outside: false }),
             (None, None) => Err(self.missing(name)),
         }
     }
@@ -95,10 +96,10 @@ impl Variables {
         self.set.get(name).cloned().or_else(environment)
     }
 
-    fn missing(&self, name: &str) -> Unfilled {
+    fn missing(&self, name: &str) -> ExpandError {
         let given: Vec<&str> = self.set.keys().map(String::as_str).collect();
         let hint = did_you_mean(name, &given).map(|hint| format!("; {hint}")).unwrap_or_default();
-        Unfilled {
+        ExpandError {
             message: format!("the variable `{name}` has no value"),
             help: format!("give it with --set {name}=… or in the environment{hint}"),
             unset: Some(name.to_owned()),
@@ -106,8 +107,8 @@ impl Variables {
     }
 }
 
-/// The inside of the braces, and what follows them.
-fn split_reference(inner: &str) -> (Result<&str, Unfilled>, &str) {
+/// The reference inside the braces, and the text after them.
+fn split_reference(inner: &str) -> (Result<&str, ExpandError>, &str) {
     match inner.split_once('}') {
         Some((reference, tail)) => (Ok(reference), tail),
         None => (Err(unclosed()), ""),
@@ -120,24 +121,24 @@ fn is_name(name: &str) -> bool {
         && letters.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-fn unclosed() -> Unfilled {
-    Unfilled {
+fn unclosed() -> ExpandError {
+    ExpandError {
         message: "`${` without `}`".to_owned(),
         help: "write `$${` for the two characters themselves".to_owned(),
         unset: None,
     }
 }
 
-fn bad_name(name: &str) -> Unfilled {
-    Unfilled {
-        message: format!("`{name}` is no name of a variable"),
+fn bad_name(name: &str) -> ExpandError {
+    ExpandError {
+        message: format!("`{name}` is not a variable name"),
         help: "write ${NAME} or ${NAME:-default} with letters, digits and _ in NAME".to_owned(),
         unset: None,
     }
 }
 
-fn nested() -> Unfilled {
-    Unfilled {
+fn nested() -> ExpandError {
+    ExpandError {
         message: "a default cannot hold another variable".to_owned(),
         help: "give the outer variable with --set or in the environment".to_owned(),
         unset: None,
@@ -148,7 +149,7 @@ fn nested() -> Unfilled {
 mod tests {
     use super::*;
 
-    fn expand(text: &str) -> Result<Expanded, Vec<Unfilled>> {
+    fn expand(text: &str) -> Result<ExpandedText, Vec<ExpandError>> {
         let set = [("IN", "a.lcm"), ("EMPTY", "")].map(|(k, v)| (k.to_owned(), v.to_owned()));
         Variables { set: set.into(), environment: false }.expand(text)
     }
@@ -163,7 +164,7 @@ mod tests {
 
     #[test]
     fn where_a_string_begins_is_known() {
-        let begins = |text: &str| expand(text).unwrap().begins_outside;
+        let begins = |text: &str| expand(text).unwrap().starts_outside;
         assert!(begins("${IN}") && begins("${IN}/x"));
         assert!(!begins("./${IN}") && !begins("${OUT:-x}/${IN}") && !begins("${EMPTY:-x}"));
         let whole = |text: &str| expand(text).unwrap().is_variable;
@@ -177,7 +178,7 @@ mod tests {
         };
         assert_eq!(messages("${A}${B}").len(), 2);
         assert!(messages("${").concat().contains("without"));
-        assert!(messages("${A B}${}").concat().contains("no name"));
+        assert!(messages("${A B}${}").concat().contains("not a variable name"));
         assert!(messages("${A:-${IN}}").concat().contains("default"));
         let near = Variables { set: [("INPUT".into(), String::new())].into(), environment: false };
         assert!(near.expand("${INPTU}").unwrap_err()[0].help.contains("did you mean `INPUT`"));

@@ -1,5 +1,5 @@
-//! The key `when`: conditions on words, by which a node of a pipeline file is there or not. Says what a
-//! condition is and whether it holds; what becomes of nodes is decided in `left_out`.
+//! The key `when`: word comparisons that decide whether a node is part of the pipeline. Parses and
+//! evaluates conditions; `prune` removes the nodes.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,34 +7,34 @@ use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
 use super::check::Check;
-use super::wording::kind_of;
+use super::messages::kind_of;
 
-/// Alternatives, of which one has to hold.
+/// A condition: true if one of its alternatives is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
     alternatives: Vec<Comparison>,
-    /// Where it stands.
+    /// Its position.
     pub(super) span: Range<usize>,
 }
 
-/// Two words that have to be the same, or have to differ.
+/// Compares two words for equality or inequality.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Comparison {
-    left: Word,
+    left: Operand,
     equal: bool,
-    right: Word,
+    right: Operand,
 }
 
 /// One side of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Word {
+struct Operand {
     text: String,
     quoted: bool,
 }
 
-/// What is wrong with a condition, and what to do.
+/// Why a condition is invalid, and what to do.
 #[derive(Debug, PartialEq, Eq)]
-struct Wrong {
+struct ConditionError {
     message: String,
     help: String,
 }
@@ -46,7 +46,7 @@ impl Condition {
     }
 }
 
-/// As it would be written without variables.
+/// Displays as it would be written without variables.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, Comparison { left, equal, right }) in self.alternatives.iter().enumerate() {
@@ -58,7 +58,7 @@ impl fmt::Display for Condition {
     }
 }
 
-impl fmt::Display for Word {
+impl fmt::Display for Operand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let needs_none = !self.text.is_empty() && self.text.chars().all(is_plain) && !is_or(self);
         if needs_none && !self.quoted {
@@ -70,23 +70,23 @@ impl fmt::Display for Word {
 }
 
 impl Check<'_> {
-    /// The condition of a node. Nothing if there is none, or if a mistake in it was noted.
+    /// The condition of a node; `None` if there is none or after a reported mistake.
     pub(super) fn when(&mut self, table: &DeTable<'_>) -> Option<Condition> {
         let given = table.get("when")?;
         let DeValue::String(text) = given.get_ref() else {
             let message = format!("expected a condition, found {}", kind_of(given.get_ref()));
-            self.wrong(given.span(), message, Some(FORM.to_owned()));
+            self.mistake_at(given.span(), message, Some(SYNTAX_HELP.to_owned()));
             return None;
         };
         let span = given.span();
         let mut alternatives = match parse(text) {
             Ok(alternatives) => alternatives,
-            Err(Wrong { message, help }) => {
-                self.wrong(span, message, Some(help));
+            Err(ConditionError { message, help }) => {
+                self.mistake_at(span, message, Some(help));
                 return None;
             }
         };
-        // All are looked at, so that every variable without a value is noted.
+        // All are checked, so that every unset variable is reported.
         let mut filled = true;
         for Comparison { left, right, .. } in &mut alternatives {
             filled &= self.fill(left, &span) & self.fill(right, &span);
@@ -94,7 +94,7 @@ impl Check<'_> {
         filled.then_some(Condition { alternatives, span })
     }
 
-    fn fill(&mut self, word: &mut Word, span: &Range<usize>) -> bool {
+    fn fill(&mut self, word: &mut Operand, span: &Range<usize>) -> bool {
         let Some(expanded) = self.expand(&word.text, span.clone()) else { return false };
         let text = expanded.text;
         word.text = if word.quoted { text } else { text.trim().to_owned() };
@@ -102,7 +102,7 @@ impl Check<'_> {
     }
 }
 
-const FORM: &str = "write for example `when = \"${FORMAT:-table} == text\"`, with `==` or `!=`, and `or` \
+const SYNTAX_HELP: &str = "write for example `when = \"${FORMAT:-table} == text\"`, with `==` or `!=`, and `or` \
                     between several of these";
 
 const NO_AND: &str =
@@ -110,89 +110,89 @@ const NO_AND: &str =
 
 const NO_NOT: &str = "there is no `not`: write `!=` for `==`, or `==` for `!=`";
 
-/// The comparisons of a condition as it is written: variables are filled in later, so that what a variable
-/// holds is never taken for a part of the condition.
-fn parse(text: &str) -> Result<Vec<Comparison>, Wrong> {
+/// Parses a condition as written: variables are filled in later, so that their values are never
+/// parsed.
+fn parse(text: &str) -> Result<Vec<Comparison>, ConditionError> {
     let mut tokens = tokens(text)?.into_iter().peekable();
     let mut alternatives = Vec::new();
     loop {
         let place = if alternatives.is_empty() { "at the beginning" } else { "after `or`" };
-        let left = word(tokens.next(), place)?;
+        let left = expect_operand(tokens.next(), place)?;
         let is_not = left.text == "not" && !left.quoted;
-        if is_not && matches!(tokens.peek(), Some(Token::Word(_))) {
+        if is_not && matches!(tokens.peek(), Some(ConditionToken::Word(_))) {
             return Err(negated("`not` before a comparison".to_owned()));
         }
-        let equal = operator(tokens.next())?;
+        let equal = expect_operator(tokens.next())?;
         let after = if equal { "after `==`" } else { "after `!=`" };
-        let right = word(tokens.next(), after)?;
+        let right = expect_operand(tokens.next(), after)?;
         alternatives.push(Comparison { left, equal, right });
         match tokens.next() {
             None => return Ok(alternatives),
-            Some(Token::Word(next)) if is_or(&next) => {}
+            Some(ConditionToken::Word(next)) if is_or(&next) => {}
             Some(other) => {
-                let help = if is_and(&other) { NO_AND } else { FORM };
+                let help = if is_and(&other) { NO_AND } else { SYNTAX_HELP };
                 let message = format!("expected `or` or the end, found {other}");
-                return Err(Wrong { message, help: help.to_owned() });
+                return Err(ConditionError { message, help: help.to_owned() });
             }
         }
     }
 }
 
-fn word(token: Option<Token>, place: &str) -> Result<Word, Wrong> {
+fn expect_operand(token: Option<ConditionToken>, place: &str) -> Result<Operand, ConditionError> {
     match token {
-        Some(Token::Word(word)) if !is_or(&word) => Ok(word),
-        Some(Token::Operator(operator)) if operator == "!" => {
+        Some(ConditionToken::Word(word)) if !is_or(&word) => Ok(word),
+        Some(ConditionToken::Operator(operator)) if operator == "!" => {
             Err(negated(format!("expected a word {place}, found `!`")))
         }
-        Some(other) => Err(wrong(format!("expected a word {place}, found {other}"))),
-        None => Err(wrong(format!("expected a word {place}, found nothing"))),
+        Some(other) => Err(syntax_error(format!("expected a word {place}, found {other}"))),
+        None => Err(syntax_error(format!("expected a word {place}, found nothing"))),
     }
 }
 
-fn operator(token: Option<Token>) -> Result<bool, Wrong> {
+fn expect_operator(token: Option<ConditionToken>) -> Result<bool, ConditionError> {
     match token {
-        Some(Token::Operator(operator)) if operator == "==" => Ok(true),
-        Some(Token::Operator(operator)) if operator == "!=" => Ok(false),
-        Some(other) => Err(wrong(format!("expected `==` or `!=`, found {other}"))),
-        None => Err(wrong("expected `==` or `!=`, found nothing".to_owned())),
+        Some(ConditionToken::Operator(operator)) if operator == "==" => Ok(true),
+        Some(ConditionToken::Operator(operator)) if operator == "!=" => Ok(false),
+        Some(other) => Err(syntax_error(format!("expected `==` or `!=`, found {other}"))),
+        None => Err(syntax_error("expected `==` or `!=`, found nothing".to_owned())),
     }
 }
 
-fn is_and(token: &Token) -> bool {
+fn is_and(token: &ConditionToken) -> bool {
     match token {
-        Token::Word(word) => word.text == "and" && !word.quoted,
-        Token::Operator(operator) => operator == "&&",
+        ConditionToken::Word(word) => word.text == "and" && !word.quoted,
+        ConditionToken::Operator(operator) => operator == "&&",
     }
 }
 
-fn negated(message: String) -> Wrong {
-    Wrong { message, help: NO_NOT.to_owned() }
+fn negated(message: String) -> ConditionError {
+    ConditionError { message, help: NO_NOT.to_owned() }
 }
 
-fn is_or(word: &Word) -> bool {
+fn is_or(word: &Operand) -> bool {
     word.text == "or" && !word.quoted
 }
 
-fn wrong(message: String) -> Wrong {
-    Wrong { message, help: FORM.to_owned() }
+fn syntax_error(message: String) -> ConditionError {
+    ConditionError { message, help: SYNTAX_HELP.to_owned() }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Token {
-    Word(Word),
+enum ConditionToken {
+    Word(Operand),
     Operator(String),
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for ConditionToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Word(word) if word.quoted => write!(f, "`{word}`"),
-            Self::Word(Word { text, .. }) | Self::Operator(text) => write!(f, "`{text}`"),
+            Self::Word(Operand { text, .. }) | Self::Operator(text) => write!(f, "`{text}`"),
         }
     }
 }
 
-fn tokens(text: &str) -> Result<Vec<Token>, Wrong> {
+fn tokens(text: &str) -> Result<Vec<ConditionToken>, ConditionError> {
     let (mut tokens, mut rest) = (Vec::new(), text.trim_start());
     while let Some(first) = rest.chars().next() {
         let (token, after) = match first {
@@ -206,28 +206,28 @@ fn tokens(text: &str) -> Result<Vec<Token>, Wrong> {
     Ok(tokens)
 }
 
-fn quoted(inside: &str) -> Result<(Token, &str), Wrong> {
+fn quoted(inside: &str) -> Result<(ConditionToken, &str), ConditionError> {
     let Some((text, after)) = inside.split_once('\'') else {
-        return Err(Wrong {
+        return Err(ConditionError {
             message: "a `'` that is not closed".to_owned(),
             help: "put one before and one behind the word".to_owned(),
         });
     };
-    Ok((Token::Word(Word { text: text.to_owned(), quoted: true }), after))
+    Ok((ConditionToken::Word(Operand { text: text.to_owned(), quoted: true }), after))
 }
 
 fn is_operator(c: char) -> bool {
     matches!(c, '=' | '!' | '<' | '>' | '~' | '&' | '|')
 }
 
-fn operator_token(text: &str) -> (Token, &str) {
+fn operator_token(text: &str) -> (ConditionToken, &str) {
     let end = text.find(|c| !is_operator(c)).unwrap_or(text.len());
     let (operator, after) = text.split_at(end);
-    (Token::Operator(operator.to_owned()), after)
+    (ConditionToken::Operator(operator.to_owned()), after)
 }
 
-/// A word without quotes. A variable in it is taken as a whole, whatever its default holds.
-fn plain(text: &str) -> Result<(Token, &str), Wrong> {
+/// An unquoted word. A variable in it is one unit, whatever its default contains.
+fn plain(text: &str) -> Result<(ConditionToken, &str), ConditionError> {
     let mut end = 0;
     while let Some(c) = text[end..].chars().next() {
         let variable = text[end..].starts_with("${").then(|| text[end..].find('}')).flatten();
@@ -239,15 +239,15 @@ fn plain(text: &str) -> Result<(Token, &str), Wrong> {
         }
     }
     let (word, after) = text.split_at(end);
-    Ok((Token::Word(Word { text: word.to_owned(), quoted: false }), after))
+    Ok((ConditionToken::Word(Operand { text: word.to_owned(), quoted: false }), after))
 }
 
 fn is_plain(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '+' | '@' | '%' | ',' | '$')
 }
 
-fn needs_quotes(found: char) -> Wrong {
-    Wrong {
+fn needs_quotes(found: char) -> ConditionError {
+    ConditionError {
         message: format!("`{}` in a word without quotes", found.escape_default()),
         help: "put the word into single quotes; there are no brackets and no patterns".to_owned(),
     }
@@ -307,7 +307,7 @@ mod tests {
             assert_eq!(help(text), NO_NOT, "{text}");
         }
         assert!(holds("not == not") && holds("and == and"));
-        assert_eq!(help("a == b c"), FORM);
+        assert_eq!(help("a == b c"), SYNTAX_HELP);
     }
 
     proptest! {
@@ -320,7 +320,7 @@ mod tests {
         fn what_is_shown_of_a_condition_means_the_same(
             words in proptest::collection::vec(("[a-z]{0,3}", any::<bool>(), "[a-z ]{0,3}"), 1..4),
         ) {
-            let quoted = |text: &str| Word { text: text.to_owned(), quoted: true };
+            let quoted = |text: &str| Operand { text: text.to_owned(), quoted: true };
             let each = words.iter().map(|(left, equal, right)| {
                 Comparison { left: quoted(left), equal: *equal, right: quoted(right) }
             });

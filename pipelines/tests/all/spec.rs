@@ -202,12 +202,13 @@ when = "${FORMAT:-table} != text"
 /// The names of a pipeline's nodes with those they read from.
 fn shape(pipeline: &Pipeline) -> Vec<(String, Vec<String>)> {
     let name = |at: &usize| pipeline.nodes[*at].name.clone();
-    let of =
-        |node: &sluice_pipeline::Node| (node.name.clone(), node.from.iter().map(name).collect());
+    let of = |node: &sluice_pipeline::PipelineNode| {
+        (node.name.clone(), node.from.iter().map(name).collect())
+    };
     pipeline.nodes.iter().map(of).collect()
 }
 
-fn wanted(shape: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
+fn expected_shape(shape: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     shape.iter().map(|(name, from)| ((*name).to_owned(), owned(from))).collect()
 }
@@ -217,13 +218,13 @@ fn a_condition_that_fails_takes_along_what_is_there_for_its_node_only() {
     let table: [(&str, &[&str]); 3] =
         [("log", &[]), ("fields", &["log"]), ("table", &["fields", "log"])];
     let by_default = read(CHOICE, None, &[]);
-    assert_eq!(shape(&by_default), wanted(&table));
+    assert_eq!(shape(&by_default), expected_shape(&table));
     // The only path with a placeholder is that of the table.
     assert_eq!(by_default.templates.len(), 1);
     let text: [(&str, &[&str]); 4] =
         [("log", &[]), ("fields", &["log"]), ("lines", &["fields"]), ("text", &["lines"])];
     let chosen = read(CHOICE, None, &[("FORMAT", "text")]);
-    assert_eq!(shape(&chosen), wanted(&text));
+    assert_eq!(shape(&chosen), expected_shape(&text));
     assert!(chosen.templates.is_empty());
     let both: [(&str, &[&str]); 5] = [
         ("log", &[]),
@@ -232,13 +233,16 @@ fn a_condition_that_fails_takes_along_what_is_there_for_its_node_only() {
         ("lines", &["fields"]),
         ("text", &["lines"]),
     ];
-    assert_eq!(shape(&read(CHOICE, None, &[("FORMAT", "text"), ("OTHER", "1")])), wanted(&both));
+    assert_eq!(
+        shape(&read(CHOICE, None, &[("FORMAT", "text"), ("OTHER", "1")])),
+        expected_shape(&both)
+    );
 }
 
 #[test]
 fn what_is_left_out_is_told_with_the_condition_that_began_it() {
     let told = |text: &str, set: &[(&str, &str)]| -> Vec<String> {
-        read(text, None, set).left_out.iter().map(ToString::to_string).collect()
+        read(text, None, set).pruned.iter().map(ToString::to_string).collect()
     };
     let chosen = told(CHOICE, &[("FORMAT", "text"), ("OTHER", "1")]);
     assert_eq!(chosen, ["table, since its condition fails (when: text != text)"]);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sluice_core::{Error, Registry};
-use sluice_pipeline::dispatch::{ATTEMPTS, Carrier, Fulfilled, Order};
+use sluice_pipeline::dispatch::{ATTEMPTS, Carrier, OrderOutcome, UnitOrder};
 use sluice_pipeline::run::{Options, Stop};
 
 use crate::kit::SeededRng;
@@ -49,7 +49,7 @@ pub(super) struct ThreadCarrier {
     /// The number of orders started but not delivered.
     pub(super) again: AtomicUsize,
     pub(super) rounds: AtomicUsize,
-    late: Mutex<Vec<Order>>,
+    late: Mutex<Vec<UnitOrder>>,
 }
 
 enum FatePlan {
@@ -87,9 +87,11 @@ impl ThreadCarrier {
     }
 
     /// Runs the late orders, after the end of the run, and returns the results.
-    pub(super) fn run_late(&self) -> Vec<Fulfilled> {
+    pub(super) fn run_late(&self) -> Vec<OrderOutcome> {
         let late = std::mem::take(&mut *self.late.lock().unwrap());
-        late.iter().map(|order| order.fulfil(&Registry::linked(), &self.options).unwrap()).collect()
+        late.iter()
+            .map(|order| order.execute(&Registry::linked(), &self.options).unwrap())
+            .collect()
     }
 
     fn fate(&self, unit: usize) -> UnitFate {
@@ -105,12 +107,12 @@ impl ThreadCarrier {
     }
 
     /// The orders as workers get them: serialized, in any order, some twice.
-    fn dealt(&self, orders: &[Order]) -> Vec<(Order, UnitFate)> {
-        let mut dealt: Vec<(Order, UnitFate)> = Vec::new();
+    fn dealt(&self, orders: &[UnitOrder]) -> Vec<(UnitOrder, UnitFate)> {
+        let mut dealt: Vec<(UnitOrder, UnitFate)> = Vec::new();
         for order in orders {
             let fate = self.fate(order.unit());
-            let (shared, own) = order.apart().unwrap();
-            let sent = || Order::together(&shared, &own).unwrap();
+            let (shared, own) = order.to_json_parts().unwrap();
+            let sent = || UnitOrder::from_json_parts(&shared, &own).unwrap();
             match fate {
                 UnitFate::Lost => {}
                 UnitFate::Late => self.late.lock().unwrap().push(sent()),
@@ -126,18 +128,18 @@ impl ThreadCarrier {
         dealt
     }
 
-    fn work(&self, order: &Order, fate: UnitFate) {
+    fn work(&self, order: &UnitOrder, fate: UnitFate) {
         if fate == UnitFate::Dies {
             return order.give_up("its process died").unwrap();
         }
         let registry = (self.registry)();
         loop {
-            match order.fulfil(&registry, &self.options).unwrap() {
-                Fulfilled::Again(_) if order.attempts().unwrap() < ATTEMPTS => {
+            match order.execute(&registry, &self.options).unwrap() {
+                OrderOutcome::Retry(_) if order.attempts().unwrap() < ATTEMPTS => {
                     self.again.fetch_add(1, Ordering::Relaxed);
                 }
-                Fulfilled::Again(why) => return order.give_up(&why).unwrap(),
-                Fulfilled::Delivered | Fulfilled::Abandoned(_) => break,
+                OrderOutcome::Retry(why) => return order.give_up(&why).unwrap(),
+                OrderOutcome::Delivered | OrderOutcome::Abandoned(_) => break,
             }
         }
         assert_ne!(fate, UnitFate::Panics, "a worker panics on purpose");
@@ -145,7 +147,12 @@ impl ThreadCarrier {
 }
 
 impl Carrier for ThreadCarrier {
-    fn carry(&self, orders: &[Order], stop: &Stop, _: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
+    fn carry(
+        &self,
+        orders: &[UnitOrder],
+        stop: &Stop,
+        _: &(dyn Fn(&str) + Sync),
+    ) -> Result<(), Error> {
         self.rounds.fetch_add(1, Ordering::Relaxed);
         let dealt = Mutex::new(self.dealt(orders));
         let next = || dealt.lock().unwrap().pop().filter(|_| !stop.is_requested());
@@ -171,7 +178,7 @@ impl Carrier for ThreadCarrier {
 pub(super) struct IdleCarrier;
 
 impl Carrier for IdleCarrier {
-    fn carry(&self, _: &[Order], _: &Stop, _: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
+    fn carry(&self, _: &[UnitOrder], _: &Stop, _: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
         Err(Error::refused("cannot reach anybody"))
     }
 }
@@ -183,9 +190,14 @@ pub(super) struct InterruptingCarrier {
 }
 
 impl Carrier for InterruptingCarrier {
-    fn carry(&self, orders: &[Order], _: &Stop, _: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
+    fn carry(
+        &self,
+        orders: &[UnitOrder],
+        _: &Stop,
+        _: &(dyn Fn(&str) + Sync),
+    ) -> Result<(), Error> {
         for order in orders.iter().take(self.after) {
-            order.fulfil(&Registry::linked(), &Options::default())?;
+            order.execute(&Registry::linked(), &Options::default())?;
         }
         self.stop.request();
         Ok(())

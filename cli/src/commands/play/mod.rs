@@ -173,7 +173,7 @@ fn play(
     args: &PlayArgs,
     shell: &Shell,
 ) -> CommandResult {
-    run::allowed(&pipeline, &execute::running_options(&args.running))?;
+    run::check_programs_allowed(&pipeline, &execute::running_options(&args.running))?;
     let report_file = execute::ReportFile::open_if_requested(&args.running, &pipeline, &[])?;
     let last = match form {
         PlayerDisplay::Silent => None,

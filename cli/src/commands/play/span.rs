@@ -2,7 +2,7 @@
 
 use sluice_core::time::TimePoint;
 use sluice_core::{Error, Query, ReadContext, Source, Split, SplitStart};
-use sluice_pipeline::{Part, Pipeline};
+use sluice_pipeline::{Pipeline, PluginInstance};
 
 use crate::args::SelectionArgs;
 
@@ -15,8 +15,8 @@ const MAX_SPLIT_LEN: u64 = 32 << 20;
 /// The approximate time of the last event to be played; `None` if only reading the whole log would
 /// tell.
 pub(super) fn last_timestamp(pipeline: &Pipeline, selection: &SelectionArgs) -> Option<i64> {
-    let mut sources = pipeline.nodes.iter().filter_map(|node| match &node.part {
-        Part::Source(source) => Some(&**source),
+    let mut sources = pipeline.nodes.iter().filter_map(|node| match &node.instance {
+        PluginInstance::Source(source) => Some(&**source),
         _ => None,
     });
     let (source, None) = (sources.next()?, sources.next()) else { return None };

@@ -16,7 +16,7 @@ use std::time::Duration;
 use sluice_core::output::PublishedFile;
 use sluice_core::{Overwrite, Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options, Recording, Stop};
-use sluice_pipeline::{Node, Part, Pipeline, Report};
+use sluice_pipeline::{Pipeline, PipelineNode, PluginInstance, Report};
 
 use crate::args::{Assignment, SelectionArgs};
 use crate::commands::{convert, execute};
@@ -54,15 +54,14 @@ fn record(
     out: RecordingOutput<'_>,
     shell: &Shell,
 ) -> CommandResult {
-    let grows =
-        |node: &Node| !matches!(&node.part, Part::Sink(sink) if !sink.is_readable_unfinished());
+    let grows = |node: &PipelineNode| !matches!(&node.instance, PluginInstance::Sink(sink) if !sink.is_readable_unfinished());
     if !pipeline.nodes.iter().all(grows) && out.limits == PieceLimits::default() {
         shell.warn(
             "a file of this format is readable only when it is complete, at the end of the \
              recording; --split-seconds writes several",
         );
     }
-    run::allowed(&pipeline, &execute::running_options(&args.running))?;
+    run::check_programs_allowed(&pipeline, &execute::running_options(&args.running))?;
     let target = PathBuf::from(&out.sink.path);
     let quota = args.receiving.disk_quota.map(|least| DiskQuota::for_target(&target, least));
     quota.as_ref().map_or(Ok(()), DiskQuota::check)?;

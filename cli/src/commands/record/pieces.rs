@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Zoned;
 use sluice_core::Error;
-use sluice_pipeline::run::{self, Piece, Stop};
+use sluice_pipeline::run::{self, PieceProgress, Stop};
 
 use super::naming::{ExistingOutput, FileNaming};
 use crate::progress::ProgressMeter;
@@ -43,16 +43,16 @@ impl State {
 }
 
 impl PieceLimits {
-    fn are_reached(self, piece: &Piece, before: u64) -> bool {
+    fn are_reached(self, piece: &PieceProgress, before: u64) -> bool {
         let long = self.bytes.is_some_and(|most| piece.bytes + before >= most);
-        let old = self.age.is_some_and(|most| piece.begun.elapsed() >= most);
+        let old = self.age.is_some_and(|most| piece.started.elapsed() >= most);
         // A new file needs at least one event in the current one.
         piece.events > 0 && (long || old)
     }
 }
 
-impl run::Pieces for PieceCutter {
-    fn is_complete(&self, piece: &Piece) -> bool {
+impl run::PiecePolicy for PieceCutter {
+    fn is_complete(&self, piece: &PieceProgress) -> bool {
         // Once stopping, no new file is needed; on a full disk, one would follow another.
         if self.stop.is_requested() {
             return false;
@@ -79,9 +79,9 @@ mod tests {
 
     use super::*;
 
-    fn piece(events: u64, bytes: u64, seconds: u64) -> Piece {
+    fn piece(events: u64, bytes: u64, seconds: u64) -> PieceProgress {
         let begun = Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
-        Piece { events, bytes, begun }
+        PieceProgress { events, bytes, started: begun }
     }
 
     #[test]

@@ -299,7 +299,7 @@ fn recorded(live: FakeLiveSource, folder: &Path, arguments: &[&str]) -> CommandR
     let out = RecordingOutput::from_args(&args, &shell)?;
     let text = text(&args, &out, &shell)?;
     let mut pipeline = convert::parse_generated("test", &text, &shell)?;
-    pipeline.nodes[0].part = Part::Source(Box::new(live));
+    pipeline.nodes[0].instance = PluginInstance::Source(Box::new(live));
     record(pipeline, &args, out, &shell)
 }
 

@@ -134,8 +134,10 @@ fn options(args: &SpyArgs) -> Value {
 }
 
 /// The address, as the source reports it.
-fn address(node: &sluice_pipeline::Node, args: &SpyArgs) -> String {
-    let sluice_pipeline::Part::Source(source) = &node.part else { return String::new() };
+fn address(node: &sluice_pipeline::PipelineNode, args: &SpyArgs) -> String {
+    let sluice_pipeline::PluginInstance::Source(source) = &node.instance else {
+        return String::new();
+    };
     // Errors are reported by the run.
     let inputs = source.inputs().unwrap_or_default();
     let path = inputs.first().map(|input| input.path.display().to_string());

@@ -46,7 +46,7 @@ fn verify_path(path: &Path, format: &InputFormat, shell: &Shell) -> Result<Verif
     if files::is_folder(path) {
         return verify_folder(path, shell);
     }
-    if batch::is_record(path) {
+    if batch::is_batch_record(path) {
         return verify_folder(path.parent().unwrap_or(Path::new(".")), shell);
     }
     if let Some(report) = record::report(path)? {

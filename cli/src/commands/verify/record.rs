@@ -11,7 +11,7 @@ use sluice_core::files;
 use sluice_core::name::printable;
 use sluice_core::output::MANIFEST;
 use sluice_core::store::is_address;
-use sluice_pipeline::batch::{JOURNAL, Record, Status, UnitLeft, UnitRecord};
+use sluice_pipeline::batch::{BatchRecord, JOURNAL, Status, UnfinishedUnit, UnitRecord};
 use sluice_pipeline::manifest::OutputFile;
 
 use super::result::VerifyResult;
@@ -72,7 +72,7 @@ struct ReportedUnit {
 
 /// Verifies an output folder.
 pub(super) fn verify_folder(folder: &Path, shell: &Shell) -> Result<VerifyResult, Failure> {
-    if let Some(record) = Record::read(folder)? {
+    if let Some(record) = BatchRecord::read(folder)? {
         return verify_batch(folder, &record, shell);
     }
     let place = folder.join(MANIFEST);
@@ -110,13 +110,17 @@ pub(super) fn verify_folder(folder: &Path, shell: &Shell) -> Result<VerifyResult
 }
 
 /// Verifies the outputs of a batch. Files not in its record are ignored.
-fn verify_batch(folder: &Path, record: &Record, shell: &Shell) -> Result<VerifyResult, Failure> {
+fn verify_batch(
+    folder: &Path,
+    record: &BatchRecord,
+    shell: &Shell,
+) -> Result<VerifyResult, Failure> {
     let mut verdict = VerifyResult::default();
     let current = record.current(folder);
     for unit in &current {
         verdict.add(verify_unit(folder, unit, shell)?);
     }
-    verdict.differences.extend(record.in_parts());
+    verdict.differences.extend(record.shard_notes());
     verdict.differences.extend(unfinished_inputs(&record.left, current.len()));
     if record.is_open {
         let inputs = units::pluralize(current.len() as u64, "input");
@@ -129,7 +133,7 @@ fn verify_batch(folder: &Path, record: &Record, shell: &Shell) -> Result<VerifyR
 }
 
 /// Lists the inputs that a completed batch did not finish.
-fn unfinished_inputs(left: &[UnitLeft], recorded: usize) -> Vec<String> {
+fn unfinished_inputs(left: &[UnfinishedUnit], recorded: usize) -> Vec<String> {
     if left.is_empty() {
         return Vec::new();
     }
@@ -239,13 +243,13 @@ pub(super) fn verify_report(report: &FileListing, shell: &Shell) -> VerifyResult
     on_disk.for_each(|said| verdict.compare(&said.path, said, shell));
     verdict.differences.extend(report.error.iter().map(|error| format!("the run failed: {error}")));
     let done = |unit: &&ReportedUnit| matches!(unit.status, Status::Done | Status::Skipped);
-    let left = report.units.iter().filter(|unit| !done(unit)).map(|unit| UnitLeft {
+    let left = report.units.iter().filter(|unit| !done(unit)).map(|unit| UnfinishedUnit {
         input: PathBuf::from(&unit.input),
         outputs: Vec::new(),
         status: unit.status,
         error: unit.error.clone(),
     });
-    let left: Vec<UnitLeft> = left.collect();
+    let left: Vec<UnfinishedUnit> = left.collect();
     if report.interrupted && report.error.is_none() && left.is_empty() {
         verdict.differences.push(STOPPED_EARLY.to_owned());
     }
@@ -280,7 +284,7 @@ pub(super) fn recorded(path: &Path) -> Result<Vec<RecordedFile>, Failure> {
             continue;
         }
         let place = |said: &RecordedFile| folder.join(&said.path) == path;
-        let mut said: Vec<RecordedFile> = match Record::read(folder)? {
+        let mut said: Vec<RecordedFile> = match BatchRecord::read(folder)? {
             Some(record) => {
                 let of_unit = |unit: &UnitRecord| {
                     let partial = unit.partial;

@@ -6,7 +6,7 @@ use sluice_conformance::{Finding, Promise};
 
 /// Holds a plugin to be found out: these promises and no others are broken, in these words.
 #[track_caller]
-pub(crate) fn found(findings: &[Finding], promises: &[Promise], words: &[&str]) {
+pub(crate) fn expect_findings(findings: &[Finding], promises: &[Promise], words: &[&str]) {
     let text: String = findings.iter().map(|finding| format!("{finding}\n")).collect();
     let broken: BTreeSet<Promise> = findings.iter().map(|finding| finding.promise).collect();
     assert_eq!(broken, promises.iter().copied().collect(), "{text}");

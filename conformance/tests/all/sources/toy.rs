@@ -1,7 +1,8 @@
 //! A small format with sources that read it rightly, and wrongly in one way each.
 //!
-//! A file is frames, one behind another: `TOY1`, milliseconds and length as little-endian numbers of four
-//! bytes, then the payload. A frame is believed if another one, or the end of the file, follows.
+//! A file is frames, one behind another: `TOY1`, milliseconds and length as little-endian numbers
+//! of four bytes, then the payload. A frame is believed if another one, or the end of the file,
+//! follows.
 
 use std::fs;
 use std::path::Path;
@@ -64,7 +65,7 @@ pub(crate) mod defect {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
-pub(crate) struct Toy<const DEFECT: u8> {
+pub(crate) struct ToyLogSource<const DEFECT: u8> {
     /// The files.
     path: InPaths,
     #[serde(skip)]
@@ -74,7 +75,7 @@ pub(crate) struct Toy<const DEFECT: u8> {
 /// Takes any option.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(crate = "sluice_core::schemars")]
-struct Loose {
+struct LooseSource {
     /// The files.
     path: InPaths,
 }
@@ -83,7 +84,7 @@ struct Loose {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
-struct Untold {
+struct UndocumentedSource {
     /// The files.
     path: InPaths,
     #[serde(default)]
@@ -108,67 +109,67 @@ fn mine(head: &[u8]) -> SniffResult {
 }
 
 toys! {
-    "toy": Toy<{ defect::NONE }>;
-    "loses-at-seams": Toy<{ defect::LOSES_AT_SEAMS }>;
-    "depends-on-threads": Toy<{ defect::DEPENDS_ON_THREADS }>;
-    "panics": Toy<{ defect::PANICS }>;
-    "overflows-stack": Toy<{ defect::OVERFLOWS_STACK }>;
-    "hangs": Toy<{ defect::HANGS }>;
-    "gives-nothing-for-ever": Toy<{ defect::GIVES_NOTHING_FOR_EVER }>;
-    "gives-events-for-ever": Toy<{ defect::GIVES_EVENTS_FOR_EVER }>;
-    "believes-lengths": Toy<{ defect::BELIEVES_LENGTHS }>;
-    "passes-cut-payloads": Toy<{ defect::PASSES_CUT_PAYLOADS }>;
-    "swallows-the-rest": Toy<{ defect::SWALLOWS_THE_REST }>;
-    "tells-too-much-damage": Toy<{ defect::TELLS_TOO_MUCH_DAMAGE }>;
-    "tells-too-little-damage": Toy<{ defect::TELLS_TOO_LITTLE_DAMAGE }>;
-    "repeats-after-damage": Toy<{ defect::REPEATS_AFTER_DAMAGE }>;
-    "fails-without-a-name": Toy<{ defect::FAILS_WITHOUT_A_NAME }>;
-    "fails-on-sound-files": Toy<{ defect::FAILS_ON_SOUND_FILES }>;
-    "ignores-cut-headers": Toy<{ defect::IGNORES_CUT_HEADERS }>;
-    "aborts": Toy<{ defect::ABORTS }>;
-    "counts": Toy<{ defect::COUNTS }>;
-    "loses-in-windows": Toy<{ defect::LOSES_IN_WINDOWS }>;
-    "misses-last-in-windows": Toy<{ defect::MISSES_LAST_IN_WINDOWS }>;
-    "gives-up": Toy<{ defect::GIVES_UP }>;
-    "gives-nothing-of-damaged": Toy<{ defect::GIVES_NOTHING_OF_DAMAGED }>;
-    "miscounts": Toy<{ defect::MISCOUNTS }>;
-    "loose": Loose;
-    "untold": Untold;
-    "claims-pictures": Toy<{ defect::NONE }>, sniff = |head| {
+    "toy": ToyLogSource<{ defect::NONE }>;
+    "loses-at-seams": ToyLogSource<{ defect::LOSES_AT_SEAMS }>;
+    "depends-on-threads": ToyLogSource<{ defect::DEPENDS_ON_THREADS }>;
+    "panics": ToyLogSource<{ defect::PANICS }>;
+    "overflows-stack": ToyLogSource<{ defect::OVERFLOWS_STACK }>;
+    "hangs": ToyLogSource<{ defect::HANGS }>;
+    "gives-nothing-for-ever": ToyLogSource<{ defect::GIVES_NOTHING_FOR_EVER }>;
+    "gives-events-for-ever": ToyLogSource<{ defect::GIVES_EVENTS_FOR_EVER }>;
+    "believes-lengths": ToyLogSource<{ defect::BELIEVES_LENGTHS }>;
+    "passes-cut-payloads": ToyLogSource<{ defect::PASSES_CUT_PAYLOADS }>;
+    "swallows-the-rest": ToyLogSource<{ defect::SWALLOWS_THE_REST }>;
+    "tells-too-much-damage": ToyLogSource<{ defect::TELLS_TOO_MUCH_DAMAGE }>;
+    "tells-too-little-damage": ToyLogSource<{ defect::TELLS_TOO_LITTLE_DAMAGE }>;
+    "repeats-after-damage": ToyLogSource<{ defect::REPEATS_AFTER_DAMAGE }>;
+    "fails-without-a-name": ToyLogSource<{ defect::FAILS_WITHOUT_A_NAME }>;
+    "fails-on-sound-files": ToyLogSource<{ defect::FAILS_ON_SOUND_FILES }>;
+    "ignores-cut-headers": ToyLogSource<{ defect::IGNORES_CUT_HEADERS }>;
+    "aborts": ToyLogSource<{ defect::ABORTS }>;
+    "counts": ToyLogSource<{ defect::COUNTS }>;
+    "loses-in-windows": ToyLogSource<{ defect::LOSES_IN_WINDOWS }>;
+    "misses-last-in-windows": ToyLogSource<{ defect::MISSES_LAST_IN_WINDOWS }>;
+    "gives-up": ToyLogSource<{ defect::GIVES_UP }>;
+    "gives-nothing-of-damaged": ToyLogSource<{ defect::GIVES_NOTHING_OF_DAMAGED }>;
+    "miscounts": ToyLogSource<{ defect::MISCOUNTS }>;
+    "loose": LooseSource;
+    "untold": UndocumentedSource;
+    "claims-pictures": ToyLogSource<{ defect::NONE }>, sniff = |head| {
         if head.starts_with(b"\x89PNG") { SniffResult::Yes } else { mine(head) }
     };
-    "panics-on-heads": Toy<{ defect::NONE }>, sniff = |head| {
+    "panics-on-heads": ToyLogSource<{ defect::NONE }>, sniff = |head| {
         if head[..2] == *b"ZZ" { SniffResult::Maybe } else { SniffResult::No }
     };
 }
 
 register! {
-    source "no-toml": Toy<{ defect::NONE }>,
+    source "no-toml": ToyLogSource<{ defect::NONE }>,
     about: "reads files of frames",
     sample: "[sources.log\nplugin = \"no-toml\"\npath = \"a.toy\"\n",
 }
 
 register! {
-    source "shows-nothing": Toy<{ defect::NONE }>,
+    source "shows-nothing": ToyLogSource<{ defect::NONE }>,
     about: "reads files of frames",
     sample: "[sources.log]\nplugin = \"shows-nothing\"\n",
 }
 
 register! {
-    source "talks": Toy<{ defect::NONE }>,
+    source "talks": ToyLogSource<{ defect::NONE }>,
     about: "Reads files of frames. Also those of others.",
     sample: "[sources.log]\nplugin = \"talks\"\npath = \"a.toy\"\n",
 }
 
 /// Events with their places, and damage.
 #[derive(Default)]
-struct Found {
+struct ParsedFrames {
     events: Vec<(usize, u32, Vec<u8>)>,
     damage: Vec<(usize, usize)>,
 }
 
 /// What is at the beginning of some bytes.
-enum Seen {
+enum FrameHead {
     Frame { ms: u32, len: usize },
     Damage,
 }
@@ -177,14 +178,14 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk::<4>()?))
 }
 
-fn seen(bytes: &[u8]) -> Seen {
+fn frame_head(bytes: &[u8]) -> FrameHead {
     let believed = || {
         let (ms, len) = (number(bytes, 4)?, number(bytes, 8)? as usize);
         let rest = bytes.get(HEAD..)?.get(len..)?;
         let follows = rest.starts_with(MAGIC) || MAGIC.starts_with(rest);
-        (bytes.starts_with(MAGIC) && follows).then_some(Seen::Frame { ms, len: HEAD + len })
+        (bytes.starts_with(MAGIC) && follows).then_some(FrameHead::Frame { ms, len: HEAD + len })
     };
-    believed().unwrap_or(Seen::Damage)
+    believed().unwrap_or(FrameHead::Damage)
 }
 
 fn dig(depth: u64) -> u64 {
@@ -192,7 +193,11 @@ fn dig(depth: u64) -> u64 {
 }
 
 /// What defects there are where a frame cannot be believed. Whether the rest is left.
-fn stumble<const DEFECT: u8>(bytes: &[u8], found: &mut Found, at: usize) -> Result<bool, Error> {
+fn apply_defect<const DEFECT: u8>(
+    bytes: &[u8],
+    found: &mut ParsedFrames,
+    at: usize,
+) -> Result<bool, Error> {
     let len = number(bytes, 8).unwrap_or(0);
     let is_headed = bytes.starts_with(MAGIC) && bytes.len() >= HEAD;
     match DEFECT {
@@ -221,18 +226,18 @@ fn stumble<const DEFECT: u8>(bytes: &[u8], found: &mut Found, at: usize) -> Resu
     Ok(false)
 }
 
-fn parse<const DEFECT: u8>(bytes: &[u8]) -> Result<Found, Error> {
-    let (mut found, mut at) = (Found::default(), 0);
+fn parse<const DEFECT: u8>(bytes: &[u8]) -> Result<ParsedFrames, Error> {
+    let (mut found, mut at) = (ParsedFrames::default(), 0);
     while at < bytes.len() {
-        if let Seen::Frame { ms, len } = seen(&bytes[at..]) {
+        if let FrameHead::Frame { ms, len } = frame_head(&bytes[at..]) {
             found.events.push((at, ms, bytes[at + HEAD..at + len].to_vec()));
             at += len;
             continue;
         }
-        if stumble::<DEFECT>(&bytes[at..], &mut found, at)? {
+        if apply_defect::<DEFECT>(&bytes[at..], &mut found, at)? {
             return Ok(found);
         }
-        let is_next = |at: &usize| matches!(seen(&bytes[*at..]), Seen::Frame { .. });
+        let is_next = |at: &usize| matches!(frame_head(&bytes[*at..]), FrameHead::Frame { .. });
         let end = (at + 1..bytes.len()).find(is_next).unwrap_or(bytes.len());
         let told = match DEFECT {
             defect::TELLS_TOO_MUCH_DAMAGE => number(&bytes[at..], 8).unwrap_or(0) as usize,
@@ -256,7 +261,8 @@ fn splits(path: &InPaths, target: u64) -> Result<Vec<Split>, Error> {
     Split::from_files(files::expand(&path.0)?, target, |_, len| Ok(0..len))
 }
 
-/// The events and the damage that begin in a split. Files are read whole, so nothing has to be guessed.
+/// The events and the damage that begin in a split. Files are read whole, so nothing has to be
+/// guessed.
 fn read<'s, const DEFECT: u8>(
     split: &Split,
     context: &ReadContext,
@@ -270,7 +276,7 @@ fn read<'s, const DEFECT: u8>(
                 return Err(Error::refused(format!("no frame at {at}: {}", split.input.display())));
             }
             defect::GIVES_NOTHING_OF_DAMAGED => {
-                found = Found { events: Vec::new(), damage: vec![(0, bytes.len())] };
+                found = ParsedFrames { events: Vec::new(), damage: vec![(0, bytes.len())] };
             }
             _ => {}
         }
@@ -351,6 +357,6 @@ macro_rules! source {
 /// Counts for those that do not look at it.
 static UNSEEN: AtomicI64 = AtomicI64::new(0);
 
-source!(Toy<DEFECT>, DEFECT, |toy| &toy.events, DEFECT);
-source!(Loose, defect::NONE, |_| &UNSEEN);
-source!(Untold, defect::NONE, |_| &UNSEEN);
+source!(ToyLogSource<DEFECT>, DEFECT, |toy| &toy.events, DEFECT);
+source!(LooseSource, defect::NONE, |_| &UNSEEN);
+source!(UndocumentedSource, defect::NONE, |_| &UNSEEN);

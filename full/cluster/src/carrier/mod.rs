@@ -7,7 +7,7 @@ mod job;
 use std::time::Duration;
 
 use sluice_core::Error;
-use sluice_pipeline::dispatch::{Carrier, Greeting, Order};
+use sluice_pipeline::dispatch::{Carrier, ProgramIdentity, UnitOrder};
 use sluice_pipeline::run::Stop;
 
 use crate::address::Address;
@@ -26,7 +26,7 @@ const MAX_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub struct Ballista {
     scheduler: Address,
-    greeting: Greeting,
+    program: ProgramIdentity,
     patience: Duration,
     /// Stopped when this is dropped.
     _local: Option<LocalCluster>,
@@ -35,19 +35,27 @@ pub struct Ballista {
 impl Ballista {
     /// Uses the scheduler at this address, which must run the same program (see [`Greeting`]).
     /// Gives up a job that makes no progress for `patience` while executors are idle.
-    pub fn with_scheduler(scheduler: Address, greeting: Greeting, patience: Duration) -> Self {
-        Self { scheduler, greeting, patience, _local: None }
+    pub fn with_scheduler(
+        scheduler: Address,
+        program: ProgramIdentity,
+        patience: Duration,
+    ) -> Self {
+        Self { scheduler, program, patience, _local: None }
     }
 
     /// Uses the cluster of processes on this machine.
-    pub fn with_local_cluster(local: LocalCluster, greeting: Greeting, patience: Duration) -> Self {
+    pub fn with_local_cluster(
+        local: LocalCluster,
+        program: ProgramIdentity,
+        patience: Duration,
+    ) -> Self {
         let scheduler = local.scheduler().clone();
-        Self { scheduler, greeting, patience, _local: Some(local) }
+        Self { scheduler, program, patience, _local: Some(local) }
     }
 
     /// Checks that the scheduler is reachable and runs the same program. Submits nothing.
     pub fn check(&self) -> Result<(), Error> {
-        let identity = runtime(1)?.block_on(check_scheduler(&self.scheduler, &self.greeting));
+        let identity = runtime(1)?.block_on(check_scheduler(&self.scheduler, &self.program));
         Ok(identity.map(drop)?)
     }
 }
@@ -55,16 +63,16 @@ impl Ballista {
 impl Carrier for Ballista {
     fn carry(
         &self,
-        orders: &[Order],
+        orders: &[UnitOrder],
         stop: &Stop,
         say: &(dyn Fn(&str) + Sync),
     ) -> Result<(), Error> {
         logging::start();
-        let orders = orders.iter().map(Order::apart).collect::<Result<Vec<_>, _>>()?;
+        let orders = orders.iter().map(UnitOrder::to_json_parts).collect::<Result<Vec<_>, _>>()?;
         let runtime = runtime(1)?;
         let result = runtime.block_on(async {
             let Some(checked) =
-                unless_stopped(stop, check_scheduler(&self.scheduler, &self.greeting)).await
+                unless_stopped(stop, check_scheduler(&self.scheduler, &self.program)).await
             else {
                 return Ok(());
             };

@@ -2,18 +2,18 @@
 //! is lost, Ballista reruns everything that executor did in the job. With the marker, the rerun
 //! does nothing; the driver may already have taken and removed the delivery.
 
-use sluice_pipeline::dispatch::Order;
+use sluice_pipeline::dispatch::UnitOrder;
 
 /// Marks a unit as done in one job. A later job of the same run may have to run the unit again, if
 /// the driver could not use its delivery.
 #[derive(Clone, Debug)]
 pub(super) struct DoneMarker {
-    order: Order,
+    order: UnitOrder,
     name: String,
 }
 
 impl DoneMarker {
-    pub(super) fn new(order: &Order, job: &str) -> Self {
+    pub(super) fn new(order: &UnitOrder, job: &str) -> Self {
         Self { order: order.clone(), name: format!("job-{job}/{:06}", order.unit()) }
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::Error;
-use sluice_pipeline::dispatch::Greeting;
+use sluice_pipeline::dispatch::ProgramIdentity;
 use sluice_pipeline::run::Stop;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -47,7 +47,7 @@ pub struct ExecutorOptions {
     /// Whether pipelines may run programs here.
     pub allow_exec: bool,
     /// The version and plugins of this program.
-    pub greeting: Greeting,
+    pub program: ProgramIdentity,
 }
 
 /// Where tasks of the executor send messages for the user.
@@ -97,7 +97,7 @@ async fn run(options: &ExecutorOptions, stop: &Stop, messages: MessageSender) ->
     let mut first = Some(Instant::now() + CONNECT_TIMEOUT);
     let mut backoff = Duration::from_millis(250);
     while !stop.is_requested() {
-        match check_scheduler(&options.scheduler, &options.greeting).await {
+        match check_scheduler(&options.scheduler, &options.program).await {
             Ok(identity) => {
                 let session = SchedulerSession::new(options, &identity, &runner, work_dir);
                 match session.run(stop, &messages).await {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use sluice_core::name::printable;
-use sluice_pipeline::dispatch::{ATTEMPTS, Order};
+use sluice_pipeline::dispatch::{ATTEMPTS, UnitOrder};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -49,7 +49,7 @@ struct RunningUnit {
 /// An order and the task that carries it.
 struct AssignedUnit {
     task: BallistaTask,
-    order: Order,
+    order: UnitOrder,
     /// Its name in messages.
     name: String,
 }
@@ -96,8 +96,9 @@ impl UnitRunner {
         if self.blocking(&done_marker, DoneMarker::exists).await? {
             return Ok(());
         }
-        let missing_folder =
-            self.blocking(&unit.order, |order| order.unseen().map(Path::to_owned)).await?;
+        let missing_folder = self
+            .blocking(&unit.order, |order| order.invisible_folder().map(Path::to_owned))
+            .await?;
         if let Some(missing) = missing_folder {
             tokio::select! {
                 () = sleep(UNSEEN_DELAY) => {}
@@ -111,7 +112,7 @@ impl UnitRunner {
             }
             ChildExit::Cancelled => return Err(cancelled()),
             ChildExit::Finished(UnitResult::Again(why)) | ChildExit::Crashed(why) => {
-                if !self.blocking(&unit.order, Order::is_over).await? {
+                if !self.blocking(&unit.order, UnitOrder::is_over).await? {
                     return self.retry_or_give_up(unit, why).await;
                 }
                 "the run is over".to_owned()
@@ -187,7 +188,7 @@ impl UnitRunner {
 
 impl AssignedUnit {
     fn new(task: BallistaTask, shared: &str, order: &str) -> io::Result<Self> {
-        let order = Order::together(shared, order).map_err(io::Error::other)?;
+        let order = UnitOrder::from_json_parts(shared, order).map_err(io::Error::other)?;
         let name = printable(&order.input().display().to_string()).into_owned();
         Ok(Self { task, order, name })
     }

@@ -12,7 +12,7 @@ use ballista_core::ids::new_instance_id;
 use ballista_scheduler::state::execution_graph::RunningTaskInfo;
 use ballista_scheduler::state::task_manager::JobInfoCache;
 use serde::{Deserialize, Serialize};
-use sluice_pipeline::dispatch::Greeting;
+use sluice_pipeline::dispatch::ProgramIdentity;
 
 use super::Scheduler;
 use crate::handshake::{self, SchedulerIdentity};
@@ -132,8 +132,8 @@ impl AdminState {
 }
 
 /// The routes of the admin API.
-pub(crate) fn routes(scheduler: Scheduler, greeting: &Greeting) -> Router {
-    let identity = SchedulerIdentity::new(greeting, &new_instance_id());
+pub(crate) fn routes(scheduler: Scheduler, program: &ProgramIdentity) -> Router {
+    let identity = SchedulerIdentity::new(program, &new_instance_id());
     let router = Router::new()
         .route(handshake::PATH, get(get_identity))
         .route("/sluice/state", get(get_state))
@@ -273,11 +273,11 @@ mod tests {
             listen: "127.0.0.1:0".parse().unwrap(),
             advertise: None,
             executor_timeout: Duration::from_secs(20),
-            greeting: Greeting::default(),
+            program: ProgramIdentity::default(),
         };
         runtime(1).unwrap().block_on(async {
             let scheduler = scheduler(&options, "127.0.0.1:1".parse().unwrap()).await.unwrap();
-            let identity = SchedulerIdentity::new(&options.greeting, "instance");
+            let identity = SchedulerIdentity::new(&options.program, "instance");
             let (messages, last_polls) = (Mutex::default(), Mutex::default());
             let state = Arc::new(AdminState { scheduler, identity, messages, last_polls });
             let message = JobMessage { text: "rubbish".into(), is_abandoned: true };

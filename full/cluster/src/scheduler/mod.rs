@@ -19,7 +19,7 @@ use ballista_scheduler::scheduler_process::create_scheduler;
 use ballista_scheduler::scheduler_server::SchedulerServer;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use sluice_core::Error;
-use sluice_pipeline::dispatch::Greeting;
+use sluice_pipeline::dispatch::ProgramIdentity;
 use sluice_pipeline::run::Stop;
 use tokio::net::TcpListener;
 use tonic::service::RoutesBuilder;
@@ -47,7 +47,7 @@ pub struct SchedulerOptions {
     /// How long an executor may be silent before it counts as lost.
     pub executor_timeout: Duration,
     /// The version and plugins of this program.
-    pub greeting: Greeting,
+    pub program: ProgramIdentity,
 }
 
 /// Serves as a scheduler until `stop` is requested. Reports its address once it listens.
@@ -79,7 +79,7 @@ async fn run(
     let scheduler =
         scheduler.map_err(|e| Error::refused(format!("cannot start the scheduler: {e}")))?;
     let host = options.advertise.clone().unwrap_or_else(|| bound.ip().to_string());
-    let service = routes(scheduler, &options.greeting);
+    let service = routes(scheduler, &options.program);
     let service = service.into_make_service_with_connect_info::<SocketAddr>();
     say(&format!("listening on {}", Address { host, port: bound.port() }));
     // Another process may wait for that line in a pipe.
@@ -118,11 +118,11 @@ async fn scheduler(
     create_scheduler(cluster, Arc::new(config)).await
 }
 
-fn routes(scheduler: Scheduler, greeting: &Greeting) -> axum::Router {
+fn routes(scheduler: Scheduler, program: &ProgramIdentity) -> axum::Router {
     let service = SchedulerGrpcServer::new(scheduler.clone())
         .max_decoding_message_size(MESSAGE_LIMIT)
         .max_encoding_message_size(MESSAGE_LIMIT);
     let mut grpc = RoutesBuilder::default();
     grpc.add_service(service);
-    grpc.routes().into_axum_router().merge(admin::routes(scheduler, greeting))
+    grpc.routes().into_axum_router().merge(admin::routes(scheduler, program))
 }

@@ -9,15 +9,15 @@ use sluice_core::{
     Stage, StageContext,
 };
 use sluice_pipeline::run::{self, Options};
-use sluice_pipeline::{Outline, Part, Pipeline, Report, graph};
+use sluice_pipeline::{Outline, Pipeline, PluginInstance, Report, graph};
 
-use crate::engine::kit::{Lines, Made, SECOND, line_of, node, run, with_payloads};
+use crate::engine::kit::{LineSink, MadeUpSource, SECOND, chain_of, node, run, with_payloads};
 
 /// Writes into each payload how many events have come.
 #[derive(Default)]
-struct Number(u64);
+struct NumberingFold(u64);
 
-impl Fold for Number {
+impl Fold for NumberingFold {
     fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let numbered = with_payloads(&batch, |_| {
             self.0 += 1;
@@ -33,13 +33,13 @@ impl Fold for Number {
 }
 
 /// Leaves out what has a number that three divides, and doubles the others.
-struct Thin;
+struct ThinningMap;
 
 fn number(payload: &[u8]) -> u64 {
     std::str::from_utf8(payload).unwrap().parse().unwrap()
 }
 
-impl Map for Thin {
+impl Map for ThinningMap {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let kept = batch.retain(|row| !number(batch.payload(row)).is_multiple_of(3));
         context.filtered += (batch.len() - kept.len()) as u64;
@@ -50,20 +50,25 @@ impl Map for Thin {
 }
 
 fn chain() -> Stage {
-    let inner = Stage::Chain(vec![Stage::Map(Box::new(Thin)), Stage::Chain(Vec::new())]);
-    Stage::Chain(vec![Stage::Fold(Box::<Number>::default()), inner])
+    let inner = Stage::Chain(vec![Stage::Map(Box::new(ThinningMap)), Stage::Chain(Vec::new())]);
+    Stage::Chain(vec![Stage::Fold(Box::<NumberingFold>::default()), inner])
 }
 
 fn apart() -> Vec<(&'static str, Stage)> {
-    vec![("number", Stage::Fold(Box::<Number>::default())), ("thin", Stage::Map(Box::new(Thin)))]
+    vec![
+        ("number", Stage::Fold(Box::<NumberingFold>::default())),
+        ("thin", Stage::Map(Box::new(ThinningMap))),
+    ]
 }
 
 const MADE: i64 = 30 * 100;
 
 fn ran(stages: Vec<(&str, Stage)>, jobs: usize) -> (Vec<String>, Report) {
-    let (made, lines) =
-        (Made { seconds: 30, per_second: 100, ..Made::default() }, Lines::default());
-    let report = run(line_of(&made, stages, &lines), jobs);
+    let (made, lines) = (
+        MadeUpSource { seconds: 30, per_second: 100, ..MadeUpSource::default() },
+        LineSink::default(),
+    );
+    let report = run(chain_of(&made, stages, &lines), jobs);
     let lines = lines.lines.lock().unwrap().clone();
     (lines, report)
 }
@@ -97,18 +102,19 @@ fn a_chain_is_one_stage_of_the_report_and_its_books_balance() {
 
 #[test]
 fn a_chain_is_one_node_of_the_graph() {
-    let pipeline = line_of(&Made::default(), vec![("both", chain())], &Lines::default());
+    let pipeline =
+        chain_of(&MadeUpSource::default(), vec![("both", chain())], &LineSink::default());
     let drawn = graph::mermaid(&Outline::from(&pipeline));
     assert!(drawn.ends_with("    n0 --> n1\n    n1 --> n2\n"), "{drawn}");
 }
 
 #[test]
 fn what_a_chain_remembers_is_forgotten_when_everything_is_played_again() {
-    let made = Made { seconds: 4, per_second: 6, ..Made::default() };
-    let lines = Lines { rounds: 2, ..Lines::default() };
-    let mut pipeline = line_of(&made, vec![("both", chain())], &lines);
+    let made = MadeUpSource { seconds: 4, per_second: 6, ..MadeUpSource::default() };
+    let lines = LineSink { rounds: 2, ..LineSink::default() };
+    let mut pipeline = chain_of(&made, vec![("both", chain())], &lines);
     let again: fn(serde_json::Value) -> Result<Stage, OptionsError> = |_| Ok(chain());
-    pipeline.nodes[1].again = Some(again);
+    pipeline.nodes[1].stage_factory = Some(again);
     run(pipeline, 2);
     let lines = lines.lines.lock().unwrap();
     let (first, second) = lines.split_at(lines.len() / 2);
@@ -116,9 +122,9 @@ fn what_a_chain_remembers_is_forgotten_when_everything_is_played_again() {
 }
 
 /// Lets so many events pass.
-struct First(usize);
+struct FirstEvents(usize);
 
-impl Fold for First {
+impl Fold for FirstEvents {
     fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let passing = self.0.min(batch.len());
         self.0 -= passing;
@@ -133,7 +139,7 @@ impl Fold for First {
 
 #[test]
 fn reading_stops_where_nothing_behind_a_chain_wants_more() {
-    let first = || Stage::Fold(Box::new(First(10)));
+    let first = || Stage::Fold(Box::new(FirstEvents(10)));
     for jobs in [1, 2, 8] {
         let (lines, report) = ran(vec![("both", chain()), ("first", first())], jobs);
         assert_eq!(lines.len(), 10);
@@ -152,9 +158,9 @@ fn chains_behind_chains_see_events_in_order_on_any_number_of_threads() {
 }
 
 /// Passes only where several batches of one stage are at work at a time.
-struct Meet(Arc<Barrier>);
+struct BarrierMap(Arc<Barrier>);
 
-impl Map for Meet {
+impl Map for BarrierMap {
     fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
         self.0.wait();
         Ok(batch)
@@ -163,8 +169,8 @@ impl Map for Meet {
 
 #[test]
 fn what_stands_between_two_stages_with_memory_is_run_beside_each_other() {
-    let number = || Stage::Fold(Box::<Number>::default());
-    let meet = Stage::Map(Box::new(Meet(Arc::new(Barrier::new(2)))));
+    let number = || Stage::Fold(Box::<NumberingFold>::default());
+    let meet = Stage::Map(Box::new(BarrierMap(Arc::new(Barrier::new(2)))));
     let chain = Stage::Chain(vec![number(), meet]);
     let (lines, _) = ran(vec![("chain", chain), ("number", number())], 2);
     assert_eq!(lines.len() as i64, MADE);
@@ -195,7 +201,7 @@ impl Fold for LastOfA {
 }
 
 /// Lets channel B pass for two seconds.
-struct Window;
+struct WindowMap;
 
 const WINDOW: std::ops::Range<i64> = 20 * SECOND..22 * SECOND;
 
@@ -204,7 +210,7 @@ fn channel(name: &str) -> ChannelQuery {
     ChannelQuery::from_patterns(&names, &Patterns::default(), &Patterns::default())
 }
 
-impl Map for Window {
+impl Map for WindowMap {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let is_b = |row: usize| context.channels.get(batch.event(row).channel).name.text() == "B";
         let kept = batch.retain(|row| WINDOW.contains(&batch.timestamps()[row]) && is_b(row));
@@ -226,13 +232,16 @@ impl Map for Window {
 /// The lines that come of it, how many splits were read, and how many events.
 fn windowed(query: &FoldQuery, together: bool, jobs: usize) -> (Vec<String>, usize, u64) {
     let fold = Stage::Fold(Box::new(LastOfA { last: None, query: query.clone() }));
-    let window = Stage::Map(Box::new(Window));
+    let window = Stage::Map(Box::new(WindowMap));
     let stages = match together {
         true => vec![("both", Stage::Chain(vec![fold, window]))],
         false => vec![("fold", fold), ("window", window)],
     };
-    let (made, lines) = (Made { seconds: 60, per_second: 30, ..Made::default() }, Lines::default());
-    let report = run(line_of(&made, stages, &lines), jobs);
+    let (made, lines) = (
+        MadeUpSource { seconds: 60, per_second: 30, ..MadeUpSource::default() },
+        LineSink::default(),
+    );
+    let report = run(chain_of(&made, stages, &lines), jobs);
     let lines = lines.lines.lock().unwrap().clone();
     (lines, made.read.load(Ordering::Relaxed), report.sources["made"].events)
 }
@@ -261,19 +270,25 @@ fn a_window_passes_a_fold_that_says_what_it_needs() {
 
 #[test]
 fn a_chain_of_maps_is_run_where_events_are_read() {
-    let maps = || Stage::Chain(vec![Stage::Map(Box::new(Window)), Stage::Map(Box::new(Window))]);
-    let (made, lines) = (Made { seconds: 60, per_second: 30, ..Made::default() }, Lines::default());
-    let pipeline = line_of(&made, vec![("maps", maps())], &lines);
-    assert!(matches!(&pipeline.nodes[1].part, Part::Stage(stage) if stage.parts().len() == 2));
+    let maps =
+        || Stage::Chain(vec![Stage::Map(Box::new(WindowMap)), Stage::Map(Box::new(WindowMap))]);
+    let (made, lines) = (
+        MadeUpSource { seconds: 60, per_second: 30, ..MadeUpSource::default() },
+        LineSink::default(),
+    );
+    let pipeline = chain_of(&made, vec![("maps", maps())], &lines);
+    assert!(
+        matches!(&pipeline.nodes[1].instance, PluginInstance::Stage(stage) if stage.parts().len() == 2)
+    );
     let report = run(pipeline, 2);
     assert_eq!((lines.lines.lock().unwrap().len(), made.read.load(Ordering::Relaxed)), (20, 2));
     assert_eq!(report.channels.len(), 1);
 }
 
 /// Notes how many of its events are wanted, and how many are not.
-struct Asks;
+struct WindowProbe;
 
-impl Map for Asks {
+impl Map for WindowProbe {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         for time in batch.timestamps() {
             let wanted = context.window.wants_time(*time);
@@ -287,7 +302,7 @@ impl Map for Asks {
     }
 }
 
-impl Fold for Asks {
+impl Fold for WindowProbe {
     fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         Ok(vec![self.apply(batch, context)?])
     }
@@ -299,12 +314,14 @@ impl Fold for Asks {
 
 #[test]
 fn stages_know_which_times_are_wanted_of_them() {
-    let (map, fold) = (|| Stage::Map(Box::new(Asks)), || Stage::Fold(Box::new(Asks)));
-    let window = || Stage::Map(Box::new(Window));
+    let (map, fold) = (|| Stage::Map(Box::new(WindowProbe)), || Stage::Fold(Box::new(WindowProbe)));
+    let window = || Stage::Map(Box::new(WindowMap));
     let asked = |stages: Vec<(&'static str, Stage)>| {
-        let (made, lines) =
-            (Made { seconds: 60, per_second: 30, ..Made::default() }, Lines::default());
-        run(line_of(&made, stages, &lines), 2)
+        let (made, lines) = (
+            MadeUpSource { seconds: 60, per_second: 30, ..MadeUpSource::default() },
+            LineSink::default(),
+        );
+        run(chain_of(&made, stages, &lines), 2)
     };
     let notes = |report: &Report, node: &str| {
         let count = |what: &str| {
@@ -323,9 +340,9 @@ fn stages_know_which_times_are_wanted_of_them() {
 }
 
 /// Asks for these channels.
-struct Names(ChannelQuery);
+struct ChannelsMap(ChannelQuery);
 
-impl Map for Names {
+impl Map for ChannelsMap {
     fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
         Ok(batch)
     }
@@ -339,11 +356,11 @@ impl Map for Names {
 #[test]
 fn what_is_wanted_of_many_branches_that_meet_again_is_found_soon() {
     let stage = |name: &str, from: &[usize], channels: ChannelQuery| {
-        node(name, from, Part::Stage(Stage::Map(Box::new(Names(channels)))), None)
+        node(name, from, PluginInstance::Stage(Stage::Map(Box::new(ChannelsMap(channels)))), None)
     };
     let planned = |own: &ChannelQuery| {
-        let made = Made { seconds: 1, per_second: 3, ..Made::default() };
-        let mut nodes = vec![node("made", &[], Part::Source(Box::new(made)), None)];
+        let made = MadeUpSource { seconds: 1, per_second: 3, ..MadeUpSource::default() };
+        let mut nodes = vec![node("made", &[], PluginInstance::Source(Box::new(made)), None)];
         nodes.push(stage("own", &[0], own.clone()));
         for _ in 0..30 {
             let end = nodes.len() - 1;
@@ -351,7 +368,7 @@ fn what_is_wanted_of_many_branches_that_meet_again_is_found_soon() {
             nodes.push(stage("right", &[end], channel(&format!("re:A|R{end}"))));
             nodes.push(stage("both", &[end + 1, end + 2], ChannelQuery::default()));
         }
-        let out = Part::Sink(Box::new(Lines::default()));
+        let out = PluginInstance::Sink(Box::new(LineSink::default()));
         nodes.push(node("out", &[nodes.len() - 1], out, None));
         let pipeline = Pipeline { nodes, ..Pipeline::default() };
         let reading = run::plan(&pipeline, &Options::default()).unwrap();

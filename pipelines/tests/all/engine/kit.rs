@@ -9,14 +9,15 @@ use sluice_core::{
     PluginKind, Query, ReadContext, Reader, Sink, SinkContext, Source, Split, SplitStart, Stage,
 };
 use sluice_pipeline::run::{self, Options};
-use sluice_pipeline::spec::MakeStage;
-use sluice_pipeline::{Node, OnDamage, Part, Pipeline, Report};
+use sluice_pipeline::spec::StageFactory;
+use sluice_pipeline::{OnDamage, Pipeline, PipelineNode, PluginInstance, Report};
 
 pub(crate) const SECOND: i64 = 1_000_000_000;
 
-/// Events on A, B and C in turn, a split for each second or for several. Skips what nobody asks for.
+/// Events on A, B and C in turn, a split for each second or for several. Skips what nobody asks
+/// for.
 #[derive(Clone, Default)]
-pub(crate) struct Made {
+pub(crate) struct MadeUpSource {
     pub(crate) seconds: i64,
     pub(crate) per_second: i64,
     /// How long payloads are.
@@ -27,7 +28,7 @@ pub(crate) struct Made {
     pub(crate) read: Arc<AtomicUsize>,
 }
 
-impl Source for Made {
+impl Source for MadeUpSource {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         Ok(Vec::new())
     }
@@ -72,13 +73,13 @@ impl Source for Made {
 
 /// Keeps a line for each event, or what comes instead.
 #[derive(Clone, Default)]
-pub(crate) struct Lines {
+pub(crate) struct LineSink {
     pub(crate) lines: Arc<Mutex<Vec<String>>>,
     /// How often everything is to be played.
     pub(crate) rounds: u64,
 }
 
-impl Sink for Lines {
+impl Sink for LineSink {
     type Block = Batch;
     type Output = (PlaybackClock, Arc<Channels>, u64);
 
@@ -122,20 +123,25 @@ impl Sink for Lines {
     }
 }
 
-pub(crate) fn node(name: &str, from: &[usize], part: Part, again: Option<MakeStage>) -> Node {
+pub(crate) fn node(
+    name: &str,
+    from: &[usize],
+    part: PluginInstance,
+    again: Option<StageFactory>,
+) -> PipelineNode {
     let kind = match part {
-        Part::Source(_) => PluginKind::Source,
-        Part::Stage(_) => PluginKind::Stage,
-        Part::Sink(_) => PluginKind::Sink,
+        PluginInstance::Source(_) => PluginKind::Source,
+        PluginInstance::Stage(_) => PluginKind::Stage,
+        PluginInstance::Sink(_) => PluginKind::Sink,
     };
-    Node {
+    PipelineNode {
         name: name.to_owned(),
         plugin: "toy",
         kind,
         from: from.to_vec(),
-        part,
+        instance: part,
         options: serde_json::Value::Null,
-        again,
+        stage_factory: again,
         program: None,
         damage: OnDamage::Skip,
         source_name: None,
@@ -145,12 +151,16 @@ pub(crate) fn node(name: &str, from: &[usize], part: Part, again: Option<MakeSta
 }
 
 /// The source, these stages one behind another, and the sink.
-pub(crate) fn line_of(source: &Made, stages: Vec<(&str, Stage)>, sink: &Lines) -> Pipeline {
-    let mut nodes = vec![node("made", &[], Part::Source(Box::new(source.clone())), None)];
+pub(crate) fn chain_of(
+    source: &MadeUpSource,
+    stages: Vec<(&str, Stage)>,
+    sink: &LineSink,
+) -> Pipeline {
+    let mut nodes = vec![node("made", &[], PluginInstance::Source(Box::new(source.clone())), None)];
     for (name, stage) in stages {
-        nodes.push(node(name, &[nodes.len() - 1], Part::Stage(stage), None));
+        nodes.push(node(name, &[nodes.len() - 1], PluginInstance::Stage(stage), None));
     }
-    nodes.push(node("out", &[nodes.len() - 1], Part::Sink(Box::new(sink.clone())), None));
+    nodes.push(node("out", &[nodes.len() - 1], PluginInstance::Sink(Box::new(sink.clone())), None));
     Pipeline { nodes, ..Pipeline::default() }
 }
 

@@ -8,7 +8,7 @@ use sluice_core::options::ByteSize;
 use sluice_core::{Batch, BatchBuilder, Error, Fold, Map, Stage, StageContext};
 use sluice_pipeline::run::{self, Options};
 
-use crate::engine::kit::{Lines, Made, line_of};
+use crate::engine::kit::{LineSink, MadeUpSource, chain_of};
 
 const CAP: usize = 64 << 20;
 
@@ -17,44 +17,44 @@ const PIECE: usize = CAP / 256;
 
 /// How many bytes there are, and how many there were at most.
 #[derive(Default)]
-struct Alive {
+struct LiveBytes {
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
 /// Bytes that are counted as long as they are there.
-struct Counted {
+struct CountedBytes {
     bytes: Vec<u8>,
-    alive: Arc<Alive>,
+    alive: Arc<LiveBytes>,
 }
 
-impl Counted {
-    fn of(len: usize, alive: &Arc<Alive>) -> Self {
+impl CountedBytes {
+    fn new(len: usize, alive: &Arc<LiveBytes>) -> Self {
         let now = alive.now.fetch_add(len, Ordering::SeqCst) + len;
         alive.most.fetch_max(now, Ordering::SeqCst);
         Self { bytes: vec![0; len], alive: Arc::clone(alive) }
     }
 }
 
-impl AsRef<[u8]> for Counted {
+impl AsRef<[u8]> for CountedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedBytes {
     fn drop(&mut self) {
         self.alive.now.fetch_sub(self.bytes.len(), Ordering::SeqCst);
     }
 }
 
 /// Makes batches so many times as large.
-struct Swell(usize, Arc<Alive>);
+struct SwellingMap(usize, Arc<LiveBytes>);
 
-impl Map for Swell {
+impl Map for SwellingMap {
     fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
         let mut builder = BatchBuilder::default();
-        let large = Counted::of(batch.payload_bytes() as usize * self.0, &self.1);
+        let large = CountedBytes::new(batch.payload_bytes() as usize * self.0, &self.1);
         let segment = builder.segment(Bytes::from_owner(large));
         for event in batch.iter() {
             let place = sluice_core::PayloadOffset { segment, offset: 0 };
@@ -65,9 +65,9 @@ impl Map for Swell {
 }
 
 /// Gives events as they come.
-struct Pass;
+struct PassingFold;
 
-impl Fold for Pass {
+impl Fold for PassingFold {
     fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         Ok(vec![batch])
     }
@@ -75,13 +75,13 @@ impl Fold for Pass {
 
 /// The most bytes that were there at one time, where batches become so many times as large.
 fn most_alive(times: usize, stage: impl Fn(Stage) -> Stage) -> usize {
-    let alive = Arc::<Alive>::default();
+    let alive = Arc::<LiveBytes>::default();
     let (seconds, per_second) = (80, 16);
     let payload = PIECE / per_second as usize;
-    let made = Made { seconds, per_second, payload, ..Made::default() };
-    let swell = Stage::Map(Box::new(Swell(times, Arc::clone(&alive))));
-    let lines = Lines::default();
-    let pipeline = line_of(&made, vec![("swell", stage(swell))], &lines);
+    let made = MadeUpSource { seconds, per_second, payload, ..MadeUpSource::default() };
+    let swell = Stage::Map(Box::new(SwellingMap(times, Arc::clone(&alive))));
+    let lines = LineSink::default();
+    let pipeline = chain_of(&made, vec![("swell", stage(swell))], &lines);
     let memory = Some(ByteSize(CAP as u64));
     run::run(pipeline, &Options { jobs: Some(8), memory, ..Options::default() }).unwrap();
     assert_eq!(lines.lines.lock().unwrap().len() as i64, seconds * per_second);
@@ -97,12 +97,14 @@ fn batches_that_swell_while_they_are_read_stay_below_the_cap() {
 
 #[test]
 fn batches_that_swell_behind_a_fold_stay_below_the_cap() {
-    let most = most_alive(40, |swell| Stage::Chain(vec![Stage::Fold(Box::new(Pass)), swell]));
+    let most =
+        most_alive(40, |swell| Stage::Chain(vec![Stage::Fold(Box::new(PassingFold)), swell]));
     assert!(most < CAP, "{most}");
 }
 
 #[test]
 fn batches_that_swell_before_a_fold_stay_below_the_cap() {
-    let most = most_alive(20, |swell| Stage::Chain(vec![swell, Stage::Fold(Box::new(Pass))]));
+    let most =
+        most_alive(20, |swell| Stage::Chain(vec![swell, Stage::Fold(Box::new(PassingFold))]));
     assert!(most < CAP, "{most}");
 }

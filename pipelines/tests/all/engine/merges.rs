@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use sluice_core::options::ByteSize;
 use sluice_core::{Batch, ChannelId, Error, Fold, Map, Stage, StageContext};
 use sluice_pipeline::run::{self, Options};
-use sluice_pipeline::{Part, Pipeline, Report};
+use sluice_pipeline::{Pipeline, PluginInstance, Report};
 
-use crate::engine::kit::{Lines, Made, node};
+use crate::engine::kit::{LineSink, MadeUpSource, node};
 
 /// Lets some channels pass.
-struct Only(&'static [&'static str]);
+struct OnlyChannels(&'static [&'static str]);
 
-impl Map for Only {
+impl Map for OnlyChannels {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let channels = batch.channels();
         let passes = |row: usize| {
@@ -26,13 +26,13 @@ impl Map for Only {
 }
 
 /// Gives an event when so many others have come after it.
-struct Hold {
+struct DelayingFold {
     events: usize,
     held: VecDeque<Batch>,
 }
 
-impl Hold {
-    fn of(events: usize) -> Stage {
+impl DelayingFold {
+    fn stage(events: usize) -> Stage {
         Stage::Fold(Box::new(Self { events, held: VecDeque::new() }))
     }
 
@@ -52,7 +52,7 @@ impl Hold {
     }
 }
 
-impl Fold for Hold {
+impl Fold for DelayingFold {
     fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         self.held.push_back(batch);
         Ok(self.give_all_but(self.events))
@@ -64,9 +64,9 @@ impl Fold for Hold {
 }
 
 /// Gives events as they come.
-struct Through;
+struct UnbufferedFold;
 
-impl Fold for Through {
+impl Fold for UnbufferedFold {
     fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         Ok(vec![batch])
     }
@@ -76,28 +76,28 @@ impl Fold for Through {
     }
 }
 
-fn stage(name: &str, from: &[usize], stage: Stage) -> sluice_pipeline::Node {
-    node(name, from, Part::Stage(stage), None)
+fn stage(name: &str, from: &[usize], stage: Stage) -> sluice_pipeline::PipelineNode {
+    node(name, from, PluginInstance::Stage(stage), None)
 }
 
 fn only(channels: &'static [&'static str]) -> Stage {
-    Stage::Map(Box::new(Only(channels)))
+    Stage::Map(Box::new(OnlyChannels(channels)))
 }
 
 /// Events of A go through `fold`, and meet those of B and C again.
-fn parted(made: &Made, fold: Stage, lines: &Lines) -> Pipeline {
+fn parted(made: &MadeUpSource, fold: Stage, lines: &LineSink) -> Pipeline {
     let nodes = vec![
-        node("made", &[], Part::Source(Box::new(made.clone())), None),
+        node("made", &[], PluginInstance::Source(Box::new(made.clone())), None),
         stage("fold", &[0], fold),
         stage("keep", &[1], only(&["A"])),
         stage("other", &[0], only(&["B", "C"])),
         stage("both", &[2, 3], Stage::Chain(Vec::new())),
-        node("out", &[4], Part::Sink(Box::new(lines.clone())), None),
+        node("out", &[4], PluginInstance::Sink(Box::new(lines.clone())), None),
     ];
     Pipeline { nodes, ..Pipeline::default() }
 }
 
-fn ran(pipeline: Pipeline, lines: &Lines, jobs: usize, mib: u64) -> (Vec<String>, Report) {
+fn ran(pipeline: Pipeline, lines: &LineSink, jobs: usize, mib: u64) -> (Vec<String>, Report) {
     let memory = Some(ByteSize(mib << 20));
     let report =
         run::run(pipeline, &Options { jobs: Some(jobs), memory, ..Options::default() }).unwrap();
@@ -113,9 +113,11 @@ fn times(lines: &[String]) -> Vec<i64> {
 fn what_is_held_back_is_merged_by_time_however_much_is_read_at_once() {
     for split in [1, 2, 7, 30] {
         for (jobs, mib) in [(1, 16), (8, 64), (2, 512)] {
-            let made = Made { seconds: 30, per_second: 90, split, ..Made::default() };
-            let lines = Lines::default();
-            let (lines, report) = ran(parted(&made, Hold::of(50), &lines), &lines, jobs, mib);
+            let made =
+                MadeUpSource { seconds: 30, per_second: 90, split, ..MadeUpSource::default() };
+            let lines = LineSink::default();
+            let (lines, report) =
+                ran(parted(&made, DelayingFold::stage(50), &lines), &lines, jobs, mib);
             assert_eq!(lines.len(), 30 * 90);
             assert!(times(&lines).is_sorted(), "{split} seconds a split, {jobs} jobs, {mib} MiB");
             assert!(report.notes.is_empty());
@@ -126,9 +128,9 @@ fn what_is_held_back_is_merged_by_time_however_much_is_read_at_once() {
 #[test]
 fn two_branches_of_what_is_held_back_are_merged_by_time() {
     for split in [1, 30] {
-        let made = Made { seconds: 30, per_second: 90, split, ..Made::default() };
-        let lines = Lines::default();
-        let mut pipeline = parted(&made, Hold::of(50), &lines);
+        let made = MadeUpSource { seconds: 30, per_second: 90, split, ..MadeUpSource::default() };
+        let lines = LineSink::default();
+        let mut pipeline = parted(&made, DelayingFold::stage(50), &lines);
         pipeline.nodes[3].from = vec![1];
         let (lines, report) = ran(pipeline, &lines, 2, 64);
         assert_eq!(lines.len(), 30 * 90);
@@ -138,9 +140,9 @@ fn two_branches_of_what_is_held_back_are_merged_by_time() {
 
 #[test]
 fn a_stage_that_holds_nothing_back_is_merged_by_time() {
-    let made = Made { seconds: 30, per_second: 90, split: 3, ..Made::default() };
-    let lines = Lines::default();
-    let fold = Stage::Fold(Box::new(Through));
+    let made = MadeUpSource { seconds: 30, per_second: 90, split: 3, ..MadeUpSource::default() };
+    let lines = LineSink::default();
+    let fold = Stage::Fold(Box::new(UnbufferedFold));
     let (lines, report) = ran(parted(&made, fold, &lines), &lines, 2, 64);
     assert_eq!(lines.len(), 30 * 90);
     assert!(times(&lines).is_sorted() && report.notes.is_empty());
@@ -148,10 +150,12 @@ fn a_stage_that_holds_nothing_back_is_merged_by_time() {
 
 #[test]
 fn what_could_not_be_waited_for_is_told_and_is_the_same_with_any_number_of_threads() {
-    let made = Made { seconds: 30, per_second: 90, payload: 4096, ..Made::default() };
+    let made =
+        MadeUpSource { seconds: 30, per_second: 90, payload: 4096, ..MadeUpSource::default() };
     let told = |jobs| {
-        let lines = Lines::default();
-        let (lines, report) = ran(parted(&made, Hold::of(10_000), &lines), &lines, jobs, 16);
+        let lines = LineSink::default();
+        let (lines, report) =
+            ran(parted(&made, DelayingFold::stage(10_000), &lines), &lines, jobs, 16);
         assert_eq!(lines.len(), 30 * 90);
         let [note] = &report.notes[..] else { panic!("{:?}", report.notes) };
         assert!(note.node == "both" && note.what.starts_with("merged out of order"));
@@ -165,19 +169,25 @@ fn what_could_not_be_waited_for_is_told_and_is_the_same_with_any_number_of_threa
 #[test]
 fn merges_behind_merges_of_two_sources_are_in_order() {
     let made = |seconds, split| {
-        let made = Made { seconds, per_second: 90, payload: 512, split, ..Made::default() };
-        Part::Source(Box::new(made))
+        let made = MadeUpSource {
+            seconds,
+            per_second: 90,
+            payload: 512,
+            split,
+            ..MadeUpSource::default()
+        };
+        PluginInstance::Source(Box::new(made))
     };
     for (jobs, mib) in [(1, 16), (8, 128)] {
-        let lines = Lines::default();
+        let lines = LineSink::default();
         let nodes = vec![
             node("one", &[], made(30, 1), None),
             node("two", &[], made(20, 5), None),
-            stage("fold", &[0, 1], Hold::of(50)),
+            stage("fold", &[0, 1], DelayingFold::stage(50)),
             stage("keep", &[2], only(&["A"])),
             stage("other", &[0], only(&["B"])),
             stage("all", &[3, 4, 1], Stage::Chain(Vec::new())),
-            node("out", &[5], Part::Sink(Box::new(lines.clone())), None),
+            node("out", &[5], PluginInstance::Sink(Box::new(lines.clone())), None),
         ];
         let (lines, report) = ran(Pipeline { nodes, ..Pipeline::default() }, &lines, jobs, mib);
         assert_eq!(lines.len(), 30 * 60 + 20 * 120);

@@ -28,11 +28,11 @@ pub(crate) fn registry() -> Registry {
         Plugin::new("table", PluginFactory::Sink(make_sink::<Table>), schema_of::<Table>),
         Plugin::new("file", PluginFactory::Sink(make_sink::<File>), schema_of::<File>),
         Plugin::new("filter", PluginFactory::Stage(make_stage::<Filter>), schema_of::<Filter>),
-        Plugin::new("pass", PluginFactory::Stage(make_stage::<Pass>), schema_of::<Pass>),
+        Plugin::new("pass", PluginFactory::Stage(make_stage::<PassStage>), schema_of::<PassStage>),
         Plugin::new(
             "lcm",
             PluginFactory::Codec(|_| Err(OptionsError::at("", "a toy"))),
-            schema_of::<Pass>,
+            schema_of::<PassStage>,
         ),
     ])
 }
@@ -118,7 +118,7 @@ pub(crate) struct Filter {
 /// Keeps everything.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Pass {}
+pub(crate) struct PassStage {}
 
 impl TryFrom<Filter> for Stage {
     type Error = OptionsError;
@@ -132,20 +132,20 @@ impl TryFrom<Filter> for Stage {
             (Some(start), Some(end)) if end < start => {
                 Err(OptionsError::at("end", "the end lies before the start"))
             }
-            _ => Ok(Stage::Map(Box::new(Pass {}))),
+            _ => Ok(Stage::Map(Box::new(PassStage {}))),
         }
     }
 }
 
-impl TryFrom<Pass> for Stage {
+impl TryFrom<PassStage> for Stage {
     type Error = OptionsError;
 
-    fn try_from(pass: Pass) -> Result<Self, OptionsError> {
+    fn try_from(pass: PassStage) -> Result<Self, OptionsError> {
         Ok(Stage::Map(Box::new(pass)))
     }
 }
 
-impl Map for Pass {
+impl Map for PassStage {
     fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
         Ok(batch)
     }

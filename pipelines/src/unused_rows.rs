@@ -1,12 +1,12 @@
-//! Decoded rows that nothing writes: a stage decodes messages, and all that comes of them is sinks
-//! that hold payloads. Says so before a run; changes nothing.
+//! Notes about decoded rows that nothing writes: a stage decodes messages, but all sinks after it
+//! store payloads. Reported before the run; changes nothing.
 
 use sluice_core::{RowsEffect, Stage};
 
-use crate::spec::{Node, Part};
+use crate::spec::{PipelineNode, PluginInstance};
 
-/// The sinks behind a stage that decodes for nothing, by their places, with what each says of it.
-pub fn notes(nodes: &[Node]) -> Vec<(usize, String)> {
+/// The sinks after a stage that decodes for nothing, by index, with a note each.
+pub fn notes(nodes: &[PipelineNode]) -> Vec<(usize, String)> {
     let mut notes: Vec<(usize, String)> = Vec::new();
     for (place, node) in nodes.iter().enumerate() {
         if decodes(node) {
@@ -18,15 +18,14 @@ pub fn notes(nodes: &[Node]) -> Vec<(usize, String)> {
     notes
 }
 
-/// Whether all that a node does is to decode messages.
-fn decodes(node: &Node) -> bool {
-    let Part::Stage(Stage::Map(map)) = &node.part else { return false };
+/// Whether a node only decodes messages.
+fn decodes(node: &PipelineNode) -> bool {
+    let PluginInstance::Stage(Stage::Map(map)) = &node.instance else { return false };
     matches!(map.rows_after(), RowsEffect::Decoded(_))
 }
 
-/// Why the sinks that rows of a node come to do not write them; nothing if rows are of use on any
-/// way.
-fn reasons(nodes: &[Node], decoder: usize) -> Option<Vec<(usize, String)>> {
+/// Why the sinks that a node's rows reach do not write them; `None` if some path uses the rows.
+fn reasons(nodes: &[PipelineNode], decoder: usize) -> Option<Vec<(usize, String)>> {
     let (mut reached, mut reasons) = (vec![decoder], Vec::new());
     let mut done = 0;
     while let Some(from) = reached.get(done).copied() {
@@ -37,10 +36,10 @@ fn reasons(nodes: &[Node], decoder: usize) -> Option<Vec<(usize, String)>> {
                 continue;
             }
             reached.push(place);
-            match &node.part {
-                Part::Sink(sink) => reasons.push((place, sink.rows_unwritten()?)),
-                Part::Stage(stage) if !uses_rows(stage) => {}
-                Part::Stage(_) | Part::Source(_) => return None,
+            match &node.instance {
+                PluginInstance::Sink(sink) => reasons.push((place, sink.rows_unwritten()?)),
+                PluginInstance::Stage(stage) if !uses_rows(stage) => {}
+                PluginInstance::Stage(_) | PluginInstance::Source(_) => return None,
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What targets need of their input and of the registry: texts, files, and plugins made from options. Holds no
-//! promise itself.
+//! What targets need of their input and of the registry: texts, files, and plugins made from
+//! options. Holds no promise itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub(crate) fn text(bytes: &[u8]) -> &str {
 }
 
 /// Two inputs: the first byte says how long the first is.
-pub(crate) fn two(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn split_two(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first()?;
     Some(rest.split_at(usize::from(*len).min(rest.len())))
 }
@@ -82,11 +82,11 @@ pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
 
 /// A source with options that are its own.
 pub(crate) fn source(name: &str, options: Value) -> Box<dyn Source> {
-    made(name, options).expect("good options")
+    make_source(name, options).expect("good options")
 }
 
 /// A source with any options.
-pub(crate) fn made(name: &str, options: Value) -> Result<Box<dyn Source>, OptionsError> {
+pub(crate) fn make_source(name: &str, options: Value) -> Result<Box<dyn Source>, OptionsError> {
     let plugin = registry().get(PluginKind::Source, name).expect("there is the source");
     let PluginFactory::Source(make) = plugin.make else { unreachable!("a source makes a source") };
     make(options)

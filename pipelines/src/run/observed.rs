@@ -1,5 +1,5 @@
-//! What nodes met whose options name channels or fields: under which names events came, and which
-//! columns rows had. Counts nothing, and looks at no other node.
+//! What nodes with names in their options observed: the names under which events arrived, and the
+//! columns of rows. Counts nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,35 +8,35 @@ use sluice_core::counts::channels_by_origin;
 use sluice_core::{Batch, DeclaredColumns, TypeKey};
 
 use crate::names::SearchedName;
-use crate::spec::Node;
+use crate::spec::PipelineNode;
 
-/// What is noted at a node.
+/// What to observe at a node.
 #[derive(Clone, Copy, Debug, Default)]
-struct Noted {
+struct ObservedKinds {
     channels: bool,
     fields: bool,
 }
 
-/// Which nodes have names in their options, by their places in the pipeline.
+/// The nodes with names in their options, by index.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NamingNodes(Arc<[Noted]>);
+pub(crate) struct NamingNodes(Arc<[ObservedKinds]>);
 
 impl NamingNodes {
-    pub(crate) fn of(nodes: &[Node]) -> Self {
-        let noted = |node: &Node| Noted {
+    pub(crate) fn from_nodes(nodes: &[PipelineNode]) -> Self {
+        let noted = |node: &PipelineNode| ObservedKinds {
             channels: node.names.iter().any(|n| matches!(n.name, SearchedName::Channel(_))),
             fields: node.names.iter().any(|n| matches!(n.name, SearchedName::Field(_))),
         };
         Self(nodes.iter().map(noted).collect())
     }
 
-    /// What there is to note of a batch that a node is given; nothing if nobody asks.
-    pub(crate) fn entered(&self, node: usize, batch: &Batch) -> Option<Met> {
+    /// Observes a batch that enters a node; `None` if the node has no names.
+    pub(crate) fn entered(&self, node: usize, batch: &Batch) -> Option<ObservedNames> {
         let noted = self.0.get(node).copied().unwrap_or_default();
         if !noted.channels && !noted.fields {
             return None;
         }
-        let mut met = Met::default();
+        let mut met = ObservedNames::default();
         if noted.channels {
             met.entered = channels_by_origin(batch);
         }
@@ -46,42 +46,42 @@ impl NamingNodes {
         Some(met)
     }
 
-    /// The same for a batch that a node lets go on.
-    pub(crate) fn left(&self, node: usize, batch: &Batch) -> Option<Met> {
+    /// The same for a batch that leaves a node.
+    pub(crate) fn left(&self, node: usize, batch: &Batch) -> Option<ObservedNames> {
         let noted = self.0.get(node).copied().unwrap_or_default();
-        noted.channels.then(|| Met {
+        noted.channels.then(|| ObservedNames {
             left: channels_by_origin(batch).into_iter().map(|(read, _)| read).collect(),
-            ..Met::default()
+            ..ObservedNames::default()
         })
     }
 }
 
-/// What a node met.
+/// What a node observed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Met {
-    /// The channels of events that came: as they were read, and as they are called there.
+pub(crate) struct ObservedNames {
+    /// The channels of entering events: the original and the current one.
     pub(crate) entered: BTreeSet<(u32, u32)>,
-    /// The channels of events that went on, as they were read.
+    /// The original channels of leaving events.
     pub(crate) left: BTreeSet<u32>,
-    /// The columns of rows that came, by type.
+    /// The columns of entering rows, by type.
     columns: BTreeMap<(Arc<str>, TypeKey), DeclaredColumns>,
 }
 
-/// A damaged log may have a type for each event.
-const MOST_TYPES: usize = 1024;
+/// A damaged log may have a new type for each event.
+const MAX_TYPES: usize = 1024;
 
-impl Met {
+impl ObservedNames {
     pub(crate) fn add(&mut self, other: &Self) {
         self.entered.extend(&other.entered);
         self.left.extend(&other.left);
         for (kind, columns) in &other.columns {
-            if self.columns.len() < MOST_TYPES {
+            if self.columns.len() < MAX_TYPES {
                 self.columns.entry(kind.clone()).or_insert_with(|| columns.clone());
             }
         }
     }
 
-    /// The columns of all rows that came.
+    /// The columns of all entering rows.
     pub(crate) fn columns(&self) -> DeclaredColumns {
         let mut all = DeclaredColumns::default();
         self.columns.values().cloned().for_each(|columns| all.add(columns));
@@ -89,7 +89,7 @@ impl Met {
     }
 
     fn note_columns(&mut self, batch: &Batch) {
-        for rows in batch.rows().iter().take(MOST_TYPES) {
+        for rows in batch.rows().iter().take(MAX_TYPES) {
             let kind = (Arc::clone(&rows.message.name), rows.message.key);
             self.columns
                 .entry(kind)

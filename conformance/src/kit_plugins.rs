@@ -1,5 +1,5 @@
-//! Plugins of the kit's own: a source of nothing and a sink that keeps what it is given. No pipeline file
-//! but the kit's can name them.
+//! The kit's own plugins: an empty source and a sink that keeps its events. Only the kit's
+//! pipelines can name them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,17 +15,21 @@ use sluice_core::{
     Registry, Sink, SinkContext, Source, Split, SplitStart,
 };
 
-/// The source that has no event.
+/// The source without events.
 pub(crate) const NOTHING: &str = "conformance-nothing";
-/// The sink that keeps what it is given, for [`kept`].
+/// The sink that keeps its events, for [`take_kept`].
 pub(crate) const KEEP: &str = "conformance-keep";
 
-/// Every linked plugin, and the kit's own.
+/// All linked plugins, and the kit's own.
 pub(crate) fn registry() -> Registry {
     let linked = Registry::linked();
     let own = [
-        Plugin::new(NOTHING, PluginFactory::Source(make_source::<Nothing>), schema_of::<Nothing>),
-        Plugin::new(KEEP, PluginFactory::Sink(make_sink::<Keep>), schema_of::<Keep>),
+        Plugin::new(
+            NOTHING,
+            PluginFactory::Source(make_source::<NothingSource>),
+            schema_of::<NothingSource>,
+        ),
+        Plugin::new(KEEP, PluginFactory::Sink(make_sink::<KeepSink>), schema_of::<KeepSink>),
     ];
     Registry::from_plugins(linked.iter().copied().chain(own))
 }
@@ -33,9 +37,9 @@ pub(crate) fn registry() -> Registry {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
-struct Nothing {}
+struct NothingSource {}
 
-impl Source for Nothing {
+impl Source for NothingSource {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         Ok(Vec::new())
     }
@@ -52,19 +56,19 @@ impl Source for Nothing {
 
 static KEPT: Mutex<BTreeMap<u64, Vec<PlainEvent>>> = Mutex::new(BTreeMap::new());
 
-/// A place for what one run gives.
+/// A new slot for the events of one run.
 pub(crate) fn new_place() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Takes what a run that finished has left at a place.
-pub(crate) fn kept(place: u64) -> Vec<PlainEvent> {
+/// Takes the events that a finished run has left in a slot.
+pub(crate) fn take_kept(place: u64) -> Vec<PlainEvent> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner).remove(&place).unwrap_or_default()
 }
 
-/// A batch's events, free of the run.
-pub(crate) fn plain<'b>(
+/// A batch's events, independent of the run.
+pub(crate) fn plain_events<'b>(
     batch: &'b Batch,
     channels: &'b Channels,
 ) -> impl Iterator<Item = PlainEvent> + 'b {
@@ -83,11 +87,11 @@ pub(crate) fn plain<'b>(
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
-struct Keep {
+struct KeepSink {
     place: u64,
 }
 
-impl Sink for Keep {
+impl Sink for KeepSink {
     type Block = Vec<PlainEvent>;
     type Output = Vec<PlainEvent>;
 
@@ -104,7 +108,7 @@ impl Sink for Keep {
     }
 
     fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Self::Block, Error> {
-        Ok(plain(&batch, context.channels).collect())
+        Ok(plain_events(&batch, context.channels).collect())
     }
 
     fn append(&self, output: &mut Self::Output, mut block: Self::Block) -> Result<u64, Error> {

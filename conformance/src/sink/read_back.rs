@@ -1,4 +1,4 @@
-//! Whether what a sink wrote gives its events again, to the source that reads it.
+//! Checks that a source reads the events back that a sink wrote.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use sluice_core::Channel;
 use sluice_pipeline::Report;
 use sluice_pipeline::run::Options;
 
-use super::{Bench, Reader, written};
+use super::{OutputReader, SinkBench, written};
 use crate::Promise;
-use crate::events::{Events, Gather, Plain, told};
-use crate::finding::{Fault, Gathered};
-use crate::pipe::{EVENTS, Pipe, read, run};
+use crate::events::{ComparableEvent, Events, GatherSink, describe_event};
+use crate::finding::{Fault, FindingSet};
+use crate::pipe::{EVENTS, PipelineText, read_pipeline, run};
 
-/// What of events a format holds. All of it, unless something else is said.
+/// Which properties of events a format keeps. All by default.
 #[derive(Clone, Copy, Debug)]
 pub struct FormatFidelity {
-    /// Times are kept in steps of so many nanoseconds.
+    /// The resolution of times, in nanoseconds.
     pub time_step: i64,
     /// How times between two steps are rounded.
     pub rounding: TimeRounding,
@@ -29,11 +29,11 @@ pub struct FormatFidelity {
     pub sources: bool,
     /// The names of channels.
     pub channels: bool,
-    /// How payloads of channels are encoded, and anything else that formats say of channels.
+    /// The payload encoding and metadata of channels.
     pub encodings: bool,
     /// Decoded rows, where the source gives any.
     pub rows: bool,
-    /// Which order.
+    /// The order of events.
     pub order: EventOrder,
 }
 
@@ -47,13 +47,13 @@ pub enum TimeRounding {
     Nearest,
 }
 
-/// Which order of events a format holds.
+/// Which order of events a format keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventOrder {
-    /// That of all events.
+    /// The order of all events.
     #[default]
     All,
-    /// That of the events of each channel.
+    /// The order within each channel.
     OfChannel,
 }
 
@@ -72,15 +72,15 @@ impl Default for FormatFidelity {
     }
 }
 
-/// An event with its decoded fields, if it has any.
-struct Whole {
-    plain: Plain,
+/// An event with its decoded row, if any.
+struct EventWithRow {
+    plain: ComparableEvent,
     row: Option<RecordBatch>,
 }
 
 impl FormatFidelity {
-    /// The event as far as it is kept.
-    fn of(&self, event: &Plain) -> Plain {
+    /// The event as the format keeps it.
+    fn expected(&self, event: &ComparableEvent) -> ComparableEvent {
         let step = self.time_step.max(1);
         let half = match self.rounding {
             TimeRounding::Down => 0,
@@ -91,24 +91,24 @@ impl FormatFidelity {
         let sequence = if self.sequences { event.sequence } else { 0 };
         let payload = event.payload.clone();
         let (channel, origin) = (event.channel.clone(), event.origin.clone());
-        Plain { timestamp, sequence, channel, origin, payload }
+        ComparableEvent { timestamp, sequence, channel, origin, payload }
     }
 
-    /// The channel as far as it is kept.
-    fn channel(&self, event: &Plain) -> (String, String) {
+    /// The channel as the format keeps it.
+    fn channel(&self, event: &ComparableEvent) -> (String, String) {
         let source = if self.sources { event.channel.source.to_string() } else { String::new() };
         let name = event.channel.name.text();
         (if self.channels { name.to_owned() } else { String::new() }, source)
     }
 
-    fn is_same(&self, one: &Plain, other: &Plain) -> bool {
-        let key = |event: &Plain| (event.timestamp, event.sequence, self.channel(event));
+    fn is_same(&self, one: &ComparableEvent, other: &ComparableEvent) -> bool {
+        let key = |event: &ComparableEvent| (event.timestamp, event.sequence, self.channel(event));
         key(one) == key(other) && one.payload == other.payload
     }
 
-    /// In which way an event that was read says something else of its channel or its fields than the one that was
-    /// given. What a format says of channels beside that is its own business.
-    fn difference(&self, given: &Whole, back: &Whole) -> Option<String> {
+    /// How the channel or the fields of an event that was read differ from the original. Additional
+    /// metadata from the format is allowed.
+    fn difference(&self, given: &EventWithRow, back: &EventWithRow) -> Option<String> {
         let (was, is) = (&*given.plain.channel, &*back.plain.channel);
         let is_lost = |(key, value): (&String, &String)| is.metadata.get(key) != Some(value);
         if self.encodings && (was.encoding != is.encoding || was.metadata.iter().any(is_lost)) {
@@ -118,40 +118,39 @@ impl FormatFidelity {
         let row = back.row.as_ref().filter(|_| self.rows)?;
         let Some(due) = &given.row else { return Some("it had no fields".to_owned()) };
         let (fields, none) = (due.schema(), new_null_array(&DataType::Null, 1));
-        let other =
-            fields.fields().iter().zip(due.columns()).find(|(field, due)| {
-                !same(row.column_by_name(field.name()).unwrap_or(&none), due)
-            })?;
+        let other = fields.fields().iter().zip(due.columns()).find(|(field, due)| {
+            !same_values(row.column_by_name(field.name()).unwrap_or(&none), due)
+        })?;
         Some(format!("its field `{}` is another one", other.0.name()))
     }
 
-    /// The events as far as they are kept, in lists in each of which the order is kept.
-    fn lists(&self, events: &Events) -> BTreeMap<(String, String), Vec<Whole>> {
-        let mut lists: BTreeMap<_, Vec<Whole>> = BTreeMap::new();
+    /// The events as the format keeps them, in lists that are each ordered.
+    fn lists(&self, events: &Events) -> BTreeMap<(String, String), Vec<EventWithRow>> {
+        let mut lists: BTreeMap<_, Vec<EventWithRow>> = BTreeMap::new();
         let mut rows: BTreeMap<u32, RecordBatch> = BTreeMap::new();
         for of_type in events.batch.rows() {
             for (row, event) in of_type.events.iter().enumerate() {
                 rows.insert(*event, of_type.columns.slice(row, 1));
             }
         }
-        for (number, event) in (0..).zip(events.plain()) {
+        for (number, event) in (0..).zip(events.comparable()) {
             let key = match self.order {
                 EventOrder::All => Default::default(),
                 EventOrder::OfChannel => self.channel(&event),
             };
-            let event = Whole { plain: self.of(&event), row: rows.remove(&number) };
+            let event = EventWithRow { plain: self.expected(&event), row: rows.remove(&number) };
             lists.entry(key).or_default().push(event);
         }
         lists
     }
 }
 
-/// Whether two columns hold the same. What their parts are called, and how lists are kept, may differ.
-fn same(one: &ArrayRef, other: &ArrayRef) -> bool {
-    match (parts(one), parts(other)) {
+/// Whether two columns hold the same values. Field names and list types may differ.
+fn same_values(one: &ArrayRef, other: &ArrayRef) -> bool {
+    match (nested_columns(one), nested_columns(other)) {
         (Some(ours), Some(theirs)) => {
             let is_same = |pair: (&Option<ArrayRef>, &Option<ArrayRef>)| match pair {
-                (Some(one), Some(other)) => same(one, other),
+                (Some(one), Some(other)) => same_values(one, other),
                 (one, other) => one.is_none() && other.is_none(),
             };
             ours.len() == theirs.len() && ours.iter().zip(&theirs).all(is_same)
@@ -160,8 +159,8 @@ fn same(one: &ArrayRef, other: &ArrayRef) -> bool {
     }
 }
 
-/// The lists of a column of lists, and the columns of one of structs.
-fn parts(column: &ArrayRef) -> Option<Vec<Option<ArrayRef>>> {
+/// The lists of a list column, or the columns of a struct column.
+fn nested_columns(column: &ArrayRef) -> Option<Vec<Option<ArrayRef>>> {
     let each = |of: &dyn Fn(usize) -> ArrayRef| {
         (0..column.len()).map(|row| column.is_valid(row).then(|| of(row))).collect()
     };
@@ -175,9 +174,14 @@ fn parts(column: &ArrayRef) -> Option<Vec<Option<ArrayRef>>> {
     Some(structs.columns().iter().cloned().map(Some).collect())
 }
 
-impl Bench<'_> {
-    /// Reads what is in the folder, and compares it with what was written.
-    pub(super) fn reads_back(&self, reader: &Reader, report: &Report, found: &mut Gathered) {
+impl SinkBench<'_> {
+    /// Reads the output and compares it with the events.
+    pub(super) fn reads_back(
+        &self,
+        reader: &OutputReader,
+        report: &Report,
+        found: &mut FindingSet,
+    ) {
         let case = format!("what `{}` reads of it", reader.plugin);
         let mut add = |kind: &str, what: String| {
             found.add(Fault::new(Promise::Readable, kind, what), case.clone());
@@ -198,13 +202,13 @@ impl Bench<'_> {
             let (many, few) = (written(report), back.len());
             add("other events than were written", format!("{few} events instead of {many}"));
         }
-        if let Some(what) = self.stranger(&back) {
+        if let Some(what) = self.unexpected_event(&back) {
             add("other events than were written", what);
         }
     }
 
-    /// What reading gives, and how many damaged ranges there are.
-    fn read_back(&self, reader: &Reader) -> Result<(Events, u64), String> {
+    /// The events read, and the number of damaged ranges.
+    fn read_back(&self, reader: &OutputReader) -> Result<(Events, u64), String> {
         let mut options = reader.options.clone();
         if let Some(options) = options.as_object_mut() {
             let place = match options.get("path").and_then(|path| path.as_str()) {
@@ -213,25 +217,25 @@ impl Bench<'_> {
             };
             options.extend(place.map(|path| ("path".to_owned(), json!(path))));
         }
-        let pipe = Pipe::default().with("sources", EVENTS, &reader.plugin, None, &options);
-        let gather = Gather::default();
-        let text = pipe.ending(EVENTS).text();
-        let pipeline = read(&text, self.registry, None, &gather)?;
+        let pipe = PipelineText::default().with("sources", EVENTS, &reader.plugin, None, &options);
+        let gather = GatherSink::default();
+        let text = pipe.with_end(EVENTS).text();
+        let pipeline = read_pipeline(&text, self.registry, None, &gather)?;
         let ran = run(pipeline, Options { jobs: Some(2), ..Options::default() });
         let report = ran.map_err(|failure| failure.what().to_owned())?;
         let events = gather.take().ok_or("the run has not come to its end")?;
         Ok((events, report.damaged_ranges))
     }
 
-    /// An event that was read and not given, or not in this order, or not with what is said of it.
-    fn stranger(&self, back: &Events) -> Option<String> {
+    /// An event that was read but not written, or in another order, or with other properties.
+    fn unexpected_event(&self, back: &Events) -> Option<String> {
         let keeps = &self.trial.keeps;
         let (given, back) = (keeps.lists(&self.events), keeps.lists(back));
         back.into_iter().find_map(|(channel, back)| {
             let mut given = given.get(&channel).into_iter().flatten();
             back.into_iter().find_map(|event| {
                 let due = given.find(|given| keeps.is_same(&given.plain, &event.plain));
-                let told = told(&event.plain);
+                let told = describe_event(&event.plain);
                 match due {
                     Some(due) => Some(format!("{told}: {}", keeps.difference(due, &event)?)),
                     None => Some(format!(

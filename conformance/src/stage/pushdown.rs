@@ -1,4 +1,4 @@
-//! What a stage says it needs of the events before it, where only some are wanted after it. Tries nothing.
+//! Which events a stage declares to need, given what is wanted after it. Tests nothing.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use sluice_core::{ChannelId, ChannelQuery, MapQuery, Pattern, Patterns, Query, S
 
 use crate::events::Events;
 
-/// What may be wanted after a stage that gave these events: everything, some times, some channels, and both.
-pub(super) fn samples(given: &Events) -> Vec<(String, Query)> {
+/// Queries for after a stage with this output: everything, some times, some channels, and both.
+pub(super) fn sample_queries(given: &Events) -> Vec<(String, Query)> {
     let mut times = given.batch.timestamps().to_vec();
     times.sort_unstable();
     let at = |part: usize| times.get(times.len() * part / 10).copied();
@@ -38,8 +38,8 @@ pub(super) fn samples(given: &Events) -> Vec<(String, Query)> {
     windows.into_iter().flat_map(of).collect()
 }
 
-/// The events that are asked for.
-pub(super) fn only(events: &Events, query: &Query) -> Events {
+/// The events that match a query.
+pub(super) fn select_events(events: &Events, query: &Query) -> Events {
     let (batch, window) = (&events.batch, query.window());
     let kept = batch.retain(|row| {
         let id = batch.channels().get(row).copied().unwrap_or_default();
@@ -50,8 +50,8 @@ pub(super) fn only(events: &Events, query: &Query) -> Events {
     Events { channels: Arc::clone(&events.channels), batch: kept }
 }
 
-/// What the parts of a stage need where this is wanted after them, and the times wanted after each: as the
-/// engine works it out.
+/// The query before a stage's parts, given the query after them, and the time window after each
+/// part; computed like the engine does.
 pub(super) fn before(parts: &[Stage], after: &Query, times: &[i64]) -> (Query, Vec<TimeWindow>) {
     let (mut windows, origin) = (Vec::new(), times.first().copied().unwrap_or_default());
     let needs = parts.iter().rev().fold(after.clone(), |after, part| {

@@ -1,45 +1,46 @@
-//! What is wanted of sources and stages: what everything after them lets through and needs, put together. A
-//! hint only; stages look at every event that comes.
+//! Predicate pushdown: which events each source and stage can skip, derived from the filters and
+//! needs of everything after it. Only a hint; stages still check every event.
 
 use sluice_core::time::TimePoint;
 use sluice_core::{ChannelQuery, MapQuery, Query, Stage, TimeWindow};
 
-use crate::spec::{Node, Part};
+use crate::spec::{PipelineNode, PluginInstance};
 
-/// What is wanted of each node of a graph.
+/// The pushed-down query of each node.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct Pushdown {
     of_nodes: Vec<Query>,
     of_parts: Vec<Vec<TimeWindow>>,
 }
 
-impl Wanted {
-    /// Looks at each node once. `origins` holds, for each, the time of the first event it can see.
-    pub(super) fn of(nodes: &[Node], origins: &[Option<i64>]) -> Self {
+impl Pushdown {
+    /// Visits each node once. `origins` holds, for each node, the time of the first event it can
+    /// see.
+    pub(super) fn compute(nodes: &[PipelineNode], origins: &[Option<i64>]) -> Self {
         let of_nodes = vec![None::<Query>; nodes.len()];
         let mut found =
-            DemandSearch { nodes, origins, of_nodes, of_parts: vec![Vec::new(); nodes.len()] };
-        for node in from_the_end(nodes) {
+            PushdownSearch { nodes, origins, of_nodes, of_parts: vec![Vec::new(); nodes.len()] };
+        for node in consumers_first(nodes) {
             found.settle(node);
         }
         let of_nodes = found.of_nodes.into_iter().map(Option::unwrap_or_default).collect();
         Self { of_nodes, of_parts: found.of_parts }
     }
 
-    /// What of a node's events anybody after it wants.
-    pub(super) fn of_node(&self, node: usize) -> Query {
+    /// The query for a node's events: what any later node wants.
+    pub(super) fn query_for(&self, node: usize) -> Query {
         self.of_nodes.get(node).cloned().unwrap_or_default()
     }
 
-    /// When the events happened that anybody wants after this part of a stage.
-    pub(super) fn of_part(&self, node: usize, part: usize) -> TimeWindow {
+    /// The time window that any node wants after this part of a stage.
+    pub(super) fn window_after(&self, node: usize, part: usize) -> TimeWindow {
         let window = self.of_parts.get(node).and_then(|parts| parts.get(part));
         window.copied().unwrap_or_default()
     }
 }
 
-/// The nodes, each after all that read from it.
-fn from_the_end(nodes: &[Node]) -> Vec<usize> {
+/// The nodes, each after all nodes that read from it.
+fn consumers_first(nodes: &[PipelineNode]) -> Vec<usize> {
     let mut readers = vec![0usize; nodes.len()];
     nodes.iter().flat_map(|node| &node.from).for_each(|from| readers[*from] += 1);
     let mut order: Vec<usize> = (0..nodes.len()).filter(|node| readers[*node] == 0).collect();
@@ -56,25 +57,25 @@ fn from_the_end(nodes: &[Node]) -> Vec<usize> {
     order
 }
 
-struct DemandSearch<'n> {
-    nodes: &'n [Node],
+struct PushdownSearch<'n> {
+    nodes: &'n [PipelineNode],
     origins: &'n [Option<i64>],
-    /// Nothing where nobody has asked yet.
+    /// `None` until a reader has been visited.
     of_nodes: Vec<Option<Query>>,
     of_parts: Vec<Vec<TimeWindow>>,
 }
 
-impl DemandSearch<'_> {
-    /// Tells those that a node reads from what it needs. All that read from it have had their say.
+impl PushdownSearch<'_> {
+    /// Adds a node's needs to the nodes that it reads from. All its readers have been visited.
     fn settle(&mut self, node: usize) {
-        let needs = match &self.nodes[node].part {
-            Part::Stage(stage) => {
+        let needs = match &self.nodes[node].instance {
+            PluginInstance::Stage(stage) => {
                 let after = self.of_nodes[node].clone().unwrap_or_default();
                 let (needs, windows) = before(stage, after, self.origins[node]);
                 self.of_parts[node] = windows;
                 needs
             }
-            Part::Source(_) | Part::Sink(_) => Query::default(),
+            PluginInstance::Source(_) | PluginInstance::Sink(_) => Query::default(),
         };
         for from in &self.nodes[node].from {
             let known = self.of_nodes[*from].take();
@@ -86,8 +87,8 @@ impl DemandSearch<'_> {
     }
 }
 
-/// What is wanted before a stage, where this is wanted after it; and the times that are wanted after each of
-/// its parts.
+/// The query before a stage, given the query after it; and the time windows after each of its
+/// parts.
 fn before(stage: &Stage, after: Query, origin: Option<i64>) -> (Query, Vec<TimeWindow>) {
     let mut windows = Vec::new();
     let query = stage.parts().into_iter().rev().fold(after, |after, part| {
@@ -109,10 +110,10 @@ fn before_map(own: MapQuery, mut after: Query, origin: Option<i64>) -> Query {
     if !own.keeps_channels {
         after.channels = ChannelQuery::default();
     }
-    narrowed(own, after, origin)
+    narrow(own, after, origin)
 }
 
-fn narrowed(own: MapQuery, after: Query, origin: Option<i64>) -> Query {
+fn narrow(own: MapQuery, after: Query, origin: Option<i64>) -> Query {
     let resolve = |when: Option<TimePoint>| {
         let when = when?;
         if when.is_relative() {

@@ -1,35 +1,35 @@
-//! Who a driver or a worker is: what both must have in common so that either makes the same bytes of a unit.
+//! The identity of a program, compared in the handshake between driver and worker: both must run the same program to produce the same
+//! bytes.
 
 use serde::{Deserialize, Serialize};
 use sluice_core::Registry;
 
 use crate::manifest::VERSION;
 
-/// The version of a program, and its plugins.
+/// The version of a program and its plugins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Greeting {
+pub struct ProgramIdentity {
     /// The version of Sluice.
     pub sluice: String,
     /// `kind name` of each plugin, sorted.
     pub plugins: Vec<String>,
 }
 
-impl Greeting {
-    /// That of a program with these plugins.
-    pub fn of(registry: &Registry) -> Self {
+impl ProgramIdentity {
+    /// The identity of a program with these plugins.
+    pub fn new(registry: &Registry) -> Self {
         let names = registry.iter().map(|plugin| format!("{} {}", plugin.kind(), plugin.name));
         let mut plugins: Vec<String> = names.collect();
         plugins.sort();
         Self { sluice: VERSION.to_owned(), plugins }
     }
 
-    /// What keeps this program from doing the work of `other`, or giving it work, as a sentence; nothing if they
-    /// go together.
-    pub fn differs(&self, other: &Self) -> Option<String> {
+    /// Why this program cannot work with `other`, as a sentence; `None` if they are compatible.
+    pub fn mismatch(&self, other: &Self) -> Option<String> {
         if self.sluice != other.sluice {
             let (ours, theirs) = (&self.sluice, &other.sluice);
             return Some(format!(
-                "this is Sluice {ours} and that is Sluice {theirs}: a cluster has one version everywhere"
+                "this is Sluice {ours} and that is Sluice {theirs}: a cluster needs one version everywhere"
             ));
         }
         let lacks = |one: &Self, other: &Self| {
@@ -45,7 +45,7 @@ impl Greeting {
                 format!("plugins are missing here: {here}; and there: {there}")
             }
         };
-        Some(format!("{sentence}; a cluster has the same program everywhere"))
+        Some(format!("{sentence}; a cluster needs the same program everywhere"))
     }
 }
 
@@ -53,23 +53,23 @@ impl Greeting {
 mod tests {
     use super::*;
 
-    fn greeting(sluice: &str, plugins: &[&str]) -> Greeting {
+    fn program(sluice: &str, plugins: &[&str]) -> ProgramIdentity {
         let plugins = plugins.iter().map(|name| (*name).to_owned()).collect();
-        Greeting { sluice: sluice.to_owned(), plugins }
+        ProgramIdentity { sluice: sluice.to_owned(), plugins }
     }
 
     #[test]
     fn equal_programs_go_together() {
-        let one = greeting("1", &["sink a", "source a"]);
-        assert_eq!(one.differs(&one.clone()), None);
+        let one = program("1", &["sink a", "source a"]);
+        assert_eq!(one.mismatch(&one.clone()), None);
     }
 
     #[test]
     fn what_differs_is_named() {
-        let one = greeting("1", &["sink a", "source a"]);
-        let other = one.differs(&greeting("2", &["sink a", "source a"])).unwrap();
+        let one = program("1", &["sink a", "source a"]);
+        let other = one.mismatch(&program("2", &["sink a", "source a"])).unwrap();
         assert!(other.contains("Sluice 1") && other.contains("Sluice 2"), "{other}");
-        let lacking = one.differs(&greeting("1", &["sink a", "sink b"])).unwrap();
+        let lacking = one.mismatch(&program("1", &["sink a", "sink b"])).unwrap();
         assert!(lacking.contains("here: sink b"), "{lacking}");
         assert!(lacking.contains("there: source a"), "{lacking}");
     }

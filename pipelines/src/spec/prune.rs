@@ -1,54 +1,54 @@
-//! Nodes that are left out because a condition does not hold, and what goes with them. Looks at the graph
-//! as the whole file has it; mistakes in what is left out have been noted before.
+//! Prunes nodes whose condition fails, and the nodes that depend on them. Works on the graph of the
+//! whole file; mistakes in pruned nodes have been reported before.
 
 use std::fmt;
 
 use sluice_core::PluginKind;
 
 use super::check::Check;
-use super::node::Draft;
+use super::node::NodeDraft;
 use super::when::Condition;
 
-/// More conditions are not quoted in one message.
-const MOST_QUOTED: usize = 8;
+/// The maximum number of conditions to quote in one message.
+const MAX_QUOTED: usize = 8;
 
-/// A node that is left out because of a condition.
+/// A node that a condition removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct PrunedNode {
     /// Its name.
     pub node: String,
-    /// Why, as a clause that begins with `since`.
+    /// Why, as a clause that starts with `since`.
     pub why: String,
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for PrunedNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {}", self.node, self.why)
     }
 }
 
-/// Why a node goes.
+/// Why a node is pruned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cause {
-    /// Its own condition does not hold.
+    /// Its own condition fails.
     Fails,
-    /// None of those that it reads from are left.
+    /// Everything it reads from is pruned.
     Unfed,
-    /// None of those that read from it are left.
+    /// Everything that reads from it is pruned.
     Unread,
 }
 
-/// What a node reads from, as positions in the list of nodes.
+/// What each node reads from, as indices.
 type Links = Vec<Vec<usize>>;
 
 impl Check<'_> {
-    /// The nodes that stay, what they read from as positions among these, and the others.
-    pub(super) fn without_left_out(
+    /// The remaining nodes, their links renumbered, and the pruned nodes.
+    pub(super) fn prune(
         &mut self,
-        nodes: Vec<Draft>,
+        nodes: Vec<NodeDraft>,
         links: Links,
-    ) -> (Vec<Draft>, Links, Vec<LeftOut>) {
-        let fails = |node: &Draft| node.when.as_ref().is_some_and(|when| !when.holds());
+    ) -> (Vec<NodeDraft>, Links, Vec<PrunedNode>) {
+        let fails = |node: &NodeDraft| node.when.as_ref().is_some_and(|when| !when.holds());
         if !nodes.iter().any(fails) {
             return (nodes, links, Vec::new());
         }
@@ -60,15 +60,16 @@ impl Check<'_> {
         note(Cause::Unfed, &kept, &mut causes);
         drop_unread(&readers, &mut kept);
         note(Cause::Unread, &kept, &mut causes);
-        self.some_sink(&nodes, &kept);
-        let left_out = Going { nodes: &nodes, links: &links, readers: &readers, causes }.told();
+        self.expect_sink_left(&nodes, &kept);
+        let left_out =
+            Pruning { nodes: &nodes, links: &links, readers: &readers, causes }.describe_pruned();
         let (nodes, links) = renumbered(nodes, links, &kept);
         (nodes, links, left_out)
     }
 
-    /// Notes that nothing would be written, if that is because of conditions.
-    fn some_sink(&mut self, nodes: &[Draft], kept: &[bool]) {
-        let is_sink = |node: &&Draft| node.kind == Some(PluginKind::Sink);
+    /// Reports that no sink is left, if conditions are the reason.
+    fn expect_sink_left(&mut self, nodes: &[NodeDraft], kept: &[bool]) {
+        let is_sink = |node: &&NodeDraft| node.kind == Some(PluginKind::Sink);
         let left = nodes.iter().zip(kept).filter(|(_, kept)| **kept).map(|(node, _)| node);
         if left.into_iter().any(|node| is_sink(&node)) || !nodes.iter().any(|node| is_sink(&node)) {
             return;
@@ -81,29 +82,29 @@ impl Check<'_> {
         let Some((_, first)) = failing.first() else { return };
         let quoted: Vec<String> = failing
             .iter()
-            .take(MOST_QUOTED)
+            .take(MAX_QUOTED)
             .map(|(name, when)| format!("`when` of `{name}` is `{when}`"))
             .collect();
-        let more = if failing.len() > MOST_QUOTED { ", …" } else { "" };
+        let more = if failing.len() > MAX_QUOTED { ", …" } else { "" };
         let message = format!("no sink is left: {}{more}", quoted.join(", "));
         let help = "give the variables in them other values, with --set or in the environment";
-        self.wrong(first.span.clone(), message, Some(help.to_owned()));
+        self.mistake_at(first.span.clone(), message, Some(help.to_owned()));
     }
 }
 
-/// Nodes that go, and those around them.
-struct Going<'n> {
-    nodes: &'n [Draft],
+/// The pruned nodes, and their neighbours.
+struct Pruning<'n> {
+    nodes: &'n [NodeDraft],
     links: &'n Links,
     readers: &'n Links,
-    /// By node; nothing for those that stay.
+    /// By node; `None` for those that stay.
     causes: Vec<Option<Cause>>,
 }
 
-impl Going<'_> {
-    fn told(&self) -> Vec<LeftOut> {
+impl Pruning<'_> {
+    fn describe_pruned(&self) -> Vec<PrunedNode> {
         let going = (0..self.nodes.len()).filter(|at| self.causes[*at].is_some());
-        let told = |at: usize| LeftOut { node: self.nodes[at].name.clone(), why: self.why(at) };
+        let told = |at: usize| PrunedNode { node: self.nodes[at].name.clone(), why: self.why(at) };
         going.map(told).collect()
     }
 
@@ -125,7 +126,7 @@ impl Going<'_> {
         }
     }
 
-    /// The condition that began it. Every cause went before what it takes along.
+    /// The condition that started it. Every node is pruned after its cause.
     fn condition(&self, mut at: usize) -> Option<&Condition> {
         loop {
             at = match self.causes[at]? {
@@ -136,7 +137,7 @@ impl Going<'_> {
         }
     }
 
-    /// Their names, and whether they are one or several.
+    /// Their names, and the verb in the right number.
     fn names(&self, nodes: &[usize]) -> (String, &'static str) {
         let names: Vec<&str> = nodes.iter().map(|at| self.nodes[*at].name.as_str()).collect();
         let verb = if names.len() == 1 { "is" } else { "are" };
@@ -149,13 +150,13 @@ impl Going<'_> {
     }
 }
 
-/// Notes why those went that went last.
+/// Records the cause of the nodes pruned last.
 fn note(cause: Cause, kept: &[bool], causes: &mut [Option<Cause>]) {
     let gone = causes.iter_mut().zip(kept).filter(|(known, kept)| known.is_none() && !**kept);
     gone.for_each(|(known, _)| *known = Some(cause));
 }
 
-/// For each node, those that read from it.
+/// For each node, its readers.
 fn readers(links: &Links) -> Links {
     let mut readers: Links = vec![Vec::new(); links.len()];
     for (reader, from) in links.iter().enumerate() {
@@ -164,26 +165,26 @@ fn readers(links: &Links) -> Links {
     readers
 }
 
-/// Drops what reads from others of which none is left.
-fn drop_unfed(nodes: &[Draft], links: &Links, kept: &mut [bool]) {
-    settle(kept, |at, kept| {
+/// Prunes nodes whose inputs are all pruned.
+fn drop_unfed(nodes: &[NodeDraft], links: &Links, kept: &mut [bool]) {
+    drop_until_stable(kept, |at, kept| {
         let from = &links[at];
-        // What could not be read of `from` may be there.
+        // Unreadable names in `from` may refer to nodes that stay.
         let known = nodes[at].from.as_ref().is_some_and(|names| names.len() == from.len());
         !known || from.is_empty() || from.iter().any(|from| kept[*from])
     });
 }
 
-/// Drops what only nodes read from that are left out.
+/// Prunes nodes whose readers are all pruned.
 fn drop_unread(readers: &Links, kept: &mut [bool]) {
-    settle(kept, |at, kept| {
-        // What nobody reads anyway is a mistake, or a sink.
+    drop_until_stable(kept, |at, kept| {
+        // A node without readers is a sink or a mistake.
         readers[at].is_empty() || readers[at].iter().any(|reader| kept[*reader])
     });
 }
 
-/// Drops what does not stay, until all that is left does.
-fn settle(kept: &mut [bool], stays: impl Fn(usize, &[bool]) -> bool) {
+/// Prunes until nothing changes.
+fn drop_until_stable(kept: &mut [bool], stays: impl Fn(usize, &[bool]) -> bool) {
     loop {
         let going = |at: &usize| kept[*at] && !stays(*at, kept);
         let going: Vec<usize> = (0..kept.len()).filter(going).collect();
@@ -194,7 +195,7 @@ fn settle(kept: &mut [bool], stays: impl Fn(usize, &[bool]) -> bool) {
     }
 }
 
-fn renumbered(nodes: Vec<Draft>, links: Links, kept: &[bool]) -> (Vec<Draft>, Links) {
+fn renumbered(nodes: Vec<NodeDraft>, links: Links, kept: &[bool]) -> (Vec<NodeDraft>, Links) {
     let mut places = vec![None; kept.len()];
     let stay = (0..kept.len()).filter(|at| kept[*at]);
     stay.enumerate().for_each(|(place, at)| places[at] = Some(place));

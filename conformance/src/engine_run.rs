@@ -1,4 +1,4 @@
-//! Running a source by the engine into the kit's own sink.
+//! Runs a source in the engine, into the kit's own sink.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,38 +10,38 @@ use sluice_pipeline::report::DamageReport;
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Document, Pipeline, Variables};
 
-use crate::private::{KEEP, kept, new_place};
-use crate::reading::{NAME, Read, Told};
+use crate::kit_plugins::{KEEP, new_place, take_kept};
+use crate::reading::{DamageRange, NAME, ReadResult};
 
-/// Threads, and the cap on memory in MiB.
-pub(crate) const MANNERS: [(usize, u64); 4] = [(1, 512), (2, 512), (8, 512), (8, 16)];
+/// Threads, and the memory cap in MiB.
+pub(crate) const RUN_CONFIGS: [(usize, u64); 4] = [(1, 512), (2, 512), (8, 512), (8, 16)];
 
-/// What the engine reads from a source. `Err` if the pipeline is refused.
+/// Reads a source with the engine. `Err` if the pipeline is refused.
 pub(crate) fn run(
     plugin: &str,
     options: &Value,
     (jobs, memory): (usize, u64),
     registry: &Registry,
-) -> Result<Read, String> {
+) -> Result<ReadResult, String> {
     let place = new_place();
     let text = text(plugin, options, place)?;
-    // Paths stand in it as they are; braces in them are no variables.
+    // Paths are literal; braces in them are not variables.
     let variables = Variables { set: BTreeMap::new(), environment: false };
     let document = Document::generated("conformance.toml", text);
     let pipeline = Pipeline::read(&document, &variables, registry).map_err(|m| m.to_string())?;
     let (jobs, memory) = (Some(jobs), Some(ByteSize(memory << 20)));
     let ran = run::run(pipeline, &Options { jobs, memory, ..Options::default() });
-    let mut read = Read { events: kept(place), ..Read::default() };
+    let mut read = ReadResult { events: take_kept(place), ..ReadResult::default() };
     match ran {
-        Ok(report) => read.damage = report.damage.into_iter().map(told).collect(),
+        Ok(report) => read.damage = report.damage.into_iter().map(damage_range).collect(),
         Err(error) => read.error = Some(error.to_string()),
     }
     Ok(read.in_reported_order())
 }
 
-fn told(damage: DamageReport) -> Told {
+fn damage_range(damage: DamageReport) -> DamageRange {
     let DamageReport { input, offset, length, reason, .. } = damage;
-    Told { input, offset, length, reason }
+    DamageRange { input, offset, length, reason }
 }
 
 fn text(plugin: &str, options: &Value, place: u64) -> Result<String, String> {
@@ -58,10 +58,9 @@ fn text(plugin: &str, options: &Value, place: u64) -> Result<String, String> {
     toml::to_string(&toml::Table::from_iter(groups)).map_err(|error| error.to_string())
 }
 
-/// Options with `${DIR}` filled in and `path` put into this folder; `first` is the path where there is
-/// none.
-pub(crate) fn resolved(options: &Value, folder: &Path, first: Option<&str>) -> Value {
-    let mut options = filled(options, &folder.display().to_string());
+/// The options with `${DIR}` filled in and `path` in this folder; `first` is the default path.
+pub(crate) fn resolve_options(options: &Value, folder: &Path, first: Option<&str>) -> Value {
+    let mut options = fill_dir(options, &folder.display().to_string());
     if let (Some(first), Some(table)) = (first, options.as_object_mut()) {
         let path = table.entry("path").or_insert_with(|| first.into());
         if let Some(relative) = path.as_str().filter(|path| !path.starts_with('/')) {
@@ -72,12 +71,12 @@ pub(crate) fn resolved(options: &Value, folder: &Path, first: Option<&str>) -> V
 }
 
 /// Options with `${DIR}` filled in.
-pub(crate) fn filled(value: &Value, folder: &str) -> Value {
+pub(crate) fn fill_dir(value: &Value, folder: &str) -> Value {
     match value {
         Value::String(text) => text.replace("${DIR}", folder).into(),
-        Value::Array(list) => list.iter().map(|value| filled(value, folder)).collect(),
+        Value::Array(list) => list.iter().map(|value| fill_dir(value, folder)).collect(),
         Value::Object(table) => {
-            table.iter().map(|(key, value)| (key.clone(), filled(value, folder))).collect()
+            table.iter().map(|(key, value)| (key.clone(), fill_dir(value, folder))).collect()
         }
         other => other.clone(),
     }

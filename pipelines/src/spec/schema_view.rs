@@ -1,30 +1,30 @@
-//! What a JSON Schema says about one value: just enough of it to read options and to describe them.
+//! A view of a JSON Schema for one value: just enough to read options and to describe them.
 
 use serde_json::Value;
 use sluice_core::options::{PATH_FORMAT, TYPES_FORMAT};
 
-/// Deeper than schemas of options nest; ends the walk through types that hold themselves.
+/// Deeper than option schemas nest; ends the walk through recursive types.
 const DEEPEST: usize = 16;
 
-/// The forms a value may have, with references and alternatives followed. No forms: nothing is known.
+/// The alternatives of a value, with references followed. Empty if nothing is known.
 #[derive(Clone, Debug)]
-pub(crate) struct Shape<'s> {
+pub(crate) struct SchemaView<'s> {
     root: &'s Value,
     forms: Vec<&'s Value>,
 }
 
-impl<'s> Shape<'s> {
-    /// The shape of what a whole schema describes.
-    pub(crate) fn of(root: &'s Value) -> Self {
+impl<'s> SchemaView<'s> {
+    /// The view of a whole schema.
+    pub(crate) fn from_schema(root: &'s Value) -> Self {
         Self::new(root, [root])
     }
 
-    /// The shape of what one part of a whole schema describes.
-    pub(crate) fn part(root: &'s Value, part: &'s Value) -> Self {
+    /// The view of one part of a schema.
+    pub(crate) fn from_part(root: &'s Value, part: &'s Value) -> Self {
         Self::new(root, [part])
     }
 
-    /// Nothing is known.
+    /// The view of an unknown value.
     pub(crate) fn unknown() -> Self {
         Self { root: &Value::Null, forms: Vec::new() }
     }
@@ -64,18 +64,18 @@ impl<'s> Shape<'s> {
         keys
     }
 
-    /// The schema of a key itself, with its description and default.
+    /// The schema of a key, with its description and default.
     pub(crate) fn described(&self, key: &str) -> Option<&'s Value> {
         self.forms.iter().find_map(|form| form.get("properties")?.get(key))
     }
 
-    /// The keys that must be there.
+    /// The required keys.
     pub(crate) fn required(&self) -> Vec<&'s str> {
         let lists = self.forms.iter().filter_map(|form| form.get("required")?.as_array());
         lists.flatten().filter_map(Value::as_str).collect()
     }
 
-    /// Whether keys without a name in the schema are allowed.
+    /// Whether keys that the schema does not name are allowed.
     pub(crate) fn takes_any_key(&self) -> bool {
         let extra = self.forms.iter().filter_map(|form| form.get("additionalProperties"));
         extra.into_iter().any(|extra| extra.is_object() || *extra == Value::Bool(true))
@@ -117,7 +117,7 @@ impl<'s> Shape<'s> {
         self.forms.iter().any(|form| is_text(form) && !narrows(form))
     }
 
-    /// Whether it is made of nothing but lists and tables, or nothing is known of it.
+    /// Whether it is only lists and tables, or unknown.
     pub(crate) fn is_nested(&self) -> bool {
         self.forms
             .iter()
@@ -126,7 +126,7 @@ impl<'s> Shape<'s> {
             && !self.forms.iter().any(|form| form.get("enum").is_some())
     }
 
-    /// `text` as the number or boolean that this shape wants, if it is one.
+    /// `text` as the number or boolean that the schema accepts, if it is one.
     pub(crate) fn parse(&self, text: &str) -> Option<Value> {
         let (types, text) = (self.types(), text.trim());
         let takes = |name: &str| types.contains(&name);
@@ -139,7 +139,7 @@ impl<'s> Shape<'s> {
         whole.or_else(|| takes("number").then(float).flatten()).or_else(boolean)
     }
 
-    /// The shape in a few words: `string`, `list of path`, `"zstd" or "none"`.
+    /// The type in a few words: `string`, `list of path`, `"zstd" or "none"`.
     pub(crate) fn words(&self) -> String {
         let mut words: Vec<String> = Vec::new();
         for word in self.forms.iter().flat_map(|form| self.form_words(form)) {
@@ -174,7 +174,7 @@ impl<'s> Shape<'s> {
     }
 }
 
-/// The types that a form names, or that its constants have.
+/// The types of an alternative, or of its constants.
 fn types_of(form: &Value) -> impl Iterator<Item = &str> {
     let named: Vec<&str> = match form.get("type") {
         Some(Value::String(one)) => vec![one],

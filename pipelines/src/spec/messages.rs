@@ -1,4 +1,4 @@
-//! The words of mistakes: suggestions, lists of names, and what serde says put plainly.
+//! The wording of mistakes: suggestions, lists of names, and serde's messages in plain words.
 
 pub(crate) use sluice_core::suggestion::nearest;
 use toml::de::DeValue;
@@ -8,7 +8,7 @@ pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
     nearest(word, known).map(|near| format!("did you mean `{near}`?"))
 }
 
-/// The suggestion, or else the whole list behind `intro`.
+/// The suggestion, otherwise the whole list after `intro`.
 pub(crate) fn suggest(word: &str, known: &[&str], intro: &str) -> String {
     did_you_mean(word, known).unwrap_or_else(|| listed(intro, known))
 }
@@ -31,7 +31,7 @@ pub(crate) fn joined(names: &[&str], last: &str) -> String {
     }
 }
 
-/// What kind of value it is, with its article.
+/// The type of a value, with its article.
 pub(crate) fn kind_of(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",
@@ -44,18 +44,18 @@ pub(crate) fn kind_of(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// What serde (or a plugin) says of a value, in our words: what was expected, what was found.
-pub(crate) fn plain(message: &str, found: Option<&DeValue<'_>>) -> String {
+/// Rewords what serde or a plugin says about a value: expected and found.
+pub(crate) fn plainly(message: &str, found: Option<&DeValue<'_>>) -> String {
     let message = &shorten(message);
     if let Some((given, wanted)) = split(message, "invalid type: ") {
         let found = if let Some(found) = found { kind_of(found) } else { type_in_words(given) };
-        return format!("expected {}, found {found}", wanted_in_words(wanted));
+        return format!("expected {}, found {found}", expected_in_words(wanted));
     }
     if let Some((given, wanted)) = split(message, "invalid value: ") {
-        return format!("expected {}, found {}", wanted_in_words(wanted), value_in_words(given));
+        return format!("expected {}, found {}", expected_in_words(wanted), value_in_words(given));
     }
     if let Some((given, wanted)) = split(message, "invalid length ") {
-        return format!("expected {}, found {given}", wanted_in_words(wanted));
+        return format!("expected {}, found {given}", expected_in_words(wanted));
     }
     if let Some((given, known)) = variants(message) {
         return format!("expected {}, found `{given}`", joined(&known, "or"));
@@ -71,7 +71,7 @@ pub(crate) fn plain(message: &str, found: Option<&DeValue<'_>>) -> String {
     }
 }
 
-/// The value that was given and the ones that were allowed, if `message` says so.
+/// The value found and the values allowed, if `message` says so.
 pub(crate) fn variants(message: &str) -> Option<(&str, Vec<&str>)> {
     let (given, wanted) = split(message, "unknown variant ")?;
     Some((given.trim_matches('`'), wanted.split('`').skip(1).step_by(2).collect()))
@@ -87,12 +87,12 @@ fn split<'m>(message: &'m str, start: &str) -> Option<(&'m str, &'m str)> {
     message.strip_prefix(start)?.rsplit_once(", expected ")
 }
 
-/// Untagged enums give nothing but their expectation: `a size such as …`.
+/// Untagged enums report only their expectation: `a size such as …`.
 fn is_expectation(message: &str) -> bool {
     (message.starts_with("a ") || message.starts_with("an ")) && !message.contains(" is ")
 }
 
-/// A message, and what it draws behind an empty line.
+/// A message, and the drawing after an empty line.
 pub(crate) fn lines(message: &str) -> (&str, Option<&str>) {
     match message.split_once("\n\n") {
         Some((first, drawn)) => (first, Some(drawn)),
@@ -100,7 +100,7 @@ pub(crate) fn lines(message: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// One line: regular expressions come with a drawing of their own.
+/// One line: regex errors come with a drawing.
 fn shorten(message: &str) -> String {
     let drawn = message.split_once("regex parse error:");
     let short = drawn.and_then(|(intro, drawing)| {
@@ -128,7 +128,7 @@ fn value_in_words(given: &str) -> &str {
     given.find(['`', '"']).and_then(|at| given.get(at..)).unwrap_or(given)
 }
 
-fn wanted_in_words(wanted: &str) -> &str {
+fn expected_in_words(wanted: &str) -> &str {
     match wanted {
         "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn serde_speaks_plainly() {
-        let says = |message: &str| plain(message, None);
+        let says = |message: &str| plainly(message, None);
         assert_eq!(
             says("invalid type: integer `5`, expected a string"),
             "expected a string, found an integer"
@@ -169,7 +169,7 @@ mod tests {
             "expected `a` or `b`, found `x`"
         );
         assert_eq!(
-            plain("a size such as 1", Some(&DeValue::Boolean(true))),
+            plainly("a size such as 1", Some(&DeValue::Boolean(true))),
             "expected a size such as 1, found a boolean"
         );
         assert_eq!(

@@ -1,9 +1,9 @@
-//! A room in an object store: what a folder is to driver and workers, made of objects whose keys begin alike. Knows
-//! nothing of what they say to each other.
+//! An exchange directory in an object store, made of objects with a common key prefix. Does not
+//! interpret their content.
 //!
-//! Nothing in a store can be locked, made beforehand, or taken away at once. So a room is there as long as the object
-//! is by which its driver shows that it lives: that is put first and removed first, and whoever finds it gone takes
-//! away what it has put.
+//! A store cannot lock, create or remove a folder atomically. The exchange directory therefore
+//! exists as long as its heartbeat object: the driver puts it first and removes it first, and a
+//! worker that finds it gone removes what it has put.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,24 +14,24 @@ use sluice_core::Error;
 use sluice_core::output::{remove_file, remove_objects, replace_file};
 use sluice_core::store::{ListDepth, StorePath};
 
-use super::room::{DRIVER, NAME, REMOVALS, unique};
+use super::exchange::{DIR_NAME, DRIVER, REMOVE_ATTEMPTS, unique};
 
-/// Where attempts are counted. Their outputs may be many, and are not to be listed for that.
-const BEGUN: &str = "begun/";
+/// Prefix of the attempt markers. Counting these avoids listing the outputs of attempts.
+const ATTEMPT_PREFIX: &str = "begun/";
 
-/// A room in a store.
-pub(super) struct Objects {
+/// An exchange directory in a store.
+pub(super) struct ExchangeObjects {
     path: PathBuf,
     place: StorePath,
 }
 
-impl Objects {
-    /// The room with this path; nothing if it is a folder.
+impl ExchangeObjects {
+    /// The exchange directory with this path; `None` if it is on disk.
     ///
-    /// `Err` if this program does not have the store.
-    pub(super) fn of(room: &Path) -> Result<Option<Self>, Error> {
-        let place = StorePath::parse(room)?.map(|place| place.folder());
-        Ok(place.map(|place| Self { path: room.to_owned(), place }))
+    /// `Err` if this program was built without that store.
+    pub(super) fn open(exchange: &Path) -> Result<Option<Self>, Error> {
+        let place = StorePath::parse(exchange)?.map(|place| place.folder());
+        Ok(place.map(|place| Self { path: exchange.to_owned(), place }))
     }
 
     /// Puts an object.
@@ -39,34 +39,34 @@ impl Objects {
         replace_file(&self.path.join(name), bytes)
     }
 
-    /// The names in the room that begin so, as far as they have no slash behind that.
+    /// The names with this prefix that have no slash after it.
     pub(super) fn names(&self, prefix: &str) -> Result<Vec<String>, Error> {
         self.list(prefix, ListDepth::One)
     }
 
-    /// Notes that an attempt is begun.
-    pub(super) fn begin(&self, unit: usize, attempt: &str) -> Result<(), Error> {
-        self.put(&begun(unit, attempt), attempt.as_bytes())
+    /// Marks an attempt as started.
+    pub(super) fn begin_attempt(&self, unit: usize, attempt: &str) -> Result<(), Error> {
+        self.put(&attempt_key(unit, attempt), attempt.as_bytes())
     }
 
-    /// Forgets an attempt.
-    pub(super) fn forget(&self, unit: usize, attempt: &str) -> Result<(), Error> {
-        remove_file(&self.path.join(begun(unit, attempt)))
+    /// Removes the marker of an attempt.
+    pub(super) fn forget_attempt(&self, unit: usize, attempt: &str) -> Result<(), Error> {
+        remove_file(&self.path.join(attempt_key(unit, attempt)))
     }
 
-    /// How many attempts at a unit were begun.
+    /// The number of started attempts at a unit.
     pub(super) fn attempts(&self, unit: usize) -> Result<usize, Error> {
-        self.names(&begun(unit, "")).map(|begun| begun.len())
+        self.names(&attempt_key(unit, "")).map(|begun| begun.len())
     }
 
-    /// Removes all objects whose names begin so.
+    /// Removes all objects with this prefix.
     pub(super) fn clear(&self, prefix: &str) -> Result<(), Error> {
         let names = self.list(prefix, ListDepth::All)?;
         remove_objects(names.iter().map(|name| self.path.join(name)).collect())
     }
 
-    /// Whether the run is not over.
-    pub(super) fn is_there(&self) -> Result<bool, Error> {
+    /// Whether the run is still active.
+    pub(super) fn exists(&self) -> Result<bool, Error> {
         let driver = self.place.with_key(format!("{}{DRIVER}", self.place.at.key()));
         match driver.store.stat(&driver.at) {
             Ok(_) => Ok(true),
@@ -75,7 +75,7 @@ impl Objects {
         }
     }
 
-    /// For how long the driver has said nothing, by the store's clock; nothing if it is gone.
+    /// The time since the last heartbeat, by the store's clock; `None` if the driver is gone.
     pub(super) fn silence(&self) -> Result<Option<Duration>, Error> {
         let time = |name: &str| {
             let place = self.place.with_key(format!("{}{name}", self.place.at.key()));
@@ -85,18 +85,18 @@ impl Objects {
                 Err(error) => Err(Error::io("look at", place.at.path(), error)),
             }
         };
-        let Some(heard) = time(DRIVER)? else { return Ok(None) };
+        let Some(last_beat) = time(DRIVER)? else { return Ok(None) };
         let probe = format!(".now.{}", unique());
         self.put(&probe, b"now")?;
         let now = time(&probe);
         remove_file(&self.path.join(&probe))?;
-        Ok(now?.map(|now| now.duration_since(heard).unwrap_or_default()))
+        Ok(now?.map(|now| now.duration_since(last_beat).unwrap_or_default()))
     }
 
-    /// Removes the room, into which workers that come late may still be putting things.
+    /// Removes the exchange directory, into which late workers may still be writing.
     pub(super) fn remove(&self) -> Result<(), Error> {
         remove_file(&self.path.join(DRIVER))?;
-        for _ in 0..REMOVALS {
+        for _ in 0..REMOVE_ATTEMPTS {
             self.clear("")?;
             if self.list("", ListDepth::All)?.is_empty() {
                 break;
@@ -116,22 +116,22 @@ impl Objects {
     }
 }
 
-/// The rooms in a folder of a store; none if it is a folder of this machine.
-pub(super) fn rooms(folder: &Path) -> Result<BTreeSet<PathBuf>, Error> {
+/// The exchange directories in a folder of a store; none if the folder is on disk.
+pub(super) fn exchange_dirs(folder: &Path) -> Result<BTreeSet<PathBuf>, Error> {
     let Some(place) = StorePath::parse(folder)?.map(|place| place.folder()) else {
         return Ok(BTreeSet::new());
     };
     let root = place.at.key();
-    let at = place.at.with_key(format!("{root}{}", NAME.0));
+    let at = place.at.with_key(format!("{root}{}", DIR_NAME.0));
     let found = place.store.list(&at, ListDepth::All, usize::MAX);
     let found = found.map_err(|e| Error::io("list", folder, e))?;
-    let room = |key: &str| {
+    let exchange = |key: &str| {
         let (name, _) = key.strip_prefix(root)?.split_once('/')?;
-        name.ends_with(NAME.1).then(|| folder.join(name))
+        name.ends_with(DIR_NAME.1).then(|| folder.join(name))
     };
-    Ok(found.iter().filter_map(|(key, _)| room(key)).collect())
+    Ok(found.iter().filter_map(|(key, _)| exchange(key)).collect())
 }
 
-fn begun(unit: usize, attempt: &str) -> String {
-    format!("{BEGUN}{unit:06}.{attempt}")
+fn attempt_key(unit: usize, attempt: &str) -> String {
+    format!("{ATTEMPT_PREFIX}{unit:06}.{attempt}")
 }

@@ -1,6 +1,6 @@
-//! Pipelines as JSON that gives them back exactly: kinds by their names, numbers with all their bits.
+//! JSON that round-trips pipelines exactly: plugin kinds by name, floats bit for bit.
 
-/// A kind of plugin, by its name.
+/// A plugin kind, by name.
 pub(super) mod kind {
     use serde::{Deserialize, Deserializer, Serializer, de};
     use sluice_core::PluginKind;
@@ -19,12 +19,12 @@ pub(super) mod kind {
     ) -> Result<PluginKind, D::Error> {
         let name = String::deserialize(from)?;
         let kind = KINDS.into_iter().find(|kind| kind.to_string() == name);
-        kind.ok_or_else(|| de::Error::custom(format!("`{name}` is no kind of node")))
+        kind.ok_or_else(|| de::Error::custom(format!("unknown node kind `{name}`")))
     }
 }
 
-/// Options: a JSON reader may be off by a bit in numbers with fractions, which would be another pipeline. They
-/// are sent as text, and texts begin with a letter that tells them from numbers.
+/// Options. A JSON reader may round floats, which would change the pipeline, so floats travel as
+/// text. A one-letter prefix tells them from strings.
 pub(super) mod exact {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
     use serde_json::{Number, Value};
@@ -33,40 +33,40 @@ pub(super) mod exact {
         options: &Value,
         to: S,
     ) -> Result<S::Ok, S::Error> {
-        marked(options).serialize(to)
+        mark(options).serialize(to)
     }
 
     pub(in crate::batch) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Value, D::Error> {
-        plain(Value::deserialize(from)?).map_err(de::Error::custom)
+        unmark(Value::deserialize(from)?).map_err(de::Error::custom)
     }
 
-    fn marked(value: &Value) -> Value {
+    fn mark(value: &Value) -> Value {
         match value {
             Value::Number(number) if number.is_f64() => format!("f{number}").into(),
             Value::String(text) => format!("s{text}").into(),
-            Value::Array(list) => list.iter().map(marked).collect(),
+            Value::Array(list) => list.iter().map(mark).collect(),
             Value::Object(fields) => {
-                fields.iter().map(|(key, value)| (key.clone(), marked(value))).collect()
+                fields.iter().map(|(key, value)| (key.clone(), mark(value))).collect()
             }
             other => other.clone(),
         }
     }
 
-    fn plain(value: Value) -> Result<Value, String> {
+    fn unmark(value: Value) -> Result<Value, String> {
         Ok(match value {
             Value::String(text) => match text.split_at_checked(1) {
                 Some(("s", text)) => text.into(),
                 Some(("f", number)) => {
                     let number = number.parse().ok().and_then(Number::from_f64);
-                    number.ok_or_else(|| format!("`{text}` is no number"))?.into()
+                    number.ok_or_else(|| format!("`{text}` is not a number"))?.into()
                 }
-                _ => return Err(format!("`{text}` is no marked text")),
+                _ => return Err(format!("`{text}` has no type prefix")),
             },
-            Value::Array(list) => list.into_iter().map(plain).collect::<Result<_, _>>()?,
+            Value::Array(list) => list.into_iter().map(unmark).collect::<Result<_, _>>()?,
             Value::Object(fields) => {
-                let each = fields.into_iter().map(|(key, value)| Ok((key, plain(value)?)));
+                let each = fields.into_iter().map(|(key, value)| Ok((key, unmark(value)?)));
                 each.collect::<Result<_, String>>()?
             }
             other => other,
@@ -81,11 +81,11 @@ pub(super) mod exact {
         use super::*;
 
         #[derive(Debug, PartialEq, Serialize, Deserialize)]
-        struct Sent(#[serde(with = "super")] Value);
+        struct Wrapper(#[serde(with = "super")] Value);
 
         fn back(value: &Value) -> Value {
-            let text = serde_json::to_string(&Sent(value.clone())).unwrap();
-            serde_json::from_str::<Sent>(&text).unwrap().0
+            let text = serde_json::to_string(&Wrapper(value.clone())).unwrap();
+            serde_json::from_str::<Wrapper>(&text).unwrap().0
         }
 
         proptest! {
@@ -105,7 +105,7 @@ pub(super) mod exact {
         #[test]
         fn what_is_not_marked_is_refused() {
             for wrong in ["[\"\"]", "[\"x\"]", "[\"fx\"]", "[\"fNaN\"]"] {
-                serde_json::from_str::<Sent>(wrong).unwrap_err();
+                serde_json::from_str::<Wrapper>(wrong).unwrap_err();
             }
             assert_eq!(
                 back(&json!([1, -1, u64::MAX, true, null])),

@@ -1,0 +1,312 @@
+//! Writes the record of a running batch: the journal while units finish, the manifest at the end.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sluice_core::files::FileIdentity;
+use sluice_core::output::{MANIFEST, remove_file, remove_unfinished_manifest, replace_file};
+use sluice_core::store::is_address;
+use sluice_core::{Error, files};
+
+use super::journal::Journal;
+use super::record::{
+    BatchManifest, BatchRecord, JOURNAL, UnfinishedUnit, UnitRecord, has_recorded_hash,
+    has_recorded_length,
+};
+use super::shard::{ShardFiles, ShardHeader, ShardLock, ShardRecord};
+use crate::manifest::{OutputFile, VERSION};
+
+/// The record of a running batch. A folder holds the record of one batch at a time; each shard of a
+/// batch has its own record.
+pub(crate) struct BatchRecorder {
+    folder: PathBuf,
+    previous: BatchRecord,
+    /// Folders created for the record, innermost first; removed again if they stay empty.
+    created: Vec<PathBuf>,
+    journal: Journal,
+    /// The shard this process runs, if the batch is sharded.
+    header: Option<ShardHeader>,
+    /// The files that units read; never removed.
+    inputs: Arc<BTreeSet<FileIdentity>>,
+    /// Locks, held until drop.
+    _folder: Option<FolderLock>,
+    _shard: Option<ShardLock>,
+}
+
+impl BatchRecorder {
+    /// Opens the record of a folder, and creates the folder if it is missing.
+    ///
+    /// `Err` if another batch is running there, or if the manifest there is not that of a batch.
+    pub(crate) fn open(folder: &Path, heading: Option<ShardHeader>) -> Result<Self, Error> {
+        let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        if is_address(here) {
+            return Self::unlocked(here, heading);
+        }
+        let missing: Vec<PathBuf> = here
+            .ancestors()
+            .take_while(|f| !f.as_os_str().is_empty() && !f.exists())
+            .map(Path::to_owned)
+            .collect();
+        fs::create_dir_all(here).map_err(|e| Error::io("create", here, e))?;
+        // Some file systems cannot lock folders; two concurrent batches then go unnoticed.
+        let lock = File::open(here).ok();
+        // Shards may share the folder with each other, but not with an unsharded batch.
+        let try_lock = |folder: &File| match heading {
+            Some(_) => folder.try_lock_shared(),
+            None => folder.try_lock(),
+        };
+        if let Some(Err(TryLockError::WouldBlock)) = lock.as_ref().map(try_lock) {
+            return Err(Error::refused(format!(
+                "another batch is being written to this folder; wait for it to end: {}",
+                here.display()
+            )));
+        }
+        let shard = heading.as_ref().map(|heading| heading.shard.lock(here)).transpose()?;
+        Ok(Self {
+            folder: here.to_owned(),
+            // Read under the lock, so that a batch that has just ended is included.
+            previous: BatchRecord::to_continue(folder)?,
+            created: missing,
+            journal: journal_for(here, heading.as_ref()),
+            header: heading,
+            inputs: Arc::default(),
+            _folder: lock.map(FolderLock),
+            _shard: shard,
+        })
+    }
+
+    /// Object stores have no folders to create and no locks: two concurrent batches go unnoticed.
+    fn unlocked(folder: &Path, heading: Option<ShardHeader>) -> Result<Self, Error> {
+        if heading.is_some() {
+            return Err(Error::refused(format!(
+                "sharding needs outputs on disk, not in an object store: {}",
+                folder.display()
+            )));
+        }
+        let before = BatchRecord::to_continue(folder)?;
+        let (folder, journal) = (folder.to_owned(), journal_for(folder, None));
+        let (made, _folder, _shard) = (Vec::new(), None, None);
+        let inputs = Arc::default();
+        Ok(Self {
+            folder,
+            previous: before,
+            created: made,
+            journal,
+            header: heading,
+            inputs,
+            _folder,
+            _shard,
+        })
+    }
+
+    /// Sets the files that the batch reads, which are never removed.
+    pub(super) fn with_inputs(mut self, inputs: Arc<BTreeSet<FileIdentity>>) -> Self {
+        self.inputs = inputs;
+        self
+    }
+
+    /// The record as it was before this batch.
+    pub(crate) fn previous(&self) -> &BatchRecord {
+        &self.previous
+    }
+
+    /// Creates the journal, which marks the batch as started. Idempotent.
+    pub(crate) fn begin(&self) -> Result<(), Error> {
+        self.journal.begin()
+    }
+
+    /// Appends a unit to the journal and syncs it. Call it before the unit's files appear, so that
+    /// a later run can identify them after a kill.
+    pub(crate) fn append(&self, unit: &UnitRecord) -> Result<(), Error> {
+        let mut line = serde_json::to_vec(unit).map_err(|e| Error::internal(e.to_string()))?;
+        line.push(b'\n');
+        self.journal.append(&line)
+    }
+
+    /// Removes files that earlier runs of this unit wrote and this run did not, unless they changed
+    /// since.
+    pub(crate) fn remove_stale_files(&self, unit: &UnitRecord) -> Result<(), Error> {
+        let outputs: BTreeSet<&PathBuf> = unit.outputs.iter().collect();
+        let kept: BTreeSet<&PathBuf> = unit.files.iter().map(|file| &file.path).collect();
+        for earlier in self.previous.with_outputs(&unit.outputs) {
+            if !earlier.outputs.iter().all(|output| outputs.contains(output)) {
+                continue;
+            }
+            let stale = earlier.files.iter().filter(|file| !kept.contains(&file.path));
+            for file in stale.filter(|file| is_ours(&self.folder, file)) {
+                let path = self.folder.join(&file.path);
+                if !FileIdentity::read(&path)
+                    .is_some_and(|identity| self.inputs.contains(&identity))
+                {
+                    remove_file(&path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the manifest (units done now, units left over, units of earlier batches) and removes
+    /// the journal. A shard writes its own record instead.
+    pub(crate) fn close(
+        self,
+        done: Vec<UnitRecord>,
+        left: Vec<UnfinishedUnit>,
+    ) -> Result<(), Error> {
+        match &self.header {
+            Some(heading) => self.close_shard(heading, done)?,
+            None => self.close_batch(done, left)?,
+        }
+        self.journal.remove()?;
+        // Folders that are not empty stay.
+        self.created.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+        Ok(())
+    }
+
+    fn close_batch(&self, done: Vec<UnitRecord>, left: Vec<UnfinishedUnit>) -> Result<(), Error> {
+        let BatchRecord { units, journal, shards: parts, .. } = &self.previous;
+        let left = self.merge_left_over(&done, left);
+        let of_parts = parts
+            .iter()
+            .flat_map(|part| self.published_units(&part.journal).chain(part.recorded_units()));
+        let earlier = of_parts.chain(self.published_units(journal)).chain(units);
+        let mut units = newest_per_output(done, earlier);
+        units.sort_by(|a, b| a.outputs.cmp(&b.outputs));
+        self.write(units, left)?;
+        // The manifest now holds everything that the shards recorded.
+        parts.iter().try_for_each(|part| part.remove(&self.folder))
+    }
+
+    /// The units left over by this batch and by earlier ones, without those whose input no longer
+    /// exists.
+    fn merge_left_over(
+        &self,
+        done: &[UnitRecord],
+        left: Vec<UnfinishedUnit>,
+    ) -> Vec<UnfinishedUnit> {
+        let ours = done.iter().map(|unit| &unit.outputs);
+        let ours: BTreeSet<&PathBuf> =
+            ours.chain(left.iter().map(|unit| &unit.outputs)).flatten().collect();
+        let is_other =
+            |unit: &&UnfinishedUnit| !unit.outputs.iter().any(|path| ours.contains(path));
+        let is_there = |unit: &&UnfinishedUnit| files::exists(&unit.input);
+        let earlier = self.previous.left.iter().filter(is_other).filter(is_there);
+        let earlier: Vec<UnfinishedUnit> = earlier.cloned().collect();
+        let mut all: Vec<UnfinishedUnit> = left.into_iter().chain(earlier).collect();
+        all.sort_by(|a, b| a.outputs.cmp(&b.outputs));
+        all
+    }
+
+    fn close_shard(&self, heading: &ShardHeader, done: Vec<UnitRecord>) -> Result<(), Error> {
+        let ours = |part: &&ShardFiles| part.is_of(heading.shard);
+        let ours = self.previous.shards.iter().filter(ours);
+        let earlier =
+            ours.flat_map(|part| self.published_units(&part.journal).chain(part.recorded_units()));
+        let count = done.len();
+        let mut units = newest_per_output(done, earlier);
+        let earlier = units.split_off(count);
+        let record = ShardRecord::new(heading, units, earlier);
+        let text =
+            serde_json::to_string_pretty(&record).map_err(|e| Error::internal(e.to_string()))?;
+        replace_file(&self.folder.join(heading.shard.record_name()), text.as_bytes())
+    }
+
+    /// The units of a journal whose files exist, latest first.
+    fn published_units<'u>(
+        &'u self,
+        journal: &'u [UnitRecord],
+    ) -> impl Iterator<Item = &'u UnitRecord> {
+        let there = |unit: &&UnitRecord| {
+            unit.files.iter().all(|file| has_recorded_length(&self.folder, file))
+        };
+        journal.iter().rev().filter(there)
+    }
+
+    /// Undoes [`open`](Self::open). Only valid if no unit was appended.
+    pub(crate) fn abandon(self) {
+        self.created.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+    }
+
+    /// Writes the manifest, unless its content stays the same.
+    fn write(&self, units: Vec<UnitRecord>, left: Vec<UnfinishedUnit>) -> Result<(), Error> {
+        remove_unfinished_manifest(&self.folder);
+        if units.is_empty() {
+            return Ok(());
+        }
+        let manifest = BatchManifest { sluice: VERSION.to_owned(), units, left };
+        let text =
+            serde_json::to_string_pretty(&manifest).map_err(|e| Error::internal(e.to_string()))?;
+        let path = self.folder.join(MANIFEST);
+        if files::read(&path).is_ok_and(|before| before == text.as_bytes()) {
+            return Ok(());
+        }
+        replace_file(&path, text.as_bytes())
+    }
+}
+
+fn journal_for(folder: &Path, heading: Option<&ShardHeader>) -> Journal {
+    let of_part = heading.map(|heading| heading.shard.journal_name());
+    Journal::new(folder, of_part.as_deref().unwrap_or(JOURNAL))
+}
+
+/// The units done now, then earlier units with other outputs: per output, the latest record wins.
+fn newest_per_output<'u>(
+    done: Vec<UnitRecord>,
+    earlier: impl Iterator<Item = &'u UnitRecord>,
+) -> Vec<UnitRecord> {
+    let mut taken: BTreeSet<PathBuf> =
+        done.iter().flat_map(|unit| &unit.outputs).cloned().collect();
+    let mut units = done;
+    for unit in earlier {
+        if !unit.outputs.iter().any(|output| taken.contains(output)) {
+            taken.extend(unit.outputs.iter().cloned());
+            units.push(unit.clone());
+        }
+    }
+    units
+}
+
+fn is_ours(folder: &Path, file: &OutputFile) -> bool {
+    has_recorded_length(folder, file) && has_recorded_hash(folder, file)
+}
+
+/// A locked folder. Dropping it unlocks explicitly: a child process that is just being started
+/// holds a copy of the file, and with it the lock, until it calls `exec`.
+#[derive(Debug)]
+struct FolderLock(File);
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // Fails only where locks are not supported.
+        drop(self.0.unlock());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_book_goes_on_with_what_the_one_before_it_has_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let unit = UnitRecord {
+            pipeline: "p".into(),
+            name: None,
+            sluice: VERSION.into(),
+            plugins: Vec::new(),
+            inputs: Vec::new(),
+            outputs: vec!["a".into()],
+            files: Vec::new(),
+            exit: 0,
+            partial: false,
+        };
+        let first = BatchRecorder::open(folder.path(), None).unwrap();
+        assert!(BatchRecorder::open(folder.path(), None).is_err());
+        // A child process that is being started holds such a copy.
+        let _copy = first._folder.as_ref().unwrap().0.try_clone().unwrap();
+        first.close(vec![unit.clone()], Vec::new()).unwrap();
+        let second = BatchRecorder::open(folder.path(), None).unwrap();
+        assert_eq!(second.previous().units, [unit]);
+    }
+}
