@@ -355,7 +355,10 @@ fn milestone_record(milestone: &Milestone<'_>) -> Option<(&'static str, String, 
                 units::pluralize(events, "event")
             ),
             json!({
-                "node": node, "input": input.to_string_lossy(), "events": events, "seconds": seconds,
+                "node": node,
+                "input": input.to_string_lossy(),
+                "events": events,
+                "seconds": seconds,
             }),
         ),
         Milestone::InputSkipped { input } => (

@@ -191,7 +191,8 @@ for batch in stream:
     rows = batch.to_pydict()
     for at in range(batch.num_rows):
         time = batch["timestamp"][at].value
-        row = [rows[name][at] for name in ("source", "channel", "sequence", "encoding", "attributes")]
+        names = ("source", "channel", "sequence", "encoding", "attributes")
+        row = [rows[name][at] for name in names]
         print(json.dumps([time] + row + [rows["payload"][at].hex()]))
 assert batches > 10, batches
 "#;

@@ -160,7 +160,8 @@ fn tables_hold_what_the_log_holds() {
 import duckdb, json
 counts = json.load(open("counts.json"))
 ask = lambda query: duckdb.sql(query).fetchall()
-one = lambda channel, of: ask(f"select count(*), min(utime) from '{of}/channel={channel}/*.parquet'")[0]
+one = lambda channel, of: ask(
+    f"select count(*), min(utime) from '{of}/channel={channel}/*.parquet'")[0]
 assert one("POSE", "dgc-poses")[0] == counts["POSE"]
 assert one("GPS_TO_LOCAL", "dgc-gps")[0] == counts["GPS_TO_LOCAL"]
 scanners = [name for name in counts if name.startswith(("BROOM", "SKIRT"))]
@@ -170,9 +171,11 @@ for name in scanners:
 points = "'dgc-velodyne/channel=VELODYNE/*.parquet'"
 columns = [row[:2] for row in ask(f"describe select * from {points}")]
 names = [name for name, _ in columns]
-for name in ("timestamp", "source", "sequence", "utime", "x", "y", "z", "intensity", "laser", "azimuth", "time"):
+for name in ("timestamp", "source", "sequence", "utime", "x", "y", "z", "intensity", "laser",
+             "azimuth", "time"):
     assert name in names, names
-rows, packets, lasers = ask(f"select count(*), count(distinct sequence), count(distinct laser) from {points}")[0]
+rows, packets, lasers = ask(
+    f"select count(*), count(distinct sequence), count(distinct laser) from {points}")[0]
 assert rows == 384 * packets and lasers == 64 and 400 < packets < 600, (rows, packets, lasers)
 # Where the vehicle is, the points are: in the local frame, around the poses.
 (near,) = ask(f"""select avg(sqrt((p.x - q.x) ** 2 + (p.y - q.y) ** 2)) from {points} p,
@@ -232,11 +235,13 @@ ask = lambda query: duckdb.sql(query).fetchall()
 track = "'out/track/channel=POSE/*.parquet'"
 rows, lat, lon = ask(f"select count(*), avg(latitude), avg(longitude) from {track}")[0]
 assert rows > 150 and 34.57 < lat < 34.60 and -117.38 < lon < -117.34, (rows, lat, lon)
-channels = ask("select distinct channel from read_parquet('out/points/*/*.parquet', hive_partitioning = true)")
+channels = ask("""select distinct channel
+    from read_parquet('out/points/*/*.parquet', hive_partitioning = true)""")
 assert len(channels) == 13, channels
 # Nearly all of what scanners see lies within what they reach, around the vehicle.
 far = ask("""select count(*) filter (abs(p.x - q.x) > 130 or abs(p.y - q.y) > 130), count(*)
-    from 'out/points/*/*.parquet' p, (select avg(pos[1]) as x, avg(pos[2]) as y from 'out/tables/channel=POSE/*.parquet') q""")[0]
+    from 'out/points/*/*.parquet' p, (select avg(pos[1]) as x, avg(pos[2]) as y
+    from 'out/tables/channel=POSE/*.parquet') q""")[0]
 assert far[0] == 0 and far[1] > 500_000, far
 "#,
     );

@@ -70,7 +70,8 @@ def mavlink(kind, extra, payload):
         crc = (crc >> 8 ^ t << 8 ^ t << 3 ^ t >> 4) & 0xffff
     return b"\xfe" + body + struct.pack("<H", crc)
 def novatel(kind, n, payload):
-    record = b"\xaa\x44\x12" + struct.pack("<BHHHIHIQ", 28, kind, 0, len(payload), 0, 2200, n * 100, 0) + payload
+    head = struct.pack("<BHHHIHIQ", 28, kind, 0, len(payload), 0, 2200, n * 100, 0)
+    record = b"\xaa\x44\x12" + head + payload
     return record + struct.pack("<I", zlib.crc32(record, 0xffffffff) ^ 0xffffffff)
 with open("run.ubx", "wb") as log:
     for n in range(200):
@@ -354,7 +355,8 @@ log = open("in.bin", "wb")
 log.write(b"LOGGER v3\nrate=100\nEND\n")
 for n in range(5000):
     ranges = [random.randrange(65536) for _ in range(n % 9)]
-    body = struct.pack(">HIId3hB", n % 2, n, 1_600_000_000 + n // 100, n % 100 / 100, n % 300, -n % 300, 7, len(ranges))
+    time = (1_600_000_000 + n // 100, n % 100 / 100)
+    body = struct.pack(">HIId3hB", n % 2, n, *time, n % 300, -n % 300, 7, len(ranges))
     body += struct.pack(f">{len(ranges)}H", *ranges) + b"L%03d\0\0" % (n % 50)
     record = b"\xc0\xde" + struct.pack(">H", len(body)) + body
     log.write(record + struct.pack(">I", zlib.crc32(record)))
@@ -416,8 +418,10 @@ for unit, name in enumerate(["front", "rear"]):
     assert [row["n"] for row in rows] == list(range(unit, 5000, 2))
     for row in rows:
         n = row["n"]
-        assert row["sequence"] == n and row["ranges"] == ranges[n] and row["label"] == f"L{n % 50:03}"
-        assert [round(a, 6) for a in row["acceleration"]] == [round(v * 0.01, 6) for v in (n % 300, -n % 300, 7)]
+        assert row["sequence"] == n and row["ranges"] == ranges[n]
+        assert row["label"] == f"L{n % 50:03}"
+        raw = (n % 300, -n % 300, 7)
+        assert [round(a, 6) for a in row["acceleration"]] == [round(v * 0.01, 6) for v in raw]
         assert round(row["timestamp"].timestamp(), 6) == round(1_600_000_000 + n / 100, 6), row
 "#,
     );

@@ -42,7 +42,8 @@ ask = lambda q: duckdb.sql(q).fetchall()
 types = {row[0]: row[1] for row in ask(f"describe select * from {single}")}
 assert types == {"timestamp": "TIMESTAMP WITH TIME ZONE", "source": "VARCHAR", "channel": "VARCHAR",
                  "sequence": "BIGINT", "payload": "BLOB"}, types
-counts = lambda of: ask(f"select channel, count(*), epoch_us(min(timestamp)), max(sequence), sum(octet_length(payload)) from {of} group by 1 order by 1")
+counts = lambda of: ask(f"""select channel, count(*), epoch_us(min(timestamp)), max(sequence),
+    sum(octet_length(payload)) from {of} group by 1 order by 1""")
 assert counts(single) == counts(tables)
 assert ask(f"select count(*) from {tables}") == [(events,)]
 assert ask(f"select count(distinct sequence) from {single}") == [(events,)]
@@ -53,9 +54,11 @@ assert types["pos"] == types["orientation"] == "DOUBLE[]" and types["utime"] == 
 types = {row[0]: row[1] for row in ask(f"describe select * from {typed('BROOM_C')}")}
 assert types["ranges"] == "FLOAT[]" and types["nranges"] == "INTEGER", types
 assert ask(f"select bool_and(len(ranges) = nranges) from {typed('BROOM_C')}") == [(True,)]
-assert ask(f"select max(abs(list_dot_product(orientation, orientation) - 1)) < 1e-6 from {typed('POSE')}") == [(True,)]
+assert ask(f"""select max(abs(list_dot_product(orientation, orientation) - 1)) < 1e-6
+    from {typed('POSE')}""") == [(True,)]
 every = "read_parquet('quickstart-out/tables/**/*.parquet', union_by_name = true)"
-assert ask(f"select count(*), count(distinct channel) from {every}") == ask(f"select count(*), count(distinct channel) from {single}")
+totals = lambda of: ask(f"select count(*), count(distinct channel) from {of}")
+assert totals(every) == totals(single)
 "#,
     );
 }
@@ -70,16 +73,19 @@ fn polars_opens_them_with_the_right_types_and_counts() {
 import polars as pl
 events = int(open("events").read())
 single = pl.read_parquet("all.parquet")
-assert single.schema == {"timestamp": pl.Datetime("us", "UTC"), "source": pl.String, "channel": pl.String,
-                         "sequence": pl.Int64, "payload": pl.Binary}, single.schema
+assert single.schema == {
+    "timestamp": pl.Datetime("us", "UTC"), "source": pl.String, "channel": pl.String,
+    "sequence": pl.Int64, "payload": pl.Binary}, single.schema
 tables = pl.read_parquet("tables/**/*.parquet")
 assert len(single) == len(tables) == events
 pose = pl.scan_parquet("all.parquet").filter(pl.col("channel") == "POSE").collect().sort("sequence")
 other = pl.read_parquet("tables/channel=POSE/*.parquet", hive_partitioning=False).sort("sequence")
 assert pose.drop("channel").equals(other)
 # This one was made by the drive itself, the others from its log.
-typed = pl.read_parquet("quickstart-out/tables/channel=POSE/*.parquet", hive_partitioning=False).sort("sequence")
-assert typed.schema["pos"] == pl.List(pl.Float64) and typed.schema["utime"] == pl.Int64, typed.schema
+files = "quickstart-out/tables/channel=POSE/*.parquet"
+typed = pl.read_parquet(files, hive_partitioning=False).sort("sequence")
+assert typed.schema["pos"] == pl.List(pl.Float64), typed.schema
+assert typed.schema["utime"] == pl.Int64, typed.schema
 assert pose.select("timestamp", "sequence").equals(typed.select("timestamp", "sequence"))
 laser = pl.read_parquet("quickstart-out/tables/channel=BROOM_C/*.parquet")
 assert laser.schema["ranges"] == pl.List(pl.Float32)

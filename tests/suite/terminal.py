@@ -1,12 +1,12 @@
-"""Runs a program in a terminal of its own, presses keys, and says what came of it.
+"""Runs a program in its own terminal, presses keys, and reports the result.
 
 terminal.py STEPS PROGRAM ARGUMENT...
 
-STEPS is a JSON list of steps, done one after another:
-  {"until": REGEX}          waits until the program has written that since the step before
-  {"send": TEXT}            types that
+STEPS is a JSON list of steps:
+  {"until": REGEX}          waits until the program has written this since the previous step
+  {"send": TEXT}            types this
   {"signal": NUMBER}        sends it a signal
-  {"stopped": true}         waits until it is stopped, and tells whether the terminal is as it was
+  {"stopped": true}         waits until it is stopped, and reports whether the terminal is restored
 Prints {"code", "signal", "output", "restored", "restored_while_stopped", "failed"}.
 """
 
@@ -29,13 +29,13 @@ def main():
     begin, go = os.pipe()
     pid, terminal = pty.fork()
     if pid == 0:
-        # The size is set before the program looks.
+        # Wait until the size of the terminal is set.
         os.read(begin, 1)
         os.execvp(command[0], command)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 110, 0, 0))
     before = termios.tcgetattr(terminal)
     os.write(go, b"x")
-    told = {"code": None, "signal": None, "restored_while_stopped": None, "failed": None}
+    result = {"code": None, "signal": None, "restored_while_stopped": None, "failed": None}
     output, seen, deadline = b"", 0, time.monotonic() + PATIENCE
 
     def read():
@@ -54,9 +54,9 @@ def main():
             pattern = re.compile(step["until"].encode())
             while not (found := pattern.search(output, seen)):
                 if time.monotonic() > deadline or not read():
-                    told["failed"] = f"never wrote {step['until']}"
+                    result["failed"] = f"never wrote {step['until']}"
                     break
-            if told["failed"]:
+            if result["failed"]:
                 break
             seen = found.end()
         elif "send" in step:
@@ -66,11 +66,11 @@ def main():
         elif "stopped" in step:
             while os.waitpid(pid, os.WUNTRACED | os.WNOHANG)[0] == 0:
                 if time.monotonic() > deadline:
-                    told["failed"] = "never stopped"
+                    result["failed"] = "never stopped"
                     break
                 read()
-            told["restored_while_stopped"] = termios.tcgetattr(terminal) == before
-    if told["failed"]:
+            result["restored_while_stopped"] = termios.tcgetattr(terminal) == before
+    if result["failed"]:
         os.kill(pid, 9)
     status = 0
     while True:
@@ -79,15 +79,15 @@ def main():
         if ended:
             break
         if time.monotonic() > deadline:
-            told["failed"] = told["failed"] or "never ended"
+            result["failed"] = result["failed"] or "never ended"
             os.kill(pid, 9)
-    told["restored"] = termios.tcgetattr(terminal) == before
+    result["restored"] = termios.tcgetattr(terminal) == before
     while select.select([terminal], [], [], 0)[0] and read():
         pass
-    told["code"] = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
-    told["signal"] = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-    told["output"] = output.decode(errors="replace")
-    print(json.dumps(told))
+    result["code"] = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+    result["signal"] = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    result["output"] = output.decode(errors="replace")
+    print(json.dumps(result))
 
 
 main()

@@ -116,10 +116,19 @@ pub(crate) struct SelectionArgs {
 
     /// The type of a channel, if its payloads fit several types: a channel or channel pattern, and
     /// the full name of the type. May be repeated.
-    #[arg(long = "type", value_name = "CHANNEL=TYPE", value_parser = channel_type, requires = "types")]
+    #[arg(
+        long = "type",
+        value_name = "CHANNEL=TYPE",
+        value_parser = channel_type,
+        requires = "types"
+    )]
     pub(crate) channel_types: Vec<(String, String)>,
 
     /// Only events whose decoded fields meet a condition, such as "vel[0] > 3 and quality != 0".
-    #[arg(long = "where", value_name = "CONDITION", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(
+        long = "where",
+        value_name = "CONDITION",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     pub(crate) condition: Option<String>,
 }

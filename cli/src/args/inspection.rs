@@ -78,7 +78,13 @@ pub(crate) struct CatArgs {
     pub(crate) payload: bool,
 
     /// With --json: only this field of decoded messages, such as pos[0]. May be repeated.
-    #[arg(short, long, value_name = "PATH", requires = "json", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(
+        short,
+        long,
+        value_name = "PATH",
+        requires = "json",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     pub(crate) field: Vec<String>,
 
     /// The format: the name of a source. Detected from the first bytes by default.

@@ -105,11 +105,14 @@ fn what_a_program_leaves_out_of_an_event_is_as_it_was() {
     let folder = with_log(200);
     let program = r#"
 import sys, pyarrow as pa
-schema = pa.schema({"number": pa.int64(), "timestamp": pa.timestamp("us"), "channel": pa.string(), "payload": pa.binary()})
+schema = pa.schema({
+    "number": pa.int64(), "timestamp": pa.timestamp("us"), "channel": pa.string(),
+    "payload": pa.binary()})
 with pa.ipc.open_stream(sys.stdin.buffer) as events:
     with pa.ipc.new_stream(sys.stdout.buffer, schema) as out:
         for batch in events:
-            out.write_table(pa.Table.from_batches([batch]).select(schema.names).cast(schema), max_chunksize=7)
+            table = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+            out.write_table(table, max_chunksize=7)
 "#;
     let report = allowed(&stage_of(&folder, &python, program), &folder, 2).unwrap();
     assert!(events(&folder.read("out.lcm")) == events(&folder.read("in.lcm")));
@@ -126,7 +129,8 @@ import sys, pyarrow as pa, pyarrow.compute as pc
 with pa.ipc.open_stream(sys.stdin.buffer) as events:
     with pa.ipc.new_stream(sys.stdout.buffer, events.schema) as out:
         for batch in events:
-            out.write_batch(batch.set_column(0, events.schema.field(0), pc.add(batch["number"], 1000)))
+            numbers = pc.add(batch["number"], 1000)
+            out.write_batch(batch.set_column(0, events.schema.field(0), numbers))
 "#;
     let said = failure(&stage_of(&folder, &python, program), &folder);
     assert_contains(&said, &["`number`: no event was sent with the number 1000"]);

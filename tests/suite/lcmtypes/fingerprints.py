@@ -1,9 +1,9 @@
-"""Prints what lcm-gen makes of a folder of .lcm files: a line of JSON a type.
+"""Prints the fingerprints that lcm-gen computes for a folder of .lcm files: one line of JSON per type.
 
-Arguments: lcm-gen, the folder, a folder for what is made.
+Arguments: lcm-gen, the folder, a folder for generated code.
 
-`debug` is worked out from what `lcm-gen -d` says of the type: the hash of its own members, and the types
-that they are of. `python` is what the class says that lcm-gen makes; none if Python does not read it.
+`debug` is computed from the output of `lcm-gen -d`: the hash of the own members of a type, and their
+types. `python` is the value in the generated class, if Python can read it.
 """
 
 import importlib
@@ -22,7 +22,7 @@ def generate(*arguments):
     return subprocess.run([gen, *arguments], check=True, capture_output=True, text=True).stdout
 
 
-# One by one: the package of one file would be that of the next.
+# One file at a time: otherwise the package of one applies to the next.
 for file in sorted(source.rglob("*.lcm")):
     generate("-p", "--ppath", str(made), str(file))
     inside = None
@@ -60,7 +60,7 @@ for name in hashes:
     except (SyntaxError, AttributeError):
         pass
 for name in classes:
-    # Without a package, what is made names modules where it means classes.
+    # Without a package, generated code names modules instead of classes.
     if "." not in name:
         vars(importlib.import_module(name)).update({n: c for n, c in classes.items() if "." not in n})
 

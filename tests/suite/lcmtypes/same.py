@@ -1,6 +1,5 @@
-"""Compares what `sluice cat --json` shows with what is expected: `shown.jsonl` with `expected.jsonl`, in the
-folder it is run in. Numbers are the same to the bit, but floats of 32 bits are shown with as few digits as
-tell them apart.
+"""Compares `shown.jsonl`, the output of `sluice cat --json`, with `expected.jsonl` in the working
+directory. Numbers must be equal to the bit; 32-bit floats have the fewest digits that identify them.
 """
 
 import json
@@ -27,7 +26,7 @@ def compare(shown, expected, where):
     elif isinstance(shown, float) and is_short(expected):
         assert struct.pack(">f", shown) == struct.pack(">f", expected), (where, shown, expected)
     else:
-        # As texts, in which 0.0 and -0.0 differ.
+        # As text, in which 0.0 and -0.0 differ.
         assert repr(shown) == repr(expected), (where, shown, expected)
 
 

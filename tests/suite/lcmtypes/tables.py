@@ -1,7 +1,7 @@
-"""Reads the tables of a log with pyarrow, and writes them again without what Sluice says in them.
+"""Reads the tables of a log with pyarrow, and writes them again without the metadata of Sluice.
 
-In the folder it is run in there are `tables/` and `expected.jsonl`; it makes `pyarrow/` and `duckdb/`, which
-hold the same tables as these write them.
+Reads `tables/` and `expected.jsonl` in the working directory; creates `pyarrow/` and `duckdb/` with the
+same tables as written by these.
 """
 
 import base64
@@ -42,7 +42,7 @@ for file in sorted(Path("tables").rglob("*.parquet")):
     assert "payload" not in table.column_names, file
     rows = table.sort_by("sequence").to_pylist()
     read = [{name: shown(field) for name, field in row.items() if name not in OWN} for row in rows]
-    # As text: that tells -0.0 from 0.0, and an integer from a float.
+    # As text, which distinguishes -0.0 from 0.0, and integers from floats.
     assert json.dumps(read) == json.dumps(expected[channel]), f"{channel}\n{read}\n{expected[channel]}"
     seen.add(channel)
 
@@ -51,7 +51,7 @@ for file in sorted(Path("tables").rglob("*.parquet")):
     for copy in copies:
         copy.parent.mkdir(parents=True)
         if table.column_names[-1] == "value":
-            # All enums have this one column: which of them it is of, only the table can say.
+            # All enums have this single column: only the table knows which enum it is.
             shutil.copy(file, copy)
     if table.column_names[-1] != "value":
         pq.write_table(pa.table(table.columns, schema=plain), copies[0], store_schema=False)

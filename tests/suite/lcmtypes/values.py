@@ -1,10 +1,10 @@
-"""Makes random types, and messages of them by the Python that lcm-gen makes.
+"""Generates random types, and messages of them with the Python code of lcm-gen.
 
-Arguments: lcm-gen, the seed, how many types. In the folder it is run in it makes
+Arguments: lcm-gen, the seed, the number of types. In the working directory it creates
 
   types/          .lcm files in folders and packages
-  in.lcm          a log with a channel a type
-  expected.jsonl  for each event of the log, its channel and what is in it, as `sluice cat --json` says it
+  in.lcm          a log with one channel per type
+  expected.jsonl  for each event: its channel and fields, as in `sluice cat --json`
 """
 
 import base64
@@ -22,13 +22,13 @@ from pathlib import Path
 import lcm
 
 gen, seed, cases = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-dice = random.Random(seed)
+rng = random.Random(seed)
 COUNTING = {"int8_t": 8, "int16_t": 16, "int32_t": 32, "int64_t": 64}
 PRIMITIVES = [*COUNTING, "byte", "float", "double", "string", "boolean"]
 PACKAGES = ["", "a", "b.c", "b.d.e", "größen"]
-# What holds itself is taken apart once inside of itself, and kept as bytes below.
+# A recursive type is decoded one level deep, and kept as bytes below.
 DEPTH = 1
-# Types hold types that hold types, and no more.
+# Types are nested up to three levels.
 DEEPEST = 3
 
 
@@ -43,8 +43,8 @@ class Enum(Type):
     def __init__(self, number, package):
         super().__init__(number, package)
         names = ["ZERO", "LEAST", "MOST", "OTHER"]
-        values = dict(zip(names, [0, -(2**31), 2**31 - 1, dice.randrange(1, 100)]))
-        self.values = {name: values[name] for name in names if dice.random() < 0.7}
+        values = dict(zip(names, [0, -(2**31), 2**31 - 1, rng.randrange(1, 100)]))
+        self.values = {name: values[name] for name in names if rng.random() < 0.7}
 
     def text(self):
         values = ", ".join(f"{name} = {value}" for name, value in self.values.items())
@@ -56,38 +56,38 @@ class Struct(Type):
         super().__init__(number, package)
         self.constants, self.members = {}, []
         near = [t for t in before if not (t.package == "") or package == ""]
-        # The first ones have everything, so that no seed leaves something out.
+        # The first ones have every feature, whatever the seed.
         wanted = PRIMITIVES if number < 4 else []
-        for _ in range(dice.choice([1, 2, 4, 7]) if number % 20 != 8 else 0) if not wanted else wanted:
-            of = wanted[len(self.members) % len(wanted)] if wanted else dice.choice(PRIMITIVES)
+        for _ in range(rng.choice([1, 2, 4, 7]) if number % 20 != 8 else 0) if not wanted else wanted:
+            of = wanted[len(self.members) % len(wanted)] if wanted else rng.choice(PRIMITIVES)
             fitting = [t for t in near if t.depth < DEEPEST]
-            if not wanted and fitting and dice.random() < 0.4:
-                of = dice.choice(fitting)
-            self.add(of, dice.choice([0, 0, 1, 1, 2, 3]))
-        if not wanted and dice.random() < 0.15:
+            if not wanted and fitting and rng.random() < 0.4:
+                of = rng.choice(fitting)
+            self.add(of, rng.choice([0, 0, 1, 1, 2, 3]))
+        if not wanted and rng.random() < 0.15:
             self.add(self, 1, only_counted=True)
 
     def add(self, of, dimensions, only_counted=False):
         dims = []
         for _ in range(dimensions):
-            kind = 2 if only_counted else dice.randrange(4)
+            kind = 2 if only_counted else rng.randrange(4)
             if kind == 0:
-                # Arrays are read in one way or another by how long they are.
+                # Arrays are read differently depending on their length.
                 is_small = dimensions == 1 and (of in PRIMITIVES or of.depth == 0)
-                dims.append(dice.choice([1, 2, 3, 4, *([20, 70] if is_small else [])]))
+                dims.append(rng.choice([1, 2, 3, 4, *([20, 70] if is_small else [])]))
             elif kind == 1:
                 name = f"CONST_{self.short}_{len(self.constants)}"
-                self.constants[name] = dice.choice([0, 1, 2, 3, 3])
+                self.constants[name] = rng.choice([0, 1, 2, 3, 3])
                 dims.append(name)
             else:
                 counts = [m for m, t, d in self.members if t in COUNTING and not d and m[0] == "n"]
-                if counts and dice.random() < 0.5:
-                    dims.append(dice.choice(counts))
+                if counts and rng.random() < 0.5:
+                    dims.append(rng.choice(counts))
                 else:
                     count = f"n{len(self.members)}_{self.short}"
-                    self.members.append((count, dice.choice(list(COUNTING)), []))
+                    self.members.append((count, rng.choice(list(COUNTING)), []))
                     dims.append(count)
-        letters = dice.choice(["m", "value", "großer_wert", "x" * 130])
+        letters = rng.choice(["m", "value", "großer_wert", "x" * 130])
         self.members.append((f"{letters}{len(self.members)}_{self.short}", of, dims))
         if isinstance(of, Type) and of is not self:
             self.depth = max(self.depth, of.depth + 1)
@@ -95,16 +95,16 @@ class Struct(Type):
     def text(self):
         lines = [f"struct {self.short}", "{"]
         for name, value in self.constants.items():
-            lines.append(f"    const {dice.choice(list(COUNTING))} {name} = {value};")
+            lines.append(f"    const {rng.choice(list(COUNTING))} {name} = {value};")
         for name, of, dims in self.members:
             if isinstance(of, Type):
-                near = of.package == self.package and dice.random() < 0.5
+                near = of.package == self.package and rng.random() < 0.5
                 of = of.short if near or not of.package else of.name
             lines.append(f"    {of} {name}" + "".join(f"[{size}]" for size in dims) + ";")
         return "\n".join(lines) + "\n}\n"
 
     def has_nothing(self, of, dims):
-        """Whether a member has no bytes, however many elements it has."""
+        """Whether a member takes no bytes, however many elements it has."""
         is_empty = isinstance(of, Struct) and of is not self and not of.takes_bytes()
         return is_empty or any(self.constants.get(size) == 0 for size in dims)
 
@@ -113,18 +113,18 @@ class Struct(Type):
 
 
 def declare():
-    """The types, each in one of some files; those of a file are of one package."""
-    files = [(PACKAGES[n % len(PACKAGES)], f"{'x/y/' * dice.randrange(2)}file{n}.lcm") for n in range(7)]
+    """The types, in several files; those in a file belong to one package."""
+    files = [(PACKAGES[n % len(PACKAGES)], f"{'x/y/' * rng.randrange(2)}file{n}.lcm") for n in range(7)]
     types, texts = [], {file: [] for file in files}
     for number in range(cases):
-        package, file = dice.choice(files)
+        package, file = rng.choice(files)
         new = Enum(number, package) if number % 10 == 9 else Struct(number, package, types)
         types.append(new)
         texts[package, file].append(new.text())
     for (package, file), declared in texts.items():
         path = Path("types", file)
         path.parent.mkdir(parents=True, exist_ok=True)
-        dice.shuffle(declared)
+        rng.shuffle(declared)
         path.write_text((f"package {package};\n" if package else "") + "\n".join(declared))
         subprocess.run([gen, "-p", "--ppath", "made", str(path)], check=True)
     return types
@@ -139,26 +139,26 @@ def load(types):
         if not t.package:
             plain[t.short] = t.of
         if isinstance(t, Enum):
-            # As lcm-gen makes them, they cannot be made without a value, and structs make them so.
+            # Generated enums need a value to be constructed, but structs construct them without.
             t.of.__init__.__defaults__ = (0,)
     for t in types:
         if not t.package:
-            # And without a package, it names modules where it means classes.
+            # And without a package, generated code names modules instead of classes.
             vars(t.module).update(plain)
 
 
 def number(bits):
     some = [0, 1, -1, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1]
-    return dice.choice([*some, dice.randrange(-(2 ** (bits - 1)), 2 ** (bits - 1))])
+    return rng.choice([*some, rng.randrange(-(2 ** (bits - 1)), 2 ** (bits - 1))])
 
 
 def floating(form):
-    """Any number of this form, often one of the edges; NaN with any payload."""
+    """Any number of this form, often an edge case; NaN with any payload."""
     size, wide = struct.calcsize(form), form == ">d"
     least, most = (5e-324, sys.float_info.max) if wide else (2**-149, (2 - 2**-23) * 2.0**127)
     some = [0.0, -0.0, 1.0, -1.5, math.inf, -math.inf, math.nan, least, -least, most, -most, 0.1, 1e16]
-    bits = [dice.randbytes(size), b"\x7f\xf8" + dice.randbytes(6) if wide else b"\xff\xc0" + dice.randbytes(2)]
-    drawn = dice.choice([struct.pack(form, dice.choice(some)), *bits])
+    bits = [rng.randbytes(size), b"\x7f\xf8" + rng.randbytes(6) if wide else b"\xff\xc0" + rng.randbytes(2)]
+    drawn = rng.choice([struct.pack(form, rng.choice(some)), *bits])
     return struct.unpack(form, drawn)[0]
 
 
@@ -168,24 +168,24 @@ TEXTS = ["", "a", "größe", "\u540d\u524d \U0001f916", "zero \0 inside", '"quot
 def primitive(of):
     match of:
         case "byte":
-            return dice.choice([0, 1, 127, 128, 255, dice.randrange(256)])
+            return rng.choice([0, 1, 127, 128, 255, rng.randrange(256)])
         case "float":
             return floating(">f")
         case "double":
             return floating(">d")
         case "boolean":
-            return dice.random() < 0.5
+            return rng.random() < 0.5
         case "string":
-            return dice.choice(TEXTS)
+            return rng.choice(TEXTS)
         case _:
             return number(COUNTING[of])
 
 
 def sized(of, bits):
-    """A count: small for structs, now and then large for what is small itself."""
-    if of in ("byte", "int8_t", "float", "double", "string") and dice.random() < 0.05:
+    """A count: small for structs, sometimes large for small elements."""
+    if of in ("byte", "int8_t", "float", "double", "string") and rng.random() < 0.05:
         return min(300, 2 ** (bits - 1) - 1)
-    return dice.choice([0, 0, 1, 2, 3])
+    return rng.choice([0, 0, 1, 2, 3])
 
 
 def message(t, depth=0):
@@ -196,7 +196,7 @@ def message(t, depth=0):
     counted = {}
     for name, of, dims in t.members:
         for size in dims:
-            deep = of is t and depth >= dice.randrange(1, 4)
+            deep = of is t and depth >= rng.randrange(1, 4)
             counted[size] = min(counted.get(size, 300), 0 if deep else 3 if len(dims) > 1 or isinstance(of, Type) else 300)
     for name, of, dims in t.members:
         if name in counted:
@@ -217,7 +217,7 @@ def array(t, new, of, dims, depth):
         return message(of, depth + 1) if isinstance(of, Type) else primitive(of)
     size = size_of(t, new, dims[0])
     if of == "byte" and len(dims) == 1:
-        return dice.randbytes(size)
+        return rng.randbytes(size)
     return [array(t, new, of, dims[1:], depth) for _ in range(size)]
 
 
@@ -226,11 +226,11 @@ def in_base64(data):
 
 
 def shown(value):
-    """A primitive as `sluice cat --json` says it."""
+    """A primitive as in `sluice cat --json`."""
     if isinstance(value, bytes):
         return in_base64(value)
     if isinstance(value, str):
-        # What would read as a byte that is no text.
+        # Text that looks like an escaped byte.
         return re.sub(r"\\(?=x[0-9a-f]{2})", r"\\x5c", value)
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -238,7 +238,7 @@ def shown(value):
 
 
 def fields(t, new, path=()):
-    """The fields of a message as `sluice cat --json` says them, without what takes no bytes."""
+    """The fields of a message as in `sluice cat --json`, without those that take no bytes."""
     if isinstance(t, Enum):
         return new.value if path else {"value": new.value}
     shows = {}
@@ -266,15 +266,15 @@ load(types)
 log = lcm.EventLog("in.lcm", "w", overwrite=True)
 with open("expected.jsonl", "w") as expected:
     time = 1_194_098_400_000_000
-    # What has no columns is in no table that does not say more.
+    # A type without columns is only in tables with metadata.
     sent = [t for t in types if isinstance(t, Enum) or t.takes_bytes()]
-    # Of one there are many: they are read some hundred at a time.
-    many = dice.choice([t for t in sent if t.depth == 0])
-    events = [t for t in sent for _ in range(600 if t is many else dice.randrange(1, 6))]
-    dice.shuffle(events)
+    # Many of one type: they are read a few hundred at a time.
+    many = rng.choice([t for t in sent if t.depth == 0])
+    events = [t for t in sent for _ in range(600 if t is many else rng.randrange(1, 6))]
+    rng.shuffle(events)
     for t in events:
         new = message(t)
         log.write_event(time, f"CH_{t.name}", new.encode())
         expected.write(json.dumps({"channel": f"CH_{t.name}", "fields": fields(t, new)}) + "\n")
-        time += dice.randrange(0, 5000)
+        time += rng.randrange(0, 5000)
 log.close()

@@ -1,8 +1,9 @@
-"""Compares what `sluice cat --json --payload` says of a log with what its writer said was in it.
+"""Compares the output of `sluice cat --json --payload` with the report of the writer of the log.
 
     compare.py vel|orca EXPECTED.json EVENTS.jsonl STEM
 
-Fails with the first difference. STEM is the name of the log without its ending. EXPECTED.json is what vel_writer.py and orca_writer.py write.
+Fails at the first difference. STEM is the name of the log without its extension. EXPECTED.json is
+written by vel_writer.py or orca_writer.py.
 """
 
 import base64
@@ -17,7 +18,7 @@ def same(path, wanted, found):
 
 
 def a_float(path, wanted, found):
-    """A float with its bits; of NaNs JSON only says that they are."""
+    """A float with its bits; JSON does not distinguish NaNs."""
     if isinstance(wanted["value"], str):
         return same(path, wanted["value"], found)
     form = {8: ">f", 16: ">d"}[len(wanted["bits"])]
@@ -25,7 +26,7 @@ def a_float(path, wanted, found):
 
 
 def value(path, wanted, found):
-    """A value of a writer, and the same in our JSON."""
+    """Compares a value of a writer with our JSON."""
     if isinstance(wanted, dict) and set(wanted) == {"value", "bits"}:
         a_float(path, wanted, found)
     elif isinstance(wanted, dict) and set(wanted) == {"hex"}:
@@ -43,11 +44,11 @@ def value(path, wanted, found):
 
 
 def members(path, wanted, found):
-    """The members of an object, in whichever order. Ours also has what an object is not, as null."""
+    """Compares the members of an object, in any order. Ours has absent members as null."""
     found = {name: member for name, member in found.items() if name not in ("sliced", "order", "references")}
     for name, member in wanted.items():
         if name == "class":
-            # A reference that can lead to one class only does not say to which.
+            # A reference to a single possible class does not name it.
             last = member.rpartition("::")[2]
             same(f"{path}.class", last, found.pop("class", last).rpartition("::")[2])
         elif name != "sliced":
@@ -94,8 +95,8 @@ def vel(expected, events, stem):
 
 
 def orca(expected, events, _):
-    # What describes the pictures of a camera is the first line of a file of the recorder's own.
-    # What it says of each picture is an event beside the picture, as it lies in that file.
+    # The first line of the recorder's own file describes the pictures of a camera.
+    # Each further line is an event in addition to the picture.
     of_files = (".config", ".info")
     events = [e for e in events if not (e["channel"].endswith(of_files) and e["metadata"]["orca.encoding"] == "jpeg")]
     configuration = [

@@ -1,9 +1,9 @@
-"""What the example programs of the MIT Urban Challenge dataset print of a log, worked out from scratch.
+"""The output of the example programs of the MIT Urban Challenge dataset, reimplemented.
 
     dgc_examples.py poses|images|gps|sick LOG
     dgc_examples.py velodyne LOG LASERS START END
 
-Reads the log and its messages by hand; of Sluice it only uses the table of lasers.
+Parses the log and its messages itself; of Sluice it uses only the table of lasers.
 """
 
 import csv
@@ -15,7 +15,7 @@ SYNC = 0xEDA1DA01
 
 
 def events(path):
-    """Number, microseconds, channel and payload of each event of a healthy log."""
+    """Number, microseconds, channel and payload of each event of an undamaged log."""
     log = open(path, "rb").read()
     at = 0
     while at < len(log):
@@ -34,7 +34,7 @@ def poses(log):
 
 
 def images(log):
-    """The names that are printed; and, on the error stream, the length and the sum of each file."""
+    """The names printed; and, on standard error, the length and the checksum of each file."""
     for _, _, channel, payload in events(log):
         if channel.startswith("CAM_THUMB"):
             (utime,) = struct.unpack_from(">q", payload, 8)
@@ -74,7 +74,7 @@ def product(a, b):
 
 
 def turned(q, v):
-    """v, turned by q: q v q*."""
+    """v rotated by q: q v q*."""
     w, x, y, z = q
     return product(product(q, (0.0, *v)), (w, -x, -y, -z))[1:]
 

@@ -1,12 +1,12 @@
-"""Writes Orca logs (a master file and its subfiles), and says what is in them.
+"""Writes Orca logs (a master file and its subfiles) and a report of their contents.
 
-Written from the description of the format, beside and not after the program that it tests. Needs Python 3 and
-nothing else.
+Written from the description of the format, independently of the program that it tests. Needs only
+Python 3.
 
     orca_writer.py OUTDIR EXPECTED.json --dialect A|B|C [--prefix u32|u64|id-u32|id-u64] [--seed N] [options]
 
-The same options give the same bytes. OUTDIR is made, and must not hold a log yet. With `--self-check`, a small
-reader of its own reads the log again and has to find what EXPECTED.json says.
+The same options produce the same bytes. OUTDIR is created, and must not contain a log. With
+`--self-check`, a small independent reader reads the log again and must find what EXPECTED.json says.
 
 Dialects: A (2006): header lines `interface encoding file`, interfaces with `::orca::`, indexes from 1, objects
 are classes. B (end of 2006): `file interface encoding`, no prefix, indexes from 0, classes. C (from 2007): the same
@@ -63,7 +63,7 @@ import sys
 FILE_PREFIX = "060804_153321_"
 START = 1154412007
 
-# ------------------------------------------------------------------ what objects look like
+# ------------------------------------------------------------------ objects
 
 BLOCKS = {
     "Time": "seconds:int useconds:int",
@@ -84,7 +84,7 @@ BLOCKS = {
     "Localise2dHypothesis": "mean:Frame2d cov:Covariance2d weight:float",
 }
 
-# How many words an enum has.
+# The number of words of an enum.
 ENUMS = {"ImageFormat": 12, "ImageCompression": 2, "ChargingState": 3, "GpsPositionType": 29}
 
 SCAN = "minRange:double maxRange:double fieldOfView:double startAngle:double"
@@ -113,7 +113,7 @@ STRUCTS = {
         "DriveBicycleData": "timeStamp:Time referenceSteerAngle:double referenceSpeed:double "
         "currentSteerAngle:double currentSpeed:double",
         "PolarFeature2dData": "timeStamp:Time features:class:SinglePolarFeature2d[]",
-        # Descriptions of which only the names are known: whatever they hold, they have to be carried.
+        # Descriptions known by name only: they must be preserved.
         "VehicleDescription": "timeStamp:Time control:class:VehicleControl geometry:class:VehicleGeometry",
         "GpsDescription": "timeStamp:Time offset:Frame3d",
         "ImuDescription": "timeStamp:Time offset:Frame3d",
@@ -189,8 +189,8 @@ CLASSES = {
 }
 UNKNOWN = {"LaserDataOfTomorrow", "LaserScannerOfTomorrow"}
 
-# interface, encoding, configuration records, data record, layout. A name with a dot in front is a struct; one
-# with a question mark has a layout that is not known.
+# interface, encoding, configuration records, data record, layout. A leading dot marks a struct,
+# a question mark an unknown layout.
 FILES = {
     "A": [
         ("Laser", "ice", ["RangeScannerConfig", "RangeScannerGeometry"], "LaserData", ""),
@@ -249,7 +249,7 @@ FLOATS = {"float": ("<f", 0x7FC00001), "double": ("<d", 0x7FF0000000000000)}
 
 
 class Record:
-    """One record in the making: chooses values, writes them, and notes what was written."""
+    """A record being built: chooses values, writes them, and records them."""
 
     def __init__(self, rng, dialect, stamp, odd):
         self.rng, self.stamp, self.odd = rng, stamp, odd
@@ -341,7 +341,7 @@ class Record:
     # -------------------------------------------------------------- classes
 
     def member(self, name):
-        """A member that is of a class, or of one derived from it."""
+        """A member of a class, or of a derived class."""
         if self.odd and self.rng.random() < 0.2:
             self.out += struct.pack("<i", 0)
             return None
@@ -372,7 +372,7 @@ class Record:
 
     def batch(self):
         batch, self.pending = self.pending, []
-        # Any order is right.
+        # Any order is valid.
         if self.odd:
             self.rng.shuffle(batch)
         self.out += size(len(batch))
@@ -412,7 +412,7 @@ class Record:
 
 
 class Subfile:
-    """A file of records, and what is expected of it."""
+    """A file of records, and its expected contents."""
 
     def __init__(self, number, kind, options, rng):
         self.interface, self.encoding, self.configs, self.data, layout = kind
@@ -454,7 +454,7 @@ class Subfile:
         return len(self.records) - self.expected["config_records"]
 
     def add(self, stamp):
-        """Appends a record of something that happened then."""
+        """Appends a record of an event at this time."""
         self.stamp = stamp
         if self.encoding == "ascii":
             self.ascii()
@@ -509,7 +509,7 @@ class Subfile:
         self.records.append({"offset": offset, "payload": payload.hex(), **nothing})
 
     def cut_off(self):
-        """Takes the end of the last record away, as a logger that was killed does."""
+        """Truncates the last record, as a killed logger does."""
         last = self.records.pop()
         keep = self.rng.randrange(last["offset"] + 1, len(self.raw))
         self.raw = self.raw[:keep]
@@ -538,7 +538,7 @@ def save(folder, path, raw):
 
 
 class Master:
-    """The master file, and what is expected of its lines."""
+    """The master file, and the expected results of its lines."""
 
     def __init__(self, options, files):
         self.options, self.files = options, files
@@ -562,7 +562,7 @@ class Master:
         self.text.append("#data")
 
     def data(self, time, subfile, index):
-        """A line for that index of that subfile; what comes of it is known at the end."""
+        """A line for this index of this subfile; its result is known at the end."""
         words = [str(time[0]), str(time[1]), str(subfile), str(index)]
         wide = self.options.dialect == "A"
         self.text.append("".join(f"{word:<16}" for word in words) if wide else " ".join(words))
@@ -572,7 +572,7 @@ class Master:
         self.lines.append(found)
 
     def quirk(self, rng):
-        """Something that is no data line, or one with more behind it."""
+        """A line that is not a data line, or has trailing text."""
         kind = rng.randrange(5)
         if kind == 0 and self.lines and self.lines[-1]["line"] == len(self.text):
             self.text[-1] += "\t and more"
@@ -585,7 +585,7 @@ class Master:
             self.lines.append({"line": len(self.text), "outcome": "malformed"})
 
     def settle(self, base):
-        """Says of each line what came of it."""
+        """Adds the result of each line."""
         for found in self.lines:
             if found["outcome"] == "malformed":
                 continue
@@ -617,12 +617,12 @@ def later(time, by):
 
 
 def happenings(options, files, master, rng):
-    """Records in subfiles and lines in the master, as they came."""
+    """Records in subfiles and lines in the master, in order of arrival."""
     base = 1 if options.dialect == "A" else 0
     now = (START, 22)
     for n in range(options.lines):
         file = files[n] if n < len(files) else rng.choice(files)
-        # Sensors stamp before the logger hears of it, and not all are as late.
+        # Sensors stamp events before the logger receives them, with different delays.
         stamp = later(now, -rng.choice([0, 16_000, 40_000])) if n else now
         time = now if options.dialect == "C" else stamp
         master.data(time, file.number, base + file.count())
@@ -675,10 +675,10 @@ def write(options, rng):
     }
 
 
-# ------------------------------------------------------------------ a reader of its own, for checking
+# ------------------------------------------------------------------ an independent reader, for checking
 
 # Members by letter: i int, h short, b byte or bool or enum, f float, d double, s string, B byte[], R class,
-# [...] a sequence. Written down a second time, from the description.
+# [...] a sequence. Repeated independently from the description.
 LETTERS = {
     "A": {
         "OrcaObject": "ii",
@@ -733,7 +733,7 @@ LETTERS = {
 
 
 class Reader:
-    """Reads a record into a flat list of values. Shares nothing with what writes them."""
+    """Reads a record into a flat list of values. Shares no code with the writer."""
 
     def __init__(self, raw, letters):
         self.raw, self.at, self.letters = raw, 0, letters
@@ -782,7 +782,7 @@ class Reader:
         return self.text() if letter == "s" else self.bytes(1)[0]
 
     def batches(self):
-        """Reads all instances: id to name, members, and names of what is not known."""
+        """Reads all instances: id to name, members, and names of unknown classes."""
         while count := self.size():
             for _ in range(count):
                 id = self.int()
@@ -824,7 +824,7 @@ class Reader:
 
 
 def flat(expected):
-    """Expected members as the reader gives them."""
+    """Expected members in the form of the reader."""
     if isinstance(expected, list):
         return [len(expected)] + [leaf for element in expected for leaf in flat(element)]
     if not isinstance(expected, dict):

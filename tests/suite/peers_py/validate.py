@@ -1,5 +1,5 @@
-# Holds pipeline files to a JSON Schema: reads {"schema": …, "files": {name: text}} from the file that is named, and
-# prints what is wrong with each as {name: [[place, message], …]}.
+# Validates pipeline files against a JSON Schema: reads {"schema": …, "files": {name: text}} from the
+# given file, and prints the errors of each as {name: [[place, message], …]}.
 import json
 import sys
 import tomllib

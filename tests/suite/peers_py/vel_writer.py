@@ -1,13 +1,13 @@
-"""Writes VEL sensor logs, and says what is in them.
+"""Writes VEL sensor logs and a report of their contents.
 
-Written from the description of the format, beside and not after the program that it tests. Needs Python 3 and
-nothing else.
+Written from the description of the format, independently of the program that it tests. Needs only
+Python 3.
 
     vel_writer.py OUT.vel EXPECTED.json [--seed N] [--messages N] [options]
     vel_writer.py OUT.vel EXPECTED.json --example
 
-The same options give the same bytes. Whatever is written is checked with `--self-check`: a small reader of its own
-reads the file again and has to find what EXPECTED.json says.
+The same options produce the same bytes. With `--self-check`, a small independent reader reads the file
+again and must find what EXPECTED.json says.
 
 EXPECTED.json is one object:
 
@@ -63,11 +63,11 @@ NEWEST = {"ImageM": 102, "IMUStateM": 102, "LaserRange2DDataM": 102, "LaserRange
 
 
 def type_id(name):
-    """The number that stands for a message's name."""
+    """The number that identifies a message type."""
     return sum((119 + i) * byte for i, byte in enumerate(name.encode())) & 0xFFFFFFFF
 
 
-# ------------------------------------------------------------------ values and what is expected of them
+# ------------------------------------------------------------------ values and their expected form
 
 
 def u32(value):
@@ -112,7 +112,7 @@ def text(value):
 
 
 def nanoseconds(ms):
-    """Nanoseconds of a time in milliseconds; None for what is no time."""
+    """Nanoseconds of a time in milliseconds; None for invalid times."""
     product = ms * 1e6
     if not math.isfinite(product):
         return None
@@ -127,7 +127,7 @@ def nanoseconds(ms):
 
 
 class Payload:
-    """The bytes of a payload, and the fields in them."""
+    """The bytes of a payload, and its fields."""
 
     def __init__(self):
         self.raw = b""
@@ -232,7 +232,7 @@ def version_of(name, rng, options):
 
 
 def message(rng, time_ms, options):
-    """A message of any kind; without its place, which is not known yet."""
+    """A message of any kind, without its offset, which is not known yet."""
     names = list(MAKERS)
     if options.unknown and rng.random() < 0.25:
         name, version = "OdometryM", rng.choice([100, -7])
@@ -284,15 +284,15 @@ def packed(found):
 
 
 def seconds(messages):
-    """How many seconds the index has to have for all messages."""
+    """The number of seconds in the index for all messages."""
     first = messages[0]["time_ms"] if messages else 0.0
     later = [m["time_ms"] - first for m in messages if math.isfinite(m["time_ms"])]
-    # Odd times would ask for a table of any length.
+    # Odd times would need a table of any length.
     return min(int(max(later, default=0.0) // 1000.0) + 1, 5000) if messages else 0
 
 
 def right_entries(messages, offsets, count):
-    """Where the first message of each second lies."""
+    """The offset of the first message of each second."""
     entries = []
     for i in range(count):
         due = messages[0]["time_ms"] + i * 1000.0 if messages else math.inf
@@ -333,7 +333,7 @@ NOTHING_ODD = dict(unknown=False, odd=False, newer=False, older=False, deleted=F
 
 
 def write(messages, options, rng):
-    """The bytes of the log, and what is expected of it."""
+    """The bytes of the log, and its expected contents."""
     count = entry_count(options.index, messages)
     at = 12 + 8 * count
     offsets, body = [], b""
@@ -418,11 +418,11 @@ def example(options, rng):
     return raw, expected
 
 
-# ------------------------------------------------------------------ a reader of its own, for checking
+# ------------------------------------------------------------------ an independent reader, for checking
 
 
 class Reader:
-    """Reads values from the front of bytes. Shares nothing with what writes them."""
+    """Reads values from the front of bytes. Shares no code with the writer."""
 
     def __init__(self, raw, at=0):
         self.raw, self.at = raw, at

@@ -1,4 +1,4 @@
-"""Prints the documents of YAML files as one JSON array. Ends with 7 if there is no PyYAML.
+"""Prints the documents of YAML files as one JSON array. Exits with 7 if PyYAML is missing.
 
     yaml_to_json.py FILE…
 """
@@ -13,7 +13,7 @@ except ImportError:
 
 
 class Strict(yaml.SafeLoader):
-    """Refuses a key that is there twice, of which others would drop one in silence."""
+    """Rejects duplicate keys, which others would drop silently."""
 
     def construct_mapping(self, node, deep=False):
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes in this folder everything that examples of READMEs name. $1 is the repository.
+# Creates every file that examples in READMEs name. $1 is the repository.
 set -eu
 sluice run quickstart --quiet
 mv quickstart-out/drive.lcm .
@@ -11,12 +11,12 @@ cp drive.lcm logs/1.lcm
 cp drive.lcm logs/2.lcm
 cp drive.lcm a.lcm
 cp drive.lcm b.lcm
-# The first record has lost its mark.
+# The first record has no sync word.
 { printf 'XXXX'; tail -c +5 drive.lcm; } >broken.lcm
 cp "$1"/plugins/orca/testdata/dialect_a/060804_* .
 cp "$1/plugins/orca/testdata/dialect_a/master.log" 060804_153321_master.log
 cp "$1/plugins/dgc/testdata/camlog/frame-info.camlog" forward.camlog
-# Logs that are kept as text: bytes in hexadecimal, and the dump that the README on described logs begins with.
+# Logs stored as text: bytes in hexadecimal, and the dump at the start of the README of `records`.
 python3 - "$1" <<'END'
 import pathlib
 import sys

@@ -73,7 +73,8 @@ fn the_lines_are_texts_and_the_records_have_fields() {
     let records = cat("jpeg_b");
     assert_eq!(records.len(), 3);
     let fields = serde_json::json!({
-        "width": 640, "height": 480, "format": 1, "compression": 1, "time": 70.5, "file": "image00001.jpg"
+        "width": 640, "height": 480, "format": 1, "compression": 1, "time": 70.5,
+        "file": "image00001.jpg"
     });
     assert_eq!(records[0]["fields"], fields, "{}", records[0]);
 }

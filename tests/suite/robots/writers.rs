@@ -153,7 +153,8 @@ assert math.isclose(w, sum(states), rel_tol=1e-9, abs_tol=1e-6), w
 
 orca = [l for l in json.load(open("orca.json"))["lines"] if l["outcome"] == "event"]
 scans = [l["fields"] for l in orca if l["channel"] == "orca.Laser"]
-rows, count, angle = one("select count(*), sum(len(ranges)), sum(startAngle::double) from 'orca/channel=orca.Laser/*.parquet'")
+rows, count, angle = one("""select count(*), sum(len(ranges)), sum(startAngle::double)
+    from 'orca/channel=orca.Laser/*.parquet'""")
 assert (rows, count) == (len(scans), sum(len(s["ranges"]) for s in scans)), (rows, count)
 assert math.isclose(angle, sum(s["startAngle"]["value"] for s in scans), rel_tol=1e-9, abs_tol=1e-6)
 poses = [l["fields"]["pose"]["p"]["x"]["value"] for l in orca if l["channel"] == "orca.Position2d"]

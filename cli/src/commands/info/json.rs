@@ -40,8 +40,8 @@ fn channel_json(channel: &Channel, tally: &ChannelCensus, census: &Census) -> Va
     let ChannelCensus { bytes, times, .. } = tally;
     let types = tally.common_types();
     let types = types.iter().map(|(key, events)| {
-        let name = census.types.get(key);
-        json!({ "fingerprint": key.to_string(), "name": name.map(|name| &**name), "events": events })
+        let (fingerprint, name) = (key.to_string(), census.types.get(key).map(|name| &**name));
+        json!({ "fingerprint": fingerprint, "name": name, "events": events })
     });
     let types: Vec<Value> = types.collect();
     json!({

@@ -32,7 +32,8 @@ pub(crate) fn run(args: &NewArgs, shell: &Shell) -> CommandResult {
     folder::create(&folder, &files)?;
     if args.json {
         let paths: Vec<&str> = files.iter().map(|file| &file.path[..]).collect();
-        let made = json!({ "kind": kind.kind().to_string(), "name": name, "folder": folder, "files": paths });
+        let kind = kind.kind().to_string();
+        let made = json!({ "kind": kind, "name": name, "folder": folder, "files": paths });
         stdout::json(&made.to_string())?;
     }
     shell.info(&next_steps(*kind, name, &folder.to_string_lossy(), &checkout));

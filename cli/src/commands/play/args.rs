@@ -75,7 +75,13 @@ pub(crate) struct PlayArgs {
     pub(crate) rename: Vec<(String, String)>,
 
     /// Only channels whose whole name matches this regular expression: --channel 're:REGEX'.
-    #[arg(short = 'e', long, visible_alias = "regexp", value_name = "REGEX", value_parser = regex_pattern)]
+    #[arg(
+        short = 'e',
+        long,
+        visible_alias = "regexp",
+        value_name = "REGEX",
+        value_parser = regex_pattern
+    )]
     pub(crate) regex: Option<String>,
 
     #[command(flatten)]

@@ -46,7 +46,12 @@ pub(crate) struct SpyArgs {
 
     /// The type of a channel, if its messages fit several types: a channel or channel pattern, and
     /// the full name of the type. May be repeated.
-    #[arg(long = "type", value_name = "CHANNEL=TYPE", value_parser = channel_type, requires = "types")]
+    #[arg(
+        long = "type",
+        value_name = "CHANNEL=TYPE",
+        value_parser = channel_type,
+        requires = "types"
+    )]
     pub(crate) channel_types: Vec<(String, String)>,
 
     /// Exit with code 2 if a channel named in an option was not received, instead of printing a

@@ -160,7 +160,8 @@ mod tests {
     fn every_difference_is_reported() {
         let manifest = format!(
             r#"{{"files": [{{"path": "a", "bytes": 3, "blake3": "{ABC}"}},
-                {{"path": "b", "bytes": 3, "blake3": null}}, {{"path": "c", "bytes": 0, "blake3": null}},
+                {{"path": "b", "bytes": 3, "blake3": null}},
+                {{"path": "c", "bytes": 0, "blake3": null}},
                 {{"path": "../d", "bytes": 0, "blake3": null}}]}}"#
         );
         let found = differences(&[("a", "abd"), ("b", "abcd"), ("y/e", "")], &manifest);
