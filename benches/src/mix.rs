@@ -315,9 +315,9 @@ fn append_words(event: u64, end: usize, noise: &mut Noise, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use sluice_core::{BatchBuilder, ChannelId, Codec};
-    use sluice_lcm::codec::{LcmCodec, fingerprint_of};
-    use sluice_lcm::types::library::TypeFile;
+    use sluice_core::{BatchBuilder, ChannelId, Codec, TypeFile};
+    use sluice_lcm::LcmCodec;
+    use sluice_lcm::fuzzing::fingerprint_of;
 
     use super::*;
     use crate::bare;
@@ -346,7 +346,7 @@ mod tests {
         let mut log = Vec::new();
         drive(2_000_000, &mut log).unwrap();
         let file = |text: &&str| TypeFile { path: "types.lcm".into(), text: (*text).to_owned() };
-        let codec = LcmCodec::of(TYPES.iter().map(file).collect(), 1);
+        let codec = LcmCodec::from_files(TYPES.iter().map(file).collect(), 1);
         bare::for_each_event(&log[..], |_, payload, _| {
             let mut batch = BatchBuilder::default();
             batch.push_copy(0, 0, ChannelId(0), payload);

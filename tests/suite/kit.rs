@@ -12,7 +12,7 @@ use sluice_all as _;
 use sluice_core::contract::overwrite;
 use sluice_core::options::ByteSize;
 use sluice_core::{Error, Overwrite, Registry};
-use sluice_lcm::wire::{HEADER_LEN, Header, append_event};
+use sluice_lcm::fuzzing::{HEADER_LEN, LcmHeader, append_event};
 use sluice_pipeline::run::{self, Options, Stop};
 use sluice_pipeline::{Document, Pipeline, Report, Variables};
 
@@ -49,7 +49,7 @@ pub(crate) fn log(events: &[LcmEvent]) -> Vec<u8> {
 pub(crate) fn events(mut log: &[u8]) -> Vec<LcmEvent> {
     let mut events = Vec::new();
     while let Some((head, rest)) = log.split_first_chunk::<HEADER_LEN>() {
-        let header = Header::parse(head).expect("a log without damage");
+        let header = LcmHeader::parse(head).expect("a log without damage");
         let (channel, rest) = rest.split_at(header.channel_len as usize);
         let (payload, rest) = rest.split_at(header.data_len as usize);
         let (channel, payload) = (channel.to_vec(), payload.to_vec());

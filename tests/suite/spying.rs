@@ -175,7 +175,7 @@ fn a_hub_says_where_it_listens_hands_on_and_ends_when_asked_to() {
     let spied = last_line(&spy.end().expect(0));
     assert_eq!(counts(&spied), ["A", "B", "C"].map(|name| (name.to_owned(), 3)).into());
     hub.signal(Signal::INT);
-    hub.end().expect(0).expect_stderr("has come").expect_stderr("stopping");
+    hub.end().expect(0).expect_stderr("has connected").expect_stderr("stopping");
 }
 
 #[test]

@@ -213,7 +213,7 @@ fn mistakes_in_types_are_found_when_a_pipeline_is_checked() {
         .expect_stderr("a.lcm:1:21")
         .expect_stderr("the language has `byte`")
         .expect_stderr("b.lcm:3:13")
-        .expect_stderr("`m` is neither a number nor declared before");
+        .expect_stderr("`m` is neither a number nor declared above");
     let output = run_sluice(&folder, &["types", "types"]).expect(2).expect_stderr("b.lcm:3:13");
     assert_eq!(output.text(), "");
     types(&folder, "types/c.lcm", "struct c_t { int8_t x; }");

@@ -138,7 +138,7 @@ fn files_of_other_languages_do_not_cost_the_others_either() {
     for says in [
         "types/b.ice: `m.BadData` cannot be used: unknown type `Missing` (type in line 1)",
         "types/c.ice: `m.Child` cannot be used: unknown type `BadBase`",
-        "version 1 of `AM` is declared in two ways",
+        "version 1 of `AM` has conflicting declarations",
         "types/c.veltypes: its types cannot be used: ",
     ] {
         assert!(shown.stderr.contains(says), "{says}\n{}", shown.stderr);

@@ -21,11 +21,11 @@ use clap::{Parser, Subcommand, ValueEnum};
 use sluice_benches::counts::CountTable;
 use sluice_benches::robots;
 use sluice_core::{
-    Batch, BatchBuilder, ChannelId, CodecOptions, Codecs, PayloadType, Registry, TypePaths,
+    Batch, BatchBuilder, ChannelId, CodecOptions, Codecs, PayloadType, Registry, TypeFile,
+    TypePaths,
 };
 use sluice_ice as _;
-use sluice_lcm::codec::LcmCodec;
-use sluice_lcm::types::library::TypeFile;
+use sluice_lcm::LcmCodec;
 use sluice_orca as _;
 use sluice_vel as _;
 
@@ -98,7 +98,7 @@ impl Type {
             Self::Orca => return self.built_in("orca", "orca.LaserScanner2dData"),
         };
         let file = TypeFile { path: "bench.lcm".into(), text: TYPES.to_owned() };
-        let codec = LcmCodec::of(vec![file], 1);
+        let codec = LcmCodec::from_files(vec![file], 1);
         let types = sluice_core::Codec::types(&codec).iter();
         let known = types.into_iter().find(|known| &*known.message_type.name == name);
         known.and_then(|known| known.payload_type.clone().ok()).context("the type is declared")

@@ -10,7 +10,7 @@ use sluice_core::{
     TypePaths,
 };
 use sluice_ice::codec::IceCodec;
-use sluice_lcm::codec::LcmCodec;
+use sluice_lcm::LcmCodec;
 
 use crate::inputs;
 use crate::inverse::check_round_trip;
@@ -51,7 +51,7 @@ pub fn adopted_type(bytes: &[u8]) {
 fn declared(codec: &str, text: &str) -> Vec<(Arc<MessageType>, Arc<dyn PayloadType>)> {
     let file = |path: &str| vec![TypeFile { path: path.into(), text: text.to_owned() }];
     let codec: Box<dyn Codec> = match codec {
-        "lcm" => Box::new(LcmCodec::of(file("f.lcm"), 1)),
+        "lcm" => Box::new(LcmCodec::from_files(file("f.lcm"), 1)),
         "ice" => Box::new(IceCodec::from_files(file("f.ice"))),
         _ => match vel(text) {
             Some(codec) => codec,

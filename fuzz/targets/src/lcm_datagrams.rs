@@ -3,8 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use sluice_lcm_live::intake::{Intake, Limits};
-use sluice_lcm_live::wire::{self, Datagram};
+use sluice_lcm_live::fuzzing::{Datagram, Intake, IntakeLimits, MAX_CHANNEL_LEN, parse};
 
 const PIECE: usize = 4 << 20;
 
@@ -37,17 +36,17 @@ fn next(input: &mut &[u8]) -> Option<(u16, u64, Vec<u8>)> {
 /// books add up.
 pub fn lcm_datagrams(input: &[u8]) {
     // Small, so that the fuzzer meets them.
-    let limits = Limits { bytes: 3000, messages: 4, age: Duration::from_secs(2), senders: 3 };
+    let limits = IntakeLimits { bytes: 3000, messages: 4, age: Duration::from_secs(2), senders: 3 };
     let mut intake = Intake::new(limits.clone());
     let (mut rest, mut now, mut delivered, mut unwanted, mut datagrams) = (input, 0, 0, 0, 0);
     while let Some((port, later, datagram)) = next(&mut rest) {
         now += later * 1_000_000;
-        let parsed = wire::parse(&datagram);
+        let parsed = parse(&datagram);
         let wants = |channel: &[u8]| channel.first() != Some(&b'n');
         let from = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         intake.take(&datagram, from, now, wants, |message| {
             assert_eq!(message.from, from);
-            assert!(wants(message.channel) && message.channel.len() <= wire::MAX_CHANNEL_LEN);
+            assert!(wants(message.channel) && message.channel.len() <= MAX_CHANNEL_LEN);
             delivered += 1;
             match parsed {
                 Ok(Datagram::Short { sequence, channel, payload }) => {

@@ -1,7 +1,7 @@
 //! LCM logs, as the source `lcm-log` reads them.
 
 use serde_json::json;
-use sluice_lcm::wire::SYNC;
+use sluice_lcm::fuzzing::SYNC;
 
 use crate::{inputs, pieces};
 

@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use sluice_core::{Codec, PayloadType};
-use sluice_lcm::codec::LcmCodec;
-use sluice_lcm::types::library::TypeFile;
+use sluice_core::{Codec, PayloadType, TypeFile};
+use sluice_lcm::LcmCodec;
 
 use crate::inverse::check_round_trip;
 
@@ -25,7 +24,7 @@ const TYPES: &str = "
 static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
     let all = (0..3).flat_map(|depth| {
         let file = TypeFile { path: "f.lcm".into(), text: TYPES.to_owned() };
-        let codec = LcmCodec::of(vec![file], depth);
+        let codec = LcmCodec::from_files(vec![file], depth);
         assert!(codec.mistakes().is_empty(), "{:?}", codec.mistakes());
         codec.types().iter().filter_map(|known| known.payload_type.clone().ok()).collect::<Vec<_>>()
     });

@@ -1,20 +1,20 @@
 //! What is an event in an LCM log, and what is damage.
 
-use sluice_lcm::scan::{Limits, Verdict, judge, next_event};
+use sluice_lcm::fuzzing::{EventScan, ScanLimits, classify, next_event};
 
 /// Any bytes are a log: events and damage tile it, and damage ends where an event begins.
 pub fn lcm_scan(log: &[u8]) {
     // Small, so that the fuzzer meets the limit.
-    let limits = Limits { max_event: 4096 };
+    let limits = ScanLimits { max_event: 4096 };
     let (mut at, len, mut after_damage) = (0, log.len() as u64, false);
     loop {
-        let end = match judge(&mut &*log, at, &limits).expect("memory can be read") {
-            Verdict::Event { header, end } => {
+        let end = match classify(&mut &*log, at, &limits).expect("memory can be read") {
+            EventScan::Event { header, end } => {
                 assert_eq!(header.record_len(), Some(end - at));
                 after_damage = false;
                 end
             }
-            Verdict::Damage { end, reason } => {
+            EventScan::Damage { end, reason } => {
                 assert!(!after_damage, "one damage follows another");
                 assert!(!reason.to_string().is_empty());
                 let next =
@@ -23,7 +23,7 @@ pub fn lcm_scan(log: &[u8]) {
                 after_damage = true;
                 end
             }
-            Verdict::End => break,
+            EventScan::End => break,
         };
         assert!(at < end && end <= len, "{at}..{end} of {len}");
         at = end;

@@ -1,14 +1,17 @@
 //! LCM over TCP: the frames of a connection.
 
-use sluice_lcm_live::tcpq::frame::{Frame, Limits, Malformed, Parser};
+use sluice_lcm_live::fuzzing::{FrameLimits, FrameParser, MalformedFrame, TcpqFrame};
 
 use crate::inputs;
 
 // Small, so that the fuzzer meets the limits.
-const LIMITS: Limits = Limits { name: 40, payload: 3000 };
+const LIMITS: FrameLimits = FrameLimits { name: 40, payload: 3000 };
 
-fn frames(stream: &[u8], mut piece_len: impl FnMut() -> usize) -> (Vec<Frame>, Option<Malformed>) {
-    let (mut parser, mut found, mut rest) = (Parser::new(LIMITS, 0), Vec::new(), stream);
+fn frames(
+    stream: &[u8],
+    mut piece_len: impl FnMut() -> usize,
+) -> (Vec<TcpqFrame>, Option<MalformedFrame>) {
+    let (mut parser, mut found, mut rest) = (FrameParser::new(LIMITS, 0), Vec::new(), stream);
     while !rest.is_empty() {
         let (mut piece, behind) = rest.split_at(piece_len().clamp(1, rest.len()));
         rest = behind;

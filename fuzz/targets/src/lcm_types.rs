@@ -1,8 +1,7 @@
 //! Files of the LCM language.
 
-use sluice_core::Codec;
-use sluice_lcm::codec::LcmCodec;
-use sluice_lcm::types::library::TypeFile;
+use sluice_core::{Codec, TypeFile};
+use sluice_lcm::LcmCodec;
 
 use crate::inputs;
 
@@ -13,7 +12,7 @@ pub fn lcm_types(bytes: &[u8]) {
     let (first, second) = text.split_once("\u{0}").unwrap_or((text, ""));
     let file = |path: &str, text: &str| TypeFile { path: path.into(), text: text.to_owned() };
     let files = vec![file("a/first.lcm", first), file("b/second.lcm", second)];
-    let codec = LcmCodec::of(files, 1);
+    let codec = LcmCodec::from_files(files, 1);
     assert!(codec.mistakes().iter().all(|mistake| mistake.contains("first.lcm")
         || mistake.contains("second.lcm")
         || mistake.starts_with("and ")));

@@ -1,6 +1,6 @@
 //! Addresses of live LCM.
 
-use sluice_lcm_live::url::Url;
+use sluice_lcm_live::fuzzing::Url;
 
 use crate::inputs;
 
@@ -10,7 +10,7 @@ pub fn lcm_url(bytes: &[u8]) {
         Ok(mut url) => {
             if let Url::Udp(url) = &mut url {
                 // Told once, and not kept.
-                url.unknown.clear();
+                url.unknown_options.clear();
             }
             assert_eq!(Url::parse(&url.to_string()).as_ref(), Ok(&url), "{url}");
         }

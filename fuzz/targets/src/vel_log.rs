@@ -2,9 +2,10 @@
 
 use serde_json::json;
 use sluice_core::contract::gather;
-use sluice_vel::index::{narrowed, verdict};
-use sluice_vel::scan::{Deleted, Head, Rules, Verdict, head, judge};
-use sluice_vel::wire::FileHead;
+use sluice_vel::fuzzing::{
+    DeletedMessages, FileHead, FileStart, MessageScan, Rules, check_index, classify, narrow,
+    read_start,
+};
 
 use crate::inputs;
 
@@ -12,16 +13,16 @@ use crate::inputs;
 fn is_tiled(log: &[u8], from: u64, rules: &Rules) {
     let (mut at, len) = (from, log.len() as u64);
     loop {
-        let end = match judge(&mut &*log, at, rules).expect("memory can be read") {
-            Verdict::Message { header, end } => {
+        let end = match classify(&mut &*log, at, rules).expect("memory can be read") {
+            MessageScan::Message { header, end } => {
                 assert_eq!(header.message_len(), end - at);
                 end
             }
-            Verdict::Damage { end, reason } => {
+            MessageScan::Damage { end, reason } => {
                 assert!(!reason.to_string().is_empty());
                 end
             }
-            Verdict::End => break,
+            MessageScan::End => break,
         };
         assert!(at < end && end <= len, "{at}..{end} of {len}");
         at = end;
@@ -43,18 +44,18 @@ pub fn vel_log(data: &[u8]) {
     // Small, so that the fuzzer meets the limit.
     let mut rules = Rules { max_message: 4096, ..Rules::default() };
     if kind % 2 == 0 {
-        rules.deleted = Deleted::Keep;
+        rules.deleted = DeletedMessages::Keep;
     }
     let with_head = [&FileHead::new(u32::from(kind % 4)).write()[..], log].concat();
     let mut read = &with_head[..];
-    if let Head::Sound { body, .. } | Head::Marred { body, .. } =
-        head(&mut read, &rules).expect("memory can be read")
+    if let FileStart::Sound { body, .. } | FileStart::Marred { body, .. } =
+        read_start(&mut read, &rules).expect("memory can be read")
     {
         is_tiled(&with_head, body, &rules);
     }
     is_tiled(log, 0, &rules);
-    verdict(&mut read, &rules).expect("memory can be read");
-    narrowed(&mut read, (Some(1e3), Some(5e3)), with_head.len() as u64, &rules)
+    check_index(&mut read, &rules).expect("memory can be read");
+    narrow(&mut read, (Some(1e3), Some(5e3)), with_head.len() as u64, &rules)
         .expect("memory can be read");
     is_the_same_in_pieces(&with_head, 1 + u64::from(*kind));
 }

@@ -1,5 +1,5 @@
-//! The batcher: makes batches of messages as they come in, and puts them into the inbox when they are
-//! large or old enough.
+//! Collects received messages into batches, and puts a batch into the inbox when it is large or old
+//! enough.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -15,63 +15,63 @@ use sluice_core::{
 use hashbrown::HashMap;
 
 use crate::inbox::Inbox;
-use crate::intake::Payload;
+use crate::intake::MessagePayload;
 
-/// Most events of a batch.
-const MOST_EVENTS: usize = 8192;
-/// Bytes after which a batch is complete.
-const FULL: usize = 1 << 20;
-/// How old the first message of a batch may get before it goes on.
-const MOST_AGE: Duration = Duration::from_millis(10);
-/// How many channels there may be. Whoever can send can invent them.
-const MOST_CHANNELS: usize = 1 << 16;
-/// How many names are remembered with whether they are wanted.
-const MOST_NAMES: usize = 1 << 16;
+/// Most events in a batch.
+const MAX_EVENTS: usize = 8192;
+/// A batch with this many bytes is complete.
+const BATCH_BYTES: usize = 1 << 20;
+/// How long a message waits in an incomplete batch.
+const MAX_AGE: Duration = Duration::from_millis(10);
+/// Most channels of a run: a sender can invent any number of them.
+const MAX_CHANNELS: usize = 1 << 16;
+/// Most channel names in the filter's cache.
+const MAX_CACHED_NAMES: usize = 1 << 16;
 
-/// What every LCM subscriber sends to itself when it starts.
+/// The channel on which every LCM program sends to itself when it starts.
 const SELF_TEST: &[u8] = b"LCM_SELF_TEST";
 
-/// Which channels are wanted.
+/// Decides which channels are received.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct LiveChannelFilter {
     pub(crate) channels: Patterns,
     pub(crate) exclude: Patterns,
     pub(crate) query: ChannelQuery,
     pub(crate) self_test: bool,
-    pub(crate) known: std::cell::RefCell<HashMap<Vec<u8>, bool, foldhash::fast::RandomState>>,
+    pub(crate) cache: std::cell::RefCell<HashMap<Vec<u8>, bool, foldhash::fast::RandomState>>,
 }
 
-impl Wanted {
-    /// Whether the channel of that name is.
-    pub(crate) fn wants(&self, name: &[u8]) -> bool {
-        if self.takes_self_tests(name)
+impl LiveChannelFilter {
+    /// Whether messages on this channel are received.
+    pub(crate) fn accepts(&self, name: &[u8]) -> bool {
+        if self.allows_self_test(name)
             && self.channels.is_empty()
             && self.exclude.is_empty()
             && self.query.is_all()
         {
             return true;
         }
-        let mut known = self.known.borrow_mut();
-        if let Some(wanted) = known.get(name) {
-            return *wanted;
+        let mut cache = self.cache.borrow_mut();
+        if let Some(is_accepted) = cache.get(name) {
+            return *is_accepted;
         }
-        let wanted = self.judge(name);
-        if known.len() < MOST_NAMES {
-            known.insert(name.to_vec(), wanted);
+        let is_accepted = self.evaluate(name);
+        if cache.len() < MAX_CACHED_NAMES {
+            cache.insert(name.to_vec(), is_accepted);
         }
-        wanted
+        is_accepted
     }
 
-    fn judge(&self, name: &[u8]) -> bool {
-        let takes = self.takes_self_tests(name);
+    fn evaluate(&self, name: &[u8]) -> bool {
+        let takes = self.allows_self_test(name);
         let name = sluice_core::Name::from_bytes(name);
         let chosen = self.channels.is_empty() || self.channels.matches(name.text());
-        // Asked first: what is left out here exists all the same.
+        // Evaluated first: the query has to see every channel, including those excluded here.
         let is_asked = self.query.may_want(name.text());
         is_asked && takes && chosen && !self.exclude.matches(name.text())
     }
 
-    fn takes_self_tests(&self, name: &[u8]) -> bool {
+    fn allows_self_test(&self, name: &[u8]) -> bool {
         name != SELF_TEST || self.self_test
     }
 }
@@ -82,29 +82,29 @@ pub(crate) struct Batcher {
     blocks: BlockPool,
     ids: ChannelIds,
     builder: BatchBuilder,
-    space: Space,
-    /// Payloads that lie in memory of their own.
+    buffer: PayloadBuffer,
+    /// Large payloads, which keep their own memory.
     owned: Vec<Bytes>,
     owned_bytes: usize,
-    begun: Instant,
-    /// Bytes of payloads in the batch before.
-    before: usize,
+    started: Instant,
+    /// Payload bytes in the previous batch.
+    last_batch_bytes: usize,
     /// The number of the next event.
     sequence: i64,
-    /// How many more events there may be.
-    left: u64,
-    /// Messages on more channels than there may be.
-    pub(crate) homeless: u64,
+    /// Events left until `limit`.
+    remaining: u64,
+    /// Messages on channels beyond [`MAX_CHANNELS`].
+    pub(crate) over_channel_limit: u64,
 }
 
-/// Where payloads of a batch are gathered. Small batches have memory of their own size: a block for each
-/// would be a hundred times what they hold.
-enum Space {
+/// The payloads of a batch. A small batch gets memory of its own size: a pool block would be a
+/// hundred times larger.
+enum PayloadBuffer {
     Small(Vec<u8>),
     Block(PooledBlock),
 }
 
-impl Deref for Space {
+impl Deref for PayloadBuffer {
     type Target = Vec<u8>;
     fn deref(&self) -> &Vec<u8> {
         match self {
@@ -114,7 +114,7 @@ impl Deref for Space {
     }
 }
 
-impl DerefMut for Space {
+impl DerefMut for PayloadBuffer {
     fn deref_mut(&mut self) -> &mut Vec<u8> {
         match self {
             Self::Small(bytes) => bytes,
@@ -123,7 +123,7 @@ impl DerefMut for Space {
     }
 }
 
-impl Space {
+impl PayloadBuffer {
     fn freeze(self) -> Bytes {
         match self {
             Self::Small(bytes) => bytes.into(),
@@ -132,8 +132,8 @@ impl Space {
     }
 }
 
-/// Payloads from this length on stay in the memory they came in.
-const KEPT: usize = 256 << 10;
+/// Longer payloads stay in the memory they were received in.
+const MIN_OWNED_LEN: usize = 256 << 10;
 
 impl Batcher {
     pub(crate) fn new(inbox: Arc<Inbox>, context: &ReadContext, limit: Option<u64>) -> Self {
@@ -143,102 +143,104 @@ impl Batcher {
             blocks: context.blocks.clone(),
             ids: ChannelIds::new(source, Encoding::Lcm, channels),
             builder: BatchBuilder::default(),
-            space: Space::Small(Vec::new()),
+            buffer: PayloadBuffer::Small(Vec::new()),
             owned: Vec::new(),
             owned_bytes: 0,
-            begun: Instant::now(),
-            before: 0,
+            started: Instant::now(),
+            last_batch_bytes: 0,
             sequence: 0,
-            left: limit.unwrap_or(u64::MAX),
-            homeless: 0,
+            remaining: limit.unwrap_or(u64::MAX),
+            over_channel_limit: 0,
         }
     }
 
-    /// Whether as many events have come as were asked for.
+    /// Whether `limit` is reached.
     pub(crate) fn is_done(&self) -> bool {
-        self.left == 0
+        self.remaining == 0
     }
 
-    /// How many events have come.
+    /// Events received so far.
     pub(crate) fn events(&self) -> u64 {
         self.sequence.unsigned_abs()
     }
 
-    /// Adds a message that came at that time, of which whole microseconds are kept: LCM counts these.
+    /// Adds a message received at `time`. LCM counts microseconds, so the rest is cut off.
     pub(crate) fn push(
         &mut self,
         channel: &[u8],
-        payload: Payload<'_>,
+        payload: MessagePayload<'_>,
         time: i64,
     ) -> Result<(), Error> {
-        if self.left == 0 {
+        if self.remaining == 0 {
             return Ok(());
         }
-        if self.ids.len() >= MOST_CHANNELS && !self.ids.contains(channel) {
-            self.homeless += 1;
+        if self.ids.len() >= MAX_CHANNELS && !self.ids.contains(channel) {
+            self.over_channel_limit += 1;
             return Ok(());
         }
         let id = self.ids.resolve(channel)?;
         let time = time - time.rem_euclid(1_000);
         if self.builder.is_empty() {
-            self.begin();
+            self.start_batch();
         }
         match payload {
-            Payload::Owned(bytes) if bytes.len() >= KEPT => {
+            MessagePayload::Owned(bytes) if bytes.len() >= MIN_OWNED_LEN => {
                 let place = PayloadOffset { segment: self.owned.len() as u32 + 1, offset: 0 };
                 self.builder.push(time, self.sequence, id, &bytes, place);
                 self.owned_bytes += bytes.len();
                 self.owned.push(bytes);
             }
-            Payload::Owned(bytes) => self.copy(&bytes, id, time),
-            Payload::Borrowed(bytes) => self.copy(bytes, id, time),
+            MessagePayload::Owned(bytes) => self.push_copy(&bytes, id, time),
+            MessagePayload::Borrowed(bytes) => self.push_copy(bytes, id, time),
         }
         self.sequence += 1;
-        self.left -= 1;
-        if self.builder.len() >= MOST_EVENTS || self.space.len() + self.owned_bytes >= FULL {
-            self.hand_over();
+        self.remaining -= 1;
+        if self.builder.len() >= MAX_EVENTS || self.buffer.len() + self.owned_bytes >= BATCH_BYTES {
+            self.flush();
         }
         Ok(())
     }
 
-    fn copy(&mut self, bytes: &[u8], id: sluice_core::ChannelId, time: i64) {
-        let place = PayloadOffset { segment: 0, offset: self.space.len() as u32 };
+    fn push_copy(&mut self, bytes: &[u8], id: sluice_core::ChannelId, time: i64) {
+        let place = PayloadOffset { segment: 0, offset: self.buffer.len() as u32 };
         self.builder.push(time, self.sequence, id, bytes, place);
-        self.space.extend_from_slice(bytes);
+        self.buffer.extend_from_slice(bytes);
     }
 
-    fn begin(&mut self) {
-        self.begun = Instant::now();
-        // What comes is likely to be as much as what came.
-        self.space = if self.before * 4 >= FULL {
-            Space::Block(self.blocks.buffer())
+    fn start_batch(&mut self) {
+        self.started = Instant::now();
+        // The next batch is likely to be as large as the last one.
+        self.buffer = if self.last_batch_bytes * 4 >= BATCH_BYTES {
+            PayloadBuffer::Block(self.blocks.buffer())
         } else {
-            Space::Small(Vec::with_capacity(self.before + self.before / 4))
+            PayloadBuffer::Small(Vec::with_capacity(
+                self.last_batch_bytes + self.last_batch_bytes / 4,
+            ))
         };
     }
 
-    /// Hands over what is old enough; or all there is, if `all`.
-    pub(crate) fn tick(&mut self, all: bool) {
-        if !self.builder.is_empty() && (all || self.begun.elapsed() >= MOST_AGE) {
-            self.hand_over();
+    /// Puts the batch into the inbox if it is old enough, or in any case if `all`.
+    pub(crate) fn flush_due(&mut self, all: bool) {
+        if !self.builder.is_empty() && (all || self.started.elapsed() >= MAX_AGE) {
+            self.flush();
         }
     }
 
-    /// When what is there has to go on.
-    pub(crate) fn due(&self) -> Option<Duration> {
-        (!self.builder.is_empty()).then(|| MOST_AGE.saturating_sub(self.begun.elapsed()))
+    /// Time until the batch has to be flushed; `None` if it is empty.
+    pub(crate) fn time_to_flush(&self) -> Option<Duration> {
+        (!self.builder.is_empty()).then(|| MAX_AGE.saturating_sub(self.started.elapsed()))
     }
 
-    fn hand_over(&mut self) {
+    fn flush(&mut self) {
         let mut builder = std::mem::take(&mut self.builder);
-        let space = std::mem::replace(&mut self.space, Space::Small(Vec::new()));
-        self.before = space.len();
+        let space = std::mem::replace(&mut self.buffer, PayloadBuffer::Small(Vec::new()));
+        self.last_batch_bytes = space.len();
         builder.segment(space.freeze());
         for bytes in self.owned.drain(..) {
             builder.segment(bytes);
         }
         self.owned_bytes = 0;
         let batch: Batch = builder.finish();
-        self.inbox.put(batch);
+        self.inbox.push(batch);
     }
 }

@@ -1,5 +1,5 @@
-//! The inbox: what has been received and waits for the pipeline. Bounded; what no longer fits is dropped
-//! and counted, so that receiving never waits for a disk.
+//! The bounded queue between receiver and pipeline. Batches that do not fit are dropped and
+//! counted, so that receiving never waits for a disk.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,43 +7,43 @@ use std::time::Duration;
 
 use sluice_core::{Batch, Error};
 
-/// Batches between the thread that receives and the pipeline.
+/// Batches on their way from the receiving thread to the pipeline.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    queue: Mutex<Queue>,
+    queue: Mutex<InboxQueue>,
     changed: Condvar,
     capacity: usize,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct InboxQueue {
     batches: VecDeque<Batch>,
     bytes: usize,
     /// Events that did not fit.
     dropped: u64,
     ended: Option<Result<(), Error>>,
-    /// Whether it has been said that nothing more comes.
+    /// Whether the end has been set.
     closed: bool,
 }
 
-/// What a look into the inbox gives.
+/// The result of waiting for a batch.
 #[derive(Debug)]
-pub(crate) enum Mail {
+pub(crate) enum InboxItem {
     Batch(Batch),
-    /// Nothing has come for a while.
-    Nothing,
-    /// Nothing will come.
+    /// Nothing arrived in time.
+    Idle,
+    /// Nothing will arrive any more.
     End,
 }
 
 impl Inbox {
-    /// An inbox for about so many bytes.
+    /// An inbox for about `capacity` bytes.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { queue: Mutex::default(), changed: Condvar::new(), capacity }
     }
 
-    /// Puts a batch in, if it still fits. One batch always does.
-    pub(crate) fn put(&self, batch: Batch) {
+    /// Adds a batch if it fits. An empty inbox takes any batch.
+    pub(crate) fn push(&self, batch: Batch) {
         let mut queue = self.queue();
         let bytes = batch.memory();
         if queue.bytes + bytes > self.capacity && !queue.batches.is_empty() {
@@ -56,7 +56,7 @@ impl Inbox {
         self.changed.notify_one();
     }
 
-    /// Says that nothing more will come, and why. Only the first time counts.
+    /// Ends the inbox with a result. Only the first call counts.
     pub(crate) fn end(&self, how: Result<(), Error>) {
         let mut queue = self.queue();
         if !std::mem::replace(&mut queue.closed, true) {
@@ -66,13 +66,13 @@ impl Inbox {
         self.changed.notify_one();
     }
 
-    /// How many events did not fit so far.
+    /// Events dropped so far.
     pub(crate) fn dropped(&self) -> u64 {
         self.queue().dropped
     }
 
-    /// The oldest batch; waits for one a little while.
-    pub(crate) fn take(&self, patience: Duration) -> Result<Mail, Error> {
+    /// Takes the oldest batch; waits for one up to `patience`.
+    pub(crate) fn receive(&self, patience: Duration) -> Result<InboxItem, Error> {
         let mut queue = self.queue();
         if queue.batches.is_empty() && queue.ended.is_none() {
             let waited = self.changed.wait_timeout(queue, patience);
@@ -80,18 +80,18 @@ impl Inbox {
         }
         if let Some(batch) = queue.batches.pop_front() {
             queue.bytes -= batch.memory();
-            return Ok(Mail::Batch(batch));
+            return Ok(InboxItem::Batch(batch));
         }
         match queue.ended.take() {
-            None => Ok(Mail::Nothing),
+            None => Ok(InboxItem::Idle),
             Some(how) => {
                 queue.ended = Some(Ok(()));
-                how.map(|()| Mail::End)
+                how.map(|()| InboxItem::End)
             }
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, InboxQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -110,22 +110,22 @@ mod tests {
     #[test]
     fn what_no_longer_fits_is_counted_and_what_waits_is_kept() {
         let inbox = Inbox::new(3000);
-        [10, 10, 10, 1].into_iter().for_each(|events| inbox.put(batch(events)));
+        [10, 10, 10, 1].into_iter().for_each(|events| inbox.push(batch(events)));
         inbox.end(Ok(()));
         let mut taken = Vec::new();
-        while let Mail::Batch(batch) = inbox.take(Duration::ZERO).unwrap() {
+        while let InboxItem::Batch(batch) = inbox.receive(Duration::ZERO).unwrap() {
             taken.push(batch.len());
         }
         assert_eq!((taken, inbox.dropped()), (vec![10, 10, 1], 10));
-        assert!(matches!(inbox.take(Duration::ZERO), Ok(Mail::End)));
+        assert!(matches!(inbox.receive(Duration::ZERO), Ok(InboxItem::End)));
     }
 
     #[test]
     fn one_batch_fits_whatever_its_size_and_a_failure_comes_after_what_was_received() {
         let inbox = Inbox::new(1);
-        inbox.put(batch(1000));
+        inbox.push(batch(1000));
         inbox.end(Err(Error::refused("the network is gone")));
-        assert!(matches!(inbox.take(Duration::ZERO), Ok(Mail::Batch(_))));
-        assert!(inbox.take(Duration::ZERO).is_err());
+        assert!(matches!(inbox.receive(Duration::ZERO), Ok(InboxItem::Batch(_))));
+        assert!(inbox.receive(Duration::ZERO).is_err());
     }
 }

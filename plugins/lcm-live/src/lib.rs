@@ -1,22 +1,40 @@
-//! Live LCM: source and sink `lcm-udp`, for `udpm://` (UDP multicast) and `tcpq://` (the TCP queue), and
-//! service `lcm-hub`.
+//! Live LCM: source and sink `lcm-udp` for `udpm://` (UDP multicast) and `tcpq://` (the TCP queue),
+//! and service `lcm-hub`.
 //!
-//! [`url`] reads addresses; [`wire`] is the bytes of one datagram; [`intake`] makes messages of datagrams
-//! and keeps the books of what is missing; [`tcpq`] is the queue over TCP, client and hub. Receiving is a
-//! thread of its own (`receive`) that makes batches (`batcher`) and puts them into a bounded `inbox`,
-//! from which the pipeline takes them. Sending (`send`) is done by the sink itself, when events are due.
-
-pub mod intake;
-pub mod options;
-pub mod service;
-pub mod sink;
-pub mod source;
-pub mod tcpq;
-pub mod url;
-pub mod wire;
+//! `url` parses addresses, `wire` reads and writes datagrams, `intake` reassembles messages and
+//! accounts for those that are missing, and `tcpq` is the queue over TCP, client and hub.
+//!
+//! A thread of its own receives (`receive`), makes batches (`batcher`) and puts them into a bounded
+//! `inbox`, from which the pipeline takes them. The sink sends events itself when they are due
+//! (`send`).
 
 mod batcher;
 mod inbox;
+mod intake;
+mod options;
 mod receive;
 mod send;
+mod service;
+mod sink;
+mod source;
+mod tcpq;
 mod udp;
+mod url;
+mod wire;
+
+pub use service::LcmHub;
+pub use sink::LcmLiveSink;
+pub use source::LcmLive;
+
+/// Internals for fuzz targets; not part of the API.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::intake::{
+        Intake, IntakeCounts, IntakeLimits, LiveMessage, LossReason, MessagePayload, SenderStats,
+    };
+    pub use crate::tcpq::frame::{
+        FrameFault, FrameLimits, FrameParser, MalformedFrame, Publish, TcpqFrame, TooLong,
+    };
+    pub use crate::url::{TcpUrl, UdpUrl, Url};
+    pub use crate::wire::{Datagram, Fragment, MAX_CHANNEL_LEN, Reject, parse};
+}

@@ -1,4 +1,4 @@
-//! Options that source and sink share: the address, and the interface to use.
+//! Options shared by source and sink: the address and the network interface.
 
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
@@ -10,9 +10,9 @@ use sluice_core::Error;
 
 use crate::url::Url;
 
-/// An address of live LCM, as an option.
+/// An address of live LCM as an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address(pub Url);
+pub(crate) struct Address(pub Url);
 
 impl<'de> Deserialize<'de> for Address {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -32,59 +32,59 @@ impl JsonSchema for Address {
     }
 }
 
-/// The address that was given, or the one for who gives none.
-pub(crate) fn url(given: Option<&Address>) -> Result<Url, Error> {
+/// The given address, or the default.
+pub(crate) fn url_or_default(given: Option<&Address>) -> Result<Url, Error> {
     match given {
         Some(Address(url)) => Ok(url.clone()),
         None => Url::default_url().map_err(Error::invalid),
     }
 }
 
-/// A network interface: by its name, or by its address.
+/// A network interface by name or address.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Interface(String);
+pub(crate) struct Interface(String);
 
-/// A network interface as sockets know it.
+/// A network interface as sockets take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Card {
-    /// The one that the route of the group leads to.
+pub(crate) enum SocketInterface {
+    /// The interface of the route to the group.
     Route,
     Index(u32),
     Address(Ipv4Addr),
 }
 
 impl Interface {
-    /// What it is called.
+    /// The name or address as given.
     pub(crate) fn name(&self) -> &str {
         &self.0
     }
 
-    fn card(&self) -> Result<Card, Error> {
+    fn resolve(&self) -> Result<SocketInterface, Error> {
         if let Ok(address) = self.0.parse() {
-            return Ok(Card::Address(address));
+            return Ok(SocketInterface::Address(address));
         }
-        if_nametoindex(self.0.as_str()).map(Card::Index).map_err(|_| {
+        if_nametoindex(self.0.as_str()).map(SocketInterface::Index).map_err(|_| {
             Error::invalid(format!(
-                "there is no network interface `{}`; `ip link` lists them, and the address of one will do, \
-                 too",
+                "no network interface `{}`; list them with `ip link`, or give an interface by its \
+                 address",
                 self.0
             ))
         })
     }
 }
 
-/// The interface that was chosen.
-pub(crate) fn card(interface: Option<&Interface>) -> Result<Card, Error> {
-    interface.map_or(Ok(Card::Route), Interface::card)
+/// Resolves the interface option.
+pub(crate) fn resolve_interface(interface: Option<&Interface>) -> Result<SocketInterface, Error> {
+    interface.map_or(Ok(SocketInterface::Route), Interface::resolve)
 }
 
-/// Refuses an interface for an address that has none to choose.
+/// Refuses an interface for an address that does not use one.
 pub(crate) fn refuse_interface(interface: Option<&Interface>) -> Result<(), Error> {
     match interface {
         None => Ok(()),
         Some(_) => Err(Error::invalid(
-            "`interface` chooses where multicast goes (udpm); leave it out for a hub (tcpq)",
+            "`interface` is only for multicast (udpm); leave it out for a hub (tcpq)",
         )),
     }
 }

@@ -1,5 +1,5 @@
-//! Receiving: the threads that take messages off the network, as fast as it gives them, and keep the
-//! books of what it did not give.
+//! The receiving threads: they take messages off the network as fast as possible, and report what
+//! was lost.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddrV4;
@@ -16,22 +16,22 @@ use nix::sys::time::TimeSpec;
 use sluice_core::{Batch, Error, LossLog, ReadContext, Reader};
 use socket2::Socket;
 
-use crate::batcher::{Batcher, Wanted};
-use crate::inbox::{Inbox, Mail};
-use crate::intake::{Intake, Limits, Payload};
-use crate::options::Card;
-use crate::tcpq::client::{CONNECT, Client, RETRY};
+use crate::batcher::{Batcher, LiveChannelFilter};
+use crate::inbox::{Inbox, InboxItem};
+use crate::intake::{Intake, IntakeLimits, MessagePayload};
+use crate::options::SocketInterface;
+use crate::tcpq::client::{CONNECT_TIMEOUT, HubClient, RETRY_INTERVAL};
 use crate::udp;
 use crate::url::{TcpUrl, UdpUrl};
 
-/// When receiving ends by itself.
+/// Conditions under which receiving ends by itself.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Until {
+pub(crate) struct StopConditions {
     pub(crate) duration: Option<Duration>,
     pub(crate) idle: Option<Duration>,
 }
 
-/// Gives what a thread receives.
+/// Reads the batches that a thread receives.
 pub(crate) struct LiveReader {
     inbox: Arc<Inbox>,
     stop: Arc<AtomicBool>,
@@ -39,33 +39,33 @@ pub(crate) struct LiveReader {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How long to wait for messages before looking whether the run is to end.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// How long to wait for messages before checking whether to stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 impl LiveReader {
-    /// Starts a thread that receives, and fills the inbox until it is told to stop.
+    /// Starts a thread that receives and fills the inbox until it is stopped.
     pub(crate) fn start(
         inbox: Arc<Inbox>,
         context: &ReadContext,
         receive: impl FnOnce(&AtomicBool) -> Result<(), Error> + Send + 'static,
     ) -> Result<Self, Error> {
         let stop = Arc::<AtomicBool>::default();
-        let (full, stopped) = (Ending(Arc::clone(&inbox)), Arc::clone(&stop));
+        let (full, stopped) = (InboxGuard(Arc::clone(&inbox)), Arc::clone(&stop));
         let run = move || full.0.end(receive(&stopped));
         let thread = std::thread::Builder::new().name("sluice-receive".into()).spawn(run);
         let thread = thread
-            .map_err(|e| Error::refused(format!("cannot start a thread that receives: {e}")))?;
+            .map_err(|e| Error::refused(format!("cannot start the receiving thread: {e}")))?;
         Ok(Self { inbox, stop, context: context.clone(), thread: Some(thread) })
     }
 }
 
-/// Ends an inbox whatever becomes of who fills it: whoever waits for it would wait for ever.
-struct Ending(Arc<Inbox>);
+/// Ends the inbox even if the receiving thread panics; otherwise the reader would wait for ever.
+struct InboxGuard(Arc<Inbox>);
 
-impl Drop for Ending {
+impl Drop for InboxGuard {
     fn drop(&mut self) {
-        // Does nothing where it has ended well.
-        self.0.end(Err(Error::internal("the thread that receives has panicked")));
+        // Does nothing if the inbox has already ended.
+        self.0.end(Err(Error::internal("the receiving thread panicked")));
     }
 }
 
@@ -75,13 +75,13 @@ impl Reader for LiveReader {
             if self.context.is_cancelled() {
                 self.stop.store(true, Ordering::Relaxed);
             }
-            match self.inbox.take(PATIENCE)? {
-                Mail::Batch(batch) => {
+            match self.inbox.receive(POLL_INTERVAL)? {
+                InboxItem::Batch(batch) => {
                     self.context.count_read(batch.payload_bytes());
                     return Ok(Some(batch));
                 }
-                Mail::Nothing => {}
-                Mail::End => return Ok(None),
+                InboxItem::Idle => {}
+                InboxItem::End => return Ok(None),
             }
         }
     }
@@ -96,142 +96,158 @@ impl Drop for LiveReader {
     }
 }
 
-/// What a thread needs that receives.
-pub(crate) struct Receiving {
+/// The state of a receiving thread.
+pub(crate) struct ReceiveSession {
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) batcher: Batcher,
-    pub(crate) wanted: Wanted,
-    pub(crate) until: Until,
+    pub(crate) filter: LiveChannelFilter,
+    pub(crate) stop_conditions: StopConditions,
     pub(crate) losses: Arc<LossLog>,
     started: Instant,
-    /// When the last message came.
-    heard: Instant,
-    seen: u64,
+    /// When the last message arrived.
+    last_message: Instant,
+    events_seen: u64,
 }
 
-impl Receiving {
+impl ReceiveSession {
     pub(crate) fn new(
         inbox: Arc<Inbox>,
         batcher: Batcher,
-        wanted: Wanted,
-        until: Until,
+        filter: LiveChannelFilter,
+        stop_conditions: StopConditions,
         losses: Arc<LossLog>,
     ) -> Self {
         let now = Instant::now();
-        Self { inbox, batcher, wanted, until, losses, started: now, heard: now, seen: 0 }
+        Self {
+            inbox,
+            batcher,
+            filter,
+            stop_conditions,
+            losses,
+            started: now,
+            last_message: now,
+            events_seen: 0,
+        }
     }
 
-    /// Whether it is time to end.
-    fn is_over(&mut self, stop: &AtomicBool) -> bool {
-        if self.batcher.events() > self.seen {
-            (self.seen, self.heard) = (self.batcher.events(), Instant::now());
+    /// Whether to stop receiving.
+    fn should_stop(&mut self, stop: &AtomicBool) -> bool {
+        if self.batcher.events() > self.events_seen {
+            (self.events_seen, self.last_message) = (self.batcher.events(), Instant::now());
         }
         let past = |limit: Option<Duration>, since: Instant| {
             limit.is_some_and(|limit| since.elapsed() >= limit)
         };
         stop.load(Ordering::Relaxed)
             || self.batcher.is_done()
-            || past(self.until.duration, self.started)
-            || past(self.until.idle, self.heard)
+            || past(self.stop_conditions.duration, self.started)
+            || past(self.stop_conditions.idle, self.last_message)
     }
 
-    /// How long there is nothing to do unless something comes.
-    fn patience(&self) -> Duration {
+    /// How long to wait for messages at most.
+    fn poll_timeout(&self) -> Duration {
         let left = |limit: Option<Duration>, since: Instant| {
             limit.map(|limit| limit.saturating_sub(since.elapsed()))
         };
         let times = [
-            self.batcher.due(),
-            left(self.until.duration, self.started),
-            left(self.until.idle, self.heard),
+            self.batcher.time_to_flush(),
+            left(self.stop_conditions.duration, self.started),
+            left(self.stop_conditions.idle, self.last_message),
         ];
-        times.into_iter().flatten().fold(PATIENCE, Duration::min)
+        times.into_iter().flatten().fold(POLL_INTERVAL, Duration::min)
     }
 
-    /// What was lost on this side of the network.
+    /// Losses on this side of the network.
     fn own_losses(&self) -> [(&'static str, u64); 2] {
         [
             ("messages received while the pipeline or the disk was too slow", self.inbox.dropped()),
-            ("messages on more channels than are told apart (65536)", self.batcher.homeless),
+            (
+                "messages on more channels than are told apart (65536)",
+                self.batcher.over_channel_limit,
+            ),
         ]
     }
 }
 
-/// Most datagrams that are taken at a time.
-const BATCH: usize = 64;
-/// Fewer, if they are so long that together they would not stay in a core's own cache until they have been
-/// looked at.
-const NEAR: usize = 512 << 10;
-const FEW: usize = 8;
-/// The longest datagram there is, and more.
-const SLOT: usize = 1 << 16;
-/// How often the books are shown to others.
-const SHOWN: Duration = Duration::from_millis(100);
-/// How long a message may have been without news when receiving ends, and not count as lost.
+/// Most datagrams taken with one call.
+const MAX_DATAGRAMS: usize = 64;
+/// Large datagrams are taken in smaller batches that stay in the core's own cache.
+const CACHE_BYTES: usize = 512 << 10;
+const MIN_DATAGRAMS: usize = 8;
+/// Longer than any datagram.
+const DATAGRAM_SLOT: usize = 1 << 16;
+/// How often counts are published.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
+/// A message that was still active this long before the end is not counted as lost.
 const IN_PROGRESS: Duration = Duration::from_millis(100);
 
 /// Receives from a multicast group.
-pub(crate) struct FromGroup {
+pub(crate) struct GroupReceiver {
     socket: Socket,
     url: UdpUrl,
-    card: Card,
+    interface: SocketInterface,
     intake: Intake,
-    /// When an unfinished message is given up.
+    /// Age at which an unfinished message is given up.
     age: Duration,
     slots: Vec<u8>,
-    /// How long datagrams usually are.
-    usual: usize,
+    /// Average length of datagrams.
+    average_len: usize,
     started: Instant,
-    /// Datagrams that the system has dropped, as it counts them: it wraps.
+    /// The system's counter of dropped datagrams, which wraps.
     overflow: u32,
     dropped: u64,
-    /// How many of them behind the last datagram that came; known at the end.
+    /// Datagrams dropped after the last one received; known at the end.
     dropped_last: u64,
-    shown: Option<Instant>,
+    last_published: Option<Instant>,
 }
 
-impl FromGroup {
-    pub(crate) fn new(socket: Socket, url: UdpUrl, card: Card, limits: Limits) -> Self {
+impl GroupReceiver {
+    pub(crate) fn new(
+        socket: Socket,
+        url: UdpUrl,
+        interface: SocketInterface,
+        limits: IntakeLimits,
+    ) -> Self {
         let (age, intake) = (limits.age, Intake::new(limits));
-        let (slots, started) = (vec![0; BATCH * SLOT], Instant::now());
+        let (slots, started) = (vec![0; MAX_DATAGRAMS * DATAGRAM_SLOT], Instant::now());
         Self {
             socket,
             url,
-            card,
+            interface,
             intake,
             age,
             slots,
-            usual: 0,
+            average_len: 0,
             started,
             overflow: 0,
             dropped: 0,
             dropped_last: 0,
-            shown: None,
+            last_published: None,
         }
     }
 
-    /// Receives until it is time to end.
-    pub(crate) fn run(mut self, mut to: Receiving, stop: &AtomicBool) -> Result<(), Error> {
-        while !to.is_over(stop) {
-            let got = self.receive(&mut to)?;
-            to.batcher.tick(false);
-            self.show(&to, false);
-            if got == 0 {
-                self.wait(to.patience())?;
+    /// Receives until it is time to stop.
+    pub(crate) fn run(mut self, mut to: ReceiveSession, stop: &AtomicBool) -> Result<(), Error> {
+        while !to.should_stop(stop) {
+            let received = self.receive(&mut to)?;
+            to.batcher.flush_due(false);
+            self.publish_counts(&to, false);
+            if received == 0 {
+                self.wait(to.poll_timeout())?;
             }
         }
-        // What the system has received by now is ours, too.
+        // Also take what the system has received by now.
         let most = Instant::now() + Duration::from_secs(1);
         while !to.batcher.is_done() && Instant::now() < most && self.receive(&mut to)? > 0 {}
-        to.batcher.tick(true);
+        to.batcher.flush_due(true);
         self.finish(&to);
         Ok(())
     }
 
-    fn finish(&mut self, to: &Receiving) {
-        // Behind the last message that was asked for, nothing was.
+    fn finish(&mut self, to: &ReceiveSession) {
+        // After the last message wanted, nothing counts as lost.
         if !to.batcher.is_done() {
-            let all = udp::drops(&self.socket).unwrap_or(self.dropped);
+            let all = udp::dropped_datagrams(&self.socket).unwrap_or(self.dropped);
             self.dropped_last = all.saturating_sub(self.dropped);
             self.dropped = self.dropped.max(all);
         }
@@ -240,21 +256,21 @@ impl FromGroup {
         self.intake.expire(now.saturating_add(spare));
         let unfinished = self.intake.unfinished() as u64;
         if unfinished > 0 {
-            to.losses.note("messages were still coming in when receiving ended", unfinished);
+            to.losses.note("messages were incomplete when receiving ended", unfinished);
         }
-        self.show(to, true);
+        self.publish_counts(to, true);
         for (what, count) in self.intake.counts().observations() {
             to.losses.note(what, count);
         }
         if self.dropped > 0 {
             to.losses.note(
-                "datagrams were dropped by the system because the socket buffer was full: a larger \
-                 `socket_buffer` or recv_buf_size, or fewer of them at a time",
+                "datagrams were dropped by the system because the socket buffer was full; raise \
+                 `socket_buffer` or recv_buf_size, or send fewer at a time",
                 self.dropped,
             );
         }
         for sender in self.intake.senders().filter(|sender| sender.lost() > 0).take(20) {
-            let what = format!("lost of the {} messages of {}", sender.sent, sender.address);
+            let what = format!("of {} messages from {} were lost", sender.sent, sender.address);
             to.losses.note(what, sender.lost());
         }
     }
@@ -263,9 +279,9 @@ impl FromGroup {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// Waits until something has come, at most that long.
+    /// Waits for a datagram, at most this long.
     fn wait(&self, patience: Duration) -> Result<(), Error> {
-        // Rounded up, or the last millisecond would be spent in a busy loop.
+        // Rounded up: otherwise the last millisecond would be a busy loop.
         let patience = patience + Duration::from_micros(999);
         let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
         let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
@@ -276,18 +292,18 @@ impl FromGroup {
     }
 
     fn failed(&self, error: Errno) -> Error {
-        udp::explained("receive from", &self.url, self.card, io::Error::from(error))
+        udp::explain_error("receive from", &self.url, self.interface, io::Error::from(error))
     }
 
-    /// Takes what has come, as much as fits; gives how many datagrams.
-    fn receive(&mut self, to: &mut Receiving) -> Result<usize, Error> {
+    /// Takes the datagrams that are there, up to a batch. Returns how many.
+    fn receive(&mut self, to: &mut ReceiveSession) -> Result<usize, Error> {
         let now = self.started.elapsed().as_nanos() as u64;
-        // Anew each time: the system writes how long control messages were to where it reads how long
-        // they may be.
+        // Allocated for each call: the system overwrites the capacity of control messages with
+        // their length.
         let control = nix::cmsg_space!(TimeSpec, u32);
-        let most = (NEAR / self.usual.max(1)).clamp(FEW, BATCH);
+        let most = (CACHE_BYTES / self.average_len.max(1)).clamp(MIN_DATAGRAMS, MAX_DATAGRAMS);
         let mut headers = MultiHeaders::<SockaddrIn>::preallocate(most, Some(control));
-        let slots = self.slots.chunks_exact_mut(SLOT).take(most);
+        let slots = self.slots.chunks_exact_mut(DATAGRAM_SLOT).take(most);
         let mut slices: Vec<[IoSliceMut<'_>; 1]> =
             slots.map(|slot| [IoSliceMut::new(slot)]).collect();
         let fd = self.socket.as_raw_fd();
@@ -297,14 +313,14 @@ impl FromGroup {
                 Err(Errno::EAGAIN | Errno::EINTR) => return Ok(0),
                 Err(error) => return Err(self.failed(error)),
             };
-        let Receiving { batcher, wanted, .. } = to;
-        let (mut got, mut failed) = (0, None);
+        let ReceiveSession { batcher, filter, .. } = to;
+        let (mut received, mut failed) = (0, None);
         for message in messages {
             if batcher.is_done() {
-                // What comes behind the last one that was asked for is nobody's loss.
+                // Messages after the last one wanted are no loss.
                 break;
             }
-            got += 1;
+            received += 1;
             let mut time = None;
             for control in message.cmsgs().into_iter().flatten() {
                 match control {
@@ -322,12 +338,12 @@ impl FromGroup {
                     SocketAddrV4::new(address.ip(), address.port())
                 });
             let datagram = message.iovs().next().unwrap_or_default();
-            self.usual = (self.usual * 7 + datagram.len()) / 8;
+            self.average_len = (self.average_len * 7 + datagram.len()) / 8;
             self.intake.take(
                 datagram,
                 from,
                 now,
-                |name| wanted.wants(name),
+                |name| filter.accepts(name),
                 |message| {
                     if let Err(error) = batcher.push(message.channel, message.payload, time) {
                         failed.get_or_insert(error);
@@ -335,21 +351,21 @@ impl FromGroup {
                 },
             );
         }
-        failed.map_or(Ok(got), Err)
+        failed.map_or(Ok(received), Err)
     }
 
-    /// Shows the books, every now and then.
-    fn show(&mut self, to: &Receiving, at_end: bool) {
-        if !at_end && self.shown.is_some_and(|shown| shown.elapsed() < SHOWN) {
+    /// Publishes the counts, at most every [`PUBLISH_INTERVAL`].
+    fn publish_counts(&mut self, to: &ReceiveSession, at_end: bool) {
+        if !at_end && self.last_published.is_some_and(|shown| shown.elapsed() < PUBLISH_INTERVAL) {
             return;
         }
-        self.shown = Some(Instant::now());
+        self.last_published = Some(Instant::now());
         if !at_end {
             self.intake.expire(self.now());
         }
         let counts = self.intake.counts();
-        // What was dropped shows in the numbers of what comes after it. Behind the last message, and of
-        // senders of whom nothing came, only the system's own count tells.
+        // Dropped datagrams show up as gaps in the numbers after them. After the last message, and
+        // for senders never heard, only the system's count knows.
         let unseen = if counts.lost() == 0 { self.dropped } else { self.dropped_last };
         let unseen = [("datagrams dropped by the system, of which no number tells", unseen)];
         to.losses.set(counts.losses().chain(to.own_losses()).chain(unseen));
@@ -357,24 +373,24 @@ impl FromGroup {
 }
 
 /// Receives from a hub.
-pub(crate) struct FromHub {
+pub(crate) struct HubReceiver {
     url: TcpUrl,
-    /// What the hub is asked for.
+    /// The subscriptions.
     regexes: Vec<String>,
-    client: Option<Client>,
+    client: Option<HubClient>,
 }
 
-impl FromHub {
-    /// Connects. The first time has to succeed.
+impl HubReceiver {
+    /// Connects. The first attempt has to succeed.
     pub(crate) fn connect(url: TcpUrl, regexes: Vec<String>) -> Result<Self, Error> {
         let mut hub = Self { url, regexes, client: None };
-        hub.client = Some(hub.reach().map_err(Error::refused)?);
+        hub.client = Some(hub.try_connect().map_err(Error::refused)?);
         Ok(hub)
     }
 
-    fn reach(&self) -> Result<Client, String> {
-        let mut client =
-            Client::connect(&self.url.host, self.url.port, CONNECT).map_err(|e| e.to_string())?;
+    fn try_connect(&self) -> Result<HubClient, String> {
+        let mut client = HubClient::connect(&self.url.host, self.url.port, CONNECT_TIMEOUT)
+            .map_err(|e| e.to_string())?;
         for regex in &self.regexes {
             client.subscribe(regex).map_err(|e| e.to_string())?;
         }
@@ -382,53 +398,53 @@ impl FromHub {
         Ok(client)
     }
 
-    /// Receives until it is time to end.
-    pub(crate) fn run(mut self, mut to: Receiving, stop: &AtomicBool) -> Result<(), Error> {
+    /// Receives until it is time to stop.
+    pub(crate) fn run(mut self, mut to: ReceiveSession, stop: &AtomicBool) -> Result<(), Error> {
         let (mut tried, mut shown) = (Instant::now(), Instant::now());
-        while !to.is_over(stop) {
-            if shown.elapsed() >= SHOWN {
+        while !to.should_stop(stop) {
+            if shown.elapsed() >= PUBLISH_INTERVAL {
                 shown = Instant::now();
                 to.losses.set(to.own_losses());
             }
             if self.client.is_some() {
-                let patience = to.patience();
+                let patience = to.poll_timeout();
                 if !self.receive(&mut to, patience)? && self.client.is_none() {
                     tried = Instant::now();
                 }
-            } else if tried.elapsed() >= RETRY {
+            } else if tried.elapsed() >= RETRY_INTERVAL {
                 tried = Instant::now();
-                self.client = self.reach().ok();
+                self.client = self.try_connect().ok();
             } else {
-                std::thread::sleep(PATIENCE);
+                std::thread::sleep(POLL_INTERVAL);
             }
-            to.batcher.tick(false);
+            to.batcher.flush_due(false);
         }
-        // What the system has received by now is ours, too.
+        // Also take what the system has received by now.
         let most = Instant::now() + Duration::from_secs(1);
         while !to.batcher.is_done()
             && Instant::now() < most
             && self.receive(&mut to, Duration::ZERO)?
         {}
-        to.batcher.tick(true);
+        to.batcher.flush_due(true);
         to.losses.set(to.own_losses());
         Ok(())
     }
 
-    /// Takes a message, if one comes in that time; gives whether one has.
-    fn receive(&mut self, to: &mut Receiving, wait: Duration) -> Result<bool, Error> {
+    /// Takes a message if one arrives in time. Returns whether one did.
+    fn receive(&mut self, to: &mut ReceiveSession, wait: Duration) -> Result<bool, Error> {
         let Some(client) = &mut self.client else { return Ok(false) };
         match client.next(wait) {
             Ok(Some(publish)) => {
-                if to.wanted.wants(publish.channel()) {
+                if to.filter.accepts(publish.channel()) {
                     let channel = publish.channel().to_vec();
-                    let payload = Payload::Owned(publish.into_payload());
+                    let payload = MessagePayload::Owned(publish.into_payload());
                     to.batcher.push(&channel, payload, wall_clock())?;
                 }
                 Ok(true)
             }
             Ok(None) => Ok(false),
             Err(error) => {
-                to.losses.note(format!("{}: {error}; trying again", self.url), 1);
+                to.losses.note(format!("{}: {error}; reconnecting", self.url), 1);
                 let gone = error.ends_connection();
                 self.client = self.client.take().filter(|_| !gone);
                 Ok(false)

@@ -1,4 +1,4 @@
-//! Sending: puts messages on the network, many with one call, no faster than asked.
+//! Sends messages to the network, many with one call, and no faster than the limits.
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
@@ -11,29 +11,29 @@ use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, sendmmsg};
 use sluice_core::{Error, Playback};
 use socket2::Socket;
 
-use crate::options::Card;
-use crate::tcpq::client::{CONNECT, Client, RETRY};
+use crate::options::SocketInterface;
+use crate::tcpq::client::{CONNECT_TIMEOUT, HubClient, RETRY_INTERVAL};
 use crate::udp;
 use crate::url::{TcpUrl, UdpUrl};
-use crate::wire::{self, Header};
+use crate::wire::{self, DatagramHeader};
 
 /// A message to be sent.
 #[derive(Clone, Copy)]
 pub(crate) struct Outgoing<'m> {
-    /// The channel's name with a NUL behind it.
+    /// The channel name with a terminating NUL.
     pub(crate) channel: &'m [u8],
     pub(crate) payload: &'m [u8],
 }
 
-/// A channel's name without the NUL behind it.
+/// A channel name without the terminating NUL.
 pub(crate) fn without_nul(channel: &[u8]) -> &[u8] {
     channel.split_last().map_or(channel, |(_, name)| name)
 }
 
-/// Where messages go.
+/// The destination of messages.
 pub(crate) enum Transport {
-    Group(ToGroup),
-    Hub(ToHub),
+    Group(GroupSender),
+    Hub(HubSender),
 }
 
 impl Transport {
@@ -41,7 +41,7 @@ impl Transport {
     pub(crate) fn send(
         &mut self,
         messages: &[Outgoing<'_>],
-        limit: &mut Limiter,
+        limit: &mut RateLimiter,
     ) -> Result<(), Error> {
         match self {
             Self::Group(group) => group.send(messages, limit),
@@ -49,11 +49,12 @@ impl Transport {
         }
     }
 
-    /// What the report is to say of the way there.
+    /// Notes for the report.
     pub(crate) fn notes(&self) -> Vec<(String, u64)> {
         match self {
             Self::Hub(hub) if hub.reconnections > 0 => {
-                let what = "the hub went away and came back; messages sent then may have come twice, or not";
+                let what = "the connection to the hub was lost and restored; messages sent then \
+                    may be lost or duplicated";
                 vec![(what.to_owned(), hub.reconnections)]
             }
             _ => Vec::new(),
@@ -61,94 +62,98 @@ impl Transport {
     }
 }
 
-/// Datagrams that are sent at a time.
-const BATCH: usize = 64;
+/// Most datagrams sent with one call.
+const MAX_DATAGRAMS: usize = 64;
 
 /// Sends to a multicast group.
-pub(crate) struct ToGroup {
+pub(crate) struct GroupSender {
     socket: Socket,
     url: UdpUrl,
-    card: Card,
-    /// The number of the next message.
+    interface: SocketInterface,
+    /// The sequence number of the next message.
     sequence: u32,
 }
 
 /// One datagram, in the parts it is sent from.
-struct Parts<'m> {
-    header: Header,
+struct OutgoingDatagram<'m> {
+    header: DatagramHeader,
     channel: &'m [u8],
     payload: &'m [u8],
 }
 
-impl Parts<'_> {
-    fn weight(&self) -> Weight {
+impl OutgoingDatagram<'_> {
+    fn cost(&self) -> DatagramCost {
         let bytes = self.header.len() + self.channel.len() + self.payload.len();
-        Weight { bytes, messages: usize::from(!self.channel.is_empty()) }
+        DatagramCost { bytes, messages: usize::from(!self.channel.is_empty()) }
     }
 }
 
-impl ToGroup {
-    pub(crate) fn open(url: UdpUrl, card: Card) -> Result<Self, Error> {
-        let socket = udp::sender(&url, card)?;
-        Ok(Self { socket, url, card, sequence: 0 })
+impl GroupSender {
+    pub(crate) fn open(url: UdpUrl, interface: SocketInterface) -> Result<Self, Error> {
+        let socket = udp::open_sender(&url, interface)?;
+        Ok(Self { socket, url, interface, sequence: 0 })
     }
 
-    fn send(&mut self, messages: &[Outgoing<'_>], limit: &mut Limiter) -> Result<(), Error> {
+    fn send(&mut self, messages: &[Outgoing<'_>], limit: &mut RateLimiter) -> Result<(), Error> {
         if messages.is_empty() {
             return Ok(());
         }
-        let mut parts: Vec<Parts<'_>> = Vec::with_capacity(BATCH);
+        let mut parts: Vec<OutgoingDatagram<'_>> = Vec::with_capacity(MAX_DATAGRAMS);
         for message in messages {
             let Outgoing { channel, payload } = *message;
-            let cut = wire::cut(without_nul(channel), payload.len())
+            let cut = wire::split_message(without_nul(channel), payload.len())
                 .map_err(|e| Error::internal(e.to_string()))?;
             for piece in cut {
-                parts.push(Parts {
+                parts.push(OutgoingDatagram {
                     header: piece.header(self.sequence),
                     channel: if piece.with_channel { channel } else { &[] },
                     payload: payload.get(piece.payload.clone()).unwrap_or_default(),
                 });
-                if parts.len() == BATCH {
-                    self.send_parts(&mut parts, limit)?;
+                if parts.len() == MAX_DATAGRAMS {
+                    self.send_datagrams(&mut parts, limit)?;
                 }
             }
             self.sequence = self.sequence.wrapping_add(1);
         }
-        self.send_parts(&mut parts, limit)
+        self.send_datagrams(&mut parts, limit)
     }
 
-    fn send_parts(&mut self, parts: &mut Vec<Parts<'_>>, limit: &mut Limiter) -> Result<(), Error> {
+    fn send_datagrams(
+        &mut self,
+        parts: &mut Vec<OutgoingDatagram<'_>>,
+        limit: &mut RateLimiter,
+    ) -> Result<(), Error> {
         let slices: Vec<[IoSlice<'_>; 3]> = parts
             .iter()
-            .map(|Parts { header, channel, payload }| {
+            .map(|OutgoingDatagram { header, channel, payload }| {
                 [IoSlice::new(header), IoSlice::new(channel), IoSlice::new(payload)]
             })
             .collect();
         let mut headers = MultiHeaders::preallocate(slices.len(), None);
         let mut sent = 0;
         while sent < slices.len() {
-            let now = limit.admit(parts.iter().skip(sent).map(Parts::weight));
+            let now = limit.acquire(parts.iter().skip(sent).map(OutgoingDatagram::cost));
             let next = slices.get(sent..sent + now).unwrap_or_default();
             sent += send_some(&self.socket, &mut headers, next)
-                .map_err(|e| udp::explained("send to", &self.url, self.card, e))?;
+                .map_err(|e| udp::explain_error("send to", &self.url, self.interface, e))?;
         }
         parts.clear();
         Ok(())
     }
 }
 
-/// How long to wait when the system has no room for another datagram.
-const BREATH: Duration = Duration::from_micros(100);
-/// How long to go on waiting for that.
-const OUT_OF_BREATH: Duration = Duration::from_secs(5);
+/// Pause when the system has no buffer for another datagram.
+const RETRY_DELAY: Duration = Duration::from_micros(100);
+/// How long to retry in that case.
+const MAX_RETRY_TIME: Duration = Duration::from_secs(5);
 
-/// Sends some of these datagrams, at least one; gives how many.
+/// Sends at least one of these datagrams. Returns how many.
 fn send_some(
     socket: &Socket,
     headers: &mut MultiHeaders<SockaddrIn>,
     datagrams: &[[IoSlice<'_>; 3]],
 ) -> io::Result<usize> {
-    const NOWHERE: [Option<SockaddrIn>; BATCH] = [None; BATCH];
+    const NOWHERE: [Option<SockaddrIn>; MAX_DATAGRAMS] = [None; MAX_DATAGRAMS];
     let since = Instant::now();
     loop {
         let fd = socket.as_raw_fd();
@@ -156,44 +161,44 @@ fn send_some(
             Ok(results) => return Ok(results.count()),
             Err(Errno::EINTR) => {}
             Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::ENOMEM)
-                if since.elapsed() < OUT_OF_BREATH =>
+                if since.elapsed() < MAX_RETRY_TIME =>
             {
-                std::thread::sleep(BREATH);
+                std::thread::sleep(RETRY_DELAY);
             }
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// How long to try to reach a hub that is gone.
-const GONE: Duration = Duration::from_secs(10);
+/// How long to try to reconnect to a hub.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends to a hub.
-pub(crate) struct ToHub {
+pub(crate) struct HubSender {
     url: TcpUrl,
-    client: Client,
-    /// How often it went away and came back.
+    client: HubClient,
+    /// How often the connection was lost and restored.
     reconnections: u64,
 }
 
-impl ToHub {
+impl HubSender {
     pub(crate) fn open(url: TcpUrl) -> Result<Self, Error> {
-        let client = Client::connect(&url.host, url.port, CONNECT);
+        let client = HubClient::connect(&url.host, url.port, CONNECT_TIMEOUT);
         let client = client.map_err(|e| Error::refused(e.to_string()))?;
         Ok(Self { url, client, reconnections: 0 })
     }
 
-    fn send(&mut self, messages: &[Outgoing<'_>], limit: &mut Limiter) -> Result<(), Error> {
+    fn send(&mut self, messages: &[Outgoing<'_>], limit: &mut RateLimiter) -> Result<(), Error> {
         for Outgoing { channel, payload } in messages {
-            limit.admit([Weight { bytes: channel.len() + payload.len(), messages: 1 }]);
+            limit.acquire([DatagramCost { bytes: channel.len() + payload.len(), messages: 1 }]);
         }
         let Err(mut failed) = publish(&mut self.client, messages) else { return Ok(()) };
         let since = Instant::now();
-        while since.elapsed() < GONE && !limit.cancelled.load(Ordering::Relaxed) {
-            std::thread::sleep(RETRY);
-            let client = Client::connect(&self.url.host, self.url.port, RETRY);
+        while since.elapsed() < RECONNECT_TIMEOUT && !limit.cancelled.load(Ordering::Relaxed) {
+            std::thread::sleep(RETRY_INTERVAL);
+            let client = HubClient::connect(&self.url.host, self.url.port, RETRY_INTERVAL);
             let Ok(mut client) = client else { continue };
-            // All of them: nobody knows which the hub had handed on before it went away.
+            // Sends all of them again: nobody knows which ones the lost hub has relayed.
             match publish(&mut client, messages) {
                 Ok(()) => {
                     self.client = client;
@@ -203,37 +208,37 @@ impl ToHub {
                 Err(error) => failed = error,
             }
         }
-        Err(Error::refused(format!("{}: {failed}; it could not be reached again", self.url)))
+        Err(Error::refused(format!("{}: {failed}; reconnecting failed", self.url)))
     }
 }
 
-/// Publishes messages, and sees to it that the system has them.
-fn publish(client: &mut Client, messages: &[Outgoing<'_>]) -> Result<(), String> {
+/// Publishes messages and flushes the connection.
+fn publish(client: &mut HubClient, messages: &[Outgoing<'_>]) -> Result<(), String> {
     for Outgoing { channel, payload } in messages {
         client.publish(without_nul(channel), payload).map_err(|e| e.to_string())?;
     }
     client.flush().map_err(|e| e.to_string())
 }
 
-/// Holds back what would be sent faster than it may be.
+/// Limits the rate of messages and bytes.
 #[derive(Debug)]
-pub(crate) struct Limiter {
-    /// Seconds a message and a byte take.
+pub(crate) struct RateLimiter {
+    /// Seconds per message and per byte.
     message: f64,
     byte: f64,
-    /// When the next datagram may go.
-    next: Instant,
+    /// When the next datagram may be sent.
+    next_send: Instant,
     cancelled: Arc<AtomicBool>,
     playback: Arc<Playback>,
 }
 
-/// How much may be sent at once.
+/// Longest burst.
 const BURST: Duration = Duration::from_millis(1);
-/// How long to wait before looking whether the run is to end.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// How long to wait before checking whether to stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-impl Limiter {
-    /// At most so many messages, and bytes, a second.
+impl RateLimiter {
+    /// Limits messages and bytes per second.
     pub(crate) fn new(
         messages: Option<f64>,
         bytes: Option<f64>,
@@ -241,48 +246,48 @@ impl Limiter {
     ) -> Self {
         let per = |rate: Option<f64>| rate.map_or(0.0, |rate| 1.0 / rate);
         let next = Instant::now();
-        Self { message: per(messages), byte: per(bytes), next, cancelled, playback }
+        Self { message: per(messages), byte: per(bytes), next_send: next, cancelled, playback }
     }
 
-    /// Whether nothing is ever held back.
-    pub(crate) fn is_free(&self) -> bool {
+    /// Whether there is no limit.
+    pub(crate) fn is_unlimited(&self) -> bool {
         self.message == 0.0 && self.byte == 0.0
     }
 
-    /// Waits until something may be sent; gives how many of these may go now.
+    /// Waits until something may be sent. Returns how many of these may be sent now.
     ///
-    /// When the run ends early they may all go: nobody is to get half a message.
-    fn admit(&mut self, weights: impl IntoIterator<Item = Weight>) -> usize {
+    /// When the run ends early all may be sent: nobody should receive half a message.
+    fn acquire(&mut self, weights: impl IntoIterator<Item = DatagramCost>) -> usize {
         let weights = weights.into_iter();
-        if self.is_free() {
+        if self.is_unlimited() {
             return weights.count();
         }
-        while let Some(wait) = self.next.checked_duration_since(Instant::now()) {
+        while let Some(wait) = self.next_send.checked_duration_since(Instant::now()) {
             if self.cancelled.load(Ordering::Relaxed) || self.playback.is_redirected() {
                 return weights.count();
             }
-            std::thread::sleep(wait.min(PATIENCE));
+            std::thread::sleep(wait.min(POLL_INTERVAL));
         }
-        // Time that was not used is not saved up.
+        // Unused time is not saved up.
         let now = Instant::now();
-        self.next = self.next.max(now.checked_sub(BURST).unwrap_or(now));
+        self.next_send = self.next_send.max(now.checked_sub(BURST).unwrap_or(now));
         let mut admitted = 0;
-        for Weight { bytes, messages } in weights {
-            if admitted > 0 && self.next > now {
+        for DatagramCost { bytes, messages } in weights {
+            if admitted > 0 && self.next_send > now {
                 break;
             }
             let seconds = bytes as f64 * self.byte + messages as f64 * self.message;
-            self.next += Duration::from_secs_f64(seconds.min(3600.0));
+            self.next_send += Duration::from_secs_f64(seconds.min(3600.0));
             admitted += 1;
         }
         admitted
     }
 }
 
-/// What a datagram counts for.
-struct Weight {
+/// What a datagram costs against the limits.
+struct DatagramCost {
     bytes: usize,
-    /// 1, if it begins a message.
+    /// 1 if it starts a message.
     messages: usize,
 }
 
@@ -292,28 +297,35 @@ mod tests {
 
     #[test]
     fn a_rate_is_kept_without_bursts() {
-        let mut limiter = Limiter::new(Some(10_000.0), None, Default::default());
-        let (begun, mut sent, mut most) = (Instant::now(), 0, 0);
+        let mut limiter = RateLimiter::new(Some(10_000.0), None, Default::default());
+        let (started, mut sent, mut most) = (Instant::now(), 0, 0);
         while sent < 500 {
-            let now = limiter.admit((sent..500).map(|_| Weight { bytes: 100, messages: 1 }));
+            let now =
+                limiter.acquire((sent..500).map(|_| DatagramCost { bytes: 100, messages: 1 }));
             (sent, most) = (sent + now, most.max(now));
         }
         // A burst and its last message may be ahead of their time.
-        assert!(begun.elapsed() >= Duration::from_millis(45), "{:?}", begun.elapsed());
+        assert!(started.elapsed() >= Duration::from_millis(45), "{:?}", started.elapsed());
         assert!(most <= 30, "{most} at once");
     }
 
     #[test]
     fn without_a_limit_everything_may_go() {
-        let mut limiter = Limiter::new(None, None, Default::default());
-        assert_eq!(limiter.admit((0..64).map(|_| Weight { bytes: 65_507, messages: 1 })), 64);
+        let mut limiter = RateLimiter::new(None, None, Default::default());
+        assert_eq!(
+            limiter.acquire((0..64).map(|_| DatagramCost { bytes: 65_507, messages: 1 })),
+            64
+        );
     }
 
     #[test]
     fn what_ends_early_is_not_cut() {
         let cancelled = Arc::new(AtomicBool::new(true));
-        let mut limiter = Limiter::new(None, Some(1.0), (Arc::default(), cancelled));
-        limiter.admit([Weight { bytes: 1_000_000, messages: 1 }]);
-        assert_eq!(limiter.admit((0..46).map(|_| Weight { bytes: 65_507, messages: 0 })), 46);
+        let mut limiter = RateLimiter::new(None, Some(1.0), (Arc::default(), cancelled));
+        limiter.acquire([DatagramCost { bytes: 1_000_000, messages: 1 }]);
+        assert_eq!(
+            limiter.acquire((0..46).map(|_| DatagramCost { bytes: 65_507, messages: 0 })),
+            46
+        );
     }
 }

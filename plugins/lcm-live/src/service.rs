@@ -1,5 +1,4 @@
-//! Service `lcm-hub`: hands messages on between the programs that connect to it over TCP, for networks
-//! without multicast.
+//! Service `lcm-hub`: relays messages between programs over TCP, for networks without multicast.
 
 use std::sync::atomic::AtomicBool;
 
@@ -9,23 +8,23 @@ use sluice_core::{Error, Service};
 
 use crate::tcpq::hub::Hub;
 
-/// A hub for `tcpq://`: hands every message that is published to it on to all who have subscribed to
-/// its channel.
+/// A hub for `tcpq://`: relays every published message to all programs that have subscribed to its
+/// channel.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LcmHub {
-    /// Where to listen: an address and a port. `0.0.0.0` is every interface of this computer.
-    #[serde(default = "usual_listen")]
+    /// Address and port to listen on. `0.0.0.0` is every interface of this computer.
+    #[serde(default = "default_listen")]
     listen: String,
 }
 
-fn usual_listen() -> String {
+fn default_listen() -> String {
     "0.0.0.0:7700".to_owned()
 }
 
 sluice_core::register! {
     service "lcm-hub": LcmHub,
-    about: "hands live LCM messages on between programs over TCP (tcpq://)",
+    about: "relays live LCM messages between programs over TCP (tcpq://)",
     sample: include_str!("../samples/lcm-hub.toml"),
 }
 

@@ -1,4 +1,4 @@
-//! Sink `lcm-udp`: plays events to a multicast group or a hub, when they are due.
+//! Sink `lcm-udp`: sends events to a multicast group or a hub when they are due.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,36 +11,36 @@ use sluice_core::time::TimeLength;
 use sluice_core::{Batch, EncodeContext, Encoding, Error, PerChannel, Sink, SinkContext};
 
 use crate::options::{self, Address, Interface};
-use crate::send::{Limiter, Outgoing, ToGroup, ToHub, Transport, without_nul};
+use crate::send::{GroupSender, HubSender, Outgoing, RateLimiter, Transport, without_nul};
 use crate::url::Url;
 use crate::wire;
 
-/// Sends events as live LCM: UDP multicast (`udpm://`) or to a hub over TCP (`tcpq://`), with the
-/// pauses between them that they were recorded with.
+/// Sends events as live LCM, by UDP multicast (`udpm://`) or to a hub over TCP (`tcpq://`), with
+/// the pauses between them as recorded.
 ///
-/// What is sent is byte for byte what LCM's own library sends. UDP does not say whether anything
-/// arrived: a receiver with the system's usual buffer (208 KiB) loses every message of 300 kB.
+/// The bytes sent are the same as those of LCM's own library. UDP does not report whether anything
+/// arrived: a receiver with the system's default buffer (208 KiB) loses every message of 300 kB.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LcmLiveSink {
-    /// The address. Without one, that of the environment's LCM_DEFAULT_URL, or else
+    /// The address. Default: LCM_DEFAULT_URL in the environment, or else
     /// `udpm://239.255.76.67:7667?ttl=0`. A `ttl` of 0 keeps messages on this computer.
     url: Option<Address>,
-    /// The network interface to send through, by name or address. Without one, that which the route of
-    /// the group leads to. Not for `tcpq`.
+    /// The network interface to send through, by name or address. Default: the interface of the
+    /// route to the group. Not for `tcpq`.
     interface: Option<Interface>,
-    /// How fast: 1 is as recorded, 2 twice as fast, 0 as fast as possible.
+    /// Playback speed: 1 is as recorded, 2 twice as fast, 0 as fast as possible.
     #[serde(default = "as_recorded", deserialize_with = "speed")]
     speed: f64,
-    /// Silences longer than this are cut to it.
+    /// Shortens longer silences to this.
     max_gap: Option<TimeLength>,
-    /// How often everything is sent; 0 means until somebody stops it.
+    /// How often to send everything; 0 repeats until interrupted.
     #[serde(default = "once", rename = "loop")]
     rounds: u64,
-    /// Most messages a second, so that receivers can keep up.
+    /// Most messages per second, so that receivers can keep up.
     #[serde(default, deserialize_with = "above_zero")]
     max_rate: Option<f64>,
-    /// Most bytes a second.
+    /// Most bytes per second.
     max_bandwidth: Option<ByteSize>,
     #[serde(skip)]
     names: PerChannel<Arc<[u8]>>,
@@ -59,7 +59,9 @@ fn speed<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Er
     if speed == 0.0 || (1e-6..=1e9).contains(&speed) {
         return Ok(speed);
     }
-    Err(serde::de::Error::custom("expected 0 (as fast as possible), or a number from 0.000001 on"))
+    Err(serde::de::Error::custom(
+        "expected 0 (as fast as possible) or a number of at least 0.000001",
+    ))
 }
 
 sluice_core::register! {
@@ -71,41 +73,42 @@ sluice_core::register! {
 }
 
 /// Events that LCM can send.
-pub struct Sendable {
+pub struct SendableEvents {
     batch: Batch,
     names: Arc<Vec<Arc<[u8]>>>,
 }
 
-/// Where events go, and when.
-pub struct Sending {
+/// The transport, the playback clock and the rate limit.
+pub struct LiveOutput {
     transport: Transport,
-    pace: PlaybackClock,
-    limiter: Limiter,
+    clock: PlaybackClock,
+    limiter: RateLimiter,
     left_out: Vec<u32>,
 }
 
-/// Messages that are put together before they are sent.
-const TOGETHER: usize = 64;
-/// Bytes after which they are sent, however few they are.
-const TOGETHER_BYTES: usize = 1 << 20;
+/// Messages collected before they are sent.
+const SEND_BATCH: usize = 64;
+/// Bytes after which fewer messages are sent.
+const SEND_BATCH_BYTES: usize = 1 << 20;
 
 impl LcmLiveSink {
     fn transport(&self) -> Result<Transport, Error> {
-        Ok(match options::url(self.url.as_ref())? {
-            Url::Udp(url) => {
-                Transport::Group(ToGroup::open(url, options::card(self.interface.as_ref())?)?)
-            }
+        Ok(match options::url_or_default(self.url.as_ref())? {
+            Url::Udp(url) => Transport::Group(GroupSender::open(
+                url,
+                options::resolve_interface(self.interface.as_ref())?,
+            )?),
             Url::Tcp(url) => {
                 options::refuse_interface(self.interface.as_ref())?;
-                Transport::Hub(ToHub::open(url)?)
+                Transport::Hub(HubSender::open(url)?)
             }
         })
     }
 }
 
 impl Sink for LcmLiveSink {
-    type Block = Sendable;
-    type Output = Sending;
+    type Block = SendableEvents;
+    type Output = LiveOutput;
 
     fn targets(&self) -> Vec<PathBuf> {
         Vec::new()
@@ -115,25 +118,33 @@ impl Sink for LcmLiveSink {
         if self.rounds == 0 { u64::MAX } else { self.rounds }
     }
 
-    /// Messages have no times. Those of events that 64 bits cannot hold are no times to wait for.
+    /// LCM messages have no time. Times beyond 64 bits are not waited for.
     fn accepts_wide_times(&self) -> bool {
         true
     }
 
-    fn open(&self, context: &SinkContext) -> Result<Sending, Error> {
+    fn open(&self, context: &SinkContext) -> Result<LiveOutput, Error> {
         let tempo =
             PlaybackSpeed { speed: self.speed, max_gap: self.max_gap.map(TimeLength::duration) };
         let cancelled = Arc::clone(&context.cancelled);
         let bytes = self.max_bandwidth.map(|bytes| bytes.0.max(1) as f64);
-        Ok(Sending {
+        Ok(LiveOutput {
             transport: self.transport()?,
-            pace: PlaybackClock::new(Arc::clone(&context.playback), Arc::clone(&cancelled), tempo),
-            limiter: Limiter::new(self.max_rate, bytes, (Arc::clone(&context.playback), cancelled)),
+            clock: PlaybackClock::new(Arc::clone(&context.playback), Arc::clone(&cancelled), tempo),
+            limiter: RateLimiter::new(
+                self.max_rate,
+                bytes,
+                (Arc::clone(&context.playback), cancelled),
+            ),
             left_out: Vec::new(),
         })
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Sendable, Error> {
+    fn encode(
+        &self,
+        batch: Batch,
+        context: &mut EncodeContext<'_>,
+    ) -> Result<SendableEvents, Error> {
         context.note_names_only(&batch, &Encoding::Lcm);
         let named =
             |channel: &sluice_core::Channel| Ok([channel.name.as_bytes(), &[0]].concat().into());
@@ -141,22 +152,22 @@ impl Sink for LcmLiveSink {
         let mut fits = vec![true; batch.len()];
         for (row, fits) in fits.iter_mut().enumerate() {
             let name = without_nul(&names[batch.channels()[row] as usize]);
-            if let Err(unfit) = wire::cut(name, batch.payload_len(row)) {
+            if let Err(unfit) = wire::split_message(name, batch.payload_len(row)) {
                 *fits = false;
                 context.refused.push((row as u32, unfit.to_string()));
             }
         }
         let batch = if context.refused.is_empty() { batch } else { batch.retain(|row| fits[row]) };
-        Ok(Sendable { batch, names })
+        Ok(SendableEvents { batch, names })
     }
 
-    fn append(&self, sending: &mut Sending, block: Sendable) -> Result<u64, Error> {
-        let Sendable { batch, names } = &block;
-        let Sending { transport, pace, limiter, left_out } = sending;
-        let mut next: Vec<Outgoing<'_>> = Vec::with_capacity(TOGETHER);
+    fn append(&self, sending: &mut LiveOutput, block: SendableEvents) -> Result<u64, Error> {
+        let SendableEvents { batch, names } = &block;
+        let LiveOutput { transport, clock: pace, limiter, left_out } = sending;
+        let mut next: Vec<Outgoing<'_>> = Vec::with_capacity(SEND_BATCH);
         let (mut bytes, mut sent) = (0, 0);
-        // Who holds messages back is to be asked for each whether it is still wanted.
-        let together = if limiter.is_free() { TOGETHER } else { 1 };
+        // With a rate limit, each message needs its own check whether it is still due.
+        let together = if limiter.is_unlimited() { SEND_BATCH } else { 1 };
         for (row, event) in batch.iter().enumerate() {
             let time = batch.wide_time(row).is_none().then_some(event.timestamp);
             let mut turn = pace.poll(time);
@@ -172,7 +183,7 @@ impl Sink for LcmLiveSink {
             }
             next.push(Outgoing { channel: &names[event.channel.index()], payload: event.payload });
             bytes += event.payload.len();
-            if next.len() == together || bytes >= TOGETHER_BYTES {
+            if next.len() == together || bytes >= SEND_BATCH_BYTES {
                 transport.send(&next, limiter)?;
                 (sent, bytes) = (sent + next.len() as u64, 0);
                 next.clear();
@@ -182,15 +193,15 @@ impl Sink for LcmLiveSink {
         Ok(sent + next.len() as u64)
     }
 
-    fn take_skipped(&self, sending: &mut Sending) -> Vec<u32> {
+    fn take_skipped(&self, sending: &mut LiveOutput) -> Vec<u32> {
         std::mem::take(&mut sending.left_out)
     }
 
-    fn notes(&self, sending: &Sending) -> Vec<(String, u64)> {
+    fn notes(&self, sending: &LiveOutput) -> Vec<(String, u64)> {
         sending.transport.notes()
     }
 
-    fn finish(&self, _: Sending) -> Result<u64, Error> {
+    fn finish(&self, _: LiveOutput) -> Result<u64, Error> {
         Ok(0)
     }
 }

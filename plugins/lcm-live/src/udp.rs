@@ -1,4 +1,4 @@
-//! Sockets for UDP multicast: opened, set up, and explained where the system refuses. Knows no message.
+//! Opens and configures sockets for UDP multicast, and explains errors. Knows no messages.
 
 use std::fs;
 use std::io;
@@ -9,64 +9,68 @@ use sluice_core::Error;
 use sluice_core::options::ByteSize;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type};
 
-use crate::options::Card;
+use crate::options::SocketInterface;
 use crate::url::UdpUrl;
 
-/// A socket that receives, and what is worth telling about it.
-pub(crate) struct Listening {
+/// A receiving socket, with notes for the user.
+pub(crate) struct GroupSocket {
     pub(crate) socket: Socket,
-    /// The bytes of datagrams that the system keeps for it.
+    /// The size of its receive buffer.
     pub(crate) buffer: ByteSize,
-    /// What the user may want to change.
+    /// Advice for the user.
     pub(crate) advice: Option<String>,
 }
 
-/// Opens a socket that receives what is sent to the group of `url`.
-pub(crate) fn listen(url: &UdpUrl, card: Card, buffer: ByteSize) -> Result<Listening, Error> {
-    let fail = |error| explained("receive from", url, card, error);
+/// Opens a socket that receives from the group of `url`.
+pub(crate) fn open_receiver(
+    url: &UdpUrl,
+    interface: SocketInterface,
+    buffer: ByteSize,
+) -> Result<GroupSocket, Error> {
+    let fail = |error| explain_error("receive from", url, interface, error);
     let socket = socket().map_err(fail)?;
-    // Any number of programs listen on one machine.
+    // Any number of programs may listen on one machine.
     socket.set_reuse_address(true).map_err(fail)?;
     let (buffer, advice) = grow_buffer(&socket, url, buffer).map_err(fail)?;
     setsockopt(&socket, sockopt::ReceiveTimestampns, &true).map_err(|e| fail(e.into()))?;
     setsockopt(&socket, sockopt::RxqOvfl, &1).map_err(|e| fail(e.into()))?;
-    // Bound to the group, so that nothing else that is sent to the port arrives.
+    // Bound to the group, so that nothing else sent to the port arrives.
     socket.bind(&address(url)).map_err(fail)?;
-    match card {
-        Card::Route => socket.join_multicast_v4(&url.group, &Ipv4Addr::UNSPECIFIED),
-        Card::Address(own) => socket.join_multicast_v4(&url.group, &own),
-        Card::Index(index) => {
+    match interface {
+        SocketInterface::Route => socket.join_multicast_v4(&url.group, &Ipv4Addr::UNSPECIFIED),
+        SocketInterface::Address(own) => socket.join_multicast_v4(&url.group, &own),
+        SocketInterface::Index(index) => {
             socket.join_multicast_v4_n(&url.group, &InterfaceIndexOrAddress::Index(index))
         }
     }
     .map_err(fail)?;
-    Ok(Listening { socket, buffer, advice })
+    Ok(GroupSocket { socket, buffer, advice })
 }
 
 /// Opens a socket that sends to the group of `url`.
-pub(crate) fn sender(url: &UdpUrl, card: Card) -> Result<Socket, Error> {
-    let fail = |error| explained("send to", url, card, error);
+pub(crate) fn open_sender(url: &UdpUrl, interface: SocketInterface) -> Result<Socket, Error> {
+    let fail = |error| explain_error("send to", url, interface, error);
     let socket = socket().map_err(fail)?;
     socket.set_multicast_ttl_v4(u32::from(url.ttl)).map_err(fail)?;
     socket.set_multicast_loop_v4(true).map_err(fail)?;
-    match card {
-        Card::Route => {}
-        Card::Address(own) => socket.set_multicast_if_v4(&own).map_err(fail)?,
-        Card::Index(index) => set_card(&socket, index).map_err(fail)?,
+    match interface {
+        SocketInterface::Route => {}
+        SocketInterface::Address(own) => socket.set_multicast_if_v4(&own).map_err(fail)?,
+        SocketInterface::Index(index) => set_interface(&socket, index).map_err(fail)?,
     }
-    // So that the route is looked up once, and is missed now and not with the first message.
+    // Looks up the route once, and fails now rather than with the first message.
     socket.connect(&address(url)).map_err(fail)?;
     Ok(socket)
 }
 
-/// How many datagrams the system has dropped because the socket's buffer was full, as its table of sockets
-/// has it: also those behind the last one received. Nothing where there is no such table.
-pub(crate) fn drops(socket: &Socket) -> Option<u64> {
+/// How many datagrams the system has dropped because the socket's buffer was full, including those
+/// after the last one received. `None` if the system has no such table.
+pub(crate) fn dropped_datagrams(socket: &Socket) -> Option<u64> {
     let inode = rustix::fs::fstat(socket).ok()?.st_ino;
-    drops_in(&fs::read_to_string("/proc/net/udp").ok()?, inode)
+    dropped_in_table(&fs::read_to_string("/proc/net/udp").ok()?, inode)
 }
 
-fn drops_in(table: &str, inode: u64) -> Option<u64> {
+fn dropped_in_table(table: &str, inode: u64) -> Option<u64> {
     table.lines().skip(1).find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let is_ours = fields.get(9)?.parse() == Ok(inode);
@@ -74,35 +78,46 @@ fn drops_in(table: &str, inode: u64) -> Option<u64> {
     })
 }
 
-/// Why the group cannot be used, and what to do.
-pub(crate) fn explained(what: &str, url: &UdpUrl, card: Card, error: io::Error) -> Error {
+/// Why the group cannot be used, and what to do about it.
+pub(crate) fn explain_error(
+    what: &str,
+    url: &UdpUrl,
+    interface: SocketInterface,
+    error: io::Error,
+) -> Error {
     let at = format!("cannot {what} {}:{}", url.group, url.port);
-    let route = "name the network interface (`interface = \"lo\"`, --interface lo), or give multicast a route: \
+    let route = "name the network interface (`interface = \"lo\"`, --interface lo), or give \
+        multicast a route: \
                  ip route add 224.0.0.0/4 dev lo";
     match error.kind() {
         io::ErrorKind::AddrInUse => Error::refused(format!(
-            "{at}: another program has the port for itself; end it (`ss -ulpn` shows it), or use another \
+            "{at}: another program uses the port exclusively; stop it (`ss -ulpn` shows it), or \
+             use another \
              port"
         )),
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {
-            Error::refused(format!("{at}: there is no route to it; {route}"))
+            Error::refused(format!("{at}: no route to the group; {route}"))
         }
         io::ErrorKind::NetworkDown => Error::refused(format!(
-            "{at}: the network interface is down; `ip link set … up` brings it up, or use another one"
+            "{at}: the network interface is down; bring it up with `ip link set … up`, or use \
+             another one"
         )),
-        io::ErrorKind::PermissionDenied => Error::refused(format!(
-            "{at}: the system does not permit it; a firewall rule may forbid multicast ({error})"
-        )),
+        io::ErrorKind::PermissionDenied => {
+            Error::refused(format!("{at}: not permitted, perhaps by a firewall rule ({error})"))
+        }
         _ if is_gone(&error) => {
-            let which =
-                if card == Card::Route { "no interface can" } else { "the interface cannot" };
-            Error::refused(format!("{at}: {which} do multicast, or it is gone; {route}"))
+            let which = if interface == SocketInterface::Route {
+                "no interface can"
+            } else {
+                "the interface cannot"
+            };
+            Error::refused(format!("{at}: {which} do multicast, or does not exist; {route}"))
         }
         _ => Error::refused(format!("{at}: {error}")),
     }
 }
 
-/// What the system says of an interface that is not there (any more).
+/// Whether the error means that the interface does not exist (any more).
 fn is_gone(error: &io::Error) -> bool {
     use nix::errno::Errno;
     let known = [Errno::ENODEV, Errno::ENXIO, Errno::EADDRNOTAVAIL].map(|errno| errno as i32);
@@ -117,9 +132,9 @@ fn address(url: &UdpUrl) -> SockAddr {
     SocketAddr::V4(SocketAddrV4::new(url.group, url.port)).into()
 }
 
-/// Has the system send through this interface.
-fn set_card(socket: &Socket, index: u32) -> io::Result<()> {
-    // Only an address can be named by the library; any address of the interface will do.
+/// Selects the interface to send through.
+fn set_interface(socket: &Socket, index: u32) -> io::Result<()> {
+    // The library only takes an address; any address of the interface will do.
     match address_of(index)? {
         Some(own) => socket.set_multicast_if_v4(&own),
         None => Err(io::Error::from_raw_os_error(nix::errno::Errno::EADDRNOTAVAIL as i32)),
@@ -138,37 +153,38 @@ fn address_of(index: u32) -> io::Result<Option<Ipv4Addr>> {
     Ok(None)
 }
 
-/// Gives the socket a large buffer: that of the address, or else as much as is wanted.
+/// Sets the receive buffer to the size in the address, or else to `default_size`.
 fn grow_buffer(
     socket: &Socket,
     url: &UdpUrl,
-    wanted: ByteSize,
+    default_size: ByteSize,
 ) -> io::Result<(ByteSize, Option<String>)> {
-    let asked = url.receive_buffer.unwrap_or(usize::try_from(wanted.0).unwrap_or(usize::MAX));
-    let asked = asked.min(i32::MAX as usize / 2);
-    // Who may, goes beyond the limit; but not where the address says how much.
-    let forced =
-        url.receive_buffer.is_none() && setsockopt(socket, sockopt::RcvBufForce, &asked).is_ok();
+    let requested =
+        url.receive_buffer.unwrap_or(usize::try_from(default_size.0).unwrap_or(usize::MAX));
+    let requested = requested.min(i32::MAX as usize / 2);
+    // Exceeds the limit if permitted, but not if the address sets the size.
+    let forced = url.receive_buffer.is_none()
+        && setsockopt(socket, sockopt::RcvBufForce, &requested).is_ok();
     if !forced {
-        socket.set_recv_buffer_size(asked)?;
+        socket.set_recv_buffer_size(requested)?;
     }
-    // The system doubles the number, for what it needs itself.
-    let got = socket.recv_buffer_size()? / 2;
-    let advice = (got < asked).then(|| {
-        let (asked, limit) = (ByteSize(asked as u64), limit());
+    // The system doubles the number for its own use.
+    let actual = socket.recv_buffer_size()? / 2;
+    let advice = (actual < requested).then(|| {
+        let (requested, limit) = (ByteSize(requested as u64), rmem_max());
         format!(
-            "the system gives the socket a buffer of {} only, {asked} were asked for: \
+            "the system gives the socket a buffer of {} only, {requested} were requested for: \
              net.core.rmem_max is {limit}; sysctl -w net.core.rmem_max={} raises it",
-            ByteSize(got as u64),
-            asked.0
+            ByteSize(actual as u64),
+            requested.0
         )
     });
-    Ok((ByteSize(got as u64), advice))
+    Ok((ByteSize(actual as u64), advice))
 }
 
-fn limit() -> String {
+fn rmem_max() -> String {
     let text = fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();
-    text.trim().parse().map_or_else(|_| "not known".into(), |bytes| ByteSize(bytes).to_string())
+    text.trim().parse().map_or_else(|_| "unknown".into(), |bytes| ByteSize(bytes).to_string())
 }
 
 #[cfg(test)]
@@ -181,10 +197,10 @@ mod tests {
  1041: 00000000:0044 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 18152 2 0000000000000000 0
  8640: 434CFFEF:1DF3 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 99021 2 0000000000000000 4711
 ";
-        assert_eq!(drops_in(table, 99_021), Some(4711));
-        assert_eq!(drops_in(table, 1), None);
+        assert_eq!(dropped_in_table(table, 99_021), Some(4711));
+        assert_eq!(dropped_in_table(table, 1), None);
         let socket = socket().unwrap();
         socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
-        assert_eq!(drops(&socket), Some(0));
+        assert_eq!(dropped_datagrams(&socket), Some(0));
     }
 }

@@ -1,28 +1,29 @@
-//! Addresses of live LCM as users write them: `udpm://group:port?ttl=1` and `tcpq://host:port`.
+//! Parses addresses of live LCM: `udpm://group:port?ttl=1` and `tcpq://host:port`.
 //!
-//! What the LCM library takes is taken, with the same defaults. Where it would listen to nothing without a
-//! word (port 0, an address that is no multicast group), there is an error. No name is looked up here.
+//! Accepts what the LCM library accepts, with the same defaults. Where the library would silently
+//! receive nothing (port 0, an address that is no multicast group), it is an error. Resolves no
+//! names.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The variable that the LCM library asks when it is given no address.
-pub const DEFAULT_URL_VARIABLE: &str = "LCM_DEFAULT_URL";
+/// The environment variable with the default address.
+pub(crate) const DEFAULT_URL_VARIABLE: &str = "LCM_DEFAULT_URL";
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
 const UDP_PORT: u16 = 7667;
 const TCP_HOST: &str = "127.0.0.1";
 const TCP_PORT: u16 = 7700;
 
-const UDP_FORM: &str = "udpm://239.255.76.67:7667?ttl=0";
-const TCP_FORM: &str = "tcpq://127.0.0.1:7700";
+const UDP_EXAMPLE: &str = "udpm://239.255.76.67:7667?ttl=0";
+const TCP_EXAMPLE: &str = "tcpq://127.0.0.1:7700";
 
-/// Where messages come from or go to.
+/// The source or destination of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Url {
     /// A multicast group.
     Udp(UdpUrl),
-    /// A hub that hands messages on.
+    /// A hub that relays messages.
     Tcp(TcpUrl),
 }
 
@@ -35,16 +36,16 @@ pub struct UdpUrl {
     pub port: u16,
     /// How many routers a datagram may pass; 0 keeps it on this computer.
     pub ttl: u8,
-    /// Bytes to ask the kernel for (`recv_buf_size`); `None` leaves it to the kernel.
+    /// Receive buffer to request from the kernel (`recv_buf_size`); `None` for the default.
     pub receive_buffer: Option<usize>,
-    /// Names of options that mean nothing to LCM, as written: worth a warning.
-    pub unknown: Vec<String>,
+    /// Options unknown to LCM, as written: worth a warning.
+    pub unknown_options: Vec<String>,
 }
 
 /// `tcpq://host:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpUrl {
-    /// A name or an address; an IPv6 address is without its brackets.
+    /// A name or address; an IPv6 address without brackets.
     pub host: String,
     /// The port, not 0.
     pub port: u16,
@@ -52,7 +53,13 @@ pub struct TcpUrl {
 
 impl Default for UdpUrl {
     fn default() -> Self {
-        Self { group: GROUP, port: UDP_PORT, ttl: 0, receive_buffer: None, unknown: Vec::new() }
+        Self {
+            group: GROUP,
+            port: UDP_PORT,
+            ttl: 0,
+            receive_buffer: None,
+            unknown_options: Vec::new(),
+        }
     }
 }
 
@@ -63,33 +70,34 @@ impl Default for TcpUrl {
 }
 
 impl Url {
-    /// Reads an address; `Err` says what is wrong with it and what to write.
+    /// Parses an address; `Err` says what is wrong and what to write.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some((provider, rest)) = text.split_once("://") else {
             return Err(format!(
-                "`{text}` is no address of live lcm; write {UDP_FORM} (multicast) or {TCP_FORM} (a hub)"
+                "`{text}` is not a live lcm address; write {UDP_EXAMPLE} (multicast) or \
+                 {TCP_EXAMPLE} (a hub)"
             ));
         };
         let (network, options) = rest.split_once('?').unwrap_or((rest, ""));
         match provider {
             "udpm" => UdpUrl::parse(network, options).map(Self::Udp),
             "tcpq" => TcpUrl::parse(network, options).map(Self::Tcp),
-            other => Err(no_provider(text, other)),
+            other => Err(unknown_provider(text, other)),
         }
     }
 
-    /// The address for who names none: that of [`DEFAULT_URL_VARIABLE`], else multicast on this computer.
+    /// The default address: that of [`DEFAULT_URL_VARIABLE`], or else multicast on this computer.
     ///
-    /// `Err` means that the variable is set to something that is no address.
+    /// `Err` if the variable is set to an invalid address.
     pub fn default_url() -> Result<Self, String> {
         match std::env::var_os(DEFAULT_URL_VARIABLE) {
-            Some(value) => Self::default_of(&value.to_string_lossy()),
-            None => Self::default_of(""),
+            Some(value) => Self::parse_or_default(&value.to_string_lossy()),
+            None => Self::parse_or_default(""),
         }
     }
 
-    /// As the library does, an empty variable is taken for none.
-    fn default_of(variable: &str) -> Result<Self, String> {
+    /// Treats an empty variable as unset, as the library does.
+    fn parse_or_default(variable: &str) -> Result<Self, String> {
         if variable.is_empty() {
             return Ok(Self::Udp(UdpUrl::default()));
         }
@@ -103,7 +111,7 @@ impl UdpUrl {
         if !network.is_empty() {
             (url.group, url.port) = group_and_port(network)?;
         }
-        for (key, value) in pairs(options) {
+        for (key, value) in option_pairs(options) {
             url.set(key, value)?;
         }
         Ok(url)
@@ -113,20 +121,21 @@ impl UdpUrl {
         match key {
             "ttl" => {
                 self.ttl = value.parse().map_err(|_| {
-                    format!("`ttl={value}` is no number of routers; write ttl=0 (this computer) to ttl=255")
+                    format!("`ttl={value}` is not valid; write ttl=0 (this computer) to ttl=255")
                 })?;
             }
             "recv_buf_size" => {
                 let bytes: usize = value.parse().map_err(|_| {
                     format!(
-                        "`recv_buf_size={value}` is no number of bytes; write recv_buf_size=4194304"
+                        "`recv_buf_size={value}` is not a number of bytes; write \
+                         recv_buf_size=4194304"
                     )
                 })?;
                 self.receive_buffer = Some(bytes).filter(|bytes| *bytes > 0);
             }
-            // Means nothing any more, to the library as well.
+            // No longer has a meaning, in the library either.
             "transmit_only" => {}
-            other => self.unknown.push(other.to_owned()),
+            other => self.unknown_options.push(other.to_owned()),
         }
         Ok(())
     }
@@ -134,8 +143,8 @@ impl UdpUrl {
 
 impl TcpUrl {
     fn parse(network: &str, options: &str) -> Result<Self, String> {
-        if let Some((key, _)) = pairs(options).next() {
-            return Err(format!("tcpq has no options, but there is `{key}`; write {TCP_FORM}"));
+        if let Some((key, _)) = option_pairs(options).next() {
+            return Err(format!("tcpq takes no options, found `{key}`; write {TCP_EXAMPLE}"));
         }
         if network.is_empty() {
             return Ok(Self::default());
@@ -174,8 +183,8 @@ impl fmt::Display for TcpUrl {
     }
 }
 
-/// Options in their order; groups may be set apart by `?` as well as by `&`.
-fn pairs(options: &str) -> impl Iterator<Item = (&str, &str)> {
+/// The options in order, separated by `?` or `&`.
+fn option_pairs(options: &str) -> impl Iterator<Item = (&str, &str)> {
     let written = options.split(['?', '&']).filter(|option| !option.is_empty());
     written.map(|option| option.split_once('=').unwrap_or((option, "")))
 }
@@ -187,20 +196,21 @@ fn group_and_port(network: &str) -> Result<(Ipv4Addr, u16), String> {
     };
     let group: Ipv4Addr = group.parse().map_err(|_| {
         format!(
-            "`{group}` is no IPv4 address; write a multicast group in numbers, as in {UDP_FORM}"
+            "`{group}` is not an IPv4 address; write a multicast group in numbers, as in \
+             {UDP_EXAMPLE}"
         )
     })?;
     if !group.is_multicast() {
         return Err(format!(
             "{group} is the address of one computer; udpm needs a multicast group, \
-             224.0.0.0 to 239.255.255.255, as in {UDP_FORM}"
+             224.0.0.0 to 239.255.255.255, as in {UDP_EXAMPLE}"
         ));
     }
     Ok((group, port))
 }
 
 fn host_and_port(network: &str) -> Result<(&str, Option<&str>), String> {
-    let wrong = || Err(format!("`{network}` is no host and port; write {TCP_FORM}"));
+    let wrong = || Err(format!("`{network}` is not a host and port; write {TCP_EXAMPLE}"));
     let (host, port) = match network.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, "")) => (host, None),
         Some((host, rest)) => match rest.strip_prefix(':') {
@@ -210,7 +220,8 @@ fn host_and_port(network: &str) -> Result<(&str, Option<&str>), String> {
         None => match network.split_once(':') {
             Some((_, port)) if port.contains(':') => {
                 return Err(format!(
-                    "`{network}` has more than one colon; write an IPv6 address in brackets, as in tcpq://[::1]:7700"
+                    "`{network}` has more than one colon; write an IPv6 address in brackets, as \
+                     in tcpq://[::1]:7700"
                 ));
             }
             Some((host, port)) => (host, Some(port)),
@@ -228,13 +239,13 @@ fn host_and_port(network: &str) -> Result<(&str, Option<&str>), String> {
 
 fn read_port(port: &str) -> Result<u16, String> {
     match port.parse() {
-        Ok(0) => Err("port 0 cannot be listened to; write a port from 1 to 65535".to_owned()),
+        Ok(0) => Err("port 0 is not valid; write a port from 1 to 65535".to_owned()),
         Ok(port) => Ok(port),
-        Err(_) => Err(format!("`{port}` is no port; write a number from 1 to 65535")),
+        Err(_) => Err(format!("`{port}` is not a port; write a number from 1 to 65535")),
     }
 }
 
-fn no_provider(text: &str, provider: &str) -> String {
+fn unknown_provider(text: &str, provider: &str) -> String {
     match provider {
         "file" => {
             let (path, _) = text.split_once('?').unwrap_or((text, ""));
@@ -244,15 +255,16 @@ fn no_provider(text: &str, provider: &str) -> String {
             )
         }
         "mpudpm" => format!(
-            "`{text}` spreads its channels over many ports, which is not supported; \
-             let the senders use udpm, as in {UDP_FORM}"
+            "`{text}` spreads channels over many ports, which is not supported; \
+             let the senders use udpm, as in {UDP_EXAMPLE}"
         ),
         "memq" => format!(
-            "`{text}` is within one process and cannot be heard from outside; \
-             let the sender use udpm, as in {UDP_FORM}"
+            "`{text}` works within one process and cannot be received from outside; \
+             let the sender use udpm, as in {UDP_EXAMPLE}"
         ),
         other => format!(
-            "`{other}` is no kind of live lcm; write {UDP_FORM} (multicast) or {TCP_FORM} (a hub)"
+            "`{other}` is not a live lcm protocol; write {UDP_EXAMPLE} (multicast) or \
+             {TCP_EXAMPLE} (a hub)"
         ),
     }
 }
@@ -277,7 +289,7 @@ mod tests {
     fn an_empty_network_is_the_default_group_and_port() {
         assert_eq!(udp("udpm://"), UdpUrl::default());
         assert_eq!(udp("udpm://?ttl=3"), UdpUrl { ttl: 3, ..UdpUrl::default() });
-        assert_eq!(UdpUrl::default().to_string(), UDP_FORM);
+        assert_eq!(UdpUrl::default().to_string(), UDP_EXAMPLE);
     }
 
     #[test]
@@ -297,14 +309,14 @@ mod tests {
 
     #[test]
     fn unknown_options_are_kept_for_a_warning() {
-        assert_eq!(udp("udpm://?tll=1&x").unknown, ["tll", "x"]);
+        assert_eq!(udp("udpm://?tll=1&x").unknown_options, ["tll", "x"]);
     }
 
     #[test]
     fn what_would_hear_nothing_is_refused() {
         assert!(error("udpm://239.255.76.67:0").contains("port 0"));
         assert!(error("udpm://192.168.1.5:7667").contains("224.0.0.0 to 239.255.255.255"));
-        assert!(error("udpm://:7667").contains("no IPv4 address"));
+        assert!(error("udpm://:7667").contains("not an IPv4 address"));
         assert!(error("udpm://robot:7667").contains("`robot`"));
         assert!(error("udpm://239.255.76.67:99999").contains("`99999`"));
         assert!(error("udpm://?ttl=256").contains("ttl=256"));
@@ -339,9 +351,9 @@ mod tests {
     #[test]
     fn the_variable_is_asked_before_the_default() {
         let default = Url::Udp(UdpUrl::default());
-        assert_eq!(Url::default_of(""), Ok(default));
-        assert_eq!(Url::default_of("tcpq://"), Ok(Url::Tcp(TcpUrl::default())));
-        assert!(Url::default_of("x").unwrap_err().starts_with("LCM_DEFAULT_URL: `x`"));
+        assert_eq!(Url::parse_or_default(""), Ok(default));
+        assert_eq!(Url::parse_or_default("tcpq://"), Ok(Url::Tcp(TcpUrl::default())));
+        assert!(Url::parse_or_default("x").unwrap_err().starts_with("LCM_DEFAULT_URL: `x`"));
     }
 
     proptest! {
@@ -351,7 +363,7 @@ mod tests {
             buffer in proptest::option::of(1usize..),
         ) {
             let url = Url::Udp(UdpUrl {
-                group: group.into(), port, ttl, receive_buffer: buffer, unknown: Vec::new(),
+                group: group.into(), port, ttl, receive_buffer: buffer, unknown_options: Vec::new(),
             });
             prop_assert_eq!(Url::parse(&url.to_string()), Ok(url));
         }

@@ -1,17 +1,18 @@
-//! The bytes of one datagram of LCM over UDP, and the datagrams of one message.
+//! The bytes of LCM datagrams over UDP, and how a message is split into datagrams.
 //!
-//! A message that fits is one *short* datagram; a longer one is cut into *fragments*. All numbers are
-//! big-endian:
+//! A message that fits is one *short* datagram; a longer one is split into *fragments*. All numbers
+//! are big-endian:
 //!
 //! ```text
 //! short     "LC02" sequence:u32 channel NUL payload
 //! fragment  "LC03" sequence:u32 size:u32 offset:u32 number:u16 count:u16 data
 //! ```
 //!
-//! `size` and `offset` count bytes of the payload. The first fragment has the channel and a NUL before its data.
+//! `size` and `offset` count bytes of the payload. The first fragment starts with the channel and a
+//! NUL.
 //!
-//! What is wrong in itself is refused here; what contradicts another datagram is found by
-//! [`intake`](crate::intake).
+//! Malformed datagrams are rejected here; [`intake`](crate::intake) finds those that contradict
+//! others.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -19,31 +20,31 @@ use std::fmt;
 use std::ops::{Deref, Range};
 
 /// The first four bytes of a short datagram, `LC02`.
-pub const SHORT: [u8; 4] = *b"LC02";
+pub(crate) const SHORT: [u8; 4] = *b"LC02";
 /// The first four bytes of a fragment, `LC03`.
-pub const FRAGMENT: [u8; 4] = *b"LC03";
+pub(crate) const FRAGMENT: [u8; 4] = *b"LC03";
 /// Bytes of a short datagram before its channel.
-pub const SHORT_HEADER_LEN: usize = 8;
+pub(crate) const SHORT_HEADER_LEN: usize = 8;
 /// Bytes of a fragment before its data.
-pub const FRAGMENT_HEADER_LEN: usize = 20;
-/// Most bytes of a channel's name.
+pub(crate) const FRAGMENT_HEADER_LEN: usize = 20;
+/// Most bytes of a channel name.
 pub const MAX_CHANNEL_LEN: usize = 63;
 /// Most bytes of a message: every receiver drops longer ones.
-pub const MAX_PAYLOAD_LEN: usize = 1 << 28;
+pub(crate) const MAX_PAYLOAD_LEN: usize = 1 << 28;
 
-/// Most bytes behind the header of a short datagram: with it they are the longest there can be over UDP.
-const SHORT_ROOM: usize = 65_499;
-/// Bytes behind the header of every fragment but the last.
-const FRAGMENT_ROOM: usize = 65_487;
+/// Most bytes after the header of a short datagram, which makes it the longest possible over UDP.
+const MAX_SHORT_BODY: usize = 65_499;
+/// Bytes after the header of every fragment but the last.
+const FRAGMENT_BODY: usize = 65_487;
 
 /// One datagram, borrowed from its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Datagram<'d> {
     /// A whole message.
     Short {
-        /// The sender's counter of messages.
+        /// The sender's message counter.
         sequence: u32,
-        /// The channel, any bytes but NUL; may be empty.
+        /// The channel: any bytes but NUL, possibly empty.
         channel: &'d [u8],
         /// The payload.
         payload: &'d [u8],
@@ -55,48 +56,48 @@ pub enum Datagram<'d> {
 /// A piece of a message: `offset + data.len() <= size` and `number < count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<'d> {
-    /// The sender's counter of messages, the same in all fragments of one.
+    /// The sender's message counter, the same in all fragments of a message.
     pub sequence: u32,
     /// Bytes of the whole payload, at most [`MAX_PAYLOAD_LEN`].
     pub size: u32,
-    /// Where in the payload the data belongs.
+    /// Offset of the data in the payload.
     pub offset: u32,
-    /// Which fragment this is, from 0.
+    /// Index of this fragment.
     pub number: u16,
-    /// How many fragments there are.
+    /// Number of fragments.
     pub count: u16,
-    /// The channel: in fragment 0, and in no other.
+    /// The channel, only in fragment 0.
     pub channel: Option<&'d [u8]>,
-    /// Bytes of the payload; may be empty in fragment 0 only.
+    /// Bytes of the payload; only empty in fragment 0.
     pub data: &'d [u8],
 }
 
-/// Why a datagram is refused.
+/// Why a datagram is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Reject {
     /// It ends within its header.
     TooShort,
-    /// It is no datagram of LCM.
+    /// It is not an LCM datagram.
     Magic,
-    /// The channel has no end.
+    /// The channel has no terminating NUL.
     EndlessChannel,
     /// The channel has more than [`MAX_CHANNEL_LEN`] bytes.
     LongChannel,
-    /// The message is said to have no fragments.
+    /// The message claims to have no fragments.
     NoFragments,
-    /// The number of the fragment is not below their count.
+    /// The fragment number is not below the count.
     Number,
-    /// The message is said to have more than [`MAX_PAYLOAD_LEN`] bytes.
+    /// The message claims more than [`MAX_PAYLOAD_LEN`] bytes.
     Size,
-    /// The data lies beyond the end of the message.
+    /// The data ends after the message.
     BeyondEnd,
-    /// There is no data in it.
+    /// It has no data.
     Empty,
 }
 
 impl Reject {
-    /// What is wrong, for the user.
+    /// The reason, for the user.
     pub fn reason(self) -> &'static str {
         match self {
             Self::TooShort => "shorter than its header",
@@ -118,7 +119,7 @@ impl fmt::Display for Reject {
     }
 }
 
-/// Reads a datagram. `Err` means that no receiver should believe any of it.
+/// Parses a datagram. `Err` means that it must not be used at all.
 #[inline]
 pub fn parse(datagram: &[u8]) -> Result<Datagram<'_>, Reject> {
     let (magic, rest) = datagram.split_first_chunk::<4>().ok_or(Reject::TooShort)?;
@@ -164,97 +165,105 @@ fn parse_fragment(rest: &[u8]) -> Result<Fragment<'_>, Reject> {
     Ok(Fragment { sequence, size, offset, number, count, channel, data })
 }
 
-/// The channel, without its NUL, and what is behind it.
+/// Splits off the channel and its NUL.
 #[inline]
 fn split_channel(bytes: &[u8]) -> Result<(&[u8], &[u8]), Reject> {
     let end = bytes.iter().take(MAX_CHANNEL_LEN + 1).position(|byte| *byte == 0);
     let Some((channel, rest)) = end.and_then(|end| bytes.split_at_checked(end)) else {
-        return Err(why_no_channel(bytes));
+        return Err(channel_fault(bytes));
     };
     Ok((channel, rest.get(1..).unwrap_or_default()))
 }
 
 #[cold]
-fn why_no_channel(bytes: &[u8]) -> Reject {
+fn channel_fault(bytes: &[u8]) -> Reject {
     if bytes.contains(&0) { Reject::LongChannel } else { Reject::EndlessChannel }
 }
 
-/// Why a message cannot be sent.
+/// Why a message cannot be sent over LCM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unfit {
-    /// The channel's name is too long.
+pub(crate) enum UnsendableMessage {
+    /// The channel name is too long.
     #[error("channel name of {len} bytes is longer than the {MAX_CHANNEL_LEN} that lcm sends")]
     LongChannel {
-        /// How many bytes it has.
+        /// Its length in bytes.
         len: usize,
     },
-    /// A receiver would take the bytes behind the NUL for the payload.
+    /// Receivers would treat the bytes after the NUL as payload.
     #[error("channel name with a zero byte cannot be sent over lcm")]
     ZeroInChannel,
     /// The payload is too long.
     #[error("payload of {len} bytes is longer than the {MAX_PAYLOAD_LEN} that lcm receivers take")]
     LongPayload {
-        /// How many bytes it has.
+        /// Its length in bytes.
         len: usize,
     },
 }
 
-/// The datagrams of a message of `payload_len` bytes, byte for byte as the LCM library cuts it.
+/// Splits a message of `payload_len` bytes into datagrams, exactly as the LCM library does.
 ///
 /// Allocates nothing.
 #[inline]
-pub fn cut(channel: &[u8], payload_len: usize) -> Result<Cut, Unfit> {
+pub(crate) fn split_message(
+    channel: &[u8],
+    payload_len: usize,
+) -> Result<MessageDatagrams, UnsendableMessage> {
     if channel.len() > MAX_CHANNEL_LEN {
-        return Err(Unfit::LongChannel { len: channel.len() });
+        return Err(UnsendableMessage::LongChannel { len: channel.len() });
     }
     if channel.contains(&0) {
-        return Err(Unfit::ZeroInChannel);
+        return Err(UnsendableMessage::ZeroInChannel);
     }
-    // The longest payload is some 4100 fragments: their count, a `u16`, needs no check of its own.
+    // The longest payload has some 4100 fragments: the count always fits a `u16`.
     let size = match u32::try_from(payload_len) {
         Ok(size) if payload_len <= MAX_PAYLOAD_LEN => size,
-        _ => return Err(Unfit::LongPayload { len: payload_len }),
+        _ => return Err(UnsendableMessage::LongPayload { len: payload_len }),
     };
-    let front = channel.len() + 1;
-    let whole = front + payload_len;
-    let count = if whole <= SHORT_ROOM { 0 } else { whole.div_ceil(FRAGMENT_ROOM) };
-    Ok(Cut { front, size, count: u16::try_from(count).unwrap_or(u16::MAX), next: 0 })
+    let channel_len = channel.len() + 1;
+    let whole = channel_len + payload_len;
+    let count = if whole <= MAX_SHORT_BODY { 0 } else { whole.div_ceil(FRAGMENT_BODY) };
+    Ok(MessageDatagrams {
+        channel_len,
+        size,
+        count: u16::try_from(count).unwrap_or(u16::MAX),
+        next: 0,
+    })
 }
 
 /// The datagrams of one message, first to last: see [`cut`].
 #[derive(Clone, Debug)]
-pub struct Cut {
+pub(crate) struct MessageDatagrams {
     /// Bytes of the channel and its NUL.
-    front: usize,
+    channel_len: usize,
     size: u32,
-    /// How many fragments; 0 is a short datagram.
+    /// Number of fragments; 0 for a short datagram.
     count: u16,
     next: u16,
 }
 
-/// One datagram to be sent: header, channel and NUL if they belong here, a range of the payload.
+/// One datagram to send: header, optional channel and NUL, and a range of the payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// Whether the channel and a NUL stand between header and payload.
+pub(crate) struct DatagramSpec {
+    /// Whether channel and NUL follow the header.
     pub with_channel: bool,
-    /// The bytes of the payload that this datagram has.
+    /// The part of the payload in this datagram.
     pub payload: Range<usize>,
     fragment: Option<(u32, u16, u16)>,
 }
 
 /// The header of a datagram; dereferences to its 8 or 20 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub(crate) struct DatagramHeader {
     bytes: [u8; FRAGMENT_HEADER_LEN],
     len: usize,
 }
 
-impl Iterator for Cut {
-    type Item = Piece;
+impl Iterator for MessageDatagrams {
+    type Item = DatagramSpec;
 
     #[inline]
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<DatagramSpec> {
         let (number, count) = (self.next, self.count);
         if number >= count.max(1) {
             return None;
@@ -262,12 +271,12 @@ impl Iterator for Cut {
         self.next += 1;
         let size = self.size as usize;
         if count == 0 {
-            return Some(Piece { with_channel: true, payload: 0..size, fragment: None });
+            return Some(DatagramSpec { with_channel: true, payload: 0..size, fragment: None });
         }
-        // As if channel, NUL and payload were one run of bytes cut at even distances.
-        let start = (usize::from(number) * FRAGMENT_ROOM).saturating_sub(self.front);
-        let end = (usize::from(number) + 1) * FRAGMENT_ROOM - self.front;
-        Some(Piece {
+        // Splits channel, NUL and payload together at even distances.
+        let start = (usize::from(number) * FRAGMENT_BODY).saturating_sub(self.channel_len);
+        let end = (usize::from(number) + 1) * FRAGMENT_BODY - self.channel_len;
+        Some(DatagramSpec {
             with_channel: number == 0,
             payload: start..end.min(size),
             fragment: Some((self.size, number, count)),
@@ -280,16 +289,16 @@ impl Iterator for Cut {
     }
 }
 
-impl ExactSizeIterator for Cut {}
+impl ExactSizeIterator for MessageDatagrams {}
 
-impl Piece {
-    /// The bytes in front of channel and payload, for a message of this number.
+impl DatagramSpec {
+    /// The header, for a message with this sequence number.
     #[inline]
-    pub fn header(&self, sequence: u32) -> Header {
+    pub(crate) fn header(&self, sequence: u32) -> DatagramHeader {
         let mut bytes = [0; FRAGMENT_HEADER_LEN];
         let Some((size, number, count)) = self.fragment else {
             put(put(&mut bytes, SHORT), sequence.to_be_bytes());
-            return Header { bytes, len: SHORT_HEADER_LEN };
+            return DatagramHeader { bytes, len: SHORT_HEADER_LEN };
         };
         // The payload is at most 256 MiB.
         let offset = u32::try_from(self.payload.start).unwrap_or(u32::MAX);
@@ -299,17 +308,17 @@ impl Piece {
         let rest = put(rest, offset.to_be_bytes());
         let rest = put(rest, number.to_be_bytes());
         put(rest, count.to_be_bytes());
-        Header { bytes, len: FRAGMENT_HEADER_LEN }
+        DatagramHeader { bytes, len: FRAGMENT_HEADER_LEN }
     }
 
-    /// Bytes of the header, known without a sequence number.
-    #[inline]
-    pub fn header_len(&self) -> usize {
+    /// Bytes of the header.
+    #[cfg(test)]
+    pub(crate) fn header_len(&self) -> usize {
         if self.fragment.is_some() { FRAGMENT_HEADER_LEN } else { SHORT_HEADER_LEN }
     }
 }
 
-impl Deref for Header {
+impl Deref for DatagramHeader {
     type Target = [u8];
 
     #[inline]
@@ -318,7 +327,7 @@ impl Deref for Header {
     }
 }
 
-/// Writes `bytes` to the front of `to` and gives what is left; nothing is written if `to` is short.
+/// Writes `bytes` to the front of `to` and returns the rest. Writes nothing if `to` is too short.
 #[inline]
 fn put<const N: usize>(to: &mut [u8], bytes: [u8; N]) -> &mut [u8] {
     let Some((front, rest)) = to.split_first_chunk_mut() else { return &mut [] };
@@ -341,10 +350,10 @@ mod tests {
         bytes
     }
 
-    /// What goes over the wire for a message.
+    /// The datagrams of a message.
     fn sent(channel: &[u8], payload: &[u8], sequence: u32) -> Vec<Vec<u8>> {
-        let pieces = cut(channel, payload.len()).unwrap();
-        let datagram = |piece: Piece| {
+        let pieces = split_message(channel, payload.len()).unwrap();
+        let datagram = |piece: DatagramSpec| {
             let mut bytes = piece.header(sequence).to_vec();
             assert_eq!(bytes.len(), piece.header_len());
             if piece.with_channel {
@@ -391,9 +400,9 @@ mod tests {
     fn what_ends_in_its_header_or_is_not_lcm_is_refused() {
         assert_eq!(parse(b""), Err(Reject::TooShort));
         assert_eq!(parse(b"LC02\0\0\0"), Err(Reject::TooShort));
-        let mut cut = fragment(1, 0, 0, 1, b"");
-        cut.pop();
-        assert_eq!(parse(&cut), Err(Reject::TooShort));
+        let mut truncated = fragment(1, 0, 0, 1, b"");
+        truncated.pop();
+        assert_eq!(parse(&truncated), Err(Reject::TooShort));
         assert_eq!(parse(b"LC01\0\0\0\0a\0"), Err(Reject::Magic));
     }
 
@@ -446,12 +455,15 @@ mod tests {
 
     #[test]
     fn what_receivers_would_drop_is_not_sent() {
-        assert!(cut(&[b'c'; 63], 0).is_ok());
-        assert_eq!(cut(&[b'c'; 64], 0).unwrap_err(), Unfit::LongChannel { len: 64 });
-        assert_eq!(cut(b"a\0b", 0).unwrap_err(), Unfit::ZeroInChannel);
-        assert_eq!(cut(b"a", 1 << 28).unwrap().len(), 4100);
+        assert!(split_message(&[b'c'; 63], 0).is_ok());
+        assert_eq!(
+            split_message(&[b'c'; 64], 0).unwrap_err(),
+            UnsendableMessage::LongChannel { len: 64 }
+        );
+        assert_eq!(split_message(b"a\0b", 0).unwrap_err(), UnsendableMessage::ZeroInChannel);
+        assert_eq!(split_message(b"a", 1 << 28).unwrap().len(), 4100);
         let len = (1 << 28) + 1;
-        assert_eq!(cut(b"a", len).unwrap_err(), Unfit::LongPayload { len });
+        assert_eq!(split_message(b"a", len).unwrap_err(), UnsendableMessage::LongPayload { len });
     }
 
     proptest! {
@@ -459,7 +471,8 @@ mod tests {
 
         #[test]
         fn the_datagrams_of_a_message_cover_it_exactly(
-            channel in proptest::collection::vec(1u8.., 0..64), len in 0usize..400_000, sequence: u32,
+            channel in proptest::collection::vec(1u8.., 0..64),
+            len in 0usize..400_000, sequence: u32,
         ) {
             let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
             let datagrams = sent(&channel, &payload, sequence);
@@ -483,7 +496,8 @@ mod tests {
 
         #[test]
         fn any_bytes_are_a_datagram_or_refused(
-            mut bytes in proptest::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..120), magic: bool,
+            mut bytes in proptest::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..120),
+            magic: bool,
         ) {
             if let (true, Some(front)) = (magic, bytes.first_chunk_mut()) {
                 *front = FRAGMENT;

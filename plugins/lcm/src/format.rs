@@ -1,7 +1,7 @@
-//! The byte format `lcm-log`: what of an event a log can hold, and whole events as bytes and back.
+//! The byte format `lcm-log`: which events a log can hold, and events as bytes and back.
 //!
-//! What it reads was made by [`Log::encode`] and has not changed since: anything else is refused as a
-//! whole. Logs that may be damaged are for [`reader`](crate::reader).
+//! It reads only what [`LcmByteFormat::encode`] wrote, and refuses anything else as a whole.
+//! [`reader`](crate::reader) reads logs that may be damaged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,73 +13,74 @@ use sluice_core::{
     Event, PayloadOffset, ReadContext,
 };
 
-use crate::reader::MICRO;
-use crate::wire::{HEADER_LEN, Header, TooLong, append_event, record_len};
+use crate::reader::NANOS_PER_MICRO;
+use crate::wire::{HEADER_LEN, LcmHeader, TooLong, append_event, record_len};
 
-/// LCM logs as a byte format: a log is its events, one behind another, with nothing around them.
+/// LCM logs as a byte format: consecutive events with nothing around them.
 #[derive(Clone, Copy, Debug)]
-pub struct Log;
+pub(crate) struct LcmByteFormat;
 
-/// An event as a log holds it.
-pub(crate) struct Fitted<'e> {
+/// An event that has been checked against the limits of the log format.
+pub(crate) struct EncodableEvent<'e> {
     event: &'e Event<'e>,
     name: &'e [u8],
     utime: i64,
     len: u64,
-    /// Whether the log's time is coarser than the event's.
-    is_cut: bool,
-    /// Whether the event's time lies beyond those of the log.
+    /// Whether the time loses precision below a microsecond.
+    is_truncated: bool,
+    /// Whether the time is outside the range of the log and was clamped.
     is_clamped: bool,
 }
 
-impl<'e> Fitted<'e> {
-    /// `wide_time` is the event's time where that is not its timestamp. `Err` says why no log can hold the
-    /// event.
-    fn of(event: &'e Event<'e>, wide_time: Option<i128>, name: &'e [u8]) -> Result<Self, TooLong> {
+impl<'e> EncodableEvent<'e> {
+    /// `wide_time` is the event's time if it differs from the timestamp. `Err` says why no log can
+    /// hold the event.
+    fn new(event: &'e Event<'e>, wide_time: Option<i128>, name: &'e [u8]) -> Result<Self, TooLong> {
         let len = record_len(name, event.payload)?;
         let time = wide_time.unwrap_or(event.timestamp.into());
-        let micros = i64::try_from(time.div_euclid(MICRO.into()));
+        let micros = i64::try_from(time.div_euclid(NANOS_PER_MICRO.into()));
         let (utime, is_clamped) = match micros {
             Ok(utime) => (utime, false),
-            Err(_) => (event.timestamp.div_euclid(MICRO), true),
+            Err(_) => (event.timestamp.div_euclid(NANOS_PER_MICRO), true),
         };
-        let is_cut = !is_clamped && i128::from(utime) * i128::from(MICRO) != time;
-        Ok(Self { event, name, utime, len, is_cut, is_clamped })
+        let is_truncated = !is_clamped && i128::from(utime) * i128::from(NANOS_PER_MICRO) != time;
+        Ok(Self { event, name, utime, len, is_truncated, is_clamped })
     }
 
-    /// Event `row` of a batch; nothing if no log can hold it, which `context` is told.
-    pub(crate) fn judged(
+    /// Checks event `row` of a batch and reports what is lost to `context`. `None` if no log can
+    /// hold the event.
+    pub(crate) fn check(
         row: usize,
         (event, wide_time): (&'e Event<'e>, Option<i128>),
         name: &'e [u8],
         context: &mut EncodeContext<'_>,
     ) -> Option<Self> {
         let refuse = |reason: TooLong| context.refused.push((row as u32, reason.to_string()));
-        let fitted = Self::of(event, wide_time, name).map_err(refuse).ok()?;
-        if fitted.is_clamped {
+        let encodable = Self::new(event, wide_time, name).map_err(refuse).ok()?;
+        if encodable.is_clamped {
             context.clamped.push(row as u32);
         }
-        if fitted.is_cut {
-            let loss = "times are written in whole microseconds; what is finer is cut off";
+        if encodable.is_truncated {
+            let loss = "times are written in whole microseconds; smaller parts are cut off";
             context.losses.insert(loss);
         }
-        Some(fitted)
+        Some(encodable)
     }
 
     pub(crate) fn append(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         let Event { sequence, payload, .. } = *self.event;
-        append_event(out, sequence, self.utime, self.name, payload).map_err(unfit)
+        append_event(out, sequence, self.utime, self.name, payload).map_err(unrefused)
     }
 }
 
-fn unfit(reason: impl std::fmt::Display) -> Error {
-    Error::internal(format!("an event that a log cannot hold was not refused: {reason}"))
+fn unrefused(reason: impl std::fmt::Display) -> Error {
+    Error::internal(format!("an event that does not fit the format was not refused: {reason}"))
 }
 
-impl ByteFormat for Log {
+impl ByteFormat for LcmByteFormat {
     fn stored_time(&self, time: i64) -> i64 {
-        // The last time stands for all later ones, which are held as they are.
-        if time == i64::MAX { time } else { time.saturating_sub(time.rem_euclid(MICRO)) }
+        // The greatest timestamp stands for all later times, which the log holds exactly.
+        if time == i64::MAX { time } else { time.saturating_sub(time.rem_euclid(NANOS_PER_MICRO)) }
     }
 
     fn accepts_wide_times(&self) -> bool {
@@ -91,8 +92,9 @@ impl ByteFormat for Log {
         context.note_names_only(batch, &Encoding::Lcm);
         let each = batch.iter().enumerate().map(|(row, event)| {
             let timed = (&event, batch.wide_time(row));
-            let fitted = Fitted::judged(row, timed, name_of(&known, &event), context);
-            fitted.map_or(0, |fitted| u32::try_from(fitted.len).unwrap_or(u32::MAX))
+            let encodable =
+                EncodableEvent::check(row, timed, channel_name(&known, &event), context);
+            encodable.map_or(0, |encodable| u32::try_from(encodable.len).unwrap_or(u32::MAX))
         });
         Ok(each.collect())
     }
@@ -107,8 +109,8 @@ impl ByteFormat for Log {
         for batch in events {
             out.reserve(batch.payload_bytes() as usize + batch.len() * HEADER_LEN);
             for (row, event) in batch.iter().enumerate() {
-                let (wide_time, name) = (batch.wide_time(row), name_of(&known, &event));
-                Fitted::of(&event, wide_time, name).map_err(unfit)?.append(out)?;
+                let (wide_time, name) = (batch.wide_time(row), channel_name(&known, &event));
+                EncodableEvent::new(&event, wide_time, name).map_err(unrefused)?.append(out)?;
             }
         }
         Ok(())
@@ -128,16 +130,16 @@ impl ByteFormat for Log {
         );
         let mut at = 0;
         while at < piece.len() {
-            let (header, name, payload) = match whole_event(piece.get(at..).unwrap_or_default()) {
+            let (header, name, payload) = match split_event(piece.get(at..).unwrap_or_default()) {
                 Ok(found) => found,
-                Err(reason) => return Ok(Err(format!("{reason}, {at} bytes into what it holds"))),
+                Err(reason) => return Ok(Err(format!("{reason}, at byte {at} of the contents"))),
             };
             at += HEADER_LEN + name.len() + payload.len();
             let Ok(offset) = u32::try_from(at - payload.len()) else {
-                return Ok(Err("a piece of a log is shorter than 4 GiB".into()));
+                return Ok(Err("a piece of a log is longer than 4 GiB".into()));
             };
             let place = PayloadOffset { segment: 0, offset };
-            let time = i128::from(header.utime) * i128::from(MICRO);
+            let time = i128::from(header.utime) * i128::from(NANOS_PER_MICRO);
             batch.push_wide(time, header.number, ids.resolve(name)?, payload, place);
         }
         if batch.is_empty() {
@@ -148,18 +150,19 @@ impl ByteFormat for Log {
     }
 }
 
-fn name_of<'c>(known: &'c [Arc<Channel>], event: &Event<'_>) -> &'c [u8] {
+fn channel_name<'c>(known: &'c [Arc<Channel>], event: &Event<'_>) -> &'c [u8] {
     known[event.channel.index()].name.as_bytes()
 }
 
-/// The event that these bytes begin with.
-fn whole_event(bytes: &[u8]) -> Result<(Header, &[u8], &[u8]), &'static str> {
-    let (head, rest) = bytes.split_first_chunk().ok_or("an event's header is cut off")?;
-    let header = Header::parse(head).ok_or("there is no sync word where an event is due")?;
+/// Splits off the event at the start of these bytes.
+fn split_event(bytes: &[u8]) -> Result<(LcmHeader, &[u8], &[u8]), &'static str> {
+    let (head, rest) = bytes.split_first_chunk().ok_or("the header of an event is cut off")?;
+    let header = LcmHeader::parse(head).ok_or("expected the sync word of an event")?;
     let (name, payload) = (usize::try_from(header.channel_len), usize::try_from(header.data_len));
     let (Ok(name), Ok(payload)) = (name, payload) else { return Err("a length is negative") };
-    let (name, rest) = rest.split_at_checked(name).ok_or("an event's channel is cut off")?;
-    let (payload, _) = rest.split_at_checked(payload).ok_or("an event's payload is cut off")?;
+    let (name, rest) = rest.split_at_checked(name).ok_or("the channel of an event is cut off")?;
+    let (payload, _) =
+        rest.split_at_checked(payload).ok_or("the payload of an event is cut off")?;
     Ok((header, name, payload))
 }
 
@@ -181,7 +184,7 @@ mod tests {
 
     fn decoded(piece: &[u8]) -> Result<Vec<Batch>, String> {
         let context = ReadContext::standalone("test");
-        Log.decode(Bytes::copy_from_slice(piece), Path::new("x"), &context).unwrap()
+        LcmByteFormat.decode(Bytes::copy_from_slice(piece), Path::new("x"), &context).unwrap()
     }
 
     fn one() -> Vec<u8> {
@@ -194,7 +197,8 @@ mod tests {
     fn payloads_are_not_copied() {
         let piece = Bytes::from([one(), one()].concat());
         let context = ReadContext::standalone("test");
-        let batches = Log.decode(piece.clone(), Path::new("x"), &context).unwrap().unwrap();
+        let batches =
+            LcmByteFormat.decode(piece.clone(), Path::new("x"), &context).unwrap().unwrap();
         let [batch] = &batches[..] else { panic!("one piece is one batch") };
         assert_eq!((batch.len(), batch.timestamps()), (2, &[2_000_000_000; 2][..]));
         assert_eq!(batch.payload(1).as_ptr(), piece[one().len() + 32..].as_ptr());
@@ -214,16 +218,16 @@ mod tests {
         assert!(decoded(b"").unwrap().is_empty());
     }
 
-    /// The times that are read where these were written, and how many of them had to be clamped.
+    /// The times read back after writing these, and how many were clamped.
     fn written(times: Vec<i128>) -> (Vec<i128>, usize) {
         let channels = Channels::default();
         let events: Vec<_> = times.iter().map(|_| (0, 0, 1, vec![7])).collect();
         let events = batch(&events, &channels).with_wide_times(times);
         let buffers = BlockPool::new(16, 1);
         let mut context = EncodeContext::new(&channels, &buffers);
-        let lengths = Log.lengths(&events, &mut context).unwrap();
+        let lengths = LcmByteFormat.lengths(&events, &mut context).unwrap();
         let mut bytes = Vec::new();
-        Log.encode(std::slice::from_ref(&events), &channels, &mut bytes).unwrap();
+        LcmByteFormat.encode(std::slice::from_ref(&events), &channels, &mut bytes).unwrap();
         assert_eq!((lengths.iter().sum::<u32>() as usize, context.refused.len()), (bytes.len(), 0));
         let back = decoded(&bytes).unwrap();
         let time = |batch: &Batch, row| {
@@ -257,19 +261,21 @@ mod tests {
         #[test]
         fn events_survive_however_they_are_cut_into_batches(
             events in proptest::collection::vec(
-                (-1_000_000i64..1_000_000, any::<i64>(), 1u8..20, proptest::collection::vec(any::<u8>(), 0..40)),
+                (-1_000_000i64..1_000_000, any::<i64>(), 1u8..20,
+                 proptest::collection::vec(any::<u8>(), 0..40)),
                 0..20),
             cut in 0usize..20)
         {
             let channels = Channels::default();
             let whole = batch(&events, &channels);
             let buffers = BlockPool::new(16, 1);
-            let lengths = Log.lengths(&whole, &mut EncodeContext::new(&channels, &buffers)).unwrap();
+            let mut context = EncodeContext::new(&channels, &buffers);
+            let lengths = LcmByteFormat.lengths(&whole, &mut context).unwrap();
             let cut = cut.min(whole.len());
             let parts = [whole.slice(0, cut), whole.slice(cut, whole.len() - cut)];
             let (mut bytes, mut in_parts) = (Vec::new(), Vec::new());
-            Log.encode(std::slice::from_ref(&whole), &channels, &mut bytes).unwrap();
-            Log.encode(&parts, &channels, &mut in_parts).unwrap();
+            LcmByteFormat.encode(std::slice::from_ref(&whole), &channels, &mut bytes).unwrap();
+            LcmByteFormat.encode(&parts, &channels, &mut in_parts).unwrap();
             prop_assert_eq!(&bytes, &in_parts);
             prop_assert_eq!(lengths.iter().sum::<u32>() as usize, bytes.len());
             let back = decoded(&bytes).unwrap();

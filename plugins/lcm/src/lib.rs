@@ -1,15 +1,34 @@
-//! LCM event logs, source and sink `lcm-log`; and LCM messages, codec `lcm`.
+//! LCM event logs (source and sink `lcm-log`) and LCM messages (codec `lcm`).
 //!
-//! [`wire`] is the bytes of one event; [`scan`] decides what is an event where damage makes that a
-//! question; [`reader`] goes through a log block by block; [`source`] and [`sink`] are the plugins;
-//! [`types`] is the `.lcm` language, [`codec`] messages as columns.
-//! [`format`](mod@format) is the log as a byte format, which archives hold.
+//! `wire` reads and writes the bytes of one event, `scan` tells events from damage, and `reader`
+//! reads a log block by block. `source` and `sink` are the plugins, `format` is the log as a byte
+//! format for archives. `types` parses the `.lcm` language, `codec` turns messages into columns
+//! and back.
 
-pub mod codec;
-pub mod format;
-pub mod reader;
-pub mod scan;
-pub mod sink;
-pub mod source;
-pub mod types;
-pub mod wire;
+mod codec;
+mod format;
+mod reader;
+mod scan;
+mod sink;
+mod source;
+mod types;
+mod wire;
+
+pub use codec::{LcmCodec, LcmTypes};
+pub use sink::LcmLogSink;
+pub use source::LcmLog;
+
+/// Internals for tests, benches and fuzz targets; not part of the API.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::codec::fingerprint_of;
+    pub use crate::scan::{EventDamage, EventScan, ScanLimits, classify, next_event};
+    pub use crate::types::fingerprint::fingerprints;
+    pub use crate::types::library::ResolvedType;
+    pub use crate::types::parser::parse;
+    pub use crate::types::syntax::{
+        Constant, Declaration, Dimension, Primitive, StructMember, TypeBody, TypeName,
+    };
+    pub use crate::types::{Library, TypeId};
+    pub use crate::wire::{HEADER_LEN, LcmHeader, SYNC, TooLong, append_event};
+}

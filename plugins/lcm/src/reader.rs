@@ -1,5 +1,5 @@
-//! An event log as a framed log: which channel an event is on, and when it happened. What an event is,
-//! is [`scan`]'s word.
+//! An LCM log as a framed log: the channel and time of each event. [`scan`] decides what is an
+//! event.
 
 use std::io;
 use std::ops::Range;
@@ -13,50 +13,50 @@ use sluice_core::framed::{
 use sluice_core::window::ReadAt;
 use sluice_core::{ChannelIds, Encoding, Error, ReadContext, Split, SplitStart, plugin};
 
-use crate::scan::{self, Limits};
-use crate::wire::{HEADER_LEN, Header, SYNC};
+use crate::scan::{self, ScanLimits};
+use crate::wire::{HEADER_LEN, LcmHeader, SYNC};
 
-/// Nanoseconds a microsecond.
-pub(crate) const MICRO: i64 = 1_000;
+/// Nanoseconds per microsecond.
+pub(crate) const NANOS_PER_MICRO: i64 = 1_000;
 
 /// Reads one split of a log.
-pub type LogReader = FramedReader<Events>;
+pub(crate) type LogReader = FramedReader<LcmFraming>;
 
-/// Opens a log at a split, for the events of a window of time.
-pub fn open(
+/// Opens a log at a split, for the events of a time window.
+pub(crate) fn open(
     window: plugin::TimeWindow,
     path: &Path,
     split: &Split,
     entry: SplitStart,
-    limits: Limits,
+    limits: ScanLimits,
     context: &ReadContext,
 ) -> Result<LogReader, Error> {
     let log = LogFile::open_expecting(path, InputContent::Binary)?;
-    LogReader::with_window(window, log, split, entry, Events::new(limits, context), context)
+    LogReader::with_window(window, log, split, entry, LcmFraming::new(limits, context), context)
 }
 
-/// The events of a log.
+/// Tells a framed reader where the events of a log are.
 #[derive(Debug)]
-pub struct Events {
-    limits: Limits,
+pub(crate) struct LcmFraming {
+    limits: ScanLimits,
     ids: ChannelIds,
 }
 
-impl Events {
-    fn new(limits: Limits, context: &ReadContext) -> Self {
+impl LcmFraming {
+    fn new(limits: ScanLimits, context: &ReadContext) -> Self {
         let (source, channels) = (Arc::clone(&context.source), Arc::clone(&context.channels));
         Self { limits, ids: ChannelIds::new(source, Encoding::Lcm, channels) }
     }
 }
 
-impl Framing for Events {
-    /// An event is beyond doubt if a sync word follows it.
+impl Framing for LcmFraming {
+    /// An event is certain if a sync word follows it.
     #[inline]
     fn peek(&mut self, _: u64, bytes: &[u8]) -> Result<Peek, Error> {
         let Some((head, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else {
             return Ok(Peek::More);
         };
-        let Some(header) = Header::parse(head) else { return Ok(Peek::Ambiguous) };
+        let Some(header) = LcmHeader::parse(head) else { return Ok(Peek::Ambiguous) };
         let Ok(len) = self.limits.event_len(&header) else { return Ok(Peek::Ambiguous) };
         let len = len as usize;
         let Some((body, after)) = rest.split_at_checked(len - HEADER_LEN) else {
@@ -67,7 +67,9 @@ impl Framing for Events {
             Some(_) => return Ok(Peek::Ambiguous),
             None => return Ok(Peek::More),
         }
-        let Some(timestamp) = header.utime.checked_mul(MICRO) else { return Ok(Peek::Ambiguous) };
+        let Some(timestamp) = header.utime.checked_mul(NANOS_PER_MICRO) else {
+            return Ok(Peek::Ambiguous);
+        };
         let channel_len = header.channel_len as usize;
         let channel = self.ids.resolve(body.get(..channel_len).unwrap_or_default())?;
         let (sequence, payload) = (header.number, HEADER_LEN + channel_len..len);
@@ -75,12 +77,12 @@ impl Framing for Events {
     }
 
     fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
-        Ok(match scan::judge(log, pos, &self.limits)? {
-            scan::Verdict::Event { end, .. } => PositionContent::Record { end },
-            scan::Verdict::Damage { end, reason } => {
+        Ok(match scan::classify(log, pos, &self.limits)? {
+            scan::EventScan::Event { end, .. } => PositionContent::Record { end },
+            scan::EventScan::Damage { end, reason } => {
                 PositionContent::Damage { end, reason: reason.to_string() }
             }
-            scan::Verdict::End => PositionContent::End { mark: 0 },
+            scan::EventScan::End => PositionContent::End { mark: 0 },
         })
     }
 
@@ -89,15 +91,14 @@ impl Framing for Events {
     }
 
     fn event(&mut self, _: u64, record: &[u8]) -> Result<RecordContent, Error> {
-        let header = record.first_chunk().and_then(Header::parse);
-        let header =
-            header.ok_or_else(|| Error::internal("an event was judged without a header"))?;
+        let header = record.first_chunk().and_then(LcmHeader::parse);
+        let header = header.ok_or_else(|| Error::internal("a validated event has no header"))?;
         let body = record.get(HEADER_LEN..).unwrap_or_default();
         let (name, _) = body.split_at(body.len().min(header.channel_len as usize));
         let channel = self.ids.resolve(name)?;
         let payload = HEADER_LEN + name.len()..record.len();
-        let timestamp = header.utime.saturating_mul(MICRO);
-        let time = i128::from(header.utime) * i128::from(MICRO);
+        let timestamp = header.utime.saturating_mul(NANOS_PER_MICRO);
+        let time = i128::from(header.utime) * i128::from(NANOS_PER_MICRO);
         let head = EventHeader { timestamp, sequence: header.number, channel, payload };
         let fits = time == i128::from(timestamp);
         Ok(if fits { RecordContent::Event(head) } else { RecordContent::Wide(head, time) })
@@ -105,14 +106,14 @@ impl Framing for Events {
 
     fn outline(&mut self, bytes: &[u8]) -> Result<Option<RecordOutline>, Error> {
         let Some((head, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else { return Ok(None) };
-        let Some(header) = Header::parse(head) else { return Ok(None) };
+        let Some(header) = LcmHeader::parse(head) else { return Ok(None) };
         let (Ok(len), Some(timestamp)) =
-            (self.limits.event_len(&header), header.utime.checked_mul(MICRO))
+            (self.limits.event_len(&header), header.utime.checked_mul(NANOS_PER_MICRO))
         else {
             return Ok(None);
         };
         let Some(name) = rest.get(..header.channel_len as usize) else { return Ok(None) };
-        // Its channel is one of the log's, whether or not the event is wanted.
+        // Registers the channel even if the event is filtered out.
         self.ids.resolve(name)?;
         Ok(Some(RecordOutline { len, timestamp }))
     }

@@ -1,4 +1,4 @@
-//! Sink `lcm-log`: one log, a log that is continued, or several of limited size.
+//! Sink `lcm-log`: writes one log, continues a log, or writes several of limited size.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,28 +13,28 @@ use sluice_core::{
     Sink, SinkContext, Split, SplitStart,
 };
 
-use crate::format::Fitted;
+use crate::format::EncodableEvent;
 use crate::reader;
-use crate::scan::Limits;
+use crate::scan::ScanLimits;
 use crate::wire::HEADER_LEN;
 
 /// Writes an LCM event log.
 ///
-/// What was read from an LCM log and not changed is written byte for byte as it was.
+/// Unchanged events of an LCM log are written byte for byte as they were read.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LcmLogSink {
-    /// The log; `-` is standard output, `.zst` at its end compresses it, and a folder (with a slash at
-    /// its end) takes numbered logs.
+    /// The log; `-` is standard output, a name ending in `.zst` is compressed, and a folder (ending
+    /// in a slash) gets numbered logs.
     path: OutPath,
-    /// Starts a new file before this many MiB are exceeded: `drive.lcm` becomes `drive-00000.lcm`,
-    /// `drive-00001.lcm`, and so on.
+    /// Starts a new file before the current one exceeds this many MiB: `drive.lcm` becomes
+    /// `drive-00000.lcm`, `drive-00001.lcm`, and so on.
     #[serde(default, deserialize_with = "above_zero")]
     split_mb: Option<f64>,
-    /// Continues a log that exists. It is replaced as a whole when the run has succeeded.
+    /// Continues an existing log. It is replaced as a whole when the run succeeds.
     #[serde(default)]
     append: bool,
-    /// Numbers the events of each file from 0 instead of keeping their numbers; a log that is continued
+    /// Numbers the events of each file from 0 instead of keeping their numbers; a continued log
     /// goes on from its last number.
     #[serde(default)]
     renumber: bool,
@@ -51,49 +51,49 @@ sluice_core::register! {
 }
 
 /// Encoded events.
-pub struct Encoded {
+pub struct LcmBlock {
     bytes: PooledBlock,
     events: u64,
-    /// Where each event begins, where the sink has to look at single ones.
+    /// The start of each event, if the sink edits single events.
     starts: Vec<u32>,
 }
 
 /// The open log.
 #[derive(Debug)]
-pub struct Log {
+pub struct LcmOutput {
     outputs: Arc<Outputs>,
     file: Option<OutputFile>,
     files: u32,
     rows: u64,
-    /// The number of the next event, where they are renumbered.
+    /// The number of the next event, if events are renumbered.
     number: i64,
 }
 
 impl LcmLogSink {
-    fn looks_at_events(&self) -> bool {
+    fn edits_events(&self) -> bool {
         self.renumber || self.split_mb.is_some()
     }
 
-    fn limit(&self) -> Option<u64> {
+    fn split_len(&self) -> Option<u64> {
         self.split_mb.map(|mb| (mb * f64::from(1 << 20)) as u64)
     }
 
-    /// The name of file `n` of several.
-    fn numbered(&self, n: u32) -> PathBuf {
+    /// The path of file `n` of several.
+    fn numbered_path(&self, n: u32) -> PathBuf {
         let path = &self.path.0;
         if self.path.is_folder() {
             return path.join(format!("part-{n:05}.lcm"));
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // `drive.lcm.zst` is numbered where its name ends, before both extensions.
+        // `drive.lcm.zst` gets its number before both extensions.
         let dot = name.find('.').filter(|dot| *dot > 0).unwrap_or(name.len());
         let (stem, extensions) = name.split_at(dot);
         path.with_file_name(format!("{stem}-{n:05}{extensions}"))
     }
 
-    fn open_next(&self, log: &mut Log) -> Result<(), Error> {
+    fn open_next_file(&self, log: &mut LcmOutput) -> Result<(), Error> {
         let numbered = self.split_mb.is_some() || self.path.is_folder();
-        let path = if numbered { self.numbered(log.files) } else { self.path.0.clone() };
+        let path = if numbered { self.numbered_path(log.files) } else { self.path.0.clone() };
         log.file = Some(if self.append {
             log.outputs.extend(&path)?
         } else {
@@ -105,15 +105,19 @@ impl LcmLogSink {
         Ok(())
     }
 
-    fn close(log: &mut Log) -> Result<(), Error> {
+    fn close_file(log: &mut LcmOutput) -> Result<(), Error> {
         match log.file.take() {
             Some(file) => file.finish(log.rows),
             None => Ok(()),
         }
     }
 
-    /// Appends events one by one: numbers them, and starts a new file where one is full.
-    fn append_each(&self, log: &mut Log, block: &mut Encoded) -> Result<(), Error> {
+    /// Appends events one by one: renumbers them, and starts a new file when one is full.
+    fn append_event_by_event(
+        &self,
+        log: &mut LcmOutput,
+        block: &mut LcmBlock,
+    ) -> Result<(), Error> {
         let ends = block.starts.iter().skip(1).copied().chain([block.bytes.len() as u32]);
         let spans: Vec<(usize, usize)> = block
             .starts
@@ -125,24 +129,24 @@ impl LcmLogSink {
         for (start, end) in spans {
             let pending = (end - from) as u64;
             let full = |limit| log.file.as_ref().is_some_and(|file| file.bytes() + pending > limit);
-            if log.rows > 0 && self.limit().is_some_and(full) {
-                write(log, &block.bytes[from..start])?;
-                Self::close(log)?;
-                self.open_next(log)?;
+            if log.rows > 0 && self.split_len().is_some_and(full) {
+                write_bytes(log, &block.bytes[from..start])?;
+                Self::close_file(log)?;
+                self.open_next_file(log)?;
                 from = start;
             }
             if self.renumber {
-                // The number stands right behind the sync word.
+                // The number follows the sync word.
                 block.bytes[start + 4..start + 12].copy_from_slice(&log.number.to_be_bytes());
                 log.number += 1;
             }
             log.rows += 1;
         }
-        write(log, &block.bytes[from..])
+        write_bytes(log, &block.bytes[from..])
     }
 }
 
-fn write(log: &mut Log, bytes: &[u8]) -> Result<(), Error> {
+fn write_bytes(log: &mut LcmOutput, bytes: &[u8]) -> Result<(), Error> {
     match &mut log.file {
         Some(file) if !bytes.is_empty() => file.write_binary(bytes),
         _ => Ok(()),
@@ -150,8 +154,8 @@ fn write(log: &mut Log, bytes: &[u8]) -> Result<(), Error> {
 }
 
 impl Sink for LcmLogSink {
-    type Block = Encoded;
-    type Output = Log;
+    type Block = LcmBlock;
+    type Output = LcmOutput;
 
     fn targets(&self) -> Vec<PathBuf> {
         vec![self.path.0.clone()]
@@ -161,12 +165,13 @@ impl Sink for LcmLogSink {
         true
     }
 
-    fn open(&self, context: &SinkContext) -> Result<Log, Error> {
+    fn open(&self, context: &SinkContext) -> Result<LcmOutput, Error> {
         if self.append
             && (self.split_mb.is_some() || self.path.is_folder() || self.path.is_stdout())
         {
             return Err(Error::invalid(
-                "`append` continues one file; it does not go with several, or with `-`",
+                "`append` continues a single file; it cannot be combined with `split_mb`, a \
+                 folder or `-`",
             ));
         }
         let outputs = Arc::clone(&context.outputs);
@@ -174,16 +179,16 @@ impl Sink for LcmLogSink {
             outputs.folder(&self.path.0)?;
         }
         let continued =
-            if self.append { last_of(&outputs.actual_path(&self.path.0))? } else { None };
-        let mut log = Log { outputs, file: None, files: 0, rows: 0, number: 0 };
-        self.open_next(&mut log)?;
+            if self.append { last_event(&outputs.actual_path(&self.path.0))? } else { None };
+        let mut log = LcmOutput { outputs, file: None, files: 0, rows: 0, number: 0 };
+        self.open_next_file(&mut log)?;
         if let Some((number, events)) = continued {
             (log.number, log.rows) = (number.wrapping_add(1), events);
         }
         Ok(log)
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Encoded, Error> {
+    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<LcmBlock, Error> {
         let names =
             self.names.table(context.channels, |channel| Ok(channel.name.as_bytes().into()))?;
         context.note_names_only(&batch, &Encoding::Lcm);
@@ -197,27 +202,29 @@ impl Sink for LcmLogSink {
         for (row, event) in batch.iter().enumerate() {
             let name = &names[event.channel.index()];
             let timed = (&event, batch.wide_time(row));
-            let Some(fitted) = Fitted::judged(row, timed, name, context) else { continue };
-            if self.looks_at_events() {
+            let Some(encodable) = EncodableEvent::check(row, timed, name, context) else {
+                continue;
+            };
+            if self.edits_events() {
                 starts.push(bytes.len() as u32);
             }
-            fitted.append(&mut bytes)?;
+            encodable.append(&mut bytes)?;
             events += 1;
         }
-        Ok(Encoded { bytes, events, starts })
+        Ok(LcmBlock { bytes, events, starts })
     }
 
-    fn append(&self, log: &mut Log, mut block: Encoded) -> Result<u64, Error> {
-        if self.looks_at_events() {
-            self.append_each(log, &mut block)?;
+    fn append(&self, log: &mut LcmOutput, mut block: LcmBlock) -> Result<u64, Error> {
+        if self.edits_events() {
+            self.append_event_by_event(log, &mut block)?;
         } else {
-            write(log, &block.bytes)?;
+            write_bytes(log, &block.bytes)?;
             log.rows += block.events;
         }
         Ok(block.events)
     }
 
-    fn flush(&self, log: &mut Log) -> Result<(), Error> {
+    fn flush(&self, log: &mut LcmOutput) -> Result<(), Error> {
         log.file.as_mut().map_or(Ok(()), OutputFile::flush)
     }
 
@@ -225,16 +232,17 @@ impl Sink for LcmLogSink {
         true
     }
 
-    fn finish(&self, mut log: Log) -> Result<u64, Error> {
-        Self::close(&mut log)?;
+    fn finish(&self, mut log: LcmOutput) -> Result<u64, Error> {
+        Self::close_file(&mut log)?;
         Ok(0)
     }
 }
 
-/// The last number of the log at `path` and how many events it has; nothing if there is no log.
+/// The last event number of the log at `path`, and how many events it has; `None` if there is no
+/// log.
 ///
-/// `Err` if it holds damage: what is appended behind a cut event would be taken for a part of it.
-fn last_of(path: &Path) -> Result<Option<(i64, u64)>, Error> {
+/// `Err` if it is damaged: events appended after a cut event would be read as part of it.
+fn last_event(path: &Path) -> Result<Option<(i64, u64)>, Error> {
     if !path.exists() {
         return Ok(None);
     }
@@ -245,7 +253,7 @@ fn last_of(path: &Path) -> Result<Option<(i64, u64)>, Error> {
         path,
         &split,
         SplitStart::At(0),
-        Limits::default(),
+        ScanLimits::default(),
         &context,
     )?;
     let (mut last, mut events) = (None, 0);
@@ -255,7 +263,7 @@ fn last_of(path: &Path) -> Result<Option<(i64, u64)>, Error> {
     }
     match context.damage.take().first() {
         Some(damage) => Err(Error::refused(format!(
-            "a damaged log is not continued; convert it first, which leaves the damage out ({damage})"
+            "cannot append to a damaged log; convert it first, which drops the damage ({damage})"
         ))),
         None => Ok(Some((last.unwrap_or(-1), events))),
     }

@@ -1,40 +1,40 @@
-//! The bytes of one record of an event log: sync word, number, time, two lengths, channel, data.
+//! The bytes of one event: sync word, number, time, two lengths, channel, data.
 //!
-//! It does not decide whether a record is to be believed; that is [`scan`](crate::scan).
+//! It does not decide whether an event is plausible; [`scan`](crate::scan) does.
 
 #![warn(clippy::indexing_slicing)]
 
-/// The four bytes that begin every record.
+/// The four bytes at the start of every event.
 pub const SYNC: [u8; 4] = [0xED, 0xA1, 0xDA, 0x01];
 
-/// Bytes of a record in front of its channel, sync word included.
+/// Bytes of an event before its channel, including the sync word.
 pub const HEADER_LEN: usize = 28;
 
-/// The fixed part of a record, as it stands in the log: nothing is checked but the sync word.
+/// The header of an event as it is in the log. Only the sync word is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// The writer's counter; starts again from 0 in an appended log.
+pub struct LcmHeader {
+    /// The writer's counter; starts at 0 again in an appended log.
     pub number: i64,
     /// Time in microseconds since 1970.
     pub utime: i64,
-    /// Bytes of the channel name; negative in a damaged record only.
+    /// Bytes of the channel name; negative only if damaged.
     pub channel_len: i32,
-    /// Bytes of the payload; negative in a damaged record only.
+    /// Bytes of the payload; negative only if damaged.
     pub data_len: i32,
 }
 
-/// A channel name or a payload has more bytes than the format's 32-bit length can say.
+/// A channel name or payload too long for the 32-bit length of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{part} of {len} bytes is longer than the {} an lcm event log can hold", i32::MAX)]
 pub struct TooLong {
-    /// Which part it is, as a word for the user: `channel name` or `payload`.
+    /// Which part it is, for the user: `channel name` or `payload`.
     pub part: &'static str,
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub len: usize,
 }
 
-impl Header {
-    /// The header in these bytes; `None` if they do not begin with the sync word.
+impl LcmHeader {
+    /// Parses a header; `None` without the sync word.
     #[inline]
     pub fn parse(bytes: &[u8; HEADER_LEN]) -> Option<Self> {
         let rest = bytes.strip_prefix(&SYNC)?;
@@ -50,7 +50,7 @@ impl Header {
         })
     }
 
-    /// Bytes of the whole record, header included; `None` if a length is negative.
+    /// Bytes of the whole event, header included; `None` if a length is negative.
     #[inline]
     pub fn record_len(&self) -> Option<u64> {
         let channel = u64::try_from(self.channel_len).ok()?;
@@ -58,7 +58,7 @@ impl Header {
         Some(HEADER_LEN as u64 + channel + data)
     }
 
-    /// The header as it stands in a log, sync word first.
+    /// The bytes of the header, sync word first.
     #[inline]
     pub fn write(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
@@ -71,9 +71,9 @@ impl Header {
     }
 }
 
-/// Appends one record to `out`.
+/// Appends one event to `out`.
 ///
-/// `Err` means that a length does not fit the format; `out` is then as it was.
+/// `Err` if a length does not fit the format; `out` is then unchanged.
 pub fn append_event(
     out: &mut Vec<u8>,
     number: i64,
@@ -84,14 +84,14 @@ pub fn append_event(
     let channel_len = length("channel name", channel)?;
     let data_len = length("payload", data)?;
     out.reserve(HEADER_LEN + channel.len() + data.len());
-    out.extend_from_slice(&Header { number, utime, channel_len, data_len }.write());
+    out.extend_from_slice(&LcmHeader { number, utime, channel_len, data_len }.write());
     out.extend_from_slice(channel);
     out.extend_from_slice(data);
     Ok(())
 }
 
-/// Bytes of the record that [`append_event`] would append.
-pub fn record_len(channel: &[u8], data: &[u8]) -> Result<u64, TooLong> {
+/// Bytes of the event that [`append_event`] would append.
+pub(crate) fn record_len(channel: &[u8], data: &[u8]) -> Result<u64, TooLong> {
     let (channel, data) = (length("channel name", channel)?, length("payload", data)?);
     Ok(HEADER_LEN as u64 + u64::from(channel.unsigned_abs()) + u64::from(data.unsigned_abs()))
 }
@@ -100,7 +100,7 @@ fn length(part: &'static str, bytes: &[u8]) -> Result<i32, TooLong> {
     i32::try_from(bytes.len()).map_err(|_| TooLong { part, len: bytes.len() })
 }
 
-/// Writes `bytes` to the front of `to` and gives what is left; nothing is written if `to` is short.
+/// Writes `bytes` to the front of `to` and returns the rest. Writes nothing if `to` is too short.
 #[inline]
 fn put<const N: usize>(to: &mut [u8], bytes: [u8; N]) -> &mut [u8] {
     let Some((front, rest)) = to.split_first_chunk_mut() else { return &mut [] };
@@ -131,25 +131,25 @@ mod tests {
 
     #[test]
     fn a_header_needs_every_byte_of_its_sync_word() {
-        let good = Header { number: 1, utime: 2, channel_len: 3, data_len: 4 }.write();
+        let good = LcmHeader { number: 1, utime: 2, channel_len: 3, data_len: 4 }.write();
         for wrong in 0..SYNC.len() {
             let mut bad = good;
             bad.iter_mut().skip(wrong).take(1).for_each(|byte| *byte ^= 1);
-            assert_eq!(Header::parse(&bad), None);
+            assert_eq!(LcmHeader::parse(&bad), None);
         }
     }
 
     #[test]
     fn a_negative_length_is_no_length() {
-        let header = Header { number: 0, utime: 0, channel_len: 0, data_len: 0 };
+        let header = LcmHeader { number: 0, utime: 0, channel_len: 0, data_len: 0 };
         assert_eq!(header.record_len(), Some(28));
-        assert_eq!(Header { channel_len: -1, ..header }.record_len(), None);
-        assert_eq!(Header { data_len: i32::MIN, ..header }.record_len(), None);
+        assert_eq!(LcmHeader { channel_len: -1, ..header }.record_len(), None);
+        assert_eq!(LcmHeader { data_len: i32::MIN, ..header }.record_len(), None);
     }
 
     #[test]
     fn the_longest_lengths_do_not_overflow() {
-        let header = Header { number: 0, utime: 0, channel_len: i32::MAX, data_len: i32::MAX };
+        let header = LcmHeader { number: 0, utime: 0, channel_len: i32::MAX, data_len: i32::MAX };
         assert_eq!(header.record_len(), Some(28 + 2 * 0x7fff_ffff));
     }
 
@@ -167,8 +167,8 @@ mod tests {
         fn a_header_survives_writing_and_parsing(
             number: i64, utime: i64, channel_len: i32, data_len: i32,
         ) {
-            let header = Header { number, utime, channel_len, data_len };
-            prop_assert_eq!(Header::parse(&header.write()), Some(header));
+            let header = LcmHeader { number, utime, channel_len, data_len };
+            prop_assert_eq!(LcmHeader::parse(&header.write()), Some(header));
         }
     }
 }

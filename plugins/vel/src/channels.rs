@@ -1,4 +1,5 @@
-//! From the type, version and sensor of a message to its channel's number, fast: asked once an event.
+//! Maps the type, version and sensor of a message to its channel id. It is called once per event,
+//! so it caches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,84 +8,94 @@ use hashbrown::HashMap;
 use sluice_core::{Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
 
 use crate::hash::{MessageNames, hex};
-use crate::shape::sensor;
-use crate::wire::{Header, MARKER};
+use crate::layout::sensor;
+use crate::wire::{MARKER, MessageHeader};
 
-/// The metadata of channels that says of which type their messages are.
-pub(crate) const TYPE: &str = "vel.type";
-/// The metadata of channels that says of which version their messages are.
-pub(crate) const VERSION: &str = "vel.version";
-/// The metadata of channels of deleted messages that says how they are marked.
-pub(crate) const MARKED: &str = "vel.marker";
+/// Channel metadata: the type number of its messages.
+pub(crate) const TYPE_KEY: &str = "vel.type";
+/// Channel metadata: the version of its messages.
+pub(crate) const VERSION_KEY: &str = "vel.version";
+/// Channel metadata: how deleted messages are marked.
+pub(crate) const MARKER_KEY: &str = "vel.marker";
 
-/// Sensor names above this length are damage that nothing else tells: the message has no sensor then.
-const LONGEST_SENSOR: usize = 1000;
-/// So many that a few dozen channels rarely share one: those that do are looked up again and again.
+/// Longer sensor names are considered damage: the message then has no sensor.
+const MAX_SENSOR_LEN: usize = 1000;
+/// With this many slots a few dozen channels rarely collide; channels that do are looked up every
+/// time.
 const SLOTS: usize = 1024;
 
-/// The name of the sensor that a message comes from; empty if there is none that can be believed.
+/// The name of a message's sensor; empty if it has none or an implausible one.
 #[inline]
 pub(crate) fn sensor_of((type_id, version): (u32, i32), payload: &[u8]) -> &[u8] {
     let named = sensor(type_id, version, payload).unwrap_or_default();
-    if named.len() <= LONGEST_SENSOR { named } else { &[] }
+    if named.len() <= MAX_SENSOR_LEN { named } else { &[] }
 }
 
-/// A reader's own memory of channels, so that it rarely asks the run's.
+/// A reader's cache of channel ids, so that it rarely asks the run's table.
 #[derive(Debug)]
-pub(crate) struct Ids {
+pub(crate) struct ChannelCache {
     names: Arc<MessageNames>,
-    /// The source of messages that name no sensor.
+    /// The source of messages without a sensor name.
     source: Arc<str>,
     clock: Clock,
     channels: Arc<Channels>,
-    known: HashMap<Box<[u8]>, Known, foldhash::fast::RandomState>,
-    /// The channel met last in each slot.
-    recent: Vec<Option<Known>>,
+    cached: HashMap<Box<[u8]>, CachedChannel, foldhash::fast::RandomState>,
+    /// The last channel in each slot.
+    recent: Vec<Option<CachedChannel>>,
 }
 
 #[derive(Clone, Debug)]
-struct Known {
+struct CachedChannel {
     type_id: u32,
     version: i32,
     marker: u8,
-    /// Empty where there is none.
+    /// Empty without a sensor.
     sensor: Arc<[u8]>,
     id: ChannelId,
 }
 
-impl Ids {
+impl ChannelCache {
     pub(crate) fn new(
         names: Arc<MessageNames>,
         source: Arc<str>,
         clock: Clock,
         channels: Arc<Channels>,
     ) -> Self {
-        let (known, recent) = (HashMap::default(), vec![None; SLOTS]);
-        Self { names, source, clock, channels, known, recent }
+        let (cached, recent) = (HashMap::default(), vec![None; SLOTS]);
+        Self { names, source, clock, channels, cached, recent }
     }
 
-    /// The number of the channel that a message is on.
+    /// The id of the message's channel.
     #[inline]
-    pub(crate) fn of(&mut self, header: &Header, payload: &[u8]) -> Result<ChannelId, Error> {
+    pub(crate) fn resolve(
+        &mut self,
+        header: &MessageHeader,
+        payload: &[u8],
+    ) -> Result<ChannelId, Error> {
         let sensor = sensor_of((header.type_id, header.version), payload);
         let slot = slot(header, sensor);
         match self.recent.get(slot) {
-            Some(Some(known)) if known.is_of(header, sensor) => Ok(known.id),
+            Some(Some(known)) if known.matches(header, sensor) => Ok(known.id),
             _ => self.look_up(slot, header, sensor),
         }
     }
 
     #[cold]
-    fn look_up(&mut self, slot: usize, header: &Header, sensor: &[u8]) -> Result<ChannelId, Error> {
-        let Header { type_id, version, marker, .. } = *header;
+    fn look_up(
+        &mut self,
+        slot: usize,
+        header: &MessageHeader,
+        sensor: &[u8],
+    ) -> Result<ChannelId, Error> {
+        let MessageHeader { type_id, version, marker, .. } = *header;
         let fixed = [&type_id.to_le_bytes()[..], &version.to_le_bytes(), &[marker]].concat();
         let key = [&fixed[..], sensor].concat();
-        let known = match self.known.get(&key[..]) {
+        let known = match self.cached.get(&key[..]) {
             Some(known) => known.clone(),
             None => {
                 let id = self.channels.intern(self.channel(header, sensor))?;
-                let known = Known { type_id, version, marker, sensor: sensor.into(), id };
-                self.known.insert(key.into(), known.clone());
+                let known = CachedChannel { type_id, version, marker, sensor: sensor.into(), id };
+                self.cached.insert(key.into(), known.clone());
                 known
             }
         };
@@ -95,7 +106,7 @@ impl Ids {
         Ok(id)
     }
 
-    fn channel(&self, header: &Header, sensor: &[u8]) -> Channel {
+    fn channel(&self, header: &MessageHeader, sensor: &[u8]) -> Channel {
         let number = hex(header.type_id);
         let name = self.names.name(header.type_id).map_or(&number[..], |name| name);
         let source = match sensor {
@@ -106,27 +117,27 @@ impl Ids {
         channel.clock = self.clock;
         channel.type_name = Some(format!("{name}.v{}", header.version).into());
         channel.metadata = BTreeMap::from([
-            (TYPE.to_owned(), number.clone()),
-            (VERSION.to_owned(), header.version.to_string()),
+            (TYPE_KEY.to_owned(), number.clone()),
+            (VERSION_KEY.to_owned(), header.version.to_string()),
         ]);
         if header.marker != MARKER {
-            channel.metadata.insert(MARKED.to_owned(), format!("{:#04x}", header.marker));
+            channel.metadata.insert(MARKER_KEY.to_owned(), format!("{:#04x}", header.marker));
         }
         channel
     }
 }
 
-impl Known {
+impl CachedChannel {
     #[inline]
-    fn is_of(&self, header: &Header, sensor: &[u8]) -> bool {
+    fn matches(&self, header: &MessageHeader, sensor: &[u8]) -> bool {
         (self.type_id, self.version, self.marker) == (header.type_id, header.version, header.marker)
             && *self.sensor == *sensor
     }
 }
 
-/// A slot from the type and both ends of the sensor's name.
+/// Computes a slot from the type and the sensor name's length and last bytes.
 #[inline]
-fn slot(header: &Header, sensor: &[u8]) -> usize {
+fn slot(header: &MessageHeader, sensor: &[u8]) -> usize {
     let last = sensor.last_chunk::<8>().map_or_else(
         || sensor.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
         |bytes| u64::from_le_bytes(*bytes),

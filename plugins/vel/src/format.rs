@@ -1,9 +1,9 @@
-//! The byte format `vel`: what of an event a log can hold, and whole messages as bytes and back.
+//! The byte format `vel`: which events a log can hold, and messages as bytes and back.
 //!
-//! A file is a head with an empty index and the messages. Absolute times are written as milliseconds since
-//! 1970, as there is no first event to count from; relative ones as they are. What it reads was made by
-//! [`Datalog::encode`] and has not changed since: anything else is refused as a whole. Logs that may be
-//! damaged are for [`reader`](crate::reader).
+//! A file is a head with an empty index, and messages. Absolute times are written as milliseconds
+//! since 1970, as there is no first event to count from; relative times as they are. It reads only
+//! what [`VelByteFormat::encode`] wrote, and refuses anything else as a whole.
+//! [`reader`](crate::reader) reads logs that may be damaged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,62 +15,63 @@ use sluice_core::{
     PayloadOffset, ReadContext,
 };
 
-use crate::channels::Ids;
+use crate::channels::ChannelCache;
 use crate::hash::MessageNames;
-use crate::kind::{Decoded, Kind, Met, TypeId, decoded_types};
-use crate::time::{held, to_wide_millis, to_wide_nanos};
-use crate::wire::{END_MARK, FileHead, HEADER_LEN, Header, SMALLEST, append_message};
+use crate::mapping::{BatchUsage, ChannelMapping, DecodedType, TypeVersion, decoded_types};
+use crate::time::{round_trip, to_wide_millis, to_wide_nanos};
+use crate::wire::{END_MARK, FileHead, HEADER_LEN, MIN_SIZE, MessageHeader, append_message};
 
 /// VEL logs as a byte format.
 #[derive(Clone, Copy, Debug)]
-pub struct Datalog;
+pub(crate) struct VelByteFormat;
 
-/// Bytes of the message for this event, and its type, or why there is none.
-fn fitted(
+/// The length and type of the message for this event, or why there is none.
+fn check_event(
     event: &Event<'_>,
-    kind: &Kind,
-    decoded: Option<Decoded>,
-) -> Result<(u32, TypeId), String> {
-    let type_id = kind.type_of(decoded)?;
-    let header = Header::of(0, type_id, 0.0, event.payload.len()).map_err(|e| e.to_string())?;
+    mapping: &ChannelMapping,
+    decoded: Option<DecodedType>,
+) -> Result<(u32, TypeVersion), String> {
+    let type_id = mapping.type_of(decoded)?;
+    let header =
+        MessageHeader::new(0, type_id, 0.0, event.payload.len()).map_err(|e| e.to_string())?;
     Ok((u32::try_from(header.message_len()).unwrap_or(u32::MAX), type_id))
 }
 
-/// How the channels of some events are written.
-struct Kinds {
-    kinds: Vec<Kind>,
-    /// Where the kind of each channel is, by the channel's number.
-    places: Vec<u32>,
+/// The mappings of the channels of some events.
+struct ChannelMappings {
+    mappings: Vec<ChannelMapping>,
+    /// Index of each channel's mapping, by channel id.
+    indices: Vec<u32>,
 }
 
-impl Kinds {
-    fn of<'b>(batches: impl IntoIterator<Item = &'b Batch>, channels: &Channels) -> Self {
-        let (mut kinds, mut places) = (Vec::new(), vec![u32::MAX; channels.len()]);
+impl ChannelMappings {
+    fn new<'b>(batches: impl IntoIterator<Item = &'b Batch>, channels: &Channels) -> Self {
+        let (mut mappings, mut indices) = (Vec::new(), vec![u32::MAX; channels.len()]);
         for id in batches.into_iter().flat_map(Batch::channels) {
-            let place = &mut places[*id as usize];
-            if *place == u32::MAX {
-                *place = kinds.len() as u32;
-                kinds.push(Kind::of(&channels.get(ChannelId(*id))));
+            let index = &mut indices[*id as usize];
+            if *index == u32::MAX {
+                *index = mappings.len() as u32;
+                mappings.push(ChannelMapping::from_channel(&channels.get(ChannelId(*id))));
             }
         }
-        Self { kinds, places }
+        Self { mappings, indices }
     }
 
-    /// How an event's channel is written, and which of the kinds that is.
+    /// The mapping of an event's channel, and its index.
     #[inline]
-    fn kind(&self, event: &Event<'_>) -> (usize, &Kind) {
-        let place = self.places[event.channel.index()] as usize;
-        (place, &self.kinds[place])
+    fn mapping(&self, event: &Event<'_>) -> (usize, &ChannelMapping) {
+        let place = self.indices[event.channel.index()] as usize;
+        (place, &self.mappings[place])
     }
 }
 
-impl ByteFormat for Datalog {
+impl ByteFormat for VelByteFormat {
     fn head(&self) -> Result<Vec<u8>, Error> {
         Ok(FileHead::new(0).write().to_vec())
     }
 
     fn stored_time(&self, time: i64) -> i64 {
-        held(time)
+        round_trip(time)
     }
 
     fn accepts_wide_times(&self) -> bool {
@@ -82,14 +83,16 @@ impl ByteFormat for Datalog {
     }
 
     fn lengths(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Vec<u32>, Error> {
-        let (kinds, decoded) = (Kinds::of([batch], context.channels), decoded_types(batch));
-        let (mut lengths, mut met) = (Vec::with_capacity(batch.len()), Met::of(kinds.kinds.len()));
+        let (table, decoded) =
+            (ChannelMappings::new([batch], context.channels), decoded_types(batch));
+        let (mut lengths, mut usage) =
+            (Vec::with_capacity(batch.len()), BatchUsage::new(table.mappings.len()));
         for (row, event) in batch.iter().enumerate() {
-            let (kind, decoded) = (kinds.kind(&event), decoded.get(row).copied().flatten());
-            match fitted(&event, kind.1, decoded) {
+            let (mapping, decoded) = (table.mapping(&event), decoded.get(row).copied().flatten());
+            match check_event(&event, mapping.1, decoded) {
                 Ok((len, type_id)) => {
                     lengths.push(len);
-                    met.add(kind, type_id, event.payload, decoded.is_some());
+                    usage.add(mapping, type_id, event.payload, decoded.is_some());
                 }
                 Err(reason) => {
                     context.refused.push((row as u32, reason));
@@ -99,12 +102,12 @@ impl ByteFormat for Datalog {
             }
             let time = time_of(batch, row);
             if to_wide_nanos(to_wide_millis(time)) != Some(time) {
-                context.losses.insert(ROUNDED);
+                context.losses.insert(TIMES_ROUNDED);
             }
         }
-        met.say_losses(&kinds.kinds, &mut context.losses);
-        if met.channels(&kinds.kinds).any(|kind| kind.clock == Clock::Utc) {
-            context.losses.insert(NOT_SAID_ABSOLUTE);
+        usage.report_losses(&table.mappings, &mut context.losses);
+        if usage.channels(&table.mappings).any(|mapping| mapping.clock == Clock::Utc) {
+            context.losses.insert(EPOCH_NOT_WRITTEN);
         }
         Ok(lengths)
     }
@@ -115,16 +118,16 @@ impl ByteFormat for Datalog {
         channels: &Channels,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let kinds = Kinds::of(events, channels);
+        let table = ChannelMappings::new(events, channels);
         for batch in events {
             out.reserve(batch.payload_bytes() as usize + batch.len() * HEADER_LEN);
             let decoded = decoded_types(batch);
             for (row, event) in batch.iter().enumerate() {
-                let ((_, kind), decoded) =
-                    (kinds.kind(&event), decoded.get(row).copied().flatten());
-                let (_, type_id) = fitted(&event, kind, decoded).map_err(unfit)?;
-                let (marker, ms) = (kind.marker, to_wide_millis(time_of(batch, row)));
-                append_message(out, marker, type_id, ms, event.payload).map_err(unfit)?;
+                let ((_, mapping), decoded) =
+                    (table.mapping(&event), decoded.get(row).copied().flatten());
+                let (_, type_id) = check_event(&event, mapping, decoded).map_err(unrefused)?;
+                let (marker, ms) = (mapping.marker, to_wide_millis(time_of(batch, row)));
+                append_message(out, marker, type_id, ms, event.payload).map_err(unrefused)?;
             }
         }
         Ok(())
@@ -138,19 +141,20 @@ impl ByteFormat for Datalog {
     ) -> Result<Result<Vec<Batch>, String>, Error> {
         let mut batch = BatchBuilder::with_capacity(LIKELY_EVENTS);
         let (names, source) = (Arc::new(MessageNames::default()), Arc::clone(&context.source));
-        let mut ids = Ids::new(names, source, Clock::Relative, Arc::clone(&context.channels));
+        let mut ids =
+            ChannelCache::new(names, source, Clock::Relative, Arc::clone(&context.channels));
         let mut at = 0;
         while at < piece.len() {
-            let found = whole_message(piece.get(at..).unwrap_or_default());
+            let found = split_message(piece.get(at..).unwrap_or_default());
             let (header, time, payload) = match found {
                 Ok(found) => found,
-                Err(reason) => return Ok(Err(format!("{reason}, {at} bytes into what it holds"))),
+                Err(reason) => return Ok(Err(format!("{reason}, at byte {at} of the contents"))),
             };
             let Ok(offset) = u32::try_from(at + HEADER_LEN) else {
-                return Ok(Err("a piece of a log is shorter than 4 GiB".into()));
+                return Ok(Err("a piece of a log is longer than 4 GiB".into()));
             };
             let place = PayloadOffset { segment: 0, offset };
-            batch.push_wide(time, at as i64, ids.of(&header, payload)?, payload, place);
+            batch.push_wide(time, at as i64, ids.resolve(&header, payload)?, payload, place);
             at += HEADER_LEN + payload.len();
         }
         if batch.is_empty() {
@@ -161,41 +165,41 @@ impl ByteFormat for Datalog {
     }
 }
 
-/// When an event happened, in nanoseconds.
+/// The time of an event, in nanoseconds.
 fn time_of(batch: &Batch, row: usize) -> i128 {
     batch.wide_time(row).unwrap_or_else(|| batch.timestamps()[row].into())
 }
 
-pub(crate) const ROUNDED: &str =
-    "times are written in milliseconds as doubles; what these cannot hold is rounded";
+pub(crate) const TIMES_ROUNDED: &str =
+    "times are written as milliseconds in doubles, and rounded if these cannot hold them";
 
-const NOT_SAID_ABSOLUTE: &str =
-    "that times count from 1970 is not written; they are read back as if from the start of the log";
+const EPOCH_NOT_WRITTEN: &str =
+    "absolute times are not marked as such; they are read back as relative to the start of the log";
 
-fn unfit(reason: impl std::fmt::Display) -> Error {
-    Error::internal(format!("an event that a log cannot hold was not refused: {reason}"))
+fn unrefused(reason: impl std::fmt::Display) -> Error {
+    Error::internal(format!("an event that does not fit the format was not refused: {reason}"))
 }
 
-/// The message that these bytes begin with, and its time.
-fn whole_message(bytes: &[u8]) -> Result<(Header, i128, &[u8]), &'static str> {
-    let (head, rest) = bytes.split_first_chunk().ok_or("a message's header is cut off")?;
-    let header = Header::parse(head).ok_or("a message's header is cut off")?;
-    if header.size < SMALLEST || header.size == END_MARK {
-        return Err("a message's size is impossible");
+/// Splits off the message at the start of these bytes, and its time.
+fn split_message(bytes: &[u8]) -> Result<(MessageHeader, i128, &[u8]), &'static str> {
+    let (head, rest) = bytes.split_first_chunk().ok_or("the header of a message is cut off")?;
+    let header = MessageHeader::parse(head).ok_or("the header of a message is cut off")?;
+    if header.size < MIN_SIZE || header.size == END_MARK {
+        return Err("the size of a message is impossible");
     }
-    let time = to_wide_nanos(header.ms).ok_or("a message's time cannot be held")?;
+    let time = to_wide_nanos(header.ms).ok_or("the time of a message cannot be held")?;
     if to_wide_millis(time).to_bits() != header.ms.to_bits() {
-        return Err("a message's time is none of whole nanoseconds");
+        return Err("the time of a message is not in whole nanoseconds");
     }
     let len = usize::try_from(header.payload_len()).map_err(|_| "a message is too long")?;
-    let (payload, _) = rest.split_at_checked(len).ok_or("a message's payload is cut off")?;
+    let (payload, _) = rest.split_at_checked(len).ok_or("the payload of a message is cut off")?;
     Ok((header, time, payload))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::{Versions, key};
+    use crate::codec::{Versions, type_key};
     use crate::wire::{MARKER, TIME_AT};
     use arrow_array::{RecordBatch, RecordBatchOptions};
     use arrow_schema::Schema;
@@ -214,7 +218,7 @@ mod tests {
 
     fn decoded(piece: &[u8]) -> Result<Vec<Batch>, String> {
         let context = ReadContext::standalone("test");
-        Datalog.decode(Bytes::copy_from_slice(piece), Path::new("x"), &context).unwrap()
+        VelByteFormat.decode(Bytes::copy_from_slice(piece), Path::new("x"), &context).unwrap()
     }
 
     fn one() -> Vec<u8> {
@@ -228,7 +232,8 @@ mod tests {
     fn payloads_are_not_copied() {
         let piece = Bytes::from([one(), one()].concat());
         let context = ReadContext::standalone("test");
-        let batches = Datalog.decode(piece.clone(), Path::new("x"), &context).unwrap().unwrap();
+        let batches =
+            VelByteFormat.decode(piece.clone(), Path::new("x"), &context).unwrap().unwrap();
         let [batch] = &batches[..] else { panic!("one piece is one batch") };
         assert_eq!((batch.len(), batch.timestamps()), (2, &[2_000_000_000; 2][..]));
         assert_eq!(batch.sequences(), [0, one().len() as i64]);
@@ -264,8 +269,8 @@ mod tests {
         {
             let events = batch(&[(time, 1, Vec::new())], &channels);
             let mut context = EncodeContext::new(&channels, &buffers);
-            assert_eq!(Datalog.lengths(&events, &mut context).unwrap(), [21]);
-            assert_eq!(context.losses.contains(ROUNDED), is_rounded, "{time}");
+            assert_eq!(VelByteFormat.lengths(&events, &mut context).unwrap(), [21]);
+            assert_eq!(context.losses.contains(TIMES_ROUNDED), is_rounded, "{time}");
         }
     }
 
@@ -274,7 +279,7 @@ mod tests {
         let (channels, buffers) = (Channels::default(), BlockPool::new(16, 1));
         let named = |name: &str, version| MessageType {
             codec: "vel".into(),
-            ..MessageType::named(name, key(7, 1, version).unwrap())
+            ..MessageType::named(name, type_key(7, 1, version).unwrap())
         };
         for (message, refused) in
             [(named("A.v1", Versions::This), 0), (named("A.v1+", Versions::Above), 1)]
@@ -292,9 +297,9 @@ mod tests {
             };
             let events = batch(&[(0, 1, Vec::new())], &channels).with_rows(vec![rows]);
             let mut context = EncodeContext::new(&channels, &buffers);
-            Datalog.lengths(&events, &mut context).unwrap();
+            VelByteFormat.lengths(&events, &mut context).unwrap();
             assert_eq!(context.refused.len(), refused);
-            let written = Datalog.encode(&[events], &channels, &mut Vec::new());
+            let written = VelByteFormat.encode(&[events], &channels, &mut Vec::new());
             assert_eq!(written.is_err(), refused > 0);
         }
     }
@@ -303,34 +308,36 @@ mod tests {
     fn only_channels_of_the_events_are_looked_at() {
         let channels = Channels::default();
         let all = batch(&[(0, 1, Vec::new()), (0, 2, Vec::new()), (0, 1, Vec::new())], &channels);
-        assert_eq!(Kinds::of([&all, &all], &channels).kinds.len(), 2);
-        assert_eq!(Kinds::of([&all.slice(2, 1)], &channels).kinds.len(), 1);
+        assert_eq!(ChannelMappings::new([&all, &all], &channels).mappings.len(), 2);
+        assert_eq!(ChannelMappings::new([&all.slice(2, 1)], &channels).mappings.len(), 1);
     }
 
     proptest! {
         #[test]
         fn events_survive_however_they_are_cut_into_batches(
             events in proptest::collection::vec(
-                (-1_000_000i64..i64::MAX / 2, 1u8..20, proptest::collection::vec(any::<u8>(), 0..40)),
+                (-1_000_000i64..i64::MAX / 2, 1u8..20,
+                 proptest::collection::vec(any::<u8>(), 0..40)),
                 0..20),
             cut in 0usize..20)
         {
             let channels = Channels::default();
             let whole = batch(&events, &channels);
             let buffers = BlockPool::new(16, 1);
-            let lengths = Datalog.lengths(&whole, &mut EncodeContext::new(&channels, &buffers)).unwrap();
+            let mut context = EncodeContext::new(&channels, &buffers);
+            let lengths = VelByteFormat.lengths(&whole, &mut context).unwrap();
             let cut = cut.min(whole.len());
             let parts = [whole.slice(0, cut), whole.slice(cut, whole.len() - cut)];
             let (mut bytes, mut in_parts) = (Vec::new(), Vec::new());
-            Datalog.encode(std::slice::from_ref(&whole), &channels, &mut bytes).unwrap();
-            Datalog.encode(&parts, &channels, &mut in_parts).unwrap();
+            VelByteFormat.encode(std::slice::from_ref(&whole), &channels, &mut bytes).unwrap();
+            VelByteFormat.encode(&parts, &channels, &mut in_parts).unwrap();
             prop_assert_eq!(&bytes, &in_parts);
             prop_assert_eq!(lengths.iter().sum::<u32>() as usize, bytes.len());
             let back = decoded(&bytes).unwrap();
             let back: Vec<_> = back.iter().flat_map(Batch::iter).collect();
             prop_assert_eq!(back.len(), events.len());
             for (event, (time, _, payload)) in back.iter().zip(&events) {
-                prop_assert_eq!(event.timestamp, Datalog.stored_time(*time));
+                prop_assert_eq!(event.timestamp, VelByteFormat.stored_time(*time));
                 prop_assert_eq!(event.payload, &payload[..]);
             }
         }

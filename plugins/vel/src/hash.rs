@@ -1,6 +1,6 @@
-//! How a message's name becomes the number that stands for its type, and the names that are known.
+//! Message type numbers, computed from names, and the table of known names.
 //!
-//! A number cannot be turned back into its name; it can only be compared with those of known names.
+//! A number cannot be turned back into a name, only compared with those of known names.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 /// The type of camera images, `ImageM`.
-pub const IMAGE: u32 = simple_hash(b"ImageM");
+pub(crate) const IMAGE: u32 = simple_hash(b"ImageM");
 /// The type of inertial states, `IMUStateM`.
 pub const IMU_STATE: u32 = simple_hash(b"IMUStateM");
 /// The type of laser scans, `LaserRange2DDataM`.
@@ -18,15 +18,16 @@ pub const LASER_DATA: u32 = simple_hash(b"LaserRange2DDataM");
 /// The type of laser scanners' settings, `LaserRange2DConfigM`.
 pub const LASER_CONFIG: u32 = simple_hash(b"LaserRange2DConfigM");
 
-/// The names that need not be given.
-pub const BUILT_IN: [&str; 4] = ["ImageM", "IMUStateM", "LaserRange2DDataM", "LaserRange2DConfigM"];
+/// The built-in names.
+pub(crate) const BUILT_IN: [&str; 4] =
+    ["ImageM", "IMUStateM", "LaserRange2DDataM", "LaserRange2DConfigM"];
 
 /// Whether a type is one of the built-in ones.
-pub fn is_built_in(type_id: u32) -> bool {
+pub(crate) fn is_built_in(type_id: u32) -> bool {
     matches!(type_id, IMAGE | IMU_STATE | LASER_DATA | LASER_CONFIG)
 }
 
-/// The number for a name: the sum of its bytes, byte `i` of it counted `119 + i` times, in 32 bits.
+/// The number of a name: the sum of its bytes, byte `i` weighted by `119 + i`, in 32 bits.
 pub const fn simple_hash(name: &[u8]) -> u32 {
     let (mut sum, mut weight, mut rest) = (0u32, 119u32, name);
     while let Some((byte, after)) = rest.split_first() {
@@ -36,26 +37,26 @@ pub const fn simple_hash(name: &[u8]) -> u32 {
     sum
 }
 
-/// A type's number as logs without its name show it: `0x0001BE24`.
-pub fn hex(type_id: u32) -> String {
+/// A type number as shown for messages without a known name: `0x0001BE24`.
+pub(crate) fn hex(type_id: u32) -> String {
     format!("{type_id:#010X}").replacen("0X", "0x", 1)
 }
 
-/// The number that [`hex`] wrote.
-pub fn from_hex(text: &str) -> Option<u32> {
+/// Parses the output of [`hex`].
+pub(crate) fn from_hex(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("0x").filter(|digits| digits.len() == 8)?;
     u32::from_str_radix(digits, 16).ok().filter(|type_id| hex(*type_id) == text)
 }
 
-/// Messages' names by their numbers: the built-in ones and any others, no two with one number.
+/// Message names by number: the built-in ones and others, with unique numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct MessageNames(BTreeMap<u32, Arc<str>>);
 
 impl MessageNames {
-    /// The built-in names and these.
+    /// The built-in names and `names`.
     ///
-    /// `Err` names the two names that have one number, or says that one is empty.
+    /// `Err` if two names have the same number, or one is empty.
     pub fn with<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Result<Self, String> {
         let mut known = Self(BTreeMap::new());
         BUILT_IN.iter().try_for_each(|name| known.insert(name))?;
@@ -65,7 +66,7 @@ impl MessageNames {
 
     fn insert(&mut self, name: &str) -> Result<(), String> {
         if name.is_empty() {
-            return Err("a message's name is needed, and this is empty".into());
+            return Err("a message has an empty name".into());
         }
         let type_id = simple_hash(name.as_bytes());
         let known = self.0.entry(type_id).or_insert_with(|| name.into());
@@ -73,10 +74,10 @@ impl MessageNames {
             return Ok(());
         }
         let number = hex(type_id);
-        Err(format!("`{known}` and `{name}` have the same number {number}; leave one of them out"))
+        Err(format!("`{known}` and `{name}` have the same number {number}; remove one of them"))
     }
 
-    /// The name that has this number.
+    /// The name with this number.
     pub fn name(&self, type_id: u32) -> Option<&Arc<str>> {
         self.0.get(&type_id)
     }

@@ -1,32 +1,32 @@
-//! The one log that a run reads, where that is a VEL log: what of it nanoseconds do not tell, a sink reads
-//! there. Reads no event.
+//! The run's only input, if that is a VEL log: a sink reads the exact times from it that
+//! nanoseconds cannot hold. Reads no events.
 
 use sluice_core::files::LogFile;
 use sluice_core::store::is_address;
 use sluice_core::{Error, SinkContext};
 
-use crate::sink::MOST_SECONDS;
-use crate::wire::{END_MARK, FileHead, HEAD_LEN, Header, MAGIC, SIZE_LEN, VERSION};
+use crate::sink::MAX_SECONDS;
+use crate::wire::{END_MARK, FileHead, HEAD_LEN, MAGIC, MessageHeader, SIZE_LEN, VERSION};
 
-/// How much of the original is read at a time.
+/// Bytes of the original read at a time.
 const ORIGINAL_WINDOW: usize = 16 << 10;
 
-/// The only log that is read: messages that were read from it keep the bits of their times, which
-/// nanoseconds do not tell in full.
+/// The run's only input. Messages read from it keep the bits of their times, which nanoseconds
+/// cannot hold exactly.
 #[derive(Debug)]
-pub(crate) struct Original {
+pub(crate) struct OriginalLog {
     log: LogFile,
     head: FileHead,
-    /// What was read of it last, and where that begins.
+    /// The bytes read last, and their position.
     window: Vec<u8>,
     start: u64,
-    /// The end of the furthest message that was met.
+    /// The end of the furthest message found.
     end: u64,
 }
 
-impl Original {
-    /// The run's input, if it is one VEL log that can be read at any place.
-    pub(crate) fn of(context: &SinkContext) -> Result<Option<Self>, Error> {
+impl OriginalLog {
+    /// Opens the run's input if it is a single VEL log with random access.
+    pub(crate) fn open(context: &SinkContext) -> Result<Option<Self>, Error> {
         let [input] = &context.origin.inputs[..] else { return Ok(None) };
         if !is_address(&input.path) && !input.path.is_file() {
             return Ok(None);
@@ -46,14 +46,14 @@ impl Original {
         self.head.minor
     }
 
-    /// How many entries its index has, as far as they can be there.
+    /// The number of index entries, if the file is long enough for them.
     pub(crate) fn entries(&self) -> u32 {
         let len = self.log.len().unwrap_or(0);
-        if self.head.body() <= len { self.head.entries.min(MOST_SECONDS) } else { 0 }
+        if self.head.body() <= len { self.head.entries.min(MAX_SECONDS) } else { 0 }
     }
 
-    /// The time of the message at `at`, if that is one like this.
-    pub(crate) fn millis(&mut self, at: i64, like: &Header) -> Result<Option<f64>, Error> {
+    /// The time of the message at `at`, if its header otherwise equals `like`.
+    pub(crate) fn millis(&mut self, at: i64, like: &MessageHeader) -> Result<Option<f64>, Error> {
         let Ok(at) = u64::try_from(at) else { return Ok(None) };
         let header = match self.header(at) {
             None => {
@@ -62,27 +62,27 @@ impl Original {
             }
             header => header,
         };
-        let found = header.filter(|header| *header == Header { ms: header.ms, ..*like });
+        let found = header.filter(|header| *header == MessageHeader { ms: header.ms, ..*like });
         if let Some(header) = found {
             self.end = self.end.max(at.saturating_add(header.message_len()));
         }
         Ok(found.map(|header| header.ms))
     }
 
-    /// Whether the end mark is behind the furthest message that was met.
+    /// Whether the end mark follows the furthest message.
     pub(crate) fn ends_with_a_mark(&mut self) -> Result<bool, Error> {
         let mut bytes = [0; SIZE_LEN];
         let there = self.log.read_at(self.end, &mut bytes)?;
         Ok(there == bytes.len() && u32::from_le_bytes(bytes) == END_MARK)
     }
 
-    /// The header at `at`, if what was read last has it.
-    fn header(&self, at: u64) -> Option<Header> {
+    /// The header at `at`, if it is in the window.
+    fn header(&self, at: u64) -> Option<MessageHeader> {
         let at = usize::try_from(at.checked_sub(self.start)?).ok()?;
-        self.window.get(at..)?.first_chunk().and_then(Header::parse)
+        self.window.get(at..)?.first_chunk().and_then(MessageHeader::parse)
     }
 
-    /// Reads from `at` on: several messages where they are short, and not much too much of long ones.
+    /// Reads from `at` on: enough for several short messages, without reading far into long ones.
     fn load(&mut self, at: u64) -> Result<(), Error> {
         self.window.resize(ORIGINAL_WINDOW, 0);
         let there = self.log.read_at(at, &mut self.window)?;

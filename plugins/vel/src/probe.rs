@@ -1,5 +1,5 @@
-//! A log that is only looked into, away from reading it: for its index and for seeking. Keeps errors as
-//! what they are.
+//! Random access to a log besides reading it: to check its index and to seek. Keeps the original
+//! I/O errors.
 
 use std::io;
 use std::path::Path;
@@ -8,37 +8,37 @@ use sluice_core::Error;
 use sluice_core::files::LogFile;
 use sluice_core::window::ReadAt;
 
-/// Looks at single places of a log.
-pub(crate) struct Probe {
+/// A log with random access.
+pub(crate) struct LogProbe {
     log: LogFile,
-    failed: Option<Error>,
+    error: Option<Error>,
 }
 
-impl Probe {
+impl LogProbe {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        Ok(Self { log: LogFile::open(path)?, failed: None })
+        Ok(Self { log: LogFile::open(path)?, error: None })
     }
 
     pub(crate) fn is_seekable(&self) -> bool {
         self.log.is_seekable()
     }
 
-    /// Lets `look` look.
-    pub(crate) fn look<T>(
+    /// Runs `look` on the log.
+    pub(crate) fn with_log<T>(
         &mut self,
         look: impl FnOnce(&mut dyn ReadAt) -> io::Result<T>,
     ) -> Result<T, Error> {
         let looked = look(self);
         looked.map_err(|error| {
-            self.failed.take().unwrap_or_else(|| Error::io("read", self.log.path(), error))
+            self.error.take().unwrap_or_else(|| Error::io("read", self.log.path(), error))
         })
     }
 }
 
-impl ReadAt for Probe {
+impl ReadAt for LogProbe {
     fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
         self.log.read_at(pos, buf).map_err(|error| {
-            self.failed = Some(error);
+            self.error = Some(error);
             io::ErrorKind::Other.into()
         })
     }

@@ -1,5 +1,5 @@
-//! A VEL file as a framed log: which channel a message is on, and when it happened. What a message is,
-//! and how a file begins, is [`scan`]'s word.
+//! A VEL file as a framed log: the channel and time of each message. [`scan`] decides what is a
+//! message, [`start`] how a file starts.
 
 use std::io;
 use std::ops::Range;
@@ -13,17 +13,19 @@ use sluice_core::framed::{
 use sluice_core::window::ReadAt;
 use sluice_core::{Clock, Damage, Error, ReadContext, Split, SplitStart, plugin};
 
-use crate::channels::Ids;
-use crate::scan::{self, Rules, spelled};
-use crate::shape::{names_sensor, sensor};
-use crate::wire::{HEAD_LEN, HEADER_LEN, Header, MAGIC, SIZE_LEN, VERSION};
+use crate::channels::ChannelCache;
+use crate::layout::{has_sensor_name, sensor};
+use crate::rules::Rules;
+use crate::scan;
+use crate::start::{self, hex_bytes};
+use crate::wire::{HEAD_LEN, HEADER_LEN, MAGIC, MessageHeader, SIZE_LEN, VERSION};
 
 /// Reads one split of a log.
-pub type LogReader = FramedReader<Messages>;
+pub(crate) type LogReader = FramedReader<VelFraming>;
 
-/// Opens a log at a split, for the messages of a window of time. `clock` is what its times count from,
-/// `rules.epoch` included.
-pub fn open(
+/// Opens a log at a split, for the messages of a time window. `clock` is what times count from,
+/// including `rules.epoch`.
+pub(crate) fn open(
     window: plugin::TimeWindow,
     path: &Path,
     split: &Split,
@@ -32,21 +34,21 @@ pub fn open(
     context: &ReadContext,
 ) -> Result<LogReader, Error> {
     let (source, channels) = (source_of(path, context), Arc::clone(&context.channels));
-    let ids = Ids::new(Arc::clone(&rules.names), source, clock, channels);
-    let messages = Messages {
+    let ids = ChannelCache::new(Arc::clone(&rules.names), source, clock, channels);
+    let messages = VelFraming {
         rules,
         ids,
         head: None,
         input: path.to_string_lossy().into(),
         context: context.clone(),
     };
-    // Where the first message is, the file's head says.
+    // The head tells where the first message is.
     let entry = if entry == SplitStart::At(0) { SplitStart::Search } else { entry };
     let log = LogFile::open_expecting(path, InputContent::Marked)?;
     LogReader::with_window(window, log, split, entry, messages, context)
 }
 
-/// The source of messages that name no sensor: the file's name without extensions.
+/// The source of messages without a sensor: the file name without extensions.
 fn source_of(path: &Path, context: &ReadContext) -> Arc<str> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match name.split('.').find(|part| !part.is_empty()) {
@@ -55,59 +57,58 @@ fn source_of(path: &Path, context: &ReadContext) -> Arc<str> {
     }
 }
 
-/// The messages of a log.
+/// Tells a framed reader where the messages of a log are.
 #[derive(Debug)]
-pub struct Messages {
+pub(crate) struct VelFraming {
     rules: Rules,
-    ids: Ids,
-    /// How the file begins, where that had to be known.
-    head: Option<scan::Head>,
+    ids: ChannelCache,
+    /// How the file starts, if that was examined.
+    head: Option<start::FileStart>,
     input: Arc<str>,
     context: ReadContext,
 }
 
-impl Messages {
-    /// Where reading the file from its front begins. What can be said of its head without reading on is
-    /// said here.
-    fn begin(&mut self, head: scan::Head) -> u64 {
+impl VelFraming {
+    /// Where sequential reading starts. Reports what is wrong with the head, if that is known now.
+    fn handle_head(&mut self, head: start::FileStart) -> u64 {
         let begins = match &head {
-            scan::Head::Sound { body, head } => {
+            start::FileStart::Sound { body, head } => {
                 if head.minor > VERSION.1 {
-                    self.note_version(head.major, head.minor);
+                    self.report_version(head.major, head.minor);
                 }
                 *body
             }
-            scan::Head::Empty => {
+            start::FileStart::Empty => {
                 let reason =
-                    format!("the log is empty: at least its head of {HEAD_LEN} bytes is due");
+                    format!("the log is empty: expected at least a head of {HEAD_LEN} bytes");
                 self.context.damage.report(Damage::new(&self.input, 0, 0, reason));
                 0
             }
-            scan::Head::Marred { body, found } => {
-                let reason =
-                    format!("{} was expected, {} is there", spelled(&MAGIC), spelled(found));
+            start::FileStart::Marred { body, found } => {
+                let reason = format!("expected {}, found {}", hex_bytes(&MAGIC), hex_bytes(found));
                 let len = found.len() as u64;
                 self.context.damage.report(Damage::new(&self.input, 0, len, reason));
                 *body
             }
-            scan::Head::Damaged { .. } | scan::Head::Refused { .. } => 0,
+            start::FileStart::Damaged { .. } | start::FileStart::Refused { .. } => 0,
         };
         self.head = Some(head);
         begins
     }
 
-    fn note_version(&self, major: u16, minor: u16) {
+    fn report_version(&self, major: u16, minor: u16) {
         let (known, input) = (VERSION.1, &self.input);
         let what = format!(
-            "{input} is of version {major}.{minor}; it was read as version {major}.{known}, which is the \
-             newest that is known here"
+            "{input} has version {major}.{minor}; it was read as version {major}.{known}, the \
+             newest one \
+             supported"
         );
         self.context.losses.note(what, 0);
     }
 
-    fn head_of(
+    fn event_header(
         &self,
-        header: &Header,
+        header: &MessageHeader,
         timestamp: i64,
         pos: u64,
         channel: sluice_core::ChannelId,
@@ -117,14 +118,14 @@ impl Messages {
     }
 }
 
-impl Framing for Messages {
-    /// A message is beyond doubt if the header of another one follows it.
+impl Framing for VelFraming {
+    /// A message is certain if another header follows it.
     #[inline]
     fn peek(&mut self, pos: u64, bytes: &[u8]) -> Result<Peek, Error> {
-        if let (0, Some(scan::Head::Refused { at, what })) = (pos, &self.head) {
+        if let (0, Some(start::FileStart::Refused { at, what })) = (pos, &self.head) {
             return Err(Error::malformed(&*self.input, *at, what));
         }
-        let Some(header) = bytes.first_chunk().and_then(Header::parse) else {
+        let Some(header) = bytes.first_chunk().and_then(MessageHeader::parse) else {
             return Ok(Peek::More);
         };
         if !self.rules.is_sound(&header) {
@@ -133,77 +134,78 @@ impl Framing for Messages {
         let Some((message, after)) = bytes.split_at_checked(header.message_len() as usize) else {
             return Ok(Peek::More);
         };
-        match after.first_chunk().and_then(Header::parse) {
+        match after.first_chunk().and_then(MessageHeader::parse) {
             Some(next) if self.rules.is_sound(&next) => {}
             Some(_) => return Ok(Peek::Ambiguous),
             None => return Ok(Peek::More),
         }
         let Some(timestamp) = self.rules.nanos(header.ms) else { return Ok(Peek::Ambiguous) };
-        let channel = self.ids.of(&header, message.get(HEADER_LEN..).unwrap_or_default())?;
-        let head = self.head_of(&header, timestamp, pos, channel);
+        let channel = self.ids.resolve(&header, message.get(HEADER_LEN..).unwrap_or_default())?;
+        let head = self.event_header(&header, timestamp, pos, channel);
         Ok(Peek::Event { len: message.len(), head })
     }
 
     fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
-        if let (0, Some(scan::Head::Damaged { end, reason })) = (pos, &self.head) {
+        if let (0, Some(start::FileStart::Damaged { end, reason })) = (pos, &self.head) {
             return Ok(PositionContent::Damage { end: *end, reason: reason.clone() });
         }
-        Ok(match scan::judge(log, pos, &self.rules)? {
-            scan::Verdict::Message { end, .. } => PositionContent::Record { end },
-            scan::Verdict::Damage { end, reason } => {
+        Ok(match scan::classify(log, pos, &self.rules)? {
+            scan::MessageScan::Message { end, .. } => PositionContent::Record { end },
+            scan::MessageScan::Damage { end, reason } => {
                 PositionContent::Damage { end, reason: reason.to_string() }
             }
-            scan::Verdict::End => PositionContent::End { mark: SIZE_LEN as u64 },
+            scan::MessageScan::End => PositionContent::End { mark: SIZE_LEN as u64 },
         })
     }
 
-    /// Where the first message of the range begins. A range that begins in the file's head leads to the
-    /// first message of all, even if that is of a later range; the front of the file to damage there.
+    /// The first message of the range. A range that starts in the head leads to the first message
+    /// of the file, even if that belongs to a later range; the start of the file leads to damage
+    /// there.
     fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>> {
         if range.start == 0 {
-            let head = scan::head(log, &self.rules)?;
-            return Ok(Some(self.begin(head)));
+            let head = start::read_start(log, &self.rules)?;
+            return Ok(Some(self.handle_head(head)));
         }
-        let claimed = scan::file_head(log)?.map_or(HEAD_LEN as u64, |(_, head)| head.body());
+        let claimed = start::file_head(log)?.map_or(HEAD_LEN as u64, |(_, head)| head.body());
         if range.start >= claimed {
             return scan::find(log, range, &self.rules);
         }
-        match scan::body(log, &self.rules)? {
+        match start::messages_start(log, &self.rules)? {
             Some(body) => Ok(Some(body)),
             None => scan::find(log, range.start.max(HEAD_LEN as u64)..range.end, &self.rules),
         }
     }
 
     fn event(&mut self, pos: u64, message: &[u8]) -> Result<RecordContent, Error> {
-        let broken = || Error::internal("a message was judged without a header or a time");
-        let header = message.first_chunk().and_then(Header::parse).ok_or_else(broken)?;
+        let broken = || Error::internal("a validated message has no header or time");
+        let header = message.first_chunk().and_then(MessageHeader::parse).ok_or_else(broken)?;
         let time = self.rules.time(header.ms).ok_or_else(broken)?;
-        let channel = self.ids.of(&header, message.get(HEADER_LEN..).unwrap_or_default())?;
+        let channel = self.ids.resolve(&header, message.get(HEADER_LEN..).unwrap_or_default())?;
         let nearest = if time < 0 { i64::MIN } else { i64::MAX };
         let (timestamp, is_wide) =
             i64::try_from(time).map_or((nearest, true), |timestamp| (timestamp, false));
-        let head = self.head_of(&header, timestamp, pos, channel);
+        let head = self.event_header(&header, timestamp, pos, channel);
         Ok(if is_wide { RecordContent::Wide(head, time) } else { RecordContent::Event(head) })
     }
 
     fn outline(&mut self, bytes: &[u8]) -> Result<Option<RecordOutline>, Error> {
-        let header = bytes.first_chunk().and_then(Header::parse);
+        let header = bytes.first_chunk().and_then(MessageHeader::parse);
         let Some(header) = header.filter(|header| self.rules.is_sound(header)) else {
             return Ok(None);
         };
         let Some(timestamp) = self.rules.nanos(header.ms) else { return Ok(None) };
         let front = bytes.get(HEADER_LEN..).unwrap_or_default();
         let (type_id, version) = (header.type_id, header.version);
-        if names_sensor(type_id, version) && sensor(type_id, version, front).is_none() {
+        if has_sensor_name(type_id, version) && sensor(type_id, version, front).is_none() {
             return Ok(None);
         }
-        // Its channel is one of the log's, whether or not the message is wanted.
-        self.ids.of(&header, front)?;
+        // Registers the channel even if the message is filtered out.
+        self.ids.resolve(&header, front)?;
         Ok(Some(RecordOutline { len: header.message_len(), timestamp }))
     }
 
     fn confirms(&self, bytes: &[u8]) -> bool {
-        let next = bytes.first_chunk().and_then(Header::parse);
+        let next = bytes.first_chunk().and_then(MessageHeader::parse);
         next.is_some_and(|next| self.rules.is_sound(&next))
     }
 }

@@ -1,52 +1,50 @@
-//! Sink `vel`: one log, whose index is complete once all is written.
+//! Sink `vel`: writes one log, and completes its index at the end.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Unexpected, Visitor};
-use serde::{Deserialize, Deserializer};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use sluice_core::options::OutPath;
 use sluice_core::pool::PooledBlock;
-use sluice_core::time::TimePoint;
 use sluice_core::{
     Batch, Clock, EncodeContext, Error, Event, OutputFile, PerChannel, Sink, SinkContext,
 };
 
-use crate::format::ROUNDED;
-use crate::index::Seconds;
-use crate::kind::{Hashed, Kind, Met, TypeId, decoded_types};
-use crate::original::Original;
+use crate::format::TIMES_ROUNDED;
+use crate::front::HeadAndIndex;
+use crate::index::IndexBuilder;
+use crate::mapping::{BatchUsage, ChannelMapping, HashedNames, TypeVersion, decoded_types};
+use crate::original::OriginalLog;
+use crate::sink_options::{EpochTime, IndexLen, one_log};
 use crate::time::{to_wide_millis, to_wide_nanos};
-use crate::wire::{
-    END_MARK, FileHead, HEADER_LEN, Header, TIME_AT, UNUSED, VERSION, append_message,
-};
+use crate::wire::{END_MARK, HEADER_LEN, MessageHeader, TIME_AT, VERSION, append_message};
 
-/// The most seconds that an index gets.
-pub(crate) const MOST_SECONDS: u32 = 10_000_000;
+/// Most seconds in an index.
+pub(crate) const MAX_SECONDS: u32 = 10_000_000;
 
-/// The seconds that the index of a recording gets, if nobody says how many.
-const GROWING_SECONDS: u32 = 3600;
+/// Seconds in the index of a recording by default.
+const RECORDING_SECONDS: u32 = 3600;
 
 /// Writes a Koblenz VEL DataLog file.
 ///
-/// What was read from a VEL log and not changed is written byte for byte as it was, of whatever type.
+/// Unchanged messages of a VEL log are written byte for byte as they were read, whatever their
+/// type.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VelSink {
-    /// The log; `-` is standard output, and `.zst` at its end compresses it.
+    /// The log; `-` is standard output, and a name ending in `.zst` is compressed.
     #[serde(deserialize_with = "one_log")]
     path: OutPath,
-    /// The seconds that the index has: all there are (`exact`), none (`none`), or a number of them.
+    /// Seconds in the index: all (`exact`), none (`none`), or a number.
     #[serde(default)]
-    index: Index,
-    /// The time that becomes 0 ms, for events with absolute times. Without it that is the first of them.
-    epoch: Option<Absolute>,
+    index: IndexLen,
+    /// The time that becomes 0 ms, for events with absolute times. Default: the first of them.
+    epoch: Option<EpochTime>,
     #[serde(skip)]
-    kinds: PerChannel<Kind>,
+    mappings: PerChannel<ChannelMapping>,
 }
 
 sluice_core::register! {
@@ -57,238 +55,104 @@ sluice_core::register! {
     keeps_names_only: true,
 }
 
-/// A path that is no folder.
-fn one_log<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Error> {
-    let path = OutPath::deserialize(deserializer)?;
-    if path.is_folder() {
-        let path = path.0.display();
-        return Err(serde::de::Error::custom(format!(
-            "one log is needed, and this is a folder: {path}"
-        )));
-    }
-    Ok(path)
-}
-
-/// How many seconds an index has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Index {
-    #[default]
-    Exact,
-    Seconds(u32),
-}
-
-impl<'de> Deserialize<'de> for Index {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Given)
-    }
-}
-
-/// Reads how many seconds an index has.
-struct Given;
-
-impl Visitor<'_> for Given {
-    type Value = Index;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`exact`, `none`, or a number of seconds up to {MOST_SECONDS}")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<Index, E> {
-        match word {
-            "exact" => Ok(Index::Exact),
-            "none" => Ok(Index::Seconds(0)),
-            _ => Err(E::invalid_value(Unexpected::Str(word), &self)),
-        }
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, seconds: u64) -> Result<Index, E> {
-        let fitting = u32::try_from(seconds).ok().filter(|seconds| *seconds <= MOST_SECONDS);
-        let unfit = || E::invalid_value(Unexpected::Unsigned(seconds), &self);
-        fitting.map(Index::Seconds).ok_or_else(unfit)
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, seconds: i64) -> Result<Index, E> {
-        match u64::try_from(seconds) {
-            Ok(seconds) => self.visit_u64(seconds),
-            Err(_) => Err(E::invalid_value(Unexpected::Signed(seconds), &self)),
-        }
-    }
-}
-
-impl JsonSchema for Index {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Index".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [
-            { "type": "string", "enum": ["exact", "none"] },
-            { "type": "integer", "minimum": 0, "maximum": MOST_SECONDS },
-        ] })
-    }
-}
-
-/// A point in time, in nanoseconds since 1970.
-#[derive(Clone, Copy, Debug)]
-struct Absolute(i64);
-
-impl<'de> Deserialize<'de> for Absolute {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match TimePoint::deserialize(deserializer)? {
-            TimePoint::At(nanos) => Ok(Self(nanos)),
-            TimePoint::After(_) => Err(serde::de::Error::custom(
-                "a point in time is needed, such as 2007-11-03T14:00:00Z",
-            )),
-        }
-    }
-}
-
-impl JsonSchema for Absolute {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        TimePoint::schema_name()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        TimePoint::json_schema(generator)
-    }
-}
-
-/// Encoded events; their times are put in when they are appended.
-pub struct Encoded {
+/// Encoded events; their times are filled in when they are appended.
+pub struct VelBlock {
     bytes: PooledBlock,
-    messages: Vec<Message>,
-    /// The names that were written as numbers.
-    hashed: Hashed,
+    messages: Vec<PendingMessage>,
+    /// The names written as numbers.
+    hashed: HashedNames,
 }
 
-const COUNTED_FROM_FIRST: &str = "times are written as counted from the first event; `epoch` says from \
-    when instead, and gives them back when it is given to the source, too";
+const EPOCH_IS_FIRST_EVENT: &str = "times are written relative to the first event; set `epoch` \
+    here and \
+    in the source to keep absolute times";
 
-/// Where a message lies in a block, and what its time is made of.
-struct Message {
+/// Position of a message in a block, and what its time is computed from.
+struct PendingMessage {
     at: usize,
     timestamp: i64,
     clock: Clock,
-    /// Where it began in the log that it was read from, if it was read from one.
+    /// Its position in the log it was read from, if any.
     origin: Option<i64>,
-    /// Its time, where its timestamp is only the nearest to it and says nothing of where times begin.
+    /// Its exact time, if 64 bits cannot hold it.
     wide: Option<i128>,
 }
 
-impl Message {
-    /// Appends the message of an event, but for its time. `Err` says why no log can hold it; `out` is then
-    /// as it was.
+impl PendingMessage {
+    /// Appends the message of an event, without its time. `Err` says why no log can hold it; `out`
+    /// is then unchanged.
     fn append(
         out: &mut Vec<u8>,
         event: &Event<'_>,
-        kind: &Kind,
-        type_id: TypeId,
+        mapping: &ChannelMapping,
+        type_id: TypeVersion,
     ) -> Result<Self, String> {
-        let (timestamp, clock, at) = (event.timestamp, kind.clock, out.len());
-        append_message(out, kind.marker, type_id, 0.0, event.payload).map_err(|e| e.to_string())?;
-        let origin = kind.hashed.is_none().then_some(event.sequence);
+        let (timestamp, clock, at) = (event.timestamp, mapping.clock, out.len());
+        append_message(out, mapping.marker, type_id, 0.0, event.payload)
+            .map_err(|e| e.to_string())?;
+        let origin = mapping.hashed_name.is_none().then_some(event.sequence);
         Ok(Self { at, timestamp, clock, origin, wide: None })
     }
 }
 
 /// The open log.
 #[derive(Debug)]
-pub struct Log {
-    body: Body,
+pub struct VelOutput {
+    body: BodyFile,
     /// Bytes of messages so far.
     len: u64,
-    seconds: Seconds,
+    seconds: IndexBuilder,
     /// The file's minor version.
     minor: u16,
-    /// The least entries that the index gets.
+    /// Least number of index entries.
     least: u32,
     /// The time that becomes 0 ms.
     epoch: Option<i64>,
-    /// Whether the user said which that is.
+    /// Whether the user set the epoch.
     is_epoch_given: bool,
-    original: Option<Original>,
-    hashed: Hashed,
+    original: Option<OriginalLog>,
+    hashed: HashedNames,
     rounded: u64,
     events: u64,
 }
 
-/// Where messages go until the head in front of them is known.
+/// Where messages are written until the index is known.
 #[derive(Debug)]
-enum Body {
-    /// Behind an empty head, of this length, that stays or is replaced.
-    Behind { file: OutputFile, head: u64 },
-    /// To a file of their own.
-    Aside { file: OutputFile, body: File },
+enum BodyFile {
+    /// After an empty head of this length, which is kept or replaced.
+    InPlace { file: OutputFile, head: u64 },
+    /// To a temporary file.
+    Temporary { file: OutputFile, body: File },
 }
 
 impl VelSink {
-    /// A file that can be written behind its head once that is known.
-    fn body(&self, mut file: OutputFile, front: &Front<'_>) -> Result<Body, Error> {
-        let is_final = self.index == Index::Seconds(0);
+    /// Opens the body of a file whose head is not known yet.
+    fn open_body(&self, mut file: OutputFile, front: &HeadAndIndex<'_>) -> Result<BodyFile, Error> {
+        let is_final = self.index == IndexLen::Seconds(0);
         if !is_final && !file.can_replace_head() {
             let fail = |e| Error::io("make a temporary file for", file.target(), e);
             let body = tempfile::tempfile().map_err(fail)?;
-            return Ok(Body::Aside { file, body });
+            return Ok(BodyFile::Temporary { file, body });
         }
-        front.pieces().try_for_each(|piece| file.write_binary(&piece))?;
-        Ok(Body::Behind { file, head: front.head().body() })
+        front.chunks().try_for_each(|piece| file.write_binary(&piece))?;
+        Ok(BodyFile::InPlace { file, head: front.head().body() })
     }
 
-    /// Whether times beyond 64 bits are written as they are: it has to be known what they count from.
+    /// Whether times beyond 64 bits are written exactly: that requires a known epoch.
     fn keeps_wide_times(&self, clock: Clock) -> bool {
         clock == Clock::Relative || self.epoch.is_some()
     }
 
-    fn kinds(&self, context: &EncodeContext<'_>) -> Result<Arc<Vec<Kind>>, Error> {
-        self.kinds.table(context.channels, |channel| Ok(Kind::of(channel)))
+    fn mappings(&self, context: &EncodeContext<'_>) -> Result<Arc<Vec<ChannelMapping>>, Error> {
+        self.mappings.table(context.channels, |channel| Ok(ChannelMapping::from_channel(channel)))
     }
 }
 
-/// What stands in front of the messages: the head, and an index of at least so many entries.
-struct Front<'p> {
-    minor: u16,
-    least: u32,
-    /// Where the messages of the first entries are, behind all this.
-    places: &'p [u64],
-}
-
-impl Front<'_> {
-    fn head(&self) -> FileHead {
-        let entries = u32::try_from(self.places.len()).unwrap_or(u32::MAX).max(self.least);
-        FileHead { minor: self.minor, ..FileHead::new(entries) }
-    }
-
-    /// Its bytes, a few at a time: there may be much of it.
-    fn pieces(&self) -> impl Iterator<Item = Vec<u8>> {
-        let (head, count) = (self.head(), self.head().entries as usize);
-        let starts = (0..count).step_by(ENTRIES_A_PIECE);
-        let entries = move |from: usize| -> Vec<u8> {
-            let piece = from..count.min(from + ENTRIES_A_PIECE);
-            piece.flat_map(|entry| self.entry(&head, entry).to_le_bytes()).collect()
-        };
-        std::iter::once(head.write().to_vec()).chain(starts.map(entries))
-    }
-
-    fn entry(&self, head: &FileHead, entry: usize) -> i64 {
-        self.places.get(entry).map_or(UNUSED, |place| (head.body() + place).cast_signed())
-    }
-
-    /// All of its bytes.
-    fn bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.head().body() as usize);
-        self.pieces().for_each(|piece| bytes.extend(piece));
-        bytes
-    }
-}
-
-/// How much of an index is made at a time.
-const ENTRIES_A_PIECE: usize = 8 << 10;
-
-impl Log {
+impl VelOutput {
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         match &mut self.body {
-            Body::Behind { file, .. } => file.write_binary(bytes)?,
-            Body::Aside { file, body } => body
+            BodyFile::InPlace { file, .. } => file.write_binary(bytes)?,
+            BodyFile::Temporary { file, body } => body
                 .write_all(bytes)
                 .map_err(|e| Error::io("write a temporary file for", file.target(), e))?,
         }
@@ -296,8 +160,9 @@ impl Log {
         Ok(())
     }
 
-    /// The milliseconds of a message: those it was read with, if they are known and still say its time.
-    fn millis(&mut self, message: &Message, header: &Header) -> Result<f64, Error> {
+    /// The milliseconds of a message: those it was read with, if they are known and still match its
+    /// time.
+    fn millis(&mut self, message: &PendingMessage, header: &MessageHeader) -> Result<f64, Error> {
         let nanos: i128 = match (message.clock, message.wide) {
             (Clock::Relative, wide) => wide.unwrap_or(message.timestamp.into()),
             (Clock::Utc, Some(wide)) if self.is_epoch_given => {
@@ -308,7 +173,7 @@ impl Log {
             }
             (Clock::Utc, None) => {
                 let epoch = *self.epoch.get_or_insert(message.timestamp);
-                since(message.timestamp, epoch)?.into()
+                nanos_since(message.timestamp, epoch)?.into()
             }
         };
         if let (Some(original), Some(at)) = (&mut self.original, message.origin)
@@ -322,34 +187,35 @@ impl Log {
         Ok(ms)
     }
 
-    /// Writes the mark at the end of the log that was read, if its last message was written, too.
+    /// Writes the end mark if the input had one and its last message was written.
     fn write_end_mark(&mut self) -> Result<(), Error> {
         let Some(original) = &mut self.original else { return Ok(()) };
         if original.ends_with_a_mark()? { self.write(&END_MARK.to_le_bytes()) } else { Ok(()) }
     }
 
-    /// Puts the times of a block's messages in, and their seconds into the index.
-    fn place(&mut self, bytes: &mut [u8], messages: &[Message]) -> Result<(), Error> {
+    /// Fills in the times of a block's messages, and adds them to the index.
+    fn set_times(&mut self, bytes: &mut [u8], messages: &[PendingMessage]) -> Result<(), Error> {
         let broken = || Error::internal("a block of messages is shorter than its messages");
         for message in messages {
             let bytes = bytes.get_mut(message.at..).ok_or_else(broken)?;
-            let header = bytes.first_chunk().and_then(Header::parse).ok_or_else(broken)?;
+            let header = bytes.first_chunk().and_then(MessageHeader::parse).ok_or_else(broken)?;
             let ms = self.millis(message, &header)?;
             bytes
                 .get_mut(TIME_AT..HEADER_LEN)
                 .ok_or_else(broken)?
                 .copy_from_slice(&ms.to_le_bytes());
-            self.seconds.feed(self.len + message.at as u64, ms);
+            self.seconds.add_message(self.len + message.at as u64, ms);
         }
         Ok(())
     }
 }
 
 /// Nanoseconds from `epoch` to `timestamp`, if a message can hold them.
-fn since(timestamp: i64, epoch: i64) -> Result<i64, Error> {
+fn nanos_since(timestamp: i64, epoch: i64) -> Result<i64, Error> {
     timestamp.checked_sub(epoch).ok_or_else(|| {
         Error::invalid(format!(
-            "an event at {} is more than 292 years from the time that becomes 0 ms, {}; give another \
+            "an event at {} is more than 292 years from the time that becomes 0 ms, {}; set \
+             another \
              `epoch`",
             sluice_core::time::format(timestamp),
             sluice_core::time::format(epoch)
@@ -358,8 +224,8 @@ fn since(timestamp: i64, epoch: i64) -> Result<i64, Error> {
 }
 
 impl Sink for VelSink {
-    type Block = Encoded;
-    type Output = Log;
+    type Block = VelBlock;
+    type Output = VelOutput;
 
     fn targets(&self) -> Vec<PathBuf> {
         vec![self.path.0.clone()]
@@ -369,23 +235,23 @@ impl Sink for VelSink {
         true
     }
 
-    fn open(&self, context: &SinkContext) -> Result<Log, Error> {
-        let original = Original::of(context)?;
+    fn open(&self, context: &SinkContext) -> Result<VelOutput, Error> {
+        let original = OriginalLog::open(context)?;
         let file = context.outputs.create(&self.path.0)?;
         let (least, seconds) = match self.index {
-            // What others read meanwhile cannot be moved.
-            Index::Exact if file.is_growing() => {
-                (GROWING_SECONDS, Seconds::new(GROWING_SECONDS.into()))
+            // Others may read the file meanwhile, so the index cannot grow.
+            IndexLen::Exact if file.is_growing() => {
+                (RECORDING_SECONDS, IndexBuilder::new(RECORDING_SECONDS.into()))
             }
-            Index::Exact => {
-                let least = original.as_ref().map_or(0, Original::entries);
-                (least, Seconds::in_proportion(least.into(), MOST_SECONDS.into()))
+            IndexLen::Exact => {
+                let least = original.as_ref().map_or(0, OriginalLog::entries);
+                (least, IndexBuilder::proportional(least.into(), MAX_SECONDS.into()))
             }
-            Index::Seconds(seconds) => (seconds, Seconds::new(seconds.into())),
+            IndexLen::Seconds(seconds) => (seconds, IndexBuilder::new(seconds.into())),
         };
-        let minor = original.as_ref().map_or(VERSION.1, Original::minor);
-        Ok(Log {
-            body: self.body(file, &Front { minor, least, places: &[] })?,
+        let minor = original.as_ref().map_or(VERSION.1, OriginalLog::minor);
+        Ok(VelOutput {
+            body: self.open_body(file, &HeadAndIndex { minor, least, positions: &[] })?,
             len: 0,
             seconds,
             minor,
@@ -393,28 +259,29 @@ impl Sink for VelSink {
             epoch: self.epoch.map(|epoch| epoch.0),
             is_epoch_given: self.epoch.is_some(),
             original,
-            hashed: Hashed::new(),
+            hashed: HashedNames::new(),
             rounded: 0,
             events: 0,
         })
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Encoded, Error> {
-        let (kinds, decoded) = (self.kinds(context)?, decoded_types(&batch));
+    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<VelBlock, Error> {
+        let (mappings, decoded) = (self.mappings(context)?, decoded_types(&batch));
         let mut bytes = context.buffers.buffer();
         bytes.reserve(batch.payload_bytes() as usize + batch.len() * HEADER_LEN);
-        let (mut messages, mut met) = (Vec::with_capacity(batch.len()), Met::of(kinds.len()));
+        let (mut messages, mut usage) =
+            (Vec::with_capacity(batch.len()), BatchUsage::new(mappings.len()));
         for (row, event) in batch.iter().enumerate() {
-            let kind = &kinds[event.channel.index()];
+            let mapping = &mappings[event.channel.index()];
             let decoded = decoded.get(row).copied().flatten();
-            let written = kind.type_of(decoded).map_err(str::to_owned).and_then(|type_id| {
-                let message = Message::append(&mut bytes, &event, kind, type_id)?;
-                let message = Message { wide: batch.wide_time(row), ..message };
-                if message.wide.is_some() && !self.keeps_wide_times(kind.clock) {
+            let written = mapping.type_of(decoded).map_err(str::to_owned).and_then(|type_id| {
+                let message = PendingMessage::append(&mut bytes, &event, mapping, type_id)?;
+                let message = PendingMessage { wide: batch.wide_time(row), ..message };
+                if message.wide.is_some() && !self.keeps_wide_times(mapping.clock) {
                     context.clamped.push(row as u32);
                 }
-                let channel = (event.channel.index(), kind);
-                met.add(channel, type_id, event.payload, decoded.is_some());
+                let channel = (event.channel.index(), mapping);
+                usage.add(channel, type_id, event.payload, decoded.is_some());
                 Ok(message)
             });
             match written {
@@ -422,15 +289,17 @@ impl Sink for VelSink {
                 Err(reason) => context.refused.push((row as u32, reason)),
             }
         }
-        met.say_losses(&kinds, &mut context.losses);
-        if self.epoch.is_none() && met.channels(&kinds).any(|kind| kind.clock == Clock::Utc) {
-            context.losses.insert(COUNTED_FROM_FIRST);
+        usage.report_losses(&mappings, &mut context.losses);
+        if self.epoch.is_none()
+            && usage.channels(&mappings).any(|mapping| mapping.clock == Clock::Utc)
+        {
+            context.losses.insert(EPOCH_IS_FIRST_EVENT);
         }
-        Ok(Encoded { bytes, messages, hashed: met.hashed(&kinds) })
+        Ok(VelBlock { bytes, messages, hashed: usage.hashed(&mappings) })
     }
 
-    fn append(&self, log: &mut Log, mut block: Encoded) -> Result<u64, Error> {
-        log.place(&mut block.bytes, &block.messages)?;
+    fn append(&self, log: &mut VelOutput, mut block: VelBlock) -> Result<u64, Error> {
+        log.set_times(&mut block.bytes, &block.messages)?;
         log.write(&block.bytes)?;
         for (type_id, names) in block.hashed {
             log.hashed.entry(type_id).or_default().extend(names);
@@ -440,48 +309,49 @@ impl Sink for VelSink {
         Ok(events)
     }
 
-    fn notes(&self, log: &Log) -> Vec<(String, u64)> {
+    fn notes(&self, log: &VelOutput) -> Vec<(String, u64)> {
         let mut notes = Vec::new();
         if log.rounded > 0 {
-            notes.push((ROUNDED.to_owned(), log.rounded));
+            notes.push((TIMES_ROUNDED.to_owned(), log.rounded));
         }
-        if log.seconds.is_full() && self.index != Index::Seconds(0) {
+        if log.seconds.is_full() && self.index != IndexLen::Seconds(0) {
             let most = log.seconds.positions().len();
-            notes.push((format!("the index ends after {most} seconds, and the events go on"), 0));
+            notes.push((format!("the index ends after {most} seconds, before the last event"), 0));
         }
         for (type_id, names) in log.hashed.iter().filter(|(_, names)| names.len() > 1) {
             let number = crate::hash::hex(*type_id);
             let names = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-            notes.push((format!("these names have one number, {number}: {names}"), 0));
+            notes.push((format!("these names have the same number, {number}: {names}"), 0));
         }
         notes
     }
 
-    fn flush(&self, log: &mut Log) -> Result<(), Error> {
+    fn flush(&self, log: &mut VelOutput) -> Result<(), Error> {
         match &mut log.body {
-            Body::Behind { file, .. } => file.flush(),
-            Body::Aside { .. } => Ok(()),
+            BodyFile::InPlace { file, .. } => file.flush(),
+            BodyFile::Temporary { .. } => Ok(()),
         }
     }
 
     fn is_readable_unfinished(&self) -> bool {
         let is_packed = self.path.0.extension().is_some_and(|extension| extension == "zst");
-        self.index == Index::Seconds(0) || !(is_packed || self.path.is_stdout())
+        self.index == IndexLen::Seconds(0) || !(is_packed || self.path.is_stdout())
     }
 
-    fn finish(&self, mut log: Log) -> Result<u64, Error> {
+    fn finish(&self, mut log: VelOutput) -> Result<u64, Error> {
         log.write_end_mark()?;
-        let front = Front { minor: log.minor, least: log.least, places: log.seconds.positions() };
+        let front =
+            HeadAndIndex { minor: log.minor, least: log.least, positions: log.seconds.positions() };
         match log.body {
-            Body::Behind { mut file, head } => {
-                if !front.places.is_empty() {
+            BodyFile::InPlace { mut file, head } => {
+                if !front.positions.is_empty() {
                     file.replace_head(head, &front.bytes())?;
                 }
                 file.finish(log.events)?;
             }
-            Body::Aside { mut file, body } => {
-                front.pieces().try_for_each(|piece| file.write_binary(&piece))?;
-                copy(body, &mut file)?;
+            BodyFile::Temporary { mut file, body } => {
+                front.chunks().try_for_each(|piece| file.write_binary(&piece))?;
+                append_body(body, &mut file)?;
                 file.finish(log.events)?;
             }
         }
@@ -489,8 +359,8 @@ impl Sink for VelSink {
     }
 }
 
-/// Writes what was kept aside to where it belongs.
-fn copy(mut body: File, file: &mut OutputFile) -> Result<(), Error> {
+/// Copies the temporary file to the output.
+fn append_body(mut body: File, file: &mut OutputFile) -> Result<(), Error> {
     let target = file.target().to_owned();
     let fail = |e| Error::io("read a temporary file for", Path::new(&target), e);
     body.seek(SeekFrom::Start(0)).map_err(fail)?;

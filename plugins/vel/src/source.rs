@@ -1,5 +1,5 @@
-//! Source `vel`: one log or many, cut into splits, of a window of time by headers, or by its index
-//! where the user says that times rise.
+//! Source `vel`: one or more logs, cut into splits. A time window is read by headers, or by the
+//! index if the user says that times rise.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,25 +17,25 @@ use sluice_core::{
     TimeWindow,
 };
 
-use crate::format::Datalog;
+use crate::format::VelByteFormat;
 use crate::hash::MessageNames;
-use crate::index::{self, IndexVerdict, MARGIN};
-use crate::probe::Probe;
+use crate::index::{self, IndexReport, MARGIN};
+use crate::probe::LogProbe;
 use crate::reader;
-use crate::scan::{AfterDamage, Deleted, Rules};
+use crate::rules::{AfterDamage, DeletedMessages, Rules};
 use crate::time::to_millis;
 use crate::wire::MAGIC;
 
 /// Reads Koblenz VEL DataLog files.
 ///
-/// Damage is stepped over and reported; every message that can be believed is an event, of whatever type.
-/// Its number is the place in the file where it begins.
+/// Damage is skipped and reported. Every plausible message becomes an event, whatever its type. Its
+/// number is its position in the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Options")]
 pub struct Vel {
     options: Options,
-    /// The times of logs' first messages, once they have been looked for.
-    firsts: Arc<Mutex<BTreeMap<PathBuf, i64>>>,
+    /// Cached times of the first messages of logs.
+    first_times: Arc<Mutex<BTreeMap<PathBuf, i64>>>,
 }
 
 impl JsonSchema for Vel {
@@ -48,43 +48,44 @@ impl JsonSchema for Vel {
     }
 }
 
-/// The options as they are written.
+/// The options as written.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Options {
-    /// The logs: a file, a glob, a list of them, or `-` for standard input. Logs are read one after
-    /// another; what is compressed with zstd is read as what it holds.
+    /// The logs: a file, a glob, a list of them, or `-` for standard input, read in this order.
+    /// Logs compressed with zstd are decompressed.
     path: InPaths,
-    /// The time of the logs' 0 ms, which is when the program that wrote them was started. Without it
-    /// times are relative.
+    /// The time of 0 ms, when the program that wrote the logs was started. Without it times are
+    /// relative.
     epoch: Option<TimePoint>,
     /// The time of each log's first message, instead of `epoch`.
     first: Option<TimePoint>,
-    /// Names of messages beside the built-in ones: files hold numbers only.
+    /// Further message names besides the built-in ones: files contain only numbers.
     #[serde(default)]
     message_names: Arc<MessageNames>,
-    /// The largest size of a message that is believed. Damage can claim any.
-    #[serde(default = "largest_message")]
+    /// Largest message accepted. A damaged log can claim any size.
+    #[serde(default = "default_max_message")]
     max_message: ByteSize,
-    /// What comes after damage: the next believable message (`search`), or nothing (`stop`).
+    /// Where reading continues after damage: at the next plausible message (`search`), or not at
+    /// all (`stop`).
     #[serde(default)]
     after_damage: AfterDamage,
-    /// What messages are that were marked as deleted: damage (`skip`), or events (`keep`).
+    /// Treats deleted messages as damage (`skip`) or as events (`keep`).
     #[serde(default)]
-    deleted: Deleted,
-    /// How a window of time is read. `true`: by the headers of all messages, without the payloads of those
-    /// outside of it. `false`: all of the log is read. `"sorted"`: you know that times rise, and no message
-    /// is more than ten seconds out of place; then the window is found by the index, if that proves right,
-    /// and what is elsewhere in the log is missed.
-    #[serde(default = "headers")]
+    deleted: DeletedMessages,
+    /// How a time window is read. `true`: reads all headers, and skips payloads outside the window.
+    /// `false`: reads the whole log. `"sorted"`: finds the window by the index, if that is right,
+    /// which requires that times rise and no message is more than ten seconds out of place;
+    /// messages elsewhere are missed.
+    #[serde(default = "default_seek")]
     seek: Seek,
 }
 
-fn largest_message() -> ByteSize {
+fn default_max_message() -> ByteSize {
     ByteSize(Rules::default().max_message)
 }
 
-fn headers() -> Seek {
+fn default_seek() -> Seek {
     Seek::Headers
 }
 
@@ -93,15 +94,16 @@ impl TryFrom<Options> for Vel {
 
     fn try_from(options: Options) -> Result<Self, String> {
         if options.epoch.is_some() && options.first.is_some() {
-            return Err("`epoch` and `first` say the same in two ways; give one of them".into());
+            return Err("`epoch` and `first` exclude each other; set one of them".into());
         }
         let relative = |when: &Option<TimePoint>| when.is_some_and(TimePoint::is_relative);
         if relative(&options.epoch) || relative(&options.first) {
             return Err(
-                "`epoch` and `first` are points in time, such as 2007-11-03T14:00:00Z".into()
+                "`epoch` and `first` have to be points in time, such as 2007-11-03T14:00:00Z"
+                    .into(),
             );
         }
-        Ok(Self { options, firsts: Arc::default() })
+        Ok(Self { options, first_times: Arc::default() })
     }
 }
 
@@ -115,7 +117,7 @@ sluice_core::register! {
     sample: include_str!("../samples/vel-source.toml"),
     extensions: &["vel"],
     sniff: sniff,
-    byte_format: Some(&Datalog),
+    byte_format: Some(&VelByteFormat),
     types: &["vel"],
     sensors_share_names: true,
 }
@@ -131,8 +133,8 @@ impl Vel {
         }
     }
 
-    /// The rules for one log, and what its times count from.
-    fn rules_of(&self, path: &Path) -> Result<(Rules, Clock), Error> {
+    /// The rules for one log, and the clock of its times.
+    fn rules_for(&self, path: &Path) -> Result<(Rules, Clock), Error> {
         let mut rules = self.rules();
         let Some(first) = self.options.first else {
             let is_absolute = self.options.epoch.is_some();
@@ -143,56 +145,57 @@ impl Vel {
         rules.epoch = epoch.ok_or_else(|| {
             let path = path.display();
             Error::invalid(format!(
-                "`first` leads to a start that no time can say: the first message is {found} ns after \
+                "`first` leads to a start time out of range: the first message is {found} ns after \
                  it: {path}"
             ))
         })?;
         Ok((rules, Clock::Utc))
     }
 
-    /// The time of a log's first message. It may lie behind much damage, so it is looked for once;
-    /// meanwhile others wait.
+    /// The time of a log's first message. It may follow long damage, so it is searched for only
+    /// once, while others wait.
     fn first_time(&self, path: &Path, rules: &Rules) -> Result<i64, Error> {
-        let mut firsts = self.firsts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut firsts = self.first_times.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = firsts.get(path) {
             return Ok(*found);
         }
-        let mut log = Probe::open(path)?;
+        let mut log = LogProbe::open(path)?;
         if !log.is_seekable() {
             let path = path.display();
             return Err(Error::invalid(format!(
-                "`first` needs a log that can be read twice; give `epoch`, or unpack the log: {path}"
+                "`first` needs a log that can be read twice; set `epoch`, or decompress the log: \
+                 {path}"
             )));
         }
-        let found = log.look(|log| index::first_time(log, rules))?.unwrap_or(0);
+        let found = log.with_log(|log| index::first_time(log, rules))?.unwrap_or(0);
         firsts.insert(path.to_owned(), found);
         Ok(found)
     }
 
-    /// The part of a log that is read: all, unless the user says that times rise.
-    fn wanted(&self, path: &Path, len: u64, query: &Query) -> Result<Range<u64>, Error> {
+    /// The part of a log to read: all, unless the user says that times rise.
+    fn range_to_read(&self, path: &Path, len: u64, query: &Query) -> Result<Range<u64>, Error> {
         let is_open = query.window().is_open();
-        if self.options.seek != Seek::Sorted || is_open || len < WORTH_SEEKING {
+        if self.options.seek != Seek::Sorted || is_open || len < MIN_SEEK_LEN {
             return Ok(0..len);
         }
-        let (rules, _) = self.rules_of(path)?;
+        let (rules, _) = self.rules_for(path)?;
         let in_file = |time: i64| to_millis(time.saturating_sub(rules.epoch));
         let start = query.start.map(|start| in_file(start.saturating_sub(MARGIN)));
         let end = query.end.map(|end| in_file(end.saturating_add(MARGIN)));
-        let mut log = Probe::open(path)?;
-        let found = log.look(|log| index::narrowed(log, (start, end), len, &rules))?;
+        let mut log = LogProbe::open(path)?;
+        let found = log.with_log(|log| index::narrow(log, (start, end), len, &rules))?;
         let (start, end) = found.unwrap_or((0, None));
         let end = end.unwrap_or(len).min(len);
         Ok(start.min(end)..end)
     }
 }
 
-/// Logs below this length are read whole: that is as cheap as looking.
-const WORTH_SEEKING: u64 = 16 << 20;
+/// Shorter logs are read completely, which is as cheap as seeking.
+const MIN_SEEK_LEN: u64 = 16 << 20;
 
 impl Vel {
-    /// What the index of a file is worth; nothing if it has none, or cannot be read twice.
-    fn index_verdict(&self, input: &Path) -> Result<Option<IndexVerdict>, Error> {
+    /// Checks the index of a file; `None` if it has none, or cannot be read twice.
+    fn index_report(&self, input: &Path) -> Result<Option<IndexReport>, Error> {
         if input == Path::new("-") || files::head(input, 1)?.is_empty() {
             return Ok(None);
         }
@@ -212,16 +215,16 @@ impl Source for Vel {
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         let inputs = self.inputs()?;
         files::refuse_foreign(&inputs, InputContent::Marked, "a VEL log")?;
-        Split::from_files(inputs, target, |path, len| self.wanted(path, len, query))
+        Split::from_files(inputs, target, |path, len| self.range_to_read(path, len, query))
     }
 
     fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
-        let verdict = self.index_verdict(input)?;
-        Ok(verdict.map(|verdict| verdict.sentences()).unwrap_or_default())
+        let verdict = self.index_report(input)?;
+        Ok(verdict.map(|verdict| verdict.findings()).unwrap_or_default())
     }
 
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
-        let verdict = self.index_verdict(input)?;
+        let verdict = self.index_report(input)?;
         Ok(verdict.map(|verdict| verdict.faults()).unwrap_or_default())
     }
 
@@ -231,7 +234,7 @@ impl Source for Vel {
         entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        let rules = self.rules_of(&split.input)?;
+        let rules = self.rules_for(&split.input)?;
         let window = match self.options.seek {
             Seek::Off => TimeWindow::default(),
             Seek::Headers | Seek::Sorted => context.query.window(),

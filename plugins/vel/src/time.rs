@@ -1,67 +1,69 @@
-//! Times as the format has them, milliseconds in a double, and as nanoseconds.
+//! Converts times between the format's milliseconds in a double and nanoseconds.
 //!
-//! It does not know what they count from.
+//! It does not know the epoch.
 
-/// Nanoseconds a millisecond.
-const NANOS: i64 = 1_000_000;
-/// Doubles tell whole numbers apart up to here.
-const EXACT: u64 = 1 << f64::MANTISSA_DIGITS;
+/// Nanoseconds per millisecond.
+const NANOS_PER_MILLI: i64 = 1_000_000;
+/// Doubles hold whole numbers exactly up to here.
+const MAX_EXACT: u64 = 1 << f64::MANTISSA_DIGITS;
 
-/// The nearest nanosecond; nothing for what is no number, and for what 64 bits cannot hold.
+/// The nearest nanosecond; `None` for NaN, and for what 64 bits cannot hold.
 #[inline]
-pub fn to_nanos(ms: f64) -> Option<i64> {
-    // False for NaN, too; what is left to check is beyond the limit by less than one part in a hundred.
+pub(crate) fn to_nanos(ms: f64) -> Option<i64> {
+    // False for NaN, too. Values beyond 64 bits may exceed this by less than one part in a hundred,
+    // and are checked below.
     let is_near = ms.abs() < 9.3e12;
     let whole = if is_near { ms as i64 } else { return None };
-    // Multiplied as a whole, Unix times would lose a part of what they tell.
-    let part = ((ms - whole as f64) * NANOS as f64).round();
-    whole.checked_mul(NANOS)?.checked_add(part as i64)
+    // Multiplied in one step, Unix times would lose precision.
+    let part = ((ms - whole as f64) * NANOS_PER_MILLI as f64).round();
+    whole.checked_mul(NANOS_PER_MILLI)?.checked_add(part as i64)
 }
 
-/// More milliseconds than this are no time: their nanoseconds would not fit into 128 bits.
-const MOST: f64 = 1e32;
+/// Greater times would not fit into 128 bits of nanoseconds.
+const MAX_MILLIS: f64 = 1e32;
 
-/// The nearest nanosecond, also where 64 bits cannot hold it; nothing for what is no number, and beyond 10³² ms.
+/// The nearest nanosecond, also beyond 64 bits; `None` for NaN, and beyond 10³² ms.
 #[inline]
-pub fn to_wide_nanos(ms: f64) -> Option<i128> {
+pub(crate) fn to_wide_nanos(ms: f64) -> Option<i128> {
     if let Some(nanos) = to_nanos(ms) {
         return Some(nanos.into());
     }
     // False for NaN, too.
-    let is_time = ms.abs() <= MOST;
-    let (whole, part) = (ms.trunc(), (ms.fract() * NANOS as f64).round());
-    is_time.then(|| whole as i128 * i128::from(NANOS) + part as i128)
+    let is_time = ms.abs() <= MAX_MILLIS;
+    let (whole, part) = (ms.trunc(), (ms.fract() * NANOS_PER_MILLI as f64).round());
+    is_time.then(|| whole as i128 * i128::from(NANOS_PER_MILLI) + part as i128)
 }
 
-/// The nearest double, also of times that 64 bits cannot hold.
+/// The nearest double, also for times beyond 64 bits.
 #[inline]
-pub fn to_wide_millis(nanos: i128) -> f64 {
+pub(crate) fn to_wide_millis(nanos: i128) -> f64 {
     match i64::try_from(nanos) {
         Ok(nanos) => to_millis(nanos),
         Err(_) => {
-            let (whole, part) = (nanos / i128::from(NANOS), nanos % i128::from(NANOS));
-            whole as f64 + part as f64 / NANOS as f64
+            let (whole, part) =
+                (nanos / i128::from(NANOS_PER_MILLI), nanos % i128::from(NANOS_PER_MILLI));
+            whole as f64 + part as f64 / NANOS_PER_MILLI as f64
         }
     }
 }
 
 /// The nearest double.
 #[inline]
-pub fn to_millis(nanos: i64) -> f64 {
-    if nanos.unsigned_abs() <= EXACT {
-        return nanos as f64 / NANOS as f64;
+pub(crate) fn to_millis(nanos: i64) -> f64 {
+    if nanos.unsigned_abs() <= MAX_EXACT {
+        return nanos as f64 / NANOS_PER_MILLI as f64;
     }
-    (nanos / NANOS) as f64 + (nanos % NANOS) as f64 / NANOS as f64
+    (nanos / NANOS_PER_MILLI) as f64 + (nanos % NANOS_PER_MILLI) as f64 / NANOS_PER_MILLI as f64
 }
 
-/// The time that a reader finds for a time that was written.
+/// The time that is read back after writing this one.
 ///
-/// It is the same one up to 99 days from 0; Unix times come back to about 0.1 µs. The last time stands for all later
-/// ones, and the first for all earlier ones.
+/// It is the same up to 99 days from 0; Unix times come back to about 0.1 µs. The greatest
+/// timestamp stands for all later times, and the least for all earlier ones.
 #[inline]
-pub fn held(nanos: i64) -> i64 {
+pub(crate) fn round_trip(nanos: i64) -> i64 {
     let is_edge = matches!(nanos, i64::MIN | i64::MAX);
-    // The doubles nearest to the first and the last time that 64 bits can hold lie between these.
+    // The doubles nearest to the least and greatest 64-bit time lie between these.
     if is_edge { nanos } else { to_nanos(to_millis(nanos)).unwrap_or(nanos) }
 }
 
@@ -100,13 +102,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_within_99_days_come_back(nanos in -8_553_600_000_000_000i64..8_553_600_000_000_000) {
-            prop_assert_eq!(held(nanos), nanos);
+        fn times_within_99_days_come_back(
+            nanos in -8_553_600_000_000_000i64..8_553_600_000_000_000,
+        ) {
+            prop_assert_eq!(round_trip(nanos), nanos);
         }
 
         #[test]
-        fn unix_times_come_back_to_an_eighth_of_a_microsecond(nanos in 0i64..2_000_000_000_000_000_000) {
-            prop_assert!(held(nanos).abs_diff(nanos) <= 125);
+        fn unix_times_come_back_to_an_eighth_of_a_microsecond(
+            nanos in 0i64..2_000_000_000_000_000_000,
+        ) {
+            prop_assert!(round_trip(nanos).abs_diff(nanos) <= 125);
         }
 
         #[test]
@@ -125,7 +131,7 @@ mod tests {
                     prop_assert_eq!(to_wide_millis(nanos).to_bits(), bits);
                 }
                 Some(nanos) => prop_assert_eq!(to_nanos(ms), i64::try_from(nanos).ok()),
-                None => prop_assert!(ms.is_nan() || ms.abs() > MOST),
+                None => prop_assert!(ms.is_nan() || ms.abs() > MAX_MILLIS),
             }
         }
 

@@ -1,58 +1,58 @@
-//! The bytes of a file's head and of one message: size, marker, type, version, time, payload.
+//! The bytes of the file head and of one message: size, marker, type, version, time, payload.
 //!
-//! It does not decide whether a message is to be believed; that is [`scan`](crate::scan). All numbers
-//! are little-endian, and nothing is padded.
+//! It does not decide whether a message is plausible; [`scan`](crate::scan) does. All numbers are
+//! little-endian, without padding.
 
 #![warn(clippy::indexing_slicing)]
 
-/// The four bytes that begin every file.
-pub const MAGIC: [u8; 4] = [0xA4, b'V', b'E', b'L'];
+/// The four bytes at the start of every file.
+pub(crate) const MAGIC: [u8; 4] = [0xA4, b'V', b'E', b'L'];
 
-/// Bytes of a file in front of its index.
-pub const HEAD_LEN: usize = 12;
+/// Bytes of a file before its index.
+pub(crate) const HEAD_LEN: usize = 12;
 
 /// Bytes of one entry of the index.
-pub const ENTRY_LEN: usize = 8;
+pub(crate) const ENTRY_LEN: usize = 8;
 
-/// An entry of the index that points nowhere.
+/// An index entry without a position.
 pub const UNUSED: i64 = -1;
 
-/// Bytes of a message in front of its payload, the size itself included.
-pub const HEADER_LEN: usize = 21;
+/// Bytes of a message before its payload, including the size.
+pub(crate) const HEADER_LEN: usize = 21;
 
-/// Bytes of the size, which it does not count.
-pub const SIZE_LEN: usize = 4;
+/// Bytes of the size field, which the size does not count.
+pub(crate) const SIZE_LEN: usize = 4;
 
-/// The smallest size: that of a message without a payload.
-pub const SMALLEST: u32 = (HEADER_LEN - SIZE_LEN) as u32;
+/// The smallest size: a message without payload.
+pub(crate) const MIN_SIZE: u32 = (HEADER_LEN - SIZE_LEN) as u32;
 
 /// The marker of a message that has not been deleted.
 pub const MARKER: u8 = 0x31;
 
-/// Stands where a size would, and says that nothing follows.
-pub const END_MARK: u32 = u32::MAX;
+/// In place of a size: nothing follows.
+pub(crate) const END_MARK: u32 = u32::MAX;
 
-/// The version of files that are written here.
-pub const VERSION: (u16, u16) = (1, 1);
+/// The version of files written by Sluice.
+pub(crate) const VERSION: (u16, u16) = (1, 1);
 
-/// What a file begins with.
+/// The head of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileHead {
-    /// The version that readers must know.
+    /// The version that readers have to know.
     pub major: u16,
-    /// The version that readers may not know.
+    /// The version that readers need not know.
     pub minor: u16,
-    /// How many entries the index has.
+    /// Number of index entries.
     pub entries: u32,
 }
 
 impl FileHead {
-    /// The head of a file that is written here.
+    /// The head of a new file.
     pub fn new(entries: u32) -> Self {
         Self { major: VERSION.0, minor: VERSION.1, entries }
     }
 
-    /// The head in these bytes, and the four bytes that should be [`MAGIC`].
+    /// Parses a head, and the four bytes in place of [`MAGIC`].
     pub fn parse(bytes: &[u8; HEAD_LEN]) -> Option<([u8; 4], Self)> {
         let (magic, rest) = bytes.split_first_chunk()?;
         let (major, rest) = rest.split_first_chunk()?;
@@ -66,12 +66,12 @@ impl FileHead {
         Some((*magic, head))
     }
 
-    /// Where the first message begins.
+    /// Start of the first message.
     pub fn body(&self) -> u64 {
         HEAD_LEN as u64 + u64::from(self.entries) * ENTRY_LEN as u64
     }
 
-    /// The head as it stands in a file, magic first.
+    /// The bytes of the head, magic number first.
     pub fn write(&self) -> [u8; HEAD_LEN] {
         let mut bytes = [0; HEAD_LEN];
         let rest = put(&mut bytes, MAGIC);
@@ -82,12 +82,12 @@ impl FileHead {
     }
 }
 
-/// The fixed part of a message, as it stands in the file: nothing is checked.
+/// The header of a message, unchecked.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Header {
-    /// Bytes of the message behind the size.
+pub struct MessageHeader {
+    /// Bytes of the message after the size.
     pub size: u32,
-    /// [`MARKER`], or anything else in a deleted message.
+    /// [`MARKER`]; anything else in a deleted message.
     pub marker: u8,
     /// The type: [`simple_hash`](crate::hash::simple_hash) of the message's name.
     pub type_id: u32,
@@ -97,25 +97,25 @@ pub struct Header {
     pub ms: f64,
 }
 
-/// A payload has more bytes than a message's 32-bit size can say.
+/// A payload too long for the 32-bit size of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("payload of {0} bytes is longer than the {max} a vel message can hold", max = END_MARK - 1 - SMALLEST)]
+#[error("payload of {0} bytes is longer than the {max} a vel message can hold", max = END_MARK - 1 - MIN_SIZE)]
 pub struct TooLong(pub usize);
 
-impl Header {
-    /// The header of a message with a payload of this length.
-    pub fn of(
+impl MessageHeader {
+    /// The header for a payload of this length.
+    pub fn new(
         marker: u8,
         (type_id, version): (u32, i32),
         ms: f64,
         payload_len: usize,
     ) -> Result<Self, TooLong> {
-        let size = u32::try_from(payload_len).ok().and_then(|len| len.checked_add(SMALLEST));
+        let size = u32::try_from(payload_len).ok().and_then(|len| len.checked_add(MIN_SIZE));
         let size = size.filter(|size| *size != END_MARK).ok_or(TooLong(payload_len))?;
         Ok(Self { size, marker, type_id, version, ms })
     }
 
-    /// The header in these bytes.
+    /// Parses a header.
     #[inline]
     pub fn parse(bytes: &[u8; HEADER_LEN]) -> Option<Self> {
         let (size, rest) = bytes.split_first_chunk()?;
@@ -141,10 +141,10 @@ impl Header {
     /// Bytes of the payload; 0 if the size is too small for the header.
     #[inline]
     pub fn payload_len(&self) -> u64 {
-        u64::from(self.size.saturating_sub(SMALLEST))
+        u64::from(self.size.saturating_sub(MIN_SIZE))
     }
 
-    /// The header as it stands in a file, size first.
+    /// The bytes of the header, size first.
     #[inline]
     pub fn write(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
@@ -157,12 +157,12 @@ impl Header {
     }
 }
 
-/// Where in a message its time begins.
-pub const TIME_AT: usize = HEADER_LEN - 8;
+/// Offset of the time in a message.
+pub(crate) const TIME_AT: usize = HEADER_LEN - 8;
 
 /// Appends one message to `out`.
 ///
-/// `Err` means that the payload does not fit the format; `out` is then as it was.
+/// `Err` if the payload does not fit the format; `out` is then unchanged.
 pub fn append_message(
     out: &mut Vec<u8>,
     marker: u8,
@@ -170,20 +170,20 @@ pub fn append_message(
     ms: f64,
     payload: &[u8],
 ) -> Result<(), TooLong> {
-    let header = Header::of(marker, type_and_version, ms, payload.len())?;
+    let header = MessageHeader::new(marker, type_and_version, ms, payload.len())?;
     out.reserve(HEADER_LEN + payload.len());
     out.extend_from_slice(&header.write());
     out.extend_from_slice(payload);
     Ok(())
 }
 
-/// The string that these bytes begin with, and what follows it; nothing if it is longer than they are.
-pub fn string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+/// Reads the string at the start of these bytes. Returns it and the rest; `None` if it is cut off.
+pub(crate) fn read_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk()?;
     rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)
 }
 
-/// Writes `bytes` to the front of `to` and gives what is left; nothing is written if `to` is short.
+/// Writes `bytes` to the front of `to` and returns the rest. Writes nothing if `to` is too short.
 #[inline]
 fn put<const N: usize>(to: &mut [u8], bytes: [u8; N]) -> &mut [u8] {
     let Some((front, rest)) = to.split_first_chunk_mut() else { return &mut [] };
@@ -224,9 +224,9 @@ mod tests {
 
     #[test]
     fn a_payload_whose_size_would_be_the_end_mark_is_too_long() {
-        let most = (END_MARK - 1 - SMALLEST) as usize;
-        assert_eq!(Header::of(MARKER, (0, 0), 0.0, most).unwrap().size, END_MARK - 1);
-        let error = Header::of(MARKER, (0, 0), 0.0, most + 1).unwrap_err();
+        let most = (END_MARK - 1 - MIN_SIZE) as usize;
+        assert_eq!(MessageHeader::new(MARKER, (0, 0), 0.0, most).unwrap().size, END_MARK - 1);
+        let error = MessageHeader::new(MARKER, (0, 0), 0.0, most + 1).unwrap_err();
         assert!(
             error.to_string().contains("4294967278 bytes is longer than the 4294967277"),
             "{error}"
@@ -235,24 +235,24 @@ mod tests {
 
     #[test]
     fn a_string_that_does_not_fit_is_none() {
-        assert_eq!(string(b"\x02\0\0\0abc"), Some((&b"ab"[..], &b"c"[..])));
-        assert_eq!(string(b"\x04\0\0\0abc"), None);
-        assert_eq!(string(b"\xff\xff\xff\xffabc"), None);
-        assert_eq!(string(b"\0\0\0"), None);
+        assert_eq!(read_string(b"\x02\0\0\0abc"), Some((&b"ab"[..], &b"c"[..])));
+        assert_eq!(read_string(b"\x04\0\0\0abc"), None);
+        assert_eq!(read_string(b"\xff\xff\xff\xffabc"), None);
+        assert_eq!(read_string(b"\0\0\0"), None);
     }
 
     proptest! {
         #[test]
         fn a_header_survives_writing_and_parsing(bytes: [u8; HEADER_LEN]) {
             // Bytes, not values: a time may be any NaN.
-            prop_assert_eq!(Header::parse(&bytes).map(|header| header.write()), Some(bytes));
+            prop_assert_eq!(MessageHeader::parse(&bytes).map(|header| header.write()), Some(bytes));
         }
 
         #[test]
         fn a_string_is_a_part_of_what_it_is_read_from(
             bytes in proptest::collection::vec(prop_oneof![0u8..8, any::<u8>()], 0..24),
         ) {
-            if let Some((text, rest)) = string(&bytes) {
+            if let Some((text, rest)) = read_string(&bytes) {
                 prop_assert_eq!(4 + text.len() + rest.len(), bytes.len());
             }
         }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use sluice_lcm::wire::append_event;
+use sluice_lcm::fuzzing::append_event;
 
 use crate::kit::{Folder, LcmEvent, decompressed, drive, log, report_skip, run_sluice};
 

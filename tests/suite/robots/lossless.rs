@@ -157,7 +157,7 @@ fn verifying_tells_every_entry_of_an_index_that_is_wrong() {
     folder.write("wrong.vel", &log);
     let text = run_sluice(&folder, &["verify", "wrong.vel"]).expect(3).text();
     for entry in 1..6 {
-        assert!(text.contains(&format!("entry {entry} says byte")), "{text}");
+        assert!(text.contains(&format!("entry {entry} points to byte")), "{text}");
     }
     log[HEAD..HEAD + 6 * ENTRY].fill(0xff);
     folder.write("unused.vel", &log);

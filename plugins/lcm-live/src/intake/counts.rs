@@ -1,67 +1,67 @@
-//! What was received and what was lost, and why.
+//! Counts of received and lost messages, by reason.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
 use crate::wire::Reject;
 
-/// Totals over all senders, those forgotten included.
+/// Totals over all senders, including those forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counts {
-    /// Datagrams, whatever was in them.
+pub struct IntakeCounts {
+    /// Datagrams received, valid or not.
     pub datagrams: u64,
     /// Bytes of these datagrams.
     pub bytes: u64,
     /// Messages delivered.
     pub messages: u64,
-    /// Messages received on channels that are not wanted.
+    /// Messages on channels that are filtered out.
     pub unwanted: u64,
-    /// Datagrams that came before.
+    /// Datagrams received before.
     pub duplicates: u64,
-    /// Further fragments of messages that are not wanted or were given up.
+    /// Ignored fragments of messages that are filtered out or were given up.
     pub passed_over: u64,
-    /// Messages that came after later ones.
+    /// Messages that arrived after later ones.
     pub late: u64,
-    /// How often a sender began anew.
+    /// How often a sender restarted.
     pub restarts: u64,
     /// Senders forgotten because there were too many.
     pub forgotten: u64,
-    /// Messages of which nothing came.
+    /// Messages that never arrived.
     pub missing: u64,
-    /// Messages of which something came, but that were not made whole.
-    pub incomplete: BTreeMap<Loss, u64>,
-    /// Datagrams that are wrong in themselves.
+    /// Messages that arrived in part, by reason.
+    pub incomplete: BTreeMap<LossReason, u64>,
+    /// Malformed datagrams, by reason.
     pub rejected: BTreeMap<Reject, u64>,
 }
 
-/// Why a message of which something came was not delivered.
+/// Why a partly received message was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Loss {
-    /// No fragment came for [`Limits::age`](super::Limits::age), or while very many other datagrams of its
-    /// sender did.
+pub enum LossReason {
+    /// No fragment arrived for [`IntakeLimits::age`](super::IntakeLimits::age), or while very many
+    /// other datagrams of its sender did.
     Expired,
-    /// Its room was needed for others.
-    Crowded,
-    /// It alone is larger than all the room there is.
+    /// Evicted to make room for other messages.
+    Evicted,
+    /// Larger than the whole memory for unfinished messages.
     TooLarge,
     /// Its fragments contradict each other.
     Contradictory,
-    /// Its sender began anew before the rest came.
+    /// Its sender restarted before the rest arrived.
     Restarted,
     /// Its sender was forgotten because there were too many.
     Forgotten,
-    /// The rest had not come when everything ended.
+    /// The rest had not arrived when receiving ended.
     Ended,
 }
 
-impl Loss {
-    /// What happened, for the user.
+impl LossReason {
+    /// The reason as shown to the user; a key in the report.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Expired => "messages of which a fragment never came",
-            Self::Crowded => "messages given up because too many were unfinished",
+            Self::Evicted => "messages given up because too many were unfinished",
             Self::TooLarge => "messages larger than the memory for unfinished ones",
             Self::Contradictory => "messages whose fragments contradict each other",
             Self::Restarted => "messages unfinished when their sender began anew",
@@ -71,61 +71,62 @@ impl Loss {
     }
 }
 
-impl Counts {
-    /// Messages sent that were not received: the sum of [`losses`](Self::losses).
+impl IntakeCounts {
+    /// Messages lost: the sum of [`losses`](Self::losses).
     pub fn lost(&self) -> u64 {
         self.missing + self.incomplete.values().sum::<u64>()
     }
 
-    /// Why messages were lost and how many; no zeroes, always in the same order.
+    /// Number of lost messages by reason, without zeroes, in a fixed order.
     pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let missing = Some(("messages of which nothing came", self.missing));
         let incomplete = self.incomplete.iter().map(|(loss, count)| (loss.reason(), *count));
         missing.into_iter().chain(incomplete).filter(|(_, count)| *count > 0)
     }
 
-    /// What happened without a message being lost by it; no zeroes, always in the same order.
+    /// Other events of note, without zeroes, in a fixed order.
     ///
-    /// A refused datagram of a message makes that message incomplete, or missing: it is in both.
+    /// A malformed datagram also makes its message incomplete or missing, so it appears in both.
     pub fn observations(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let plain = [
-            ("datagrams that came twice", self.duplicates),
-            ("messages that came late", self.late),
-            ("senders that began anew", self.restarts),
-            ("senders forgotten because there were too many", self.forgotten),
+            ("duplicate datagrams", self.duplicates),
+            ("late messages", self.late),
+            ("sender restarts", self.restarts),
+            ("senders forgotten because of too many senders", self.forgotten),
         ];
         let rejected = self.rejected.iter().map(|(reject, count)| (reject.reason(), *count));
         plain.into_iter().chain(rejected).filter(|(_, count)| *count > 0)
     }
 }
 
-/// What one sender has sent, as far as it is known: `sent == messages + lost() + unfinished`.
+/// What one sender has sent: `sent == messages + lost() + unfinished`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Sender {
-    /// Its address and port.
+pub struct SenderStats {
+    /// Address and port.
     pub address: SocketAddrV4,
-    /// Datagrams that could be read.
+    /// Valid datagrams received.
     pub datagrams: u64,
     /// Bytes of these datagrams.
     pub bytes: u64,
-    /// Messages that it sent, by their sequence numbers.
+    /// Messages sent, by their sequence numbers.
     pub sent: u64,
-    /// Messages received, those not wanted included.
+    /// Messages received, including those filtered out.
     pub messages: u64,
-    /// Messages of which nothing came.
+    /// Messages that never arrived.
     pub missing: u64,
-    /// Messages of which something came, but that were not made whole.
+    /// Messages that arrived in part.
     pub incomplete: u64,
-    /// Messages of which more may come.
+    /// Messages that may still be completed.
     pub unfinished: u64,
-    /// How often it began anew.
+    /// How often it restarted.
     pub restarts: u64,
-    /// When it was last heard, in nanoseconds of the clock that [`Intake::take`](super::Intake::take) is given.
-    pub heard: u64,
+    /// Time of the last datagram, in nanoseconds of the clock passed to
+    /// [`Intake::take`](super::Intake::take).
+    pub last_heard: u64,
 }
 
-impl Sender {
+impl SenderStats {
     pub(super) fn new(address: SocketAddrV4, now: u64) -> Self {
         Self {
             address,
@@ -137,11 +138,11 @@ impl Sender {
             incomplete: 0,
             unfinished: 0,
             restarts: 0,
-            heard: now,
+            last_heard: now,
         }
     }
 
-    /// Messages sent that were not received.
+    /// Messages sent but not received.
     pub fn lost(&self) -> u64 {
         self.missing + self.incomplete
     }

@@ -1,35 +1,36 @@
-//! Makes messages of datagrams, and keeps the books: what came, what did not, and why.
+//! Reassembles messages from datagrams, and accounts for every message received or lost.
 //!
-//! It has no socket, thread or clock: datagrams and the time are given to it. What it does depends on these
-//! alone. Whether a datagram is wrong in itself is decided by [`wire`].
+//! It has no socket, thread or clock: its behaviour depends only on the datagrams and times passed
+//! to it. [`wire`] decides whether a single datagram is malformed.
 //!
-//! # What is lost
+//! # Losses
 //!
-//! A sender numbers its messages. Its books begin with the first number heard of it; each number up to the
-//! newest is then a message received, one still unfinished, or one that is lost for one reason: see
-//! [`Sender`]. A number that is skipped is missing until it comes late.
+//! A sender numbers its messages. Accounting starts with the first number received; each later
+//! number up to the newest is a message received, unfinished, or lost for exactly one reason: see
+//! [`SenderStats`]. A skipped number is missing until it arrives late.
 //!
-//! A sender counts from the beginning when its program is started again, which seldom happens on the same
-//! port. It is taken for begun anew when
+//! A program that restarts, rarely on the same port, counts from 0 again. A sender is considered
+//! restarted when
 //!
-//! - the number 0 comes again, or comes long after greater ones that were the first heard of it;
-//! - a number comes again, or one far from all others, after a second of silence;
-//! - two numbers come that are far from all others (4096 behind or 2^24 ahead) and near to each other.
+//! - the number 0 arrives again, or long after greater numbers that were the first from it;
+//! - a number arrives again, or one far from all others, after a second of silence;
+//! - two numbers arrive that are far from all others (4096 behind or 2^24 ahead) and close to each
+//!   other.
 //!
-//! Its books are then closed and others begun. Nothing is missing for the jump.
+//! Its window then starts over, and the jump counts as no loss.
 //!
-//! # What fragments must be like
+//! # Fragments
 //!
-//! A message is delivered when every byte of it has come once: the fragments, put in order by their numbers,
-//! must lie one behind the other. One that comes twice must be the same byte for byte. A message whose
-//! fragments contradict each other is given up at once; what else comes of it is passed over.
+//! A message is delivered when every byte of it has arrived once: the fragments, in the order of
+//! their numbers, must be contiguous. A repeated fragment must be identical. A message whose
+//! fragments contradict each other is given up at once, and its further fragments are ignored.
 
-mod books;
 mod counts;
-mod order;
+mod lru;
 mod partial;
+mod partial_store;
 mod senders;
-mod store;
+mod sequence;
 
 use std::net::SocketAddrV4;
 use std::ops::Deref;
@@ -37,64 +38,65 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-pub use counts::{Counts, Loss, Sender};
+pub use counts::{IntakeCounts, LossReason, SenderStats};
 
 use crate::wire::{self, Datagram, Fragment};
-use books::{Hint, Note};
-use partial::{Added, Partial};
-use senders::Senders;
-use store::Store;
+use partial::{FragmentResult, PartialMessage};
+use partial_store::PartialStore;
+use senders::SenderTable;
+use sequence::{DatagramHint, SequenceStatus};
 
-/// After such a silence no older datagram is on the way any more, in nanoseconds.
-const SILENCE: u64 = 1_000_000_000;
+/// After this silence no older datagram can still arrive, in nanoseconds.
+const SILENCE_NANOS: u64 = 1_000_000_000;
 
-/// After so many other datagrams of its sender no fragment of a message is on the way any more.
-const OVERTAKEN: u64 = 512;
+/// After this many other datagrams of its sender, no fragment of a message can still arrive.
+const MAX_OVERTAKING: u64 = 512;
 
-/// How much may be kept.
+/// Limits on memory and senders.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of memory for unfinished messages of all senders; at most one piece of 4 MiB more is taken.
+pub struct IntakeLimits {
+    /// Bytes of memory for unfinished messages of all senders; at most one chunk of 4 MiB more is
+    /// used.
     ///
     /// One message of [`MAX_PAYLOAD_LEN`](wire::MAX_PAYLOAD_LEN) needs 257 MiB.
     pub bytes: usize,
     /// Unfinished messages of all senders.
     pub messages: usize,
-    /// How long after its last fragment an unfinished message is given up at the latest.
+    /// An unfinished message is given up this long after its last fragment.
     pub age: Duration,
-    /// Senders whose books are kept.
+    /// Senders that are tracked.
     pub senders: usize,
 }
 
-impl Default for Limits {
+impl Default for IntakeLimits {
     fn default() -> Self {
         Self { bytes: 288 << 20, messages: 4096, age: Duration::from_secs(2), senders: 1024 }
     }
 }
 
-/// A message as its sender sent it.
+/// A complete message.
 #[derive(Debug)]
-pub struct Message<'m> {
-    /// Address and port of the sender.
+pub struct LiveMessage<'m> {
+    /// Address and port of its sender.
     pub from: SocketAddrV4,
-    /// The sender's number of it.
+    /// The sender's sequence number.
     pub sequence: u32,
-    /// The channel, any bytes but NUL; may be empty.
+    /// The channel: any bytes but NUL, possibly empty.
     pub channel: &'m [u8],
     /// The payload.
-    pub payload: Payload<'m>,
+    pub payload: MessagePayload<'m>,
 }
 
 /// A payload; dereferences to its bytes.
 #[derive(Debug)]
-pub enum Payload<'m> {
-    /// It stands in the datagram just taken.
+pub enum MessagePayload<'m> {
+    /// Part of the datagram just taken.
     Borrowed(&'m [u8]),
-    /// It was made of fragments.
+    /// Reassembled from fragments.
     Owned(Bytes),
 }
 
-impl Deref for Payload<'_> {
+impl Deref for MessagePayload<'_> {
     type Target = [u8];
 
     #[inline]
@@ -106,33 +108,33 @@ impl Deref for Payload<'_> {
     }
 }
 
-/// Datagrams go in, messages come out: see the module.
+/// Reassembles messages: see the module.
 #[derive(Debug)]
 pub struct Intake {
     age: u64,
     max_bytes: usize,
-    counts: Counts,
-    senders: Senders,
-    store: Store,
+    counts: IntakeCounts,
+    senders: SenderTable,
+    store: PartialStore,
 }
 
 impl Intake {
-    /// An intake that has heard nothing yet.
-    pub fn new(limits: Limits) -> Self {
+    /// An intake that has received nothing yet.
+    pub fn new(limits: IntakeLimits) -> Self {
         Self {
             age: u64::try_from(limits.age.as_nanos()).unwrap_or(u64::MAX),
             max_bytes: limits.bytes,
-            counts: Counts::default(),
-            senders: Senders::new(limits.senders),
-            store: Store::new(limits.bytes, limits.messages),
+            counts: IntakeCounts::default(),
+            senders: SenderTable::new(limits.senders),
+            store: PartialStore::new(limits.bytes, limits.messages),
         }
     }
 
-    /// Takes a datagram and delivers the message that is whole with it, if there is one.
+    /// Takes a datagram, and delivers the message that it completes, if any.
     ///
-    /// `now` is in nanoseconds of a clock that never steps back. `wants` is asked for the channel once it is
-    /// known; what it refuses is counted, but neither kept nor delivered. Nothing is allocated for a message
-    /// of one datagram of a known sender.
+    /// `now` is in nanoseconds of a monotonic clock. `wants` is asked about the channel once it is
+    /// known; messages it refuses are counted, but neither kept nor delivered. A message in one
+    /// datagram of a known sender needs no allocation.
     #[inline]
     pub fn take(
         &mut self,
@@ -140,139 +142,141 @@ impl Intake {
         from: SocketAddrV4,
         now: u64,
         wants: impl Fn(&[u8]) -> bool,
-        deliver: impl FnOnce(Message<'_>),
+        deliver: impl FnOnce(LiveMessage<'_>),
     ) {
         self.counts.datagrams += 1;
         self.counts.bytes += datagram.len() as u64;
         match wire::parse(datagram) {
             Ok(Datagram::Short { sequence, channel, payload }) => {
-                let (sender, after_silence) = self.hear(from, datagram.len(), now);
+                let (sender, after_silence) = self.record_datagram(from, datagram.len(), now);
                 if self.admit_short(sender, sequence, after_silence)
-                    && self.receive(sender, wants(channel))
+                    && self.count_message(sender, wants(channel))
                 {
-                    let payload = Payload::Borrowed(payload);
-                    deliver(Message { from, sequence, channel, payload });
+                    let payload = MessagePayload::Borrowed(payload);
+                    deliver(LiveMessage { from, sequence, channel, payload });
                 }
             }
             Ok(Datagram::Fragment(fragment)) => {
-                let (sender, after_silence) = self.hear(from, datagram.len(), now);
-                let Some(whole) = self.put(sender, &fragment, after_silence, now, wants) else {
+                let (sender, after_silence) = self.record_datagram(from, datagram.len(), now);
+                let Some(whole) = self.add_fragment(sender, &fragment, after_silence, now, wants)
+                else {
                     return;
                 };
                 let sequence = whole.sequence;
                 let (channel, payload) = whole.into_parts();
-                let payload = Payload::Owned(payload.into());
-                deliver(Message { from, sequence, channel: &channel, payload });
+                let payload = MessagePayload::Owned(payload.into());
+                deliver(LiveMessage { from, sequence, channel: &channel, payload });
             }
             Err(reject) => *self.counts.rejected.entry(reject).or_default() += 1,
         }
     }
 
-    /// Gives up messages of which no fragment has come for too long. To be called every now and then.
+    /// Gives up messages without a new fragment for too long. Call it regularly.
     pub fn expire(&mut self, now: u64) {
         while let Some(id) = self.store.oldest()
             && now.saturating_sub(self.store.get(id).touched) > self.age
         {
-            self.give_up(id, Loss::Expired);
+            self.give_up(id, LossReason::Expired);
         }
     }
 
-    /// Gives up all unfinished messages: nothing more will come.
+    /// Gives up all unfinished messages, at the end.
     pub fn finish(&mut self) {
         while let Some(id) = self.store.oldest() {
-            self.give_up(id, Loss::Ended);
+            self.give_up(id, LossReason::Ended);
         }
     }
 
-    /// Totals since the beginning.
-    pub fn counts(&self) -> &Counts {
+    /// Totals since the start.
+    pub fn counts(&self) -> &IntakeCounts {
         &self.counts
     }
 
-    /// Everyone heard and not forgotten, in an order that depends on the datagrams only.
-    pub fn senders(&self) -> impl Iterator<Item = &Sender> {
+    /// The tracked senders, in an order that depends only on the datagrams.
+    pub fn senders(&self) -> impl Iterator<Item = &SenderStats> {
         self.senders.all()
     }
 
-    /// Messages of which more may come.
+    /// Messages that may still be completed.
     pub fn unfinished(&self) -> usize {
         self.store.len()
     }
 
-    /// Bytes of memory that unfinished messages take.
+    /// Bytes of memory used by unfinished messages.
     pub fn memory(&self) -> usize {
         self.store.bytes()
     }
 
-    /// The number of a sender, and whether it was silent for long before.
+    /// The id of a sender, and whether it was silent for long before this datagram.
     #[inline]
-    fn hear(&mut self, from: SocketAddrV4, bytes: usize, now: u64) -> (u32, bool) {
+    fn record_datagram(&mut self, from: SocketAddrV4, bytes: usize, now: u64) -> (u32, bool) {
         let id = match self.senders.find(from) {
             Some(id) => id,
-            None => self.meet(from, now),
+            None => self.add_sender(from, now),
         };
-        (id, self.senders.hear(id, bytes, now) > SILENCE)
+        (id, self.senders.record(id, bytes, now) > SILENCE_NANOS)
     }
 
     #[cold]
-    fn meet(&mut self, from: SocketAddrV4, now: u64) -> u32 {
-        let surplus = self.senders.surplus();
+    fn add_sender(&mut self, from: SocketAddrV4, now: u64) -> u32 {
+        let surplus = self.senders.eviction_candidate();
         if let Some(surplus) = surplus {
-            self.give_up_all_of(surplus, None, Loss::Forgotten);
+            self.give_up_all_of(surplus, None, LossReason::Forgotten);
             self.counts.forgotten += 1;
         }
         self.senders.add(from, surplus, now)
     }
 
-    /// Whether a message of one datagram is to be received; it is not if it was before.
+    /// Whether a message in one datagram is new.
     #[inline]
     fn admit_short(&mut self, sender: u32, sequence: u32, after_silence: bool) -> bool {
-        let is_new = self.admit(sender, sequence, Hint { begins: true, after_silence });
-        // A message cannot be whole in one datagram and in fragments as well.
+        let is_new =
+            self.admit(sender, sequence, DatagramHint { starts_message: true, after_silence });
+        // A message cannot be sent both in one datagram and in fragments.
         if !is_new && let Some(id) = self.store.find(sender, sequence) {
-            self.give_up(id, Loss::Contradictory);
+            self.give_up(id, LossReason::Contradictory);
         }
         is_new
     }
 
-    /// Enters a number into the books; `false` if it is in them already.
+    /// Records a sequence number; `false` if it was seen before.
     #[inline]
-    fn admit(&mut self, id: u32, sequence: u32, hint: Hint) -> bool {
+    fn admit(&mut self, id: u32, sequence: u32, hint: DatagramHint) -> bool {
         let slot = self.senders.slot(id);
-        let note = slot.books.note(sequence, hint);
-        if note == (Note::New { skipped: 0 }) {
+        let note = slot.window.record(sequence, hint);
+        if note == (SequenceStatus::New { skipped: 0 }) {
             slot.sender.sent += 1;
             return true;
         }
-        self.enter(id, note)
+        self.apply_status(id, note)
     }
 
     #[inline(never)]
-    fn enter(&mut self, id: u32, note: Note) -> bool {
+    fn apply_status(&mut self, id: u32, note: SequenceStatus) -> bool {
         let skipped = match note {
-            Note::New { skipped } => skipped,
-            Note::Earlier { skipped } => {
+            SequenceStatus::New { skipped } => skipped,
+            SequenceStatus::Earlier { skipped } => {
                 self.counts.late += 1;
                 skipped
             }
-            Note::Restart { skipped, after } => {
-                self.give_up_all_of(id, after, Loss::Restarted);
+            SequenceStatus::Restart { skipped, after } => {
+                self.give_up_all_of(id, after, LossReason::Restarted);
                 self.counts.restarts += 1;
                 self.senders.slot(id).sender.restarts += 1;
                 skipped
             }
-            Note::Stray => 0,
-            Note::Late => {
+            SequenceStatus::Stray => 0,
+            SequenceStatus::Late => {
                 self.counts.late += 1;
                 self.counts.missing -= 1;
                 self.senders.slot(id).sender.missing -= 1;
                 return true;
             }
-            Note::Seen => {
+            SequenceStatus::Seen => {
                 self.counts.duplicates += 1;
                 return false;
             }
-            Note::Settled => {
+            SequenceStatus::Settled => {
                 self.counts.passed_over += 1;
                 return false;
             }
@@ -285,9 +289,9 @@ impl Intake {
         true
     }
 
-    /// Counts a whole message; `true` if it is to be delivered.
+    /// Counts a complete message; `true` if it is to be delivered.
     #[inline]
-    fn receive(&mut self, sender: u32, wanted: bool) -> bool {
+    fn count_message(&mut self, sender: u32, wanted: bool) -> bool {
         self.senders.slot(sender).sender.messages += 1;
         match wanted {
             true => self.counts.messages += 1,
@@ -296,80 +300,81 @@ impl Intake {
         wanted
     }
 
-    /// Puts a fragment to the others of its message; the message, if it is whole now.
-    fn put(
+    /// Adds a fragment to its message. Returns the message if it is now complete.
+    fn add_fragment(
         &mut self,
         sender: u32,
         fragment: &Fragment<'_>,
         after_silence: bool,
         now: u64,
         wants: impl Fn(&[u8]) -> bool,
-    ) -> Option<Partial> {
+    ) -> Option<PartialMessage> {
         let known = self.store.find(sender, fragment.sequence);
-        let hint = Hint { begins: fragment.number == 0, after_silence };
+        let hint = DatagramHint { starts_message: fragment.number == 0, after_silence };
         if known.is_none() && !self.admit(sender, fragment.sequence, hint) {
             return None;
         }
         if !fragment.channel.is_none_or(wants) {
             if let Some(id) = known {
-                self.take_out(id);
+                self.remove_partial(id);
             }
-            self.senders.slot(sender).books.settle(fragment.sequence);
-            self.receive(sender, false);
+            self.senders.slot(sender).window.settle(fragment.sequence);
+            self.count_message(sender, false);
             return None;
         }
         let id = match known {
             Some(id) => id,
-            None => self.begin(sender, fragment, now)?,
+            None => self.start_partial(sender, fragment, now)?,
         };
         self.store.touch(id, now);
-        self.store.get(id).heard = self.senders.slot(sender).sender.datagrams;
-        if !self.make_room(sender, id, fragment) {
+        self.store.get(id).sender_datagrams = self.senders.slot(sender).sender.datagrams;
+        if !self.evict_for(sender, id, fragment) {
             return None;
         }
         let added = self.store.get(id).add(fragment);
         match added {
-            Added::Yes => self.store.charge(id),
-            Added::Duplicate => self.counts.duplicates += 1,
-            Added::Contradiction => self.give_up(id, Loss::Contradictory),
-            Added::Complete => {
-                self.receive(sender, true);
-                return Some(self.take_out(id));
+            FragmentResult::Accepted => self.store.charge(id),
+            FragmentResult::Duplicate => self.counts.duplicates += 1,
+            FragmentResult::Contradiction => self.give_up(id, LossReason::Contradictory),
+            FragmentResult::Complete => {
+                self.count_message(sender, true);
+                return Some(self.remove_partial(id));
             }
         }
         None
     }
 
-    /// A place for a message that has just been admitted; `None` if it cannot ever be finished.
-    fn begin(&mut self, sender: u32, fragment: &Fragment<'_>, now: u64) -> Option<u32> {
+    /// Starts a newly admitted message; `None` if it can never be completed.
+    fn start_partial(&mut self, sender: u32, fragment: &Fragment<'_>, now: u64) -> Option<u32> {
         if fragment.size as usize > self.max_bytes {
-            self.lose(sender, fragment.sequence, Loss::TooLarge);
+            self.count_loss(sender, fragment.sequence, LossReason::TooLarge);
             return None;
         }
-        self.give_up_overtaken(sender);
-        while let Some(surplus) = self.store.surplus_message(sender) {
-            self.give_up(surplus, Loss::Crowded);
+        self.expire_overtaken(sender);
+        while let Some(surplus) = self.store.message_to_evict(sender) {
+            self.give_up(surplus, LossReason::Evicted);
         }
         self.senders.slot(sender).sender.unfinished += 1;
-        Some(self.store.add(Partial::new(sender, fragment, now)))
+        Some(self.store.add(PartialMessage::new(sender, fragment, now)))
     }
 
-    /// Gives up messages of a sender of which nothing has come for so long that the memory they take is better
-    /// used for those that come: it is still in the cores' caches, and anew it would have to be asked for.
-    fn give_up_overtaken(&mut self, sender: u32) {
-        let heard = self.senders.slot(sender).sender.datagrams;
+    /// Gives up messages of a sender without a new fragment for so long that their memory is better
+    /// used for current ones: it is still in the cores' caches, and new memory would have to be
+    /// requested.
+    fn expire_overtaken(&mut self, sender: u32) {
+        let datagrams = self.senders.slot(sender).sender.datagrams;
         while let Some(id) = self.store.oldest_of(sender)
-            && heard.saturating_sub(self.store.get(id).heard) > OVERTAKEN
+            && datagrams.saturating_sub(self.store.get(id).sender_datagrams) > MAX_OVERTAKING
         {
-            self.give_up(id, Loss::Expired);
+            self.give_up(id, LossReason::Expired);
         }
     }
 
-    /// Makes room for what a fragment needs; `false` if its own message had to go for that.
-    fn make_room(&mut self, sender: u32, id: u32, fragment: &Fragment<'_>) -> bool {
-        let need = self.store.get(id).need(fragment);
-        while let Some(surplus) = self.store.surplus_bytes(sender, need) {
-            self.give_up(surplus, Loss::Crowded);
+    /// Evicts messages until a fragment fits; `false` if its own message was evicted.
+    fn evict_for(&mut self, sender: u32, id: u32, fragment: &Fragment<'_>) -> bool {
+        let need = self.store.get(id).bytes_needed(fragment);
+        while let Some(surplus) = self.store.bytes_to_evict(sender, need) {
+            self.give_up(surplus, LossReason::Evicted);
             if surplus == id {
                 return false;
             }
@@ -377,7 +382,7 @@ impl Intake {
         true
     }
 
-    fn give_up_all_of(&mut self, sender: u32, except: Option<u32>, loss: Loss) {
+    fn give_up_all_of(&mut self, sender: u32, except: Option<u32>, loss: LossReason) {
         let mut kept = None;
         while let Some(id) = self.store.oldest_of(sender) {
             if Some(self.store.get(id).sequence) == except {
@@ -391,23 +396,23 @@ impl Intake {
         }
     }
 
-    /// Drops an unfinished message and passes over what else comes of it.
-    fn give_up(&mut self, id: u32, loss: Loss) {
-        let partial = self.take_out(id);
-        self.lose(partial.sender, partial.sequence, loss);
+    /// Drops an unfinished message and ignores its further fragments.
+    fn give_up(&mut self, id: u32, loss: LossReason) {
+        let partial = self.remove_partial(id);
+        self.count_loss(partial.sender, partial.sequence, loss);
     }
 
-    fn take_out(&mut self, id: u32) -> Partial {
+    fn remove_partial(&mut self, id: u32) -> PartialMessage {
         let partial = self.store.remove(id);
         self.senders.slot(partial.sender).sender.unfinished -= 1;
         partial
     }
 
-    fn lose(&mut self, sender: u32, sequence: u32, loss: Loss) {
+    fn count_loss(&mut self, sender: u32, sequence: u32, loss: LossReason) {
         *self.counts.incomplete.entry(loss).or_default() += 1;
         let slot = self.senders.slot(sender);
         slot.sender.incomplete += 1;
-        slot.books.settle(sequence);
+        slot.window.settle(sequence);
     }
 }
 

@@ -1,45 +1,45 @@
-//! Everyone who was heard, within a limit.
+//! The tracked senders, up to a limit.
 
 use std::net::SocketAddrV4;
 
 use hashbrown::HashMap;
 
-use super::Sender;
-use super::books::Books;
-use super::order::{Ends, Links};
+use super::SenderStats;
+use super::lru::{LruLinks, LruList};
+use super::sequence::SequenceWindow;
 
-/// Senders by address and port; each has a small number until it is replaced.
+/// Senders by address and port. Each has a small id until it is replaced.
 #[derive(Debug)]
-pub(super) struct Senders {
+pub(super) struct SenderTable {
     limit: usize,
-    known: HashMap<u64, u32, foldhash::fast::RandomState>,
-    slots: Vec<Slot>,
-    /// Who sent the last datagram: most often the next comes from there, too.
+    ids: HashMap<u64, u32, foldhash::fast::RandomState>,
+    slots: Vec<SenderSlot>,
+    /// The sender of the last datagram: most often the next one is from it, too.
     last: Option<(SocketAddrV4, u32)>,
-    links: Links,
-    /// Those of whom one datagram came: anyone can make up many of them.
-    once: Ends,
-    /// All others.
-    often: Ends,
+    links: LruLinks,
+    /// Senders of a single datagram: anyone can forge many of them.
+    heard_once: LruList,
+    /// All other senders.
+    heard_often: LruList,
 }
 
-/// A sender with its books.
+/// A sender and its window of sequence numbers.
 #[derive(Debug)]
-pub(super) struct Slot {
-    pub(super) sender: Sender,
-    pub(super) books: Books,
+pub(super) struct SenderSlot {
+    pub(super) sender: SenderStats,
+    pub(super) window: SequenceWindow,
 }
 
-impl Senders {
+impl SenderTable {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit: limit.max(1),
-            known: HashMap::default(),
+            ids: HashMap::default(),
             slots: Vec::new(),
             last: None,
-            links: Links::default(),
-            once: Ends::default(),
-            often: Ends::default(),
+            links: LruLinks::default(),
+            heard_once: LruList::default(),
+            heard_often: LruList::default(),
         }
     }
 
@@ -48,27 +48,28 @@ impl Senders {
         match self.last {
             Some((last, id)) if last == address => Some(id),
             _ => {
-                let id = *self.known.get(&key(address))?;
+                let id = *self.ids.get(&key(address))?;
                 self.last = Some((address, id));
                 Some(id)
             }
         }
     }
 
-    /// Who has to go before another can be added.
-    pub(super) fn surplus(&self) -> Option<u32> {
+    /// The sender to replace before another can be added; `None` while there is room.
+    pub(super) fn eviction_candidate(&self) -> Option<u32> {
         if self.slots.len() < self.limit {
             return None;
         }
-        self.once.oldest().or(self.often.oldest())
+        self.heard_once.oldest().or(self.heard_often.oldest())
     }
 
-    /// Adds a sender that is not known, in place of `surplus` if there is one.
+    /// Adds an unknown sender, replacing `surplus` if given.
     pub(super) fn add(&mut self, address: SocketAddrV4, surplus: Option<u32>, now: u64) -> u32 {
-        let slot = Slot { sender: Sender::new(address, now), books: Books::new() };
+        let slot =
+            SenderSlot { sender: SenderStats::new(address, now), window: SequenceWindow::new() };
         let id = match surplus {
             Some(id) => {
-                self.forget(id);
+                self.evict(id);
                 self.slots[id as usize] = slot;
                 id
             }
@@ -77,44 +78,44 @@ impl Senders {
                 u32::try_from(self.slots.len() - 1).expect("the number of senders is limited")
             }
         };
-        self.known.insert(key(address), id);
-        self.links.push(&mut self.once, id);
+        self.ids.insert(key(address), id);
+        self.links.push(&mut self.heard_once, id);
         self.last = Some((address, id));
         id
     }
 
-    fn forget(&mut self, id: u32) {
+    fn evict(&mut self, id: u32) {
         let sender = &self.slots[id as usize].sender;
-        self.known.remove(&key(sender.address));
-        let list = if sender.datagrams > 1 { &mut self.often } else { &mut self.once };
+        self.ids.remove(&key(sender.address));
+        let list = if sender.datagrams > 1 { &mut self.heard_often } else { &mut self.heard_once };
         self.links.remove(list, id);
     }
 
-    /// Counts a datagram, and gives how many nanoseconds nothing was heard before it.
+    /// Counts a datagram. Returns the silence before it, in nanoseconds.
     #[inline]
-    pub(super) fn hear(&mut self, id: u32, bytes: usize, now: u64) -> u64 {
+    pub(super) fn record(&mut self, id: u32, bytes: usize, now: u64) -> u64 {
         let sender = &mut self.slots[id as usize].sender;
-        let silence = now.saturating_sub(sender.heard);
-        sender.heard = sender.heard.max(now);
+        let silence = now.saturating_sub(sender.last_heard);
+        sender.last_heard = sender.last_heard.max(now);
         sender.datagrams += 1;
         sender.bytes += bytes as u64;
         match sender.datagrams {
             1 => {}
             2 => {
-                self.links.remove(&mut self.once, id);
-                self.links.push(&mut self.often, id);
+                self.links.remove(&mut self.heard_once, id);
+                self.links.push(&mut self.heard_often, id);
             }
-            _ => self.links.touch(&mut self.often, id),
+            _ => self.links.touch(&mut self.heard_often, id),
         }
         silence
     }
 
     #[inline]
-    pub(super) fn slot(&mut self, id: u32) -> &mut Slot {
+    pub(super) fn slot(&mut self, id: u32) -> &mut SenderSlot {
         &mut self.slots[id as usize]
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Sender> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &SenderStats> {
         self.slots.iter().map(|slot| &slot.sender)
     }
 }

@@ -1,7 +1,7 @@
 //! One connection to a hub: subscribes, publishes, receives.
 //!
-//! It does not connect again: after an error other than [`ClientError::TooLong`] the connection is
-//! over, and the caller makes a new [`Client`] and subscribes anew.
+//! It does not reconnect: after an error other than [`ClientError::TooLong`] the connection is
+//! over, and the caller has to make a new [`HubClient`] and subscribe again.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
@@ -12,118 +12,115 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::frame::{
-    GREETING_LEN, Limits, Malformed, Parser, Side, TooLong, Wrong, append_publish_head,
-    append_subscribe, greeting,
+    FrameFault, FrameLimits, FrameParser, HANDSHAKE_LEN, MalformedFrame, PeerRole, TooLong,
+    append_publish_head, append_subscribe, handshake,
 };
-use super::{GreetingError, frame, is_time_out, read_greeting, tune};
+use super::{HandshakeError, frame, is_time_out, read_handshake, set_socket_options};
 
-pub use super::frame::Publish;
+pub(crate) use super::frame::Publish;
 
-/// What is read from the socket at once.
+/// Bytes read from the socket at once.
 const READ_LEN: usize = 64 << 10;
 
-/// Published bytes that are kept back before they are sent unasked; a payload of this length is not
-/// copied.
+/// Published bytes collected before they are sent; a payload of this length is not copied.
 const WRITE_LEN: usize = 64 << 10;
 
-/// No connection to a hub.
+/// Connecting to a hub failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConnectError {
-    /// The name means no address.
-    #[error("`{host}` is not known here: {source}")]
+pub(crate) enum ConnectError {
+    /// The name has no address.
+    #[error("cannot resolve `{host}`: {source}")]
     Resolve {
-        /// The name as it was given.
+        /// The name as given.
         host: String,
-        /// What the resolver said.
+        /// The resolver's error.
         source: io::Error,
     },
-    /// No address of the host takes connections.
+    /// No address of the host accepts connections.
     #[error("cannot connect to {addr}: {source}")]
     Connect {
         /// The address tried last.
         addr: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Something listens there, but no hub.
-    #[error("{addr} is no lcm hub: {source}")]
-    Greeting {
+    /// The server is not a hub.
+    #[error("{addr} is not an lcm hub: {source}")]
+    Handshake {
         /// The address.
         addr: SocketAddr,
-        /// What it did instead of greeting.
-        source: GreetingError,
+        /// What is wrong with its handshake.
+        source: HandshakeError,
     },
 }
 
-/// A connection that is over, or a message that cannot be sent.
+/// The connection is over, or a message cannot be sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ClientError {
+pub(crate) enum ClientError {
     /// The hub closed the connection.
-    #[error("the hub has closed the connection{}", in_a_frame(*.pending))]
+    #[error("the hub has closed the connection{}", pending_suffix(*.pending))]
     Closed {
-        /// Bytes of a message whose end did not come.
+        /// Bytes of an incomplete message.
         pending: usize,
     },
-    /// The hub has taken nothing for the time given to [`Client::connect`].
-    #[error("the hub has taken nothing for {0:?}")]
+    /// The hub accepted no data for the timeout given to [`HubClient::connect`].
+    #[error("the hub has accepted no data for {0:?}")]
     Stalled(Duration),
     /// The connection failed.
     #[error("the connection to the hub failed: {0}")]
     Io(io::Error),
-    /// The hub sent what is no message.
-    #[error("the hub is out of step: {0}")]
-    Malformed(#[from] Malformed),
-    /// It was not sent; the connection is as it was.
+    /// The hub sent an invalid frame.
+    #[error("invalid data from the hub: {0}")]
+    Malformed(#[from] MalformedFrame),
+    /// The message was not sent; the connection is unchanged.
     #[error(transparent)]
     TooLong(#[from] TooLong),
 }
 
 impl ClientError {
-    /// Whether the connection is over, so that only a new one helps.
-    pub fn ends_connection(&self) -> bool {
+    /// Whether the connection is over.
+    pub(crate) fn ends_connection(&self) -> bool {
         !matches!(self, Self::TooLong(_))
     }
 }
 
-fn in_a_frame(pending: usize) -> String {
+fn pending_suffix(pending: usize) -> String {
     if pending == 0 { String::new() } else { format!(" {pending} bytes into a message") }
 }
 
-/// How long a hub has time to answer.
-pub(crate) const CONNECT: Duration = Duration::from_secs(5);
-/// How long to wait before trying again to reach a hub that is gone.
-pub(crate) const RETRY: Duration = Duration::from_millis(500);
+/// How long a hub may take to answer.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval between attempts to reconnect.
+pub(crate) const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A connection to a hub.
 ///
-/// Not shared between threads: who receives and publishes at once makes two. What is published and
-/// not yet sent is lost when the client is dropped; [`flush`](Self::flush) before.
+/// Not shared between threads: to receive and publish at once, use two. Published messages that are
+/// not yet sent are lost when the client is dropped; call [`flush`](Self::flush) first.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct HubClient {
     socket: TcpStream,
-    peer: SocketAddr,
-    local: SocketAddr,
-    patience: Duration,
-    limits: Limits,
-    parser: Parser,
-    /// What was read and not yet parsed is `input[parsed..filled]`.
+    timeout: Duration,
+    limits: FrameLimits,
+    parser: FrameParser,
+    /// Bytes read but not yet parsed are `input[parsed..filled]`.
     input: Box<[u8]>,
     parsed: usize,
     filled: usize,
-    /// What is published and not yet sent.
+    /// Published bytes that are not yet sent.
     output: Vec<u8>,
 }
 
-impl Client {
-    /// Connects to the first address of `host` on which a hub greets; `host` is a name, or an address
-    /// of IPv4 or IPv6, the latter with or without brackets.
+impl HubClient {
+    /// Connects to the first address of `host` that completes the handshake; `host` is a name or an
+    /// IPv4 or IPv6 address, the latter with or without brackets.
     ///
-    /// Every address is given up after `timeout`, which later is also the time after which a hub that
-    /// takes nothing counts as stalled. Looking up a name takes as long as the system's resolver takes.
-    pub fn connect(host: &str, port: u16, timeout: Duration) -> Result<Self, ConnectError> {
-        // The system takes no time-out of zero.
+    /// Each address is given up after `timeout`. Later, a hub that accepts no data for `timeout`
+    /// counts as stalled. Resolving a name takes as long as the system's resolver does.
+    pub(crate) fn connect(host: &str, port: u16, timeout: Duration) -> Result<Self, ConnectError> {
+        // The system does not accept a timeout of zero.
         let timeout = timeout.max(Duration::from_millis(1));
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         let unknown = |source| ConnectError::Resolve { host: host.to_owned(), source };
@@ -140,22 +137,19 @@ impl Client {
     fn connect_to(addr: SocketAddr, timeout: Duration) -> Result<Self, ConnectError> {
         let failed = |source| ConnectError::Connect { addr, source };
         let socket = TcpStream::connect_timeout(&addr, timeout).map_err(failed)?;
-        tune(&socket).map_err(failed)?;
+        set_socket_options(&socket).map_err(failed)?;
         socket.set_write_timeout(Some(timeout)).map_err(failed)?;
-        (&socket).write_all(&greeting(Side::Client)).map_err(failed)?;
-        read_greeting(&socket, Side::Server, timeout)
-            .map_err(|source| ConnectError::Greeting { addr, source })?;
-        // Waiting is done by polling from here on.
+        (&socket).write_all(&handshake(PeerRole::Client)).map_err(failed)?;
+        read_handshake(&socket, PeerRole::Server, timeout)
+            .map_err(|source| ConnectError::Handshake { addr, source })?;
+        // From here on, waiting is done by polling.
         socket.set_read_timeout(None).map_err(failed)?;
-        let local = socket.local_addr().map_err(failed)?;
-        let limits = Limits::default();
+        let limits = FrameLimits::default();
         Ok(Self {
             socket,
-            peer: addr,
-            local,
-            patience: timeout,
+            timeout,
             limits,
-            parser: Parser::new(limits, GREETING_LEN as u64),
+            parser: FrameParser::new(limits, HANDSHAKE_LEN as u64),
             input: vec![0; READ_LEN].into(),
             parsed: 0,
             filled: 0,
@@ -163,29 +157,25 @@ impl Client {
         })
     }
 
-    /// The address of the hub.
-    pub fn peer(&self) -> SocketAddr {
-        self.peer
+    /// The local address, as shown in the hub's log.
+    #[cfg(test)]
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.socket.local_addr().expect("a connected socket has an address")
     }
 
-    /// The address of this end, by which the hub's log calls it.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.local
-    }
-
-    /// Asks for messages on channels that `regex` matches from end to end; sent at once.
+    /// Subscribes to channels that `regex` matches from end to end; sent at once.
     ///
-    /// A hub does not answer, neither to a subscription nor to text that is no regular expression.
-    pub fn subscribe(&mut self, regex: &str) -> Result<(), ClientError> {
+    /// A hub does not answer, not even to an invalid regular expression.
+    pub(crate) fn subscribe(&mut self, regex: &str) -> Result<(), ClientError> {
         append_subscribe(&mut self.output, regex.as_bytes(), &self.limits)?;
         self.flush()
     }
 
-    /// Publishes a message: sends it when enough has come together, or at the next
+    /// Publishes a message. It is sent when enough bytes are collected, or by the next
     /// [`flush`](Self::flush) or [`next`](Self::next).
     ///
     /// Blocks while the hub is busy. A large payload is sent at once and without a copy.
-    pub fn publish(&mut self, channel: &[u8], payload: &[u8]) -> Result<(), ClientError> {
+    pub(crate) fn publish(&mut self, channel: &[u8], payload: &[u8]) -> Result<(), ClientError> {
         append_publish_head(&mut self.output, channel, payload.len(), &self.limits)?;
         if payload.len() >= WRITE_LEN {
             return self.send(payload);
@@ -194,16 +184,16 @@ impl Client {
         if self.output.len() >= WRITE_LEN { self.flush() } else { Ok(()) }
     }
 
-    /// Sends all that was published and is still kept back.
-    pub fn flush(&mut self) -> Result<(), ClientError> {
+    /// Sends all collected bytes.
+    pub(crate) fn flush(&mut self) -> Result<(), ClientError> {
         if self.output.is_empty() { Ok(()) } else { self.send(&[]) }
     }
 
-    /// The next message, or `None` if none was complete within `wait`; a `wait` of zero takes what is
-    /// there.
+    /// The next message, or `None` if none was complete within `wait`; a `wait` of zero only takes
+    /// what is there.
     ///
-    /// Sends first what was published. A message that has begun to come is kept for the next call.
-    pub fn next(&mut self, wait: Duration) -> Result<Option<Publish>, ClientError> {
+    /// Flushes first. A partly received message is kept for the next call.
+    pub(crate) fn next(&mut self, wait: Duration) -> Result<Option<Publish>, ClientError> {
         self.flush()?;
         let deadline = Instant::now() + wait;
         loop {
@@ -217,23 +207,23 @@ impl Client {
         }
     }
 
-    /// The next message of what was read.
+    /// The next message in the bytes read so far.
     fn parse(&mut self) -> Result<Option<Publish>, ClientError> {
         let at = self.parser.at();
         let mut rest = self.input.get(self.parsed..self.filled).unwrap_or_default();
         let frame = self.parser.next(&mut rest);
         self.parsed = self.filled - rest.len();
         match frame? {
-            Some(frame::Frame::Publish(message)) => Ok(Some(message)),
-            Some(_) => Err(Malformed { at, wrong: Wrong::FromHub }.into()),
+            Some(frame::TcpqFrame::Publish(message)) => Ok(Some(message)),
+            Some(_) => Err(MalformedFrame { at, fault: FrameFault::FromHub }.into()),
             None => Ok(None),
         }
     }
 
-    /// Waits until there is something to read, an end included.
+    /// Waits until the socket is readable, or closed.
     fn readable_until(&self, deadline: Instant) -> Result<bool, ClientError> {
         loop {
-            // Rounded up, or the last millisecond would be spent in a busy loop.
+            // Rounded up: otherwise the last millisecond would be a busy loop.
             let left =
                 deadline.saturating_duration_since(Instant::now()) + Duration::from_micros(999);
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
@@ -247,7 +237,7 @@ impl Client {
         }
     }
 
-    /// Reads once; only when everything read before is parsed.
+    /// Reads once. Call it only when everything read before is parsed.
     fn fill(&mut self) -> Result<(), ClientError> {
         match self.socket.read(&mut self.input) {
             Ok(0) => Err(ClientError::Closed { pending: self.parser.pending() }),
@@ -260,14 +250,14 @@ impl Client {
         }
     }
 
-    /// Sends what is kept back, and `more` behind it.
+    /// Sends the collected bytes and then `more`.
     fn send(&mut self, more: &[u8]) -> Result<(), ClientError> {
         let mut parts = [IoSlice::new(&self.output), IoSlice::new(more)];
         let sent = write_all_vectored(&self.socket, &mut parts);
         self.output.clear();
         sent.map_err(|e| {
-            // A part of a frame may be sent: nothing may follow it. A socket that is already shut
-            // needs no shutting.
+            // A frame may be sent in part: nothing may follow it. The socket may already be shut
+            // down.
             self.socket.shutdown(Shutdown::Both).ok();
             self.failed(e)
         })
@@ -279,18 +269,18 @@ impl Client {
             | ErrorKind::ConnectionReset
             | ErrorKind::ConnectionAborted
             | ErrorKind::NotConnected => ClientError::Closed { pending: self.parser.pending() },
-            _ if is_time_out(&error) => ClientError::Stalled(self.patience),
+            _ if is_time_out(&error) => ClientError::Stalled(self.timeout),
             _ => ClientError::Io(error),
         }
     }
 }
 
-/// Writes all parts, as many at once as the system takes.
+/// Writes all parts, as many at once as the system accepts.
 pub(super) fn write_all_vectored(
     mut socket: &TcpStream,
     mut parts: &mut [IoSlice<'_>],
 ) -> io::Result<()> {
-    // Steps over empty parts in front.
+    // Skips leading empty parts.
     IoSlice::advance_slices(&mut parts, 0);
     while !parts.is_empty() {
         match socket.write_vectored(parts) {
@@ -311,27 +301,27 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(20);
 
-    /// A server that does these things to the one client it takes, and what the client makes of it.
+    /// Runs `serve` as a server for one client, and returns what `client` makes of it.
     fn with_server<T>(
         serve: impl FnOnce(TcpStream) + Send,
-        client: impl FnOnce(Result<Client, ConnectError>) -> T,
+        client: impl FnOnce(Result<HubClient, ConnectError>) -> T,
         timeout: Duration,
     ) -> T {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         std::thread::scope(|scope| {
             scope.spawn(|| serve(listener.accept().unwrap().0));
-            client(Client::connect("127.0.0.1", port, timeout))
+            client(HubClient::connect("127.0.0.1", port, timeout))
         })
     }
 
-    /// Greets as a hub does, and gives what is to be done with the connection then.
+    /// Does a hub's handshake, then runs `then` with the connection.
     fn greets(then: impl FnOnce(TcpStream) + Send) -> impl FnOnce(TcpStream) + Send {
         move |mut socket| {
-            let mut hello = [0; GREETING_LEN];
-            socket.read_exact(&mut hello).unwrap();
-            assert_eq!(hello, greeting(Side::Client));
-            socket.write_all(&greeting(Side::Server)).unwrap();
+            let mut client_handshake = [0; HANDSHAKE_LEN];
+            socket.read_exact(&mut client_handshake).unwrap();
+            assert_eq!(client_handshake, handshake(PeerRole::Client));
+            socket.write_all(&handshake(PeerRole::Server)).unwrap();
             then(socket);
         }
     }
@@ -343,7 +333,10 @@ mod tests {
             |client| client.unwrap_err().to_string(),
             LONG,
         );
-        assert!(error.starts_with("127.0.0.1:") && error.contains("is no lcm hub: "), "{error}");
+        assert!(
+            error.starts_with("127.0.0.1:") && error.contains("is not an lcm hub: "),
+            "{error}"
+        );
         assert!(error.ends_with("found 53 53 48 2d 32 2e 30 2d (`SSH-2.0-`)"), "{error}");
     }
 
@@ -351,8 +344,8 @@ mod tests {
     fn a_server_that_closes_early_is_told_with_what_it_sent() {
         let error = with_server(
             |mut socket| {
-                let mut hello = [0; GREETING_LEN];
-                socket.read_exact(&mut hello).unwrap();
+                let mut client_handshake = [0; HANDSHAKE_LEN];
+                socket.read_exact(&mut client_handshake).unwrap();
                 socket.write_all(b"220").unwrap();
             },
             |client| client.unwrap_err().to_string(),
@@ -369,7 +362,7 @@ mod tests {
             |client| client.unwrap_err().to_string(),
             Duration::from_millis(30),
         );
-        assert!(error.ends_with("greeting of an lcm hub within 30ms, found nothing"), "{error}");
+        assert!(error.ends_with("handshake of an lcm hub within 30ms, found nothing"), "{error}");
     }
 
     #[test]
@@ -415,7 +408,8 @@ mod tests {
                 let error = client.unwrap().next(LONG).unwrap_err();
                 assert_eq!(
                     error.to_string(),
-                    "the hub is out of step: expected a message from the hub, found a subscription at \
+                    "invalid data from the hub: expected a message from the hub, found a \
+                     subscription at \
                      byte 8 of the stream"
                 );
             },
@@ -449,12 +443,12 @@ mod tests {
 
     #[test]
     fn what_is_too_long_to_send_changes_nothing() {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, received) = std::sync::mpsc::channel();
         with_server(
             greets(move |mut socket| {
                 let mut found = Vec::new();
                 socket.read_to_end(&mut found).unwrap();
-                tell.send(found).unwrap();
+                sender.send(found).unwrap();
             }),
             |client| {
                 let mut client = client.unwrap();
@@ -465,7 +459,7 @@ mod tests {
             },
             LONG,
         );
-        assert_eq!(told.recv().unwrap(), [0, 0, 0, 1, 0, 0, 0, 1, b'B', 0, 0, 0, 0]);
+        assert_eq!(received.recv().unwrap(), [0, 0, 0, 1, 0, 0, 0, 1, b'B', 0, 0, 0, 0]);
     }
 
     #[test]
@@ -473,7 +467,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
-        let error = Client::connect("127.0.0.1", port, LONG).unwrap_err().to_string();
+        let error = HubClient::connect("127.0.0.1", port, LONG).unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot connect to 127.0.0.1:{port}: ")), "{error}");
     }
 }

@@ -1,7 +1,7 @@
-//! The bytes of the queue over TCP: the greetings, and frames cut out of a stream that comes in pieces.
+//! The bytes of the TCP queue: handshakes, and frames parsed from a stream.
 //!
-//! It reads no socket and does not say who may send what; that is [`client`](super::client) and
-//! [`hub`](super::hub).
+//! It reads no socket and does not decide who may send what; [`client`](super::client) and
+//! [`hub`](super::hub) do.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -10,28 +10,28 @@ use std::fmt;
 use bytes::Bytes;
 use sluice_core::name::printable;
 
-/// Bytes of a greeting: magic word and version.
-pub const GREETING_LEN: usize = 8;
+/// Bytes of a handshake: magic number and version.
+pub(crate) const HANDSHAKE_LEN: usize = 8;
 
-/// The only version of the protocol there is.
-pub const VERSION: u32 = 0x100;
+/// The only version of the protocol.
+pub(crate) const VERSION: u32 = 0x100;
 
 /// Bytes of a publish frame besides its channel and its payload.
-pub const PUBLISH_OVERHEAD: usize = 12;
+pub(crate) const PUBLISH_OVERHEAD: usize = 12;
 
-/// The first memory for a frame that came in pieces; beyond it memory follows what has arrived.
-const FIRST_ROOM: usize = 4 << 10;
+/// Initial capacity for a frame received in parts; it grows with the bytes received.
+const INITIAL_CAPACITY: usize = 4 << 10;
 
 /// One of the two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The one that connects.
+pub(crate) enum PeerRole {
+    /// The side that connects.
     Client,
     /// The hub.
     Server,
 }
 
-impl Side {
+impl PeerRole {
     fn magic(self) -> u32 {
         match self {
             Self::Client => 0x2876_17fb,
@@ -39,43 +39,43 @@ impl Side {
         }
     }
 
-    pub(super) fn greeting_words(self) -> &'static str {
+    pub(super) fn handshake_name(self) -> &'static str {
         match self {
-            Self::Client => "the greeting of an lcm client",
-            Self::Server => "the greeting of an lcm hub",
+            Self::Client => "the handshake of an lcm client",
+            Self::Server => "the handshake of an lcm hub",
         }
     }
 }
 
-/// What `side` sends first.
-pub fn greeting(side: Side) -> [u8; GREETING_LEN] {
+/// The first bytes that `side` sends.
+pub(crate) fn handshake(side: PeerRole) -> [u8; HANDSHAKE_LEN] {
     ((u64::from(side.magic()) << 32) | u64::from(VERSION)).to_be_bytes()
 }
 
-/// Another greeting than expected: the other side is something else, or of another version.
+/// The other side sent an unexpected handshake: it is another service or version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected {}, which is {}, found {}",
-    .expected.greeting_words(), shown(&greeting(*.expected)), shown(.found)
+    .expected.handshake_name(), hex_dump(&handshake(*.expected)), hex_dump(.found)
 )]
-pub struct WrongGreeting {
-    /// Whose greeting was expected.
-    pub expected: Side,
-    /// What came instead.
+pub(crate) struct HandshakeMismatch {
+    /// The side whose handshake was expected.
+    pub expected: PeerRole,
+    /// The bytes received.
     pub found: Vec<u8>,
 }
 
-/// Whether `found` is the greeting of `side`, byte for byte.
-pub fn check_greeting(side: Side, found: &[u8]) -> Result<(), WrongGreeting> {
-    if found == greeting(side) {
+/// Checks that `found` is the handshake of `side`.
+pub(crate) fn check_handshake(side: PeerRole, found: &[u8]) -> Result<(), HandshakeMismatch> {
+    if found == handshake(side) {
         Ok(())
     } else {
-        Err(WrongGreeting { expected: side, found: found.to_vec() })
+        Err(HandshakeMismatch { expected: side, found: found.to_vec() })
     }
 }
 
-/// Bytes for the user: as hex, and as text if they look like some.
-pub(super) fn shown(bytes: &[u8]) -> String {
+/// Shows bytes as hex, and as text if printable.
+pub(super) fn hex_dump(bytes: &[u8]) -> String {
     let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let hex = hex.join(" ");
     match str::from_utf8(bytes) {
@@ -88,40 +88,40 @@ pub(super) fn shown(bytes: &[u8]) -> String {
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Frame {
-    /// A message; the only frame that a hub sends.
+pub enum TcpqFrame {
+    /// A message; the only frame a hub sends.
     Publish(Publish),
-    /// From now on messages on channels that match this regular expression are wanted.
+    /// Subscribes to channels that match this regular expression.
     Subscribe(Bytes),
-    /// A subscription with just this text ends.
+    /// Ends the subscription with exactly this text.
     Unsubscribe(Bytes),
 }
 
-impl Frame {
-    /// The frame as it stands in a stream.
+impl TcpqFrame {
+    /// The bytes of the frame.
     pub fn to_bytes(&self) -> Bytes {
         let (kind, text) = match self {
             Self::Publish(publish) => return publish.frame.clone(),
-            Self::Subscribe(text) => (Kind::Subscribe, text),
-            Self::Unsubscribe(text) => (Kind::Unsubscribe, text),
+            Self::Subscribe(text) => (FrameKind::Subscribe, text),
+            Self::Unsubscribe(text) => (FrameKind::Unsubscribe, text),
         };
         let mut out = Vec::with_capacity(8 + text.len());
-        append_name(&mut out, kind, text, cut_len(text));
+        append_name(&mut out, kind, text, text_len(text));
         out.into()
     }
 }
 
-/// A message on its way, kept as the frame that it came in: a hub sends on the same bytes.
+/// A message, kept as the frame it arrived in: a hub relays the same bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Publish {
     frame: Bytes,
-    /// Where the payload begins; at least [`PUBLISH_OVERHEAD`], at most the frame's length.
+    /// Offset of the payload: at least [`PUBLISH_OVERHEAD`], at most the frame's length.
     payload_at: usize,
 }
 
 impl Publish {
-    /// A message as a frame. `Err` if the channel or the payload is longer than `limits` allow.
-    pub fn new(channel: &[u8], payload: &[u8], limits: &Limits) -> Result<Self, TooLong> {
+    /// Makes a frame. `Err` if channel or payload exceed the limits.
+    pub fn new(channel: &[u8], payload: &[u8], limits: &FrameLimits) -> Result<Self, TooLong> {
         let mut frame = Vec::with_capacity(PUBLISH_OVERHEAD + channel.len() + payload.len());
         append_publish_head(&mut frame, channel, payload.len(), limits)?;
         let payload_at = frame.len();
@@ -129,22 +129,22 @@ impl Publish {
         Ok(Self { frame: frame.into(), payload_at })
     }
 
-    /// The channel's name. By custom it is ASCII; nothing ensures that.
+    /// The channel name, usually ASCII.
     pub fn channel(&self) -> &[u8] {
         self.payload_at.checked_sub(4).and_then(|end| self.frame.get(8..end)).unwrap_or_default()
     }
 
-    /// What was sent.
+    /// The payload.
     pub fn payload(&self) -> &[u8] {
         self.frame.get(self.payload_at..).unwrap_or_default()
     }
 
-    /// The payload without a copy; it keeps the whole frame in memory, which is little more.
+    /// The payload without a copy; it keeps the whole frame in memory.
     pub fn into_payload(mut self) -> Bytes {
         self.frame.split_off(self.payload_at)
     }
 
-    /// The whole frame as it stands in a stream.
+    /// The bytes of the whole frame.
     pub fn frame(&self) -> &Bytes {
         &self.frame
     }
@@ -159,53 +159,52 @@ impl fmt::Debug for Publish {
     }
 }
 
-/// The longest names and payloads that are taken.
+/// Limits on the length of names and payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of a channel or a regular expression. A longer one is refused, as every table of
-    /// channels would hold it: the other transports of LCM end at 63, and a length beyond this is a
-    /// stream that is out of step or means harm.
+pub struct FrameLimits {
+    /// Bytes of a channel or regular expression. Every table of channels would hold a longer one;
+    /// other LCM transports end at 63, and a length beyond this means a corrupt or hostile stream.
     pub name: usize,
     /// Bytes of a payload.
     pub payload: usize,
 }
 
-impl Default for Limits {
+impl Default for FrameLimits {
     fn default() -> Self {
         Self { name: 64 << 10, payload: 1 << 28 }
     }
 }
 
-/// A name or a payload that is longer than the receiver would take.
+/// A name or payload longer than the receiver accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{part} of {len} bytes is longer than the {limit} allowed")]
 pub struct TooLong {
-    /// Which part it is, as words for the user.
+    /// Which part it is, for the user.
     pub part: &'static str,
-    /// How many bytes it has, or says it has.
+    /// Its claimed or actual length in bytes.
     pub len: usize,
-    /// How many it may have.
+    /// The limit in bytes.
     pub limit: usize,
 }
 
-/// Bytes that are no frame. The stream cannot be read on: nothing in it says where a frame begins.
+/// The stream is not a sequence of frames. It cannot be resynchronized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{wrong} at byte {at} of the stream")]
-pub struct Malformed {
-    /// Where the wrong field begins, counted from the first byte of the stream.
+#[error("{fault} at byte {at} of the stream")]
+pub struct MalformedFrame {
+    /// Offset of the invalid field from the start of the stream.
     pub at: u64,
-    /// What is wrong with it.
-    pub wrong: Wrong,
+    /// What is wrong with the field.
+    pub fault: FrameFault,
 }
 
-/// What is wrong with a field of a frame.
+/// Why a field of a frame is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Wrong {
-    /// No known type.
+pub enum FrameFault {
+    /// An unknown type.
     #[error("expected a frame of type 1, 2 or 3, found type {0} ({0:#010x})")]
     Type(u32),
-    /// A frame that only a client may send.
+    /// A frame only a client may send.
     #[error("expected a message from the hub, found a subscription")]
     FromHub,
     /// A length beyond the limits.
@@ -213,32 +212,33 @@ pub enum Wrong {
     TooLong(#[from] TooLong),
 }
 
-/// Cuts a stream into frames, whatever the pieces it comes in.
+/// Splits a stream into frames, independently of the chunks it arrives in.
 ///
-/// Memory follows the bytes that have arrived, not the lengths that they claim: at most twice as much.
+/// Memory is at most twice the bytes received, whatever length a frame claims.
 #[derive(Debug)]
-pub struct Parser {
-    limits: Limits,
-    /// Where the frame that is being read begins in the stream.
+pub struct FrameParser {
+    limits: FrameLimits,
+    /// Start of the current frame in the stream.
     at: u64,
-    /// Its bytes so far; empty if none came yet.
+    /// Bytes of the current frame received so far.
     partial: Vec<u8>,
 }
 
-impl Parser {
-    /// A parser of a stream of which `at` bytes, the greeting, are already read.
-    pub fn new(limits: Limits, at: u64) -> Self {
+impl FrameParser {
+    /// A parser for a stream of which `at` bytes, the handshake, are already read.
+    pub fn new(limits: FrameLimits, at: u64) -> Self {
         Self { limits, at, partial: Vec::new() }
     }
 
-    /// The next frame, and `input` behind it; `None` if `input` ends before the frame does, which is
-    /// then kept.
+    /// The next frame; advances `input` behind it. `None` if `input` ends within the frame, which
+    /// is then kept.
     ///
-    /// A frame owns its memory, copied out of `input` once. After `Err` every call gives the same.
-    pub fn next(&mut self, input: &mut &[u8]) -> Result<Option<Frame>, Malformed> {
-        // Most frames lie whole in what was read: no detour over `partial`.
+    /// A frame owns its memory, copied once from `input`. After `Err` every call returns the same
+    /// error.
+    pub fn next(&mut self, input: &mut &[u8]) -> Result<Option<TcpqFrame>, MalformedFrame> {
+        // Most frames are complete in `input`: no detour over `partial`.
         if self.partial.is_empty()
-            && let Need::Whole(shape) = self.measure(input)?
+            && let FrameLength::Known(shape) = self.measure(input)?
             && let Some((frame, rest)) = input.split_at_checked(shape.len())
         {
             *input = rest;
@@ -246,118 +246,122 @@ impl Parser {
         }
         loop {
             let need = match self.measure(&self.partial)? {
-                Need::Whole(shape) if self.partial.len() == shape.len() => {
+                FrameLength::Known(shape) if self.partial.len() == shape.len() => {
                     let frame = std::mem::take(&mut self.partial);
                     return Ok(Some(self.frame(shape, frame.into())));
                 }
-                Need::Whole(shape) => shape.len(),
-                Need::Bytes(len) => len,
+                FrameLength::Known(shape) => shape.len(),
+                FrameLength::AtLeast(len) => len,
             };
             if input.is_empty() {
                 return Ok(None);
             }
-            self.keep(input, need);
+            self.buffer(input, need);
         }
     }
 
-    /// Bytes of a frame whose end has not come yet.
+    /// Bytes of the incomplete frame.
     pub fn pending(&self) -> usize {
         self.partial.len()
     }
 
-    /// Where the next frame begins in the stream, or the one of which a part is there.
+    /// Start of the next or incomplete frame in the stream.
     pub fn at(&self) -> u64 {
         self.at
     }
 
-    /// Moves bytes to the partial frame until it has `need` of them or there are no more.
-    fn keep(&mut self, input: &mut &[u8], need: usize) {
+    /// Moves bytes to the partial frame until it has `need` of them or `input` is empty.
+    fn buffer(&mut self, input: &mut &[u8], need: usize) {
         let have = self.partial.len();
         let Some((more, rest)) = input.split_at_checked(need.saturating_sub(have).min(input.len()))
         else {
             return;
         };
-        // A length that lies costs its sender half of what it costs us, or hardly anything.
-        let room = need.min((2 * (have + more.len())).max(FIRST_ROOM));
+        // A false length costs its sender at least half of what it costs us.
+        let room = need.min((2 * (have + more.len())).max(INITIAL_CAPACITY));
         self.partial.reserve_exact(room.saturating_sub(have));
         self.partial.extend_from_slice(more);
         *input = rest;
     }
 
-    /// What the frame that begins with `bytes` needs.
-    fn measure(&self, bytes: &[u8]) -> Result<Need, Malformed> {
-        let Some((kind, rest)) = bytes.split_first_chunk() else { return Ok(Need::Bytes(4)) };
-        let kind = Kind::of(u32::from_be_bytes(*kind))
-            .map_err(|wrong| Malformed { at: self.at, wrong })?;
-        let Some((name_len, rest)) = rest.split_first_chunk() else { return Ok(Need::Bytes(8)) };
-        let name_len = length(kind.name(), *name_len, self.limits.name)
-            .map_err(|e| Malformed { at: self.at + 4, wrong: e.into() })?;
-        if kind != Kind::Publish {
-            return Ok(Need::Whole(Shape { kind, name_len, payload_len: 0 }));
+    /// What is known of the length of the frame that starts with `bytes`.
+    fn measure(&self, bytes: &[u8]) -> Result<FrameLength, MalformedFrame> {
+        let Some((kind, rest)) = bytes.split_first_chunk() else {
+            return Ok(FrameLength::AtLeast(4));
+        };
+        let kind = FrameKind::from_u32(u32::from_be_bytes(*kind))
+            .map_err(|fault| MalformedFrame { at: self.at, fault })?;
+        let Some((name_len, rest)) = rest.split_first_chunk() else {
+            return Ok(FrameLength::AtLeast(8));
+        };
+        let name_len = read_len(kind.name_part(), *name_len, self.limits.name)
+            .map_err(|e| MalformedFrame { at: self.at + 4, fault: e.into() })?;
+        if kind != FrameKind::Publish {
+            return Ok(FrameLength::Known(FrameLayout { kind, name_len, payload_len: 0 }));
         }
         let Some(len) = rest.get(name_len..).and_then(<[u8]>::first_chunk) else {
-            return Ok(Need::Bytes(PUBLISH_OVERHEAD + name_len));
+            return Ok(FrameLength::AtLeast(PUBLISH_OVERHEAD + name_len));
         };
-        let payload_len = length("payload", *len, self.limits.payload)
-            .map_err(|e| Malformed { at: self.at + 8 + name_len as u64, wrong: e.into() })?;
-        Ok(Need::Whole(Shape { kind, name_len, payload_len }))
+        let payload_len = read_len("payload", *len, self.limits.payload)
+            .map_err(|e| MalformedFrame { at: self.at + 8 + name_len as u64, fault: e.into() })?;
+        Ok(FrameLength::Known(FrameLayout { kind, name_len, payload_len }))
     }
 
-    fn frame(&mut self, shape: Shape, mut frame: Bytes) -> Frame {
+    fn frame(&mut self, shape: FrameLayout, mut frame: Bytes) -> TcpqFrame {
         self.at += frame.len() as u64;
         match shape.kind {
-            Kind::Publish => {
-                Frame::Publish(Publish { payload_at: PUBLISH_OVERHEAD + shape.name_len, frame })
+            FrameKind::Publish => {
+                TcpqFrame::Publish(Publish { payload_at: PUBLISH_OVERHEAD + shape.name_len, frame })
             }
-            Kind::Subscribe => Frame::Subscribe(frame.split_off(8)),
-            Kind::Unsubscribe => Frame::Unsubscribe(frame.split_off(8)),
+            FrameKind::Subscribe => TcpqFrame::Subscribe(frame.split_off(8)),
+            FrameKind::Unsubscribe => TcpqFrame::Unsubscribe(frame.split_off(8)),
         }
     }
 }
 
 /// What is known of a frame's length.
-enum Need {
-    /// So many bytes tell more.
-    Bytes(usize),
-    /// All of it.
-    Whole(Shape),
+enum FrameLength {
+    /// This many bytes are needed to know more.
+    AtLeast(usize),
+    /// The layout of the whole frame.
+    Known(FrameLayout),
 }
 
 #[derive(Clone, Copy)]
-struct Shape {
-    kind: Kind,
+struct FrameLayout {
+    kind: FrameKind,
     name_len: usize,
     payload_len: usize,
 }
 
-impl Shape {
+impl FrameLayout {
     fn len(self) -> usize {
         match self.kind {
-            Kind::Publish => PUBLISH_OVERHEAD + self.name_len + self.payload_len,
-            Kind::Subscribe | Kind::Unsubscribe => 8 + self.name_len,
+            FrameKind::Publish => PUBLISH_OVERHEAD + self.name_len + self.payload_len,
+            FrameKind::Subscribe | FrameKind::Unsubscribe => 8 + self.name_len,
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FrameKind {
     Publish = 1,
     Subscribe = 2,
     Unsubscribe = 3,
 }
 
-impl Kind {
-    fn of(word: u32) -> Result<Self, Wrong> {
+impl FrameKind {
+    fn from_u32(word: u32) -> Result<Self, FrameFault> {
         match word {
             1 => Ok(Self::Publish),
             2 => Ok(Self::Subscribe),
             3 => Ok(Self::Unsubscribe),
-            other => Err(Wrong::Type(other)),
+            other => Err(FrameFault::Type(other)),
         }
     }
 
-    /// What its first part is, as words for the user.
-    fn name(self) -> &'static str {
+    /// The name of its first part, for the user.
+    fn name_part(self) -> &'static str {
         match self {
             Self::Publish => "channel name",
             Self::Subscribe | Self::Unsubscribe => "regular expression",
@@ -365,46 +369,50 @@ impl Kind {
     }
 }
 
-/// Appends a publish frame up to its payload. On `Err` nothing was appended.
-pub fn append_publish_head(
+/// Appends a publish frame up to its payload. On `Err` `out` is unchanged.
+pub(crate) fn append_publish_head(
     out: &mut Vec<u8>,
     channel: &[u8],
     payload_len: usize,
-    limits: &Limits,
+    limits: &FrameLimits,
 ) -> Result<(), TooLong> {
-    let channel_len = checked(Kind::Publish.name(), channel.len(), limits.name)?;
-    let payload_len = checked("payload", payload_len, limits.payload)?;
-    append_name(out, Kind::Publish, channel, channel_len);
+    let channel_len = checked_len(FrameKind::Publish.name_part(), channel.len(), limits.name)?;
+    let payload_len = checked_len("payload", payload_len, limits.payload)?;
+    append_name(out, FrameKind::Publish, channel, channel_len);
     out.extend_from_slice(&payload_len.to_be_bytes());
     Ok(())
 }
 
-/// Appends a subscribe frame. On `Err` nothing was appended.
-pub fn append_subscribe(out: &mut Vec<u8>, regex: &[u8], limits: &Limits) -> Result<(), TooLong> {
-    let len = checked(Kind::Subscribe.name(), regex.len(), limits.name)?;
-    append_name(out, Kind::Subscribe, regex, len);
+/// Appends a subscribe frame. On `Err` `out` is unchanged.
+pub(crate) fn append_subscribe(
+    out: &mut Vec<u8>,
+    regex: &[u8],
+    limits: &FrameLimits,
+) -> Result<(), TooLong> {
+    let len = checked_len(FrameKind::Subscribe.name_part(), regex.len(), limits.name)?;
+    append_name(out, FrameKind::Subscribe, regex, len);
     Ok(())
 }
 
-fn append_name(out: &mut Vec<u8>, kind: Kind, name: &[u8], len: u32) {
+fn append_name(out: &mut Vec<u8>, kind: FrameKind, name: &[u8], len: u32) {
     out.extend_from_slice(&(kind as u32).to_be_bytes());
     out.extend_from_slice(&len.to_be_bytes());
     out.extend_from_slice(name);
 }
 
-/// The length of text that came with a 32-bit length.
-fn cut_len(text: &[u8]) -> u32 {
+/// The length of text that was received with a 32-bit length.
+fn text_len(text: &[u8]) -> u32 {
     u32::try_from(text.len()).unwrap_or(u32::MAX)
 }
 
-fn checked(part: &'static str, len: usize, limit: usize) -> Result<u32, TooLong> {
+fn checked_len(part: &'static str, len: usize, limit: usize) -> Result<u32, TooLong> {
     match u32::try_from(len) {
         Ok(short) if len <= limit => Ok(short),
         _ => Err(TooLong { part, len, limit }),
     }
 }
 
-fn length(part: &'static str, field: [u8; 4], limit: usize) -> Result<usize, TooLong> {
+fn read_len(part: &'static str, field: [u8; 4], limit: usize) -> Result<usize, TooLong> {
     let len = usize::try_from(u32::from_be_bytes(field)).unwrap_or(usize::MAX);
     if len <= limit { Ok(len) } else { Err(TooLong { part, len, limit }) }
 }
@@ -414,11 +422,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const SMALL: Limits = Limits { name: 40, payload: 3000 };
+    const SMALL: FrameLimits = FrameLimits { name: 40, payload: 3000 };
 
     /// All frames of a stream that comes in pieces of these lengths, over and over, and its end.
-    fn frames(stream: &[u8], pieces: &[usize]) -> (Vec<Frame>, Result<usize, Malformed>) {
-        let (mut parser, mut found) = (Parser::new(SMALL, 0), Vec::new());
+    fn frames(stream: &[u8], pieces: &[usize]) -> (Vec<TcpqFrame>, Result<usize, MalformedFrame>) {
+        let (mut parser, mut found) = (FrameParser::new(SMALL, 0), Vec::new());
         let (mut rest, mut lengths) = (stream, pieces.iter().cycle());
         while !rest.is_empty() {
             let len = lengths.next().copied().unwrap_or(usize::MAX).clamp(1, rest.len());
@@ -436,11 +444,11 @@ mod tests {
         (found, Ok(parser.pending()))
     }
 
-    fn publish(channel: &[u8], payload: &[u8]) -> Frame {
-        Frame::Publish(Publish::new(channel, payload, &SMALL).unwrap())
+    fn publish(channel: &[u8], payload: &[u8]) -> TcpqFrame {
+        TcpqFrame::Publish(Publish::new(channel, payload, &SMALL).unwrap())
     }
 
-    fn a_frame() -> impl Strategy<Value = Frame> {
+    fn a_frame() -> impl Strategy<Value = TcpqFrame> {
         let name = || prop::collection::vec(any::<u8>(), 0..40);
         let payload = prop_oneof![
             prop::collection::vec(any::<u8>(), 0..30),
@@ -448,34 +456,37 @@ mod tests {
         ];
         prop_oneof![
             4 => (name(), payload).prop_map(|(channel, payload)| publish(&channel, &payload)),
-            1 => name().prop_map(|regex| Frame::Subscribe(regex.into())),
-            1 => name().prop_map(|regex| Frame::Unsubscribe(regex.into())),
+            1 => name().prop_map(|regex| TcpqFrame::Subscribe(regex.into())),
+            1 => name().prop_map(|regex| TcpqFrame::Unsubscribe(regex.into())),
         ]
     }
 
-    fn stream_of(frames: &[Frame]) -> Vec<u8> {
+    fn stream_of(frames: &[TcpqFrame]) -> Vec<u8> {
         frames.iter().flat_map(|frame| frame.to_bytes()).collect()
     }
 
     #[test]
     fn frames_are_laid_out_as_the_protocol_says() {
-        assert_eq!(greeting(Side::Client), [0x28, 0x76, 0x17, 0xfb, 0, 0, 1, 0]);
-        assert_eq!(greeting(Side::Server), [0x28, 0x76, 0x17, 0xfa, 0, 0, 1, 0]);
+        assert_eq!(handshake(PeerRole::Client), [0x28, 0x76, 0x17, 0xfb, 0, 0, 1, 0]);
+        assert_eq!(handshake(PeerRole::Server), [0x28, 0x76, 0x17, 0xfa, 0, 0, 1, 0]);
         assert_eq!(
             publish(b"AB", &[9]).to_bytes(),
             &[0, 0, 0, 1, 0, 0, 0, 2, b'A', b'B', 0, 0, 0, 1, 9][..]
         );
         let regex = Bytes::from_static(b".*");
         assert_eq!(
-            Frame::Subscribe(regex.clone()).to_bytes(),
+            TcpqFrame::Subscribe(regex.clone()).to_bytes(),
             &[0, 0, 0, 2, 0, 0, 0, 2, b'.', b'*'][..]
         );
-        assert_eq!(Frame::Unsubscribe(regex).to_bytes(), &[0, 0, 0, 3, 0, 0, 0, 2, b'.', b'*'][..]);
+        assert_eq!(
+            TcpqFrame::Unsubscribe(regex).to_bytes(),
+            &[0, 0, 0, 3, 0, 0, 0, 2, b'.', b'*'][..]
+        );
     }
 
     #[test]
     fn a_message_is_taken_apart_again() {
-        let Frame::Publish(message) = publish(b"POSE", b"xyz") else { unreachable!() };
+        let TcpqFrame::Publish(message) = publish(b"POSE", b"xyz") else { unreachable!() };
         assert_eq!((message.channel(), message.payload()), (&b"POSE"[..], &b"xyz"[..]));
         assert_eq!(message.into_payload(), &b"xyz"[..]);
     }
@@ -488,7 +499,8 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!(
             end.unwrap_err().to_string(),
-            "expected a frame of type 1, 2 or 3, found type 1213486160 (0x48545450) at byte 13 of the \
+            "expected a frame of type 1, 2 or 3, found type 1213486160 (0x48545450) at byte 13 of \
+             the \
              stream"
         );
     }
@@ -509,36 +521,37 @@ mod tests {
 
     #[test]
     fn a_claimed_length_costs_no_memory() {
-        let mut parser = Parser::new(Limits::default(), 0);
+        let mut parser = FrameParser::new(FrameLimits::default(), 0);
         let claim = [[0, 0, 0, 1], [0, 0, 0, 0], [0x10, 0, 0, 0]].concat();
         assert_eq!(parser.next(&mut &claim[..]), Ok(None));
-        assert!(parser.partial.capacity() <= FIRST_ROOM);
+        assert!(parser.partial.capacity() <= INITIAL_CAPACITY);
         assert_eq!(parser.next(&mut &[0; 50_000][..]), Ok(None));
         assert!(parser.partial.capacity() <= 2 * parser.pending());
     }
 
     #[test]
     fn a_large_frame_in_pieces_has_no_memory_to_spare() {
-        let (mut parser, limits) = (Parser::new(Limits::default(), 0), Limits::default());
+        let (mut parser, limits) =
+            (FrameParser::new(FrameLimits::default(), 0), FrameLimits::default());
         let message = Publish::new(b"CAM", &vec![7; 3_000_000], &limits).unwrap();
         let mut found = None;
         for mut piece in message.frame().chunks(65_536) {
             found = parser.next(&mut piece).unwrap();
             assert!(parser.partial.capacity() <= message.frame().len());
         }
-        assert_eq!(found, Some(Frame::Publish(message)));
+        assert_eq!(found, Some(TcpqFrame::Publish(message)));
     }
 
     #[test]
     fn the_greeting_of_something_else_is_shown() {
-        let wrong = check_greeting(Side::Server, b"HTTP/1.1").unwrap_err();
+        let wrong = check_handshake(PeerRole::Server, b"HTTP/1.1").unwrap_err();
         assert_eq!(
             wrong.to_string(),
-            "expected the greeting of an lcm hub, which is 28 76 17 fa 00 00 01 00, \
+            "expected the handshake of an lcm hub, which is 28 76 17 fa 00 00 01 00, \
              found 48 54 54 50 2f 31 2e 31 (`HTTP/1.1`)"
         );
-        assert!(check_greeting(Side::Server, &greeting(Side::Client)).is_err());
-        assert_eq!(check_greeting(Side::Server, &greeting(Side::Server)), Ok(()));
+        assert!(check_handshake(PeerRole::Server, &handshake(PeerRole::Client)).is_err());
+        assert_eq!(check_handshake(PeerRole::Server, &handshake(PeerRole::Server)), Ok(()));
     }
 
     proptest! {

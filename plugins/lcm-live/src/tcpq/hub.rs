@@ -1,146 +1,141 @@
-//! A hub of the queue over TCP: sends every message to every client that wants it.
+//! A hub of the TCP queue: sends every message to every client that has subscribed to it.
 //!
-//! It keeps nothing: a message goes to the clients that are there when it comes. A client that takes
-//! less than it wants loses the newest messages, which is counted and said; it never holds up others,
-//! nor who publishes. A client that publishes gets its own messages, too, if it wants them.
+//! It stores nothing: a message is sent to the clients that are connected when it arrives. A client
+//! that is too slow loses the newest messages, which is counted and reported; it never delays
+//! others. A client also receives its own messages if it has subscribed to them.
 //!
-//! Every client has a thread that reads and one that writes, with a bounded queue between it and all others.
+//! Every client has a reading and a writing thread, with a bounded queue in front of the latter.
 
-use std::fmt;
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+mod reader;
+mod reports;
+
+use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::{Builder, Scope};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
-use sluice_core::name::printable;
 #[cfg(target_os = "linux")]
 use socket2::SockRef;
 
 use super::client::write_all_vectored;
-use super::frame::{self, Frame, GREETING_LEN, Malformed, Parser, Publish, Side, greeting};
-use super::outbox::{Added, Outbox};
-use super::subscriptions::{Subscriptions, readable};
-use super::{GreetingError, read_greeting, tune};
+use super::frame::{self, MalformedFrame, PeerRole, handshake};
+use super::outbox::Outbox;
+use super::subscriptions::Subscriptions;
+use super::{HandshakeError, read_handshake, set_socket_options};
+use reader::ClientReader;
+use reports::{LossReporter, UndeliveredMessages};
 
-/// How long the hub sleeps at most: it is told to stop by a variable.
-const TICK_MS: u8 = 50;
+/// Longest sleep of the hub, which polls a stop flag.
+const POLL_MS: u8 = 50;
 
-/// How often it is said at most that a client loses messages.
-const SAY_EVERY: Duration = Duration::from_secs(1);
+/// Shortest interval between reports of a client's losses.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is read from a client at once.
+/// Bytes read from a client at once.
 const READ_LEN: usize = 64 << 10;
 
-/// Channels of one publisher whose receivers are remembered; beyond that all are forgotten.
-const ROUTES: usize = 1024;
-
-/// The longest channel name whose receivers are remembered.
-const ROUTE_NAME_LEN: usize = 256;
-
-/// Mistakes of one client that are said.
-const COMPLAINTS: u32 = 10;
-
-/// What a hub allows.
+/// Limits of a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Clients at once.
+pub(crate) struct HubLimits {
+    /// Most clients connected.
     pub clients: usize,
-    /// Subscriptions of one client.
+    /// Most subscriptions of one client.
     pub subscriptions: usize,
-    /// Bytes that wait for one client. A message that is longer waits alone.
+    /// Most bytes queued for one client. A longer message is queued by itself.
     pub queue_bytes: usize,
-    /// Lengths of names and payloads.
-    pub frame: frame::Limits,
-    /// Time in which a client has to greet.
-    pub greeting: Duration,
-    /// Time after which a client for which something waits, and which takes nothing, is sent away.
+    /// Limits on names and payloads.
+    pub frame: frame::FrameLimits,
+    /// Time for the handshake of a client.
+    pub handshake_timeout: Duration,
+    /// A client that accepts no data for this time while messages wait for it is disconnected.
     pub stall: Duration,
 }
 
-impl Default for Limits {
+impl Default for HubLimits {
     fn default() -> Self {
         Self {
             clients: 256,
             subscriptions: 1024,
             queue_bytes: 64 << 20,
-            frame: frame::Limits::default(),
-            greeting: Duration::from_secs(5),
+            frame: frame::FrameLimits::default(),
+            handshake_timeout: Duration::from_secs(5),
             stall: Duration::from_secs(60),
         }
     }
 }
 
-/// A hub that cannot be.
+/// A hub cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum HubError {
-    /// Another program has the port.
+pub(crate) enum HubError {
+    /// Another program uses the port.
     #[error(
-        "the port is in use, perhaps by another hub: connect to that one, stop it \
+        "the port is in use, perhaps by another hub: connect to it, stop it \
          (`ss -ltnp` names the program), or choose another port"
     )]
     InUse,
-    /// The address cannot be listened on for another reason.
-    #[error("cannot listen there: {0}")]
+    /// Listening on the address failed for another reason.
+    #[error("cannot listen on this address: {0}")]
     Bind(io::Error),
     /// Waiting for clients failed.
     #[error("cannot wait for clients: {0}")]
     Wait(io::Error),
 }
 
-/// What a hub did so far.
+/// Totals of a hub.
+#[cfg(test)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct HubCounts {
     /// Clients connected now.
     pub clients: usize,
-    /// Messages that came.
+    /// Messages received.
     pub messages_in: u64,
-    /// Messages handed to the system, once for every client.
+    /// Messages sent, counted once per client.
     pub messages_out: u64,
-    /// Messages that a client wanted and was too slow for, once for every client.
+    /// Messages dropped because a client was too slow, counted once per client.
     pub dropped: u64,
-    /// Bytes of the messages that came, with their frames.
+    /// Bytes received, with frames.
     pub bytes_in: u64,
-    /// Bytes of the messages handed to the system, with their frames.
+    /// Bytes sent, with frames.
     pub bytes_out: u64,
 }
 
-/// What became of one client so far.
+/// Totals of one client.
+#[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientCounts {
+pub(crate) struct ClientCounts {
     /// Its address.
     pub peer: SocketAddr,
-    /// Its subscriptions, with those made more than once.
+    /// Its subscriptions, including repeated ones.
     pub subscriptions: usize,
-    /// Messages for it handed to the system.
+    /// Messages sent to it.
     pub sent: u64,
-    /// Messages it was too slow for.
+    /// Messages dropped because it was too slow.
     pub dropped: u64,
-    /// Bytes that wait for it.
+    /// Bytes queued for it.
     pub waiting: usize,
 }
 
 /// A hub.
 #[derive(Debug)]
-pub struct Hub {
+pub(crate) struct Hub {
     listener: TcpListener,
     addr: SocketAddr,
-    limits: Limits,
-    members: RwLock<Vec<Member>>,
-    /// Goes up whenever a client or a subscription comes or goes.
-    changes: AtomicU64,
-    tally: Tally,
+    limits: HubLimits,
+    connections: RwLock<Vec<ClientConnection>>,
+    /// Incremented whenever a client or subscription is added or removed.
+    generation: AtomicU64,
+    tally: HubTally,
 }
 
 #[derive(Debug, Default)]
-struct Tally {
+struct HubTally {
     messages_in: AtomicU64,
     messages_out: AtomicU64,
     dropped: AtomicU64,
@@ -148,46 +143,46 @@ struct Tally {
     bytes_out: AtomicU64,
 }
 
-/// A client, and its socket: who only sends to a client does not keep the socket of one that left.
+/// A client with its socket. Those who only send to a client do not keep its socket open.
 #[derive(Clone, Debug)]
-struct Member {
-    client: Arc<Client>,
+struct ClientConnection {
+    client: Arc<ConnectedClient>,
     socket: Arc<TcpStream>,
 }
 
 #[derive(Debug)]
-struct Client {
+struct ConnectedClient {
     peer: SocketAddr,
     outbox: Outbox,
     subscriptions: RwLock<Subscriptions>,
     sent: AtomicU64,
     dropped: AtomicU64,
-    /// Why it is sent away, if the hub does so; the first reason holds.
-    farewell: OnceLock<Farewell>,
+    /// Why the hub disconnects it; the first reason holds.
+    disconnect_reason: OnceLock<DisconnectReason>,
 }
 
-/// Why a client is no longer there.
+/// Why a client disconnected.
 #[derive(Debug, thiserror::Error)]
-enum Farewell {
+enum DisconnectReason {
     #[error("has left")]
     Left,
     #[error("has left {0} bytes into a frame")]
     LeftInFrame(usize),
-    #[error("is sent away: {0}")]
-    Greeting(#[from] GreetingError),
-    #[error("is sent away: {0}")]
-    Malformed(#[from] Malformed),
-    #[error("is sent away: it has taken nothing for {0:?}")]
+    #[error("was disconnected: {0}")]
+    Greeting(#[from] HandshakeError),
+    #[error("was disconnected: {0}")]
+    Malformed(#[from] MalformedFrame),
+    #[error("was disconnected: it accepted no data for {0:?}")]
     Stalled(Duration),
-    #[error("is gone: it no longer answers")]
+    #[error("no longer answers")]
     Vanished,
-    #[error("is sent away: {0}")]
+    #[error("was disconnected: {0}")]
     Io(io::Error),
-    #[error("is sent away: the hub stops")]
+    #[error("was disconnected: the hub is stopping")]
     Stop,
 }
 
-impl From<io::Error> for Farewell {
+impl From<io::Error> for DisconnectReason {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             ErrorKind::BrokenPipe
@@ -201,43 +196,47 @@ impl From<io::Error> for Farewell {
 }
 
 impl Hub {
-    /// Listens at the first of the addresses where that is possible, with the usual limits.
+    /// Listens on the first of the addresses where that is possible, with default limits.
     ///
-    /// Clients can connect at once; they are served by [`serve`](Self::serve).
-    pub fn bind(addr: impl ToSocketAddrs) -> Result<Self, HubError> {
-        Self::with_limits(addr, Limits::default())
+    /// Clients can connect at once; [`serve`](Self::serve) serves them.
+    pub(crate) fn bind(addr: impl ToSocketAddrs) -> Result<Self, HubError> {
+        Self::with_limits(addr, HubLimits::default())
     }
 
     /// As [`bind`](Self::bind), with these limits.
-    pub fn with_limits(addr: impl ToSocketAddrs, limits: Limits) -> Result<Self, HubError> {
+    pub(crate) fn with_limits(
+        addr: impl ToSocketAddrs,
+        limits: HubLimits,
+    ) -> Result<Self, HubError> {
         let listener = TcpListener::bind(addr).map_err(|e| match e.kind() {
             ErrorKind::AddrInUse => HubError::InUse,
             _ => HubError::Bind(e),
         })?;
-        // A client may be gone again between waiting and accepting.
+        // A client may be gone between polling and accepting.
         listener.set_nonblocking(true).map_err(HubError::Bind)?;
         let addr = listener.local_addr().map_err(HubError::Bind)?;
-        let members = RwLock::default();
+        let connections = RwLock::default();
         Ok(Self {
             listener,
             addr,
             limits,
-            members,
-            changes: AtomicU64::new(0),
-            tally: Tally::default(),
+            connections,
+            generation: AtomicU64::new(0),
+            tally: HubTally::default(),
         })
     }
 
-    /// Where it listens; tells the port if it was bound to port 0.
-    pub fn local_addr(&self) -> SocketAddr {
+    /// The address it listens on, with the actual port if bound to port 0.
+    pub(crate) fn local_addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// What it did so far; from any thread, at any time.
-    pub fn counts(&self) -> Counts {
+    /// Totals so far.
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> HubCounts {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        Counts {
-            clients: self.members().len(),
+        HubCounts {
+            clients: self.connections().len(),
             messages_in: read(&self.tally.messages_in),
             messages_out: read(&self.tally.messages_out),
             dropped: read(&self.tally.dropped),
@@ -246,22 +245,27 @@ impl Hub {
         }
     }
 
-    /// The clients that are there, in the order they came.
-    pub fn clients(&self) -> Vec<ClientCounts> {
-        let members = self.members();
+    /// The connected clients, in the order they connected.
+    #[cfg(test)]
+    pub(crate) fn clients(&self) -> Vec<ClientCounts> {
+        let members = self.connections();
         members.iter().map(|member| member.client.counts()).collect()
     }
 
-    /// Serves clients until `stop`, which is noticed within 100 ms; then sends all away.
+    /// Serves clients until `stop`, which is noticed within 100 ms; then disconnects all.
     ///
-    /// Call it once at a time. `say` is given a line, from any thread, when a client comes, goes, makes
-    /// a mistake, or loses messages, the last at most once a second for each. `Err` means that no
-    /// client can be accepted any more.
-    pub fn serve(&self, stop: &AtomicBool, say: impl Fn(&str) + Sync) -> Result<(), HubError> {
+    /// Call it once at a time. `say` gets a line, from any thread, when a client connects, leaves,
+    /// makes a mistake, or loses messages, the last at most once a second per client. `Err` means
+    /// that no more clients can be accepted.
+    pub(crate) fn serve(
+        &self,
+        stop: &AtomicBool,
+        say: impl Fn(&str) + Sync,
+    ) -> Result<(), HubError> {
         std::thread::scope(|scope| {
             let ended = self.accept_all(scope, stop, &say);
-            for member in self.members().iter() {
-                member.dismiss(Farewell::Stop);
+            for member in self.connections().iter() {
+                member.disconnect(DisconnectReason::Stop);
             }
             ended
         })
@@ -273,24 +277,24 @@ impl Hub {
         stop: &AtomicBool,
         say: &'s S,
     ) -> Result<(), HubError> {
-        let mut news = News::new();
+        let mut news = LossReporter::new();
         while !stop.load(Ordering::Relaxed) {
             let mut fds = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut fds, TICK_MS) {
+            match poll(&mut fds, POLL_MS) {
                 Ok(0) | Err(Errno::EINTR) => {}
                 Ok(_) => match self.listener.accept() {
-                    Ok((socket, peer)) => self.welcome(scope, socket, peer, say),
-                    Err(e) => news.refused(&e, say),
+                    Ok((socket, peer)) => self.accept_client(scope, socket, peer, say),
+                    Err(e) => news.report_refusal(&e, say),
                 },
                 Err(e) => return Err(HubError::Wait(e.into())),
             }
-            news.losses(&self.members(), say);
+            news.report_losses(&self.connections(), say);
         }
         Ok(())
     }
 
-    /// Starts the thread of a new client, unless there are too many.
-    fn welcome<'s, S: Fn(&str) + Sync>(
+    /// Starts the thread of a new client, unless there are too many clients.
+    fn accept_client<'s, S: Fn(&str) + Sync>(
         &'s self,
         scope: &'s Scope<'s, '_>,
         socket: TcpStream,
@@ -298,88 +302,88 @@ impl Hub {
         say: &'s S,
     ) {
         let most = self.limits.clients;
-        if self.members().len() >= most {
-            say(&format!("{peer} is sent away: {most} clients are connected, and no more allowed"));
+        if self.connections().len() >= most {
+            say(&format!("{peer} was refused: the limit of {most} clients is reached"));
             return;
         }
-        let member = Member {
-            client: Arc::new(Client {
+        let member = ClientConnection {
+            client: Arc::new(ConnectedClient {
                 peer,
                 outbox: Outbox::new(self.limits.queue_bytes),
                 subscriptions: RwLock::default(),
                 sent: AtomicU64::new(0),
                 dropped: AtomicU64::new(0),
-                farewell: OnceLock::new(),
+                disconnect_reason: OnceLock::new(),
             }),
             socket: Arc::new(socket),
         };
-        // Before its thread can take it out again.
-        self.members.write().unwrap_or_else(PoisonError::into_inner).push(member.clone());
+        // Before its thread can remove it.
+        self.connections.write().unwrap_or_else(PoisonError::into_inner).push(member.clone());
         let client = Arc::clone(&member.client);
-        let attend = move || self.attend(scope, &member, say);
+        let attend = move || self.serve_client(scope, &member, say);
         if let Err(e) = Builder::new().name("lcm-hub-read".into()).spawn_scoped(scope, attend) {
             self.remove(&client);
-            say(&format!("{peer} is sent away: no thread for it: {e}"));
+            say(&format!("{peer} was refused: cannot start a thread: {e}"));
         }
     }
 
-    /// All that is done for one client, until it is gone.
-    fn attend<'s, S: Fn(&str) + Sync>(
+    /// Serves one client until it is gone.
+    fn serve_client<'s, S: Fn(&str) + Sync>(
         &'s self,
         scope: &'s Scope<'s, '_>,
-        member: &Member,
+        member: &ClientConnection,
         say: &'s S,
     ) {
-        let Member { client, socket } = member;
-        let why = self.converse(scope, member, say).err().unwrap_or(Farewell::Left);
+        let ClientConnection { client, socket } = member;
+        let why = self.run_client(scope, member, say).err().unwrap_or(DisconnectReason::Left);
         self.remove(client);
         let waiting = client.outbox.close();
-        // It may be shut already.
+        // It may already be shut down.
         socket.shutdown(Shutdown::Both).ok();
-        let why = client.farewell.get().unwrap_or(&why);
-        if !matches!(why, Farewell::Stop) {
+        let why = client.disconnect_reason.get().unwrap_or(&why);
+        if !matches!(why, DisconnectReason::Stop) {
             let dropped = client.dropped.load(Ordering::Relaxed);
-            say(&format!("{} {why}{}", client.peer, Lost { waiting, dropped }));
+            say(&format!("{} {why}{}", client.peer, UndeliveredMessages { waiting, dropped }));
         }
     }
 
-    /// Greets, starts the writing thread, and reads until the client leaves.
-    fn converse<'s, S: Fn(&str) + Sync>(
+    /// Does the handshake, starts the writing thread, and reads until the client leaves.
+    fn run_client<'s, S: Fn(&str) + Sync>(
         &'s self,
         scope: &'s Scope<'s, '_>,
-        member: &Member,
+        member: &ClientConnection,
         say: &'s S,
-    ) -> Result<(), Farewell> {
+    ) -> Result<(), DisconnectReason> {
         let socket: &TcpStream = &member.socket;
-        self.prepare(socket)?;
-        // Before the client's, as some wait for it.
-        { socket }.write_all(&greeting(Side::Server))?;
-        read_greeting(socket, Side::Client, self.limits.greeting)?;
+        self.configure(socket)?;
+        // Sent first, as some clients wait for it.
+        { socket }.write_all(&handshake(PeerRole::Server))?;
+        read_handshake(socket, PeerRole::Client, self.limits.handshake_timeout)?;
         socket.set_read_timeout(None)?;
-        say(&format!("{} has come", member.client.peer));
+        say(&format!("{} has connected", member.client.peer));
         let writer = member.clone();
         let write = move || self.write(&writer);
         Builder::new().name("lcm-hub-write".into()).spawn_scoped(scope, write)?;
-        Reader { hub: self, client: &member.client, say, routes: Routes::default(), complaints: 0 }
-            .read(socket)
+        ClientReader::new(self, &member.client, say).read(socket)
     }
 
-    fn prepare(&self, socket: &TcpStream) -> io::Result<()> {
-        // Some systems hand the listener's mode on.
+    fn configure(&self, socket: &TcpStream) -> io::Result<()> {
+        // Some systems pass the listener's mode on.
         socket.set_nonblocking(false)?;
         socket.set_write_timeout(Some(self.limits.stall))?;
-        // While something is on its way the system sends no keepalives; later than the time-out, so
-        // that a client that is there and takes nothing is told from one that vanished.
+        // The system sends no keepalives while data is in flight. This is longer than the write
+        // timeout, to tell a stalled client from one that vanished.
         #[cfg(target_os = "linux")]
-        SockRef::from(socket).set_tcp_user_timeout(Some(self.limits.stall + SAY_EVERY * 5))?;
-        tune(socket)
+        SockRef::from(socket)
+            .set_tcp_user_timeout(Some(self.limits.stall + REPORT_INTERVAL * 5))?;
+        set_socket_options(socket)
     }
 
-    /// Writes what waits for a client until it is gone.
-    fn write(&self, member: &Member) {
-        let Member { client, socket } = member;
+    /// Writes queued messages until the client is gone.
+    fn write(&self, member: &ClientConnection) {
+        let ClientConnection { client, socket } = member;
         let mut batch = Vec::new();
-        while client.outbox.take(&mut batch) {
+        while client.outbox.next_batch(&mut batch) {
             let mut parts: Vec<_> = batch.iter().map(|frame| IoSlice::new(frame)).collect();
             let bytes: usize = batch.iter().map(Bytes::len).sum();
             match write_all_vectored(socket, &mut parts) {
@@ -388,54 +392,59 @@ impl Hub {
                     self.tally.messages_out.fetch_add(batch.len() as u64, Ordering::Relaxed);
                     self.tally.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
                 }
-                // The socket's time-out.
+                // The write timeout.
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    member.dismiss(Farewell::Stalled(self.limits.stall));
+                    member.disconnect(DisconnectReason::Stalled(self.limits.stall));
                 }
-                Err(e) => member.dismiss(e.into()),
+                Err(e) => member.disconnect(e.into()),
             }
         }
     }
 
-    fn remove(&self, client: &Arc<Client>) {
-        let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
+    fn remove(&self, client: &Arc<ConnectedClient>) {
+        let mut members = self.connections.write().unwrap_or_else(PoisonError::into_inner);
         members.retain(|member| !Arc::ptr_eq(&member.client, client));
         drop(members);
-        // Publishers that remember it may be silent for long.
-        self.change(client, |all| *all = Subscriptions::default());
+        // Publishers that have cached it may be silent for long.
+        self.update_subscriptions(client, |all| *all = Subscriptions::default());
     }
 
-    /// Changes what a client wants.
+    /// Changes the subscriptions of a client.
     ///
-    /// Who sees the change, or that something changed, sees both: the count goes up under the lock.
-    fn change<T>(&self, client: &Client, change: impl FnOnce(&mut Subscriptions) -> T) -> T {
+    /// The generation is incremented under the lock: whoever sees one change sees the other.
+    fn update_subscriptions<T>(
+        &self,
+        client: &ConnectedClient,
+        change: impl FnOnce(&mut Subscriptions) -> T,
+    ) -> T {
         let mut subscriptions =
             client.subscriptions.write().unwrap_or_else(PoisonError::into_inner);
         let found = change(&mut subscriptions);
-        self.changes.fetch_add(1, Ordering::Release);
+        self.generation.fetch_add(1, Ordering::Release);
         found
     }
 
-    fn members(&self) -> RwLockReadGuard<'_, Vec<Member>> {
-        self.members.read().unwrap_or_else(PoisonError::into_inner)
+    fn connections(&self) -> RwLockReadGuard<'_, Vec<ClientConnection>> {
+        self.connections.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Member {
-    /// Ends both its threads.
-    fn dismiss(&self, why: Farewell) {
-        // The first reason holds, and the socket may be shut already.
-        self.client.farewell.set(why).ok();
+impl ClientConnection {
+    /// Ends both threads of the client.
+    fn disconnect(&self, why: DisconnectReason) {
+        // The first reason holds; the socket may already be shut down.
+        self.client.disconnect_reason.set(why).ok();
         self.client.outbox.close();
         self.socket.shutdown(Shutdown::Both).ok();
     }
 }
 
-impl Client {
+impl ConnectedClient {
     fn subscriptions(&self) -> RwLockReadGuard<'_, Subscriptions> {
         self.subscriptions.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[cfg(test)]
     fn counts(&self) -> ClientCounts {
         ClientCounts {
             peer: self.peer,
@@ -443,192 +452,6 @@ impl Client {
             sent: self.sent.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
             waiting: self.outbox.cost(),
-        }
-    }
-}
-
-/// What the reading thread of a client has at hand.
-struct Reader<'s, S> {
-    hub: &'s Hub,
-    client: &'s Client,
-    say: &'s S,
-    routes: Routes,
-    /// Mistakes said so far.
-    complaints: u32,
-}
-
-impl<S: Fn(&str)> Reader<'_, S> {
-    fn read(mut self, mut socket: &TcpStream) -> Result<(), Farewell> {
-        let mut parser = Parser::new(self.hub.limits.frame, GREETING_LEN as u64);
-        let mut buffer = vec![0; READ_LEN];
-        loop {
-            let mut input = match socket.read(&mut buffer) {
-                Ok(0) if parser.pending() > 0 => {
-                    return Err(Farewell::LeftInFrame(parser.pending()));
-                }
-                Ok(0) => return Ok(()),
-                Ok(n) => buffer.get(..n).unwrap_or_default(),
-                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-                Err(e) => return Err(e.into()),
-            };
-            while let Some(frame) = parser.next(&mut input)? {
-                match frame {
-                    Frame::Publish(message) => self.relay(&message),
-                    Frame::Subscribe(text) => self.subscribe(text),
-                    Frame::Unsubscribe(text) => self.unsubscribe(&text),
-                }
-            }
-        }
-    }
-
-    fn relay(&mut self, message: &Publish) {
-        let frame = message.frame();
-        let tally = &self.hub.tally;
-        tally.messages_in.fetch_add(1, Ordering::Relaxed);
-        tally.bytes_in.fetch_add(frame.len() as u64, Ordering::Relaxed);
-        for receiver in self.routes.of(message.channel(), self.hub).iter() {
-            if receiver.outbox.add(frame) == Added::Dropped {
-                receiver.dropped.fetch_add(1, Ordering::Relaxed);
-                tally.dropped.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    }
-
-    fn subscribe(&mut self, text: Bytes) {
-        let limit = self.hub.limits.subscriptions;
-        let added = self.hub.change(self.client, |all| all.add(text.clone(), limit));
-        if let Err(why) = added {
-            self.complain(&format!("its subscription {} {why}", quoted(&text)));
-        }
-    }
-
-    fn unsubscribe(&mut self, text: &[u8]) {
-        if !self.hub.change(self.client, |all| all.remove(text)) {
-            self.complain(&format!("it ends the subscription {}, which it has not", quoted(text)));
-        }
-    }
-
-    /// Says a mistake; the protocol has no way to tell the client.
-    fn complain(&mut self, mistake: &str) {
-        self.complaints = self.complaints.saturating_add(1);
-        if self.complaints <= COMPLAINTS {
-            let last =
-                if self.complaints == COMPLAINTS { "; further ones are not told" } else { "" };
-            (self.say)(&format!("{}: {mistake}{last}", self.client.peer));
-        }
-    }
-}
-
-/// Text of a client for the log: short, and nothing that controls a terminal.
-fn quoted(text: &[u8]) -> String {
-    const MOST: usize = 80;
-    let text = readable(text);
-    let mut short: String = text.chars().take(MOST).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    format!("`{}`", printable(&short))
-}
-
-/// Who receives what one client publishes, as far as it was asked since clients and subscriptions
-/// last changed.
-#[derive(Default)]
-struct Routes {
-    as_of: u64,
-    known: HashMap<Box<[u8]>, Receivers, foldhash::fast::RandomState>,
-}
-
-type Receivers = Arc<[Arc<Client>]>;
-
-impl Routes {
-    fn of(&mut self, channel: &[u8], hub: &Hub) -> Receivers {
-        let changes = hub.changes.load(Ordering::Acquire);
-        if changes != self.as_of || self.known.len() >= ROUTES {
-            self.known.clear();
-            self.as_of = changes;
-        }
-        if let Some(receivers) = self.known.get(channel) {
-            return Arc::clone(receivers);
-        }
-        let receivers = receivers(channel, hub);
-        if channel.len() <= ROUTE_NAME_LEN {
-            self.known.insert(channel.into(), Arc::clone(&receivers));
-        }
-        receivers
-    }
-}
-
-fn receivers(channel: &[u8], hub: &Hub) -> Receivers {
-    let name = readable(channel);
-    // Matching may take long: nobody who comes or goes waits for it.
-    let clients: Vec<_> = hub.members().iter().map(|member| Arc::clone(&member.client)).collect();
-    clients.into_iter().filter(|client| client.subscriptions().matches(&name)).collect()
-}
-
-/// What is said of all clients together, now and then.
-struct News {
-    said: Instant,
-    /// What was said of each client that loses messages.
-    lost: Vec<(SocketAddr, u64)>,
-    refused: Option<Instant>,
-}
-
-impl News {
-    fn new() -> Self {
-        Self { said: Instant::now(), lost: Vec::new(), refused: None }
-    }
-
-    /// Says who has lost messages, if it is time.
-    fn losses(&mut self, members: &[Member], say: &impl Fn(&str)) {
-        if self.said.elapsed() < SAY_EVERY {
-            return;
-        }
-        self.said = Instant::now();
-        let before = std::mem::take(&mut self.lost);
-        for client in members.iter().map(|member| &member.client) {
-            let all = client.dropped.load(Ordering::Relaxed);
-            let told = before.iter().find(|(peer, _)| *peer == client.peer);
-            let new = all - told.map_or(0, |(_, all)| *all).min(all);
-            if new > 0 {
-                say(&format!("{} is too slow: {new} messages dropped, {all} in all", client.peer));
-            }
-            if all > 0 {
-                self.lost.push((client.peer, all));
-            }
-        }
-    }
-
-    /// Says why a client could not be accepted. Sleeps, as the reason mostly lasts.
-    fn refused(&mut self, error: &io::Error, say: &impl Fn(&str)) {
-        if matches!(
-            error.kind(),
-            ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
-        ) {
-            return;
-        }
-        if self.refused.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
-            self.refused = Some(Instant::now());
-            say(&format!("cannot accept a client: {error}"));
-        }
-        std::thread::sleep(Duration::from_millis(TICK_MS.into()));
-    }
-}
-
-/// Messages that a client that is gone did not get.
-struct Lost {
-    waiting: usize,
-    dropped: u64,
-}
-
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.waiting, self.dropped) {
-            (0, 0) => Ok(()),
-            (waiting, 0) => write!(f, "; {waiting} messages waited for it"),
-            (0, dropped) => write!(f, "; {dropped} messages were dropped"),
-            (waiting, dropped) => {
-                write!(f, "; {waiting} messages waited for it, {dropped} were dropped")
-            }
         }
     }
 }

@@ -1,22 +1,23 @@
-//! The frames that wait for one client of a hub: bounded in bytes, and never a wait for who adds one.
+//! The queue of frames for one client of a hub: bounded in bytes, and never blocking for those who
+//! add frames.
 //!
-//! It does not write to sockets; that is the [`hub`](super::hub)'s.
+//! It does not write to sockets; the [`hub`](super::hub) does.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-/// What a waiting frame costs besides its bytes, so that empty messages fill a queue, too.
+/// Cost of a queued frame besides its bytes, so that empty messages fill a queue, too.
 const OVERHEAD: usize = 96;
 
-/// Frames taken to be written at once.
+/// Most frames written at once.
 const BATCH_FRAMES: usize = 256;
 
-/// Bytes after which a batch takes no further frame.
+/// Bytes after which a batch is complete.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// A queue between those who publish and the one thread that writes to a client.
+/// A queue between publishers and the thread that writes to a client.
 #[derive(Debug)]
 pub(super) struct Outbox {
     limit: usize,
@@ -27,21 +28,21 @@ pub(super) struct Outbox {
 #[derive(Debug, Default)]
 struct State {
     frames: VecDeque<Bytes>,
-    /// Cost of the frames that wait, and of those that are being written.
+    /// Cost of the frames queued or being written.
     cost: usize,
-    /// Frames that are being written.
+    /// Frames being written.
     writing: usize,
     closed: bool,
-    /// Frames that waited, or were being written, when it was closed.
-    left: usize,
+    /// Frames queued or being written when it was closed.
+    unsent: usize,
 }
 
-/// What became of a frame.
+/// The result of adding a frame.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Added {
-    /// It waits.
-    Waits,
-    /// There was no room for it.
+pub(super) enum EnqueueResult {
+    /// It was queued.
+    Queued,
+    /// It was dropped: the queue is full.
     Dropped,
     /// The client is gone.
     Closed,
@@ -52,36 +53,36 @@ impl Outbox {
         Self { limit, state: Mutex::default(), ready: Condvar::new() }
     }
 
-    /// Adds a frame if there is room. One that is longer than the whole queue is taken if nothing else
-    /// waits, or it could never be sent.
-    pub(super) fn add(&self, frame: &Bytes) -> Added {
+    /// Adds a frame if it fits. A frame longer than the whole queue is accepted by an empty one, as
+    /// it could never be sent otherwise.
+    pub(super) fn add(&self, frame: &Bytes) -> EnqueueResult {
         let mut state = self.state();
         if state.closed {
-            return Added::Closed;
+            return EnqueueResult::Closed;
         }
         let cost = state.cost + frame.len() + OVERHEAD;
         if state.cost > 0 && cost > self.limit {
-            return Added::Dropped;
+            return EnqueueResult::Dropped;
         }
         state.cost = cost;
         state.frames.push_back(frame.clone());
-        // The writer sleeps only when nothing is there: one call to the system a burst.
+        // The writer only sleeps on an empty queue: one system call per burst.
         if state.frames.len() == 1 {
             drop(state);
             self.ready.notify_one();
         }
-        Added::Waits
+        EnqueueResult::Queued
     }
 
-    /// Moves the frames to be written next to `batch`, whose frames are done; waits for the first.
-    /// `false` when the outbox is closed.
-    pub(super) fn take(&self, batch: &mut Vec<Bytes>) -> bool {
+    /// Moves the frames to write next to `batch`, whose frames have been written; waits for the
+    /// first. `false` when the outbox is closed.
+    pub(super) fn next_batch(&self, batch: &mut Vec<Bytes>) -> bool {
         let done: usize = batch.drain(..).map(|frame| frame.len() + OVERHEAD).sum();
         let mut state = self.state();
         state.cost = state.cost.saturating_sub(done);
         state.writing = 0;
         while state.frames.is_empty() && !state.closed {
-            // A burst of small frames leaves a long queue behind; an idle client keeps none.
+            // A burst of small frames leaves a large queue behind; an idle client keeps none.
             state.frames.shrink_to(BATCH_FRAMES);
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -97,21 +98,22 @@ impl Outbox {
         !state.closed
     }
 
-    /// Ends it: frames that wait are gone, and nobody knows whether those that are being written arrive. How
-    /// many they were together, also if it was closed before.
+    /// Closes it and drops queued frames; those being written may or may not arrive. Returns how
+    /// many they were together, also if it was already closed.
     pub(super) fn close(&self) -> usize {
         let mut state = self.state();
         if !state.closed {
             state.closed = true;
-            state.left = std::mem::take(&mut state.frames).len() + state.writing;
+            state.unsent = std::mem::take(&mut state.frames).len() + state.writing;
         }
-        let left = state.left;
+        let left = state.unsent;
         drop(state);
         self.ready.notify_one();
         left
     }
 
-    /// Bytes that wait, or are being written.
+    /// Bytes queued or being written.
+    #[cfg(test)]
     pub(super) fn cost(&self) -> usize {
         self.state().cost
     }
@@ -132,21 +134,25 @@ mod tests {
     #[test]
     fn the_newest_is_dropped_when_there_is_no_room() {
         let outbox = Outbox::new(2 * (100 + OVERHEAD));
-        assert_eq!(outbox.add(&frame(100)), Added::Waits);
-        assert_eq!(outbox.add(&frame(101)), Added::Dropped);
-        assert_eq!(outbox.add(&frame(100)), Added::Waits);
-        assert_eq!(outbox.add(&frame(0)), Added::Dropped);
+        assert_eq!(outbox.add(&frame(100)), EnqueueResult::Queued);
+        assert_eq!(outbox.add(&frame(101)), EnqueueResult::Dropped);
+        assert_eq!(outbox.add(&frame(100)), EnqueueResult::Queued);
+        assert_eq!(outbox.add(&frame(0)), EnqueueResult::Dropped);
         let mut batch = Vec::new();
-        assert!(outbox.take(&mut batch));
+        assert!(outbox.next_batch(&mut batch));
         assert_eq!(batch.len(), 2);
-        assert_eq!(outbox.add(&frame(0)), Added::Dropped, "what is being written still counts");
+        assert_eq!(
+            outbox.add(&frame(0)),
+            EnqueueResult::Dropped,
+            "what is being written still counts"
+        );
     }
 
     #[test]
     fn a_frame_longer_than_the_queue_is_taken_alone() {
         let outbox = Outbox::new(10);
-        assert_eq!(outbox.add(&frame(1000)), Added::Waits);
-        assert_eq!(outbox.add(&frame(0)), Added::Dropped);
+        assert_eq!(outbox.add(&frame(1000)), EnqueueResult::Queued);
+        assert_eq!(outbox.add(&frame(0)), EnqueueResult::Dropped);
     }
 
     #[test]
@@ -154,9 +160,9 @@ mod tests {
         let outbox = Outbox::new(2 * (100 + OVERHEAD));
         let mut batch = Vec::new();
         for _ in 0..5 {
-            assert_eq!(outbox.add(&frame(100)), Added::Waits);
-            // Gives back the room of the frame before.
-            assert!(outbox.take(&mut batch));
+            assert_eq!(outbox.add(&frame(100)), EnqueueResult::Queued);
+            // Releases the space of the previous frame.
+            assert!(outbox.next_batch(&mut batch));
             assert_eq!((batch.len(), outbox.cost()), (1, 100 + OVERHEAD));
         }
     }
@@ -167,9 +173,9 @@ mod tests {
         outbox.add(&frame(1));
         outbox.add(&frame(2));
         assert_eq!((outbox.close(), outbox.close()), (2, 2));
-        assert_eq!(outbox.add(&frame(3)), Added::Closed);
+        assert_eq!(outbox.add(&frame(3)), EnqueueResult::Closed);
         let mut batch = Vec::new();
-        assert!(!outbox.take(&mut batch) && batch.is_empty());
+        assert!(!outbox.next_batch(&mut batch) && batch.is_empty());
     }
 
     #[test]
@@ -178,10 +184,10 @@ mod tests {
         let mut batch = Vec::new();
         outbox.add(&frame(1));
         outbox.add(&frame(2));
-        assert!(outbox.take(&mut batch));
+        assert!(outbox.next_batch(&mut batch));
         outbox.add(&frame(3));
         assert_eq!((outbox.close(), outbox.close()), (3, 3));
-        assert!(!outbox.take(&mut batch));
+        assert!(!outbox.next_batch(&mut batch));
         assert_eq!(outbox.close(), 3);
     }
 
@@ -190,9 +196,9 @@ mod tests {
         let outbox = Outbox::new(1000);
         let mut batch = Vec::new();
         outbox.add(&frame(1));
-        assert!(outbox.take(&mut batch));
+        assert!(outbox.next_batch(&mut batch));
         std::thread::scope(|scope| {
-            let writer = scope.spawn(|| outbox.take(&mut batch));
+            let writer = scope.spawn(|| outbox.next_batch(&mut batch));
             while outbox.cost() > 0 {
                 std::thread::yield_now();
             }

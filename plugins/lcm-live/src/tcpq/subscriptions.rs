@@ -1,32 +1,32 @@
-//! What one client of a hub wants: its regular expressions, within bounds.
+//! The subscriptions of one client of a hub: regular expressions, within bounds.
 //!
-//! It does not remember answers; that is the [`hub`](super::hub)'s.
+//! It does not cache matches; the [`hub`](super::hub) does.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use regex::{Error, Regex, RegexBuilder};
 
-/// Memory that one expression may take when compiled, tried in this order. The library does not tell
-/// what one takes, only that it takes no more.
-const SIZES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// Size limits for a compiled expression, tried in this order. The library does not report the size
+/// of an expression, only that it exceeds a limit.
+const SIZE_LIMITS: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-/// Memory for all expressions of one client.
+/// Memory for all expressions of a client.
 const BUDGET: usize = 16 << 20;
 
-/// What one matching thread may keep of an expression besides.
-const DFA_SIZE: usize = 256 << 10;
+/// Cache that each matching thread may keep per expression.
+const DFA_SIZE_LIMIT: usize = 256 << 10;
 
-/// Why a subscription is not taken.
+/// Why a subscription is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refused {
-    #[error("is no regular expression: {0}")]
+pub(super) enum SubscriptionError {
+    #[error("is not a regular expression: {0}")]
     Syntax(String),
-    #[error("is a regular expression that needs more than {} KiB", SIZES[SIZES.len() - 1] >> 10)]
+    #[error("is a regular expression that needs more than {} KiB", SIZE_LIMITS[SIZE_LIMITS.len() - 1] >> 10)]
     TooBig,
-    #[error("is one subscription more than the {0} allowed")]
+    #[error("exceeds the limit of {0} subscriptions")]
     TooMany(usize),
-    #[error("is more than the {} MiB of regular expressions allowed", BUDGET >> 20)]
+    #[error("exceeds the limit of {} MiB for regular expressions", BUDGET >> 20)]
     Budget,
 }
 
@@ -40,47 +40,47 @@ pub(super) struct Subscriptions {
 #[derive(Debug)]
 struct Subscription {
     text: Bytes,
-    /// How often it was made: it ends when it was ended as often.
-    times: usize,
-    matcher: Matcher,
+    /// How often it was made: it ends when it was cancelled as often.
+    count: usize,
+    matcher: ChannelMatcher,
     cost: usize,
 }
 
 #[derive(Debug)]
-enum Matcher {
-    /// Most subscriptions are the name of one channel.
+enum ChannelMatcher {
+    /// Most subscriptions are a channel name.
     Name(String),
     Regex(Regex),
 }
 
 impl Subscriptions {
-    /// Adds one. On `Err` nothing changed.
-    pub(super) fn add(&mut self, text: Bytes, limit: usize) -> Result<(), Refused> {
+    /// Adds one. On `Err` nothing changes.
+    pub(super) fn add(&mut self, text: Bytes, limit: usize) -> Result<(), SubscriptionError> {
         if self.len() >= limit {
-            return Err(Refused::TooMany(limit));
+            return Err(SubscriptionError::TooMany(limit));
         }
         if let Some(known) = self.all.iter_mut().find(|known| known.text == text) {
-            known.times += 1;
+            known.count += 1;
             return Ok(());
         }
         let (matcher, size) = compile(&readable(&text))?;
         let cost = size + text.len();
         if self.cost + cost > BUDGET {
-            return Err(Refused::Budget);
+            return Err(SubscriptionError::Budget);
         }
         self.cost += cost;
-        self.all.push(Subscription { text, times: 1, matcher, cost });
+        self.all.push(Subscription { text, count: 1, matcher, cost });
         Ok(())
     }
 
-    /// Ends one; `false` if there is none with this text.
+    /// Removes one; `false` if none has this text.
     pub(super) fn remove(&mut self, text: &[u8]) -> bool {
         let Some(place) = self.all.iter().position(|known| known.text == text) else {
             return false;
         };
         let known = &mut self.all[place];
-        known.times -= 1;
-        if known.times == 0 {
+        known.count -= 1;
+        if known.count == 0 {
             self.cost -= known.cost;
             self.all.remove(place);
         }
@@ -90,18 +90,18 @@ impl Subscriptions {
     /// Whether one of them matches the whole name.
     pub(super) fn matches(&self, channel: &str) -> bool {
         self.all.iter().any(|one| match &one.matcher {
-            Matcher::Name(name) => name == channel,
-            Matcher::Regex(regex) => regex.is_match(channel),
+            ChannelMatcher::Name(name) => name == channel,
+            ChannelMatcher::Regex(regex) => regex.is_match(channel),
         })
     }
 
-    /// How many there are, with those made more than once.
+    /// Number of subscriptions, including repeated ones.
     pub(super) fn len(&self) -> usize {
-        self.all.iter().map(|one| one.times).sum()
+        self.all.iter().map(|one| one.count).sum()
     }
 }
 
-/// Names and expressions as text: UTF-8, or else Latin-1, which any bytes are.
+/// Names and expressions as text: UTF-8, or else Latin-1.
 pub(super) fn readable(bytes: &[u8]) -> Cow<'_, str> {
     match str::from_utf8(bytes) {
         Ok(text) => text.into(),
@@ -109,25 +109,26 @@ pub(super) fn readable(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// A matcher of whole names, and the memory it may take.
-fn compile(text: &str) -> Result<(Matcher, usize), Refused> {
+/// Compiles a matcher for whole names. Returns it with its memory limit.
+fn compile(text: &str) -> Result<(ChannelMatcher, usize), SubscriptionError> {
     if regex::escape(text) == text {
-        return Ok((Matcher::Name(text.to_owned()), text.len()));
+        return Ok((ChannelMatcher::Name(text.to_owned()), text.len()));
     }
-    for size in SIZES {
-        let build =
-            |text: &str| RegexBuilder::new(text).size_limit(size).dfa_size_limit(DFA_SIZE).build();
-        // First as it stands: `A)|(B` is none, though it would be one in parentheses.
+    for size in SIZE_LIMITS {
+        let build = |text: &str| {
+            RegexBuilder::new(text).size_limit(size).dfa_size_limit(DFA_SIZE_LIMIT).build()
+        };
+        // First as it is: `A)|(B` is invalid, but would be valid in parentheses.
         match build(text).and_then(|_| build(&format!("^(?:{text})$"))) {
-            Ok(regex) => return Ok((Matcher::Regex(regex), size)),
+            Ok(regex) => return Ok((ChannelMatcher::Regex(regex), size)),
             Err(Error::CompiledTooBig(_)) => {}
-            Err(e) => return Err(Refused::Syntax(reason(&e))),
+            Err(e) => return Err(SubscriptionError::Syntax(reason(&e))),
         }
     }
-    Err(Refused::TooBig)
+    Err(SubscriptionError::TooBig)
 }
 
-/// The last line of the library's message, which draws the expression in those above.
+/// The last line of the library's message; the lines above draw the expression.
 fn reason(error: &Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();
@@ -157,7 +158,7 @@ mod tests {
         let mut refused = |text: &'static str| {
             subscriptions.add(Bytes::from_static(text.as_bytes()), 10).unwrap_err().to_string()
         };
-        assert_eq!(refused("CAM("), "is no regular expression: unclosed group");
+        assert_eq!(refused("CAM("), "is not a regular expression: unclosed group");
         assert!(refused("(?!CAM).*").contains("look-around"));
         assert!(refused("A)|(B").contains("unopened group"));
         assert!(refused("(a{1000}){1000}").contains("needs more than 1024 KiB"));
@@ -180,8 +181,8 @@ mod tests {
         let mut subscriptions = Subscriptions::default();
         let text = |n: u32| Bytes::from(format!("[a-z]{{1000}}{n}"));
         let refused = (0..2000).find_map(|n| subscriptions.add(text(n), 5000).err());
-        assert_eq!(refused, Some(Refused::Budget));
-        assert_eq!(Subscriptions::default().add(text(0), 0), Err(Refused::TooMany(0)));
+        assert_eq!(refused, Some(SubscriptionError::Budget));
+        assert_eq!(Subscriptions::default().add(text(0), 0), Err(SubscriptionError::TooMany(0)));
     }
 
     #[test]

@@ -14,9 +14,7 @@ use sluice_core::{
     Batch, BatchBuilder, Channel, ChannelId, Channels, EncodeContext, Encoding, Name, Query,
     ReadContext, Service, Sink, SinkContext, Source, SplitStart,
 };
-use sluice_lcm_live::service::LcmHub;
-use sluice_lcm_live::sink::LcmLiveSink;
-use sluice_lcm_live::source::LcmLive;
+use sluice_lcm_live::{LcmHub, LcmLive, LcmLiveSink};
 use socket2::{Domain, Socket, Type};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
@@ -37,13 +35,13 @@ fn sink(options: Value) -> LcmLiveSink {
     serde_json::from_value(options).unwrap()
 }
 
-/// A socket that sends anything at all to the group, through the loopback interface.
-struct Wild {
+/// A socket that sends arbitrary datagrams to the group over the loopback interface.
+struct RawSender {
     socket: Socket,
     to: SocketAddrV4,
 }
 
-impl Wild {
+impl RawSender {
     fn new(port: u16) -> Self {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
         socket.set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
@@ -61,7 +59,7 @@ impl Wild {
         );
     }
 
-    /// Fragment `number` of `parts`, of which the first has the channel.
+    /// Sends fragment `number` of `parts`; the first has the channel.
     fn fragment(&self, sequence: u32, number: usize, channel: &str, parts: &[&[u8]]) {
         let size: usize = parts.iter().map(|part| part.len()).sum();
         let offset: usize = parts[..number].iter().map(|part| part.len()).sum();
@@ -80,26 +78,26 @@ impl Wild {
     }
 }
 
-/// What a source gave by its end.
+/// What a source read until its end.
 #[derive(Debug, Default)]
-struct Heard {
+struct ReceivedEvents {
     events: Vec<PlainEvent>,
     losses: BTreeMap<String, u64>,
     notes: Vec<(String, u64)>,
 }
 
-/// Has `source` listen, does something once it does, and gives what it heard.
-fn hear(source: &LcmLive, act: impl FnOnce()) -> Heard {
+/// Runs `act` while `source` receives, and returns what it received.
+fn receive(source: &LcmLive, act: impl FnOnce()) -> ReceivedEvents {
     let context = ReadContext::standalone("live");
-    hear_in(source, &context, act)
+    receive_in(source, &context, act)
 }
 
-fn hear_in(source: &LcmLive, context: &ReadContext, act: impl FnOnce()) -> Heard {
+fn receive_in(source: &LcmLive, context: &ReadContext, act: impl FnOnce()) -> ReceivedEvents {
     let splits = source.splits(1 << 20, &Query::default()).unwrap();
     assert!(splits.len() == 1 && splits[0].live);
     let mut reader = source.read(&splits[0], SplitStart::At(0), context).unwrap();
     act();
-    let mut heard = Heard::default();
+    let mut heard = ReceivedEvents::default();
     while let Some(batch) = reader.next_batch().unwrap() {
         for event in batch.iter() {
             let channel = context.channels.get(event.channel);
@@ -117,7 +115,7 @@ fn hear_in(source: &LcmLive, context: &ReadContext, act: impl FnOnce()) -> Heard
     heard
 }
 
-impl Heard {
+impl ReceivedEvents {
     fn messages(&self) -> Vec<(&str, &[u8])> {
         self.events.iter().map(|event| (&*event.channel, &event.payload[..])).collect()
     }
@@ -136,8 +134,8 @@ fn messages_are_given_as_they_came_with_times_and_numbers() {
     let port = free_port();
     let source = source(json!({ "url": url(port), "interface": "lo", "limit": 4 }));
     let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let heard = hear(&source, || {
-        let wild = Wild::new(port);
+    let heard = receive(&source, || {
+        let wild = RawSender::new(port);
         wild.short(0, "POSE", b"one");
         wild.short(1, "", b"");
         wild.short(2, "LCM_SELF_TEST", b"lcm self test");
@@ -160,9 +158,9 @@ fn messages_are_given_as_they_came_with_times_and_numbers() {
 fn what_is_missing_twice_late_or_wrong_is_told_apart() {
     let port = free_port();
     let source = source(json!({ "url": url(port), "interface": "lo", "idle_timeout": "400ms" }));
-    let heard = hear(&source, || {
-        let wild = Wild::new(port);
-        let other = Wild::new(port);
+    let heard = receive(&source, || {
+        let wild = RawSender::new(port);
+        let other = RawSender::new(port);
         for sequence in [u32::MAX - 1, 0, u32::MAX, 0, 3] {
             wild.short(sequence, "A", &sequence.to_be_bytes());
         }
@@ -188,8 +186,8 @@ fn what_is_missing_twice_late_or_wrong_is_told_apart() {
     // Numbers 1 and 2 of the first sender; three unfinished messages of the second.
     assert_eq!(heard.losses.get("messages of which nothing came"), Some(&2), "{:?}", heard.losses);
     assert_eq!(heard.lost(), 5, "{:?}", heard.losses);
-    assert_eq!(heard.note("came late"), Some(1), "{:?}", heard.notes);
-    assert_eq!(heard.note("came twice"), Some(2), "{:?}", heard.notes);
+    assert_eq!(heard.note("late messages"), Some(1), "{:?}", heard.notes);
+    assert_eq!(heard.note("duplicate datagrams"), Some(2), "{:?}", heard.notes);
     assert_eq!(heard.note("no magic number"), Some(2), "{:?}", heard.notes);
     assert_eq!(heard.note("shorter than its header"), Some(1));
     assert_eq!(heard.note("without its zero byte"), Some(1));
@@ -199,18 +197,18 @@ fn what_is_missing_twice_late_or_wrong_is_told_apart() {
 fn channels_are_chosen_and_the_self_test_on_demand() {
     let port = free_port();
     let send = || {
-        let wild = Wild::new(port);
+        let wild = RawSender::new(port);
         for (n, name) in ["POSE", "CAM_A", "CAM_B", "LCM_SELF_TEST", "OTHER"].iter().enumerate() {
             wild.short(n as u32, name, b"?");
         }
     };
     let mut options = json!({ "url": url(port), "interface": "127.0.0.1", "idle_timeout": "300ms",
         "channels": ["CAM_*", "LCM_*"], "exclude": "re:.*_B" });
-    let heard = hear(&source(options.clone()), send);
+    let heard = receive(&source(options.clone()), send);
     assert_eq!(heard.messages(), [("CAM_A", &b"?"[..])]);
     assert_eq!(heard.lost(), 0, "what is not wanted is not lost: {:?}", heard.losses);
     options["self_test"] = true.into();
-    let heard = hear(&source(options), send);
+    let heard = receive(&source(options), send);
     assert_eq!(heard.messages(), [("CAM_A", &b"?"[..]), ("LCM_SELF_TEST", b"?")]);
 }
 
@@ -219,7 +217,7 @@ fn receiving_ends_by_itself_or_when_it_is_told_to() {
     let port = free_port();
     let ends = |options: Value| {
         let begun = Instant::now();
-        let heard = hear(&source(options), || Wild::new(port).short(0, "A", b""));
+        let heard = receive(&source(options), || RawSender::new(port).short(0, "A", b""));
         assert!(heard.events.len() <= 1 && heard.lost() == 0);
         begun.elapsed()
     };
@@ -236,8 +234,8 @@ fn receiving_ends_by_itself_or_when_it_is_told_to() {
     let context = ReadContext::standalone("live");
     let cancelled = Arc::clone(&context.cancelled);
     let endless = source(json!({ "url": url, "interface": "lo" }));
-    let heard = hear_in(&endless, &context, || {
-        let wild = Wild::new(port);
+    let heard = receive_in(&endless, &context, || {
+        let wild = RawSender::new(port);
         (0..1000).for_each(|n| wild.short(n, "A", &[1; 100]));
         cancelled.store(true, Ordering::Relaxed);
     });
@@ -249,8 +247,8 @@ fn a_flood_of_unfinished_messages_leaves_others_alone() {
     let port = free_port();
     let source = source(json!({ "url": url(port), "interface": "lo", "idle_timeout": "500ms",
         "unfinished": "1MiB", "socket_buffer": "4MiB" }));
-    let heard = hear(&source, || {
-        let (victim, attacker) = (Wild::new(port), Wild::new(port));
+    let heard = receive(&source, || {
+        let (victim, attacker) = (RawSender::new(port), RawSender::new(port));
         let half = vec![1u8; 30_000];
         let parts: [&[u8]; 4] = [&half, &half, &half, &half];
         victim.fragment(7, 0, "VICTIM", &parts);
@@ -336,7 +334,7 @@ fn what_lcm_cannot_send_is_refused_and_the_rest_is_sent() {
     let port = free_port();
     let source = source(json!({ "url": url(port), "interface": "lo", "limit": 2 }));
     let long = "x".repeat(64);
-    let heard = hear(&source, || {
+    let heard = receive(&source, || {
         let sink = sink(json!({ "url": url(port), "interface": "lo", "speed": 0 }));
         let messages =
             [(0, "A", vec![1]), (0, &*long, vec![2]), (0, "a\0b", vec![3]), (0, "B", vec![4])];
@@ -355,7 +353,7 @@ fn messages_of_any_size_arrive() {
     );
     let messages: Vec<(i64, &str, Vec<u8>)> =
         sizes.iter().map(|size| (0, "SIZE", (0..*size).map(|n| n as u8).collect())).collect();
-    let heard = hear(&source, || {
+    let heard = receive(&source, || {
         // No faster than a buffer of 208 KiB can take it.
         let sink = sink(
             json!({ "url": url(port), "interface": "lo", "speed": 0, "max_bandwidth": "20MB" }),
@@ -404,7 +402,7 @@ fn a_hub_hands_messages_on() {
         }
         let source = source(json!({ "url": url, "limit": 3, "duration": 20, "exclude": "NO" }));
         let big: Vec<u8> = (0..3_000_000u32).map(|n| n as u8).collect();
-        let heard = hear(&source, || {
+        let heard = receive(&source, || {
             // The hub has to have read the subscription, which nobody confirms.
             std::thread::sleep(Duration::from_millis(300));
             let sink = sink(json!({ "url": url, "speed": 0 }));
@@ -435,7 +433,7 @@ fn what_cannot_be_reached_is_explained() {
     // A program that shares the port with nobody.
     let owner = UdpSocket::bind(("0.0.0.0", port)).unwrap();
     let taken = refusal(json!({ "url": url(port), "interface": "lo" }));
-    assert!(taken.contains("another program has the port"), "{taken}");
+    assert!(taken.contains("another program uses the port"), "{taken}");
     drop(owner);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let gone = refusal(json!({ "url": format!("tcpq://127.0.0.1:{silent}") }));

@@ -1,4 +1,4 @@
-//! Slots while they are filled, and slots as Arrow arrays. Reads no payload.
+//! Slot builders, and the Arrow arrays made of them. Reads no payload.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use arrow_array::{
 use arrow_buffer::{BooleanBuffer, Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
 
-use super::plan::{Node, Slot};
+use super::plan::{ColumnNode, SlotKind};
 use crate::types::syntax::Primitive;
 
-/// A slot while it is filled.
+/// The values of one slot, as they are collected.
 #[derive(Debug)]
-pub(crate) enum Filling {
+pub(crate) enum SlotBuilder {
     W1(Vec<u8>),
     W2(Vec<u16>),
     W4(Vec<u32>),
@@ -24,19 +24,19 @@ pub(crate) enum Filling {
     Bytes { offsets: Vec<i32>, bytes: Vec<u8> },
 }
 
-impl Filling {
-    pub(crate) fn new(slot: Slot) -> Self {
+impl SlotBuilder {
+    pub(crate) fn new(slot: SlotKind) -> Self {
         match slot {
-            Slot::Numbers(1) => Self::W1(Vec::new()),
-            Slot::Numbers(2) => Self::W2(Vec::new()),
-            Slot::Numbers(4) => Self::W4(Vec::new()),
-            Slot::Numbers(_) => Self::W8(Vec::new()),
-            Slot::Offsets => Self::Offsets(vec![0]),
-            Slot::Bytes => Self::Bytes { offsets: vec![0], bytes: Vec::new() },
+            SlotKind::Numbers(1) => Self::W1(Vec::new()),
+            SlotKind::Numbers(2) => Self::W2(Vec::new()),
+            SlotKind::Numbers(4) => Self::W4(Vec::new()),
+            SlotKind::Numbers(_) => Self::W8(Vec::new()),
+            SlotKind::Offsets => Self::Offsets(vec![0]),
+            SlotKind::Bytes => Self::Bytes { offsets: vec![0], bytes: Vec::new() },
         }
     }
 
-    /// Keeps the first `len` numbers, or rows.
+    /// Keeps the first `len` numbers or rows.
     pub(crate) fn truncate(&mut self, len: usize) {
         match self {
             Self::W1(values) => values.truncate(len),
@@ -46,12 +46,12 @@ impl Filling {
             Self::Offsets(offsets) => offsets.truncate(len + 1),
             Self::Bytes { offsets, bytes } => {
                 offsets.truncate(len + 1);
-                bytes.truncate(last(offsets));
+                bytes.truncate(last_offset(offsets));
             }
         }
     }
 
-    /// Makes room for `more` times what it has, in all.
+    /// Reserves capacity for `more` times the current length on top of it.
     pub(crate) fn grow(&mut self, more: f64) {
         let by = |len: usize| (len as f64 * more) as usize;
         match self {
@@ -68,54 +68,56 @@ impl Filling {
     }
 }
 
-/// Where the last row ends.
-pub(crate) fn last(offsets: &[i32]) -> usize {
+/// The end of the last row.
+pub(crate) fn last_offset(offsets: &[i32]) -> usize {
     offsets.last().map_or(0, |end| end.unsigned_abs() as usize)
 }
 
-/// The arrays of these nodes, each of `len` rows. Takes what it uses of the slots.
+/// The arrays of these nodes, each with `len` rows. Moves the values out of the slots.
 pub(crate) fn arrays(
-    nodes: &[Node],
-    slots: &mut [Filling],
+    nodes: &[ColumnNode],
+    slots: &mut [SlotBuilder],
     len: usize,
 ) -> Result<Vec<ArrayRef>, ArrowError> {
     nodes.iter().map(|node| array(node, slots, len)).collect()
 }
 
-fn array(node: &Node, slots: &mut [Filling], len: usize) -> Result<ArrayRef, ArrowError> {
+fn array(node: &ColumnNode, slots: &mut [SlotBuilder], len: usize) -> Result<ArrayRef, ArrowError> {
     Ok(match node {
-        Node::Number { slot, of } => number(*of, &mut slots[*slot])?,
-        Node::FixedBytes { slot, size } => {
+        ColumnNode::Number { slot, of } => number(*of, &mut slots[*slot])?,
+        ColumnNode::FixedBytes { slot, size } => {
             let values = buffer(&mut slots[*slot])?;
             Arc::new(FixedSizeBinaryArray::try_new(*size as i32, values, None)?)
         }
-        Node::Text { slot } => {
+        ColumnNode::Text { slot } => {
             let (offsets, bytes) = bytes(&mut slots[*slot])?;
             Arc::new(StringArray::try_new(offsets, bytes, None)?)
         }
-        Node::Bytes { slot } => {
+        ColumnNode::Bytes { slot } => {
             let (offsets, bytes) = bytes(&mut slots[*slot])?;
             Arc::new(BinaryArray::try_new(offsets, bytes, None)?)
         }
-        Node::FixedList { size, field, item } => {
+        ColumnNode::FixedList { size, field, item } => {
             let items = array(item, slots, len * size)?;
             Arc::new(FixedSizeListArray::try_new(Arc::clone(field), *size as i32, items, None)?)
         }
-        Node::List { offsets, field, item } => {
-            let Filling::Offsets(ends) = &mut slots[*offsets] else { return Err(other_slot()) };
+        ColumnNode::List { offsets, field, item } => {
+            let SlotBuilder::Offsets(ends) = &mut slots[*offsets] else {
+                return Err(slot_mismatch());
+            };
             let ends = std::mem::take(ends);
-            let items = array(item, slots, last(&ends))?;
+            let items = array(item, slots, last_offset(&ends))?;
             let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
             Arc::new(ListArray::try_new(Arc::clone(field), offsets, items, None)?)
         }
-        Node::Struct { fields, children } => {
+        ColumnNode::Struct { fields, children } => {
             let children = arrays(children, slots, len)?;
             Arc::new(StructArray::try_new_with_length(fields.clone(), children, None, len)?)
         }
     })
 }
 
-fn number(of: Primitive, slot: &mut Filling) -> Result<ArrayRef, ArrowError> {
+fn number(of: Primitive, slot: &mut SlotBuilder) -> Result<ArrayRef, ArrowError> {
     let values = buffer(slot)?;
     Ok(match of {
         Primitive::Int8 => primitive::<Int8Type>(values),
@@ -129,7 +131,7 @@ fn number(of: Primitive, slot: &mut Filling) -> Result<ArrayRef, ArrowError> {
             let bits = BooleanBuffer::collect_bool(values.len(), |at| values[at] != 0);
             Arc::new(BooleanArray::new(bits, None))
         }
-        Primitive::String => return Err(other_slot()),
+        Primitive::String => return Err(slot_mismatch()),
     })
 }
 
@@ -137,23 +139,23 @@ fn primitive<T: ArrowPrimitiveType>(values: Buffer) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(values), None))
 }
 
-/// The numbers of a slot. Whether they are integers or floats, and signed, is only said by their array.
-fn buffer(slot: &mut Filling) -> Result<Buffer, ArrowError> {
+/// The numbers of a slot. Only their array says whether they are integers or floats, signed or not.
+fn buffer(slot: &mut SlotBuilder) -> Result<Buffer, ArrowError> {
     Ok(match slot {
-        Filling::W1(values) => Buffer::from_vec(std::mem::take(values)),
-        Filling::W2(values) => Buffer::from_vec(std::mem::take(values)),
-        Filling::W4(values) => Buffer::from_vec(std::mem::take(values)),
-        Filling::W8(values) => Buffer::from_vec(std::mem::take(values)),
-        Filling::Offsets(_) | Filling::Bytes { .. } => return Err(other_slot()),
+        SlotBuilder::W1(values) => Buffer::from_vec(std::mem::take(values)),
+        SlotBuilder::W2(values) => Buffer::from_vec(std::mem::take(values)),
+        SlotBuilder::W4(values) => Buffer::from_vec(std::mem::take(values)),
+        SlotBuilder::W8(values) => Buffer::from_vec(std::mem::take(values)),
+        SlotBuilder::Offsets(_) | SlotBuilder::Bytes { .. } => return Err(slot_mismatch()),
     })
 }
 
-fn bytes(slot: &mut Filling) -> Result<(OffsetBuffer<i32>, Buffer), ArrowError> {
-    let Filling::Bytes { offsets, bytes } = slot else { return Err(other_slot()) };
+fn bytes(slot: &mut SlotBuilder) -> Result<(OffsetBuffer<i32>, Buffer), ArrowError> {
+    let SlotBuilder::Bytes { offsets, bytes } = slot else { return Err(slot_mismatch()) };
     let offsets = OffsetBuffer::new(ScalarBuffer::from(std::mem::take(offsets)));
     Ok((offsets, Buffer::from_vec(std::mem::take(bytes))))
 }
 
-fn other_slot() -> ArrowError {
-    ArrowError::InvalidArgumentError("a node of a plan names a slot of another kind".to_owned())
+fn slot_mismatch() -> ArrowError {
+    ArrowError::InvalidArgumentError("plan node and slot are of different kinds".to_owned())
 }

@@ -1,8 +1,8 @@
-//! Payloads into slots, by a plan: first a walk from part to part, which checks everything and takes over
-//! what has no fixed place; then, for some hundred messages at a time, regions, column by column.
+//! Decodes payloads into slots, following a plan. A first pass walks each payload, checks
+//! everything, and copies what has no fixed offset. Then the regions of a few hundred messages are
+//! read at once, column by column.
 //!
-//! A payload that is found wrong on the walk leaves nothing behind. No value is held by itself, and
-//! nothing is allocated for a message.
+//! A payload that turns out to be wrong leaves nothing behind. Nothing is allocated per message.
 
 use arrow_array::RecordBatch;
 use arrow_array::RecordBatchOptions;
@@ -10,77 +10,78 @@ use arrow_schema::ArrowError;
 use sluice_core::Batch;
 use sluice_core::name;
 
-use super::columns::{self, Filling, last};
-use super::plan::{Leaf, Numbers, Op, Plan, Program, Region};
-use super::wire::{Cursor, Reason, check_booleans};
+use super::columns::{self, SlotBuilder, last_offset};
+use super::plan::{Leaf, MessagePlan, NumberArray, Op, Program, Region};
+use super::wire::{PayloadCursor, PayloadFault, check_booleans};
 use crate::types::Library;
 
-/// Length of the fingerprint.
-pub(crate) const FINGERPRINT: usize = 8;
+/// Bytes of the fingerprint.
+pub(crate) const FINGERPRINT_LEN: usize = 8;
 
-/// How many messages' regions are gathered before they are read: what they lie in should stay in a
-/// core's own cache.
-const BLOCK: usize = 256;
-/// How many regions of one place may wait.
-const MOST_WAITING: usize = 8 * 1024;
+/// Messages whose regions are collected before they are read, so that they stay in the core's own
+/// cache.
+const BLOCK_MESSAGES: usize = 256;
+/// Most records that wait in one region's queue.
+const MAX_QUEUED: usize = 8 * 1024;
 
-/// A reason why two good messages do not fit into one batch. A batch would have to hold 2 GiB of texts, or as
-/// many elements.
-const FULL: Reason = "the column of its batch has no room for more";
+/// Two valid messages may not fit into one batch: a column holds at most 2 GiB of text, or as many
+/// elements.
+const COLUMN_FULL: PayloadFault = "the column of its batch is full (2 GiB)";
 
-/// Rows in the making.
+/// Builds the rows of one batch.
 pub(crate) struct Decoder<'p, 'b> {
-    plan: &'p Plan,
+    plan: &'p MessagePlan,
     library: &'p Library,
-    slots: Vec<Filling>,
-    /// For each region of the plan, what waits to be read.
-    waiting: Vec<Waiting<'b>>,
+    slots: Vec<SlotBuilder>,
+    /// The records of each region of the plan that are still to be read.
+    queues: Vec<RegionQueue<'b>>,
     registers: Vec<i64>,
     rows: usize,
 }
 
-/// Where one region lies in messages.
+/// The records of one region, over all messages.
 #[derive(Default)]
-struct Waiting<'b> {
-    /// One or several records side by side, never none.
+struct RegionQueue<'b> {
+    /// Each has one or more adjacent records, never none.
     records: Vec<&'b [u8]>,
-    /// How many records have been read into columns.
-    read: usize,
-    /// How many there have been in all.
-    seen: usize,
+    /// Records already read into columns.
+    decoded: usize,
+    /// Records in all.
+    total: usize,
 }
 
 impl<'p, 'b> Decoder<'p, 'b> {
-    pub(crate) fn new(plan: &'p Plan, library: &'p Library) -> Self {
+    pub(crate) fn new(plan: &'p MessagePlan, library: &'p Library) -> Self {
         Self {
             plan,
             library,
-            slots: plan.slots.iter().map(|slot| Filling::new(*slot)).collect(),
-            waiting: (0..plan.regions).map(|_| Waiting::default()).collect(),
+            slots: plan.slots.iter().map(|slot| SlotBuilder::new(*slot)).collect(),
+            queues: (0..plan.regions).map(|_| RegionQueue::default()).collect(),
             registers: vec![0; plan.registers],
             rows: 0,
         }
     }
 
-    /// Decodes the payloads of these events; gives the columns and which events they are of.
+    /// Decodes the payloads of these events. Returns the events that could be decoded, and their
+    /// columns.
     pub(crate) fn decode(
         mut self,
         batch: &'b Batch,
         events: &[u32],
-        bad: &mut Vec<(u32, Reason)>,
+        bad: &mut Vec<(u32, PayloadFault)>,
     ) -> Result<(Vec<u32>, RecordBatch), ArrowError> {
         let mut good = Vec::with_capacity(events.len());
-        for (nth, block) in events.chunks(BLOCK).enumerate() {
+        for (nth, block) in events.chunks(BLOCK_MESSAGES).enumerate() {
             for event in block {
-                match self.message(batch.payload(*event as usize)) {
+                match self.decode_message(batch.payload(*event as usize)) {
                     Ok(()) => good.push(*event),
                     Err(reason) => bad.push((*event, reason)),
                 }
             }
-            self.read_all();
-            if nth == 0 && events.len() > BLOCK {
-                let more = (events.len() - BLOCK) as f64 / BLOCK as f64;
-                // A little more than what the first block says, as messages differ.
+            self.flush_all();
+            if nth == 0 && events.len() > BLOCK_MESSAGES {
+                let more = (events.len() - BLOCK_MESSAGES) as f64 / BLOCK_MESSAGES as f64;
+                // A little more than the first block predicts, as messages differ.
                 self.slots.iter_mut().for_each(|slot| slot.grow(more * 1.03));
             }
         }
@@ -90,49 +91,53 @@ impl<'p, 'b> Decoder<'p, 'b> {
         Ok((good, RecordBatch::try_new_with_options(schema, arrays, &options)?))
     }
 
-    fn message(&mut self, payload: &'b [u8]) -> Result<(), Reason> {
+    fn decode_message(&mut self, payload: &'b [u8]) -> Result<(), PayloadFault> {
         let plan = self.plan;
-        let body = payload.get(FINGERPRINT..).unwrap_or_default();
-        let mut cursor = Cursor::new(body, plan.program.empty);
+        let body = payload.get(FINGERPRINT_LEN..).unwrap_or_default();
+        let mut cursor = PayloadCursor::new(body, plan.program.empty_elements);
         let walked = self.walk(&plan.program, &mut cursor).and_then(|()| cursor.end());
         match walked {
             Ok(()) => self.rows += 1,
-            Err(_) => self.undo(&plan.program, self.rows),
+            Err(_) => self.roll_back(&plan.program, self.rows),
         }
         walked
     }
 
-    fn walk(&mut self, program: &Program, cursor: &mut Cursor<'b>) -> Result<(), Reason> {
+    fn walk(
+        &mut self,
+        program: &Program,
+        cursor: &mut PayloadCursor<'b>,
+    ) -> Result<(), PayloadFault> {
         for op in &program.ops {
             match op {
                 Op::Region(region) => {
                     let record = cursor.take(region.size)?;
                     self.check(region, record)?;
-                    self.wait(region, record, 1);
+                    self.enqueue(region, record, 1);
                 }
                 Op::Text { slot } => self.text(*slot, cursor.text()?)?,
                 Op::Bytes { slot, count } => {
                     let count = cursor.count(self.registers[*count], 1)?;
-                    let taken = cursor.take(count)?;
-                    push_bytes(&mut self.slots[*slot], taken)?;
+                    let bytes = cursor.take(count)?;
+                    push_bytes(&mut self.slots[*slot], bytes)?;
                 }
                 Op::Numbers { offsets, leaf, count } => {
-                    let size = leaf.per * leaf.width;
+                    let size = leaf.per_element * leaf.width;
                     let count = cursor.count(self.registers[*count], size)?;
-                    let taken = cursor.take(count * size)?;
-                    self.numbers(leaf, taken)?;
+                    let bytes = cursor.take(count * size)?;
+                    self.numbers(leaf, bytes)?;
                     self.push_offset(*offsets, count)?;
                 }
                 Op::List { offsets, count, item } => {
-                    let count = cursor.count(self.registers[*count], item.least)?;
+                    let count = cursor.count(self.registers[*count], item.min_len)?;
                     self.push_offset(*offsets, count)?;
                     self.items(item, count, cursor)?;
                 }
                 Op::Repeat { count, item } => {
-                    cursor.check(*count, item.least)?;
+                    cursor.check(*count, item.min_len)?;
                     self.items(item, *count, cursor)?;
                 }
-                Op::Wire { slot, of } => {
+                Op::Opaque { slot, of } => {
                     let value = cursor.skip(self.library, *of)?;
                     push_bytes(&mut self.slots[*slot], value)?;
                 }
@@ -145,8 +150,8 @@ impl<'p, 'b> Decoder<'p, 'b> {
         &mut self,
         item: &Program,
         count: usize,
-        cursor: &mut Cursor<'b>,
-    ) -> Result<(), Reason> {
+        cursor: &mut PayloadCursor<'b>,
+    ) -> Result<(), PayloadFault> {
         if let [Op::Region(region)] = item.ops.as_slice() {
             let records = cursor.take(region.size * count)?;
             if !region.booleans.is_empty() {
@@ -155,7 +160,7 @@ impl<'p, 'b> Decoder<'p, 'b> {
                     .try_for_each(|record| self.check(region, record))?;
             }
             if count > 0 {
-                self.wait(region, records, count);
+                self.enqueue(region, records, count);
             }
             return Ok(());
         }
@@ -163,7 +168,7 @@ impl<'p, 'b> Decoder<'p, 'b> {
     }
 
     #[inline]
-    fn check(&mut self, region: &Region, record: &[u8]) -> Result<(), Reason> {
+    fn check(&mut self, region: &Region, record: &[u8]) -> Result<(), PayloadFault> {
         for at in &region.booleans {
             check_booleans(record.get(at.clone()).unwrap_or_default())?;
         }
@@ -173,20 +178,20 @@ impl<'p, 'b> Decoder<'p, 'b> {
         Ok(())
     }
 
-    /// Notes where records lie, at least one of them.
+    /// Queues `count` adjacent records, at least one.
     #[inline]
-    fn wait(&mut self, region: &Region, records: &'b [u8], count: usize) {
-        let waiting = &mut self.waiting[region.id];
-        waiting.records.push(records);
-        waiting.seen += count;
-        if waiting.records.len() >= MOST_WAITING {
-            self.read(region);
+    fn enqueue(&mut self, region: &Region, records: &'b [u8], count: usize) {
+        let queue = &mut self.queues[region.id];
+        queue.records.push(records);
+        queue.total += count;
+        if queue.records.len() >= MAX_QUEUED {
+            self.flush_region(region);
         }
     }
 
-    fn text(&mut self, slot: usize, text: &[u8]) -> Result<(), Reason> {
+    fn text(&mut self, slot: usize, text: &[u8]) -> Result<(), PayloadFault> {
         let slot = &mut self.slots[slot];
-        // Nearly every string is plain, and stays as it is.
+        // Nearly every string is plain ASCII and is copied unchanged.
         if text.is_ascii() && memchr::memchr(b'\\', text).is_none() {
             return push_bytes(slot, text);
         }
@@ -194,111 +199,111 @@ impl<'p, 'b> Decoder<'p, 'b> {
     }
 
     #[inline]
-    fn numbers(&mut self, leaf: &Numbers, bytes: &[u8]) -> Result<(), Reason> {
+    fn numbers(&mut self, leaf: &NumberArray, bytes: &[u8]) -> Result<(), PayloadFault> {
         if leaf.are_booleans {
             check_booleans(bytes)?;
         }
         match &mut self.slots[leaf.slot] {
-            Filling::W1(values) => values.extend_from_slice(bytes),
-            Filling::W2(values) => values.extend(words(bytes, u16::from_be_bytes)),
-            Filling::W4(values) => values.extend(words(bytes, u32::from_be_bytes)),
-            Filling::W8(values) => values.extend(words(bytes, u64::from_be_bytes)),
-            Filling::Offsets(_) | Filling::Bytes { .. } => {}
+            SlotBuilder::W1(values) => values.extend_from_slice(bytes),
+            SlotBuilder::W2(values) => values.extend(words(bytes, u16::from_be_bytes)),
+            SlotBuilder::W4(values) => values.extend(words(bytes, u32::from_be_bytes)),
+            SlotBuilder::W8(values) => values.extend(words(bytes, u64::from_be_bytes)),
+            SlotBuilder::Offsets(_) | SlotBuilder::Bytes { .. } => {}
         }
         Ok(())
     }
 
     #[inline]
-    fn push_offset(&mut self, slot: usize, count: usize) -> Result<(), Reason> {
-        let Filling::Offsets(offsets) = &mut self.slots[slot] else { return Ok(()) };
-        let end = i32::try_from(last(offsets) + count).map_err(|_| FULL)?;
+    fn push_offset(&mut self, slot: usize, count: usize) -> Result<(), PayloadFault> {
+        let SlotBuilder::Offsets(offsets) = &mut self.slots[slot] else { return Ok(()) };
+        let end = i32::try_from(last_offset(offsets) + count).map_err(|_| COLUMN_FULL)?;
         offsets.push(end);
         Ok(())
     }
 
-    /// Reads all regions that wait.
-    fn read_all(&mut self) {
+    /// Reads all queued records.
+    fn flush_all(&mut self) {
         let plan = self.plan;
-        self.read_program(&plan.program);
+        self.flush_program(&plan.program);
     }
 
-    fn read_program(&mut self, program: &Program) {
+    fn flush_program(&mut self, program: &Program) {
         for op in &program.ops {
             match op {
-                Op::Region(region) => self.read(region),
-                Op::List { item, .. } | Op::Repeat { item, .. } => self.read_program(item),
-                Op::Text { .. } | Op::Bytes { .. } | Op::Numbers { .. } | Op::Wire { .. } => {}
+                Op::Region(region) => self.flush_region(region),
+                Op::List { item, .. } | Op::Repeat { item, .. } => self.flush_program(item),
+                Op::Text { .. } | Op::Bytes { .. } | Op::Numbers { .. } | Op::Opaque { .. } => {}
             }
         }
     }
 
-    fn read(&mut self, region: &Region) {
-        let waiting = &mut self.waiting[region.id];
-        let are_single = waiting.records.len() == waiting.seen - waiting.read;
+    fn flush_region(&mut self, region: &Region) {
+        let queue = &mut self.queues[region.id];
+        let are_single = queue.records.len() == queue.total - queue.decoded;
         for leaf in &region.leaves {
             let slot = &mut self.slots[leaf.slot];
             if are_single {
-                gather(slot, leaf, waiting.records.iter().copied());
+                gather(slot, leaf, queue.records.iter().copied());
             } else {
-                let records = waiting.records.iter().flat_map(|r| r.chunks_exact(region.size));
+                let records = queue.records.iter().flat_map(|r| r.chunks_exact(region.size));
                 gather(slot, leaf, records);
             }
         }
-        waiting.records.clear();
-        waiting.read = waiting.seen;
+        queue.records.clear();
+        queue.decoded = queue.total;
     }
 
-    /// Takes back what a program has added behind its first `rows` rows.
-    fn undo(&mut self, program: &Program, rows: usize) {
+    /// Removes what a program has added after its first `rows` rows.
+    fn roll_back(&mut self, program: &Program, rows: usize) {
         for op in &program.ops {
             match op {
-                Op::Region(region) => self.undo_region(region, rows),
-                Op::Text { slot } | Op::Bytes { slot, .. } | Op::Wire { slot, .. } => {
+                Op::Region(region) => self.roll_back_region(region, rows),
+                Op::Text { slot } | Op::Bytes { slot, .. } | Op::Opaque { slot, .. } => {
                     self.slots[*slot].truncate(rows);
                 }
                 Op::Numbers { offsets, leaf, .. } => {
-                    let items = self.undo_offsets(*offsets, rows);
-                    self.slots[leaf.slot].truncate(items * leaf.per);
+                    let items = self.roll_back_offsets(*offsets, rows);
+                    self.slots[leaf.slot].truncate(items * leaf.per_element);
                 }
                 Op::List { offsets, item, .. } => {
-                    let items = self.undo_offsets(*offsets, rows);
-                    self.undo(item, items);
+                    let items = self.roll_back_offsets(*offsets, rows);
+                    self.roll_back(item, items);
                 }
-                Op::Repeat { count, item } => self.undo(item, rows * count),
+                Op::Repeat { count, item } => self.roll_back(item, rows * count),
             }
         }
     }
 
-    fn undo_offsets(&mut self, slot: usize, rows: usize) -> usize {
-        let Filling::Offsets(offsets) = &mut self.slots[slot] else { return 0 };
+    fn roll_back_offsets(&mut self, slot: usize, rows: usize) -> usize {
+        let SlotBuilder::Offsets(offsets) = &mut self.slots[slot] else { return 0 };
         offsets.truncate(rows + 1);
-        last(offsets)
+        last_offset(offsets)
     }
 
-    fn undo_region(&mut self, region: &Region, rows: usize) {
-        let waiting = &mut self.waiting[region.id];
-        while waiting.seen > rows.max(waiting.read) {
-            let Some(records) = waiting.records.pop() else { break };
-            waiting.seen -= records.len() / region.size;
+    fn roll_back_region(&mut self, region: &Region, rows: usize) {
+        let queue = &mut self.queues[region.id];
+        while queue.total > rows.max(queue.decoded) {
+            let Some(records) = queue.records.pop() else { break };
+            queue.total -= records.len() / region.size;
         }
-        if waiting.read > rows {
-            (waiting.read, waiting.seen) = (rows, rows);
+        if queue.decoded > rows {
+            (queue.decoded, queue.total) = (rows, rows);
             for leaf in &region.leaves {
-                self.slots[leaf.slot].truncate(rows * leaf.places.len() * leaf.run);
+                self.slots[leaf.slot].truncate(rows * leaf.offsets.len() * leaf.run);
             }
         }
     }
 }
 
-fn push_bytes(slot: &mut Filling, taken: &[u8]) -> Result<(), Reason> {
-    let Filling::Bytes { offsets, bytes } = slot else { return Ok(()) };
-    let end = i32::try_from(bytes.len() + taken.len()).map_err(|_| FULL)?;
-    bytes.extend_from_slice(taken);
+fn push_bytes(slot: &mut SlotBuilder, value: &[u8]) -> Result<(), PayloadFault> {
+    let SlotBuilder::Bytes { offsets, bytes } = slot else { return Ok(()) };
+    let end = i32::try_from(bytes.len() + value.len()).map_err(|_| COLUMN_FULL)?;
+    bytes.extend_from_slice(value);
     offsets.push(end);
     Ok(())
 }
 
-/// The words that bytes are made of.
+/// Splits bytes into words of `N` bytes.
 fn words<const N: usize, T>(
     bytes: &[u8],
     read: impl Fn([u8; N]) -> T,
@@ -306,14 +311,14 @@ fn words<const N: usize, T>(
     bytes.as_chunks().0.iter().map(move |word| read(*word))
 }
 
-/// Appends one leaf of every record.
-fn gather<'r>(slot: &mut Filling, leaf: &Leaf, records: impl Iterator<Item = &'r [u8]>) {
+/// Appends one leaf of each record.
+fn gather<'r>(slot: &mut SlotBuilder, leaf: &Leaf, records: impl Iterator<Item = &'r [u8]>) {
     match slot {
-        Filling::W1(values) => gather_words(values, leaf, records, u8::from_be_bytes),
-        Filling::W2(values) => gather_words(values, leaf, records, u16::from_be_bytes),
-        Filling::W4(values) => gather_words(values, leaf, records, u32::from_be_bytes),
-        Filling::W8(values) => gather_words(values, leaf, records, u64::from_be_bytes),
-        Filling::Offsets(_) | Filling::Bytes { .. } => {}
+        SlotBuilder::W1(values) => gather_words(values, leaf, records, u8::from_be_bytes),
+        SlotBuilder::W2(values) => gather_words(values, leaf, records, u16::from_be_bytes),
+        SlotBuilder::W4(values) => gather_words(values, leaf, records, u32::from_be_bytes),
+        SlotBuilder::W8(values) => gather_words(values, leaf, records, u64::from_be_bytes),
+        SlotBuilder::Offsets(_) | SlotBuilder::Bytes { .. } => {}
     }
 }
 
@@ -323,9 +328,9 @@ fn gather_words<'r, const N: usize, T: Copy + Default>(
     records: impl Iterator<Item = &'r [u8]>,
     read: impl Fn([u8; N]) -> T + Copy,
 ) {
-    let [place] = leaf.places.as_slice() else {
+    let [place] = leaf.offsets.as_slice() else {
         for record in records {
-            for place in &leaf.places {
+            for place in &leaf.offsets {
                 let bytes = record.get(*place..*place + leaf.run * N).unwrap_or_default();
                 values.extend(words(bytes, read));
             }
@@ -333,7 +338,7 @@ fn gather_words<'r, const N: usize, T: Copy + Default>(
         return;
     };
     let place = *place;
-    // Short runs are known to the compiler: they come out as plain moves.
+    // With a run length known at compile time these become plain moves.
     match leaf.run {
         1 => values.extend(records.map(|record| run::<1, N, T>(record, place, read)[0])),
         2 => values.extend(records.flat_map(|record| run::<2, N, T>(record, place, read))),

@@ -1,4 +1,4 @@
-//! Columns back into payloads, by the plan they were decoded with. Decodes nothing.
+//! Encodes columns as payloads, following the plan they were decoded with. Decodes nothing.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
@@ -7,28 +7,28 @@ use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use sluice_core::layout::as_type;
 use sluice_core::name;
 
-use super::plan::{Leaf, Node, Op, Plan, Program, Region};
-use super::wire::{Cursor, Reason};
+use super::plan::{ColumnNode, Leaf, MessagePlan, Op, Program, Region};
+use super::wire::{PayloadCursor, PayloadFault};
 use crate::types::Library;
 use crate::types::syntax::Primitive;
 
-const NULL: Reason = "a field is null";
-const OTHER_LENGTH: Reason = "a list is not as long as its length field says";
-const LONG: Reason = "a text is longer than 2 GiB";
-const UNFIT: Reason = "a value does not fit into its field";
-const BAD_WIRE: Reason = "what is kept as bytes is no value of its type";
+const NULL: PayloadFault = "a field is null";
+const OTHER_LENGTH: PayloadFault = "a list and its length field differ";
+const LONG: PayloadFault = "a text is longer than 2 GiB";
+const UNFIT: PayloadFault = "a value does not fit into its field";
+const BAD_OPAQUE: PayloadFault = "the bytes of a nested value do not match its type";
 
-/// The payloads of all rows; null where a row stands for none, of which `bad` is told.
+/// The payloads of all rows. A row that cannot be encoded is null, and `bad` gets the reason.
 pub(crate) fn encode(
-    plan: &Plan,
+    plan: &MessagePlan,
     library: &Library,
     fingerprint: u64,
     columns: &RecordBatch,
-    bad: &mut Vec<(u32, Reason)>,
+    bad: &mut Vec<(u32, PayloadFault)>,
 ) -> Result<BinaryArray, String> {
     let mut encoder = Encoder {
         library,
-        slots: plan.slots.iter().map(|_| Given::default()).collect(),
+        slots: plan.slots.iter().map(|_| SlotSource::default()).collect(),
         registers: vec![0; plan.registers],
         out: Vec::new(),
     };
@@ -39,14 +39,14 @@ pub(crate) fn encode(
             columns.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"))?;
         let column = as_type(column, field.data_type(), &mut unfit)
             .map_err(|reason| format!("column `{name}`: {reason}"))?;
-        encoder.take(node, &column, None);
+        encoder.load(node, &column, None);
     }
     let (mut ends, mut valid) = (vec![0], Vec::with_capacity(columns.num_rows()));
     for row in 0..columns.num_rows() {
         let start = encoder.out.len();
         encoder.out.extend_from_slice(&fingerprint.to_be_bytes());
         let is_unfit = unfit.get(row) == Some(&true);
-        let written = if is_unfit { Err(UNFIT) } else { encoder.program(&plan.program, row) };
+        let written = if is_unfit { Err(UNFIT) } else { encoder.encode_row(&plan.program, row) };
         if let Err(reason) = written {
             encoder.out.truncate(start);
             bad.push((row as u32, reason));
@@ -60,11 +60,11 @@ pub(crate) fn encode(
     BinaryArray::try_new(offsets, encoder.out.into(), nulls).map_err(|e| e.to_string())
 }
 
-/// What a slot is filled from.
+/// The column values that belong to a slot.
 #[derive(Default)]
-enum Given {
+enum SlotSource {
     #[default]
-    Nothing,
+    Missing,
     W1(ScalarBuffer<u8>, Nulls),
     W2(ScalarBuffer<u16>, Nulls),
     W4(ScalarBuffer<u32>, Nulls),
@@ -74,61 +74,63 @@ enum Given {
     Bytes(BinaryArray, Nulls),
 }
 
-/// Which values are null, themselves or by what is around them.
+/// Nulls of a value itself or of a list or struct around it.
 type Nulls = Option<NullBuffer>;
 
 struct Encoder<'p> {
     library: &'p Library,
-    slots: Vec<Given>,
+    slots: Vec<SlotSource>,
     registers: Vec<i64>,
     out: Vec<u8>,
 }
 
 impl Encoder<'_> {
-    /// Takes an array apart into the slots of its node. `around` says what is null around it.
-    fn take(&mut self, node: &Node, array: &ArrayRef, around: Nulls) {
+    /// Distributes an array over the slots of its node. `around` are the nulls of the parent.
+    fn load(&mut self, node: &ColumnNode, array: &ArrayRef, around: Nulls) {
         let nulls = NullBuffer::union(array.nulls(), around.as_ref());
         match node {
-            Node::Number { slot, of } => self.slots[*slot] = numbers(*of, array, nulls),
-            Node::FixedBytes { slot, size } => {
+            ColumnNode::Number { slot, of } => self.slots[*slot] = numbers(*of, array, nulls),
+            ColumnNode::FixedBytes { slot, size } => {
                 let array = array.as_fixed_size_binary();
                 let start = array.offset() * size;
                 let values = array.values().slice_with_length(start, array.len() * size);
                 let nulls = nulls.map(|nulls| nulls.expand(*size));
-                self.slots[*slot] = Given::W1(values.into(), nulls);
+                self.slots[*slot] = SlotSource::W1(values.into(), nulls);
             }
-            Node::Text { slot } => {
-                self.slots[*slot] = Given::Text(array.as_string::<i32>().clone(), nulls);
+            ColumnNode::Text { slot } => {
+                self.slots[*slot] = SlotSource::Text(array.as_string::<i32>().clone(), nulls);
             }
-            Node::Bytes { slot } => {
-                self.slots[*slot] = Given::Bytes(array.as_binary::<i32>().clone(), nulls);
+            ColumnNode::Bytes { slot } => {
+                self.slots[*slot] = SlotSource::Bytes(array.as_binary::<i32>().clone(), nulls);
             }
-            Node::FixedList { size, item, .. } => {
+            ColumnNode::FixedList { size, item, .. } => {
                 let list = array.as_fixed_size_list();
                 let start = list.value_offset(0).unsigned_abs() as usize;
                 let items = list.values().slice(start, list.len() * size);
-                self.take(item, &items, nulls.map(|nulls| nulls.expand(*size)));
+                self.load(item, &items, nulls.map(|nulls| nulls.expand(*size)));
             }
-            Node::List { offsets, item, .. } => {
+            ColumnNode::List { offsets, item, .. } => {
                 let list = array.as_list::<i32>();
-                self.slots[*offsets] = Given::Offsets(list.offsets().clone(), nulls);
-                self.take(item, list.values(), None);
+                self.slots[*offsets] = SlotSource::Offsets(list.offsets().clone(), nulls);
+                self.load(item, list.values(), None);
             }
-            Node::Struct { children, .. } => {
+            ColumnNode::Struct { children, .. } => {
                 let columns = array.as_struct().columns();
                 for (child, column) in children.iter().zip(columns) {
-                    self.take(child, column, nulls.clone());
+                    self.load(child, column, nulls.clone());
                 }
             }
         }
     }
 
-    fn program(&mut self, program: &Program, row: usize) -> Result<(), Reason> {
+    fn encode_row(&mut self, program: &Program, row: usize) -> Result<(), PayloadFault> {
         for op in &program.ops {
             match op {
-                Op::Region(region) => self.region(region, row)?,
+                Op::Region(region) => self.encode_region(region, row)?,
                 Op::Text { slot } => {
-                    let Given::Text(texts, nulls) = &self.slots[*slot] else { return Err(NULL) };
+                    let SlotSource::Text(texts, nulls) = &self.slots[*slot] else {
+                        return Err(NULL);
+                    };
                     check_null(nulls, row, 1)?;
                     let text = name::unescaped(texts.value(row));
                     let length = i32::try_from(text.len() + 1).map_err(|_| LONG)?;
@@ -138,46 +140,46 @@ impl Encoder<'_> {
                 }
                 Op::Bytes { slot, count } => {
                     let length = self.bytes(*slot, row)?;
-                    self.check_length(length, *count)?;
+                    self.check_count(length, *count)?;
                 }
                 Op::Numbers { offsets, leaf, count } => {
                     let (start, end) = self.items(*offsets, row)?;
-                    self.check_length(end - start, *count)?;
+                    self.check_count(end - start, *count)?;
                     let Self { slots, out, .. } = self;
-                    let range = start * leaf.per..end * leaf.per;
-                    write(&slots[leaf.slot], range, |bytes| out.extend_from_slice(bytes))?;
+                    let range = start * leaf.per_element..end * leaf.per_element;
+                    write_numbers(&slots[leaf.slot], range, |bytes| out.extend_from_slice(bytes))?;
                 }
                 Op::List { offsets, count, item } => {
                     let (start, end) = self.items(*offsets, row)?;
-                    self.check_length(end - start, *count)?;
-                    (start..end).try_for_each(|row| self.program(item, row))?;
+                    self.check_count(end - start, *count)?;
+                    (start..end).try_for_each(|row| self.encode_row(item, row))?;
                 }
                 Op::Repeat { count, item } => {
                     let rows = row * count..(row + 1) * count;
-                    rows.into_iter().try_for_each(|row| self.program(item, row))?;
+                    rows.into_iter().try_for_each(|row| self.encode_row(item, row))?;
                 }
-                Op::Wire { slot, of } => {
+                Op::Opaque { slot, of } => {
                     let start = self.out.len();
                     self.bytes(*slot, row)?;
-                    let mut cursor = Cursor::new(&self.out[start..], 0);
+                    let mut cursor = PayloadCursor::new(&self.out[start..], 0);
                     let skipped = cursor.skip(self.library, *of).and_then(|_| cursor.end());
-                    skipped.map_err(|_| BAD_WIRE)?;
+                    skipped.map_err(|_| BAD_OPAQUE)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn region(&mut self, region: &Region, row: usize) -> Result<(), Reason> {
+    fn encode_region(&mut self, region: &Region, row: usize) -> Result<(), PayloadFault> {
         let Self { slots, registers, out, .. } = self;
         let start = out.len();
         out.resize(start + region.size, 0);
         let record = &mut out[start..];
-        for Leaf { slot, width, places, run } in &region.leaves {
-            for (nth, place) in places.iter().enumerate() {
-                let first = (row * places.len() + nth) * run;
-                let mut at = *place;
-                write(&slots[*slot], first..first + run, |bytes| {
+        for Leaf { slot, width, offsets, run } in &region.leaves {
+            for (nth, offset) in offsets.iter().enumerate() {
+                let first = (row * offsets.len() + nth) * run;
+                let mut at = *offset;
+                write_numbers(&slots[*slot], first..first + run, |bytes| {
                     record[at..at + width].copy_from_slice(bytes);
                     at += width;
                 })?;
@@ -189,74 +191,79 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Appends bytes as they are; gives how many.
-    fn bytes(&mut self, slot: usize, row: usize) -> Result<usize, Reason> {
-        let Given::Bytes(values, nulls) = &self.slots[slot] else { return Err(NULL) };
+    /// Appends bytes unchanged. Returns how many.
+    fn bytes(&mut self, slot: usize, row: usize) -> Result<usize, PayloadFault> {
+        let SlotSource::Bytes(values, nulls) = &self.slots[slot] else { return Err(NULL) };
         check_null(nulls, row, 1)?;
         let bytes = values.value(row);
         self.out.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
-    /// Which rows of its items a list has.
-    fn items(&self, slot: usize, row: usize) -> Result<(usize, usize), Reason> {
-        let Given::Offsets(offsets, nulls) = &self.slots[slot] else { return Err(NULL) };
+    /// The range of items that belong to a list's row.
+    fn items(&self, slot: usize, row: usize) -> Result<(usize, usize), PayloadFault> {
+        let SlotSource::Offsets(offsets, nulls) = &self.slots[slot] else { return Err(NULL) };
         check_null(nulls, row, 1)?;
         Ok((offsets[row].unsigned_abs() as usize, offsets[row + 1].unsigned_abs() as usize))
     }
 
-    fn check_length(&self, length: usize, register: usize) -> Result<(), Reason> {
-        let said = usize::try_from(self.registers[register]);
-        if said == Ok(length) { Ok(()) } else { Err(OTHER_LENGTH) }
+    fn check_count(&self, length: usize, register: usize) -> Result<(), PayloadFault> {
+        let expected = usize::try_from(self.registers[register]);
+        if expected == Ok(length) { Ok(()) } else { Err(OTHER_LENGTH) }
     }
 }
 
-fn check_null(nulls: &Nulls, start: usize, len: usize) -> Result<(), Reason> {
+fn check_null(nulls: &Nulls, start: usize, len: usize) -> Result<(), PayloadFault> {
     let Some(nulls) = nulls else { return Ok(()) };
     if (start..start + len).any(|at| nulls.is_null(at)) { Err(NULL) } else { Ok(()) }
 }
 
-/// Gives numbers to `put`, each as a log has it.
-fn write(
-    given: &Given,
+/// Passes numbers to `put`, each in wire format.
+fn write_numbers(
+    given: &SlotSource,
     range: std::ops::Range<usize>,
     mut put: impl FnMut(&[u8]),
-) -> Result<(), Reason> {
-    let (Given::W1(_, nulls) | Given::W2(_, nulls) | Given::W4(_, nulls) | Given::W8(_, nulls)) =
-        given
+) -> Result<(), PayloadFault> {
+    let (SlotSource::W1(_, nulls)
+    | SlotSource::W2(_, nulls)
+    | SlotSource::W4(_, nulls)
+    | SlotSource::W8(_, nulls)) = given
     else {
         return Err(NULL);
     };
     check_null(nulls, range.start, range.len())?;
     match given {
-        Given::W1(values, _) => values[range].iter().for_each(|v| put(&v.to_be_bytes())),
-        Given::W2(values, _) => values[range].iter().for_each(|v| put(&v.to_be_bytes())),
-        Given::W4(values, _) => values[range].iter().for_each(|v| put(&v.to_be_bytes())),
-        Given::W8(values, _) => values[range].iter().for_each(|v| put(&v.to_be_bytes())),
-        Given::Nothing | Given::Offsets(..) | Given::Text(..) | Given::Bytes(..) => {}
+        SlotSource::W1(values, _) => values[range].iter().for_each(|v| put(&v.to_be_bytes())),
+        SlotSource::W2(values, _) => values[range].iter().for_each(|v| put(&v.to_be_bytes())),
+        SlotSource::W4(values, _) => values[range].iter().for_each(|v| put(&v.to_be_bytes())),
+        SlotSource::W8(values, _) => values[range].iter().for_each(|v| put(&v.to_be_bytes())),
+        SlotSource::Missing
+        | SlotSource::Offsets(..)
+        | SlotSource::Text(..)
+        | SlotSource::Bytes(..) => {}
     }
     Ok(())
 }
 
-/// Numbers as the bits they are made of.
-fn numbers(of: Primitive, array: &ArrayRef, nulls: Nulls) -> Given {
+/// Reinterprets numbers as unsigned words.
+fn numbers(of: Primitive, array: &ArrayRef, nulls: Nulls) -> SlotSource {
     match of {
-        Primitive::Int8 => Given::W1(bits::<Int8Type, _>(array), nulls),
-        Primitive::Byte => Given::W1(bits::<UInt8Type, _>(array), nulls),
-        Primitive::Int16 => Given::W2(bits::<Int16Type, _>(array), nulls),
-        Primitive::Int32 => Given::W4(bits::<Int32Type, _>(array), nulls),
-        Primitive::Float => Given::W4(bits::<Float32Type, _>(array), nulls),
-        Primitive::Int64 => Given::W8(bits::<Int64Type, _>(array), nulls),
-        Primitive::Double => Given::W8(bits::<Float64Type, _>(array), nulls),
+        Primitive::Int8 => SlotSource::W1(bits::<Int8Type, _>(array), nulls),
+        Primitive::Byte => SlotSource::W1(bits::<UInt8Type, _>(array), nulls),
+        Primitive::Int16 => SlotSource::W2(bits::<Int16Type, _>(array), nulls),
+        Primitive::Int32 => SlotSource::W4(bits::<Int32Type, _>(array), nulls),
+        Primitive::Float => SlotSource::W4(bits::<Float32Type, _>(array), nulls),
+        Primitive::Int64 => SlotSource::W8(bits::<Int64Type, _>(array), nulls),
+        Primitive::Double => SlotSource::W8(bits::<Float64Type, _>(array), nulls),
         Primitive::Boolean => {
             let values = array.as_boolean().values().iter().map(u8::from).collect();
-            Given::W1(values, nulls)
+            SlotSource::W1(values, nulls)
         }
-        Primitive::String => Given::Nothing,
+        Primitive::String => SlotSource::Missing,
     }
 }
 
-/// The same memory under another name. Both are numbers of one width.
+/// The same memory as another type of the same width.
 fn bits<T: ArrowPrimitiveType, U: arrow_buffer::ArrowNativeType>(
     array: &ArrayRef,
 ) -> ScalarBuffer<U> {

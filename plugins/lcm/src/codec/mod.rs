@@ -1,19 +1,20 @@
-//! Codec `lcm`: LCM messages as Arrow columns and back, by the types that `.lcm` files declare.
+//! Codec `lcm`: LCM messages as Arrow columns and back, using the types declared in `.lcm` files.
 //!
 //! | member | column |
 //! |---|---|
-//! | `int8_t` … `int64_t`, `float`, `double`, `boolean` | as it is |
+//! | `int8_t` … `int64_t`, `float`, `double`, `boolean` | the same |
 //! | `byte` | `UInt8` |
 //! | `byte x[n]`, `byte x[8]` | `Binary`, `FixedSizeBinary(8)` |
-//! | `string` | `Utf8`; bytes that are none become `\xNN`, see [`sluice_core::name::escaped`] |
+//! | `string` | `Utf8`; bytes that are not UTF-8 become `\xNN` |
 //! | enum | `Int32`, with the names in the field's metadata as `sluice.enum` |
 //! | struct | `Struct` |
 //! | `x[3]`, `x[n]`, `x[n][3]` | `FixedSizeList`, `List`, `List` of `FixedSizeList` |
-//! | a struct inside of itself | columns as deep as `depth` says; below that `Binary`, the bytes as they lie in the message |
+//! | a struct inside itself | columns down to `depth`; below that `Binary`, the raw bytes |
 //! | a struct without members, and arrays of it | none: it has no bytes |
 //!
-//! Decoding and encoding are inverse: a payload that would not come back byte for byte is not decoded. A boolean is
-//! true if its byte is not 0; messages in which one is another than 0 or 1 have a column with the booleans' bytes, too.
+//! Decoding and encoding are inverse: a payload that would not come back byte for byte is not
+//! decoded. A boolean is true if its byte is not 0. Messages with booleans other than 0 and 1 also
+//! get a column with the original bytes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crate::types::library::TypeFile;
 use crate::types::{Library, TypeId, fingerprint};
 
 mod columns;
+mod compile;
 mod decode;
 mod encode;
 mod form;
@@ -40,23 +42,23 @@ mod plan;
 mod raw_booleans;
 mod wire;
 
-use form::Compiled;
-use plan::Plan;
+use form::LcmForm;
+use plan::MessagePlan;
 
-/// Its name in the registry, and in descriptions of types.
-pub const NAME: &str = "lcm";
+/// The name in the registry and in type descriptions.
+pub(crate) const NAME: &str = "lcm";
 
 /// Options of the codec `lcm`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LcmTypes {
-    /// Files that declare types, or names of sets of types that this program has.
+    /// Files that declare types, or names of built-in sets.
     pub types: TypePaths,
-    /// How often a type that holds itself is taken apart inside itself; what is below stays bytes.
+    /// How many levels of a recursive type become columns; deeper levels stay bytes.
     pub depth: Option<u8>,
 }
 
-const USUAL_DEPTH: u8 = 1;
+const DEFAULT_DEPTH: u8 = 1;
 
 sluice_core::register! {
     codec "lcm": LcmTypes,
@@ -65,7 +67,7 @@ sluice_core::register! {
     extensions: &["lcm"],
 }
 
-/// The types of a set of `.lcm` files.
+/// The codec for the types of a set of `.lcm` files.
 #[derive(Debug)]
 pub struct LcmCodec {
     types: Vec<KnownType>,
@@ -79,20 +81,21 @@ impl TryFrom<LcmTypes> for Box<dyn Codec> {
     type Error = OptionsError;
 
     fn try_from(options: LcmTypes) -> Result<Self, OptionsError> {
-        let texts = options.types.texts(NAME, LONGEST_FILE)?;
-        let depth = options.depth.unwrap_or(USUAL_DEPTH).into();
-        Ok(Box::new(LcmCodec::of(texts, depth)))
+        let texts = options.types.texts(NAME, MAX_FILE_LEN)?;
+        let depth = options.depth.unwrap_or(DEFAULT_DEPTH).into();
+        Ok(Box::new(LcmCodec::from_files(texts, depth)))
     }
 }
 
-/// A type file is read whole; none is longer than this.
-const LONGEST_FILE: usize = 16 << 20;
+/// Type files are read into memory; longer ones are refused.
+const MAX_FILE_LEN: usize = 16 << 20;
 
 impl LcmCodec {
-    /// The types that these files declare. Types that hold themselves are taken apart `depth` times.
-    pub fn of(files: Vec<TypeFile>, depth: usize) -> Self {
+    /// The codec for the types that `files` declare. Recursive types become columns down to `depth`
+    /// levels.
+    pub fn from_files(files: Vec<TypeFile>, depth: usize) -> Self {
         let made_from = codecs::fingerprint(NAME, &files);
-        let library = Arc::new(Library::of(files));
+        let library = Arc::new(Library::from_files(files));
         let (mut mistakes, mut unusable) = (library.mistakes(), library.unusable());
         let (mut types, mut budget) = (Vec::new(), TypeBudget::default());
         let fingerprints = fingerprint::fingerprints(&library);
@@ -102,7 +105,7 @@ impl LcmCodec {
             }
             match fingerprint {
                 Ok(fingerprint) => {
-                    types.push(known(&library, id, TypeKey(fingerprint), depth, &mut budget));
+                    types.push(known_type(&library, id, TypeKey(fingerprint), depth, &mut budget));
                 }
                 Err(reason) => {
                     let (name, file) = (library.name(id), library.file_of(id));
@@ -118,21 +121,21 @@ impl LcmCodec {
     }
 }
 
-/// The plan of a type and its description.
-fn make(
+/// The plan of a type, and its description.
+fn compile_type(
     library: &Library,
     id: TypeId,
     depth: usize,
     budget: &mut TypeBudget,
-) -> Result<(Plan, String), String> {
+) -> Result<(MessagePlan, String), String> {
     budget.check()?;
-    let plan = plan::compile(library, id, depth)?;
-    let text = library.text_of(id).unwrap_or_default();
+    let plan = compile::compile(library, id, depth)?;
+    let text = library.description(id).unwrap_or_default();
     budget.spend(plan.slots.len(), text.len());
     Ok((plan, text))
 }
 
-fn known(
+fn known_type(
     library: &Arc<Library>,
     id: TypeId,
     key: TypeKey,
@@ -140,21 +143,21 @@ fn known(
     budget: &mut TypeBudget,
 ) -> KnownType {
     let (name, codec) = (library.name(id).into(), NAME.into());
-    let (plan, text) = match make(library, id, depth, budget) {
+    let (plan, text) = match compile_type(library, id, depth, budget) {
         Ok((plan, text)) => (Ok(plan), text.into()),
-        // Only what can be decoded has rows that need a description.
+        // Only decoded rows need a description.
         Err(reason) => (Err(reason), Arc::default()),
     };
     let described = Arc::new(MessageType { name, key, codec, text });
-    let form = plan.map(|plan| Arc::new(compiled(Arc::clone(&described), library, plan)) as _);
+    let form = plan.map(|plan| Arc::new(form_type(Arc::clone(&described), library, plan)) as _);
     let (file, line) = (Some(library.file_of(id).to_owned()), library.get(id).line);
     KnownType { message_type: described, file, line, payload_type: form }
 }
 
-/// Descriptions come out of files that anybody may have written; none of ours is longer.
-const LONGEST_DESCRIPTION: usize = 1 << 20;
-/// How deep types that hold themselves may have been taken apart in rows.
-const DEEPEST: usize = 64;
+/// Descriptions come from untrusted files. None that Sluice writes is longer.
+const MAX_DESCRIPTION_LEN: usize = 1 << 20;
+/// Most levels of a recursive type tried for the columns of existing rows.
+const MAX_DEPTH: usize = 64;
 
 impl Codec for LcmCodec {
     fn mistakes(&self) -> &[String] {
@@ -183,12 +186,12 @@ impl Codec for LcmCodec {
         described: &MessageType,
         columns: &Schema,
     ) -> Result<Arc<dyn PayloadType>, String> {
-        if described.text.len() > LONGEST_DESCRIPTION {
-            return Err("its description is longer than any of ours".to_owned());
+        if described.text.len() > MAX_DESCRIPTION_LEN {
+            return Err("the description is longer than 1 MiB".to_owned());
         }
-        let path = PathBuf::from(format!("the description of {}", described.name));
+        let path = PathBuf::from(format!("description of {}", described.name));
         let text = described.text.to_string();
-        let library = Arc::new(Library::of(vec![TypeFile { path, text }]));
+        let library = Arc::new(Library::from_files(vec![TypeFile { path, text }]));
         if let Some(mistake) = library.mistakes().into_iter().next() {
             return Err(mistake);
         }
@@ -200,24 +203,29 @@ impl Codec for LcmCodec {
             let is_it = [key, booleans::raw_key(key)].contains(&described.key);
             is_it.then_some((id, key))
         });
-        let (id, key) = found.ok_or("its description does not give its fingerprint")?;
-        let plan = plan_for(&library, id, self.depth, columns)?;
+        let (id, key) = found.ok_or("the description does not have the fingerprint")?;
+        let plan = plan_for_columns(&library, id, self.depth, columns)?;
         let base = Arc::new(MessageType { key, ..described.clone() });
-        let form = compiled(base, &library, plan);
+        let form = form_type(base, &library, plan);
         let raw = form.with_raw_booleans().filter(|_| key != described.key);
         Ok(raw.unwrap_or_else(|| Arc::new(form)))
     }
 }
 
-/// The fingerprint that a message begins with.
+/// The fingerprint at the start of a message.
 pub fn fingerprint_of(payload: &[u8]) -> Option<TypeKey> {
     payload.first_chunk().map(|bytes| TypeKey(u64::from_be_bytes(*bytes)))
 }
 
-/// The plan of a type taken apart as deep as these columns are; `usual` if no depth gives just these.
-fn plan_for(library: &Library, id: TypeId, usual: usize, columns: &Schema) -> Result<Plan, String> {
-    let plan = plan::compile(library, id, usual)?;
-    let fits = |plan: &Plan| {
+/// The plan at the depth that matches these columns, or at depth `default_depth` if none does.
+fn plan_for_columns(
+    library: &Library,
+    id: TypeId,
+    default_depth: usize,
+    columns: &Schema,
+) -> Result<MessagePlan, String> {
+    let plan = compile::compile(library, id, default_depth)?;
+    let fits = |plan: &MessagePlan| {
         plan.schema.fields().iter().all(|field| {
             let found = columns.field_with_name(field.name());
             found.is_ok_and(|found| found.data_type().equals_datatype(field.data_type()))
@@ -227,12 +235,12 @@ fn plan_for(library: &Library, id: TypeId, usual: usize, columns: &Schema) -> Re
         return Ok(plan);
     }
     let mut before: Option<SchemaRef> = None;
-    for depth in 0..=DEEPEST {
-        let other = plan::compile(library, id, depth)?;
+    for depth in 0..=MAX_DEPTH {
+        let other = compile::compile(library, id, depth)?;
         if fits(&other) {
             return Ok(other);
         }
-        // Deeper down it is the same: it does not hold itself, or there would be too many columns.
+        // Greater depths change nothing: the type is not recursive, or has too many columns.
         if before.replace(Arc::clone(&other.schema)).is_some_and(|before| before == other.schema) {
             break;
         }
@@ -240,9 +248,13 @@ fn plan_for(library: &Library, id: TypeId, usual: usize, columns: &Schema) -> Re
     Ok(plan)
 }
 
-/// The type that is described like this, and has this plan.
-fn compiled(described: Arc<MessageType>, library: &Arc<Library>, plan: Plan) -> FormType<Compiled> {
+/// Combines a description and a plan into a payload type.
+fn form_type(
+    described: Arc<MessageType>,
+    library: &Arc<Library>,
+    plan: MessagePlan,
+) -> FormType<LcmForm> {
     let (key, library) = (described.key, Arc::clone(library));
-    let form = Compiled { fingerprint: key.0, library, plan };
+    let form = LcmForm { fingerprint: key.0, library, plan };
     FormType::new(described, form).with_raw_booleans_as(booleans::raw_key(key))
 }

@@ -1,38 +1,39 @@
-//! Where the booleans of a message lie. Decodes and encodes nothing: it makes them 0 and 1 before
-//! one, and what they were after the other.
+//! Keeps booleans other than 0 and 1. Normalizes them to 0 and 1 before decoding, and restores the
+//! original bytes after encoding.
 
 use std::ops::Range;
 
-use super::decode::FINGERPRINT;
-use super::plan::{Op, Plan, Program};
-use super::wire::{Cursor, Reason};
+use super::decode::FINGERPRINT_LEN;
+use super::plan::{MessagePlan, Op, Program};
+use super::wire::{PayloadCursor, PayloadFault};
 use crate::types::Library;
 
-/// The message with every boolean as 0 or 1, and what they were.
-pub(crate) fn tamed(
-    plan: &Plan,
+/// The message with every boolean as 0 or 1, and the original bytes of all booleans.
+pub(crate) fn normalize(
+    plan: &MessagePlan,
     library: &Library,
     payload: &[u8],
-) -> Result<(Vec<u8>, Vec<u8>), Reason> {
-    let (mut tame, mut raw) = (payload.to_vec(), Vec::new());
-    for place in places(plan, library, payload)? {
-        for byte in tame.get_mut(place).unwrap_or_default() {
+) -> Result<(Vec<u8>, Vec<u8>), PayloadFault> {
+    let (mut normalized, mut raw) = (payload.to_vec(), Vec::new());
+    for place in boolean_ranges(plan, library, payload)? {
+        for byte in normalized.get_mut(place).unwrap_or_default() {
             raw.push(*byte);
             *byte = u8::from(*byte != 0);
         }
     }
-    Ok((tame, raw))
+    Ok((normalized, raw))
 }
 
-/// Puts the bytes of booleans where they stand for the same values. If there are more or fewer of
-/// them than booleans, they are those of another message.
-pub(crate) fn untame(
-    plan: &Plan,
+/// Restores the original bytes of booleans whose value has not changed. Does nothing if the number
+/// of booleans differs: the bytes are of another message.
+pub(crate) fn restore(
+    plan: &MessagePlan,
     library: &Library,
     payload: &mut [u8],
     raw: &[u8],
-) -> Result<(), Reason> {
-    let places: Vec<usize> = places(plan, library, payload)?.into_iter().flatten().collect();
+) -> Result<(), PayloadFault> {
+    let places: Vec<usize> =
+        boolean_ranges(plan, library, payload)?.into_iter().flatten().collect();
     if places.len() == raw.len() {
         for (place, raw) in places.into_iter().zip(raw) {
             match payload.get_mut(place) {
@@ -44,37 +45,45 @@ pub(crate) fn untame(
     Ok(())
 }
 
-/// Where the booleans of a message lie that become columns.
-fn places(plan: &Plan, library: &Library, payload: &[u8]) -> Result<Vec<Range<usize>>, Reason> {
-    let cursor = Cursor::new(payload.get(FINGERPRINT..).unwrap_or_default(), plan.program.empty);
+/// The byte ranges of the booleans that become columns.
+fn boolean_ranges(
+    plan: &MessagePlan,
+    library: &Library,
+    payload: &[u8],
+) -> Result<Vec<Range<usize>>, PayloadFault> {
+    let cursor = PayloadCursor::new(
+        payload.get(FINGERPRINT_LEN..).unwrap_or_default(),
+        plan.program.empty_elements,
+    );
     let registers = vec![0; plan.registers];
-    let mut walk = Walk { library, cursor, end: payload.len(), registers, places: Vec::new() };
+    let mut walk =
+        BooleanLocator { library, cursor, end: payload.len(), registers, ranges: Vec::new() };
     walk.program(&plan.program)?;
-    Ok(walk.places)
+    Ok(walk.ranges)
 }
 
-/// A walk over a message.
-struct Walk<'w> {
+/// Walks over a message and collects the ranges of its booleans.
+struct BooleanLocator<'w> {
     library: &'w Library,
-    cursor: Cursor<'w>,
-    /// How long the message is.
+    cursor: PayloadCursor<'w>,
+    /// Length of the message.
     end: usize,
     registers: Vec<i64>,
-    places: Vec<Range<usize>>,
+    ranges: Vec<Range<usize>>,
 }
 
-impl Walk<'_> {
-    fn program(&mut self, program: &Program) -> Result<(), Reason> {
+impl BooleanLocator<'_> {
+    fn program(&mut self, program: &Program) -> Result<(), PayloadFault> {
         program.ops.iter().try_for_each(|op| self.op(op))
     }
 
-    fn op(&mut self, op: &Op) -> Result<(), Reason> {
-        let at = self.end - self.cursor.left();
+    fn op(&mut self, op: &Op) -> Result<(), PayloadFault> {
+        let at = self.end - self.cursor.remaining();
         match op {
             Op::Region(region) => {
                 let record = self.cursor.take(region.size)?;
                 let booleans = region.booleans.iter();
-                self.places.extend(booleans.map(|place| at + place.start..at + place.end));
+                self.ranges.extend(booleans.map(|place| at + place.start..at + place.end));
                 for count in &region.counts {
                     if let Some(register) = self.registers.get_mut(count.register) {
                         *register = count.read(record);
@@ -87,29 +96,29 @@ impl Walk<'_> {
                 self.cursor.take(count)?;
             }
             Op::Numbers { leaf, count, .. } => {
-                let size = leaf.per * leaf.width;
+                let size = leaf.per_element * leaf.width;
                 let taken = self.count(*count, size)?.saturating_mul(size);
                 self.cursor.take(taken)?;
                 if leaf.are_booleans {
-                    self.places.push(at..at + taken);
+                    self.ranges.push(at..at + taken);
                 }
             }
             Op::List { count, item, .. } => {
-                let count = self.count(*count, item.least)?;
+                let count = self.count(*count, item.min_len)?;
                 (0..count).try_for_each(|_| self.program(item))?;
             }
             Op::Repeat { count, item } => {
-                self.cursor.check(*count, item.least)?;
+                self.cursor.check(*count, item.min_len)?;
                 (0..*count).try_for_each(|_| self.program(item))?;
             }
-            // What is kept as bytes keeps its booleans.
-            Op::Wire { of, .. } => drop(self.cursor.skip(self.library, *of)?),
+            // Opaque values keep their booleans.
+            Op::Opaque { of, .. } => drop(self.cursor.skip(self.library, *of)?),
         }
         Ok(())
     }
 
-    fn count(&mut self, register: usize, least: usize) -> Result<usize, Reason> {
-        let said = self.registers.get(register).copied().unwrap_or_default();
-        self.cursor.count(said, least)
+    fn count(&mut self, register: usize, least: usize) -> Result<usize, PayloadFault> {
+        let number = self.registers.get(register).copied().unwrap_or_default();
+        self.cursor.count(number, least)
     }
 }

@@ -1,58 +1,58 @@
-//! Reads values off a payload, and steps over values of any type. Keeps nothing.
+//! Reads values from a payload and skips values of any type. Keeps no state.
 
 #![warn(clippy::indexing_slicing)]
 
 use sluice_core::booleans::ODD_BOOLEAN;
 
 use super::plan::width;
-use crate::types::syntax::{Body, Dimension, Member, Primitive, TypeName};
+use crate::types::syntax::{Dimension, Primitive, StructMember, TypeBody, TypeName};
 use crate::types::{Library, TypeId};
 
-/// Why a payload is not of its type. Few, so that they can be counted.
-pub(crate) type Reason = &'static str;
+/// Why a payload does not match its type. There are few, so that they can be counted.
+pub(crate) type PayloadFault = &'static str;
 
-/// The payload ends too early.
-pub(crate) const SHORT: Reason = "the payload ends before its message does";
-/// The payload goes on.
-pub(crate) const LEFT_OVER: Reason = "bytes are left over behind the message";
-/// A count that cannot be true.
-const HUGE: Reason = "a length field says more than the payload holds";
-const NEGATIVE: Reason = "a length field is negative";
-const BAD_TEXT: Reason = "a string does not end with a zero where its length says";
-const DEEP: Reason = "it holds itself deeper than 256 levels";
+/// The payload is too short.
+pub(crate) const SHORT: PayloadFault = "the payload ends before its message does";
+/// The payload is too long.
+pub(crate) const LEFT_OVER: PayloadFault = "bytes are left over behind the message";
+/// An impossible count.
+const HUGE: PayloadFault = "a length field says more than the payload holds";
+const NEGATIVE: PayloadFault = "a length field is negative";
+const BAD_TEXT: PayloadFault = "a string does not end with a zero where its length says";
+const DEEP: PayloadFault = "it holds itself deeper than 256 levels";
 
-/// Elements without bytes that a message may have, if it is not itself longer than this.
-const MOST_EMPTY: usize = 256;
-const DEEPEST: usize = 256;
+/// Zero-byte elements allowed in any message; longer messages may have one per byte.
+const MIN_EMPTY_BUDGET: usize = 256;
+const MAX_DEPTH: usize = 256;
 
-/// What is left of a payload.
+/// The unread rest of a payload.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cursor<'b> {
+pub(crate) struct PayloadCursor<'b> {
     rest: &'b [u8],
-    /// How many elements without bytes may still come: nothing else bounds them.
-    empty: usize,
+    /// Zero-byte elements still allowed: nothing else bounds them.
+    empty_budget: usize,
 }
 
-impl<'b> Cursor<'b> {
-    /// What lies behind the fingerprint. Its type itself asks for up to `empty` elements without bytes.
-    pub(crate) fn new(body: &'b [u8], empty: usize) -> Self {
-        Self { rest: body, empty: body.len().max(MOST_EMPTY) + empty }
+impl<'b> PayloadCursor<'b> {
+    /// Starts after the fingerprint. The type itself needs up to `empty` zero-byte elements.
+    pub(crate) fn new(body: &'b [u8], empty_elements: usize) -> Self {
+        Self { rest: body, empty_budget: body.len().max(MIN_EMPTY_BUDGET) + empty_elements }
     }
 
-    /// How many bytes that is.
-    pub(crate) fn left(&self) -> usize {
+    /// Bytes left.
+    pub(crate) fn remaining(&self) -> usize {
         self.rest.len()
     }
 
     #[inline]
-    pub(crate) fn take(&mut self, len: usize) -> Result<&'b [u8], Reason> {
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'b [u8], PayloadFault> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(SHORT)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    /// A string without the zero at its end.
-    pub(crate) fn text(&mut self) -> Result<&'b [u8], Reason> {
+    /// Reads a string, without its terminating zero.
+    pub(crate) fn text(&mut self) -> Result<&'b [u8], PayloadFault> {
         let (length, rest) = self.rest.split_first_chunk().ok_or(SHORT)?;
         self.rest = rest;
         let length = i32::from_be_bytes(*length);
@@ -63,19 +63,20 @@ impl<'b> Cursor<'b> {
         }
     }
 
-    /// How many elements there are of at least `least` bytes each, if there can be so many.
+    /// Converts a length field to a count, if that many elements of at least `least` bytes can
+    /// follow.
     #[inline]
-    pub(crate) fn count(&mut self, number: i64, least: usize) -> Result<usize, Reason> {
+    pub(crate) fn count(&mut self, number: i64, least: usize) -> Result<usize, PayloadFault> {
         let count = usize::try_from(number).map_err(|_| NEGATIVE)?;
         self.check(count, least)?;
         Ok(count)
     }
 
-    /// Whether `count` elements of at least `least` bytes can follow.
+    /// Checks that `count` elements of at least `least` bytes can follow.
     #[inline]
-    pub(crate) fn check(&mut self, count: usize, least: usize) -> Result<(), Reason> {
+    pub(crate) fn check(&mut self, count: usize, least: usize) -> Result<(), PayloadFault> {
         if least == 0 {
-            self.empty = self.empty.checked_sub(count).ok_or(HUGE)?;
+            self.empty_budget = self.empty_budget.checked_sub(count).ok_or(HUGE)?;
         } else if count.checked_mul(least).is_none_or(|bytes| bytes > self.rest.len()) {
             return Err(HUGE);
         }
@@ -83,26 +84,31 @@ impl<'b> Cursor<'b> {
     }
 
     /// `Err` if anything is left.
-    pub(crate) fn end(&self) -> Result<(), Reason> {
+    pub(crate) fn end(&self) -> Result<(), PayloadFault> {
         if self.rest.is_empty() { Ok(()) } else { Err(LEFT_OVER) }
     }
 
-    /// Steps over a value, and gives its bytes.
-    pub(crate) fn skip(&mut self, library: &Library, of: TypeId) -> Result<&'b [u8], Reason> {
+    /// Skips a value and returns its bytes.
+    pub(crate) fn skip(&mut self, library: &Library, of: TypeId) -> Result<&'b [u8], PayloadFault> {
         let before = self.rest;
         self.skip_value(library, of, 0)?;
         Ok(before.get(..before.len() - self.rest.len()).unwrap_or_default())
     }
 
-    fn skip_value(&mut self, library: &Library, of: TypeId, depth: usize) -> Result<(), Reason> {
+    fn skip_value(
+        &mut self,
+        library: &Library,
+        of: TypeId,
+        depth: usize,
+    ) -> Result<(), PayloadFault> {
         if library.takes_no_bytes(of) {
             return Ok(());
         }
-        if depth == DEEPEST {
+        if depth == MAX_DEPTH {
             return Err(DEEP);
         }
         let declared = library.get(of);
-        let Body::Struct { members, .. } = &declared.declaration.body else {
+        let TypeBody::Struct { members, .. } = &declared.declaration.body else {
             return self.take(4).map(drop);
         };
         let mut counts = vec![0; members.len()];
@@ -125,15 +131,15 @@ impl<'b> Cursor<'b> {
         Ok(())
     }
 
-    /// Steps over a member's elements; gives its value, if it is one integer.
+    /// Skips the elements of a member. Returns its value if it is a single integer.
     fn skip_elements(
         &mut self,
         library: &Library,
-        member: &Member,
+        member: &StructMember,
         used: Option<TypeId>,
         elements: usize,
         depth: usize,
-    ) -> Result<i64, Reason> {
+    ) -> Result<i64, PayloadFault> {
         match (&member.of, used) {
             (TypeName::Primitive(Primitive::String), _) => {
                 self.check(elements, 1)?;
@@ -163,12 +169,12 @@ impl<'b> Cursor<'b> {
     }
 }
 
-/// `Err` if one of them is neither 0 nor 1.
-pub(crate) fn check_booleans(bytes: &[u8]) -> Result<(), Reason> {
+/// `Err` if a byte is neither 0 nor 1.
+pub(crate) fn check_booleans(bytes: &[u8]) -> Result<(), PayloadFault> {
     if bytes.iter().all(|byte| *byte <= 1) { Ok(()) } else { Err(ODD_BOOLEAN) }
 }
 
-/// The integer that these bytes are, with its sign; 0 for none.
+/// Reads a signed integer of 1, 2, 4 or 8 bytes; 0 for other lengths.
 fn integer(bytes: &[u8]) -> i64 {
     match *bytes {
         [a] => i64::from(i8::from_be_bytes([a])),

@@ -1,77 +1,84 @@
-//! Fingerprints: the number in front of every message, worked out as lcm-gen does.
+//! Fingerprints, the number at the start of every message, computed as lcm-gen does.
 //!
-//! A struct's own part is made of its members' names, their types if the language has them, and their
-//! dimensions as they are written. To that the fingerprints of the types it holds are added, and the sum
-//! is turned by a bit. Where a type holds itself, its inner occurrence counts as 0.
+//! The base hash of a struct covers the names of its members, their types if primitive, and their
+//! dimensions as written. The fingerprints of its member types are added, and the sum is rotated by
+//! one bit. Where a type contains itself, the inner occurrence counts as 0.
 
 use std::cell::Cell;
 
-use super::graph::Groups;
-use super::syntax::{Body, Declaration, Dimension, TypeName};
+use super::graph::TypeComponents;
+use super::syntax::{Declaration, Dimension, TypeBody, TypeName};
 use super::{Library, TypeId};
 
-/// The fingerprints of all types of a library, or why one has none.
+/// The fingerprints of all types of a library, or why a type has none.
 pub fn fingerprints(library: &Library) -> Vec<Result<u64, &'static str>> {
-    let groups = Groups::of(library);
-    let bases = library.ids().map(|id| base(&library.get(id).declaration)).collect();
-    let known = vec![Err("not worked out yet"); library.ids().count()];
-    let steps = Cell::new(MOST_STEPS);
-    let mut sums = Sums { library, groups: &groups, bases, known, steps };
+    let groups = TypeComponents::new(library);
+    let bases = library.ids().map(|id| base_hash(&library.get(id).declaration)).collect();
+    let known = vec![Err("not computed yet"); library.ids().count()];
+    let steps = Cell::new(MAX_STEPS);
+    let mut sums = FingerprintSums {
+        library,
+        components: &groups,
+        base_hashes: bases,
+        finished: known,
+        steps_left: steps,
+    };
     for group in groups.iter() {
-        let worked_out: Vec<_> = group.iter().map(|id| (*id, sums.of(*id, group))).collect();
+        let worked_out: Vec<_> =
+            group.iter().map(|id| (*id, sums.fingerprint(*id, group))).collect();
         for (id, fingerprint) in worked_out {
-            sums.known[id.index()] = fingerprint;
+            sums.finished[id.index()] = fingerprint;
         }
     }
-    sums.known
+    sums.finished
 }
 
-/// How many steps all types of a library may take: paths through types that hold each other grow faster
-/// than powers.
-const MOST_STEPS: usize = 4_000_000;
-/// How many types may hold each other.
-pub(super) const LARGEST_GROUP: usize = 64;
-const ENTANGLED: &str = "too many types hold each other to work out a fingerprint";
+/// Most steps for all types of a library: the number of paths through mutually recursive types
+/// grows exponentially.
+const MAX_STEPS: usize = 4_000_000;
+/// Most types that may contain each other.
+pub(super) const MAX_COMPONENT: usize = 64;
+const TOO_ENTANGLED: &str = "too many types contain each other to compute a fingerprint";
 
-struct Sums<'l> {
+struct FingerprintSums<'l> {
     library: &'l Library,
-    groups: &'l Groups,
-    bases: Vec<i64>,
-    /// What is known of the types of earlier groups.
-    known: Vec<Result<u64, &'static str>>,
-    /// How many steps may still be taken.
-    steps: Cell<usize>,
+    components: &'l TypeComponents,
+    base_hashes: Vec<i64>,
+    /// Results of the types of earlier components.
+    finished: Vec<Result<u64, &'static str>>,
+    /// Steps left.
+    steps_left: Cell<usize>,
 }
 
-impl Sums<'_> {
-    fn of(&self, id: TypeId, group: &[TypeId]) -> Result<u64, &'static str> {
-        if group.len() > LARGEST_GROUP {
-            return Err(ENTANGLED);
+impl FingerprintSums<'_> {
+    fn fingerprint(&self, id: TypeId, group: &[TypeId]) -> Result<u64, &'static str> {
+        if group.len() > MAX_COMPONENT {
+            return Err(TOO_ENTANGLED);
         }
-        self.on_path(id, &mut Vec::new()).map(i64::cast_unsigned)
+        self.sum_on_path(id, &mut Vec::new()).map(i64::cast_unsigned)
     }
 
-    /// The part of a type that is held by the types of `path`, the outermost first.
-    fn on_path(&self, id: TypeId, path: &mut Vec<TypeId>) -> Result<i64, &'static str> {
+    /// The sum for a type that is contained in the types of `path`, outermost first.
+    fn sum_on_path(&self, id: TypeId, path: &mut Vec<TypeId>) -> Result<i64, &'static str> {
         if path.contains(&id) {
             return Ok(0);
         }
         let declared = self.library.get(id);
-        let mut sum = self.bases[id.index()];
-        if matches!(declared.declaration.body, Body::Enum(_)) {
+        let mut sum = self.base_hashes[id.index()];
+        if matches!(declared.declaration.body, TypeBody::Enum(_)) {
             return Ok(sum);
         }
         path.push(id);
         for used in declared.uses.iter().flatten() {
-            if self.steps.get() == 0 {
-                return Err(ENTANGLED);
+            if self.steps_left.get() == 0 {
+                return Err(TOO_ENTANGLED);
             }
-            self.steps.set(self.steps.get() - 1);
-            // What cannot hold this type again is the same wherever it is held.
-            let part = if self.groups.are_together(id, *used) {
-                self.on_path(*used, path)?
+            self.steps_left.set(self.steps_left.get() - 1);
+            // A type that cannot contain this one has the same fingerprint everywhere.
+            let part = if self.components.same_component(id, *used) {
+                self.sum_on_path(*used, path)?
             } else {
-                self.known[used.index()].map(u64::cast_signed)?
+                self.finished[used.index()].map(u64::cast_signed)?
             };
             sum = sum.wrapping_add(part);
         }
@@ -80,16 +87,16 @@ impl Sums<'_> {
     }
 }
 
-/// What a declaration gives by itself.
-fn base(declaration: &Declaration) -> i64 {
+/// The hash of a declaration without its member types.
+fn base_hash(declaration: &Declaration) -> i64 {
     let members = match &declaration.body {
-        Body::Enum(_) => {
+        TypeBody::Enum(_) => {
             let short = declaration.name.rsplit('.').next().unwrap_or_default();
-            return Hash(0x8765_4321).text(short).0;
+            return LcmGenHash(0x8765_4321).text(short).0;
         }
-        Body::Struct { members, .. } => members,
+        TypeBody::Struct { members, .. } => members,
     };
-    let mut hash = Hash(0x1234_5678);
+    let mut hash = LcmGenHash(0x1234_5678);
     for member in members {
         hash = hash.text(&member.name);
         if let TypeName::Primitive(primitive) = &member.of {
@@ -108,16 +115,16 @@ fn base(declaration: &Declaration) -> i64 {
     hash.0
 }
 
-/// lcm-gen's hash, as it comes out on machines whose `char` has a sign.
-struct Hash(i64);
+/// lcm-gen's hash, as computed on machines where `char` is signed.
+struct LcmGenHash(i64);
 
-impl Hash {
+impl LcmGenHash {
     fn byte(self, byte: u8) -> Self {
         let turned = (self.0 << 8) ^ (self.0 >> 55);
         Self(turned.wrapping_add(i64::from(byte.cast_signed())))
     }
 
-    /// The length, of which only the last byte counts, and the bytes.
+    /// Hashes the low byte of the length, then the bytes.
     fn text(self, text: &str) -> Self {
         text.bytes().fold(self.byte(text.len() as u8), Self::byte)
     }

@@ -1,62 +1,62 @@
-//! Which types hold which: in what order they can be looked at so that what a type holds comes before it.
+//! The strongly connected components of the graph of types, in dependency order.
 
 use super::{Library, TypeId};
 
-/// The types of a library in groups: types that hold each other, in any number of steps, are one group;
-/// what a group holds beside itself comes before it.
-pub(crate) struct Groups {
-    groups: Vec<Vec<TypeId>>,
-    group_of: Vec<usize>,
+/// The types of a library in strongly connected components: types that contain each other, directly
+/// or not. A component comes after those it uses.
+pub(crate) struct TypeComponents {
+    components: Vec<Vec<TypeId>>,
+    component_of: Vec<usize>,
 }
 
-impl Groups {
-    /// Tarjan's algorithm, with a stack of its own: types may nest as deeply as they like.
-    pub(crate) fn of(library: &Library) -> Self {
+impl TypeComponents {
+    /// Tarjan's algorithm with an explicit stack: types may nest to any depth.
+    pub(crate) fn new(library: &Library) -> Self {
         let len = library.ids().count();
-        let mut walk = Walk {
+        let mut walk = TarjanWalk {
             library,
-            number: vec![UNSEEN; len],
-            low: vec![0; len],
-            waiting: Vec::new(),
-            is_waiting: vec![false; len],
+            index: vec![UNVISITED; len],
+            lowlink: vec![0; len],
+            stack: Vec::new(),
+            on_stack: vec![false; len],
             next: 0,
-            groups: Vec::new(),
-            group_of: vec![0; len],
+            components: Vec::new(),
+            component_of: vec![0; len],
         };
         for id in library.ids() {
-            if walk.number[id.index()] == UNSEEN {
-                walk.from(id);
+            if walk.index[id.index()] == UNVISITED {
+                walk.visit(id);
             }
         }
-        Self { groups: walk.groups, group_of: walk.group_of }
+        Self { components: walk.components, component_of: walk.component_of }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[TypeId]> {
-        self.groups.iter().map(Vec::as_slice)
+        self.components.iter().map(Vec::as_slice)
     }
 
-    /// Whether two types are of one group.
-    pub(crate) fn are_together(&self, a: TypeId, b: TypeId) -> bool {
-        self.group_of[a.index()] == self.group_of[b.index()]
+    /// Whether two types are in the same component.
+    pub(crate) fn same_component(&self, a: TypeId, b: TypeId) -> bool {
+        self.component_of[a.index()] == self.component_of[b.index()]
     }
 }
 
-const UNSEEN: usize = usize::MAX;
+const UNVISITED: usize = usize::MAX;
 
-struct Walk<'l> {
+struct TarjanWalk<'l> {
     library: &'l Library,
-    number: Vec<usize>,
-    low: Vec<usize>,
-    waiting: Vec<TypeId>,
-    is_waiting: Vec<bool>,
+    index: Vec<usize>,
+    lowlink: Vec<usize>,
+    stack: Vec<TypeId>,
+    on_stack: Vec<bool>,
     next: usize,
-    groups: Vec<Vec<TypeId>>,
-    group_of: Vec<usize>,
+    components: Vec<Vec<TypeId>>,
+    component_of: Vec<usize>,
 }
 
-impl Walk<'_> {
-    fn from(&mut self, root: TypeId) {
-        // A type and how many of its members have been looked at.
+impl TarjanWalk<'_> {
+    fn visit(&mut self, root: TypeId) {
+        // A type and how many of its members have been visited.
         let mut path = vec![(root, 0)];
         self.enter(root);
         while let Some((id, member)) = path.last_mut() {
@@ -68,40 +68,40 @@ impl Walk<'_> {
                 continue;
             };
             let Some(used) = *used else { continue };
-            if self.number[used.index()] == UNSEEN {
+            if self.index[used.index()] == UNVISITED {
                 self.enter(used);
                 path.push((used, 0));
-            } else if self.is_waiting[used.index()] {
-                self.low[id.index()] = self.low[id.index()].min(self.number[used.index()]);
+            } else if self.on_stack[used.index()] {
+                self.lowlink[id.index()] = self.lowlink[id.index()].min(self.index[used.index()]);
             }
         }
     }
 
     fn enter(&mut self, id: TypeId) {
-        self.number[id.index()] = self.next;
-        self.low[id.index()] = self.next;
+        self.index[id.index()] = self.next;
+        self.lowlink[id.index()] = self.next;
         self.next += 1;
-        self.waiting.push(id);
-        self.is_waiting[id.index()] = true;
+        self.stack.push(id);
+        self.on_stack[id.index()] = true;
     }
 
     fn leave(&mut self, id: TypeId, before: Option<TypeId>) {
-        let low = self.low[id.index()];
+        let low = self.lowlink[id.index()];
         if let Some(before) = before {
-            self.low[before.index()] = self.low[before.index()].min(low);
+            self.lowlink[before.index()] = self.lowlink[before.index()].min(low);
         }
-        if low != self.number[id.index()] {
+        if low != self.index[id.index()] {
             return;
         }
         let mut group = Vec::new();
-        while let Some(member) = self.waiting.pop() {
-            self.is_waiting[member.index()] = false;
-            self.group_of[member.index()] = self.groups.len();
+        while let Some(member) = self.stack.pop() {
+            self.on_stack[member.index()] = false;
+            self.component_of[member.index()] = self.components.len();
             group.push(member);
             if member == id {
                 break;
             }
         }
-        self.groups.push(group);
+        self.components.push(group);
     }
 }

@@ -1,33 +1,33 @@
-//! The types that a set of files declares, with every name resolved; or every mistake in them.
+//! The types that a set of files declares, with every name resolved, or every mistake in them.
 //!
-//! The same name may be declared in several files: these are versions of a type, side by side. What a
-//! member means by such a name is the version nearest to it: in its own file, or in the file whose folder
-//! it shares most of the way to.
+//! Files may declare the same name: these are versions of a type, side by side. A member refers to
+//! the nearest version: the one in its own file, or in the file whose folder shares the longest
+//! path with its own.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
-pub use sluice_core::TypeFile;
+pub(crate) use sluice_core::TypeFile;
 use sluice_core::UnusableTypes;
 use sluice_core::mistake::Mistake;
 pub use sluice_core::type_library::TypeId;
 use sluice_core::type_library::{BrokenTypes, TypeLibrary};
 
-use super::fingerprint::LARGEST_GROUP;
-use super::graph::Groups;
+use super::fingerprint::MAX_COMPONENT;
+use super::graph::TypeComponents;
 use super::parser;
-use super::syntax::{Body, Declaration, Dimension, TypeName};
+use super::syntax::{Declaration, Dimension, TypeBody, TypeName};
 
-/// A declaration and what its members mean.
+/// A declaration with the types of its members resolved.
 #[derive(Debug)]
-pub struct Declared {
-    /// As it was read.
+pub struct ResolvedType {
+    /// The declaration as parsed.
     pub declaration: Declaration,
-    /// For each member of a struct, the type that was declared elsewhere.
+    /// The declared type of each member of a struct; `None` for primitives.
     pub uses: Vec<Option<TypeId>>,
     /// The line of its name.
     pub line: usize,
-    /// The file, by its place among the library's.
+    /// Index of the file in the library.
     file: usize,
 }
 
@@ -35,35 +35,35 @@ pub struct Declared {
 #[derive(Debug, Default)]
 pub struct Library {
     files: Vec<TypeFile>,
-    types: Vec<Declared>,
+    types: Vec<ResolvedType>,
     by_name: HashMap<String, Vec<TypeId>>,
-    /// For each type, whether its values take no bytes.
+    /// Whether values of a type take no bytes, by type.
     empty: Vec<bool>,
     mistakes: Vec<(usize, Mistake)>,
     broken: BrokenTypes,
-    /// The types that cannot be used, those included that hold one that is broken.
+    /// The types that cannot be used, including those that contain a broken one.
     unsound: HashSet<TypeId>,
 }
 
-/// More are not shown.
-const MOST_SHOWN: usize = 100;
+/// Most mistakes shown.
+const MAX_SHOWN: usize = 100;
 
 impl Library {
-    /// What these files declare.
-    pub fn of(files: Vec<TypeFile>) -> Self {
+    /// Parses these files and resolves all names.
+    pub fn from_files(files: Vec<TypeFile>) -> Self {
         let mut library = Self { files, ..Self::default() };
         for file in 0..library.files.len() {
-            library.add(file);
+            library.add_file(file);
         }
         library.broken.note_files(&library.files, &library.mistakes);
         library.resolve();
         library.unsound = library.broken.tainted(&library);
-        library.measure();
+        library.find_empty_types();
         library.mistakes.sort_by_key(|(file, mistake)| (*file, mistake.span.start));
         library
     }
 
-    fn add(&mut self, file: usize) {
+    fn add_file(&mut self, file: usize) {
         let (declared, mistakes) = parser::parse(&self.files[file].text);
         self.mistakes.extend(mistakes.into_iter().map(|mistake| (file, mistake)));
         let (mut line, mut seen) = (1, 0);
@@ -81,13 +81,15 @@ impl Library {
                 continue;
             }
             versions.push(id);
-            self.types.push(Declared { declaration, uses: Vec::new(), file, line });
+            self.types.push(ResolvedType { declaration, uses: Vec::new(), file, line });
         }
     }
 
     fn resolve(&mut self) {
         for at in 0..self.types.len() {
-            let Body::Struct { members, .. } = &self.types[at].declaration.body else { continue };
+            let TypeBody::Struct { members, .. } = &self.types[at].declaration.body else {
+                continue;
+            };
             let file = self.types[at].file;
             let mut uses = Vec::with_capacity(members.len());
             for member in members {
@@ -95,7 +97,7 @@ impl Library {
                     uses.push(None);
                     continue;
                 };
-                match self.find(name, file) {
+                match self.resolve_name(name, file) {
                     Ok(found) => uses.push(Some(found)),
                     Err((message, help)) => {
                         let line = self.types[at].line;
@@ -111,16 +113,18 @@ impl Library {
         }
     }
 
-    fn measure(&mut self) {
-        let groups = Groups::of(self);
+    fn find_empty_types(&mut self) {
+        let groups = TypeComponents::new(self);
         self.empty = vec![false; self.types.len()];
         for group in groups.iter() {
-            let is_next =
-                |library: &Self, id: TypeId| !library.takes_no_bytes(id) && library.has_nothing(id);
-            // What holds itself takes bytes, as something has to say where it ends. But it may hold itself in
-            // arrays of no elements: then one type of a group shows what the next one is.
-            // Larger groups are refused elsewhere.
-            while group.len() <= LARGEST_GROUP
+            let is_next = |library: &Self, id: TypeId| {
+                !library.takes_no_bytes(id) && library.has_only_empty_members(id)
+            };
+            // A type that contains itself takes bytes, as something has to end the recursion,
+            // unless it does so in arrays of size 0 only. Then each type of a component that is
+            // found empty may make the next one empty. Components above the limit are refused
+            // elsewhere.
+            while group.len() <= MAX_COMPONENT
                 && let Some(id) = group.iter().find(|id| is_next(self, **id))
             {
                 self.empty[id.index()] = true;
@@ -128,9 +132,9 @@ impl Library {
         }
     }
 
-    fn has_nothing(&self, id: TypeId) -> bool {
+    fn has_only_empty_members(&self, id: TypeId) -> bool {
         let declared = self.get(id);
-        let Body::Struct { members, .. } = &declared.declaration.body else { return false };
+        let TypeBody::Struct { members, .. } = &declared.declaration.body else { return false };
         members.iter().zip(&declared.uses).all(|(member, used)| {
             let is_none = |d: &Dimension| matches!(d, Dimension::Fixed { size: 0, .. });
             used.is_some_and(|used| self.empty[used.index()])
@@ -138,12 +142,12 @@ impl Library {
         })
     }
 
-    /// The types that are not [sound](Self::is_sound), by file, and why.
+    /// The types that are not [sound](Self::is_sound) by file, and why.
     pub fn unusable(&self) -> Vec<UnusableTypes> {
         self.broken.unusable(self, &self.unsound)
     }
 
-    /// Whether a type and all that it holds is declared without mistakes.
+    /// Whether a type and all types it contains are declared without mistakes.
     pub fn is_sound(&self, id: TypeId) -> bool {
         !self.unsound.contains(&id)
     }
@@ -153,16 +157,16 @@ impl Library {
         self.empty.get(id.index()).copied().unwrap_or_default()
     }
 
-    /// What a member in `file` means by the name of a type.
-    fn find(&self, name: &str, file: usize) -> Result<TypeId, (String, String)> {
+    /// Resolves the type name of a member in `file`.
+    fn resolve_name(&self, name: &str, file: usize) -> Result<TypeId, (String, String)> {
         let versions = self.by_name.get(name).map_or(&[][..], Vec::as_slice);
         let nearness = |id: &TypeId| {
             let other = self.types[id.index()].file;
             (other == file, shared_folders(&self.files[file].path, &self.files[other].path))
         };
         let Some(nearest) = versions.iter().map(nearness).max() else {
-            // Names are compared with all others: not for mistakes that are not shown.
-            let is_shown = self.mistakes.len() < MOST_SHOWN;
+            // Suggestions compare a name with all others: not done for mistakes that are not shown.
+            let is_shown = self.mistakes.len() < MAX_SHOWN;
             let help = if is_shown { self.suggestion(name) } else { String::new() };
             return Err((format!("no type `{name}`"), help));
         };
@@ -176,18 +180,17 @@ impl Library {
             _ => {
                 let files = near.iter().map(|id| self.file_of(*id).display().to_string());
                 let files = files.collect::<Vec<_>>().join(" and ");
-                let help = format!(
-                    "it is declared in {files}: put files that belong together in one folder"
-                );
-                Err((format!("`{name}` may be one of several types"), help))
+                let help =
+                    format!("declared in {files}: put files that belong together in one folder");
+                Err((format!("`{name}` is ambiguous"), help))
             }
         }
     }
 
     fn suggestion(&self, name: &str) -> String {
         let short = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
-        let wanted = short(name);
-        let primitive = match wanted.as_str() {
+        let short_name = short(name);
+        let primitive = match short_name.as_str() {
             "uint8_t" | "char" | "uchar" | "unsigned" => Some("byte"),
             "int" | "uint32_t" => Some("int32_t"),
             "uint16_t" | "short" => Some("int16_t"),
@@ -202,23 +205,23 @@ impl Library {
         }
         let names: BTreeMap<&str, ()> =
             self.by_name.keys().map(|name| (name.as_str(), ())).collect();
-        if let Some(same) = names.keys().find(|known| short(known) == wanted) {
-            return format!("there is `{same}`: types of other packages are named in full");
+        if let Some(same) = names.keys().find(|known| short(known) == short_name) {
+            return format!("there is `{same}`: use the full name for types of other packages");
         }
         let likely = names.keys().map(|known| (strsim::damerau_levenshtein(known, name), known));
         match likely.filter(|(distance, _)| *distance <= 2).min() {
             Some((_, known)) => format!("did you mean `{known}`?"),
-            None => "give the file that declares it, too".to_owned(),
+            None => "also pass the file that declares it".to_owned(),
         }
     }
 
-    /// All types, in the order of their declarations.
+    /// All types in the order of their declarations.
     pub fn ids(&self) -> impl Iterator<Item = TypeId> + use<> {
         (0..self.types.len()).map(TypeId::at)
     }
 
     /// A type.
-    pub fn get(&self, id: TypeId) -> &Declared {
+    pub fn get(&self, id: TypeId) -> &ResolvedType {
         &self.types[id.index()]
     }
 
@@ -232,13 +235,13 @@ impl Library {
         &self.files[self.get(id).file].path
     }
 
-    /// The mistakes in the files, each with its place, shown as text.
+    /// The mistakes in the files with their positions, rendered as text.
     pub fn mistakes(&self) -> Vec<String> {
-        let shown = self.mistakes.iter().take(MOST_SHOWN).map(|(file, mistake)| {
+        let shown = self.mistakes.iter().take(MAX_SHOWN).map(|(file, mistake)| {
             let TypeFile { path, text } = &self.files[*file];
             mistake.render(&path.to_string_lossy(), text, false)
         });
-        let more = self.mistakes.len().saturating_sub(MOST_SHOWN);
+        let more = self.mistakes.len().saturating_sub(MAX_SHOWN);
         shown.chain((more > 0).then(|| format!("and {more} more mistakes"))).collect()
     }
 }
@@ -265,7 +268,7 @@ impl TypeLibrary for Library {
     }
 }
 
-/// How many folders two files share from the top.
+/// Folders that two paths share, from the root.
 fn shared_folders(a: &Path, b: &Path) -> usize {
     let folders = |path: &'_ Path| path.parent().map(Path::to_path_buf).unwrap_or_default();
     let (a, b) = (folders(a), folders(b));

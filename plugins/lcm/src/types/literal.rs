@@ -1,7 +1,7 @@
-//! Numbers as C writes them: `10`, `0x1F`, `017`, `-2.5e3`. Knows no types.
+//! Parses numbers in C notation: `10`, `0x1F`, `017`, `-2.5e3`.
 
-/// The number at the beginning of a word, in C's notations: `10`, `0x1F`, `017`. Nothing if it does not
-/// fit into 64 bits; 0 for digits that the notation does not have.
+/// The number at the start of a word, in C notation. `None` if it does not fit into 64 bits; 0 if
+/// there are no valid digits.
 pub(super) fn leading_integer(word: &str) -> Option<i64> {
     let (radix, digits) = notation(word);
     let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
@@ -11,7 +11,7 @@ pub(super) fn leading_integer(word: &str) -> Option<i64> {
     }
 }
 
-/// The number that a word is, with a sign or without, in C's notations.
+/// Parses a whole word as a number in C notation, with an optional sign.
 pub(super) fn whole_integer(word: &str) -> Option<i64> {
     let (sign, unsigned) = match word.strip_prefix('-') {
         Some(rest) => ("-", rest),
@@ -35,7 +35,7 @@ fn notation(word: &str) -> (u32, &str) {
     }
 }
 
-/// Whether a word is a floating-point number as C reads them.
+/// Whether a word is a floating-point number in C notation.
 pub(super) fn is_float(word: &str) -> bool {
     let unsigned = word.strip_prefix('-').unwrap_or(word).to_ascii_lowercase();
     let Some(digits) = unsigned.strip_prefix("0x") else {

@@ -1,15 +1,15 @@
-//! The `.lcm` language: what types files declare, and the fingerprints of their messages. Decodes nothing.
+//! The `.lcm` language: the types that files declare, and their fingerprints. Decodes nothing.
 //!
-//! A [`parser`] makes [`syntax`] of text; files of it become a [`Library`] in which names are resolved.
+//! The [`parser`] turns text into [`syntax`]; a [`Library`] resolves the names of several files.
 
-pub mod fingerprint;
-pub mod library;
-pub mod parser;
-pub mod syntax;
+pub(crate) mod fingerprint;
+pub(crate) mod library;
+pub(crate) mod parser;
+pub(crate) mod syntax;
 
+mod description;
 mod graph;
 mod literal;
-mod text;
 mod token;
 
 pub use library::{Library, TypeId};

@@ -1,25 +1,25 @@
-//! What `.lcm` files can declare. Reads no text: [`parser`](super::parser) does.
+//! The syntax tree of `.lcm` files. [`parser`](super::parser) builds it.
 
 use std::ops::Range;
 
 /// A declared struct or enum.
 #[derive(Clone, Debug)]
 pub struct Declaration {
-    /// Its full name: package, a dot if there is one, and short name.
+    /// The full name: package, dot and short name, or the short name alone.
     pub name: String,
-    /// Where its name stands.
+    /// Position of the name.
     pub span: Range<usize>,
-    /// What it is.
-    pub body: Body,
+    /// The struct or enum.
+    pub body: TypeBody,
 }
 
-/// What is declared.
+/// The contents of a declaration.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Body {
+pub enum TypeBody {
     /// Members in order.
     Struct {
-        /// What messages hold.
-        members: Vec<Member>,
+        /// The members of messages.
+        members: Vec<StructMember>,
         /// Named numbers.
         constants: Vec<Constant>,
     },
@@ -29,18 +29,18 @@ pub enum Body {
 
 /// A member of a struct.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub struct StructMember {
     /// Its name.
     pub name: String,
     /// The type of its elements.
     pub of: TypeName,
-    /// Its dimensions, the outermost first; none for a single value.
+    /// The array dimensions, outermost first; none for a single value.
     pub dimensions: Vec<Dimension>,
-    /// Where the name of its type stands.
+    /// Position of the type name.
     pub span: Range<usize>,
 }
 
-impl PartialEq for Member {
+impl PartialEq for StructMember {
     fn eq(&self, other: &Self) -> bool {
         (&self.name, &self.of, &self.dimensions) == (&other.name, &other.of, &other.dimensions)
     }
@@ -49,13 +49,13 @@ impl PartialEq for Member {
 /// The type of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TypeName {
-    /// Built into the language.
+    /// A type of the language.
     Primitive(Primitive),
-    /// Declared somewhere, by its full name.
+    /// A declared type, by its full name.
     Declared(String),
 }
 
-/// The types that are built into the language.
+/// The primitive types of the language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Primitive {
     /// `int8_t`
@@ -91,7 +91,7 @@ impl Primitive {
         Self::Boolean,
     ];
 
-    /// Its name in the language.
+    /// The name in the language.
     pub fn name(self) -> &'static str {
         match self {
             Self::Int8 => "int8_t",
@@ -106,13 +106,13 @@ impl Primitive {
         }
     }
 
-    /// The type of that name.
-    pub(super) fn of(word: &str) -> Option<Self> {
+    /// The primitive type with this name.
+    pub(super) fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|primitive| primitive.name() == word)
     }
 
-    /// The least and greatest value, where it is an integer that may count and be a constant.
-    pub(super) fn integers(self) -> Option<(i64, i64)> {
+    /// The range of an integer type that may count elements and be the type of a constant.
+    pub(super) fn integer_range(self) -> Option<(i64, i64)> {
         Some(match self {
             Self::Int8 => (i8::MIN.into(), i8::MAX.into()),
             Self::Int16 => (i16::MIN.into(), i16::MAX.into()),
@@ -126,14 +126,14 @@ impl Primitive {
 /// One dimension of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dimension {
-    /// Of a size that is known, by a number or a constant.
+    /// A fixed size, given as a number or constant.
     Fixed {
-        /// How many elements.
+        /// Number of elements.
         size: u32,
-        /// The number as it is written: it is part of the fingerprint.
+        /// The size as written: it is part of the fingerprint.
         text: String,
     },
-    /// Of the size that a member before it holds, by its place among the members.
+    /// The size is the value of an earlier member, given by its index.
     Counted(usize),
 }
 
@@ -144,8 +144,8 @@ pub struct Constant {
     pub name: String,
     /// Its type.
     pub of: Primitive,
-    /// Its value as it is written.
+    /// The value as written.
     pub text: String,
-    /// Its value, if it is an integer.
+    /// The value, if it is an integer.
     pub integer: Option<i64>,
 }

@@ -1,41 +1,41 @@
-//! The words of the `.lcm` language. Knows no grammar.
+//! Splits `.lcm` text into tokens. Knows no grammar.
 //!
 //! | | |
 //! |---|---|
-//! | words | runs of anything that is none of the others: `int8_t`, `a.b`, `-5`, `0x1F`, `größe` |
-//! | marks | `{ } [ ] ( ) ; , : " '` each alone, and runs of `! ~ < > = & \| ^ % * +` |
-//! | left out | white space, `// …` to the end of the line, `/* … */` (not nested; may be left open) |
+//! | words | runs of any other characters: `int8_t`, `a.b`, `-5`, `0x1F`, `größe` |
+//! | marks | `{ } [ ] ( ) ; , : " '` one at a time, and runs of `! ~ < > = & \| ^ % * +` |
+//! | skipped | white space, `// …` to the end of the line, `/* … */` (not nested; may be left open) |
 //!
-//! lcm-gen takes braces for parts of words, and wants space between a word and a comment. That is not
-//! copied: whatever it reads is read here in the same way.
+//! lcm-gen treats braces as parts of words, and needs white space between a word and a comment.
+//! This tokenizer does not, but reads everything that lcm-gen reads in the same way.
 
 use std::ops::Range;
 
-/// A word or mark, and where it stands.
+/// A word or mark, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Token<'t> {
+pub(crate) struct LcmToken<'t> {
     pub(crate) text: &'t str,
     pub(crate) span: Range<usize>,
 }
 
 /// The tokens of a text, in order.
-pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
-    // Some editors put this mark in front of a file.
+pub(crate) fn tokenize(text: &str) -> Vec<LcmToken<'_>> {
+    // Some editors write a byte order mark.
     let mut at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let mut tokens = Vec::new();
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        let (length, is_token) = piece(rest);
+        let (length, is_token) = scan_token(rest);
         if is_token {
             let span = at..at + length;
-            tokens.push(Token { text: rest.get(..length).unwrap_or_default(), span });
+            tokens.push(LcmToken { text: rest.get(..length).unwrap_or_default(), span });
         }
         at += length;
     }
     tokens
 }
 
-/// The length of the first piece of `rest`, and whether it is a token.
-fn piece(rest: &str) -> (usize, bool) {
+/// The length of the first token or skipped part of `rest`, and whether it is a token.
+fn scan_token(rest: &str) -> (usize, bool) {
     let run =
         |is_part: &dyn Fn(char) -> bool| rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
     let first = rest.chars().next().unwrap_or_default();
@@ -50,11 +50,11 @@ fn piece(rest: &str) -> (usize, bool) {
         c if c.is_ascii_whitespace() || c == '\x0b' => (1, false),
         c if is_mark(c) => (1, true),
         c if is_operator(c) => (run(&is_operator), true),
-        _ => (word(rest), true),
+        _ => (word_len(rest), true),
     }
 }
 
-fn word(rest: &str) -> usize {
+fn word_len(rest: &str) -> usize {
     let ends = |(at, c): &(usize, char)| {
         let after = rest.get(*at..).unwrap_or_default();
         let is_comment = *at > 0 && (after.starts_with("//") || after.starts_with("/*"));
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<&str> {
-        tokens(text).into_iter().map(|token| token.text).collect()
+        tokenize(text).into_iter().map(|token| token.text).collect()
     }
 
     #[test]
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn tokens_say_where_they_stand() {
         let text = "ä /*x*/ bc;";
-        for token in tokens(text) {
+        for token in tokenize(text) {
             assert_eq!(&text[token.span.clone()], token.text);
         }
     }

@@ -1,4 +1,4 @@
-//! What the `lcm-log` plugins promise, whatever the log looks like.
+//! The contract of the `lcm-log` plugins, for any log.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use sluice_core::contract::{
 use sluice_core::{
     BlockPool, PluginFactory, PluginKind, Query, ReadContext, Registry, SniffResult, Source,
 };
-use sluice_lcm::wire::append_event;
+use sluice_lcm::fuzzing::append_event;
 
 fn plugin_source(options: serde_json::Value) -> Box<dyn Source> {
     let registry = Registry::linked();
@@ -167,14 +167,14 @@ fn window(start: Option<i64>, end: Option<i64>) -> Query {
     Query { start: nanos(start), end: nanos(end), ..Query::default() }
 }
 
-/// What the engine reads of a log where this is asked for.
+/// What the engine reads of a log for this query.
 fn queried(log: &dyn Source, query: &Query, target: u64, block: usize) -> SourceContents {
     let mut context = ReadContext::standalone("test");
     (context.query, context.blocks) = (query.clone(), BlockPool::new(block, 2));
     gather_splits(log, log.splits(target, query).unwrap(), &context).unwrap()
 }
 
-/// What a full read gives, without the events outside of the window.
+/// A full read without the events outside the window.
 fn filtered(path: &Path, query: &Query) -> SourceContents {
     let mut all = gather(&*source(path), u64::MAX).unwrap();
     all.events.retain(|event| query.window().wants_time(event.timestamp));
@@ -243,7 +243,7 @@ fn a_window_of_a_compressed_log_or_a_pipe_is_the_same() {
     assert_eq!(queried(&*source(&packed), &query, 1 << 20, 1 << 20), filtered(&path, &query));
 }
 
-/// How many bytes a window of a log is read from, and from where to where.
+/// Bytes read for a window of a log, and the range they are in.
 fn sorted_part(path: &Path, query: &Query) -> (u64, u64, Option<u64>) {
     let log = plugin_source(json!({ "path": path, "seek": "sorted" }));
     let splits = log.splits(1 << 20, query).unwrap();
@@ -287,7 +287,7 @@ fn other_words_for_seeking_are_refused() {
     assert!(said.contains("true, false or \"sorted\", found \"rising\""), "{said}");
 }
 
-/// What the splits of `before` give when the file holds `after` by the time they are read.
+/// Reads the splits of `before` after the file has changed to `after`.
 fn read_after_change(before: &[u8], after: &[u8]) -> SourceContents {
     let (_folder, path) = written(before);
     let log = source(&path);
@@ -337,7 +337,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn damaged_logs_are_the_same_however_they_are_cut_and_blocked(
-        mutations in proptest::collection::vec(mutation(), 1..6), target in 1u64..3000, block in 1usize..2000)
+        mutations in proptest::collection::vec(mutation(), 1..6),
+        target in 1u64..3000, block in 1usize..2000)
     {
         let bytes = damaged(log(60), &mutations);
         let (_folder, path) = written(&bytes);

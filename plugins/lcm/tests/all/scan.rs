@@ -5,35 +5,37 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use sluice_core::window::ReadAt;
-use sluice_lcm::scan::{Limits, Reason, Verdict, judge, next_event};
-use sluice_lcm::wire::{HEADER_LEN, Header, SYNC, append_event};
+use sluice_lcm::fuzzing::{
+    EventDamage, EventScan, HEADER_LEN, LcmHeader, SYNC, ScanLimits, append_event, classify,
+    next_event,
+};
 
 /// All that a walk over a log finds.
 #[derive(Debug, Default, PartialEq)]
-struct Found {
+struct LogLayout {
     events: Vec<Range<u64>>,
     damage: Vec<Range<u64>>,
-    reasons: Vec<Reason>,
+    reasons: Vec<EventDamage>,
 }
 
 /// Judges a log from its first byte to its last, and checks that what is found tiles it.
-fn walk_with(log: &mut impl ReadAt, len: u64, limits: &Limits) -> Found {
-    let mut found = Found::default();
+fn walk_with(log: &mut impl ReadAt, len: u64, limits: &ScanLimits) -> LogLayout {
+    let mut found = LogLayout::default();
     let mut pos = 0;
     loop {
-        let verdict = judge(log, pos, limits).expect("memory can be read");
+        let verdict = classify(log, pos, limits).expect("memory can be read");
         let end = match verdict {
-            Verdict::Event { end, .. } => {
+            EventScan::Event { end, .. } => {
                 found.events.push(pos..end);
                 end
             }
-            Verdict::Damage { end, reason } => {
+            EventScan::Damage { end, reason } => {
                 assert_ne!(found.damage.last().map(|last| last.end), Some(pos), "one range each");
                 found.damage.push(pos..end);
                 found.reasons.push(reason);
                 end
             }
-            Verdict::End => break,
+            EventScan::End => break,
         };
         assert!(pos < end && end <= len, "{pos}..{end} of {len}");
         pos = end;
@@ -42,8 +44,8 @@ fn walk_with(log: &mut impl ReadAt, len: u64, limits: &Limits) -> Found {
     found
 }
 
-fn walk(log: &[u8]) -> Found {
-    walk_with(&mut &*log, log.len() as u64, &Limits::default())
+fn walk(log: &[u8]) -> LogLayout {
+    walk_with(&mut &*log, log.len() as u64, &ScanLimits::default())
 }
 
 fn reason(log: &[u8]) -> String {
@@ -54,17 +56,17 @@ fn reason(log: &[u8]) -> String {
 
 /// A stretch of a log and what it is expected to be.
 #[derive(Clone)]
-enum Stretch {
+enum LogRange {
     Event(Vec<u8>),
     Damage(Vec<u8>),
 }
 
-use Stretch::{Damage, Event};
+use LogRange::{Damage, Event};
 
 /// Builds the log, walks it, and compares.
-fn expect(stretches: &[Stretch]) -> Found {
+fn expect(stretches: &[LogRange]) -> LogLayout {
     let mut log = Vec::new();
-    let mut expected = Found::default();
+    let mut expected = LogLayout::default();
     for stretch in stretches {
         let start = log.len() as u64;
         let (bytes, ranges) = match stretch {
@@ -92,18 +94,18 @@ fn event(number: u8) -> Vec<u8> {
     event_of(number.into(), b"POSE", &vec![number; 40 + usize::from(number) * 3])
 }
 
-fn good(number: u8) -> Stretch {
+fn good(number: u8) -> LogRange {
     Event(event(number))
 }
 
-fn junk(len: usize) -> Stretch {
+fn junk(len: usize) -> LogRange {
     Damage((0..len).map(|i| b"garbage!"[i % 8]).collect())
 }
 
 /// The bytes with a header whose lengths are replaced.
-fn relabelled(mut bytes: Vec<u8>, change: impl Fn(&mut Header)) -> Vec<u8> {
+fn relabelled(mut bytes: Vec<u8>, change: impl Fn(&mut LcmHeader)) -> Vec<u8> {
     let front: &[u8; HEADER_LEN] = bytes.first_chunk().expect("a whole header");
-    let mut header = Header::parse(front).expect("a sync word");
+    let mut header = LcmHeader::parse(front).expect("a sync word");
     change(&mut header);
     bytes[..HEADER_LEN].copy_from_slice(&header.write());
     bytes
@@ -127,7 +129,7 @@ fn ranges(numbers: Range<u8>) -> Vec<Range<u64>> {
 
 #[test]
 fn an_empty_log_ends_at_once() {
-    assert_eq!(walk(&[]), Found::default());
+    assert_eq!(walk(&[]), LogLayout::default());
 }
 
 #[test]
@@ -180,7 +182,7 @@ fn a_log_cut_at_any_byte_keeps_every_whole_event() {
         for reason in found.reasons {
             let has_now = rest.end - rest.start;
             assert!(
-                matches!(reason, Reason::CutOff { needs, has } if has == has_now && has < needs),
+                matches!(reason, EventDamage::CutOff { needs, has } if has == has_now && has < needs),
                 "cut at {cut}: {reason}"
             );
         }
@@ -200,7 +202,7 @@ fn a_damaged_sync_word_costs_its_event_only() {
         let mut bad = event(2);
         bad[byte] ^= 0x10;
         let found = expect(&[good(1), Damage(bad), good(3)]);
-        assert_eq!(found.reasons, [Reason::NoSync]);
+        assert_eq!(found.reasons, [EventDamage::NoSync]);
     }
 }
 
@@ -234,7 +236,7 @@ fn an_event_in_front_of_garbage_needs_a_usual_channel() {
         let mut bytes = event_of(2, &vec![b'c'; len], b"data");
         bytes.extend_from_slice(b"garbage");
         let found = expect(&[good(1), Damage(bytes), good(3)]);
-        assert_eq!(found.reasons, [Reason::ChannelLength(len as i32)]);
+        assert_eq!(found.reasons, [EventDamage::ChannelLength(len as i32)]);
     }
     let mut bytes = event_of(2, b"PO\0SE", b"data");
     expect(&[good(1), Event(bytes.clone()), good(3)]);
@@ -277,17 +279,17 @@ fn a_length_above_the_limit_costs_its_event_only() {
         "length 2147483679 is above the limit max_event = 268435456"
     );
     let log = [bad, event(3)].concat();
-    let unlimited = Limits { max_event: u64::MAX };
+    let unlimited = ScanLimits { max_event: u64::MAX };
     let found = walk_with(&mut &log[..], log.len() as u64, &unlimited);
     assert_eq!(found.events, ranges(2..4)[1..]);
-    assert_eq!(found.reasons, [Reason::CutOff { needs: 2_147_483_679, has: 159 }]);
+    assert_eq!(found.reasons, [EventDamage::CutOff { needs: 2_147_483_679, has: 159 }]);
 }
 
 #[test]
 fn a_length_past_the_end_costs_its_event_only() {
     let bad = relabelled(event(2), |header| header.data_len = 100_000);
     let found = expect(&[good(1), Damage(bad), good(3), good(4)]);
-    assert_eq!(found.reasons, [Reason::CutOff { needs: 100_032, has: 78 + 81 + 84 }]);
+    assert_eq!(found.reasons, [EventDamage::CutOff { needs: 100_032, has: 78 + 81 + 84 }]);
 }
 
 #[test]
@@ -296,7 +298,7 @@ fn a_length_that_reaches_into_later_events_costs_its_event_only() {
     for more in (1..240).filter(|more| ![81, 81 + 84].contains(more)) {
         let bad = relabelled(event(2), |header| header.data_len += more);
         let found = expect(&[good(1), Damage(bad), good(3), good(4), good(5), good(6)]);
-        assert!(matches!(found.reasons[0], Reason::Contradicted { .. }), "{more}");
+        assert!(matches!(found.reasons[0], EventDamage::Contradicted { .. }), "{more}");
     }
 }
 
@@ -361,7 +363,7 @@ fn an_event_cut_off_by_its_outer_event_disproves_it_only_with_a_readable_channel
     let outer = event_of(2, b"LOG", &inner[..60]);
     expect(&[good(1), Event(outer.clone()), good(3)]);
     let found = walk(&[event(1), outer, vec![b'x'; 200], event(3)].concat());
-    assert!(matches!(found.reasons[0], Reason::Contradicted { .. }));
+    assert!(matches!(found.reasons[0], EventDamage::Contradicted { .. }));
 }
 
 #[test]
@@ -431,7 +433,7 @@ fn more_events_in_a_payload_than_are_followed_are_payload_between_events_only() 
     expect(&[good(1), Event(outer.clone()), good(3)]);
     let found = walk(&[event(1), outer, b"garbage".to_vec(), event(3)].concat());
     assert_eq!(found.events.len(), 102);
-    assert!(matches!(found.reasons[0], Reason::Contradicted { .. }));
+    assert!(matches!(found.reasons[0], EventDamage::Contradicted { .. }));
 }
 
 #[test]
@@ -473,8 +475,8 @@ fn a_sync_word_in_front_of_a_hole_is_no_event() {
 fn positions_behind_the_log_are_its_end() {
     let log = event(1);
     for pos in [75, 76, u64::MAX] {
-        assert_eq!(judge(&mut &log[..], pos, &Limits::default()).unwrap(), Verdict::End);
-        assert_eq!(next_event(&mut &log[..], pos..u64::MAX, &Limits::default()).unwrap(), None);
+        assert_eq!(classify(&mut &log[..], pos, &ScanLimits::default()).unwrap(), EventScan::End);
+        assert_eq!(next_event(&mut &log[..], pos..u64::MAX, &ScanLimits::default()).unwrap(), None);
     }
 }
 
@@ -483,31 +485,31 @@ fn a_clean_log_cut_in_two_anywhere_has_the_same_events() {
     let log = concat(1..30);
     for cut in 0..=log.len() as u64 {
         let expected = ranges(1..30).into_iter().map(|range| range.start).find(|&at| at >= cut);
-        let found = next_event(&mut &log[..], cut..u64::MAX, &Limits::default()).unwrap();
+        let found = next_event(&mut &log[..], cut..u64::MAX, &ScanLimits::default()).unwrap();
         assert_eq!(found, expected, "cut at {cut}");
     }
 }
 
 #[test]
 fn an_error_of_the_log_is_handed_on() {
-    struct Broken;
-    impl ReadAt for Broken {
+    struct BrokenLog;
+    impl ReadAt for BrokenLog {
         fn read_at(&mut self, _: u64, _: &mut [u8]) -> io::Result<usize> {
             Err(io::ErrorKind::TimedOut.into())
         }
     }
-    let error = judge(&mut Broken, 0, &Limits::default()).unwrap_err();
+    let error = classify(&mut BrokenLog, 0, &ScanLimits::default()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 }
 
 /// A log that counts what is read of it.
-struct Counting<'a> {
+struct CountingLog<'a> {
     log: &'a [u8],
     bytes: u64,
     reads: u64,
 }
 
-impl ReadAt for Counting<'_> {
+impl ReadAt for CountingLog<'_> {
     fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
         let there = self.log.read_at(pos, buf)?;
         self.bytes += there as u64;
@@ -518,8 +520,8 @@ impl ReadAt for Counting<'_> {
 
 /// How many times its own size is read of a log, at most, to walk it.
 fn work(log: &[u8]) -> u64 {
-    let mut counting = Counting { log, bytes: 0, reads: 0 };
-    walk_with(&mut counting, log.len() as u64, &Limits::default());
+    let mut counting = CountingLog { log, bytes: 0, reads: 0 };
+    walk_with(&mut counting, log.len() as u64, &ScanLimits::default());
     assert!(counting.reads <= log.len() as u64 * 2, "{} reads", counting.reads);
     counting.bytes.div_ceil(log.len() as u64)
 }
@@ -578,7 +580,7 @@ fn sync_words_only_are_read_a_bounded_number_of_times() {
 /// Logs made of what the rules look at, so that random ones meet all of them.
 fn odd_log() -> impl Strategy<Value = Vec<u8>> {
     let header = (-3..40i32, -3..200i32).prop_map(|(channel_len, data_len)| {
-        Header { number: 1, utime: 2, channel_len, data_len }.write().to_vec()
+        LcmHeader { number: 1, utime: 2, channel_len, data_len }.write().to_vec()
     });
     let stretch = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..60),
@@ -592,9 +594,9 @@ fn odd_log() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// One damage done to a log: what is there instead of which bytes.
-type Edit = (prop::sample::Index, usize, Vec<u8>);
+type LogEdit = (prop::sample::Index, usize, Vec<u8>);
 
-fn edit() -> impl Strategy<Value = Edit> {
+fn edit() -> impl Strategy<Value = LogEdit> {
     let new = prop_oneof![
         Just(vec![]),
         prop::collection::vec(any::<u8>(), 1..28),
@@ -604,7 +606,7 @@ fn edit() -> impl Strategy<Value = Edit> {
 }
 
 /// Where the edit begins, and by how much it ends earlier in the old log than in the new one.
-fn apply(log: &mut Vec<u8>, (index, len, new): &Edit) -> (Range<usize>, usize) {
+fn apply(log: &mut Vec<u8>, (index, len, new): &LogEdit) -> (Range<usize>, usize) {
     let start = index.index(log.len() + 1);
     let old = start..(start + len).min(log.len());
     log.splice(old.clone(), new.iter().copied());
@@ -621,7 +623,7 @@ proptest! {
     fn odd_logs_are_tiled_and_damage_ends_at_an_event(log in odd_log()) {
         let found = walk(&log);
         for damage in &found.damage {
-            let next = next_event(&mut &log[..], damage.start..u64::MAX, &Limits::default()).unwrap();
+            let next = next_event(&mut &log[..], damage.start..u64::MAX, &ScanLimits::default()).unwrap();
             prop_assert_eq!(next.unwrap_or(log.len() as u64), damage.end);
         }
     }
@@ -654,7 +656,9 @@ proptest! {
     }
 
     #[test]
-    fn many_edits_are_tiled(edits in prop::collection::vec(edit(), 1..12), cut: prop::sample::Index) {
+    fn many_edits_are_tiled(
+        edits in prop::collection::vec(edit(), 1..12), cut: prop::sample::Index,
+    ) {
         let mut log = concat(0..12);
         for edit in &edits {
             apply(&mut log, edit);

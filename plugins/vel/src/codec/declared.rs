@@ -1,5 +1,5 @@
-//! Messages as they are declared: in pipeline files, in `.veltypes` files, and in descriptions that
-//! travel with rows. Turns them into layouts; decodes nothing.
+//! Message declarations, from pipeline files, `.veltypes` files, and the descriptions stored with
+//! rows. Converts them to layouts; decodes nothing.
 
 use std::borrow::Cow;
 
@@ -11,16 +11,16 @@ use sluice_core::layout::{
 
 use crate::hash;
 
-/// How VEL writes what formats write in different ways.
+/// VEL's encoding of booleans and lengths.
 const WIRE: WireRules = WireRules { booleans: 4, lengths: LengthEncoding::U32 };
-/// The column of what a newer version has behind the fields that are known.
+/// The column for data after the known fields of a newer version.
 const TAIL: &str = "tail";
 
-/// A type of message: what it is called, in which version, and its fields in their order.
+/// A message type: name, version, and fields in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Declared {
-    /// Its name; its number follows from it.
+pub struct DeclaredMessage {
+    /// Its name, from which its number is computed.
     pub name: String,
     /// The version that has these fields.
     pub version: i32,
@@ -34,12 +34,12 @@ pub struct Declared {
 pub struct DeclaredField {
     /// Its name.
     pub name: String,
-    /// What it is: `u8`, `i8`, `u16`, `i16`, `u32`, `i32`, `u64`, `i64`, `f32`, `f64`, `bool`, `string`,
-    /// `bytes`, or `struct` with fields of its own.
+    /// The type: `u8`, `i8`, `u16`, `i16`, `u32`, `i32`, `u64`, `i64`, `f32`, `f64`, `bool`,
+    /// `string`, `bytes`, or `struct` with nested fields.
     #[serde(rename = "type", default, skip_serializing_if = "FieldType::is_struct")]
     pub of: FieldType,
-    /// How many there are: a number, the name of an earlier field that says it, or `*` if a 32-bit number
-    /// in front of them does. One, if left out.
+    /// Number of elements: a number, the name of an earlier field with the number, or `*` for a
+    /// 32-bit number before them. Default: one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<DeclaredCount>,
     /// The fields of a `struct`.
@@ -47,10 +47,9 @@ pub struct DeclaredField {
     pub fields: Vec<DeclaredField>,
 }
 
-/// What a field is.
+/// The type of a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "their names say it")]
 pub enum FieldType {
     U8,
     I8,
@@ -95,35 +94,35 @@ impl FieldType {
     }
 }
 
-/// How many of a field there are.
+/// The number of elements of a field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a number, the name of an earlier field, or \"*\"")]
 pub enum DeclaredCount {
-    /// Always as many.
+    /// A fixed number.
     Fixed(usize),
-    /// As many as an earlier field says, or, if it is `*`, a number in front of them.
-    Said(String),
+    /// The value of an earlier field, or of a number before the elements for `*`.
+    Named(String),
 }
 
-/// Which versions a layout is for.
+/// The versions that a layout applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Versions {
-    /// Just the declared one.
+    /// The declared version.
     This,
-    /// Those above it: what is behind the declared fields is kept as bytes.
+    /// Later versions: data after the declared fields is kept as bytes.
     Above,
 }
 
-impl Declared {
-    /// The number of its type.
+impl DeclaredMessage {
+    /// The number of the type.
     pub fn type_id(&self) -> u32 {
         hash::simple_hash(self.name.as_bytes())
     }
 
-    /// The layout of its payloads. `Err` says why there is none.
+    /// The layout of payloads. `Err` says why there is none.
     pub fn layout(&self, versions: Versions) -> Result<PayloadLayout, String> {
         if self.name.is_empty() {
-            return Err("a message's name is needed, and this is empty".to_owned());
+            return Err("a message has an empty name".to_owned());
         }
         let mut members = members(&self.fields)?;
         if versions == Versions::Above {
@@ -149,22 +148,25 @@ fn members(fields: &[DeclaredField]) -> Result<Vec<LayoutField>, String> {
 
 fn shape(field: &DeclaredField, before: &[DeclaredField]) -> Result<FieldShape, String> {
     if field.name.is_empty() {
-        return Err("a field's name is needed, and this is empty".to_owned());
+        return Err("a field has an empty name".to_owned());
     }
     let one = match (field.of, field.fields.as_slice()) {
         (FieldType::Struct, []) => return Err("it has neither a type nor fields".to_owned()),
         (FieldType::Struct, fields) => FieldShape::Struct(members(fields)?),
         (of, []) => of.shape(),
-        _ => return Err("only a struct has fields".to_owned()),
+        _ => return Err("only a struct can have fields".to_owned()),
     };
     Ok(match &field.count {
         None => one,
         Some(DeclaredCount::Fixed(count)) => FieldShape::Fixed(Box::new(one), *count),
-        Some(DeclaredCount::Said(by)) if by == "*" => FieldShape::List(Box::new(one)),
-        Some(DeclaredCount::Said(by)) => {
+        Some(DeclaredCount::Named(by)) if by == "*" => FieldShape::List(Box::new(one)),
+        Some(DeclaredCount::Named(by)) => {
             let place = before.iter().position(|earlier| earlier.name == *by);
             let place = place.ok_or_else(|| {
-                format!("no field `{by}` in front of it says how many there are; `*` would be a number right before them")
+                format!(
+                    "no earlier field `{by}` to count elements; `*` stands for a number right \
+                    before them"
+                )
             })?;
             FieldShape::Counted(Box::new(one), place)
         }

@@ -1,8 +1,8 @@
-//! Codec `vel`: VEL messages as Arrow columns and back, by messages declared as lists of fields.
+//! Codec `vel`: VEL messages as Arrow columns and back, using declared lists of fields.
 //!
-//! Which message a payload is, its channel says (`vel.type`, `vel.version`). A version above those that
-//! are declared is decoded by the highest of them, and what is behind its fields is kept as bytes in
-//! `tail`. Decoding and encoding are inverse: what would not come back byte for byte stays a payload.
+//! The channel of a payload tells its message type (`vel.type`, `vel.version`). A version above the
+//! declared ones is decoded by the highest of them, with the rest as bytes in `tail`. Decoding and
+//! encoding are inverse: a payload that would not come back byte for byte is not decoded.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,29 +17,30 @@ use sluice_core::{
     TypeKey, TypePaths, UnusableTypes,
 };
 
-use crate::channels::{TYPE, VERSION};
+use crate::channels::{TYPE_KEY, VERSION_KEY};
 use crate::hash;
 
 mod declared;
 #[cfg(test)]
 mod tests;
 
-pub use declared::{Declared, DeclaredCount, DeclaredField, FieldType, Versions};
+pub(crate) use declared::{DeclaredMessage, Versions};
 
-/// Its name in the registry, and in descriptions of types.
-pub const NAME: &str = "vel";
+/// The name in the registry and in type descriptions.
+pub(crate) const NAME: &str = "vel";
 
-/// The messages of the Koblenz software: name and text of the files that declare them.
-pub const TYPES: &[(&str, &str)] = &[("vel.veltypes", include_str!("../../types/vel.veltypes"))];
+/// The messages of the Koblenz software: names and texts of the files that declare them.
+pub(crate) const TYPES: &[(&str, &str)] =
+    &[("vel.veltypes", include_str!("../../types/vel.veltypes"))];
 
 /// Options of the codec `vel`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct VelTypes {
-    /// Files that declare messages, or names of sets of types that this program has.
+    /// Files that declare messages, or names of built-in sets.
     pub types: TypePaths,
-    /// Messages that no file declares.
-    pub messages: Vec<Declared>,
+    /// Further messages, declared inline.
+    pub messages: Vec<DeclaredMessage>,
 }
 
 sluice_core::register! {
@@ -55,43 +56,42 @@ sluice_core::register! {
     about: "images, inertial states, laser scans and laser settings of the Koblenz VEL DataLog",
 }
 
-/// What a payload is, as this codec numbers it: type, version, and whether the version is above it.
-pub fn key(type_id: u32, version: i32, versions: Versions) -> Option<TypeKey> {
+/// The key of a type: its number, version, and whether it covers later versions.
+pub(crate) fn type_key(type_id: u32, version: i32, versions: Versions) -> Option<TypeKey> {
     let version =
         u32::try_from(version).ok().filter(|version| u64::from(*version) < RAW_BOOLEANS)?;
     let above = if versions == Versions::Above { ABOVE } else { 0 };
     Some(TypeKey(u64::from(type_id) << 32 | u64::from(version) | above))
 }
 
-/// The number of a type's rows that have the bytes of their booleans. No version is as high as that bit.
+/// The key of rows with raw booleans. Versions stay below that bit.
 fn raw_key(key: TypeKey) -> TypeKey {
     TypeKey(key.0 | RAW_BOOLEANS)
 }
 
-/// The type and version that a number of this codec stands for; of a version above those that are known,
-/// the highest of these.
-pub fn of_key(key: TypeKey) -> (u32, i32) {
+/// The type and version of a key; for later versions, the highest declared version.
+pub(crate) fn type_of_key(key: TypeKey) -> (u32, i32) {
     ((key.0 >> 32) as u32, (key.0 & !(ABOVE | RAW_BOOLEANS)) as u32 as i32)
 }
 
 pub(crate) const ABOVE: u64 = 1 << 31;
-/// The bit of rows with the bytes of their booleans.
+/// The bit of rows with raw booleans.
 const RAW_BOOLEANS: u64 = 1 << 30;
 
 /// Declared messages.
 #[derive(Debug, Default)]
 struct VelCodec {
     types: Vec<KnownType>,
-    /// The versions that are declared of each type.
+    /// The declared versions of each type.
     versions: Arc<BTreeMap<u32, Vec<i32>>>,
     mistakes: Vec<String>,
     unusable: Vec<UnusableTypes>,
     made_from: String,
 }
 
-/// A declaration, and where it stands.
-struct Placed {
-    declared: Declared,
+/// A declaration and its position.
+struct LocatedMessage {
+    declared: DeclaredMessage,
     file: Option<PathBuf>,
     line: usize,
 }
@@ -101,8 +101,8 @@ impl TryFrom<VelTypes> for Box<dyn Codec> {
 
     fn try_from(options: VelTypes) -> Result<Self, OptionsError> {
         let (mut placed, mut mistakes, mut unusable) = (Vec::new(), Vec::new(), Vec::new());
-        for TypeFile { path, text } in options.types.texts(NAME, LONGEST_FILE)? {
-            match read(&path, &text) {
+        for TypeFile { path, text } in options.types.texts(NAME, MAX_FILE_LEN)? {
+            match read_declarations(&path, &text) {
                 Ok(found) => placed.extend(found),
                 Err((why, line)) => {
                     mistakes.push(format!("error: {why}: {}:{line}", path.display()));
@@ -119,36 +119,36 @@ impl TryFrom<VelTypes> for Box<dyn Codec> {
         }
         for (at, declared) in options.messages.into_iter().enumerate() {
             let checked = declared.layout(Versions::This).map(drop);
-            let checked = checked.and_then(|()| described(&declared, Versions::This).map(drop));
+            let checked = checked.and_then(|()| message_type(&declared, Versions::This).map(drop));
             checked.map_err(|message| OptionsError {
                 path: vec!["messages".to_owned(), at.to_string()],
                 message: format!("`{}`: {message}", declared.name),
             })?;
-            placed.push(Placed { declared, file: None, line: 0 });
+            placed.push(LocatedMessage { declared, file: None, line: 0 });
         }
-        Ok(Box::new(VelCodec::of(placed, mistakes, unusable)))
+        Ok(Box::new(VelCodec::from_declarations(placed, mistakes, unusable)))
     }
 }
 
-/// A types file is read whole; none is longer than this.
-const LONGEST_FILE: usize = 1 << 20;
+/// Type files are read into memory; longer ones are refused.
+const MAX_FILE_LEN: usize = 1 << 20;
 
-/// What a types file holds.
+/// The contents of a types file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FileForm {
+struct TypesFile {
     #[serde(default)]
-    messages: Vec<toml::Spanned<Declared>>,
+    messages: Vec<toml::Spanned<DeclaredMessage>>,
 }
 
-/// The messages that a file declares, or what is wrong with it and in which line.
-fn read(path: &Path, text: &str) -> Result<Vec<Placed>, (String, usize)> {
+/// Parses the declarations of a file. `Err` has the mistake and its line.
+fn read_declarations(path: &Path, text: &str) -> Result<Vec<LocatedMessage>, (String, usize)> {
     let line_of = |at: usize| text.get(..at).unwrap_or(text).matches('\n').count() + 1;
-    let file: FileForm = toml::from_str(text).map_err(|e| {
+    let file: TypesFile = toml::from_str(text).map_err(|e| {
         let line = e.span().map_or(1, |span| line_of(span.start));
         (e.message().to_owned(), line)
     })?;
-    let placed = file.messages.into_iter().map(|found| Placed {
+    let placed = file.messages.into_iter().map(|found| LocatedMessage {
         line: line_of(found.span().start),
         declared: found.into_inner(),
         file: Some(path.to_owned()),
@@ -157,14 +157,19 @@ fn read(path: &Path, text: &str) -> Result<Vec<Placed>, (String, usize)> {
 }
 
 impl VelCodec {
-    fn of(mut placed: Vec<Placed>, mistakes: Vec<String>, unusable: Vec<UnusableTypes>) -> Self {
+    fn from_declarations(
+        mut placed: Vec<LocatedMessage>,
+        mistakes: Vec<String>,
+        unusable: Vec<UnusableTypes>,
+    ) -> Self {
         let mut codec = Self { mistakes, unusable, ..Self::default() };
         let mut hash = blake3::Hasher::new();
         placed.sort_by(|a, b| {
             (&a.declared.name, a.declared.version).cmp(&(&b.declared.name, b.declared.version))
         });
         let (mut known, mut named) = (BTreeMap::new(), BTreeMap::new());
-        // Which of several declarations is the right one nobody knows, nor what newer versions are like.
+        // With conflicting declarations nobody knows which one is right, nor what newer versions
+        // look like.
         let mut clashing: BTreeMap<u32, String> = BTreeMap::new();
         for place in &placed {
             hash.update(description(&place.declared).as_bytes());
@@ -178,7 +183,7 @@ impl VelCodec {
         }
         for place in &placed {
             if let Some(what) = clashing.get(&place.declared.type_id()) {
-                codec.give_up(place, what);
+                codec.mark_unusable(place, what);
             }
         }
         known.retain(|(id, _), _| !clashing.contains_key(id));
@@ -196,23 +201,23 @@ impl VelCodec {
         codec
     }
 
-    /// Notes that a declaration cannot be used.
-    fn give_up(&mut self, place: &Placed, why: &str) {
+    /// Records that a declaration cannot be used.
+    fn mark_unusable(&mut self, place: &LocatedMessage, why: &str) {
         let (file, name) = (place.file.as_deref(), &place.declared.name);
         UnusableTypes::add(&mut self.unusable, file, name, (why.to_owned(), true));
     }
 
-    fn add(&mut self, place: &Placed, versions: Versions) {
-        let Placed { declared, file, line } = place;
+    fn add(&mut self, place: &LocatedMessage, versions: Versions) {
+        let LocatedMessage { declared, file, line } = place;
         let mistake =
-            |what: String| format!("error: `{}`: {what}: {}", declared.name, place.place());
-        let (described, layout) = (described(declared, versions), declared.layout(versions));
-        // What is wrong with a declaration is said once, of its first form.
+            |what: String| format!("error: `{}`: {what}: {}", declared.name, place.location());
+        let (described, layout) = (message_type(declared, versions), declared.layout(versions));
+        // A mistake in a declaration is reported once.
         let wrong = [described.as_ref().err(), layout.as_ref().err()];
         if versions == Versions::This {
             for what in wrong.into_iter().flatten() {
                 self.mistakes.push(mistake(what.clone()));
-                self.give_up(place, &format!("{what} (line {line})"));
+                self.mark_unusable(place, &format!("{what} (line {line})"));
             }
         }
         if let (Ok(described), Ok(layout)) = (described, layout) {
@@ -230,8 +235,8 @@ impl VelCodec {
     }
 }
 
-impl Placed {
-    fn place(&self) -> String {
+impl LocatedMessage {
+    fn location(&self) -> String {
         match &self.file {
             Some(file) => format!("{}:{}", file.display(), self.line),
             None => "`messages`".to_owned(),
@@ -239,33 +244,38 @@ impl Placed {
     }
 }
 
-/// What is wrong with a declaration beside the first of its number, and the first of its version.
-fn clash(place: &Placed, same_number: &Placed, same_version: &Placed) -> Option<String> {
-    let Declared { name, version, .. } = &place.declared;
-    let places = |other: &Placed| format!("{} and {}", place.place(), other.place());
+/// The conflict with the first declaration of the same number or version, if any.
+fn clash(
+    place: &LocatedMessage,
+    same_number: &LocatedMessage,
+    same_version: &LocatedMessage,
+) -> Option<String> {
+    let DeclaredMessage { name, version, .. } = &place.declared;
+    let places = |other: &LocatedMessage| format!("{} and {}", place.location(), other.location());
     if same_number.declared.name != *name {
         let (other, number) = (&same_number.declared.name, hash::hex(place.declared.type_id()));
         let places = places(same_number);
         return Some(format!(
-            "`{name}` and `{other}` have the same number {number}; leave one of them out: {places}"
+            "`{name}` and `{other}` have the same number {number}; remove one of them: {places}"
         ));
     }
     (same_version.declared != place.declared).then(|| {
         let places = places(same_version);
         format!(
-            "version {version} of `{name}` is declared in two ways; leave one of them out: {places}"
+            "version {version} of `{name}` has conflicting declarations; remove one of them: \
+             {places}"
         )
     })
 }
 
-fn description(declared: &Declared) -> String {
+fn description(declared: &DeclaredMessage) -> String {
     serde_json::to_string(declared).unwrap_or_default()
 }
 
-fn described(declared: &Declared, versions: Versions) -> Result<MessageType, String> {
-    let Declared { name, version, .. } = declared;
-    let key = key(declared.type_id(), *version, versions)
-        .ok_or("a version is 0 or more, and below 1073741824")?;
+fn message_type(declared: &DeclaredMessage, versions: Versions) -> Result<MessageType, String> {
+    let DeclaredMessage { name, version, .. } = declared;
+    let key = type_key(declared.type_id(), *version, versions)
+        .ok_or("a version has to be from 0 to 1073741823")?;
     let above = if versions == Versions::Above { "+" } else { "" };
     Ok(MessageType {
         name: format!("{name}.v{version}{above}").into(),
@@ -275,14 +285,16 @@ fn described(declared: &Declared, versions: Versions) -> Result<MessageType, Str
     })
 }
 
-/// The type and version that a channel's messages are of.
-fn type_of(channel: &Channel) -> Option<(u32, i32)> {
-    let said = |key: &str| channel.metadata.get(key).map(String::as_str);
-    said(TYPE).and_then(hash::from_hex).zip(said(VERSION).and_then(|version| version.parse().ok()))
+/// The type and version of a channel's messages.
+fn channel_type(channel: &Channel) -> Option<(u32, i32)> {
+    let value = |key: &str| channel.metadata.get(key).map(String::as_str);
+    value(TYPE_KEY)
+        .and_then(hash::from_hex)
+        .zip(value(VERSION_KEY).and_then(|version| version.parse().ok()))
 }
 
-/// Descriptions come out of files that anybody may have written; none of ours is longer.
-const LONGEST_DESCRIPTION: usize = 1 << 20;
+/// Descriptions come from untrusted files. None that Sluice writes is longer.
+const MAX_DESCRIPTION_LEN: usize = 1 << 20;
 
 impl Codec for VelCodec {
     fn mistakes(&self) -> &[String] {
@@ -301,11 +313,11 @@ impl Codec for VelCodec {
         if channel.encoding != Encoding::Vel {
             return None;
         }
-        let key = type_of(channel).and_then(|(id, version)| {
+        let key = channel_type(channel).and_then(|(id, version)| {
             let highest = self.versions.get(&id).and_then(|all| all.last());
             match highest {
-                Some(highest) if version > *highest => key(id, *highest, Versions::Above),
-                _ => key(id, version, Versions::This),
+                Some(highest) if version > *highest => type_key(id, *highest, Versions::Above),
+                _ => type_key(id, version, Versions::This),
             }
         });
         Some(Arc::new(move |_| key))
@@ -316,13 +328,13 @@ impl Codec for VelCodec {
     }
 
     fn adopt(&self, message: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
-        if message.text.len() > LONGEST_DESCRIPTION {
-            return Err("its description is longer than any of ours".to_owned());
+        if message.text.len() > MAX_DESCRIPTION_LEN {
+            return Err("the description is longer than 1 MiB".to_owned());
         }
-        let declared: Declared = serde_json::from_str(&message.text)
-            .map_err(|e| format!("its description cannot be read: {e}"))?;
+        let declared: DeclaredMessage = serde_json::from_str(&message.text)
+            .map_err(|e| format!("the description cannot be parsed: {e}"))?;
         for versions in [Versions::This, Versions::Above] {
-            let found = described(&declared, versions)?;
+            let found = message_type(&declared, versions)?;
             let is_raw = message.key == raw_key(found.key);
             if (is_raw || message.key == found.key) && message.name == found.name {
                 let (layout, raw) = (declared.layout(versions)?, raw_key(found.key));
@@ -331,6 +343,6 @@ impl Codec for VelCodec {
                 return Ok(raw.unwrap_or_else(|| Arc::new(form)));
             }
         }
-        Err("its description is that of another message".to_owned())
+        Err("the description is of another message".to_owned())
     }
 }

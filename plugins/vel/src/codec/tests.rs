@@ -17,8 +17,8 @@ fn built_in() -> Box<dyn Codec> {
 fn channel(name: &str, version: i32) -> Channel {
     let mut channel = Channel::new(Name::from_text(name), "sensor", Encoding::Vel);
     channel.clock = Clock::Relative;
-    channel.metadata.insert(TYPE.into(), hash::hex(hash::simple_hash(name.as_bytes())));
-    channel.metadata.insert(VERSION.into(), version.to_string());
+    channel.metadata.insert(TYPE_KEY.into(), hash::hex(hash::simple_hash(name.as_bytes())));
+    channel.metadata.insert(VERSION_KEY.into(), version.to_string());
     channel
 }
 
@@ -28,7 +28,7 @@ fn batch(payloads: &[&[u8]]) -> Batch {
     batch.finish()
 }
 
-/// Decodes payloads as what their channel says, and makes them again.
+/// Decodes payloads by their channel's type, and encodes them again.
 fn there_and_back(codec: &dyn Codec, channel: &Channel, payloads: &[&[u8]]) -> Rows {
     let key = codec.keys(channel).unwrap()(payloads[0]).unwrap();
     let known = codec.types().iter().find(|known| known.message_type.key == key).unwrap();
@@ -118,7 +118,7 @@ fn a_newer_version_is_decoded_as_far_as_it_is_known() {
 #[test]
 fn payloads_that_are_wrong_stay_payloads() {
     let codec = built_in();
-    let key = key(hash::IMAGE, 102, Versions::This).unwrap();
+    let key = type_key(hash::IMAGE, 102, Versions::This).unwrap();
     let known = codec.types().iter().find(|known| known.message_type.key == key).unwrap();
     let image = |compressed: u8, bytes: u32| {
         let size = bytes.to_le_bytes().to_vec();
@@ -136,7 +136,7 @@ fn payloads_that_are_wrong_stay_payloads() {
 #[test]
 fn booleans_of_any_bytes_are_read_and_come_back() {
     let codec = built_in();
-    let key = key(hash::IMAGE, 102, Versions::This).unwrap();
+    let key = type_key(hash::IMAGE, 102, Versions::This).unwrap();
     let known = codec.types().iter().find(|known| known.message_type.key == key).unwrap();
     let image = |compressed: [u8; 4]| {
         let size = 2_u32.to_le_bytes().to_vec();
@@ -152,11 +152,11 @@ fn booleans_of_any_bytes_are_read_and_come_back() {
     assert_eq!((plain.events.as_slice(), raw.events.as_slice()), (&[0, 4][..], &[1, 2, 3][..]));
     assert_eq!(plain.columns.schema(), *form.schema());
     assert!(raw.columns["compressed"].as_boolean().values().iter().all(|value| value));
-    assert_eq!(of_key(raw.message.key), (hash::IMAGE, 102));
+    assert_eq!(type_of_key(raw.message.key), (hash::IMAGE, 102));
     let adopted = codec.adopt(&raw.message, &raw.columns.schema()).unwrap();
     let made = adopted.encode(&raw.columns, &mut bad).unwrap();
     assert_eq!(made.iter().flatten().collect::<Vec<_>>(), payloads[1..4]);
-    // Bytes that stand for other values are not put, nor those of another number of booleans.
+    // Bytes for other values are not restored, nor those of another number of booleans.
     let other = |bytes: &[u8]| {
         let mut arrays = raw.columns.slice(0, 1).columns().to_vec();
         *arrays.last_mut().unwrap() = Arc::new(BinaryArray::from(vec![bytes]));
@@ -201,12 +201,12 @@ fn mistakes_say_where_they_are() {
     assert_eq!(mistakes(&message("")), "");
     for (text, says) in [
         (message("{ name = \"a\", type = \"u65\" }"), "unknown variant `u65`"),
-        (message("{ name = \"a\", type = \"u8\", count = \"n\" }"), "no field `n` in front of it"),
+        (message("{ name = \"a\", type = \"u8\", count = \"n\" }"), "no earlier field `n`"),
         (message("{ name = \"a\" }"), "neither a type nor fields"),
         (message("{ name = \"a\", type = \"u8\", size = 3 }"), "unknown field `size`"),
         ("[[message]]".to_owned(), "unknown field `message`"),
         ("[[messages]]\nname = \"bab\"\nversion = 1\nfields = []\n[[messages]]\nname = \"aca\"\nversion = 2\nfields = []".to_owned(), "the same number"),
-        (format!("{}{}", message(""), message("{ name = \"a\", type = \"u8\" }")), "two ways"),
+        (format!("{}{}", message(""), message("{ name = \"a\", type = \"u8\" }")), "conflicting declarations"),
         (message("").replace("version = 1", "version = -1"), "0 or more"),
     ] {
         let found = mistakes(&text);

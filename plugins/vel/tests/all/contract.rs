@@ -14,10 +14,10 @@ use sluice_core::{
     PluginKind, Query, ReadContext, Registry, RunInput, RunOrigin, SinkContext, SniffResult,
     Source, SplitStart,
 };
-use sluice_vel::hash::{IMU_STATE, LASER_CONFIG, LASER_DATA, simple_hash};
-use sluice_vel::index::{Seconds, inspect};
-use sluice_vel::scan::Rules;
-use sluice_vel::wire::{FileHead, MARKER, UNUSED, append_message};
+use sluice_vel::fuzzing::{
+    FileHead, IMU_STATE, IndexBuilder, LASER_CONFIG, LASER_DATA, MARKER, Rules, UNUSED,
+    append_message, inspect, simple_hash,
+};
 
 const ODOMETRY: &str = "OdometryM";
 
@@ -63,9 +63,9 @@ fn log(count: usize) -> Vec<u8> {
 }
 
 fn log_of(messages: impl Iterator<Item = (f64, (u32, i32, Vec<u8>))>) -> Vec<u8> {
-    let (mut body, mut seconds) = (Vec::new(), Seconds::new(1000));
+    let (mut body, mut seconds) = (Vec::new(), IndexBuilder::new(1000));
     for (ms, (type_id, version, payload)) in messages {
-        seconds.feed(body.len() as u64, ms);
+        seconds.add_message(body.len() as u64, ms);
         append_message(&mut body, MARKER, (type_id, version), ms, &payload).unwrap();
     }
     let head = FileHead::new(seconds.positions().len() as u32 + 3);
@@ -237,7 +237,8 @@ fn a_wrong_size_costs_its_own_message_only() {
                 overwrite(&path, &bad).unwrap();
                 let all = any_splitting_is_the_same(&*source(&path), &[100, 1000]);
                 let others = whole.events.iter().enumerate().filter(|(m, _)| *m != n);
-                // A size that was cut short may leave a message with less in it, which its payload tells.
+                // A size that was cut short may leave a message with less in it, which its payload
+                // tells.
                 let lost: Vec<_> =
                     others.filter(|(_, e)| !all.events.contains(e)).map(|(m, _)| m).collect();
                 assert_eq!(lost, [0usize; 0], "message {n}, byte {byte} ^ {flip:#x}");
@@ -289,7 +290,7 @@ fn a_log_without_the_magic_is_read_only_if_its_first_message_is_where_it_says() 
     for other in [&b"PAR1 and a lot of other bytes"[..], b"no", &[0; 40]] {
         std::fs::write(&path, other).unwrap();
         let error = gather(&*source(&path), u64::MAX).unwrap_err().to_string();
-        assert!(error.contains("a4 56 45 4c was expected"), "{error}");
+        assert!(error.contains("expected a4 56 45 4c"), "{error}");
     }
 }
 
@@ -312,7 +313,7 @@ fn other_major_versions_are_refused_and_newer_minor_ones_noted() {
 fn a_log_of_no_bytes_is_damaged() {
     let (_folder, path) = written(b"");
     let all = gather(&*source(&path), 100).unwrap();
-    let reason = "the log is empty: at least its head of 12 bytes is due";
+    let reason = "the log is empty: expected at least a head of 12 bytes";
     assert_eq!((all.events.len(), all.damage), (0, vec![(0, 0, reason.to_owned())]));
 }
 
@@ -446,11 +447,11 @@ fn an_index_is_told_right_from_wrong() {
     std::fs::write(&path, &bytes).unwrap();
     assert_eq!(inspect(), "index: 6 entries, 2 right, 3 unused, 1 wrong");
     let said = source(&path).findings(&path).unwrap();
-    assert!(said.len() == 2 && said[1].starts_with("entry 1 says byte "), "{said:?}");
+    assert!(said.len() == 2 && said[1].starts_with("entry 1 points to byte "), "{said:?}");
 }
 
-/// What the sink makes of these batches.
-struct Sunk {
+/// What the sink wrote and reported.
+struct WrittenLog {
     bytes: Vec<u8>,
     losses: Vec<&'static str>,
     notes: Vec<(String, u64)>,
@@ -458,7 +459,7 @@ struct Sunk {
 }
 
 /// Reads with one plugin and writes with the other, at `name` in the folder of the log.
-fn converted(from: serde_json::Value, to: serde_json::Value) -> Sunk {
+fn converted(from: serde_json::Value, to: serde_json::Value) -> WrittenLog {
     let log = plugin_source(from);
     let inputs = log.inputs().unwrap();
     let target = PathBuf::from(to["path"].as_str().unwrap());
@@ -490,7 +491,7 @@ fn converted(from: serde_json::Value, to: serde_json::Value) -> Sunk {
     sink.finish(output).unwrap();
     context.outputs.publish(|_, _| Ok(String::new())).unwrap();
     let bytes = std::fs::read(target).unwrap();
-    Sunk { bytes, losses: losses.into_iter().collect(), notes, refused }
+    WrittenLog { bytes, losses: losses.into_iter().collect(), notes, refused }
 }
 
 #[test]
@@ -499,7 +500,7 @@ fn a_log_that_is_not_changed_is_written_byte_for_byte() {
     let (folder, path) = written(&bytes);
     let deleted = gather(&*source(&path), u64::MAX).unwrap().events[50].sequence as usize;
     bytes[deleted + 4] = 0x7f;
-    // A time that is none of whole nanoseconds.
+    // A time that is not in whole nanoseconds.
     bytes[deleted + 13..deleted + 21].copy_from_slice(&5_000.000_244_140_625f64.to_le_bytes());
     std::fs::write(&path, &bytes).unwrap();
     let epoch = "2007-11-03T14:00:00Z";
@@ -625,7 +626,7 @@ fn absolute_times_count_from_the_first_event_or_from_the_epoch() {
 }
 
 /// Writes these channels' events, one each, and says what is lost and noted.
-fn sunk(channels: Vec<Channel>) -> (Vec<u8>, Vec<&'static str>, Vec<(String, u64)>) {
+fn write_channels(channels: Vec<Channel>) -> (Vec<u8>, Vec<&'static str>, Vec<(String, u64)>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.vel");
     let registry = Registry::linked();
@@ -653,7 +654,7 @@ fn events_of_other_formats_are_written_by_the_numbers_of_their_channels() {
     let mut channel = Channel::new(Name::from_text("bab"), "robot", Encoding::Lcm);
     channel.clock = Clock::Relative;
     let other = Channel { name: Name::from_text("aca"), ..channel.clone() };
-    let (bytes, losses, notes) = sunk(vec![channel, other]);
+    let (bytes, losses, notes) = write_channels(vec![channel, other]);
     assert_eq!(bytes[body(&bytes) as usize + 5..][..8], [0x58, 0x89, 0, 0, 0, 0, 0, 0]);
     for loss in ["names", "numbers", "sources", "encoded"] {
         assert!(losses.iter().any(|said| said.contains(loss)), "{loss}: {losses:?}");
@@ -668,7 +669,8 @@ fn mutation() -> impl Strategy<Value = (u8, usize, usize)> {
 
 fn damaged(mut log: Vec<u8>, mutations: &[(u8, usize, usize)]) -> Vec<u8> {
     for (kind, at, len) in mutations {
-        // The head of a file is damaged elsewhere: most of what could be done to it refuses the file.
+        // The head of a file is damaged elsewhere: most of what could be done to it refuses the
+        // file.
         let at = 12 + at % log.len().saturating_sub(12).max(1);
         let end = (at + len).min(log.len());
         match kind {
@@ -687,7 +689,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn damaged_logs_are_the_same_however_they_are_cut_and_blocked(
-        mutations in proptest::collection::vec(mutation(), 1..6), target in 1u64..3000, block in 1usize..2000)
+        mutations in proptest::collection::vec(mutation(), 1..6),
+        target in 1u64..3000, block in 1usize..2000)
     {
         let bytes = damaged(log(60), &mutations);
         let (_folder, path) = written(&bytes);
@@ -700,9 +703,11 @@ proptest! {
 
     #[test]
     fn events_outside_of_the_damage_are_as_they_were(
-        at in 100usize..9_000, len in 1usize..300, fill in prop_oneof![Just(0u8), Just(0x31), Just(0xfe), any::<u8>()])
+        at in 100usize..9_000, len in 1usize..300,
+        fill in prop_oneof![Just(0u8), Just(0x31), Just(0xfe), any::<u8>()])
     {
-        // The last ones are of described types: a single one of another type is not believed after damage.
+        // The last ones are of described types: a single one of another type is not believed after
+        // damage.
         let clean = log(62);
         let (_folder, path) = written(&clean);
         let whole = gather(&*source(&path), u64::MAX).unwrap();

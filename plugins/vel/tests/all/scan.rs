@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sluice_core::window::ReadAt;
-use sluice_vel::hash::{IMU_STATE, LASER_DATA, MessageNames, simple_hash};
-use sluice_vel::scan::{
-    AfterDamage, Deleted, Head, Reason, Rules, Verdict, believable, body, find, head, judge,
+use sluice_vel::fuzzing::{
+    AfterDamage, DeletedMessages, FileHead, FileStart, IMU_STATE, LASER_DATA, MARKER,
+    MessageDamage, MessageNames, MessageScan, Rules, append_message, classify, find,
+    messages_start, plausible_end, read_start, simple_hash,
 };
-use sluice_vel::wire::{FileHead, MARKER, append_message};
 
 const ODOMETRY: u32 = simple_hash(b"OdometryM");
 
@@ -34,8 +34,8 @@ fn imu(ms: f64) -> Vec<u8> {
     message(IMU_STATE, 102, ms, &[&[0; 8][..], &[7; 28]].concat())
 }
 
-fn at(log: &[u8], pos: u64) -> Verdict {
-    judge(&mut &*log, pos, &rules()).unwrap()
+fn at(log: &[u8], pos: u64) -> MessageScan {
+    classify(&mut &*log, pos, &rules()).unwrap()
 }
 
 fn next(log: &[u8]) -> Option<u64> {
@@ -43,20 +43,20 @@ fn next(log: &[u8]) -> Option<u64> {
 }
 
 /// Judges a whole log, and holds the verdicts against each other.
-fn tiled(log: &[u8], rules: &Rules) -> Vec<(u64, Verdict)> {
+fn tiled(log: &[u8], rules: &Rules) -> Vec<(u64, MessageScan)> {
     let (mut at, len, mut verdicts) = (0, log.len() as u64, Vec::new());
     loop {
-        let verdict = judge(&mut &*log, at, rules).unwrap();
+        let verdict = classify(&mut &*log, at, rules).unwrap();
         let end = match &verdict {
-            Verdict::Message { header, end } => {
+            MessageScan::Message { header, end } => {
                 assert_eq!(header.message_len(), end - at);
                 *end
             }
-            Verdict::Damage { end, reason } => {
+            MessageScan::Damage { end, reason } => {
                 assert!(!reason.to_string().is_empty());
                 *end
             }
-            Verdict::End => return verdicts,
+            MessageScan::End => return verdicts,
         };
         assert!(at < end && end <= len, "{at}..{end} of {len}");
         verdicts.push((at, verdict));
@@ -97,7 +97,7 @@ fn an_intact_message_stays_whatever_follows_it() {
     for intact in [imu(1.0), other(1.0), message(ODOMETRY, 7, 1.0, &imu(2.0))] {
         for junk in [&[0; 50][..], &[9; 50], b"x", &[MARKER; 50]] {
             let log = [&intact[..], junk].concat();
-            let Verdict::Message { end, .. } = at(&log, 0) else { panic!("{:?}", at(&log, 0)) };
+            let MessageScan::Message { end, .. } = at(&log, 0) else { panic!("{:?}", at(&log, 0)) };
             assert_eq!(end, intact.len() as u64);
         }
     }
@@ -108,8 +108,8 @@ fn a_size_that_would_swallow_messages_is_told_by_those() {
     let mut log = [other(1.0), imu(2.0), imu(3.0), imu(4.0)].concat();
     log[..4].copy_from_slice(&100u32.to_le_bytes());
     let own = other(1.0).len() as u64;
-    let reason = Reason::Contradicted { size: 100, at: own + imu(2.0).len() as u64 };
-    assert_eq!(at(&log, 0), Verdict::Damage { end: own, reason });
+    let reason = MessageDamage::Contradicted { size: 100, at: own + imu(2.0).len() as u64 };
+    assert_eq!(at(&log, 0), MessageScan::Damage { end: own, reason });
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn a_marker_that_nothing_confirms_is_no_deleted_message() {
     let mut log = [other(1.0), imu(2.0)].concat();
     log[4] = 0;
     let own = other(1.0).len() as u64;
-    assert_eq!(at(&log, 0), Verdict::Damage { end: own, reason: Reason::Deleted(0) });
+    assert_eq!(at(&log, 0), MessageScan::Damage { end: own, reason: MessageDamage::Deleted(0) });
     log[0] += 1;
-    assert_eq!(at(&log, 0), Verdict::Damage { end: own, reason: Reason::Marker(0) });
+    assert_eq!(at(&log, 0), MessageScan::Damage { end: own, reason: MessageDamage::Marker(0) });
 }
 
 #[test]
@@ -129,35 +129,34 @@ fn deleted_messages_in_a_row_are_each_their_own() {
     (0..50).for_each(|n| log[n * len + 4] = 0x30);
     let verdicts = tiled(&log, &rules());
     assert_eq!(verdicts.len(), 50);
-    assert!(
-        verdicts
-            .iter()
-            .all(|(_, v)| matches!(v, Verdict::Damage { reason: Reason::Deleted(0x30), .. }))
-    );
-    let kept = tiled(&log, &Rules { deleted: Deleted::Keep, ..rules() });
-    assert!(kept.iter().all(|(_, v)| matches!(v, Verdict::Message { .. })));
+    assert!(verdicts.iter().all(|(_, v)| matches!(
+        v,
+        MessageScan::Damage { reason: MessageDamage::Deleted(0x30), .. }
+    )));
+    let kept = tiled(&log, &Rules { deleted: DeletedMessages::Keep, ..rules() });
+    assert!(kept.iter().all(|(_, v)| matches!(v, MessageScan::Message { .. })));
 }
 
 #[test]
 fn a_head_that_is_none_is_refused_or_damage() {
-    let log = |bytes: &[u8]| head(&mut &*bytes, &rules()).unwrap();
-    assert_eq!(log(b""), Head::Empty);
-    assert!(matches!(log(b"\xa4VE"), Head::Damaged { end: 3, .. }));
-    assert!(matches!(log(b"\xa4VF"), Head::Refused { at: 0, .. }));
+    let log = |bytes: &[u8]| read_start(&mut &*bytes, &rules()).unwrap();
+    assert_eq!(log(b""), FileStart::Empty);
+    assert!(matches!(log(b"\xa4VE"), FileStart::Damaged { end: 3, .. }));
+    assert!(matches!(log(b"\xa4VF"), FileStart::Refused { at: 0, .. }));
     let mut file = FileHead::new(0).write().to_vec();
-    assert_eq!(log(&file), Head::Sound { body: 12, head: FileHead::new(0) });
+    assert_eq!(log(&file), FileStart::Sound { body: 12, head: FileHead::new(0) });
     file[4] = 3;
-    assert!(matches!(log(&file), Head::Refused { at: 4, .. }));
+    assert!(matches!(log(&file), FileStart::Refused { at: 4, .. }));
 }
 
 /// Counts what is read.
-struct Counted<'l> {
+struct CountingReader<'l> {
     log: &'l [u8],
     bytes: u64,
     reads: u64,
 }
 
-impl ReadAt for Counted<'_> {
+impl ReadAt for CountingReader<'_> {
     fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.log.read_at(pos, buf)?;
         self.bytes += read as u64;
@@ -166,14 +165,14 @@ impl ReadAt for Counted<'_> {
     }
 }
 
-/// How much is read for a byte of the log, and how often for a message that could be.
+/// Bytes read per byte of the log, and reads per possible message.
 fn cost(log: &[u8], rules: &Rules) -> (u64, u64) {
-    let mut counted = Counted { log, bytes: 0, reads: 0 };
+    let mut counted = CountingReader { log, bytes: 0, reads: 0 };
     let mut at = 0;
     loop {
-        at = match judge(&mut counted, at, rules).unwrap() {
-            Verdict::Message { end, .. } | Verdict::Damage { end, .. } => end,
-            Verdict::End => break,
+        at = match classify(&mut counted, at, rules).unwrap() {
+            MessageScan::Message { end, .. } | MessageScan::Damage { end, .. } => end,
+            MessageScan::End => break,
         }
     }
     (counted.bytes / log.len() as u64, counted.reads / (log.len() as u64 / 21))
@@ -187,7 +186,7 @@ fn hostile_logs_cost_no_more_than_in_proportion_to_their_length() {
         let len = count * step + count + 100;
         let mut log = vec![9; len];
         for n in 0..count {
-            // Each ends one byte before the one around it, in bytes that are none.
+            // Each ends one byte before the one around it, in bytes that are no message.
             let size = (len - n * step - n - 10 - 4) as u32;
             let mut head = message(type_id, version, 1.0, b"");
             head[..4].copy_from_slice(&size.to_le_bytes());
@@ -211,7 +210,7 @@ fn hostile_logs_cost_no_more_than_in_proportion_to_their_length() {
     }
 }
 
-/// A log that is mostly zeros, and how far it was read.
+/// A log that is mostly zeros, which tracks how far it was read.
 struct Sparse {
     pieces: Vec<(u64, Vec<u8>)>,
     len: u64,
@@ -219,8 +218,8 @@ struct Sparse {
 }
 
 impl Sparse {
-    /// Messages that are said to be this long, and have nothing in them.
-    fn of(messages: &[(u8, u32)]) -> Self {
+    /// Messages that claim these sizes, and have no contents.
+    fn with_messages(messages: &[(u8, u32)]) -> Self {
         let (mut pieces, mut len) = (Vec::new(), 0);
         for (marker, size) in messages {
             let mut header = other(1.0)[..21].to_vec();
@@ -256,29 +255,43 @@ fn what_follows_a_message_is_not_looked_at_far_away() {
     let rules = Rules::default();
     let (small, large) = (1 << 10, 20 << 20);
     for (marker, is_confirmed) in [(0x30, false), (MARKER, true)] {
-        let mut log = Sparse::of(&[(0x30, small), (marker, large), (0x30, large), (MARKER, small)]);
-        let Verdict::Damage { reason, .. } = judge(&mut log, 0, &rules).unwrap() else {
+        let mut log = Sparse::with_messages(&[
+            (0x30, small),
+            (marker, large),
+            (0x30, large),
+            (MARKER, small),
+        ]);
+        let MessageScan::Damage { reason, .. } = classify(&mut log, 0, &rules).unwrap() else {
             panic!("it is deleted")
         };
-        assert_eq!(reason == Reason::Deleted(0x30), is_confirmed, "{marker:#x}: {reason}");
+        assert_eq!(reason == MessageDamage::Deleted(0x30), is_confirmed, "{marker:#x}: {reason}");
         if is_confirmed {
             assert!(log.furthest <= u64::from(small) + 100, "{}", log.furthest);
         }
     }
-    let mut chain =
-        Sparse::of(&[(MARKER, small), (MARKER, large), (MARKER, large), (MARKER, small)]);
-    assert_eq!(believable(&mut chain, 0, &rules).unwrap(), None);
+    let mut chain = Sparse::with_messages(&[
+        (MARKER, small),
+        (MARKER, large),
+        (MARKER, large),
+        (MARKER, small),
+    ]);
+    assert_eq!(plausible_end(&mut chain, 0, &rules).unwrap(), None);
     assert!(chain.furthest <= u64::from(small) + 100, "{}", chain.furthest);
-    let mut near =
-        Sparse::of(&[(MARKER, small), (MARKER, 7 << 20), (MARKER, 7 << 20), (MARKER, small)]);
-    assert_eq!(believable(&mut near, 0, &rules).unwrap(), Some(u64::from(small) + 4));
+    let mut near = Sparse::with_messages(&[
+        (MARKER, small),
+        (MARKER, 7 << 20),
+        (MARKER, 7 << 20),
+        (MARKER, small),
+    ]);
+    assert_eq!(plausible_end(&mut near, 0, &rules).unwrap(), Some(u64::from(small) + 4));
 }
 
 #[test]
 fn deleted_messages_that_are_not_far_away_are_stepped_over() {
-    let mut log = Sparse::of(&[(0x30, 100), (0x30, 7 << 20), (0x30, 7 << 20), (MARKER, 100)]);
-    let verdict = judge(&mut log, 0, &Rules::default()).unwrap();
-    assert_eq!(verdict, Verdict::Damage { end: 104, reason: Reason::Deleted(0x30) });
+    let mut log =
+        Sparse::with_messages(&[(0x30, 100), (0x30, 7 << 20), (0x30, 7 << 20), (MARKER, 100)]);
+    let verdict = classify(&mut log, 0, &Rules::default()).unwrap();
+    assert_eq!(verdict, MessageScan::Damage { end: 104, reason: MessageDamage::Deleted(0x30) });
 }
 
 proptest! {
@@ -288,11 +301,11 @@ proptest! {
             prop_oneof![4 => Just(0u8), 3 => Just(MARKER), 2 => 16u8..30, 1 => any::<u8>()], 0..400),
         keeps: bool, stops: bool,
     ) {
-        let deleted = if keeps { Deleted::Keep } else { Deleted::Skip };
+        let deleted = if keeps { DeletedMessages::Keep } else { DeletedMessages::Skip };
         let after_damage = if stops { AfterDamage::Stop } else { AfterDamage::Search };
         tiled(&log, &Rules { deleted, after_damage, ..rules() });
-        if let Head::Sound { body: found, head: _ } = head(&mut &log[..], &rules()).unwrap() {
-            prop_assert_eq!(body(&mut &log[..], &rules()).unwrap(), Some(found));
+        if let FileStart::Sound { body: found, head: _ } = read_start(&mut &log[..], &rules()).unwrap() {
+            prop_assert_eq!(messages_start(&mut &log[..], &rules()).unwrap(), Some(found));
         }
     }
 
@@ -312,12 +325,12 @@ proptest! {
     ) {
         let log = pieces.concat();
         for (at, verdict) in tiled(&log, &rules()) {
-            if let Verdict::Damage { end, reason } = verdict {
-                let alone = matches!(reason, Reason::Deleted(_) | Reason::Time(_));
+            if let MessageScan::Damage { end, reason } = verdict {
+                let alone = matches!(reason, MessageDamage::Deleted(_) | MessageDamage::Time(_));
                 let next = find(&mut &log[..], at + 1..u64::MAX, &rules()).unwrap();
                 prop_assert!(alone || next.unwrap_or(log.len() as u64) == end);
                 if end < log.len() as u64 && !alone {
-                    prop_assert!(believable(&mut &log[..], end, &rules()).unwrap().is_some());
+                    prop_assert!(plausible_end(&mut &log[..], end, &rules()).unwrap().is_some());
                 }
             }
         }

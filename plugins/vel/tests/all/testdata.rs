@@ -1,4 +1,5 @@
-//! Reads the logs of `testdata`, a folder each: `log.hex` is its bytes, `expected.json` what is in it.
+//! Reads the logs in `testdata`, one folder each: `log.hex` has its bytes, `expected.json` the
+//! expected result.
 
 use std::path::Path;
 
@@ -6,21 +7,20 @@ use serde::Deserialize;
 use serde_json::json;
 use sluice_core::contract::any_splitting_is_the_same;
 use sluice_core::{PluginFactory, PluginKind, Registry, Source};
-use sluice_vel::index::inspect;
-use sluice_vel::scan::Rules;
+use sluice_vel::fuzzing::{Rules, inspect};
 
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Expected {
-    events: Vec<Event>,
-    damage: Vec<Damage>,
-    /// What is said of the index, where the case is about that.
+struct ExpectedLog {
+    events: Vec<ExpectedEvent>,
+    damage: Vec<ExpectedDamage>,
+    /// The expected report on the index, if the case is about it.
     index: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Event {
+struct ExpectedEvent {
     at: i64,
     time: i64,
     channel: String,
@@ -31,13 +31,13 @@ struct Event {
 
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Damage {
+struct ExpectedDamage {
     at: u64,
     length: u64,
     reason: String,
 }
 
-/// The bytes that are spelled in a file, less what stands behind `#`.
+/// Parses hexadecimal bytes; skips what follows `#`.
 fn bytes(hex: &str) -> Vec<u8> {
     let lines = hex.lines().filter(|line| !line.starts_with('#'));
     let digits = lines.flat_map(str::split_whitespace);
@@ -52,18 +52,18 @@ fn source(path: &Path) -> Box<dyn Source> {
     make(json!({ "path": path })).unwrap()
 }
 
-fn found(log: &Path, has_index: bool) -> Expected {
+fn found(log: &Path, has_index: bool) -> ExpectedLog {
     let all = any_splitting_is_the_same(&*source(log), &[1, 10, 100]);
-    let event = |event: sluice_core::contract::PlainEvent| Event {
+    let event = |event: sluice_core::contract::PlainEvent| ExpectedEvent {
         at: event.sequence,
         time: event.timestamp,
         channel: event.channel,
         source: event.source,
         payload: event.payload.len(),
     };
-    let damage = |(at, length, reason)| Damage { at, length, reason };
+    let damage = |(at, length, reason)| ExpectedDamage { at, length, reason };
     let index = inspect(log, &Rules::default()).unwrap().map(|verdict| verdict.to_string());
-    Expected {
+    ExpectedLog {
         events: all.events.into_iter().map(event).collect(),
         damage: all.damage.into_iter().map(damage).collect(),
         index: index.filter(|_| has_index),
@@ -78,7 +78,7 @@ fn every_log_gives_the_events_and_the_damage_it_should() {
     for case in std::fs::read_dir(testdata).unwrap() {
         let case = case.unwrap().path();
         let expected = std::fs::read_to_string(case.join("expected.json")).unwrap();
-        let expected: Expected = serde_json::from_str(&expected).unwrap();
+        let expected: ExpectedLog = serde_json::from_str(&expected).unwrap();
         let log = folder.path().join("log.vel");
         let hex = std::fs::read_to_string(case.join("log.hex")).unwrap();
         std::fs::write(&log, bytes(&hex)).unwrap();

@@ -1,24 +1,27 @@
+use std::io::Read;
 use std::sync::{Condvar, Mutex};
+use std::time::Instant;
 
-use super::super::client::{Client, ClientError, ConnectError};
+use super::super::client::{ClientError, ConnectError, HubClient};
+use super::super::frame::{HANDSHAKE_LEN, Publish, TcpqFrame};
 use super::*;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// What a hub said.
+/// The lines that a hub reported.
 #[derive(Default)]
-struct Log {
+struct HubLog {
     lines: Mutex<Vec<String>>,
     more: Condvar,
 }
 
-impl Log {
+impl HubLog {
     fn say(&self, line: &str) {
         self.lines.lock().unwrap().push(line.to_owned());
         self.more.notify_all();
     }
 
-    /// The first line that contains `words`, waited for.
+    /// Waits for the first line that contains `words`.
     fn line(&self, words: &str) -> String {
         let lines = self.lines.lock().unwrap();
         let lacks = |lines: &mut Vec<String>| !lines.iter().any(|line| line.contains(words));
@@ -29,20 +32,20 @@ impl Log {
 }
 
 /// Stops a hub even if its test fails.
-struct Stop<'a>(&'a AtomicBool);
+struct StopGuard<'a>(&'a AtomicBool);
 
-impl Drop for Stop<'_> {
+impl Drop for StopGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-fn with_hub<T>(limits: Limits, body: impl FnOnce(&Hub, &Log) -> T) -> T {
+fn with_hub<T>(limits: HubLimits, body: impl FnOnce(&Hub, &HubLog) -> T) -> T {
     let hub = Hub::with_limits("127.0.0.1:0", limits).unwrap();
-    let (stop, log) = (AtomicBool::new(false), Log::default());
+    let (stop, log) = (AtomicBool::new(false), HubLog::default());
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| hub.serve(&stop, |line| log.say(line)));
-        let guard = Stop(&stop);
+        let guard = StopGuard(&stop);
         let found = body(&hub, &log);
         drop(guard);
         serving.join().unwrap().unwrap();
@@ -50,17 +53,17 @@ fn with_hub<T>(limits: Limits, body: impl FnOnce(&Hub, &Log) -> T) -> T {
     })
 }
 
-fn client(hub: &Hub) -> Client {
-    Client::connect("127.0.0.1", hub.local_addr().port(), LONG).unwrap()
+fn client(hub: &Hub) -> HubClient {
+    HubClient::connect("127.0.0.1", hub.local_addr().port(), LONG).unwrap()
 }
 
-/// A client with these subscriptions, which the hub knows of.
-fn receiver(hub: &Hub, regexes: &[&str]) -> Client {
+/// A client whose subscriptions are known to the hub.
+fn receiver(hub: &Hub, regexes: &[&str]) -> HubClient {
     let mut client = client(hub);
     for regex in regexes {
         client.subscribe(regex).unwrap();
     }
-    // The hub takes what one client sends in order. Nobody else is to hear of it.
+    // The hub handles what one client sends in order. No other client may receive this message.
     let name = format!("SETTLED_{}", client.local_addr().port());
     client.subscribe(&name).unwrap();
     client.publish(name.as_bytes(), b"").unwrap();
@@ -68,33 +71,33 @@ fn receiver(hub: &Hub, regexes: &[&str]) -> Client {
     client
 }
 
-fn next(client: &mut Client) -> (Vec<u8>, Vec<u8>) {
+fn next(client: &mut HubClient) -> (Vec<u8>, Vec<u8>) {
     let message = client.next(LONG).unwrap().expect("a message comes");
     (message.channel().to_vec(), message.payload().to_vec())
 }
 
-fn send(client: &mut Client, channel: &str, payload: &[u8]) {
+fn send(client: &mut HubClient, channel: &str, payload: &[u8]) {
     client.publish(channel.as_bytes(), payload).unwrap();
     client.flush().unwrap();
 }
 
-/// A connection that has greeted, to be used as no client would.
+/// A connection after the handshake, for sending what no client would.
 fn raw(hub: &Hub) -> TcpStream {
     let socket = TcpStream::connect(hub.local_addr()).unwrap();
     socket.set_read_timeout(Some(LONG)).unwrap();
-    { &socket }.write_all(&greeting(Side::Client)).unwrap();
-    let mut hello = [0; GREETING_LEN];
+    { &socket }.write_all(&handshake(PeerRole::Client)).unwrap();
+    let mut hello = [0; HANDSHAKE_LEN];
     { &socket }.read_exact(&mut hello).unwrap();
-    assert_eq!(hello, greeting(Side::Server));
+    assert_eq!(hello, handshake(PeerRole::Server));
     socket
 }
 
 fn subscribe_raw(socket: &TcpStream, regex: &[u8]) {
-    let frame = Frame::Subscribe(Bytes::copy_from_slice(regex));
+    let frame = TcpqFrame::Subscribe(Bytes::copy_from_slice(regex));
     { socket }.write_all(&frame.to_bytes()).unwrap();
 }
 
-/// Waits until it is so, asking over and over.
+/// Polls until the condition holds.
 fn until(what: impl Fn() -> bool) {
     let deadline = Instant::now() + LONG;
     while !what() {
@@ -105,7 +108,7 @@ fn until(what: impl Fn() -> bool) {
 
 #[test]
 fn a_message_goes_once_to_every_client_that_wants_it() {
-    with_hub(Limits::default(), |hub, _| {
+    with_hub(HubLimits::default(), |hub, _| {
         let mut one = receiver(hub, &["CAM_.*", "CAM_1", ".*_1"]);
         let mut two = receiver(hub, &["POSE|CAM_2"]);
         for (channel, payload) in [("CAM_1", "a"), ("CAM_2", "b"), ("CAM_22", "c"), ("POSE", "d")] {
@@ -124,7 +127,7 @@ fn a_message_goes_once_to_every_client_that_wants_it() {
 
 #[test]
 fn messages_of_any_length_arrive_whole() {
-    with_hub(Limits::default(), |hub, _| {
+    with_hub(HubLimits::default(), |hub, _| {
         let (mut to, mut from) = (receiver(hub, &["DATA"]), client(hub));
         let byte = |i: usize| u8::try_from(i % 251).unwrap();
         for len in [0, 1, 65_535, 65_536, 3_000_000] {
@@ -137,7 +140,7 @@ fn messages_of_any_length_arrive_whole() {
 
 #[test]
 fn messages_keep_their_order_and_are_counted() {
-    with_hub(Limits::default(), |hub, _| {
+    with_hub(HubLimits::default(), |hub, _| {
         let (mut to, mut from) = (receiver(hub, &["N"]), client(hub));
         for n in 0..20_000u32 {
             from.publish(b"N", &n.to_be_bytes()).unwrap();
@@ -152,7 +155,7 @@ fn messages_keep_their_order_and_are_counted() {
         let (bytes, settled) = (20_000 * (12 + 1 + 4), 12 + name.len() as u64);
         assert_eq!(
             hub.counts(),
-            Counts {
+            HubCounts {
                 clients: 2,
                 messages_in: 20_001,
                 messages_out: 20_001,
@@ -168,40 +171,42 @@ fn messages_keep_their_order_and_are_counted() {
 
 #[test]
 fn an_ended_subscription_gets_nothing_more() {
-    with_hub(Limits::default(), |hub, log| {
+    with_hub(HubLimits::default(), |hub, log| {
         let (socket, mut from) = (raw(hub), client(hub));
         subscribe_raw(&socket, b"A");
         subscribe_raw(&socket, b"B");
         until(|| hub.clients()[0].subscriptions == 2);
         let received = |channel: &[u8], payload: &[u8]| {
-            let message = Publish::new(channel, payload, &frame::Limits::default()).unwrap();
+            let message = Publish::new(channel, payload, &frame::FrameLimits::default()).unwrap();
             let mut found = vec![0; message.frame().len()];
             { &socket }.read_exact(&mut found).unwrap();
             assert_eq!(found, message.frame()[..]);
         };
         send(&mut from, "A", b"1");
         received(b"A", b"1");
-        let ended = |text: &'static [u8]| Frame::Unsubscribe(Bytes::from_static(text)).to_bytes();
+        let ended =
+            |text: &'static [u8]| TcpqFrame::Unsubscribe(Bytes::from_static(text)).to_bytes();
         { &socket }.write_all(&ended(b"A")).unwrap();
         until(|| hub.clients()[0].subscriptions == 1);
         send(&mut from, "A", b"2");
         send(&mut from, "B", b"3");
         received(b"B", b"3");
         { &socket }.write_all(&ended(b"\x1b[2J")).unwrap();
-        assert!(log.line("ends the sub").ends_with("`\\u{1b}[2J`, which it has not"));
+        assert!(log.line("ends a sub").ends_with("does not have: `\\u{1b}[2J`"));
     });
 }
 
 #[test]
 fn a_slow_client_loses_messages_which_is_said_and_a_fast_one_gets_all() {
-    let limits = Limits { queue_bytes: 1 << 20, ..Limits::default() };
+    let limits = HubLimits { queue_bytes: 1 << 20, ..HubLimits::default() };
     with_hub(limits, |hub, log| {
         let (slow, mut fast, mut from) = (raw(hub), receiver(hub, &["A"]), client(hub));
         subscribe_raw(&slow, b".*");
         until(|| hub.clients()[0].subscriptions == 1);
         let payload = vec![1; 100_000];
         let mut sent = 0;
-        // A writer that had no time to run yet makes the queue overflow, too, and empties it when it has.
+        // A writer that had no time to run yet makes the queue overflow, too, and empties it when
+        // it has.
         let is_stuck = || hub.clients()[0].dropped >= 5 && hub.clients()[0].waiting > 900_000;
         while !is_stuck() {
             send(&mut from, "A", &payload);
@@ -215,7 +220,7 @@ fn a_slow_client_loses_messages_which_is_said_and_a_fast_one_gets_all() {
         assert_eq!(hub.counts().dropped, slow_one.dropped);
         assert_eq!(hub.clients()[1].dropped, 0);
         drop(slow);
-        let words = format!("waited for it, {} were dropped", slow_one.dropped);
+        let words = format!("queued messages were not sent, {} were dropped", slow_one.dropped);
         assert!(log.line(&words).contains("has left"));
         send(&mut from, "A", b"after");
         assert_eq!(next(&mut fast).1, b"after");
@@ -224,7 +229,7 @@ fn a_slow_client_loses_messages_which_is_said_and_a_fast_one_gets_all() {
 
 #[test]
 fn a_client_that_never_reads_is_sent_away() {
-    let limits = Limits { stall: Duration::from_millis(200), ..Limits::default() };
+    let limits = HubLimits { stall: Duration::from_millis(200), ..HubLimits::default() };
     with_hub(limits, |hub, log| {
         let (idle, mut from) = (raw(hub), client(hub));
         subscribe_raw(&idle, b".*");
@@ -232,9 +237,9 @@ fn a_client_that_never_reads_is_sent_away() {
         for _ in 0..20 {
             send(&mut from, "A", &[0; 1 << 20]);
         }
-        let line = log.line("taken nothing");
+        let line = log.line("accepted no data");
         let words = format!(
-            "{} is sent away: it has taken nothing for 200ms; ",
+            "{} was disconnected: it accepted no data for 200ms; ",
             idle.local_addr().unwrap()
         );
         assert!(line.starts_with(&words), "{line}");
@@ -244,7 +249,8 @@ fn a_client_that_never_reads_is_sent_away() {
 
 #[test]
 fn whoever_does_not_speak_the_protocol_is_sent_away_and_nobody_else() {
-    let limits = Limits { greeting: Duration::from_millis(200), ..Limits::default() };
+    let limits =
+        HubLimits { handshake_timeout: Duration::from_millis(200), ..HubLimits::default() };
     with_hub(limits, |hub, log| {
         let mut other = receiver(hub, &["A"]);
         let _silent = TcpStream::connect(hub.local_addr()).unwrap();
@@ -260,7 +266,7 @@ fn whoever_does_not_speak_the_protocol_is_sent_away_and_nobody_else() {
         cut.write_all(&[0, 0, 0, 1, 0]).unwrap();
         cut.shutdown(Shutdown::Write).unwrap();
         for words in [
-            "the greeting of an lcm client within 200ms, found nothing",
+            "the handshake of an lcm client within 200ms, found nothing",
             "found 47 45 54 20 2f 20 48 54 (`GET / HT`)",
             "found type 9 (0x00000009) at byte 8 of the stream",
             "regular expression of 4278190080 bytes is longer than the 65536 allowed at byte 12",
@@ -268,7 +274,7 @@ fn whoever_does_not_speak_the_protocol_is_sent_away_and_nobody_else() {
             "has left 5 bytes into a frame",
         ] {
             let line = log.line(words);
-            assert!(line.contains(" is sent away: ") || line.contains("has left"), "{line}");
+            assert!(line.contains(" was disconnected: ") || line.contains("has left"), "{line}");
         }
         until(|| hub.counts().clients == 1);
         send(&mut other, "A", b"still here");
@@ -278,11 +284,11 @@ fn whoever_does_not_speak_the_protocol_is_sent_away_and_nobody_else() {
 
 #[test]
 fn what_is_no_regular_expression_is_said_and_ignored() {
-    with_hub(Limits::default(), |hub, log| {
+    with_hub(HubLimits::default(), |hub, log| {
         let mut client = receiver(hub, &["CAM(", "B"]);
         let line = log.line("CAM(");
         assert!(
-            line.ends_with(": its subscription `CAM(` is no regular expression: unclosed group"),
+            line.ends_with(": its subscription `CAM(` is not a regular expression: unclosed group"),
             "{line}"
         );
         send(&mut client, "B", b"1");
@@ -290,7 +296,7 @@ fn what_is_no_regular_expression_is_said_and_ignored() {
         for _ in 0..100 {
             client.subscribe("(").unwrap();
         }
-        log.line("; further ones are not told");
+        log.line("; further mistakes are not reported");
         receiver(hub, &[]);
         let complaints =
             log.lines.lock().unwrap().iter().filter(|l| l.contains("unclosed")).count();
@@ -300,7 +306,7 @@ fn what_is_no_regular_expression_is_said_and_ignored() {
 
 #[test]
 fn names_that_are_no_utf_8_are_matched_as_latin_1() {
-    with_hub(Limits::default(), |hub, _| {
+    with_hub(HubLimits::default(), |hub, _| {
         let mut client = receiver(hub, &["caf."]);
         client.publish(b"caf\xe9", b"x").unwrap();
         assert_eq!(next(&mut client), (b"caf\xe9".to_vec(), b"x".to_vec()));
@@ -309,14 +315,14 @@ fn names_that_are_no_utf_8_are_matched_as_latin_1() {
 
 #[test]
 fn one_client_too_many_is_sent_away() {
-    with_hub(Limits { clients: 1, ..Limits::default() }, |hub, log| {
+    with_hub(HubLimits { clients: 1, ..HubLimits::default() }, |hub, log| {
         let mut first = receiver(hub, &["A"]);
-        let second = Client::connect("127.0.0.1", hub.local_addr().port(), LONG);
+        let second = HubClient::connect("127.0.0.1", hub.local_addr().port(), LONG);
         assert!(matches!(
             second,
-            Err(ConnectError::Greeting { .. } | ConnectError::Connect { .. })
+            Err(ConnectError::Handshake { .. } | ConnectError::Connect { .. })
         ));
-        log.line("is sent away: 1 clients are connected, and no more allowed");
+        log.line("was refused: the limit of 1 clients is reached");
         send(&mut first, "A", b"1");
         assert_eq!(next(&mut first).1, b"1");
         drop(first);
@@ -327,11 +333,11 @@ fn one_client_too_many_is_sent_away() {
 
 #[test]
 fn a_stopped_hub_ends_all_connections() {
-    let mut left = with_hub(Limits::default(), |hub, log| {
+    let mut left = with_hub(HubLimits::default(), |hub, log| {
         let idle = TcpStream::connect(hub.local_addr()).unwrap();
         until(|| hub.counts().clients == 1);
         let clients = [receiver(hub, &["A"]), receiver(hub, &["B"])];
-        log.line("has come");
+        log.line("has connected");
         (idle, clients)
     });
     for client in &mut left.1 {
@@ -347,7 +353,7 @@ fn a_hub_can_serve_again() {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| hub.serve(&stop, |_| {}));
-            let _guard = Stop(&stop);
+            let _guard = StopGuard(&stop);
             receiver(&hub, &["A"]);
         });
         assert_eq!(hub.counts().clients, 0);
@@ -364,12 +370,12 @@ fn a_port_in_use_is_told() {
 
 #[test]
 fn hosts_are_names_or_addresses_of_either_kind() {
-    with_hub(Limits::default(), |hub, _| {
+    with_hub(HubLimits::default(), |hub, _| {
         let port = hub.local_addr().port();
         // Where it also means ::1, on which nothing listens, the next address is tried.
-        assert!(Client::connect("localhost", port, LONG).is_ok());
+        assert!(HubClient::connect("localhost", port, LONG).is_ok());
         assert!(matches!(
-            Client::connect("no such host", port, LONG),
+            HubClient::connect("no such host", port, LONG),
             Err(ConnectError::Resolve { .. })
         ));
     });
@@ -380,9 +386,9 @@ fn hosts_are_names_or_addresses_of_either_kind() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| hub.serve(&stop, |_| {}));
-        let _guard = Stop(&stop);
+        let _guard = StopGuard(&stop);
         for host in ["::1", "[::1]"] {
-            assert!(Client::connect(host, hub.local_addr().port(), LONG).is_ok());
+            assert!(HubClient::connect(host, hub.local_addr().port(), LONG).is_ok());
         }
     });
 }

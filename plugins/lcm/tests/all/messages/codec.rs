@@ -1,5 +1,5 @@
-//! Messages as columns: what each kind of member becomes, what hostile payloads leave behind, and that
-//! decoding and encoding are inverse.
+//! Messages as columns: what each kind of member becomes, what hostile payloads leave behind, and
+//! that decoding and encoding are inverse.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 use proptest::prelude::*;
 use sluice_core::{Batch, BatchBuilder, ChannelId, Codec, PayloadType, Rows};
-use sluice_lcm::codec::LcmCodec;
+use sluice_lcm::LcmCodec;
 
 use crate::messages::language::files;
-use crate::messages::made_up::{Random, Types};
+use crate::messages::random_types::{Random, RandomTypes};
 
 fn form(text: &str, name: &str, depth: usize) -> Arc<dyn PayloadType> {
-    let codec = LcmCodec::of(files(&[("types.lcm", text)]), depth);
+    let codec = LcmCodec::from_files(files(&[("types.lcm", text)]), depth);
     assert!(codec.mistakes().is_empty(), "{}", codec.mistakes().join("\n"));
     let known = codec.types().iter().find(|known| &*known.message_type.name == name).unwrap();
     known.payload_type.clone().unwrap()
@@ -34,9 +34,9 @@ fn batch(payloads: &[Vec<u8>]) -> Batch {
     builder.finish()
 }
 
-type Bad = Vec<(u32, &'static str)>;
+type RefusedRows = Vec<(u32, &'static str)>;
 
-fn decode(form: &dyn PayloadType, payloads: &[Vec<u8>]) -> (Rows, Bad) {
+fn decode(form: &dyn PayloadType, payloads: &[Vec<u8>]) -> (Rows, RefusedRows) {
     let (mut bad, events) = (Vec::new(), (0..payloads.len() as u32).collect::<Vec<_>>());
     let rows = form.decode(&batch(payloads), &events, &mut bad).unwrap();
     assert_eq!(rows.events.len() + bad.len(), payloads.len());
@@ -242,13 +242,13 @@ fn columns_of_other_types_are_encoded_where_nothing_is_lost() {
 fn rows_say_how_deep_they_were_taken_apart() {
     let text = "struct t { int8_t v; int8_t n; t inner[n]; }";
     for depth in 0..6 {
-        let codec = LcmCodec::of(files(&[("types.lcm", text)]), depth);
+        let codec = LcmCodec::from_files(files(&[("types.lcm", text)]), depth);
         let known = &codec.types()[0];
         let form = known.payload_type.as_ref().unwrap();
         let nested = payload(&**form, &[&[1, 1, 2, 1, 3, 1, 4, 1, 5, 0]]);
         let columns = good(&**form, std::slice::from_ref(&nested));
         // As one that only has the description does it.
-        let other = LcmCodec::of(Vec::new(), 1);
+        let other = LcmCodec::from_files(Vec::new(), 1);
         let adopted = other.adopt(&known.message_type, columns.schema_ref()).unwrap();
         assert_eq!(encoded(&*adopted, &columns), [nested]);
     }
@@ -275,7 +275,7 @@ fn a_row_that_is_no_message_has_no_payload() {
     .unwrap();
     let mut bad = Vec::new();
     let payloads = form.encode(&wrong, &mut bad).unwrap();
-    assert_eq!(bad, [(1, "a list is not as long as its length field says")]);
+    assert_eq!(bad, [(1, "a list and its length field differ")]);
     assert!(payloads.is_valid(0) && payloads.is_null(1));
     let one = columns.project(&[0]).unwrap();
     assert!(form.encode(&one, &mut bad).unwrap_err().contains("no column `x`"));
@@ -286,7 +286,7 @@ proptest! {
     #[test]
     fn decoding_and_encoding_are_inverse(seed in any::<u64>(), depth in 0_usize..3) {
         let mut random = Random(seed);
-        let types = Types::of(&mut random);
+        let types = RandomTypes::random(&mut random);
         let form = form(&types.text(), &types.name(), depth);
         let count = [1, 2, 30, 700][random.below(4)];
         let payloads: Vec<Vec<u8>> =
@@ -301,7 +301,7 @@ proptest! {
     #[test]
     fn wrong_payloads_leave_no_trace(seed in any::<u64>()) {
         let mut random = Random(seed);
-        let types = Types::of(&mut random);
+        let types = RandomTypes::random(&mut random);
         let form = form(&types.text(), &types.name(), 1);
         let mut payloads: Vec<Vec<u8>> =
             (0..40).map(|_| payload(&*form, &[&types.body(&mut random)])).collect();
@@ -321,9 +321,10 @@ proptest! {
     }
 
     #[test]
-    fn no_payload_makes_the_decoder_panic(seed in any::<u64>(), bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn no_payload_makes_the_decoder_panic(
+        seed in any::<u64>(), bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let mut random = Random(seed);
-        let types = Types::of(&mut random);
+        let types = RandomTypes::random(&mut random);
         let form = form(&types.text(), &types.name(), 0);
         let (rows, _) = decode(&*form, &[payload(&*form, &[&bytes]), bytes]);
         prop_assert!(rows.columns.get_array_memory_size() < 1 << 20);
@@ -361,7 +362,7 @@ fn booleans_of_any_byte_are_read_and_come_back() {
     assert!(read("b") && read("last"));
     let three = raw.columns["three"].as_fixed_size_list().value(0);
     assert_eq!(three.as_boolean().values().iter().collect::<Vec<_>>(), [false, true, true]);
-    let codec = LcmCodec::of(files(&[]), 1);
+    let codec = LcmCodec::from_files(files(&[]), 1);
     let adopted = codec.adopt(&raw.message, &raw.columns.schema()).unwrap();
     for form in [adopted, form.with_raw_booleans().unwrap()] {
         assert_eq!(encoded(&*form, &raw.columns), std::slice::from_ref(&odd));

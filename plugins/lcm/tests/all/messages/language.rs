@@ -1,12 +1,12 @@
-//! What files declare: fingerprints that are known from elsewhere, versions, and every mistake in one go.
+//! What files declare: fingerprints that are known from elsewhere, versions, and every mistake in
+//! one go.
 
 use proptest::prelude::*;
-use sluice_core::Codec;
-use sluice_lcm::codec::LcmCodec;
-use sluice_lcm::types::library::TypeFile;
-use sluice_lcm::types::{Library, fingerprint, parser, syntax};
+use sluice_core::{Codec, TypeFile};
+use sluice_lcm::LcmCodec;
+use sluice_lcm::fuzzing::{Library, TypeBody, fingerprints, parse};
 
-use crate::messages::made_up::{Random, Types};
+use crate::messages::random_types::{Random, RandomTypes};
 
 pub(crate) fn files(files: &[(&str, &str)]) -> Vec<TypeFile> {
     let file = |(path, text): &(&str, &str)| TypeFile { path: path.into(), text: (*text).into() };
@@ -15,7 +15,7 @@ pub(crate) fn files(files: &[(&str, &str)]) -> Vec<TypeFile> {
 
 /// The fingerprint of the only type of this name.
 fn print(texts: &[(&str, &str)], name: &str) -> u64 {
-    let codec = LcmCodec::of(files(texts), 1);
+    let codec = LcmCodec::from_files(files(texts), 1);
     assert!(codec.mistakes().is_empty(), "{}", codec.mistakes().join("\n"));
     let found: Vec<_> =
         codec.types().iter().filter(|known| &*known.message_type.name == name).collect();
@@ -24,7 +24,7 @@ fn print(texts: &[(&str, &str)], name: &str) -> u64 {
 }
 
 fn mistakes(text: &str) -> Vec<String> {
-    let codec = LcmCodec::of(files(&[("types.lcm", text)]), 1);
+    let codec = LcmCodec::from_files(files(&[("types.lcm", text)]), 1);
     codec.mistakes().to_vec()
 }
 
@@ -86,7 +86,7 @@ fn what_a_member_means_is_the_nearest_version() {
         ("new/inner.lcm", "package p; struct inner_t { int16_t x; }"),
         ("new/outer.lcm", outer),
     ];
-    let codec = LcmCodec::of(files(&texts), 1);
+    let codec = LcmCodec::from_files(files(&texts), 1);
     assert!(codec.mistakes().is_empty());
     let outers = codec.types().iter().filter(|known| &*known.message_type.name == "p.outer_t");
     let prints: Vec<u64> = outers.map(|known| known.message_type.key.0).collect();
@@ -99,10 +99,10 @@ fn two_versions_that_are_as_near_are_a_mistake_unless_they_are_the_same() {
     let outer = ("c/outer.lcm", "struct outer_t { inner_t inner; }");
     let one = ("a/inner.lcm", "struct inner_t { int8_t x; }");
     let other = ("b/inner.lcm", "struct inner_t { int16_t x; }");
-    let codec = LcmCodec::of(files(&[one, other, outer]), 1);
-    assert!(codec.mistakes()[0].contains("may be one of several"), "{:?}", codec.mistakes());
+    let codec = LcmCodec::from_files(files(&[one, other, outer]), 1);
+    assert!(codec.mistakes()[0].contains("is ambiguous"), "{:?}", codec.mistakes());
     let same = ("b/inner.lcm", "struct inner_t { int8_t x; /* the same */ }");
-    assert!(LcmCodec::of(files(&[one, same, outer]), 1).mistakes().is_empty());
+    assert!(LcmCodec::from_files(files(&[one, same, outer]), 1).mistakes().is_empty());
 }
 
 #[test]
@@ -121,12 +121,12 @@ struct nearly_t { x_tt other; }
 ";
     let shown = mistakes(text).join("\n\n");
     let places = [
-        ("2:1", "expected `;` behind the package's name, found `struct`"),
-        ("4:23", "`m` is neither a number nor declared before"),
+        ("2:1", "expected `;` after the package name, found `struct`"),
+        ("4:23", "`m` is neither a number nor declared above"),
         ("4:40", "`y` is declared twice"),
-        ("5:21", "`300` is no int8_t"),
-        ("6:4", "a struct inside of a struct"),
-        ("9:21", "another value of this enum is called `D` or is 6"),
+        ("5:21", "`300` is not a valid int8_t"),
+        ("6:4", "a struct inside a struct"),
+        ("9:21", "another value of this enum has the name `D` or the number 6"),
         ("10:19", "no type `a.b.x_tt`"),
     ];
     for (place, what) in places {
@@ -143,12 +143,12 @@ fn what_is_wrong_is_told_with_what_to_do() {
         ("package p; struct a_t { int8_t x; } package q; struct t { a_t x; }", "there is `p.a_t`"),
         ("struct point_t { int8_t x; } struct t { pont_t x; }", "did you mean `point_t`?"),
         ("struct t { int8_t x; };", "leave it out"),
-        ("struct t { int8_t x[0]; }", "sizes go from 1"),
+        ("struct t { int8_t x[0]; }", "sizes range from 1"),
         ("struct t { double n; int8_t x[n]; }", "counted by a single int8_t"),
         ("struct t { const string S = a; }", "constants are int8_t"),
-        ("struct t { int8_t 2x; }", "names begin with a letter"),
+        ("struct t { int8_t 2x; }", "names start with a letter"),
         ("struct t { int8_t x;", "found the end of the file"),
-        ("struct double { int8_t x; }", "call it otherwise"),
+        ("struct double { int8_t x; }", "choose another name"),
         ("struct t { const int32_t N = -1; int8_t x[N]; }", "sizes are integers from 0"),
         ("struct t { int8_t x; } struct t { int8_t y; }", "declared twice in this file"),
     ] {
@@ -176,9 +176,9 @@ fn what_lcm_gen_reads_is_read() {
 
 #[test]
 fn values_of_enums_go_on_above_the_greatest() {
-    let (declared, mistakes) = parser::parse("enum e { A, B = 5, C, D = -7, E }");
+    let (declared, mistakes) = parse("enum e { A, B = 5, C, D = -7, E }");
     assert!(mistakes.is_empty());
-    let syntax::Body::Enum(values) = &declared[0].body else { panic!("an enum") };
+    let TypeBody::Enum(values) = &declared[0].body else { panic!("an enum") };
     let numbers: Vec<i32> = values.iter().map(|(_, number)| *number).collect();
     assert_eq!(numbers, [1, 5, 6, -7, 7]);
 }
@@ -189,7 +189,7 @@ fn hostile_types_cost_little() {
     for n in 1..60 {
         doubling += &format!("struct t{n} {{ t{m} a; t{m} b; }}", m = n - 1);
     }
-    let codec = LcmCodec::of(files(&[("doubling.lcm", &doubling)]), 1);
+    let codec = LcmCodec::from_files(files(&[("doubling.lcm", &doubling)]), 1);
     assert!(codec.mistakes().is_empty());
     let last = codec.types().iter().find(|known| &*known.message_type.name == "t59").unwrap();
     assert!(last.payload_type.as_ref().unwrap_err().contains("columns"), "{:?}", last.payload_type);
@@ -198,8 +198,8 @@ fn hostile_types_cost_little() {
     for n in 1..20_000 {
         chain += &format!("struct t{n} {{ t{m} a; }}", m = n - 1);
     }
-    let library = Library::of(files(&[("chain.lcm", &chain)]));
-    assert!(fingerprint::fingerprints(&library).iter().all(Result::is_ok));
+    let library = Library::from_files(files(&[("chain.lcm", &chain)]));
+    assert!(fingerprints(&library).iter().all(Result::is_ok));
 
     let mut tangle = String::new();
     for n in 0..30 {
@@ -219,26 +219,28 @@ fn hostile_types_cost_little() {
     assert!(mistakes(&lines).is_empty());
     let members: String = (0..1900).map(|n| format!("int8_t m{n}; ")).collect();
     let wide: String = (0..3000).map(|n| format!("struct s{n} {{ w x; }} ")).collect();
-    let codec =
-        LcmCodec::of(files(&[("wide.lcm", &format!("struct w {{ {members} }} {wide}"))]), 1);
+    let codec = LcmCodec::from_files(
+        files(&[("wide.lcm", &format!("struct w {{ {members} }} {wide}"))]),
+        1,
+    );
     let mut refused = codec.types().iter().filter_map(|known| known.payload_type.as_ref().err());
     assert!(refused.next_back().unwrap().contains("too many columns together"));
     let huge = "struct t { double x[2147483647][2147483647]; }";
-    let codec = LcmCodec::of(files(&[("huge.lcm", huge)]), 1);
+    let codec = LcmCodec::from_files(files(&[("huge.lcm", huge)]), 1);
     assert!(codec.types()[0].payload_type.as_ref().unwrap_err().contains("2 GiB"));
 }
 
 proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in "(struct|enum|package|const|int8_t|t|n|[{}\\[\\];,=]|[0-9x\\-]{1,3}|ü|/\\*|//|\\PC| |\n){0,60}") {
-        let codec = LcmCodec::of(files(&[("any.lcm", &text)]), 1);
+        let codec = LcmCodec::from_files(files(&[("any.lcm", &text)]), 1);
         prop_assert!(codec.types().len() <= text.len());
     }
 
     #[test]
     fn the_description_of_a_type_declares_the_same_messages(seed in any::<u64>()) {
-        let types = Types::of(&mut Random(seed));
-        let codec = LcmCodec::of(files(&[("made/up.lcm", &types.text())]), 1);
+        let types = RandomTypes::random(&mut Random(seed));
+        let codec = LcmCodec::from_files(files(&[("made/up.lcm", &types.text())]), 1);
         prop_assert!(codec.mistakes().is_empty(), "{:?}\n{}", codec.mistakes(), types.text());
         for known in codec.types() {
             let columns = known.payload_type.as_ref().unwrap().schema();

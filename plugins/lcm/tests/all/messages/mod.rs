@@ -1,5 +1,6 @@
-//! The `.lcm` language and the codec: what is declared, what messages become, and what hostile ones cost.
+//! The `.lcm` language and the codec: what is declared, what messages become, and what hostile ones
+//! cost.
 
 mod codec;
 mod language;
-mod made_up;
+mod random_types;

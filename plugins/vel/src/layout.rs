@@ -1,6 +1,6 @@
-//! What payloads of the described types say of their own length, and whether they name their sensor.
+//! Layouts of known payload types: their length, and the sensor name in them.
 //!
-//! It does not read values; that is for whoever makes columns of payloads.
+//! It does not read values; [`codec`](crate::codec) does.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -9,52 +9,52 @@ use std::io;
 use sluice_core::window::ReadAt;
 
 use crate::hash::{IMAGE, IMU_STATE, LASER_CONFIG, LASER_DATA};
-use crate::wire::string;
+use crate::wire::read_string;
 
-/// How the length of a payload agrees with what is in it.
+/// How the length of a payload agrees with the layout of its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// The type, or this version of it, is not described.
+pub(crate) enum PayloadFit {
+    /// The type or version is unknown.
     Unknown,
-    /// What is described ends exactly where the payload does.
+    /// The layout ends exactly where the payload does.
     Exact,
-    /// What is described ends before the payload does, and the version is a described one.
+    /// The layout of a known version ends before the payload does.
     TooLong,
-    /// What is described ends before the payload does, or with it; the version is above those described.
+    /// The layout ends within the payload or with it, and the version is newer than the known ones.
     Newer,
-    /// What is described goes on after the end of the payload.
+    /// The layout extends beyond the payload.
     TooShort,
 }
 
-impl Shape {
-    /// Whether all that is described lies in the payload.
-    pub fn fits(self) -> bool {
+impl PayloadFit {
+    /// Whether the payload contains the whole layout.
+    pub(crate) fn fits(self) -> bool {
         matches!(self, Self::Exact | Self::TooLong | Self::Newer)
     }
 }
 
-/// A piece of a payload.
+/// A part of a payload.
 #[derive(Clone, Copy)]
-enum Part {
-    /// So many bytes.
+enum LayoutPart {
+    /// A fixed number of bytes.
     Fixed(u64),
-    /// A 32-bit count, and so many values of this width.
+    /// A 32-bit count, and as many values of this width.
     Counted(u64),
 }
 
-use Part::{Counted, Fixed};
+use LayoutPart::{Counted, Fixed};
 
 /// A sensor's brand and model, and its name.
-const TEXT: Part = Counted(1);
-const IMAGE_102: &[Part] = &[TEXT, TEXT, Fixed(12), Counted(1)];
-const IMU_102: &[Part] = &[TEXT, TEXT, Fixed(28)];
-const LASER_100: &[Part] = &[Counted(4)];
-const LASER_101: &[Part] = &[TEXT, TEXT, Counted(4)];
-const LASER_102: &[Part] = &[TEXT, TEXT, Counted(4), Counted(4), Fixed(4)];
-const CONFIG_100: &[Part] = &[TEXT, TEXT, Fixed(40)];
+const TEXT: LayoutPart = Counted(1);
+const IMAGE_102: &[LayoutPart] = &[TEXT, TEXT, Fixed(12), Counted(1)];
+const IMU_102: &[LayoutPart] = &[TEXT, TEXT, Fixed(28)];
+const LASER_100: &[LayoutPart] = &[Counted(4)];
+const LASER_101: &[LayoutPart] = &[TEXT, TEXT, Counted(4)];
+const LASER_102: &[LayoutPart] = &[TEXT, TEXT, Counted(4), Counted(4), Fixed(4)];
+const CONFIG_100: &[LayoutPart] = &[TEXT, TEXT, Fixed(40)];
 
-/// The parts of a payload, and whether its version is above those described.
-fn parts(type_id: u32, version: i32) -> Option<(&'static [Part], bool)> {
+/// The parts of a payload, and whether the version is newer than the known ones.
+fn parts(type_id: u32, version: i32) -> Option<(&'static [LayoutPart], bool)> {
     let known = |parts| Some((parts, false));
     match (type_id, version) {
         (LASER_DATA, 100) => known(LASER_100),
@@ -67,14 +67,14 @@ fn parts(type_id: u32, version: i32) -> Option<(&'static [Part], bool)> {
     }
 }
 
-/// How the payload of `len` bytes at `start` agrees with its type. Reads counts only.
-pub fn shape(
+/// Compares the payload of `len` bytes at `start` with its layout. Reads only counts.
+pub(crate) fn payload_fit(
     log: &mut dyn ReadAt,
     start: u64,
     len: u64,
     (type_id, version): (u32, i32),
-) -> io::Result<Shape> {
-    let Some((parts, is_newer)) = parts(type_id, version) else { return Ok(Shape::Unknown) };
+) -> io::Result<PayloadFit> {
+    let Some((parts, is_newer)) = parts(type_id, version) else { return Ok(PayloadFit::Unknown) };
     let mut at = 0u64;
     for part in parts {
         let more = match part {
@@ -83,7 +83,7 @@ pub fn shape(
                 let mut count = [0; 4];
                 let there = log.read_at(start.saturating_add(at), &mut count)?;
                 if there < count.len() || at.saturating_add(4) > len {
-                    return Ok(Shape::TooShort);
+                    return Ok(PayloadFit::TooShort);
                 }
                 4 + width * u64::from(u32::from_le_bytes(count))
             }
@@ -91,26 +91,25 @@ pub fn shape(
         at = at.saturating_add(more);
     }
     Ok(match at.cmp(&len) {
-        std::cmp::Ordering::Greater => Shape::TooShort,
-        _ if is_newer => Shape::Newer,
-        std::cmp::Ordering::Equal => Shape::Exact,
-        std::cmp::Ordering::Less => Shape::TooLong,
+        std::cmp::Ordering::Greater => PayloadFit::TooShort,
+        _ if is_newer => PayloadFit::Newer,
+        std::cmp::Ordering::Equal => PayloadFit::Exact,
+        std::cmp::Ordering::Less => PayloadFit::TooLong,
     })
 }
 
-/// The name of the sensor that a payload of this type and version comes from; nothing if it carries none,
-/// or if it does not fit.
+/// The sensor name in a payload; `None` if its type has none, or if it does not fit.
 #[inline]
-pub fn sensor(type_id: u32, version: i32, payload: &[u8]) -> Option<&[u8]> {
-    if !names_sensor(type_id, version) {
+pub(crate) fn sensor(type_id: u32, version: i32, payload: &[u8]) -> Option<&[u8]> {
+    if !has_sensor_name(type_id, version) {
         return None;
     }
-    let (_, rest) = string(payload)?;
-    string(rest).map(|(name, _)| name)
+    let (_, rest) = read_string(payload)?;
+    read_string(rest).map(|(name, _)| name)
 }
 
-/// Whether the layout of such messages begins with the name of a sensor.
-pub fn names_sensor(type_id: u32, version: i32) -> bool {
+/// Whether the layout of this type starts with a sensor name.
+pub(crate) fn has_sensor_name(type_id: u32, version: i32) -> bool {
     parts(type_id, version).is_some_and(|(parts, _)| matches!(parts, [Counted(1), Counted(1), ..]))
 }
 
@@ -119,8 +118,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn of(payload: &[u8], type_id: u32, version: i32) -> Shape {
-        shape(&mut &*payload, 0, payload.len() as u64, (type_id, version)).unwrap()
+    fn fit_of(payload: &[u8], type_id: u32, version: i32) -> PayloadFit {
+        payload_fit(&mut &*payload, 0, payload.len() as u64, (type_id, version)).unwrap()
     }
 
     fn sensor_strings() -> Vec<u8> {
@@ -142,9 +141,9 @@ mod tests {
         ] {
             let longer = [&payload[..], b"x"].concat();
             let shorter = payload.split_last().unwrap().1;
-            assert_eq!(of(&payload, type_id, version), Shape::Exact, "{type_id:x}");
-            assert_eq!(of(&longer, type_id, version), Shape::TooLong, "{type_id:x}");
-            assert_eq!(of(shorter, type_id, version), Shape::TooShort, "{type_id:x}");
+            assert_eq!(fit_of(&payload, type_id, version), PayloadFit::Exact, "{type_id:x}");
+            assert_eq!(fit_of(&longer, type_id, version), PayloadFit::TooLong, "{type_id:x}");
+            assert_eq!(fit_of(shorter, type_id, version), PayloadFit::TooShort, "{type_id:x}");
         }
     }
 
@@ -153,16 +152,16 @@ mod tests {
         let payload = [&sensor_strings()[..], &[0; 28]].concat();
         let longer = [&payload[..], b"x"].concat();
         assert_eq!(
-            (of(&payload, IMU_STATE, 103), of(&longer, IMU_STATE, 103)),
-            (Shape::Newer, Shape::Newer)
+            (fit_of(&payload, IMU_STATE, 103), fit_of(&longer, IMU_STATE, 103)),
+            (PayloadFit::Newer, PayloadFit::Newer)
         );
-        assert_eq!(of(payload.split_last().unwrap().1, IMU_STATE, 103), Shape::TooShort);
+        assert_eq!(fit_of(payload.split_last().unwrap().1, IMU_STATE, 103), PayloadFit::TooShort);
     }
 
     #[test]
     fn versions_below_those_described_and_other_types_are_unknown() {
         for (type_id, version) in [(IMAGE, 101), (LASER_DATA, 99), (LASER_CONFIG, -1), (7, 102)] {
-            assert_eq!(of(&sensor_strings(), type_id, version), Shape::Unknown);
+            assert_eq!(fit_of(&sensor_strings(), type_id, version), PayloadFit::Unknown);
             assert_eq!(sensor(type_id, version, &sensor_strings()), None);
         }
     }
@@ -183,9 +182,9 @@ mod tests {
             type_id in prop_oneof![Just(IMAGE), Just(IMU_STATE), Just(LASER_DATA), Just(LASER_CONFIG)],
             version in 99i32..104,
         ) {
-            let shape = of(&payload, type_id, version);
-            if shape == Shape::Exact {
-                prop_assert_eq!(of(payload.split_last().unwrap().1, type_id, version), Shape::TooShort);
+            let shape = fit_of(&payload, type_id, version);
+            if shape == PayloadFit::Exact {
+                prop_assert_eq!(fit_of(payload.split_last().unwrap().1, type_id, version), PayloadFit::TooShort);
             }
             sensor(type_id, version, &payload);
         }

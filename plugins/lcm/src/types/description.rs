@@ -1,14 +1,15 @@
-//! A type and all that it holds as one text in the `.lcm` language, which declares the same messages.
+//! Writes a type and all types it contains as one text in the `.lcm` language.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::syntax::{Body, Constant, Dimension, TypeName};
+use super::syntax::{Constant, Dimension, TypeBody, TypeName};
 use super::{Library, TypeId};
 
 impl Library {
-    /// A text that declares a type and everything it holds; nothing if it holds two types of one name.
-    pub fn text_of(&self, id: TypeId) -> Option<String> {
+    /// A text that declares a type and all types it contains; `None` if two of them have the same
+    /// name.
+    pub fn description(&self, id: TypeId) -> Option<String> {
         let mut held: BTreeMap<&str, TypeId> = BTreeMap::from([(self.name(id), id)]);
         let (mut order, mut next) = (vec![id], 0);
         while let Some(id) = order.get(next).copied() {
@@ -24,25 +25,25 @@ impl Library {
             }
         }
         let mut text = String::new();
-        order.iter().for_each(|id| self.declare(*id, &mut text));
+        order.iter().for_each(|id| self.write_declaration(*id, &mut text));
         Some(text)
     }
 
-    fn declare(&self, id: TypeId, text: &mut String) {
-        // Names are given in full, so that no package has to be said.
+    fn write_declaration(&self, id: TypeId, text: &mut String) {
+        // Full names make a `package` unnecessary.
         let name = self.name(id);
         match &self.get(id).declaration.body {
-            Body::Enum(values) => {
-                line(text, format_args!("enum {name} {{"));
+            TypeBody::Enum(values) => {
+                write_line(text, format_args!("enum {name} {{"));
                 for (value, number) in values {
-                    line(text, format_args!("    {value} = {number},"));
+                    write_line(text, format_args!("    {value} = {number},"));
                 }
             }
-            Body::Struct { members, constants } => {
-                line(text, format_args!("struct {name} {{"));
+            TypeBody::Struct { members, constants } => {
+                write_line(text, format_args!("struct {name} {{"));
                 for constant in constants {
                     let of = constant.of.name();
-                    line(
+                    write_line(
                         text,
                         format_args!("    const {of} {} = {};", constant.name, constant.text),
                     );
@@ -56,7 +57,7 @@ impl Library {
                         .dimensions
                         .iter()
                         .map(|dimension| match dimension {
-                            // A size of 0 can only be given by a constant.
+                            // Only a constant can give a size of 0.
                             Dimension::Fixed { size: 0, text } => {
                                 let is_it = |constant: &&Constant| {
                                     constant.integer == Some(0) && constant.text == *text
@@ -70,7 +71,7 @@ impl Library {
                             }
                         })
                         .collect();
-                    line(text, format_args!("    {of} {}{sizes};", member.name));
+                    write_line(text, format_args!("    {of} {}{sizes};", member.name));
                 }
             }
         }
@@ -78,7 +79,7 @@ impl Library {
     }
 }
 
-fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
+fn write_line(text: &mut String, line: std::fmt::Arguments<'_>) {
     // Writing to a string does not fail.
     let _written = writeln!(text, "{line}");
 }

@@ -1,4 +1,5 @@
-//! Types and messages made up from a number: an own writer of the wire format, to hold the codec against.
+//! Types and messages made up from a number: an own writer of the wire format, to hold the codec
+//! against.
 
 use std::fmt::Write;
 
@@ -20,7 +21,7 @@ impl Random {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Of {
+enum MemberType {
     Number(&'static str, usize),
     Text,
     Boolean,
@@ -29,27 +30,27 @@ enum Of {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Size {
+enum ArraySize {
     Fixed(usize),
     Counted(usize),
 }
 
 #[derive(Debug)]
-struct Member {
-    of: Of,
-    sizes: Vec<Size>,
+struct RandomMember {
+    of: MemberType,
+    sizes: Vec<ArraySize>,
 }
 
-impl Member {
+impl RandomMember {
     /// How many bytes it takes at most, if structs take so many.
     fn longest(&self, structs: &[usize]) -> usize {
         let one = match self.of {
-            Of::Struct(at) => structs[at],
+            MemberType::Struct(at) => structs[at],
             _ => 16,
         };
         let each = self.sizes.iter().map(|size| match size {
-            Size::Fixed(count) => *count,
-            Size::Counted(_) => 3,
+            ArraySize::Fixed(count) => *count,
+            ArraySize::Counted(_) => 3,
         });
         one * each.product::<usize>()
     }
@@ -57,7 +58,7 @@ impl Member {
 
 /// Structs, each of which holds only those before it; the last is the message.
 #[derive(Debug)]
-pub(crate) struct Types(Vec<Vec<Member>>);
+pub(crate) struct RandomTypes(Vec<Vec<RandomMember>>);
 
 const NUMBERS: [(&str, usize); 7] = [
     ("int8_t", 1),
@@ -69,8 +70,8 @@ const NUMBERS: [(&str, usize); 7] = [
     ("double", 8),
 ];
 
-impl Types {
-    pub(crate) fn of(random: &mut Random) -> Self {
+impl RandomTypes {
+    pub(crate) fn random(random: &mut Random) -> Self {
         let (mut structs, mut longest) = (Vec::new(), Vec::new());
         for at in 0..1 + random.below(4) {
             // Arrays of arrays of structs of arrays would make messages of gigabytes.
@@ -97,19 +98,19 @@ impl Types {
         let mut text = String::from("package made;\nenum kind { A, B = 7, C }\n");
         for (at, members) in self.0.iter().enumerate() {
             writeln!(text, "struct t{at} {{").unwrap();
-            for (place, Member { of, sizes }) in members.iter().enumerate() {
+            for (place, RandomMember { of, sizes }) in members.iter().enumerate() {
                 let of = match of {
-                    Of::Number(name, _) => (*name).to_owned(),
-                    Of::Text => "string".to_owned(),
-                    Of::Boolean => "boolean".to_owned(),
-                    Of::Enum => "kind".to_owned(),
-                    Of::Struct(at) => format!("t{at}"),
+                    MemberType::Number(name, _) => (*name).to_owned(),
+                    MemberType::Text => "string".to_owned(),
+                    MemberType::Boolean => "boolean".to_owned(),
+                    MemberType::Enum => "kind".to_owned(),
+                    MemberType::Struct(at) => format!("t{at}"),
                 };
                 let sizes: String = sizes
                     .iter()
                     .map(|size| match size {
-                        Size::Fixed(n) => format!("[{n}]"),
-                        Size::Counted(place) => format!("[m{place}]"),
+                        ArraySize::Fixed(n) => format!("[{n}]"),
+                        ArraySize::Counted(place) => format!("[m{place}]"),
                     })
                     .collect();
                 writeln!(text, "    {of} m{place}{sizes};").unwrap();
@@ -128,26 +129,27 @@ impl Types {
 
     fn value(&self, at: usize, random: &mut Random, out: &mut Vec<u8>) {
         let members = &self.0[at];
-        // Arrays of many empty arrays are taken for hostile, so only arrays of one dimension are empty.
+        // Arrays of many empty arrays are taken for hostile, so only arrays of one dimension are
+        // empty.
         let is_inner = |place| {
             let inner = members.iter().filter(|member| member.sizes.len() > 1);
             let mut sizes = inner.flat_map(|member| &member.sizes);
-            sizes.any(|size| matches!(size, Size::Counted(p) if *p == place))
+            sizes.any(|size| matches!(size, ArraySize::Counted(p) if *p == place))
         };
         let count = |place| random.below(4).max(usize::from(is_inner(place)));
         let counts: Vec<usize> = (0..members.len()).map(count).collect();
         let is_count = |place| {
             let sizes = members.iter().flat_map(|member| &member.sizes);
-            sizes.into_iter().any(|size| matches!(size, Size::Counted(p) if *p == place))
+            sizes.into_iter().any(|size| matches!(size, ArraySize::Counted(p) if *p == place))
         };
-        for (place, Member { of, sizes }) in members.iter().enumerate() {
-            if let (Of::Number(_, width), true) = (of, is_count(place)) {
+        for (place, RandomMember { of, sizes }) in members.iter().enumerate() {
+            if let (MemberType::Number(_, width), true) = (of, is_count(place)) {
                 out.extend_from_slice(&(counts[place] as u64).to_be_bytes()[8 - width..]);
                 continue;
             }
             let each = sizes.iter().map(|size| match size {
-                Size::Fixed(n) => *n,
-                Size::Counted(place) => counts[*place],
+                ArraySize::Fixed(n) => *n,
+                ArraySize::Counted(place) => counts[*place],
             });
             for _ in 0..each.product() {
                 self.element(*of, random, out);
@@ -155,13 +157,15 @@ impl Types {
         }
     }
 
-    fn element(&self, of: Of, random: &mut Random, out: &mut Vec<u8>) {
+    fn element(&self, of: MemberType, random: &mut Random, out: &mut Vec<u8>) {
         match of {
-            Of::Number(_, width) => out.extend_from_slice(&random.next().to_be_bytes()[..width]),
-            Of::Boolean => out.push(random.below(2) as u8),
-            Of::Enum => out.extend_from_slice(&(random.next() as u32).to_be_bytes()),
-            Of::Struct(at) => self.value(at, random, out),
-            Of::Text => {
+            MemberType::Number(_, width) => {
+                out.extend_from_slice(&random.next().to_be_bytes()[..width])
+            }
+            MemberType::Boolean => out.push(random.below(2) as u8),
+            MemberType::Enum => out.extend_from_slice(&(random.next() as u32).to_be_bytes()),
+            MemberType::Struct(at) => self.value(at, random, out),
+            MemberType::Text => {
                 let texts: [&[u8]; 7] = [
                     b"",
                     b"plain",
@@ -180,36 +184,37 @@ impl Types {
     }
 }
 
-fn members(at: usize, random: &mut Random) -> Vec<Member> {
-    let mut members: Vec<Member> = Vec::new();
+fn members(at: usize, random: &mut Random) -> Vec<RandomMember> {
+    let mut members: Vec<RandomMember> = Vec::new();
     for _ in 0..random.below(7) {
         let of = match random.below(12) {
             0..7 => {
                 let (name, width) = NUMBERS[random.below(NUMBERS.len())];
-                Of::Number(name, width)
+                MemberType::Number(name, width)
             }
-            7 => Of::Text,
-            8 => Of::Boolean,
-            9 => Of::Enum,
-            _ if at > 0 => Of::Struct(random.below(at)),
-            _ => Of::Number("int32_t", 4),
+            7 => MemberType::Text,
+            8 => MemberType::Boolean,
+            9 => MemberType::Enum,
+            _ if at > 0 => MemberType::Struct(random.below(at)),
+            _ => MemberType::Number("int32_t", 4),
         };
         let counters: Vec<usize> = (0..members.len())
             .filter(|place| {
-                let member: &Member = &members[*place];
-                let counts = matches!(member.of, Of::Number(name, _) if name.starts_with("int"));
+                let member: &RandomMember = &members[*place];
+                let counts =
+                    matches!(member.of, MemberType::Number(name, _) if name.starts_with("int"));
                 counts && member.sizes.is_empty()
             })
             .collect();
         let dimensions = [0, 0, 0, 1, 1, 2, 3][random.below(7)];
         let size = |_| match counters.as_slice() {
-            [] => Size::Fixed(1 + random.below(3)),
+            [] => ArraySize::Fixed(1 + random.below(3)),
             counters if random.below(2) == 0 => {
-                Size::Counted(counters[random.below(counters.len())])
+                ArraySize::Counted(counters[random.below(counters.len())])
             }
-            _ => Size::Fixed([1, 2, 3, 5, 40][random.below(5)]),
+            _ => ArraySize::Fixed([1, 2, 3, 5, 40][random.below(5)]),
         };
-        members.push(Member { of, sizes: (0..dimensions).map(size).collect() });
+        members.push(RandomMember { of, sizes: (0..dimensions).map(size).collect() });
     }
     members
 }

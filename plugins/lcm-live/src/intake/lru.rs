@@ -1,12 +1,12 @@
-//! Who was touched when: lists of small numbers, from the longest untouched to the last touched.
+//! Lists of small ids in the order they were last touched.
 //!
-//! Lists of one kind share one set of links, so that a number is in one of them at most.
+//! Several lists share one set of links, so an id is in at most one of them.
 
 const NONE: u32 = u32::MAX;
 
-/// The neighbours of every number.
+/// The neighbours of every id.
 #[derive(Debug, Default)]
-pub(super) struct Links(Vec<Neighbours>);
+pub(super) struct LruLinks(Vec<Neighbours>);
 
 #[derive(Clone, Copy, Debug)]
 struct Neighbours {
@@ -14,29 +14,29 @@ struct Neighbours {
     newer: u32,
 }
 
-/// Both ends of one list.
+/// Both ends of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ends {
+pub(super) struct LruList {
     oldest: u32,
     newest: u32,
 }
 
-impl Default for Ends {
+impl Default for LruList {
     fn default() -> Self {
         Self { oldest: NONE, newest: NONE }
     }
 }
 
-impl Ends {
-    /// What was not touched for the longest time.
+impl LruList {
+    /// The id not touched for the longest time.
     pub(super) fn oldest(self) -> Option<u32> {
         Some(self.oldest).filter(|id| *id != NONE)
     }
 }
 
-impl Links {
-    /// Puts a number that is in no list to the newest end of this one.
-    pub(super) fn push(&mut self, list: &mut Ends, id: u32) {
+impl LruLinks {
+    /// Appends an id that is in no list.
+    pub(super) fn push(&mut self, list: &mut LruList, id: u32) {
         let at = id as usize;
         if at >= self.0.len() {
             self.0.resize(at + 1, Neighbours { older: NONE, newer: NONE });
@@ -49,8 +49,8 @@ impl Links {
         list.newest = id;
     }
 
-    /// Takes a number out of the list that it is in.
-    pub(super) fn remove(&mut self, list: &mut Ends, id: u32) {
+    /// Removes an id from the list it is in.
+    pub(super) fn remove(&mut self, list: &mut LruList, id: u32) {
         let Neighbours { older, newer } = self.0[id as usize];
         match self.0.get_mut(older as usize) {
             Some(before) => before.newer = newer,
@@ -62,9 +62,9 @@ impl Links {
         }
     }
 
-    /// Moves a number of this list to its newest end.
+    /// Moves an id of this list to the newest end.
     #[inline]
-    pub(super) fn touch(&mut self, list: &mut Ends, id: u32) {
+    pub(super) fn touch(&mut self, list: &mut LruList, id: u32) {
         if list.newest != id {
             self.remove(list, id);
             self.push(list, id);
@@ -76,14 +76,14 @@ impl Links {
 mod tests {
     use super::*;
 
-    fn numbers(links: &Links, list: Ends) -> Vec<u32> {
+    fn numbers(links: &LruLinks, list: LruList) -> Vec<u32> {
         let after = |id: &u32| Some(links.0[*id as usize].newer).filter(|id| *id != NONE);
         std::iter::successors(list.oldest(), after).collect()
     }
 
     #[test]
     fn a_list_goes_from_the_longest_untouched_to_the_last_touched() {
-        let (mut links, mut list) = (Links::default(), Ends::default());
+        let (mut links, mut list) = (LruLinks::default(), LruList::default());
         (0..4).for_each(|id| links.push(&mut list, id));
         links.touch(&mut list, 0);
         links.touch(&mut list, 2);
@@ -94,12 +94,13 @@ mod tests {
         assert_eq!(numbers(&links, list), [3, 2]);
         links.remove(&mut list, 2);
         links.remove(&mut list, 3);
-        assert_eq!(list, Ends::default());
+        assert_eq!(list, LruList::default());
     }
 
     #[test]
     fn lists_of_one_kind_do_not_disturb_each_other() {
-        let (mut links, mut even, mut odd) = (Links::default(), Ends::default(), Ends::default());
+        let (mut links, mut even, mut odd) =
+            (LruLinks::default(), LruList::default(), LruList::default());
         for id in 0..6 {
             links.push(if id % 2 == 0 { &mut even } else { &mut odd }, id);
         }
