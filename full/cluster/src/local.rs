@@ -52,9 +52,9 @@ impl LocalCluster {
         say: impl Fn(&str) + Clone + Send + 'static,
     ) -> Result<Self, Error> {
         if !(1..=MAX_EXECUTORS).contains(&options.executors) {
-            let asked = options.executors;
+            let executors = options.executors;
             return Err(Error::refused(format!(
-                "expected 1 to {MAX_EXECUTORS} executors, not {asked}"
+                "expected 1 to {MAX_EXECUTORS} executors, not {executors}"
             )));
         }
         let (child, lines) = start(&["scheduler", "--listen", "127.0.0.1:0"], say.clone())?;
@@ -113,19 +113,19 @@ fn start(
 /// Relays the stderr of a process, except the lines that `wait_for` waits for.
 fn forward_stderr(errors: ChildStderr, ready: &Sender<String>, say: &impl Fn(&str)) {
     for line in BufReader::new(errors).lines().map_while(Result::ok) {
-        let is_of_itself = ["listening on ", "joined "].iter().any(|word| line.starts_with(word));
-        let is_heard = ready.send(line.clone()).is_ok();
-        if !(is_of_itself && is_heard) {
+        let is_awaited = ["listening on ", "joined "].iter().any(|prefix| line.starts_with(prefix));
+        let has_receiver = ready.send(line.clone()).is_ok();
+        if !(is_awaited && has_receiver) {
             say(&line);
         }
     }
 }
 
 /// Waits for a line with this prefix; returns the rest of the line.
-fn wait_for(lines: &Receiver<String>, words: &str, who: &str) -> Result<String, Error> {
+fn wait_for(lines: &Receiver<String>, prefix: &str, who: &str) -> Result<String, Error> {
     let end = Instant::now() + START_TIMEOUT;
     while let Ok(line) = lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
-        if let Some(rest) = line.strip_prefix(words) {
+        if let Some(rest) = line.strip_prefix(prefix) {
             return Ok(rest.to_owned());
         }
     }

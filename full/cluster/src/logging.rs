@@ -12,8 +12,8 @@ pub const LOG_VARIABLE: &str = "SLUICE_LOG";
 
 /// Logs to stderr at the level that the environment sets. Later calls do nothing.
 pub fn start() {
-    let asked = std::env::var(LOG_VARIABLE).ok();
-    let Some(level) = asked.and_then(|text| LevelFilter::from_str(text.trim()).ok()) else {
+    let level = std::env::var(LOG_VARIABLE).ok();
+    let Some(level) = level.and_then(|text| LevelFilter::from_str(text.trim()).ok()) else {
         return;
     };
     if log::set_logger(&LibraryLogger).is_ok() {

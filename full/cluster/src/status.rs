@@ -46,8 +46,9 @@ impl ClusterStatus {
 
 fn executor_line(executor: &ExecutorStatus) -> String {
     let ExecutorStatus { id, host, slots, running, silent } = executor;
-    let heard = silent.map(|seconds| format!(", last seen {seconds} s ago")).unwrap_or_default();
-    format!("  {id} from {host}: {running} of {slots} units running{heard}")
+    let last_seen =
+        silent.map(|seconds| format!(", last seen {seconds} s ago")).unwrap_or_default();
+    format!("  {id} from {host}: {running} of {slots} units running{last_seen}")
 }
 
 fn job_line(job: &JobStatus) -> String {

@@ -352,11 +352,11 @@ fn statement(state: &SessionState, sql: &str) -> datafusion::error::Result<State
     let limit = state.config_options().sql_parser.recursion_limit.get();
     let mut parser = DFParserBuilder::new(sql).with_recursion_limit(limit).build()?;
     let mut statements = parser.parse_statements()?;
-    let said = |what: &str| datafusion::error::DataFusionError::Plan(what.to_owned());
+    let plan_error = |what: &str| datafusion::error::DataFusionError::Plan(what.to_owned());
     match (statements.pop_front(), statements.len()) {
         (Some(statement), 0) => Ok(statement),
-        (None, _) => Err(said("there is no query")),
-        (Some(_), more) => Err(said(&format!("one statement at a time: {more} more follow"))),
+        (None, _) => Err(plan_error("there is no query")),
+        (Some(_), more) => Err(plan_error(&format!("one statement at a time: {more} more follow"))),
     }
 }
 

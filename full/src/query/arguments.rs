@@ -27,29 +27,32 @@ impl QueryArguments {
             }
             _ => (None, words),
         };
-        Self { query, logs: logs.iter().map(|word| LogArgument::parse(word)).collect() }
+        Self { query, logs: logs.iter().map(|argument| LogArgument::parse(argument)).collect() }
     }
 }
 
 impl LogArgument {
-    fn parse(word: &str) -> Self {
-        let named = word.split_once('=').filter(|(name, path)| {
+    fn parse(argument: &str) -> Self {
+        let named = argument.split_once('=').filter(|(name, path)| {
             // Paths may contain `=`, as folders of partitioned tables do.
-            !name.is_empty() && !path.is_empty() && !name.contains('/') && !Path::new(word).exists()
+            !name.is_empty()
+                && !path.is_empty()
+                && !name.contains('/')
+                && !Path::new(argument).exists()
         });
         match named {
             Some((name, path)) => Self { name: Some(name.to_owned()), path: path.to_owned() },
-            None => Self { name: None, path: word.to_owned() },
+            None => Self { name: None, path: argument.to_owned() },
         }
     }
 }
 
 /// Whether the first argument is a log. Queries have blanks; the name of a file may have blanks
 /// only if it is the only argument.
-fn is_log(word: &str, is_alone: bool) -> bool {
-    let has_blank = word.contains(char::is_whitespace);
-    (is_alone || !has_blank) && {
-        let log = LogArgument::parse(word);
+fn is_log(argument: &str, is_only: bool) -> bool {
+    let has_blank = argument.contains(char::is_whitespace);
+    (is_only || !has_blank) && {
+        let log = LogArgument::parse(argument);
         let path = Path::new(&log.path);
         let is_there = log.path == "-" || path.exists();
         is_there || (!has_blank && (log.name.is_some() || looks_like_paths(&log.path)))
@@ -57,8 +60,8 @@ fn is_log(word: &str, is_alone: bool) -> bool {
 }
 
 /// Whether an argument without blanks is a glob or a URL rather than a query.
-fn looks_like_paths(word: &str) -> bool {
-    !word.contains(['(', ';']) && (word.contains("://") || word.contains(['*', '?']))
+fn looks_like_paths(argument: &str) -> bool {
+    !argument.contains(['(', ';']) && (argument.contains("://") || argument.contains(['*', '?']))
 }
 
 #[cfg(test)]
@@ -67,8 +70,8 @@ mod tests {
 
     use super::*;
 
-    fn words(words: &[&str], query_is_elsewhere: bool) -> QueryArguments {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    fn arguments(words: &[&str], query_is_elsewhere: bool) -> QueryArguments {
+        let words: Vec<String> = words.iter().map(|argument| (*argument).to_owned()).collect();
         QueryArguments::parse(&words, query_is_elsewhere)
     }
 
@@ -82,22 +85,22 @@ mod tests {
         let file = folder.path().join("a drive.lcm");
         fs::write(&file, "").unwrap();
         let file = file.to_str().unwrap();
-        let asked = words(&["select 1", file], false);
+        let parsed = arguments(&["select 1", file], false);
         assert_eq!(
-            (asked.query.as_deref(), &*asked.logs),
+            (parsed.query.as_deref(), &*parsed.logs),
             (Some("select 1"), &[log(None, file)][..])
         );
         assert_eq!(
-            words(&[file], false),
+            arguments(&[file], false),
             QueryArguments { query: None, logs: vec![log(None, file)] }
         );
-        assert_eq!(words(&["select 1"], false).query.as_deref(), Some("select 1"));
+        assert_eq!(arguments(&["select 1"], false).query.as_deref(), Some("select 1"));
         // With blanks in it, and followed by others, it is a query.
-        assert_eq!(words(&[file, file], false).query.as_deref(), Some(file));
-        assert_eq!(words(&[file, file], true).query, None);
-        assert_eq!(words(&["logs/*.lcm"], false).query, None);
-        assert_eq!(words(&["select*from(t)"], false).query.as_deref(), Some("select*from(t)"));
-        assert_eq!(words(&[], false), QueryArguments { query: None, logs: vec![] });
+        assert_eq!(arguments(&[file, file], false).query.as_deref(), Some(file));
+        assert_eq!(arguments(&[file, file], true).query, None);
+        assert_eq!(arguments(&["logs/*.lcm"], false).query, None);
+        assert_eq!(arguments(&["select*from(t)"], false).query.as_deref(), Some("select*from(t)"));
+        assert_eq!(arguments(&[], false), QueryArguments { query: None, logs: vec![] });
     }
 
     #[test]
@@ -107,14 +110,14 @@ mod tests {
         fs::write(&odd, "").unwrap();
         let odd = odd.to_str().unwrap();
         let logs =
-            words(&["x=drive.lcm", odd, "t/channel=*/p.parquet", "=a", "a b=c=d"], true).logs;
-        let wanted = [
+            arguments(&["x=drive.lcm", odd, "t/channel=*/p.parquet", "=a", "a b=c=d"], true).logs;
+        let expected = [
             log(Some("x"), "drive.lcm"),
             log(None, odd),
             log(None, "t/channel=*/p.parquet"),
             log(None, "=a"),
             log(Some("a b"), "c=d"),
         ];
-        assert_eq!(logs, wanted);
+        assert_eq!(logs, expected);
     }
 }

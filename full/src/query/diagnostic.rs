@@ -21,7 +21,7 @@ pub(super) struct SqlText<'t> {
 pub(super) fn report(
     invalid: &InvalidQuery,
     statement: &Statement<'_>,
-    whole: SqlText<'_>,
+    source: SqlText<'_>,
     shell: &Shell,
 ) {
     let span =
@@ -36,7 +36,7 @@ pub(super) fn report(
         help: invalid.help.clone(),
         detail: None,
     };
-    shell.mistake(&mistake, whole.name, whole.text);
+    shell.mistake(&mistake, source.name, source.text);
 }
 
 /// The likely position of a message without one: the end of an incomplete statement, or the only
@@ -55,8 +55,8 @@ fn likely_position(what: &str, statement: &str) -> Option<Range<usize>> {
     let mut places = statement.match_indices(name).map(|(at, _)| at..at + name.len());
     let mut whole_words = places.by_ref().filter(|position| {
         let before = statement.get(..position.start).and_then(|text| text.chars().next_back());
-        let behind = statement.get(position.end..).and_then(|text| text.chars().next());
-        !before.is_some_and(is_word) && !behind.is_some_and(is_word)
+        let after = statement.get(position.end..).and_then(|text| text.chars().next());
+        !before.is_some_and(is_word) && !after.is_some_and(is_word)
     });
     let position = whole_words.next().filter(|position| !position.is_empty())?;
     whole_words.next().is_none().then_some(position)

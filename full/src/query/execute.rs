@@ -30,7 +30,7 @@ pub(super) struct QueryAnswer {
 /// Executes a statement. `None` if it is invalid, which is reported here.
 pub(super) fn execute(
     statement: &Statement<'_>,
-    whole: SqlText<'_>,
+    source: SqlText<'_>,
     logs: &Logs,
     to: &OutputTarget,
     stop: &AtomicBool,
@@ -49,7 +49,7 @@ pub(super) fn execute(
             Ok(Some(QueryAnswer { output, ending, took: began.elapsed(), columns }))
         }
         Err(QueryError::Invalid(wrong)) => {
-            diagnostic::report(&wrong, statement, whole, shell);
+            diagnostic::report(&wrong, statement, source, shell);
             Ok(None)
         }
         Err(error) => Err(sluice_core::Error::from(error).into()),
@@ -74,7 +74,7 @@ fn answer(
 /// The result columns of a statement. `None` if it is invalid, which is reported here.
 pub(super) fn columns(
     statement: &Statement<'_>,
-    whole: SqlText<'_>,
+    source: SqlText<'_>,
     logs: &Logs,
     stop: &AtomicBool,
     shell: &Shell,
@@ -82,7 +82,7 @@ pub(super) fn columns(
     match logs.session.plan(statement.text, stop) {
         Ok(planned) => Ok(Some(planned.schema())),
         Err(QueryError::Invalid(wrong)) => {
-            diagnostic::report(&wrong, statement, whole, shell);
+            diagnostic::report(&wrong, statement, source, shell);
             Ok(None)
         }
         Err(error) => Err(sluice_core::Error::from(error).into()),

@@ -14,14 +14,14 @@ pub(super) fn all(text: &str) -> Vec<Statement<'_>> {
     let (mut rest, mut found) = (text, Vec::new());
     loop {
         let start = text.len() - rest.len();
-        let (statement, behind) = first(rest).unwrap_or((rest, ""));
+        let (statement, after) = first(rest).unwrap_or((rest, ""));
         if !is_blank(statement) {
             found.push(Statement { start, text: statement });
         }
-        if behind.is_empty() {
+        if after.is_empty() {
             return found;
         }
-        rest = behind;
+        rest = after;
     }
 }
 
@@ -29,8 +29,8 @@ pub(super) fn all(text: &str) -> Vec<Statement<'_>> {
 pub(super) fn first(text: &str) -> Option<(&str, &str)> {
     let mut at = 0;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        if let Some(behind) = rest.strip_prefix(';') {
-            return text.get(..at).map(|statement| (statement, behind));
+        if let Some(after) = rest.strip_prefix(';') {
+            return text.get(..at).map(|statement| (statement, after));
         }
         at += token_len(rest);
     }

@@ -136,22 +136,25 @@ mod tests {
 
     #[test]
     fn what_to_do_is_said() {
-        for (cause, said) in [
+        for (cause, message) in [
             ("error sending request for url (http://169.254.169.254/latest)", "AWS_ACCESS_KEY_ID"),
             ("<Code>SignatureDoesNotMatch</Code>", "AWS_SECRET_ACCESS_KEY"),
             ("<Code>NoSuchBucket</Code>", "no such bucket"),
             ("URL scheme is not allowed", "AWS_ALLOW_HTTP"),
             ("connection refused", "connection refused"),
         ] {
-            assert!(message_for(cause).contains(said), "{}", message_for(cause));
+            assert!(message_for(cause).contains(message), "{}", message_for(cause));
         }
     }
 
     #[test]
     fn addresses_with_signatures_and_long_answers_are_not_passed_on() {
         let text = format!("GET http://h/b?X-Amz-Signature=1234 {}\nmore", "x".repeat(5000));
-        let said = message_for(&text);
-        assert!(!said.contains("1234") && !said.contains("more") && said.len() < 500, "{said}");
+        let message = message_for(&text);
+        assert!(
+            !message.contains("1234") && !message.contains("more") && message.len() < 500,
+            "{message}"
+        );
         assert_eq!(without_login("http://me:secret@host:9000"), "http://host:9000");
         assert_eq!(without_login("host:9000"), "host:9000");
     }

@@ -16,12 +16,12 @@ fn runtime() -> io::Result<&'static Runtime> {
     if let Some(runtime) = RUNTIME.get() {
         return Ok(runtime);
     }
-    let made = Builder::new_multi_thread()
+    let runtime = Builder::new_multi_thread()
         .worker_threads(THREADS)
         .thread_name("object-store")
         .enable_all()
         .build()?;
-    Ok(RUNTIME.get_or_init(|| made))
+    Ok(RUNTIME.get_or_init(|| runtime))
 }
 
 /// A request in flight.

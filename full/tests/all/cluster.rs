@@ -44,7 +44,7 @@ pub(crate) fn folder(logs: u64) -> Folder {
 }
 
 /// All files below a folder, by path.
-pub(crate) fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn read_tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let read = |name: String| {
         let bytes = fs::read(folder.join(&name)).unwrap();
         (name, bytes)
@@ -70,7 +70,7 @@ pub(crate) fn names(folder: &Path) -> BTreeSet<String> {
 }
 
 #[track_caller]
-pub(crate) fn same(a: &BTreeMap<String, Vec<u8>>, b: &BTreeMap<String, Vec<u8>>) {
+pub(crate) fn assert_same_files(a: &BTreeMap<String, Vec<u8>>, b: &BTreeMap<String, Vec<u8>>) {
     assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
     for (name, bytes) in a {
         assert!(&b[name] == bytes, "{name} differs");
@@ -78,15 +78,15 @@ pub(crate) fn same(a: &BTreeMap<String, Vec<u8>>, b: &BTreeMap<String, Vec<u8>>)
 }
 
 /// The output of the batch on this machine, which is then removed.
-pub(crate) fn by_itself(folder: &Folder) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn run_locally(folder: &Folder) -> BTreeMap<String, Vec<u8>> {
     run_sluice(folder, &["run", "batch.toml"]).expect(0);
-    let made = tree(&folder.at("out"));
+    let made = read_tree(&folder.at("out"));
     fs::remove_dir_all(folder.at("out")).unwrap();
     made
 }
 
 /// Runs the program on a cluster.
-pub(crate) fn ran_on(cluster: &Cluster, folder: &Folder, arguments: &[&str]) -> ProgramOutput {
+pub(crate) fn run_on(cluster: &Cluster, folder: &Folder, arguments: &[&str]) -> ProgramOutput {
     let arguments = [arguments, &cluster.engine()].concat();
     run_sluice(folder, &arguments)
 }
@@ -113,11 +113,11 @@ fn timeless(report: &[u8]) -> Value {
 #[test]
 fn two_executors_make_what_one_program_makes_byte_for_byte() {
     let folder = folder(12);
-    let expected = by_itself(&folder);
+    let expected = run_locally(&folder);
     assert!(expected.contains_key("_manifest.json"));
     let cluster = Cluster::start(&folder, 2);
-    ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(0).expect_stderr("12 inputs done");
-    same(&expected, &tree(&folder.at("out")));
+    run_on(&cluster, &folder, &["run", "batch.toml"]).expect(0).expect_stderr("12 inputs done");
+    assert_same_files(&expected, &read_tree(&folder.at("out")));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_report_says_the_same_wherever_a_batch_was_run() {
     let local = run_sluice(&folder, &run).expect(3);
     fs::remove_dir_all(folder.at("out")).unwrap();
     let cluster = Cluster::start(&folder, 2);
-    let remote = ran_on(&cluster, &folder, &run).expect(3);
+    let remote = run_on(&cluster, &folder, &run).expect(3);
     let (local, remote) = (timeless(&local.stdout), timeless(&remote.stdout));
     assert_eq!(format!("{local:#}"), format!("{remote:#}"));
 }
@@ -139,7 +139,7 @@ fn a_report_says_the_same_wherever_a_batch_was_run() {
 #[test]
 fn an_executor_that_is_killed_in_the_middle_costs_nothing_but_time() {
     let folder = folder(12);
-    let expected = by_itself(&folder);
+    let expected = run_locally(&folder);
     let mut cluster = Cluster::start(&folder, 2);
     let arguments = [&["run", "batch.toml"][..], &cluster.engine()].concat();
     let mut run = ClusterProcess::start(sluice(&folder).args(arguments));
@@ -150,17 +150,17 @@ fn an_executor_that_is_killed_in_the_middle_costs_nothing_but_time() {
             .find(|entry| entry.path().extension().is_some_and(|e| e == "jsonl"))
     });
     cluster.executors[0].kill();
-    assert_eq!(run.code(), Some(0), "{}", run.said());
-    same(&expected, &tree(&folder.at("out")));
+    assert_eq!(run.code(), Some(0), "{}", run.stderr());
+    assert_same_files(&expected, &read_tree(&folder.at("out")));
 }
 
 #[test]
 fn a_cluster_on_this_machine_lives_for_one_run() {
     let folder = folder(4);
-    let expected = by_itself(&folder);
+    let expected = run_locally(&folder);
     let run = ["run", "batch.toml", "--engine", "ballista", "--local-cluster", "2"];
     run_sluice(&folder, &run).expect(0).expect_stderr("4 inputs done");
-    same(&expected, &tree(&folder.at("out")));
+    assert_same_files(&expected, &read_tree(&folder.at("out")));
 }
 
 #[test]
@@ -169,19 +169,19 @@ fn a_cluster_on_this_machine_ends_with_its_run_also_where_that_is_killed() {
     let run = ["run", "batch.toml", "--engine", "ballista", "--local-cluster", "2"];
     let mut run = ClusterProcess::start(sluice(&folder).args(run));
     until("the first output", || folder.at("out/00.jsonl").exists().then_some(()));
-    assert!(at_work_in(&folder) > 3);
+    assert!(count_processes_in(&folder) > 3);
     run.kill();
-    until("the end of its parts", || (at_work_in(&folder) == 0).then_some(()));
+    until("the end of its parts", || (count_processes_in(&folder) == 0).then_some(()));
     // The next run continues what it left, and cleans up.
     let resume = ["run", "batch.toml", "--engine", "ballista", "--local-cluster", "1", "--resume"];
     run_sluice(&folder, &resume).expect(0);
-    let made = tree(&folder.at("out"));
+    let made = read_tree(&folder.at("out"));
     fs::remove_dir_all(folder.at("out")).unwrap();
-    same(&by_itself(&folder), &made);
+    assert_same_files(&run_locally(&folder), &made);
 }
 
 /// How many processes have this folder as working directory.
-fn at_work_in(folder: &Folder) -> usize {
+fn count_processes_in(folder: &Folder) -> usize {
     let folder = folder.path().canonicalize().unwrap();
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let working = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
@@ -192,16 +192,16 @@ fn at_work_in(folder: &Folder) -> usize {
 fn what_is_done_is_not_done_again_whichever_engine_did_it() {
     let folder = folder(4);
     let cluster = Cluster::start(&folder, 1);
-    ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(0);
-    let made = tree(&folder.at("out"));
+    run_on(&cluster, &folder, &["run", "batch.toml"]).expect(0);
+    let made = read_tree(&folder.at("out"));
     let resume = ["run", "batch.toml", "--resume"];
-    ran_on(&cluster, &folder, &resume).expect(0).expect_stderr("0 inputs done, 4 done before");
+    run_on(&cluster, &folder, &resume).expect(0).expect_stderr("0 inputs done, 4 done before");
     run_sluice(&folder, &resume).expect(0).expect_stderr("0 inputs done, 4 done before");
     fs::remove_file(folder.at("out/02.jsonl")).unwrap();
     run_sluice(&folder, &resume).expect(0).expect_stderr("1 input done, 3 done before");
     fs::remove_file(folder.at("out/01.lcm.zst")).unwrap();
-    ran_on(&cluster, &folder, &resume).expect(0).expect_stderr("1 input done, 3 done before");
-    same(&made, &tree(&folder.at("out")));
+    run_on(&cluster, &folder, &resume).expect(0).expect_stderr("1 input done, 3 done before");
+    assert_same_files(&made, &read_tree(&folder.at("out")));
 }
 
 #[test]
@@ -212,9 +212,9 @@ fn a_pipeline_without_placeholders_is_one_unit() {
     let expected = folder.read("all.jsonl");
     fs::remove_file(folder.at("all.jsonl")).unwrap();
     let cluster = Cluster::start(&folder, 1);
-    ran_on(&cluster, &folder, &convert).expect(0);
+    run_on(&cluster, &folder, &convert).expect(0);
     assert!(folder.read("all.jsonl") == expected);
-    ran_on(&cluster, &folder, &convert).expect(1).expect_stderr("exists");
+    run_on(&cluster, &folder, &convert).expect(1).expect_stderr("exists");
     // No intermediate files are left.
     assert_eq!(folder.names(), ["all.jsonl", "batch.toml", "in"]);
 }
@@ -222,10 +222,10 @@ fn a_pipeline_without_placeholders_is_one_unit() {
 #[test]
 fn paths_are_those_of_who_starts_the_run_and_not_of_executors() {
     let (folder, elsewhere) = (folder(2), Folder::new());
-    let expected = by_itself(&folder);
+    let expected = run_locally(&folder);
     let cluster = Cluster::start(&elsewhere, 1);
-    ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(0);
-    same(&expected, &tree(&folder.at("out")));
+    run_on(&cluster, &folder, &["run", "batch.toml"]).expect(0);
+    assert_same_files(&expected, &read_tree(&folder.at("out")));
     assert!(elsewhere.names().is_empty());
 }
 
@@ -236,7 +236,7 @@ fn a_unit_that_fails_is_reported_and_stops_no_other() {
     let text = BATCH.replace("path = \"in/*.lcm\"", "path = \"in/*.lcm\"\non_damage = \"stop\"");
     folder.write("batch.toml", text);
     let cluster = Cluster::start(&folder, 1);
-    ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(1).expect_stderr("in/01.lcm failed: ");
+    run_on(&cluster, &folder, &["run", "batch.toml"]).expect(1).expect_stderr("in/01.lcm failed: ");
     assert!(folder.at("out/00.jsonl").exists() && folder.at("out/02.jsonl").exists());
     assert!(!folder.at("out/01.jsonl").exists());
 }
@@ -248,8 +248,9 @@ fn a_scheduler_that_is_not_there_is_told_soon_and_nothing_is_done() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let address = free.to_string();
     let run = ["run", "batch.toml", "--engine", "ballista", "--scheduler", &address];
-    let said = run_sluice(&folder, &run).expect(1).expect_stderr("cannot reach the scheduler at ");
-    said.expect_stderr("is `sluice cluster scheduler` running there?");
+    let stderr =
+        run_sluice(&folder, &run).expect(1).expect_stderr("cannot reach the scheduler at ");
+    stderr.expect_stderr("is `sluice cluster scheduler` running there?");
     assert_eq!(folder.names(), ["batch.toml", "in"]);
     let executor = ["cluster", "executor", "--scheduler", &address];
     run_sluice(&folder, &executor).expect(1).expect_stderr("cannot reach the scheduler at ");
@@ -295,17 +296,17 @@ fn a_cluster_of_another_version_or_with_other_plugins_is_refused() {
 #[test]
 fn executors_outlive_their_scheduler_and_join_the_next_one() {
     let folder = folder(3);
-    let expected = by_itself(&folder);
+    let expected = run_locally(&folder);
     let mut cluster = Cluster::start(&folder, 1);
     cluster.scheduler.kill();
     let address = cluster.address.clone();
     cluster.scheduler = processes::scheduler(&folder, &address);
     cluster.scheduler.wait_for_line("listening on ");
     until("the executor to join again", || {
-        (cluster.executors[0].said().matches("joined ").count() == 2).then_some(())
+        (cluster.executors[0].stderr().matches("joined ").count() == 2).then_some(())
     });
-    ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(0);
-    same(&expected, &tree(&folder.at("out")));
+    run_on(&cluster, &folder, &["run", "batch.toml"]).expect(0);
+    assert_same_files(&expected, &read_tree(&folder.at("out")));
 }
 
 #[test]
@@ -328,7 +329,7 @@ fn parts_end_well_when_they_are_asked_to() {
 #[test]
 fn an_executor_that_is_stopped_leaves_its_unit_to_others() {
     let folder = folder(8);
-    let expected = by_itself(&folder);
+    let expected = run_locally(&folder);
     let mut cluster = Cluster::start(&folder, 1);
     let arguments = [&["run", "batch.toml"][..], &cluster.engine()].concat();
     let mut run = ClusterProcess::start(sluice(&folder).args(arguments));
@@ -337,8 +338,8 @@ fn an_executor_that_is_stopped_leaves_its_unit_to_others() {
     assert_eq!(cluster.executors[0].code(), Some(0));
     assert!(run.is_running());
     cluster.executors.push(executor(&folder, &cluster.address, &["--slots", "2"]));
-    assert_eq!(run.code(), Some(0), "{}", run.said());
-    same(&expected, &tree(&folder.at("out")));
+    assert_eq!(run.code(), Some(0), "{}", run.stderr());
+    assert_same_files(&expected, &read_tree(&folder.at("out")));
 }
 
 #[test]
@@ -347,22 +348,22 @@ fn a_run_says_that_no_executor_is_there_and_waits_for_one() {
     let mut cluster = Cluster::start(&folder, 0);
     let arguments = [&["run", "batch.toml"][..], &cluster.engine()].concat();
     let mut run = ClusterProcess::start(sluice(&folder).args(arguments));
-    until("a word on executors", || run.said().contains("waiting for executors").then_some(()));
+    until("a word on executors", || run.stderr().contains("waiting for executors").then_some(()));
     cluster.executors.push(executor(&folder, &cluster.address, &[]));
-    assert_eq!(run.code(), Some(0), "{}", run.said());
+    assert_eq!(run.code(), Some(0), "{}", run.stderr());
 }
 
 #[test]
 fn a_run_that_is_stopped_ends_soon_and_goes_on_with_resume() {
     let folder = folder(12);
-    let expected = by_itself(&folder);
+    let expected = run_locally(&folder);
     let cluster = Cluster::start(&folder, 1);
     let arguments = [&["run", "batch.toml"][..], &cluster.engine()].concat();
     let mut run = ClusterProcess::start(sluice(&folder).args(arguments));
     until("the first output", || folder.at("out/00.jsonl").exists().then_some(()));
     run.signal(Signal::INT);
     let code = run.code();
-    assert!(code == Some(130) || code == Some(0), "{code:?} {}", run.said());
-    ran_on(&cluster, &folder, &["run", "batch.toml", "--resume"]).expect(0);
-    same(&expected, &tree(&folder.at("out")));
+    assert!(code == Some(130) || code == Some(0), "{code:?} {}", run.stderr());
+    run_on(&cluster, &folder, &["run", "batch.toml", "--resume"]).expect(0);
+    assert_same_files(&expected, &read_tree(&folder.at("out")));
 }

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::cluster::processes::{Cluster, ClusterProcess, until};
-use crate::cluster::{same, tree};
+use crate::cluster::{assert_same_files, read_tree};
 use crate::kit::{Folder, drive, log, run_sluice, sluice};
 
 /// A batch that pipes each log through a program, which may wait.
@@ -80,28 +80,28 @@ impl GatedBatch {
         }
         folder.write("batch.toml", batch);
         folder.write("wait.sh", program);
-        let mut held = Self { folder, home, expected: BTreeMap::new() };
-        held.let_through(ALL);
-        held.expected = held.made_here();
-        held
+        let mut gated = Self { folder, home, expected: BTreeMap::new() };
+        gated.open_gate(ALL);
+        gated.expected = gated.run_locally();
+        gated
     }
 
     /// Runs the whole batch on this machine; returns and removes the output.
-    fn made_here(&self) -> BTreeMap<String, Vec<u8>> {
+    fn run_locally(&self) -> BTreeMap<String, Vec<u8>> {
         run_sluice(&self.folder, &["run", "batch.toml", "--allow-exec"]).expect(0);
-        let made = tree(&self.folder.at("out"));
+        let made = read_tree(&self.folder.at("out"));
         fs::remove_dir_all(self.folder.at("out")).unwrap();
-        self.forget_places();
+        self.clear_places();
         made
     }
 
-    fn forget_places(&self) {
+    fn clear_places(&self) {
         fs::remove_dir_all(self.folder.at("places")).unwrap();
         fs::create_dir(self.folder.at("places")).unwrap();
     }
 
     /// Opens the gate for the units with the first places.
-    fn let_through(&self, places: usize) {
+    fn open_gate(&self, places: usize) {
         let beside = self.folder.write("free.new", places.to_string());
         fs::rename(beside, self.folder.at("free")).unwrap();
     }
@@ -146,12 +146,13 @@ impl GatedBatch {
     /// Waits until the outputs of `units` units are published and recorded.
     #[track_caller]
     fn until_published(&self, units: usize) {
-        let is_there = || self.published() >= units && self.verdict().contains(&self.recorded());
+        let is_there =
+            || self.published() >= units && self.verify_output().contains(&self.recorded());
         until(&format!("{units} published units"), || is_there().then_some(()));
     }
 
     /// What `verify` prints for the outputs.
-    fn verdict(&self) -> String {
+    fn verify_output(&self) -> String {
         let verdict = run_sluice(&self.folder, &["verify", "out"]).expect(1);
         verdict.stderr.clone() + &verdict.text()
     }
@@ -179,13 +180,13 @@ impl GatedBatch {
     /// Waits until no process works on the batch.
     #[track_caller]
     fn until_quiet(&self) {
-        until("the end of all units", || (at_work_in(&self.folder).is_empty()).then_some(()));
+        until("the end of all units", || (processes_in(&self.folder).is_empty()).then_some(()));
     }
 
     /// Asserts that the output equals that of a run on this machine, and nothing else is left.
     #[track_caller]
-    fn is_whole(&self) {
-        same(&self.expected, &tree(&self.folder.at("out")));
+    fn assert_complete(&self) {
+        assert_same_files(&self.expected, &read_tree(&self.folder.at("out")));
         assert_eq!(hidden(self.folder.path()), Vec::<PathBuf>::new());
         assert_eq!(self.folder.names(), ["batch.toml", "free", "in", "out", "places", "wait.sh"]);
         run_sluice(&self.folder, &["verify", "out"]).expect(0);
@@ -193,18 +194,22 @@ impl GatedBatch {
 
     /// Asserts that all published output is as on this machine, and is recorded.
     #[track_caller]
-    fn is_sound(&self) {
-        let mut files = tree(&self.folder.at("out"));
+    fn assert_consistent(&self) {
+        let mut files = read_tree(&self.folder.at("out"));
         // What a killed driver was writing stays hidden until the next driver sweeps it.
         let is_hidden = |name: &str| name.split('/').any(|part| part.starts_with('.'));
         files.retain(|name, _| !is_hidden(name) && !name.starts_with('_'));
         for (name, bytes) in &files {
             assert!(self.expected.get(name) == Some(bytes), "{name} differs");
         }
-        let (said, recorded) = (self.verdict(), self.recorded());
-        assert!(said.contains(&recorded), "no `{recorded}` in: {said}");
+        let (stderr, recorded) = (self.verify_output(), self.recorded());
+        assert!(stderr.contains(&recorded), "no `{recorded}` in: {stderr}");
         // And nothing else.
-        assert_eq!(said.matches("differs").count() + said.matches("missing").count(), 1, "{said}");
+        assert_eq!(
+            stderr.matches("differs").count() + stderr.matches("missing").count(),
+            1,
+            "{stderr}"
+        );
     }
 }
 
@@ -223,7 +228,7 @@ fn hidden(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The processes with this working directory.
-fn at_work_in(folder: &Folder) -> Vec<Pid> {
+fn processes_in(folder: &Folder) -> Vec<Pid> {
     let folder = folder.path().canonicalize().unwrap();
     processes().filter(|(_, process)| at(process) == Some(folder.clone())).map(|of| of.0).collect()
 }
@@ -241,21 +246,21 @@ fn processes() -> impl Iterator<Item = (Pid, PathBuf)> {
 }
 
 /// A process and its descendants, in this order.
-fn family(of: Pid) -> Vec<Pid> {
+fn process_tree(of: Pid) -> Vec<Pid> {
     let parents: Vec<(Pid, i32)> =
-        processes().filter_map(|(pid, process)| Some((pid, parent(&process)?))).collect();
-    let mut family = vec![of];
+        processes().filter_map(|(pid, process)| Some((pid, parent_pid(&process)?))).collect();
+    let mut process_tree = vec![of];
     let mut next = 0;
-    while let Some(&member) = family.get(next) {
+    while let Some(&member) = process_tree.get(next) {
         let children =
             parents.iter().filter(|(_, parent)| *parent == member.as_raw_nonzero().get());
-        family.extend(children.map(|(child, _)| *child));
+        process_tree.extend(children.map(|(child, _)| *child));
         next += 1;
     }
-    family
+    process_tree
 }
 
-fn parent(process: &Path) -> Option<i32> {
+fn parent_pid(process: &Path) -> Option<i32> {
     let stat = fs::read_to_string(process.join("stat")).ok()?;
     // After the name, which may contain anything.
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
@@ -269,24 +274,24 @@ fn signal_all(processes: &[Pid], signal: Signal) {
 }
 
 /// The status of the cluster, from its scheduler.
-fn status(held: &GatedBatch, cluster: &Cluster) -> Value {
+fn status(gated: &GatedBatch, cluster: &Cluster) -> Value {
     let status = ["cluster", "status", "--json", "--scheduler", &cluster.address];
-    serde_json::from_slice(&run_sluice(&held.home, &status).expect(0).stdout).unwrap()
+    serde_json::from_slice(&run_sluice(&gated.home, &status).expect(0).stdout).unwrap()
 }
 
 /// Waits until the scheduler knows `count` executors.
 #[track_caller]
-fn until_executors(held: &GatedBatch, cluster: &Cluster, count: usize) {
+fn until_executors(gated: &GatedBatch, cluster: &Cluster, count: usize) {
     until(&format!("{count} executors"), || {
-        let status = status(held, cluster);
+        let status = status(gated, cluster);
         (status["executors"].as_array().unwrap().len() == count).then_some(())
     });
 }
 
 /// Waits until no process works for any run.
 #[track_caller]
-fn until_idle(held: &GatedBatch, cluster: &Cluster) {
+fn until_idle(gated: &GatedBatch, cluster: &Cluster) {
     until("the end of all jobs", || {
-        status(held, cluster)["jobs"].as_array().unwrap().is_empty().then_some(())
+        status(gated, cluster)["jobs"].as_array().unwrap().is_empty().then_some(())
     });
 }

@@ -55,77 +55,79 @@ fn document(name: &str) -> String {
 
 /// Follows a document in a folder of its own. Stops what is running when dropped.
 struct DocumentReader {
-    room: Folder,
-    staying: Vec<Child>,
+    folder: Folder,
+    running: Vec<Child>,
     /// Text of the document, and what replaces it.
-    instead: Vec<(String, String)>,
-    saw: String,
+    replacements: Vec<(String, String)>,
+    last_output: String,
 }
 
 impl DocumentReader {
     fn new() -> Self {
-        let room = Folder::new();
-        for folder in ["bin", "data", "data/logs"] {
-            fs::create_dir(room.at(folder)).unwrap();
+        let folder = Folder::new();
+        for name in ["bin", "data", "data/logs"] {
+            fs::create_dir(folder.at(name)).unwrap();
         }
-        symlink(crate::PROGRAM, room.at("bin/sluice")).unwrap();
+        symlink(crate::PROGRAM, folder.at("bin/sluice")).unwrap();
         let example = root().join("docs/examples/drives-to-tables.toml");
-        fs::copy(example, room.at("drives-to-tables.toml")).unwrap();
-        Self { room, staying: Vec::new(), instead: Vec::new(), saw: String::new() }
+        fs::copy(example, folder.at("drives-to-tables.toml")).unwrap();
+        Self { folder, running: Vec::new(), replacements: Vec::new(), last_output: String::new() }
     }
 
     fn shell(&self, text: &str) -> Command {
-        let text = self.instead.iter().fold(text.to_owned(), |text, (a, b)| text.replace(a, b));
-        let path = format!("{}:{}", self.room.at("bin").display(), std::env::var("PATH").unwrap());
+        let text =
+            self.replacements.iter().fold(text.to_owned(), |text, (a, b)| text.replace(a, b));
+        let path =
+            format!("{}:{}", self.folder.at("bin").display(), std::env::var("PATH").unwrap());
         let mut command = Command::new("sh");
-        command.args(["-eu", "-c", &text]).current_dir(self.room.path()).stdin(Stdio::null());
-        command.env("PATH", path).env("DATA", self.room.at("data"));
+        command.args(["-eu", "-c", &text]).current_dir(self.folder.path()).stdin(Stdio::null());
+        command.env("PATH", path).env("DATA", self.folder.at("data"));
         command
     }
 
     fn follow(&mut self, step: DocumentStep) {
         match step {
-            DocumentStep::Write { path, text } => drop(self.room.write(&path, text)),
+            DocumentStep::Write { path, text } => drop(self.folder.write(&path, text)),
             DocumentStep::Type(text) => {
                 let ran = ProgramOutput::from_output(self.shell(&text).output().unwrap());
                 assert_eq!(ran.code, Some(0), "{text}\n{}\n{}", ran.text(), ran.stderr);
-                self.saw = ran.text();
+                self.last_output = ran.text();
             }
-            DocumentStep::See(text) => assert_eq!(self.saw, text),
+            DocumentStep::See(text) => assert_eq!(self.last_output, text),
             DocumentStep::Start(text) => self.start(&format!("exec {text}")),
         }
     }
 
-    fn read_instead(&mut self, stands: &str, read: &str) {
-        self.instead.push((stands.to_owned(), read.to_owned()));
+    fn replace(&mut self, stands: &str, read: &str) {
+        self.replacements.push((stands.to_owned(), read.to_owned()));
     }
 
     /// Starts a command that keeps running, and waits until it is ready.
     fn start(&mut self, text: &str) {
-        let said = self.room.at(&format!("said-{}", self.staying.len()));
+        let message = self.folder.at(&format!("said-{}", self.running.len()));
         let mut command = self.shell(text);
-        command.stderr(fs::File::create(&said).unwrap());
-        self.staying.push(command.spawn().unwrap());
+        command.stderr(fs::File::create(&message).unwrap());
+        self.running.push(command.spawn().unwrap());
         let end = Instant::now() + Duration::from_secs(60);
         let ready = loop {
-            let heard = fs::read_to_string(&said).unwrap();
+            let output = fs::read_to_string(&message).unwrap();
             let ready =
-                heard.lines().find(|l| l.starts_with("listening") || l.starts_with("joined"));
+                output.lines().find(|l| l.starts_with("listening") || l.starts_with("joined"));
             if let Some(line) = ready {
                 break line.to_owned();
             }
-            assert!(Instant::now() < end, "{text}\n{heard}");
+            assert!(Instant::now() < end, "{text}\n{output}");
             std::thread::sleep(Duration::from_millis(20));
         };
         if let Some(address) = ready.strip_prefix("listening on ") {
-            self.read_instead("10.0.0.1:50050", address);
+            self.replace("10.0.0.1:50050", address);
         }
     }
 }
 
 impl Drop for DocumentReader {
     fn drop(&mut self) {
-        for child in self.staying.iter_mut().rev() {
+        for child in self.running.iter_mut().rev() {
             drop(child.kill());
             drop(child.wait());
         }
@@ -138,7 +140,7 @@ fn whoever_follows_the_page_on_sql_sees_what_it_says() {
     for step in steps(&document("query.md")) {
         reader.follow(step);
     }
-    let fast = String::from_utf8(reader.room.read("fast.jsonl")).unwrap();
+    let fast = String::from_utf8(reader.folder.read("fast.jsonl")).unwrap();
     assert!(fast.lines().count() > 0 && fast.contains("north"), "{fast:.300}");
 }
 
@@ -146,18 +148,18 @@ fn whoever_follows_the_page_on_sql_sees_what_it_says() {
 fn whoever_follows_the_page_on_clusters_gets_tables() {
     let mut reader = DocumentReader::new();
     for n in 0..4 {
-        reader.room.write(&format!("data/logs/{n}.lcm"), log(&drive(n + 1, 300)));
+        reader.folder.write(&format!("data/logs/{n}.lcm"), log(&drive(n + 1, 300)));
     }
     // The scheduler picks a free port, and prints it.
-    reader.read_instead("--listen 10.0.0.1:50050", "--listen 127.0.0.1:0");
+    reader.replace("--listen 10.0.0.1:50050", "--listen 127.0.0.1:0");
     for step in steps(&document("cluster.md")) {
         // Shards write the same output again: empty the folder.
         if matches!(&step, DocumentStep::Type(text) if text.contains("--shard")) {
-            fs::remove_dir_all(reader.room.at("data/tables")).unwrap();
+            fs::remove_dir_all(reader.folder.at("data/tables")).unwrap();
         }
         reader.follow(step);
     }
-    let tables = reader.room.at("data/tables");
+    let tables = reader.folder.at("data/tables");
     assert!(tables.join("_manifest.json").exists() && tables.join("3/channel=A").exists());
 }
 
@@ -171,17 +173,21 @@ fn systemd_units_start_a_cluster() {
         .filter(|line| !line.starts_with('#'))
         .map(|line| format!("{line}; "))
         .collect();
-    let work = reader.room.at("work").display().to_string();
-    reader.read_instead("LISTEN=10.0.0.1:50050", "LISTEN=127.0.0.1:0");
-    reader.read_instead("/var/lib/sluice", &work);
-    reader.read_instead("/usr/local/bin/sluice", "sluice");
+    let work = reader.folder.at("work").display().to_string();
+    reader.replace("LISTEN=10.0.0.1:50050", "LISTEN=127.0.0.1:0");
+    reader.replace("/var/lib/sluice", &work);
+    reader.replace("/usr/local/bin/sluice", "sluice");
     for name in ["sluice-scheduler.service", "sluice-executor.service"] {
         let unit = fs::read_to_string(folder.join(name)).unwrap();
         let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
         reader.start(&format!("{values} exec {start}"));
     }
     reader.follow(DocumentStep::Type("sluice cluster status --scheduler 10.0.0.1:50050".into()));
-    assert!(reader.saw.contains("executors: 1, units at a time: 8"), "{}", reader.saw);
+    assert!(
+        reader.last_output.contains("executors: 1, units at a time: 8"),
+        "{}",
+        reader.last_output
+    );
 }
 
 /// The commands of the containers in a Kubernetes file; `None`, with a note, if no YAML parser is
@@ -209,17 +215,17 @@ fn the_kubernetes_cluster_is_one_and_its_run_runs() {
     let [scheduler, executor] = &cluster[..] else { panic!("{cluster:?}") };
     let mut reader = DocumentReader::new();
     for n in 0..3 {
-        reader.room.write(&format!("data/logs/{n}.lcm"), log(&drive(n + 1, 200)));
+        reader.folder.write(&format!("data/logs/{n}.lcm"), log(&drive(n + 1, 200)));
     }
-    let room = reader.room.path().display().to_string();
+    let folder = reader.folder.path().display().to_string();
     let values = format!(
         "export LISTEN=127.0.0.1:0 ADVERTISE=127.0.0.1 SCHEDULER=10.0.0.1:50050; \
-         export WORK={room}/work POD=pod-1 PIPELINES={room}; "
+         export WORK={folder}/work POD=pod-1 PIPELINES={folder}; "
     );
     reader.start(&(values.clone() + scheduler));
     reader.start(&(values.clone() + executor));
     reader.follow(DocumentStep::Type(values + &run[0]));
-    assert!(reader.room.at("data/tables/_manifest.json").exists());
+    assert!(reader.folder.at("data/tables/_manifest.json").exists());
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn drive() -> Folder {
 
 /// The rows of a query on `drive.lcm`, from JSON lines.
 #[track_caller]
-fn asked(folder: &Folder, query: &str, more: &[&str]) -> Vec<Value> {
+fn query_rows(folder: &Folder, query: &str, more: &[&str]) -> Vec<Value> {
     let arguments = [&["query", query, "drive.lcm", "--format", "jsonl"], more].concat();
     lines(&run_sluice(folder, &arguments).expect(0).stdout)
 }
@@ -39,7 +39,7 @@ fn info(folder: &Folder, log: &str) -> Value {
 }
 
 /// Runs the program with this stdin.
-fn fed(folder: &Folder, arguments: &[&str], input: &[u8]) -> ProgramOutput {
+fn run_with_stdin(folder: &Folder, arguments: &[&str], input: &[u8]) -> ProgramOutput {
     let mut command = sluice(folder);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -64,9 +64,9 @@ fn times_that_a_column_cannot_hold_are_told_where_times_are_shown() {
 #[test]
 fn events_are_counted_by_channel_as_info_counts_them() {
     let folder = drive();
-    let told = info(&folder, "drive.lcm");
+    let output = info(&folder, "drive.lcm");
     let mut wanted: Vec<(u64, String)> = Vec::new();
-    for channel in told["channels"].as_array().unwrap() {
+    for channel in output["channels"].as_array().unwrap() {
         wanted
             .push((channel["events"].as_u64().unwrap(), channel["name"].as_str().unwrap().into()));
     }
@@ -98,13 +98,13 @@ fn a_window_of_time_on_one_channel_has_the_events_that_cat_shows() {
          to_timestamp_nanos({start}) and timestamp < to_timestamp_nanos({end})"
     );
     let found: Vec<Value> =
-        asked(&folder, &query, &[]).iter().map(|row| row["sequence"].clone()).collect();
+        query_rows(&folder, &query, &[]).iter().map(|row| row["sequence"].clone()).collect();
     assert_eq!(found, shown);
 }
 
 /// What a script prints, as JSON.
 #[track_caller]
-fn scripted(module: &str, folder: &Folder, script: &str) -> Option<Value> {
+fn run_script(module: &str, folder: &Folder, script: &str) -> Option<Value> {
     let output =
         Command::new(python_with(module)?).args(["-c", script]).current_dir(folder.path()).output();
     let output = output.unwrap();
@@ -117,12 +117,12 @@ fn an_aggregate_over_fields_is_what_duckdb_says_of_the_tables() {
     let folder = drive();
     let query =
         "select count(*) as n, sum(utime) as t, max(pos[1]) as x, avg(vel[2]) as v from drive.POSE";
-    let found = asked(&folder, query, &["--types", "mit-dgc"]);
+    let found = query_rows(&folder, query, &["--types", "mit-dgc"]);
     let script = "
 import duckdb, json
 row = duckdb.sql(\"select count(*), sum(utime)::bigint, max(pos[1]), avg(vel[2]) from 'tables/channel=POSE/*.parquet'\").fetchall()[0]
 print(json.dumps(dict(zip('ntxv', row))))";
-    let Some(wanted) = scripted("duckdb", &folder, script) else { return };
+    let Some(wanted) = run_script("duckdb", &folder, script) else { return };
     assert_eq!((&found[0]["n"], &found[0]["t"]), (&wanted["n"], &wanted["t"]));
     assert_eq!(found[0]["x"], wanted["x"]);
     let near = |row: &Value| (row["v"].as_f64().unwrap() * 1e9).round();
@@ -164,7 +164,7 @@ same = duckdb.sql("select max(epoch_ns(timestamp::timestamptz)), count(*), min(s
 assert ns == same, (ns, same)
 print(json.dumps(len(rows)))
 "#;
-    let Some(rows) = scripted("duckdb, pyarrow", &folder, script) else { return };
+    let Some(rows) = run_script("duckdb, pyarrow", &folder, script) else { return };
     assert_eq!(rows, events);
 }
 
@@ -189,11 +189,11 @@ fn damage_is_told_as_cat_tells_it_and_says_so_in_the_exit_code() {
     bytes[middle..middle + 5_000].fill(0xA5);
     folder.write("drive.lcm", &bytes);
     let shown = run_sluice(&folder, &["cat", "drive.lcm"]).expect(3);
-    let told =
+    let output =
         run_sluice(&folder, &["query", "select count(*) as n from drive", "drive.lcm"]).expect(3);
-    assert_eq!(told.stderr, shown.stderr);
-    assert!(told.stderr.contains("could not be read"));
-    let count = told.text().lines().last().unwrap().trim().to_owned();
+    assert_eq!(output.stderr, shown.stderr);
+    assert!(output.stderr.contains("could not be read"));
+    let count = output.text().lines().last().unwrap().trim().to_owned();
     assert_eq!(count, info(&folder, "drive.lcm")["events"].to_string());
     // The file is written, and --quiet suppresses the message.
     let arguments = ["-q", "query", "select * from drive", "drive.lcm", "--to", "all.parquet"];
@@ -210,10 +210,11 @@ fn events_that_cannot_be_decoded_are_left_out_and_counted() {
     }
     folder.write("drive.lcm", &bytes);
     let query = "select count(utime) as n from drive.POSE";
-    let told = run_sluice(&folder, &["query", query, "drive.lcm", "--types", "mit-dgc"]).expect(3);
-    let told = told.expect_stderr("3 events");
-    let poses = asked(&folder, "select count(*) as n from drive where channel = 'POSE'", &[]);
-    let decoded = told.text().lines().last().unwrap().trim().parse::<u64>().unwrap();
+    let output =
+        run_sluice(&folder, &["query", query, "drive.lcm", "--types", "mit-dgc"]).expect(3);
+    let output = output.expect_stderr("3 events");
+    let poses = query_rows(&folder, "select count(*) as n from drive where channel = 'POSE'", &[]);
+    let decoded = output.text().lines().last().unwrap().trim().parse::<u64>().unwrap();
     assert_eq!(decoded + 3, poses[0]["n"].as_u64().unwrap());
 }
 
@@ -223,15 +224,15 @@ fn mistakes_in_queries_are_shown_with_their_place_and_what_to_do() {
     let wrong: [(&str, &[&str]); 6] = [
         ("select chanel from drive", &["query:1:8", "no column `chanel`", "`channel`", "^^^^^^"]),
         ("select *\nfrom drvie", &["query:2:6", "no table `drvie`", "`drive`", "^^^^^"]),
-        ("selec * from drive", &["query:1:1", "no SQL", "^^^^^"]),
+        ("selec * from drive", &["query:1:1", "not valid SQL", "^^^^^"]),
         ("select nosuch(1) from drive", &["nosuch"]),
-        ("select * from drive where", &["query:1:26", "no SQL"]),
+        ("select * from drive where", &["query:1:26", "not valid SQL"]),
         ("select * from drive; select pay_load from drive", &["query:1:29", "`payload`"]),
     ];
-    for (query, told) in wrong {
-        let mut said = run_sluice(&folder, &["query", query, "drive.lcm"]).expect(2);
-        for what in told {
-            said = said.expect_stderr(what);
+    for (query, expected) in wrong {
+        let mut message = run_sluice(&folder, &["query", query, "drive.lcm"]).expect(2);
+        for what in expected {
+            message = message.expect_stderr(what);
         }
     }
     folder.write("wrong.sql", "-- two lines\nselect channel, frm drive;");
@@ -334,7 +335,7 @@ fn a_log_is_listed_once_though_it_has_a_second_name() {
         run_sluice(&folder, &["query", "show tables", "day.lcm", "--format", "csv"]).expect(0);
     let text = shown.text();
     assert!(text.contains("sluice,day,A,") && !text.contains("sluice,log,"), "{text}");
-    let listed = fed(&folder, &["query", "day.lcm"], b".tables\n").expect(0);
+    let listed = run_with_stdin(&folder, &["query", "day.lcm"], b".tables\n").expect(0);
     assert_eq!(listed.text(), "day\nday.A\n");
     run_sluice(&folder, &["query", "select * from log.A, Log", "day.lcm"]).expect(0);
 }
@@ -348,8 +349,8 @@ fn a_log_that_grows_is_asked_as_it_is_by_then() {
     command.args(["query", "day.lcm", "--format", "csv"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().map(BufReader::new));
-    let mut heard = |said: &str, lines: usize| {
-        to.write_all(said.as_bytes()).unwrap();
+    let mut heard = |message: &str, lines: usize| {
+        to.write_all(message.as_bytes()).unwrap();
         let mut text = String::new();
         for _ in 0..lines {
             from.as_mut().unwrap().read_line(&mut text).unwrap();
@@ -370,30 +371,39 @@ fn a_log_that_grows_is_asked_as_it_is_by_then() {
 fn statements_come_on_standard_input_or_in_a_file() {
     let folder = drive();
     let input = b"select 1 as a; select\n ';' as b;\n-- the end;\n.format csv\nselect 2 as c";
-    let told = fed(&folder, &["query", "drive.lcm"], input).expect(0);
-    assert_eq!(told.text(), "a\n-\n1\n\nb\n-\n;\nc\n2\n");
-    let told =
-        fed(&folder, &["query", "drive.lcm"], b"select 1 as a;\nselect b;\nselect 3;").expect(2);
-    assert_eq!(told.text(), "a\n-\n1\n");
-    fed(&folder, &["query", "drive.lcm"], b".nonsense\n").expect(2).expect_stderr(".help");
-    let told = fed(
+    let output = run_with_stdin(&folder, &["query", "drive.lcm"], input).expect(0);
+    assert_eq!(output.text(), "a\n-\n1\n\nb\n-\n;\nc\n2\n");
+    let output =
+        run_with_stdin(&folder, &["query", "drive.lcm"], b"select 1 as a;\nselect b;\nselect 3;")
+            .expect(2);
+    assert_eq!(output.text(), "a\n-\n1\n");
+    run_with_stdin(&folder, &["query", "drive.lcm"], b".nonsense\n")
+        .expect(2)
+        .expect_stderr(".help");
+    let output = run_with_stdin(
         &folder,
         &["query", "drive.lcm", "--types", "mit-dgc"],
         b".tables\n.schema drive.POSE\n",
     );
-    let text = told.expect(0).text();
+    let text = output.expect(0).text();
     assert!(text.contains("\ndrive.POSE\n") && text.contains("utime"), "{text}");
     folder.write("two.sql", "select 1 as a;\nselect 2 as b;\n");
     let arguments = ["query", "--format", "csv", "-f", "two.sql", "drive.lcm"];
     assert_eq!(run_sluice(&folder, &arguments).expect(0).text(), "a\n1\nb\n2\n");
-    let count =
-        fed(&folder, &["query", "--format", "csv", "-f", "-", "drive.lcm"], b"select 7 as n");
+    let count = run_with_stdin(
+        &folder,
+        &["query", "--format", "csv", "-f", "-", "drive.lcm"],
+        b"select 7 as n",
+    );
     assert_eq!(count.expect(0).text(), "n\n7\n");
     let events = info(&folder, "drive.lcm")["events"].to_string();
     let log = folder.read("drive.lcm");
     let arguments =
         ["query", "select count(*) as n from stdin", "-", "--from", "lcm-log", "--format", "csv"];
-    assert_eq!(fed(&folder, &arguments, &log).expect(0).text(), format!("n\n{events}\n"));
+    assert_eq!(
+        run_with_stdin(&folder, &arguments, &log).expect(0).text(),
+        format!("n\n{events}\n")
+    );
 }
 
 #[test]
@@ -414,17 +424,17 @@ fn hostile_names_are_named_and_shown_without_harm() {
         events.push(LcmEvent::new(number as i64, BEGIN + number as i64, name, b"\x1b[2J"));
     }
     folder.write("drive.lcm", log(&events));
-    let rows = asked(&folder, "select channel, payload from drive", &[]);
+    let rows = query_rows(&folder, "select channel, payload from drive", &[]);
     let found: Vec<&str> = rows.iter().map(|row| row["channel"].as_str().unwrap()).collect();
     assert_eq!(found, names);
     let shown = run_sluice(&folder, &["query", "select * from drive", "drive.lcm"]).expect(0);
     assert!(!shown.stdout.iter().any(|byte| *byte < b' ' && *byte != b'\n'), "{}", shown.text());
     assert!(shown.text().contains("4 B 1b5b324a"), "{}", shown.text());
-    let tables = fed(&folder, &["query", "drive.lcm"], b".tables\n").expect(0).text();
+    let tables = run_with_stdin(&folder, &["query", "drive.lcm"], b".tables\n").expect(0).text();
     for table in ["drive.\"a\"\"b; drop table x --\"", "drive.\"SELECT\"", "drive.\"a.b\""] {
         assert!(tables.lines().any(|line| line == table), "{table} in {tables}");
         let count = format!("select count(*) as n from {table}");
-        assert_eq!(asked(&folder, &count, &[])[0]["n"], 1, "{table}");
+        assert_eq!(query_rows(&folder, &count, &[])[0]["n"], 1, "{table}");
     }
     let wrong =
         run_sluice(&folder, &["query", "select \"\u{1b}[31m\" from drive", "drive.lcm"]).expect(2);
@@ -459,11 +469,11 @@ fn in_terminal(folder: &Folder, arguments: &[&str], steps: &[Value]) -> Option<V
         .current_dir(folder.path())
         .env("TERM", "xterm")
         .env("XDG_STATE_HOME", folder.at("state"));
-    let told = ProgramOutput::from_output(command.output().unwrap()).expect(0);
-    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
-    assert_eq!(told["failed"], Value::Null, "{}", told["output"]);
-    assert_eq!(told["restored"], true, "{}", told["output"]);
-    Some(told)
+    let output = ProgramOutput::from_output(command.output().unwrap()).expect(0);
+    let output: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output["failed"], Value::Null, "{}", output["output"]);
+    assert_eq!(output["restored"], true, "{}", output["output"]);
+    Some(output)
 }
 
 fn until(text: &str) -> Value {
@@ -501,8 +511,8 @@ fn a_prompt_answers_until_one_has_asked_enough() {
         until("sluice> "),
         send("\u{4}"),
     ];
-    let Some(told) = in_terminal(&folder, &["query", "drive.lcm"], &steps) else { return };
-    assert_eq!(told["code"], 0, "{}", told["output"]);
+    let Some(output) = in_terminal(&folder, &["query", "drive.lcm"], &steps) else { return };
+    assert_eq!(output["code"], 0, "{}", output["output"]);
     assert_eq!(folder.read("out.csv"), b"sequence\n0\n1\n");
     let history = String::from_utf8(folder.read("state/sluice/query_history")).unwrap();
     assert!(history.contains("from drive where channel") && history.contains(".to out.csv"));
@@ -527,8 +537,8 @@ fn a_query_is_ended_by_ctrl_c_and_the_prompt_goes_on() {
         until("sluice> "),
         send(".quit\r"),
     ];
-    let Some(told) = in_terminal(&folder, &["query", "drive.lcm"], &steps) else { return };
-    assert_eq!(told["code"], 0, "{}", told["output"]);
+    let Some(output) = in_terminal(&folder, &["query", "drive.lcm"], &steps) else { return };
+    assert_eq!(output["code"], 0, "{}", output["output"]);
 }
 
 #[test]
@@ -536,17 +546,17 @@ fn a_table_fits_the_terminal_and_says_what_it_leaves_out() {
     let folder = drive();
     let wide: Vec<String> = (0..30).map(|n| format!("channel as column_{n}")).collect();
     let query = format!("select {} from drive limit 3", wide.join(", "));
-    let Some(told) = in_terminal(&folder, &["query", &query, "drive.lcm"], &[]) else { return };
-    let output = told["output"].as_str().unwrap();
+    let Some(output) = in_terminal(&folder, &["query", &query, "drive.lcm"], &[]) else { return };
+    let output = output["output"].as_str().unwrap();
     assert!(output.lines().take(5).all(|line| line.trim_end().chars().count() <= 110), "{output}");
     assert!(output.contains("the terminal is too narrow for 21 columns"), "{output}");
     let query = "select sequence from drive";
-    let Some(told) = in_terminal(&folder, &["query", query, "drive.lcm"], &[]) else { return };
-    let output = told["output"].as_str().unwrap();
+    let Some(output) = in_terminal(&folder, &["query", query, "drive.lcm"], &[]) else { return };
+    let output = output["output"].as_str().unwrap();
     assert!(output.contains("the first 1,000 of "), "{output:.500}");
     let refused = ["query", "select 1", "--to", "-", "--format", "arrow"];
-    let Some(told) = in_terminal(&folder, &refused, &[]) else { return };
-    assert_eq!(told["code"], 1, "{told}");
+    let Some(output) = in_terminal(&folder, &refused, &[]) else { return };
+    assert_eq!(output["code"], 1, "{output}");
 }
 
 #[test]

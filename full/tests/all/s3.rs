@@ -345,8 +345,8 @@ fn a_table_that_cannot_be_read_is_an_error_and_no_damage() {
         let ran = server.ran(&folder, &convert);
         // The conversion may need fewer requests than `nth`.
         if nth == 1 || ran.code != Some(0) {
-            let told = ran.expect(1).expect_stderr("denies access").stderr;
-            assert!(!told.contains("Parquet file") && !told.contains("row group"), "{told}");
+            let output = ran.expect(1).expect_stderr("denies access").stderr;
+            assert!(!output.contains("Parquet file") && !output.contains("row group"), "{output}");
         }
         drop(fs::remove_file(folder.at("out.lcm")));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use crate::cluster::processes::{ClusterProcess, until};
-use crate::cluster::{names, same, tree};
+use crate::cluster::{assert_same_files, names, read_tree};
 use crate::kit::{Folder, ProgramOutput, drive, log};
 use crate::s3::server::{SECRET, Server};
 
@@ -64,14 +64,14 @@ impl S3Batch {
     }
 
     /// All objects in the output bucket.
-    fn made(&self) -> BTreeMap<String, Vec<u8>> {
-        tree(&self.server.path("out"))
+    fn output(&self) -> BTreeMap<String, Vec<u8>> {
+        read_tree(&self.server.path("out"))
     }
 
     /// The output of a run on this machine, which is then removed.
-    fn by_itself(&self) -> BTreeMap<String, Vec<u8>> {
+    fn run_locally(&self) -> BTreeMap<String, Vec<u8>> {
         self.ran(&[]).expect(0);
-        let made = self.made();
+        let made = self.output();
         assert!(made.contains_key("made/_manifest.json"));
         self.clear();
         made
@@ -92,93 +92,94 @@ impl S3Batch {
 
 #[test]
 fn a_batch_between_buckets_is_byte_for_byte_what_one_program_makes() {
-    let held = S3Batch::with_logs(6, THERE);
-    let expected = held.by_itself();
-    held.ran(&[&CLUSTER]).expect(0).expect_stderr("6 inputs done");
-    same(&expected, &held.made());
-    for (name, bytes) in tree(&held.server.path("")) {
+    let setup = S3Batch::with_logs(6, THERE);
+    let expected = setup.run_locally();
+    setup.ran(&[&CLUSTER]).expect(0).expect_stderr("6 inputs done");
+    assert_same_files(&expected, &setup.output());
+    for (name, bytes) in read_tree(&setup.server.path("")) {
         assert!(!bytes.windows(SECRET.len()).any(|word| word == SECRET.as_bytes()), "{name}");
     }
-    assert_eq!(held.folder.names(), ["batch.toml", "in"]);
-    held.server.ran(&held.folder, &["verify", "s3://out/made/"]).expect(0);
-    held.ran(&[&CLUSTER]).expect(1).expect_stderr("--resume");
-    held.ran(&[&CLUSTER, &["--resume"]]).expect(0).expect_stderr("0 inputs done, 6 done before");
-    held.server.put("out/made/03.jsonl", "broken");
-    held.ran(&[&CLUSTER, &["--resume"]]).expect(0).expect_stderr("1 input done, 5 done before");
-    held.ran(&[&["--resume"]]).expect(0).expect_stderr("0 inputs done, 6 done before");
-    same(&expected, &held.made());
-    held.server.put("out/made/02.jsonl", "broken");
-    held.ran(&[&CLUSTER, &["--overwrite"]]).expect(0).expect_stderr("6 inputs done");
-    same(&expected, &held.made());
+    assert_eq!(setup.folder.names(), ["batch.toml", "in"]);
+    setup.server.ran(&setup.folder, &["verify", "s3://out/made/"]).expect(0);
+    setup.ran(&[&CLUSTER]).expect(1).expect_stderr("--resume");
+    setup.ran(&[&CLUSTER, &["--resume"]]).expect(0).expect_stderr("0 inputs done, 6 done before");
+    setup.server.put("out/made/03.jsonl", "broken");
+    setup.ran(&[&CLUSTER, &["--resume"]]).expect(0).expect_stderr("1 input done, 5 done before");
+    setup.ran(&[&["--resume"]]).expect(0).expect_stderr("0 inputs done, 6 done before");
+    assert_same_files(&expected, &setup.output());
+    setup.server.put("out/made/02.jsonl", "broken");
+    setup.ran(&[&CLUSTER, &["--overwrite"]]).expect(0).expect_stderr("6 inputs done");
+    assert_same_files(&expected, &setup.output());
 }
 
 #[test]
 fn logs_of_a_folder_are_written_into_a_store() {
-    let held = S3Batch::with_logs(3, (HERE.0, THERE.1));
-    let expected = held.by_itself();
-    held.ran(&[&CLUSTER]).expect(0);
-    same(&expected, &held.made());
+    let setup = S3Batch::with_logs(3, (HERE.0, THERE.1));
+    let expected = setup.run_locally();
+    setup.ran(&[&CLUSTER]).expect(0);
+    assert_same_files(&expected, &setup.output());
 }
 
 #[test]
 fn logs_of_a_store_are_written_into_a_folder() {
-    let held = S3Batch::with_logs(3, (THERE.0, HERE.1));
-    held.ran(&[]).expect(0);
-    let expected = tree(&held.folder.at("made"));
-    fs::remove_dir_all(held.folder.at("made")).unwrap();
-    held.ran(&[&CLUSTER]).expect(0);
-    same(&expected, &tree(&held.folder.at("made")));
-    assert!(held.made().is_empty());
+    let setup = S3Batch::with_logs(3, (THERE.0, HERE.1));
+    setup.ran(&[]).expect(0);
+    let expected = read_tree(&setup.folder.at("made"));
+    fs::remove_dir_all(setup.folder.at("made")).unwrap();
+    setup.ran(&[&CLUSTER]).expect(0);
+    assert_same_files(&expected, &read_tree(&setup.folder.at("made")));
+    assert!(setup.output().is_empty());
 }
 
 #[test]
 fn a_pipeline_without_placeholders_writes_an_object_or_a_folder_of_them() {
-    let held = S3Batch::with_logs(1, THERE);
+    let setup = S3Batch::with_logs(1, THERE);
     for to in ["s3://out/a.jsonl", "s3://out/t/"] {
         let convert = ["convert", "s3://logs/in/00.lcm", "--to", to];
-        held.server.ran(&held.folder, &convert).expect(0);
-        let expected = held.made();
-        held.clear();
+        setup.server.ran(&setup.folder, &convert).expect(0);
+        let expected = setup.output();
+        setup.clear();
         let convert = [&convert[..], &CLUSTER].concat();
-        held.server.ran(&held.folder, &convert).expect(0);
-        same(&expected, &held.made());
-        held.server.ran(&held.folder, &convert).expect(1).expect_stderr("exists");
-        same(&expected, &held.made());
-        held.clear();
+        setup.server.ran(&setup.folder, &convert).expect(0);
+        assert_same_files(&expected, &setup.output());
+        setup.server.ran(&setup.folder, &convert).expect(1).expect_stderr("exists");
+        assert_same_files(&expected, &setup.output());
+        setup.clear();
     }
 }
 
 #[test]
 fn outputs_in_a_store_and_beside_it_are_refused() {
-    let held = S3Batch::with_logs(1, THERE);
-    let text = String::from_utf8(held.folder.read("batch.toml")).unwrap();
+    let setup = S3Batch::with_logs(1, THERE);
+    let text = String::from_utf8(setup.folder.read("batch.toml")).unwrap();
     let mixed = text.replace("s3://out/made/{stem}.jsonl", "made/{stem}.jsonl");
-    held.folder.write("batch.toml", mixed);
-    held.ran(&[&CLUSTER])
+    setup.folder.write("batch.toml", mixed);
+    setup
+        .ran(&[&CLUSTER])
         .expect(2)
         .expect_stderr("outputs are in several places")
         .expect_stderr("--engine local");
-    assert!(held.made().is_empty());
+    assert!(setup.output().is_empty());
 }
 
 #[test]
 fn an_executor_that_is_killed_leaves_nothing_behind_in_a_store() {
-    let held = S3Batch::with_logs(8, THERE);
-    let expected = held.by_itself();
-    let (_scheduler, address, mut executors) = cluster(&held, 2);
-    let mut run = held.start_run(&["--engine", "ballista", "--scheduler", &address]);
-    held.until_first();
+    let setup = S3Batch::with_logs(8, THERE);
+    let expected = setup.run_locally();
+    let (_scheduler, address, mut executors) = cluster(&setup, 2);
+    let mut run = setup.start_run(&["--engine", "ballista", "--scheduler", &address]);
+    setup.until_first();
     executors[0].kill();
-    assert_eq!(run.code(), Some(0), "{}", run.said());
-    same(&expected, &held.made());
+    assert_eq!(run.code(), Some(0), "{}", run.stderr());
+    assert_same_files(&expected, &setup.output());
 }
 
 /// A scheduler, its address, and executors.
-fn cluster(held: &S3Batch, executors: usize) -> (ClusterProcess, String, Vec<ClusterProcess>) {
+fn cluster(setup: &S3Batch, executors: usize) -> (ClusterProcess, String, Vec<ClusterProcess>) {
     let listen = ["cluster", "scheduler", "--listen", "127.0.0.1:0", "--executor-timeout", "4s"];
-    let scheduler = held.start(&listen);
+    let scheduler = setup.start(&listen);
     let address = scheduler.wait_for_line("listening on ");
-    let start = |_| held.start(&["cluster", "executor", "--slots", "1", "--scheduler", &address]);
+    let start = |_| setup.start(&["cluster", "executor", "--slots", "1", "--scheduler", &address]);
     let executors: Vec<ClusterProcess> = (0..executors).map(start).collect();
     executors.iter().for_each(|executor| drop(executor.wait_for_line("joined ")));
     (scheduler, address, executors)
@@ -186,28 +187,28 @@ fn cluster(held: &S3Batch, executors: usize) -> (ClusterProcess, String, Vec<Clu
 
 #[test]
 fn after_its_driver_was_killed_a_run_goes_on_and_its_room_is_removed() {
-    let held = S3Batch::with_logs(8, THERE);
-    let expected = held.by_itself();
-    let mut run = held.start_run(&CLUSTER);
-    held.until_first();
+    let setup = S3Batch::with_logs(8, THERE);
+    let expected = setup.run_locally();
+    let mut run = setup.start_run(&CLUSTER);
+    setup.until_first();
     run.kill();
-    held.ran(&[&CLUSTER, &["--resume"]]).expect(0).expect_stderr("8 ");
-    same(&expected, &held.made());
+    setup.ran(&[&CLUSTER, &["--resume"]]).expect(0).expect_stderr("8 ");
+    assert_same_files(&expected, &setup.output());
 }
 
 #[test]
 fn of_two_drivers_in_one_folder_of_a_store_the_second_is_refused() {
-    let held = S3Batch::with_logs(2, THERE);
-    let expected = held.by_itself();
-    let (_scheduler, address, _) = cluster(&held, 0);
+    let setup = S3Batch::with_logs(2, THERE);
+    let expected = setup.run_locally();
+    let (_scheduler, address, _) = cluster(&setup, 0);
     let engine = ["--engine", "ballista", "--scheduler", &address];
-    let mut first = held.start_run(&engine);
-    until("its room", || held.made().keys().any(|name| name.ends_with("/driver")).then_some(()));
-    held.ran(&[&engine]).expect(1).expect_stderr("another run on a cluster");
+    let mut first = setup.start_run(&engine);
+    until("its room", || setup.output().keys().any(|name| name.ends_with("/driver")).then_some(()));
+    setup.ran(&[&engine]).expect(1).expect_stderr("another run on a cluster");
     // Files in the staging directory are no output.
-    let said = held.server.ran(&held.folder, &["verify", "s3://out/made/"]);
-    assert!(!(said.text() + &said.stderr).contains(".cluster."), "{}", said.stderr);
-    let _executor = held.start(&["cluster", "executor", "--scheduler", &address]);
-    assert_eq!(first.code(), Some(0), "{}", first.said());
-    same(&expected, &held.made());
+    let output = setup.server.ran(&setup.folder, &["verify", "s3://out/made/"]);
+    assert!(!(output.text() + &output.stderr).contains(".cluster."), "{}", output.stderr);
+    let _executor = setup.start(&["cluster", "executor", "--scheduler", &address]);
+    assert_eq!(first.code(), Some(0), "{}", first.stderr());
+    assert_same_files(&expected, &setup.output());
 }

@@ -29,7 +29,7 @@ fn folder() -> Folder {
 }
 
 /// A pipeline that decodes that log and queries it, read in many splits.
-fn asked(query: &str, more: &str) -> String {
+fn pipeline(query: &str, more: &str) -> String {
     format!(
         "memory = \"16MiB\"\n\
          [sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
@@ -38,28 +38,30 @@ fn asked(query: &str, more: &str) -> String {
     )
 }
 
-fn held(options: Value) {
+fn check_contract(options: Value) {
     stage("sql").options(options).fed_by(&drive("[\"POSE\", \"GPS*\"]", 0.5)).check();
 }
 
 #[test]
 fn a_query_over_one_channel_keeps_what_stages_promise() {
-    held(json!({ "query": "select timestamp, vel[1] as v, pos from POSE where vel[1] > 1" }));
-    held(json!({ "query": "select unnest(pos) as p, 'X' as channel from POSE" }));
+    check_contract(
+        json!({ "query": "select timestamp, vel[1] as v, pos from POSE where vel[1] > 1" }),
+    );
+    check_contract(json!({ "query": "select unnest(pos) as p, 'X' as channel from POSE" }));
 }
 
 #[test]
 fn a_query_over_all_events_keeps_what_stages_promise() {
     let query =
         "select timestamp, payload, sequence + 1 as sequence from events where channel <> 'POSE'";
-    held(json!({ "query": query, "channel": "OTHER" }));
+    check_contract(json!({ "query": query, "channel": "OTHER" }));
     let names = "select channel || '!' as channel, sequence * 2 as n from events";
     stage("sql").options(json!({ "query": names })).check();
 }
 
 #[test]
 fn a_limit_keeps_what_stages_promise() {
-    held(json!({ "query": "select vel[1] as v from POSE limit 17 offset 5" }));
+    check_contract(json!({ "query": "select vel[1] as v from POSE limit 17 offset 5" }));
 }
 
 #[test]
@@ -68,17 +70,17 @@ fn a_query_over_several_channels_keeps_what_stages_promise() {
         json!({ "POSE": "utime bigint", "GPS_BODY": "utime bigint", "NONE": "utime bigint" });
     let query = "select utime from POSE union all select utime from NONE";
     let tables = json!({ "POSE": tables["POSE"], "NONE": tables["NONE"] });
-    held(json!({ "query": query, "tables": tables }));
+    check_contract(json!({ "query": query, "tables": tables }));
 }
 
 #[test]
 fn a_query_that_sees_everything_keeps_what_stages_promise() {
     let query = "select max(timestamp) as timestamp, channel, 'sums' as source, count(*) as n, \
                  sum(sequence) as s from events group by channel";
-    held(json!({ "query": query, "memory": "32MiB" }));
+    check_contract(json!({ "query": query, "memory": "32MiB" }));
     let query = "select timestamp, 'sorted' as source, 'S' as channel, vel[1] as v from POSE \
                  order by v desc";
-    held(json!({ "query": query, "memory": "32MiB" }));
+    check_contract(json!({ "query": query, "memory": "32MiB" }));
 }
 
 /// Runs a pipeline with this many threads.
@@ -118,7 +120,7 @@ fn any_number_of_threads_writes_the_same_lines_cells_and_tables() {
             "memory = \"32MiB\"",
         ),
     ] {
-        let pipeline = asked(query, more) + SINKS;
+        let pipeline = pipeline(query, more) + SINKS;
         let written = |jobs: &str| {
             run(&folder, &pipeline, jobs).expect(0);
             let mut all = tables(&folder.at("tables"));
@@ -149,7 +151,7 @@ fn rows_hold_what_the_query_says_of_decoded_fields() {
     let folder = folder();
     let query = "select vel[2] as v, pos from POSE where vel[2] > 9.42";
     let all = "[sinks.all]\nplugin = \"jsonl\"\nfrom = \"events\"\npath = \"all.jsonl\"\n";
-    run(&folder, &(asked(query, "") + SINKS + all), "2").expect(0);
+    run(&folder, &(pipeline(query, "") + SINKS + all), "2").expect(0);
     let fast = lines(&folder, "all.jsonl").into_iter().filter(|line| line["channel"] == "POSE");
     let fast: Vec<Value> =
         fast.filter(|line| line["fields"]["vel"][1].as_f64().unwrap() > 9.42).collect();
@@ -167,7 +169,7 @@ fn rows_hold_what_the_query_says_of_decoded_fields() {
 fn the_report_balances_and_says_what_was_left_out_and_added() {
     let folder = folder();
     let query = "select unnest(vel) as v from POSE where sequence % 2 = 0";
-    folder.write("p.toml", asked(query, "") + SINKS);
+    folder.write("p.toml", pipeline(query, "") + SINKS);
     run_sluice(&folder, &["run", "p.toml", "-q", "--report", "report.json"]).expect(0);
     let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
     let pose = report["channels"].as_array().unwrap().iter();
@@ -191,12 +193,12 @@ fn a_table_of_a_channel_that_never_comes_is_told() {
         ),
     ] {
         let more = format!("{more}tables = {{ POES = \"utime bigint\" }}\n");
-        folder.write("p.toml", asked(query, &more) + SINKS);
-        let told = "asked: `query`: no channel matches `POES`; did you mean `POSE`?";
-        run_sluice(&folder, &["run", "p.toml", "--overwrite"]).expect(0).expect_stderr(told);
+        folder.write("p.toml", pipeline(query, &more) + SINKS);
+        let message = "asked: `query`: no channel matches `POES`; did you mean `POSE`?";
+        run_sluice(&folder, &["run", "p.toml", "--overwrite"]).expect(0).expect_stderr(message);
         run_sluice(&folder, &["run", "p.toml", "-q", "--overwrite", "--strict"])
             .expect(2)
-            .expect_stderr(told);
+            .expect_stderr(message);
     }
 }
 
@@ -216,7 +218,7 @@ fn a_sort_of_more_than_its_memory_goes_to_a_folder_that_is_empty_again() {
     );
     let sorted = |memory: &str| {
         let more = format!("memory = \"{memory}\"\nspill = \"spill\"");
-        run(&folder, &(asked(&query, &more) + LINES), "2").expect(0);
+        run(&folder, &(pipeline(&query, &more) + LINES), "2").expect(0);
         assert_eq!(fs::read_dir(folder.at("spill")).unwrap().count(), 0);
         folder.read("out.jsonl")
     };
@@ -234,39 +236,41 @@ fn what_fits_nowhere_is_an_error_that_says_so() {
         "select max(a.timestamp) as timestamp, 'ALL' as channel, string_agg(repeat(a.channel, \
          200), '') as everything from {MANY}"
     );
-    let ran = run(&folder, &(asked(&query, "memory = \"8MiB\"") + LINES), "2").expect(1);
+    let ran = run(&folder, &(pipeline(&query, "memory = \"8MiB\"") + LINES), "2").expect(1);
     ran.expect_stderr("does not fit into `memory = \"8MiB\"`");
 }
 
 /// What `check` prints for a query.
-fn checked(query: &str, more: &str) -> ProgramOutput {
+fn check_query(query: &str, more: &str) -> ProgramOutput {
     let folder = Folder::new();
     let sink = "[sinks.none]\nplugin = \"null\"\nfrom = \"asked\"\n";
-    folder.write("p.toml", asked(query, more) + sink);
+    folder.write("p.toml", pipeline(query, more) + sink);
     ProgramOutput::from_output(sluice(&folder).args(["check", "p.toml"]).output().unwrap())
 }
 
 #[test]
 fn mistakes_are_found_when_a_pipeline_is_checked() {
-    checked("select vel[1] as v from POSE", "").expect(0);
-    checked("select vel from POSE wher vel[1] > 3", "")
+    check_query("select vel[1] as v from POSE", "").expect(0);
+    check_query("select vel from POSE wher vel[1] > 3", "")
         .expect(2)
         .expect_stderr("line 1, column 27");
-    checked("select sqroot(vel[1]) from POSE", "").expect(2).expect_stderr("did you mean `sqrt`?");
-    checked("select nothing from events", "").expect(2).expect_stderr("no column `nothing`");
-    checked("select count(*) from POSE", "").expect(2).expect_stderr("`memory = \"256MiB\"`");
-    checked("select * from POSE order by utime", "")
+    check_query("select sqroot(vel[1]) from POSE", "")
+        .expect(2)
+        .expect_stderr("did you mean `sqrt`?");
+    check_query("select nothing from events", "").expect(2).expect_stderr("no column `nothing`");
+    check_query("select count(*) from POSE", "").expect(2).expect_stderr("`memory = \"256MiB\"`");
+    check_query("select * from POSE order by utime", "")
         .expect(2)
         .expect_stderr("ORDER BY needs all rows");
-    checked("select now() as t from POSE", "")
+    check_query("select now() as t from POSE", "")
         .expect(2)
         .expect_stderr("another value in every run");
-    checked("select * from POSE; drop table POSE", "")
+    check_query("select * from POSE; drop table POSE", "")
         .expect(2)
         .expect_stderr("several statements");
     let declared = "tables = { POSE = \"utime bigint\" }";
-    checked("select vel from POSE", declared).expect(2).expect_stderr("no column `vel`");
-    checked("select utime from POSE", declared).expect(0);
+    check_query("select vel from POSE", declared).expect(2).expect_stderr("no column `vel`");
+    check_query("select utime from POSE", declared).expect(0);
 }
 
 #[test]
@@ -274,6 +278,6 @@ fn a_file_is_no_table() {
     let folder = folder();
     let path = folder.write("secret.csv", "a\n1\n").display().to_string();
     let query = format!("select * from \"{path}\"");
-    run(&folder, &(asked(&query, "") + LINES), "2").expect(0);
+    run(&folder, &(pipeline(&query, "") + LINES), "2").expect(0);
     assert!(lines(&folder, "out.jsonl").is_empty());
 }

@@ -60,7 +60,7 @@ fn planned(session: &Session, sql: &str) -> PlannedQuery {
     session.plan(sql, &AtomicBool::new(false)).unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
-fn asked(session: &Session, sql: &str) -> Result<Vec<RecordBatch>, QueryError> {
+fn run_query(session: &Session, sql: &str) -> Result<Vec<RecordBatch>, QueryError> {
     let mut all = Vec::new();
     session.run(sql, &AtomicBool::new(false), &mut |rows| {
         all.push(rows);
@@ -70,7 +70,7 @@ fn asked(session: &Session, sql: &str) -> Result<Vec<RecordBatch>, QueryError> {
 }
 
 fn rows(session: &Session, sql: &str) -> Vec<RecordBatch> {
-    asked(session, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    run_query(session, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
 fn text(batches: &[RecordBatch]) -> String {
@@ -84,8 +84,8 @@ fn number(session: &Session, sql: &str) -> i64 {
     line.trim_matches(['|', ' ']).parse().unwrap_or_else(|_| panic!("{sql}: {shown}"))
 }
 
-fn refusal(session: &Session, sql: &str) -> String {
-    asked(session, sql).err().unwrap_or_else(|| panic!("{sql} was answered")).to_string()
+fn error_of(session: &Session, sql: &str) -> String {
+    run_query(session, sql).err().unwrap_or_else(|| panic!("{sql} was answered")).to_string()
 }
 
 /// A log whose payloads look like events, so that start positions are guessed wrong.
@@ -116,7 +116,7 @@ fn damaged(seed: u64, mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// A plain DataFusion context with these rows as the table `drive`.
-fn plain(all: Vec<RecordBatch>) -> SessionContext {
+fn plain_context(all: Vec<RecordBatch>) -> SessionContext {
     let mut config = SessionConfig::new().with_target_partitions(1);
     config.options_mut().sql_parser.enable_ident_normalization = false;
     let context = SessionContext::new_with_config(config);
@@ -125,7 +125,7 @@ fn plain(all: Vec<RecordBatch>) -> SessionContext {
     context
 }
 
-fn plainly(context: &SessionContext, sql: &str) -> Vec<RecordBatch> {
+fn run_plain(context: &SessionContext, sql: &str) -> Vec<RecordBatch> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let answer = async { context.sql(sql).await?.collect().await };
     runtime.block_on(answer).unwrap_or_else(|error| panic!("{sql}: {error}"))
@@ -218,11 +218,11 @@ fn queries_give_the_same_whether_or_not_conditions_are_pushed_down() {
         let folder = Folder::new();
         let path = folder.write("drive.lcm", bytes);
         let session = session("lcm-log", &path, &[]);
-        let context = plain(rows(&session, "select * from drive"));
+        let context = plain_context(rows(&session, "select * from drive"));
         let mut rng = SeededRng(100 + at as u64);
         for _ in 0..30 {
             let sql = query(&mut rng, count);
-            let (ours, theirs) = (text(&rows(&session, &sql)), text(&plainly(&context, &sql)));
+            let (ours, theirs) = (text(&rows(&session, &sql)), text(&run_plain(&context, &sql)));
             // For no rows, one returns an empty batch and the other none.
             let is_nothing = ours.lines().count() <= 4 && theirs.lines().count() <= 4;
             assert!(ours == theirs || is_nothing, "log {at}: {sql}\n{ours:.3000}\n{theirs:.3000}");
@@ -235,9 +235,9 @@ type LogInfo = (Vec<(String, i64)>, Vec<(u64, u64)>);
 
 /// The result of `info` for a log.
 fn info(folder: &Folder, name: &str) -> LogInfo {
-    let said = run_sluice(folder, &["info", name, "--json"]).text();
-    let said: Value = serde_json::from_str(&said).unwrap();
-    let array = |key: &str| said[key].as_array().unwrap().clone();
+    let message = run_sluice(folder, &["info", name, "--json"]).text();
+    let message: Value = serde_json::from_str(&message).unwrap();
+    let array = |key: &str| message[key].as_array().unwrap().clone();
     let counts = array("channels").into_iter();
     let counts =
         counts.map(|c| (c["name"].as_str().unwrap().to_owned(), c["events"].as_i64().unwrap()));
@@ -287,9 +287,9 @@ fn rows_come_in_the_order_of_the_log() {
         let session = session_with(options, tables_of("lcm-log", &path, &[]));
         let batches = rows(&session, "select sequence, payload from drive where sequence % 3 != 1");
         let one = concat_batches(&batches[0].schema(), &batches).unwrap();
-        let wanted = all.iter().filter(|event| event.number % 3 != 1);
-        let numbers: Int64Array = wanted.clone().map(|event| Some(event.number)).collect();
-        let payloads: BinaryViewArray = wanted.map(|event| Some(event.payload.clone())).collect();
+        let expected = all.iter().filter(|event| event.number % 3 != 1);
+        let numbers: Int64Array = expected.clone().map(|event| Some(event.number)).collect();
+        let payloads: BinaryViewArray = expected.map(|event| Some(event.payload.clone())).collect();
         assert_eq!(one.column(0).as_primitive::<Int64Type>(), &numbers);
         assert_eq!(one.column(1).as_binary_view(), &payloads);
     }
@@ -335,8 +335,8 @@ fn leaf(plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
 /// How many splits a query reads, and how many there are.
 fn splits(session: &Session, sql: &str) -> (u64, u64) {
     let plan = text(&rows(session, &format!("explain {sql}")));
-    let said = plan.split("splits=").nth(1).unwrap_or_else(|| panic!("{plan}"));
-    let mut numbers = said.split(|c: char| !c.is_ascii_digit()).filter(|n| !n.is_empty());
+    let message = plan.split("splits=").nth(1).unwrap_or_else(|| panic!("{plan}"));
+    let mut numbers = message.split(|c: char| !c.is_ascii_digit()).filter(|n| !n.is_empty());
     let mut next = || numbers.next().unwrap().parse().unwrap();
     (next(), next())
 }
@@ -358,12 +358,12 @@ fn a_window_of_time_reads_little_of_a_sorted_log() {
     let (some, every) = splits(&session, sql);
     assert!(some * 5 < every, "{some} of {every}");
     let before = session.log("drive").unwrap().bytes_read();
-    let wanted = all.iter().filter(|event| {
+    let expected = all.iter().filter(|event| {
         let after = event.utime - BEGIN - 300_000_000;
         (0..2_000_000).contains(&after)
             && [b"A", b"B"].contains(&&event.channel[..].try_into().unwrap())
     });
-    assert_eq!(number(&session, sql), wanted.count() as i64);
+    assert_eq!(number(&session, sql), expected.count() as i64);
     let read = session.log("drive").unwrap().bytes_read() - before;
     assert!(read < 5 << 20, "{read}");
     let plan = text(&rows(&session, &format!("explain {sql}")));
@@ -464,15 +464,15 @@ fn statements_that_are_no_queries_are_refused_and_write_nothing() {
         "explain insert into drive select * from drive".to_owned(),
         "begin".to_owned(),
     ] {
-        let said = refusal(&session, &sql);
-        assert!(said.contains("is not a query"), "{sql}: {said}");
+        let message = error_of(&session, &sql);
+        assert!(message.contains("is not a query"), "{sql}: {message}");
     }
     for sql in [
         format!("select * from '{}'", path.display()),
         format!("select * from read_csv('{}')", path.display()),
         format!("select * from \"{}\"", path.display()),
     ] {
-        refusal(&session, &sql);
+        error_of(&session, &sql);
     }
     assert_eq!(folder.names(), ["drive.lcm"]);
 }
@@ -493,18 +493,19 @@ fn mistakes_are_told_with_their_place_and_what_there_is() {
         ("", "there is no query"),
         ("select (((", "this is not valid SQL"),
     ] {
-        let said = refusal(&session, sql);
-        assert!(said.contains(says), "{sql}: {said}");
+        let message = error_of(&session, sql);
+        assert!(message.contains(says), "{sql}: {message}");
     }
-    let Err(QueryError::Invalid(wrong)) = asked(&session, "select 1,\n  chanel from drive") else {
+    let Err(QueryError::Invalid(wrong)) = run_query(&session, "select 1,\n  chanel from drive")
+    else {
         panic!()
     };
     let place = wrong.position.unwrap();
     assert_eq!((place.line, place.column), (2, 3));
     let deep = format!("select {}1{}", "(".repeat(5_000), ")".repeat(5_000));
-    assert!(refusal(&session, &deep).contains("nested too deeply"));
+    assert!(error_of(&session, &deep).contains("nested too deeply"));
     let long = format!("select '{}'", "x".repeat(2 << 20));
-    assert!(refusal(&session, &long).contains("1048576"));
+    assert!(error_of(&session, &long).contains("1048576"));
 }
 
 #[test]
@@ -532,7 +533,7 @@ fn names_are_found_as_written_and_else_without_regard_to_case() {
     ] {
         assert_eq!(number(&session, &format!("select SEQUENCE from {name}")), sequence, "{name}");
     }
-    assert!(refusal(&session, "select * from drive.twin").contains("no channel"));
+    assert!(error_of(&session, "select * from drive.twin").contains("no channel"));
     assert_eq!(
         number(
             &session,
@@ -574,10 +575,10 @@ fn a_pipe_is_read_once_and_then_refused() {
     let (to, bytes) = (path.clone(), log(&drive(17, 3_000)));
     let writer = std::thread::Builder::new().spawn(move || std::fs::write(to, bytes)).unwrap();
     let session = session("lcm-log", &path, &[]);
-    assert!(refusal(&session, "select * from drive.A").contains("can be read only once"));
+    assert!(error_of(&session, "select * from drive.A").contains("can be read only once"));
     assert_eq!(number(&session, "select count(*) from drive where channel >= 'A'"), 3_000);
     writer.join().unwrap().unwrap();
-    assert!(refusal(&session, "select count(*) from drive").contains("can be read only once"));
+    assert!(error_of(&session, "select count(*) from drive").contains("can be read only once"));
     assert_eq!(session.log("drive").unwrap().channels().unwrap(), ["A", "B", "C", "D", "E"]);
 }
 
@@ -603,7 +604,7 @@ fn live_sources_are_refused() {
         &Registry::linked(),
     );
     let session = session_with(small(), Arc::new(log));
-    assert!(refusal(&session, "select * from drive limit 1").contains("has no end"));
+    assert!(error_of(&session, "select * from drive limit 1").contains("has no end"));
 }
 
 #[test]
@@ -615,16 +616,16 @@ fn what_does_not_fit_into_memory_is_spilled_or_refused_with_what_to_do() {
     let sorted = "select sum(sequence * place % 1009) from (select sequence, row_number() over \
                   (order by payload, sequence desc rows unbounded preceding) place from drive)";
     let wide = session_with(SessionOptions::default(), tables_of("lcm-log", &path, &[]));
-    let wanted = number(&wide, sorted);
+    let expected = number(&wide, sorted);
     let options = SessionOptions { spill: Spill::Folder(spilled.clone()), ..small() };
     let tight = session_with(options, tables_of("lcm-log", &path, &[]));
-    assert_eq!(number(&tight, sorted), wanted);
+    assert_eq!(number(&tight, sorted), expected);
     drop(tight);
     assert_eq!(std::fs::read_dir(&spilled).unwrap().count(), 0, "spilled files are gone");
     let options = SessionOptions { spill: Spill::Never, ..small() };
     let none = session_with(options, tables_of("lcm-log", &path, &[]));
-    let said = refusal(&none, sorted);
-    assert!(said.contains("needs more memory") && said.contains("spill"), "{said}");
+    let message = error_of(&none, sorted);
+    assert!(message.contains("needs more memory") && message.contains("spill"), "{message}");
 }
 
 #[test]
@@ -691,15 +692,15 @@ for ours in sorted(glob.glob("ours/*.parquet")):
     if "schema=" in theirs[0]:
         continue
     columns = [row[0] for row in ask(f"describe select * from '{ours}'") if row[0] != "timestamp"]
-    wanted = [row[0] for row in ask(f"describe select * from read_parquet({theirs})")]
-    assert columns == [name for name in wanted if name not in ("timestamp", "timestamp_ns", "channel")], (columns, wanted)
+    expected = [row[0] for row in ask(f"describe select * from read_parquet({theirs})")]
+    assert columns == [name for name in expected if name not in ("timestamp", "timestamp_ns", "channel")], (columns, expected)
     listed = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
     a = f"select timestamp // 1000 t, {listed} from '{ours}'"
     b = f"select epoch_us(timestamp) t, {listed} from read_parquet({theirs}, hive_partitioning = false)"
     for x, y in ((a, b), (b, a)):
         rest = ask(f"select count(*) from (({x}) except all ({y}))")
         assert rest == [(0,)], (name, rest)
-    if "timestamp_ns" in wanted:
+    if "timestamp_ns" in expected:
         n = ask(f"select count(*) from '{ours}' o join read_parquet({theirs}) t using (sequence) where o.timestamp != t.timestamp_ns")
         assert n == [(0,)], n
     done += 1
@@ -707,7 +708,7 @@ print(done)
 "#;
 
 /// Compares all typed tables of a log with those of `convert`; returns their number.
-fn compared(folder: &Folder, (plugin, name): (&str, &str), types: &[&str]) -> Option<usize> {
+fn compare_tables(folder: &Folder, (plugin, name): (&str, &str), types: &[&str]) -> Option<usize> {
     let python = python_with("duckdb")?;
     let mut convert = vec!["convert", name, "--to", "tables/"];
     types.iter().for_each(|types| convert.extend(["--types", types]));
@@ -728,8 +729,8 @@ fn compared(folder: &Folder, (plugin, name): (&str, &str), types: &[&str]) -> Op
     }
     let output =
         Command::new(python).args(["-c", COMPARED]).current_dir(folder.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{plugin} {name}: {said}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{plugin} {name}: {message}");
     Some(String::from_utf8(output.stdout).unwrap().trim().parse().unwrap())
 }
 
@@ -737,7 +738,7 @@ fn compared(folder: &Folder, (plugin, name): (&str, &str), types: &[&str]) -> Op
 fn fields_of_lcm_messages_are_those_of_tables_in_duckdb() {
     let folder = Folder::new();
     demo(&folder, 2);
-    if let Some(tables) = compared(&folder, ("lcm-log", "drive.lcm"), &["mit-dgc"]) {
+    if let Some(tables) = compare_tables(&folder, ("lcm-log", "drive.lcm"), &["mit-dgc"]) {
         assert!(tables > 10, "{tables}");
     }
 }
@@ -756,7 +757,7 @@ fn fields_in_archives_and_tables_are_those_of_their_log() {
             if plugin == "parquet" && types.is_empty() { &["--types", "mit-dgc"][..] } else { &[] };
         let convert = ["convert", "drive.lcm", "--to", &to];
         run_sluice(&folder, &[&convert[..], types_given].concat()).expect(0);
-        if let Some(tables) = compared(&folder, (plugin, name), types) {
+        if let Some(tables) = compare_tables(&folder, (plugin, name), types) {
             assert!(tables > 10, "{name}: {tables}");
         }
     }
@@ -767,13 +768,15 @@ fn fields_of_other_robots_are_those_of_tables_in_duckdb() {
     let folder = Folder::new();
     let vel = ["log.vel", "vel.json", "--messages", "300", "--seed", "4"];
     let Some(_) = crate::kit::python_script(&folder, "vel_writer.py", &vel) else { return };
-    if let Some(tables) = compared(&folder, ("vel", "log.vel"), &["vel"]) {
+    if let Some(tables) = compare_tables(&folder, ("vel", "log.vel"), &["vel"]) {
         assert!(tables > 2, "{tables}");
     }
     let folder = Folder::new();
     let orca = ["log", "orca.json", "--dialect", "A", "--lines", "120"];
     crate::kit::python_script(&folder, "orca_writer.py", &orca).unwrap();
-    if let Some(tables) = compared(&folder, ("orca", "log/060804_153321_master.log"), &["orca"]) {
+    if let Some(tables) =
+        compare_tables(&folder, ("orca", "log/060804_153321_master.log"), &["orca"])
+    {
         assert!(tables > 1, "{tables}");
     }
 }

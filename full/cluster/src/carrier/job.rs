@@ -280,8 +280,8 @@ impl Watchdog {
         job: &str,
         say: &(dyn Fn(&str) + Sync),
     ) -> Option<JobProgress> {
-        let asked = format!("/sluice/job/{job}/{}", self.messages_read);
-        let mut progress: JobProgress = get_json(scheduler, &asked).await.ok()?;
+        let path = format!("/sluice/job/{job}/{}", self.messages_read);
+        let mut progress: JobProgress = get_json(scheduler, &path).await.ok()?;
         for message in progress.messages.drain(..) {
             self.messages_read += 1;
             say(&message.text);

@@ -157,8 +157,8 @@ impl UnitRunner {
         let decided = self.runtime.spawn_blocking(decide).await.map_err(io::Error::other)?;
         match decided {
             None => {
-                let word = format!("{name}: failed on {}, will be retried: {why}", host_name());
-                self.say(task, word, false).await;
+                let text = format!("{name}: failed on {}, will be retried: {why}", host_name());
+                self.say(task, text, false).await;
                 Err(io::Error::other(why))
             }
             Some(true) => {

@@ -138,7 +138,7 @@ pub(crate) fn routes(scheduler: Scheduler, program: &ProgramIdentity) -> Router 
         .route(handshake::PATH, get(get_identity))
         .route("/sluice/state", get(get_state))
         .route("/sluice/job/{id}", post(post_message))
-        .route("/sluice/job/{id}/{heard}", get(get_progress))
+        .route("/sluice/job/{id}/{first}", get(get_progress))
         .route("/sluice/executor/{id}", get(get_assigned));
     router.with_state(Arc::new(AdminState {
         scheduler,
@@ -192,14 +192,14 @@ async fn post_message(
 }
 
 async fn get_progress(
-    Path((id, heard)): Path<(String, usize)>,
+    Path((id, first)): Path<(String, usize)>,
     State(state): State<Arc<AdminState>>,
 ) -> Json<JobProgress> {
     let executors = executors(&state.scheduler, &[]).await.len();
     let messages = state
         .messages()
         .get(&id)
-        .and_then(|messages| messages.get(heard..))
+        .and_then(|messages| messages.get(first..))
         .unwrap_or(&[])
         .to_vec();
     let mut progress = JobProgress { executors, waiting: 0, running: 0, messages };
@@ -237,14 +237,14 @@ fn jobs(scheduler: &Scheduler) -> Vec<(String, JobInfoCache)> {
 async fn executors(scheduler: &Scheduler, tasks: &[RunningTaskInfo]) -> Vec<ExecutorStatus> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let all = scheduler.state.executor_manager.get_executors_state().await.unwrap_or_default();
-    let worker = |(executor, heard, _): (_, Option<Duration>, _)| {
+    let worker = |(executor, last_seen, _): (_, Option<Duration>, _)| {
         let executor: ballista_core::serde::scheduler::ExecutorMetadata = executor;
         ExecutorStatus {
             running: tasks.iter().filter(|task| task.executor_id == executor.id).count(),
             id: executor.id,
             host: executor.host,
             slots: executor.specification.vcores,
-            silent: heard.map(|heard| now.saturating_sub(heard).as_secs()),
+            silent: last_seen.map(|last_seen| now.saturating_sub(last_seen).as_secs()),
         }
     };
     let mut workers: Vec<ExecutorStatus> = all.into_iter().map(worker).collect();

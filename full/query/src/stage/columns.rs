@@ -35,12 +35,12 @@ impl EventColumn {
     }
 
     fn field(self) -> Field {
-        let words = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+        let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
         let (kind, is_nullable) = match self {
             Self::Timestamp => {
                 (DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), false)
             }
-            Self::Source | Self::Channel => (words, false),
+            Self::Source | Self::Channel => (dictionary, false),
             Self::Sequence => (DataType::Int64, false),
             // Null for events that have only decoded fields.
             Self::Payload => (DataType::BinaryView, true),
@@ -66,13 +66,13 @@ pub(super) fn events_schema() -> SchemaRef {
 
 /// The columns of a channel's table, for messages with these fields.
 pub(super) fn channel_schema(fields: &Fields) -> SchemaRef {
-    let own =
+    let event_columns =
         [EventColumn::Timestamp, EventColumn::Source, EventColumn::Channel, EventColumn::Sequence];
-    let own = own.map(|own| Arc::new(own.field()));
+    let event_columns = event_columns.map(|column| Arc::new(column.field()));
     let named = fields
         .iter()
         .map(|field| Arc::new(field.as_ref().clone().with_name(column_name(field.name()))));
-    Arc::new(Schema::new(own.into_iter().chain(named).collect::<Vec<_>>()))
+    Arc::new(Schema::new(event_columns.into_iter().chain(named).collect::<Vec<_>>()))
 }
 
 /// Adds the column of the event index.
@@ -83,14 +83,14 @@ pub(super) fn with_event(schema: &Schema) -> SchemaRef {
 
 /// The column name of a message field: a field that is named like an event column gets a `_`.
 pub(super) fn column_name(field: &str) -> String {
-    let is_ours = EventColumn::from_name(field.trim_end_matches('_')).is_some();
-    if is_ours { format!("{field}_") } else { field.to_owned() }
+    let is_event_column = EventColumn::from_name(field.trim_end_matches('_')).is_some();
+    if is_event_column { format!("{field}_") } else { field.to_owned() }
 }
 
 /// The field name of a column, the inverse of `column_name`.
 pub(super) fn field_name(column: &str) -> &str {
-    let is_ours = EventColumn::from_name(column.trim_end_matches('_')).is_some();
-    if is_ours { column.strip_suffix('_').unwrap_or(column) } else { column }
+    let is_event_column = EventColumn::from_name(column.trim_end_matches('_')).is_some();
+    if is_event_column { column.strip_suffix('_').unwrap_or(column) } else { column }
 }
 
 /// Whether rows can be sorted by this type.
@@ -145,11 +145,12 @@ mod tests {
 
     #[test]
     fn types_that_are_ways_of_storing_become_plain() {
-        let words = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8View));
-        let list = DataType::new_list(words.clone(), true);
-        assert_eq!(field_type(&words), Ok(DataType::Utf8));
+        let dictionary =
+            DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8View));
+        let list = DataType::new_list(dictionary.clone(), true);
+        assert_eq!(field_type(&dictionary), Ok(DataType::Utf8));
         assert_eq!(field_type(&list), Ok(DataType::new_list(DataType::Utf8, true)));
         assert!(field_type(&DataType::new_list(DataType::Null, true)).is_err());
-        assert!(has_order(&words) && !has_order(&list));
+        assert!(has_order(&dictionary) && !has_order(&list));
     }
 }

@@ -28,7 +28,7 @@ const ROW: &str = "sql";
 /// How the columns of a result map to events.
 #[derive(Clone, Debug)]
 pub(super) struct EventMapping {
-    own: [Option<usize>; 5],
+    event_columns: [Option<usize>; 5],
     /// The position of the event index column.
     event: Option<usize>,
     fields: Vec<usize>,
@@ -45,7 +45,8 @@ impl EventMapping {
         if let Some(name) = first_duplicate(names) {
             return Err(format!("the query returns two columns `{name}`: rename one with AS"));
         }
-        let (mut own, mut event, mut fields, mut plain) = ([None; 5], None, Vec::new(), Vec::new());
+        let (mut event_columns, mut event, mut fields, mut field_types) =
+            ([None; 5], None, Vec::new(), Vec::new());
         let has_payload =
             columns.fields().iter().any(|field| field.name() == EventColumn::Payload.name());
         for (place, field) in columns.fields().iter().enumerate() {
@@ -55,29 +56,29 @@ impl EventMapping {
                 // Implied by the payload.
             } else if let Some(which) = EventColumn::from_name(field.name()) {
                 check_type(which, field.data_type())?;
-                own[which as usize] = Some(place);
+                event_columns[which as usize] = Some(place);
             } else {
                 let kind = columns::field_type(field.data_type()).map_err(|what| {
                     format!("column `{}` {what}; convert it with CAST", field.name())
                 })?;
                 fields.push(place);
-                plain.push(Field::new(columns::field_name(field.name()), kind, true));
+                field_types.push(Field::new(columns::field_name(field.name()), kind, true));
             }
         }
-        let schema = Arc::new(Schema::new(plain));
+        let schema = Arc::new(Schema::new(field_types));
         let form = format!("{:?}", schema.fields());
         let key = TypeKey::from_parts([ROW.as_bytes(), form.as_bytes()]);
         let message = Arc::new(MessageType::part(ROW, key));
-        Ok(Self { own, event, fields, schema, message })
+        Ok(Self { event_columns, event, fields, schema, message })
     }
 
     /// Whether the query sets this column.
-    pub(super) fn has(&self, own: EventColumn) -> bool {
-        self.own[own as usize].is_some()
+    pub(super) fn has(&self, which: EventColumn) -> bool {
+        self.event_columns[which as usize].is_some()
     }
 
-    fn column<'r>(&self, own: EventColumn, rows: &'r RecordBatch) -> Option<&'r ArrayRef> {
-        rows.columns().get(self.own[own as usize]?)
+    fn column<'r>(&self, which: EventColumn, rows: &'r RecordBatch) -> Option<&'r ArrayRef> {
+        rows.columns().get(self.event_columns[which as usize]?)
     }
 
     /// Makes events of rows that each come from one event of `from`, in the order of these events,
@@ -179,7 +180,7 @@ impl EventMapping {
     fn channels(
         &self,
         rows: &RecordBatch,
-        usual: Option<&str>,
+        default_name: Option<&str>,
         channels: &Channels,
         mut base: Vec<u32>,
         of: &dyn Fn(u32) -> Arc<Channel>,
@@ -189,7 +190,7 @@ impl EventMapping {
         let mut known: HashMap<(u32, Option<&str>, Option<&str>), u32> = HashMap::new();
         for (row, slot) in base.iter_mut().enumerate() {
             let (id, name, source) =
-                (*slot, text_at(&names, row).or(usual), text_at(&sources, row));
+                (*slot, text_at(&names, row).or(default_name), text_at(&sources, row));
             match (name, source) {
                 (None, _) if id == NO_CHANNEL => return Err(missing_channel()),
                 (None, None) => continue,
@@ -199,11 +200,11 @@ impl EventMapping {
                 Some(id) => *id,
                 None => {
                     let channel = of(id);
-                    let made = renamed(&channel, name, source);
-                    let new = if made == *channel && id != NO_CHANNEL {
+                    let changed = renamed(&channel, name, source);
+                    let new = if changed == *channel && id != NO_CHANNEL {
                         id
                     } else {
-                        channels.intern(made)?.0
+                        channels.intern(changed)?.0
                     };
                     known.insert((id, name, source), new);
                     new
@@ -215,12 +216,12 @@ impl EventMapping {
 
     fn text_column(
         &self,
-        own: EventColumn,
+        which: EventColumn,
         rows: &RecordBatch,
     ) -> Result<Option<StringArray>, Error> {
-        let Some(column) = self.column(own, rows) else { return Ok(None) };
-        let words = cast_exact(own, column, &DataType::Utf8)?;
-        Ok(words.as_string_opt::<i32>().cloned())
+        let Some(column) = self.column(which, rows) else { return Ok(None) };
+        let texts = cast_exact(which, column, &DataType::Utf8)?;
+        Ok(texts.as_string_opt::<i32>().cloned())
     }
 
     fn payloads(&self, rows: &RecordBatch) -> Result<BinaryViewArray, Error> {
@@ -301,19 +302,19 @@ fn missing_channel() -> Error {
 }
 
 fn renamed(channel: &Channel, name: Option<&str>, source: Option<&str>) -> Channel {
-    let mut made = channel.clone();
+    let mut changed = channel.clone();
     if let Some(name) = name.filter(|name| *name != channel.name.text()) {
-        made.name = Name::from_text(name);
+        changed.name = Name::from_text(name);
     }
     if let Some(source) = source {
-        made.source = source.into();
+        changed.source = source.into();
     }
-    made
+    changed
 }
 
-fn text_at(words: &Option<StringArray>, row: usize) -> Option<&str> {
-    let words = words.as_ref()?;
-    words.is_valid(row).then(|| words.value(row))
+fn text_at(texts: &Option<StringArray>, row: usize) -> Option<&str> {
+    let texts = texts.as_ref()?;
+    texts.is_valid(row).then(|| texts.value(row))
 }
 
 /// Values that do not fit are errors, not nulls.
@@ -323,13 +324,13 @@ const STRICT: CastOptions<'static> = CastOptions {
 };
 
 /// Casts a column. `Err` names a value that does not fit.
-fn cast_exact(own: EventColumn, column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, Error> {
+fn cast_exact(which: EventColumn, column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, Error> {
     cast_with_options(column, kind, &STRICT)
-        .map_err(|error| Error::invalid(format!("result column `{}`: {error}", own.name())))
+        .map_err(|error| Error::invalid(format!("result column `{}`: {error}", which.name())))
 }
 
-fn no_nulls(own: EventColumn, column: &ArrayRef) -> Result<(), Error> {
-    let name = own.name();
+fn no_nulls(which: EventColumn, column: &ArrayRef) -> Result<(), Error> {
+    let name = which.name();
     if column.logical_null_count() == 0 {
         return Ok(());
     }
@@ -340,10 +341,10 @@ fn no_nulls(own: EventColumn, column: &ArrayRef) -> Result<(), Error> {
 }
 
 /// Refuses a column whose type does not fit its name.
-fn check_type(own: EventColumn, kind: &DataType) -> Result<(), String> {
+fn check_type(which: EventColumn, kind: &DataType) -> Result<(), String> {
     let text =
         |kind: &DataType| matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
-    let (fits, want) = match own {
+    let (fits, want) = match which {
         EventColumn::Timestamp => (
             matches!(kind, DataType::Timestamp(..) | DataType::Int64),
             "a timestamp, or int64 for nanoseconds since 1970",
@@ -371,7 +372,7 @@ fn check_type(own: EventColumn, kind: &DataType) -> Result<(), String> {
     if fits {
         return Ok(());
     }
-    let name = own.name();
+    let name = which.name();
     Err(format!(
         "column `{name}`: expected {want}, found {kind}; rename it with AS if it is not the \
          {name} of events"

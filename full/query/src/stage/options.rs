@@ -172,9 +172,9 @@ impl StageBuilder {
         if all_schemas.is_some() || single_unknown {
             parts.push(Stage::Map(Box::new(row_map)));
         } else {
-            let most = memory.map_or(MAX_PENDING_BYTES, |memory| memory.0 as usize);
+            let max_bytes = memory.map_or(MAX_PENDING_BYTES, |memory| memory.0 as usize);
             parts.extend(prefilter.map(|prefilter| Stage::Map(Box::new(prefilter))));
-            parts.push(Stage::Fold(Box::new(DeferredRowMap::new(row_map, most))));
+            parts.push(Stage::Fold(Box::new(DeferredRowMap::new(row_map, max_bytes))));
         }
         parts.extend(limit.map(|limit| Stage::Fold(Box::new(LimitFold(limit)))));
         Ok(Stage::Chain(parts))

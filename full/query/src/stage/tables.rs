@@ -106,8 +106,8 @@ pub(super) fn channel(
     let fields = rows.columns.columns().iter().cloned();
     let all = columns.into_iter().chain(fields).chain([Arc::new(of_events) as ArrayRef]).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(rows.events.len()));
-    let made = RecordBatch::try_new_with_options(columns::with_event(table), all, &options);
-    made.map_err(|error| unfit(&error))
+    let batch = RecordBatch::try_new_with_options(columns::with_event(table), all, &options);
+    batch.map_err(|error| unfit(&error))
 }
 
 /// Casts rows to the declared fields, which are matched by name.

@@ -80,8 +80,8 @@ impl StageRun {
 
     /// All results for these batches.
     fn all(&mut self, batches: Vec<Batch>) -> Result<Vec<Batch>, Error> {
-        let mut given = batches;
-        self.entered = given.iter().map(|batch| batch.len() as u64).sum();
+        let mut output = batches;
+        self.entered = output.iter().map(|batch| batch.len() as u64).sum();
         for part in &mut self.parts {
             let mut next = Vec::new();
             let mut step = |work: &mut PartStep<'_>| -> Result<usize, Error> {
@@ -98,7 +98,7 @@ impl StageRun {
                 Stage::Fold(fold) => fold.more(context),
                 _ => Ok(Vec::new()),
             };
-            for batch in given {
+            for batch in output {
                 step(&mut |part, context| match part {
                     Stage::Map(map) => Ok(vec![map.apply(batch.clone(), context)?]),
                     Stage::Fold(fold) => fold.push(batch.clone(), context),
@@ -111,19 +111,19 @@ impl StageRun {
                 _ => Ok(Vec::new()),
             })?;
             while step(&mut more)? > 0 {}
-            given = next;
+            output = next;
         }
-        let left: u64 = given.iter().map(|batch| batch.len() as u64).sum();
+        let left: u64 = output.iter().map(|batch| batch.len() as u64).sum();
         assert_eq!(self.entered + self.added, left + self.filtered, "the books balance");
-        given.retain(|batch| !batch.is_empty());
-        Ok(given)
+        output.retain(|batch| !batch.is_empty());
+        Ok(output)
     }
 
     /// The channel, time, sequence number and field `x` of each result.
     fn events_of(&mut self, batches: Vec<Batch>) -> Vec<(String, i64, i64, Option<f64>)> {
-        let given = self.all(batches).unwrap();
+        let output = self.all(batches).unwrap();
         let mut events = Vec::new();
-        for batch in &given {
+        for batch in &output {
             let mut values = vec![None; batch.len()];
             for rows in batch.rows() {
                 let Some(column) = rows.columns.column_by_name("x") else { continue };
@@ -145,7 +145,7 @@ impl StageRun {
 }
 
 /// A few events in two batches.
-fn some(run: &StageRun) -> Vec<Batch> {
+fn two_batches(run: &StageRun) -> Vec<Batch> {
     let first = [("A", 10, 1.0), ("B", 11, 2.0), ("A", 12, 3.0), ("RAW", 13, 0.0)];
     vec![batch(&run.channels, &first), batch(&run.channels, &[("A", 20, 5.0), ("B", 21, 4.0)])]
 }
@@ -157,7 +157,7 @@ fn event(name: &str, time: i64, number: i64, x: f64) -> (String, i64, i64, Optio
 #[test]
 fn rows_are_events_of_the_time_channel_and_number_of_those_they_are_made_of() {
     let mut run = StageRun::from_query("select v * 2 as x from A where v > 1");
-    let events = some(&run);
+    let events = two_batches(&run);
     assert_eq!(run.events_of(events), [event("A", 12, 2, 6.0), event("A", 20, 0, 10.0)]);
     assert_eq!((run.filtered, run.added), (4, 0));
 }
@@ -167,7 +167,7 @@ fn what_the_query_says_of_an_event_is_so() {
     let query = "select timestamp + interval '1 second' as timestamp, 'X' as channel, sequence + \
                  100 as sequence, v as x from A limit 1 offset 1";
     let mut run = StageRun::from_query(query);
-    let events = some(&run);
+    let events = two_batches(&run);
     assert_eq!(run.events_of(events), [event("X", 1_000_000_012, 102, 3.0)]);
 }
 
@@ -175,71 +175,72 @@ fn what_the_query_says_of_an_event_is_so() {
 fn all_events_are_a_table_with_their_payloads() {
     let mut run =
         StageRun::from_query("select payload, channel from events where channel like 'R%'");
-    let events = some(&run);
-    let given = run.all(events).unwrap();
-    assert_eq!(given.len(), 1);
-    assert_eq!((given[0].payload(0), given[0].rows().len()), (&b"RAW at 13"[..], 0));
+    let events = two_batches(&run);
+    let output = run.all(events).unwrap();
+    assert_eq!(output.len(), 1);
+    assert_eq!((output[0].payload(0), output[0].rows().len()), (&b"RAW at 13"[..], 0));
 }
 
 #[test]
 fn all_events_have_the_sizes_of_their_payloads_which_are_no_fields_beside_them() {
     let mut run = StageRun::from_query("select size as x, sequence from events where size < 8");
-    let events = some(&run);
-    let wanted = [
+    let events = two_batches(&run);
+    let expected = [
         event("A", 10, 0, 7.0),
         event("B", 11, 1, 7.0),
         event("A", 12, 2, 7.0),
         event("A", 20, 0, 7.0),
         event("B", 21, 1, 7.0),
     ];
-    assert_eq!(run.events_of(events), wanted);
+    assert_eq!(run.events_of(events), expected);
     let mut run = StageRun::from_query("select * from events where channel = 'RAW'");
-    let events = some(&run);
-    let given = run.all(events).unwrap();
-    assert_eq!((given[0].payload(0), given[0].rows().len()), (&b"RAW at 13"[..], 0));
+    let events = two_batches(&run);
+    let output = run.all(events).unwrap();
+    assert_eq!((output[0].payload(0), output[0].rows().len()), (&b"RAW at 13"[..], 0));
     let mut run = StageRun::from_query("select size, channel as c from events");
-    let events: Vec<Batch> = some(&run).into_iter().map(|batch| batch.without_payloads()).collect();
-    let given = run.all(events).unwrap();
-    let sizes = given[0].rows()[0].columns.column_by_name("size").unwrap().clone();
+    let events: Vec<Batch> =
+        two_batches(&run).into_iter().map(|batch| batch.without_payloads()).collect();
+    let output = run.all(events).unwrap();
+    let sizes = output[0].rows()[0].columns.column_by_name("size").unwrap().clone();
     assert_eq!((0..4).map(|row| sizes.is_null(row)).collect::<Vec<_>>(), [true, true, true, false]);
 }
 
 #[test]
 fn rows_of_several_tables_come_in_the_order_of_their_events() {
     let mut run = StageRun::from_query("select b as x from B union all select v as x from A");
-    let events = some(&run);
-    let wanted = [
+    let events = two_batches(&run);
+    let expected = [
         event("A", 10, 0, 1.0),
         event("B", 11, 1, 2.0),
         event("A", 12, 2, 3.0),
         event("A", 20, 0, 5.0),
         event("B", 21, 1, 4.0),
     ];
-    assert_eq!(run.events_of(events), wanted);
+    assert_eq!(run.events_of(events), expected);
 }
 
 #[test]
 fn elements_of_lists_become_rows_of_their_event() {
     let mut run =
         StageRun::from_query("select unnest(make_array(v, v + 1)) as x from A where v < 5");
-    let events = some(&run);
-    let wanted = [
+    let events = two_batches(&run);
+    let expected = [
         event("A", 10, 0, 1.0),
         event("A", 10, 0, 2.0),
         event("A", 12, 2, 3.0),
         event("A", 12, 2, 4.0),
     ];
-    assert_eq!(run.events_of(events), wanted);
+    assert_eq!(run.events_of(events), expected);
     assert_eq!((run.filtered, run.added), (4, 2));
 }
 
 #[test]
 fn messages_that_never_come_leave_a_query_over_one_channel_empty() {
     let mut run = StageRun::from_query("select v as x from MISSING");
-    let events = some(&run);
+    let events = two_batches(&run);
     assert_eq!(run.events_of(events), []);
     let mut run = StageRun::from_query("select payload from RAW");
-    let events = some(&run);
+    let events = two_batches(&run);
     assert_eq!(run.events_of(events), []);
     assert!(run.notes[0].0.contains("put the stage `decode` before"), "{:?}", run.notes);
 }
@@ -247,17 +248,17 @@ fn messages_that_never_come_leave_a_query_over_one_channel_empty() {
 #[test]
 fn a_query_over_several_channels_says_which_one_never_came() {
     let mut run = StageRun::from_query("select v from A union all select v from MISSING");
-    let events = some(&run);
-    let said = run.all(events).unwrap_err().to_string();
+    let events = two_batches(&run);
+    let message = run.all(events).unwrap_err().to_string();
     assert!(
-        said.contains("no decoded event of `MISSING` came") && said.contains("`tables`"),
-        "{said}"
+        message.contains("no decoded event of `MISSING` came") && message.contains("`tables`"),
+        "{message}"
     );
     let query = "select v as x from A union all select v as x from MISSING";
     let mut run = StageRun::from_options(
         json!({ "query": query, "tables": { "A": "v double", "MISSING": "v double" } }),
     );
-    let events = some(&run);
+    let events = two_batches(&run);
     assert_eq!(run.events_of(events).len(), 3);
 }
 
@@ -268,24 +269,27 @@ fn one_channel_may_have_messages_of_several_types() {
     let other = rows("other", vec![1], "v", Arc::new(Int64Array::from(vec![7])));
     let mut all: Vec<Rows> = events.rows().iter().map(|rows| rows.pick(&[0, 2])).collect();
     all.push(other);
-    let given = run.events_of(vec![events.with_rows(all)]);
-    assert_eq!(given, [event("A", 1, 0, 0.5), event("A", 2, 1, 7.0), event("A", 3, 2, 1.5)]);
+    let output = run.events_of(vec![events.with_rows(all)]);
+    assert_eq!(output, [event("A", 1, 0, 0.5), event("A", 2, 1, 7.0), event("A", 3, 2, 1.5)]);
 }
 
 #[test]
 fn aggregates_need_leave_and_give_new_events_in_order() {
     let query =
         "select max(timestamp) as timestamp, channel, count(*) as x from events group by channel";
-    let said = option_error(json!({ "query": query }));
-    assert!(said.starts_with("query: GROUP BY needs all rows"), "{said}");
-    assert!(said.contains("`memory = \"256MiB\"`"), "{said}");
+    let message = option_error(json!({ "query": query }));
+    assert!(message.starts_with("query: GROUP BY needs all rows"), "{message}");
+    assert!(message.contains("`memory = \"256MiB\"`"), "{message}");
     let mut run = StageRun::from_options(json!({ "query": query, "memory": "16MiB" }));
-    let events = some(&run);
-    let wanted = [event("RAW", 13, 0, 1.0), event("A", 20, 1, 3.0), event("B", 21, 2, 2.0)];
-    assert_eq!(run.events_of(events), wanted);
+    let events = two_batches(&run);
+    let expected = [event("RAW", 13, 0, 1.0), event("A", 20, 1, 3.0), event("B", 21, 2, 2.0)];
+    assert_eq!(run.events_of(events), expected);
     assert_eq!((run.filtered, run.added), (6, 3));
-    let made = run.channels.since(3);
-    assert!(made.len() == 3 && made.iter().all(|channel| &*channel.source == "sql"), "{made:?}");
+    let new_channels = run.channels.since(3);
+    assert!(
+        new_channels.len() == 3 && new_channels.iter().all(|channel| &*channel.source == "sql"),
+        "{new_channels:?}"
+    );
 }
 
 #[test]
@@ -293,7 +297,7 @@ fn joins_sorts_windows_and_subqueries_see_everything() {
     let ask = |query: &str| {
         let mut run =
             StageRun::from_options(json!({ "query": query, "memory": "16MiB", "channel": "OUT" }));
-        let events = some(&run);
+        let events = two_batches(&run);
         run.events_of(events)
             .into_iter()
             .map(|(_, time, _, x)| (time, x.unwrap()))
@@ -317,27 +321,27 @@ fn joins_sorts_windows_and_subqueries_see_everything() {
 #[test]
 fn what_is_made_of_many_events_needs_a_time_and_a_channel() {
     let query = "select count(*) as n from events";
-    let said = option_error(json!({ "query": query, "memory": "16MiB" }));
-    assert!(said.contains("no column `timestamp`"), "{said}");
+    let message = option_error(json!({ "query": query, "memory": "16MiB" }));
+    assert!(message.contains("no column `timestamp`"), "{message}");
     let query = "select max(timestamp) as timestamp, count(*) as n from events";
-    let said = option_error(json!({ "query": query, "memory": "16MiB" }));
-    assert!(said.contains("no column `channel`"), "{said}");
+    let message = option_error(json!({ "query": query, "memory": "16MiB" }));
+    assert!(message.contains("no column `channel`"), "{message}");
 }
 
 #[test]
 fn mistakes_are_found_before_anything_is_read_where_columns_are_known() {
-    let said = option_error(json!({ "query": "select timestmp from events" }));
+    let message = option_error(json!({ "query": "select timestmp from events" }));
     assert!(
-        said.contains("there is no column `timestmp`") && said.contains("`timestamp`"),
-        "{said}"
+        message.contains("there is no column `timestmp`") && message.contains("`timestamp`"),
+        "{message}"
     );
     let declared = json!({ "query": "select w from A", "tables": { "A": "v double" } });
     assert!(option_error(declared).contains("there is no column `w`"));
     let twice = json!({ "query": "select sequence as n, sequence + 1 as n from events" });
     assert!(make(twice).is_err());
-    let said =
+    let message =
         option_error(json!({ "query": "select 1 as timestamp, 'x' as sequence from events" }));
-    assert!(said.contains("column `sequence`: expected an integer"), "{said}");
+    assert!(message.contains("column `sequence`: expected an integer"), "{message}");
     for (tables, what) in [
         (json!({ "B": "v double" }), "tables.B: the query reads no table `B`"),
         (json!({ "A": "v dubble" }), "tables.A: "),
@@ -345,8 +349,8 @@ fn mistakes_are_found_before_anything_is_read_where_columns_are_known() {
         (json!({ "A": "v double) as select 1 --" }), "tables.A: "),
         (json!({ "A": "v double, v int" }), "declared twice"),
     ] {
-        let said = option_error(json!({ "query": "select v from A", "tables": tables }));
-        assert!(said.contains(what), "{said}");
+        let message = option_error(json!({ "query": "select v from A", "tables": tables }));
+        assert!(message.contains(what), "{message}");
     }
     assert!(
         option_error(json!({ "query": "select v from A", "memory": "1KiB" }))
@@ -360,11 +364,11 @@ fn mistakes_are_found_before_anything_is_read_where_columns_are_known() {
 #[test]
 fn mistakes_in_columns_that_messages_have_are_told_with_the_query() {
     let mut run = StageRun::from_query("select w as x from A");
-    let events = some(&run);
-    let said = run.all(events).unwrap_err().to_string();
+    let events = two_batches(&run);
+    let message = run.all(events).unwrap_err().to_string();
     assert!(
-        said.contains("the query `select w as x from A`") && said.contains("column `w`"),
-        "{said}"
+        message.contains("the query `select w as x from A`") && message.contains("column `w`"),
+        "{message}"
     );
 }
 
@@ -376,7 +380,7 @@ fn values_that_no_event_can_have_end_the_run() {
         ("select interval '1 day' as i from A", "events cannot have"),
     ] {
         let mut run = StageRun::from_query(query);
-        let events = some(&run);
+        let events = two_batches(&run);
         match run.all(events) {
             Ok(_) => assert!(what.is_empty(), "{query}"),
             Err(error) => assert!(!what.is_empty() && error.to_string().contains(what), "{error}"),
@@ -392,16 +396,16 @@ fn long_conditions_are_worked_out_on_any_thread() {
         format!("select 391.0 as x from A where v = 1 and {}v > 0", "not not ".repeat(6)),
     ] {
         let mut run = StageRun::from_query(&query);
-        let events = some(&run);
+        let events = two_batches(&run);
         assert_eq!(run.events_of(events), [event("A", 10, 0, 391.0)]);
     }
 }
 
-/// Many events on A, some on B in between, in batches of `in_one`.
-fn many(run: &StageRun, count: i64, in_one: usize) -> Vec<Batch> {
+/// Many events on A, some on B in between, in batches of `batch_len`.
+fn many_events(run: &StageRun, count: i64, batch_len: usize) -> Vec<Batch> {
     let each = |n: i64| (if n % 3 == 1 { "B" } else { "A" }, n, n as f64);
     let all: Vec<_> = (0..count).map(each).collect();
-    all.chunks(in_one).map(|events| batch(&run.channels, events)).collect()
+    all.chunks(batch_len).map(|events| batch(&run.channels, events)).collect()
 }
 
 #[test]
@@ -414,17 +418,17 @@ fn which_rows_come_first_of_several_tables_depends_on_events_only() {
         format!("select timestamp, x from ({named} limit 2500)"),
         format!("select 7 as timestamp, x from ({bare} limit 2500)"),
     ] {
-        let ask = |in_one: usize| {
+        let ask = |batch_len: usize| {
             let mut run = StageRun::from_options(
                 json!({ "query": &query, "memory": "16MiB", "channel": "OUT" }),
             );
-            let events = many(&run, 9_000, in_one);
+            let events = many_events(&run, 9_000, batch_len);
             run.events_of(events)
         };
         let one = ask(9_000);
         assert!(!one.is_empty());
-        for in_one in [4_000, 700, 50] {
-            assert!(one == ask(in_one), "{query}, in batches of {in_one}");
+        for batch_len in [4_000, 700, 50] {
+            assert!(one == ask(batch_len), "{query}, in batches of {batch_len}");
         }
     }
 }
@@ -435,7 +439,7 @@ fn a_table_of_which_little_comes_does_not_hold_up_others() {
                  (select timestamp, v from A union all select timestamp, b as v from B)";
     let mut run =
         StageRun::from_options(json!({ "query": query, "memory": "8MiB", "channel": "OUT" }));
-    let mut events = many(&run, 3, 3);
+    let mut events = many_events(&run, 3, 3);
     for first in 0..100i64 {
         let all: Vec<_> = (0..4_000).map(|n| ("A", 10 + first * 4_000 + n, 1.0)).collect();
         events.push(batch(&run.channels, &all));
@@ -447,7 +451,7 @@ fn a_table_of_which_little_comes_does_not_hold_up_others() {
 fn a_query_that_is_dropped_half_way_ends() {
     let query = "select timestamp, channel, v as x from A order by v";
     let mut run = StageRun::from_options(json!({ "query": query, "memory": "16MiB" }));
-    let events = some(&run);
+    let events = two_batches(&run);
     let mut context = StageContext::new(&run.channels, None);
     for part in &mut run.parts {
         if let Stage::Fold(fold) = part {

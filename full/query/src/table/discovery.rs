@@ -74,8 +74,8 @@ pub(super) fn discover_all(log: &LogTables, stop: &AtomicBool) -> Result<(), Err
 
 /// Which channels a batch has, by channel id.
 pub(super) fn channels_of(batch: &Batch) -> Vec<bool> {
-    let most = batch.channels().iter().max().map_or(0, |id| *id as usize + 1);
-    let mut present = vec![false; most];
+    let len = batch.channels().iter().max().map_or(0, |id| *id as usize + 1);
+    let mut present = vec![false; len];
     batch.channels().iter().for_each(|id| present[*id as usize] = true);
     present
 }

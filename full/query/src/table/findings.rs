@@ -104,9 +104,9 @@ mod tests {
     fn what_is_missing_in_two_logs_is_missing_twice() {
         let state = || {
             let log = FindingsLog::default();
-            let said = BTreeMap::from([("events of another type".to_owned(), 5)]);
+            let left_out = BTreeMap::from([("events of another type".to_owned(), 5)]);
             // One query may read a log twice.
-            (0..2).for_each(|_| log.add_counts(&said, &BTreeMap::new()));
+            (0..2).for_each(|_| log.add_counts(&left_out, &BTreeMap::new()));
             log.take()
         };
         let mut all = Findings::default();

@@ -183,11 +183,11 @@ impl LogTables {
 
     /// The stage that encodes rows that have no payloads.
     pub(super) fn encode(&self) -> Result<&dyn Map, Error> {
-        let made = self.encode.get_or_init(|| {
+        let stage = self.encode.get_or_init(|| {
             stateless_stage(&self.registry, "encode", self.types.clone())
                 .map_err(|error| error.message)
         });
-        made.as_deref().map_err(|why| Error::invalid(why.clone()))
+        stage.as_deref().map_err(|why| Error::invalid(why.clone()))
     }
 
     /// The context for reading the log.

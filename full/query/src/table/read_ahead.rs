@@ -215,8 +215,8 @@ impl ReadAhead {
         while self.next < self.splits.len() && self.may_start() {
             let split = self.next;
             self.next += 1;
-            let most = self.resources.split_bytes.saturating_mul(MAX_TASK_SPLITS);
-            let is_small = self.splits[split].bytes.is_some_and(|bytes| bytes <= most);
+            let max_bytes = self.resources.split_bytes.saturating_mul(MAX_TASK_SPLITS);
+            let is_small = self.splits[split].bytes.is_some_and(|bytes| bytes <= max_bytes);
             let active = if is_small {
                 self.start_task(split, self.entry(split))
             } else {

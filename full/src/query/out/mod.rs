@@ -190,7 +190,7 @@ impl RowOutput {
 }
 
 /// The format, given or from the extension of the path.
-fn row_format(path: &str, asked: Option<RowFormat>) -> Result<RowFormat, Failure> {
+fn row_format(path: &str, given: Option<RowFormat>) -> Result<RowFormat, Failure> {
     let (extension, packed) = extension(Path::new(path));
     let from_extension = match extension.as_deref() {
         _ if path == "-" => Some(RowFormat::Table),
@@ -200,7 +200,7 @@ fn row_format(path: &str, asked: Option<RowFormat>) -> Result<RowFormat, Failure
         Some("jsonl" | "json" | "ndjson") => Some(RowFormat::Jsonl),
         _ => None,
     };
-    let Some(format) = asked.or(from_extension) else {
+    let Some(format) = given.or(from_extension) else {
         return Err(Failure::Usage(format!(
             "unknown format of `{path}`: expected .parquet, .arrow, .csv, .jsonl or .json, or \
              --format"
@@ -215,7 +215,7 @@ fn row_format(path: &str, asked: Option<RowFormat>) -> Result<RowFormat, Failure
 
 /// Makes column names unique: a second `x` becomes `x_2`.
 fn with_unique_names(schema: &SchemaRef) -> SchemaRef {
-    let mut taken: HashSet<String> =
+    let mut used: HashSet<String> =
         schema.fields().iter().map(|field| field.name().clone()).collect();
     let mut seen = HashSet::new();
     let fields = schema.fields().iter().map(|field| {
@@ -224,12 +224,12 @@ fn with_unique_names(schema: &SchemaRef) -> SchemaRef {
         while !seen.insert(name.clone()) {
             name = format!("{}_{number}", field.name());
             number += 1;
-            while taken.contains(&name) {
+            while used.contains(&name) {
                 name = format!("{}_{number}", field.name());
                 number += 1;
             }
         }
-        taken.insert(name.clone());
+        used.insert(name.clone());
         field.as_ref().clone().with_name(name).with_nullable(true)
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))

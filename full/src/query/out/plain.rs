@@ -62,7 +62,7 @@ pub(super) fn column(array: &ArrayRef) -> Result<ArrayRef, Error> {
 pub(super) fn text(array: &ArrayRef) -> Result<ArrayRef, Error> {
     let options = FormatOptions::default();
     let formatter = ArrayFormatter::try_new(array, &options).map_err(broken)?;
-    let word = |row: usize| -> Result<Option<String>, ArrowError> {
+    let text = |row: usize| -> Result<Option<String>, ArrowError> {
         if array.is_null(row) {
             return Ok(None);
         }
@@ -71,8 +71,8 @@ pub(super) fn text(array: &ArrayRef) -> Result<ArrayRef, Error> {
             formatter.value(row).try_to_string().unwrap_or_else(|_| "beyond the calendar".into()),
         ))
     };
-    let words: Result<StringArray, ArrowError> = (0..array.len()).map(word).collect();
-    Ok(Arc::new(words.map_err(broken)?))
+    let texts: Result<StringArray, ArrowError> = (0..array.len()).map(text).collect();
+    Ok(Arc::new(texts.map_err(broken)?))
 }
 
 fn moments(array: &ArrayRef, unit: TimeUnit, has_zone: bool) -> ArrayRef {

@@ -185,12 +185,12 @@ impl TableWriter {
 impl RowWriter for TableWriter {
     fn append(&mut self, rows: &RecordBatch) -> Result<(), Error> {
         let left = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.rows_shown));
-        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(rows.num_rows());
-        if wanted == 0 {
+        let count_shown = usize::try_from(left).unwrap_or(usize::MAX).min(rows.num_rows());
+        if count_shown == 0 {
             return Ok(());
         }
-        for start in (0..wanted).step_by(SAMPLE) {
-            self.push_batch(&rows.slice(start, SAMPLE.min(wanted - start)))?;
+        for start in (0..count_shown).step_by(SAMPLE) {
+            self.push_batch(&rows.slice(start, SAMPLE.min(count_shown - start)))?;
         }
         Ok(())
     }

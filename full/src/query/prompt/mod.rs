@@ -92,9 +92,9 @@ impl<'a> Repl<'a> {
         if is_command(text) {
             return self.run_command(text.trim());
         }
-        let whole = SqlText { name: "query", text };
+        let source = SqlText { name: "query", text };
         for statement in statements::all(text) {
-            if self.run_statement(&statement, whole)? == PromptAction::Failed {
+            if self.run_statement(&statement, source)? == PromptAction::Failed {
                 return Ok(PromptAction::Failed);
             }
         }
@@ -104,7 +104,7 @@ impl<'a> Repl<'a> {
     fn run_statement(
         &mut self,
         statement: &Statement<'_>,
-        whole: SqlText<'_>,
+        source: SqlText<'_>,
     ) -> Result<PromptAction, Failure> {
         self.logs.refresh()?;
         let next_to = self.next_to.take();
@@ -113,7 +113,7 @@ impl<'a> Repl<'a> {
         to.check()?;
         self.answers += 1;
         let answer =
-            execute::execute(statement, whole, self.logs, to, self.interrupt.flag(), self.shell)?;
+            execute::execute(statement, source, self.logs, to, self.interrupt.flag(), self.shell)?;
         let Some(answer) = answer else { return Ok(PromptAction::Failed) };
         self.worst = self.worst.max(answer.ending);
         if self.shows_times || to.is_file() {
@@ -171,10 +171,11 @@ impl<'a> Repl<'a> {
 
     fn show_schema(&mut self, table: &str) -> Result<PromptAction, Failure> {
         let text = format!("select * from {table}");
-        let (whole, statement) =
+        let (source, statement) =
             (SqlText { name: "query", text: &text }, Statement { start: 0, text: &text });
         let stop = self.interrupt.flag();
-        let Some(schema) = execute::columns(&statement, whole, self.logs, stop, self.shell)? else {
+        let Some(schema) = execute::columns(&statement, source, self.logs, stop, self.shell)?
+        else {
             return Ok(PromptAction::Failed);
         };
         let names = schema.fields().iter().map(|field| quoted(field.name()));
@@ -243,8 +244,8 @@ pub(super) fn is_whole(text: &str) -> bool {
         return true;
     }
     let mut rest = text;
-    while let Some((_, behind)) = statements::first(rest) {
-        rest = behind;
+    while let Some((_, after)) = statements::first(rest) {
+        rest = after;
     }
     // A comment may be open.
     rest.trim().is_empty() || (statements::is_blank(rest) && !rest.contains("/*"))
@@ -256,8 +257,8 @@ mod tests {
 
     #[test]
     fn what_is_whole_ends_with_a_semicolon_or_is_a_command() {
-        for whole in [".tables", "", " \n", "select 1;", "select ';' ; ", "a; -- b", "-- a\n"] {
-            assert!(is_whole(whole), "{whole}");
+        for complete in [".tables", "", " \n", "select 1;", "select ';' ; ", "a; -- b", "-- a\n"] {
+            assert!(is_whole(complete), "{complete}");
         }
         for open in ["select 1", "select 1; select 2", "select ';", "/* ;", "a; /* b"] {
             assert!(!is_whole(open), "{open}");

@@ -64,7 +64,7 @@ mod tests {
     fn names_are_quoted_where_they_have_to_be() {
         let names = ["drive", "POSE_2", "2007-11-03", "a\"b; drop", "Select", "", "é"];
         let written = names.map(quoted);
-        let wanted = [
+        let expected = [
             "drive",
             "POSE_2",
             "\"2007-11-03\"",
@@ -73,6 +73,6 @@ mod tests {
             "\"\"",
             "\"é\"",
         ];
-        assert_eq!(written, wanted);
+        assert_eq!(written, expected);
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// A process of the program, killed when dropped.
 pub(crate) struct ClusterProcess {
     child: Child,
-    said: Arc<Mutex<String>>,
+    stderr: Arc<Mutex<String>>,
     listener: std::thread::JoinHandle<()>,
 }
 
@@ -37,27 +37,27 @@ impl ClusterProcess {
     /// Starts a process and collects its stderr.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let said = Arc::<Mutex<String>>::default();
-        let (errors, into) = (child.stderr.take().unwrap(), Arc::clone(&said));
+        let stderr = Arc::<Mutex<String>>::default();
+        let (errors, buffer) = (child.stderr.take().unwrap(), Arc::clone(&stderr));
         let listen = move || {
             for line in BufReader::new(errors).lines().map_while(Result::ok) {
-                *into.lock().unwrap() += &format!("{line}\n");
+                *buffer.lock().unwrap() += &format!("{line}\n");
             }
         };
         let listener = std::thread::Builder::new().spawn(listen).unwrap();
-        Self { child, said, listener }
+        Self { child, stderr, listener }
     }
 
     /// Its stderr so far.
-    pub(crate) fn said(&self) -> String {
-        self.said.lock().unwrap().clone()
+    pub(crate) fn stderr(&self) -> String {
+        self.stderr.lock().unwrap().clone()
     }
 
     /// Waits for a line with this prefix; returns the rest of the line.
     #[track_caller]
     pub(crate) fn wait_for_line(&self, words: &str) -> String {
-        until(&format!("`{words}` in {}", self.said()), || {
-            self.said().lines().find_map(|line| line.strip_prefix(words).map(str::to_owned))
+        until(&format!("`{words}` in {}", self.stderr()), || {
+            self.stderr().lines().find_map(|line| line.strip_prefix(words).map(str::to_owned))
         })
     }
 
@@ -94,7 +94,7 @@ impl Drop for ClusterProcess {
         drop(self.child.kill());
         drop(self.child.wait());
         if std::thread::panicking() {
-            eprintln!("--- a process of the cluster said:\n{}", self.said());
+            eprintln!("--- a process of the cluster said:\n{}", self.stderr());
         }
     }
 }

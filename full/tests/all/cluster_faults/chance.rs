@@ -31,18 +31,18 @@ fn tiny() -> GatedBatch {
 
 #[test]
 fn whatever_is_killed_whenever_the_outputs_are_the_same() {
-    let held = tiny();
+    let gated = tiny();
     for seed in 0..u64::from(trials(1, 20)) {
         eprintln!("seed {seed}");
-        round(&held, &mut SeededRng(seed));
-        fs::remove_dir_all(held.folder.at("out")).unwrap();
+        round(&gated, &mut SeededRng(seed));
+        fs::remove_dir_all(gated.folder.at("out")).unwrap();
     }
 }
 
 /// Runs the batch while executors, schedulers and drivers are killed and replaced.
-fn round(held: &GatedBatch, rng: &mut SeededRng) {
-    let mut cluster = held.cluster(2);
-    let mut run = held.start(&cluster, &[]);
+fn round(gated: &GatedBatch, rng: &mut SeededRng) {
+    let mut cluster = gated.cluster(2);
+    let mut run = gated.start(&cluster, &[]);
     let mut kills = 4;
     loop {
         let pause = Instant::now() + Duration::from_millis(200 + rng.below(2500));
@@ -54,29 +54,29 @@ fn round(held: &GatedBatch, rng: &mut SeededRng) {
             if run.code() == Some(0) {
                 break;
             }
-            held.is_sound();
-            run = held.start(&cluster, &["--resume"]);
+            gated.assert_consistent();
+            run = gated.start(&cluster, &["--resume"]);
         } else if kills > 0 {
             kills -= 1;
-            kill(held, &mut cluster, &mut run, rng);
+            kill(gated, &mut cluster, &mut run, rng);
         }
     }
-    until_idle(held, &cluster);
-    held.until_quiet();
-    held.is_whole();
+    until_idle(gated, &cluster);
+    gated.until_quiet();
+    gated.assert_complete();
 }
 
-fn kill(held: &GatedBatch, cluster: &mut Cluster, run: &mut ClusterProcess, rng: &mut SeededRng) {
+fn kill(gated: &GatedBatch, cluster: &mut Cluster, run: &mut ClusterProcess, rng: &mut SeededRng) {
     match rng.below(6) {
         0 => run.kill(),
         1 => {
             cluster.scheduler.kill();
-            cluster.scheduler = held.scheduler(&cluster.address);
+            cluster.scheduler = gated.scheduler(&cluster.address);
         }
         which => {
             let which = (which % 2) as usize;
             cluster.executors[which].kill();
-            cluster.executors[which] = held.executor(&cluster.address);
+            cluster.executors[which] = gated.executor(&cluster.address);
         }
     }
 }

@@ -121,8 +121,8 @@ impl PlanExecution {
 
     /// Adds rows of a table, at most as many as `rows_needed`.
     pub(super) fn push(&mut self, table: usize, rows: &RecordBatch) -> Result<(), QueryError> {
-        let mut given = self.scans.iter_mut().map(|scan| scan.push(table, rows));
-        given.find(Result::is_err).unwrap_or(Ok(())).map_err(QueryError::from_datafusion)
+        let mut pushed = self.scans.iter_mut().map(|scan| scan.push(table, rows));
+        pushed.find(Result::is_err).unwrap_or(Ok(())).map_err(QueryError::from_datafusion)
     }
 
     /// Ends the input.

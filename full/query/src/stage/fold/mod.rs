@@ -155,13 +155,13 @@ impl QueryFold {
         };
         let clock = self.clock.unwrap_or_default();
         let defaults = NewEventDefaults { channel: self.channel.as_deref(), source, clock };
-        let made = mapping.new_events(rows, self.next, &defaults, context.channels);
-        let made = made.map_err(|error| {
+        let events = mapping.new_events(rows, self.next, &defaults, context.channels);
+        let events = events.map_err(|error| {
             Error::invalid(format!("the query `{}`: {error}", self.query.excerpt()))
         })?;
-        self.next = self.next.saturating_add(made.len() as i64);
-        context.added.extend(made.origins());
-        Ok(made)
+        self.next = self.next.saturating_add(events.len() as i64);
+        context.added.extend(events.origins());
+        Ok(events)
     }
 }
 

@@ -225,7 +225,7 @@ mod tests {
         Query::parse(text, &Functions::known()).map_err(|mistake| mistake.render(text))
     }
 
-    fn gathers(text: &str) -> Option<String> {
+    fn pipeline_breaker(text: &str) -> Option<String> {
         read(text).unwrap().pipeline_breaker.map(|breaker| breaker.0)
     }
 
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_is_decided_for_each_event_alone_is_told_from_what_needs_all() {
-        for alone in [
+        for per_row in [
             "select * from POSE where vel[1] > 3",
             "select timestamp, x.a + 1 as b from POSE p where p.q is not null and q in (1, 2)",
             "select a from A union all select b from B",
@@ -251,9 +251,9 @@ mod tests {
             "select unnest(ranges) as range from SCAN",
             "select case when a > 1 then 'x' else upper(b) end as c from A",
         ] {
-            assert_eq!(gathers(alone), None, "{alone}");
+            assert_eq!(pipeline_breaker(per_row), None, "{per_row}");
         }
-        for (gathered, what) in [
+        for (blocking, what) in [
             ("select channel, count(*) from events group by channel", "GROUP BY"),
             ("select max(a) from A", "the aggregate `max`"),
             ("select distinct a from A", "DISTINCT"),
@@ -268,7 +268,7 @@ mod tests {
             ("select a from A where a in (select b from B)", "a subquery in an expression"),
             ("select a from (select a from A limit 3)", "a LIMIT in a subquery"),
         ] {
-            let found = gathers(gathered);
+            let found = pipeline_breaker(blocking);
             assert!(found.as_deref().is_some_and(|found| found.contains(what)), "{found:?}");
         }
     }
@@ -280,7 +280,7 @@ mod tests {
         let ten = Some(LimitOffset { skip: 0, fetch: Some(10) });
         assert_eq!(limit("select a from A limit 10"), ten);
         assert_eq!(limit("select a from A offset 3"), Some(LimitOffset { skip: 3, fetch: None }));
-        assert!(gathers("select a from A limit 1 + 1").is_some());
+        assert!(pipeline_breaker("select a from A limit 1 + 1").is_some());
     }
 
     #[test]
@@ -298,11 +298,11 @@ mod tests {
         for volatile in
             ["now()", "random()", "uuid()", "current_date", "current_timestamp", "current_time()"]
         {
-            let said = read(&format!("select {volatile} as x from events")).unwrap_err();
-            assert!(said.contains("another value in every run"), "{volatile}: {said}");
+            let message = read(&format!("select {volatile} as x from events")).unwrap_err();
+            assert!(message.contains("another value in every run"), "{volatile}: {message}");
         }
-        let said = read("select a from A tablesample (10 percent)").unwrap_err();
-        assert!(said.contains("sample"), "{said}");
+        let message = read("select a from A tablesample (10 percent)").unwrap_err();
+        assert!(message.contains("sample"), "{message}");
     }
 
     #[test]
@@ -327,7 +327,7 @@ mod tests {
             ("values (1), (2)", "reads no table"),
         ] {
             match read(text) {
-                Err(said) => assert!(said.contains(what), "{text}: {said}"),
+                Err(message) => assert!(message.contains(what), "{text}: {message}"),
                 // A path is just the name of a channel.
                 Ok(query) => assert_eq!(query.tables[0].name(), what.trim_matches('`'), "{text}"),
             }
