@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_direction_is_no_orientation() {
+    fn quaternions_without_a_direction_do_not_normalize() {
         let with_w = |w| Quaternion { w, x: 0.0, y: 0.0, z: 0.0 }.normalized();
         assert_eq!(with_w(0.0), None);
         assert_eq!(with_w(f64::NAN), None);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn half_way_is_half_the_angle_and_the_short_way() {
+    fn half_way_is_half_the_angle_on_the_shorter_arc() {
         let turn = |degrees| Quaternion::from_roll_pitch_yaw_degrees([0.0, 0.0, degrees]);
         assert!(same_orientation(turn(0.0).slerp(turn(90.0), 0.5), turn(45.0)));
         assert!(same_orientation(turn(-170.0).slerp(turn(170.0), 0.5), turn(180.0)));
@@ -291,14 +291,14 @@ mod tests {
         }
 
         #[test]
-        fn the_way_back_leads_back(q in orientations(), t in vectors(), v in vectors()) {
+        fn an_inverse_undoes_its_transform(q in orientations(), t in vectors(), v in vectors()) {
             let there = Transform::new(t, &q);
             prop_assert!(near(there.inverse().apply(there.apply(v)), v));
             prop_assert!(near(there.then(&there.inverse()).apply(v), v));
         }
 
         #[test]
-        fn two_motions_as_one_are_one_after_the_other(
+        fn a_composition_applies_both_transforms_in_order(
             (p, q) in (orientations(), orientations()),
             (s, t, v) in (vectors(), vectors(), vectors()),
         ) {
@@ -307,7 +307,7 @@ mod tests {
         }
 
         #[test]
-        fn many_points_are_moved_as_each_is(
+        fn apply_all_matches_apply(
             q in orientations(), t in vectors(), len in 0..2 * CHUNK_LEN + 3,
         ) {
             let moved = Transform::new(t, &q);

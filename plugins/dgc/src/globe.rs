@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tie_itself_is_where_it_says() {
+    fn the_reference_itself_is_at_its_own_position() {
         assert_eq!(GlobeProjection::new(COURSE).geodetic(COURSE.local), [34.5845, -117.359, 872.0]);
     }
 
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_the_earth_does_not_have_are_no_numbers() {
+    fn positions_out_of_range_are_nan() {
         let globe = GlobeProjection::new(COURSE);
         assert!(globe.geodetic([f64::NAN, 0.0, 0.0])[0].is_nan());
         assert!(globe.geodetic([1e9, 0.0, 0.0])[0..2].iter().all(|degrees| degrees.is_nan()));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn longitudes_go_on_behind_the_date_line() {
+    fn longitudes_wrap_at_the_date_line() {
         let globe = GlobeProjection::new(GpsReference { longitude: 179.999, theta: 0.0, ..COURSE });
         let longitude = globe.geodetic([COURSE.local[0] + 1000.0, 0.0, 0.0])[1];
         assert!((-180.0..-179.98).contains(&longitude), "{longitude}");
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_is_off_from_wgs84_by_centimetres_and_the_course_by_decimetres() {
+    fn the_error_from_wgs84_is_centimetres_in_sensor_range_and_decimetres_on_the_course() {
         let (seen, course) = (off_from_wgs84(85.0, 85.0), off_from_wgs84(1000.0, 600.0));
         assert!((0.01..0.02).contains(&seen) && (0.1..0.21).contains(&course), "{seen} {course}");
     }
@@ -349,7 +349,7 @@ mod tests {
         }
 
         #[test]
-        fn many_places_are_where_each_is(
+        fn append_all_matches_geodetic(
             reference in (prop::array::uniform2(-80.0..80.0), -7.0..7.0),
             places in prop::collection::vec(prop::array::uniform3(-1e5..1e5), 0..20),
         ) {

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn something_has_to_lie_between_the_limits() {
+    fn empty_limits_are_refused() {
         let wrong = |min, max, nearest| range_limits(min, max, nearest).err().map(|(key, _)| key);
         assert_eq!(range_limits(0.0, 79.0, 0.01), Ok([0.01, 79.0]));
         assert_eq!(range_limits(2.0, f64::INFINITY, 0.01), Ok([2.0, f64::INFINITY]));

@@ -77,7 +77,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn bytes_are_found_in_everything_that_is_made_of_them() {
+    fn bytes_are_read_from_all_types_of_bytes() {
         let bytes = [Some(&b"ab"[..]), None, Some(b"cd")];
         let texts = [Some("ab"), None, Some("cd")];
         let lists = || [Some([Some(97u8), Some(98)]), None, Some([Some(99), Some(100)])];
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_no_bytes_and_a_list_with_a_null_is_none() {
+    fn numbers_are_not_bytes_and_a_list_with_a_null_has_none() {
         assert!(ByteValues::from_array(Arc::new(Int32Array::from(vec![1]))).is_none());
         let list =
             ListArray::from_iter_primitive::<types::UInt8Type, _, _>([Some([Some(1), None])]);

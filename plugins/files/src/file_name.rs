@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_that_can_name_no_file_are_told_by_their_own_text() {
+    fn templates_that_cannot_name_a_file_are_recognised_by_their_literal_text() {
         let template_fault = |text: &str| template_fault(&Template::parse(text).unwrap());
         for text in ["", "/{a}", "../{a}", "./{a}", "a/", "{a}/", "{a}//{b}", "{a}/../{b}", "{a}/."]
         {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_a_name_is_short_and_harmless() {
+    fn invalid_names_in_notes_are_short_and_escaped() {
         assert_eq!(NameError::invalid("a\u{1b}[2J/b", NameFault::Slash).detail, "a\\u{1b}[2J/b");
         assert_eq!(
             NameError::invalid(&"é".repeat(81), NameFault::Slash).detail,
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_there_gets_a_number_in_front_of_its_ending() {
+    fn a_taken_name_gets_a_number_before_its_extension() {
         let mut names = UniqueNames::default();
         let asked = ["a.jpg", "a.jpg", "a-3.jpg", "a.jpg", "d.e/f", "d.e/f", ".x", ".x"];
         let given = asked.map(|name| names.claim(name.to_owned()));
@@ -330,7 +330,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_template_that_is_told_wrong_gives_no_name(
+        fn a_refused_template_yields_no_valid_name(
             text in "(\\{a\\}|[./x\n]|index\\.csv|\\.sluice-tmp){0,5}",
             value in "[./ax]{0,3}|index")
         {

@@ -104,7 +104,7 @@ mod tests {
     use sluice_core::{ChannelId, Encoding, Name};
 
     #[test]
-    fn a_line_says_all_that_is_known_of_a_file() {
+    fn a_line_describes_a_file() {
         let channel = Channel::new(Name::from_text("CAM,\"1\""), "log", Encoding::Lcm);
         let (timestamp, sequence) = (1_194_098_400_000_000_000, 7);
         let event = Event { timestamp, sequence, channel: ChannelId(0), payload: b"" };

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_of_an_encoder_are_whole_with_padding_too() {
+    fn encoded_pictures_are_complete_with_and_without_padding() {
         for (progressive, restart) in [(false, 0), (true, 0), (false, 2)] {
             let mut bytes = picture(40, 24, 7, progressive, restart);
             assert_eq!(check(&bytes), Ok(()));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_apart() {
+    fn faults_are_distinguished() {
         let whole = picture(16, 16, 1, false, 0);
         let cut = |at: usize| check(&whole[..at]);
         assert_eq!(check(b""), Err(JpegFault::Empty));
@@ -242,7 +242,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn a_picture_is_whole_and_decodes_and_no_beginning_of_it_is(
+        fn a_picture_is_complete_and_decodes_but_no_prefix_of_it(
             (width, height) in (1u16..40, 1u16..40),
             seed in any::<u64>(),
             progressive in any::<bool>(),
@@ -257,7 +257,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_changed_there_is_an_answer(
+        fn a_mutated_picture_has_a_result(
             seed in any::<u64>(),
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8))
         {
@@ -271,7 +271,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_have_an_answer(bytes in prop::collection::vec(
+        fn any_bytes_have_a_result(bytes in prop::collection::vec(
             prop_oneof![
                 Just(0xFFu8), Just(START), Just(SCAN), Just(END), Just(0u8), Just(2u8), any::<u8>()
             ],

@@ -42,7 +42,7 @@ mod tests {
     use sluice_core::time::format;
 
     #[test]
-    fn leap_seconds_begin_where_months_do() {
+    fn leap_seconds_start_with_months() {
         for leap in LEAPS {
             let text = format(leap * NANOS);
             assert!(

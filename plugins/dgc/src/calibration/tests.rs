@@ -23,7 +23,7 @@ fn cfg_error(text: &str) -> String {
 }
 
 #[test]
-fn the_built_in_vehicle_is_whole() {
+fn the_built_in_vehicle_is_complete() {
     let calibration = built_in();
     assert_eq!(calibration.names().count(), 12 + 15 + 6 + 2 + 3);
     assert_eq!(calibration.cameras().len(), 6);
@@ -58,7 +58,7 @@ fn a_forward_camera_looks_ahead() {
 }
 
 #[test]
-fn both_languages_say_the_same_of_the_vehicle() {
+fn both_languages_describe_the_same_vehicle() {
     let text = include_str!("../../testdata/mit-dgc.cfg");
     let cfg = Calibration::from_cfg("mit-dgc.cfg", text).unwrap();
     assert_eq!(cfg.vehicle, built_in().vehicle);
@@ -66,7 +66,7 @@ fn both_languages_say_the_same_of_the_vehicle() {
 }
 
 #[test]
-fn what_sits_on_something_else_moves_with_it() {
+fn a_mount_moves_with_its_parent() {
     let vehicle = from_toml(
         "[sensor.top]\nposition = [0, 0, 1]\nrpy = [0, 0, 0]\nrelative_to = 'middle'\n\
          [sensor.middle]\nposition = [1, 0, 0]\nrpy = [0, 90, 0]\nrelative_to = 'base'\n\
@@ -79,7 +79,7 @@ fn what_sits_on_something_else_moves_with_it() {
 }
 
 #[test]
-fn a_circle_of_places_is_refused() {
+fn a_cycle_of_mounts_is_refused() {
     let sensor = |name: &str, other: &str| {
         format!("[sensor.{name}]\nposition=[0,0,0]\nrpy=[0,0,0]\nrelative_to='{other}'\n")
     };
@@ -92,7 +92,7 @@ fn a_circle_of_places_is_refused() {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_place() {
+fn every_mistake_is_reported_with_its_position() {
     let said = toml_error(
         "[sensor.a]\nposition = [1, 2]\nrpy = [0, 0, 'x']\n\n[sensor.b]\nposition = [1, 2, 3]\n\
          [camera.c]\nposition = [1, inf, 3]\norientation = [0, 0, 0, 0]\nwidth = 0\nheigth = 5\n\
@@ -118,7 +118,7 @@ fn every_mistake_is_told_with_its_place() {
 }
 
 #[test]
-fn the_first_line_says_how_many_mistakes_are_drawn_below() {
+fn the_first_line_counts_the_mistakes_below() {
     let said = toml_error("[sensor.a]\nposition = [1, 2]\nrpy = [0, 0, 0]\n");
     let (head, drawn) = said.split_once("\n\n").unwrap();
     assert_eq!(head, "1 mistake in the calibration");
@@ -128,7 +128,7 @@ fn the_first_line_says_how_many_mistakes_are_drawn_below() {
 }
 
 #[test]
-fn mistakes_in_a_configuration_file_are_told_with_their_places() {
+fn mistakes_in_a_configuration_file_are_reported_with_their_positions() {
     let said =
         cfg_error("calibration {\n  A { position = [1, 2, 3]; }\n  B { rpy = [1, 2, 3]; }\n}");
     assert!(said.contains("`A` has no orientation") && said.contains("a.cfg:2:3"), "{said}");
@@ -138,7 +138,7 @@ fn mistakes_in_a_configuration_file_are_told_with_their_places() {
 }
 
 #[test]
-fn orientations_are_looked_for_as_quaternion_then_angles_then_axis() {
+fn a_quaternion_takes_precedence_over_angles_and_these_over_an_axis() {
     let mount = |text: &str| {
         let text = format!("calibration {{ A {{ position = [0, 0, 0]; {text} }} }}");
         from_cfg(&text).mounts["A"].orientation
@@ -151,7 +151,7 @@ fn orientations_are_looked_for_as_quaternion_then_angles_then_axis() {
 }
 
 #[test]
-fn what_a_group_does_not_say_is_inherited() {
+fn missing_settings_of_a_group_are_inherited() {
     let vehicle = from_cfg(
         "rpy = [0, 0, 90]; calibration { relative_to = base; A { position = [1, 0, 0]; } \
          base { position = [0, 0, 5]; relative_to = body; } }",
@@ -161,7 +161,7 @@ fn what_a_group_does_not_say_is_inherited() {
 }
 
 #[test]
-fn what_a_camera_does_not_say_is_inherited_from_the_groups_that_it_stands_in() {
+fn missing_settings_of_a_camera_are_inherited_from_its_enclosing_groups() {
     let said = "width = 752; height = 480; rpy = [0, 0, 0];";
     let camera = "c1 { pinhole = [5, 5, 0, 1, 1]; position = [1, 2, 3]; }";
     for text in [
@@ -183,7 +183,7 @@ fn what_a_camera_does_not_say_is_inherited_from_the_groups_that_it_stands_in() {
 }
 
 #[test]
-fn a_mask_may_stand_with_its_scanner() {
+fn a_mask_may_be_given_in_the_group_of_its_scanner() {
     let vehicle = from_cfg(
         "calibration { A { position = [0, 0, 0]; rpy = [0, 0, 0]; mask = [-1, 1.5]; } \
          laser_mask { A = [7, 8]; B = [2, 3]; } }",
@@ -198,7 +198,7 @@ fn a_file_may_have_masks_only() {
 }
 
 #[test]
-fn files_are_read_by_what_they_are_called_or_else_by_what_is_in_them() {
+fn the_language_of_a_file_follows_from_its_extension_or_else_its_content() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -226,7 +226,7 @@ fn an_option_is_a_name_or_a_path() {
 }
 
 #[test]
-fn more_sensors_than_any_vehicle_has_are_refused() {
+fn too_many_sensors_are_refused() {
     let sensor = |n: usize| {
         format!("A{n} {{ position = [0, 0, 1]; rpy = [0, 0, 0]; relative_to = A{}; }}", n + 1)
     };
@@ -269,12 +269,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_changed_toml_file_is_read_or_its_mistakes_are_told(text in changed(BUILT_IN_TEXT)) {
+    fn a_mutated_toml_file_is_valid_or_its_mistakes_are_reported(text in changed(BUILT_IN_TEXT)) {
         prop_assert!(is_valid_or_explained(Calibration::from_toml("a.file", &text)));
     }
 
     #[test]
-    fn a_changed_configuration_file_is_read_or_its_mistakes_are_told(
+    fn a_mutated_configuration_file_is_valid_or_its_mistakes_are_reported(
         text in changed(include_str!("../../testdata/mit-dgc.cfg")),
     ) {
         prop_assert!(is_valid_or_explained(Calibration::from_cfg("a.file", &text)));

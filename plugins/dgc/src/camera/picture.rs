@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_has_the_colour_of_its_pixel() {
+    fn a_position_has_the_colour_of_its_pixel() {
         let red_and_blue = [[250, 0, 0].repeat(8), [0, 0, 250].repeat(8)].concat().repeat(16);
         let picture = Picture::from_jpeg(&jpeg(16, 16, &red_and_blue, ColorType::Rgb)).unwrap();
         let [red, _, blue] = picture.colour(2.0, 15.9).unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn between_centres_of_pixels_colours_are_mixed() {
+    fn colours_between_pixel_centres_are_interpolated() {
         let mut picture = Picture::black(2, 2);
         for (pixel, red) in picture.pixels().zip([0, 100, 40, 200]) {
             *pixel = [red, 0, 7];
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_image_is_none() {
+    fn incomplete_images_are_not_decoded() {
         let noise: Vec<u8> = (0..64 * 64 * 3_u32).map(|n| ((n * n) >> 3) as u8).collect();
         let whole = jpeg(64, 64, &noise, ColorType::Rgb);
         assert!(Picture::from_jpeg(&whole).is_some());
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_says_it_is_huge_is_not_decoded() {
+    fn an_image_whose_header_claims_a_huge_size_is_not_decoded() {
         let mut huge = jpeg(8, 8, &[90; 64], ColorType::Luma);
         let frame = huge.windows(2).position(|bytes| bytes == [0xff, 0xc0]).unwrap();
         huge[frame + 5..frame + 9].copy_from_slice(&[0x3f, 0xff, 0x3f, 0xff]);
@@ -190,7 +190,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_changed_image_is_read_or_not(at in 0..600_usize, to: u8, len in 0..700_usize) {
+        fn a_mutated_image_never_panics_and_keeps_its_header_size(at in 0..600_usize, to: u8, len in 0..700_usize) {
             let mut bytes = jpeg(8, 8, &[90; 64], ColorType::Luma);
             if let Some(byte) = bytes.get_mut(at) {
                 *byte = to;

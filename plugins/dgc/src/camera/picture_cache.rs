@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_decoded_once_while_it_is_remembered() {
+    fn a_cached_image_is_decoded_once() {
         let (pictures, file) = (PictureCache::default(), file());
         let [first, again] = [0, 1].map(|_| pictures.get_or_decode(&file).unwrap());
         assert!(Arc::ptr_eq(&first, &again));

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_is_where_a_pinhole_would_show_it() {
+    fn undistorted_images_match_the_pinhole_projection() {
         let calibration = Calibration::load(Path::new(BUILT_IN)).unwrap();
         let camera = calibration.camera("cam_roof_fc").unwrap();
         let channels = Channels::default();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn why_an_image_is_of_no_use_is_told_by_its_header() {
+    fn unusable_images_are_recognised_by_their_header() {
         let calibration = Calibration::load(Path::new(BUILT_IN)).unwrap();
         let camera = calibration.camera("cam_roof_fc").unwrap();
         let undistort = Undistort { quality: 90 };
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_right_once_is_not_taken_for_an_image_as_it_was_sent() {
+    fn an_undistorted_image_is_not_undistorted_again() {
         let calibration = Calibration::load(Path::new(BUILT_IN)).unwrap();
         let image = dotted(calibration.camera("cam_roof_fc").unwrap(), [90.0, 90.0]);
         let channels = Channels::default();

@@ -112,7 +112,7 @@ fn frames_of_every_form_become_messages() {
 }
 
 #[test]
-fn what_messages_have_no_place_for_is_noted() {
+fn dropped_fields_are_noted() {
     let comment = field(4, b"wet road");
     let bytes =
         [comment, frame(AHEAD, BEGIN, 0, b"a"), legacy(None, BEGIN, b"b"), frame(0, 1, 1, b"c")];
@@ -134,7 +134,7 @@ fn what_messages_have_no_place_for_is_noted() {
 }
 
 #[test]
-fn channels_are_those_of_cameras_or_the_one_that_is_named() {
+fn channels_follow_from_cameras_or_the_option_channel() {
     let log = log(&[frame(AHEAD, BEGIN, 0, b"a"), frame(5, BEGIN, 1, b"b")].concat());
     let names = |options: Value| {
         let events = gather(&*source(&log.path, options), u64::MAX).unwrap().events;
@@ -170,7 +170,7 @@ fn times_beyond_64_bits_of_nanoseconds_are_kept() {
 }
 
 #[test]
-fn damage_is_told_with_its_place_and_the_next_frame_is_read() {
+fn damage_is_reported_with_its_position_and_the_next_frame_is_read() {
     let whole = |n: u32| frame(AHEAD, BEGIN + u64::from(n), n, &[n as u8; 90]);
     let (a, b, c) = (whole(1), whole(2), whole(3));
     let len = a.len();
@@ -203,7 +203,7 @@ fn damage_is_told_with_its_place_and_the_next_frame_is_read() {
 }
 
 #[test]
-fn a_window_of_time_is_given_by_fronts_alone() {
+fn a_time_window_only_needs_frame_headers() {
     let frames = |n: u64| frame(AHEAD, BEGIN + n * 1_000_000, n as u32, &vec![n as u8; 80_000]);
     let log = log(&(0..20).flat_map(frames).collect::<Vec<u8>>());
     let source = source(&log.path, json!({}));
@@ -216,7 +216,7 @@ fn a_window_of_time_is_given_by_fronts_alone() {
 }
 
 #[test]
-fn logs_are_known_by_their_first_field() {
+fn logs_are_recognised_by_their_first_field() {
     assert_eq!(sniff(&frame(1, 2, 3, b"a")), SniffResult::Yes);
     assert_eq!(sniff(&legacy(None, 2, b"a")), SniffResult::Yes);
     assert_eq!(sniff(&field(4, b"a comment")), SniffResult::Maybe);
@@ -288,7 +288,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_there_decides_and_more_bytes_change_nothing(
+    fn a_decided_parse_does_not_change_with_more_bytes(
         (_, _, bytes) in any_frame(),
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),

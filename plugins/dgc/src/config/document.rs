@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_is_missing_comes_from_the_groups_around() {
+    fn a_missing_setting_is_inherited_from_the_enclosing_groups() {
         let doc = parsed("unit = m; a { relative_to = body; b { c { x = 1; } } }");
         assert_eq!(text_of(doc.setting("a.b.c.x")), Some("1"));
         assert_eq!(text_of(doc.setting("a.b.c.relative_to")), Some("body"));
@@ -204,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_name_of_a_path_is_looked_for_further_out() {
+    fn only_the_last_name_of_a_path_is_inherited() {
         let doc = parsed("b { x = 1; } a { y = 2; }");
         assert_eq!(doc.setting("a.b.x"), None);
         assert_eq!(doc.setting("a.y.x"), None);
     }
 
     #[test]
-    fn of_entries_with_one_name_the_first_counts() {
+    fn the_first_of_several_entries_with_one_name_wins() {
         let doc = parsed("a = 1; a = 2; g { x = 1; } g { y = 2; }");
         assert_eq!(text_of(doc.find("a")), Some("1"));
         assert_eq!(text_of(doc.find("g.x")), Some("1"));

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_is_that_of_the_log_and_not_of_the_clock() {
+    fn the_last_value_follows_log_order_rather_than_time() {
         let history = history(&[10, 30, 20]);
         assert_eq!(history.last(), Some(&TestValue(20, 2)));
         assert_eq!(history.at(25), Some(&TestValue(20, 2)));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_with_one_time_the_later_in_the_log_counts() {
+    fn a_later_value_replaces_one_of_the_same_time() {
         assert_eq!(
             history(&[10, 20, 10]).around(10),
             (Some(&TestValue(10, 2)), Some(&TestValue(20, 1)))
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_begins_anew() {
+    fn a_clock_that_is_set_back_restarts_the_history() {
         let mut history = history(&[5_000_000_000, 6_000_000_000]);
         assert!(history.restarts_at(4_999_999_999) && !history.restarts_at(5_000_000_000));
         history.add(TestValue(0, 9));

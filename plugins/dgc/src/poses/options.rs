@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_told_in_their_largest_unit() {
+    fn durations_are_formatted_in_their_largest_unit() {
         assert_eq!([1_500_000_000, 2_000_000_000, 5].map(format_duration), ["1500ms", "2s", "5ns"]);
     }
 }

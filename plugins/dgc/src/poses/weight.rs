@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_keep_their_payloads_weigh_beside_them_however_they_are_cut() {
+    fn kept_payloads_and_rows_both_count_whatever_the_batches() {
         let words: ArrayRef = Arc::new(StringArray::from(vec!["", "four", "nothing"]));
         let (_, places) = list_column("pos", &[[0.0; 3]; 3]);
         let columns = RecordBatch::try_from_iter([("words", words), ("pos", places)]).unwrap();

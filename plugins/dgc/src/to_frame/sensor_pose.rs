@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_without_a_velocity_takes_no_other_row_its_own() {
+    fn a_row_without_a_velocity_does_not_affect_other_rows() {
         let columns = [
             list_column("pos", &[[0.0; 3]; 3]),
             list_column("orientation", &[[1.0, 0.0, 0.0, 0.0]; 3]),

@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_was_ended_has_its_points() {
+    fn a_finished_event_has_its_points() {
         let lasers = parse(Model::Hdl64e.table(), Model::Hdl64e).unwrap();
         let limits = RangeLimits::new(false, Some(60.0), None).unwrap();
         let (packet, mut cloud) = (packet(&mut 7), CloudBuilder::default());

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn every_built_in_table_is_whole() {
+    fn every_built_in_table_is_complete() {
         for model in [Model::Hdl64e, Model::Hdl32e, Model::Vlp16] {
             assert_eq!(parse(model.table(), model).unwrap().len(), model.lasers(), "{model:?}");
         }

@@ -152,7 +152,7 @@ fn picture() -> Vec<u8> {
 }
 
 #[test]
-fn payloads_become_files_and_the_index_tells_of_them() {
+fn payloads_become_files_with_an_index() {
     let folder = tempfile::tempdir().unwrap();
     let outcome = write(folder.path(), &[raw("A", b"one"), raw("B/x", b"two")], json!({}));
     assert_eq!(outcome, FilesOutcome { written: 2, ..FilesOutcome::default() });
@@ -180,7 +180,7 @@ fn a_field_becomes_files_named_by_other_fields() {
 }
 
 #[test]
-fn a_field_that_is_null_or_no_bytes_is_no_file() {
+fn a_field_that_is_null_or_not_bytes_yields_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let null = TestEvent("CAM", Vec::new(), Some((1, None, String::new())));
     for (field, left_out) in [("image", 1), ("utime", 1), ("nowhere", 1), ("label", 1)] {
@@ -190,7 +190,7 @@ fn a_field_that_is_null_or_no_bytes_is_no_file() {
 }
 
 #[test]
-fn images_that_are_not_whole_are_told_and_kept_or_dropped() {
+fn incomplete_images_are_noted_and_kept_or_dropped() {
     let whole = picture();
     let events = [
         image("CAM", 1, &whole),
@@ -231,7 +231,7 @@ fn images_that_are_not_whole_are_told_and_kept_or_dropped() {
 }
 
 #[test]
-fn names_lead_to_no_other_place() {
+fn names_never_lead_out_of_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let named = |label: &str| TestEvent("CAM", b"x".to_vec(), Some((1, None, label.to_owned())));
     let events = ["../up", "/abs", "..", "a/b", "", "ok", "index.csv"].map(named);
@@ -263,7 +263,7 @@ fn an_event_without_a_name_is_refused_with_the_field_it_lacks() {
 }
 
 #[test]
-fn of_each_channel_the_first_name_that_cannot_be_is_told() {
+fn the_first_invalid_name_of_each_channel_is_noted() {
     let folder = tempfile::tempdir().unwrap();
     let named =
         |channel, label: &str| TestEvent(channel, b"x".to_vec(), Some((1, None, label.into())));
@@ -283,7 +283,7 @@ fn of_each_channel_the_first_name_that_cannot_be_is_told() {
 }
 
 #[test]
-fn channels_without_the_field_are_told_in_one_line_behind_bad_images() {
+fn channels_without_the_field_share_a_note_after_those_of_bad_images() {
     let folder = tempfile::tempdir().unwrap();
     let null = TestEvent("CAM", Vec::new(), Some((1, None, String::new())));
     let mut events = vec![image("CAM", 1, b"no image"), null];
@@ -302,7 +302,7 @@ fn channels_without_the_field_are_told_in_one_line_behind_bad_images() {
 }
 
 #[test]
-fn names_that_are_there_get_numbers_in_the_order_of_the_events() {
+fn taken_names_get_numbers_in_the_order_of_the_events() {
     let folder = tempfile::tempdir().unwrap();
     let events: Vec<TestEvent> = (0..4u8).map(|n| raw("A", &[b'0' + n])).collect();
     let outcome = write(folder.path(), &events, json!({ "name": "{channel}.bin" }));
@@ -314,7 +314,7 @@ fn names_that_are_there_get_numbers_in_the_order_of_the_events() {
 }
 
 #[test]
-fn the_same_events_give_the_same_files_however_they_are_cut_and_run() {
+fn batches_and_threads_do_not_change_the_files() {
     let folder = tempfile::tempdir().unwrap();
     let events: Vec<TestEvent> = (0..300)
         .map(|n| match n % 4 {
@@ -336,7 +336,7 @@ fn the_same_events_give_the_same_files_however_they_are_cut_and_run() {
 }
 
 #[test]
-fn wrong_options_are_told_with_their_key() {
+fn invalid_options_are_refused_with_their_key() {
     let wrong = [
         ("path", json!("images")),
         ("name", json!("{")),

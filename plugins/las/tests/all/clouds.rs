@@ -36,7 +36,7 @@ fn assert_like(found: &las::Point, wanted: &Point, has_color: bool) {
 }
 
 #[test]
-fn points_come_back_in_order_with_all_that_files_hold() {
+fn points_round_trip_in_order_with_all_fields() {
     let folder = tempfile::tempdir().unwrap();
     let points = line(300, [-1234.5678, 77.0, 3.25]);
     let events =
@@ -68,7 +68,7 @@ fn points_come_back_in_order_with_all_that_files_hold() {
 }
 
 #[test]
-fn the_same_events_give_the_same_bytes_however_they_are_cut_and_run() {
+fn batches_and_threads_do_not_change_the_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let events: Vec<CloudEvent> = (0..60)
         .map(|n| {
@@ -95,7 +95,7 @@ fn the_same_events_give_the_same_bytes_however_they_are_cut_and_run() {
 }
 
 #[test]
-fn more_points_than_a_chunk_come_back_from_compressed_files() {
+fn several_chunks_round_trip_through_compressed_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.laz");
     let points = line(120_001, [0.0; 3]);
@@ -106,7 +106,7 @@ fn more_points_than_a_chunk_come_back_from_compressed_files() {
 }
 
 #[test]
-fn a_file_without_points_is_a_whole_file() {
+fn a_file_without_points_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["cloud.las", "cloud.laz"] {
         for version in ["1.2", "1.4"] {
@@ -120,7 +120,7 @@ fn a_file_without_points_is_a_whole_file() {
 }
 
 #[test]
-fn events_without_points_are_left_out_and_told_by_channel() {
+fn events_without_points_are_left_out_and_noted_by_channel() {
     let folder = tempfile::tempdir().unwrap();
     let events = [
         CloudEvent("POSE", None),
@@ -136,7 +136,7 @@ fn events_without_points_are_left_out_and_told_by_channel() {
 }
 
 #[test]
-fn a_list_of_something_else_is_no_list_of_points() {
+fn a_list_of_other_elements_is_not_a_list_of_points() {
     let folder = tempfile::tempdir().unwrap();
     let context = context();
     let batches = vec![batch_of_numbers(&context.channels)];
@@ -148,7 +148,7 @@ fn a_list_of_something_else_is_no_list_of_points() {
 }
 
 #[test]
-fn lists_of_every_kind_and_members_of_every_width_are_taken() {
+fn all_list_types_and_member_widths_are_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");
     for kind in [crate::kit::ListKind::Large, crate::kit::ListKind::Fixed] {
@@ -168,7 +168,7 @@ fn lists_of_every_kind_and_members_of_every_width_are_taken() {
 }
 
 #[test]
-fn a_field_that_has_no_points_says_what_it_lacks() {
+fn a_field_without_points_is_noted_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");
     for (more, why) in [
@@ -185,7 +185,7 @@ fn a_field_that_has_no_points_says_what_it_lacks() {
 }
 
 #[test]
-fn points_without_a_place_are_left_out_and_counted() {
+fn points_without_a_position_are_left_out_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");
     let nowhere = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(|x| at(1.0, x, 0.0));
@@ -197,7 +197,7 @@ fn points_without_a_place_are_left_out_and_counted() {
 }
 
 #[test]
-fn members_that_files_have_no_place_for_are_told() {
+fn members_that_files_cannot_hold_are_noted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");
     let outcome = write(&path, &[CloudEvent("A", Some(line(2, [0.0; 3])))], json!({})).unwrap();
@@ -226,7 +226,7 @@ fn an_event_that_does_not_fit_is_refused_and_the_others_are_written() {
 }
 
 #[test]
-fn a_run_whose_chosen_offset_does_not_reach_says_which_to_give() {
+fn an_error_out_of_reach_suggests_an_offset() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");
     let events = [
@@ -245,7 +245,7 @@ fn a_run_whose_chosen_offset_does_not_reach_says_which_to_give() {
 }
 
 #[test]
-fn large_coordinates_fit_by_the_offset_that_is_chosen() {
+fn large_coordinates_fit_with_the_default_offset() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");
     let points = line(3, [466_123.4, 3_827_431.2, 871.0]);
@@ -275,7 +275,7 @@ fn the_first_points_decide_on_colours() {
 }
 
 #[test]
-fn a_folder_has_a_file_a_channel_whatever_it_is_called() {
+fn a_folder_has_one_file_per_channel_whatever_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("each/");
     let names = ["A", "../up", "", ".hidden"];
@@ -288,7 +288,7 @@ fn a_folder_has_a_file_a_channel_whatever_it_is_called() {
 }
 
 #[test]
-fn intensities_are_scaled_and_held_within_their_sixteen_bits() {
+fn intensities_are_scaled_and_clamped_to_16_bits() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");
     let with = |intensity: Option<f32>| Point { intensity, ..at(0.0, 0.0, 0.0) };
@@ -302,7 +302,7 @@ fn intensities_are_scaled_and_held_within_their_sixteen_bits() {
 }
 
 #[test]
-fn outputs_whose_head_cannot_be_written_last_are_refused() {
+fn outputs_that_cannot_be_rewritten_are_refused() {
     for path in ["-", "cloud.las.zst", "cloud.laz.ZST"] {
         let error = make(json!({ "path": path })).err().unwrap();
         assert_eq!(error.path, ["path"], "{path}");
@@ -316,7 +316,7 @@ fn outputs_whose_head_cannot_be_written_last_are_refused() {
 }
 
 #[test]
-fn a_folder_with_more_files_than_memory_holds_says_to_give_more() {
+fn a_folder_with_too_many_files_for_memory_suggests_more() {
     let folder = tempfile::tempdir().unwrap();
     let context = SinkContext { memory: 1 << 20, ..context() };
     let events = ["A", "B"].map(|name| CloudEvent(name, Some(line(2, [0.0; 3]))));
@@ -327,7 +327,7 @@ fn a_folder_with_more_files_than_memory_holds_says_to_give_more() {
 }
 
 #[test]
-fn wrong_options_are_told_with_their_key() {
+fn invalid_options_are_refused_with_their_key() {
     let wrong = [
         ("scale", json!(0)),
         ("scale", json!([1, 2])),
@@ -358,7 +358,7 @@ proptest! {
     // Each case syncs a file to the disk.
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn every_event_is_written_or_refused_and_every_place_comes_back(
+    fn every_event_is_written_or_refused_and_positions_round_trip(
         events in proptest::collection::vec(proptest::collection::vec(any_point(), 0..6), 0..8),
         compressed in any::<bool>())
     {

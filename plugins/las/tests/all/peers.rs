@@ -91,7 +91,7 @@ fn assert_holds(found: &Value, points: &[Point], has_color: bool) {
 }
 
 #[test]
-fn laspy_and_laszip_find_in_our_files_what_we_wrote() {
+fn laspy_and_laszip_read_what_we_wrote() {
     let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
     let points = line(60_000, [-466_123.25, 3_827_431.25, 871.0]);

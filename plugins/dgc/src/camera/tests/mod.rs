@@ -13,7 +13,7 @@ use super::*;
 use crate::points::{PointFrame, Points};
 
 #[test]
-fn points_get_the_pixel_and_the_colour_of_where_they_are_seen() {
+fn points_get_the_pixel_and_colour_at_their_projection() {
     let around = [[11.0, 1.0, 3.0], [11.0, -1.0, 3.0], [11.0, 1.0, 1.0], [11.0, -1.0, 1.0]];
     let scan = Scan(5, PointFrame::Body, [&around[..], &[BEHIND]].concat());
     let seen = CameraRun::ahead().seen(&[image(0), scan]);
@@ -35,7 +35,7 @@ fn pixels_are_those_of_the_image_as_it_was_sent() {
 }
 
 #[test]
-fn points_of_the_local_frame_are_seen_from_where_the_vehicle_was_when_the_image_was_taken() {
+fn points_of_the_local_frame_are_projected_from_the_pose_at_the_time_of_the_image() {
     let point = || Scan(60, PointFrame::Local, vec![[16.0, 1.0, 3.0]]);
     // Between its two poses the vehicle was at 5 metres.
     let events = [Pose(0, 0.0, 0.0), image(50), point(), Pose(100, 10.0, 0.0), point()];
@@ -53,7 +53,7 @@ fn a_vehicle_that_has_turned_sees_what_is_ahead_of_it_now() {
 }
 
 #[test]
-fn points_of_a_sensor_are_seen_by_way_of_its_mount() {
+fn points_of_a_sensor_are_projected_through_its_mount() {
     let mut run = CameraRun::ahead();
     let seen = run.seen(&[image(0), Scan(0, PointFrame::Sensor, vec![[10.0, 0.0, 0.0]])]);
     assert!(is_at(&seen[0], [40.0, 15.0, 10.0]), "{seen:?}");
@@ -70,7 +70,7 @@ fn an_image_that_is_too_old_or_too_young_is_not_used() {
 }
 
 #[test]
-fn without_a_pose_points_of_the_local_frame_are_not_seen_and_it_is_told() {
+fn points_of_the_local_frame_without_a_pose_are_not_projected_and_noted() {
     let mut run = CameraRun::ahead();
     let scan = || Scan(0, PointFrame::Local, vec![UPPER_LEFT]);
     assert_eq!(run.seen(&[Pose(-5000, 0.0, 0.0), image(0), scan(), scan()]), [None, None]);
@@ -78,7 +78,7 @@ fn without_a_pose_points_of_the_local_frame_are_not_seen_and_it_is_told() {
 }
 
 #[test]
-fn a_broken_image_gives_places_but_no_colours_and_is_told() {
+fn a_damaged_image_yields_pixels_without_colours_and_is_noted() {
     let mut run = CameraRun::ahead();
     let whole = quarters(100, 50);
     for broken in [b"no JPEG".to_vec(), whole[..whole.len() / 2].to_vec()] {
@@ -91,7 +91,7 @@ fn a_broken_image_gives_places_but_no_colours_and_is_told() {
 }
 
 #[test]
-fn an_empty_image_is_told_and_the_one_before_it_counts() {
+fn an_empty_image_is_noted_and_the_previous_one_is_used() {
     let mut run = CameraRun::ahead();
     let events =
         [image(0), Image("CAM_A", 50, vec![]), Scan(60, PointFrame::Body, vec![UPPER_LEFT])];
@@ -100,7 +100,7 @@ fn an_empty_image_is_told_and_the_one_before_it_counts() {
 }
 
 #[test]
-fn an_image_of_another_shape_shows_nothing_and_is_told() {
+fn an_image_of_another_aspect_ratio_is_not_used_and_is_noted() {
     let mut run = CameraRun::ahead();
     let events = [Image("CAM_A", 0, quarters(64, 64)), Scan(0, PointFrame::Body, vec![UPPER_LEFT])];
     assert_eq!(run.seen(&events), [None]);
@@ -111,7 +111,7 @@ fn an_image_of_another_shape_shows_nothing_and_is_told() {
 }
 
 #[test]
-fn pixels_do_not_depend_on_whether_colours_are_asked_for() {
+fn pixels_do_not_depend_on_the_option_colour() {
     for file in [quarters(50, 25), quarters(100, 50)[..700].to_vec()] {
         let events = [Image("CAM_A", 0, file), Scan(0, PointFrame::Body, vec![UPPER_LEFT])];
         let places = [true, false].map(|colour| {
@@ -144,7 +144,7 @@ fn an_image_is_shared_by_all_batches_that_see_it_and_never_copied() {
 }
 
 #[test]
-fn between_poses_too_far_apart_the_nearest_counts() {
+fn the_nearest_pose_is_used_if_the_gap_is_too_wide() {
     let scan = || Scan(60, PointFrame::Local, vec![[16.0, 1.0, 3.0]]);
     let events = [Pose(0, 0.0, 0.0), Pose(101, 5.0, 0.0), image(60), scan()];
     let seen = CameraRun::ahead().seen(&events);
@@ -157,7 +157,7 @@ fn between_poses_too_far_apart_the_nearest_counts() {
 }
 
 #[test]
-fn a_sensor_of_another_name_is_where_mounts_say() {
+fn mounts_name_the_sensor_of_a_channel() {
     let at = |mounts: Value| {
         let mut run = CameraRun::new(json!({ "cameras": ["ahead"], "mounts": mounts }));
         let seen = run.seen(&[image(0), Scan(0, PointFrame::Sensor, vec![[10.0, 0.0, 0.0]])]);
@@ -169,7 +169,7 @@ fn a_sensor_of_another_name_is_where_mounts_say() {
 }
 
 #[test]
-fn points_that_no_camera_sees_can_be_left_out_of_their_events() {
+fn points_that_no_camera_sees_can_be_dropped() {
     let mut run = CameraRun::new(json!({ "cameras": ["ahead"], "unseen": "drop" }));
     let scans = [vec![BEHIND, UPPER_LEFT], vec![BEHIND], vec![UPPER_LEFT, BEHIND, UPPER_LEFT]];
     let scans = scans.map(|points| Scan(0, PointFrame::Body, points));
@@ -181,7 +181,7 @@ fn points_that_no_camera_sees_can_be_left_out_of_their_events() {
 }
 
 #[test]
-fn of_several_cameras_the_first_that_sees_a_point_counts_and_is_named() {
+fn the_first_camera_that_sees_a_point_wins_and_is_named() {
     let left = [-1.0, 11.0, 3.0];
     let mut run = CameraRun::new(json!({ "cameras": ["CAM_R", "left", "ahead"] }));
     let images = ["CAM_A", "CAM_L"].map(|channel| Image(channel, 0, quarters(100, 50)));
@@ -195,7 +195,7 @@ fn of_several_cameras_the_first_that_sees_a_point_counts_and_is_named() {
 }
 
 #[test]
-fn pixels_may_count_in_the_image_without_distortion() {
+fn pixels_may_refer_to_the_undistorted_image() {
     let events =
         [Image("CAM_R", 0, quarters(100, 50)), Scan(0, PointFrame::Body, vec![[11.0, 2.0, 2.0]])];
     let by = (1.0 / (1.0 + 1.2_f64.powi(4) * 0.04)).sqrt();
@@ -232,7 +232,7 @@ fn rows_have_the_same_columns_whatever_was_seen() {
 }
 
 #[test]
-fn a_log_cut_anywhere_gives_the_same() {
+fn batch_boundaries_do_not_matter() {
     let scan = |millis, frame| Scan(millis, frame, vec![UPPER_LEFT, [16.0, 1.0, 3.0], BEHIND]);
     let events = [
         Pose(0, 0.0, 0.0),
@@ -288,7 +288,7 @@ fn mistakes_in_options_name_their_keys() {
 }
 
 #[test]
-fn what_is_asked_for_after_the_stage_can_be_asked_for_before_it() {
+fn queries_can_be_pushed_down_through_the_stage() {
     let query = CameraRun::ahead().fold.query();
     assert!(query.keeps_times && query.keeps_channels && query.also.is_some());
     assert!(query.reach >= 200_000_000);

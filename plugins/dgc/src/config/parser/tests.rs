@@ -51,7 +51,7 @@ fn a_comment_begins_even_inside_a_text() {
 }
 
 #[test]
-fn a_text_that_is_not_closed_is_a_mistake_where_it_begins() {
+fn an_unclosed_string_is_a_mistake_at_its_start() {
     let expected = [
         "2: unclosed string: expected `\"`",
         "3: expected a value for `b`, found the end of the file",
@@ -70,14 +70,14 @@ fn words_have_255_bytes_at_most() {
 }
 
 #[test]
-fn what_is_not_printable_is_a_mistake_outside_of_comments() {
+fn unprintable_bytes_are_mistakes_outside_of_comments() {
     assert!(said("a = \u{fc};").contains("expected printable ASCII, found the byte 0xc3"));
     assert!(said("a = \"\u{1}\";").contains("found the byte 0x01"));
     assert!(said("a = $;").contains("unexpected character `$`"));
 }
 
 #[test]
-fn several_mistakes_are_told_at_once() {
+fn several_mistakes_are_reported_at_once() {
     let text = "a { x = ; }\nb = 1\nc = 2;\n};\nd 5;\ne { y = 1; };\nf {";
     let expected = [
         "1: expected a value for `x`, found `;`",
@@ -92,7 +92,7 @@ fn several_mistakes_are_told_at_once() {
 }
 
 #[test]
-fn groups_can_be_so_deep_and_no_deeper() {
+fn the_nesting_of_groups_is_limited() {
     let nested = |depth: usize| format!("{}{}", "a {".repeat(depth), "}".repeat(depth));
     assert!(Document::parse(&nested(MAX_DEPTH)).is_ok());
     assert!(said(&nested(MAX_DEPTH + 1)).contains("groups nested more than 64 deep"));
@@ -100,7 +100,7 @@ fn groups_can_be_so_deep_and_no_deeper() {
 }
 
 #[test]
-fn after_some_mistakes_the_rest_is_not_looked_at() {
+fn parsing_stops_after_too_many_mistakes() {
     assert_eq!(Document::parse(&"; ".repeat(100_000)).unwrap_err().len(), MAX_MISTAKES);
     assert_eq!(Document::parse(&"$ ".repeat(100_000)).unwrap_err().len(), MAX_MISTAKES);
 }
@@ -131,7 +131,7 @@ fn documents() -> impl Strategy<Value = Document> {
 
 proptest! {
     #[test]
-    fn a_document_that_was_written_is_read_as_the_same(document in documents()) {
+    fn a_document_round_trips_through_its_text(document in documents()) {
         let text = document.to_string();
         prop_assert_eq!(Document::parse(&text), Ok(document), "{}", text);
     }

@@ -28,7 +28,7 @@ fn place(out: &OutputEvent) -> [f64; 3] {
 }
 
 #[test]
-fn points_are_on_the_globe_where_they_are_by_hand() {
+fn points_match_positions_computed_by_hand() {
     let mut run = FrameRun::new("georeference", json!({}));
     // A kilometre along x, which is to the north, and three metres above the tie.
     let outs = run.drive(&[tie(0), points(5, [1100.0, 200.0, 13.0])]);
@@ -44,7 +44,7 @@ fn points_are_on_the_globe_where_they_are_by_hand() {
 }
 
 #[test]
-fn poses_are_placed_with_their_heading_whether_decoded_or_not() {
+fn poses_get_position_and_heading_whether_decoded_or_not() {
     let drive = [tie(0), at(5, ScriptedContent::Pose([100.0, 200.0, 10.0], 30.0))];
     let mut found = Vec::new();
     for form in [PayloadForm::Decoded, PayloadForm::Raw] {
@@ -64,7 +64,7 @@ fn poses_are_placed_with_their_heading_whether_decoded_or_not() {
 }
 
 #[test]
-fn poses_that_nobody_decoded_pass_where_no_channel_is_named() {
+fn undecoded_poses_pass_unless_their_channel_is_named() {
     let mut run = FrameRun::new("georeference", json!({}));
     let batch = run.batch(&[at(5, ScriptedContent::Pose([0.0; 3], 0.0))], PayloadForm::Raw);
     let out = run.all(vec![batch]).unwrap();
@@ -72,7 +72,7 @@ fn poses_that_nobody_decoded_pass_where_no_channel_is_named() {
 }
 
 #[test]
-fn points_of_another_frame_are_refused_with_what_to_do() {
+fn points_of_another_frame_are_refused_with_advice() {
     let mut run = FrameRun::new("georeference", json!({}));
     let body = ScriptedContent::Points("VELODYNE", PointFrame::Body, vec![[0.0; 3]]);
     let batch = run.batch(&[tie(0), at(1, body)], PayloadForm::Decoded);
@@ -81,7 +81,7 @@ fn points_of_another_frame_are_refused_with_what_to_do() {
 }
 
 #[test]
-fn events_without_a_tie_are_left_out_and_told_of() {
+fn events_without_a_reference_are_dropped_and_noted() {
     let drive = [points(0, [0.0; 3]), tie(0), points(10_000, [0.0; 3]), points(10_001, [0.0; 3])];
     let mut run = FrameRun::new("georeference", json!({}));
     assert_eq!(run.drive(&drive).len(), 2);
@@ -98,7 +98,7 @@ fn events_without_a_tie_are_left_out_and_told_of() {
 }
 
 #[test]
-fn what_there_is_nothing_to_place_in_is_told_of() {
+fn events_without_anything_to_place_are_noted() {
     let mut run = FrameRun::new("georeference", json!({ "channels": ["POSE", "OTHER"] }));
     let batch = run.batch(&[tie(0), at(1, ScriptedContent::Other)], PayloadForm::Decoded);
     run.all(vec![batch]).unwrap();
@@ -118,7 +118,7 @@ fn what_there_is_nothing_to_place_in_is_told_of() {
 }
 
 #[test]
-fn ties_by_time_are_waited_for() {
+fn references_by_time_are_waited_for() {
     let moved = at(8, ScriptedContent::GpsReference([0.0; 3], [34.0, -117.0, 0.0, 0.0]));
     let drive = [tie(0), points(10, [0.0; 3]), moved, tie(20)];
     let latitude =
@@ -128,7 +128,7 @@ fn ties_by_time_are_waited_for() {
 }
 
 #[test]
-fn what_is_no_place_on_the_globe_ties_nothing() {
+fn invalid_references_are_not_used() {
     for wrong in [[90.0, 0.0], [91.0, 0.0], [f64::NAN, 0.0], [0.0, 181.0], [0.0, f64::INFINITY]] {
         let mut run = FrameRun::new("georeference", json!({}));
         let bad = at(1, ScriptedContent::GpsReference([0.0; 3], [wrong[0], wrong[1], 0.0, 0.0]));
@@ -138,7 +138,7 @@ fn what_is_no_place_on_the_globe_ties_nothing() {
 }
 
 #[test]
-fn lengths_below_zero_are_refused() {
+fn negative_durations_are_refused() {
     assert_eq!(make("georeference", json!({ "wait": "-1s" })).unwrap_err().path, ["wait"]);
     assert_eq!(make("georeference", json!({ "max_age": "-1s" })).unwrap_err().path, ["max_age"]);
 }

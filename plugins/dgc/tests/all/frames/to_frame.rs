@@ -44,7 +44,7 @@ fn points(frame: PointFrame, points: &[[f64; 3]]) -> ScriptedContent {
 const PLACE: [f64; 3] = [10.0, 20.0, 1.0];
 
 #[test]
-fn a_point_ahead_of_the_sensor_is_where_it_is_by_hand() {
+fn a_point_ahead_of_the_sensor_matches_the_position_computed_by_hand() {
     with_vehicle(json!({}), |options| {
         let mut run = FrameRun::new("to-frame", options);
         let ahead = points(PointFrame::Sensor, &[[1.0, 0.0, 0.0], [0.0, 0.0, 5.0]]);
@@ -59,7 +59,7 @@ fn a_point_ahead_of_the_sensor_is_where_it_is_by_hand() {
 }
 
 #[test]
-fn points_come_back_from_the_local_frame_to_their_sensor() {
+fn points_can_be_moved_back_from_the_local_frame_to_their_sensor() {
     let drive = |frame, place: [f64; 3]| {
         [at(0, ScriptedContent::Pose(PLACE, 90.0)), at(5, points(frame, &[place]))]
     };
@@ -91,20 +91,20 @@ fn between_sensor_and_body_no_pose_is_needed_and_no_order() {
 }
 
 #[test]
-fn points_that_are_in_the_frame_already_stay_as_they_are() {
+fn points_already_in_the_frame_stay_as_they_are() {
     let mut run = FrameRun::new("to-frame", json!({}));
     let outs = run.drive(&[at(5, points(PointFrame::Local, &[[1.0, 2.0, 3.0]]))]);
     assert_eq!((outs[0].points[0], run.filtered), ([1.0, 2.0, 3.0], 0));
 }
 
 #[test]
-fn the_last_pose_is_that_of_the_log_whatever_its_time() {
+fn the_last_pose_follows_log_order_rather_than_time() {
     let drive = [pose(100, 1.0), pose(50, 2.0), origin(120), pose(110, 3.0), origin(105)];
     assert_eq!(xs(&FrameRun::new("to-frame", json!({})).drive(&drive)), [(120, 2.0), (105, 3.0)]);
 }
 
 #[test]
-fn the_newest_pose_before_a_moment_is_waited_for() {
+fn the_newest_pose_before_an_event_is_waited_for() {
     let drive = [
         pose(0, 1.0),
         origin(25),
@@ -118,7 +118,7 @@ fn the_newest_pose_before_a_moment_is_waited_for() {
 }
 
 #[test]
-fn between_two_poses_lies_what_is_between_them() {
+fn poses_are_interpolated() {
     let drive = [
         at(0, ScriptedContent::Pose([0.0; 3], 0.0)),
         at(5, points(PointFrame::Body, &[[1.0, 0.0, 0.0]])),
@@ -132,7 +132,7 @@ fn between_two_poses_lies_what_is_between_them() {
 }
 
 #[test]
-fn nothing_lies_between_poses_that_are_too_far_apart() {
+fn poses_too_far_apart_are_not_interpolated() {
     let drive = [pose(0, 0.0), origin(50), pose(101, 1.0), origin(102), pose(150, 2.0)];
     let mut run = FrameRun::new("to-frame", json!({ "choose": "interpolate" }));
     let found = xs(&run.drive(&drive));
@@ -142,7 +142,7 @@ fn nothing_lies_between_poses_that_are_too_far_apart() {
 }
 
 #[test]
-fn a_pose_that_is_too_old_is_not_used_unless_any_age_will_do() {
+fn a_pose_that_is_too_old_is_not_used_unless_the_age_is_unlimited() {
     let drive = [pose(0, 1.0), origin(1000), origin(1001)];
     let mut run = FrameRun::new("to-frame", json!({}));
     assert_eq!(xs(&run.drive(&drive)), [(1000, 1.0)]);
@@ -156,7 +156,7 @@ fn a_pose_that_is_too_old_is_not_used_unless_any_age_will_do() {
 }
 
 #[test]
-fn events_before_any_pose_are_left_out_and_told_of_by_channel() {
+fn events_before_any_pose_are_dropped_and_noted_by_channel() {
     for choose in ["last", "at", "interpolate"] {
         let mut run = FrameRun::new("to-frame", json!({ "choose": choose }));
         let outs = run.drive(&[origin(0), origin(1), pose(10, 1.0), origin(10)]);
@@ -171,7 +171,7 @@ fn events_before_any_pose_are_left_out_and_told_of_by_channel() {
 }
 
 #[test]
-fn a_log_without_poses_gives_no_points() {
+fn a_log_without_poses_yields_no_points() {
     for choose in ["last", "at", "interpolate"] {
         let mut run = FrameRun::new("to-frame", json!({ "choose": choose }));
         assert_eq!(run.drive(&[origin(0), at(1, ScriptedContent::Other)]).len(), 1);
@@ -180,7 +180,7 @@ fn a_log_without_poses_gives_no_points() {
 }
 
 #[test]
-fn an_event_without_a_pose_ends_the_run_where_that_is_asked_for() {
+fn an_event_without_a_pose_can_end_the_run() {
     let mut run = FrameRun::new("to-frame", json!({ "without_pose": "stop" }));
     let batch = run.batch(&[origin(0)], PayloadForm::Decoded);
     let stopped = run.all(vec![batch]).unwrap_err().to_string();
@@ -188,7 +188,7 @@ fn an_event_without_a_pose_ends_the_run_where_that_is_asked_for() {
 }
 
 #[test]
-fn events_wait_no_longer_than_they_are_to() {
+fn events_wait_no_longer_than_wait() {
     // Without a later pose, an event is resolved when its channel is more than `wait` further on.
     let drive = [pose(0, 1.0), origin(5), origin(406), pose(4, 2.0)];
     let at_once = json!({ "choose": "at", "wait": "400ms" });
@@ -198,7 +198,7 @@ fn events_wait_no_longer_than_they_are_to() {
 }
 
 #[test]
-fn how_long_events_wait_does_not_depend_on_channels_that_a_source_may_leave_out() {
+fn waiting_does_not_depend_on_channels_that_a_source_may_leave_out() {
     let options = || json!({ "choose": "at", "wait": "400ms" });
     let with = [
         pose(0, 1.0),
@@ -216,7 +216,7 @@ fn how_long_events_wait_does_not_depend_on_channels_that_a_source_may_leave_out(
 }
 
 #[test]
-fn what_waits_is_bounded_by_its_points() {
+fn pending_events_are_bounded_by_their_points() {
     // 64 bytes a point, and 32 MiB in all. Points that need no pose wait with the others.
     for frame in [PointFrame::Body, PointFrame::Local] {
         let many = points(frame, &vec![[1.0; 3]; 400_000]);
@@ -229,7 +229,7 @@ fn what_waits_is_bounded_by_its_points() {
 }
 
 #[test]
-fn what_the_stage_puts_beside_rows_is_gone_behind_it_whoever_is_asked_for() {
+fn the_internal_column_is_removed_from_all_rows() {
     let other = |ms| at(ms, ScriptedContent::Points("OTHER", PointFrame::Body, vec![[0.0; 3]]));
     let mut run = FrameRun::new("to-frame", json!({ "channels": "VELODYNE" }));
     let first = run.batch(&[origin(0), other(1)], PayloadForm::Decoded);
@@ -261,7 +261,7 @@ fn what_the_stage_puts_beside_rows_is_gone_behind_it_whoever_is_asked_for() {
 }
 
 #[test]
-fn points_have_the_poses_of_their_own_source() {
+fn points_use_the_poses_of_their_own_source() {
     for choose in ["last", "at", "interpolate"] {
         let drive = [
             in_source("a", pose(0, 1.0)),
@@ -277,7 +277,7 @@ fn points_have_the_poses_of_their_own_source() {
 }
 
 #[test]
-fn points_without_poses_of_their_own_have_those_of_the_only_other_source() {
+fn points_without_poses_of_their_own_use_those_of_the_only_other_source() {
     for choose in ["last", "at", "interpolate"] {
         let (a, b) = (in_source("a", pose(0, 1.0)), in_source("a", pose(10, 1.0)));
         let mut run = FrameRun::new("to-frame", json!({ "choose": choose }));
@@ -297,7 +297,7 @@ fn points_without_poses_of_their_own_have_those_of_the_only_other_source() {
 }
 
 #[test]
-fn a_source_that_had_poses_of_another_before_its_own_is_told_of() {
+fn a_source_that_used_poses_of_another_before_its_own_is_noted() {
     let drive = [
         in_source("a", pose(0, 1.0)),
         in_source("b", origin(5)),
@@ -310,7 +310,7 @@ fn a_source_that_had_poses_of_another_before_its_own_is_told_of() {
 }
 
 #[test]
-fn poses_of_a_sensor_are_not_taken_for_those_of_the_vehicle() {
+fn poses_of_a_sensor_are_not_used_as_poses_of_the_vehicle() {
     let sensor = json!({ "frame": "sensor", "sensor": "VELODYNE", "channels": "POSE" });
     with_vehicle(sensor, |options| {
         let mut run = FrameRun::new("to-frame", options.clone());
@@ -337,7 +337,7 @@ fn poses_of_a_sensor_are_not_taken_for_those_of_the_vehicle() {
 }
 
 #[test]
-fn a_log_in_which_nothing_is_decoded_to_points_is_told_of() {
+fn a_log_without_points_is_noted() {
     let mut run = FrameRun::new("to-frame", json!({}));
     run.drive(&[pose(0, 1.0), at(1, ScriptedContent::Other)]);
     assert!(
@@ -351,14 +351,14 @@ fn a_log_in_which_nothing_is_decoded_to_points_is_told_of() {
 }
 
 #[test]
-fn poses_that_are_older_than_one_before_are_counted() {
+fn out_of_order_poses_are_counted() {
     let mut run = FrameRun::new("to-frame", json!({}));
     run.drive(&[pose(10, 1.0), pose(5, 2.0), pose(10, 2.0), pose(7, 2.0), origin(8)]);
     assert!(run.has_note("POSE: 2 of the poses are older than a previous one"), "{:?}", run.notes);
 }
 
 #[test]
-fn points_of_no_known_frame_are_refused_where_they_are_asked_for() {
+fn points_of_unknown_frame_are_refused_on_selected_channels() {
     let unknown = |run: &FrameRun, name: &str| {
         let batch = run.batch(&[pose(0, 1.0), origin(1)], PayloadForm::Decoded);
         let rows = batch.rows().iter().map(|rows| {
@@ -398,7 +398,7 @@ fn points_of_no_known_frame_are_refused_where_they_are_asked_for() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_does_not_confuse() {
+fn a_clock_may_be_set_back() {
     let drive = [
         pose(50_000, 1.0),
         origin(50_005),
@@ -415,7 +415,7 @@ fn a_clock_that_is_set_back_does_not_confuse() {
 }
 
 #[test]
-fn what_is_no_pose_is_told_and_not_used() {
+fn invalid_poses_are_noted_and_not_used() {
     let mut run = FrameRun::new("to-frame", json!({}));
     let outs = run.drive(&[pose(0, 1.0), at(5, ScriptedContent::NoPose), origin(6)]);
     assert_eq!(xs(&outs), [(6, 1.0)]);
@@ -423,7 +423,7 @@ fn what_is_no_pose_is_told_and_not_used() {
 }
 
 #[test]
-fn sensors_that_the_calibration_does_not_have_are_told_of_and_the_rest_goes_on() {
+fn sensors_that_are_not_in_the_calibration_are_noted() {
     let unknown = ScriptedContent::Points("NEW", PointFrame::Sensor, vec![[0.0; 3]]);
     let drive = [pose(0, 1.0), at(1, unknown), origin(2)];
     let mut run = FrameRun::new("to-frame", json!({}));
@@ -437,7 +437,7 @@ fn sensors_that_the_calibration_does_not_have_are_told_of_and_the_rest_goes_on()
 }
 
 #[test]
-fn only_channels_that_are_asked_for_are_moved() {
+fn only_selected_channels_are_moved() {
     let other = ScriptedContent::Points("OTHER_POINTS", PointFrame::Body, vec![[0.0; 3]]);
     let mut run = FrameRun::new("to-frame", json!({ "channels": ["VELODYNE", "OTHER"] }));
     let outs = run.drive(&[pose(0, 1.0), at(1, other), origin(2), at(3, ScriptedContent::Other)]);
@@ -447,7 +447,7 @@ fn only_channels_that_are_asked_for_are_moved() {
 }
 
 #[test]
-fn poses_become_those_of_a_sensor() {
+fn poses_can_be_converted_to_those_of_a_sensor() {
     let options = json!({ "frame": "sensor", "sensor": "VELODYNE", "channels": "POSE" });
     with_vehicle(options, |options| {
         for form in [PayloadForm::Decoded, PayloadForm::Raw] {
@@ -488,7 +488,7 @@ impl MapAbs for Vec<f64> {
 }
 
 #[test]
-fn mistakes_in_options_are_told_before_anything_is_read() {
+fn mistakes_in_options_name_their_keys() {
     let refusal = |options: Value| make("to-frame", options).unwrap_err();
     assert_eq!(refusal(json!({ "mounts": { "A": "NOBODY" } })).path, ["mounts", "A"]);
     assert_eq!(
@@ -501,7 +501,7 @@ fn mistakes_in_options_are_told_before_anything_is_read() {
 }
 
 #[test]
-fn windows_pass_with_what_poses_need() {
+fn time_windows_are_pushed_down_with_the_reach_of_poses() {
     let query = |options: Value| {
         let parts = make("to-frame", options).unwrap().into_parts();
         let Some(Stage::Fold(fold)) = parts.into_iter().next() else { panic!("no fold") };

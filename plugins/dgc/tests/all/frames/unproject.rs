@@ -57,7 +57,7 @@ fn member(points: &Points, name: &str) -> Vec<f64> {
 }
 
 #[test]
-fn every_point_is_seen_at_the_pixel_that_it_is_of() {
+fn every_point_projects_to_its_pixel() {
     let calibration = Calibration::load(Path::new(BUILT_IN)).unwrap();
     for camera in calibration.cameras() {
         let Some(channel) = camera.thumbnail_channel.clone() else { continue };
@@ -96,7 +96,7 @@ fn every_point_is_seen_at_the_pixel_that_it_is_of() {
 
 proptest! {
     #[test]
-    fn any_pixel_of_any_camera_comes_back_to_a_thousand_millionth(
+    fn any_pixel_of_any_camera_round_trips_to_a_billionth(
         (u, v) in (0.0..752.0_f64, 0.0..480.0_f64), depth in 0.5..100.0_f64, camera in 0usize..5,
     ) {
         let calibration = Calibration::load(Path::new(BUILT_IN)).unwrap();
@@ -115,7 +115,7 @@ proptest! {
 }
 
 #[test]
-fn places_beside_the_image_and_the_sky_give_no_points() {
+fn positions_outside_the_image_and_in_the_sky_yield_no_points() {
     let pixels = json!([[188.0, 1.0], [188.0, 239.0], [400.0, 10.0]]);
     let sky = json!({ "pixels": pixels, "height": 0.0, "colour": false });
     let (points, _) = points(sky, "CAM_THUMB_RFC", &jpeg(376, 240));
@@ -125,7 +125,7 @@ fn places_beside_the_image_and_the_sky_give_no_points() {
 }
 
 #[test]
-fn what_is_no_image_of_the_camera_stays_and_is_told() {
+fn unusable_images_are_kept_and_noted() {
     for (file, part) in [(jpeg(100, 100), "aspect ratio"), (b"no image".to_vec(), "not JPEG files")]
     {
         let (points, notes) = points(json!({}), "CAM_THUMB_RFC", &file);

@@ -82,7 +82,7 @@ impl Motion {
 /// packets that were received from half a second after the first event on, before 0.6 s after it,
 /// and with the last pose before each.
 #[test]
-fn points_are_those_of_the_datasets_own_program() {
+fn points_match_the_datasets_own_program() {
     let (events, mount) = (events(), Motion::mount());
     let window = [500_000, 600_000].map(|after| events[0].time + after);
     let (mut pose, mut packets, mut poses) = (None, Vec::<RawEvent>::new(), Vec::new());

@@ -65,7 +65,7 @@ fn taken(options: Value, scans: &[TestScan]) -> (Vec<EventPoints>, Vec<String>) 
 }
 
 #[test]
-fn samples_lie_at_their_angles_in_a_plane() {
+fn samples_are_at_their_angles_in_a_plane() {
     let (taken, told) = taken(json!({}), &[scan(&[1.0, 2.0, 3.0])]);
     assert!(told.is_empty(), "{told:?}");
     assert_eq!((taken[0].utime, taken[0].points.len()), (UTIME, 3));
@@ -76,7 +76,7 @@ fn samples_lie_at_their_angles_in_a_plane() {
 }
 
 #[test]
-fn ranges_that_are_none_give_no_points() {
+fn invalid_ranges_yield_no_points() {
     let odd = scan(&[0.0, 81.91, f32::NAN, f32::INFINITY, -1.0, 79.0, 5.0]);
     let (taken, told) = taken(json!({}), &[odd]);
     let samples: Vec<u16> = taken[0].points.iter().map(|point| point.laser).collect();
@@ -95,7 +95,7 @@ fn limits_are_inclusive() {
 }
 
 #[test]
-fn intensities_are_given_if_there_is_one_a_range() {
+fn intensities_are_kept_if_there_is_one_per_range() {
     let lit = TestScan { intensities: vec![7.0, 8.0, 9.0], ..scan(&[1.0, 0.0, 3.0]) };
     let odd = TestScan { intensities: vec![7.0], ..scan(&[1.0]) };
     let few = TestScan { intensities: vec![7.0], ..scan(&[1.0, 1.0]) };
@@ -112,7 +112,7 @@ fn intensities_are_given_if_there_is_one_a_range() {
 }
 
 #[test]
-fn scans_of_other_types_of_numbers_are_taken() {
+fn scans_with_other_number_types_are_accepted() {
     let mut run = PointRun::new("laser", json!({ "channels": "*" }));
     let ranges = [Some([Some(1.0), None, Some(2.0)])];
     let fixed: ArrayRef =
@@ -128,7 +128,7 @@ fn scans_of_other_types_of_numbers_are_taken() {
 }
 
 #[test]
-fn what_a_scanner_sees_of_its_vehicle_is_left_out() {
+fn samples_on_the_own_vehicle_are_dropped() {
     let samples = |options: Value| {
         let mut run = PointRun::new("laser", options);
         let batch = run.batch(&[("BROOM_CL", 0, Vec::new())]);
@@ -150,7 +150,7 @@ fn what_a_scanner_sees_of_its_vehicle_is_left_out() {
 }
 
 #[test]
-fn a_scanner_of_another_name_has_the_mask_that_mounts_say_or_it_is_told() {
+fn mounts_name_the_mask_of_a_channel_and_a_missing_one_is_noted() {
     let taken = |channel, options: Value| {
         let mut run = PointRun::new("laser", options);
         let batch = run.batch(&[(channel, 0, Vec::new())]);
@@ -170,7 +170,7 @@ fn a_scanner_of_another_name_has_the_mask_that_mounts_say_or_it_is_told() {
 }
 
 #[test]
-fn what_is_no_scan_is_told_by_reason() {
+fn events_without_a_scan_are_noted_by_reason() {
     let mut run = PointRun::new("laser", json!({}));
     let batch =
         run.batch(&[("BROOM_L", 0, vec![1]), ("BROOM_L", 0, vec![2]), ("POSE", 0, vec![3])]);
@@ -212,7 +212,7 @@ fn scans() -> impl Strategy<Value = TestScan> {
 
 proptest! {
     #[test]
-    fn how_scans_are_cut_into_batches_does_not_matter(
+    fn batch_boundaries_do_not_matter(
         scans in proptest::collection::vec((scans(), any::<bool>()), 1..20),
     ) {
         let plain =

@@ -66,7 +66,7 @@ fn one(options: Value, packet: Vec<u8>) -> EventPoints {
 }
 
 #[test]
-fn a_packet_gives_the_same_points_in_every_form() {
+fn a_packet_yields_the_same_points_in_every_form() {
     let mut run = PointRun::new("velodyne", json!({}));
     let raw =
         points(&run.all(&[event(sound()), event(blob(&sound())), event(velodyne_t(&sound()))]));
@@ -83,7 +83,7 @@ fn a_packet_gives_the_same_points_in_every_form() {
 }
 
 #[test]
-fn what_was_decoded_before_gives_the_same_points() {
+fn decoded_packets_yield_the_same_points() {
     let sound = sound();
     let forms: [ArrayRef; 2] = [
         Arc::new(BinaryArray::from_vec(vec![&sound])),
@@ -101,7 +101,7 @@ fn what_was_decoded_before_gives_the_same_points() {
 }
 
 #[test]
-fn points_take_the_place_of_payloads_and_rows_of_their_events_only() {
+fn points_replace_payloads_and_rows_of_their_events_only() {
     let mut run = PointRun::new("velodyne", json!({}));
     let other = ("POSE", 0, b"a pose that is longer than a view".to_vec());
     let batch = run.batch(&[other, event(velodyne_t(&sound()))]);
@@ -116,14 +116,14 @@ fn points_take_the_place_of_payloads_and_rows_of_their_events_only() {
 }
 
 #[test]
-fn channels_that_are_not_asked_for_pass_as_they_are() {
+fn other_channels_pass_unchanged() {
     let mut run = PointRun::new("velodyne", json!({ "channels": "scanner" }));
     let out = run.all(&[event(sound())]);
     assert_eq!((out.payload(0), out.rows().len()), (&sound()[..], 0));
 }
 
 #[test]
-fn lasers_of_an_hdl_64e_are_told_by_block_and_place() {
+fn lasers_of_an_hdl_64e_follow_from_block_and_lane() {
     let taken = one(json!({}), sound());
     let lasers: Vec<u16> = taken.points.iter().map(|point| point.laser).collect();
     let wanted: Vec<u16> = (32..64).chain(0..32).collect();
@@ -142,7 +142,7 @@ fn firings_of_an_hdl_64e_end_at_the_packets_time() {
 }
 
 #[test]
-fn a_vlp_16_fires_twice_a_block_and_turns_meanwhile() {
+fn a_vlp_16_fires_twice_per_block_while_it_turns() {
     let taken = one(json!({ "model": "vlp-16" }), single(|n| 1000 + n as u16 * 40, 0x37, 0x22));
     let point = &taken.points[32 + 16 + 3];
     assert_eq!((point.laser, point.time - UTIME * 1000), (3, 55_296 + 3 * 2_304 - 11 * 110_592));
@@ -172,7 +172,7 @@ fn azimuths_are_interpolated_over_north_and_held_over_jumps() {
 }
 
 #[test]
-fn two_returns_of_one_light_have_one_time_and_direction() {
+fn dual_returns_have_the_same_time_and_direction() {
     for (model, product) in [("vlp-16", 0x22), ("hdl-32e", 0x21)] {
         let taken = one(json!({ "model": model }), single(|n| n as u16 / 2 * 40, 0x39, product));
         for pair in taken.points.chunks(64) {
@@ -197,7 +197,7 @@ fn an_hdl_32e_looks_up_and_down_in_turn() {
 }
 
 #[test]
-fn empty_returns_are_kept_only_if_they_are_wanted() {
+fn empty_returns_can_be_dropped() {
     let empty = packet(|_| (UPPER, 0), 0, [0; 6]);
     let count = |options: Value| one(options, empty.clone()).points.len();
     assert_eq!(count(json!({})), 384, "offsets put them beside the sensor");
@@ -209,7 +209,7 @@ fn empty_returns_are_kept_only_if_they_are_wanted() {
 }
 
 #[test]
-fn limits_choose_by_corrected_range() {
+fn limits_apply_to_the_corrected_range() {
     let mut packet = sound();
     // 10 m for all; 120 m for the third return of the first block.
     packet[4 + 2 * 3..][..2].copy_from_slice(&60_000_u16.to_le_bytes());
@@ -237,7 +237,7 @@ fn returns_out_of_range_are_counted_and_empty_ones_are_not() {
 }
 
 #[test]
-fn payloads_without_a_packet_are_told_by_reason() {
+fn payloads_without_a_packet_are_noted_by_reason() {
     let cut = velodyne_t(&sound())[..1000].to_vec();
     let mut run = PointRun::new("velodyne", json!({}));
     let mut events: Vec<RawEvent> = [
@@ -272,7 +272,7 @@ fn payloads_without_a_packet_are_told_by_reason() {
 }
 
 #[test]
-fn events_of_which_only_other_columns_are_left_are_told() {
+fn events_with_only_other_columns_are_noted() {
     let mut run = PointRun::new("velodyne", json!({}));
     let batch = run.batch(&[event(Vec::new())]);
     let column: ArrayRef = Arc::new(Int64Array::from(vec![1]));
@@ -283,7 +283,7 @@ fn events_of_which_only_other_columns_are_left_are_told() {
 }
 
 #[test]
-fn undecoded_events_are_dropped_or_end_the_run_if_that_is_wanted() {
+fn undecoded_events_can_be_dropped_or_end_the_run() {
     let events = [event(sound()), event(b"none".to_vec())];
     let mut run = PointRun::new("velodyne", json!({ "undecoded": "drop" }));
     assert_eq!((run.all(&events).len(), run.filtered, run.undecoded), (1, 1, 0));
@@ -297,7 +297,7 @@ fn undecoded_events_are_dropped_or_end_the_run_if_that_is_wanted() {
 }
 
 #[test]
-fn a_packet_ends_at_a_block_of_no_known_kind() {
+fn a_packet_ends_at_a_block_of_unknown_kind() {
     let cut = packet(|n| (if n == 5 { [1, 2] } else { UPPER }, 0), 5000, [0; 6]);
     let mut run = PointRun::new("velodyne", json!({}));
     let taken = points(&run.all(&[event(velodyne_t(&cut))]));
@@ -316,7 +316,7 @@ fn a_packet_ends_at_a_block_of_no_known_kind() {
 }
 
 #[test]
-fn a_block_that_looks_nowhere_is_left_out() {
+fn a_block_with_an_invalid_azimuth_is_dropped() {
     let astray = packet(|n| (UPPER, if n == 3 { 36_000 } else { 40 * n as u16 }), 5000, [0; 6]);
     for model in ["hdl-64e", "vlp-16"] {
         let mut run = PointRun::new("velodyne", json!({ "model": model }));
@@ -328,7 +328,7 @@ fn a_block_that_looks_nowhere_is_left_out() {
 }
 
 #[test]
-fn packets_of_another_sensor_are_told() {
+fn packets_of_another_sensor_are_noted() {
     let told = |model: &str, product: u8| {
         let mut run = PointRun::new("velodyne", json!({ "model": model }));
         run.all(&[event(single(|n| n as u16, 0x37, product))]);
@@ -342,7 +342,7 @@ fn packets_of_another_sensor_are_told() {
 }
 
 #[test]
-fn a_table_of_lasers_can_be_given() {
+fn a_laser_table_can_be_given() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lasers.csv");
     let head = "physical_laser,rcf_rad,vcf_rad,hcf_m,range_offset_m,range_scale_offset\n";
@@ -400,7 +400,7 @@ fn options() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn how_events_are_cut_into_batches_does_not_matter(
+    fn batch_boundaries_do_not_matter(
         options in options(),
         payloads in proptest::collection::vec((any::<bool>(), payload(), any::<bool>()), 0..12),
     ) {
