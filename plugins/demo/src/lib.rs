@@ -104,11 +104,11 @@ impl Source for Demo {
         }
         let slices = split.start..split.end.unwrap_or(drive.slices() as u64);
         let mut slice = DriveSlice::default();
-        Ok(Box::new(slices.map(move |place| {
+        Ok(Box::new(slices.map(move |index| {
             slice.clear();
-            drive.slice(place as usize, &mut slice);
+            drive.slice(index as usize, &mut slice);
             context.count_read(SLICE_BYTES);
-            Ok(batch(&mut slice, drive.sequence_at(place as usize), &ids))
+            Ok(batch(&mut slice, drive.sequence_at(index as usize), &ids))
         })))
     }
 }
@@ -116,10 +116,10 @@ impl Source for Demo {
 fn batch(slice: &mut DriveSlice, first: u64, ids: &[ChannelId]) -> Batch {
     let mut builder = BatchBuilder::with_capacity(slice.events.len());
     for (n, event) in slice.events.iter().enumerate() {
-        let (place, sequence) =
+        let (offset, sequence) =
             (PayloadOffset { segment: 0, offset: event.payload.start as u32 }, first + n as u64);
         let payload = &slice.payloads[event.payload.clone()];
-        builder.push(event.timestamp_ns, sequence as i64, ids[event.channel], payload, place);
+        builder.push(event.timestamp_ns, sequence as i64, ids[event.channel], payload, offset);
     }
     builder.segment(std::mem::take(&mut slice.payloads).into());
     builder.finish()

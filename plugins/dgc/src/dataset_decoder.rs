@@ -40,9 +40,10 @@ impl DatasetDecoder {
         let codecs = Codecs::from_paths(&registry, &types, &CodecOptions::default())?;
         let mut payload_types = HashMap::new();
         for (place, codec) in codecs.iter().enumerate() {
-            for known in codec.types() {
-                if let Ok(payload_type) = &known.payload_type {
-                    payload_types.insert((place, known.message_type.key), Arc::clone(payload_type));
+            for codec_type in codec.types() {
+                if let Ok(payload_type) = &codec_type.payload_type {
+                    payload_types
+                        .insert((place, codec_type.message_type.key), Arc::clone(payload_type));
                 }
             }
         }
@@ -56,7 +57,7 @@ impl DatasetDecoder {
         events: &[u32],
         channels: &Channels,
     ) -> Result<DecodedEvents, Error> {
-        let (mut found, mut rest) =
+        let (mut decoded_events, mut rest) =
             (DecodedEvents { rows: Vec::new(), failed: Vec::new() }, Vec::new());
         let mut decoded = vec![false; if batch.rows().is_empty() { 0 } else { batch.len() }];
         for rows in batch.rows() {
@@ -65,16 +66,16 @@ impl DatasetDecoder {
             let selected: Vec<u32> = (0..rows.events.len() as u32).filter(is_selected).collect();
             match selected.len() {
                 0 => {}
-                len if len == rows.events.len() => found.rows.push(rows.clone()),
-                _ => found.rows.push(rows.pick(&selected)),
+                len if len == rows.events.len() => decoded_events.rows.push(rows.clone()),
+                _ => decoded_events.rows.push(rows.pick(&selected)),
             }
         }
         rest.extend(
             events.iter().filter(|event| !decoded.get(**event as usize).is_some_and(|d| *d)),
         );
-        self.decode(batch, &rest, channels, &mut found)?;
-        found.failed.sort_unstable_by_key(|(event, _)| *event);
-        Ok(found)
+        self.decode(batch, &rest, channels, &mut decoded_events)?;
+        decoded_events.failed.sort_unstable_by_key(|(event, _)| *event);
+        Ok(decoded_events)
     }
 
     fn decode(
@@ -82,25 +83,30 @@ impl DatasetDecoder {
         batch: &Batch,
         events: &[u32],
         channels: &Channels,
-        found: &mut DecodedEvents,
+        decoded_events: &mut DecodedEvents,
     ) -> Result<(), Error> {
         let keys = self.keys.table(channels, |channel| Ok(self.keys_of(channel)))?;
         let mut by_type: BTreeMap<(usize, TypeKey), Vec<u32>> = BTreeMap::new();
         for event in events {
             let channel = batch.channels()[*event as usize] as usize;
             let payload = batch.payload(*event as usize);
-            let known = keys[channel].iter().find_map(|(codec, type_key)| {
+            let matched = keys[channel].iter().find_map(|(codec, type_key)| {
                 let key = (*codec, type_key(payload)?);
                 self.payload_types.contains_key(&key).then_some(key)
             });
-            match known {
+            match matched {
                 Some(key) => by_type.entry(key).or_default().push(*event),
-                None => found.failed.push((*event, UNKNOWN_TYPE)),
+                None => decoded_events.failed.push((*event, UNKNOWN_TYPE)),
             }
         }
         for (key, events) in by_type {
             let payload_type = &*self.payload_types[&key];
-            found.rows.extend(booleans::decode(payload_type, batch, &events, &mut found.failed)?);
+            decoded_events.rows.extend(booleans::decode(
+                payload_type,
+                batch,
+                &events,
+                &mut decoded_events.failed,
+            )?);
         }
         Ok(())
     }

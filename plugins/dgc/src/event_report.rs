@@ -32,12 +32,12 @@ impl<R: Copy + Ord + Display> EventReport<R> {
     }
 
     /// Adds an event that could not be decoded.
-    pub(crate) fn skip(&mut self, event: u32, channel: u32, why: R) {
+    pub(crate) fn skip(&mut self, event: u32, channel: u32, reason: R) {
         self.skipped.push(event);
         if self.first.is_none_or(|(first, _)| event < first) {
-            self.first = Some((event, why));
+            self.first = Some((event, reason));
         }
-        self.note(channel, why, 1);
+        self.note(channel, reason, 1);
     }
 
     /// Finishes a batch: replaces the rows of decoded events and applies the policy `undecoded` to
@@ -49,8 +49,8 @@ impl<R: Copy + Ord + Display> EventReport<R> {
         undecoded: UndecodedPolicy,
         context: &mut StageContext<'_>,
     ) -> Result<Batch, Error> {
-        if let (UndecodedPolicy::Stop, Some((event, why))) = (undecoded, self.first) {
-            return Err(UndecodedPolicy::refusal(&batch.event(event as usize), context, why));
+        if let (UndecodedPolicy::Stop, Some((event, reason))) = (undecoded, self.first) {
+            return Err(UndecodedPolicy::refusal(&batch.event(event as usize), context, reason));
         }
         for ((channel, what), count) in self.notes {
             let channel = context.channels.get(channel);

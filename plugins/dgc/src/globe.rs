@@ -65,8 +65,8 @@ impl GlobeProjection {
     /// Latitude and longitude in degrees and altitude in metres of a local position. NaN outside
     /// the valid range.
     pub(crate) fn geodetic(&self, [x, y, z]: [f64; 3]) -> [f64; 3] {
-        let place = self.offset(x, y);
-        [self.latitude(place, arc_sine), self.longitude(place, arc_sine), self.altitude(z)]
+        let position = self.offset(x, y);
+        [self.latitude(position, arc_sine), self.longitude(position, arc_sine), self.altitude(z)]
     }
 
     /// Appends the coordinates of many positions. Bit-identical to [`GlobeProjection::geodetic`].
@@ -76,7 +76,7 @@ impl GlobeProjection {
             (x - self.reference.local[0]).abs() + (y - self.reference.local[1]).abs() < near
         };
         // If all are near, the loops need no branch per point.
-        let is_near = x.iter().zip(y).fold(true, |all, place| all & is_near(place));
+        let is_near = x.iter().zip(y).fold(true, |all, position| all & is_near(position));
         if is_near {
             self.append_by([x, y, z], to, series)
         } else {
@@ -338,12 +338,12 @@ mod tests {
             offset in prop::array::uniform3(-3e4..3e4),
         ) {
             let reference = GpsReference { time: 0, local, latitude, longitude, elevation, theta };
-            let place = [0, 1, 2].map(|at| local[at] + offset[at]);
-            let globe = GlobeProjection::new(reference).geodetic(place);
+            let position = [0, 1, 2].map(|at| local[at] + offset[at]);
+            let globe = GlobeProjection::new(reference).geodetic(position);
             prop_assume!((globe[1] - longitude).abs() < 180.0);
             let back = to_local(&reference, globe);
             // At 180 degrees a double has steps of 2.8e-14 degrees, 3 nanometres.
-            prop_assert!(place.iter().zip(back).all(|(a, b)| (a - b).abs() < 2e-8), "{back:?}");
+            prop_assert!(position.iter().zip(back).all(|(a, b)| (a - b).abs() < 2e-8), "{back:?}");
             let again = GlobeProjection::new(reference).geodetic(back);
             prop_assert!(again.iter().zip(globe).all(|(a, b)| (a - b).abs() < 1e-9));
         }
@@ -355,11 +355,11 @@ mod tests {
         ) {
             let ([latitude, longitude], theta) = reference;
             let globe = GlobeProjection::new(GpsReference { latitude, longitude, theta, ..COURSE });
-            let axis = |at: usize| places.iter().map(|place| place[at]).collect::<Vec<f64>>();
+            let axis = |at: usize| places.iter().map(|position| position[at]).collect::<Vec<f64>>();
             let mut found = [(); 3].map(|()| Vec::new());
             globe.append_all([&axis(0), &axis(1), &axis(2)], &mut found);
-            for (at, place) in places.iter().enumerate() {
-                let one = globe.geodetic(*place);
+            for (at, position) in places.iter().enumerate() {
+                let one = globe.geodetic(*position);
                 prop_assert_eq!(one, [found[0][at], found[1][at], found[2][at]]);
             }
         }

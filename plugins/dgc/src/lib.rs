@@ -44,5 +44,5 @@ const TYPES: &[(&str, &str)] = &[
 sluice_core::register! {
     types "mit-dgc": TYPES,
     codec: "lcm",
-    about: "poses, GPS, laser scans, images and Velodyne packets of the MIT Urban Challenge vehicle",
+    about: "message types of the MIT Urban Challenge vehicle: poses, GPS, scans, images, packets",
 }

@@ -245,8 +245,8 @@ pub(crate) fn refuse_unknown_frame(rows: &Rows, channel: &str) -> Result<(), Err
     }
     Err(Error::invalid(format!(
         "unknown frame of points: rows of type `{}` on channel `{channel}` need metadata \
-         `{FRAME}` (`sensor`, `body` or `local`) on their column `{POINTS}`, and doubles x, y and z in \
-         each point; to pass such rows unchanged, exclude their channel with `channels`",
+         `{FRAME}` (`sensor`, `body` or `local`) on their column `{POINTS}`, and doubles x, y and z \
+         in each point; to pass such rows unchanged, exclude their channel with `channels`",
         rows.message.name,
     )))
 }
@@ -376,7 +376,7 @@ impl Points {
         for (name, array) in members {
             let nullable = array.is_nullable();
             let field = Arc::new(Field::new(name, array.data_type().clone(), nullable));
-            match fields.iter().position(|known| known.name() == name) {
+            match fields.iter().position(|existing| existing.name() == name) {
                 Some(at) => (fields[at], columns[at]) = (field, array),
                 None => {
                     fields.push(field);
@@ -396,14 +396,14 @@ impl Points {
     /// If it does not have one value per row.
     pub fn with_column(mut self, field: Field, array: ArrayRef) -> Self {
         assert_eq!(array.len(), self.events.len(), "one value per row");
-        self.others.retain(|(known, _)| known.name() != field.name());
+        self.others.retain(|(existing, _)| existing.name() != field.name());
         self.others.push((Arc::new(field), array));
         self
     }
 
     /// Removes a column of the rows.
     pub fn without_column(mut self, name: &str) -> Self {
-        self.others.retain(|(known, _)| known.name() != name);
+        self.others.retain(|(existing, _)| existing.name() != name);
         self
     }
 

@@ -314,17 +314,17 @@ mod tests {
     fn a_name_that_differs_in_case_only_gets_a_number_too() {
         let mut names = UniqueNames::default();
         let asked = ["CAM/1.jpg", "Cam/1.JPG", "CAM./1.jpg", "cam/2.jpg"];
-        let given = asked.map(|name| names.claim(name.to_owned()));
-        assert_eq!(given, ["CAM/1.jpg", "Cam/1-2.JPG", "CAM./1-3.jpg", "cam/2.jpg"]);
+        let assigned = asked.map(|name| names.claim(name.to_owned()));
+        assert_eq!(assigned, ["CAM/1.jpg", "Cam/1-2.JPG", "CAM./1-3.jpg", "cam/2.jpg"]);
     }
 
     #[test]
     fn a_taken_name_gets_a_number_before_its_extension() {
         let mut names = UniqueNames::default();
         let asked = ["a.jpg", "a.jpg", "a-3.jpg", "a.jpg", "d.e/f", "d.e/f", ".x", ".x"];
-        let given = asked.map(|name| names.claim(name.to_owned()));
-        let wanted = ["a.jpg", "a-2.jpg", "a-3.jpg", "a-4.jpg", "d.e/f", "d.e/f-2", ".x", ".x-2"];
-        assert_eq!(given, wanted);
+        let assigned = asked.map(|name| names.claim(name.to_owned()));
+        let expected = ["a.jpg", "a-2.jpg", "a-3.jpg", "a-4.jpg", "d.e/f", "d.e/f-2", ".x", ".x-2"];
+        assert_eq!(assigned, expected);
         assert_eq!(names.renamed, 4);
     }
 
@@ -346,9 +346,9 @@ mod tests {
         #[test]
         fn no_name_is_given_twice(asked in prop::collection::vec("a(-[2-4]){0,2}(\\.b)?", 0..40)) {
             let mut names = UniqueNames::default();
-            let mut given = std::collections::BTreeSet::new();
+            let mut assigned = std::collections::BTreeSet::new();
             for name in asked {
-                prop_assert!(given.insert(names.claim(name)));
+                prop_assert!(assigned.insert(names.claim(name)));
             }
         }
     }

@@ -146,15 +146,15 @@ fn check_scan(head: &[u8]) -> Result<(), JpegFault> {
 fn skip_scan(mut bytes: &[u8]) -> Result<&[u8], JpegFault> {
     loop {
         let at = memchr::memchr(0xFF, bytes).ok_or(JpegFault::CutScan)?;
-        let found = bytes.get(at..).unwrap_or_default();
-        match found.get(1) {
+        let candidate = bytes.get(at..).unwrap_or_default();
+        match candidate.get(1) {
             None => return Err(JpegFault::CutScan),
             Some(code) if *code == 0 || RESTARTS.contains(code) => {
-                bytes = found.get(2..).unwrap_or_default();
+                bytes = candidate.get(2..).unwrap_or_default();
             }
             // A fill byte before a code.
-            Some(0xFF) => bytes = found.get(1..).unwrap_or_default(),
-            Some(_) => return Ok(found),
+            Some(0xFF) => bytes = candidate.get(1..).unwrap_or_default(),
+            Some(_) => return Ok(candidate),
         }
     }
 }
@@ -209,16 +209,19 @@ mod tests {
 
     #[test]
     fn faults_are_distinguished() {
-        let whole = picture(16, 16, 1, false, 0);
-        let cut = |at: usize| check(&whole[..at]);
+        let complete = picture(16, 16, 1, false, 0);
+        let cut = |at: usize| check(&complete[..at]);
         assert_eq!(check(b""), Err(JpegFault::Empty));
         assert_eq!(check(b"GIF89a"), Err(JpegFault::NoStart));
         assert_eq!(cut(2), Err(JpegFault::NoEnd));
         assert_eq!(cut(5), Err(JpegFault::CutSegment));
-        assert_eq!(cut(whole.len() - 1), Err(JpegFault::CutScan));
-        assert_eq!(cut(whole.len() - 2), Err(JpegFault::CutScan));
-        assert_eq!(check(&[&whole[..], b"more"].concat()), Err(JpegFault::TrailingData));
-        assert_eq!(check(&[&whole[..2], b"xx", &whole[2..]].concat()), Err(JpegFault::NoMarker));
+        assert_eq!(cut(complete.len() - 1), Err(JpegFault::CutScan));
+        assert_eq!(cut(complete.len() - 2), Err(JpegFault::CutScan));
+        assert_eq!(check(&[&complete[..], b"more"].concat()), Err(JpegFault::TrailingData));
+        assert_eq!(
+            check(&[&complete[..2], b"xx", &complete[2..]].concat()),
+            Err(JpegFault::NoMarker)
+        );
         assert_eq!(check(&[0xFF, START, 0xFF, END]), Err(JpegFault::NoScan));
         assert_eq!(check(&[0xFF, START, 0xFF, 0xE0, 0, 1, 0]), Err(JpegFault::BadSegment));
         assert_eq!(
@@ -231,10 +234,10 @@ mod tests {
 
     #[test]
     fn an_end_marker_in_a_header_is_not_the_end() {
-        let whole = picture(16, 16, 1, false, 0);
+        let complete = picture(16, 16, 1, false, 0);
         let inner = [0xFF, START, 0xFF, END];
         let head = [&[0xFF, 0xE1, 0, 2 + inner.len() as u8][..], &inner].concat();
-        let with = [&whole[..2], &head, &whole[2..]].concat();
+        let with = [&complete[..2], &head, &complete[2..]].concat();
         assert_eq!(check(&with), Ok(()));
         assert_eq!(check(&with[..2 + head.len()]), Err(JpegFault::NoEnd));
     }

@@ -154,11 +154,11 @@ impl Default for FileContent {
 
 impl FileContent {
     /// The bytes of an event; `place` is the type index and row of its decoded fields.
-    fn bytes(&self, event: usize, place: Option<(usize, usize)>) -> Option<&[u8]> {
+    fn bytes(&self, event: usize, location: Option<(usize, usize)>) -> Option<&[u8]> {
         match self {
             Self::Payloads(batch) => Some(batch.payload(event)),
             Self::ByteValues(values) => {
-                let (kind, row) = place?;
+                let (kind, row) = location?;
                 values.get(kind)?.as_ref()?.bytes(row)
             }
         }
@@ -170,7 +170,7 @@ impl FileContent {
 struct PendingFile {
     name: String,
     event: usize,
-    place: Option<(usize, usize)>,
+    location: Option<(usize, usize)>,
     /// End of its index line.
     line_end: usize,
 }
@@ -265,11 +265,11 @@ impl FilesSink {
         let channels =
             self.channels.table(context.channels, |c| Ok(Arc::new(ChannelNames::new(c))))?;
         let bound: Vec<_> = batch.rows().iter().map(|rows| self.name.bind(Some(rows))).collect();
-        let (bare, row_places) = (self.name.bind(None), row_places(batch));
+        let (bare, row_locations) = (self.name.bind(None), row_locations(batch));
         let (content, mut block) = (self.content(batch), FileBlock::default());
         for (row, event) in batch.iter().enumerate() {
-            let (names, place) = (&channels[event.channel.index()], row_places[row]);
-            let Some(bytes) = content.bytes(row, place) else {
+            let (names, location) = (&channels[event.channel.index()], row_locations[row]);
+            let Some(bytes) = content.bytes(row, location) else {
                 block.skips.note_missing(event.channel);
                 block.left_out.push(batch.origins()[row]);
                 continue;
@@ -283,12 +283,12 @@ impl FilesSink {
                 block.left_out.push(batch.origins()[row]);
                 continue;
             }
-            let bound = place.map_or(&bare, |(kind, _)| &bound[kind]);
-            match self.name_file(bound, &names.in_paths, &event, place.map(|(_, row)| row)) {
+            let bound = location.map_or(&bare, |(kind, _)| &bound[kind]);
+            match self.name_file(bound, &names.in_paths, &event, location.map(|(_, row)| row)) {
                 Ok(name) => {
                     let line = (&event, &names.channel);
                     self.index.write_rest(line, bytes.len(), check, &mut block.lines);
-                    block.push(PendingFile { name, event: row, place, line_end: 0 });
+                    block.push(PendingFile { name, event: row, location, line_end: 0 });
                 }
                 Err(unnamed) => {
                     context.refused.push((row as u32, unnamed.reason()));
@@ -302,14 +302,14 @@ impl FilesSink {
 }
 
 /// The type index and row of each event's decoded fields.
-fn row_places(batch: &Batch) -> Vec<Option<(usize, usize)>> {
-    let mut row_places = vec![None; batch.len()];
+fn row_locations(batch: &Batch) -> Vec<Option<(usize, usize)>> {
+    let mut row_locations = vec![None; batch.len()];
     for (kind, rows) in batch.rows().iter().enumerate() {
         for (row, event) in rows.events.iter().enumerate() {
-            row_places[*event as usize] = Some((kind, row));
+            row_locations[*event as usize] = Some((kind, row));
         }
     }
-    row_places
+    row_locations
 }
 
 impl Sink for FilesSink {
@@ -345,9 +345,9 @@ impl Sink for FilesSink {
     fn append(&self, folder: &mut OutputFolder, block: FileBlock) -> Result<u64, Error> {
         let FileBlock { content, files, lines, left_out, skips } = block;
         let (count, mut line_start, mut list) = (files.len() as u64, 0, Vec::new());
-        for PendingFile { name, event, place, line_end } in files {
+        for PendingFile { name, event, location, line_end } in files {
             let name = folder.names.claim(name);
-            let bytes = content.bytes(event, place);
+            let bytes = content.bytes(event, location);
             let bytes = bytes.ok_or_else(|| Error::internal("a file without its bytes"))?;
             folder.files.write(&name, bytes, 1)?;
             self.index.write_name(&name, &mut list);

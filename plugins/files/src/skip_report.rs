@@ -102,8 +102,8 @@ impl SkipReport {
 fn name_error_text(fault: NameFault, detail: &str, channel: &str) -> String {
     match fault {
         NameFault::Missing => format!(
-            "`name` needs `{detail}`, which events on {channel} do not have; filter out such events, \
-             or choose another `name`"
+            "`name` needs `{detail}`, which events on {channel} do not have; filter out such \
+             events, or choose another `name`"
         ),
         fault => format!(
             "`name` yields `{detail}` on {channel}: {}; choose values for `name` that always fit",

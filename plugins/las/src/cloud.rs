@@ -130,14 +130,14 @@ impl PointLists {
         };
         let [x, y, z] = fields.coordinates;
         let coordinates = [coordinate(x)?, coordinate(y)?, coordinate(z)?];
-        let held = |name: &str, form: fn(&ArrayRef) -> Option<ArrayRef>| {
+        let converted = |name: &str, form: fn(&ArrayRef) -> Option<ArrayRef>| {
             let source = member(name)?;
             form(source).map(|array| ConvertedMember::new(source, array))
         };
         let intensity = member("intensity");
         let intensity = intensity.and_then(|array| to_intensity(array, fields.intensity_scale));
-        let (laser, time) = (held("laser", to_u16), held("time", to_nanoseconds));
-        let colour = |name| held(name, to_colour);
+        let (laser, time) = (converted("laser", to_u16), converted("time", to_nanoseconds));
+        let colour = |name| converted(name, to_colour);
         let colour = colour("red").zip(colour("green")).zip(colour("blue"));
         let colour = colour.map(|((red, green), blue)| [red, green, blue]);
         let has_other_members = members.is_some_and(|members| {
@@ -182,8 +182,8 @@ impl PointLists {
         let mut counts = LossCounts::default();
         let [x, y, z] = self.coordinates.each_ref().map(|c| c.as_primitive::<Float64Type>());
         for at in self.lists.ranges[row].clone() {
-            let place = [x, y, z].map(|c| if c.is_valid(at) { c.value(at) } else { f64::NAN });
-            if self.lists.elements.is_null(at) || !place.iter().all(|value| value.is_finite()) {
+            let position = [x, y, z].map(|c| if c.is_valid(at) { c.value(at) } else { f64::NAN });
+            if self.lists.elements.is_null(at) || !position.iter().all(|value| value.is_finite()) {
                 counts.without_position += 1;
                 continue;
             }
@@ -196,7 +196,7 @@ impl PointLists {
             counts.times += u64::from(is_lost(self.time.as_ref(), at));
             let mut colours = self.colour.iter().flatten();
             counts.colours += u64::from(colours.any(|part| part.is_lost(at)));
-            out.place.push(place);
+            out.position.push(position);
             // Negative values and NaN become 0.
             out.intensity.push(intensity.clamp(0.0, f64::from(u16::MAX)).round() as u16);
             out.laser.push(member_value::<UInt16Type>(self.laser.as_ref(), at).unwrap_or(0));
@@ -217,15 +217,15 @@ impl PointLists {
     }
 }
 
-fn is_lost(held: Option<&ConvertedMember>, at: usize) -> bool {
-    held.is_some_and(|held| held.is_lost(at))
+fn is_lost(converted: Option<&ConvertedMember>, at: usize) -> bool {
+    converted.is_some_and(|converted| converted.is_lost(at))
 }
 
 fn member_value<T: ArrowPrimitiveType>(
-    held: Option<&ConvertedMember>,
+    converted: Option<&ConvertedMember>,
     at: usize,
 ) -> Option<T::Native> {
-    value::<T>(&held?.array, at)
+    value::<T>(&converted?.array, at)
 }
 
 fn value<T: ArrowPrimitiveType>(array: &ArrayRef, at: usize) -> Option<T::Native> {
@@ -315,11 +315,11 @@ pub(crate) fn rows_of_events(
     let mut found = vec![Err(Absence::NoField); batch.len()];
     for (kind, (rows, points)) in batch.rows().iter().zip(points).enumerate() {
         for (row, event) in rows.events.iter().enumerate() {
-            let Some(place) = found.get_mut(*event as usize) else { continue };
-            *place = match points {
+            let Some(position) = found.get_mut(*event as usize) else { continue };
+            *position = match points {
                 Ok(points) if points.has_list(row) => Ok((kind, row)),
                 Ok(_) => Err(Absence::Null),
-                Err(why) => Err(why.clone()),
+                Err(reason) => Err(reason.clone()),
             };
         }
     }

@@ -136,8 +136,8 @@ impl HeaderFields {
         if self.count == 0 {
             return (0.0, 0.0);
         }
-        let place = |steps: [i32; 3]| self.transform.place(axis, steps[axis]);
-        (place(self.bounds.least), place(self.bounds.most))
+        let position = |steps: [i32; 3]| self.transform.position(axis, steps[axis]);
+        (position(self.bounds.min), position(self.bounds.max))
     }
 }
 

@@ -84,10 +84,10 @@ pub(crate) struct CoordinateTransform {
 
 impl CoordinateTransform {
     /// The coordinates in steps of the scale. `None` if one does not fit into 32 bits.
-    pub(crate) fn steps(&self, place: [f64; 3]) -> Option<[i32; 3]> {
+    pub(crate) fn steps(&self, position: [f64; 3]) -> Option<[i32; 3]> {
         let mut steps = [0; 3];
         for (axis, steps) in steps.iter_mut().enumerate() {
-            let exact = ((place[axis] - self.offset[axis]) / self.scale[axis]).round_ties_even();
+            let exact = ((position[axis] - self.offset[axis]) / self.scale[axis]).round_ties_even();
             // NaN is in no range.
             if !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&exact) {
                 return None;
@@ -98,7 +98,7 @@ impl CoordinateTransform {
     }
 
     /// The coordinate of a number of steps along an axis.
-    pub(crate) fn place(&self, axis: usize, steps: i32) -> f64 {
+    pub(crate) fn position(&self, axis: usize, steps: i32) -> f64 {
         f64::from(steps) * self.scale[axis] + self.offset[axis]
     }
 }
@@ -114,26 +114,26 @@ pub(crate) struct PackedChunk {
 /// The minimum and maximum steps along each axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StepBounds {
-    pub(crate) least: [i32; 3],
-    pub(crate) most: [i32; 3],
+    pub(crate) min: [i32; 3],
+    pub(crate) max: [i32; 3],
 }
 
 impl Default for StepBounds {
     fn default() -> Self {
-        Self { least: [i32::MAX; 3], most: [i32::MIN; 3] }
+        Self { min: [i32::MAX; 3], max: [i32::MIN; 3] }
     }
 }
 
 impl StepBounds {
     fn add(&mut self, steps: [i32; 3]) {
-        self.join(&Self { least: steps, most: steps });
+        self.join(&Self { min: steps, max: steps });
     }
 
     /// Extends the bounds by others.
     pub(crate) fn join(&mut self, other: &Self) {
         for axis in 0..3 {
-            self.least[axis] = self.least[axis].min(other.least[axis]);
-            self.most[axis] = self.most[axis].max(other.most[axis]);
+            self.min[axis] = self.min[axis].min(other.min[axis]);
+            self.max[axis] = self.max[axis].max(other.max[axis]);
         }
     }
 }
@@ -147,8 +147,9 @@ pub(crate) fn pack(
     let mut bytes = Vec::with_capacity(points.len() * usize::from(form.record_len()));
     let mut bounds = StepBounds::default();
     for at in 0..points.len() {
-        let steps =
-            transform.steps(points.place[at]).ok_or_else(|| out_of_reach(points, at, transform))?;
+        let steps = transform
+            .steps(points.position[at])
+            .ok_or_else(|| out_of_reach(points, at, transform))?;
         bounds.add(steps);
         push_record(points, at, steps, form, &mut bytes);
     }
@@ -160,8 +161,8 @@ pub(crate) fn pack(
 }
 
 fn out_of_reach(points: &PointColumns, at: usize, transform: &CoordinateTransform) -> Error {
-    let place = points.place[at];
-    let far = |axis: usize| (place[axis] - transform.offset[axis]).abs();
+    let position = points.position[at];
+    let far = |axis: usize| (position[axis] - transform.offset[axis]).abs();
     let reach = |axis: usize| transform.scale[axis] * f64::from(i32::MAX);
     let worst = (0..3).max_by(|a, b| (far(*a) / reach(*a)).total_cmp(&(far(*b) / reach(*b))));
     let axis = worst.unwrap_or_default();
@@ -170,7 +171,7 @@ fn out_of_reach(points: &PointColumns, at: usize, transform: &CoordinateTransfor
     // The midpoint has both in reach, if they are not too far apart.
     let advice = if far <= 2.0 * reach {
         let mut middle = transform.offset;
-        middle[axis] += (place[axis] - middle[axis]) / 2.0;
+        middle[axis] += (position[axis] - middle[axis]) / 2.0;
         let [x, y, z] = middle;
         format!("use `offset = [{x:?}, {y:?}, {z:?}]`, or a larger `scale`")
     } else {
@@ -178,7 +179,7 @@ fn out_of_reach(points: &PointColumns, at: usize, transform: &CoordinateTransfor
         format!("use a larger `scale`, at least {scale:.1e}; no `offset` reaches both")
     };
     Error::invalid(format!(
-        "the point {place:?} is {far} from the first one, about [{x:?}, {y:?}, {z:?}], but \
+        "the point {position:?} is {far} from the first one, about [{x:?}, {y:?}, {z:?}], but \
          32 bits reach {reach} at this scale; {advice}. With an `offset`, events out of reach are \
          left out and counted"
     ))
@@ -212,12 +213,12 @@ fn push_record(
 /// Compresses one chunk.
 fn compress(records: &[u8], form: RecordFormat) -> Result<Vec<u8>, Error> {
     let broken = |e: &dyn std::fmt::Display| Error::internal(format!("compressing points: {e}"));
-    let mut whole =
+    let mut compressor =
         LasZipCompressor::new(Cursor::new(Vec::new()), form.laz()?).map_err(|e| broken(&e))?;
-    whole.compress_many(records).and_then(|()| whole.done()).map_err(|e| broken(&e))?;
+    compressor.compress_many(records).and_then(|()| compressor.done()).map_err(|e| broken(&e))?;
     // The library writes a file with one chunk: the offset of the chunk table, the chunk, the
     // table.
-    let mut bytes = whole.into_inner().into_inner();
+    let mut bytes = compressor.into_inner().into_inner();
     let table = bytes.first_chunk().map(|head| i64::from_le_bytes(*head));
     let end = table.and_then(|table| usize::try_from(table).ok()).filter(|end| *end <= bytes.len());
     bytes.truncate(end.ok_or_else(|| broken(&"no chunk"))?);
@@ -238,7 +239,7 @@ mod tests {
     fn points(count: usize) -> PointColumns {
         let each = 0..count;
         PointColumns {
-            place: each.clone().map(|n| [n as f64 * 0.5, -(n as f64), 1.25]).collect(),
+            position: each.clone().map(|n| [n as f64 * 0.5, -(n as f64), 1.25]).collect(),
             intensity: each.clone().map(|n| n as u16).collect(),
             laser: each.clone().map(|n| (n % 64) as u16).collect(),
             time: each.clone().map(|n| 1_194_098_400_000_000_000 + n as i64).collect(),
@@ -262,7 +263,7 @@ mod tests {
                 let packed = pack(&points, form, &transform).unwrap();
                 let mut wanted = Vec::new();
                 for n in 0..3 {
-                    let [x, y, z] = transform.steps(points.place[n]).unwrap();
+                    let [x, y, z] = transform.steps(points.position[n]).unwrap();
                     let flags = match version {
                         LasVersion::V12 => raw::point::Flags::TwoByte(9, 0),
                         LasVersion::V14 => raw::point::Flags::ThreeByte(17, 0, 0),
@@ -287,8 +288,8 @@ mod tests {
                     point.write_to(&mut wanted, &format).unwrap();
                 }
                 assert_eq!(packed.bytes, wanted, "{form:?}");
-                assert_eq!(packed.bounds.least, [-100_000, -2_000, 101_250]);
-                assert_eq!(packed.bounds.most, [-99_000, 0, 101_250]);
+                assert_eq!(packed.bounds.min, [-100_000, -2_000, 101_250]);
+                assert_eq!(packed.bounds.max, [-99_000, 0, 101_250]);
             }
         }
     }
@@ -328,7 +329,7 @@ mod tests {
             let transform = CoordinateTransform { scale: [0.001; 3], offset: [offset, 0.0, 0.0] };
             match transform.steps([value, 0.0, 0.0]) {
                 Some([x, ..]) => {
-                    let error = (transform.place(0, x) - value).abs();
+                    let error = (transform.position(0, x) - value).abs();
                     prop_assert!(error <= 0.000_500_01, "{value} {error}");
                 }
                 None => {

@@ -6,7 +6,7 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PointColumns {
     /// The coordinates.
-    pub(crate) place: Vec<[f64; 3]>,
+    pub(crate) position: Vec<[f64; 3]>,
     /// Intensity.
     pub(crate) intensity: Vec<u16>,
     /// Number of the laser.
@@ -23,7 +23,7 @@ impl PointColumns {
 
     /// The number of points.
     pub(crate) fn len(&self) -> usize {
-        self.place.len()
+        self.position.len()
     }
 
     /// Appends a range of other points.
@@ -32,7 +32,7 @@ impl PointColumns {
     ///
     /// If the range is out of bounds.
     pub(crate) fn extend_from(&mut self, other: &Self, range: Range<usize>) {
-        self.place.extend_from_slice(&other.place[range.clone()]);
+        self.position.extend_from_slice(&other.position[range.clone()]);
         self.intensity.extend_from_slice(&other.intensity[range.clone()]);
         self.laser.extend_from_slice(&other.laser[range.clone()]);
         self.time.extend_from_slice(&other.time[range.clone()]);
@@ -41,7 +41,7 @@ impl PointColumns {
 
     /// Keeps the first `len` points.
     pub(crate) fn truncate(&mut self, len: usize) {
-        self.place.truncate(len);
+        self.position.truncate(len);
         self.intensity.truncate(len);
         self.laser.truncate(len);
         self.time.truncate(len);

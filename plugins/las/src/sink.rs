@@ -135,7 +135,7 @@ pub struct OpenFiles {
     context: SinkContext,
     /// In order of first appearance.
     open: Vec<(Arc<str>, PointFile)>,
-    places: BTreeMap<Arc<str>, usize>,
+    index_by_name: BTreeMap<Arc<str>, usize>,
     packed: OrderedTasks<(usize, PackedChunk)>,
     max_files: usize,
     /// Original channels of events without points, not yet reported to the engine.
@@ -166,16 +166,17 @@ impl LasSink {
 
     /// Why the points from `from` on cannot be written, if they cannot.
     fn unwritable_reason(&self, points: &PointColumns, from: usize) -> Option<&'static str> {
-        let places = points.place.get(from..).unwrap_or_default();
+        let positions = points.position.get(from..).unwrap_or_default();
         if let Some(offset) = self.offset {
             let transform = CoordinateTransform { scale: self.scale, offset };
-            let fits = places.iter().all(|place| transform.steps(*place).is_some());
+            let fits = positions.iter().all(|position| transform.steps(*position).is_some());
             return (!fits).then_some(TOO_FAR);
         }
         let reach = self.scale.map(|scale| scale * f64::from(i32::MAX) * MAX_REACH);
-        let fits =
-            |place: &[f64; 3]| place.iter().zip(reach).all(|(value, reach)| value.abs() <= reach);
-        (!places.iter().all(fits)).then_some(TOO_FAR_OUT)
+        let fits = |position: &[f64; 3]| {
+            position.iter().zip(reach).all(|(value, reach)| value.abs() <= reach)
+        };
+        (!positions.iter().all(fits)).then_some(TOO_FAR_OUT)
     }
 
     /// The coordinate transform of a file with this first point.
@@ -219,10 +220,10 @@ impl LasSink {
             true => outputs.create_below(&self.path.0)?,
             false => outputs.create_as_is(&self.path.0)?,
         };
-        let transform = self.transform(part.points.place.first());
+        let transform = self.transform(part.points.position.first());
         let file = PointFile::new(file, self.form(part.first_has_colour), transform)?;
         files.open.push((Arc::clone(name), file));
-        files.places.insert(Arc::clone(name), files.open.len() - 1);
+        files.index_by_name.insert(Arc::clone(name), files.open.len() - 1);
         Ok(files.open.len() - 1)
     }
 
@@ -232,19 +233,19 @@ impl LasSink {
         name: &Arc<str>,
         part: &FilePoints,
     ) -> Result<(), Error> {
-        let place = match files.places.get(name) {
-            Some(place) => *place,
+        let index = match files.index_by_name.get(name) {
+            Some(index) => *index,
             None => self.open_file(files, name, part)?,
         };
         let mut from = 0;
         while from < part.points.len() {
-            let (added, full) = files.open[place].1.fill_chunk(&part.points, from);
+            let (added, full) = files.open[index].1.fill_chunk(&part.points, from);
             from += added;
             if let Some(points) = full {
-                files.pack(place, points)?;
+                files.pack(index, points)?;
             }
         }
-        if self.colour != ColourPolicy::Drop && !files.open[place].1.form().0.has_colour {
+        if self.colour != ColourPolicy::Drop && !files.open[index].1.form().0.has_colour {
             files.dropped_colours += part.coloured;
         }
         Ok(())
@@ -274,14 +275,14 @@ impl LasSink {
             let channel = batch.channels()[event];
             let found = found.and_then(|(kind, row)| match &lists[kind] {
                 Ok(list) => Ok((list, row)),
-                Err(why) => Err(why.clone()),
+                Err(reason) => Err(reason.clone()),
             });
             let (list, row) = match found {
                 Ok(found) => found,
-                Err(why) => {
+                Err(reason) => {
                     cloud.without.push(batch.origins()[event]);
                     let name = Arc::clone(&names[channel as usize].channel);
-                    *cloud.losses.without.entry((name, why)).or_default() += 1;
+                    *cloud.losses.without.entry((name, reason)).or_default() += 1;
                     continue;
                 }
             };
@@ -292,9 +293,9 @@ impl LasSink {
             let Some(part) = cloud.parts.get_mut(file) else { continue };
             let from = part.points.len();
             let counts = list.append_row(row, batch.timestamps()[event], &mut part.points);
-            if let Some(why) = self.unwritable_reason(&part.points, from) {
+            if let Some(reason) = self.unwritable_reason(&part.points, from) {
                 part.points.truncate(from);
-                context.refused.push((event as u32, why.to_owned()));
+                context.refused.push((event as u32, reason.to_owned()));
                 continue;
             }
             part.note_colour(from, list.has_colour());
@@ -310,11 +311,11 @@ impl LasSink {
 
 impl OpenFiles {
     /// Encodes a chunk in the background, and writes the oldest finished chunk.
-    fn pack(&mut self, place: usize, points: PointColumns) -> Result<(), Error> {
-        let (form, transform) = self.open[place].1.form();
-        let pack = move || Ok((place, pack::pack(&points, form, &transform)?));
+    fn pack(&mut self, index: usize, points: PointColumns) -> Result<(), Error> {
+        let (form, transform) = self.open[index].1.form();
+        let pack = move || Ok((index, pack::pack(&points, form, &transform)?));
         match self.packed.push(pack)? {
-            Some((place, packed)) => self.open[place].1.write(&packed),
+            Some((index, packed)) => self.open[index].1.write(&packed),
             None => Ok(()),
         }
     }
@@ -347,7 +348,7 @@ impl Sink for LasSink {
         Ok(OpenFiles {
             context: context.clone(),
             open: Vec::new(),
-            places: BTreeMap::new(),
+            index_by_name: BTreeMap::new(),
             packed: OrderedTasks::new(&context.tasks, under_way),
             max_files: (context.memory / 2 / chunk).clamp(1, MAX_FILES),
             left_out: Vec::new(),
@@ -385,8 +386,8 @@ impl Sink for LasSink {
     fn notes(&self, files: &OpenFiles) -> Vec<(String, u64)> {
         let counts = files.losses.counts;
         let absences = files.losses.without.iter();
-        let note = |((channel, why), count): (&(Arc<str>, Absence), &u64)| {
-            (format!("{channel}: left out, {}", why.text(&self.points)), *count)
+        let note = |((channel, reason), count): (&(Arc<str>, Absence), &u64)| {
+            (format!("{channel}: left out, {}", reason.text(&self.points)), *count)
         };
         let mut notes: Vec<(String, u64)> =
             absences.clone().take(MAX_NAMED_CHANNELS).map(note).collect();
@@ -420,13 +421,13 @@ impl Sink for LasSink {
         if !self.path.is_folder() && files.open.is_empty() {
             self.open_file(&mut files, &Arc::from(""), &FilePoints::default())?;
         }
-        for place in 0..files.open.len() {
-            if let Some(rest) = files.open[place].1.take_rest() {
-                files.pack(place, rest)?;
+        for index in 0..files.open.len() {
+            if let Some(rest) = files.open[index].1.take_rest() {
+                files.pack(index, rest)?;
             }
         }
-        while let Some((place, packed)) = files.packed.take_oldest()? {
-            files.open[place].1.write(&packed)?;
+        while let Some((index, packed)) = files.packed.take_oldest()? {
+            files.open[index].1.write(&packed)?;
         }
         // Channels `a` and `A` must not share a file on case-insensitive systems, nor `con` name a
         // device.

@@ -89,8 +89,9 @@ impl Cameras {
         out: &mut Vec<u8>,
     ) {
         let view = index % VIEWS;
-        let place = number * VIEWS as usize + view as usize;
-        let template = self.views[place].get_or_init(|| self.paint(&CAMERAS[number], place, view));
+        let view_index = number * VIEWS as usize + view as usize;
+        let template =
+            self.views[view_index].get_or_init(|| self.paint(&CAMERAS[number], view_index, view));
         let mut payload = PayloadEncoder::new(out, encode::IMAGE, utime);
         payload.int16(WIDTH as i16);
         payload.int16(HEIGHT as i16);
@@ -100,9 +101,9 @@ impl Cameras {
         template.append_varied(noise, out);
     }
 
-    fn paint(&self, camera: &Camera, place: usize, view: u64) -> JpegTemplate {
-        let grain = GRAIN[(place * 3 + place / VIEWS as usize) % GRAIN.len()];
-        let noise = Noise::new(self.seed, PAINT_STREAM, place as u64);
+    fn paint(&self, camera: &Camera, view_index: usize, view: u64) -> JpegTemplate {
+        let grain = GRAIN[(view_index * 3 + view_index / VIEWS as usize) % GRAIN.len()];
+        let noise = Noise::new(self.seed, PAINT_STREAM, view_index as u64);
         let pixels = camera.picture(view as i64, grain, noise);
         let mut bytes = Vec::new();
         Encoder::new(&mut bytes, QUALITY)

@@ -84,16 +84,16 @@ fn a_cycle_of_mounts_is_refused() {
         format!("[sensor.{name}]\nposition=[0,0,0]\nrpy=[0,0,0]\nrelative_to='{other}'\n")
     };
     let text = [sensor("a", "b"), sensor("b", "c"), sensor("c", "b")].concat();
-    let said = toml_error(&text);
-    assert!(said.contains("`b` is relative to `c`, which leads back to it"), "{said}");
-    assert_eq!(said.matches("error:").count(), 1, "{said}");
+    let message = toml_error(&text);
+    assert!(message.contains("`b` is relative to `c`, which leads back to it"), "{message}");
+    assert_eq!(message.matches("error:").count(), 1, "{message}");
     assert!(toml_error(&sensor("a", "a")).contains("which leads back to it"));
     assert!(toml_error(&sensor("a", "nowhere")).contains("unknown frame `nowhere`"));
 }
 
 #[test]
 fn every_mistake_is_reported_with_its_position() {
-    let said = toml_error(
+    let message = toml_error(
         "[sensor.a]\nposition = [1, 2]\nrpy = [0, 0, 'x']\n\n[sensor.b]\nposition = [1, 2, 3]\n\
          [camera.c]\nposition = [1, inf, 3]\norientation = [0, 0, 0, 0]\nwidth = 0\nheigth = 5\n\
          pinhole = [0, 1, 0, 0, 0]\ndistortion_model = 'fish'\n[extra]\n",
@@ -113,26 +113,32 @@ fn every_mistake_is_reported_with_its_position() {
         "expected `spherical` or `none`",
         "unknown key `extra`",
     ] {
-        assert!(said.contains(expected), "{expected} is not in\n{said}");
+        assert!(message.contains(expected), "{expected} is not in\n{message}");
     }
 }
 
 #[test]
 fn the_first_line_counts_the_mistakes_below() {
-    let said = toml_error("[sensor.a]\nposition = [1, 2]\nrpy = [0, 0, 0]\n");
-    let (head, drawn) = said.split_once("\n\n").unwrap();
+    let message = toml_error("[sensor.a]\nposition = [1, 2]\nrpy = [0, 0, 0]\n");
+    let (head, drawn) = message.split_once("\n\n").unwrap();
     assert_eq!(head, "1 mistake in the calibration");
     assert!(drawn.starts_with("error: expected 3 numbers as `position`, found 2\n"), "{drawn}");
-    let said = cfg_error("calibration { A { position = [1]; } B { rpy = [1]; } }");
-    assert!(said.starts_with("4 mistakes in the calibration\n\nerror: "), "{said}");
+    let message = cfg_error("calibration { A { position = [1]; } B { rpy = [1]; } }");
+    assert!(message.starts_with("4 mistakes in the calibration\n\nerror: "), "{message}");
 }
 
 #[test]
 fn mistakes_in_a_configuration_file_are_reported_with_their_positions() {
-    let said =
+    let message =
         cfg_error("calibration {\n  A { position = [1, 2, 3]; }\n  B { rpy = [1, 2, 3]; }\n}");
-    assert!(said.contains("`A` has no orientation") && said.contains("a.cfg:2:3"), "{said}");
-    assert!(said.contains("`B` has no `position`") && said.contains("a.cfg:3:3"), "{said}");
+    assert!(
+        message.contains("`A` has no orientation") && message.contains("a.cfg:2:3"),
+        "{message}"
+    );
+    assert!(
+        message.contains("`B` has no `position`") && message.contains("a.cfg:3:3"),
+        "{message}"
+    );
     assert!(cfg_error("a = 1;").contains("no calibration data"));
     assert!(cfg_error("calibration { A { position = [1, 2, 3] } }").contains("expected `;`"));
 }
@@ -162,23 +168,23 @@ fn missing_settings_of_a_group_are_inherited() {
 
 #[test]
 fn missing_settings_of_a_camera_are_inherited_from_its_enclosing_groups() {
-    let said = "width = 752; height = 480; rpy = [0, 0, 0];";
+    let settings = "width = 752; height = 480; rpy = [0, 0, 0];";
     let camera = "c1 { pinhole = [5, 5, 0, 1, 1]; position = [1, 2, 3]; }";
     for text in [
-        format!("cameras {{ {said} {camera} }}"),
-        format!("calibration {{ cameras {{ {said} {camera} }} }}"),
-        format!("calibration {{ {said} cameras {{ {camera} }} }}"),
-        format!("{said} cameras {{ {camera} }}"),
-        format!("calibration {{ {camera} }} cameras {{ {said} c1 {{ uid = 5; }} }}"),
+        format!("cameras {{ {settings} {camera} }}"),
+        format!("calibration {{ cameras {{ {settings} {camera} }} }}"),
+        format!("calibration {{ {settings} cameras {{ {camera} }} }}"),
+        format!("{settings} cameras {{ {camera} }}"),
+        format!("calibration {{ {camera} }} cameras {{ {settings} c1 {{ uid = 5; }} }}"),
     ] {
         let vehicle = from_cfg(&text);
         let sizes = vehicle.cameras.iter().map(|camera| (camera.width, camera.height));
         assert_eq!(sizes.collect::<Vec<_>>(), [(752, 480)], "{text}");
     }
-    let said_of =
+    let other_settings =
         "calibration { width = 1; height = 1; } cameras { width = 2; height = 2; rpy = [0, 0, 0];";
-    assert_eq!(from_cfg(&format!("{said_of} {camera} }}")).cameras[0].width, 2);
-    let elsewhere = cfg_error(&format!("calibration {{ {said} }} cameras {{ {camera} }}"));
+    assert_eq!(from_cfg(&format!("{other_settings} {camera} }}")).cameras[0].width, 2);
+    let elsewhere = cfg_error(&format!("calibration {{ {settings} }} cameras {{ {camera} }}"));
     assert!(elsewhere.contains("`c1` has no `width`"), "{elsewhere}");
 }
 
@@ -261,7 +267,7 @@ fn is_valid_or_explained(read: Result<Calibration, String>) -> bool {
                 && numbers.into_iter().all(f64::is_finite)
                 && calibration.cameras().iter().all(|c| calibration.mount(&c.name) == Some(c.mount))
         }
-        Err(said) => said.contains("error:") && said.contains("--> a.file:"),
+        Err(message) => message.contains("error:") && message.contains("--> a.file:"),
     }
 }
 

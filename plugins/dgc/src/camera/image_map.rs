@@ -93,11 +93,11 @@ impl<P: ImageTransform> ImageMap<P> {
         let decoded = self.decoder.decode_rows(batch, events, context.channels)?;
         let (mut images, mut kept) = (Vec::new(), decoded.failed);
         for rows in &decoded.rows {
-            let known = CameraImage::read_rows(rows, batch.timestamps());
-            let wrong = if known.is_some() { CameraImage::INVALID } else { NOT_AN_IMAGE };
-            let known = known.unwrap_or_else(|| vec![None; rows.events.len()]);
-            let known = rows.events.iter().zip(known);
-            images.extend(known.map(|(event, image)| (*event, image.ok_or(wrong))));
+            let decoded_images = CameraImage::read_rows(rows, batch.timestamps());
+            let wrong = if decoded_images.is_some() { CameraImage::INVALID } else { NOT_AN_IMAGE };
+            let decoded_images = decoded_images.unwrap_or_else(|| vec![None; rows.events.len()]);
+            let decoded_images = rows.events.iter().zip(decoded_images);
+            images.extend(decoded_images.map(|(event, image)| (*event, image.ok_or(wrong))));
         }
         images.sort_by_key(|(event, _)| *event);
         let (mut output, mut replaced) = (P::Output::default(), Vec::new());
@@ -108,7 +108,7 @@ impl<P: ImageTransform> ImageMap<P> {
             });
             match added {
                 Ok(()) => replaced.push(event),
-                Err(why) => kept.push((event, why)),
+                Err(reason) => kept.push((event, reason)),
             }
         }
         Ok(ReplacedImages { events: replaced, output, kept })
@@ -118,12 +118,12 @@ impl<P: ImageTransform> ImageMap<P> {
 /// Notes the events that are kept unchanged, and why.
 fn note_kept(batch: &Batch, kept: Vec<KeptEvent>, context: &mut StageContext<'_>) {
     let mut counts: BTreeMap<(u32, KeepReason), u64> = BTreeMap::new();
-    for (event, why) in kept {
-        *counts.entry((batch.channels()[event as usize], why)).or_default() += 1;
+    for (event, reason) in kept {
+        *counts.entry((batch.channels()[event as usize], reason)).or_default() += 1;
     }
-    for ((channel, why), count) in counts {
+    for ((channel, reason), count) in counts {
         let channel = context.channels.get(ChannelId(channel));
-        context.note(format!("{}: {why}", channel.name.text()), count);
+        context.note(format!("{}: {reason}", channel.name.text()), count);
     }
 }
 

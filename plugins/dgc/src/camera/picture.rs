@@ -190,7 +190,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_mutated_image_never_panics_and_keeps_its_header_size(at in 0..600_usize, to: u8, len in 0..700_usize) {
+        fn a_mutated_image_keeps_its_header_size(
+            at in 0..600_usize, to: u8, len in 0..700_usize,
+        ) {
             let mut bytes = jpeg(8, 8, &[90; 64], ColorType::Luma);
             if let Some(byte) = bytes.get_mut(at) {
                 *byte = to;

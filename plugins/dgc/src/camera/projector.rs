@@ -126,7 +126,7 @@ impl ImageFault {
         match self {
             Self::Picture => {
                 format!(
-                    "{channel}: events whose image is not a JPEG file, truncated or too large: no colour"
+                    "{channel}: events without colour: their image is no JPEG, truncated or too large"
                 )
             }
             Self::Shape => format!(

@@ -214,16 +214,16 @@ mod tests {
         let calibration = Calibration::load(Path::new(BUILT_IN)).unwrap();
         let camera = calibration.camera("cam_roof_fc").unwrap();
         let channels = Channels::default();
-        for place in [[300.5, 60.5], [90.5, 160.5], [180.0, 133.5]] {
-            let batch = batch(&channels, &[("CAM_THUMB_RFC", &dotted(camera, place))]);
+        for position in [[300.5, 60.5], [90.5, 160.5], [180.0, 133.5]] {
+            let batch = batch(&channels, &[("CAM_THUMB_RFC", &dotted(camera, position))]);
             let map = make_map(json!({})).unwrap();
             let out = map.apply(batch, &mut StageContext::new(&channels, None)).unwrap();
             let flat = Picture::from_jpeg(bytes(&out.rows()[0], 0)).unwrap();
             assert_eq!((flat.width, flat.height), (376, 240));
-            let [u, v] = place;
-            assert!(flat.colour(u, v).unwrap()[0] < 40, "{place:?}");
+            let [u, v] = position;
+            assert!(flat.colour(u, v).unwrap()[0] < 40, "{position:?}");
             for (u, v) in [(u + 12.0, v), (u - 12.0, v), (u, v + 12.0), (u, v - 12.0)] {
-                assert!(flat.colour(u, v).unwrap()[0] > 200, "beside {place:?}");
+                assert!(flat.colour(u, v).unwrap()[0] > 200, "beside {position:?}");
             }
         }
     }

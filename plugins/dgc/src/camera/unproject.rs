@@ -161,7 +161,7 @@ impl Unproject {
     }
 
     /// The positions of an image to unproject.
-    fn places(&self, [width, height]: [u32; 2]) -> Result<Vec<[f64; 2]>, KeepReason> {
+    fn positions(&self, [width, height]: [u32; 2]) -> Result<Vec<[f64; 2]>, KeepReason> {
         let (width_of, height_of) = (f64::from(width), f64::from(height));
         if !self.options.pixels.is_empty() {
             let is_inside =
@@ -175,10 +175,10 @@ impl Unproject {
         }
         let step = every as usize;
         let rows = (0..height).step_by(step);
-        let places = rows.flat_map(|row| {
+        let positions = rows.flat_map(|row| {
             (0..width).step_by(step).map(move |column| [column, row].map(|at| f64::from(at) + 0.5))
         });
-        Ok(places.collect())
+        Ok(positions.collect())
     }
 }
 
@@ -194,13 +194,13 @@ impl ImageTransform for Unproject {
     ) -> Result<(), KeepReason> {
         let size = image.jpeg_size.ok_or(UNDECODABLE)?;
         let model = CameraModel::new(camera, size[0], size[1]).ok_or(WRONG_SHAPE)?;
-        let places = self.places(size)?;
+        let positions = self.positions(size)?;
         let picture = match self.options.colour {
             true => Some(Picture::from_jpeg(&image.bytes).ok_or(UNDECODABLE)?),
             false => None,
         };
         let before = unprojected.numbers[0].len();
-        for [u, v] in places {
+        for [u, v] in positions {
             let Some(([x, y, z], depth)) = self.point(&model, [u, v]) else { continue };
             let numbers = [x, y, z, u, v, depth];
             unprojected.numbers.iter_mut().zip(numbers).for_each(|(to, number)| to.push(number));

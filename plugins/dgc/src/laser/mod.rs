@@ -128,7 +128,7 @@ enum ScanIssue {
 impl fmt::Display for ScanIssue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Undecoded(why) => why,
+            Self::Undecoded(reason) => reason,
             Self::NoScan => {
                 "not a scan, which has lists of floats `ranges`, and floats `rad0` and `radstep`"
             }
@@ -297,26 +297,27 @@ fn scans_in_order(
     (batch, bad): (&Batch, Vec<(u32, &'static str)>),
     report: &mut EventReport<ScanIssue>,
 ) -> Vec<(u32, usize, usize)> {
-    let mut places: Vec<(u32, usize, usize)> = Vec::new();
+    let mut locations: Vec<(u32, usize, usize)> = Vec::new();
     let mut failed: Vec<(u32, ScanIssue)> =
-        bad.into_iter().map(|(event, why)| (event, ScanIssue::Undecoded(why))).collect();
+        bad.into_iter().map(|(event, reason)| (event, ScanIssue::Undecoded(reason))).collect();
     for (at, rows) in all.iter().enumerate() {
         let events = rows.events.iter().enumerate();
         match scans[at] {
-            Some(_) => places.extend(events.map(|(row, event)| (*event, at, row))),
+            Some(_) => locations.extend(events.map(|(row, event)| (*event, at, row))),
             None => failed.extend(rows.events.iter().map(|event| (*event, ScanIssue::NoScan))),
         }
     }
-    places.sort_unstable();
-    places.dedup_by_key(|(event, ..)| *event);
+    locations.sort_unstable();
+    locations.dedup_by_key(|(event, ..)| *event);
     // An event with both a scan and other rows is a scan.
-    failed.retain(|(event, _)| places.binary_search_by_key(event, |place| place.0).is_err());
+    failed
+        .retain(|(event, _)| locations.binary_search_by_key(event, |location| location.0).is_err());
     failed.sort_unstable();
     failed.dedup_by_key(|(event, _)| *event);
-    for (event, why) in failed {
-        report.skip(event, batch.channels()[event as usize], why);
+    for (event, reason) in failed {
+        report.skip(event, batch.channels()[event as usize], reason);
     }
-    places
+    locations
 }
 
 impl Map for LaserStage {
@@ -332,11 +333,11 @@ impl Map for LaserStage {
         let scans: Vec<Option<ScanColumns<'_>>> =
             found.rows.iter().map(ScanColumns::from_rows).collect();
         let mut report = EventReport::default();
-        let places = scans_in_order(&found.rows, &scans, (&batch, found.failed), &mut report);
+        let locations = scans_in_order(&found.rows, &scans, (&batch, found.failed), &mut report);
         let samples = scans.iter().flatten().map(ScanColumns::samples).sum();
-        let mut cloud = CloudBuilder::with_capacity(samples, places.len());
+        let mut cloud = CloudBuilder::with_capacity(samples, locations.len());
         let mut buffers = ScanBuffers::default();
-        for (event, at, row) in places {
+        for (event, at, row) in locations {
             let (Some(scans), Some(plan)) = (&scans[at], plan(event)) else { continue };
             let (timestamp, channel) =
                 (batch.timestamps()[event as usize], batch.channels()[event as usize]);

@@ -35,7 +35,7 @@ impl<T: Timestamped + Clone> History<T> {
         if self.restarts_at(next.time()) {
             self.by_time.clear();
         }
-        let place = self.by_time.partition_point(|known| known.time() <= next.time());
+        let place = self.by_time.partition_point(|value| value.time() <= next.time());
         match place.checked_sub(1).and_then(|before| self.by_time.get_mut(before)) {
             Some(same) if same.time() == next.time() => *same = next.clone(),
             _ => self.by_time.insert(place, next.clone()),
@@ -78,7 +78,7 @@ impl<T: Timestamped + Clone> History<T> {
 
     /// The newest at or before `time`, and the oldest after it.
     pub(crate) fn around(&self, time: i64) -> (Option<&T>, Option<&T>) {
-        let after = self.by_time.partition_point(|known| known.time() <= time);
+        let after = self.by_time.partition_point(|value| value.time() <= time);
         (after.checked_sub(1).and_then(|before| self.by_time.get(before)), self.by_time.get(after))
     }
 }

@@ -12,19 +12,19 @@ const MAX_LOG_DELAY: i64 = 1_000_000_000;
 
 /// Maximum distance in the log between an event and its value, given the maximum age and the wait.
 /// `None`: unlimited.
-pub(crate) fn query_reach(most: Option<i64>, wait: Option<i64>) -> Option<i64> {
-    most.map(|most| most.saturating_add(wait.unwrap_or(0)).saturating_add(MAX_LOG_DELAY))
+pub(crate) fn query_reach(limit: Option<i64>, wait: Option<i64>) -> Option<i64> {
+    limit.map(|limit| limit.saturating_add(wait.unwrap_or(0)).saturating_add(MAX_LOG_DELAY))
 }
 
 /// The value, if it is within `max_age` of `time`.
 pub(crate) fn within_max_age<K: Timestamped + Clone>(
-    known: Option<&K>,
+    value: Option<&K>,
     time: i64,
     max_age: MaxAge,
 ) -> Result<K, LookupMiss> {
-    let known = known.ok_or(LookupMiss::Before)?;
-    if max_age.allows(known.time().abs_diff(time)) {
-        Ok(known.clone())
+    let value = value.ok_or(LookupMiss::Before)?;
+    if max_age.allows(value.time().abs_diff(time)) {
+        Ok(value.clone())
     } else {
         Err(LookupMiss::TooFar)
     }
@@ -36,8 +36,8 @@ pub(crate) fn describe_miss(miss: LookupMiss, what: &str, max_age: MaxAge, max_g
         LookupMiss::Before => format!("came before any {what}"),
         LookupMiss::After => format!("came after the last {what}"),
         LookupMiss::TooFar => {
-            let most = max_age.0.map_or(0, |age| age.0);
-            format!("have no {what} within {} of their time", format_duration(most))
+            let limit = max_age.0.map_or(0, |age| age.0);
+            format!("have no {what} within {} of their time", format_duration(limit))
         }
         LookupMiss::GapTooWide => {
             format!("lie between {what}s that are more than {} apart", format_duration(max_gap))

@@ -66,7 +66,7 @@ impl ChannelReader {
         found
             .failed
             .iter()
-            .for_each(|(event, why)| invalid.add(batch, *event, || (*why).to_owned()));
+            .for_each(|(event, reason)| invalid.add(batch, *event, || (*reason).to_owned()));
         let mut known = Vec::with_capacity(events.len());
         for rows in &found.rows {
             let values = K::read_rows(rows, batch.timestamps());
@@ -93,14 +93,14 @@ impl ChannelReader {
 struct InvalidEvents(BTreeMap<(u32, String), u64>);
 
 impl InvalidEvents {
-    fn add(&mut self, batch: &Batch, event: u32, why: impl FnOnce() -> String) {
-        *self.0.entry((batch.channels()[event as usize], why())).or_default() += 1;
+    fn add(&mut self, batch: &Batch, event: u32, reason: impl FnOnce() -> String) {
+        *self.0.entry((batch.channels()[event as usize], reason())).or_default() += 1;
     }
 
     fn report(self, context: &mut StageContext<'_>) {
-        for ((channel, why), count) in self.0 {
+        for ((channel, reason), count) in self.0 {
             let channel = context.channels.get(ChannelId(channel));
-            context.note(format!("{}: {why}", channel.name.text()), count);
+            context.note(format!("{}: {reason}", channel.name.text()), count);
         }
     }
 }

@@ -36,9 +36,9 @@ impl<T: Timestamped + Clone> SourceHistories<T> {
     /// Adds the channels that are new in the run.
     pub(super) fn add_channels(&mut self, context: &StageContext<'_>) {
         for channel in context.channels.since(self.source_of_channel.len()) {
-            let known = self.names.iter().position(|name| *name == channel.source);
-            self.source_of_channel.push(known.unwrap_or(self.names.len()));
-            if known.is_none() {
+            let existing = self.names.iter().position(|name| *name == channel.source);
+            self.source_of_channel.push(existing.unwrap_or(self.names.len()));
+            if existing.is_none() {
                 self.names.push(Arc::clone(&channel.source));
                 self.histories.push(History::default());
             }
@@ -59,8 +59,8 @@ impl<T: Timestamped + Clone> SourceHistories<T> {
     }
 
     /// Adds a value to the history of a source.
-    pub(super) fn add(&mut self, source: usize, known: T) {
-        self.histories[source].add(known);
+    pub(super) fn add(&mut self, source: usize, value: T) {
+        self.histories[source].add(value);
     }
 
     /// Whose history events of a source use now: its own, or else the only one that is not empty,

@@ -85,8 +85,8 @@ impl BatchMove<'_> {
             let Some(plan) = self.plan(*event) else { continue };
             if change.needs_pose() && !self.stage.has_poses {
                 return Err(Error::invalid(format!(
-                    "moving points from the {} frame to the {} frame needs poses: name their channel, as in \
-                     `pose = \"{POSE}\"`",
+                    "moving points from the {} frame to the {} frame needs poses: name their \
+                     channel, as in `pose = \"{POSE}\"`",
                     change.from.as_str(),
                     change.to.as_str(),
                 )));

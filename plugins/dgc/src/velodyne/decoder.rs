@@ -63,10 +63,10 @@ impl RangeLimits {
             }
             from
         };
-        let least = first(&|range| range < self.nearest).max(u32::from(self.least_count));
+        let min_count = first(&|range| range < self.nearest).max(u32::from(self.least_count));
         let beyond = first(&|range| range <= self.farthest);
-        match (u16::try_from(least), beyond.checked_sub(1).map(u16::try_from)) {
-            (Ok(least), Some(Ok(most))) => (least, most),
+        match (u16::try_from(min_count), beyond.checked_sub(1).map(u16::try_from)) {
+            (Ok(min_count), Some(Ok(max_count))) => (min_count, max_count),
             _ => (1, 0),
         }
     }
@@ -100,8 +100,8 @@ struct LaserBank {
     laser: [u16; LANES],
     /// Inclusive limits of the range counts that yield points. Integers, so that eight are compared
     /// at a time.
-    least: [u16; LANES],
-    most: [u16; LANES],
+    min_count: [u16; LANES],
+    max_count: [u16; LANES],
     offset: [f64; LANES],
     scale: [f64; LANES],
     ahead: [f64; LANES],
@@ -325,7 +325,8 @@ impl LaserBank {
     fn keep(&self, counts: &[u16; LANES]) -> [u16; LANES] {
         let mut keep = [0; LANES];
         for k in 0..LANES {
-            keep[k] = u16::from((counts[k] >= self.least[k]) & (counts[k] <= self.most[k]));
+            keep[k] =
+                u16::from((counts[k] >= self.min_count[k]) & (counts[k] <= self.max_count[k]));
         }
         keep
     }
@@ -334,8 +335,8 @@ impl LaserBank {
         let counts = lanes.map(|(_, laser)| limits.counts(&laser));
         Self {
             laser: lanes.map(|(number, _)| number),
-            least: counts.map(|(least, _)| least),
-            most: counts.map(|(_, most)| most),
+            min_count: counts.map(|(min_count, _)| min_count),
+            max_count: counts.map(|(_, max_count)| max_count),
             offset: lanes.map(|(_, laser)| laser.range_offset),
             scale: lanes.map(|(_, laser)| 1.0 + laser.range_scale),
             ahead: lanes.map(|(_, laser)| laser.ahead),
@@ -451,12 +452,16 @@ mod tests {
         for (drop, min, max) in limits {
             let limits = RangeLimits::new(drop, Some(min), Some(max)).unwrap();
             for laser in lasers.iter().chain(&odd) {
-                let (least, most) = limits.counts(laser);
+                let (min_count, max_count) = limits.counts(laser);
                 for count in 0..=u16::MAX {
                     let range = metres(count, laser.range_offset, 1.0 + laser.range_scale);
                     let is_within =
                         (min.max(MIN_RANGE)..=max).contains(&range) && !(drop && count == 0);
-                    assert_eq!((least..=most).contains(&count), is_within, "{count} of {laser:?}");
+                    assert_eq!(
+                        (min_count..=max_count).contains(&count),
+                        is_within,
+                        "{count} of {laser:?}"
+                    );
                 }
             }
         }

@@ -88,9 +88,9 @@ impl TryFrom<VelodyneOptions> for Stage {
         let wrong = |key: &str, message: String| OptionsError { path: vec![key.into()], message };
         let limits = RangeLimits::new(drop_zero_returns, min_range, max_range)
             .map_err(|(key, message)| wrong(key, message))?;
-        let given = options.lasers.as_deref().map(lasers::read).transpose();
-        let given = given.map_err(|e| wrong("lasers", e.to_string()))?;
-        let lasers = lasers::parse(given.as_deref().unwrap_or(model.table()), model)
+        let table = options.lasers.as_deref().map(lasers::read).transpose();
+        let table = table.map_err(|e| wrong("lasers", e.to_string()))?;
+        let lasers = lasers::parse(table.as_deref().unwrap_or(model.table()), model)
             .map_err(|mistake| wrong("lasers", mistake))?;
         let hash = |text: String| format!("lasers, blake3 {}", blake3::hash(text.as_bytes()));
         Ok(Self::Map(Box::new(VelodyneStage {
@@ -99,7 +99,7 @@ impl TryFrom<VelodyneOptions> for Stage {
             model,
             decoder: PacketDecoder::new(model, &lasers, limits),
             undecoded: options.undecoded,
-            lasers_fingerprint: given.map(hash),
+            lasers_fingerprint: table.map(hash),
         })))
     }
 }
@@ -171,25 +171,26 @@ impl VelodyneStage {
         let is_selected = self.is_selected.table(channels, selected)?;
         let events = (0u32..).zip(batch.channels());
         let selected = events.filter(|(_, channel)| is_selected[**channel as usize]);
-        let mut places: Vec<(u32, PacketLocation)> =
+        let mut locations: Vec<(u32, PacketLocation)> =
             selected.map(|(event, _)| (event, PacketLocation::Payload)).collect();
         for (at, rows) in batch.rows().iter().enumerate() {
             let has_data = data_column(rows).is_some();
             for (row, event) in rows.events.iter().enumerate() {
-                let Ok(found) = places.binary_search_by_key(event, |(event, _)| *event) else {
+                let Ok(packet_found) = locations.binary_search_by_key(event, |(event, _)| *event)
+                else {
                     continue;
                 };
-                let place = &mut places[found].1;
+                let location = &mut locations[packet_found].1;
                 match (has_data, rows.payloads) {
-                    (true, _) => *place = PacketLocation::Row(at, row),
-                    (false, Payloads::Gone) if !matches!(place, PacketLocation::Row(..)) => {
-                        *place = PacketLocation::Nowhere;
+                    (true, _) => *location = PacketLocation::Row(at, row),
+                    (false, Payloads::Gone) if !matches!(location, PacketLocation::Row(..)) => {
+                        *location = PacketLocation::Nowhere;
                     }
                     _ => {}
                 }
             }
         }
-        Ok(places)
+        Ok(locations)
     }
 
     /// Appends the points of one event. Appends nothing if the whole packet is invalid.
@@ -197,16 +198,16 @@ impl VelodyneStage {
         &self,
         event: u32,
         channel: u32,
-        (found, timestamp): (TimedPacket<'_>, i64),
+        (packet_found, timestamp): (TimedPacket<'_>, i64),
         cloud: &mut CloudBuilder,
         report: &mut EventReport<PacketIssue>,
     ) -> Result<(), Error> {
-        let blocks = DataBlocks::from_packet(found.packet, self.model.has_halves());
+        let blocks = DataBlocks::from_packet(packet_found.packet, self.model.has_halves());
         if blocks.iter().next().is_none() {
             report.skip(event, channel, PacketIssue::NoBlock);
             return Ok(());
         }
-        let factory = FactoryBytes::from_packet(found.packet);
+        let factory = FactoryBytes::from_packet(packet_found.packet);
         for (what, count) in [
             (PacketIssue::CutShort, u64::from(blocks.is_cut())),
             (PacketIssue::InvalidAzimuth, blocks.invalid_azimuths()),
@@ -218,12 +219,12 @@ impl VelodyneStage {
         if let Some(product) = self.other_product(factory, &blocks) {
             report.note(channel, PacketIssue::Product(self.model, product), 1);
         }
-        let ended = found.utime.map_or(timestamp, |utime| utime.saturating_mul(1_000));
+        let ended = packet_found.utime.map_or(timestamp, |utime| utime.saturating_mul(1_000));
         let left_out = self.decoder.append(&blocks, factory, ended, cloud);
         if left_out > 0 {
             report.note(channel, PacketIssue::OutOfRange, left_out);
         }
-        cloud.end_event(event, found.utime.unwrap_or(timestamp.div_euclid(1_000)), true)
+        cloud.end_event(event, packet_found.utime.unwrap_or(timestamp.div_euclid(1_000)), true)
     }
 
     /// The product number in the packet, if it is not that of our model.
@@ -271,9 +272,9 @@ fn column_bytes(column: &ArrayRef, row: usize) -> Option<&[u8]> {
 fn read_packet(
     batch: &Batch,
     event: u32,
-    place: PacketLocation,
+    location: PacketLocation,
 ) -> Result<TimedPacket<'_>, PacketIssue> {
-    match place {
+    match location {
         PacketLocation::Payload => {
             wire::find_packet(batch.payload(event as usize)).map_err(PacketIssue::NoPacket)
         }
@@ -295,23 +296,23 @@ fn read_packet(
 
 impl Map for VelodyneStage {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
-        let places = self.locate_packets(&batch, context.channels)?;
-        if places.is_empty() {
+        let locations = self.locate_packets(&batch, context.channels)?;
+        if locations.is_empty() {
             return Ok(batch);
         }
-        let is_long = |(event, place): &&(u32, PacketLocation)| {
-            matches!(place, PacketLocation::Row(..))
+        let is_long = |(event, location): &&(u32, PacketLocation)| {
+            matches!(location, PacketLocation::Row(..))
                 || batch.payload_len(*event as usize) >= wire::PACKET
         };
-        let packets = places.iter().filter(is_long).count();
+        let packets = locations.iter().filter(is_long).count();
         let mut cloud = CloudBuilder::with_capacity(packets * BLOCKS * LANES, packets);
         let mut report = EventReport::default();
-        for (event, place) in places {
+        for (event, location) in locations {
             let (at, channel) = (event as usize, batch.channels()[event as usize]);
-            match read_packet(&batch, event, place) {
-                Ok(found) => {
-                    let found = (found, batch.timestamps()[at]);
-                    self.append(event, channel, found, &mut cloud, &mut report)?;
+            match read_packet(&batch, event, location) {
+                Ok(packet_found) => {
+                    let packet_found = (packet_found, batch.timestamps()[at]);
+                    self.append(event, channel, packet_found, &mut cloud, &mut report)?;
                 }
                 Err(what) => report.skip(event, channel, what.bounded()),
             }

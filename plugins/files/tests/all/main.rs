@@ -22,19 +22,19 @@ const BEGIN: i64 = 1_194_098_400_000_000_000;
 
 /// An event: channel, payload, and if decoded its time, image and label.
 #[derive(Clone, Debug)]
-struct TestEvent(&'static str, Vec<u8>, Option<(i64, Option<Vec<u8>>, String)>);
+struct FileEvent(&'static str, Vec<u8>, Option<(i64, Option<Vec<u8>>, String)>);
 
-fn raw(channel: &'static str, payload: &[u8]) -> TestEvent {
-    TestEvent(channel, payload.to_vec(), None)
+fn raw(channel: &'static str, payload: &[u8]) -> FileEvent {
+    FileEvent(channel, payload.to_vec(), None)
 }
 
-fn image(channel: &'static str, utime: i64, image: &[u8]) -> TestEvent {
-    TestEvent(channel, b"raw".to_vec(), Some((utime, Some(image.to_vec()), "label".to_owned())))
+fn image(channel: &'static str, utime: i64, image: &[u8]) -> FileEvent {
+    FileEvent(channel, b"raw".to_vec(), Some((utime, Some(image.to_vec()), "label".to_owned())))
 }
 
-fn batch(events: &[TestEvent], first: usize, channels: &Channels) -> Batch {
+fn batch(events: &[FileEvent], first: usize, channels: &Channels) -> Batch {
     let (mut builder, mut decoded) = (BatchBuilder::default(), Vec::new());
-    for (n, TestEvent(channel, payload, fields)) in events.iter().enumerate() {
+    for (n, FileEvent(channel, payload, fields)) in events.iter().enumerate() {
         let channel = Channel::new(Name::from_text(channel), "log", Encoding::Lcm);
         let (id, number) = (channels.intern(channel).unwrap(), (first + n) as i64);
         builder.push_copy(BEGIN + number, number, id, payload);
@@ -62,9 +62,9 @@ fn batch(events: &[TestEvent], first: usize, channels: &Channels) -> Batch {
 }
 
 /// Runs every task on its own thread, so that tasks finish in any order.
-struct ThreadPerTask(usize);
+struct UnorderedTasks(usize);
 
-impl Tasks for ThreadPerTask {
+impl Tasks for UnorderedTasks {
     fn width(&self) -> usize {
         self.0
     }
@@ -93,13 +93,13 @@ struct FilesOutcome {
 
 fn run(
     path: &Path,
-    events: &[TestEvent],
+    events: &[FileEvent],
     more: Value,
     cut: usize,
     width: usize,
 ) -> Result<FilesOutcome, Error> {
     let outputs = Arc::new(Outputs::new(Overwrite::Replace, true, &[]));
-    let tasks = Arc::new(ThreadPerTask(width));
+    let tasks = Arc::new(UnorderedTasks(width));
     let context = SinkContext { outputs, tasks, ..SinkContext::standalone() };
     let mut options = json!({ "path": format!("{}/", path.display()) });
     options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -119,7 +119,7 @@ fn run(
     Ok(outcome)
 }
 
-fn write(path: &Path, events: &[TestEvent], more: Value) -> FilesOutcome {
+fn write(path: &Path, events: &[FileEvent], more: Value) -> FilesOutcome {
     run(path, events, more, events.len(), 1).unwrap()
 }
 
@@ -182,7 +182,7 @@ fn a_field_becomes_files_named_by_other_fields() {
 #[test]
 fn a_field_that_is_null_or_not_bytes_yields_no_file() {
     let folder = tempfile::tempdir().unwrap();
-    let null = TestEvent("CAM", Vec::new(), Some((1, None, String::new())));
+    let null = FileEvent("CAM", Vec::new(), Some((1, None, String::new())));
     for (field, left_out) in [("image", 1), ("utime", 1), ("nowhere", 1), ("label", 1)] {
         let outcome = write(folder.path(), std::slice::from_ref(&null), json!({ "field": field }));
         assert_eq!((outcome.written, outcome.left_out), (0, left_out), "{field}");
@@ -207,14 +207,14 @@ fn incomplete_images_are_noted_and_kept_or_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let kept = write(folder.path(), &events, options(json!({})));
     assert_eq!((kept.written, kept.left_out, kept.refused.len()), (4, 1, 0));
-    let told: Vec<&str> = kept.notes.iter().map(|(what, _)| &**what).collect();
-    let wanted = [
+    let noted: Vec<&str> = kept.notes.iter().map(|(what, _)| &**what).collect();
+    let expected = [
         "empty image on CAM, left out",
         "not a JPEG file: no FF D8 at its start on CAM_2",
         "truncated JPEG file: it ends in a header on CAM",
         "truncated JPEG file: it ends in the picture on CAM",
     ];
-    assert_eq!(told, wanted);
+    assert_eq!(noted, expected);
     let index = files(folder.path()).remove("index.csv").unwrap();
     let states: Vec<&str> =
         text(&index).lines().skip(1).map(|line| line.rsplit(',').next().unwrap()).collect();
@@ -233,7 +233,7 @@ fn incomplete_images_are_noted_and_kept_or_dropped() {
 #[test]
 fn names_never_lead_out_of_the_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let named = |label: &str| TestEvent("CAM", b"x".to_vec(), Some((1, None, label.to_owned())));
+    let named = |label: &str| FileEvent("CAM", b"x".to_vec(), Some((1, None, label.to_owned())));
     let events = ["../up", "/abs", "..", "a/b", "", "ok", "index.csv"].map(named);
     let outcome = write(&folder.path().join("out"), &events, json!({ "name": "{label}" }));
     assert_eq!((outcome.written, outcome.refused.len()), (1, 6));
@@ -257,39 +257,39 @@ fn an_event_without_a_name_is_refused_with_the_field_it_lacks() {
     let outcome = write(folder.path(), &events, json!({ "name": "{utime}.bin" }));
     assert_eq!(outcome.written, 1);
     assert_eq!(outcome.refused, ["the file name needs `utime`, which the event does not have"]);
-    let told = "`name` needs `utime`, which events on A do not have; filter out such events, or \
+    let noted = "`name` needs `utime`, which events on A do not have; filter out such events, or \
         choose another `name`";
-    assert_eq!(outcome.notes[0], (told.to_owned(), 0));
+    assert_eq!(outcome.notes[0], (noted.to_owned(), 0));
 }
 
 #[test]
 fn the_first_invalid_name_of_each_channel_is_noted() {
     let folder = tempfile::tempdir().unwrap();
     let named =
-        |channel, label: &str| TestEvent(channel, b"x".to_vec(), Some((1, None, label.into())));
+        |channel, label: &str| FileEvent(channel, b"x".to_vec(), Some((1, None, label.into())));
     let events = [named("A", "ok"), named("A", "a/\u{1b}b"), named("A", "c/d"), named("B", "..")];
     for cut in [4, 1] {
         let path = folder.path().join(format!("{cut}"));
         let outcome = run(&path, &events, json!({ "name": "{label}" }), cut, 1).unwrap();
         assert_eq!((outcome.written, outcome.refused.len()), (1, 3));
-        let wanted = [
+        let expected = [
             "`name` yields `..` on B: the file name is empty or leads out of the folder; choose \
              values for `name` that always fit",
-            "`name` yields `a/\\u{1b}b` on A: a value in the file name contains a slash; choose values \
-             for `name` that always fit",
+            "`name` yields `a/\\u{1b}b` on A: a value in the file name contains a slash; choose \
+             values for `name` that always fit",
         ];
-        assert_eq!(outcome.notes, wanted.map(|what| (what.to_owned(), 0)));
+        assert_eq!(outcome.notes, expected.map(|what| (what.to_owned(), 0)));
     }
 }
 
 #[test]
 fn channels_without_the_field_share_a_note_after_those_of_bad_images() {
     let folder = tempfile::tempdir().unwrap();
-    let null = TestEvent("CAM", Vec::new(), Some((1, None, String::new())));
+    let null = FileEvent("CAM", Vec::new(), Some((1, None, String::new())));
     let mut events = vec![image("CAM", 1, b"no image"), null];
     events.extend(["G", "F", "E", "D", "C", "B", "A", "A"].map(|channel| raw(channel, b"x")));
     let more = json!({ "field": "image", "name": "{utime}.jpg", "check": "jpeg" });
-    let wanted = [
+    let expected = [
         ("not a JPEG file: no FF D8 at its start on CAM", 1),
         ("without bytes in `image` on 7 channels (A, B, C, D, E and 2 more), left out", 8),
         ("without bytes in `image` on CAM, left out", 1),
@@ -297,14 +297,14 @@ fn channels_without_the_field_share_a_note_after_those_of_bad_images() {
     for cut in [events.len(), 1] {
         let path = folder.path().join(format!("{cut}"));
         let outcome = run(&path, &events, more.clone(), cut, 1).unwrap();
-        assert_eq!(outcome.notes, wanted.map(|(what, n)| (what.to_owned(), n)));
+        assert_eq!(outcome.notes, expected.map(|(what, n)| (what.to_owned(), n)));
     }
 }
 
 #[test]
 fn taken_names_get_numbers_in_the_order_of_the_events() {
     let folder = tempfile::tempdir().unwrap();
-    let events: Vec<TestEvent> = (0..4u8).map(|n| raw("A", &[b'0' + n])).collect();
+    let events: Vec<FileEvent> = (0..4u8).map(|n| raw("A", &[b'0' + n])).collect();
     let outcome = write(folder.path(), &events, json!({ "name": "{channel}.bin" }));
     assert_eq!(outcome.notes[0].1, 3);
     let found = files(folder.path());
@@ -316,7 +316,7 @@ fn taken_names_get_numbers_in_the_order_of_the_events() {
 #[test]
 fn batches_and_threads_do_not_change_the_files() {
     let folder = tempfile::tempdir().unwrap();
-    let events: Vec<TestEvent> = (0..300)
+    let events: Vec<FileEvent> = (0..300)
         .map(|n| match n % 4 {
             0 => raw("POSE", b"x"),
             1 => image("CAM", n / 8, &picture()),
@@ -365,8 +365,8 @@ proptest! {
         folders in any::<bool>())
     {
         let folder = tempfile::tempdir().unwrap();
-        let events: Vec<TestEvent> = labels.iter().enumerate()
-            .map(|(n, label)| TestEvent("A", vec![n as u8], Some((1, None, label.clone()))))
+        let events: Vec<FileEvent> = labels.iter().enumerate()
+            .map(|(n, label)| FileEvent("A", vec![n as u8], Some((1, None, label.clone()))))
             .collect();
         let name = if folders { "{label}/{label}" } else { "{label}" };
         let path = folder.path().join("out");

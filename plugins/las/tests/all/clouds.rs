@@ -20,19 +20,19 @@ fn read(path: &Path) -> (las::Header, Vec<las::Point>) {
     (reader.header().clone(), points)
 }
 
-fn assert_like(found: &las::Point, wanted: &Point, has_color: bool) {
-    for (found, wanted) in [found.x, found.y, found.z].into_iter().zip(wanted.place) {
-        assert!((found - wanted).abs() < 0.000_501, "{found} {wanted}");
+fn assert_like(found: &las::Point, expected: &Point, has_color: bool) {
+    for (found, expected) in [found.x, found.y, found.z].into_iter().zip(expected.position) {
+        assert!((found - expected).abs() < 0.000_501, "{found} {expected}");
     }
-    let intensity = (f64::from(wanted.intensity.unwrap_or(0.0)) * 65_535.0).round() as u16;
+    let intensity = (f64::from(expected.intensity.unwrap_or(0.0)) * 65_535.0).round() as u16;
     assert_eq!(found.intensity, intensity);
-    assert_eq!(found.point_source_id, wanted.laser);
+    assert_eq!(found.point_source_id, expected.laser);
     assert_eq!((found.return_number, found.number_of_returns), (1, 1));
-    let gps = (wanted.time - BEGIN) as f64 / 1e9 + f64::from(1_194_098_400 - 1_315_964_800 + 14);
+    let gps = (expected.time - BEGIN) as f64 / 1e9 + f64::from(1_194_098_400 - 1_315_964_800 + 14);
     assert!((found.gps_time.unwrap() - gps).abs() < 1e-7);
     let color = found.color.map(|c| [c.red, c.green, c.blue]);
-    let wanted = wanted.color.unwrap_or_default().map(|part| u16::from(part) << 8);
-    assert_eq!(color, has_color.then_some(wanted));
+    let expected = expected.color.unwrap_or_default().map(|part| u16::from(part) << 8);
+    assert_eq!(color, has_color.then_some(expected));
 }
 
 #[test]
@@ -59,8 +59,8 @@ fn points_round_trip_in_order_with_all_fields() {
                 assert!((bounds.min.x - -1234.568).abs() < 1e-9, "{bounds:?}");
                 assert!((bounds.min.y - (77.0 - 149.5)).abs() < 1e-9, "{bounds:?}");
                 assert!((bounds.max.z - 3.25).abs() < 1e-9, "{bounds:?}");
-                for (found, wanted) in found.iter().zip(&points) {
-                    assert_like(found, wanted, color == "auto");
+                for (found, expected) in found.iter().zip(&points) {
+                    assert_like(found, expected, color == "auto");
                 }
             }
         }
@@ -81,7 +81,7 @@ fn batches_and_threads_do_not_change_the_bytes() {
         for (cut, threads) in [(60, 1), (7, 2), (1, 8)] {
             let path = folder.path().join(format!("{cut}-{name}"));
             let context =
-                SinkContext { tasks: Arc::new(crate::kit::ThreadPerTask(threads)), ..context() };
+                SinkContext { tasks: Arc::new(crate::kit::DetachedTasks(threads)), ..context() };
             let batches = events.chunks(cut).map(|some| batch(some, &context.channels)).collect();
             let outcome = run(json!({ "path": path }), batches, &context).unwrap();
             assert_eq!((outcome.written, outcome.left_out), (48, 12));
@@ -102,7 +102,7 @@ fn several_chunks_round_trip_through_compressed_files() {
     write(&path, &[CloudEvent("A", Some(points.clone()))], json!({})).unwrap();
     let (_, found) = read(&path);
     assert_eq!(found.len(), points.len());
-    found.iter().zip(&points).for_each(|(found, wanted)| assert_like(found, wanted, true));
+    found.iter().zip(&points).for_each(|(found, expected)| assert_like(found, expected, true));
 }
 
 #[test]
@@ -131,8 +131,8 @@ fn events_without_points_are_left_out_and_noted_by_channel() {
     let LasOutcome { written, left_out, refused, notes, .. } =
         write(&folder.path().join("cloud.las"), &events, json!({})).unwrap();
     assert_eq!((written, left_out, refused.len()), (2, 2, 0));
-    let told = "POSE: left out, no field `points`".to_owned();
-    assert_eq!(notes, [(told, 2)]);
+    let noted = "POSE: left out, no field `points`".to_owned();
+    assert_eq!(notes, [(noted, 2)]);
 }
 
 #[test]
@@ -143,8 +143,8 @@ fn a_list_of_other_elements_is_not_a_list_of_points() {
     let options = json!({ "path": folder.path().join("cloud.las") });
     let outcome = run(options, batches, &context).unwrap();
     assert_eq!((outcome.written, outcome.left_out), (0, 1));
-    let told = "N: left out, the elements of `points` have no member `x`".to_owned();
-    assert_eq!(outcome.notes, [(told, 1)]);
+    let noted = "N: left out, the elements of `points` have no member `x`".to_owned();
+    assert_eq!(outcome.notes, [(noted, 1)]);
 }
 
 #[test]
@@ -159,10 +159,10 @@ fn all_list_types_and_member_widths_are_accepted() {
         let lasers: Vec<u16> = points.iter().map(|point| point.point_source_id).collect();
         let reds: Vec<u16> = points.iter().map(|point| point.color.unwrap().red).collect();
         assert_eq!((lasers, reds), (vec![7, 0], vec![300, 0]));
-        let told: Vec<(&str, u64)> =
+        let noted: Vec<(&str, u64)> =
             outcome.notes.iter().map(|(what, n)| (what.as_str(), *n)).collect();
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].0.contains("`laser`") && told[1].0.contains("colours"), "{told:?}");
+        assert_eq!(noted.len(), 2, "{noted:?}");
+        assert!(noted[0].0.contains("`laser`") && noted[1].0.contains("colours"), "{noted:?}");
         assert_eq!(outcome.losses.len(), 1, "a time that is a mere number is told");
     }
 }
@@ -171,7 +171,7 @@ fn all_list_types_and_member_widths_are_accepted() {
 fn a_field_without_points_is_noted_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");
-    for (more, why) in [
+    for (more, reason) in [
         (json!({ "points": "utime" }), "`utime` is not a list"),
         (json!({ "coordinates": ["x", "y", "alt"] }), "`points` have no member `alt`"),
         (
@@ -180,7 +180,7 @@ fn a_field_without_points_is_noted_with_the_reason() {
         ),
     ] {
         let outcome = write(&path, &[CloudEvent("A", Some(line(2, [0.0; 3])))], more).unwrap();
-        assert!(outcome.notes[0].0.contains(why), "{outcome:?}");
+        assert!(outcome.notes[0].0.contains(reason), "{outcome:?}");
     }
 }
 
@@ -191,8 +191,8 @@ fn points_without_a_position_are_left_out_and_counted() {
     let nowhere = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(|x| at(1.0, x, 0.0));
     let points = [&nowhere[..], &line(2, [5.0; 3])].concat();
     let outcome = write(&path, &[CloudEvent("A", Some(points))], json!({})).unwrap();
-    let told = "points with a coordinate that is not a finite number; left out".to_owned();
-    assert_eq!((outcome.written, outcome.notes), (1, vec![(told, 3)]));
+    let noted = "points with a coordinate that is not a finite number; left out".to_owned();
+    assert_eq!((outcome.written, outcome.notes), (1, vec![(noted, 3)]));
     assert_eq!(read(&path).1.len(), 2);
 }
 
@@ -215,12 +215,12 @@ fn an_event_that_does_not_fit_is_refused_and_the_others_are_written() {
         (-1e30, json!({}), "too far out"),
         (2e10, json!({ "scale": [1e-7, 1.0, 1e-3] }), "too far out"),
     ];
-    for (x, more, why) in cases {
+    for (x, more, reason) in cases {
         let outcome = write(&path, &[far(x), good(), far(x)], more).unwrap();
         assert_eq!(outcome.written, 1);
         let places: Vec<u32> = outcome.refused.iter().map(|(event, _)| *event).collect();
         assert_eq!(places, [0, 2]);
-        assert!(outcome.refused[0].1.contains(why), "{outcome:?}");
+        assert!(outcome.refused[0].1.contains(reason), "{outcome:?}");
         assert_eq!(read(&path).1.len(), 2);
     }
 }
@@ -252,7 +252,7 @@ fn large_coordinates_fit_with_the_default_offset() {
     write(&path, &[CloudEvent("A", Some(points.clone()))], json!({})).unwrap();
     let (header, found) = read(&path);
     assert_eq!(header.transforms().y.offset, 3_827_400.0);
-    found.iter().zip(&points).for_each(|(found, wanted)| assert_like(found, wanted, true));
+    found.iter().zip(&points).for_each(|(found, expected)| assert_like(found, expected, true));
 }
 
 #[test]
@@ -344,13 +344,19 @@ fn invalid_options_are_refused_with_their_key() {
 }
 
 fn any_point() -> impl Strategy<Value = Point> {
-    let place = proptest::array::uniform3(prop_oneof![
+    let position = proptest::array::uniform3(prop_oneof![
         8 => -2e6..2e6f64,
         1 => any::<f64>(),
         1 => Just(f64::NAN)
     ]);
-    (place, any::<Option<f32>>(), any::<u16>(), any::<i64>(), any::<Option<[u8; 3]>>()).prop_map(
-        |(place, intensity, laser, time, color)| Point { place, intensity, laser, time, color },
+    (position, any::<Option<f32>>(), any::<u16>(), any::<i64>(), any::<Option<[u8; 3]>>()).prop_map(
+        |(position, intensity, laser, time, color)| Point {
+            position,
+            intensity,
+            laser,
+            time,
+            color,
+        },
     )
 }
 
@@ -370,17 +376,17 @@ proptest! {
         let outcome = write(&path, &events, more).unwrap();
         prop_assert_eq!(outcome.written as usize + outcome.refused.len(), events.len());
         let refused = |n: usize| outcome.refused.iter().any(|(event, _)| *event as usize == n);
-        let wanted: Vec<[f64; 3]> = events.iter().enumerate()
+        let expected: Vec<[f64; 3]> = events.iter().enumerate()
             .filter(|(n, _)| !refused(*n))
             .flat_map(|(_, CloudEvent(_, points))| points.iter().flatten())
-            .map(|point| point.place)
-            .filter(|place| place.iter().all(|value| value.is_finite()))
+            .map(|point| point.position)
+            .filter(|position| position.iter().all(|value| value.is_finite()))
             .collect();
         let found = read(&path).1;
-        prop_assert_eq!(found.len(), wanted.len());
-        for (found, wanted) in found.iter().zip(wanted) {
-            for (found, wanted) in [found.x, found.y, found.z].into_iter().zip(wanted) {
-                prop_assert!((found - wanted).abs() < 0.000_501);
+        prop_assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(expected) {
+            for (found, expected) in [found.x, found.y, found.z].into_iter().zip(expected) {
+                prop_assert!((found - expected).abs() < 0.000_501);
             }
         }
     }

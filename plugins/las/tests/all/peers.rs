@@ -52,11 +52,11 @@ fn numbers(value: &Value) -> Vec<f64> {
 }
 
 #[track_caller]
-fn assert_near(found: &Value, wanted: impl Iterator<Item = f64>, within: f64) {
-    let (found, wanted) = (numbers(found), wanted.collect::<Vec<f64>>());
-    assert_eq!(found.len(), wanted.len());
-    for (found, wanted) in found.into_iter().zip(wanted) {
-        assert!((found - wanted).abs() <= within, "{found} {wanted}");
+fn assert_near(found: &Value, expected: impl Iterator<Item = f64>, within: f64) {
+    let (found, expected) = (numbers(found), expected.collect::<Vec<f64>>());
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.into_iter().zip(expected) {
+        assert!((found - expected).abs() <= within, "{found} {expected}");
     }
 }
 
@@ -68,10 +68,11 @@ fn assert_holds(found: &Value, points: &[Point], has_color: bool) {
     assert_eq!((&found["returns"], &found["standard"]), (&json!(points.len()), &json!(1)));
     assert_eq!(found["software"], concat!("Sluice ", env!("CARGO_PKG_VERSION")));
     for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
-        let places = || points.iter().map(|point| point.place[axis]);
+        let positions = || points.iter().map(|point| point.position[axis]);
         // Half a step, plus rounding.
-        assert_near(&found[name], places(), 0.000_500_001);
-        let (least, most) = (places().fold(f64::MAX, f64::min), places().fold(f64::MIN, f64::max));
+        assert_near(&found[name], positions(), 0.000_500_001);
+        let (least, most) =
+            (positions().fold(f64::MAX, f64::min), positions().fold(f64::MIN, f64::max));
         assert!((numbers(&found["least"])[axis] - least).abs() <= 0.000_500_001);
         assert!((numbers(&found["most"])[axis] - most).abs() <= 0.000_500_001);
     }

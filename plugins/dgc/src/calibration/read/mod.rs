@@ -234,10 +234,10 @@ impl CalibrationReader {
     fn pinhole(&mut self, settings: &FrameSettings<'_>) -> Option<Pinhole> {
         let [fx, fy, skew, cx, cy] = self.required_numbers(settings, PINHOLE)?;
         if fx <= 0.0 || fy <= 0.0 {
-            let place = settings
+            let span = settings
                 .own_or_inherited(PINHOLE)
                 .map_or(settings.span, |v| span_of(v, settings.span));
-            self.push_mistake(place, "expected focal lengths above 0 in [fx, fy, skew, cx, cy]");
+            self.push_mistake(span, "expected focal lengths above 0 in [fx, fy, skew, cx, cy]");
             return None;
         }
         Some(Pinhole { fx, fy, skew, cx, cy })
@@ -246,9 +246,9 @@ impl CalibrationReader {
     fn distortion(&mut self, settings: &FrameSettings<'_>) -> Option<Distortion> {
         let Some(model) = settings.own_or_inherited("distortion_model") else {
             if let Some(value) = settings.own("distortion_params") {
-                let place = span_of(value, settings.span);
+                let span = span_of(value, settings.span);
                 self.push_mistake(
-                    place,
+                    span,
                     "distortion parameters need `distortion_model = \"spherical\"`",
                 );
                 return None;
@@ -263,8 +263,8 @@ impl CalibrationReader {
                 Some(Distortion::Spherical { center: center?, param: params?[0] })
             }
             _ => {
-                let place = span_of(model, settings.span);
-                self.push_mistake(place, "expected `spherical` or `none` as the distortion model");
+                let span = span_of(model, settings.span);
+                self.push_mistake(span, "expected `spherical` or `none` as the distortion model");
                 None
             }
         }

@@ -72,17 +72,17 @@ impl CalibrationReader {
         }
     }
 
-    fn check_keys(&mut self, group: &[ConfigEntry], known: &[&[&str]]) {
+    fn check_keys(&mut self, group: &[ConfigEntry], allowed: &[&[&str]]) {
         for entry in group {
-            if !known.iter().any(|keys| keys.contains(&entry.name.as_str())) {
-                self.unknown_key(entry, known);
+            if !allowed.iter().any(|keys| keys.contains(&entry.name.as_str())) {
+                self.unknown_key(entry, allowed);
             }
         }
     }
 
-    fn unknown_key(&mut self, entry: &ConfigEntry, known: &[&[&str]]) {
+    fn unknown_key(&mut self, entry: &ConfigEntry, allowed: &[&[&str]]) {
         let message = format!("unknown key `{}`", entry.name);
-        let help = Some(format!("expected one of {}", known.concat().join(", ")));
+        let help = Some(format!("expected one of {}", allowed.concat().join(", ")));
         self.mistakes.push(Mistake { help, ..mistake(entry.span.clone(), message) });
     }
 }

@@ -117,11 +117,13 @@ pub(super) fn with_members(
     let list = rows.columns.column(place).as_list::<i32>();
     let (mut fields, mut columns, _) = list.values().as_struct().clone().into_parts();
     for (field, column) in members {
-        let others: Vec<bool> = fields.iter().map(|known| known.name() != field.name()).collect();
+        let others: Vec<bool> =
+            fields.iter().map(|existing| existing.name() != field.name()).collect();
         let mut kept = others.iter();
         columns.retain(|_| *kept.next().unwrap_or(&true));
-        let known = fields.iter().zip(&others).filter(|(_, is_other)| **is_other);
-        fields = known.map(|(known, _)| Arc::clone(known)).chain([Arc::new(field)]).collect();
+        let existing = fields.iter().zip(&others).filter(|(_, is_other)| **is_other);
+        fields =
+            existing.map(|(existing, _)| Arc::clone(existing)).chain([Arc::new(field)]).collect();
         columns.push(column);
     }
     let mut offsets = list.offsets().clone();

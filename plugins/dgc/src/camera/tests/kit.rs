@@ -57,7 +57,7 @@ pub(super) const UPPER_LEFT: [f64; 3] = [11.0, 1.0, 3.0];
 pub(super) const BEHIND: [f64; 3] = [-11.0, 1.0, 3.0];
 
 #[derive(Clone)]
-pub(super) enum TestEvent {
+pub(super) enum CameraEvent {
     /// Channel, milliseconds, bytes.
     Image(&'static str, i64, Vec<u8>),
     /// Milliseconds, x, degrees of yaw.
@@ -65,7 +65,7 @@ pub(super) enum TestEvent {
     /// Milliseconds, frame, points; on the channel SCAN.
     Points(i64, PointFrame, Vec<[f64; 3]>),
 }
-pub(super) use TestEvent::{Image, Points as Scan, Pose};
+pub(super) use CameraEvent::{Image, Points as Scan, Pose};
 
 pub(super) const QUARTERS: [[u8; 3]; 4] = [[250, 0, 0], [0, 250, 0], [0, 0, 250], [250, 250, 250]];
 
@@ -85,7 +85,7 @@ pub(super) fn quarters(width: u16, height: u16) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn image(millis: i64) -> TestEvent {
+pub(super) fn image(millis: i64) -> CameraEvent {
     Image("CAM_A", millis, quarters(100, 50))
 }
 
@@ -128,7 +128,7 @@ impl CameraRun {
         Self::new(json!({ "cameras": ["ahead"] }))
     }
 
-    pub(super) fn push(&mut self, events: &[TestEvent]) -> Vec<Batch> {
+    pub(super) fn push(&mut self, events: &[CameraEvent]) -> Vec<Batch> {
         let batch = self.batch(events);
         let mut context = StageContext::new(&self.channels, None);
         let carried = self.fold.push(batch, &mut context).unwrap();
@@ -140,13 +140,13 @@ impl CameraRun {
         painted
     }
 
-    pub(super) fn points(&mut self, events: &[TestEvent]) -> Vec<Points> {
+    pub(super) fn points(&mut self, events: &[CameraEvent]) -> Vec<Points> {
         let batches = self.push(events);
         batches.iter().flat_map(|batch| batch.rows()).filter_map(Points::from_rows).collect()
     }
 
     /// The projection of each point.
-    pub(super) fn seen(&mut self, events: &[TestEvent]) -> Vec<Option<ProjectedPoint>> {
+    pub(super) fn seen(&mut self, events: &[CameraEvent]) -> Vec<Option<ProjectedPoint>> {
         self.points(events).iter().flat_map(seen).collect()
     }
 
@@ -155,7 +155,7 @@ impl CameraRun {
         note_count.map(|(_, count)| count).sum()
     }
 
-    pub(super) fn batch(&self, events: &[TestEvent]) -> Batch {
+    pub(super) fn batch(&self, events: &[CameraEvent]) -> Batch {
         let mut builder = BatchBuilder::default();
         for (n, event) in events.iter().enumerate() {
             let (name, millis) = match event {
@@ -183,7 +183,7 @@ pub(super) fn rows(events: Vec<u32>, columns: Vec<(&str, ArrayRef)>) -> Rows {
     Rows { message, payloads: Payloads::Kept, events, columns }
 }
 
-pub(super) fn images<'e>(events: impl Iterator<Item = (u32, &'e TestEvent)>) -> Rows {
+pub(super) fn images<'e>(events: impl Iterator<Item = (u32, &'e CameraEvent)>) -> Rows {
     let (mut numbers, mut times, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     for (event, image) in events {
         if let Image(_, millis, file) = image {
@@ -202,7 +202,7 @@ pub(super) fn images<'e>(events: impl Iterator<Item = (u32, &'e TestEvent)>) -> 
     rows(numbers, columns)
 }
 
-pub(super) fn poses<'e>(events: impl Iterator<Item = (u32, &'e TestEvent)>) -> Rows {
+pub(super) fn poses<'e>(events: impl Iterator<Item = (u32, &'e CameraEvent)>) -> Rows {
     let (mut numbers, mut times) = (Vec::new(), Vec::new());
     let (mut positions, mut turns) = (Vec::new(), Vec::new());
     for (event, pose) in events {
@@ -228,7 +228,7 @@ pub(super) fn poses<'e>(events: impl Iterator<Item = (u32, &'e TestEvent)>) -> R
 }
 
 pub(super) fn scans<'e>(
-    events: impl Iterator<Item = (u32, &'e TestEvent)>,
+    events: impl Iterator<Item = (u32, &'e CameraEvent)>,
     frame: PointFrame,
 ) -> Rows {
     let mut cloud = CloudBuilder::default();
@@ -274,10 +274,10 @@ pub(super) fn seen(points: &Points) -> Vec<Option<ProjectedPoint>> {
     (0..points.len()).map(one).collect()
 }
 
-pub(super) fn is_at(seen: &Option<ProjectedPoint>, place: [f64; 3]) -> bool {
+pub(super) fn is_at(seen: &Option<ProjectedPoint>, position: [f64; 3]) -> bool {
     seen.as_ref().is_some_and(|seen| {
         let found = [seen.u, seen.v, seen.depth].map(f64::from);
-        found.iter().zip(place).all(|(found, expected)| (found - expected).abs() < 1e-4)
+        found.iter().zip(position).all(|(found, expected)| (found - expected).abs() < 1e-4)
     })
 }
 

@@ -17,9 +17,10 @@ fn points_get_the_pixel_and_colour_at_their_projection() {
     let around = [[11.0, 1.0, 3.0], [11.0, -1.0, 3.0], [11.0, 1.0, 1.0], [11.0, -1.0, 1.0]];
     let scan = Scan(5, PointFrame::Body, [&around[..], &[BEHIND]].concat());
     let seen = CameraRun::ahead().seen(&[image(0), scan]);
-    let places = [[40.0, 15.0, 10.0], [60.0, 15.0, 10.0], [40.0, 35.0, 10.0], [60.0, 35.0, 10.0]];
-    for ((seen, place), colour) in seen.iter().zip(places).zip(QUARTERS) {
-        assert!(is_at(seen, place), "{seen:?} is not at {place:?}");
+    let positions =
+        [[40.0, 15.0, 10.0], [60.0, 15.0, 10.0], [40.0, 35.0, 10.0], [60.0, 35.0, 10.0]];
+    for ((seen, position), colour) in seen.iter().zip(positions).zip(QUARTERS) {
+        assert!(is_at(seen, position), "{seen:?} is not at {position:?}");
         let found = seen.as_ref().unwrap().colour.unwrap();
         assert!(is_like(found, colour), "{found:?} is not {colour:?}");
     }
@@ -87,7 +88,7 @@ fn a_damaged_image_yields_pixels_without_colours_and_is_noted() {
         assert!(is_at(&seen[0], [40.0, 15.0, 10.0]), "{seen:?}");
         assert_eq!(seen[0].as_ref().unwrap().colour, None);
     }
-    assert_eq!(run.note_count("CAM_A: events whose image is not a JPEG file"), 2);
+    assert_eq!(run.note_count("CAM_A: events without colour"), 2);
 }
 
 #[test]
@@ -114,13 +115,13 @@ fn an_image_of_another_aspect_ratio_is_not_used_and_is_noted() {
 fn pixels_do_not_depend_on_the_option_colour() {
     for file in [quarters(50, 25), quarters(100, 50)[..700].to_vec()] {
         let events = [Image("CAM_A", 0, file), Scan(0, PointFrame::Body, vec![UPPER_LEFT])];
-        let places = [true, false].map(|colour| {
+        let positions = [true, false].map(|colour| {
             let mut run = CameraRun::new(json!({ "cameras": ["ahead"], "colour": colour }));
             let points = run.points(&events).remove(0);
             let u = points.member("u").unwrap().as_primitive::<Float32Type>().value(0);
             (u, run.note_count("CAM_A: images whose size differs from their message"))
         });
-        assert_eq!(places[0], places[1]);
+        assert_eq!(positions[0], positions[1]);
     }
     let half = Image("CAM_A", 0, quarters(50, 25));
     let mut run = CameraRun::new(json!({ "cameras": ["ahead"], "colour": false }));
@@ -165,7 +166,7 @@ fn mounts_name_the_sensor_of_a_channel() {
     };
     assert_eq!(at(json!({})), Some((40.0, 10.0)));
     let left = at(json!({ "SC*": "left" }));
-    assert!(left.is_none_or(|place| place != (40.0, 10.0)), "{left:?}");
+    assert!(left.is_none_or(|position| position != (40.0, 10.0)), "{left:?}");
 }
 
 #[test]

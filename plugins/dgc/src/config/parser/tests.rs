@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn said(text: &str) -> String {
+fn errors_of(text: &str) -> String {
     let mistakes = Document::parse(text).unwrap_err();
     let shown: Vec<String> = mistakes
         .iter()
@@ -29,7 +29,7 @@ fn casts_mean_nothing() {
 fn an_array_may_end_in_a_comma_and_may_be_empty() {
     assert_eq!(value_of("a = [1, 2,];"), value_of("a=[1,2];"));
     assert_eq!(value_of("a = [];"), ConfigValue::List(Vec::new()));
-    assert!(said("a = [,];").contains("expected a value or `]`, found `,`"));
+    assert!(errors_of("a = [,];").contains("expected a value or `]`, found `,`"));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn an_unclosed_string_is_a_mistake_at_its_start() {
         "2: unclosed string: expected `\"`",
         "3: expected a value for `b`, found the end of the file",
     ];
-    assert_eq!(said("a = 1;\nb = \"x;\n"), expected.join("\n"));
+    assert_eq!(errors_of("a = 1;\nb = \"x;\n"), expected.join("\n"));
 }
 
 #[test]
@@ -64,16 +64,16 @@ fn words_have_255_bytes_at_most() {
     let (fits, too_long) = ("x".repeat(255), "x".repeat(256));
     assert_eq!(text_of(&format!("a = {fits};")), fits);
     assert_eq!(text_of(&format!("a = \"{fits}\";")), fits);
-    assert!(said(&format!("a = {too_long};")).contains("longer than 255 bytes"));
-    assert!(said(&format!("a = \"{too_long}\";")).contains("longer than 255 bytes"));
-    assert!(said(&format!("{too_long} = 1;")).contains("longer than 255 bytes"));
+    assert!(errors_of(&format!("a = {too_long};")).contains("longer than 255 bytes"));
+    assert!(errors_of(&format!("a = \"{too_long}\";")).contains("longer than 255 bytes"));
+    assert!(errors_of(&format!("{too_long} = 1;")).contains("longer than 255 bytes"));
 }
 
 #[test]
 fn unprintable_bytes_are_mistakes_outside_of_comments() {
-    assert!(said("a = \u{fc};").contains("expected printable ASCII, found the byte 0xc3"));
-    assert!(said("a = \"\u{1}\";").contains("found the byte 0x01"));
-    assert!(said("a = $;").contains("unexpected character `$`"));
+    assert!(errors_of("a = \u{fc};").contains("expected printable ASCII, found the byte 0xc3"));
+    assert!(errors_of("a = \"\u{1}\";").contains("found the byte 0x01"));
+    assert!(errors_of("a = $;").contains("unexpected character `$`"));
 }
 
 #[test]
@@ -88,14 +88,14 @@ fn several_mistakes_are_reported_at_once() {
         "6: unexpected `;`",
         "7: unclosed group `f`: expected `}`",
     ];
-    assert_eq!(said(text), expected.join("\n"));
+    assert_eq!(errors_of(text), expected.join("\n"));
 }
 
 #[test]
 fn the_nesting_of_groups_is_limited() {
     let nested = |depth: usize| format!("{}{}", "a {".repeat(depth), "}".repeat(depth));
     assert!(Document::parse(&nested(MAX_DEPTH)).is_ok());
-    assert!(said(&nested(MAX_DEPTH + 1)).contains("groups nested more than 64 deep"));
+    assert!(errors_of(&nested(MAX_DEPTH + 1)).contains("groups nested more than 64 deep"));
     assert!(Document::parse(&nested(300_000)).is_err());
 }
 

@@ -8,7 +8,7 @@ use crate::frames::kit::{
 };
 
 /// The frame is turned by a quarter: its y points west, and its x north.
-fn tie(ms: i64) -> ScriptedEvent {
+fn reference(ms: i64) -> ScriptedEvent {
     let quarter = std::f64::consts::FRAC_PI_2;
     at(
         ms,
@@ -30,8 +30,8 @@ fn place(out: &OutputEvent) -> [f64; 3] {
 #[test]
 fn points_match_positions_computed_by_hand() {
     let mut run = FrameRun::new("georeference", json!({}));
-    // A kilometre along x, which is to the north, and three metres above the tie.
-    let outs = run.drive(&[tie(0), points(5, [1100.0, 200.0, 13.0])]);
+    // A kilometre along x, which is to the north, and three metres above the reference.
+    let outs = run.drive(&[reference(0), points(5, [1100.0, 200.0, 13.0])]);
     let [latitude, longitude, altitude] = place(&outs[1]);
     assert!((latitude - 34.593_514_454_551_88).abs() < 1e-12, "{latitude}");
     assert!((longitude + 117.359).abs() < 1e-12, "{longitude}");
@@ -45,7 +45,7 @@ fn points_match_positions_computed_by_hand() {
 
 #[test]
 fn poses_get_position_and_heading_whether_decoded_or_not() {
-    let drive = [tie(0), at(5, ScriptedContent::Pose([100.0, 200.0, 10.0], 30.0))];
+    let drive = [reference(0), at(5, ScriptedContent::Pose([100.0, 200.0, 10.0], 30.0))];
     let mut found = Vec::new();
     for form in [PayloadForm::Decoded, PayloadForm::Raw] {
         let mut run = FrameRun::new("georeference", json!({ "channels": "POSE" }));
@@ -57,7 +57,7 @@ fn poses_get_position_and_heading_whether_decoded_or_not() {
         assert!((outs[1].numbers["heading"][0] - 330.0).abs() < 1e-9, "{outs:?}");
         assert!(outs[1].kind == "sluice.pose.globe" && outs[1].payload.is_empty());
         assert!(outs[1].columns.contains(&"accel".to_owned()));
-        assert!(!outs[0].payload.is_empty(), "ties pass as they are");
+        assert!(!outs[0].payload.is_empty(), "references pass unchanged");
         found.push(outs[1].clone());
     }
     assert_eq!(found[0], found[1]);
@@ -75,14 +75,15 @@ fn undecoded_poses_pass_unless_their_channel_is_named() {
 fn points_of_another_frame_are_refused_with_advice() {
     let mut run = FrameRun::new("georeference", json!({}));
     let body = ScriptedContent::Points("VELODYNE", PointFrame::Body, vec![[0.0; 3]]);
-    let batch = run.batch(&[tie(0), at(1, body)], PayloadForm::Decoded);
+    let batch = run.batch(&[reference(0), at(1, body)], PayloadForm::Decoded);
     let refused = run.all(vec![batch]).unwrap_err().to_string();
     assert!(refused.contains("body frame") && refused.contains("`to-frame`"), "{refused}");
 }
 
 #[test]
 fn events_without_a_reference_are_dropped_and_noted() {
-    let drive = [points(0, [0.0; 3]), tie(0), points(10_000, [0.0; 3]), points(10_001, [0.0; 3])];
+    let drive =
+        [points(0, [0.0; 3]), reference(0), points(10_000, [0.0; 3]), points(10_001, [0.0; 3])];
     let mut run = FrameRun::new("georeference", json!({}));
     assert_eq!(run.drive(&drive).len(), 2);
     assert_eq!(run.filtered, 2);
@@ -100,7 +101,7 @@ fn events_without_a_reference_are_dropped_and_noted() {
 #[test]
 fn events_without_anything_to_place_are_noted() {
     let mut run = FrameRun::new("georeference", json!({ "channels": ["POSE", "OTHER"] }));
-    let batch = run.batch(&[tie(0), at(1, ScriptedContent::Other)], PayloadForm::Decoded);
+    let batch = run.batch(&[reference(0), at(1, ScriptedContent::Other)], PayloadForm::Decoded);
     run.all(vec![batch]).unwrap();
     assert!(
         run.has_note("OTHER: events without points or poses; passed unchanged"),
@@ -113,14 +114,14 @@ fn events_without_anything_to_place_are_noted() {
         run.notes
     );
     let mut run = FrameRun::new("georeference", json!({}));
-    run.drive(&[tie(0), points(5, [0.0; 3])]);
+    run.drive(&[reference(0), points(5, [0.0; 3])]);
     assert!(run.notes.is_empty(), "{:?}", run.notes);
 }
 
 #[test]
 fn references_by_time_are_waited_for() {
     let moved = at(8, ScriptedContent::GpsReference([0.0; 3], [34.0, -117.0, 0.0, 0.0]));
-    let drive = [tie(0), points(10, [0.0; 3]), moved, tie(20)];
+    let drive = [reference(0), points(10, [0.0; 3]), moved, reference(20)];
     let latitude =
         |options: Value| place(&FrameRun::new("georeference", options).drive(&drive)[1])[0];
     assert_eq!(latitude(json!({ "choose": "at" })), 34.0);

@@ -12,8 +12,8 @@ use crate::frames::kit::{
     origin, pose,
 };
 
-fn near(found: &[f64], wanted: &[f64]) -> bool {
-    found.len() == wanted.len() && found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-9)
+fn near(found: &[f64], expected: &[f64]) -> bool {
+    found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9)
 }
 
 /// The x of the points of each event that has some.
@@ -223,8 +223,8 @@ fn pending_events_are_bounded_by_their_points() {
         let others = |ms| at(ms, many.clone());
         let drive = [pose(0, 1.0), origin(5), others(6), others(7), pose(4, 2.0), pose(9, 3.0)];
         let outs = FrameRun::new("to-frame", json!({ "choose": "at" })).drive(&drive);
-        let wanted = if frame == PointFrame::Body { [1.0, 2.0, 3.0] } else { [1.0, 1.0, 1.0] };
-        assert_eq!(xs(&outs), [(5, wanted[0]), (6, wanted[1]), (7, wanted[2])]);
+        let expected = if frame == PointFrame::Body { [1.0, 2.0, 3.0] } else { [1.0, 1.0, 1.0] };
+        assert_eq!(xs(&outs), [(5, expected[0]), (6, expected[1]), (7, expected[2])]);
     }
 }
 

@@ -97,12 +97,12 @@ fn points_match_the_datasets_own_program() {
         }
     }
     let mut run = PointRun::new("velodyne", json!({}));
-    let taken = points(&run.all(&packets));
+    let event_points = points(&run.all(&packets));
     assert!(run.notes.is_empty(), "{:?}", run.notes);
     let mut printed = String::new();
-    for taken in taken {
-        for point in taken.points {
-            let [x, y, z] = poses[taken.event as usize].apply(mount.apply(point.xyz));
+    for event_points in event_points {
+        for point in event_points.points {
+            let [x, y, z] = poses[event_points.event as usize].apply(mount.apply(point.xyz));
             writeln!(printed, "{x:.6} {y:.6} {z:.6}").unwrap();
         }
     }

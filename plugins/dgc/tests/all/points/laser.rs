@@ -57,7 +57,7 @@ fn batch(run: &PointRun, scans: &[TestScan]) -> Batch {
     if scans.is_empty() { batch } else { batch.with_rows(vec![decoded(scans)]) }
 }
 
-fn taken(options: Value, scans: &[TestScan]) -> (Vec<EventPoints>, Vec<String>) {
+fn event_points(options: Value, scans: &[TestScan]) -> (Vec<EventPoints>, Vec<String>) {
     let mut run = PointRun::new("laser", options);
     let batch = batch(&run, scans);
     let out = run.apply(batch).unwrap();
@@ -66,10 +66,10 @@ fn taken(options: Value, scans: &[TestScan]) -> (Vec<EventPoints>, Vec<String>) 
 
 #[test]
 fn samples_are_at_their_angles_in_a_plane() {
-    let (taken, told) = taken(json!({}), &[scan(&[1.0, 2.0, 3.0])]);
-    assert!(told.is_empty(), "{told:?}");
-    assert_eq!((taken[0].utime, taken[0].points.len()), (UTIME, 3));
-    let point = &taken[0].points[1];
+    let (event_points, notes) = event_points(json!({}), &[scan(&[1.0, 2.0, 3.0])]);
+    assert!(notes.is_empty(), "{notes:?}");
+    assert_eq!((event_points[0].utime, event_points[0].points.len()), (UTIME, 3));
+    let point = &event_points[0].points[1];
     assert_eq!(point.xyz, [2.0 * (-0.25_f64).cos(), 2.0 * (-0.25_f64).sin(), 0.0]);
     assert_eq!((point.laser, point.time, point.intensity), (1, UTIME * 1000, None));
     assert_eq!(point.azimuth, (-0.25_f64).to_degrees() as f32);
@@ -78,11 +78,11 @@ fn samples_are_at_their_angles_in_a_plane() {
 #[test]
 fn invalid_ranges_yield_no_points() {
     let odd = scan(&[0.0, 81.91, f32::NAN, f32::INFINITY, -1.0, 79.0, 5.0]);
-    let (taken, told) = taken(json!({}), &[odd]);
-    let samples: Vec<u16> = taken[0].points.iter().map(|point| point.laser).collect();
+    let (event_points, notes) = event_points(json!({}), &[odd]);
+    let samples: Vec<u16> = event_points[0].points.iter().map(|point| point.laser).collect();
     assert_eq!(samples, [5, 6]);
     assert_eq!(
-        told,
+        notes,
         ["5 channel `SKIRT_FL`: samples without a point: out of range, masked, or not a number"]
     );
 }
@@ -90,8 +90,8 @@ fn invalid_ranges_yield_no_points() {
 #[test]
 fn limits_are_inclusive() {
     let options = json!({ "min_range": 2.0, "max_range": 3.0 });
-    let (taken, _) = taken(options, &[scan(&[1.9, 2.0, 3.0, 3.5])]);
-    assert_eq!(taken[0].points.iter().map(|point| point.laser).collect::<Vec<_>>(), [1, 2]);
+    let (event_points, _) = event_points(options, &[scan(&[1.9, 2.0, 3.0, 3.5])]);
+    assert_eq!(event_points[0].points.iter().map(|point| point.laser).collect::<Vec<_>>(), [1, 2]);
 }
 
 #[test]
@@ -99,16 +99,16 @@ fn intensities_are_kept_if_there_is_one_per_range() {
     let lit = TestScan { intensities: vec![7.0, 8.0, 9.0], ..scan(&[1.0, 0.0, 3.0]) };
     let odd = TestScan { intensities: vec![7.0], ..scan(&[1.0]) };
     let few = TestScan { intensities: vec![7.0], ..scan(&[1.0, 1.0]) };
-    let (taken, told) = taken(json!({}), &[lit, scan(&[1.0]), odd, few]);
+    let (event_points, notes) = event_points(json!({}), &[lit, scan(&[1.0]), odd, few]);
     let intensities: Vec<Vec<Option<f32>>> =
-        taken.iter().map(|t| t.points.iter().map(|p| p.intensity).collect()).collect();
+        event_points.iter().map(|t| t.points.iter().map(|p| p.intensity).collect()).collect();
     assert_eq!(
         intensities,
         [vec![Some(7.0), Some(9.0)], vec![None], vec![Some(7.0)], vec![None; 2]]
     );
     let wanted = "1 channel `SKIRT_FL`: \
                   scans with different numbers of intensities and ranges: points without intensity";
-    assert!(told.contains(&wanted.to_owned()), "{told:?}");
+    assert!(notes.contains(&wanted.to_owned()), "{notes:?}");
 }
 
 #[test]
@@ -122,9 +122,9 @@ fn scans_with_other_number_types_are_accepted() {
     let batch = run.batch(&[("scan", 7_001, Vec::new())]);
     let batch = batch.with_rows(vec![rows(&[0], Payloads::Gone, columns)]);
     let out = run.apply(batch).unwrap();
-    let taken = points(&out);
-    assert_eq!((taken[0].utime, taken[0].points[1].time), (7, 7_001));
-    assert_eq!(taken[0].points.iter().map(|point| point.laser).collect::<Vec<_>>(), [0, 2]);
+    let event_points = points(&out);
+    assert_eq!((event_points[0].utime, event_points[0].points[1].time), (7, 7_001));
+    assert_eq!(event_points[0].points.iter().map(|point| point.laser).collect::<Vec<_>>(), [0, 2]);
 }
 
 #[test]
@@ -151,20 +151,23 @@ fn samples_on_the_own_vehicle_are_dropped() {
 
 #[test]
 fn mounts_name_the_mask_of_a_channel_and_a_missing_one_is_noted() {
-    let taken = |channel, options: Value| {
+    let event_points = |channel, options: Value| {
         let mut run = PointRun::new("laser", options);
         let batch = run.batch(&[(channel, 0, Vec::new())]);
         let scan = TestScan { rad0: 0.75, radstep: 0.1, ..scan(&[1.0; 10]) };
         let out = run.apply(batch.with_rows(vec![decoded(&[scan])])).unwrap();
         let has_told =
-            run.counted_notes().iter().any(|told| told.contains("neither a mask nor a sensor"));
+            run.counted_notes().iter().any(|notes| notes.contains("neither a mask nor a sensor"));
         (points(&out)[0].points.len(), has_told)
     };
-    assert_eq!(taken("BROOM_X", json!({})), (10, true));
-    assert_eq!(taken("BROOM_X", json!({ "mounts": { "BROOM_[XY]": "BROOM_CL" } })), (3, false));
+    assert_eq!(event_points("BROOM_X", json!({})), (10, true));
+    assert_eq!(
+        event_points("BROOM_X", json!({ "mounts": { "BROOM_[XY]": "BROOM_CL" } })),
+        (3, false)
+    );
     // It is known, and sees nothing of the vehicle.
-    assert_eq!(taken("SKIRT_FL", json!({})), (10, false));
-    assert_eq!(taken("BROOM_X", json!({ "masks": false })), (10, false));
+    assert_eq!(event_points("SKIRT_FL", json!({})), (10, false));
+    assert_eq!(event_points("BROOM_X", json!({ "masks": false })), (10, false));
     let refused = make("laser", json!({ "mounts": { "BROOM_X": "nobody" } })).unwrap_err();
     assert_eq!(refused.path, ["mounts", "BROOM_X"]);
 }
@@ -180,10 +183,10 @@ fn events_without_a_scan_are_noted_by_reason() {
     assert_eq!((run.undecoded, out.len()), (2, 3));
     assert_eq!(run.counted_notes().len(), 2);
     let wrong = TestScan { rad0: f32::NAN, ..scan(&[1.0]) };
-    let (points, told) = taken(json!({}), &[wrong, scan(&vec![1.0; 65_537])]);
+    let (points, notes) = event_points(json!({}), &[wrong, scan(&vec![1.0; 65_537])]);
     assert!(points.is_empty());
     assert_eq!(
-        told,
+        notes,
         [
             "1 channel `SKIRT_FL`: `rad0` or `radstep` is not a finite number",
             "1 channel `SKIRT_FL`: scan of more than 65536 samples",
@@ -223,11 +226,11 @@ proptest! {
             for piece in pieces {
                 let batch = batch(&run, &piece);
                 let out = run.apply(batch).unwrap();
-                all.extend(points(&out).into_iter().map(|taken| {
+                all.extend(points(&out).into_iter().map(|event_points| {
                     // In pieces, the rows count anew.
-                    let points = taken.points.into_iter();
+                    let points = event_points.points.into_iter();
                     let points: Vec<_> = points.map(|p| (p.xyz, p.intensity, p.laser)).collect();
-                    (before + taken.event, points)
+                    (before + event_points.event, points)
                 }));
                 before += piece.len() as u32;
             }

@@ -26,7 +26,7 @@ pub(crate) const BEGIN: i64 = 1_194_098_400_000_000_000;
 /// A test point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
-    pub(crate) place: [f64; 3],
+    pub(crate) position: [f64; 3],
     pub(crate) intensity: Option<f32>,
     pub(crate) laser: u16,
     pub(crate) time: i64,
@@ -37,7 +37,7 @@ pub(crate) struct Point {
 pub(crate) fn at(x: f64, y: f64, z: f64) -> Point {
     let n = (x.abs() * 7.0 + y.abs() * 3.0) as i64 % 1_000_000;
     Point {
-        place: [x, y, z],
+        position: [x, y, z],
         intensity: Some((n % 256) as f32 / 255.0),
         laser: (n % 64) as u16,
         time: BEGIN + n * 1_000,
@@ -57,8 +57,9 @@ pub(crate) struct CloudEvent(pub(crate) &'static str, pub(crate) Option<Vec<Poin
 /// The rows of these events' points, with or without colours.
 fn rows(events: &[(u32, &Vec<Point>)], has_color: bool) -> Rows {
     let points = || events.iter().flat_map(|(_, points)| points.iter());
-    let axis =
-        |n: usize| -> ArrayRef { Arc::new(points().map(|p| p.place[n]).collect::<Float64Array>()) };
+    let axis = |n: usize| -> ArrayRef {
+        Arc::new(points().map(|p| p.position[n]).collect::<Float64Array>())
+    };
     let intensity = points().map(|p| p.intensity).collect::<Float32Array>();
     let laser = points().map(|p| p.laser).collect::<Vec<u16>>();
     let times = points().map(|p| p.time).collect::<Vec<i64>>();
@@ -172,9 +173,9 @@ pub(crate) fn wide(kind: ListKind, channels: &Channels) -> Batch {
 }
 
 /// Runs every task on its own thread, so that tasks finish in any order.
-pub(crate) struct ThreadPerTask(pub(crate) usize);
+pub(crate) struct DetachedTasks(pub(crate) usize);
 
-impl Tasks for ThreadPerTask {
+impl Tasks for DetachedTasks {
     fn width(&self) -> usize {
         self.0
     }
