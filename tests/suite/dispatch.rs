@@ -478,7 +478,7 @@ fn what_only_a_run_here_can_do_is_refused_before_anything_is_sent() {
     let live = "[sources.live]\nplugin = \"lcm-udp\"\n[sinks.out]\nplugin = \"lcm-log\"\n\
         from = \"live\"\n\
                 path = \"${DIR}/out.lcm\"\n";
-    assert!(refused(live).contains("comes live"));
+    assert!(refused(live).contains("is a live source"));
     assert!(refused(&sink("lcm-udp", "")).contains("writes no files"));
     assert!(refused(&sink("jsonl", "path = \"-\"")).contains("standard output"));
     assert!(refused(&sink("jsonl", "path = \"/dev/null\"")).contains("/dev/null"));

@@ -302,7 +302,7 @@ fn what_cannot_be_read_before_the_end_is_said_unless_it_is_cut() {
     folder.write("in.lcm", log(&drive(7, 10)));
     let record = ["record", "file://in.lcm", "--to"];
     let whole = run_sluice(&folder, &[&record[..], &["t.parquet"]].concat()).expect(0);
-    whole.expect_stderr("only when a file is complete");
+    whole.expect_stderr("only when it is complete");
     let cut = [&record[..], &["cut.parquet", "--split-seconds", "60"]].concat();
     let cut = run_sluice(&folder, &cut).expect(0);
     assert!(!cut.stderr.contains("complete"), "{}", cut.stderr);

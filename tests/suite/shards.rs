@@ -120,7 +120,7 @@ fn a_part_has_every_nth_input_and_reports_it_alone() {
 #[test]
 fn what_is_missing_is_named_and_nothing_is_changed() {
     let folder = folder();
-    merge(&folder).expect(1).expect_stderr("no record of a part");
+    merge(&folder).expect(1).expect_stderr("no shard records");
     for part in ["1/4", "3/4"] {
         shard(&folder, part, &[]).expect(0);
     }

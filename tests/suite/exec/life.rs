@@ -85,7 +85,7 @@ fn a_stage_that_continues_although_no_more_is_wanted_is_ended() {
     let report = allowed(&first_of(ENDLESS), &folder, 2).unwrap();
     let wanted = events(&folder.read("in.lcm"));
     assert!(events(&folder.read("out.lcm")) == wanted[..5]);
-    assert!(report.notes.iter().any(|note| note.what.contains("nobody wants")));
+    assert!(report.notes.iter().any(|note| note.what.contains("no node reads")));
     expect_gone(noted(&folder.at("child")));
 }
 
