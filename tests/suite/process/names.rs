@@ -45,7 +45,7 @@ fn strict_publishes_nothing_where_a_name_matches_nothing() {
     run_sluice(&folder, &[&arguments[..], &strict[..]].concat())
         .expect(2)
         .expect_stderr("error: --channel: no channel matches `POES`; did you mean `POSE`?")
-        .expect_stderr("error: nothing was published, as --strict was given");
+        .expect_stderr("error: nothing was published: a name matched nothing");
     assert_eq!(folder.names(), ["drive.lcm", "report.json"]);
     let report = report(&folder);
     assert_eq!((&report["exit"], &report["files"]), (&2.into(), &json!([])));
@@ -194,7 +194,7 @@ fn a_renamed_channel_is_reported_with_its_new_name() {
     folder.write("old.toml", pipeline("\"POSE\", \"BROOM_L\""));
     let old = run_sluice(&folder, &["run", "old.toml", "--report", "report.json"]).expect(0);
     old.expect_stderr(
-        "keep: `channels`: no channel is called `POSE` there: a stage before has \
+        "keep: `channels`: no channel is called `POSE` there: an earlier stage \
         renamed it to `EGO`",
     );
     assert_eq!(report(&folder)["unmatched"][0]["found"], "renamed");
