@@ -234,7 +234,8 @@ impl<'s> DamageChecker<'s> {
             return None;
         }
         let detail = format!(
-            "{missing} events with at least {lost} bytes are missing, and damage of {reported} bytes is reported"
+            "{missing} events with at least {lost} bytes are missing, and damage of {reported} \
+             bytes is reported"
         );
         Some(Fault::new(Promise::Damage, "more is lost than is reported", detail))
     }

@@ -400,7 +400,8 @@ fn unfinished_shard(part: &ShardFiles) -> Option<String> {
     let ShardFiles { shard, record, is_open, .. } = part;
     if *is_open {
         return Some(format!(
-            "shard {shard} was interrupted or is still running; `--shard {shard} --resume` completes it"
+            "shard {shard} was interrupted or is still running; `--shard {shard} --resume` \
+             completes it"
         ));
     }
     let left = &record.as_ref()?.left;
@@ -440,7 +441,8 @@ fn changed_files(folder: &Path, parts: &[ShardFiles], check: FileCheck) -> Vec<S
         let files = unit.files.iter().filter(is_other).map(|file| {
             let path = file.path.display();
             format!(
-                "{path} has changed since shard {shard} wrote it; `--shard {shard} --resume` writes it again"
+                "{path} has changed since shard {shard} wrote it; `--shard {shard} --resume` \
+                 writes it again"
             )
         });
         other.extend(files);

@@ -1,5 +1,5 @@
-//! The identity of a program, compared in the handshake between driver and worker: both must run the same program to produce the same
-//! bytes.
+//! The identity of a program, compared in the handshake between driver and worker: both must run
+//! the same program to produce the same bytes.
 
 use serde::{Deserialize, Serialize};
 use sluice_core::Registry;
@@ -29,7 +29,8 @@ impl ProgramIdentity {
         if self.sluice != other.sluice {
             let (ours, theirs) = (&self.sluice, &other.sluice);
             return Some(format!(
-                "this is Sluice {ours} and that is Sluice {theirs}: a cluster needs one version everywhere"
+                "this is Sluice {ours} and that is Sluice {theirs}: a cluster needs one version \
+                 everywhere"
             ));
         }
         let lacks = |one: &Self, other: &Self| {

@@ -11,7 +11,7 @@ use super::messages::{joined, nearest, suggest};
 use super::node::NodeDraft;
 
 /// What each node reads from, as indices of nodes.
-type Links = Vec<Vec<usize>>;
+pub(super) type Links = Vec<Vec<usize>>;
 
 /// The maximum depth of the graph. Each level takes some of a thread's stack.
 const MAX_DEPTH: usize = 200;

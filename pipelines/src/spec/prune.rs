@@ -6,6 +6,7 @@ use std::fmt;
 use sluice_core::PluginKind;
 
 use super::check::Check;
+use super::links::Links;
 use super::node::NodeDraft;
 use super::when::Condition;
 
@@ -37,9 +38,6 @@ enum Cause {
     /// Everything that reads from it is pruned.
     Unread,
 }
-
-/// What each node reads from, as indices.
-type Links = Vec<Vec<usize>>;
 
 impl Check<'_> {
     /// The remaining nodes, their links renumbered, and the pruned nodes.

@@ -1,0 +1,111 @@
+//! Which source the driver polls next, how long it waits for it, and how much it may read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use sluice_core::Error;
+
+use super::super::topology::MergeNode;
+use super::{RunDriver, RunningSource};
+
+/// How long to wait for a live source before doing something else.
+const LIVE_PATIENCE: Duration = Duration::from_millis(20);
+
+/// How long a live source may be silent before merges go on without it.
+const SILENCE_TIMEOUT: Duration = Duration::from_millis(50);
+
+impl RunDriver<'_> {
+    /// The source to poll next: one that a merge waits for, otherwise the one with the fewest
+    /// turns. A live source without data is waited for only if none has any.
+    pub(super) fn next_source(&mut self) -> Result<Option<usize>, Error> {
+        let mut asked = BTreeMap::new();
+        for source in 0..self.sources.len() {
+            if !self.has_demand(&self.sources[source].segment, &mut asked) {
+                self.sources[source].was_cut_short |= !self.sources[source].ended;
+                self.end_source(source)?;
+            }
+        }
+        self.note_silence();
+        let open = |source: &usize| !self.sources[*source].ended;
+        let turn = |source: &usize| {
+            let RunningSource { steps, turns, .. } = &self.sources[*source];
+            (!steps.has_data(), self.is_held_back(*source), *turns, *source)
+        };
+        // A silent source that no merge waits for would otherwise never get its turn.
+        let back =
+            |source: &usize| self.sources[*source].silent && self.sources[*source].steps.has_data();
+        let back = (0..self.sources.len()).filter(open).filter(back).min_by_key(turn);
+        let starved = (0..self.merges.len())
+            .filter_map(|merge| self.awaited(merge)?.iter().copied().filter(open).min_by_key(turn));
+        let starved = back.or_else(|| starved.min_by_key(turn));
+        Ok(starved.or_else(|| (0..self.sources.len()).filter(open).min_by_key(turn)))
+    }
+
+    /// The sources of which one must deliver before a merge can continue.
+    ///
+    /// If the merge waits for another merge, these are the sources that the other one waits for:
+    /// anything else would only queue up.
+    pub(super) fn awaited(&self, mut merge: usize) -> Option<&BTreeSet<usize>> {
+        let mut input = self.merges[merge].merge.starved()?;
+        while let Some(before) = self.merges[merge].fed_by[input]
+            && let Some(starved) = self.merges[before].merge.starved()
+        {
+            (merge, input) = (before, starved);
+        }
+        Some(&self.merges[merge].roots[input])
+    }
+
+    /// How long to wait for the chosen live source: not at all if there is other work.
+    pub(super) fn patience(&self, chosen: usize) -> Duration {
+        let others =
+            self.sources.iter().enumerate().filter(|(n, other)| *n != chosen && !other.ended);
+        let (mut count, mut busy) = (0, false);
+        for (_, other) in others {
+            count += 1;
+            busy |= other.steps.has_data();
+        }
+        match (busy, count) {
+            (true, _) => Duration::ZERO,
+            (false, 0) => LIVE_PATIENCE,
+            (false, _) => LIVE_PATIENCE / 10,
+        }
+    }
+
+    /// The bytes that running steps of a source may take: what the others leave.
+    pub(super) fn budget_for(&self, source: usize) -> usize {
+        let others = self.sources.iter().enumerate().filter(|(n, _)| *n != source);
+        let others: usize = others.map(|(_, other)| other.steps.estimated_bytes()).sum();
+        let heads = self.pending.values();
+        let heads: usize =
+            heads.map(|pending| pending.step_sizes.estimated_bytes(pending.tasks.len())).sum();
+        let merges: usize = self.merges.iter().map(|merge| merge.merge.bytes()).sum();
+        self.setup.step_budget.saturating_sub(others.saturating_add(heads).saturating_add(merges))
+    }
+
+    /// Whether events of a source would only queue up at a merge that already holds many of them
+    /// and waits for another source. Otherwise two merges that share a source could fill memory at
+    /// one of them.
+    pub(super) fn is_held_back(&self, source: usize) -> bool {
+        let limit = self.setup.merge_limit();
+        self.merges.iter().any(|MergeNode { merge, roots, .. }| {
+            let feeds = roots.iter().enumerate().filter(|(_, roots)| roots.contains(&source));
+            let mut waits = feeds.filter(|(input, _)| merge.waiting_bytes(*input) > limit);
+            waits.any(|(input, _)| merge.starved().is_some_and(|starved| starved != input))
+        })
+    }
+
+    /// Marks merge inputs as idle whose live sources are all silent; merges do not wait for these.
+    pub(super) fn note_silence(&mut self) {
+        for source in &mut self.sources {
+            let silent = source.steps.is_live() && source.last_data.elapsed() >= SILENCE_TIMEOUT;
+            source.silent = silent && !source.ended;
+        }
+        let sources = &self.sources;
+        for MergeNode { merge, roots, .. } in &mut self.merges {
+            for (input, roots) in roots.iter().enumerate() {
+                let mut open = roots.iter().map(|root| &sources[*root]).filter(|root| !root.ended);
+                merge.set_idle(input, open.all(|root| root.silent));
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Streams inside the graph: runs the segments behind folds and merges, delivers their outcomes in
+//! order, and ends them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, bounded};
+use sluice_core::{Batch, Error};
+
+use super::super::segment::{Branch, SegmentOutcome};
+use super::super::step_sizes::StepSizes;
+use super::super::topology::{Port, ports_of};
+use super::RunDriver;
+
+/// The head of a stream inside the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum StreamHead {
+    Fold(usize),
+    Merge(usize),
+}
+
+/// The running tasks of a head, in order, and the sizes of earlier ones.
+#[derive(Default)]
+pub(super) struct Pending {
+    pub(super) tasks: VecDeque<Receiver<Result<SegmentOutcome, Error>>>,
+    /// Updated when a task is delivered, so that starting the next one depends only on the events.
+    pub(super) step_sizes: StepSizes,
+}
+
+/// The maximum number of batches between two folds.
+const MAX_BETWEEN_FOLDS: usize = 16;
+
+impl RunDriver<'_> {
+    /// Delivers all running tasks of heads inside the graph, and what follows from them.
+    pub(super) fn deliver_all_tasks(&mut self) -> Result<(), Error> {
+        let busy =
+            |(head, pending): (&StreamHead, &Pending)| (!pending.tasks.is_empty()).then_some(*head);
+        // Heads that others feed were created before those that feed them.
+        while let Some(head) = self.pending.iter().rev().find_map(busy) {
+            self.deliver_tasks(head, usize::MAX)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn drain_merge(&mut self, merge: usize, step_over: bool) -> Result<(), Error> {
+        while let Some(batch) = self.merges[merge].merge.take(step_over) {
+            self.emit(StreamHead::Merge(merge), batch)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a batch through a head's segment as a task; outcomes are delivered in order. Runs
+    /// inline if a merge follows, because a merge needs everything of a step when the step ends.
+    pub(super) fn emit(&mut self, head: StreamHead, batch: Batch) -> Result<(), Error> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let (segment, shared) = (self.segment(head), self.setup.shared.clone());
+        if self.leads_to_merge(&segment) {
+            let mut outcome = SegmentOutcome::default();
+            shared.run(&segment, None, batch, &mut outcome)?;
+            return self.deliver(outcome);
+        }
+        self.await_capacity(head)?;
+        let (sender, result) = bounded(1);
+        self.setup.pool()?.spawn(move || {
+            let mut outcome = SegmentOutcome::default();
+            let ran = shared.run(&segment, None, batch, &mut outcome).map(|()| outcome);
+            // The receiver is gone if the run has failed elsewhere.
+            drop(sender.send(ran));
+        });
+        self.pending.entry(head).or_default().tasks.push_back(result);
+        Ok(())
+    }
+
+    /// Delivers a head's oldest tasks until another one fits its budget.
+    pub(super) fn await_capacity(&mut self, head: StreamHead) -> Result<(), Error> {
+        // The rest is for the sources.
+        let room = self.setup.step_budget / 4 * 3 / self.pending.len().max(1);
+        // The point at which a fold learns that it is done must not depend on the number of
+        // threads.
+        let leads_on = !ports_of(&self.segment(head)).is_empty();
+        let most = if leads_on { MAX_BETWEEN_FOLDS } else { self.setup.window + 1 };
+        while let Some(Pending { tasks, step_sizes: delivered }) = self.pending.get(&head)
+            && tasks.len() >= delivered.max_steps(room).min(most)
+        {
+            self.deliver_tasks(head, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Delivers a head's oldest `count` tasks.
+    pub(super) fn deliver_tasks(&mut self, head: StreamHead, count: usize) -> Result<(), Error> {
+        for _ in 0..count {
+            let Some(pending) = self.pending.get_mut(&head) else { break };
+            let Some(result) = pending.tasks.pop_front() else { break };
+            let outcome =
+                result.recv().unwrap_or_else(|_| Err(Error::internal("a task panicked")))?;
+            pending.step_sizes.note(outcome.memory);
+            self.deliver(outcome)?;
+        }
+        Ok(())
+    }
+
+    /// Ends everything that a segment leads to.
+    pub(super) fn end_segment(&mut self, segment: &[Branch]) -> Result<(), Error> {
+        for port in ports_of(segment) {
+            match self.ports[port] {
+                Port::Fold(fold) if !self.folds[fold].ended => self.end_fold(fold)?,
+                Port::Fold(_) => {}
+                Port::Merge(merge, input) => {
+                    self.merges[merge].merge.end(input);
+                    self.drain_merge(merge, false)?;
+                    if self.merges[merge].merge.is_over() {
+                        self.end_head(StreamHead::Merge(merge))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn end_head(&mut self, head: StreamHead) -> Result<(), Error> {
+        self.deliver_tasks(head, usize::MAX)?;
+        let segment = self.segment(head);
+        self.end_segment(&segment)
+    }
+
+    pub(super) fn segment(&self, head: StreamHead) -> Arc<Vec<Branch>> {
+        Arc::clone(match head {
+            StreamHead::Fold(fold) => &self.folds[fold].fold.segment,
+            StreamHead::Merge(merge) => &self.merges[merge].segment,
+        })
+    }
+
+    /// Whether any node that a segment leads to can still use events.
+    pub(super) fn has_demand(
+        &self,
+        segment: &[Branch],
+        asked: &mut BTreeMap<StreamHead, bool>,
+    ) -> bool {
+        segment.iter().any(|branch| match branch {
+            Branch::Sink { .. } => true,
+            Branch::Map { next, .. } => self.has_demand(next, asked),
+            Branch::Port(port) => match self.ports[*port] {
+                Port::Fold(fold) if self.folds[fold].fold.fold.is_done() => false,
+                Port::Fold(fold) => self.head_has_demand(StreamHead::Fold(fold), asked),
+                Port::Merge(merge, _) => self.head_has_demand(StreamHead::Merge(merge), asked),
+            },
+        })
+    }
+
+    /// Memoised: the number of paths doubles each time the graph splits and joins again.
+    pub(super) fn head_has_demand(
+        &self,
+        head: StreamHead,
+        asked: &mut BTreeMap<StreamHead, bool>,
+    ) -> bool {
+        if let Some(known) = asked.get(&head) {
+            return *known;
+        }
+        let wanted = self.has_demand(&self.segment(head), asked);
+        asked.insert(head, wanted);
+        wanted
+    }
+
+    /// Whether a segment leads to a merge, directly or not.
+    pub(super) fn leads_to_merge(&self, segment: &[Branch]) -> bool {
+        ports_of(segment).into_iter().any(|port| match self.ports[port] {
+            Port::Fold(fold) => self.leads_to_merge(&self.folds[fold].fold.segment),
+            Port::Merge(..) => true,
+        })
+    }
+}

@@ -1,0 +1,227 @@
+//! What a run sets up from its options before any file is opened: memory budgets, the thread pool,
+//! contexts for plugins, and the read plan.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use rayon::ThreadPool;
+use sluice_core::options::ByteSize;
+use sluice_core::programs::RunHandle;
+use sluice_core::{
+    BlockPool, ChannelLog, Channels, Error, Query, ReadContext, Source, SplitStart, StageContext,
+    Tasks,
+};
+
+use super::observed::NamingNodes;
+use super::pushdown::Pushdown;
+use super::segment::TaskContext;
+use super::stop::{Interruption, Stop};
+use super::topology::FoldNode;
+use super::{
+    FinishedRun, Options, Progress, ReadPlan, SourcePlan, memory_cap, programs, start_pool, tasks,
+    thread_count,
+};
+use crate::names::{NameReport, NodeNames, RunFacts, match_names};
+use crate::spec::{PipelineNode, PluginInstance};
+/// What follows from the options, before any file is opened.
+pub(super) struct Setup {
+    pub(super) memory: usize,
+    /// The number of sinks that buffer events.
+    pub(super) holders: usize,
+    /// The split size for files. Must not depend on the number of threads, because it decides how
+    /// events are batched.
+    pub(super) split_bytes: usize,
+    pub(super) window: usize,
+    /// The memory budget for what steps deliver.
+    pub(super) step_budget: usize,
+    pub(super) shared: TaskContext,
+    pub(super) pool: Result<Arc<ThreadPool>, String>,
+    pub(super) stop: Arc<Stop>,
+    /// What a stop request does to the run. Known once its inputs are.
+    pub(super) interruption: Interruption,
+    pub(super) progress: Option<Arc<dyn Progress>>,
+    pub(super) bytes_read: Arc<AtomicU64>,
+    /// The channels that sources were asked to skip.
+    pub(super) left_out: ChannelLog,
+}
+
+impl Setup {
+    pub(super) fn new(
+        options: &Options,
+        from_file: Option<ByteSize>,
+        holders: usize,
+        pool: Option<Arc<ThreadPool>>,
+    ) -> Self {
+        let memory = memory_cap(options, from_file).0 as usize;
+        let jobs = thread_count(options);
+        let piece = (memory / 256).clamp(64 << 10, 2 << 20);
+        // Half of the memory is for sinks that buffer events, if there are any.
+        let for_reading = if holders > 0 { memory / 2 } else { memory };
+        let window = (for_reading / (piece * 4)).clamp(1, 2 * jobs + 1);
+        let held = (memory - for_reading) / piece;
+        let pool = pool.map_or_else(|| start_pool(jobs), Ok);
+        Self {
+            memory,
+            holders,
+            split_bytes: piece,
+            window,
+            // The rest is for delivered events that are being processed.
+            step_budget: for_reading / 4 * 3,
+            shared: TaskContext {
+                channels: Arc::default(),
+                naming: NamingNodes::default(),
+                blocks: BlockPool::new(piece + (64 << 10), window * 3 + held.min(64)),
+            },
+            pool: pool.map_err(|e| e.to_string()),
+            stop: Arc::clone(&options.stop),
+            interruption: Interruption::Truncates,
+            progress: options.progress.clone(),
+            bytes_read: Arc::default(),
+            left_out: ChannelLog::default(),
+        }
+    }
+
+    /// The bytes that may wait at merges for another stream.
+    pub(super) fn merge_limit(&self) -> usize {
+        self.memory / 4
+    }
+
+    /// The bytes of events that each buffering sink may hold.
+    pub(super) fn sink_memory(&self) -> usize {
+        self.memory / 2 / self.holders.max(1)
+    }
+
+    /// The bytes of blocks in use before reading waits for some to be returned.
+    pub(super) fn max_lent_bytes(&self) -> usize {
+        let held = if self.holders > 0 { self.memory / 2 } else { 0 };
+        self.window * 3 * self.shared.blocks.block_len() + held
+    }
+
+    /// Matches the names in options against what the run observed.
+    pub(super) fn match_names(
+        &self,
+        names: &[NodeNames],
+        is_windowed: bool,
+        finished: &FinishedRun,
+    ) -> Vec<NameReport> {
+        let facts = RunFacts {
+            channels: self.channels(),
+            left_out: self.left_out.names(),
+            tally: &finished.tally,
+            is_windowed,
+            is_complete: finished.is_complete,
+        };
+        match_names(names, &facts)
+    }
+
+    pub(super) fn tasks(&self) -> Result<Arc<dyn Tasks>, Error> {
+        Ok(Arc::new(tasks::PoolTasks(self.pool()?)))
+    }
+
+    pub(super) fn channels(&self) -> &Channels {
+        &self.shared.channels
+    }
+
+    pub(super) fn pool(&self) -> Result<Arc<ThreadPool>, Error> {
+        self.pool.clone().map_err(Error::refused)
+    }
+
+    pub(super) fn context(&self, source: &str, keep_damaged_bytes: bool) -> ReadContext {
+        ReadContext {
+            source: source.into(),
+            channels: Arc::clone(&self.shared.channels),
+            damage: Arc::default(),
+            losses: Arc::default(),
+            keep_damaged_bytes,
+            query: Query::default(),
+            blocks: self.shared.blocks.clone(),
+            cancelled: Arc::clone(&self.stop.drain),
+            abandoned: Arc::default(),
+            run_handle: self.run_handle(source),
+            bytes_read: Arc::clone(&self.bytes_read),
+        }
+    }
+
+    /// `Err` if the run is aborted or discarded.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.interruption.check(&self.stop)
+    }
+
+    /// The run handle of the node with this name, for programs it starts.
+    pub(super) fn run_handle(&self, node: &str) -> RunHandle {
+        let (stop, progress) = (Arc::clone(&self.stop), self.progress.clone());
+        let interruption = self.interruption;
+        RunHandle::new(node, Arc::new(programs::ProgramHost { stop, interruption, progress }))
+    }
+
+    pub(super) fn stage_context(&self, fold: &FoldNode) -> StageContext<'_> {
+        let context = StageContext::new(&self.shared.channels, fold.origin).within(fold.window);
+        StageContext { run_handle: self.run_handle(&fold.name), ..context }
+    }
+
+    pub(super) fn prepare(&self, nodes: &[PipelineNode]) -> Result<ReadPlan, Error> {
+        let origins = self.origins(nodes)?;
+        let wanted = Pushdown::compute(nodes, &origins);
+        let mut sources = Vec::new();
+        for (node, spec) in nodes.iter().enumerate() {
+            let PluginInstance::Source(source) = &spec.instance else { continue };
+            let query = wanted.query_for(node);
+            let channels = query.channels.with_log(self.left_out.clone());
+            let query = Query { channels, ..query };
+            let inputs = source.files()?;
+            let splits = source.splits(self.split_bytes as u64, &query)?;
+            sources.push(SourcePlan { node, inputs, query, splits });
+        }
+        Ok(ReadPlan { sources, origins, pushdown: wanted })
+    }
+
+    /// For each node, the time of the first event of its sources, if a stage needs it.
+    pub(super) fn origins(&self, nodes: &[PipelineNode]) -> Result<Vec<Option<i64>>, Error> {
+        let mut origins = vec![None; nodes.len()];
+        let needed = nodes.iter().any(
+            |node| matches!(&node.instance, PluginInstance::Stage(stage) if stage.needs_origin()),
+        );
+        if !needed {
+            return Ok(origins);
+        }
+        for (node, spec) in nodes.iter().enumerate() {
+            if let PluginInstance::Source(source) = &spec.instance {
+                origins[node] = self.first_timestamp(&**source, &spec.name)?;
+            }
+        }
+        // Nodes may be in any order in the file; a few rounds settle them all.
+        for _ in 0..nodes.len() {
+            for (node, spec) in nodes.iter().enumerate().filter(|(_, spec)| !spec.from.is_empty()) {
+                origins[node] = spec.from.iter().filter_map(|from| origins[*from]).min();
+            }
+        }
+        Ok(origins)
+    }
+
+    pub(super) fn first_timestamp(
+        &self,
+        source: &dyn Source,
+        name: &str,
+    ) -> Result<Option<i64>, Error> {
+        let mut context = self.context(name, false);
+        context.bytes_read = Arc::default();
+        for split in source.splits(self.split_bytes as u64, &Query::default())? {
+            let Some(_) = split.bytes else {
+                return Err(Error::invalid(format!(
+                    "a time relative to the first event (+…) needs an input that can be read twice, and \
+                     `{}` cannot: give absolute times",
+                    split.input.display()
+                )));
+            };
+            let mut reader = source.read(&split, SplitStart::At(split.start), &context)?;
+            while let Some(batch) = reader.next_batch()? {
+                // A time outside the range is no reference for relative times.
+                let mut times = batch.timestamps().iter().enumerate();
+                if let Some((_, first)) = times.find(|(row, _)| batch.wide_time(*row).is_none()) {
+                    return Ok(Some(*first));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
