@@ -1,6 +1,6 @@
-//! An LCM log read and written with nothing around it: what a converter can be measured against.
+//! Reads and writes LCM logs with a minimal loop: the baseline for a converter.
 //!
-//! One thread, one buffer, no damage, no batches, no reports. Stops at the first thing that is no
+//! One thread, one buffer, no damage handling, no batches, no reports. Stops at the first invalid
 //! event.
 
 use std::io::{self, Read, Write};
@@ -9,14 +9,14 @@ use hashbrown::HashMap;
 
 use crate::counts::CountTable;
 
-/// The four bytes that begin every event.
+/// The four bytes that start every event.
 pub const SYNC: [u8; 4] = [0xED, 0xA1, 0xDA, 0x01];
-/// Bytes of an event in front of its channel.
+/// The bytes of an event before its channel.
 pub const HEADER_LEN: usize = 28;
-/// What is read at a time.
+/// The read size.
 const BLOCK: usize = 1 << 20;
 
-/// Appends an event as it stands in a log.
+/// Appends an encoded event.
 pub fn append_event(out: &mut Vec<u8>, number: u64, utime: u64, channel: &[u8], payload: &[u8]) {
     let mut header = [0; HEADER_LEN];
     header[..4].copy_from_slice(&SYNC);
@@ -29,15 +29,15 @@ pub fn append_event(out: &mut Vec<u8>, number: u64, utime: u64, channel: &[u8], 
     out.extend_from_slice(payload);
 }
 
-/// Number and time in microseconds of a whole event, as [`for_each_event`] gives it.
+/// Number and time in microseconds of an encoded event, as [`for_each_event`] passes it.
 pub fn number_and_utime(event: &[u8]) -> (u64, u64) {
     let word = |from: usize| event[from..][..8].iter().fold(0, |w, byte| w << 8 | u64::from(*byte));
     (word(4), word(12))
 }
 
-/// Calls `each` with channel, payload and the whole event, for every event of a log.
+/// Calls `each` with channel, payload and the encoded event, for every event of a log.
 ///
-/// `Err` if reading fails or something is no event.
+/// `Err` if reading fails or an event is invalid.
 pub fn for_each_event(
     mut log: impl Read,
     mut each: impl FnMut(&[u8], &[u8], &[u8]) -> io::Result<()>,
@@ -104,7 +104,7 @@ pub fn count(log: impl Read) -> io::Result<CountTable> {
     Ok(counts)
 }
 
-/// Copies the events whose channels `keep` wants, as they are.
+/// Copies the events whose channels `keep` accepts, unchanged.
 pub fn filter(log: impl Read, mut to: impl Write, keep: impl Fn(&[u8]) -> bool) -> io::Result<()> {
     let mut out = Vec::with_capacity(2 * BLOCK);
     for_each_event(log, |channel, _, event| {

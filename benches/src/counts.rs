@@ -1,5 +1,4 @@
-//! Tables of events by channel: what every benchmark program prints, and what it is checked
-//! against.
+//! Event counts by channel: the output of every benchmark program, and its reference.
 //!
 //! One line a channel, sorted by name, events, bytes of payload, with tabs between them.
 
@@ -10,7 +9,7 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountTable(pub BTreeMap<String, ChannelCount>);
 
-/// What there is of a channel.
+/// The counts of one channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelCount {
     /// Its events.

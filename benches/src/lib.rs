@@ -1,6 +1,7 @@
-//! What the benchmark programs share: made-up logs, a bare loop over logs, and tables of counts.
+//! Shared by the benchmark programs: generated logs, a minimal loop over logs, and tables of
+//! counts.
 //!
-//! Nothing here uses Sluice: what is measured is not measured with itself.
+//! Does not use Sluice, so that it is not measured with itself.
 
 pub mod bare;
 pub mod counts;

@@ -1,9 +1,9 @@
-//! Made-up logs of three kinds, always the same: what a robot car records, nothing but small
-//! events, and many channels that all count.
+//! Deterministic generated logs of three kinds: what a robot car records, only small events, and
+//! many equally busy channels.
 //!
-//! Payloads have the sizes and about the compressibility of the real ones. Those of the car and of
-//! the scans are messages of the types in `plugins/dgc/types` and of `words_t` in
-//! `types/bench.lcm`; the small ones mean nothing.
+//! Payloads have realistic sizes and compressibility. Those of the car and of the scans are
+//! messages of the types in `plugins/dgc/types` and of `words_t` in `types/bench.lcm`; the small
+//! ones have no meaning.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,7 +15,7 @@ use crate::noise::Noise;
 
 /// 2007-11-03T14:00:00Z in microseconds.
 const START: u64 = 1_194_098_400_000_000;
-/// What is written at a time.
+/// The write size.
 const BLOCK: usize = 1 << 20;
 
 // Fingerprints of types.
@@ -43,7 +43,7 @@ pub fn many(bytes: u64, to: impl Write) -> io::Result<CountTable> {
     by_time(channels.collect(), bytes, to)
 }
 
-/// Writes the events of all channels as they fall due.
+/// Writes the events of all channels in time order.
 fn by_time(mut channels: Vec<MadeUpChannel>, bytes: u64, to: impl Write) -> io::Result<CountTable> {
     let mut log = LogWriter::new(to);
     let mut due: BinaryHeap<Reverse<(u64, usize)>> =
@@ -141,7 +141,7 @@ impl MadeUpChannel {
         Self { name: name.into(), period: 1_000_000_000 / hertz, content, events: 0, bytes: 0 }
     }
 
-    /// When the first event is due: not with those of other channels.
+    /// The time of the first event, different for each channel.
     fn phase(&self, n: usize) -> u64 {
         (n as u64 * 7_654_321) % self.period
     }
@@ -173,7 +173,7 @@ fn drive_channels() -> Vec<MadeUpChannel> {
     channels
 }
 
-/// What a channel's payloads look like.
+/// The payloads of a channel.
 enum Content {
     Velodyne { ranges: Vec<u16>, noise: Noise },
     Scanner { ranges: u64, noise: Noise },
@@ -203,7 +203,7 @@ impl Content {
     }
 }
 
-/// A fingerprint, and the time that all messages begin with.
+/// A fingerprint and a time, with which all messages start.
 fn head(fingerprint: u64, utime: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&fingerprint.to_be_bytes());
     out.extend_from_slice(&utime.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Noise that is always the same for the same seed, and cheap. Not for secrets.
+//! Cheap deterministic noise. Not for secrets.
 
 /// A xorshift generator.
 #[derive(Debug)]

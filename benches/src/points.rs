@@ -1,5 +1,4 @@
-//! A made-up log of packets of a Velodyne HDL-64E, always the same, and sums that tell clouds
-//! apart.
+//! A deterministic generated log of Velodyne HDL-64E packets, and sums for comparing point clouds.
 
 use std::io::{self, Write};
 
@@ -7,16 +6,16 @@ use crate::bare::append_event;
 use crate::counts::CountTable;
 use crate::noise::Noise;
 
-/// What `velodyne_t` messages begin with.
+/// The fingerprint of `velodyne_t`.
 const FINGERPRINT: u64 = 0x6d7d_fc11_eda8_2da7;
-/// 2007-11-03T14:00:00Z in microseconds, and how many go by from packet to packet.
+/// 2007-11-03T14:00:00Z in microseconds, and the microseconds per packet.
 const START: u64 = 1_194_098_400_000_000;
 const PERIOD: u64 = 384;
-/// What is written at a time.
+/// The write size.
 const BLOCK: usize = 1 << 20;
 
-/// Writes a log of so many packets: the upper and lower half in turn, 0.35 degrees a pair; ranges
-/// wander, and one in sixteen is none.
+/// Writes a log of this many packets: the upper and lower half in turn, 0.35 degrees per pair;
+/// ranges wander, and one in sixteen is empty.
 pub fn packets(packets: u64, mut to: impl Write) -> io::Result<CountTable> {
     let (mut noise, mut block, mut payload) = (Noise::new(64), Vec::new(), Vec::new());
     let mut ranges: Vec<u16> = (0..64).map(|laser| 1_500 + 400 * laser).collect();
@@ -58,10 +57,10 @@ fn packet(n: u64, ranges: &mut [u16], noise: &mut Noise, out: &mut Vec<u8>) {
     out.extend_from_slice(b"v2.0");
 }
 
-/// How many points there are, and the sums of their columns, as other programs can make them, too.
+/// The number of points and the sums of their columns, which other programs can also compute.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// How many points.
+    /// The number of points.
     pub points: u64,
     /// x, y and z in millionths, intensity in 255ths, laser, azimuth in hundredths, and time.
     pub columns: [i64; 7],

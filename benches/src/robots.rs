@@ -1,7 +1,6 @@
-//! Made-up logs of other robots, always the same: a VEL DataLog, and an Orca log with its files.
+//! Deterministic generated logs of other robots: a VEL DataLog, and an Orca log with its files.
 //!
-//! Both are laser scans of 361 beams for the most part, as their robots recorded them, and little
-//! beside.
+//! Both mostly contain laser scans of 361 beams, as their robots recorded them.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,10 +10,10 @@ use crate::counts::CountTable;
 use crate::noise::Noise;
 
 const BEAMS: usize = 361;
-/// What is written at a time.
+/// The write size.
 const BLOCK: usize = 1 << 20;
 
-/// The numbers that stand for messages' names in a VEL DataLog.
+/// The numbers of message names in a VEL DataLog.
 const IMAGE: u32 = 0x0001_09c9;
 const IMU: u32 = 0x0001_8d07;
 const LASER: u32 = 0x0003_0910;
@@ -116,7 +115,7 @@ pub fn orca(bytes: u64, master: &Path) -> io::Result<CountTable> {
     writeln!(lines, "{stem}_laserscanner2d0.log LaserScanner2d ice 1")?;
     writeln!(lines, "{stem}_odometry2d0.log Odometry2d ice 1\n#data")?;
     let (mut counts, mut record, mut written) = (CountTable::default(), Vec::new(), 0u64);
-    // A description goes before the first scan; it is counted by no line.
+    // A description precedes the first scan; no line counts it.
     record.extend_from_slice(&[0; 8 + 8 * 4 + 4 + 9 * 8]);
     record.push(0);
     written += put(&record, &mut files[0])?;

@@ -369,8 +369,8 @@ impl<'r> Accounting<'r> {
             let added = tally.added.total();
             if entered + added != left + tally.filtered {
                 return Err(Error::internal(format!(
-                    "stage `{name}` got {entered} events, returned {left} and reports {added} added \
-                     and {} dropped",
+                    "stage `{name}` got {entered} events, returned {left} and reports {added} \
+                     added and {} dropped",
                     tally.filtered
                 )));
             }

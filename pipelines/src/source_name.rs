@@ -43,8 +43,8 @@ fn note(nodes: &[PipelineNode], source: &SourcePlan) -> Option<String> {
     }
     let (called, count) = inputs.into_iter().find(|(_, count)| *count > 1)?;
     Some(format!(
-        "{count} inputs are called `{called}` by `source_name`: `{{name}}`, `{{parent}}/{{name}}` or \
-         `{{path}}` tells them apart"
+        "{count} inputs are called `{called}` by `source_name`: `{{name}}`, \
+         `{{parent}}/{{name}}` or `{{path}}` tells them apart"
     ))
 }
 

@@ -1,5 +1,5 @@
-//! A log as one Parquet table, as anybody would write it with the `parquet` crate: one thread, the
-//! crate's defaults, no Sluice.
+//! Writes a log as one Parquet table with the plain `parquet` crate: one thread, the crate's
+//! defaults, no Sluice.
 
 use std::fs::File;
 use std::io;
@@ -19,10 +19,9 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use sluice_benches::bare;
 
-/// Rows that are handed to the writer at a time.
+/// The number of rows per write.
 const ROWS: usize = 8192;
-/// Payload after which a row group is closed, if it has not as many rows as the crate allows before
-/// that.
+/// The payload bytes after which a row group is closed, unless the crate closes it earlier.
 const ROW_GROUP: usize = 64 << 20;
 
 #[derive(Parser)]
@@ -71,7 +70,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Columns that grow by a row an event.
+/// Column builders, one row per event.
 struct RowBuilder {
     schema: SchemaRef,
     len: usize,
@@ -111,7 +110,7 @@ impl RowBuilder {
         Ok(())
     }
 
-    /// The rows so far, as a batch of their own.
+    /// The rows so far, as a batch.
     fn take(&mut self) -> anyhow::Result<RecordBatch> {
         let columns: Vec<ArrayRef> = vec![
             Arc::new(self.event_no.finish()),

@@ -1,5 +1,6 @@
-//! Messages of one type into Arrow columns, one thread, events in memory: by Sluice's codec, and by
-//! decoders written by hand for just this type. Prints a JSON line with the best of some rounds.
+//! Decodes messages of one type into Arrow columns, on one thread, with events in memory: with
+//! Sluice's codec, and with hand-written decoders. Prints a JSON line with the best of several
+//! rounds.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -41,7 +42,7 @@ enum DecoderTask {
     /// Writes a log with messages of one type, and prints how many events and bytes of payload it
     /// has
     Make { of: Type, events: usize, log: PathBuf },
-    /// Decodes such a log, as often as wanted
+    /// Decodes such a log in several rounds
     Decode {
         of: Type,
         log: PathBuf,
@@ -67,14 +68,14 @@ enum Type {
 enum Decoder {
     Sluice,
     Hand,
-    /// Nobody: payloads are copied, as fast as memory lets them be.
+    /// None: copies payloads at memory speed.
     Copy,
-    /// Sluice the other way: columns into payloads.
+    /// Sluice's encoder: columns into payloads.
     Encode,
 }
 
 const TYPES: &str = include_str!("../../types/bench.lcm");
-/// Events and bytes of a batch: what a block of a log holds.
+/// The maximum events and bytes of a batch, like a block of a log.
 const BATCH: (usize, usize) = (8192, 2 << 20);
 
 /// Longer than any column of a batch.
@@ -104,8 +105,7 @@ impl Type {
         known.and_then(|known| known.payload_type.clone().ok()).context("the type is declared")
     }
 
-    /// A type of a set that the program has built in: of those of that name, the first that ours
-    /// are of.
+    /// A type of a built-in set: of those with that name, the first that decodes our payloads.
     fn built_in(self, set: &str, name: &str) -> anyhow::Result<Arc<dyn PayloadType>> {
         let types = TypePaths(vec![set.into()]);
         let codecs = Codecs::from_paths(&Registry::linked(), &types, &CodecOptions::default());
@@ -193,8 +193,7 @@ fn make(of: Type, events: usize, log: &PathBuf) -> anyhow::Result<()> {
 }
 
 fn decode(of: Type, log: &PathBuf, who: Decoder, rounds: usize) -> anyhow::Result<()> {
-    // As the program does when it begins: glibc keeps long blocks from then on, instead of giving
-    // each back.
+    // As the program does at start: from then on glibc keeps long blocks instead of returning each.
     drop(black_box(Vec::<u8>::with_capacity(LONG_BLOCK)));
     let (batches, form) = (batches(log)?, of.form()?);
     let rows: usize = batches.iter().map(Batch::len).sum();
@@ -266,7 +265,7 @@ fn by_plan(form: &dyn PayloadType, batch: &Batch) -> anyhow::Result<RecordBatch>
     Ok(rows.columns)
 }
 
-/// What is left of a payload, for the decoders written by hand.
+/// The rest of a payload, for the hand-written decoders.
 struct PayloadCursor<'b>(&'b [u8]);
 
 impl<'b> PayloadCursor<'b> {

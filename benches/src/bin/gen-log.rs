@@ -1,4 +1,4 @@
-//! Makes up a log, and prints how many events and bytes of payload it has by channel.
+//! Generates a log, and prints its events and payload bytes by channel.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! Packets of a Velodyne into points, one thread, events in memory. Prints a JSON line with the
-//! best of some rounds of each batch, and the sums of the points.
+//! Decodes Velodyne packets into points, on one thread, with events in memory. Prints a JSON line
+//! with the best time of several rounds per batch, and the sums of the points.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -40,7 +40,7 @@ enum PointsTask {
     },
 }
 
-/// Bytes of payload of a batch: what a block of a log holds.
+/// The payload bytes of a batch, like a block of a log.
 const BATCH: usize = 2 << 20;
 /// Longer than any column of a batch.
 const LONG_BLOCK: usize = 24 << 20;
@@ -56,8 +56,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn decode(log: &Path, drop_empty: bool, rounds: usize) -> anyhow::Result<()> {
-    // As the program does when it begins: glibc keeps long blocks from then on, instead of giving
-    // each back.
+    // As the program does at start: from then on glibc keeps long blocks instead of returning each.
     drop(black_box(Vec::<u8>::with_capacity(LONG_BLOCK)));
     let (channels, map) = (Channels::default(), stage(drop_empty)?);
     let batches = batches(log, &channels)?;
@@ -76,7 +75,7 @@ fn decode(log: &Path, drop_empty: bool, rounds: usize) -> anyhow::Result<()> {
             *best = best.min((made_in + start.elapsed()).as_secs_f64());
         }
     }
-    // Others may have the core now and then.
+    // Other processes may interrupt a round.
     let best: f64 = bests.iter().sum();
     let rows: usize = batches.iter().map(Batch::len).sum();
     let said = json!({ "rows": rows, "seconds": best, "points": sums.points, "sums": sums.columns,

@@ -1,5 +1,4 @@
-//! The least that reading a log can cost: counts the events of a log, or copies some channels of
-//! it, without Sluice.
+//! The minimal cost of reading a log: counts its events, or copies some channels, without Sluice.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! Runs one pipeline through the whole engine, and prints what reached its sink by channel.
+//! Runs one pipeline in the engine, and prints the events that reached its sink by channel.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_core::{
-    Batch, ChannelId, Plugin, PluginFactory, Query, Rows, Stage, StageContext, TimeWindow,
+    Batch, ChannelId, Error, Plugin, PluginFactory, Query, Rows, Stage, StageContext, TimeWindow,
 };
 
 use crate::Promise;
@@ -187,7 +187,7 @@ impl StagePass<'_> {
     fn all_output(
         &mut self,
         place: usize,
-        work: impl FnOnce(&mut Stage, &mut StageContext<'_>) -> Result<Vec<Batch>, sluice_core::Error>,
+        work: impl FnOnce(&mut Stage, &mut StageContext<'_>) -> Result<Vec<Batch>, Error>,
     ) -> Result<Vec<Batch>, String> {
         let mut given = self.step(place, work)?;
         for _ in 0..MAX_PIECES {
@@ -206,7 +206,7 @@ impl StagePass<'_> {
     fn step(
         &mut self,
         place: usize,
-        work: impl FnOnce(&mut Stage, &mut StageContext<'_>) -> Result<Vec<Batch>, sluice_core::Error>,
+        work: impl FnOnce(&mut Stage, &mut StageContext<'_>) -> Result<Vec<Batch>, Error>,
     ) -> Result<Vec<Batch>, String> {
         let channels = &self.events.channels;
         let wanted = self.windows.get(place).copied().unwrap_or_default();

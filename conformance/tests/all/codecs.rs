@@ -1,5 +1,4 @@
-//! The kit finds what is wrong with codecs that were made wrong on purpose, and finds nothing where
-//! nothing is wrong.
+//! The kit finds the defect of codecs that each have one, and finds nothing in a valid codec.
 
 use std::sync::Arc;
 
@@ -19,31 +18,31 @@ use sluice_core::{
 
 use crate::found::expect_findings;
 
-/// What is wrong with a codec.
+/// The defect of a codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CodecDefect {
     Nothing,
-    /// Takes payloads with bytes left over, which do not come back.
+    /// Accepts payloads with trailing bytes, which do not come back.
     IgnoresTheRest,
-    /// Leaves the front of a row whose end cannot be read.
+    /// Leaves the start of a row whose end cannot be read.
     HalfRows,
-    /// Takes the end of a row that cannot be read for that of the next.
+    /// Uses the end of an unreadable row for the next one.
     ShiftsValues,
-    /// Says nothing of bad payloads.
+    /// Does not report bad payloads.
     SaysNothing,
-    /// Ends the run where a payload is bad.
+    /// Fails the run on a bad payload.
     Fails,
-    /// Reads without looking whether there is anything.
+    /// Reads without checking the length.
     Panics,
-    /// Takes memory by what a length says.
+    /// Allocates memory according to a length.
     BelievesLengths,
-    /// Does not know its own description.
+    /// Does not accept its own description.
     DisownsTypes,
     /// Encodes other bytes.
     EncodesOther,
-    /// Takes columns for what they should be.
+    /// Assumes the types of columns.
     BelievesColumns,
-    /// Takes what is null for nothing.
+    /// Encodes null as zero.
     EncodesNulls,
 }
 

@@ -1,5 +1,4 @@
-//! The kit finds what is wrong with sinks that were made wrong on purpose, and nothing else; and it
-//! finds nothing where nothing is wrong.
+//! The kit finds the defect of sinks that each have one, and finds nothing in a valid sink.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,32 +18,32 @@ use sluice_core::{
 
 use crate::found::expect_findings;
 
-/// What is wrong with a sink.
+/// The defect of a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SinkDefect {
     Nothing,
-    /// Writes to its path itself.
+    /// Writes to its path directly.
     Directly,
-    /// Leaves a file of its own beside it.
+    /// Leaves another file next to it.
     Litters,
-    /// Goes on when a write fails, and does not complete what failed.
+    /// Ignores a failed write.
     IgnoresErrors,
-    /// Removes what is there.
+    /// Removes an existing output.
     Replaces,
-    /// Says that it writes another file.
+    /// Announces another file.
     OtherTargets,
-    /// Writes down how events came.
+    /// Writes the batch boundaries.
     MarksBatches,
-    /// Writes down the numbers of channels.
+    /// Writes the channel ids.
     WritesIds,
-    /// Keeps the last block for ever.
+    /// Never writes the last block.
     LosesLast,
-    /// Says that it wrote an event more.
+    /// Reports one event too many.
     Miscounts,
-    /// Leaves out the last byte of each payload.
+    /// Drops the last byte of each payload.
     CutsPayloads,
     Panics,
-    /// Leaves out each third event.
+    /// Drops every third event.
     SkipsSome,
     /// Numbers events as they are encoded.
     Counts,
@@ -52,7 +51,7 @@ enum SinkDefect {
     WritesAbove,
     /// Ends the process.
     Aborts,
-    /// Takes names of channels for names of files.
+    /// Uses channel names as file names.
     BelievesNames,
     PanicsBefore1970,
 }

@@ -1,5 +1,4 @@
-//! The kit finds what is wrong with stages that were made wrong on purpose, and finds nothing where
-//! nothing is wrong.
+//! The kit finds the defect of stages that each have one, and finds nothing in a valid stage.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,39 +18,39 @@ use sluice_core::{
 
 use crate::found::expect_findings;
 
-/// What is wrong with a stage.
+/// The defect of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StageDefect {
     Nothing,
-    /// Holds the last events back until the end.
+    /// Delays the last events until the end.
     Holds,
-    /// Counts events from batch to batch, as if batches came in order.
+    /// Counts events across batches, as if batches came in order.
     Remembers,
-    /// Leaves events out and does not say so.
+    /// Drops events without reporting them.
     Loses,
-    /// Gives events twice.
+    /// Returns events twice.
     MakesUp,
-    /// Holds events back, and does not give them at the end.
+    /// Delays events and never returns them.
     Forgets,
-    /// Tells of each batch.
+    /// Notes each batch.
     CountsBatches,
-    /// Leaves out the first event of each batch.
+    /// Drops the first event of each batch.
     LeavesOutFirst,
-    /// Puts rows beside events that are not there.
+    /// Adds rows for missing events.
     MisplacesRows,
-    /// Panics on a length that cannot be.
+    /// Panics on an impossible length.
     Panics,
-    /// Takes memory by what a length says.
+    /// Allocates memory according to a length.
     BelievesLengths,
     /// Panics on times before 1970.
     PanicsBefore1970,
-    /// Gives its events piece by piece, which is right.
+    /// Returns its events piece by piece, which is valid.
     GivesPieces,
-    /// Says that nothing passes after 1970, and lets everything pass.
+    /// Declares that nothing passes after 1970, but lets everything pass.
     PassesMore,
-    /// Says that it needs nothing from before a window, and counts from the beginning.
+    /// Declares that it needs nothing from before a window, but counts from the start.
     NeedsMore,
-    /// Says that it holds nothing back, and does.
+    /// Declares that it delays nothing, but does.
     HoldsUnsaid,
 }
 
@@ -113,7 +112,7 @@ struct ToyStage {
     seen: AtomicU64,
 }
 
-/// Rows that say how long payloads are.
+/// Rows with the payload lengths.
 fn lengths(batch: &Batch, beyond: u32) -> Rows {
     let column = (0..batch.len()).map(|row| batch.payload_len(row) as i64);
     let column: ArrayRef = Arc::new(Int64Array::from_iter_values(column));
@@ -181,7 +180,7 @@ impl Map for ToyStage {
     }
 }
 
-/// Gives all it was given when it is over, batch by batch.
+/// Returns all its events at the end, batch by batch.
 #[derive(Default)]
 struct PiecewiseFold {
     held: VecDeque<Batch>,

@@ -1,4 +1,4 @@
-//! Descriptions of types, as tables carry them, and payloads of these types.
+//! Type descriptions, as tables carry them, and payloads of these types.
 
 use std::sync::{Arc, LazyLock};
 
@@ -22,8 +22,8 @@ static CODECS: LazyLock<Codecs> = LazyLock::new(|| {
     Codecs::from_paths(inputs::registry(), &types, &options).expect("there are no files")
 });
 
-/// Any text as the description of a type, or as types of which descriptions are made: an error, or
-/// a type whose payloads come back byte for byte, and whose columns others cannot stand in for.
+/// Any text is a type description, or types from which descriptions are made: an error, or a type
+/// whose payloads come back byte for byte, and whose columns other types refuse.
 pub fn adopted_type(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else { return };
     let (text, payload) = inputs::cut_at(rest, 0);
@@ -47,7 +47,7 @@ pub fn adopted_type(bytes: &[u8]) {
     }
 }
 
-/// The types that a text declares in the language of a codec.
+/// The types that a text declares, in a codec's language.
 fn declared(codec: &str, text: &str) -> Vec<(Arc<MessageType>, Arc<dyn PayloadType>)> {
     let file = |path: &str| vec![TypeFile { path: path.into(), text: text.to_owned() }];
     let codec: Box<dyn Codec> = match codec {
@@ -66,7 +66,7 @@ fn declared(codec: &str, text: &str) -> Vec<(Arc<MessageType>, Arc<dyn PayloadTy
         .collect()
 }
 
-/// A codec of a message that stands in a pipeline file.
+/// A codec for a message declared in a pipeline file.
 fn vel(text: &str) -> Option<Box<dyn Codec>> {
     let message: serde_json::Value = serde_json::from_str(text).ok()?;
     let plugin = inputs::registry().get(PluginKind::Codec, "vel").expect("there is the codec");
@@ -74,7 +74,7 @@ fn vel(text: &str) -> Option<Box<dyn Codec>> {
     make(json!({ "messages": [message] })).ok()
 }
 
-/// What payloads of a type are held to. Those of LCM begin with the number of their type.
+/// Checks payloads of a type. LCM payloads start with the fingerprint of their type.
 fn check_payload(form: &dyn PayloadType, payload: &[u8]) {
     let with_key = [&form.message_type().key.0.to_be_bytes(), payload].concat();
     check_round_trip(form, &[payload.to_vec(), with_key]);

@@ -1,4 +1,4 @@
-//! Archives, the pieces in them, and what is said of them at their ends.
+//! Archives, their frames, and their indexes.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -18,10 +18,10 @@ use crate::inputs;
 
 const MAX_FRAME: u64 = 1 << 20;
 
-/// What archives are called in their folder.
+/// The names of archives in their folder.
 const FILE: &str = "archive";
 
-/// Sound archives, with what reading them gives.
+/// Valid archives, with their events.
 static SOUND: LazyLock<[(Vec<u8>, Vec<PlainEvent>); 2]> = LazyLock::new(|| {
     ["lcm-log", "arrow"].map(|format| {
         let bytes = sound(format);
@@ -75,7 +75,7 @@ fn archive_with_index(index: &[u8], plain: &[u8]) -> Vec<u8> {
     file
 }
 
-/// A sound archive with some bytes changed, left out, or put in.
+/// A valid archive with some bytes changed, removed or inserted.
 fn changed(sound: &[u8], changes: &[u8]) -> Vec<u8> {
     let mut bytes = sound.to_vec();
     for change in changes.chunks_exact(4) {
@@ -91,9 +91,9 @@ fn changed(sound: &[u8], changes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Whether these bytes seem to be a compressed log of another program, which is read as far as it
-/// can be unpacked: there is no foot, and a first frame that is all there is, cut off, or of no
-/// known length.
+/// Whether these bytes look like a compressed log of another program, which is read as far as it
+/// decompresses: there is no footer, and the first frame is the whole file, truncated, or of
+/// unknown length.
 fn is_left_to_others(bytes: &[u8]) -> bool {
     let mut log = LogFile::open_plain(&inputs::path(FILE)).expect("it was written");
     let has_table = frames::seek_table(&mut log).expect("it can be read").is_some();
@@ -114,7 +114,7 @@ fn check_events(events: &[PlainEvent], bytes: &[u8]) {
     assert!(missing == 0 || !read.damage.is_empty(), "{missing} missing in silence");
 }
 
-/// Any bytes are an archive: nothing panics, and of a changed one no wrong event is read.
+/// Any bytes are an archive: nothing panics, and a changed archive yields no wrong event.
 pub fn archive(data: &[u8]) {
     let Some((kind, bytes)) = data.split_first() else { return };
     match kind % 5 {

@@ -4,12 +4,12 @@ use serde_json::json;
 
 use crate::{inputs, pieces};
 
-/// Bytes of a message `image_t` before its image.
+/// The bytes of an `image_t` message before its image.
 const HEAD: usize = 30;
 
-/// Any bytes are a camera log whose pieces give what the whole gives, whose damage lies in it, and
-/// whose messages say how long their images are. Text and other formats may be refused, but nothing
-/// that begins as a log does.
+/// Any bytes are a camera log: splits yield the same as the whole, damage lies in it, and messages
+/// state the length of their images. Text and other formats may be refused, but nothing that starts
+/// like a log.
 pub fn camlog(bytes: &[u8]) {
     let path = inputs::file("a.camlog", bytes);
     let source = inputs::source("camlog", json!({ "path": path }));

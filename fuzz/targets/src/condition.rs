@@ -15,8 +15,8 @@ use sluice_stages::fuzzing::Condition;
 
 use crate::inputs;
 
-/// No text makes reading a condition panic; one that was read says the same of an event whichever
-/// batch it is in.
+/// No text makes parsing a condition panic; a parsed one decides the same about an event in any
+/// batch.
 pub fn condition(bytes: &[u8]) {
     let condition = match Condition::parse(inputs::text(bytes)) {
         Ok(condition) => condition,

@@ -2,8 +2,8 @@
 
 use sluice_dgc::fuzzing::{Calibration, Document};
 
-/// The language of configuration files: any text is read or refused, what was read is written and
-/// read as the same, and so are calibrations in it.
+/// The configuration language: any text is parsed or refused, what was parsed round-trips, and so
+/// do calibrations in it.
 pub fn config_language(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match Document::parse(&text) {
@@ -20,7 +20,7 @@ pub fn config_language(bytes: &[u8]) {
     }
 }
 
-/// Each name of the outermost entries, looked up.
+/// Looks up each top-level name.
 fn walk(document: &Document) {
     for entry in document.entries().iter().take(100) {
         let value = document.setting(&entry.name);

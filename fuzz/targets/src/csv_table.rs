@@ -4,8 +4,8 @@ use serde_json::json;
 
 use crate::{inputs, pieces};
 
-/// Any bytes are a table or refused, by the options that the first byte stands for; pieces give
-/// what the whole gives, and damage lies in the file.
+/// Any bytes are a table or refused, with the options that the first byte selects; splits yield the
+/// same as the whole, and damage lies in the file.
 pub fn csv_table(bytes: &[u8]) {
     let Some((which, table)) = bytes.split_first() else { return };
     let path = inputs::file("table.csv", table);

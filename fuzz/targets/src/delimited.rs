@@ -1,4 +1,4 @@
-//! Sources that only say where their events end, read by what core has for them.
+//! Sources that only say where their events end, read through core's `Delimited`.
 
 use sluice_core::options::{self, InPaths};
 use sluice_core::{Delimited, EventMarker, ParseOutcome};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{inputs, pieces};
 
-/// The formats that a byte stands for: what tells where an event begins, if anything does.
+/// The formats that a byte selects: how the start of an event is marked, if at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DelimitedForm {
     Marked,
@@ -21,7 +21,7 @@ struct DelimitedLog {
     form: DelimitedForm,
 }
 
-/// Pieces of a log give what the whole gives, whatever of its bytes are events.
+/// Splits of a log yield the same as the whole, for any bytes.
 pub fn delimited(bytes: &[u8]) {
     let Some((which, log)) = bytes.split_first() else { return };
     let form =
@@ -56,7 +56,7 @@ impl Delimited for DelimitedLog {
     }
 }
 
-/// `!`, how many bytes follow, a sum of the first two, a time, and these bytes.
+/// `!`, the number of following bytes, a sum of the first two, a time, and these bytes.
 fn event(bytes: &[u8]) -> ParseOutcome<'_> {
     match bytes {
         [b'.', ..] => ParseOutcome::Skip { len: 1 },

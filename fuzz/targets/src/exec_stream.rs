@@ -1,11 +1,11 @@
-//! What programs write on their standard output, as the plugins of `exec` read it.
+//! The standard output of programs, as the plugins of `exec` read it.
 
 use arrow_ipc::root_as_message;
 use sluice_core::{Batch, BatchBuilder, Channel, ChannelId, Encoding, Name, ReadContext};
 use sluice_exec::fuzzing::{read_answers, read_events, write_stream};
 
-/// Any bytes are a stream of events or refused. The events are the rows of its batches, and are
-/// read as they are where Sluice writes them; a stage that gets them loses none and makes none up.
+/// Any bytes are a stream of events or refused. The events are the rows of its batches, and
+/// round-trip through Sluice's own writer; a stage loses none and invents none.
 pub fn exec_stream(bytes: &[u8]) {
     let context = ReadContext::standalone("test");
     let sent = sent(&context);
@@ -21,7 +21,7 @@ pub fn exec_stream(bytes: &[u8]) {
     check_answer(bytes, &sent, events.as_deref().ok(), &context);
 }
 
-/// How many rows each batch of a sound stream says it has.
+/// The row counts of the batches of a valid stream.
 fn rows(mut stream: &[u8]) -> Vec<i64> {
     let mut rows = Vec::new();
     while let Some((len, rest)) = stream.get(4..).and_then(|rest| rest.split_first_chunk()) {
@@ -36,13 +36,13 @@ fn rows(mut stream: &[u8]) -> Vec<i64> {
     rows
 }
 
-/// What is told of each event: its time, sequence, channel and payload.
+/// Time, sequence, channel and payload of each event.
 fn event_keys(batches: &[Batch]) -> Vec<(i64, i64, ChannelId, &[u8])> {
     let events = batches.iter().flat_map(Batch::iter);
     events.map(|event| (event.timestamp, event.sequence, event.channel, event.payload)).collect()
 }
 
-/// What a program gets is what it may give.
+/// What a program receives, it may also return.
 fn comes_back(batches: &[Batch], context: &ReadContext) {
     let written =
         write_stream(batches, &context.channels).expect("events that were read are written");
@@ -50,7 +50,7 @@ fn comes_back(batches: &[Batch], context: &ReadContext) {
     assert_eq!(event_keys(&again), event_keys(batches));
 }
 
-/// Five events that a stage has sent, on two channels of which one says all that can be said.
+/// Five events that a stage has sent, on two channels, one with all metadata.
 fn sent(context: &ReadContext) -> [Batch; 1] {
     let mut left = Channel::new(Name::from_text("A"), "left", Encoding::Lcm);
     left.type_name = Some("robot.pose".into());
@@ -65,8 +65,8 @@ fn sent(context: &ReadContext) -> [Batch; 1] {
     [batch.finish()]
 }
 
-/// A stage takes the stream for an answer, or says what is wrong with it: what it makes of the
-/// events that were sent is what came back and what is new.
+/// A stage accepts the stream as an answer, or reports what is wrong with it: its events are those
+/// that came back and new ones.
 fn check_answer(bytes: &[u8], sent: &[Batch], events: Option<&[Batch]>, context: &ReadContext) {
     let answered = match read_answers(bytes, sent, context) {
         Ok(answered) => answered,

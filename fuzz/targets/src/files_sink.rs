@@ -1,4 +1,4 @@
-//! What the sink `files` calls the files that it makes.
+//! The file names of the sink `files`.
 
 use serde_json::json;
 use sluice_core::{
@@ -8,8 +8,7 @@ use sluice_core::{
 
 use crate::inputs;
 
-/// Files of any name for events of any channel lie in their folder, one each, with the bytes of its
-/// event.
+/// Files of any name for events of any channel are in their folder, one per event, with its bytes.
 pub fn files_sink(bytes: &[u8]) {
     let (template, rest) = inputs::cut_at(bytes, 0);
     let (channel, payload) = inputs::cut_at(rest, 0);

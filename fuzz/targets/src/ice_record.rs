@@ -21,8 +21,8 @@ static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Any bytes as records of types with all that the Slice language has: nothing panics or takes
-/// much memory, and what is decoded comes back byte for byte.
+/// Any bytes are records of types that cover the Slice language: nothing panics or allocates much,
+/// and decoded records come back byte for byte.
 pub fn ice_record(input: &[u8]) {
     let Some((which, bodies)) = input.split_first() else { return };
     let form = &FORMS[usize::from(*which) % FORMS.len()];

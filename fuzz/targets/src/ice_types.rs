@@ -6,8 +6,8 @@ use sluice_ice::slice::TypeFile;
 
 use crate::inputs;
 
-/// Any text as one or two `.ice` files: nothing panics, every mistake names its file, and the
-/// description of a type declares the same records.
+/// Any text is one or two `.ice` files: nothing panics, every mistake names its file, and a type's
+/// description declares the same records.
 pub fn ice_types(bytes: &[u8]) {
     let text = inputs::text(bytes);
     let texts = text.splitn(2, '\u{1}').zip(["a.ice", "b.ice"]);

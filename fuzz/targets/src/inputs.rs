@@ -1,5 +1,5 @@
-//! What targets need of their input and of the registry: texts, files, and plugins made from
-//! options. Holds no promise itself.
+//! What targets derive from their input and the registry: texts, files, and plugin instances.
+//! Checks nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 static REGISTRY: LazyLock<Registry> = LazyLock::new(Registry::linked);
 
 thread_local! {
-    // One a thread, so that tests beside each other have their own, and none is left at the end.
+    // One per thread, so that concurrent tests are separate and none is left at the end.
     static FOLDER: TempDir = tempfile::tempdir().expect("a temporary folder");
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn registry() -> &'static Registry {
     &REGISTRY
 }
 
-/// As much of the bytes as is text.
+/// The longest prefix of the bytes that is text.
 pub(crate) fn text(bytes: &[u8]) -> &str {
     match str::from_utf8(bytes) {
         Ok(text) => text,
@@ -32,32 +32,32 @@ pub(crate) fn text(bytes: &[u8]) -> &str {
     }
 }
 
-/// Two inputs: the first byte says how long the first is.
+/// Two inputs: the first byte is the length of the first one.
 pub(crate) fn split_two(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first()?;
     Some(rest.split_at(usize::from(*len).min(rest.len())))
 }
 
-/// What is before the first such byte and what is behind it.
+/// The bytes before and after the first such byte.
 pub(crate) fn cut_at(bytes: &[u8], byte: u8) -> (&[u8], &[u8]) {
     let at = bytes.iter().position(|found| *found == byte).unwrap_or(bytes.len());
     let (before, behind) = bytes.split_at(at);
     (before, behind.get(1..).unwrap_or_default())
 }
 
-/// A place in a folder of this thread.
+/// A path in this thread's folder.
 pub(crate) fn path(name: &str) -> PathBuf {
     FOLDER.with(|folder| folder.path().join(name))
 }
 
-/// Writes a file to a folder of this thread, in place of the one of that name.
+/// Writes a file in this thread's folder, replacing an existing one.
 pub(crate) fn file(name: &str, bytes: &[u8]) -> PathBuf {
     let path = path(name);
     fs::write(&path, bytes).expect("a temporary file takes bytes");
     path
 }
 
-/// A folder of this thread in which nothing is.
+/// An empty folder in this thread's folder.
 pub(crate) fn empty_folder(name: &str) -> PathBuf {
     let path = path(name);
     if path.exists() {
@@ -67,7 +67,7 @@ pub(crate) fn empty_folder(name: &str) -> PathBuf {
     path
 }
 
-/// Every file below a folder, in no order.
+/// All files below a folder, in no order.
 pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
     let (mut found, mut left) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = left.pop() {
@@ -80,7 +80,7 @@ pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A source with options that are its own.
+/// A source with valid options.
 pub(crate) fn source(name: &str, options: Value) -> Box<dyn Source> {
     make_source(name, options).expect("good options")
 }

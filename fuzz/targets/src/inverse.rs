@@ -1,14 +1,13 @@
-//! The promise of everything that decodes payloads: what was decoded is encoded to the same bytes.
-//! Knows no format.
+//! Checks that decoded payloads encode to the same bytes, for any format.
 
 use arrow_array::RecordBatch;
 use sluice_core::{BatchBuilder, ChannelId, PayloadType};
 
-/// Decodes the payloads, and encodes what came of them; gives the columns.
+/// Decodes the payloads and encodes the rows again; returns the columns.
 ///
 /// # Panics
 ///
-/// If a payload is neither decoded nor refused, or comes back as other bytes.
+/// If a payload is neither decoded nor refused, or encodes to other bytes.
 pub(crate) fn check_round_trip(form: &dyn PayloadType, payloads: &[Vec<u8>]) -> RecordBatch {
     let mut batch = BatchBuilder::default();
     for (n, payload) in (0i64..).zip(payloads) {

@@ -2,7 +2,7 @@
 
 use sluice_files::fuzzing::check_jpeg;
 
-/// Any bytes have an answer; of what is whole every beginning is not, but for the padding at its
+/// Any bytes have an answer; no prefix of a complete file is complete, except for padding at its
 /// end.
 pub fn jpeg(bytes: &[u8]) {
     if let Err(fault) = check_jpeg(bytes) {
@@ -12,7 +12,7 @@ pub fn jpeg(bytes: &[u8]) {
     let bare = &bytes[..bytes.len() - padding];
     assert_eq!(check_jpeg(bare), Ok(()));
     assert!(bare.ends_with(&[0xFF, 0xD9]));
-    // All of them take too long where there are many.
+    // All prefixes would take too long for long inputs.
     let step = bare.len() / 64 + 1;
     for len in (0..bare.len()).step_by(step) {
         assert!(check_jpeg(&bare[..len]).is_err(), "the first {len} bytes");

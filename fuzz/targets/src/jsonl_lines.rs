@@ -31,10 +31,9 @@ fn written(batches: &[Batch], channels: &Channels) -> Vec<u8> {
     out
 }
 
-/// Any bytes are a file of JSON lines: pieces give what the whole gives, and events come back as
-/// written.
+/// Any bytes are a file of JSON lines: splits yield the same as the whole, and events round-trip.
 pub fn jsonl_lines(bytes: &[u8]) {
-    // Few pieces, as each opens the file anew.
+    // Few splits, because each opens the file again.
     let targets = [3, 7, 20].map(|pieces| bytes.len() as u64 / pieces + 1);
     let found = any_splitting_is_the_same(&source(bytes), &targets);
     let mut at = 0;
@@ -46,7 +45,7 @@ pub fn jsonl_lines(bytes: &[u8]) {
     let channels = Arc::default();
     let once = written(&batches(&source(bytes), &channels), &channels);
     let longest = once.split(|byte| *byte == b'\n').map(<[u8]>::len).max().unwrap_or_default();
-    // What is written can be longer than what was read, and than the limit.
+    // The output can be longer than the input, and than the limit.
     if longest <= 1 << 10 {
         let again = written(&batches(&source(&once), &channels), &channels);
         assert_eq!(once, again);

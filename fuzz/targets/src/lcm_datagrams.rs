@@ -1,4 +1,4 @@
-//! LCM over UDP: datagrams of several senders, and what is put together of them.
+//! LCM over UDP: datagrams of several senders, and the messages reassembled from them.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -32,8 +32,8 @@ fn next(input: &mut &[u8]) -> Option<(u16, u64, Vec<u8>)> {
     Some((u16::from(port % 5), u64::from(*later) * 10, datagram))
 }
 
-/// Any datagrams of several senders: what is delivered was sent, memory has its limits, and the
-/// books add up.
+/// Any datagrams of several senders: delivered messages were sent, memory is limited, and the
+/// accounting balances.
 pub fn lcm_datagrams(input: &[u8]) {
     // Small, so that the fuzzer meets them.
     let limits = IntakeLimits { bytes: 3000, messages: 4, age: Duration::from_secs(2), senders: 3 };
@@ -74,7 +74,7 @@ pub fn lcm_datagrams(input: &[u8]) {
     assert_eq!((intake.memory(), intake.unfinished()), (0, 0));
 }
 
-/// Whether everything adds up; gives the messages that were not wanted, which never become fewer.
+/// Checks the accounting; returns the number of unwanted messages, which never shrinks.
 fn check(intake: &Intake, delivered: u64, datagrams: u64, unwanted: u64) -> u64 {
     let counts = intake.counts();
     let rejected: u64 = counts.rejected.values().sum();

@@ -5,8 +5,8 @@ use sluice_lcm::fuzzing::SYNC;
 
 use crate::{inputs, pieces};
 
-/// Any bytes are a log whose pieces give what the whole gives, and whose damage lies in it. Text
-/// and other formats may be refused, but nothing that begins as a log does.
+/// Any bytes are a log: splits yield the same as the whole, and damage lies in it. Text and other
+/// formats may be refused, but nothing that starts like a log.
 pub fn lcm_log(bytes: &[u8]) {
     let path = inputs::file("log", bytes);
     // Small, so that the fuzzer meets the limit.

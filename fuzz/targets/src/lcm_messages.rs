@@ -31,8 +31,8 @@ static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
     all.collect()
 });
 
-/// Any bytes are messages of any of some types: nothing panics or takes much memory, and what is
-/// decoded comes back byte for byte.
+/// Any bytes are messages of some types: nothing panics or allocates much, and decoded messages
+/// come back byte for byte.
 pub fn lcm_messages(input: &[u8]) {
     let Some((which, bodies)) = input.split_first() else { return };
     let form = &FORMS[usize::from(*which) % FORMS.len()];

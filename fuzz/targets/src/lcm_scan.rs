@@ -1,8 +1,8 @@
-//! What is an event in an LCM log, and what is damage.
+//! Events and damage in LCM logs.
 
 use sluice_lcm::fuzzing::{EventScan, ScanLimits, classify, next_event};
 
-/// Any bytes are a log: events and damage tile it, and damage ends where an event begins.
+/// Any bytes are a log: events and damage tile it, and damage ends where an event starts.
 pub fn lcm_scan(log: &[u8]) {
     // Small, so that the fuzzer meets the limit.
     let limits = ScanLimits { max_event: 4096 };

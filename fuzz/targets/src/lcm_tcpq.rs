@@ -32,7 +32,7 @@ fn frames(
     (found, None)
 }
 
-/// Any bytes are frames of the TCP queue and then an end, the same for any pieces they come in.
+/// Any bytes are frames of the TCP queue and then an end, however they are split.
 pub fn lcm_tcpq(bytes: &[u8]) {
     let Some((pieces, stream)) = inputs::split_two(bytes) else { return };
     let (whole, end) = frames(stream, || usize::MAX);

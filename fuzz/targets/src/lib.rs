@@ -1,8 +1,8 @@
-//! What fuzzers feed: for each thing that reads input a function that takes any bytes and panics
-//! where a promise is broken. A fuzzer calls them from `fuzz/fuzz_targets/`, and a test of this
-//! crate over `fuzz/seeds/`.
+//! Fuzz targets: for everything that reads input, a function that takes any bytes and panics if a
+//! promise is broken. Fuzzers call them from `fuzz/fuzz_targets/`, and a test of this crate over
+//! `fuzz/seeds/`.
 //!
-//! Nothing here makes bytes up, and no promise is held by the time it takes.
+//! Targets generate no bytes, and check no timing.
 
 mod adopted_type;
 mod archive;
@@ -85,10 +85,10 @@ pub use when::when;
 ///
 /// # Panics
 ///
-/// If what reads them breaks a promise.
+/// If a promise is broken.
 pub type Target = fn(&[u8]);
 
-/// Every target by the name of its program, its seeds and its line in `fuzz/README.md`; in order.
+/// All targets by the name of their program, seeds and line in `fuzz/README.md`; sorted.
 pub const TARGETS: &[(&str, Target)] = &[
     ("adopted_type", adopted_type),
     ("archive", archive),

@@ -1,4 +1,4 @@
-//! What folders say of themselves: manifests, and the records of batches.
+//! Manifests of folders, and records of batches.
 
 use std::fs;
 
@@ -8,8 +8,8 @@ use sluice_pipeline::manifest::Manifest;
 
 use crate::inputs;
 
-/// Any bytes are a manifest and the journal of a batch: nothing panics, what was read is written
-/// and read as the same, and a line that was cut off costs no other.
+/// Any bytes are a manifest and the journal of a batch: nothing panics, what was read round-trips,
+/// and a truncated line affects no other.
 pub fn manifest(bytes: &[u8]) {
     if let Ok(read) = serde_json::from_slice::<Manifest>(bytes) {
         let text = serde_json::to_string(&read).expect("it was read");

@@ -1,4 +1,4 @@
-//! Names of channels, and what is made of them.
+//! Channel names, and texts derived from them.
 
 use sluice_core::Name;
 use sluice_core::name::{file_name, path_escaped, printable};
@@ -16,7 +16,7 @@ pub fn name(bytes: &[u8]) {
     let file = file_name(name.text());
     assert!((1..=200).contains(&file.len()) && !file.starts_with('.'), "{file}");
     if let Ok(text) = str::from_utf8(bytes) {
-        // What somebody types is the name of something, and stays that.
+        // Typed text is a name, and stays the same.
         let typed = Name::from_text(text);
         assert_eq!(Name::from_bytes(typed.as_bytes()), typed);
     }

@@ -8,8 +8,8 @@ use crate::inputs;
 /// Ends the master: what follows is the subfile `a`.
 const CUT: u8 = 0xfe;
 
-/// Any bytes are a master and a subfile: no panic, damage that lies in a file, and the same for
-/// any splits.
+/// Any bytes are a master and a subfile: no panic, damage lies in a file, and all splits yield the
+/// same.
 pub fn orca_master(bytes: &[u8]) {
     let (master, subfile) = inputs::cut_at(bytes, CUT);
     let path = inputs::file("m", master);

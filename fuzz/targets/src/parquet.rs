@@ -5,7 +5,7 @@ use sluice_core::contract::gather;
 
 use crate::inputs;
 
-/// Any bytes are a Parquet file: an error or events, no panic, in little memory.
+/// Any bytes are a Parquet file: an error or events, no panic, little memory.
 pub fn parquet(bytes: &[u8]) {
     let path = inputs::file("table.parquet", bytes);
     let source = inputs::source("parquet", json!({ "path": path }));

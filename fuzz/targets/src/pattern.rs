@@ -4,8 +4,8 @@ use sluice_core::{ChannelQuery, Pattern, Patterns};
 
 use crate::inputs;
 
-/// No text makes reading a pattern panic; a plain name matches itself only, a glob its own text,
-/// and what is asked of a source by patterns is what they match.
+/// No text makes parsing a pattern panic; a plain name matches only itself, a glob its own text,
+/// and the query for a source matches what the pattern does.
 pub fn pattern(bytes: &[u8]) {
     let (text, name) = inputs::cut_at(bytes, 0);
     let (text, name) = (inputs::text(text), inputs::text(name));

@@ -17,7 +17,7 @@ static STAGE: LazyLock<Box<dyn Map>> =
         other => panic!("a stage without memory: {other:?}"),
     });
 
-/// Any bytes are an image that is made straight, or that stays as it was and is told of.
+/// Any bytes are an image that is undistorted, or that is unchanged and reported.
 pub fn picture(bytes: &[u8]) {
     let channels = Channels::default();
     let channel = Channel::new(Name::from_text("CAM_THUMB_RFC"), "log", Encoding::Lcm);

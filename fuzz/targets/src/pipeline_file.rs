@@ -6,7 +6,7 @@ use sluice_pipeline::{Document, Outline, Pipeline, Variables, graph};
 
 use crate::inputs;
 
-/// No text makes reading a pipeline file panic, and every mistake can be shown.
+/// No text makes reading a pipeline file panic, and every mistake can be rendered.
 pub fn pipeline_file(bytes: &[u8]) {
     let text = inputs::text(bytes);
     let document = Document::generated("fuzz.toml", text);
@@ -34,10 +34,10 @@ pub fn pipeline_file(bytes: &[u8]) {
     }
 }
 
-/// A file whose paths were made absolute is the same pipeline.
+/// A relocated file is the same pipeline.
 fn check_relocated(document: &Document, pipeline: &Pipeline) {
     let (variables, registry) = (Variables::default(), inputs::registry());
-    // Types may be files, which are elsewhere then.
+    // Types may be files, which then have other paths.
     let Ok(text) = document.relocated(Path::new("/nowhere"), &variables, registry) else { return };
     let again = Pipeline::read(&Document::generated("moved.toml", text), &variables, registry);
     let again = again.expect("a file that is as right as before");

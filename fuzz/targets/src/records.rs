@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::{inputs, pieces};
 
-/// Any bytes are a log of a format, any text is the description of one or refused; pieces give what
-/// the whole gives, and damage lies in the file.
+/// Any bytes are a log of a format, any text is a format description or refused; splits yield the
+/// same as the whole, and damage lies in the file.
 pub fn records(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else { return };
     let (description, log) = match which {
@@ -27,7 +27,7 @@ pub fn records(bytes: &[u8]) {
     }
 }
 
-/// Formats with what fields can be.
+/// Formats that cover all kinds of fields.
 fn described(which: u8) -> Value {
     let head = json!([
         { "type": "u16", "role": "length", "counts": "payload" },

@@ -11,7 +11,7 @@ use sluice_core::{
 
 use crate::inputs;
 
-/// The source of the input, and the format that it is written in and read from again.
+/// The source of the input, and the format for writing and reading it again.
 const WAYS: [(&str, &str); 6] = [
     ("lcm-log", "lcm-log"),
     ("lcm-log", "jsonl"),
@@ -21,8 +21,7 @@ const WAYS: [(&str, &str); 6] = [
     ("jsonl", "lcm-log"),
 ];
 
-/// Whatever events there are in any bytes come back as they were, unless the sink says what it
-/// cannot hold.
+/// The events in any bytes round-trip, unless the sink reports what it cannot represent.
 pub fn round_trip(bytes: &[u8]) {
     let Some((which, log)) = bytes.split_first() else { return };
     let (from, to) = WAYS[usize::from(*which) % WAYS.len()];
@@ -38,16 +37,16 @@ pub fn round_trip(bytes: &[u8]) {
     assert_eq!(after.damage, []);
     let mut after = after.events;
     if to == "parquet" {
-        // Rows lie by channel.
+        // Rows are sorted by channel.
         before.sort_by(by_all);
         after.sort_by(by_all);
     }
     if !["jsonl", "parquet"].contains(&to) {
-        // Only the whole run can tell whether that of a source is lost.
+        // Only the whole run shows whether the loss of a source matters.
         before.iter_mut().chain(&mut after).for_each(|event| event.source.clear());
     }
     if to == "vel" {
-        // Its events have no numbers, and have that of their place.
+        // Its events have no numbers, and get their index.
         before.iter_mut().chain(&mut after).for_each(|event| event.sequence = 0);
     }
     assert_eq!(before, after);
@@ -58,7 +57,7 @@ fn by_all(a: &PlainEvent, b: &PlainEvent) -> std::cmp::Ordering {
     key(a).cmp(&key(b))
 }
 
-/// All of a log in one piece; nothing if it is refused.
+/// All batches of a log; `None` if it is refused.
 fn batches(source: &dyn Source, channels: &Arc<Channels>) -> Option<Vec<Batch>> {
     let context = ReadContext { channels: Arc::clone(channels), ..ReadContext::standalone("test") };
     let mut batches = Vec::new();
@@ -85,8 +84,7 @@ fn plain(batch: &Batch, channels: &Channels) -> Vec<PlainEvent> {
     event.collect()
 }
 
-/// Writes the file `out`; false if the sink refuses any of the events, or says what is lost of
-/// them.
+/// Writes the file `out`; false if the sink refuses an event or reports a loss.
 fn is_written(format: &str, batches: &[Batch], channels: Arc<Channels>) -> bool {
     let mut options = json!({ "path": inputs::empty_folder("written").join("out") });
     match format {

@@ -1,10 +1,10 @@
-//! What tells formats by how files begin.
+//! Sniffing formats by the first bytes of files.
 
 use sluice_core::SniffResult;
 
 use crate::inputs;
 
-/// Any bytes are of some formats or of none; whoever is asked first is the surest.
+/// Any bytes match some formats or none; the strongest claim comes first.
 pub fn sniff(bytes: &[u8]) {
     let found = inputs::registry().sniff(bytes);
     let sure: Vec<SniffResult> = found.iter().map(|plugin| (plugin.sniff)(bytes)).collect();

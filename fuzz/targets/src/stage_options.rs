@@ -1,4 +1,4 @@
-//! Options of the stages that choose, move and thin events: windows of time, patterns, numbers.
+//! Options of the stages that select, shift and thin out events: time windows, patterns, numbers.
 
 use sluice_core::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Map, Name, Stage, StageContext,
@@ -7,11 +7,11 @@ use sluice_core::{
 use crate::inputs;
 
 const STAGES: [&str; 6] = ["filter", "time", "rename", "sample", "gaps", "limit"];
-/// When the first event happened.
+/// The time of the first event.
 const ORIGIN: i64 = 1_000_000_000;
 
-/// Any options are refused with a reason, or make a stage that accounts for every event, gives the
-/// same however events are cut into batches, and wants of a source all that it lets pass.
+/// Any options are refused with a reason, or create a stage that accounts for every event, is
+/// independent of batching, and requests all it lets pass from a source.
 pub fn stage_options(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else { return };
     let name = STAGES[usize::from(*which) % STAGES.len()];
@@ -25,10 +25,10 @@ pub fn stage_options(bytes: &[u8]) {
     assert_eq!(whole, pieces);
 }
 
-/// An event that came out: time, number and the name of its channel.
+/// An output event: time, number and channel name.
 type OutputEvent = (i64, i64, String);
 
-/// What a stage gives when it is pushed batches of so many events; nothing if it fails.
+/// The output of a stage for batches of at most this many events; `None` if it fails.
 fn stage_output(mut stage: Stage, most: usize) -> Option<Vec<OutputEvent>> {
     let channels = Channels::default();
     let mut context = StageContext::new(&channels, Some(ORIGIN));
@@ -62,7 +62,7 @@ fn stage_output(mut stage: Stage, most: usize) -> Option<Vec<OutputEvent>> {
     Some(events)
 }
 
-/// What passes a stage that changes neither times nor names is what it asks a source for.
+/// Checks that what passes a stage that changes neither times nor names matches its query.
 fn check_query(map: &dyn Map, made: &Batch, channels: &Channels) {
     let query = map.query();
     if !query.keeps_times || !query.keeps_channels {
@@ -79,7 +79,7 @@ fn check_query(map: &dyn Map, made: &Batch, channels: &Channels) {
 
 const EVENTS: usize = 24;
 
-/// Events of three channels; now and then one is late.
+/// Events of three channels; some are late.
 fn batches(channels: &Channels, most: usize) -> Vec<Batch> {
     let ids = ["POSE", "CAM_1", "odd \"name\""].map(|name| {
         let channel = Channel::new(Name::from_text(name), "log", Encoding::Lcm);

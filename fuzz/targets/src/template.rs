@@ -1,4 +1,4 @@
-//! Templates, and how they write numbers.
+//! Templates, and their number formatting.
 
 use std::sync::{Arc, LazyLock};
 
@@ -39,8 +39,8 @@ fn rows(columns: Vec<(&str, ArrayRef)>) -> Rows {
     Rows { message, payloads: Payloads::Kept, events, columns }
 }
 
-/// Any text is a template or refused; it writes text or names the field that is missing; it adds no
-/// control characters; and decimals are those of the number's exact value.
+/// Any text is a template or refused; it writes text or names the missing field; it adds no control
+/// characters; and decimals are those of the exact value.
 pub fn template(bytes: &[u8]) {
     let (number, text) =
         bytes.split_first_chunk::<9>().map_or((None, bytes), |(number, text)| (Some(number), text));
@@ -79,7 +79,7 @@ fn is_written(template: &Template, rows: &Rows, row: Option<usize>) {
     assert!(is_whole || text.is_empty());
     let text = str::from_utf8(text).expect("text is UTF-8");
     let count = |text: &str| text.chars().filter(|c| c.is_control()).count();
-    // A separator stands between elements, of which there are three at most.
+    // Separators are between elements, of which there are at most three.
     assert!(count(text) <= 3 * count(&template.to_string()));
 }
 

@@ -9,7 +9,7 @@ use sluice_vel::fuzzing::{
 
 use crate::inputs;
 
-/// Goes through the messages of a log.
+/// Scans the messages of a log.
 fn is_tiled(log: &[u8], from: u64, rules: &Rules) {
     let (mut at, len) = (from, log.len() as u64);
     loop {
@@ -29,7 +29,7 @@ fn is_tiled(log: &[u8], from: u64, rules: &Rules) {
     }
 }
 
-/// Reads a file whole and in pieces.
+/// Reads a file whole and in splits.
 fn is_the_same_in_pieces(log: &[u8], target: u64) {
     let path = inputs::file("log.vel", log);
     let source = inputs::source("vel", json!({ "path": path, "max_message": 4096 }));
@@ -37,8 +37,7 @@ fn is_the_same_in_pieces(log: &[u8], target: u64) {
     assert_eq!(gather(&*source, target).expect("it was read before"), whole);
 }
 
-/// Any bytes are a log: events and damage tile it, however it is cut; and what its index says is
-/// judged.
+/// Any bytes are a log: events and damage tile it, however it is split; and its index is checked.
 pub fn vel_log(data: &[u8]) {
     let Some((kind, log)) = data.split_first() else { return };
     // Small, so that the fuzzer meets the limit.

@@ -8,7 +8,7 @@ use sluice_core::{PayloadType, PluginFactory, PluginKind};
 use crate::inputs;
 use crate::inverse::check_round_trip;
 
-/// Those of the software, and one with all that declarations can say.
+/// The built-in types, and one that covers all declarations.
 static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
     let plugin = inputs::registry().get(PluginKind::Codec, "vel").expect("there is the codec");
     let PluginFactory::Codec(make) = plugin.make else { unreachable!("a codec makes a codec") };
@@ -30,8 +30,8 @@ static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Any bytes are messages of any of some types: nothing panics or takes much memory, and what is
-/// decoded comes back byte for byte.
+/// Any bytes are messages of some types: nothing panics or allocates much, and decoded messages
+/// come back byte for byte.
 pub fn vel_messages(bytes: &[u8]) {
     let Some((which, bodies)) = bytes.split_first() else { return };
     let form = &FORMS[usize::from(*which) % FORMS.len()];

@@ -44,12 +44,12 @@ fn points(batch: &Batch) -> Vec<Points> {
     batch.rows().iter().filter_map(Points::from_rows).collect()
 }
 
-/// Any bytes on a channel of a Velodyne are points or told: nothing panics, no event is lost, no
-/// coordinate is no number, and a packet gives the same points in a message and without one.
+/// Any bytes on a Velodyne channel are points or reported: nothing panics, no event is lost, no
+/// coordinate is NaN, and a packet yields the same points with and without a message around it.
 pub fn velodyne_packet(input: &[u8]) {
     let Some((which, rest)) = input.split_first() else { return };
     let stage = &*STAGES[usize::from(*which) % STAGES.len()];
-    // Packets are long, and all alike but for a few bytes: the input is what differs.
+    // Packets are long and differ in few bytes: the input is the difference.
     let payload = match which >> 5 {
         0..4 => rest.to_vec(),
         _ => {

@@ -1,11 +1,11 @@
-//! Times, lengths of time and sizes as people write them.
+//! Times, durations and sizes as people write them.
 
 use sluice_core::options::ByteSize;
 use sluice_core::time::{self, TimeLength, TimePoint};
 
 use crate::inputs;
 
-/// No text makes reading a time panic, and every time that was read can be written and read again.
+/// No text makes parsing a time panic, and every parsed time round-trips.
 pub fn when(bytes: &[u8]) {
     let text = inputs::text(bytes);
     if let Ok(when) = TimePoint::parse(text) {

@@ -179,8 +179,8 @@ impl Batch {
         let in_store = units.iter().flat_map(|unit| &unit.outputs).any(|path| is_address(path));
         if in_store && folder.as_os_str().as_encoded_bytes().ends_with(b":/") {
             return Err(Error::refused(
-                "the bucket of an output cannot come from a placeholder; name it, and put placeholders \
-                 into the key",
+                "the bucket of an output cannot come from a placeholder; name it, and put \
+                 placeholders into the key",
             ));
         }
         let inputs = Arc::new(units::identities(pipeline, &units));

@@ -42,35 +42,35 @@ const SOURCES: &[PluginKind] = &[PluginKind::Source];
 pub(crate) const TOP_LEVEL: [FileKey; 5] = [
     FileKey {
         name: "name",
-        about: "What the pipeline is called, in reports and manifests.",
+        about: "The name of the pipeline, in reports and manifests.",
         required: false,
         value: ValueForm::Text,
         kinds: &[],
     },
     FileKey {
         name: "memory",
-        about: "How much memory a run may use; `--memory` goes before it.",
+        about: "The memory cap of a run; `--memory` overrides it.",
         required: false,
         value: ValueForm::Size("512MiB"),
         kinds: &[],
     },
     FileKey {
         name: "sources",
-        about: "What is read: nodes `[sources.NAME]`, by names of your choice.",
+        about: "The sources: nodes `[sources.NAME]`, with names of your choice.",
         required: true,
         value: ValueForm::Nodes(PluginKind::Source),
         kinds: &[],
     },
     FileKey {
         name: "stages",
-        about: "What is done with the events: nodes `[stages.NAME]`.",
+        about: "The stages: nodes `[stages.NAME]`.",
         required: false,
         value: ValueForm::Nodes(PluginKind::Stage),
         kinds: &[],
     },
     FileKey {
         name: "sinks",
-        about: "What is written: nodes `[sinks.NAME]`.",
+        about: "The sinks: nodes `[sinks.NAME]`.",
         required: true,
         value: ValueForm::Nodes(PluginKind::Sink),
         kinds: &[],
@@ -81,30 +81,29 @@ pub(crate) const TOP_LEVEL: [FileKey; 5] = [
 pub(crate) const NODE_KEYS: [FileKey; 6] = [
     FileKey {
         name: "plugin",
-        about: "What the node does: the name of a plugin. `sluice plugins` lists them.",
+        about: "The plugin of the node. `sluice plugins` lists all.",
         required: true,
         value: ValueForm::Text,
         kinds: NODES,
     },
     FileKey {
         name: "from",
-        about: "The source or stage to read from, or a list of them; several sources are merged by \
-                time.",
+        about: "The source or stage to read from, or a list of them, which are merged by time.",
         required: true,
         value: ValueForm::Names,
         kinds: CONSUMERS,
     },
     FileKey {
         name: "when",
-        about: "The node is there only if this holds, such as \"${FORMAT:-table} == text\": two words \
-                with == or !=, and `or` between several of these.",
+        about: "The condition for the node, such as \"${FORMAT:-table} == text\": two words with == \
+                or !=, and `or` between several of these.",
         required: false,
         value: ValueForm::Text,
         kinds: NODES,
     },
     FileKey {
         name: "on_damage",
-        about: "What to do about input that cannot be read: report it and go on, stop, or go on and \
+        about: "How to treat input that cannot be read: report and skip it, stop, or skip it and \
                 write its bytes to a file.",
         required: false,
         value: ValueForm::Word(&DAMAGE_WORDS),
@@ -112,17 +111,17 @@ pub(crate) const NODE_KEYS: [FileKey; 6] = [
     },
     FileKey {
         name: "quarantine",
-        about: "The file for damaged bytes, with `on_damage = \"quarantine\"`; `NAME.quarantine`, by \
-                the name of the source, if left out.",
+        about: "The file for damaged bytes, with `on_damage = \"quarantine\"`; by default \
+                `NAME.quarantine`, after the source.",
         required: false,
         value: ValueForm::Path,
         kinds: SOURCES,
     },
     FileKey {
         name: "source_name",
-        about: "What the source of the events is called, such as \"{name}\" for the name of the input \
-                they are from; {stem}, {ext}, {parent} and {path} stand for parts of it, {source} for \
-                what it is called otherwise.",
+        about: "The source name of the events, such as \"{name}\" for the name of their input file; \
+                {stem}, {ext}, {parent} and {path} stand for parts of its path, {source} for the \
+                default name.",
         required: false,
         value: ValueForm::Text,
         kinds: SOURCES,

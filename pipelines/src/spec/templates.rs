@@ -128,11 +128,14 @@ impl Check<'_> {
             }
         }
         for sink in of_kind(nodes, PluginKind::Sink) {
-            let writes = matches!(sink.instance(), Some(PluginInstance::Sink(sink)) if writes_file(&sink.targets()));
+            let writes = match sink.instance() {
+                Some(PluginInstance::Sink(sink)) => writes_file(&sink.targets()),
+                _ => false,
+            };
             if writes && sink.templates.is_empty() {
                 let message = format!("every input would be written to the same `{}`", sink.name);
-                let help = "the outputs of other nodes have placeholders: this one needs one, too, such \
-                            as `{stem}`";
+                let help = "the outputs of other nodes have placeholders: this one needs one, \
+                            too, such as `{stem}`";
                 self.mistake_at(sink.path_span(), message, Some(help.to_owned()));
             }
         }

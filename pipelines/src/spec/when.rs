@@ -102,8 +102,8 @@ impl Check<'_> {
     }
 }
 
-const SYNTAX_HELP: &str = "write for example `when = \"${FORMAT:-table} == text\"`, with `==` or `!=`, and `or` \
-                    between several of these";
+const SYNTAX_HELP: &str = "write for example `when = \"${FORMAT:-table} == text\"`, with `==` \
+                           or `!=`, and `or` between several of these";
 
 const NO_AND: &str =
     "there is no `and`: put one condition on the node and the other on what it reads from";

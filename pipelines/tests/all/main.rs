@@ -1,4 +1,4 @@
-//! What pipeline files are and do, through the public API.
+//! Pipeline files and runs, through the public API.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,5 +1,5 @@
-//! Broken pipeline files and what is said of them: `mistakes/NAME.toml` and `NAME.txt`.
-//! `BLESS=1` writes what is said now.
+//! Broken pipeline files and their messages: `mistakes/NAME.toml` and `NAME.txt`. `BLESS=1` updates
+//! the messages.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What pipeline files without mistakes mean, and that no text at all makes reading panic.
+//! Valid pipeline files and their meaning; no text makes reading panic.
 
 use std::path::{Path, PathBuf};
 

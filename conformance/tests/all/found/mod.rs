@@ -1,10 +1,10 @@
-//! What the tests of the kit hold findings to.
+//! What the tests of the kit expect of findings.
 
 use std::collections::BTreeSet;
 
 use sluice_conformance::{Finding, Promise};
 
-/// Holds a plugin to be found out: these promises and no others are broken, in these words.
+/// Expects that exactly these promises are broken, in these words.
 #[track_caller]
 pub(crate) fn expect_findings(findings: &[Finding], promises: &[Promise], words: &[&str]) {
     let text: String = findings.iter().map(|finding| format!("{finding}\n")).collect();

@@ -1,5 +1,4 @@
-//! The kit finds what is wrong with sources that were made wrong on purpose, and nothing else; and
-//! it finds nothing where nothing is wrong.
+//! The kit finds the defect of sources that each have one, and finds nothing in a valid source.
 
 mod toy;
 
@@ -173,7 +172,7 @@ fn two_runs_of_the_same_test_at_once() {
     }
 }
 
-/// The process that this one started.
+/// The child of this process.
 #[cfg(target_os = "linux")]
 fn child_of(parent: u32) -> Option<std::path::PathBuf> {
     let processes =

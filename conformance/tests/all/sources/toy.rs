@@ -1,8 +1,7 @@
-//! A small format with sources that read it rightly, and wrongly in one way each.
+//! A small format with a valid source, and sources with one defect each.
 //!
-//! A file is frames, one behind another: `TOY1`, milliseconds and length as little-endian numbers
-//! of four bytes, then the payload. A frame is believed if another one, or the end of the file,
-//! follows.
+//! A file is a sequence of frames: `TOY1`, milliseconds and length as 4-byte little-endian numbers,
+//! then the payload. A frame is valid if another one, or the end of the file, follows.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +19,7 @@ use sluice_core::{
 const MAGIC: &[u8] = b"TOY1";
 const HEAD: usize = 12;
 
-/// A sound file of `count` frames.
+/// A valid file of `count` frames.
 pub(crate) fn file(count: u32) -> Vec<u8> {
     (0..count).flat_map(|n| frame(n * 10, &payload(n))).collect()
 }
@@ -33,7 +32,7 @@ pub(crate) fn frame(ms: u32, payload: &[u8]) -> Vec<u8> {
     [MAGIC, &ms.to_le_bytes(), &(payload.len() as u32).to_le_bytes(), payload].concat()
 }
 
-/// What is wrong with a source. Numbers, because they are parameters of a type.
+/// The defect of a source. Numbers, because they are parameters of a type.
 pub(crate) mod defect {
     pub(crate) const NONE: u8 = 0;
     pub(crate) const LOSES_AT_SEAMS: u8 = 1;
@@ -72,7 +71,7 @@ pub(crate) struct ToyLogSource<const DEFECT: u8> {
     events: AtomicI64,
 }
 
-/// Takes any option.
+/// Accepts any option.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(crate = "sluice_core::schemars")]
 struct LooseSource {
@@ -80,7 +79,7 @@ struct LooseSource {
     path: InPaths,
 }
 
-/// Does not say what its option is for.
+/// Does not document its option.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
@@ -161,14 +160,14 @@ register! {
     sample: "[sources.log]\nplugin = \"talks\"\npath = \"a.toy\"\n",
 }
 
-/// Events with their places, and damage.
+/// Events with their positions, and damage.
 #[derive(Default)]
 struct ParsedFrames {
     events: Vec<(usize, u32, Vec<u8>)>,
     damage: Vec<(usize, usize)>,
 }
 
-/// What is at the beginning of some bytes.
+/// What some bytes start with.
 enum FrameHead {
     Frame { ms: u32, len: usize },
     Damage,
@@ -192,7 +191,7 @@ fn dig(depth: u64) -> u64 {
     if depth == u64::MAX { 0 } else { std::hint::black_box(dig(depth + 1)) + 1 }
 }
 
-/// What defects there are where a frame cannot be believed. Whether the rest is left.
+/// Applies the defect at an invalid frame. Returns whether to skip the rest.
 fn apply_defect<const DEFECT: u8>(
     bytes: &[u8],
     found: &mut ParsedFrames,
@@ -261,8 +260,7 @@ fn splits(path: &InPaths, target: u64) -> Result<Vec<Split>, Error> {
     Split::from_files(files::expand(&path.0)?, target, |_, len| Ok(0..len))
 }
 
-/// The events and the damage that begin in a split. Files are read whole, so nothing has to be
-/// guessed.
+/// The events and the damage that start in a split. Files are read whole, so there is no guessing.
 fn read<'s, const DEFECT: u8>(
     split: &Split,
     context: &ReadContext,
@@ -320,7 +318,7 @@ fn read<'s, const DEFECT: u8>(
     Ok(Box::new(std::iter::once(batch).chain(more).map(Ok)))
 }
 
-/// A number that depends on who asks.
+/// A number that depends on the calling thread.
 fn thread() -> i64 {
     let thread = std::thread::current();
     thread.name().unwrap_or_default().bytes().map(i64::from).sum()
@@ -354,7 +352,7 @@ macro_rules! source {
     };
 }
 
-/// Counts for those that do not look at it.
+/// Used by the sources that do not read it.
 static UNSEEN: AtomicI64 = AtomicI64::new(0);
 
 source!(ToyLogSource<DEFECT>, DEFECT, |toy| &toy.events, DEFECT);

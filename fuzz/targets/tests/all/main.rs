@@ -1,4 +1,4 @@
-//! Every target holds what it promises over its seeds, and none is left out anywhere.
+//! Every target passes on its seeds, and none is missing anywhere.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_fuzz_targets::TARGETS;
 
-/// Seeds are small: all of them together take no more bytes.
+/// The maximum total size of seeds.
 const MOST_BYTES: u64 = 300_000;
 
 fn fuzz(path: &str) -> PathBuf {
@@ -36,7 +36,7 @@ fn seeds(target: &str) -> Vec<PathBuf> {
 fn every_target_keeps_its_promises_for_its_seeds() {
     for (name, target) in TARGETS {
         for seed in seeds(name) {
-            // Shown if it is the last one.
+            // Shown if it is the last one before a panic.
             println!("{}", seed.display());
             target(&fs::read(seed).unwrap());
         }

@@ -1,4 +1,4 @@
-//! Stages made of others, and what is read for stages with memory.
+//! Chains of stages, and what is read for folds.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
@@ -13,7 +13,7 @@ use sluice_pipeline::{Outline, Pipeline, PluginInstance, Report, graph};
 
 use crate::engine::kit::{LineSink, MadeUpSource, SECOND, chain_of, node, run, with_payloads};
 
-/// Writes into each payload how many events have come.
+/// Writes the number of events so far into each payload.
 #[derive(Default)]
 struct NumberingFold(u64);
 
@@ -32,7 +32,7 @@ impl Fold for NumberingFold {
     }
 }
 
-/// Leaves out what has a number that three divides, and doubles the others.
+/// Drops multiples of three and doubles the others.
 struct ThinningMap;
 
 fn number(payload: &[u8]) -> u64 {
@@ -121,7 +121,7 @@ fn what_a_chain_remembers_is_forgotten_when_everything_is_played_again() {
     assert_eq!((first.len(), first), (16, second));
 }
 
-/// Lets so many events pass.
+/// Lets this many events pass.
 struct FirstEvents(usize);
 
 impl Fold for FirstEvents {
@@ -157,7 +157,7 @@ fn chains_behind_chains_see_events_in_order_on_any_number_of_threads() {
     }
 }
 
-/// Passes only where several batches of one stage are at work at a time.
+/// Passes only if several batches of one stage run concurrently.
 struct BarrierMap(Arc<Barrier>);
 
 impl Map for BarrierMap {
@@ -176,7 +176,7 @@ fn what_stands_between_two_stages_with_memory_is_run_beside_each_other() {
     assert_eq!(lines.len() as i64, MADE);
 }
 
-/// Writes into each payload the number of the last event on A.
+/// Writes the number of the last event on A into each payload.
 #[derive(Default)]
 struct LastOfA {
     last: Option<i64>,
@@ -229,7 +229,7 @@ impl Map for WindowMap {
     }
 }
 
-/// The lines that come of it, how many splits were read, and how many events.
+/// The resulting lines, the number of splits read, and the number of events.
 fn windowed(query: &FoldQuery, together: bool, jobs: usize) -> (Vec<String>, usize, u64) {
     let fold = Stage::Fold(Box::new(LastOfA { last: None, query: query.clone() }));
     let window = Stage::Map(Box::new(WindowMap));
@@ -285,7 +285,7 @@ fn a_chain_of_maps_is_run_where_events_are_read() {
     assert_eq!(report.channels.len(), 1);
 }
 
-/// Notes how many of its events are wanted, and how many are not.
+/// Notes how many of its events are inside the window and how many outside.
 struct WindowProbe;
 
 impl Map for WindowProbe {
@@ -339,7 +339,7 @@ fn stages_know_which_times_are_wanted_of_them() {
     assert_eq!(notes(&alone, "fold"), (1800, 0));
 }
 
-/// Asks for these channels.
+/// Wants these channels.
 struct ChannelsMap(ChannelQuery);
 
 impl Map for ChannelsMap {

@@ -1,4 +1,4 @@
-//! A made-up source, a sink that keeps lines, and pipelines of them.
+//! A made-up source, a sink that collects lines, and pipelines of them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,17 +14,17 @@ use sluice_pipeline::{OnDamage, Pipeline, PipelineNode, PluginInstance, Report};
 
 pub(crate) const SECOND: i64 = 1_000_000_000;
 
-/// Events on A, B and C in turn, a split for each second or for several. Skips what nobody asks
-/// for.
+/// Events on A, B and C in turn, one split per second or per several seconds. Skips what the query
+/// excludes.
 #[derive(Clone, Default)]
 pub(crate) struct MadeUpSource {
     pub(crate) seconds: i64,
     pub(crate) per_second: i64,
-    /// How long payloads are.
+    /// The payload length.
     pub(crate) payload: usize,
-    /// How many seconds a split has; one if there are none.
+    /// The seconds per split; 0 means one.
     pub(crate) split: i64,
-    /// How many splits were read.
+    /// The number of splits read.
     pub(crate) read: Arc<AtomicUsize>,
 }
 
@@ -71,11 +71,11 @@ impl Source for MadeUpSource {
     }
 }
 
-/// Keeps a line for each event, or what comes instead.
+/// Collects one line per event.
 #[derive(Clone, Default)]
 pub(crate) struct LineSink {
     pub(crate) lines: Arc<Mutex<Vec<String>>>,
-    /// How often everything is to be played.
+    /// How often to play everything.
     pub(crate) rounds: u64,
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn node(
     }
 }
 
-/// The source, these stages one behind another, and the sink.
+/// The source, these stages in sequence, and the sink.
 pub(crate) fn chain_of(
     source: &MadeUpSource,
     stages: Vec<(&str, Stage)>,
@@ -168,7 +168,7 @@ pub(crate) fn run(pipeline: Pipeline, jobs: usize) -> Report {
     run::run(pipeline, &Options { jobs: Some(jobs), ..Options::default() }).unwrap()
 }
 
-/// The same events with these payloads.
+/// The events with these payloads.
 pub(crate) fn with_payloads(batch: &Batch, mut payload: impl FnMut(usize) -> String) -> Batch {
     let mut builder = BatchBuilder::default();
     for (row, event) in batch.iter().enumerate() {

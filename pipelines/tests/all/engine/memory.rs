@@ -1,4 +1,4 @@
-//! How much of what stages make of events is there at one time.
+//! How much stage output exists at one time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,17 +12,17 @@ use crate::engine::kit::{LineSink, MadeUpSource, chain_of};
 
 const CAP: usize = 64 << 20;
 
-/// As long as what is read at a time is where memory is capped so.
+/// The split size under this memory cap.
 const PIECE: usize = CAP / 256;
 
-/// How many bytes there are, and how many there were at most.
+/// Live bytes, and their maximum.
 #[derive(Default)]
 struct LiveBytes {
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
-/// Bytes that are counted as long as they are there.
+/// Bytes that count as live until dropped.
 struct CountedBytes {
     bytes: Vec<u8>,
     alive: Arc<LiveBytes>,
@@ -48,7 +48,7 @@ impl Drop for CountedBytes {
     }
 }
 
-/// Makes batches so many times as large.
+/// Makes batches this many times as large.
 struct SwellingMap(usize, Arc<LiveBytes>);
 
 impl Map for SwellingMap {
@@ -64,7 +64,7 @@ impl Map for SwellingMap {
     }
 }
 
-/// Gives events as they come.
+/// Passes events through.
 struct PassingFold;
 
 impl Fold for PassingFold {
@@ -73,7 +73,7 @@ impl Fold for PassingFold {
     }
 }
 
-/// The most bytes that were there at one time, where batches become so many times as large.
+/// The maximum of live bytes, if batches grow this many times.
 fn most_alive(times: usize, stage: impl Fn(Stage) -> Stage) -> usize {
     let alive = Arc::<LiveBytes>::default();
     let (seconds, per_second) = (80, 16);

@@ -1,4 +1,4 @@
-//! Merges of what stages with memory hold back with what they do not.
+//! Merges of delayed and undelayed streams.
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ impl Map for OnlyChannels {
     }
 }
 
-/// Gives an event when so many others have come after it.
+/// Returns an event once this many others have followed.
 struct DelayingFold {
     events: usize,
     held: VecDeque<Batch>,
@@ -63,7 +63,7 @@ impl Fold for DelayingFold {
     }
 }
 
-/// Gives events as they come.
+/// Passes events through.
 struct UnbufferedFold;
 
 impl Fold for UnbufferedFold {

@@ -1,5 +1,4 @@
-//! The engine with made-up plugins: what stages of several parts do, what is read for them, how
-//! streams are merged, and how much memory a run takes.
+//! The engine with made-up plugins: chains, pushdown, merges, and memory use.
 
 mod chains;
 mod kit;

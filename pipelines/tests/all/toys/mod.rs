@@ -1,4 +1,4 @@
-//! Plugins that take options and do nothing with them, and the registry that knows them.
+//! Plugins that accept options and ignore them, and their registry.
 
 use serde::Deserialize;
 use sluice_core::options::{ByteSize, InPaths, OutPath};
