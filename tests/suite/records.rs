@@ -132,8 +132,8 @@ from = "rig"
     run_sluice(&folder, &["check", "wrong.toml"])
         .expect(2)
         .expect_stderr("wrong.toml:6:53")
-        .expect_stderr("`furlong` is no unit of time")
-        .expect_stderr("also at `fields.1`: no field in front of it is called `n`")
+        .expect_stderr("`furlong` is not a unit of time")
+        .expect_stderr("also at `fields.1`: no earlier field is called `n`")
         .expect_stderr("wrong.toml:9:14");
 }
 

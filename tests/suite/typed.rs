@@ -94,8 +94,8 @@ fn of_two_names_with_one_fingerprint_the_user_may_choose() {
     run_sluice(&folder, &["types", "types.lcm"]).expect(0).expect_stderr("share the fingerprint");
     run_sluice(&folder, &["convert", "in.lcm", "--types", "types.lcm", "--to", "guessed/"])
         .expect(0)
-        .expect_stderr("typed: SPEED: messages that may be `angle_t` or `speed_t`")
-        .expect_stderr("are taken for the first; --type says which");
+        .expect_stderr("typed: SPEED: messages may be `angle_t` or `speed_t`")
+        .expect_stderr("are decoded as the first; --type selects one");
     // Naming only the type has the same effect.
     for info in [
         &["info", "in.lcm", "--types", "types.lcm"][..],
@@ -118,7 +118,7 @@ fn of_two_names_with_one_fingerprint_the_user_may_choose() {
     folder.write("untold.toml", untold.replace("channel_types", "# "));
     run_sluice(&folder, &["run", "untold.toml"])
         .expect(0)
-        .expect_stderr("the option `channel_types` says which");
+        .expect_stderr("the option `channel_types` selects one");
     let output = run_sluice(&folder, &["run", "told.toml", "--overwrite"]).expect(0);
     assert!(!output.stderr.contains("may be"), "{}", output.stderr);
     let convert = ["convert", "in.lcm", "--types", "types.lcm", "--type", "S?EED=speed_t"];
@@ -185,16 +185,16 @@ fn what_becomes_of_events_that_cannot_be_decoded_is_chosen() {
     run_sluice(&folder, &["run", "keep.toml", "--report", "report.json"])
         .expect(0)
         .expect_stderr(
-            "A: a payload that is no `t`: the payload ends before its message does (1 time)",
+            "A: payload is not a valid `t`: the payload ends before its message does (1 time)",
         )
-        .expect_stderr("a payload that does not say which of the known types it is of (1 time)");
+        .expect_stderr("payload does not identify its type (1 time)");
     assert!(folder.read("keep.lcm") == folder.read("in.lcm"));
     assert_eq!((undecoded(&report(&folder), "A"), undecoded(&report(&folder), "B")), (1, 1));
     run_sluice(&folder, &["run", "drop.toml"]).expect(0);
     assert_eq!(crate::kit::numbers(&folder.read("drop.lcm")), [0]);
     run_sluice(&folder, &["run", "stop.toml"])
         .expect(1)
-        .expect_stderr("event 1 on channel `A` cannot be decoded: a payload that is no `t`");
+        .expect_stderr("event 1 on channel `A` cannot be decoded: payload is not a valid `t`");
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn types_that_only_differ_inside_are_not_guessed() {
     assert!(String::from_utf8(folder.read("out.jsonl")).unwrap().contains("\"p\":7"));
     run_sluice(&folder, &[&convert[..], &["--types", "new"]].concat())
         .expect(0)
-        .expect_stderr("may be one of several types with other fields");
+        .expect_stderr("matches several declared types with different fields");
     assert!(!String::from_utf8(folder.read("out.jsonl")).unwrap().contains("fields"));
 }
 
@@ -419,7 +419,7 @@ fn events_without_payload_are_not_written_as_if_they_were_empty() {
     run_sluice(&folder, &drop).expect(0);
     run_sluice(&folder, &["convert", "t.parquet", "--to", "back.lcm"])
         .expect(3)
-        .expect_stderr("without a payload");
+        .expect_stderr("not encoded");
     assert!(folder.read("back.lcm").is_empty());
     let output = run_sluice(&folder, &["cat", "t.parquet", "--json"]).expect(0).text();
     assert!(output.contains("\"size\":null"), "{output}");

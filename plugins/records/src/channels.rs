@@ -1,4 +1,4 @@
-//! Which channel a record is on: a fixed name, or one that its fields say. Reads no time and no number.
+//! Maps records to channels: by a fixed name, or by the values of fields.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,35 +13,35 @@ use crate::columns::{self, text};
 use crate::format::{RecordFormat, RecordKind, RecordOffset};
 use crate::wire::BinaryNumber;
 
-/// How many bytes of a record may decide its channel.
+/// How many bytes of a record may determine its channel.
 pub(crate) const MAX_KEY_LEN: usize = 256;
-/// Channels that are kept at hand: a damaged log can invent any number.
+/// The maximum number of cached channels; a damaged log can contain any number of names.
 const MAX_CACHED: usize = 1 << 14;
 
-/// How the channel of a kind's records is told.
+/// How records of a kind get their channel.
 #[derive(Clone, Debug)]
 pub(crate) enum ChannelNaming {
-    /// Always the same.
+    /// A fixed name.
     Fixed(String),
-    /// The source's name in the pipeline.
+    /// The name of the source in the pipeline.
     Source,
-    /// By some of a record's bytes.
+    /// From bytes of the record.
     ByFields {
-        /// Which.
+        /// The offsets and lengths of these bytes.
         places: Vec<(RecordOffset, usize)>,
-        /// What they say.
+        /// How they form a name.
         name_from: NameSource,
     },
 }
 
-/// What fields say of a channel.
+/// How fields form a channel name.
 #[derive(Clone)]
 pub(crate) enum NameSource {
-    /// A whole number that stands for a name, or is one.
+    /// An integer that is looked up, or used as the name.
     Number(BinaryNumber, BTreeMap<i128, String>),
-    /// Its name.
+    /// The name itself.
     Text,
-    /// What is put into a template.
+    /// A template that is filled in.
     Template(Template),
 }
 
@@ -55,25 +55,25 @@ impl fmt::Debug for NameSource {
     }
 }
 
-/// A reader's own memory of channels, so that it rarely asks the run's.
+/// Caches channel ids per reader, so that the run's channels are rarely locked.
 #[derive(Debug)]
 pub(crate) struct ChannelIds {
     source: Arc<str>,
     channels: Arc<Channels>,
-    /// By kind.
+    /// One per kind.
     kinds: Vec<ChannelCache>,
     key: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
 struct ChannelCache {
-    /// The one that was met last, by the bytes that say it.
+    /// The last channel, with the bytes that identify it.
     last: Option<(Box<[u8]>, ChannelId)>,
     by_key: HashMap<Box<[u8]>, ChannelId, foldhash::fast::RandomState>,
 }
 
 impl ChannelIds {
-    /// For records of this format, read in this context.
+    /// An empty cache for records of this format.
     pub(crate) fn new(format: &RecordFormat, context: &ReadContext) -> Self {
         Self {
             source: Arc::clone(&context.source),
@@ -132,7 +132,7 @@ impl RecordKind {
         }
     }
 
-    /// The name of the channel that a record is on.
+    /// The channel name of a record.
     fn channel_name(
         &self,
         format: &RecordFormat,
@@ -163,8 +163,8 @@ impl RecordKind {
         })
     }
 
-    /// The template with the record's fields, for an event of this time and number; nothing if it asks for what
-    /// the record does not have.
+    /// The template filled in from `record`, for an event with this time and number; `None` if it
+    /// uses a value the record does not have.
     pub(crate) fn render(
         &self,
         format: &RecordFormat,

@@ -1,4 +1,4 @@
-//! Checksums by name: what they are of some bytes. Where they stand and what they cover is the format's word.
+//! Checksum algorithms by name. Which bytes they cover is part of the format.
 
 use crc::{
     Algorithm as Catalogued, CRC_8_SMBUS, CRC_16_ARC, CRC_16_IBM_3740, CRC_16_IBM_SDLC,
@@ -8,7 +8,7 @@ use crc::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// How a checksum is worked out.
+/// A checksum algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
@@ -18,15 +18,15 @@ pub enum Algorithm {
     Sum16,
     /// The sum of all bytes, 32 bits of it.
     Sum32,
-    /// All bytes by exclusive or.
+    /// The exclusive or of all bytes.
     Xor8,
-    /// Fletcher's, modulo 255: the plain sum is the low byte.
+    /// Fletcher, modulo 255; the plain sum is the low byte.
     Fletcher16,
-    /// Fletcher's, modulo 256, as u-blox receivers send it: the plain sum is the low byte.
+    /// Fletcher, modulo 256, as in u-blox UBX; the plain sum is the low byte.
     Ubx,
     /// CRC-8/SMBUS.
     Crc8,
-    /// CRC-16/IBM-3740, mostly called CCITT-FALSE.
+    /// CRC-16/IBM-3740, often called CCITT-FALSE.
     Crc16Ccitt,
     /// CRC-16/XMODEM.
     Crc16Xmodem,
@@ -38,11 +38,11 @@ pub enum Algorithm {
     Crc16Arc,
     /// CRC-16/IBM-SDLC, also called X-25.
     Crc16X25,
-    /// CRC-16/MCRF4XX, as MAVLink uses it.
+    /// CRC-16/MCRF4XX, as in MAVLink.
     Crc16Mcrf4xx,
     /// CRC-24/OPENPGP.
     Crc24,
-    /// CRC-32 of zip, PNG and Ethernet.
+    /// CRC-32 as in zip, PNG and Ethernet.
     Crc32,
     /// CRC-32C.
     Crc32c,
@@ -52,13 +52,13 @@ pub enum Algorithm {
     Crc32Bzip2,
     /// CRC-32/JAMCRC.
     Crc32Jamcrc,
-    /// CRC-32 that begins with 0 and is not inverted, as NovAtel receivers send it.
+    /// CRC-32 with initial value 0 and without inversion, as in NovAtel logs.
     Crc32Novatel,
     /// CRC-64/XZ.
     Crc64,
 }
 
-/// As NovAtel's manuals have it; catalogues do not list it.
+/// From NovAtel's manuals; CRC catalogues do not list it.
 const CRC_32_NOVATEL: Catalogued<u32> = Catalogued {
     width: 32,
     poly: 0x04c1_1db7,
@@ -94,7 +94,7 @@ table!(NOVATEL, u32, CRC_32_NOVATEL);
 table!(CRC64, u64, CRC_64_XZ);
 
 impl Algorithm {
-    /// How many bits it has.
+    /// Its width in bits.
     pub(crate) fn bits(self) -> usize {
         match self {
             Self::Sum8 | Self::Xor8 | Self::Crc8 => 8,
@@ -111,7 +111,7 @@ impl Algorithm {
         }
     }
 
-    /// The checksum of these bytes, one run behind another.
+    /// The checksum of the concatenated `runs`.
     #[inline]
     pub fn compute(self, runs: &[&[u8]]) -> u64 {
         match self {
@@ -160,7 +160,7 @@ fn sum(runs: &[&[u8]]) -> u64 {
     runs.iter().copied().flatten().fold(0, |sum, byte| sum.wrapping_add(u64::from(*byte)))
 }
 
-/// So many bytes fit into 32-bit sums before these have to be brought below their modulus.
+/// How many bytes fit into 32-bit sums before a reduction is needed.
 const RUN: usize = 4096;
 
 fn fletcher(runs: &[&[u8]], modulus: u32) -> u64 {

@@ -1,4 +1,5 @@
-//! What bytes are: a record, too few to tell, or none, and why. Looks at one place only, and reads nothing.
+//! Classifies bytes: a record, too few bytes to tell, or no record, and why. Looks at one position
+//! only.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -10,99 +11,109 @@ use crate::options::LengthCounts;
 use crate::walk::WalkResult;
 use crate::wire::BinaryNumber;
 
-/// What bytes begin with.
+/// What bytes start with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Classification {
-    /// A record, as far as it alone can tell.
+    /// A record, judging by itself.
     Record {
-        /// Its bytes.
+        /// Its length.
         len: usize,
-        /// Its kind.
+        /// The index of its kind.
         kind: usize,
     },
-    /// So many bytes are needed to tell.
+    /// At least this many bytes are needed to tell.
     Incomplete(usize),
     /// No record.
     Rejected(Rejection),
 }
 
-/// Why bytes are no record.
+/// Why bytes are not a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rejection {
-    /// There is no sync word.
+    /// The sync word is missing.
     NoSync,
-    /// It is of no kind that is described; what stands where the kind should.
+    /// Its kind is not described; the bytes of the key.
     UnknownKind(Vec<u8>),
-    /// Its length is what none can be.
+    /// Its length is not allowed.
     Length {
-        /// What it would be.
+        /// The declared length.
         len: i128,
-        /// The shortest that can be.
+        /// The minimum length of its kind.
         min_len: usize,
-        /// The longest that is believed.
+        /// The maximum length of a record.
         max_len: usize,
     },
     /// No sync word follows.
     NoNextSync(usize),
-    /// Its fields do not end where it does.
+    /// Its fields do not end at its end.
     FieldMismatch(usize),
-    /// It is sound, but for its fields, which are not what the description says: in words.
+    /// It is intact, but its fields do not match the description; the message.
     DescriptionMismatch(String),
-    /// Something that is always the same is not: where in the record.
+    /// A constant has another value; its offset.
     Constant(usize),
     /// Its checksum is wrong.
     Checksum(ChecksumValues),
-    /// The log ends in it.
+    /// The log ends inside it.
     Truncated(u64),
-    /// Nothing that can be believed follows it.
+    /// No record follows it that confirms its length.
     Unconfirmed(usize),
 }
 
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSync => f.write_str("there is no sync word where a record should begin"),
+            Self::NoSync => f.write_str("expected a record, but there is no sync word"),
             Self::UnknownKind(found) => {
                 write!(f, "a record of kind {}, which is not described", display_bytes(found))
             }
             Self::Length { len, min_len, max_len } => {
                 write!(
                     f,
-                    "its length would be {len} bytes, and {min_len} to {max_len} are believed (`max_record`)"
+                    "expected a length from {min_len} to {max_len} bytes (`max_record`), found \
+                     {len}"
                 )
             }
             Self::NoNextSync(max_len) => {
-                write!(f, "no record begins within {max_len} bytes, the longest that is believed")
+                write!(f, "no record starts within {max_len} bytes (`max_record`)")
             }
-            Self::FieldMismatch(len) => write!(f, "its fields do not end where its {len} bytes do"),
+            Self::FieldMismatch(len) => write!(
+                f,
+                "the fields do not end with the record, after \
+                 {len} bytes"
+            ),
             Self::DescriptionMismatch(words) => f.write_str(words),
             Self::Constant(at) => {
-                write!(f, "byte {at} of the record is not what is always there")
+                write!(f, "byte {at} of the record differs from its constant `value`")
             }
             Self::Checksum(ChecksumValues { stored, computed }) => {
-                write!(f, "its checksum is {computed:#x}, and it says {stored:#x}")
+                write!(
+                    f,
+                    "the stored checksum is {stored:#x}, but the computed one is \
+                           {computed:#x}"
+                )
             }
             Self::Truncated(len) => write!(f, "the log ends {len} bytes into a record"),
             Self::Unconfirmed(len) => {
-                write!(f, "no record follows its {len} bytes, so that these cannot be believed")
+                write!(f, "no record follows its {len} bytes, so its length is not trusted")
             }
         }
     }
 }
 
 impl RecordFormat {
-    /// The kind of the record that `bytes` begin with; nothing if it is none that is described, or they are too few.
+    /// The kind of the record at the start of `bytes`; `None` if it is not described or there are
+    /// too few bytes.
     #[inline]
     pub(crate) fn kind_of(&self, bytes: &[u8]) -> Option<usize> {
         let Some(key) = &self.key else { return Some(0) };
         key.kind(bytes.get(key.at..key.at.checked_add(key.len)?)?)
     }
 
-    /// What `bytes` begin with. `is_all` says that the log ends with them.
+    /// Classifies the start of `bytes`. `is_all` means that the log ends with them.
     #[inline]
     pub(crate) fn classify(&self, bytes: &[u8], is_all: bool) -> Classification {
         let sync = self.sync.needle();
-        // To compare nothing is slow: some processors take their time over a vector's address that is none.
+        // Comparing empty slices is slow: some processors stall on the dangling address.
         if !sync.is_empty() && !bytes.starts_with(sync) {
             let may_be = bytes.len() < sync.len() && sync.starts_with(bytes);
             return if may_be {
@@ -135,8 +146,8 @@ impl RecordFormat {
         }
     }
 
-    /// How long the record claims to be that `bytes` begin with, if that is more than `least`, can be, and is to be
-    /// told by a checksum.
+    /// The declared length of the record at the start of `bytes`, if it is above `min_len`,
+    /// allowed, and protected by a checksum.
     #[inline]
     pub(crate) fn claimed_len(&self, bytes: &[u8], min_len: usize) -> Option<usize> {
         let RecordExtent::Length { at, word, counts, plus } = self.extent else { return None };
@@ -150,7 +161,7 @@ impl RecordFormat {
         (can_be && kind.checksum.is_some()).then_some(len as usize)
     }
 
-    /// Whether a record may begin with `bytes`, as far as they go.
+    /// Whether a record may start with `bytes`, as far as they go.
     pub(crate) fn may_start(&self, bytes: &[u8]) -> bool {
         let sync = self.sync.needle();
         let len = sync.len().min(bytes.len());
@@ -184,7 +195,7 @@ impl RecordFormat {
         key.unwrap_or_default().to_vec()
     }
 
-    /// How long the record is that `bytes` begin with; not checked yet.
+    /// The length of the record at the start of `bytes`, unchecked.
     #[inline]
     fn len(&self, kind: &RecordKind, bytes: &[u8], is_all: bool) -> Result<i128, Classification> {
         match (self.extent, kind.fixed_len) {
@@ -261,7 +272,8 @@ impl RecordFormat {
         }
     }
 
-    /// Whether what may be a record of this kind may have this length. Where there is a sync word, that speaks for it.
+    /// Whether a possible record of this kind may have this length. After a sync word, only head
+    /// and tail have to fit.
     #[inline]
     fn may_have_len(&self, kind: &RecordKind, len: i128) -> bool {
         if self.sync.needle().is_empty() {
@@ -270,7 +282,7 @@ impl RecordFormat {
         len >= (self.head_len + self.tail_len) as i128 && len <= self.max_len as i128
     }
 
-    /// How long a record is that is wrong in that only.
+    /// The length of a record that was rejected only for its length.
     #[cold]
     pub(crate) fn mismatched_len(&self, rejection: &Rejection) -> Option<usize> {
         let len = match rejection {
@@ -282,8 +294,8 @@ impl RecordFormat {
         (is_whole && !matches!(self.extent, RecordExtent::Fields)).then_some(len)
     }
 
-    /// In which way the description does not fit this record, of whose kind the length is not, if all else that it
-    /// says of itself is right.
+    /// How the description fails to match this record, whose length its kind cannot have; `None` if
+    /// anything else in it is wrong, too.
     #[cold]
     pub(crate) fn description_mismatch(&self, record: &[u8]) -> Option<(&RecordKind, Rejection)> {
         let number = self.kind_of(record)?;
@@ -321,12 +333,12 @@ impl RecordFormat {
         match needs {
             Some(needs) => format!("{name}: its fields need {needs} bytes, its payload has {has}"),
             None => {
-                format!("{name}: its fields do not take up the {has} bytes of its payload evenly")
+                format!("{name}: its payload of {has} bytes is not a whole number of elements")
             }
         }
     }
 
-    /// Whether a record of this length is what its kind says.
+    /// Checks a record of this length against its kind.
     #[inline]
     fn check(&self, kind: &RecordKind, record: &[u8]) -> Result<(), Rejection> {
         for (spot, value) in &kind.constants {
@@ -352,5 +364,5 @@ impl RecordFormat {
     }
 }
 
-/// How many bytes a sync word is looked for in at first.
+/// How far to look for the next sync word at first.
 const FIRST_SEARCH: usize = 256;

@@ -1,5 +1,4 @@
-//! Records as rows: a column of values for each field, of many records together. Judges nothing: what comes here
-//! has been found to be a record.
+//! Turns valid records into columns, one per field and kind.
 
 use std::sync::Arc;
 
@@ -20,47 +19,47 @@ use crate::format::{RecordFormat, RecordKind, RecordOffset};
 use crate::walk::WalkResult;
 use crate::wire::{BinaryNumber, Endian, Number};
 
-/// The key of a field's metadata under which stands what it is measured in.
+/// The metadata key for a column's unit.
 pub(crate) const UNIT: &str = "sluice.unit";
 
-/// A column of a kind's records.
+/// A column of a kind.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordColumn {
-    /// What it is called.
+    /// Its name.
     pub(crate) name: String,
-    /// What it is measured in.
+    /// Its unit.
     pub(crate) unit: Option<String>,
-    /// Where its values lie.
+    /// Where its values are stored.
     pub(crate) at: FieldPlace,
-    /// What they are.
+    /// How its values are stored.
     pub(crate) value: ValueKind,
-    /// How many a record has.
+    /// How many values a record has.
     pub(crate) arity: Arity,
 }
 
-/// Where a field lies in a record.
+/// The place of a field in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldPlace {
-    /// Always in the same place, so many bytes.
+    /// A fixed offset and length.
     Fixed(RecordOffset, usize),
-    /// Where the walk through the fields comes to this one.
+    /// The step of the field walk.
     Step(usize),
 }
 
-/// What values are.
+/// How values are stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ValueKind {
-    /// Numbers as they are.
+    /// Numbers.
     Number(BinaryNumber),
-    /// Numbers that are multiplied by the first and have the second added then.
+    /// Numbers with a factor and an offset.
     Scaled(BinaryNumber, f64, f64),
     /// One bit of a number.
     Flag(BinaryNumber, u32),
-    /// Some bits of a number, from one on, so many.
+    /// Bits of a number: the lowest, and how many.
     Bits(BinaryNumber, u32, u32),
     /// A byte that is not 0.
     Bool,
-    /// Text up to its first NUL, without blanks at its end.
+    /// Text up to the first NUL, without trailing blanks.
     Text,
     /// Bytes.
     Bytes,
@@ -71,14 +70,14 @@ pub(crate) enum ValueKind {
 pub(crate) enum Arity {
     /// One.
     One,
-    /// Always as many.
+    /// A fixed number.
     Fixed(usize),
     /// Any number.
     List,
 }
 
 impl ValueKind {
-    /// The bytes of one value; 0 if a value is all there is.
+    /// Bytes per value; 0 if the value is the whole field.
     fn width(self) -> usize {
         match self {
             Self::Number(word)
@@ -114,7 +113,7 @@ impl ValueKind {
 }
 
 impl RecordColumn {
-    /// The field of a schema.
+    /// Its field in an Arrow schema.
     pub(crate) fn field(&self) -> Field {
         let item = || element(self.value.data_type());
         let data_type = match self.arity {
@@ -152,7 +151,7 @@ fn element(data_type: DataType) -> FieldRef {
     Arc::new(Field::new("item", data_type, false))
 }
 
-/// The batch with the rows of its events, all of which are records of this format.
+/// `batch` with the rows of its events, all of which are records of this format.
 pub(crate) fn with_rows(format: &RecordFormat, batch: Batch) -> Result<Batch, Error> {
     let mut events: Vec<Vec<u32>> = vec![Vec::new(); format.kinds.len()];
     for row in 0..batch.len() {
@@ -194,10 +193,10 @@ fn columns(
     RecordBatch::try_new_with_options(Arc::clone(&kind.schema), arrays, &options)
 }
 
-/// Records of one kind, and where their fields lie.
+/// Records of one kind and the places of their fields.
 struct RecordCells<'r> {
     records: Vec<&'r [u8]>,
-    /// For each record where each field of the walk begins, and how long it is.
+    /// Offset and length of each field of the walk, record by record.
     places: Vec<(u32, u32)>,
     steps: usize,
 }
@@ -216,14 +215,14 @@ impl<'r> RecordCells<'r> {
             let walked = walk.run(record, format.head_len, end, record.len(), each);
             debug_assert!(
                 matches!(walked, WalkResult::End(_)),
-                "a record was judged, and does not fit"
+                "a classified record does not fit its fields"
             );
             places.resize(begin + steps, (0, 0));
         }
         Self { records, places, steps }
     }
 
-    /// The bytes of a field, a run for each record.
+    /// The bytes of a field in each record.
     fn cells(&self, at: FieldPlace) -> impl Iterator<Item = &'r [u8]> {
         self.records.iter().enumerate().map(move |(row, record)| {
             let (start, len) = match at {
@@ -240,7 +239,7 @@ impl<'r> RecordCells<'r> {
     }
 }
 
-/// All values of a field, one behind another.
+/// All values of a field, consecutively.
 fn values(value: ValueKind, records: &RecordCells<'_>, at: FieldPlace) -> ArrayRef {
     match value {
         ValueKind::Number(word) => numbers(word, records, at),
@@ -265,7 +264,7 @@ fn values(value: ValueKind, records: &RecordCells<'_>, at: FieldPlace) -> ArrayR
     }
 }
 
-/// What of a field's bytes is its text.
+/// The bytes of a field that are its text.
 pub(crate) fn text(bytes: &[u8]) -> &[u8] {
     let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
     bytes.get(..end).unwrap_or_default().trim_ascii_end()

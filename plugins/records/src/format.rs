@@ -1,4 +1,4 @@
-//! A description that makes sense: where in a record everything lies. Plain data; reads nothing.
+//! A compiled description: the layout of every kind of record. Plain data; reads nothing.
 
 use std::sync::Arc;
 
@@ -14,98 +14,99 @@ use crate::time::Timing;
 use crate::walk::FieldWalk;
 use crate::wire::BinaryNumber;
 
-/// A format of logs.
+/// A compiled log format.
 #[derive(Debug)]
 pub(crate) struct RecordFormat {
-    /// What every log begins with.
+    /// The bytes every log starts with.
     pub(crate) magic: Vec<u8>,
-    /// What stands in front of the first record.
+    /// What precedes the first record.
     pub(crate) header: HeaderEnd,
-    /// What every record begins with; may be nothing.
+    /// The sync word; may be empty.
     pub(crate) sync: Finder<'static>,
-    /// How many bytes of a record tell its kind and its length.
+    /// Length of the prefix that determines a record's kind and length.
     pub(crate) prefix_len: usize,
-    /// How many bytes are looked at to tell whether a record may begin somewhere; all records have as many.
+    /// How many bytes decide whether a record may start at a position; every record is at least as
+    /// long.
     pub(crate) lookahead: usize,
-    /// Bytes of sync word and head.
+    /// Length of sync word and head.
     pub(crate) head_len: usize,
-    /// Bytes of the tail.
+    /// Length of the tail.
     pub(crate) tail_len: usize,
-    /// What tells how long a record is, where its kind does not.
+    /// How the length of a record is determined.
     pub(crate) extent: RecordExtent,
-    /// What tells a record's kind; nothing, if there is but one.
+    /// Where the kind of a record is stored; `None` if there is only one.
     pub(crate) key: Option<KindKey>,
-    /// The kinds, that of records of no other kind last.
+    /// The kinds of records; the one for undescribed kinds is last.
     pub(crate) kinds: Vec<RecordKind>,
-    /// The longest record that is believed.
+    /// The maximum length of a record.
     pub(crate) max_len: usize,
-    /// Bytes by which a search finds records, and where they lie in one.
+    /// The bytes that a search looks for, and their offset in a record.
     pub(crate) anchor: Option<(usize, Finder<'static>)>,
     /// Whether records can be searched for: some have a sync word, a constant or a checksum.
     pub(crate) is_marked: bool,
-    /// What timestamps count from.
+    /// The epoch of timestamps.
     pub(crate) clock: Clock,
-    /// Whether an event's time depends on the events before it.
+    /// Whether an event's time depends on earlier events.
     pub(crate) is_sequential: bool,
 }
 
 impl RecordFormat {
-    /// Whether a reader can begin anywhere.
+    /// Whether reading can start anywhere.
     pub(crate) fn can_be_entered(&self) -> bool {
         !self.is_sequential && (self.is_marked || self.stride().is_some())
     }
 
-    /// The length of all records, if it is always the same.
+    /// The length of every record, if it is the same for all.
     pub(crate) fn stride(&self) -> Option<usize> {
         let first = self.kinds.first()?.fixed_len?;
         self.kinds.iter().all(|kind| kind.fixed_len == Some(first)).then_some(first)
     }
 }
 
-/// What stands in front of the first record.
+/// What precedes the first record.
 #[derive(Clone, Debug)]
 pub(crate) enum HeaderEnd {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
-    /// All up to the end of this.
+    /// Everything up to and including these bytes.
     Until(Literal),
 }
 
-/// How the end of a record is told.
+/// How the end of a record is found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RecordExtent {
-    /// By a field.
+    /// A field declares its length.
     Length {
-        /// Where it lies.
+        /// The offset of the field.
         at: usize,
-        /// What it is.
+        /// The number format of the field.
         word: BinaryNumber,
-        /// What it counts.
+        /// Which bytes it counts.
         counts: LengthCounts,
-        /// What is added.
+        /// A constant to add.
         plus: i64,
     },
-    /// By its fields.
+    /// Its fields determine it.
     Fields,
-    /// By the sync word of the next one.
+    /// The next sync word ends it.
     Sync,
 }
 
-/// What tells a record's kind.
+/// The bytes that determine a record's kind.
 #[derive(Clone, Debug)]
 pub(crate) struct KindKey {
-    /// Where it lies.
+    /// Their offset.
     pub(crate) at: usize,
-    /// How many bytes it takes.
+    /// How many there are.
     pub(crate) len: usize,
-    /// The bytes of each kind that is described, sorted, and its number.
+    /// The bytes of each described kind, sorted, and its index.
     pub(crate) values: Vec<(Vec<u8>, usize)>,
-    /// The number of the kind that all others are.
+    /// The index of the kind of all other records.
     pub(crate) other: Option<usize>,
 }
 
 impl KindKey {
-    /// The kind of a record with these bytes in its place.
+    /// The kind of a record with these bytes in its key.
     #[inline]
     pub(crate) fn kind(&self, bytes: &[u8]) -> Option<usize> {
         let found = self.values.binary_search_by(|(value, _)| value.as_slice().cmp(bytes));
@@ -113,54 +114,54 @@ impl KindKey {
     }
 }
 
-/// What becomes of records.
+/// What happens to records of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disposition {
-    /// They are events.
+    /// They become events.
     Event,
-    /// They are left out.
+    /// They are skipped.
     Skip,
-    /// They are damage.
+    /// They are reported as damage.
     Damage,
 }
 
 /// A kind of record.
 #[derive(Debug)]
 pub(crate) struct RecordKind {
-    /// What it is called.
+    /// Its name.
     pub(crate) name: String,
-    /// How long its records are, if that is always the same.
+    /// The length of its records, if it is fixed.
     pub(crate) fixed_len: Option<usize>,
-    /// How long they are at least.
+    /// The minimum length of its records.
     pub(crate) min_len: usize,
-    /// Its fields, where some say how long others are.
+    /// Its fields, if some declare the length of others.
     pub(crate) walk: Option<FieldWalk>,
-    /// What has to stand where.
+    /// Constant bytes and their offsets.
     pub(crate) constants: Vec<(RecordOffset, Vec<u8>)>,
     /// The checksum.
     pub(crate) checksum: Option<Checksum>,
-    /// How many bits of a record have to agree: those of sync word, constants and checksum.
+    /// How many bits identify a record: those of sync word, constants and checksum.
     pub(crate) proof_bits: usize,
-    /// Whether a search does not begin with such a record, as others prove more.
+    /// Whether a search must not start with such a record, because others prove more.
     pub(crate) is_doubtful: bool,
-    /// What becomes of its records.
+    /// What happens to its records.
     pub(crate) disposition: Disposition,
-    /// When its events were; nothing, if they do not say.
+    /// How to compute event times; `None` if its records have none.
     pub(crate) timing: Option<Timing>,
-    /// Their numbers.
+    /// Where the sequence number is stored.
     pub(crate) sequence: Option<(RecordOffset, BinaryNumber)>,
-    /// Their channels.
+    /// How its records get their channel.
     pub(crate) naming: ChannelNaming,
     /// Their columns.
     pub(crate) columns: Vec<RecordColumn>,
-    /// The schema of these.
+    /// The schema of the columns.
     pub(crate) schema: SchemaRef,
-    /// What their rows are of.
+    /// The message type of its rows.
     pub(crate) message: Arc<MessageType>,
 }
 
 impl RecordKind {
-    /// How many bits of a record of this length have to agree.
+    /// How many bits identify a record of this length.
     pub(crate) fn proof_bits_of(&self, len: usize) -> usize {
         match self.checksum.filter(|checksum| checksum.covers_nothing(len)) {
             Some(checksum) => self.proof_bits.saturating_sub(checksum.algorithm.bits()),
@@ -168,24 +169,24 @@ impl RecordKind {
         }
     }
 
-    /// Whether a checksum speaks for a record of this length.
+    /// Whether a checksum protects a record of this length.
     #[inline]
     pub(crate) fn is_checked(&self, len: usize) -> bool {
         self.checksum.is_some_and(|checksum| !checksum.covers_nothing(len))
     }
 }
 
-/// A place in a record.
+/// An offset in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordOffset {
-    /// So many bytes behind its start.
+    /// From its start.
     Start(usize),
-    /// So many bytes before its end.
+    /// From its end.
     End(usize),
 }
 
 impl RecordOffset {
-    /// Where that is in a record of this length.
+    /// The offset from the start of a record of this length.
     #[inline]
     pub(crate) fn in_record(self, len: usize) -> Option<usize> {
         match self {
@@ -194,47 +195,48 @@ impl RecordOffset {
         }
     }
 
-    /// What a record has from there on.
+    /// The bytes of `record` from this offset on.
     #[inline]
     pub(crate) fn bytes_in(self, record: &[u8]) -> &[u8] {
         self.in_record(record.len()).and_then(|at| record.get(at..)).unwrap_or_default()
     }
 }
 
-/// A checksum in a record.
+/// A checksum of a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checksum {
-    /// Where it lies.
+    /// The offset of the stored value.
     pub(crate) at: RecordOffset,
-    /// How it is written.
+    /// The number format of the stored value.
     pub(crate) word: BinaryNumber,
-    /// How it is worked out.
+    /// The algorithm.
     pub(crate) algorithm: Algorithm,
-    /// Where the bytes begin that it covers.
+    /// Start of the covered bytes.
     pub(crate) from: RecordOffset,
-    /// Where they end.
+    /// End of the covered bytes.
     pub(crate) until: RecordOffset,
-    /// A byte behind them.
+    /// A byte appended to the covered bytes.
     pub(crate) extra: Option<u8>,
 }
 
-/// What a record's checksum is, and what it should be.
+/// The stored and the computed checksum of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChecksumValues {
-    /// What the record says.
+    /// The value in the record.
     pub(crate) stored: u64,
-    /// What its bytes give.
+    /// The value of the covered bytes.
     pub(crate) computed: u64,
 }
 
 impl Checksum {
-    /// Whether it covers nothing of a record of this length, and so proves no more than a constant does.
+    /// Whether it covers nothing in a record of this length, so that it proves no more than a
+    /// constant.
     #[inline]
     pub(crate) fn covers_nothing(&self, len: usize) -> bool {
         self.extra.is_none() && self.from.in_record(len) == self.until.in_record(len)
     }
 
-    /// Both sums of a record; nothing if it has no room for them.
+    /// Both values for `record`; `None` if the record is too short for them.
     #[inline]
     pub(crate) fn sums(&self, record: &[u8]) -> Option<ChecksumValues> {
         let stored = self.word.bits(self.at.bytes_in(record))?;

@@ -1,16 +1,15 @@
-//! Bytes as people write them in a description: a text, hexadecimal digits, or a list of numbers. Compares
-//! nothing.
+//! Byte strings in a description: text, hexadecimal digits, or a list of numbers.
 
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
-/// Some bytes: `"LOG1"`, `"0xb5 62"` or `[0xb5, 0x62]`.
+/// A byte string: `"LOG1"`, `"0xb5 62"` or `[0xb5, 0x62]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Literal(pub(crate) Vec<u8>);
 
-/// More than this is no mark, but contents.
+/// The maximum length of a byte string.
 const MAX_LITERAL_LEN: usize = 4096;
 
 impl Literal {
@@ -18,7 +17,8 @@ impl Literal {
         let Some(digits) = text.strip_prefix("0x") else { return Ok(Self(text.into())) };
         let wrong = || {
             format!(
-                "`{text}` is not hexadecimal: two digits a byte are needed behind `0x`, such as 0xb5 62"
+                "`{text}` is not hexadecimal: expected two digits per byte after `0x`, such as \
+                 0xb5 62"
             )
         };
         let digits: Vec<char> = digits.chars().filter(|c| !c.is_whitespace()).collect();
@@ -34,7 +34,7 @@ impl Literal {
 impl<'de> Deserialize<'de> for Literal {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(untagged, expecting = "a text, hexadecimal digits behind 0x, or a list of bytes")]
+        #[serde(untagged, expecting = "a text, hexadecimal digits after 0x, or a list of bytes")]
         enum RawLiteral {
             Text(String),
             Bytes(Vec<u8>),
@@ -47,7 +47,7 @@ impl<'de> Deserialize<'de> for Literal {
             0 => Err(serde::de::Error::custom("it is empty: at least one byte is needed")),
             1..=MAX_LITERAL_LEN => Ok(literal),
             len => Err(serde::de::Error::custom(format!(
-                "{len} bytes are more than {MAX_LITERAL_LEN}"
+                "expected at most {MAX_LITERAL_LEN} bytes, found {len}"
             ))),
         }
     }
@@ -65,7 +65,7 @@ impl JsonSchema for Literal {
     }
 }
 
-/// Bytes as damage and mistakes show them.
+/// Bytes as shown in damage reasons and error messages.
 pub(crate) fn display_bytes(bytes: &[u8]) -> String {
     let is_plain = bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
     if is_plain && !bytes.is_empty() {

@@ -1,5 +1,4 @@
-//! A description as it is written in a pipeline file. Whether it makes sense is [`compile`](crate::compile)'s
-//! to say.
+//! The description as written in a pipeline file. [`compile`](crate::compile) checks it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,52 +18,54 @@ use crate::wire::Endian;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Options {
-    /// The logs: a file, a glob, a list of them, or `-` for standard input. Logs are read one after another;
-    /// what is compressed with zstd is read as what it holds.
+    /// The logs: a file, a glob, a list of them, or `-` for standard input. Logs are read in order;
+    /// zstd is decompressed.
     pub(crate) path: InPaths,
-    /// What every log begins with.
+    /// The bytes every log starts with.
     pub(crate) magic: Option<Literal>,
-    /// What stands in front of the first record, magic included: a number of bytes, or the text that it ends
-    /// with. Without it, only the magic.
+    /// What precedes the first record, magic included: a number of bytes, or the text that it ends
+    /// with. Default: only the magic.
     pub(crate) header: Option<HeaderOption>,
-    /// The order of bytes in numbers: `little` or `big`. A field may have another.
+    /// The byte order of numbers: `little` or `big`. A field may have its own.
     #[serde(default)]
     pub(crate) endian: Endian,
-    /// What every record begins with.
+    /// The bytes every record starts with.
     pub(crate) sync: Option<Literal>,
-    /// What follows the sync word in every record: fields of fixed size.
+    /// The fields after the sync word in every record. Their sizes are fixed.
     #[serde(default)]
     pub(crate) head: Vec<Field>,
-    /// What follows the head in every record.
+    /// The fields after the head.
     #[serde(default)]
     pub(crate) fields: Vec<Field>,
-    /// Records of several kinds, instead of `fields`: what follows the head, by the value of the field whose
-    /// role is `kind`.
+    /// Records of several kinds, instead of `fields`: what follows the head, by the value of the
+    /// field whose role is `kind`.
     #[serde(default)]
     pub(crate) kinds: BTreeMap<String, KindOptions>,
-    /// What becomes of records of other kinds: they are events of which only head and tail are fields (`keep`),
-    /// left out and counted (`skip`), or damage. Without it they are kept if a length or a sync word tells where
-    /// they end.
+    /// What happens to records of other kinds: they are events with the fields of head and tail
+    /// only (`keep`), skipped and counted (`skip`), or damage (`damage`). Default: `keep` if a
+    /// length or a sync word tells where they end.
     pub(crate) other_kinds: Option<OtherKinds>,
-    /// What every record ends with: fields of fixed size.
+    /// The fields at the end of every record. Their sizes are fixed.
     #[serde(default)]
     pub(crate) tail: Vec<Field>,
-    /// The name of the channel; fields in braces are filled in. Without it, what the field with the role
-    /// `channel` says, or the kind's name, or that of the source.
+    /// The channel name; fields in braces are filled in. Default: the field with the role
+    /// `channel`, or the name of the kind, or the name of the source.
     pub(crate) channel: Option<String>,
-    /// Names of channels by the number in the field with the role `channel`. Other numbers are names as they are.
+    /// Channel names by the number in the field with the role `channel`. Other numbers are used as
+    /// names.
     #[serde(default)]
     pub(crate) channels: BTreeMap<String, String>,
-    /// What times count from: `unix`, `gps`, `start` (of the recording), or a point in time.
+    /// The epoch of times: `unix`, `gps`, `start` (of the recording), or a point in time.
     #[serde(default)]
     pub(crate) epoch: Epoch,
-    /// How many seconds GPS is ahead of UTC. Without it, as many as it was at the time.
+    /// How many seconds GPS is ahead of UTC. Default: the leap seconds at the time.
     pub(crate) leap_seconds: Option<i64>,
-    /// What becomes of records of a kind that has no time: a mistake in the description (`refuse`), or they get
-    /// the time of the record before (`last`), for which logs are read in one piece.
+    /// What happens to kinds without a time: they are an error in the description (`refuse`), or
+    /// their records get the time of the previous record (`last`), so that logs are read in one
+    /// piece.
     #[serde(default)]
     pub(crate) untimed: UntimedPolicy,
-    /// The longest record that is believed. Damage can claim any length.
+    /// The maximum length of a record. Damage can declare any length.
     #[serde(default = "largest_record")]
     pub(crate) max_record: ByteSize,
 }
@@ -73,13 +74,13 @@ fn largest_record() -> ByteSize {
     ByteSize(1 << 20)
 }
 
-/// What stands in front of the first record.
+/// What precedes the first record.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "a number of bytes, or the text that the header ends with")]
 pub(crate) enum HeaderOption {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
-    /// All up to the end of this.
+    /// Everything up to the end of this text.
     Until(Literal),
 }
 
@@ -90,7 +91,7 @@ impl JsonSchema for HeaderOption {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": ["integer", "string", "array"],
-            "description": "bytes to leave out, or the text that the header ends with" })
+            "description": "bytes to skip, or the text that the header ends with" })
     }
 }
 
@@ -98,41 +99,41 @@ impl JsonSchema for HeaderOption {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KindOptions {
-    /// What the kind is called.
+    /// Its name.
     pub(crate) name: Option<String>,
-    /// The name of its channel; fields in braces are filled in.
+    /// Its channel name; fields in braces are filled in.
     pub(crate) channel: Option<String>,
-    /// What follows the head.
+    /// The fields after the head.
     #[serde(default)]
     pub(crate) fields: Vec<Field>,
-    /// A byte that the checksum is worked out over behind all others: MAVLink's `CRC_EXTRA`.
+    /// A byte appended to what the checksum covers: MAVLink's `CRC_EXTRA`.
     pub(crate) checksum_extra: Option<u8>,
 }
 
-/// What becomes of records of a kind that is not described.
+/// What happens to records of undescribed kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OtherKinds {
-    /// They are events.
+    /// They become events.
     Keep,
-    /// They are left out.
+    /// They are skipped.
     Skip,
     /// They are damage.
     Damage,
 }
 
-/// What becomes of records of a kind without a time.
+/// What happens to records of a kind without a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum UntimedPolicy {
-    /// There may be none.
+    /// They are an error in the description.
     #[default]
     Refuse,
-    /// They have the time of the record before.
+    /// They get the time of the previous record.
     Last,
 }
 
-/// What times count from.
+/// The epoch of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Epoch {
     /// 1970, UTC.
@@ -140,7 +141,7 @@ pub(crate) enum Epoch {
     Unix,
     /// 1980-01-06, without leap seconds.
     Gps,
-    /// The start of the recording, which nobody knows.
+    /// The start of the recording, which is unknown.
     Start,
     /// Nanoseconds since 1970.
     At(i64),
@@ -158,7 +159,8 @@ impl<'de> Deserialize<'de> for Epoch {
         match TimePoint::parse(&text) {
             Ok(TimePoint::At(nanos)) => Ok(Self::At(nanos)),
             _ => Err(serde::de::Error::custom(format!(
-                "`{text}` is no epoch: write unix, gps, start, or a point in time such as 2020-01-01T00:00:00Z"
+                "`{text}` is not an epoch: expected unix, gps, start, or a point in time such as \
+                 2020-01-01T00:00:00Z"
             ))),
         }
     }
@@ -178,43 +180,44 @@ impl JsonSchema for Epoch {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Field {
-    /// Its column. A field without a name has none.
+    /// Its column name. A field without a name has no column.
     pub(crate) name: Option<String>,
-    /// What it is.
+    /// Its type.
     #[serde(rename = "type")]
     pub(crate) kind: FieldType,
-    /// How many there are, for a list: a number, the name of an earlier field that says it, or `rest`.
+    /// For a list: the number of elements, the name of an earlier field that holds it, or `rest`.
     pub(crate) count: Option<Amount>,
-    /// How many bytes a text, `bytes` or `pad` has: a number, the name of an earlier field, or `rest`.
+    /// For text, `bytes` or `pad`: the number of bytes, the name of an earlier field that holds it,
+    /// or `rest`.
     pub(crate) size: Option<Amount>,
-    /// The order of its bytes, where that is another one.
+    /// Its byte order, if it differs.
     pub(crate) endian: Option<Endian>,
-    /// What it is for, beside being a column.
+    /// Its purpose beside being a column.
     pub(crate) role: Option<Role>,
-    /// For a time: `weeks`, `days`, `s`, `ms`, `us` or `ns`. For others, what it is measured in.
+    /// For a time: `weeks`, `days`, `s`, `ms`, `us` or `ns`. For others: the unit of the column.
     pub(crate) unit: Option<String>,
-    /// What it is multiplied by.
+    /// A factor.
     pub(crate) scale: Option<f64>,
-    /// What is added then.
+    /// An offset, added after the factor.
     pub(crate) offset: Option<f64>,
-    /// What it always is. A record in which it is anything else is none.
+    /// Its constant value. A record with another value is damage.
     pub(crate) value: Option<Constant>,
-    /// Bits of it that are columns, by name: `3` is a boolean, `"4-6"` a number of three bits.
+    /// Bits as columns, by name: `3` is a boolean, `"4-6"` a number of three bits.
     #[serde(default)]
     pub(crate) bits: BTreeMap<String, Bits>,
-    /// For a length: what it counts.
+    /// For a length: which bytes it counts.
     pub(crate) counts: Option<LengthCounts>,
-    /// For a length: what is added to it. May be below 0.
+    /// For a length: a number to add. May be negative.
     pub(crate) plus: Option<i64>,
-    /// For a time: the number at which it begins at 0 again; `true` if that is the largest of its type plus one.
+    /// For a time: the number at which it wraps to 0; `true` for the range of its type.
     pub(crate) wraps: Option<WrapPoint>,
-    /// For a checksum: how it is worked out.
+    /// For a checksum: its algorithm.
     pub(crate) algorithm: Option<Algorithm>,
-    /// For a checksum: where the bytes begin that it covers, a field or a number of bytes from the record's
-    /// start. Without it the record's start, or what follows a checksum that is in the head.
+    /// For a checksum: where the covered bytes start, a field or an offset from the start of the
+    /// record. Default: the start of the record, or the end of a checksum that is in the head.
     pub(crate) from: Option<CoverStart>,
-    /// For a checksum: the field before which the bytes end. Without it the checksum itself, or the record's end
-    /// if that is in the head.
+    /// For a checksum: the field before which the covered bytes end. Default: the checksum itself,
+    /// or the end of the record if the checksum is in the head.
     pub(crate) until: Option<String>,
 }
 
@@ -240,26 +243,26 @@ pub(crate) enum FieldType {
     Pad,
 }
 
-/// What a field is for.
+/// The role of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
-    /// When the event happened. Two fields with this role are added up.
+    /// The event's time. Two such fields are added.
     Time,
     /// The event's number.
     Sequence,
-    /// Which channel the event is on.
+    /// The event's channel.
     Channel,
-    /// Which of `kinds` the record is.
+    /// The record's kind.
     Kind,
-    /// How long the record is.
+    /// The record's length.
     Length,
     /// A checksum.
     Checksum,
 }
 
 impl Role {
-    /// The word for it.
+    /// Its name in options.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Time => "time",
@@ -272,26 +275,26 @@ impl Role {
     }
 }
 
-/// What a length counts.
+/// Which bytes a length counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LengthCounts {
     /// The bytes between head and tail.
     #[default]
     Payload,
-    /// The whole record, sync word and all.
+    /// The whole record, including the sync word.
     Record,
-    /// All that follows the length.
+    /// Everything after the length.
     Follows,
 }
 
-/// How many bytes or elements.
+/// A number of bytes or elements.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "a number, the name of an earlier field, or \"rest\"")]
 pub(crate) enum Amount {
-    /// Always as many.
+    /// A fixed number.
     Fixed(u64),
-    /// As many as a field says, or all that is left.
+    /// The value of a field, or `rest`.
     Named(String),
 }
 
@@ -306,13 +309,13 @@ impl JsonSchema for Amount {
     }
 }
 
-/// A place in a record.
+/// Where the bytes that a checksum covers start.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "a number of bytes, or the name of a field")]
 pub(crate) enum CoverStart {
-    /// So many bytes behind its start.
+    /// At this offset.
     Bytes(u64),
-    /// Where this field begins.
+    /// At this field.
     Field(String),
 }
 
@@ -327,7 +330,7 @@ impl JsonSchema for CoverStart {
     }
 }
 
-/// What a field always is.
+/// The constant value of a field.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "a whole number, true or false, a text, or a list of bytes")]
 pub(crate) enum Constant {
@@ -346,17 +349,17 @@ impl JsonSchema for Constant {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": ["integer", "boolean", "string", "array"],
-            "description": "what the field always is" })
+            "description": "the constant value of the field" })
     }
 }
 
-/// Where a time begins at 0 again.
+/// When a time wraps to 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "a number above 1, or true")]
 pub(crate) enum WrapPoint {
-    /// Behind the largest number of its type, or not at all.
+    /// After the largest value of its type, or not at all.
     AtTypesEnd(bool),
-    /// At this number.
+    /// At this value.
     At(u64),
 }
 
@@ -367,16 +370,16 @@ impl JsonSchema for WrapPoint {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": ["integer", "boolean"],
-            "description": "the number at which it begins at 0 again, or true" })
+            "description": "the number at which it wraps to 0, or true" })
     }
 }
 
-/// Some bits of a number, counted from the lowest.
+/// Bits of a number; 0 is the lowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bits {
-    /// One: true or false.
+    /// One bit: true or false.
     One(u32),
-    /// From one to another, a number.
+    /// From one bit to another: a number.
     Range(u32, u32),
 }
 
@@ -392,8 +395,12 @@ impl<'de> Deserialize<'de> for Bits {
             RawBits::One(bit) => return Ok(Self::One(bit)),
             RawBits::Range(text) => text,
         };
-        let wrong =
-            || serde::de::Error::custom(format!("`{text}` are no bits: write 3, or \"4-6\""));
+        let wrong = || {
+            serde::de::Error::custom(format!(
+                "`{text}` is not a bit range: expected a number \
+                                                 such as 3, or a range such as \"4-6\""
+            ))
+        };
         let (low, high) = text.split_once('-').ok_or_else(wrong)?;
         let bit = |text: &str| text.trim().parse::<u32>().map_err(|_| wrong());
         match (bit(low)?, bit(high)?) {

@@ -1,39 +1,40 @@
-//! Decides what is to be believed, and where reading goes on after damage.
+//! Decides which records are trusted, and where reading resumes after damage.
 //!
-//! Its answers depend on the bytes of the log and the position only. It hands out no events.
+//! The answers depend only on the bytes of the log and the position.
 //!
-//! # What is at a position
+//! # Positions
 //!
-//! A record is *sound* if its sync word, its kind, its length, what is always the same, its checksum and its fields
-//! are what the description says, as far as it says anything of them.
+//! A record is *intact* if its sync word, kind, length, constants, checksum and fields are as
+//! described.
 //!
-//! | what is at `p` | verdict |
+//! | at `p` | outcome |
 //! |---|---|
 //! | the end of the log | end |
-//! | a record that claims more than 64 KiB, with neither the end of the log nor what may be a record behind it, and with a record that a search believes in it | damage |
-//! | a sound record with a checksum that covers something | record |
-//! | a sound record of a format without any mark: no sync word, nothing constant, no checksum | record |
-//! | any other sound record, and right behind it is the end of the log, or what may be a record | record |
-//! | a record that is sound but for its length, which its kind cannot have, or its fields do not take up; with a checksum that is right, or a sync word or constants, a length and what may be a record behind it | damage: this record, and no more |
-//! | anything else | damage, up to the next record that a search believes, or the end of the log |
+//! | a record that declares more than 64 KiB, is followed by neither the end of the log nor a possible record, and contains a record that a search trusts | damage |
+//! | an intact record with a checksum that covers something | record |
+//! | an intact record of an unmarked format: no sync word, no constant, no checksum | record |
+//! | any other intact record that is followed by the end of the log or a possible record | record |
+//! | a record that is intact but for its length, which its kind cannot have or its fields do not fill; with a correct checksum, or with a sync word or constants, a declared length and a possible record after it | damage: this record only |
+//! | anything else | damage, up to the next record that a search trusts, or the end of the log |
 //!
-//! *What may be a record* has the sync word, a kind, a length and constants that can be, as far as the log goes. Behind
-//! a sync word its length only has to hold head and tail: the description may not fit it.
+//! A *possible record* has the sync word, and a kind, a length and constants that are allowed, as
+//! far as the log goes. After a sync word, its length only has to hold head and tail, because the
+//! description may not match it.
 //!
-//! # What a search believes
+//! # Searches
 //!
-//! So many sound records in a row that their sync words, constants and checksums are 32 bits together; or fewer that
-//! lead exactly to the end of the log. It begins with no record that proves nothing, and with none of a kind that is
-//! not described if it has no checksum and others have. Of a format without any mark nothing can be searched for:
-//! damage goes on to the end of the log.
+//! A search trusts consecutive intact records whose sync words, constants and checksums have 32
+//! bits in total, or fewer that lead exactly to the end of the log. It does not start with a record
+//! that proves nothing, nor with one of an undescribed kind without a checksum if other kinds have
+//! one. In an unmarked format nothing can be searched for: damage extends to the end of the log.
 //!
 //! # Cost
 //!
-//! A search looks at places where the sync word or a constant is, or at each byte where there are none. It looks at
-//! most at 256 bytes for each that it goes on by, a MiB, and the last record more: a log that pretends to have a long
-//! record at every byte ends in damage, not in days. To find a checksum wrong takes as many bytes as the record claims
-//! to have: mostly at most 64 KiB for each damage, and at most `max_record` where a claim leads to a record, or to where
-//! nothing else is. Nothing is allocated beyond the longest record.
+//! A search looks where the sync word or a constant is, or at every byte if there are none. Per
+//! byte of progress it examines at most 256 bytes, plus 1 MiB and the last record, so that a log
+//! that pretends to have a long record at every byte ends in damage, not after days. Rejecting a
+//! checksum reads the whole record: at most 64 KiB per damage, or `max_record` if the declared
+//! length leads to a record or contains none. Memory is limited to the longest record.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -46,19 +47,19 @@ use crate::classify::{Classification, Rejection};
 use crate::format::{HeaderEnd, RecordExtent, RecordFormat, RecordKind};
 use crate::literal::display_bytes;
 
-/// What a search may look at beyond what it goes on by.
+/// What a search may examine in addition to its progress.
 const SEARCH_ALLOWANCE: u64 = 1 << 20;
-/// How many bytes it may look at for each that it goes on by.
+/// How many bytes a search may examine per byte of progress.
 const SEARCH_RATIO: u64 = 256;
-/// So many bits have to agree before a search believes what it finds.
+/// How many bits must match before a search trusts what it found.
 const MIN_PROOF_BITS: usize = 32;
-/// So many records in a row are looked at for that; four are enough where each proves something.
+/// How many consecutive records a search examines; four suffice if each proves something.
 const MAX_CHAIN: usize = 8;
-/// Records that claim more than this are worked through only where something speaks for them.
+/// Longer records are examined in full only if something confirms their length.
 pub(crate) const LONG_RECORD: usize = 64 << 10;
-/// The longest header whose end is searched for.
+/// The maximum length of a header whose end is searched for.
 const MAX_HEADER: u64 = 1 << 20;
-/// What is read of a record at first, if its head is shorter.
+/// How many bytes of a record to read at first, if its head is shorter.
 const FIRST_READ: usize = 128;
 
 /// What is at a position.
@@ -66,41 +67,41 @@ const FIRST_READ: usize = 128;
 pub(crate) enum ScanOutcome {
     /// A record.
     Record {
-        /// The position behind it.
+        /// The position after it.
         end: u64,
     },
-    /// No record.
+    /// Not a record.
     Damage {
-        /// Where the next record begins, or the end of the log.
+        /// Where the next record starts, or the end of the log.
         end: u64,
-        /// What was found instead.
+        /// Why it is not a record.
         rejection: Rejection,
     },
     /// The end of the log.
     End,
 }
 
-/// How a log begins.
+/// The start of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LogStart {
-    /// As it should; where its first record is.
+    /// As described; the position of the first record.
     Valid(u64),
-    /// Not as it should, and why.
+    /// Not as described; the reason.
     Invalid(String),
 }
 
-/// Looks at a log.
+/// Scans a log for records.
 #[derive(Debug)]
 pub(crate) struct RecordScanner<'f> {
     format: &'f RecordFormat,
     record: &'f mut Vec<u8>,
-    /// How many bytes have been looked at.
+    /// How many bytes were read so far.
     examined: u64,
 }
 
-/// A record that the description does not fit.
+/// A record that the description does not match.
 struct DescriptionMismatch {
-    /// Where it ends, if that can be believed.
+    /// Where it ends, if that is trusted.
     end: Option<u64>,
     rejection: Rejection,
 }
@@ -112,12 +113,12 @@ enum Probe {
 }
 
 impl<'f> RecordScanner<'f> {
-    /// For logs of this format; `record` is room for one.
+    /// A scanner for logs of this format; `record` is its buffer.
     pub(crate) fn new(format: &'f RecordFormat, record: &'f mut Vec<u8>) -> Self {
         Self { format, record, examined: 0 }
     }
 
-    /// How a log begins.
+    /// Checks the start of a log.
     pub(crate) fn start_of_log(&mut self, log: &mut dyn ReadAt) -> io::Result<LogStart> {
         let magic = &self.format.magic;
         let found = self.read(log, 0, magic.len().max(1))?;
@@ -125,7 +126,7 @@ impl<'f> RecordScanner<'f> {
         if found != magic.as_slice() {
             let is_empty = found.is_empty();
             let reason =
-                format!("{} was expected, {} is there", display_bytes(magic), display_bytes(found));
+                format!("expected {}, found {}", display_bytes(magic), display_bytes(found));
             return Ok(if is_empty { LogStart::Valid(0) } else { LogStart::Invalid(reason) });
         }
         match &self.format.header {
@@ -134,17 +135,17 @@ impl<'f> RecordScanner<'f> {
         }
     }
 
-    /// The first record behind a header of this length.
+    /// The first record after a header of this length.
     fn after_header(&mut self, log: &mut dyn ReadAt, len: u64) -> io::Result<LogStart> {
         let is_there = len == 0 || self.read(log, len - 1, 1)? == 1;
         let is_empty = self.read(log, 0, 1)? == 0;
         if is_there || is_empty {
             return Ok(LogStart::Valid(if is_there { len } else { 0 }));
         }
-        Ok(LogStart::Invalid(format!("the log ends in its header of {len} bytes")))
+        Ok(LogStart::Invalid(format!("the log ends inside its header of {len} bytes")))
     }
 
-    /// What is at `pos`.
+    /// Classifies what is at `pos`.
     pub(crate) fn classify_at(
         &mut self,
         log: &mut dyn ReadAt,
@@ -173,8 +174,8 @@ impl<'f> RecordScanner<'f> {
         Ok(ScanOutcome::Damage { end: self.next(log, pos.saturating_add(1))?, rejection })
     }
 
-    /// Whether what is wrong with the record at `pos` is that the description does not fit it: whatever else tells
-    /// that it is a record does so.
+    /// Checks whether the record at `pos` was rejected only because the description does not match
+    /// it.
     fn description_mismatch(
         &mut self,
         log: &mut dyn ReadAt,
@@ -201,8 +202,8 @@ impl<'f> RecordScanner<'f> {
         })
     }
 
-    /// What a long record at `pos` claims to have, and where in it another one begins that speaks against that, as
-    /// nothing behind it speaks for it.
+    /// The length that a long record at `pos` declares, and the position of a record inside it that
+    /// contradicts it; `None` if something follows that confirms the length.
     fn find_contradiction(
         &mut self,
         log: &mut dyn ReadAt,
@@ -222,7 +223,7 @@ impl<'f> RecordScanner<'f> {
         Ok(found.map(|found| (len, found)))
     }
 
-    /// Where the first record that a search believes begins at `from` or later, or the end of the log.
+    /// The position of the first trusted record at `from` or later, or the end of the log.
     pub(crate) fn next(&mut self, log: &mut dyn ReadAt, from: u64) -> io::Result<u64> {
         let mut search = self.search(from..u64::MAX);
         search.forget();
@@ -237,7 +238,7 @@ impl<'f> RecordScanner<'f> {
         Ok(found.unwrap_or(search.reached()))
     }
 
-    /// Where the first record begins in this range, in which nothing is known.
+    /// The position of the first record in `range`, without knowledge of what precedes it.
     pub(crate) fn find(
         &mut self,
         log: &mut dyn ReadAt,
@@ -263,7 +264,7 @@ impl<'f> RecordScanner<'f> {
         Search::new(range, pattern_len.saturating_sub(1))
     }
 
-    /// Records that are all of one length mostly go on where they did, although one of them is damaged.
+    /// The next record of fixed length after a damaged one; usually they stay aligned.
     fn next_aligned(&mut self, log: &mut dyn ReadAt, from: u64) -> io::Result<Option<u64>> {
         let Some(stride) = self.format.stride() else { return Ok(None) };
         let at = (from - 1).saturating_add(stride as u64);
@@ -301,7 +302,7 @@ impl<'f> RecordScanner<'f> {
         Ok(None)
     }
 
-    /// Whether a search believes the record at `at`.
+    /// Whether a search trusts the record at `at`.
     fn is_trusted(&mut self, log: &mut dyn ReadAt, mut at: u64) -> io::Result<bool> {
         let mut bits = 0;
         for met in 1..=MAX_CHAIN {
@@ -325,7 +326,7 @@ impl<'f> RecordScanner<'f> {
         Ok(false)
     }
 
-    /// Whether what ends at `end` may be believed for what follows it, if that is needed.
+    /// Whether the record that ends at `end` is confirmed by what follows, if it needs to be.
     fn is_confirmed(
         &mut self,
         log: &mut dyn ReadAt,
@@ -338,13 +339,13 @@ impl<'f> RecordScanner<'f> {
         }
     }
 
-    /// Whether the log ends at `end`, or what is there may be a record.
+    /// Whether the log ends at `end`, or a possible record is there.
     fn is_followed(&mut self, log: &mut dyn ReadAt, end: u64) -> io::Result<bool> {
         let there = self.read(log, end, self.format.lookahead)?;
         Ok(self.format.may_start(self.record.get(..there).unwrap_or_default()))
     }
 
-    /// What the bytes at `pos` are by themselves.
+    /// Classifies the bytes at `pos` by themselves.
     fn probe(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Probe> {
         let mut want = self.format.prefix_len.max(FIRST_READ);
         loop {
@@ -366,7 +367,7 @@ impl<'f> RecordScanner<'f> {
         }
     }
 
-    /// Reads so many bytes into the room for a record; says how many there are.
+    /// Reads up to `want` bytes into the record buffer; returns how many there are.
     fn read(&mut self, log: &mut dyn ReadAt, pos: u64, want: usize) -> io::Result<usize> {
         if self.record.len() < want {
             self.record.resize(want, 0);
@@ -378,14 +379,14 @@ impl<'f> RecordScanner<'f> {
 }
 
 impl RecordFormat {
-    /// Whether a record of this kind and length is believed only for what follows it.
+    /// Whether a record of this kind and length is trusted only if a possible record follows.
     #[inline]
     pub(crate) fn needs_successor(&self, kind: &RecordKind, len: usize) -> bool {
         self.is_marked && !kind.is_checked(len)
     }
 }
 
-/// Where a header ends that ends with `text`.
+/// The end of a header that ends with `text`.
 fn header_end(log: &mut dyn ReadAt, text: &[u8]) -> io::Result<LogStart> {
     let finder = memchr::memmem::Finder::new(text);
     let mut search = Search::new(0..MAX_HEADER, text.len().saturating_sub(1));

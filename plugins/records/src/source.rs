@@ -1,4 +1,4 @@
-//! Source `records`: one log or many, cut into splits where readers can begin anywhere.
+//! The source plugin: logs, cut into splits if reading can start anywhere.
 
 use std::borrow::Cow;
 use std::io;
@@ -55,7 +55,7 @@ impl JsonSchema for RecordsSource {
     }
 }
 
-/// Reads options and compiles them, so that mistakes of both are told with their keys.
+/// Parses and compiles options, so that errors of both name their key.
 fn make(options: Value) -> Result<Box<dyn Source>, OptionsError> {
     RecordsSource::new(options).map(|records| Box::new(records) as _)
 }
@@ -68,7 +68,7 @@ sluice_core::register! {
 }
 
 impl RecordsSource {
-    /// The source with these options.
+    /// A source with these options.
     pub fn new(options: Value) -> Result<Self, OptionsError> {
         core_options::read::<Options>(options)?.try_into()
     }
@@ -85,7 +85,7 @@ impl Source for RecordsSource {
         if self.format.can_be_entered() {
             return Split::from_files(inputs, target, |_, len| Ok(0..len));
         }
-        // What is known from the records before is not known in the middle. An empty log is no stream that ran dry.
+        // Sequential formats are read whole. An empty log is not a stream, so its length is known.
         let whole = |input: Input| Split::whole(input.path, input.bytes.filter(|len| *len == 0));
         Ok(inputs.into_iter().map(whole).collect())
     }
@@ -96,7 +96,7 @@ impl Source for RecordsSource {
         entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        // Where the first record is, the log's front says.
+        // The start of the log determines where its first record is.
         let entry = if entry == SplitStart::At(0) { SplitStart::Search } else { entry };
         let records = RecordFraming::new(Arc::clone(&self.format), context);
         let (skipped, losses) = (Arc::clone(&records.skipped), Arc::clone(&context.losses));
@@ -106,11 +106,11 @@ impl Source for RecordsSource {
     }
 }
 
-/// Reads records, and makes rows of them.
+/// Reads records and adds their rows.
 struct RowReader {
     reader: FramedReader<RecordFraming>,
     format: Arc<RecordFormat>,
-    /// How many records of other kinds were stepped over and not told of.
+    /// Skipped records of other kinds that were not reported yet.
     skipped: Arc<AtomicU64>,
     losses: Arc<LossLog>,
 }
@@ -133,26 +133,26 @@ impl Reader for RowReader {
     }
 }
 
-/// Records of a described format, as a framed log.
+/// Frames the records of a log.
 #[derive(Debug)]
 pub(crate) struct RecordFraming {
     format: Arc<RecordFormat>,
     ids: ChannelIds,
     time_state: TimeState,
-    /// Why the log does not begin as it should.
+    /// Why the start of the log is not as described.
     invalid_start: Option<String>,
     record: Vec<u8>,
-    /// How many records of other kinds have been stepped over.
+    /// How many records of other kinds were skipped.
     skipped: Arc<AtomicU64>,
     losses: Arc<LossLog>,
 }
 
-const NO_TIME: &str = "its time is beyond what can be held (1677 to 2262)";
-const NOT_TIMED: &str = "no record before it says when it was";
-const NO_NUMBER: &str = "its number is beyond what can be held (63 bits)";
+const NO_TIME: &str = "its time is out of range (1677 to 2262)";
+const NOT_TIMED: &str = "its kind has no time, and no earlier record has one";
+const NO_NUMBER: &str = "its number is out of range (63 bits)";
 
 impl RecordFraming {
-    /// Records of this format, read in this context.
+    /// Framing for records of this format.
     pub(crate) fn new(format: Arc<RecordFormat>, context: &ReadContext) -> Self {
         let ids = ChannelIds::new(&format, context);
         let (time_state, invalid_start, record) = (TimeState::default(), None, Vec::new());
@@ -164,7 +164,7 @@ impl RecordFraming {
         RecordScanner::new(&self.format, &mut self.record)
     }
 
-    /// The time and number of a record, and what is to be known for the next; or why it has none.
+    /// The time and number of a record, and the time state for the next one; or why it has none.
     #[inline]
     fn time_and_sequence(
         kind: &RecordKind,
@@ -248,29 +248,32 @@ impl Framing for RecordFraming {
         })
     }
 
-    /// Where the first record of the range begins. A range that begins in the log's header leads to the first
-    /// record of all, even if that is of a later range; the front of the log to damage there, if it is wrong.
+    /// The position of the first record of `range`.
+    ///
+    /// A range that starts in the log's header leads to the first record of the log, even if that
+    /// is in a later range. If the start of the log is wrong, the range at 0 leads to the damage
+    /// there.
     fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>> {
         match self.scan().start_of_log(log)? {
             LogStart::Valid(begin) if range.start <= begin => Ok(Some(begin)),
             LogStart::Valid(begin) => self.scan().find(log, begin, range),
             LogStart::Invalid(reason) if range.start == 0 => {
                 if self.format.is_marked && self.scan().find(log, 0, 0..1)? == Some(0) {
-                    // Nothing is lost, and damage of no bytes would be none.
-                    self.losses.note(format!("{reason}, and records begin at once"), 0);
+                    // Nothing is lost, and damage must not be empty.
+                    self.losses.note(format!("{reason}; records start at the first byte"), 0);
                 } else {
                     self.invalid_start = Some(reason);
                 }
                 Ok(Some(0))
             }
-            // Without a front, records of one length are nowhere for sure.
+            // Without a valid start, unmarked records have no known position.
             LogStart::Invalid(_) if !self.format.is_marked => Ok(None),
             LogStart::Invalid(_) => self.scan().find(log, 0, range),
         }
     }
 
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error> {
-        let broken = || Error::internal("a record was judged, and is none");
+        let broken = || Error::internal("a classified record is not a record");
         let Classification::Record { kind: number, .. } = self.format.classify(record, true) else {
             return Err(broken());
         };
@@ -298,12 +301,12 @@ impl Framing for RecordFraming {
     }
 }
 
-/// A piece of a log: an event, damage, or what stands in front of the first record.
+/// A piece of a log: an event, damage, or what precedes the first record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tile {
-    /// Where it lies.
+    /// Its position.
     pub range: Range<u64>,
-    /// Why it is no event; nothing, if it is one.
+    /// Why it is not an event; `None` if it is one.
     pub damage: Option<String>,
 }
 
@@ -321,10 +324,10 @@ pub fn tile_at(source: &RecordsSource, log: &mut dyn ReadAt, at: u64) -> io::Res
     })
 }
 
-/// The pieces that these bytes are made of, by a description as JSON: what a reader gives, without a file. Pieces
-/// lie end to end, from the first record (or the front, where that is damaged) to the end of the bytes.
+/// The pieces of `bytes` under a description as JSON: what a reader would return, without a file.
 ///
-/// For fuzz targets and tests.
+/// Consecutive, from the first record (or from 0, if the start is damaged) to the end. For tests
+/// and fuzz targets.
 pub fn tiles(options: Value, bytes: &[u8]) -> Result<Vec<Tile>, OptionsError> {
     let records = RecordsSource::new(options)?;
     let context = ReadContext::standalone("tiles");

@@ -1,4 +1,4 @@
-//! When an event was: the fields of a record that say it, added up from an epoch. All arithmetic is checked.
+//! Event times: the sum of a record's time fields and an epoch. All arithmetic is checked.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -9,7 +9,7 @@ const NANOS: i128 = 1_000_000_000;
 /// 1980-01-06, in seconds since 1970.
 pub(crate) const GPS_EPOCH: i64 = 315_964_800;
 
-/// From which second (UTC, since 1970) on GPS was so many seconds ahead.
+/// Seconds since 1970 (UTC) from which GPS time was this many seconds ahead of UTC.
 const LEAP_SECONDS: [(i64, i64); 18] = [
     (362_793_600, 1),
     (394_329_600, 2),
@@ -31,59 +31,60 @@ const LEAP_SECONDS: [(i64, i64); 18] = [
     (1_483_228_800, 18),
 ];
 
-/// How GPS times become UTC.
+/// How GPS times are converted to UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeapSeconds {
-    /// They are no GPS times.
+    /// No conversion.
     None,
-    /// By always the same number of seconds.
+    /// By a fixed number of seconds.
     Fixed(i64),
-    /// By as many as it was at the time.
+    /// By the number of leap seconds at the time.
     Historical,
 }
 
-/// What says when an event was.
+/// How an event's time is computed.
 #[derive(Clone, Debug)]
 pub(crate) struct Timing {
-    /// The fields; they are added up.
+    /// The time fields; they are added.
     pub(crate) parts: Vec<TimeField>,
-    /// What is added to them, in nanoseconds.
+    /// Added to their sum, in nanoseconds.
     pub(crate) epoch: i64,
-    /// What is subtracted then.
+    /// Subtracted from the result.
     pub(crate) leap: LeapSeconds,
 }
 
-/// A field that says a time.
+/// A field that holds a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeField {
-    /// Where it lies.
+    /// Its offset.
     pub(crate) at: RecordOffset,
-    /// How it is written.
+    /// Its number format.
     pub(crate) word: BinaryNumber,
-    /// Nanoseconds of its unit.
+    /// Its unit in nanoseconds.
     pub(crate) unit: i64,
-    /// What it is multiplied by, and what is added then, before it is a number of its unit.
+    /// Factor and offset that turn the stored value into its unit.
     pub(crate) scale: Option<(f64, f64)>,
-    /// The number at which it begins at 0 again.
+    /// The value at which it wraps to 0.
     pub(crate) wraps: Option<u64>,
-    /// Which counter that is: those of the same unit and turn are one.
+    /// The index of its counter: fields with the same unit and period share one.
     pub(crate) counter: usize,
 }
 
-/// So many counters that begin at 0 again, and differ in unit or turn, are followed.
+/// How many different wrapping counters can be tracked.
 pub(crate) const MAX_COUNTERS: usize = 4;
 
-/// What is known from the events before.
+/// What later events need to know of earlier ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TimeState {
-    /// What wraps, as if it did not, by the number of the counter.
+    /// The unwrapped value of each counter.
     pub(crate) unwrapped: [Option<i128>; MAX_COUNTERS],
-    /// The time of the event before.
+    /// The time of the previous event.
     pub(crate) nanos: Option<i64>,
 }
 
 impl Timing {
-    /// The time of a record in nanoseconds, and what is to be known for the next; nothing if no time can be that.
+    /// The time of a record in nanoseconds, and the state for the next record; `None` if the time
+    /// is out of range.
     #[inline]
     pub(crate) fn nanos(&self, record: &[u8], before: &TimeState) -> Option<(i64, TimeState)> {
         let (mut sum, mut after) = (i128::from(self.epoch), *before);
@@ -114,7 +115,7 @@ impl TimeField {
     }
 }
 
-/// The number nearest to the one before that is `value` where it begins at 0 again; nothing if none can be.
+/// The unwrapped counter value nearest to `before`; `None` if `value` is not below `modulus`.
 fn unwrap(value: i128, modulus: i128, before: Option<i128>) -> Option<i128> {
     if !(0..modulus).contains(&value) {
         return None;
@@ -125,7 +126,8 @@ fn unwrap(value: i128, modulus: i128, before: Option<i128>) -> Option<i128> {
     before.checked_add(nearest)
 }
 
-/// `value` units as nanoseconds: whole units apart from the rest, which floats would lose beside them.
+/// `value` units in nanoseconds. Whole units and the rest are converted separately, to keep
+/// precision.
 fn float_nanos(value: f64, unit: i64) -> Option<i128> {
     let whole = value.trunc();
     if !value.is_finite() || whole.abs() > 9.3e18 {
@@ -150,7 +152,7 @@ impl LeapSeconds {
     }
 }
 
-/// Nanoseconds of a unit of time; nothing if it is none.
+/// Nanoseconds per unit of time; `None` for an unknown unit.
 pub(crate) fn unit_nanos(unit: &str) -> Option<i64> {
     Some(match unit {
         "weeks" => 604_800_000_000_000,

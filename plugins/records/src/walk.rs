@@ -1,66 +1,66 @@
-//! Goes through the fields of a record of which some say how long others are. Knows no values but lengths.
+//! Walks the fields of a record of which some declare the length of others.
 
 #![warn(clippy::indexing_slicing)]
 
 use crate::wire::BinaryNumber;
 
-/// How many fields may say how long others are.
+/// How many fields may declare the length of others.
 pub(crate) const MAX_REGISTERS: usize = 16;
 
-/// Fields behind a record's head, in order.
+/// The fields after a record's head, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FieldWalk {
     /// The fields.
     pub(crate) steps: Vec<WalkStep>,
-    /// Fields of the head that say how long others are: where they lie, and their registers.
+    /// Fields of the head that declare lengths: their offsets, number formats and registers.
     pub(crate) head_registers: Vec<(usize, BinaryNumber, usize)>,
 }
 
 /// A field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WalkStep {
-    /// How long it is.
+    /// Its length.
     pub(crate) size: WalkSize,
-    /// The register that its value is kept in, for the lengths of others.
+    /// The register that stores its value, if it declares the length of other fields.
     pub(crate) register: Option<(BinaryNumber, usize)>,
 }
 
-/// How long a field is.
+/// The length of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkSize {
-    /// So many bytes.
+    /// This many bytes.
     Fixed(usize),
-    /// As many elements as a register says, of so many bytes each.
+    /// As many elements as a register says.
     Counted {
         /// The register.
         by: usize,
-        /// Bytes of an element.
+        /// Bytes per element.
         width: usize,
     },
-    /// All that is left, in elements of so many bytes.
+    /// The rest of the record, in whole elements.
     Rest {
-        /// Bytes of an element.
+        /// Bytes per element.
         width: usize,
     },
 }
 
-/// What came of a walk.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkResult {
-    /// The fields end here.
+    /// The fields end at this offset.
     End(usize),
-    /// So many bytes are needed to go on.
+    /// At least this many bytes are needed to continue.
     Needs(usize),
-    /// The fields would not fit.
+    /// The fields do not fit the record.
     Mismatch,
 }
 
 impl FieldWalk {
-    /// Goes through the fields of the record that `bytes` begin with, from `head_len` on, and tells `each` where
-    /// each of them begins and how long it is.
+    /// Walks the fields of the record at the start of `bytes`, from `head_len` on, and calls `each`
+    /// with the offset and length of each field.
     ///
-    /// `body_end` is where the fields have to end, if that is known; without it, none of them may be all that is
-    /// left. No field ends behind `longest`.
+    /// `body_end` is where the fields must end, if that is known; without it, no field may take the
+    /// rest of the record. No field may end after `max_len`.
     pub(crate) fn run(
         &self,
         bytes: &[u8],

@@ -1,18 +1,18 @@
-//! Numbers as they lie in records: how wide, in which order of bytes. Knows no field.
+//! Binary numbers: their width and byte order.
 
 #![warn(clippy::indexing_slicing)]
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The order of a number's bytes.
+/// The byte order of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Endian {
-    /// The lowest byte first.
+    /// Least significant byte first.
     #[default]
     Little,
-    /// The highest byte first.
+    /// Most significant byte first.
     Big,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Number {
 }
 
 impl Number {
-    /// Its bytes.
+    /// Its width in bytes.
     pub(crate) fn width(self) -> usize {
         match self {
             Self::U8 | Self::I8 => 1,
@@ -45,17 +45,17 @@ impl Number {
         }
     }
 
-    /// Whether it has a point.
+    /// Whether it is a floating-point number.
     pub(crate) fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64)
     }
 
-    /// Whether it may be below 0.
+    /// Whether it is signed.
     pub(crate) fn is_signed(self) -> bool {
         !matches!(self, Self::U8 | Self::U16 | Self::U24 | Self::U32 | Self::U64)
     }
 
-    /// The least and the greatest whole number it can be.
+    /// The smallest and the largest integer it can hold.
     pub(crate) fn range(self) -> (i128, i128) {
         let bits = 8 * self.width() as u32;
         match self.is_signed() {
@@ -65,17 +65,17 @@ impl Number {
     }
 }
 
-/// A number and the order of its bytes.
+/// The type and byte order of a stored number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BinaryNumber {
     /// Its type.
     pub(crate) number: Number,
-    /// The order of its bytes.
+    /// Its byte order.
     pub(crate) endian: Endian,
 }
 
 impl BinaryNumber {
-    /// The bits that `bytes` begin with, in an unsigned number; nothing if they are too few.
+    /// The raw bits at the start of `bytes`; `None` if there are too few bytes.
     #[inline]
     pub(crate) fn bits(self, bytes: &[u8]) -> Option<u64> {
         let bytes = bytes.get(..self.number.width())?;
@@ -90,7 +90,7 @@ impl BinaryNumber {
         })
     }
 
-    /// The whole number that `bytes` begin with; nothing if they are too few, or it has a point.
+    /// The integer at the start of `bytes`; `None` if there are too few bytes or it is a float.
     #[inline]
     pub(crate) fn whole(self, bytes: &[u8]) -> Option<i128> {
         if self.number.is_float() {
@@ -104,7 +104,8 @@ impl BinaryNumber {
         })
     }
 
-    /// The number that `bytes` begin with, as the nearest that a float can be; nothing if they are too few.
+    /// The number at the start of `bytes` as a float, rounded if needed; `None` if there are too
+    /// few bytes.
     #[inline]
     pub(crate) fn float(self, bytes: &[u8]) -> Option<f64> {
         Some(match self.number {
@@ -114,7 +115,7 @@ impl BinaryNumber {
         })
     }
 
-    /// The bytes of these bits.
+    /// The bytes that store these bits.
     pub(crate) fn bytes(self, bits: u64) -> Vec<u8> {
         let mut bytes = bits.to_le_bytes().to_vec();
         bytes.truncate(self.number.width());

@@ -1,4 +1,5 @@
-//! `decode`: payloads become columns that travel with their events. Knows no format: codecs do.
+//! Stage `decode`: turns payloads into columns that travel with their events. Codecs know the
+//! formats.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,25 +19,25 @@ use sluice_core::{
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct DecodeOptions {
-    /// Files that declare types: files, globs, folders, or names of built-in sets of types.
+    /// Files that declare types: files, globs, folders, or names of built-in type sets.
     pub(crate) types: TypePaths,
-    /// Channels that are decoded. None given: all.
+    /// The channels to decode. Default: all.
     pub(crate) channels: Patterns,
-    /// Which of several types with one fingerprint a channel has: by channel, or pattern of channels.
+    /// The type of a channel whose fingerprint several types share: by channel, or pattern of
+    /// channels.
     #[schemars(extend("propertyNames" = { "type": "string", "format": CHANNELS_FORMAT }))]
     pub(crate) channel_types: BTreeMap<String, String>,
-    /// How often a type that holds itself is taken apart inside itself; what is below stays bytes. 1 if
-    /// left out.
+    /// How many levels of a recursive type to decode; deeper levels stay bytes. Default: 1.
     pub(crate) depth: Option<u8>,
     /// Messages that no file declares, as lists of their fields: see the codec `vel`.
     pub(crate) messages: Vec<Value>,
-    /// What becomes of events that cannot be decoded.
+    /// What happens to events that cannot be decoded.
     pub(crate) undecoded: UndecodedPolicy,
 }
 
 sluice_core::register! {
     stage "decode": DecodeOptions,
-    about: "turns payloads into columns, by the types they are of",
+    about: "turns payloads into columns, by declared types",
     sample: include_str!("../samples/decode.toml"),
 }
 
@@ -49,13 +50,13 @@ struct Decode {
     plans: PerChannel<Option<Arc<ChannelPlan>>>,
 }
 
-/// How events of a channel are decoded.
+/// How to decode the events of a channel.
 struct ChannelPlan {
-    /// The codecs that may know its payloads, and how each tells their types.
+    /// The codecs that may know its payloads, and how each finds a payload's type.
     codecs: Vec<(usize, KeyOf)>,
-    /// The type it has, if several would do.
+    /// The type to choose if several match.
     preferred_type: Option<String>,
-    /// What it is called.
+    /// The channel's name.
     channel: String,
 }
 
@@ -68,7 +69,7 @@ impl TryFrom<DecodeOptions> for Stage {
         let codecs = load_codecs(types, &codec_options)?;
         let types = TypesByKey::from_codecs(&codecs);
         if types.types().is_empty() {
-            let message = "no types are given: name files, folders or sets that declare some";
+            let message = "no types are declared: name files, folders or sets that declare some";
             return Err(OptionsError { path: vec!["types".into()], message: message.into() });
         }
         let channel_types = ChannelTypes::new(options.channel_types, types.types())?;
@@ -79,7 +80,7 @@ impl TryFrom<DecodeOptions> for Stage {
     }
 }
 
-/// The codecs of these types; `Err` with every mistake in the files, if they are not to be used for these.
+/// The codecs of these types; `Err` lists every mistake in the files if they cannot be used.
 pub(crate) fn load_codecs(
     types: &TypePaths,
     options: &CodecOptions,
@@ -91,21 +92,21 @@ pub(crate) fn load_codecs(
     }
 }
 
-/// That no type has this name, and which one was most likely meant.
+/// The message for an undeclared type, with the most similar name.
 fn undeclared_type(name: &str, types: &[KnownType]) -> String {
     let names: Vec<&str> = types.iter().map(|known| &*known.message_type.name).collect();
-    // A package is easily forgotten.
+    // The package is easily forgotten.
     let is_same = |full: &&&str| full.rsplit('.').next() == Some(name);
     let meant = names.iter().find(is_same).copied().or_else(|| nearest(name, &names));
     let hint = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
     format!("no type `{name}` is declared{hint}")
 }
 
-/// Which types channels are said to have, by pattern.
+/// The types that options assign to channels, by pattern.
 pub(crate) struct ChannelTypes(Vec<(Pattern, String)>);
 
 impl ChannelTypes {
-    /// `Err` for what is no pattern, and for types that are not known.
+    /// `Err` for invalid patterns and undeclared types.
     pub(crate) fn new(
         types_by_pattern: BTreeMap<String, String>,
         types: &[KnownType],
@@ -128,7 +129,7 @@ impl ChannelTypes {
         self.0.is_empty()
     }
 
-    /// The type that a channel is said to have.
+    /// The type assigned to a channel.
     pub(crate) fn type_of(&self, channel: &Channel) -> Option<&str> {
         let name = channel.name.text();
         let found = self.0.iter().find(|(pattern, _)| pattern.matches(name));
@@ -136,28 +137,28 @@ impl ChannelTypes {
     }
 }
 
-/// What beside options decides what is decoded, as a line of text.
+/// A line that identifies the codecs and types, which decide the result in addition to options.
 pub(crate) fn made_from(codecs: &Codecs) -> Option<String> {
     let with_types = codecs.iter().filter(|codec| !codec.types().is_empty());
     let lines: Vec<&str> = with_types.map(Codec::fingerprint).collect();
     (!lines.is_empty()).then(|| lines.join("; "))
 }
 
-/// What an event is decoded as.
+/// How to decode an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TypeDecision {
-    /// One of the known types.
+    /// As the type with this index.
     Type(usize),
-    /// Nothing; why not, by its place among [`REASONS`].
+    /// Not at all; the index of the reason in [`REASONS`].
     Undecodable(usize),
-    /// It was not asked for.
+    /// It is not selected.
     Skipped,
 }
 
 const REASONS: [&str; 3] = [
-    "a payload of none of the types that are given",
-    "a payload that does not say which of the known types it is of",
-    "a payload that may be one of several types with other fields: give the files of one of them",
+    "payload of no declared type",
+    "payload does not identify its type",
+    "payload matches several declared types with different fields: give the files of one of them",
 ];
 const UNKNOWN: TypeDecision = TypeDecision::Undecodable(0);
 const NO_KEY: TypeDecision = TypeDecision::Undecodable(1);
@@ -175,7 +176,7 @@ impl Decode {
         Some(Arc::new(ChannelPlan { codecs, preferred_type, channel: name.to_owned() }))
     }
 
-    /// What payloads with this number on a channel are decoded as. Asked once a batch, channel and number.
+    /// How to decode payloads with this key on a channel. Called once per batch, channel and key.
     fn choose(
         &self,
         plan: &ChannelPlan,
@@ -194,8 +195,8 @@ impl Decode {
             let (first, other) = (name(at), name(other));
             context.note(
                 format!(
-                    "{}: messages that may be `{first}` or `{other}` (fingerprint {key}) are taken for the \
-                     first; the option `channel_types` says which",
+                    "{}: messages may be `{first}` or `{other}` (fingerprint {key}), and are \
+                     decoded as the first; the option `channel_types` selects one",
                     plan.channel
                 ),
                 0,
@@ -204,7 +205,7 @@ impl Decode {
         TypeDecision::Type(at)
     }
 
-    /// What each event is decoded as.
+    /// How to decode each event.
     fn decide_types(
         &self,
         batch: &Batch,
@@ -282,16 +283,16 @@ impl Decode {
 /// Why an event could not be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum FailureReason {
-    /// It is of no type, as one of [`REASONS`] says.
+    /// For one of the [`REASONS`].
     NoType(usize),
-    /// Its type cannot be decoded at all.
+    /// Its type cannot be decoded.
     Unusable(usize),
-    /// Its payload is not what its type says.
+    /// Its payload is not valid for its type.
     Invalid(usize, &'static str),
 }
 
 impl FailureReason {
-    /// In words. Put together once a batch, channel and reason, not once an event.
+    /// The message. Built once per batch, channel and reason.
     fn message(self, types: &[KnownType]) -> String {
         let name = |at: usize| &types[at].message_type.name;
         match self {
@@ -300,7 +301,7 @@ impl FailureReason {
                 let why = types[at].payload_type.as_ref().err().map_or("", String::as_str);
                 format!("`{}` cannot be decoded: {why}", name(at))
             }
-            Self::Invalid(at, why) => format!("a payload that is no `{}`: {why}", name(at)),
+            Self::Invalid(at, why) => format!("payload is not a valid `{}`: {why}", name(at)),
         }
     }
 }
@@ -309,9 +310,9 @@ impl FailureReason {
 #[derive(Default)]
 struct FailureLog {
     events: Vec<u32>,
-    /// How often there was which reason on which channel.
+    /// How often each reason occurred on each channel.
     reasons: BTreeMap<(u32, FailureReason), u64>,
-    /// The first in the batch, and why.
+    /// The first event in the batch, and the reason.
     first: Option<(u32, FailureReason)>,
 }
 

@@ -1,4 +1,4 @@
-//! `encode`: columns become payloads again. Knows no format: codecs do.
+//! Stage `encode`: turns columns back into payloads. Codecs know the formats.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,14 +19,14 @@ use crate::decode::{ChannelTypes, load_codecs, made_from};
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct EncodeOptions {
-    /// Files that declare types, for rows that do not say themselves what type they are of: files,
-    /// globs, folders, or names of built-in sets of types.
+    /// Files that declare types, for rows that do not name their type: files, globs, folders, or
+    /// names of built-in type sets.
     pub(crate) types: TypePaths,
-    /// The types of channels whose rows do not say it: by channel, or pattern of channels.
+    /// The type of rows that do not name it: by channel, or pattern of channels.
     pub(crate) channel_types: BTreeMap<String, String>,
     /// Messages that no file declares, as lists of their fields: see the codec `vel`.
     pub(crate) messages: Vec<Value>,
-    /// Whether payloads that are there are made anew, too.
+    /// Whether to encode again events that have a payload.
     pub(crate) all: bool,
 }
 
@@ -42,11 +42,11 @@ struct Encode {
     channel_types: ChannelTypes,
     all: bool,
     beside: Option<String>,
-    /// Types that were made from what rows say of them, and the columns these have.
+    /// Types adopted from the descriptions in rows, and the columns of these rows.
     adopted: Mutex<Vec<(Arc<MessageType>, SchemaRef, TypeResult)>>,
 }
 
-/// A type, or why there is none.
+/// A type, or the reason why there is none.
 type TypeResult = Result<Arc<dyn PayloadType>, String>;
 
 impl TryFrom<EncodeOptions> for Stage {
@@ -64,7 +64,7 @@ impl TryFrom<EncodeOptions> for Stage {
 }
 
 impl Encode {
-    /// Rows that do not describe their type, apart by what their channels are said to have.
+    /// Splits rows that do not describe their type by the types assigned to their channels.
     fn split_by_type<'s>(
         &'s self,
         batch: &Batch,
@@ -86,12 +86,11 @@ impl Encode {
         parts.into_iter().map(|(type_name, part)| (rows.pick(&part), type_name)).collect()
     }
 
-    /// The type of rows: the one they describe, or else one that was given.
+    /// The type of rows: the one they describe, or else a declared one.
     fn type_of(&self, rows: &Rows, type_name: Option<&str>) -> TypeResult {
         let message = &rows.message;
         if message.is_part() {
-            let what =
-                "they are elements or chosen fields of messages: messages cannot be made of them";
+            let what = "they are list elements or selected fields, not whole messages";
             return Err(what.to_owned());
         }
         if !message.text.is_empty() {
@@ -103,7 +102,7 @@ impl Encode {
         if !message.codec.is_empty() {
             return self.find_type(|known| known.message_type.key == message.key);
         }
-        // Rows of another program: the one type with just these fields.
+        // Rows of another program: the only type with exactly these fields.
         let schema = rows.columns.schema();
         self.find_type(|known| {
             let Ok(form) = &known.payload_type else { return false };
@@ -116,12 +115,12 @@ impl Encode {
     fn find_type(&self, is_it: impl Fn(&KnownType) -> bool) -> TypeResult {
         let mut found = self.types.iter().filter(|known| is_it(known));
         let Some(first) = found.next() else {
-            return Err("none of the types that are given is theirs: give it with `types`".into());
+            return Err("no declared type matches; name its file with `types`".into());
         };
         if let Some(other) = found.find(|other| other.message_type.key != first.message_type.key) {
             let (first, other) = (&first.message_type.name, &other.message_type.name);
             return Err(format!(
-                "they may be `{first}` or `{other}`: the option `channel_types` says which"
+                "they may be `{first}` or `{other}`; the option `channel_types` selects one"
             ));
         }
         first.payload_type.clone()
@@ -144,7 +143,8 @@ impl Encode {
         found
     }
 
-    /// Gives events the payloads that their rows make. Rows that make none stay as they are.
+    /// Encodes rows and sets the payloads of their events. Rows that cannot be encoded stay as they
+    /// are.
     fn encode(
         &self,
         batch: Batch,
@@ -161,7 +161,7 @@ impl Encode {
             Ok(payloads) => payloads,
             Err(reason) => {
                 let count = rows.events.len() as u64;
-                context.note(format!("rows of `{name}` without a payload: {reason}"), count);
+                context.note(format!("rows of `{name}` not encoded: {reason}"), count);
                 mark_undecoded(&batch, &rows.events, context);
                 finished.push(rows);
                 return batch;
@@ -170,7 +170,7 @@ impl Encode {
         let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
         bad.iter().for_each(|(_, reason)| *reasons.entry(reason).or_default() += 1);
         for (reason, count) in reasons {
-            context.note(format!("a row of `{name}` without a payload: {reason}"), count);
+            context.note(format!("row of `{name}` not encoded: {reason}"), count);
         }
         if bad.is_empty() {
             let batch = batch.with_payloads(&rows.events, &payloads);

@@ -1,5 +1,4 @@
-//! `filter`: lets events pass by channel, source, time, and a condition on their decoded fields. Does not
-//! look at payloads or change events.
+//! Stage `filter`: passes events by channel, source, time and a condition on decoded fields.
 
 use serde::Deserialize;
 use sluice_core::options::SOURCES_FORMAT;
@@ -13,31 +12,31 @@ use sluice_core::{
 use crate::condition::Condition;
 use crate::window::ClipWindow;
 
-/// Options of `filter`. An event passes if it passes each of them that is given.
+/// Options of `filter`. An event passes if it passes every option that is given.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(crate = "sluice_core::schemars")]
 pub(crate) struct FilterOptions {
-    /// Channels that pass. None given: all.
+    /// The channels that pass. Default: all.
     pub(crate) channels: Patterns,
-    /// Channels that do not pass, even if `channels` has them.
+    /// Channels that do not pass, even if `channels` includes them.
     pub(crate) exclude: Patterns,
-    /// Sources whose channels pass. None given: all.
+    /// The sources whose channels pass. Default: all.
     #[schemars(schema_with = "source_patterns")]
     pub(crate) source: Patterns,
     /// Events before this time do not pass.
     pub(crate) start: Option<TimePoint>,
     /// Events at or after this time do not pass.
     pub(crate) end: Option<TimePoint>,
-    /// A condition on decoded fields, such as `vel[0] > 3 and quality != 0`. Events for which it does not
-    /// hold do not pass.
+    /// A condition on decoded fields, such as `vel[0] > 3 and quality != 0`. Only events for which
+    /// it holds pass.
     #[serde(rename = "where")]
     pub(crate) condition: Option<Condition>,
-    /// What becomes of events for which `where` cannot be told, as a value that it needs is missing.
+    /// What happens to events without a value that `where` needs.
     pub(crate) missing: MissingPolicy,
 }
 
-/// What becomes of events of which nobody can tell whether a condition holds.
+/// What happens to events whose condition cannot be evaluated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
@@ -67,7 +66,7 @@ impl TryFrom<FilterOptions> for Stage {
 
 sluice_core::register! {
     stage "filter": FilterOptions,
-    about: "lets events pass by channel, source, time and decoded fields",
+    about: "passes events by channel, source, time and decoded fields",
     sample: include_str!("../samples/filter.toml"),
 }
 
@@ -84,7 +83,7 @@ impl FilterOptions {
 impl Map for Filter {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         if batch.is_empty() {
-            // Without any event there is no first one, and none is needed.
+            // The window's origin may be unknown, and no event needs it.
             return Ok(batch);
         }
         let bounds = self.window.bounds(context.origin, 0)?;
@@ -199,7 +198,8 @@ mod tests {
         assert_eq!(error.path, ["end"]);
     }
 
-    /// The times of the events that pass: POSE at 0, 20, 40 decoded with v = 0, 1, 2; GPS at 10, 30, 50 not.
+    /// The times of the events that pass: POSE at 0, 20, 40 decoded with v = 0, 1, 2; GPS at 10,
+    /// 30, 50 not.
     fn passing_where(options: Value) -> (Vec<i64>, Vec<(String, u64)>) {
         let mut run = StageRunner::new("filter", options);
         let events: Vec<_> =
@@ -212,7 +212,7 @@ mod tests {
     }
 
     const NOT_DECODED: &str =
-        "not decoded, so `where` finds no field; put the stage `decode` before";
+        "not decoded, so `where` finds no field; put the stage `decode` before it";
 
     #[test]
     fn events_pass_where_the_condition_holds() {
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(error.path, ["where"]);
         assert_eq!(
             error.message,
-            "at column 3: `>>` means nothing here; there are no bit operations\n\n  v >> 3\n    ^^"
+            "at column 3: `>>` is not an operator; there are no bit operations\n\n  v >> 3\n    ^^"
         );
     }
 

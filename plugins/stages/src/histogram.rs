@@ -1,10 +1,10 @@
-//! Intervals: how often there were which lengths of time, in little memory. Says what is usual among them.
+//! A log-scaled histogram of durations, in little memory.
 
-/// Lengths of time, those that are nearly the same put together.
+/// A histogram of durations. Buckets are at most an eighth of their value wide.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Histogram(Vec<Bucket>);
 
-/// Intervals that differ by an eighth at most.
+/// Durations that differ by at most an eighth.
 #[derive(Clone, Debug)]
 struct Bucket {
     number: u16,
@@ -20,7 +20,7 @@ impl Bucket {
 }
 
 impl Histogram {
-    /// Takes an interval; one below 0 counts as 0.
+    /// Adds a duration; negative ones count as 0.
     pub(crate) fn push(&mut self, nanos: i64) {
         let nanos = nanos.max(0);
         let number = bucket_of(nanos.unsigned_abs());
@@ -34,18 +34,18 @@ impl Histogram {
         }
     }
 
-    /// How many are longer than that; of those that are nearly as long, all or none.
+    /// How many are longer than `nanos`, to within a bucket.
     pub(crate) fn longer_than(&self, nanos: i64) -> u64 {
         self.0.iter().filter(|bucket| bucket.mean() > nanos).map(|bucket| bucket.count).sum()
     }
 
-    /// How many there are.
+    /// The number of durations.
     pub(crate) fn count(&self) -> u64 {
         self.0.iter().map(|bucket| bucket.count).sum()
     }
 
-    /// The one that so many percent of both are not longer than, where the second ones are the longer ones;
-    /// nothing if there are none.
+    /// The percentile of two histograms merged, of which `long` has the longer durations; `None` if
+    /// both are empty.
     pub(crate) fn percentile(short: &Self, long: &Self, percent: u128) -> Option<i64> {
         let all = u128::from(short.count()) + u128::from(long.count());
         let (mut before, wanted) = (0, (all * percent).div_ceil(100));
@@ -57,7 +57,7 @@ impl Histogram {
     }
 }
 
-/// The number of the bucket for an interval: eight to each doubling.
+/// The number of the bucket for a duration: eight per doubling.
 fn bucket_of(nanos: u64) -> u16 {
     let Some(octave) = nanos.checked_ilog2().filter(|octave| *octave >= 3) else {
         return nanos as u16;

@@ -1,4 +1,4 @@
-//! `limit`: lets the first events pass. Does not choose among them.
+//! Stage `limit`: passes the first events.
 
 use serde::Deserialize;
 use sluice_core::schemars::JsonSchema;
@@ -29,7 +29,7 @@ impl TryFrom<LimitOptions> for Stage {
     fn try_from(options: LimitOptions) -> Result<Self, OptionsError> {
         let LimitOptions { events, per_channel } = options;
         if events.is_none() && per_channel.is_none() {
-            let message = "`events` or `per_channel` is needed: how many events are to pass";
+            let message = "`events` or `per_channel` is needed";
             return Err(OptionsError { path: Vec::new(), message: message.to_owned() });
         }
         let (left, per_channel) = (events.unwrap_or(u64::MAX), per_channel.unwrap_or(u64::MAX));
@@ -39,7 +39,7 @@ impl TryFrom<LimitOptions> for Stage {
 
 sluice_core::register! {
     stage "limit": LimitOptions,
-    about: "lets the first events pass, of all or of each channel",
+    about: "passes the first events, of all or of each channel",
     sample: include_str!("../samples/limit.toml"),
 }
 

@@ -1,5 +1,4 @@
-//! `null`: takes every event and writes nothing, for trying and timing what comes before. Reads no
-//! payload.
+//! Sink `null`: takes every event and writes nothing, to test and time what comes before it.
 
 use std::path::PathBuf;
 
@@ -20,7 +19,7 @@ sluice_core::register! {
 }
 
 impl Sink for Null {
-    /// How many events there were.
+    /// The number of events.
     type Block = u64;
     type Output = ();
 

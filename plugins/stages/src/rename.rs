@@ -1,4 +1,4 @@
-//! `rename`: gives channels other names and sources. Does not touch payloads or other attributes.
+//! Stage `rename`: gives channels other names and sources. Other attributes stay.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -12,20 +12,20 @@ use sluice_core::{
     RowsEffect, Stage, StageContext, plugin,
 };
 
-/// Options of `rename`. `map` goes before `channels`; `prefix`, `suffix` and `source` hold for every
-/// channel.
+/// Options of `rename`. `map` takes precedence over `channels`; `prefix`, `suffix` and `source`
+/// apply to every channel.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(crate = "sluice_core::schemars")]
 pub(crate) struct RenameOptions {
-    /// Rules, of which the first that matches a channel's name gives its new one.
+    /// Rules. The first whose pattern matches a channel's name gives its new name.
     pub(crate) channels: Vec<RuleOptions>,
-    /// New names by exact name. `{source}` in them is the channel's source.
+    /// New names by exact name. `{source}` stands for the channel's source.
     #[schemars(extend("propertyNames" = { "type": "string", "format": CHANNELS_FORMAT }))]
     pub(crate) map: BTreeMap<String, String>,
-    /// Put before every name. `{source}` in it is the channel's source.
+    /// Put before every name. `{source}` stands for the channel's source.
     pub(crate) prefix: String,
-    /// Put behind every name. `{source}` in it is the channel's source.
+    /// Put after every name. `{source}` stands for the channel's source.
     pub(crate) suffix: String,
     /// The new source of every channel.
     pub(crate) source: Option<String>,
@@ -36,23 +36,23 @@ pub(crate) struct RenameOptions {
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
 pub(crate) struct RuleOptions {
-    /// The names it is for: a glob, or `re:` and a regular expression for the whole name.
+    /// The names it applies to: a glob, or `re:` and a regular expression for the whole name.
     #[schemars(extend("format" = CHANNELS_FORMAT))]
     pub(crate) from: String,
-    /// The new name. With a regular expression, `$1` and `${name}` stand for its groups and `$$` for
-    /// a dollar sign.
+    /// The new name. With a regular expression, `$1` and `${name}` stand for its groups and `$$`
+    /// for a dollar sign.
     pub(crate) to: String,
 }
 
-/// What stands for a channel's source in names.
+/// The placeholder for a channel's source.
 const SOURCE: &str = "{source}";
 
 #[derive(Debug)]
 struct Rename {
     names: NameRules,
     source: Option<Arc<str>>,
-    /// The channel that each becomes, worked out when the first event of it is met: the new channels
-    /// are channels of the run too, and are not to be renamed again.
+    /// The new id of each channel, set with its first event. New channels are channels of the run
+    /// too, and must not be renamed again.
     renamed: PerChannel<Arc<OnceLock<ChannelId>>>,
 }
 
@@ -94,7 +94,7 @@ sluice_core::register! {
 }
 
 impl RenameRule {
-    /// `Err` has the key at fault and what is wrong with it.
+    /// `Err` is the key at fault and the message.
     fn read(RuleOptions { from, to }: RuleOptions) -> Result<Self, (&'static str, String)> {
         let Some(regex) = from.strip_prefix("re:") else {
             let from = Pattern::parse(&from).map_err(|message| ("from", message))?;
@@ -107,14 +107,14 @@ impl RenameRule {
             Some(group) => Err((
                 "to",
                 format!(
-                    "`${group}` names no group of `{regex}`; a group's number or name that letters, \
-                     digits or `_` follow is written `${{1}}`, and a dollar sign `$$`"
+                    "`{regex}` has no group `${group}`; write `${{1}}` if letters, digits or `_` \
+                     follow, and `$$` for a dollar sign"
                 ),
             )),
         }
     }
 
-    /// The new name of a channel that the rule is for.
+    /// The new name of a channel that the rule applies to.
     fn rename(&self, name: &str) -> Option<String> {
         match self {
             Self::Glob { from, to } => from.matches(name).then(|| to.clone()),
@@ -128,7 +128,7 @@ impl RenameRule {
     }
 }
 
-/// A group that `to` names and `regex` has not. Expanding it would silently give nothing.
+/// A group in `to` that `regex` does not have, which would silently expand to nothing.
 fn unknown_group<'t>(to: &'t str, regex: &Regex) -> Option<&'t str> {
     let is_known = |group: &str| match group.parse::<usize>() {
         Ok(number) => number < regex.captures_len(),
@@ -288,7 +288,7 @@ mod tests {
         for to in ["$2", "$1_x", "${name}", "a$"] {
             let error = wrong("re:(A)", to);
             assert_eq!(error.path, ["channels", "1", "to"]);
-            assert!(error.message.contains("names no group"), "{error}");
+            assert!(error.message.contains("has no group"), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `sample`: thins channels out, by count or by rate. Does not average or interpolate.
+//! Stage `sample`: thins out channels by count or by rate. Does not average or interpolate.
 
 use serde::Deserialize;
 use sluice_core::schemars::JsonSchema;
@@ -12,11 +12,11 @@ use sluice_core::{
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
 pub(crate) struct SampleOptions {
-    /// Of each channel the first event passes, and then every so many-th.
+    /// Pass the first event of each channel, then every n-th.
     pub(crate) every: Option<u64>,
-    /// Of each channel at most so many events a second pass, by their timestamps.
+    /// Pass at most this many events per second of each channel, by their timestamps.
     pub(crate) max_hz: Option<f64>,
-    /// Channels that are thinned out; others pass whole. None given: all.
+    /// The channels to thin out; others pass whole. Default: all.
     #[serde(default)]
     pub(crate) channels: Patterns,
 }
@@ -32,16 +32,16 @@ struct Sampler {
 #[derive(Clone, Copy, Debug)]
 enum SampleRule {
     Every(u64),
-    /// At least so many nanoseconds from one to the next.
+    /// The minimum distance in nanoseconds.
     MinInterval(i64),
 }
 
-/// What is remembered of a channel.
+/// The state of a channel.
 #[derive(Clone, Copy, Debug, Default)]
 struct SampleState {
-    /// Events that are still to be left out.
+    /// How many events to drop before the next one passes.
     skip: u64,
-    /// When the last event that passed happened.
+    /// The time of the last event that passed.
     last: Option<i64>,
 }
 
@@ -57,23 +57,23 @@ impl TryFrom<SampleOptions> for Stage {
 
 sluice_core::register! {
     stage "sample": SampleOptions,
-    about: "thins channels out, to every so many-th event or to a rate",
+    about: "thins out channels, to every n-th event or to a rate",
     sample: include_str!("../samples/sample.toml"),
 }
 
 fn rule(every: Option<u64>, max_hz: Option<f64>) -> Result<SampleRule, OptionsError> {
     match (every, max_hz) {
-        (Some(0), None) => Err(OptionsError::at("every", "`every` counts from 1, which keeps all")),
+        (Some(0), None) => Err(OptionsError::at("every", "expected 1 (which keeps all) or more")),
         (Some(every), None) => Ok(SampleRule::Every(every)),
-        // Cut off, not rounded: a channel of just this rate keeps all its events although its times
-        // are cut off too. The cast clamps.
+        // Truncated, not rounded, so that a channel with exactly this rate keeps all its events
+        // although their times are truncated too. The cast saturates.
         (None, Some(hz)) if hz > 0.0 && hz.is_finite() => {
             Ok(SampleRule::MinInterval((1e9 / hz) as i64))
         }
-        (None, Some(_)) => Err(OptionsError::at("max_hz", "a rate above 0 is needed")),
+        (None, Some(_)) => Err(OptionsError::at("max_hz", "expected a rate above 0")),
         _ => Err(OptionsError {
             path: Vec::new(),
-            message: "either `every` or `max_hz` is needed, and not both".to_owned(),
+            message: "either `every` or `max_hz` is needed, but not both".to_owned(),
         }),
     }
 }
@@ -93,7 +93,7 @@ impl SampleState {
     }
 
     fn is_apart(&mut self, nanos: i64, time: i64) -> bool {
-        // A time before the last one is a clock set back, or another drive: counting starts anew.
+        // An earlier time means that the clock was set back, or that another log starts.
         let passes = self.last.is_none_or(|last| time < last || time.saturating_sub(last) >= nanos);
         if passes {
             self.last = Some(time);

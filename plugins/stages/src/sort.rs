@@ -1,9 +1,9 @@
-//! Putting events in time order that come a little out of order, in bounded memory. Knows no options.
+//! Sorts events that are slightly out of order, in bounded memory.
 //!
-//! The *watermark* is the latest time met so far less the window. Events at or before it are given on;
-//! an event that comes with a time before it is late. A late event that is kept is sorted as if its time
-//! were the watermark, so that it comes out where the order has got to. This depends on the events and
-//! their order alone, not on how they are cut into batches.
+//! The *watermark* is the latest time so far minus the window. Events at or before it are passed
+//! on; an event that arrives with an earlier time is late. A late event that is kept is sorted as
+//! if its time were the watermark. This depends only on the events and their order, not on batch
+//! boundaries.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -12,35 +12,35 @@ use sluice_core::{Batch, StageContext};
 
 use crate::time::LatePolicy;
 
-/// Events in a batch that is given on.
+/// Events per output batch.
 const BATCH: usize = 8192;
 
-/// What may be held back. Beyond it, the earliest event is given on early.
+/// The maximum to hold back. Beyond it, the earliest event is passed on early.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SortLimits {
     pub(crate) events: u64,
     pub(crate) bytes: u64,
 }
 
-/// Sorts events by time within a window; events of equal time stay in the order they came.
+/// Sorts events by time within a window. Stable: events of equal time keep their order.
 #[derive(Debug)]
 pub(crate) struct Sorter {
     window: i64,
     late: LatePolicy,
     limits: SortLimits,
     watermark: i64,
-    /// Events that have come.
+    /// The number of events that have arrived.
     arrivals: u64,
-    /// The batches that events of `run` and `fresh` lie in, in order of arrival.
+    /// The batches of the pending events, in order of arrival.
     held: VecDeque<HeldBatch>,
     run: SortedRun,
-    /// Events of the batch that is being pushed.
+    /// Pending events of the current batch.
     incoming: BinaryHeap<Reverse<PendingEvent>>,
-    /// Payload bytes of the events that wait.
+    /// Payload bytes of the pending events.
     bytes: u64,
 }
 
-/// An event that waits for its turn. Ordered by its turn.
+/// A pending event. Ordered by time, then arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct PendingEvent {
     time: i64,
@@ -48,17 +48,17 @@ struct PendingEvent {
     bytes: u32,
 }
 
-/// A batch of which events wait.
+/// A batch with pending events.
 #[derive(Debug)]
 struct HeldBatch {
     /// The arrival number of its first event.
     first: u64,
-    /// How many of its events wait.
+    /// How many of its events are pending.
     waiting: usize,
     batch: Batch,
 }
 
-/// Waiting events in order; those before `head` are gone.
+/// Pending events in order; those before `head` are gone.
 #[derive(Debug, Default)]
 struct SortedRun {
     list: Vec<PendingEvent>,
@@ -68,7 +68,7 @@ struct SortedRun {
 /// What happened while a batch was pushed.
 #[derive(Default)]
 struct PushTally {
-    /// Arrival numbers of events whose turn came, in order.
+    /// Arrival numbers of events that are due, in order.
     ready: Vec<u64>,
     late: u64,
     early: u64,
@@ -90,7 +90,7 @@ impl Sorter {
         }
     }
 
-    /// Takes the next batch; gives the events whose turn has come.
+    /// Adds the next batch; returns the events that are due.
     pub(crate) fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Vec<Batch> {
         let batch = batch.compact();
         let first = self.arrivals;
@@ -110,7 +110,7 @@ impl Sorter {
         self.emit(&tally.ready)
     }
 
-    /// Gives all that is left.
+    /// Returns all pending events.
     pub(crate) fn finish(&mut self) -> Vec<Batch> {
         let ready: Vec<u64> = self.run.rest().iter().map(|event| event.arrival).collect();
         self.run = SortedRun::default();
@@ -118,7 +118,7 @@ impl Sorter {
         self.emit(&ready)
     }
 
-    /// Has an event wait for its turn. False if it came late and is left out.
+    /// Holds an event until it is due. Returns false if it is late and dropped.
     fn hold(&mut self, event: PendingEvent, tally: &mut PushTally) -> bool {
         let is_late = event.time < self.watermark;
         tally.late += u64::from(is_late);
@@ -132,7 +132,7 @@ impl Sorter {
         true
     }
 
-    /// Notes the events whose turn it is now, and the earliest where too many wait.
+    /// Releases events that are due, and the earliest if too many are pending.
     fn release(&mut self, tally: &mut PushTally) {
         while let Some(event) = self.earliest() {
             let is_due = event.time <= self.watermark;
@@ -141,7 +141,7 @@ impl Sorter {
             }
             if !is_due {
                 tally.early += 1;
-                // What comes from now on with an earlier time can no longer be sorted.
+                // Later arrivals with an earlier time can no longer be sorted.
                 self.watermark = event.time;
             }
             self.remove_earliest();
@@ -177,13 +177,14 @@ impl Sorter {
 
     fn note(&self, tally: &PushTally, context: &mut StageContext<'_>) {
         let late = match self.late {
-            LatePolicy::Keep => "came too late to be sorted; passed on out of order",
-            LatePolicy::Drop => "came too late to be sorted",
+            LatePolicy::Keep => "too late to be sorted; passed on out of order",
+            LatePolicy::Drop => "too late to be sorted; dropped",
         };
         if self.late == LatePolicy::Drop {
             context.filtered += tally.late;
         }
-        let early = "given on early: the sort window holds more than `sort_events` or `sort_bytes`";
+        let early = "passed on early: the sort window holds more than `sort_events` or \
+                     `sort_bytes`";
         for (what, count) in [(late, tally.late), (early, tally.early)] {
             if count > 0 {
                 context.note(what, count);
@@ -191,7 +192,7 @@ impl Sorter {
         }
     }
 
-    /// The events with these arrival numbers, in this order; they wait no longer.
+    /// The events with these arrival numbers, in this order.
     fn emit(&mut self, ready: &[u64]) -> Vec<Batch> {
         let batches = ready.chunks(BATCH).map(|arrivals| self.gather(arrivals)).collect();
         while self.held.front().is_some_and(|held| held.waiting == 0) {
@@ -228,7 +229,7 @@ impl HeldBatch {
     fn release_one(&mut self) {
         self.waiting -= 1;
         if self.waiting == 0 {
-            // Batches before it may wait longer; its memory need not.
+            // Earlier batches may still be pending; its memory is no longer needed.
             self.batch = Batch::default();
         }
     }
@@ -243,7 +244,7 @@ impl SortedRun {
         &self.list[self.head..]
     }
 
-    /// Adds events, which are mostly later than those there are.
+    /// Merges events, most of which are later than the present ones.
     fn merge(&mut self, incoming: BinaryHeap<Reverse<PendingEvent>>) {
         let mut incoming: Vec<PendingEvent> = incoming.into_iter().map(|event| event.0).collect();
         incoming.sort_unstable();
@@ -254,7 +255,7 @@ impl SortedRun {
         }
         let from = self.head + self.rest().partition_point(|event| *event < first);
         self.list.extend(incoming);
-        // Two sorted runs: the standard sort finds them and only merges.
+        // The standard sort detects two sorted runs and merges them.
         self.list[from..].sort();
     }
 }
@@ -304,7 +305,7 @@ mod tests {
     fn a_late_event_is_passed_on_where_the_order_has_got_to() {
         let out = sorted(json!({ "sort": "10ns" }), &[&[5, 20, 30, 9, 25, 40]]);
         assert_eq!(out.times, [5, 20, 9, 25, 30, 40]);
-        let note = "came too late to be sorted; passed on out of order";
+        let note = "too late to be sorted; passed on out of order";
         assert_eq!(out.run.notes, [(note.to_owned(), 1)]);
     }
 
@@ -312,14 +313,14 @@ mod tests {
     fn a_late_event_is_left_out_where_that_is_wanted() {
         let out = sorted(json!({ "sort": "10ns", "late": "drop" }), &[&[5, 30], &[20, 9, 19]]);
         assert_eq!((out.times, out.run.filtered), (vec![5, 20, 30], 2));
-        assert_eq!(out.run.notes, [("came too late to be sorted".to_owned(), 2)]);
+        assert_eq!(out.run.notes, [("too late to be sorted; dropped".to_owned(), 2)]);
     }
 
     #[test]
     fn no_more_events_than_allowed_are_held_back() {
         let given: &[&[i64]] = &[&[4, 3, 2, 1, 5]];
         let out = sorted(json!({ "sort": "1h", "sort_events": 2 }), given);
-        // 2 makes way for itself; 1 then comes behind what was given on; 5 pushes 3 out.
+        // 2 makes way for itself; 1 then comes after what was passed on; 5 pushes 3 out.
         assert_eq!(out.times, [2, 1, 3, 4, 5]);
         let counts: Vec<u64> = out.run.notes.iter().map(|note| note.1).collect();
         assert_eq!(counts, [1, 2]);

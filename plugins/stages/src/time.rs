@@ -1,4 +1,4 @@
-//! `time`: moves timestamps, cuts off what lies outside a window, and puts events in time order.
+//! Stage `time`: shifts timestamps, clips to a window, and sorts events by time.
 
 use serde::Deserialize;
 use sluice_core::options::ByteSize;
@@ -12,21 +12,21 @@ use crate::window::{Bounds, ClipWindow};
 const SORT_EVENTS: u64 = 1_000_000;
 const SORT_BYTES: ByteSize = ByteSize(128 << 20);
 
-/// Options of `time`. They work in this order: `shift`, then `clip_start` and `clip_end`, then `sort`.
+/// Options of `time`, applied in this order: `shift`, `clip_start` and `clip_end`, `sort`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(crate = "sluice_core::schemars")]
 pub(crate) struct TimeOptions {
-    /// Added to every timestamp; may be negative. An event that would leave the range of times is
-    /// left out.
+    /// Added to every timestamp; may be negative. Events that would leave the range of times are
+    /// dropped.
     pub(crate) shift: TimeLength,
-    /// Events before this time, as it is after `shift`, are left out.
+    /// Events before this time, after `shift`, are dropped.
     pub(crate) clip_start: Option<TimePoint>,
-    /// Events at or after this time, as it is after `shift`, are left out.
+    /// Events at or after this time, after `shift`, are dropped.
     pub(crate) clip_end: Option<TimePoint>,
-    /// Puts events in time order that come at most so much later than one with a later time.
+    /// Sort events that arrive at most this much later than one with a later time.
     pub(crate) sort: Option<TimeLength>,
-    /// What becomes of events that come even later than `sort` allows. Default: `keep`.
+    /// What happens to events that arrive even later. Default: `keep`.
     pub(crate) late: Option<LatePolicy>,
     /// How many events `sort` may hold back. Default: 1000000.
     pub(crate) sort_events: Option<u64>,
@@ -34,7 +34,7 @@ pub(crate) struct TimeOptions {
     pub(crate) sort_bytes: Option<ByteSize>,
 }
 
-/// What becomes of an event that comes too late to be sorted.
+/// What happens to an event that arrives too late to be sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
@@ -42,7 +42,7 @@ pub(crate) enum LatePolicy {
     /// It is passed on at once, out of order.
     #[default]
     Keep,
-    /// It is left out.
+    /// It is dropped.
     Drop,
 }
 
@@ -62,7 +62,7 @@ impl TryFrom<TimeOptions> for Stage {
 
 sluice_core::register! {
     stage "time": TimeOptions,
-    about: "moves timestamps, clips them to a window and sorts events by time",
+    about: "shifts timestamps, clips them to a window and sorts events by time",
     sample: include_str!("../samples/time.toml"),
 }
 
@@ -80,7 +80,7 @@ fn sorter(options: &TimeOptions) -> Result<Option<Sorter>, OptionsError> {
         };
     };
     if window < 0 {
-        return Err(OptionsError::at("sort", "a length of time must not be negative here"));
+        return Err(OptionsError::at("sort", "expected a duration of 0 or more"));
     }
     let limits = SortLimits {
         events: sort_events.unwrap_or(SORT_EVENTS),
@@ -89,7 +89,7 @@ fn sorter(options: &TimeOptions) -> Result<Option<Sorter>, OptionsError> {
     Ok(Some(Sorter::new(window, late.unwrap_or_default(), limits)))
 }
 
-/// `shift` and the clip: what can be done to each event alone.
+/// `shift` and the clip window, which need no state.
 #[derive(Debug)]
 struct Adjust {
     shift: i64,
@@ -99,7 +99,7 @@ struct Adjust {
 impl Map for Adjust {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         if batch.is_empty() {
-            // Without any event there is no first one, and none is needed.
+            // The window's origin may be unknown, and no event needs it.
             return Ok(batch);
         }
         let (shiftable, inside) =
@@ -107,13 +107,13 @@ impl Map for Adjust {
         let mut lost = 0;
         let times = batch.timestamps();
         let kept = crate::keep(&batch, context, |row| {
-            // What is beyond the range already may stay there, or come back.
+            // A time that is already out of range may stay there, or come back.
             let fits = shiftable.contains(times[row]) || batch.wide_time(row).is_some();
             lost += u64::from(!fits);
             fits & inside.contains(times[row])
         });
         if lost > 0 {
-            context.note("timestamp out of range after shift", lost);
+            context.note("timestamp out of range after shift; event dropped", lost);
         }
         if self.shift == 0 {
             return Ok(kept);
@@ -129,7 +129,7 @@ impl Map for Adjust {
     fn query(&self) -> plugin::MapQuery {
         let before_shift = |when| match when {
             TimePoint::At(nanos) => nanos.checked_sub(self.shift).map(TimePoint::At),
-            // The first event is moved like all others, so its distance to them stays.
+            // The first event is shifted like all others, so relative times stay.
             after => Some(after),
         };
         plugin::MapQuery {
@@ -202,7 +202,10 @@ mod tests {
     fn events_that_would_leave_the_range_of_times_are_left_out_and_told() {
         let (times, run) = run(json!({ "shift": "1ns" }), &[0, i64::MAX, i64::MAX - 1]);
         assert_eq!(times, [1, i64::MAX]);
-        assert_eq!(run.notes, [("timestamp out of range after shift".to_owned(), 1)]);
+        assert_eq!(
+            run.notes,
+            [("timestamp out of range after shift; event dropped".to_owned(), 1)]
+        );
     }
 
     #[test]

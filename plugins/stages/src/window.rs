@@ -1,21 +1,21 @@
-//! Windows of time as options give them, and the bounds they come to in a run. Drops nothing itself.
+//! Time windows of options, and their bounds in a run.
 
 use sluice_core::time::TimePoint;
 use sluice_core::{Error, OptionsError};
 
-/// From `start` on and before `end`, either of which may be open.
+/// From `start`, included, to `end`, excluded. Either may be open.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClipWindow {
     pub(crate) start: Option<TimePoint>,
     pub(crate) end: Option<TimePoint>,
-    /// What the options call the two.
+    /// The option keys of both.
     keys: [&'static str; 2],
 }
 
 impl ClipWindow {
-    /// The window that the options called `keys` give.
+    /// A window with these bounds, given by the options `keys`.
     ///
-    /// `Err` if it can be told already that no time lies in it.
+    /// `Err` if it is certainly empty.
     pub(crate) fn new(
         keys: [&'static str; 2],
         start: Option<TimePoint>,
@@ -35,23 +35,22 @@ impl ClipWindow {
         Ok(Self { start, end, keys })
     }
 
-    /// Whether it has to be known when the first event happened.
+    /// Whether the time of the first event must be known.
     pub(crate) fn is_relative(&self) -> bool {
         [self.start, self.end].into_iter().flatten().any(TimePoint::is_relative)
     }
 
-    /// The bounds of the timestamps that lie in the window once `shift` has been added to them, where
-    /// the first event happened at `origin`, shift not yet added.
+    /// The bounds of timestamps that are in the window after `shift` is added. `origin` is the
+    /// unshifted time of the first event.
     ///
-    /// `Err` if that needs to be known and is not.
+    /// `Err` if that is needed and unknown.
     pub(crate) fn bounds(&self, origin: Option<i64>, shift: i64) -> Result<Bounds, Error> {
         let moment = |when: TimePoint, key: &str| match (when, origin) {
             (TimePoint::At(nanos), _) => Ok(i128::from(nanos) - i128::from(shift)),
-            // The first event is moved like all others, so its distance to them stays.
+            // The first event is shifted like all others, so relative times stay.
             (TimePoint::After(nanos), Some(origin)) => Ok(i128::from(origin) + i128::from(nanos)),
             (TimePoint::After(_), None) => Err(Error::invalid(format!(
-                "`{key}` counts from the first event, and it is not known when that happened; give \
-                 an absolute time"
+                "`{key}` counts from the first event, whose time is unknown; give an absolute time"
             ))),
         };
         let start = self.start.map(|when| moment(when, self.keys[0])).transpose()?;
@@ -71,7 +70,7 @@ pub(crate) struct Bounds {
 impl Bounds {
     const VOID: Self = Self { first: i64::MAX, last: i64::MIN };
 
-    /// The timestamps that stay in the range of times when `shift` is added.
+    /// The timestamps that stay in range when `shift` is added.
     pub(crate) fn shiftable(shift: i64) -> Self {
         let (lowest, highest) = (i128::from(i64::MIN), i128::from(i64::MAX));
         Self::clamped(lowest - i128::from(shift), highest - i128::from(shift))
@@ -80,7 +79,7 @@ impl Bounds {
     /// Whether `nanos` lies within.
     #[inline]
     pub(crate) fn contains(self, nanos: i64) -> bool {
-        // `&`, not `&&`: two comparisons cost less than a branch that is guessed wrong.
+        // `&`, not `&&`: two comparisons cost less than a mispredicted branch.
         (self.first <= nanos) & (nanos <= self.last)
     }
 

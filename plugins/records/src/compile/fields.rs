@@ -1,5 +1,5 @@
-//! Lays the fields of a description out: where each lies in a record, how long it is, and which columns it
-//! becomes. What a field is for is not looked at.
+//! Lays out the fields of a description: their offsets, lengths and columns. Roles are not
+//! considered.
 
 use crate::columns::{Arity, FieldPlace, RecordColumn, ValueKind};
 use crate::format::RecordOffset;
@@ -10,22 +10,22 @@ use crate::wire::{BinaryNumber, Number};
 use super::offsets::{LengthFields, OffsetTracker};
 use super::{KeyPath, KindDraft, Mistakes, path};
 
-/// More fields than this serve nobody.
+/// The maximum number of fields.
 const MAX_FIELDS: usize = 2_000;
 
-/// The word for all that is left.
+/// The size that means the rest of the record.
 const REST: &str = "rest";
 
-/// A field that has been laid out.
+/// A field with its place.
 #[derive(Clone, Debug)]
 pub(super) struct PlacedField<'o> {
     pub(super) field: &'o Field,
     /// The keys that lead to it.
     pub(super) path: KeyPath,
     pub(super) at: FieldPlace,
-    /// What it is, if it is numbers.
+    /// Its number format, if it is a number.
     pub(super) word: Option<BinaryNumber>,
-    /// Whether it is a number or text alone, and no list.
+    /// Whether it is a single value or a list.
     pub(super) arity: Arity,
     pub(super) columns: Vec<RecordColumn>,
     pub(super) constant: Option<Vec<u8>>,
@@ -36,7 +36,7 @@ impl PlacedField<'_> {
         self.field.role == Some(role)
     }
 
-    /// Where it lies, if that is always the same, and how long it is then.
+    /// Its offset and length, if they are fixed.
     pub(super) fn spot(&self) -> Option<(RecordOffset, usize)> {
         match self.at {
             FieldPlace::Fixed(spot, len) => Some((spot, len)),
@@ -44,7 +44,7 @@ impl PlacedField<'_> {
         }
     }
 
-    /// The number it is, if it is one alone, without a point, and always in the same place.
+    /// Its offset and number format, if it is a single integer at a fixed offset.
     pub(super) fn whole(&self) -> Option<(RecordOffset, BinaryNumber)> {
         let word = self.word.filter(|word| !word.number.is_float())?;
         (self.arity == Arity::One).then(|| self.spot().map(|(spot, _)| (spot, word))).flatten()
@@ -57,25 +57,25 @@ impl PlacedField<'_> {
     }
 }
 
-/// What lies between head and tail.
+/// The part of a record between head and tail.
 #[derive(Clone, Debug)]
 pub(super) enum RecordBody {
-    /// Always as many bytes.
+    /// A fixed length.
     Fixed(usize),
-    /// As many as the fields say.
+    /// A length that depends on fields.
     Variable { walk: FieldWalk, min_len: usize, has_rest: bool },
-    /// Anything.
+    /// Any length.
     Any,
 }
 
-/// Lays fields out.
+/// Lays out the fields of a description.
 pub(super) struct FieldLayout<'o, 'm> {
     pub(super) options: &'o Options,
     pub(super) max_len: usize,
     pub(super) mistakes: &'m mut Mistakes,
 }
 
-/// How many bytes a field has.
+/// The length of a field, as its options say.
 enum FieldSize {
     Fixed { bytes: usize, arity: Arity },
     Counted { by: String, width: usize },
@@ -83,7 +83,7 @@ enum FieldSize {
 }
 
 impl<'o> FieldLayout<'o, '_> {
-    /// The fields of the head, and where it ends.
+    /// The fields of the head, and its length.
     pub(super) fn head(&mut self, sync: usize) -> (Vec<PlacedField<'o>>, usize) {
         let (mut placed, mut at) = (Vec::new(), sync);
         for (n, field) in self.options.head.iter().enumerate() {
@@ -101,7 +101,7 @@ impl<'o> FieldLayout<'o, '_> {
         (placed, at)
     }
 
-    /// The fields of the tail, and how long it is.
+    /// The fields of the tail, and its length.
     pub(super) fn tail(&mut self) -> (Vec<PlacedField<'o>>, usize) {
         let mut sized = Vec::new();
         for (n, field) in self.options.tail.iter().enumerate() {
@@ -124,7 +124,7 @@ impl<'o> FieldLayout<'o, '_> {
         (placed, len)
     }
 
-    /// The kinds with what lies between head and tail: one without a key, if there are none.
+    /// A draft per kind; without `kinds`, one for all records.
     pub(super) fn drafts(
         &mut self,
         head: &[PlacedField<'o>],
@@ -164,7 +164,7 @@ impl<'o> FieldLayout<'o, '_> {
         head_len: usize,
     ) -> (Vec<PlacedField<'o>>, RecordBody) {
         if fields.len() > MAX_FIELDS {
-            self.mistakes.at(path, format!("these are more than {MAX_FIELDS} fields"));
+            self.mistakes.at(path, format!("expected at most {MAX_FIELDS} fields"));
             return (Vec::new(), RecordBody::Fixed(0));
         }
         let mut tracker = OffsetTracker::new(head_len);
@@ -173,7 +173,10 @@ impl<'o> FieldLayout<'o, '_> {
             let mut at = path.clone();
             at.push(n.to_string());
             if let Some(rest) = tracker.rest {
-                let what = format!("field {rest} takes all that is left, and this comes after it");
+                let what = format!(
+                    "field {rest} takes the rest of the record, so none can follow \
+                                    it"
+                );
                 self.mistakes.at(&at, what);
             }
             let Some(field_size) = self.field_size(field, &at) else { continue };
@@ -190,20 +193,20 @@ impl<'o> FieldLayout<'o, '_> {
         (placed, body)
     }
 
-    /// The size of a field in a list in which all have a fixed one.
+    /// The size of a field in a list where all sizes are fixed.
     fn fixed(&mut self, field: &'o Field, path: &KeyPath, list: &str) -> Option<(usize, Arity)> {
         match self.field_size(field, path)? {
             FieldSize::Fixed { bytes, arity } => Some((bytes, arity)),
             _ => {
                 let what =
-                    format!("a field of `{list}` has a fixed size; put others into `fields`");
+                    format!("a field of `{list}` needs a fixed size; put others into `fields`");
                 self.mistakes.at(path, what);
                 None
             }
         }
     }
 
-    /// The size of a field with its parts looked up.
+    /// The size of a field, with the field that declares it looked up.
     fn size(
         &mut self,
         field_size: FieldSize,
@@ -223,7 +226,7 @@ impl<'o> FieldLayout<'o, '_> {
         }
     }
 
-    /// How many bytes a field has, and how it says so.
+    /// The size of a field as its options give it.
     fn field_size(&mut self, field: &Field, path: &KeyPath) -> Option<FieldSize> {
         let is_sized = matches!(field.kind, FieldType::Bytes | FieldType::Text | FieldType::Pad);
         let (key, option, other) = match is_sized {
@@ -233,8 +236,8 @@ impl<'o> FieldLayout<'o, '_> {
         let at = |key: &str| path.iter().cloned().chain([key.to_owned()]).collect::<KeyPath>();
         if let Some(other) = other {
             let what = match is_sized {
-                true => "a text, `bytes` or `pad` has a `size`, and no `count`",
-                false => "a number has its size by its type; for a list give `count`",
+                true => "a text, `bytes` or `pad` has a `size`, not a `count`",
+                false => "the type determines the size of a number; for a list give `count`",
             };
             self.mistakes.at(&at(other), what);
         }
@@ -257,7 +260,7 @@ impl<'o> FieldLayout<'o, '_> {
                     None => {
                         let max_len = self.max_len;
                         let what = format!(
-                            "expected from 1 to as many as fit into {max_len} bytes, which is `max_record`"
+                            "expected from 1 to as many as fit into {max_len} bytes (`max_record`)"
                         );
                         self.mistakes.at(&at(key), what);
                         None
@@ -267,7 +270,7 @@ impl<'o> FieldLayout<'o, '_> {
         }
     }
 
-    /// A field with what can be said of it alone.
+    /// Places a field and checks what depends on it only.
     fn place_field(
         &mut self,
         field: &'o Field,
@@ -278,7 +281,7 @@ impl<'o> FieldLayout<'o, '_> {
         let endian = field.endian.unwrap_or(self.options.endian);
         let word = number(field.kind).map(|number| BinaryNumber { number, endian });
         let is_text = matches!(field.kind, FieldType::Bytes | FieldType::Text | FieldType::Pad);
-        // Bytes and texts are one value, however many bytes that has.
+        // Bytes and text are one value, however long.
         let arity = if is_text { Arity::One } else { arity };
         let (columns, constant) = (Vec::new(), None);
         let mut placed = PlacedField { field, path, at, word, arity, columns, constant };
@@ -295,11 +298,15 @@ impl<'o> FieldLayout<'o, '_> {
             if placed.word.is_none() || !placed.field.bits.is_empty() {
                 placed.report(self.mistakes, key, format!("only numbers have a `{key}`"));
             } else if role.is_some_and(|role| role != Role::Time) {
-                let what =
-                    format!("a number that is for something else than a column has no `{key}`");
+                let what = format!("a field whose role is not `time` has no `{key}`");
                 placed.report(self.mistakes, key, what);
             } else if !number.is_finite() || (key == "scale" && *number == 0.0) {
-                placed.report(self.mistakes, key, "expected a number that values can be made with");
+                placed.report(
+                    self.mistakes,
+                    key,
+                    "expected a finite number, and a `scale` other \
+                     than 0",
+                );
             }
         }
     }
@@ -307,14 +314,16 @@ impl<'o> FieldLayout<'o, '_> {
     fn constant(&mut self, placed: &PlacedField<'_>) -> Option<Vec<u8>> {
         let value = placed.field.value.as_ref()?;
         let made = match (value, placed.spot()) {
-            (_, None) => Err("its place differs from record to record, so it cannot be compared; \
-                              put it before fields of changing size, or into `tail`"
-                .to_owned()),
+            (_, None) => {
+                Err("its offset differs from record to record, so it cannot be compared; \
+                              put it before fields of variable size, or into `tail`"
+                    .to_owned())
+            }
             _ if placed.arity != Arity::One => Err("a list has no `value`".to_owned()),
             (Constant::Flag(flag), _) if placed.field.kind == FieldType::Bool => {
                 Ok(vec![u8::from(*flag)])
             }
-            (Constant::Flag(_), _) => Err("only a `bool` is true or false".to_owned()),
+            (Constant::Flag(_), _) => Err("only a `bool` can be true or false".to_owned()),
             (Constant::Number(number @ (0 | 1)), _) if placed.field.kind == FieldType::Bool => {
                 Ok(vec![u8::from(*number == 1)])
             }
@@ -326,10 +335,13 @@ impl<'o> FieldLayout<'o, '_> {
                     let (least, most) = word.number.range();
                     match (least..=most).contains(&i128::from(*number)) {
                         true => Ok(word.bytes(number.cast_unsigned())),
-                        false => Err(format!("its type goes from {least} to {most}")),
+                        false => Err(format!(
+                            "expected a number from {least} to {most}, the range \
+                                              of its type"
+                        )),
                     }
                 }
-                Some(_) => Err("a number with a point is not compared".to_owned()),
+                Some(_) => Err("a floating-point number cannot be compared".to_owned()),
                 None => Err("expected a text, or bytes such as \"0xb5 62\"".to_owned()),
             },
             (Constant::Bytes(_), _) if placed.word.is_some() => {
@@ -338,9 +350,10 @@ impl<'o> FieldLayout<'o, '_> {
             (Constant::Bytes(literal), Some((_, len))) if literal.0.len() == len => {
                 Ok(literal.0.clone())
             }
-            (Constant::Bytes(literal), Some((_, len))) => {
-                Err(format!("it has {} bytes, and the field {len}", literal.0.len()))
-            }
+            (Constant::Bytes(literal), Some((_, len))) => Err(format!(
+                "expected {len} bytes, the size of the field, found {}",
+                literal.0.len()
+            )),
         };
         made.map_err(|what| placed.report(self.mistakes, "value", what)).ok()
     }
@@ -361,12 +374,12 @@ impl<'o> FieldLayout<'o, '_> {
         }
         let Some(name) = &field.name else { return columns };
         if name.is_empty() || name == REST {
-            placed.report(self.mistakes, "name", format!("`{name}` is no name of a field"));
+            placed.report(self.mistakes, "name", format!("`{name}` cannot be the name of a field"));
         }
         let scaled = field.scale.is_some() || field.offset.is_some();
         let what = match (field.kind, placed.word) {
             (FieldType::Pad, _) => {
-                placed.report(self.mistakes, "name", "what only fills up has no name; use `bytes`");
+                placed.report(self.mistakes, "name", "padding has no name; use `bytes`");
                 return columns;
             }
             (_, Some(word)) if scaled => {
@@ -389,7 +402,7 @@ impl<'o> FieldLayout<'o, '_> {
 
 fn bits_of(placed: &PlacedField<'_>, bits: Bits) -> Result<ValueKind, String> {
     let whole = placed.word.filter(|word| !word.number.is_float() && placed.arity == Arity::One);
-    let word = whole.ok_or("only a whole number has bits")?;
+    let word = whole.ok_or("only an integer has bits")?;
     let width = 8 * word.number.width() as u32;
     let (low, high) = match bits {
         Bits::One(bit) => (bit, bit),
@@ -404,7 +417,7 @@ fn bits_of(placed: &PlacedField<'_>, bits: Bits) -> Result<ValueKind, String> {
     })
 }
 
-/// The number that a type is.
+/// The number type of a field type.
 pub(super) fn number(kind: FieldType) -> Option<Number> {
     Some(match kind {
         FieldType::U8 => Number::U8,

@@ -1,4 +1,4 @@
-//! What tells a record's kind, and the kinds by what it says.
+//! Compiles the field with the role `kind` and the values of each kind.
 
 use crate::columns::Arity;
 use crate::format::{KindKey, RecordOffset};
@@ -8,7 +8,7 @@ use crate::wire::BinaryNumber;
 use super::fields::PlacedField;
 use super::{Mistakes, path, roles};
 
-/// The field with the role `kind`, with the values that the kinds have.
+/// Where records store their kind, and the value of each kind.
 pub(super) fn compile(
     options: &Options,
     head: &[PlacedField<'_>],
@@ -20,31 +20,35 @@ pub(super) fn compile(
     match (placed, options.kinds.is_empty()) {
         (None, true) => None,
         (Some(placed), true) => {
-            placed.report(mistakes, "role", "there are no `kinds` that it would tell");
+            placed.report(mistakes, "role", "a role `kind` needs `kinds`");
             None
         }
         (None, false) => {
-            // Where `head` was found wrong and is left out, this follows from that.
+            // May follow from `head` having been dropped as wrong.
             let at = if options.head.is_empty() { Vec::new() } else { path(&["kinds"]) };
-            mistakes.at(&at, "no field of `head` has the role `kind`, which would tell `kinds`");
+            mistakes.at(&at, "`kinds` need a field of `head` with the role `kind`");
             None
         }
         (Some(placed), false) => key(options, placed, mistakes),
     }
 }
 
-/// The kind has to be known before anything behind the head is.
+/// The kind must be known before the fields after the head.
 fn check_misplaced(options: &Options, mistakes: &mut Mistakes) {
     let lists = [("fields", &options.fields), ("tail", &options.tail)];
     for (key, fields) in lists {
         for (n, _) in fields.iter().enumerate().filter(|(_, f)| f.role == Some(Role::Kind)) {
-            mistakes.at(&path(&[key, &n.to_string(), "role"]), "the kind stands in `head`");
+            mistakes.at(
+                &path(&[key, &n.to_string(), "role"]),
+                "the field with the role `kind` \
+                 must be in `head`",
+            );
         }
     }
     for (name, kind) in &options.kinds {
         for (n, _) in kind.fields.iter().enumerate().filter(|(_, f)| f.role == Some(Role::Kind)) {
             let path = path(&["kinds", name, "fields", &n.to_string(), "role"]);
-            mistakes.at(&path, "the kind stands in `head`");
+            mistakes.at(&path, "the field with the role `kind` must be in `head`");
         }
     }
 }
@@ -52,7 +56,7 @@ fn check_misplaced(options: &Options, mistakes: &mut Mistakes) {
 fn key(options: &Options, placed: &PlacedField<'_>, mistakes: &mut Mistakes) -> Option<KindKey> {
     let place = roles::word_or_text(placed).filter(|_| placed.arity == Arity::One);
     let Some((RecordOffset::Start(at), len, word)) = place else {
-        placed.report(mistakes, "role", "a kind is told by one whole number, or a text");
+        placed.report(mistakes, "role", "a kind must be a single integer or a text");
         return None;
     };
     let mut values: Vec<(Vec<u8>, usize)> = Vec::new();
@@ -69,27 +73,29 @@ fn key(options: &Options, placed: &PlacedField<'_>, mistakes: &mut Mistakes) -> 
     Some(KindKey { at, len, values, other: None })
 }
 
-/// The bytes that a kind is told by.
+/// The bytes of a kind's value.
 fn value(name: &str, word: Option<BinaryNumber>, len: usize) -> Result<Vec<u8>, String> {
     let Some(word) = word else {
         let mut bytes = name.as_bytes().to_vec();
         let has = bytes.len();
         if has > len {
-            return Err(format!("the kind is told by {len} bytes, and `{name}` has {has}"));
+            return Err(format!(
+                "the field with the role `kind` has {len} bytes, `{name}` \
+                                has {has}"
+            ));
         }
-        // As programs fill up texts of fixed size.
+        // Programs pad texts of fixed size with NUL.
         bytes.resize(len, 0);
         return Ok(bytes);
     };
     let (least, most) = word.number.range();
     let number = whole(name).filter(|number| (least..=most).contains(number));
-    let number = number.ok_or_else(|| {
-        format!("a kind is told by a number from {least} to {most}, such as 7 or 0x07")
-    })?;
+    let number = number
+        .ok_or_else(|| format!("expected a kind from {least} to {most}, such as 7 or 0x07"))?;
     Ok(word.bytes(number as u64))
 }
 
-/// A whole number as a key of a table.
+/// An integer as the key of a table.
 pub(super) fn whole(text: &str) -> Option<i128> {
     match text.strip_prefix("0x") {
         Some(digits) if !digits.starts_with(['+', '-']) => i128::from_str_radix(digits, 16).ok(),

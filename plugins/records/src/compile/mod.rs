@@ -1,4 +1,4 @@
-//! Finds the mistakes of a description, and makes a [`RecordFormat`] of one that has none. Opens no log.
+//! Checks a description and compiles it into a [`RecordFormat`]. Opens no log.
 
 mod fields;
 mod key;
@@ -19,16 +19,17 @@ use crate::time::MAX_COUNTERS;
 
 use fields::{PlacedField, RecordBody};
 
-/// Columns of records longer than this would not fit into a batch: text that is no UTF-8 is four times as long there.
+/// Longer records would not fit into a batch, where text that is not UTF-8 takes four times the
+/// space.
 const MAX_RECORD_LEN: u64 = 256 << 20;
-/// More kinds than this are a mistake.
+/// The maximum number of kinds.
 const MAX_KINDS: usize = 4096;
-/// How many bytes tell whether a record may begin somewhere, if its head is shorter.
+/// How many bytes decide whether a record may start at a position, if heads are shorter.
 const MAX_LOOKAHEAD: usize = 128;
 
-/// The format that is described.
+/// The compiled format.
 ///
-/// `Err` is the first mistake with the key at fault; others of the same option stand in its further lines.
+/// `Err` is the first mistake, with its key. Further lines list other mistakes of the same option.
 pub(crate) fn compile(options: &Options) -> Result<RecordFormat, OptionsError> {
     let mut mistakes = Mistakes::default();
     let format = build_format(options, &mut mistakes);
@@ -39,11 +40,11 @@ pub(crate) fn compile(options: &Options) -> Result<RecordFormat, OptionsError> {
     }
 }
 
-/// The mistakes that have been found, each once.
+/// The mistakes found so far, each once.
 #[derive(Debug, Default)]
 struct Mistakes(Vec<OptionsError>);
 
-/// The keys that lead to something.
+/// The keys that lead to a value.
 type KeyPath = Vec<String>;
 
 impl Mistakes {
@@ -58,7 +59,8 @@ impl Mistakes {
         self.at(&[key.to_owned()], message);
     }
 
-    /// The first mistake, with those of the same key: whoever asks goes on without that key, and hears of others.
+    /// The first mistake, with others of the same key. The caller drops that key and tries again,
+    /// and so gets the mistakes of other keys.
     fn into_error(self) -> Option<OptionsError> {
         let mut mistakes = self.0;
         mistakes.sort_by_cached_key(|mistake| sort_key(&mistake.path));
@@ -75,8 +77,8 @@ impl Mistakes {
     }
 }
 
-/// Something by which mistakes are sorted: in fields last, as nothing is left to describe without these; then as they
-/// stand in lists, and behind them what is wrong with the list as a whole.
+/// Sort key of a mistake: those in fields last, because nothing is left to describe without fields;
+/// then in list order, and mistakes of a whole list after those of its items.
 fn sort_key(path: &[String]) -> (bool, bool, Vec<(Option<usize>, String)>) {
     let first = path.first().map(String::as_str);
     let is_in_fields = matches!(first, None | Some("head" | "fields" | "tail" | "kinds"));
@@ -230,25 +232,29 @@ fn complete(format: &mut RecordFormat, options: &Options, other: Option<usize>) 
     format.anchor = anchor(options.sync.as_ref(), format);
 }
 
-/// What can be said of options one by one.
+/// Checks options that do not depend on fields.
 fn check_keys(options: &Options, mistakes: &mut Mistakes) {
     if !options.kinds.is_empty() && !options.fields.is_empty() {
         mistakes.at_key(
             "fields",
-            "`kinds` have fields of their own: put what all of them have into `head` or `tail`",
+            "`kinds` have their own fields: put what all of them share into `head` or `tail`",
         );
     }
     if options.kinds.is_empty() && options.other_kinds.is_some() {
-        mistakes.at_key("other_kinds", "there are no `kinds`, and so no others");
+        mistakes.at_key("other_kinds", "`other_kinds` needs `kinds`");
     }
     if options.kinds.len() > MAX_KINDS {
-        mistakes.at_key("kinds", format!("these are more than {MAX_KINDS} kinds"));
+        mistakes.at_key("kinds", format!("expected at most {MAX_KINDS} kinds"));
     }
     if options.leap_seconds.is_some() && options.epoch != Epoch::Gps {
-        mistakes.at_key("leap_seconds", "only times of `epoch = \"gps\"` are without leap seconds");
+        mistakes.at_key("leap_seconds", "`leap_seconds` needs `epoch = \"gps\"`");
     }
     if options.leap_seconds.is_some_and(|seconds| seconds.unsigned_abs() > 1000) {
-        mistakes.at_key("leap_seconds", "GPS is ahead of UTC by some seconds, 18 since 2017");
+        mistakes.at_key(
+            "leap_seconds",
+            "expected at most 1000 seconds; GPS has been 18 seconds \
+                                         ahead of UTC since 2017",
+        );
     }
     if options.max_record.0 == 0 || options.max_record.0 > MAX_RECORD_LEN {
         mistakes.at_key("max_record", "expected a size from 1B to 256MiB");
@@ -256,18 +262,20 @@ fn check_keys(options: &Options, mistakes: &mut Mistakes) {
     if let Some(HeaderOption::Bytes(len)) = options.header {
         let magic = options.magic.as_ref().map_or(0, |magic| magic.0.len() as u64);
         if len < magic {
-            let what =
-                format!("the header has {len} bytes, and `magic` alone {magic}; count it in");
+            let what = format!(
+                "the header has {len} bytes, fewer than the {magic} of `magic`, which it \
+                         includes"
+            );
             mistakes.at_key("header", what);
         }
         if len > 1 << 40 {
-            mistakes.at_key("header", "a header of more than a terabyte");
+            mistakes.at_key("header", "expected a header of at most 1 TiB");
         }
     }
 }
 
 impl KindDraft<'_> {
-    /// Records of kinds that are not described.
+    /// The draft for records of undescribed kinds.
     fn others() -> Self {
         Self {
             name: "other".to_owned(),
@@ -280,7 +288,7 @@ impl KindDraft<'_> {
     }
 }
 
-/// What becomes of records of kinds that are not described; nothing, where all are of one kind.
+/// What happens to records of undescribed kinds; `None` without `kinds`.
 fn others(options: &Options, shared: &SharedFields<'_>, has_length: bool) -> Option<Disposition> {
     if options.kinds.is_empty() {
         return None;
@@ -297,11 +305,11 @@ fn others(options: &Options, shared: &SharedFields<'_>, has_length: bool) -> Opt
     })
 }
 
-/// How long records of a kind are.
+/// The bounds of the length of a kind's records.
 struct LengthBounds {
     fixed_len: Option<usize>,
     min_len: usize,
-    /// Whether its fields tell where it ends.
+    /// Whether its fields determine where it ends.
     ends_by_fields: bool,
 }
 
@@ -320,7 +328,7 @@ impl LengthBounds {
     }
 }
 
-/// What tells where records end.
+/// How the end of a record is found.
 fn extent(
     options: &Options,
     roles: &roles::CommonRoles,
@@ -331,8 +339,8 @@ fn extent(
         return Some(length);
     }
     if ends.iter().any(|end| end.min_len == 0) {
-        // Where fields were found wrong, this follows from that.
-        mistakes.at(&[], "a record without any byte would never end: give it a field");
+        // May follow from fields having been dropped as wrong.
+        mistakes.at(&[], "a record needs at least one byte: give it a field");
         return None;
     }
     if ends.iter().all(|end| end.ends_by_fields) {
@@ -344,8 +352,8 @@ fn extent(
     let key = if options.kinds.is_empty() { "fields" } else { "kinds" };
     mistakes.at_key(
         key,
-        "nothing tells where a record ends: give a field the role `length`, or the log a `sync`, or leave out \
-         `rest` and `other_kinds`",
+        "nothing tells where a record ends: give a field the role `length`, or the log a `sync`, \
+         or leave out `rest` and `other_kinds`",
     );
     None
 }
@@ -358,7 +366,7 @@ fn header(options: &Options) -> HeaderEnd {
     }
 }
 
-/// How many bytes tell a record's kind and length. All records have as many.
+/// Length of the prefix that determines kind and length. Every record is at least as long.
 fn prefix_len(sync: usize, key: Option<&crate::format::KindKey>, extent: RecordExtent) -> usize {
     let length = match extent {
         RecordExtent::Length { at, word, .. } => at + word.number.width(),
@@ -379,7 +387,7 @@ fn check_times(options: &Options, kinds: &[RecordKind], mistakes: &mut Mistakes)
     }
 }
 
-/// Counters of the same unit and turn are one, whichever kinds they are in; others go on by themselves.
+/// Assigns counters: fields of the same unit and period share one, whatever their kinds.
 fn number_counters(kinds: &mut [RecordKind], mistakes: &mut Mistakes) {
     let mut known: Vec<(i64, u64)> = Vec::new();
     let timings = kinds.iter_mut().filter_map(|kind| kind.timing.as_mut());
@@ -392,12 +400,12 @@ fn number_counters(kinds: &mut [RecordKind], mistakes: &mut Mistakes) {
         }
     }
     if known.len() > MAX_COUNTERS {
-        let what = format!("more than {MAX_COUNTERS} different counters begin at 0 again");
+        let what = format!("expected at most {MAX_COUNTERS} different counters with `wraps`");
         mistakes.at_key("kinds", what);
     }
 }
 
-/// Says how much a record of each kind proves.
+/// Sets how many bits identify a record of each kind.
 fn set_proof_bits(format: &mut RecordFormat, other: Option<usize>) {
     let sync = 8 * format.sync.needle().len();
     let has_checksums = format.kinds.iter().any(|kind| kind.checksum.is_some());
@@ -411,7 +419,8 @@ fn set_proof_bits(format: &mut RecordFormat, other: Option<usize>) {
     }
 }
 
-/// What a search looks for: the sync word, or the longest constant that all kinds have in one place.
+/// What a search looks for: the sync word, or the longest constant that all kinds have at one
+/// offset.
 fn anchor(sync: Option<&Literal>, format: &RecordFormat) -> Option<(usize, Finder<'static>)> {
     if let Some(sync) = sync {
         return Some((0, Finder::new(&sync.0).into_owned()));

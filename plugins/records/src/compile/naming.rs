@@ -1,4 +1,4 @@
-//! Which channel records are on: what the description says of it, and what is wrong with that.
+//! Compiles and checks how records get their channel.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::fields::PlacedField;
 use super::key::whole;
 use super::{KeyPath, KindDraft, Mistakes, path, roles};
 
-/// How the channel of a kind's records is told.
+/// How records of a kind get their channel.
 pub(super) fn compile(
     options: &Options,
     draft: &KindDraft<'_>,
@@ -25,7 +25,7 @@ pub(super) fn compile(
     }
     if let Some(text) = &options.channel {
         if by_field.is_some() {
-            mistakes.at_key("channel", "a field has the role `channel`; leave out one of them");
+            mistakes.at_key("channel", "a field has the role `channel`; leave out either");
         }
         return template(text, &path(&["channel"]), fields, mistakes);
     }
@@ -44,12 +44,12 @@ fn by_field(
     let names = names(options, mistakes);
     let Some(placed) = roles::only(fields, Role::Channel, mistakes) else {
         if !names.is_empty() && !has_channel_role(options) {
-            mistakes.at_key("channels", "no field has the role `channel`, whose numbers these are");
+            mistakes.at_key("channels", "`channels` needs a field with the role `channel`");
         }
         return None;
     };
     let Some((spot, len, word)) = roles::word_or_text(placed) else {
-        let what = "a channel is told by one whole number or a text, in a fixed place";
+        let what = "a channel must be a single integer or a text at a fixed offset";
         placed.report(mistakes, "role", what);
         return None;
     };
@@ -61,7 +61,11 @@ fn by_field(
         );
     }
     if word.is_none() && !names.is_empty() {
-        mistakes.at_key("channels", "the field with the role `channel` is a text, and so a name");
+        mistakes.at_key(
+            "channels",
+            "the field with the role `channel` is a text, which is the \
+                                     name itself",
+        );
     }
     let name_from = word.map_or(NameSource::Text, |word| NameSource::Number(word, names));
     Some(ChannelNaming::ByFields { places: vec![(spot, len)], name_from })
@@ -82,7 +86,7 @@ fn names(options: &Options, mistakes: &mut Mistakes) -> BTreeMap<i128, String> {
             continue;
         };
         if names.insert(value, name.clone()).is_some() {
-            mistakes.at(&path(&["channels", number]), "this number has a name already");
+            mistakes.at(&path(&["channels", number]), "this number already has a name");
         }
     }
     names
@@ -113,7 +117,7 @@ fn template(
             Some(Some(place)) => places.push(place),
             Some(None) => {
                 let what =
-                    format!("the place of `{}` differs from record to record", field.first());
+                    format!("the offset of `{}` differs from record to record", field.first());
                 mistakes.at(path, what);
             }
             None => mistakes.at(path, format!("no field is called `{}`", field.first())),
@@ -121,13 +125,13 @@ fn template(
     }
     let len: usize = places.iter().map(|(_, len)| len).sum();
     if len > MAX_KEY_LEN {
-        let what = format!("fields of {len} bytes; a name is made of at most {MAX_KEY_LEN}");
+        let what = format!("expected fields of at most {MAX_KEY_LEN} bytes in total, found {len}");
         mistakes.at(path, what);
     }
     ChannelNaming::ByFields { places, name_from: NameSource::Template(template) }
 }
 
-/// Names that are made of fields have to come out, and be the same whatever the event's time and number.
+/// Templates must be complete, and must not depend on the event's time or number.
 pub(super) fn check(options: &Options, format: &RecordFormat, mistakes: &mut Mistakes) {
     if !mistakes.0.is_empty() {
         return;
@@ -159,8 +163,8 @@ fn check_template(
     match (with((1, 2))?, with((3, 4))?) {
         (Some(one), Some(other)) if one == other => Ok(()),
         (Some(_), Some(_)) => Err(format!(
-            "`{template}` would make a channel of every event: leave out its time and number"
+            "`{template}` would make a channel for every event: leave out its time and number"
         )),
-        _ => Err(format!("`{template}` asks for a part that its field does not have")),
+        _ => Err(format!("`{template}` uses a part that its field does not have")),
     }
 }

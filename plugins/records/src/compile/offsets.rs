@@ -111,7 +111,7 @@ impl LengthFields {
         let length_field = match placed.word.filter(fits) {
             Some(word) if !scaled => Ok((place, word)),
             _ => Err(format!(
-                "`{name}` says no size: expected u8, u16, u24, u32 or u64, without a scale"
+                "`{name}` cannot declare a size: expected u8, u16, u24, u32 or u64, without a scale"
             )),
         };
         self.by_name.insert(name.clone(), length_field);
@@ -120,7 +120,7 @@ impl LengthFields {
     /// The register of the field called `name`.
     pub(super) fn register(&mut self, name: &str) -> Result<usize, String> {
         match self.by_name.get(name) {
-            None => return Err(format!("no field in front of it is called `{name}`")),
+            None => return Err(format!("no earlier field is called `{name}`")),
             Some(Err(what)) => return Err(what.clone()),
             Some(Ok(_)) => {}
         }
@@ -128,7 +128,7 @@ impl LengthFields {
             return Ok(register);
         }
         if self.used.len() == MAX_REGISTERS {
-            return Err(format!("more than {MAX_REGISTERS} fields say how long others are"));
+            return Err(format!("more than {MAX_REGISTERS} fields declare the length of others"));
         }
         self.used.push(name.to_owned());
         Ok(self.used.len() - 1)

@@ -1,4 +1,4 @@
-//! What fields are for, beside being columns: lengths, times, numbers, checksums.
+//! Compiles the roles of fields: lengths, times, sequence numbers, checksums.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use crate::wire::BinaryNumber;
 use super::fields::{PlacedField, RecordBody, number};
 use super::{KindDraft, LengthBounds, Mistakes, naming};
 
-/// Two fields may be a time together.
+/// How many fields may make up a time.
 const MAX_TIME_FIELDS: usize = 2;
-/// The times that a counter which begins anew may count to.
+/// The maximum period of a wrapping counter.
 const MAX_WRAP: u64 = 1 << 62;
 
-/// What is the same for all kinds.
+/// The roles that all kinds share.
 pub(super) struct CommonRoles {
     pub(super) length: Option<RecordExtent>,
 }
 
-/// The roles that are the same for all kinds, and what is wrong with fields whatever they are for.
+/// Compiles the roles that all kinds share.
 pub(super) fn common(
     options: &Options,
     head: &[PlacedField<'_>],
@@ -39,12 +39,17 @@ pub(super) fn common(
     let mut lengths = head.iter().chain(body).filter(|placed| placed.has(Role::Length));
     let first = lengths.next();
     for other in lengths {
-        other.report(mistakes, "role", "there is another length before this one");
+        other.report(mistakes, "role", "another field already has the role `length`");
     }
     let length = first.and_then(|placed| {
         let is_in_head = head.iter().any(|other| other.path == placed.path);
         if !is_in_head && !options.kinds.is_empty() {
-            placed.report(mistakes, "role", "where there are `kinds`, the length stands in `head`");
+            placed.report(
+                mistakes,
+                "role",
+                "with `kinds`, the field with the role `length` must \
+                                             be in `head`",
+            );
             return None;
         }
         length(placed, mistakes)
@@ -54,23 +59,23 @@ pub(super) fn common(
 
 fn length(placed: &PlacedField<'_>, mistakes: &mut Mistakes) -> Option<RecordExtent> {
     let Some((RecordOffset::Start(at), word)) = placed.whole() else {
-        let what = "a length is one whole number, in front of all fields of changing size";
+        let what = "a length must be a single integer before all fields of variable size";
         placed.report(mistakes, "role", what);
         return None;
     };
     let (counts, plus) = (placed.field.counts.unwrap_or_default(), placed.field.plus.unwrap_or(0));
     if plus.unsigned_abs() > 1 << 30 {
-        placed.report(mistakes, "plus", "no record is that long");
+        placed.report(mistakes, "plus", "expected a number from -2^30 to 2^30");
     }
     Some(RecordExtent::Length { at, word, counts, plus })
 }
 
-/// Whether one of these says when an event was.
+/// Whether one of the fields is a time.
 pub(super) fn has_time(fields: &[PlacedField<'_>]) -> bool {
     fields.iter().any(|placed| placed.has(Role::Time))
 }
 
-/// A kind, of whose fields nothing is left unsaid.
+/// Compiles a kind.
 pub(super) fn kind(
     options: &Options,
     (head, tail): (&[PlacedField<'_>], &[PlacedField<'_>]),
@@ -109,7 +114,7 @@ pub(super) fn kind(
     }
 }
 
-/// Keys that say something of a role belong to fields that have it.
+/// Checks that keys of a role are only on fields with that role.
 fn check_keys(placed: &PlacedField<'_>, mistakes: &mut Mistakes) {
     let Field { counts, plus, wraps, algorithm, from, until, .. } = placed.field;
     let role_keys = [
@@ -155,7 +160,12 @@ fn sequence(
     let placed = only(fields, Role::Sequence, mistakes)?;
     let whole = placed.whole();
     if whole.is_none() {
-        placed.report(mistakes, "role", "an event's number is one whole number in a fixed place");
+        placed.report(
+            mistakes,
+            "role",
+            "a sequence number must be a single integer at a fixed \
+                                         offset",
+        );
     }
     whole
 }
@@ -184,24 +194,24 @@ fn timing(
     let timed: Vec<_> = fields.iter().filter(|placed| placed.has(Role::Time)).collect();
     if timed.is_empty() {
         if options.untimed == UntimedPolicy::Refuse {
-            // Where `head` was found wrong and is left out, this may follow from that.
+            // May follow from `head` having been dropped as wrong.
             let is_headless = options.head.is_empty() && !options.kinds.is_empty();
             mistakes.at(
                 if is_headless { &[] } else { path },
-                "nothing says when an event of it was: give a field the role `time`, or say \
-                 `untimed = \"last\"`",
+                "its events have no time: give a field the role `time`, or set `untimed = \
+                 \"last\"`",
             );
         }
         return None;
     }
     for other in timed.iter().skip(MAX_TIME_FIELDS) {
-        other.report(mistakes, "role", "two fields say the time already");
+        other.report(mistakes, "role", "two fields already have the role `time`");
     }
     let parts: Vec<TimeField> =
         timed.iter().filter_map(|placed| time_field(placed, mistakes)).collect();
     let mut wrapping = timed.iter().filter(|placed| is_wrapping(placed.field)).skip(1);
     if let Some(other) = wrapping.next() {
-        other.report(mistakes, "wraps", "another field of the record begins at 0 again, too");
+        other.report(mistakes, "wraps", "another field of the record has `wraps` already");
     }
     let (epoch, leap) = match (options.epoch, options.leap_seconds) {
         (Epoch::Unix | Epoch::Start, _) => (0, LeapSeconds::None),
@@ -218,7 +228,7 @@ fn is_wrapping(field: &Field) -> bool {
 
 fn time_field(placed: &PlacedField<'_>, mistakes: &mut Mistakes) -> Option<TimeField> {
     let (Some(word), Some((at, _)), Arity::One) = (placed.word, placed.spot(), placed.arity) else {
-        placed.report(mistakes, "role", "a time is one number in a fixed place");
+        placed.report(mistakes, "role", "a time must be a single number at a fixed offset");
         return None;
     };
     let Some(unit) = placed.field.unit.as_deref() else {
@@ -226,7 +236,7 @@ fn time_field(placed: &PlacedField<'_>, mistakes: &mut Mistakes) -> Option<TimeF
         return None;
     };
     let Some(unit) = unit_nanos(unit) else {
-        let what = format!("`{unit}` is no unit of time: write weeks, days, s, ms, us or ns");
+        let what = format!("`{unit}` is not a unit of time: expected weeks, days, s, ms, us or ns");
         placed.report(mistakes, "unit", what);
         return None;
     };
@@ -250,7 +260,7 @@ fn wrap_point(
     mistakes: &mut Mistakes,
 ) -> Option<u64> {
     if word.number.is_signed() || word.number.width() == 8 || scaled {
-        let what = "only u8, u16, u24 and u32 without a scale can begin at 0 again";
+        let what = "only u8, u16, u24 and u32 without a scale can wrap";
         placed.report(mistakes, "wraps", what);
         return None;
     }
@@ -319,7 +329,12 @@ fn checksum_field(
     mistakes: &mut Mistakes,
 ) -> Option<(RecordOffset, BinaryNumber, Algorithm)> {
     let Some((at, word)) = placed.whole().filter(|(_, word)| !word.number.is_signed()) else {
-        placed.report(mistakes, "role", "a checksum is one number without a sign in a fixed place");
+        placed.report(
+            mistakes,
+            "role",
+            "a checksum must be a single unsigned number at a fixed \
+                                         offset",
+        );
         return None;
     };
     let Some(algorithm) = placed.field.algorithm else {
@@ -331,7 +346,7 @@ fn checksum_field(
         placed.report(
             mistakes,
             "algorithm",
-            format!("it gives {bits} bits, and the field has {has}"),
+            format!("it has {bits} bits, but the field has {has}"),
         );
         return None;
     }
@@ -349,7 +364,7 @@ fn advance(spot: RecordOffset, by: usize) -> RecordOffset {
     }
 }
 
-/// Where the field of that name begins.
+/// The offset of the field called `name`.
 fn offset_of_field(
     fields: &[&PlacedField<'_>],
     placed: &PlacedField<'_>,
@@ -361,7 +376,7 @@ fn offset_of_field(
     match found.map(|other| other.at) {
         Some(FieldPlace::Fixed(spot, _)) => return Some(spot),
         Some(FieldPlace::Step(_)) => {
-            let what = format!("the place of `{name}` differs from record to record");
+            let what = format!("the offset of `{name}` differs from record to record");
             placed.report(mistakes, key, what);
         }
         None => placed.report(mistakes, key, format!("no field of the record is called `{name}`")),
@@ -369,8 +384,8 @@ fn offset_of_field(
     None
 }
 
-/// What a checksum covers lies in every record, and does not hold itself. In some it may be nothing, such as a
-/// payload that is not always there, but not in all of them.
+/// Checks that the covered bytes are in every record and do not include the checksum. They may be
+/// empty in some records, such as an optional payload, but not in all.
 fn check_cover(
     placed: &PlacedField<'_>,
     (at, width): (RecordOffset, usize),
@@ -381,24 +396,21 @@ fn check_cover(
     let is_nothing = from == until;
     let places = [from, until, at].map(|spot| spot.in_record(min_len));
     let [Some(from), Some(until), Some(at)] = places else {
-        placed.report(mistakes, "role", "what it covers does not lie in every record");
+        placed.report(mistakes, "role", "what it covers is not in every record");
         return;
     };
     if from > until || until > min_len {
-        let what = "what it covers ends before it begins, or behind a short record; give `from` and `until`";
+        let what = "what it covers ends before it starts, or after the end of a short record; give \
+                    `from` and `until`";
         placed.report(mistakes, "role", what);
     } else if is_nothing || from == until && is_fixed {
-        placed.report(
-            mistakes,
-            "role",
-            "it covers nothing, in any record; give `from` and `until`",
-        );
+        placed.report(mistakes, "role", "it covers nothing in any record; give `from` and `until`");
     } else if at < until && at + width > from {
         placed.report(mistakes, "role", "it would cover itself; give `from` and `until`");
     }
 }
 
-/// The text or whole number in a fixed place that a field is, with its length.
+/// The offset, length and number format of a text or integer at a fixed offset.
 pub(super) fn word_or_text(
     placed: &PlacedField<'_>,
 ) -> Option<(RecordOffset, usize, Option<BinaryNumber>)> {

@@ -72,7 +72,7 @@ fn a_checksum_in_the_head_may_cover_a_payload_that_is_empty() {
         records[hit][14] ^= 1;
         let damaged = read(&format, &records.concat());
         assert_eq!((damaged.events.len(), damaged.damage.len()), (59, 1), "{hit}");
-        assert!(damaged.damage[0].2.contains("its checksum is"), "{:?}", damaged.damage);
+        assert!(damaged.damage[0].2.contains("the stored checksum is"), "{:?}", damaged.damage);
     }
 }
 
@@ -186,7 +186,7 @@ fn lists_that_do_not_end_with_the_payload_are_misfits_too() {
         .replace("count = \"cell\"", "count = \"rest\"")
         .replace("type = \"u8\", count", "type = \"u16\", count");
     let damage = read(&toml(&pairs), &batteries(8, false).concat()).damage;
-    assert_eq!(damage[0].2, "BATTERY: its fields do not take up the 8 bytes of its payload evenly");
+    assert_eq!(damage[0].2, "BATTERY: its payload of 8 bytes is not a whole number of elements");
 }
 
 #[test]

@@ -28,19 +28,19 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "fields = [TIME, { name = \"n\", type = \"i8\" }, { type = \"u8\", count = \"n\" }]",
         "fields.2",
-        "says no size",
+        "cannot declare a size",
     ),
-    ("fields = [{ name = \"a\", type = \"u8\" }]", "fields", "nothing says when"),
+    ("fields = [{ name = \"a\", type = \"u8\" }]", "fields", "its events have no time"),
     ("fields = [{ type = \"u32\", role = \"time\" }]", "fields.0", "needs a `unit`"),
     (
         "fields = [{ type = \"u32\", role = \"time\", unit = \"m/s\" }]",
         "fields.0.unit",
-        "no unit of time",
+        "not a unit of time",
     ),
     (
         "fields = [{ type = \"u32\", count = 2, role = \"time\", unit = \"s\" }]",
         "fields.0.role",
-        "one number",
+        "a single number",
     ),
     ("fields = [TIME, { name = \"t\", type = \"u8\" }]", "fields.1.name", "another field"),
     (
@@ -51,17 +51,17 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "sync = \"x\"\nfields = [TIME, { type = \"bytes\", size = \"rest\" }, { type = \"u8\" }]",
         "fields.2",
-        "takes all that is left",
+        "takes the rest of the record",
     ),
     (
         "fields = [TIME, { type = \"u16\", role = \"length\" }, { type = \"u16\", role = \"length\" }]",
         "fields.2.role",
-        "another length",
+        "another field already has the role",
     ),
     (
         "fields = [TIME, { type = \"f32\", role = \"length\" }]",
         "fields.1.role",
-        "a length is one whole number",
+        "a length must be a single integer",
     ),
     ("fields = [TIME, { type = \"u8\", counts = \"record\" }]", "fields.1.counts", "role `length`"),
     (
@@ -88,7 +88,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "fields = [TIME, { type = \"text\", size = 4, value = \"abc\" }]",
         "fields.1.value",
-        "has 3 bytes",
+        "found 3",
     ),
     ("fields = [TIME, { type = \"u8\", bits = { a = 8 } }]", "fields.1.bits.a", "bits 0 to 7"),
     (
@@ -96,17 +96,21 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "fields.1.scale",
         "only numbers",
     ),
-    ("fields = [TIME, { name = \"x\", type = \"pad\", size = 2 }]", "fields.1.name", "fills up"),
+    (
+        "fields = [TIME, { name = \"x\", type = \"pad\", size = 2 }]",
+        "fields.1.name",
+        "padding has no name",
+    ),
     ("fields = [TIME]\nchannel = \"{x}\"", "channel", "called `x`"),
-    ("fields = [TIME]\nchannel = \"{sequence}\"", "channel", "a channel of every event"),
+    ("fields = [TIME]\nchannel = \"{sequence}\"", "channel", "a channel for every event"),
     ("fields = [TIME]\nchannel = \"{t[0]}\"", "channel", "does not have"),
-    ("fields = [TIME]\nchannels = { 1 = \"a\" }", "channels", "no field has the role"),
+    ("fields = [TIME]\nchannels = { 1 = \"a\" }", "channels", "needs a field with the role"),
     ("fields = [TIME]\nchannels = { a = \"a\" }", "channels.a", "whole number"),
-    ("fields = [TIME]\nepoch = \"noon\"", "epoch", "no epoch"),
+    ("fields = [TIME]\nepoch = \"noon\"", "epoch", "not an epoch"),
     ("fields = [TIME]\nleap_seconds = 18", "leap_seconds", "gps"),
     ("fields = [TIME]\nmax_record = 3", "fields", "`max_record` is 3"),
-    ("fields = [TIME]\nmagic = \"LOG\"\nheader = 2", "header", "count it in"),
-    ("fields = [TIME]\nother_kinds = \"keep\"", "other_kinds", "no `kinds`"),
+    ("fields = [TIME]\nmagic = \"LOG\"\nheader = 2", "header", "fewer than the"),
+    ("fields = [TIME]\nother_kinds = \"keep\"", "other_kinds", "needs `kinds`"),
     (
         "fields = [{ type = \"u64\", role = \"time\", unit = \"s\", wraps = true }]",
         "fields.0.wraps",
@@ -117,7 +121,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "fields.0.wraps",
         "to 256",
     ),
-    ("head = [TIME]\nkinds = { 1 = {} }", "kinds", "no field of `head` has the role `kind`"),
+    ("head = [TIME]\nkinds = { 1 = {} }", "kinds", "need a field of `head`"),
     (
         "head = [TIME, { type = \"u8\", role = \"kind\" }]\nkinds = { 300 = {} }",
         "kinds.300",
@@ -132,7 +136,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "head = [TIME]\nfields = [{ type = \"u8\", role = \"kind\" }]",
         "fields.0.role",
-        "stands in `head`",
+        "must be in `head`",
     ),
     (
         "head = [TIME, { type = \"text\", size = 2, role = \"kind\" }]\nkinds = { IMU = {} }",
@@ -176,5 +180,5 @@ fn mistakes_of_other_options_come_before_those_of_fields() {
 fn all_mistakes_are_told_at_once() {
     let (at, said) = mistake("fields = [TIME, { type = \"text\" }, { type = \"u8\", value = -1 }]");
     assert_eq!(at, "fields.1");
-    assert!(said.contains("also at `fields.2.value`: its type goes from 0 to 255"), "{said}");
+    assert!(said.contains("also at `fields.2.value`: expected a number from 0 to 255"), "{said}");
 }

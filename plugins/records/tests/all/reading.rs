@@ -229,11 +229,7 @@ fn a_log_of_another_format_is_damage_as_a_whole() {
     let read = read(&plain(), b"PNG or something else of some length, longer than a record");
     assert_eq!(read.events.len(), 0);
     assert_eq!(read.damage.len(), 1);
-    assert!(
-        read.damage[0].2.contains("\"RIG1\" was expected, \"PNG \" is there"),
-        "{:?}",
-        read.damage
-    );
+    assert!(read.damage[0].2.contains("expected \"RIG1\", found \"PNG \""), "{:?}", read.damage);
 }
 
 #[test]
@@ -259,7 +255,10 @@ fn messages_before_the_first_time_are_told_and_left_out() {
     let log = [ubx_message(0x0121, b"early"), time_gps(0, 2200)].concat();
     let read = read(&ubx(), &log);
     assert_eq!(read.events.len(), 1);
-    assert_eq!(read.damage, [(0, 13, "no record before it says when it was".to_owned())]);
+    assert_eq!(
+        read.damage,
+        [(0, 13, "its kind has no time, and no earlier record has one".to_owned())]
+    );
 }
 
 #[test]

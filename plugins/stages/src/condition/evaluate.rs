@@ -1,7 +1,7 @@
-//! Works a condition out for many events at once, column by column. Decides about no event.
+//! Evaluates a condition for many events at once, column by column.
 //!
-//! What is missing stays missing through everything but `exists`, and `and` and `or` where the other side
-//! decides alone.
+//! Missing values propagate through everything but `exists`, and through `and` and `or` unless the
+//! other side decides.
 
 use std::ops::Range;
 
@@ -11,22 +11,21 @@ use super::number::Number;
 use super::tree::{Comparison, EventField, Expr, ExprNode, Function, Literal};
 use super::values::Values;
 
-/// The events that a condition is worked out for, all decoded from one type or none of them decoded.
+/// The events to evaluate a condition for: all decoded as one type, or none of them decoded.
 pub(super) struct EvalScope<'a> {
-    /// How many events there are.
+    /// The number of events.
     pub(super) len: usize,
-    /// For each field the condition names its values, where the events' type has it.
+    /// The values of each field of the condition, if the events' type has it.
     pub(super) fields: &'a [Option<ArrayRef>],
-    /// What every event has.
+    /// The values that every event has.
     pub(super) events: &'a dyn Fn(EventField) -> Values<'a>,
 }
 
-/// A part that could not be worked out, as its values are not of the kind it needs: where it stands, and
-/// why.
+/// Parts whose values have the wrong type: the span and the reason.
 pub(super) type TypeMismatches = Vec<(Range<usize>, String)>;
 
 impl<'a> EvalScope<'a> {
-    /// Whether the condition holds, one an event; nothing where a value is missing.
+    /// Whether the condition holds, per event; `None` if a value is missing.
     pub(super) fn decide(
         &self,
         node: &'a ExprNode,
@@ -36,7 +35,7 @@ impl<'a> EvalScope<'a> {
             Values::Truths(truths) => truths,
             Values::Missing => vec![None; self.len],
             other => {
-                let message = format!("{} is no answer to whether it holds", other.kind_name());
+                let message = format!("{} is neither true nor false", other.kind_name());
                 mismatches.push((node.span.clone(), message));
                 vec![None; self.len]
             }
@@ -94,7 +93,7 @@ impl<'a> EvalScope<'a> {
         (0..self.len).map(|row| Some(is_there(row))).collect()
     }
 
-    /// `and` or `or`: an operand that is `decisive` decides, whatever is missing beside it.
+    /// Evaluates `and` or `or`: an operand that is `decisive` decides, even if others are missing.
     fn join(
         &self,
         operands: &'a [ExprNode],
@@ -123,7 +122,7 @@ impl<'a> EvalScope<'a> {
                 Values::Numbers(numbers.into_iter().map(|number| work_out(number?)).collect())
             }
             Ok(None) => Values::Missing,
-            Err(message) => missing(node, format!("{message} is no number"), mismatches),
+            Err(message) => missing(node, format!("{message} is not a number"), mismatches),
         }
     }
 
@@ -168,13 +167,13 @@ impl<'a> EvalScope<'a> {
                     missing(node, format!("{message} has no length"), mismatches)
                 })
             }
-            // The parser makes a node of its own of it.
+            // The parser turns it into a node of its own.
             Function::Exists => Values::Missing,
         }
     }
 }
 
-/// Takes note of what does not fit.
+/// Records a type mismatch.
 fn missing<'a>(node: &ExprNode, message: String, mismatches: &mut TypeMismatches) -> Values<'a> {
     mismatches.push((node.span.clone(), message));
     Values::Missing
@@ -184,7 +183,7 @@ fn truths<'a, T: Copy>(values: &[Option<T>], holds: impl Fn(T) -> bool) -> Value
     Values::Truths(values.iter().map(|value| value.map(&holds)).collect())
 }
 
-/// Nothing if all are missing. `Err` says what they are instead.
+/// The values as numbers; `None` if all are missing. `Err` names their type.
 fn as_numbers(values: Values<'_>) -> Result<Option<Vec<Option<Number>>>, &'static str> {
     match values {
         Values::Missing => Ok(None),
@@ -251,7 +250,7 @@ fn is_in<'a>(values: Values<'a>, list: &[Literal]) -> Result<Values<'a>, String>
     }
 }
 
-/// `Err` says what it is that has no length.
+/// The lengths of the values. `Err` names the type that has none.
 fn lengths(values: Values<'_>) -> Result<Values<'_>, &'static str> {
     let number = |length: usize| Number::from_i128(length as i128);
     match values {

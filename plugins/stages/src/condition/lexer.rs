@@ -1,4 +1,4 @@
-//! Cuts a condition into tokens. Does not know in which order they may stand.
+//! Splits a condition into tokens.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::{ConditionError, error_at};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ConditionToken {
     pub(super) kind: TokenKind,
-    /// The bytes of the condition it stands for.
+    /// Its bytes in the condition.
     pub(super) span: Range<usize>,
 }
 
@@ -23,14 +23,14 @@ pub(super) enum TokenKind {
     Field(FieldPath),
     EventField(EventField),
     Function(Function),
-    /// A keyword, operator or bracket, as [`SYMBOLS`] and [`KEYWORDS`] spell it.
+    /// A keyword, operator or bracket, spelled as in [`SYMBOLS`] and [`KEYWORDS`].
     Sign(&'static str),
     End,
 }
 
 const KEYWORDS: [&str; 7] = ["and", "or", "not", "in", "matches", "true", "false"];
 
-/// With what each stands for; longer ones before those they begin with.
+/// Spellings and the symbols they stand for; a longer one comes before its prefixes.
 const SYMBOLS: [(&str, &str); 22] = [
     ("&&", "and"),
     ("||", "or"),
@@ -56,7 +56,7 @@ const SYMBOLS: [(&str, &str); 22] = [
     ("≠", "!="),
 ];
 
-/// What other languages write, and what is written here.
+/// Operators of other languages, and what to write instead.
 const FOREIGN_SYMBOLS: [(&str, &str); 10] = [
     ("===", "write `==`"),
     ("!==", "write `!=`"),
@@ -65,12 +65,12 @@ const FOREIGN_SYMBOLS: [(&str, &str); 10] = [
     ("=>", "write `>=`"),
     ("=~", "write `matches`"),
     ("**", "there are no powers; write a product"),
-    ("//", "write `/`, which gives fractions"),
+    ("//", "write `/`, which returns fractions"),
     ("<<", "there are no bit operations"),
     (">>", "there are no bit operations"),
 ];
 
-/// Words that other languages have, and what is written here.
+/// Words of other languages, and what to write instead.
 const FOREIGN_WORDS: [(&str, &str); 6] = [
     ("null", "write `exists(field)`"),
     ("none", "write `exists(field)`"),
@@ -80,7 +80,7 @@ const FOREIGN_WORDS: [(&str, &str); 6] = [
     ("is", "write `==`, or `exists(field)`"),
 ];
 
-/// The tokens of `text`, with one at its end that says so.
+/// The tokens of `text`, followed by an end token.
 pub(super) fn tokens(text: &str) -> Result<Vec<ConditionToken>, ConditionError> {
     let mut lexer = Lexer { text, at: 0 };
     let mut tokens = Vec::new();
@@ -139,7 +139,8 @@ impl<'t> Lexer<'t> {
         self.take(rest.find(|c| !wanted(c)).unwrap_or(rest.len()))
     }
 
-    /// A quote in a text is written twice. There are no escapes: patterns would have to double theirs.
+    /// Quotes are doubled inside text. There are no escapes, because patterns would have to double
+    /// theirs.
     fn text(&mut self, quote: char) -> Result<TokenKind, ConditionError> {
         let start = self.at;
         let mut text = String::new();
@@ -147,10 +148,7 @@ impl<'t> Lexer<'t> {
             self.take(1);
             text.push_str(self.take_while(|c| c != quote));
             if self.rest().is_empty() {
-                return Err(error_at(
-                    start..start + 1,
-                    "this quote has no other at the end of its text",
-                ));
+                return Err(error_at(start..start + 1, "this quote is not closed"));
             }
             self.take(1);
             if !self.rest().starts_with(quote) {
@@ -176,7 +174,7 @@ impl<'t> Lexer<'t> {
         let name = self.take_while(is_word);
         EventField::named(name).map(TokenKind::EventField).ok_or_else(|| {
             let known = EventField::ALL.map(|(name, _)| format!("`${name}`")).join(", ");
-            error_at(start..self.at, format!("no event has `${name}`; known are {known}"))
+            error_at(start..self.at, format!("events have no `${name}`; expected one of {known}"))
         })
     }
 
@@ -195,7 +193,7 @@ impl<'t> Lexer<'t> {
         match foreign_word_advice(word).filter(|_| is_only_word) {
             Some(advice) => Err(error_at(
                 start..self.at,
-                format!("{advice}; a field of that name stands in backquotes: `{word}`"),
+                format!("{advice}; put backquotes around a field of that name: `{word}`"),
             )),
             None => Ok(field),
         }
@@ -205,7 +203,7 @@ impl<'t> Lexer<'t> {
         Function::named(name).map(TokenKind::Function).ok_or_else(|| {
             let known = Function::ALL.map(|(name, _)| format!("`{name}`")).join(", ");
             let advice = foreign_word_advice(name)
-                .map_or_else(|| format!("known are {known}"), str::to_owned);
+                .map_or_else(|| format!("expected one of {known}"), str::to_owned);
             error_at(start..self.at, format!("there is no function `{name}`; {advice}"))
         })
     }
@@ -225,13 +223,14 @@ impl<'t> Lexer<'t> {
             error_at(
                 span,
                 format!(
-                    "`{spelled}` is no number; names that begin with a digit stand in backquotes"
+                    "`{spelled}` is not a number; put backquotes around names that start with a \
+                     digit"
                 ),
             )
         })
     }
 
-    /// The number here and where it ends.
+    /// The number and the offset of its end.
     fn hexadecimal(&mut self) -> Option<(Number, usize)> {
         self.take(2);
         let digits = self.take_while(|c| c.is_ascii_hexdigit());
@@ -266,7 +265,7 @@ impl<'t> Lexer<'t> {
         {
             return Err(error_at(
                 start..start + spelled.len(),
-                format!("`{spelled}` means nothing here; {advice}"),
+                format!("`{spelled}` is not an operator; {advice}"),
             ));
         }
         if let Some((spelled, sign)) = SYMBOLS.into_iter().find(|(s, _)| rest.starts_with(s)) {
@@ -284,17 +283,17 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// What a name without backquotes is made of.
+/// Whether `c` may be part of a name without backquotes.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || !(c.is_ascii() || c.is_whitespace())
 }
 
-/// What to write instead of a word that other languages have.
+/// What to write instead of a word of another language.
 fn foreign_word_advice(word: &str) -> Option<&'static str> {
     let lower = word.to_ascii_lowercase();
     let stranger =
         FOREIGN_WORDS.into_iter().find(|(foreign_word_advice, _)| *foreign_word_advice == lower);
     let is_keyword = || KEYWORDS.contains(&lower.as_str());
-    let keyword = || is_keyword().then_some("keywords are written in lower case");
+    let keyword = || is_keyword().then_some("write keywords in lower case");
     stranger.map(|(_, advice)| advice).or_else(keyword)
 }

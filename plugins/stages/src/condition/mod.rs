@@ -1,5 +1,4 @@
-//! Conditions on events, such as `vel[0] > 3 and quality != 0`: reads them, and says for which events of
-//! a batch they hold. Does not decide what becomes of the events.
+//! Conditions on events, such as `vel[0] > 3 and quality != 0`: parsing, and evaluation per batch.
 //!
 //! The crate's `README.md` describes the language.
 
@@ -26,29 +25,29 @@ use number::Number;
 use tree::{EventField, Expr, ExprNode};
 use values::Values;
 
-/// A condition that holds for an event, does not, or cannot be told because a value is missing.
+/// A parsed condition.
 #[derive(Debug)]
 pub struct Condition {
     text: String,
     node: ExprNode,
-    /// The fields it names, each once.
+    /// The fields it uses, each once.
     fields: Vec<FieldPath>,
-    /// Which of them it needs: it does not only ask whether they exist.
+    /// Which fields need a value, because they are used in more than `exists`.
     needed: Vec<bool>,
     names: PerChannel<ChannelNames>,
 }
 
-/// Longer ones are refused: reading one takes memory many times its length.
+/// The maximum length of a condition; parsing takes memory of many times its length.
 const MAX_BYTES: usize = 16 << 10;
 
-/// What conditions are told of a channel.
+/// What conditions can ask of a channel.
 #[derive(Clone, Debug)]
 struct ChannelNames {
     source: Arc<str>,
     channel: Arc<str>,
 }
 
-/// What is wrong with a condition.
+/// A mistake in a condition.
 #[derive(Clone, Debug, PartialEq)]
 struct ConditionError {
     span: Range<usize>,
@@ -60,7 +59,7 @@ fn error_at(span: Range<usize>, message: impl Into<String>) -> ConditionError {
 }
 
 impl Condition {
-    /// Reads a condition. `Err` says what is wrong with it, with a caret under the place.
+    /// Parses a condition. `Err` is a message with a caret under the mistake.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_BYTES {
             return Err(format!("the condition is longer than {MAX_BYTES} bytes"));
@@ -71,14 +70,15 @@ impl Condition {
         Ok(Self { text: text.to_owned(), node, fields, needed, names: PerChannel::default() })
     }
 
-    /// The fields it needs: it does not only ask whether they exist.
+    /// The fields that need a value: those used in more than `exists`.
     pub(crate) fn needed_fields(&self) -> Vec<FieldPath> {
         let needed = self.fields.iter().zip(&self.needed).filter(|(_, needed)| **needed);
         needed.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Whether it holds, one an event; nothing where it cannot be told. Takes note in `context` of what
-    /// was missing for those events that `counts` says count.
+    /// Whether the condition holds, per event; `None` if a value is missing.
+    ///
+    /// Notes in `context` what is missing for the events that `counts` selects.
     pub fn decide(
         &self,
         batch: &Batch,
@@ -128,7 +128,7 @@ impl Condition {
     }
 }
 
-/// Which fields a condition needs.
+/// Marks the fields that need a value.
 fn mark_needed(node: &ExprNode, needed: &mut [bool]) {
     match &node.expr {
         Expr::Field(at) => needed.iter_mut().skip(*at).take(1).for_each(|needed| *needed = true),
@@ -184,7 +184,7 @@ fn event_values<'a>(
         let names = rows().map(|row| names.get(batch.channels()[row] as usize));
         Values::Texts(names.map(|names| names.map(of)).collect())
     };
-    // The payloads that are gone had sizes nobody knows.
+    // The size of a dropped payload is unknown.
     let is_gone = group.rows.is_some_and(|rows| rows.payloads == Payloads::Gone);
     match field {
         EventField::Timestamp => number(&|row| batch.timestamps()[row]),
@@ -196,7 +196,7 @@ fn event_values<'a>(
     }
 }
 
-/// What the report is told of a group of events.
+/// Notes what is missing for a group of events.
 struct ConditionNotes<'n, 'r> {
     condition: &'n Condition,
     /// How many events of the group count.
@@ -210,7 +210,8 @@ impl ConditionNotes<'_, '_> {
         let is_missing = |(at, is_there): (usize, bool)| (needed[at] && !is_there).then_some(at);
         let missing: Vec<usize> = is_there.enumerate().filter_map(is_missing).collect();
         if !is_decoded && !missing.is_empty() {
-            let message = "not decoded, so `where` finds no field; put the stage `decode` before";
+            let message = "not decoded, so `where` finds no field; put the stage `decode` before \
+                           it";
             return self.context.note(message, self.count);
         }
         for at in missing {
@@ -221,15 +222,15 @@ impl ConditionNotes<'_, '_> {
     fn mismatches(&mut self, mismatches: &TypeMismatches) {
         for (span, message) in mismatches {
             let part = self.condition.text.get(span.clone()).unwrap_or_default();
-            self.context.note(format!("`{part}` cannot be told: {message}"), self.count);
+            self.context.note(format!("`{part}` cannot be evaluated: {message}"), self.count);
         }
     }
 }
 
 impl ConditionError {
-    /// What is wrong, in which column, and the line of the condition with carets under the place.
+    /// The message, the column, and the line of the condition with carets under the mistake.
     fn display_in(&self, text: &str) -> String {
-        /// What is shown of a line on either side.
+        /// How much of the line to show on either side.
         const AROUND: usize = 60;
         let (before, rest) = text.split_at(text.floor_char_boundary(self.span.start));
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);

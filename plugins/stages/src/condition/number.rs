@@ -1,17 +1,17 @@
-//! Numbers as conditions know them: whole numbers stay exact, and compare exactly with floats.
+//! Numbers in conditions: integers stay exact, and compare exactly with floats.
 
 use std::cmp::Ordering;
 
-/// A number: whole where it can be.
+/// A number, as an integer if possible.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Number {
     Whole(i64),
-    /// A whole number beyond `i64`, which unsigned columns may hold.
+    /// An integer beyond `i64`, as unsigned columns may hold.
     Large(u64),
     Float(f64),
 }
 
-/// What can be worked out from two numbers.
+/// An arithmetic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arithmetic {
     Add,
@@ -22,7 +22,7 @@ pub(super) enum Arithmetic {
 }
 
 impl Number {
-    /// A whole number, or the float next to it where neither `i64` nor `u64` holds it.
+    /// The integer, or the nearest float if neither `i64` nor `u64` can hold it.
     pub(super) fn from_i128(whole: i128) -> Self {
         let large = || u64::try_from(whole).map(Self::Large);
         let small = i64::try_from(whole).map(Self::Whole);
@@ -45,7 +45,7 @@ impl Number {
         }
     }
 
-    /// Nothing if one of them is not a number in the sense of IEEE 754.
+    /// `None` if either is NaN.
     pub(super) fn compare(self, other: Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Whole(a), Self::Whole(b)) => Some(a.cmp(&b)),
@@ -56,7 +56,7 @@ impl Number {
         }
     }
 
-    /// Nothing for a remainder by zero.
+    /// `None` for a remainder by zero.
     pub(super) fn calculate(self, operation: Arithmetic, other: Self) -> Option<Self> {
         let floats = || calculate_floats(self.float(), operation, other.float());
         match (self.whole(), other.whole()) {
@@ -78,19 +78,19 @@ impl Number {
     }
 }
 
-/// Compares without rounding the whole number to a float.
+/// Compares without rounding the integer to a float.
 fn compare_exactly(whole: i128, float: f64) -> Option<Ordering> {
     if float.is_nan() {
         return None;
     }
-    // Every whole part of a float that `i128` cannot hold lies beyond all numbers compared here, and the
-    // cast stops at the ends of `i128`.
+    // A float whose integer part `i128` cannot hold is beyond all integers here, and the cast
+    // saturates.
     let by_whole_part = whole.cmp(&(float.trunc() as i128));
     let by_fraction = || 0.0.partial_cmp(&float.fract()).unwrap_or(Ordering::Equal);
     Some(by_whole_part.then_with(by_fraction))
 }
 
-/// Nothing if it cannot be worked out in whole numbers.
+/// `None` if the result is not an exact integer.
 fn calculate_wholes(a: i128, operation: Arithmetic, b: i128) -> Option<i128> {
     match operation {
         Arithmetic::Add => a.checked_add(b),

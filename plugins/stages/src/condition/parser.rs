@@ -1,4 +1,4 @@
-//! Reads a condition from its tokens, or says what is wrong with it and where. Looks at no event.
+//! Parses the tokens of a condition into a tree.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use super::number::{Arithmetic, Number};
 use super::tree::{Comparison, Expr, ExprNode, ExprType, Function, Literal};
 use super::{ConditionError, error_at};
 
-/// How deep parentheses and the like may lie in one another. Each level takes some stack.
+/// The maximum nesting depth; each level uses stack.
 const MAX_DEPTH: usize = 50;
 
-/// The tree of a condition and the fields it names, each once.
+/// The tree of a condition, and the fields it uses, each once.
 pub(super) fn parse(text: &str) -> Result<(ExprNode, Vec<FieldPath>), ConditionError> {
     let mut parser =
         ConditionParser { text, tokens: tokens(text)?, next: 0, depth: 0, fields: Vec::new() };
@@ -35,9 +35,9 @@ struct ConditionParser<'t> {
 }
 
 impl ConditionParser<'_> {
-    /// The token it is at. The last one is the end and stays.
+    /// The current token. The end token is never passed.
     fn token(&self) -> &ConditionToken {
-        self.tokens.get(self.next).or(self.tokens.last()).expect("the end is a token")
+        self.tokens.get(self.next).or(self.tokens.last()).expect("the last token is the end")
     }
 
     fn peek(&self) -> &TokenKind {
@@ -144,7 +144,7 @@ impl ConditionParser<'_> {
             return Ok(left);
         }
         if is_denied {
-            return self.unexpected("what does `!` belong to? write `not a == b` or `(!a) == b`");
+            return self.unexpected("ambiguous `!`: write `not a == b` or `(!a) == b`");
         }
         let sign = self.advance();
         let node = match Comparison::spelled(self.spelled_sign(&sign)) {
@@ -176,7 +176,7 @@ impl ConditionParser<'_> {
         Ok(node)
     }
 
-    /// `in`, `matches`, or one of them behind `not`.
+    /// `in` or `matches`, possibly after `not`.
     fn tested(
         &mut self,
         start: usize,
@@ -201,7 +201,7 @@ impl ConditionParser<'_> {
     fn refuse_chain(&self) -> Result<(), ConditionError> {
         match self.peek() {
             TokenKind::Sign(sign) if Comparison::spelled(sign).is_some() => {
-                self.unexpected("one comparison too many; write `a < b and b < c`")
+                self.unexpected("comparisons cannot be chained; write `a < b and b < c`")
             }
             _ => Ok(()),
         }
@@ -360,7 +360,7 @@ impl ConditionParser<'_> {
         Ok(self.field(path))
     }
 
-    /// The number of a field in the list.
+    /// The index of a field in the list.
     fn field(&mut self, path: FieldPath) -> usize {
         let known = self.fields.iter().position(|known| *known == path);
         known.unwrap_or_else(|| {
@@ -371,7 +371,7 @@ impl ConditionParser<'_> {
 
     fn expect(&self, node: &ExprNode, wanted: ExprType) -> Result<(), ConditionError> {
         let found = node.kind();
-        // What is true or false counts as 1 or 0 where a number is needed.
+        // A boolean counts as 1 or 0 where a number is needed.
         let fits = found == wanted
             || found == ExprType::Any
             || (found, wanted) == (ExprType::Truth, ExprType::Number);
@@ -389,12 +389,12 @@ impl ConditionParser<'_> {
                 Expr::Number(Number::Whole(_) | Number::Large(_) | Number::Float(_))
                 | Expr::Text(_),
             ) => format!(
-                "expected something that holds or does not, found {spelled}; write `a == {spelled}`, or \
-                 `a in [{spelled}, …]` for one of several"
+                "expected a condition, found {spelled}; write `a == {spelled}`, or `a in \
+                 [{spelled}, …]` for several values"
             ),
-            (ExprType::Truth, _) => format!(
-                "expected something that holds or does not, found the value `{spelled}`; compare it"
-            ),
+            (ExprType::Truth, _) => {
+                format!("expected a condition, found the value `{spelled}`; compare it")
+            }
             (ExprType::Text, _) => format!("expected a text, found `{spelled}`"),
             _ => format!("expected a number, found {spelled}"),
         }

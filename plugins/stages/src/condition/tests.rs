@@ -1,4 +1,4 @@
-//! What conditions hold for, and what is said of those that cannot be read.
+//! Which events conditions select, and how mistakes are reported.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::testing::{StageRunner, rows};
 
 type DecidedRows = (Vec<Option<bool>>, Vec<(String, u64)>);
 
-/// Whether a condition holds for rows of these columns, and what was noted.
+/// Whether a condition holds for rows of these columns, and the notes.
 fn decided(text: &str, columns: Vec<(&str, ArrayRef)>) -> DecidedRows {
     let condition = Condition::parse(text).unwrap_or_else(|message| panic!("{message}"));
     let mut run = StageRunner::new("filter", serde_json::json!({}));
@@ -149,18 +149,22 @@ fn what_every_event_has_needs_no_field() {
 #[test]
 fn values_of_the_wrong_kind_are_noted_and_missing() {
     for (text, wanted, note) in [
-        ("s > 3", "???", "`s > 3` cannot be told: text cannot be compared with a number"),
-        ("s + 1 > 3", "???", "`s` cannot be told: text is no number"),
-        ("n or b", "t?t", "`n` cannot be told: a number is no answer to whether it holds"),
-        ("n matches 'a'", "???", "`n matches 'a'` cannot be told: a number cannot match a pattern"),
-        ("len(n) > 0", "???", "`len(n)` cannot be told: a number has no length"),
+        ("s > 3", "???", "`s > 3` cannot be evaluated: text cannot be compared with a number"),
+        ("s + 1 > 3", "???", "`s` cannot be evaluated: text is not a number"),
+        ("n or b", "t?t", "`n` cannot be evaluated: a number is neither true nor false"),
+        (
+            "n matches 'a'",
+            "???",
+            "`n matches 'a'` cannot be evaluated: a number cannot match a pattern",
+        ),
+        ("len(n) > 0", "???", "`len(n)` cannot be evaluated: a number has no length"),
         (
             "hash in ['a']",
             "???",
-            "`hash in ['a']` cannot be told: a list of texts cannot hold bytes",
+            "`hash in ['a']` cannot be evaluated: a list of texts cannot hold bytes",
         ),
-        ("s in [1]", "???", "`s in [1]` cannot be told: a list of numbers cannot hold text"),
-        ("l == 1", "???", "`l == 1` cannot be told: a list cannot be compared with a number"),
+        ("s in [1]", "???", "`s in [1]` cannot be evaluated: a list of numbers cannot hold text"),
+        ("l == 1", "???", "`l == 1` cannot be evaluated: a list cannot be compared with a number"),
     ] {
         let (truths, notes) = decided(text, sample());
         assert_eq!((letters(&truths).as_str(), notes), (wanted, vec![(note.to_owned(), 3)]));
@@ -204,17 +208,17 @@ fn mistakes_are_told_with_their_place_and_what_to_write() {
         ("!a == b", 4, "not a == b"),
         ("1 + not a", 5, "needs parentheses"),
         ("a b", 3, "expected an operator such as `and` or `==`, found `b`"),
-        ("a == 'b", 6, "no other at the end"),
-        ("a == 5m", 6, "`5m` is no number"),
-        ("a == 1.2.3", 6, "`1.2.3` is no number"),
-        ("a == 0x", 6, "`0x` is no number"),
+        ("a == 'b", 6, "not closed"),
+        ("a == 5m", 6, "`5m` is not a number"),
+        ("a == 1.2.3", 6, "`1.2.3` is not a number"),
+        ("a == 0x", 6, "`0x` is not a number"),
         ("a[x] == 1", 3, "expected a whole number"),
         ("a. == 1", 3, "expected a name"),
-        ("max(a) > 1", 1, "known are `abs`, `sqrt`"),
+        ("max(a) > 1", 1, "expected one of `abs`, `sqrt`"),
         ("exists(1)", 8, "expected a field"),
         ("len(1) > 1", 5, "for lists, texts and bytes"),
         ("$topic == 'a'", 1, "`$channel`"),
-        ("a ; b", 3, "means nothing here"),
+        ("a ; b", 3, "not an operator"),
     ] {
         let message = Condition::parse(text).unwrap_err();
         assert!(message.starts_with(&format!("at column {column}: ")), "{text}: {message}");

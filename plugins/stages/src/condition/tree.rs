@@ -1,4 +1,4 @@
-//! What a condition says, as a tree. Reads nothing and works nothing out.
+//! The syntax tree of a condition.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::number::{Arithmetic, Number};
 #[derive(Clone, Debug)]
 pub(super) struct ExprNode {
     pub(super) expr: Expr,
-    /// Where it stands in the condition.
+    /// Its bytes in the condition.
     pub(super) span: Range<usize>,
 }
 
@@ -19,7 +19,7 @@ pub(super) enum Expr {
     Number(Number),
     Text(String),
     Truth(bool),
-    /// The field of that number in the condition's list.
+    /// The field with this index in the condition's list.
     Field(usize),
     EventField(EventField),
     Negate(Box<ExprNode>),
@@ -32,7 +32,7 @@ pub(super) enum Expr {
     In(Box<ExprNode>, Vec<Literal>),
     Matches(Box<ExprNode>, Pattern),
     Call(Function, Box<ExprNode>),
-    /// Whether the field of that number has a value.
+    /// Whether the field with this index has a value.
     Exists(usize),
 }
 
@@ -52,7 +52,7 @@ pub(super) enum Comparison {
     AtLeast,
 }
 
-/// What every event has, decoded or not.
+/// A value that every event has, decoded or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventField {
     Timestamp,
@@ -71,18 +71,18 @@ pub(super) enum Function {
     Exists,
 }
 
-/// What is known of a part's values before any is seen.
+/// The static type of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExprType {
     Number,
     Text,
     Truth,
-    /// Whatever the field has.
+    /// The type of the field, which is not known yet.
     Any,
 }
 
 impl Comparison {
-    /// Whether it holds where the left side is so compared with the right; nothing: they cannot be.
+    /// Whether the comparison holds for operands in this order; `None` if they are not comparable.
     pub(super) fn holds(self, order: Option<std::cmp::Ordering>) -> bool {
         use std::cmp::Ordering::{Equal, Greater, Less};
         match self {

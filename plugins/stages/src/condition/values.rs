@@ -1,5 +1,4 @@
-//! The values of a part of a condition, one an event, and how Arrow columns become such. Works nothing
-//! out.
+//! The values of a part of a condition, per event, and their conversion from Arrow columns.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
@@ -8,17 +7,17 @@ use arrow_schema::{DataType, TimeUnit};
 
 use super::number::Number;
 
-/// One value an event, or nothing where it is missing.
+/// One value per event; `None` if it is missing.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Values<'a> {
-    /// No event has one, and nobody knows of which kind it would be.
+    /// No event has a value, and the type is unknown.
     Missing,
     Truths(Vec<Option<bool>>),
     Numbers(Vec<Option<Number>>),
     Texts(Vec<Option<&'a str>>),
-    /// Of bytes and lists only their lengths count.
+    /// Bytes or lists, of which only the lengths are used.
     Lengths(&'static str, Vec<Option<usize>>),
-    /// Only whether it is there counts.
+    /// Values of another type, which only `exists` can use.
     Other(&'static str),
 }
 
@@ -43,7 +42,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// What they are, as a note says it.
+    /// The name of their type, for messages.
     pub(super) fn kind_name(&self) -> &'static str {
         match self {
             Self::Missing => "missing",

@@ -1,6 +1,6 @@
-//! `gaps`: tells at the end which channels fell silent. Lets every event pass and changes none.
+//! Stage `gaps`: reports at the end which channels fell silent. Passes every event unchanged.
 //!
-//! `rates` says how long a channel may be silent.
+//! `rates` computes how long a channel may be silent.
 
 mod rates;
 
@@ -22,18 +22,18 @@ use rates::Rates;
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
 pub(crate) struct GapsOptions {
-    /// The channels that are watched. Left out: all are.
+    /// The channels to watch. Default: all.
     #[serde(default)]
     pub(crate) channels: Patterns,
-    /// A silence counts if it is longer than this.
+    /// Only longer silences count.
     #[serde(default = "longer_than")]
     pub(crate) longer_than: TimeLength,
-    /// A silence counts if it is longer than this many times the usual (median) time between two events of the
-    /// channel, too. 0 leaves that out of account. Left out: by how evenly the events of the channel come. Unless
-    /// it is 0, nothing is said of channels with few events, of which it is not known what is usual.
+    /// A silence must also be longer than this many times the median interval of the channel. 0
+    /// turns this off. Default: by how regular the intervals are. Unless it is 0, channels with too
+    /// few events to tell are not reported.
     pub(crate) factor: Option<f64>,
-    /// How many events a second are expected, by channel, or pattern of channels: whatever comes, a silence of
-    /// such a channel counts if it is longer than nearly two intervals, and than `longer_than`.
+    /// The expected rate in events per second, by channel or pattern of channels. A silence of such
+    /// a channel counts if it is longer than nearly two intervals and than `longer_than`.
     #[serde(default)]
     pub(crate) rates: BTreeMap<String, f64>,
 }
@@ -42,11 +42,11 @@ fn longer_than() -> TimeLength {
     TimeLength(1_000_000_000)
 }
 
-/// Of more channels it is only said how many there are.
+/// The maximum number of channels to name; further ones are counted.
 const MAX_NAMED: usize = 100;
 
-/// An event that is earlier than the one before by no more than this has come late. By more, the clock has
-/// been set, or the time is wrong.
+/// An event that is earlier than its predecessor by at most this is late. Otherwise, the clock was
+/// set or the time is wrong.
 const MAX_LATE: i64 = 10_000_000_000;
 
 struct Gaps {
@@ -56,30 +56,31 @@ struct Gaps {
     tracks: Vec<ChannelTrack>,
 }
 
-/// What is known of the times of a channel's events.
+/// The event times of a channel.
 struct ChannelTrack {
     watched: bool,
-    /// How long it takes from one event to the next, where that is said.
+    /// The expected interval, if given.
     expected: Option<i64>,
     clock: Clock,
     /// The time of the latest event.
     last: Option<i64>,
-    /// The time of the last event, if it is far from the one before: the next one decides which is wrong.
+    /// The time of the last event, if it is far from the previous one: the next event decides which
+    /// is wrong.
     outlier: Option<i64>,
-    /// Whether more than one event says that `last` is right.
+    /// Whether more than one event confirms `last`.
     supported: bool,
-    /// How long it took from each event to the next one, where that is not longer than allowed.
+    /// Intervals that are not longer than allowed.
     short: Histogram,
-    /// The same, where it is.
+    /// Intervals that are longer.
     long: Histogram,
     longest: Gap,
 }
 
-/// A time without an event.
+/// An interval without an event.
 #[derive(Clone, Copy, Default)]
 struct Gap {
     length: i64,
-    /// When the event before it happened.
+    /// The time of the event before it.
     after: i64,
 }
 
@@ -88,7 +89,7 @@ impl TryFrom<GapsOptions> for Stage {
 
     fn try_from(options: GapsOptions) -> Result<Self, OptionsError> {
         if options.longer_than.0 < 0 {
-            return Err(OptionsError::at("longer_than", "a silence is not shorter than nothing"));
+            return Err(OptionsError::at("longer_than", "expected a duration of 0 or more"));
         }
         if options.factor.is_some_and(|factor| !factor.is_finite() || factor < 0.0) {
             return Err(OptionsError::at("factor", "expected a number, 0 or more"));
@@ -100,7 +101,7 @@ impl TryFrom<GapsOptions> for Stage {
 
 sluice_core::register! {
     stage "gaps": GapsOptions,
-    about: "tells which channels fell silent, and lets every event pass",
+    about: "reports channels that fall silent, and passes every event",
     sample: include_str!("../../samples/gaps.toml"),
 }
 
@@ -120,15 +121,15 @@ impl Fold for Gaps {
         let ends = self.resolve_outliers();
         let names = names(context.channels, &self.tracks);
         let gaps = self.notes_by_channel(&names, |track| self.gaps(track));
-        note_all(context, gaps, "have gaps, too");
+        note_all(context, gaps, "also have gaps");
         let ends =
             self.notes_by_channel(&names, |track| self.end(track, &ends).map(|what| (what, 0)));
-        note_all(context, ends, "end early, too");
-        note_all(context, self.missing(context.channels), "never came, too");
+        note_all(context, ends, "also end early");
+        note_all(context, self.missing(context.channels), "also have no events");
         Ok(Vec::new())
     }
 
-    /// Every channel says how long the log is, whether or not it is watched.
+    /// All channels determine how long the log is, watched or not.
     fn query(&self) -> FoldQuery {
         FoldQuery { keeps_times: true, ..FoldQuery::default() }
     }
@@ -139,7 +140,7 @@ impl Fold for Gaps {
 }
 
 impl Gaps {
-    /// Makes room for channels that are new.
+    /// Adds channels that are new.
     fn add_channels(&mut self, channels: &Channels) {
         for channel in channels.since(self.tracks.len()) {
             let patterns = &self.options.channels;
@@ -149,7 +150,7 @@ impl Gaps {
         }
     }
 
-    /// What `look` says of watched channels, with its number, by their names.
+    /// Messages of `look` for watched channels, with their counts.
     fn notes_by_channel(
         &self,
         names: &[String],
@@ -163,7 +164,7 @@ impl Gaps {
         notes_by_channel.collect()
     }
 
-    /// What is to be said of silences between events, and how many there were.
+    /// The message about gaps between events, and their number.
     fn gaps(&self, track: &ChannelTrack) -> Option<(String, u64)> {
         let (allowed, Gap { length, after }) = (self.allowed(track)?, track.longest);
         if length <= allowed {
@@ -174,7 +175,7 @@ impl Gaps {
         Some((what, track.long.longer_than(allowed).max(1)))
     }
 
-    /// What is to be said of a silence that lasts until the end.
+    /// The message about a gap that lasts until the end.
     fn end(&self, track: &ChannelTrack, ends: &LogEnds) -> Option<String> {
         let (allowed, last) = (self.allowed(track)?, track.last?);
         let length = end_by_clock(track.clock, ends)?.saturating_sub(last);
@@ -182,7 +183,7 @@ impl Gaps {
         (length > allowed).then(|| format!("nothing after {last}, {missing} before the end"))
     }
 
-    /// How long the channel may be silent; nothing where it is not known what is usual.
+    /// How long the channel may be silent; `None` if too few events are known.
     fn allowed(&self, track: &ChannelTrack) -> Option<i64> {
         let longer_than = self.options.longer_than.0;
         let typical = || rates::typical(&track.short, &track.long);
@@ -195,7 +196,7 @@ impl Gaps {
         Some(allowed.max(longer_than))
     }
 
-    /// The channels of `rates` on which no event came at all.
+    /// The patterns of `rates` without any event.
     fn missing(&self, channels: &Channels) -> BTreeMap<String, u64> {
         let channels = channels.since(0);
         let with_events = channels.iter().zip(&self.tracks);
@@ -204,13 +205,11 @@ impl Gaps {
             .map(|(channel, _)| channel.name.text())
             .collect();
         let missing = self.rates.unmatched(&with_events);
-        missing
-            .map(|pattern| (format!("{pattern}: events are expected, and none came"), 0))
-            .collect()
+        missing.map(|pattern| (format!("{pattern}: expected events, but none came"), 0)).collect()
     }
 
-    /// Decides about the last events of channels, after which none came that could. Gives the end of the log
-    /// by each clock.
+    /// Decides about each channel's last event, which no later event can confirm. Returns the end
+    /// of the log by clock.
     fn resolve_outliers(&mut self) -> LogEnds {
         let mut ends = LogEnds::new();
         for track in &self.tracks {
@@ -241,7 +240,7 @@ impl ChannelTrack {
         Self { watched, expected, clock, last, outlier, supported, short, long, longest }
     }
 
-    /// Takes the channel's next event. What came late ends no silence.
+    /// Adds the channel's next event. A late event ends no gap.
     fn push(&mut self, time: i64, longer_than: i64) {
         let Some(last) = self.last else {
             self.last = Some(time);
@@ -261,11 +260,11 @@ impl ChannelTrack {
         }
     }
 
-    /// Takes an event whose time is believed.
+    /// Adds an event whose time is trusted.
     fn accept(&mut self, time: i64, longer_than: i64) {
         let Some(after) = self.last else { return };
         let length = time.saturating_sub(after);
-        // Of a channel's first event nothing says that its time is right.
+        // Nothing confirms the time of a channel's first event.
         let restarts = length < -MAX_LATE || length > MAX_LATE && !self.supported;
         self.supported = true;
         if restarts || length >= 0 {
@@ -288,21 +287,21 @@ impl ChannelTrack {
         self.last.is_some()
     }
 
-    /// The latest times it knows, and whether several events say so.
+    /// Its latest times, and whether several events confirm them.
     fn latest(&self) -> impl Iterator<Item = (i64, bool)> {
         let last = self.last.map(|last| (last, self.supported));
         last.into_iter().chain(self.outlier.map(|outlier| (outlier, false)))
     }
 }
 
-/// The end of the log by each clock.
+/// The end of the log by clock.
 type LogEnds = Vec<(Clock, i64)>;
 
 fn end_by_clock(clock: Clock, ends: &LogEnds) -> Option<i64> {
     ends.iter().find(|(other, _)| *other == clock).map(|(_, end)| *end)
 }
 
-/// The latest time of these channels that more than one event supports.
+/// The latest time of these channels that more than one event confirms.
 fn supported_end<'s>(tracks: impl Iterator<Item = &'s ChannelTrack>) -> Option<i64> {
     let mut times: Vec<(i64, bool)> = tracks.flat_map(ChannelTrack::latest).collect();
     times.sort_unstable_by(|a, b| b.cmp(a));
@@ -314,7 +313,7 @@ fn supported_end<'s>(tracks: impl Iterator<Item = &'s ChannelTrack>) -> Option<i
     ends.find(|((time, supported), before)| *supported || near(*time, *before)).map(|end| end.0.0)
 }
 
-/// The names of channels that have events, with their sources where names are not enough.
+/// The names of channels that have events, with their sources if names are ambiguous.
 fn names(channels: &Channels, tracks: &[ChannelTrack]) -> Vec<String> {
     let channels = channels.since(0);
     let (mut met, mut doubles) = (BTreeSet::new(), BTreeSet::new());
@@ -331,7 +330,7 @@ fn names(channels: &Channels, tracks: &[ChannelTrack]) -> Vec<String> {
     channels.iter().map(|channel| name(channel)).collect()
 }
 
-/// Notes what there is to say, of so many channels at most.
+/// Notes messages, up to [`MAX_NAMED`].
 fn note_all(context: &mut StageContext<'_>, notes_by_channel: BTreeMap<String, u64>, too: &str) {
     let more = notes_by_channel.len().saturating_sub(MAX_NAMED);
     notes_by_channel
@@ -343,7 +342,7 @@ fn note_all(context: &mut StageContext<'_>, notes_by_channel: BTreeMap<String, u
     }
 }
 
-/// A length of time in seconds, to the millisecond.
+/// A duration in seconds, to the millisecond.
 fn seconds(nanos: i64) -> String {
     let millis = nanos / 1_000_000;
     let text = format!("{}.{:03}", millis / 1000, millis % 1000);

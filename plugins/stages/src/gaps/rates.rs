@@ -1,4 +1,4 @@
-//! How long a channel may be silent: by the rate that is expected of it, or by how its events come. Sees no event.
+//! How long a channel may be silent: by its expected rate, or by the distribution of its intervals.
 
 use std::collections::BTreeMap;
 
@@ -6,34 +6,35 @@ use sluice_core::{OptionsError, Pattern};
 
 use crate::histogram::Histogram;
 
-/// With fewer intervals it is not known what is usual for a channel.
+/// The minimum number of intervals that show what is typical for a channel.
 const MIN_INTERVALS: u64 = 10;
 
-/// Where nine of ten intervals may be this many times the usual one, events come in bursts.
+/// If the ninth decile of intervals exceeds the median by this factor, events come in bursts.
 const BURST_RATIO: i64 = 10;
 
-/// One event is missing if so many tenths of an interval have passed.
+/// An event is missing after this many tenths of an interval.
 const MISSING_TENTHS: i64 = 18;
 
-/// What is allowed beyond that, in multiples of what nine of ten intervals are at most longer than the median. Of events
-/// that come by chance alone, as evenly as raindrops, less than one in a million is later.
+/// The tolerance beyond that, in multiples of the difference between ninth decile and median. For
+/// random (Poisson) events, less than one interval in a million is longer.
 const SPREADS: i64 = 8;
 
-/// How often events are expected, by channel.
+/// Expected rates, by channel.
 #[derive(Debug, Default)]
 pub(super) struct Rates(Vec<Rate>);
 
 #[derive(Debug)]
 struct Rate {
-    /// As it was written.
+    /// The pattern as written.
     channels: String,
     pattern: Pattern,
-    /// Nanoseconds from one event to the next.
+    /// Nanoseconds between events.
     interval: i64,
 }
 
 impl Rates {
-    /// Events a second, by channel or pattern of channels. Names go before patterns, and these are in their order.
+    /// Parses events per second, by channel or pattern of channels. Names take precedence over
+    /// patterns.
     pub(super) fn parse(rates: &BTreeMap<String, f64>) -> Result<Self, OptionsError> {
         let mut parsed = Vec::new();
         for (channels, rate) in rates {
@@ -43,7 +44,7 @@ impl Rates {
             };
             let pattern = Pattern::parse(channels).map_err(wrong)?;
             if !(1e-9..=1e9).contains(rate) {
-                return Err(wrong("expected how many events a second, such as 10".to_owned()));
+                return Err(wrong("expected a number of events per second, such as 10".to_owned()));
             }
             let (channels, interval) = (channels.clone(), (1e9 / rate) as i64);
             parsed.push(Rate { channels, pattern, interval });
@@ -52,7 +53,7 @@ impl Rates {
         Ok(Self(parsed))
     }
 
-    /// How long it takes from one event of a channel to the next, where that is said.
+    /// The expected interval of a channel, if given.
     pub(super) fn interval(&self, channel: &str) -> Option<i64> {
         let found = self.0.iter().find(|rate| rate.pattern.matches(channel));
         found.map(|rate| rate.interval)
@@ -66,12 +67,12 @@ impl Rates {
     }
 }
 
-/// How long a channel may be silent of which an event is expected so often.
+/// How long a channel with this expected interval may be silent.
 pub(super) fn allowed_for(interval: i64) -> i64 {
     (interval / 10).saturating_mul(MISSING_TENTHS)
 }
 
-/// What is usual for a channel.
+/// The typical intervals of a channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TypicalInterval {
     median: i64,
@@ -79,7 +80,8 @@ pub(super) struct TypicalInterval {
     ninth_decile: i64,
 }
 
-/// What is usual by these intervals, the second of which are the longer ones; nothing where they are too few.
+/// The typical interval of two histograms, of which the second has the longer intervals; `None` if
+/// there are too few.
 pub(super) fn typical(short: &Histogram, long: &Histogram) -> Option<TypicalInterval> {
     let enough = short.count() + long.count() >= MIN_INTERVALS;
     let percentile = |percent| Histogram::percentile(short, long, percent);
@@ -88,20 +90,21 @@ pub(super) fn typical(short: &Histogram, long: &Histogram) -> Option<TypicalInte
 }
 
 impl TypicalInterval {
-    /// How long the channel may be silent: nearly two intervals, and more, the less evenly its events come.
+    /// How long the channel may be silent: nearly two intervals, and more if its events are
+    /// irregular.
     pub(super) fn allowed(self) -> i64 {
         let spread = self.ninth_decile.saturating_sub(self.median).max(0);
         allowed_for(self.median).saturating_add(spread.saturating_mul(SPREADS))
     }
 
-    /// So many times the usual interval; nothing where events come in bursts.
+    /// `factor` times the median interval; `None` if events come in bursts.
     pub(super) fn allowed_by_factor(self, factor: f64, longer_than: i64) -> Option<i64> {
-        // Pauses that are short beside a silence are never taken for one.
+        // Pauses that are short compared with `longer_than` never count as bursts.
         let is_pause = self.ninth_decile > longer_than / 4;
         if is_pause && self.ninth_decile > self.median.saturating_mul(BURST_RATIO) {
             return None;
         }
-        // Beyond the range of times it is the longest that can be.
+        // The cast saturates.
         Some((self.median as f64 * factor) as i64)
     }
 }

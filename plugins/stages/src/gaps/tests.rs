@@ -1,4 +1,4 @@
-//! What is told of channels that fall silent, and what is not.
+//! Which silences are reported, and which are not.
 
 use crate::testing::StageRunner;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use sluice_core::TimeWindow;
 const START: i64 = 1_194_098_400_000_000_000;
 const MILLIS: i64 = 1_000_000;
 
-/// What is noted of events on these channels at these milliseconds.
+/// The notes for events on these channels, at these milliseconds.
 fn notes(options: Value, events: &[(&str, i64)]) -> Vec<(String, u64)> {
     let mut run = StageRunner::new("gaps", options);
     let at = |millis: i64| START + millis * MILLIS;
@@ -91,7 +91,7 @@ fn wild_times_are_told_and_harm_nothing() {
     assert_eq!(run.notes, []);
 }
 
-/// What is noted of events in this order, at these milliseconds.
+/// The notes for events in this order, at these milliseconds.
 fn notes_in_order(events: &[(&str, i64)], wanted: TimeWindow) -> Vec<(String, u64)> {
     let mut run = StageRunner::new("gaps", json!({}));
     run.wanted = wanted;
@@ -170,7 +170,8 @@ fn every_channel_is_needed_in_the_window_that_is_wanted() {
     assert_eq!((query.reach, query.also), (0, None));
 }
 
-/// Times of a sensor with so many events in ten seconds, each up to `jitter` of an interval late by chance, for a minute.
+/// Times of a sensor with this many events per ten seconds, each late by up to `jitter` of an
+/// interval, for a minute.
 fn sensor(per_ten_seconds: i64, jitter: f64, mut chance: u64) -> Vec<i64> {
     let interval = 10_000.0 / per_ten_seconds as f64;
     let late = |_| {
@@ -183,7 +184,7 @@ fn sensor(per_ten_seconds: i64, jitter: f64, mut chance: u64) -> Vec<i64> {
     times.map(|(late, n)| ((f64::from(n) + late) * interval) as i64).collect()
 }
 
-/// A sensor that misses what it had to say in these milliseconds.
+/// Times of a sensor without the events in this range.
 fn without(times: &[i64], silence: std::ops::Range<i64>) -> Vec<i64> {
     times.iter().copied().filter(|time| !silence.contains(time)).collect()
 }
@@ -197,13 +198,13 @@ fn cameras_and_receivers_that_miss_for_nearly_a_second_are_told_at_any_rate() {
             let options = json!({ "longer_than": "500ms" });
             let even = notes(options.clone(), &steady("S", times.iter().copied()));
             assert_eq!(even, [], "{rate} in 10 s, {jitter}");
-            // For slow ones, 0.9 s in which an event has to be missing.
+            // For slow sensors, 0.9 s in which an event must be missing.
             let interval = 10_000 / rate;
             let from = times[times.len() / 2] - if rate == 10 { 450 } else { 5 };
             let gone = without(&times, from..from + 900);
             assert!(gone.len() < times.len());
             let told = notes(options.clone(), &steady("S", gone.into_iter()));
-            // Within the jitter, one of two events that come twice a second cannot be said to be missing.
+            // At two events per second, one missing event is within the jitter.
             if jitter == 0.0 || interval <= 250 {
                 assert_eq!(told.len(), 1, "{rate} in 10 s, {jitter}");
                 assert!(told[0].0.starts_with("S: fell silent"), "{told:?}");
@@ -250,7 +251,7 @@ fn a_rate_that_is_said_counts_whatever_comes() {
     assert_eq!(told.len(), 1);
     assert!(told[0].0.starts_with("GPS: fell silent; the longest gap is 1 s"), "{told:?}");
     assert_eq!(told[0].1, 9);
-    // A name goes before a pattern.
+    // A name takes precedence over a pattern.
     let named = json!({ "longer_than": "500ms", "rates": { "G*": 10, "GPS": 1 } });
     assert_eq!(notes(named, &slow), []);
     let other = notes(options, &steady("POSE", (0..10_000).step_by(10)));
