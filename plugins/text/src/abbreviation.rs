@@ -1,28 +1,28 @@
-//! JSON for people: long lists and texts are cut, and how much more there is stands in their place.
-//! Only looks at text; what it gives is no JSON any more where something was cut.
+//! Abbreviated JSON for people: long lists and texts are cut and show how much was left out.
+//!
+//! The result is not valid JSON where something was cut.
 
 use std::fmt::Write;
 
-/// As many elements of a list are shown.
+/// The maximum number of list elements to show.
 const MAX_ELEMENTS: usize = 8;
 
-/// As many characters of a text are shown, of base64 as well.
+/// The maximum number of characters of a text to show, including base64.
 const MAX_CHARACTERS: usize = 64;
 
-/// A list or an object that is open.
+/// An open list or object.
 struct OpenNode {
     is_list: bool,
-    /// Elements before the one that is being read.
+    /// Elements before the current one.
     elements: usize,
 }
 
-/// `json` with lists of at most 8 elements and texts of at most 64 characters, so that `[1,2,3,…]`
-/// ends in `… 173 more`, and a text in `…" (1,608 characters)`. Everything inside of what is not
-/// shown is left out, too.
+/// `json` with lists of at most 8 elements, ending in `… 173 more`, and texts of at most 64
+/// characters, ending in `…" (1,608 characters)`.
 pub(crate) fn abbreviated(json: &str) -> String {
     let mut out = String::with_capacity(json.len().min(4096));
     let (mut open, mut rest): (Vec<OpenNode>, _) = (Vec::new(), json);
-    // How many lists and objects were open where the end of a list began to be left out.
+    // The nesting depth at which the end of a list is being skipped.
     let mut hidden: Option<usize> = None;
     while let Some(c) = rest.chars().next() {
         let (token, after) = rest.split_at(if c == '"' { text_len(rest) } else { c.len_utf8() });
@@ -62,7 +62,7 @@ fn count(open: &mut [OpenNode]) {
     }
 }
 
-/// The length of the text that `json` begins with, with its quotes.
+/// The length of the string at the start of `json`, with its quotes.
 fn text_len(json: &str) -> usize {
     let mut is_escaped = false;
     for (at, byte) in json.bytes().enumerate().skip(1) {
@@ -76,7 +76,7 @@ fn text_len(json: &str) -> usize {
     json.len()
 }
 
-/// Appends a text with its quotes. An escape is one character, and never cut.
+/// Appends a string with its quotes. An escape counts as one character and is never cut.
 fn push_text(text: &str, out: &mut String) {
     let (mut characters, mut end, mut chars) = (0, text.len(), text.char_indices().skip(1));
     while let Some((at, c)) = chars.next() {
@@ -101,7 +101,7 @@ fn push_text(text: &str, out: &mut String) {
     let _written = write!(out, "{shown}…\" ({} characters)", thousands(characters));
 }
 
-/// A number with its thousands apart.
+/// A number with thousands separators.
 fn thousands(number: usize) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -170,7 +170,7 @@ mod tests {
         })
     }
 
-    /// What is shown of a value, made from the value itself.
+    /// The abbreviation, computed from the value itself.
     fn expected_text(value: &Value) -> String {
         match value {
             Value::String(text) if text.chars().count() > MAX_CHARACTERS => {

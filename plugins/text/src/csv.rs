@@ -1,7 +1,6 @@
-//! `csv`: a table with a row an event: what every event has, and fields of decoded ones. Which columns of
-//! fields there are is decided in [`crate::table`].
+//! Sink `csv`: a table with one row per event. [`crate::table`] decides about columns of fields.
 //!
-//! As RFC 4180 has it, but that lines end with a line feed alone.
+//! The syntax is RFC 4180, except that lines end with a line feed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,66 +26,66 @@ use crate::write::{self, TimestampWriter};
 pub(crate) struct Csv {
     /// The file to write; `-` is standard output.
     path: OutPath,
-    /// The columns of what every event has, in this order; all of them by default.
+    /// The columns that every event has, in this order. Default: all of them.
     #[serde(default = "all_columns", deserialize_with = "distinct_columns")]
     event_columns: Vec<EventColumn>,
-    /// How the column `payload` spells payloads; `none`, the default, leaves it out.
+    /// How to write payloads in a column `payload`; `none`, the default, leaves the column out.
     #[serde(default)]
     payload: PayloadFormat,
-    /// The fields of decoded events that are columns, in this order. Without it they are all fields of the
-    /// first event's type, if it is decoded; an event with other fields ends the run.
+    /// The fields to write as columns, in this order. Default: all fields of the first event's
+    /// type, if it is decoded; an event with other fields then ends the run.
     #[serde(default)]
     fields: Option<FieldList>,
-    /// A list in decoded events that is taken apart: each of its elements is a line of its own.
+    /// A list in decoded events to unnest: each element is a row of its own.
     #[serde(default, deserialize_with = "list_path")]
     unnest: Option<FieldPath>,
     /// Whether the first line names the columns.
     #[serde(default = "yes")]
     header: bool,
-    /// What separates values: one character, `,` by default.
+    /// The separator of values: one character, `,` by default.
     #[serde(default = "comma", deserialize_with = "delimiter")]
     delimiter: char,
-    /// Source and channel, as rows have them.
+    /// Source and channel, quoted if needed.
     #[serde(skip)]
     origins: PerChannel<Origin>,
 }
 
-/// What every event has.
+/// A column that every event has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(crate = "sluice_core::schemars")]
 pub(crate) enum EventColumn {
-    /// When it happened, in nanoseconds since 1970.
+    /// The time in nanoseconds since 1970.
     TimestampNs,
-    /// When it happened, as RFC 3339 has it.
+    /// The time as in RFC 3339.
     Timestamp,
     /// The source of its channel.
     Source,
     /// Its channel.
     Channel,
-    /// The number its origin gave it.
+    /// The sequence number.
     Sequence,
-    /// How many bytes its payload has.
+    /// The length of the payload in bytes.
     Size,
     /// The CRC-32 of its payload.
     Crc32,
 }
 
-/// How payloads are spelled.
+/// How to write payloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
 pub(crate) enum PayloadFormat {
-    /// Not at all: there is no such column.
+    /// Not at all.
     #[default]
     None,
-    /// Two lower-case digits a byte.
+    /// Two lower-case hexadecimal digits per byte.
     Hex,
     /// Base64 with padding.
     Base64,
 }
 
-/// Where events come from, in quotes where they are needed.
+/// Source and channel, quoted if needed.
 #[derive(Clone, Debug)]
 struct Origin {
     source: Arc<str>,
@@ -129,10 +128,10 @@ fn distinct_columns<'de, D: Deserializer<'de>>(
 
 fn delimiter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<char, D::Error> {
     let delimiter = char::deserialize(deserializer)?;
-    // What numbers, times, base64 and column names are made of cannot separate them.
+    // Numbers, times, base64 and column names contain these characters.
     let is_taken = delimiter.is_ascii_alphanumeric() || "\"\r\n+-./:=_".contains(delimiter);
     if is_taken {
-        let message = format!("{delimiter:?} also stands in values; take `,`, `;`, `|` or a tab");
+        let message = format!("{delimiter:?} may occur in values; use `,`, `;`, `|` or a tab");
         return Err(serde::de::Error::custom(message));
     }
     Ok(delimiter)
@@ -140,7 +139,7 @@ fn delimiter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<char, D::Erro
 
 sluice_core::register! {
     sink "csv": Csv,
-    about: "writes a table with a row an event, and columns for fields of decoded events",
+    about: "writes a table with one row per event, and columns for decoded fields",
     sample: include_str!("../samples/csv.toml"),
     extensions: &["csv"],
 }
@@ -150,8 +149,7 @@ impl<'de> Deserialize<'de> for Csv {
         let sink = Self::deserialize(deserializer)?;
         if sink.payload != PayloadFormat::None && sink.unnest.is_some() {
             return Err(serde::de::Error::custom(
-                "`unnest` takes events apart, and none of their lines has a payload; leave out `payload`, or \
-                 `unnest`",
+                "`unnest` writes elements, which have no payload; leave out `payload` or `unnest`",
             ));
         }
         Ok(sink)
@@ -159,7 +157,7 @@ impl<'de> Deserialize<'de> for Csv {
 }
 
 impl Csv {
-    /// The columns in front of those of fields.
+    /// The columns before those of fields.
     fn leading(&self) -> LeadingColumns {
         let name = |wanted: &EventColumn| {
             COLUMNS.into_iter().find(|(column, _)| column == wanted).map(|(_, name)| name)
@@ -178,7 +176,7 @@ impl Csv {
         Origin { source: quoted(&channel.source), channel: quoted(channel.name.text()) }
     }
 
-    /// Writes a line an event: what is in front of the columns of fields, and then what `behind` writes.
+    /// Writes one line per event: the leading columns, and then what `behind` writes.
     fn write(
         &self,
         batch: &Batch,
@@ -227,7 +225,7 @@ impl Csv {
                 (EventColumn::Crc32, Some(payload)) => {
                     write::integer(out, crc32fast::hash(payload));
                 }
-                // The payload is gone, and nobody knows what it was like.
+                // The payload was dropped, so size and checksum are unknown.
                 (EventColumn::Size | EventColumn::Crc32, None) => {}
             }
         }
@@ -321,7 +319,7 @@ impl Sink for Csv {
         context: &mut EncodeContext<'_>,
     ) -> Result<Blocks<TableBlock>, Error> {
         let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(&piece, context);
-        // A table that people read has one form of each type.
+        // A table for people has one form of each type.
         let batch = booleans::drop_raw_columns(batch);
         Blocks::encode(batch, self.unnest.as_ref(), context, encode)
     }
@@ -362,7 +360,8 @@ mod tests {
     #[test]
     fn a_row_says_what_every_event_has() {
         let log = SampleLog::new(&[(b"POSE", 1_194_098_400_000_000_007, b"123456789")]);
-        let row = "1194098400000000007,2007-11-03T14:00:00.000000007Z,\"log \"\"1\"\"\",POSE,0,9,3421780262";
+        let row = "1194098400000000007,2007-11-03T14:00:00.000000007Z,\"log \
+                   \"\"1\"\"\",POSE,0,9,3421780262";
         assert_eq!(log.written("csv", json!({}), &[]), format!("{HEAD}\n{row}\n"));
     }
 
@@ -435,8 +434,7 @@ mod tests {
         let options = json!({ "fields": ["v", "pos[0]", "names", "hash"],
             "event_columns": ["channel", "timestamp_ns"], "delimiter": ";" });
         let text = mixed().written("csv", options, &[1]);
-        let wanted = "channel;timestamp_ns;v;pos[0];names;hash\n\
-            A;1;;NaN;\"[\"\"a;\"\",\"\"\"\"]\";/wA=\nB;2;;;;\nC;3;7;;;\nA;4;;NaN;\"[\"\"a;\"\",\"\"\"\"]\";/wA=\n";
+        let wanted = "channel;timestamp_ns;v;pos[0];names;hash\nA;1;;NaN;\"[\"\"a;\"\",\"\"\"\"]\";/wA=\nB;2;;;;\nC;3;7;;;\nA;4;;NaN;\"[\"\"a;\"\",\"\"\"\"]\";/wA=\n";
         assert_eq!(text, wanted);
         assert_eq!(cells(&text, b';')[1][4], "[\"a;\",\"\"]");
     }

@@ -1,5 +1,4 @@
-//! The decoded rows of a batch, found event by event, and their values as cells of a table. Does not know
-//! what columns mean; [`sluice_core::json`] has them as JSON.
+//! Finds the decoded rows of events, and writes their values as table cells.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
@@ -9,18 +8,18 @@ use sluice_core::{Batch, Error, Payloads};
 
 use crate::write;
 
-/// The decoded rows of a batch, found event by event in order.
+/// The decoded rows of a batch, looked up in event order.
 #[derive(Debug)]
 pub(crate) struct DecodedRows<'b>(Vec<RowCursor<'b>>);
 
-/// Finds the rows of one type, event by event in order.
+/// Finds the rows of one type, in event order.
 #[derive(Debug)]
 pub(crate) struct RowFinder<'b> {
     events: &'b [u32],
     next: usize,
 }
 
-/// Which events of a batch have no payload any more.
+/// Which events of a batch have lost their payload.
 #[derive(Debug)]
 pub(crate) struct GonePayloads(Vec<bool>);
 
@@ -31,7 +30,7 @@ struct RowCursor<'b> {
 }
 
 impl<'b> DecodedRows<'b> {
-    /// The decoded rows that travel with `batch`.
+    /// The decoded rows of `batch`.
     pub(crate) fn from_batch(batch: &'b Batch) -> Result<Self, Error> {
         let cursor = |rows: &'b sluice_core::Rows| {
             let fields = JsonRows::new(&rows.columns)?;
@@ -40,8 +39,8 @@ impl<'b> DecodedRows<'b> {
         batch.rows().iter().map(cursor).collect::<Result<_, Error>>().map(Self)
     }
 
-    /// Appends the fields of an event, if it was decoded, behind `before`. Events are asked for in
-    /// ascending order, each at most once. Says whether there were any.
+    /// Appends `before` and the fields of an event, if it was decoded; returns whether it was.
+    /// Events must be asked for in ascending order, each at most once.
     pub(crate) fn write(&mut self, event: usize, before: &str, out: &mut Vec<u8>) -> bool {
         for cursor in &mut self.0 {
             if let Some(row) = cursor.rows.find(event) {
@@ -55,12 +54,12 @@ impl<'b> DecodedRows<'b> {
 }
 
 impl<'b> RowFinder<'b> {
-    /// The rows that stand for `events`, which ascend.
+    /// The rows of `events`, which are ascending.
     pub(crate) fn new(events: &'b [u32]) -> Self {
         Self { events, next: 0 }
     }
 
-    /// The row of an event. Events are asked for in ascending order; some may be left out.
+    /// The row of an event. Events must be asked for in ascending order; some may be left out.
     pub(crate) fn find(&mut self, event: usize) -> Option<usize> {
         while let Some(found) = self.events.get(self.next).filter(|at| **at as usize <= event) {
             self.next += 1;
@@ -88,8 +87,8 @@ impl GonePayloads {
     }
 }
 
-/// Writes the values of a column as a CSV has them: nothing for null, `""` for an empty text, lists and
-/// structs as JSON, all else as in JSON, without its quotes. Quoted where that is needed.
+/// Writes the values of a column as CSV cells: nothing for null, `""` for an empty text, JSON for
+/// lists and structs, and otherwise JSON without quotes. Quoted if needed.
 pub(crate) fn table_cell(array: &ArrayRef, delimiter: char) -> Result<WriteCell<'_>, Error> {
     let write = table_value(array, delimiter)?;
     let Some(nulls) = array.nulls() else { return Ok(write) };

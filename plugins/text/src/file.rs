@@ -1,4 +1,4 @@
-//! What the sinks of this crate have in common: blocks of text, and the file they go to.
+//! What the sinks of this crate share: blocks of text, and the output file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use sluice_core::{
     Batch, BlockPool, Channels, EncodeContext, Error, FieldPath, OutputFile, SinkContext,
 };
 
-/// What lines are made of: some events, or what they become when lists in them are taken apart.
+/// Events to write as lines, with lists unnested if asked for.
 #[derive(Debug)]
 pub(crate) struct LinePiece {
-    /// As many as there will be lines.
+    /// One row per line.
     pub(crate) batch: Batch,
-    /// How many events these are of.
+    /// How many events they come from.
     events: u64,
     has_lists: bool,
 }
 
 impl LinePiece {
-    /// A piece of a batch, with the lists at `path` taken apart if there is one.
+    /// A piece of a batch, with the lists at `path` unnested, if given.
     fn from_unnest(piece: &UnnestPiece, path: Option<&FieldPath>) -> Result<Self, Error> {
         let events = piece.events();
         let Some(path) = path else {
@@ -32,19 +32,19 @@ impl LinePiece {
     }
 }
 
-/// What a batch becomes: a block for each piece of it that was encoded, and the pieces for which there was no
-/// room. These become blocks one by one when it is their turn to be written.
+/// An encoded batch: blocks for the pieces that fit the memory budget, and the other pieces, which
+/// are encoded one by one when they are written.
 #[derive(Debug)]
 pub(crate) struct Blocks<B> {
     done: Vec<B>,
     rest: UnnestPieces,
 }
 
-/// How many times the usual length of a buffer the text of a batch takes before it is written piece by piece.
+/// How many buffers the text of a batch may fill before the rest is encoded later.
 const MAX_BUFFERS: usize = 32;
 
 impl<B> Blocks<B> {
-    /// Encodes a batch by `encode`, which also says how long the text has become.
+    /// Encodes a batch with `encode`, which also returns the length of the text.
     pub(crate) fn encode(
         batch: Batch,
         path: Option<&FieldPath>,
@@ -53,7 +53,7 @@ impl<B> Blocks<B> {
     ) -> Result<Self, Error> {
         let most = context.buffers.block_len().saturating_mul(MAX_BUFFERS);
         let (mut rest, mut done, mut bytes) = (UnnestPieces::new(batch, path)?, Vec::new(), 0usize);
-        // One buffer of a run is what a batch may take: reading waits for those that are lent.
+        // A batch may take one buffer of the run: reading waits for lent buffers.
         let own = own_buffers();
         while bytes <= most {
             let Some(piece) = rest.next() else { break };
@@ -66,8 +66,8 @@ impl<B> Blocks<B> {
         Ok(Self { done, rest })
     }
 
-    /// Hands the blocks to `append`, those that are not there yet by way of `encode`. Gives the sum of what
-    /// `append` gives.
+    /// Passes all blocks to `append`, encoding what is left with `encode`. Returns the sum of the
+    /// results.
     pub(crate) fn append(
         self,
         path: Option<&FieldPath>,
@@ -92,7 +92,7 @@ fn own_buffers() -> BlockPool {
     BlockPool::new(64 << 10, 1)
 }
 
-/// The lines of one piece of a batch.
+/// The lines of a piece of a batch.
 #[derive(Debug)]
 pub(crate) struct TextBlock {
     text: PooledBlock,
@@ -102,7 +102,7 @@ pub(crate) struct TextBlock {
 }
 
 impl TextBlock {
-    /// What `write` appends for the events of `taken`, a line for each of its rows.
+    /// A block with what `write` appends for the rows of `piece`, one line each.
     pub(crate) fn new(
         piece: &LinePiece,
         context: &EncodeContext<'_>,
@@ -115,7 +115,7 @@ impl TextBlock {
         Ok(Self { text, events: *events, rows, has_lists })
     }
 
-    /// The same lines, of which there are fewer than rows.
+    /// The same block, with this many fewer lines than rows.
     pub(crate) fn without_lines(self, lines: u64) -> Self {
         Self { rows: self.rows - lines, ..self }
     }
@@ -125,23 +125,23 @@ impl TextBlock {
         &self.text
     }
 
-    /// How long the lines are.
+    /// The length of the lines in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// How many events they are of.
+    /// How many events the lines come from.
     pub(crate) fn events(&self) -> u64 {
         self.events
     }
 
-    /// How many lines they are.
+    /// The number of lines.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 }
 
-/// A file of lines in the making.
+/// A file of lines being written.
 #[derive(Debug)]
 pub(crate) struct TextFile {
     file: OutputFile,
@@ -170,13 +170,13 @@ impl TextFile {
         Arc::clone(&self.channels)
     }
 
-    /// Appends a block; gives the number of its events.
+    /// Appends a block; returns the number of its events.
     pub(crate) fn append(&mut self, block: TextBlock) -> Result<u64, Error> {
         let TextBlock { text, .. } = &block;
         self.append_as(text, &block)
     }
 
-    /// Appends the lines of a block as another text. Gives the number of its events.
+    /// Appends other text for the lines of a block; returns the number of its events.
     pub(crate) fn append_as(&mut self, text: &[u8], block: &TextBlock) -> Result<u64, Error> {
         self.write(text)?;
         self.rows += block.rows;
@@ -185,23 +185,23 @@ impl TextFile {
         Ok(block.events)
     }
 
-    /// What is said of a list that was to be taken apart, if no event had it.
+    /// A note if no event had the list to unnest.
     pub(crate) fn note_of_lists(&self, path: Option<&FieldPath>) -> Option<(String, u64)> {
         let path = path.filter(|_| self.events > 0 && !self.has_lists)?;
         Some((format!("no event has a list `{path}`"), 0))
     }
 
-    /// Writes what belongs to no event.
+    /// Writes text that belongs to no event.
     pub(crate) fn write(&mut self, text: &[u8]) -> Result<(), Error> {
         self.file.write(text)
     }
 
-    /// Brings what was appended into the file.
+    /// Flushes what was appended to the file.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         self.file.flush()
     }
 
-    /// Completes the file. Gives 0: no event was held back.
+    /// Completes the file. Returns 0, because no event was held back.
     pub(crate) fn finish(self) -> Result<u64, Error> {
         self.file.finish(self.rows)?;
         Ok(0)

@@ -1,5 +1,5 @@
-//! `jsonl`: a JSON object a line, for programs, written here and read by [`source`]. What is in a line is
-//! decided in [`crate::line`].
+//! Sink `jsonl`: one JSON object per line, for programs. [`source`] reads it; [`crate::line`]
+//! writes the lines.
 
 pub(crate) mod source;
 
@@ -26,34 +26,35 @@ use crate::line::{JsonLines, JsonParts};
 pub(crate) struct Jsonl {
     /// The file to write; `-` is standard output.
     path: OutPath,
-    /// Whether lines have the payload, in base64, and all else that is needed to read them as events again.
+    /// Whether to write payloads, in base64, and everything else that is needed to read the events
+    /// back.
     #[serde(default)]
     payload: bool,
-    /// Whether lines have the CRC-32 of the payload.
+    /// Whether to write the CRC-32 of payloads.
     #[serde(default = "yes")]
     crc32: bool,
-    /// The fields that lines of decoded events have, flat and in this order; all where none are named.
+    /// The fields to write of decoded events, flat and in this order. Default: all.
     #[serde(default)]
     fields: Option<FieldList>,
-    /// Whether members of structs and elements of short fixed lists stand beside one another, named by
-    /// their paths. What `fields` names always does.
+    /// Whether to write members of structs and elements of short fixed lists as fields of their
+    /// own, named by their paths. `fields` always does.
     #[serde(default)]
     flatten: bool,
-    /// A list in decoded events that is taken apart: each of its elements is a line of its own.
+    /// A list in decoded events to unnest: each element is a line of its own.
     #[serde(default, deserialize_with = "list_path")]
     unnest: Option<FieldPath>,
     #[serde(skip)]
     lines: JsonLines,
 }
 
-/// Lines of a piece of a batch, and which of the wanted fields its events had.
+/// Lines of a piece of a batch, and which selected fields its events had.
 #[derive(Debug)]
 pub(crate) struct JsonlBlock {
     text: TextBlock,
     found: Option<FieldPresence>,
 }
 
-/// A file of lines in the making, and which of the wanted fields its events had.
+/// A file of lines being written, and which selected fields its events had.
 #[derive(Debug)]
 pub(crate) struct JsonlFile {
     file: TextFile,
@@ -67,7 +68,7 @@ fn yes() -> bool {
 
 sluice_core::register! {
     sink "jsonl": Jsonl,
-    about: "writes a JSON object a line, with the fields of decoded events",
+    about: "writes one JSON object per line, with the fields of decoded events",
     sample: include_str!("../samples/jsonl.toml"),
     extensions: &["jsonl", "ndjson"],
 }
@@ -77,8 +78,7 @@ impl<'de> Deserialize<'de> for Jsonl {
         let sink = Self::deserialize(deserializer)?;
         if sink.payload && sink.unnest.is_some() {
             return Err(serde::de::Error::custom(
-                "`unnest` takes events apart, and none of their lines has a payload; leave out `payload`, or \
-                 `unnest`",
+                "`unnest` writes elements, which have no payload; leave out `payload` or `unnest`",
             ));
         }
         Ok(sink)
@@ -86,7 +86,7 @@ impl<'de> Deserialize<'de> for Jsonl {
 }
 
 impl Jsonl {
-    /// The events with the fields that are wanted of them.
+    /// `batch` with the selected fields only.
     fn selected(&self, batch: Batch, found: Option<&mut FieldPresence>) -> Result<Batch, Error> {
         match (&self.fields, found) {
             (Some(fields), Some(found)) => fields.select(batch, found),
@@ -212,8 +212,7 @@ mod tests {
         let options = json!({ "fields": ["v", "pos[1]", "names", "s.x"] });
         let chosen = "{\"pos[1]\":2.5,\"names\":[\"a;\",\"\"],\"s.x\":1}}";
         assert_eq!(fields(&log, options), [chosen, "", "{\"v\":7}}"]);
-        let flat = "{\"utime\":5,\"pos[0]\":\"NaN\",\"pos[1]\":2.5,\"names\":[\"a;\",\"\"],\"s.x\":1,\
-            \"text\":\"\",\"hash\":\"/wA=\"}}";
+        let flat = "{\"utime\":5,\"pos[0]\":\"NaN\",\"pos[1]\":2.5,\"names\":[\"a;\",\"\"],\"s.x\":1,\"text\":\"\",\"hash\":\"/wA=\"}}";
         assert_eq!(fields(&log, json!({ "flatten": true })), [flat, "", "{\"v\":7}}"]);
     }
 

@@ -1,4 +1,4 @@
-//! Events as lines: JSON for programs, text for people. Writes into buffers and opens no file.
+//! Writes events as lines: JSON for programs, text for people.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,43 +10,44 @@ use crate::abbreviation::abbreviated;
 use crate::fields::{DecodedRows, GonePayloads};
 use crate::write::{self, TimestampWriter};
 
-/// What a JSON line has beside what every one has.
+/// Optional parts of a JSON line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonParts {
-    /// `crc32`: the CRC-32 of the payload, as zip and PNG have it, as a number.
+    /// `crc32`: the CRC-32 of the payload as a number, as in zip and PNG.
     pub crc32: bool,
-    /// `payload`: the payload in base64; and before it what is needed to read the event back as it was:
-    /// `encoding`, `type`, `clock` and `metadata` of its channel, where they are not what most are.
+    /// `payload`: the payload in base64, preceded by what is needed to read the event back:
+    /// `encoding`, `type`, `clock` and `metadata` of its channel, if they differ from the default.
     pub payload: bool,
 }
 
 /// The encoding of channels whose lines name none.
 pub(crate) const USUAL_ENCODING: Encoding = Encoding::Lcm;
 
-/// Writes the events of a run as JSON lines:
-/// `{"timestamp_ns":…,"source":"…","channel":"…","sequence":…,"size":…,"crc32":…,"fields":{…},"payload":"…"}`,
-/// with `fields` where an event is decoded. Size and CRC are null where only the fields are left of an
-/// event. Used from any thread.
+/// Writes events as JSON lines:
+/// `{"timestamp_ns":…,"source":"…","channel":"…","sequence":…,"size":…,"crc32":…,"fields":{…},"payload":"…"}`.
+///
+/// `fields` is there if an event is decoded. `size` and `crc32` are null if its payload was
+/// dropped. Can be used from any thread.
 #[derive(Debug, Default)]
 pub struct JsonLines {
     channel_parts: PerChannel<Arc<ChannelParts>>,
 }
 
-/// What a channel's lines have in common.
+/// What the lines of a channel share.
 #[derive(Debug)]
 struct ChannelParts {
-    /// Source and name, from behind the time to before the sequence number.
+    /// Source and name: what is between the values of time and sequence number.
     names: Vec<u8>,
-    /// Whether its times count from the start of the log.
+    /// Whether times are relative to the start of the log.
     is_relative: bool,
-    /// What else is known of the channel, for lines with a payload.
+    /// Other attributes of the channel, for lines with a payload.
     facts: Vec<u8>,
 }
 
 impl JsonLines {
-    /// Appends a line with these parts for each event of `batch`.
+    /// Appends a line for each event of `batch`.
     ///
-    /// `Err` if a decoded column has no form in JSON.
+    /// `Err` if a decoded column cannot be written as JSON.
     pub fn write(
         &self,
         batch: &Batch,
@@ -89,7 +90,7 @@ fn write_json_head(event: &Event<'_>, names: &[u8], out: &mut Vec<u8>) {
     write::integer(out, event.sequence);
 }
 
-/// Size and CRC of a payload that may be gone.
+/// Size and CRC of a payload, which may have been dropped.
 fn write_json_payload_facts(payload: Option<&[u8]>, parts: JsonParts, out: &mut Vec<u8>) {
     let write = |out: &mut Vec<u8>, key: &str, fact: &dyn Fn(&[u8]) -> u64| {
         out.extend_from_slice(key.as_bytes());
@@ -147,21 +148,21 @@ fn write_json_metadata(metadata: &BTreeMap<String, String>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Payload bytes that a text line shows.
+/// How many payload bytes a text line shows.
 const SHOWN_BYTES: usize = 16;
 
-/// How much of decoded events lines for people show.
+/// How much of decoded events to show in lines for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Detail {
     /// Everything.
     #[default]
     Whole,
-    /// Of long lists and texts the beginning, and how much more there is.
+    /// The start of long lists and texts, and how much was left out.
     Abbreviated,
 }
 
-/// Writes the events of a run as lines for people, with the fields in place of the
-/// bytes where an event is decoded. Used from any thread.
+/// Writes events as lines for people, with decoded fields or the first payload bytes. Can be used
+/// from any thread.
 #[derive(Debug, Default)]
 pub(crate) struct TextLines {
     names: PerChannel<(Arc<str>, Clock)>,
@@ -170,7 +171,7 @@ pub(crate) struct TextLines {
 impl TextLines {
     /// Appends a line for each event of `batch`.
     ///
-    /// `Err` if a decoded column has no form in JSON.
+    /// `Err` if a decoded column cannot be written as JSON.
     pub(crate) fn write(
         &self,
         batch: &Batch,
@@ -241,7 +242,7 @@ fn write_shown_bytes(payload: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What makes up the names of fields may be left in JSON as it is; a terminal would obey it.
+/// JSON may contain control characters in names of fields, which a terminal would obey.
 fn write_printable(json: &[u8], detail: Detail, out: &mut Vec<u8>) {
     let mut text = String::from_utf8_lossy(json);
     if detail == Detail::Abbreviated {

@@ -1,10 +1,8 @@
-//! The columns of fields in a CSV: which there are, and the lines of events of every type brought to them.
-//! Does not know what stands in front of them.
+//! Decides which columns of fields a CSV has, and merges lines of several types into them.
 //!
-//! Where no fields are named, the first event of the output decides; events whose fields would have
-//! no column end the run then, unless the file grows while it is recorded. Batches are encoded
-//! before that is
-//! known, in any order, so the fields of each line lie apart from its front until the line is appended.
+//! Without selected fields, the first event of the output decides. An event whose fields have no
+//! column then ends the run, unless the output is a recording. Batches are encoded in any order
+//! before the columns are known, so the fields of a line are kept detached until it is appended.
 
 use std::sync::Arc;
 
@@ -19,14 +17,14 @@ use crate::fields::{RowFinder, table_cell};
 use crate::file::{TextBlock, TextFile};
 use crate::write;
 
-/// The columns of what every event has, and how columns are told apart.
+/// The columns that every event has, and the delimiter.
 #[derive(Clone, Debug)]
 pub(crate) struct LeadingColumns {
     pub(crate) names: Vec<&'static str>,
     pub(crate) delimiter: char,
 }
 
-/// The lines of one piece of a batch.
+/// The lines of a piece of a batch.
 #[derive(Debug)]
 pub(crate) struct TableBlock {
     text: TextBlock,
@@ -35,15 +33,15 @@ pub(crate) struct TableBlock {
 
 #[derive(Debug)]
 enum FieldPlacement {
-    /// No event is decoded, and the lines are their fronts.
+    /// No event is decoded.
     None,
-    /// They are in the lines. Says which of those that were chosen some event had.
+    /// They are in the lines; which selected fields some event had.
     Inline(FieldPresence),
-    /// They lie apart, and the lines are the fronts.
+    /// They are detached from the leading columns.
     Detached(DetachedFields),
 }
 
-/// The fields of decoded events that are still without their lines.
+/// Fields of decoded events, detached from their lines.
 #[derive(Debug, Default)]
 pub(crate) struct DetachedFields {
     types: Vec<Arc<TypeColumns>>,
@@ -51,18 +49,18 @@ pub(crate) struct DetachedFields {
     lines: Vec<DetachedLine>,
 }
 
-/// A line whose fields lie apart.
+/// A line whose fields are detached.
 #[derive(Debug)]
 struct DetachedLine {
-    /// Where the front of the line ends.
+    /// The end of its leading columns.
     front_end: usize,
-    /// Where its fields end.
+    /// The end of its fields.
     fields_end: usize,
-    /// The place of its type, if the event is decoded.
+    /// The index of its type, if the event is decoded.
     type_index: Option<usize>,
 }
 
-/// A type of message and its columns.
+/// A message type and its columns.
 #[derive(Debug)]
 struct TypeColumns {
     message: Arc<MessageType>,
@@ -72,22 +70,22 @@ struct TypeColumns {
 }
 
 impl TableBlock {
-    /// Lines of events that are not decoded, to which no fields belong.
+    /// Lines of events that are not decoded.
     pub(crate) fn plain(text: TextBlock) -> Self {
         Self { text, fields: FieldPlacement::None }
     }
 
-    /// Lines that are complete, and which of the chosen fields were found.
+    /// Complete lines, and which selected fields were found.
     pub(crate) fn complete(text: TextBlock, found: FieldPresence) -> Self {
         Self { text, fields: FieldPlacement::Inline(found) }
     }
 
-    /// Lines whose fields lie apart.
+    /// Lines whose fields are detached.
     pub(crate) fn detached(text: TextBlock, parts: DetachedFields) -> Self {
         Self { text, fields: FieldPlacement::Detached(parts) }
     }
 
-    /// How long its text is.
+    /// The length of its text.
     pub(crate) fn bytes(&self) -> usize {
         let detached = match &self.fields {
             FieldPlacement::Detached(parts) => {
@@ -99,16 +97,16 @@ impl TableBlock {
     }
 }
 
-/// The values of some columns, one list a type of decoded rows.
+/// The values of columns, per type of decoded rows.
 pub(crate) struct ColumnValues(Vec<Vec<Option<ArrayRef>>>);
 
 impl ColumnValues {
-    /// The values of the fields that were chosen.
+    /// The values of the selected fields.
     pub(crate) fn selected(fields: &FieldList, batch: &Batch, found: &mut FieldPresence) -> Self {
         Self(batch.rows().iter().map(|rows| fields.resolve(rows, found)).collect())
     }
 
-    /// Writes them, event by event in order.
+    /// Writers for them, which must be used in event order.
     pub(crate) fn cells<'c>(
         &'c self,
         batch: &'c Batch,
@@ -152,12 +150,12 @@ impl<'c> CellWriters<'c> {
     }
 }
 
-/// The type that an event is decoded from, by its place, and the row.
+/// The index of the type that an event was decoded as, and its row.
 fn find(types: &mut [CellWriters<'_>], event: usize) -> Option<(usize, usize)> {
     types.iter_mut().enumerate().find_map(|(at, cells)| Some((at, cells.rows.find(event)?)))
 }
 
-/// Appends the fields of an event to the front of its line, where so many were chosen.
+/// Appends the selected fields of an event, or `count` empty cells.
 pub(crate) fn write_selected(
     types: &mut [CellWriters<'_>],
     event: usize,
@@ -173,7 +171,7 @@ pub(crate) fn write_selected(
 }
 
 impl DetachedFields {
-    /// For the events of a batch, and the values of all their fields.
+    /// An empty list for a batch, and the values of all its fields.
     pub(crate) fn from_batch(batch: &Batch) -> (Self, ColumnValues) {
         let type_columns = |rows: &Rows| {
             let leaves = FieldPath::leaves(rows.columns.schema_ref());
@@ -189,7 +187,7 @@ impl DetachedFields {
         (Self { types, ..Self::default() }, columns)
     }
 
-    /// Takes the fields of an event, of whose line `out` ends with the front.
+    /// Adds the fields of an event. `out` ends with the leading columns of its line.
     pub(crate) fn push(&mut self, types: &mut [CellWriters<'_>], event: usize, out: &[u8]) {
         let found = find(types, event);
         if let Some((at, row)) = found {
@@ -203,7 +201,7 @@ impl DetachedFields {
         });
     }
 
-    /// The type of the first event, if that is decoded.
+    /// The type of the first event, if it is decoded.
     fn first(&self) -> Option<&Arc<TypeColumns>> {
         self.lines.first().and_then(|line| self.types.get(line.type_index?))
     }
@@ -223,14 +221,14 @@ impl TypeColumns {
 }
 
 impl LeadingColumns {
-    /// Ends a front behind which so many columns follow.
+    /// Ends the leading columns before this many columns.
     fn end(&self, columns: usize, out: &mut Vec<u8>) {
         if !self.names.is_empty() && columns > 0 {
             write::delimiter(out, self.delimiter);
         }
     }
 
-    /// So many columns without a value.
+    /// Appends this many empty cells.
     fn blank(&self, columns: usize, out: &mut Vec<u8>) {
         (1..columns).for_each(|_| write::delimiter(out, self.delimiter));
     }
@@ -248,7 +246,7 @@ impl LeadingColumns {
         header
     }
 
-    /// Lines that are fronts, with so many blank columns behind each.
+    /// Appends lines of leading columns, each with this many empty cells.
     fn pad(&self, lines: &[u8], columns: usize, out: &mut Vec<u8>) {
         let (mut start, mut is_quoted) = (0, false);
         for (at, byte) in lines.iter().enumerate() {
@@ -266,10 +264,10 @@ impl LeadingColumns {
     }
 }
 
-/// A line of one column without a value: readers skip lines without anything.
+/// A row with a single empty cell; readers skip empty lines.
 const EMPTY: &[u8] = b"\"\"";
 
-/// Ends the line that began at `start`.
+/// Ends the line that started at `start`.
 pub(crate) fn end_line(start: usize, out: &mut Vec<u8>) {
     if out.len() == start {
         out.extend_from_slice(EMPTY);
@@ -277,11 +275,11 @@ pub(crate) fn end_line(start: usize, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// A table in the making.
+/// A table being written.
 #[derive(Debug)]
 pub(crate) struct CsvTable {
     file: TextFile,
-    /// What it is called.
+    /// Its path, for messages.
     path: String,
     leading: LeadingColumns,
     has_header: bool,
@@ -292,21 +290,21 @@ pub(crate) struct CsvTable {
     scratch: Vec<u8>,
 }
 
-/// Which columns of fields there are.
+/// Which columns of fields the table has.
 #[derive(Debug)]
 enum TableLayout {
-    /// No event has come yet that could tell.
+    /// Not known before the first event.
     Undecided,
-    /// Those that were chosen.
+    /// The selected ones.
     Selected(FieldList, FieldPresence),
-    /// None: the first event is not decoded.
+    /// None, because the first event is not decoded.
     Bare,
     /// Those of the first event's type.
     FirstType(Arc<TypeColumns>),
 }
 
 impl CsvTable {
-    /// A table in a new file of this path. `chosen` are its columns of fields, if they are known.
+    /// A table in a new file. `selected` are its columns of fields, if they are known.
     pub(crate) fn new(
         (file, path): (TextFile, &OutPath),
         leading: LeadingColumns,
@@ -334,7 +332,7 @@ impl CsvTable {
         self.file.channels()
     }
 
-    /// Appends a block; gives the number of its events.
+    /// Appends a block; returns the number of its events.
     pub(crate) fn append(&mut self, block: TableBlock) -> Result<u64, Error> {
         let TableBlock { text, fields } = block;
         if let (TableLayout::Selected(_, ours), FieldPlacement::Inline(found)) =
@@ -369,7 +367,7 @@ impl CsvTable {
         self.file.append(text)
     }
 
-    /// Appends lines with the columns of one type: where an event is of another, they stay blank.
+    /// Appends lines with the columns of one type, which stay empty for events of other types.
     fn append_merged(
         &mut self,
         type_columns: &TypeColumns,
@@ -392,8 +390,8 @@ impl CsvTable {
         appended
     }
 
-    /// Refuses an event of a type whose fields have no column. A recording goes on: what it lacks
-    /// is told at its end.
+    /// Refuses an event whose fields have no column. A recording continues and notes what is
+    /// missing at its end.
     fn expect_columns(&self, lost: Option<&Arc<TypeColumns>>) -> Result<(), Error> {
         let Some(lost) = lost.filter(|_| !self.file.is_growing()) else { return Ok(()) };
         let columns = match &self.layout {
@@ -403,10 +401,10 @@ impl CsvTable {
             _ => "none, since the first event is not decoded".to_owned(),
         };
         Err(ErrorKind::NotAllowed(format!(
-            "nothing was published, since the fields of {} would be lost: the columns of a CSV are the \
-             fields of its first event, {columns}. Write one channel (`--channel {}`), a table a channel \
-             (`--to tables/`) or lines of JSON (`.jsonl`); or choose the columns by `--field` (the option \
-             `fields`; `[]` is none): {}",
+            "nothing was published, since the fields of {} would be lost: the columns of a CSV are \
+             the fields of its first event, {columns}. Write one channel (`--channel {}`), one \
+             table per channel (`--to tables/`) or JSON lines (`.jsonl`), or choose the columns \
+             with `--field` (the option `fields`; `[]` is none): {}",
             self.described(lost),
             self.channel(lost).unwrap_or_else(|| "NAME".to_owned()),
             self.path
@@ -414,7 +412,7 @@ impl CsvTable {
         .into())
     }
 
-    /// A type of message, with the channel on which it came.
+    /// A message type and its channel, for messages.
     fn described(&self, type_columns: &TypeColumns) -> String {
         let name = printable(&type_columns.message.name);
         match self.channel(type_columns) {
@@ -475,7 +473,7 @@ impl CsvTable {
         Ok(())
     }
 
-    /// What is lost of the events.
+    /// Notes about events whose fields are lost.
     pub(crate) fn notes(&self) -> Vec<(String, u64)> {
         let lost = |what: &str| match self.without_column {
             0 => Vec::new(),
@@ -484,27 +482,28 @@ impl CsvTable {
         match &self.layout {
             TableLayout::Selected(fields, found) if !self.is_empty => fields.notes(found),
             TableLayout::Bare => lost(
-                "the first event is not decoded, so fields have no columns; the option `fields` names some",
+                "the first event is not decoded, so fields have no columns; the option `fields` \
+                 names some",
             ),
             TableLayout::FirstType(_) => lost(
-                "fields have no columns where an event is not of the first one's type; the option \
+                "fields have no columns if an event is not of the first one's type; the option \
                  `fields` names some",
             ),
             TableLayout::Undecided | TableLayout::Selected(..) => Vec::new(),
         }
     }
 
-    /// What is said of a list that was to be taken apart, if no event had it.
+    /// A note if no event had the list to unnest.
     pub(crate) fn note_of_lists(&self, path: Option<&FieldPath>) -> Option<(String, u64)> {
         self.file.note_of_lists(path)
     }
 
-    /// Brings what was appended into the file.
+    /// Flushes what was appended to the file.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         self.file.flush()
     }
 
-    /// Completes the file. Gives 0: no event was held back.
+    /// Completes the file. Returns 0, because no event was held back.
     pub(crate) fn finish(mut self) -> Result<u64, Error> {
         if matches!(self.layout, TableLayout::Undecided) && !self.leading.names.is_empty() {
             self.decide(TableLayout::Bare)?;

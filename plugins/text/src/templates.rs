@@ -1,5 +1,5 @@
-//! Lines that templates say: which one is for which channel, and what becomes of events that lack a field.
-//! What a template is, [`sluice_core::template`] says; opens no file.
+//! Lines from templates: which template applies to which channel, and what happens to events that
+//! lack a field.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -16,20 +16,20 @@ use sluice_core::{
 
 use crate::fields::RowFinder;
 
-/// A template for all channels, or patterns of channels with one each, of which the first that matches counts.
+/// A template for all channels, or one per channel pattern; the first pattern that matches counts.
 #[derive(Debug, Default)]
 pub(crate) struct LineTemplates {
     all: Vec<(Option<Pattern>, Template)>,
-    /// Each channel with the place of its template.
+    /// Each channel with the index of its template.
     channels: PerChannel<(Arc<Channel>, Option<usize>)>,
 }
 
-/// What becomes of events that lack a field of their template.
+/// What happens to events that lack a field of their template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
 pub(crate) enum MissingFieldPolicy {
-    /// They have no line, and the report says how many there were.
+    /// They have no line, and the report counts them.
     #[default]
     Skip,
     /// The run ends.
@@ -39,9 +39,9 @@ pub(crate) enum MissingFieldPolicy {
 /// How many events, or elements of their lists, have no line, by reason.
 #[derive(Debug, Default)]
 pub(crate) struct SkippedLines {
-    /// By the first field that is missing.
+    /// By the first missing field.
     fields: BTreeMap<FieldPath, u64>,
-    /// There is no template for their channels.
+    /// No template matches their channels.
     channels: u64,
     /// Their lines would be too long.
     long: u64,
@@ -60,28 +60,29 @@ impl SkippedLines {
         }
     }
 
-    /// What is said of them; `of` is what has lines.
+    /// Notes about them; `of` says what has lines.
     pub(crate) fn notes(&self, of: &str) -> Vec<(String, u64)> {
-        let note = |why: &str, count: u64| (format!("{of} without a line, as {why}"), count);
+        let note = |why: &str, count: u64| (format!("{of} without a line: {why}"), count);
         let fields = self
             .fields
             .iter()
-            .map(|(path, count)| note(&format!("the field `{path}` is missing or null"), *count));
+            .map(|(path, count)| note(&format!("field `{path}` is missing or null"), *count));
         let others = [
             note("`line` has no template for their channels", self.channels),
-            note(&format!("it would be longer than {MAX_MIB} MiB"), self.long),
+            note(&format!("longer than {MAX_MIB} MiB"), self.long),
         ];
         fields.chain(others.into_iter().filter(|(_, count)| *count > 0)).collect()
     }
 }
 
-/// The longest line.
+/// The maximum length of a line.
 const MAX_MIB: usize = MAX_TEXT >> 20;
 
 impl LineTemplates {
-    /// Appends a line for each event of `batch` that has all its template needs. Says how many have not.
+    /// Appends a line for each event of `batch` that has all fields of its template. Returns how
+    /// many lack one.
     ///
-    /// `Err` if one has not, and this is to end the run.
+    /// `Err` if one lacks a field and `missing` is `stop`.
     pub(crate) fn write(
         &self,
         batch: &Batch,
@@ -153,21 +154,21 @@ fn missing_field(
 ) -> Error {
     let why = if row.is_some() { "it is missing or null" } else { "the event is not decoded" };
     Error::invalid(format!(
-        "event {} on channel `{}` has no field `{path}` for its line: {why}; `missing = \"skip\"` leaves such \
-         events out",
+        "event {} on channel `{}` has no field `{path}` for its line: {why}; `missing = \"skip\"` \
+         leaves such events out",
         event.sequence, channel.name
     ))
 }
 
 fn too_long(channel: &Channel, event: &Event<'_>) -> Error {
     Error::invalid(format!(
-        "the line of event {} on channel `{}` would be longer than {MAX_MIB} MiB; `missing = \"skip\"` leaves \
-         such events out",
+        "the line of event {} on channel `{}` would be longer than {MAX_MIB} MiB; `missing = \
+         \"skip\"` leaves such events out",
         event.sequence, channel.name
     ))
 }
 
-/// The rows of one type, and the templates bound to them as they are needed.
+/// The rows of one type, with templates bound on demand.
 struct BoundRows<'b> {
     rows: Option<&'b Rows>,
     finder: RowFinder<'b>,
@@ -187,7 +188,7 @@ impl<'de> Deserialize<'de> for LineTemplates {
     }
 }
 
-/// Tells mistakes with the channel they are about, which an untagged enum could not.
+/// Reports errors with their channel, which an untagged enum could not.
 struct TemplatesVisitor;
 
 impl<'de> Visitor<'de> for TemplatesVisitor {
@@ -207,7 +208,10 @@ impl<'de> Visitor<'de> for TemplatesVisitor {
             all.push((Some(pattern), map.next_value()?));
         }
         if all.is_empty() {
-            return Err(serde::de::Error::custom("a template is needed, and this table is empty"));
+            return Err(serde::de::Error::custom(
+                "expected at least one template, found an empty \
+                                                 table",
+            ));
         }
         Ok(all)
     }

@@ -1,5 +1,5 @@
-//! `text`: a line an event, for people, or as templates say. What is in a line is decided in
-//! [`crate::line`] and in `templates`.
+//! Sink `text`: one line per event, for people or from templates. See [`crate::line`] and
+//! [`crate::templates`].
 
 use std::path::PathBuf;
 
@@ -21,24 +21,22 @@ pub(crate) struct TextSink {
     /// The file to write; `-`, the default, is standard output.
     #[serde(default = "stdout")]
     path: OutPath,
-    /// What a line is: text with fields in braces, such as `{utime} {pos[0]:.6}`; or a table of
-    /// channels with such a text each, of which the first that matches counts. Without it lines are
-    /// for people.
+    /// The template of a line: text with fields in braces, such as `{utime} {pos[0]:.6}`; or a
+    /// table of templates by channel, of which the first match counts. Default: lines for people.
     #[serde(default)]
     line: Option<LineTemplates>,
-    /// A line that is written first, also if no event comes.
+    /// A first line, written even without events.
     #[serde(default)]
     header: Option<String>,
-    /// In lines for people: lists of decoded events show at most 8 elements and texts at most 64
-    /// characters, and how much more there is. With `line`, which says itself what is shown, it
-    /// changes nothing.
+    /// In lines for people, show at most 8 elements of lists and 64 characters of texts, and how
+    /// much was left out. Has no effect on `line`.
     #[serde(default)]
     abbreviate: bool,
-    /// A list in decoded events that is taken apart: each of its elements is a line of its own.
+    /// A list in decoded events to unnest: each element is a line of its own.
     #[serde(default, deserialize_with = "list_path")]
     unnest: Option<FieldPath>,
-    /// What becomes of events that lack a field of their `line`: `skip` writes no line for them and
-    /// tells how many they were, `stop` ends the run.
+    /// What happens to events that lack a field of their `line`: `skip` writes no line and counts
+    /// them, `stop` ends the run.
     #[serde(default)]
     missing: MissingFieldPolicy,
     #[serde(skip)]
@@ -52,7 +50,7 @@ pub(crate) struct LinesBlock {
     skipped: SkippedLines,
 }
 
-/// A file of lines in the making, and how many events or elements have none.
+/// A file of lines being written, and how many events or elements have none.
 #[derive(Debug)]
 pub(crate) struct LinesFile {
     file: TextFile,
@@ -65,7 +63,7 @@ fn stdout() -> OutPath {
 
 sluice_core::register! {
     sink "text": TextSink,
-    about: "writes a line an event, for people to read or as a template says",
+    about: "writes one line per event, for people or from a template",
     sample: include_str!("../samples/text.toml"),
     extensions: &["txt"],
 }
@@ -188,7 +186,7 @@ mod tests {
         assert_eq!(text, "# utime x y\nA\t5 nan 2.500000\nA\t5 nan 2.500000\n");
         assert_eq!(
             notes,
-            [("events without a line, as the field `utime` is missing or null".to_owned(), 2)]
+            [("events without a line: field `utime` is missing or null".to_owned(), 2)]
         );
     }
 
@@ -203,7 +201,7 @@ mod tests {
         let options = json!({ "line": { "C": "c {v}", "re:[AC]": "{channel} {sequence:03}" } });
         let (text, notes) = mixed().lines_with_notes("text", options, &[1, 3]);
         assert_eq!(text, "A 000\nc 7\nA 003\n");
-        let what = "events without a line, as `line` has no template for their channels".to_owned();
+        let what = "events without a line: `line` has no template for their channels".to_owned();
         assert_eq!(notes, [(what, 1)]);
     }
 
@@ -239,7 +237,8 @@ mod tests {
         let log = SampleLog::new(&[(b"A", 1, b""), (b"A", 2, b""), (b"B", 3, b""), (b"A", 4, b"")])
             .scans(&[0, 1, 3], &[2, 0, 1])
             .decoded(&[2], &[7]);
-        let options = json!({ "unnest": "points", "line": { "A": "{sequence} {utime} {x:.1} {points_sequence}", "*": "{v}" } });
+        let options = json!({ "unnest": "points", "line": { "A": "{sequence} {utime} {x:.1} \
+             {points_sequence}", "*": "{v}" } });
         let (text, notes) = log.lines_with_notes("text", options, &[1, 2]);
         assert_eq!(text, "0 0 0.0 0\n0 0 0.5 1\n7\n3 2 1.0 2\n");
         assert_eq!(notes, []);
@@ -256,7 +255,7 @@ mod tests {
         let log = SampleLog::new(&[(b"A", 1, b""), (b"A", 2, b"")]).scans(&[0, 1], &[2, 3]);
         let options = json!({ "unnest": "points", "line": "{nowhere}" });
         let (text, notes) = log.lines_with_notes("text", options, &[1]);
-        let what = "elements or events without a line, as the field `nowhere` is missing or null";
+        let what = "elements or events without a line: field `nowhere` is missing or null";
         assert_eq!((text.as_str(), notes), ("", vec![(what.to_owned(), 5)]));
     }
 
@@ -266,7 +265,7 @@ mod tests {
         let options = json!({ "line": "{points[*]:64}" });
         let (text, notes) = log.lines_with_notes("text", options, &[]);
         assert_eq!(text.lines().count(), 1);
-        let what = "events without a line, as it would be longer than 64 MiB";
+        let what = "events without a line: longer than 64 MiB";
         assert_eq!(notes, [(what.to_owned(), 1)]);
         let options = json!({ "line": "{points[*]:64}", "missing": "stop" });
         assert!(log.failure("text", options).contains("longer than 64 MiB"));
@@ -292,7 +291,7 @@ mod tests {
         }
     }
 
-    /// What Python's `%.6f`, which is C's, makes of these; nothing where there is no Python.
+    /// What Python's `%.6f` (C's) returns for these; `None` without Python.
     fn in_c(values: &[f64]) -> Option<Vec<String>> {
         let code = "import struct, sys\nfor a in sys.argv[1:]:\n \
             print('%.6f' % struct.unpack('>d', bytes.fromhex(a))[0])";
@@ -312,7 +311,7 @@ mod tests {
     fn six_decimals_are_those_of_c() {
         let mut values = vec![0.0, -0.0, 1e-7, -4.9e-7, 5e-7, f64::MIN_POSITIVE, 5e-324, f64::MAX];
         values.extend([f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 9.007_199_254_740_993e9]);
-        // In the middle between two of six decimals, exactly.
+        // Exactly halfway between two values of six decimals.
         values.extend((0..200).map(|n| f64::from(2 * n + 1) / 128.0));
         values.extend(
             (0..500).map(|n| (f64::from(n) * 0.618_033_988_7).sin() * 10f64.powi(n % 17 - 6)),

@@ -1,4 +1,4 @@
-//! Numbers, strings and bytes appended to a buffer of text, without allocating.
+//! Appends numbers, strings and bytes to a text buffer, without allocating.
 
 pub(crate) use sluice_core::json::{base64, integer, string as json_string};
 use sluice_core::time;
@@ -11,7 +11,7 @@ pub(crate) fn hex(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]));
 }
 
-/// What separates values of a CSV.
+/// Appends the delimiter of a CSV.
 #[inline]
 pub(crate) fn delimiter(out: &mut Vec<u8>, delimiter: char) {
     match u8::try_from(delimiter) {
@@ -21,14 +21,14 @@ pub(crate) fn delimiter(out: &mut Vec<u8>, delimiter: char) {
     }
 }
 
-/// A value of a CSV, in quotes where it needs them.
+/// Appends a value of a CSV, quoted if needed.
 pub(crate) fn csv_value(out: &mut Vec<u8>, text: &str, delimiter: char) {
     let start = out.len();
     out.extend_from_slice(text.as_bytes());
     quote_csv(out, start, delimiter);
 }
 
-/// Puts what `out` has from `start` on in quotes, if a CSV needs them. It is UTF-8.
+/// Quotes what `out` has from `start` on, if a CSV needs it. It is UTF-8.
 pub(crate) fn quote_csv(out: &mut Vec<u8>, start: usize, delimiter: char) {
     let text = out.get(start..).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();
     if !text.contains(['"', '\r', '\n', delimiter]) {
@@ -36,7 +36,7 @@ pub(crate) fn quote_csv(out: &mut Vec<u8>, start: usize, delimiter: char) {
     }
     let (old, quotes) = (out.len(), text.matches('"').count());
     out.resize(old + quotes + 2, b'"');
-    // From the back, so that nothing is overwritten before it has moved.
+    // Backwards, so that nothing is overwritten before it has moved.
     let mut to = out.len() - 1;
     for from in (start..old).rev() {
         to -= 1;
@@ -49,7 +49,7 @@ pub(crate) fn quote_csv(out: &mut Vec<u8>, start: usize, delimiter: char) {
     out[start] = b'"';
 }
 
-/// Takes the quotes from a JSON string that `out` has from `start` on. Its text needs no escapes.
+/// Removes the quotes of a JSON string at the end of `out`, which needs no escapes.
 pub(crate) fn unquote(out: &mut Vec<u8>, start: usize) {
     if out.get(start) == Some(&b'"') {
         out.pop();
@@ -57,7 +57,7 @@ pub(crate) fn unquote(out: &mut Vec<u8>, start: usize) {
     }
 }
 
-/// Writes moments as RFC 3339 text. Remembers the last second, as neighbours mostly share it.
+/// Writes times as in RFC 3339. Caches the last second, which neighbours usually share.
 #[derive(Debug, Default)]
 pub(crate) struct TimestampWriter {
     /// The last second and its text, up to the fraction.

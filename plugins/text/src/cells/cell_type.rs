@@ -1,4 +1,4 @@
-//! What cells hold: numbers, truths and texts; guessed from the first ones, judged, and gathered into columns.
+//! Types of cells: guessing them, checking cells, and building columns.
 
 use arrow_array::ArrayRef;
 use arrow_array::builder::{
@@ -11,17 +11,17 @@ use sluice_core::schemars::JsonSchema;
 
 use super::scan::Cell;
 
-/// Whole numbers up to here have a floating-point number of their own.
+/// Floats represent all integers up to here exactly.
 const EXACT: u64 = 1 << 53;
 
-/// What the cells of a column are.
+/// The type of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
 pub(crate) enum CellType {
     /// A number.
     F64,
-    /// A whole number.
+    /// An integer.
     I64,
     /// `true` or `false`.
     Bool,
@@ -39,7 +39,7 @@ impl CellType {
         }
     }
 
-    /// What is wrong with a cell of a column of this type.
+    /// Checks a cell of a column of this type; returns what is wrong.
     pub(super) fn check(self, cell: &Cell, row: &[u8]) -> Option<String> {
         if self == Self::Text {
             return None;
@@ -51,19 +51,19 @@ impl CellType {
         let wrong = match self {
             Self::Text => None,
             Self::F64 => number(&text).err(),
-            Self::I64 => parsed::<i64>(&text).is_none().then_some("no whole number of 64 bits"),
+            Self::I64 => parsed::<i64>(&text).is_none().then_some("not an integer of 64 bits"),
             Self::Bool => truth(&text).is_none().then_some("neither true nor false"),
         };
         wrong.map(|wrong| describe_cell(&text, wrong))
     }
 }
 
-/// What a cell among the first ones may be.
+/// What a sampled cell may be.
 #[derive(Clone, Copy)]
 pub(super) struct CellSample {
     is_empty: bool,
     is_number: bool,
-    /// A whole number that floating-point numbers cannot tell from the next one.
+    /// An integer that a float does not represent exactly.
     is_long: bool,
     is_whole: bool,
     is_bool: bool,
@@ -83,13 +83,13 @@ impl CellSample {
     }
 }
 
-/// Whether it is digits that would lose something as a number: the zeros in front.
+/// Whether it is digits with leading zeros, which would be lost in a number.
 fn is_code(text: &[u8]) -> bool {
     let text = text.trim_ascii();
     text.len() > 1 && text.starts_with(b"0") && text.iter().all(u8::is_ascii_digit)
 }
 
-/// The type of a column whose first cells are these.
+/// The type of a column, guessed from samples.
 pub(super) fn guess<'s>(samples: impl Iterator<Item = &'s CellSample>) -> CellType {
     let there: Vec<&CellSample> = samples.filter(|sample| !sample.is_empty).collect();
     let all =
@@ -105,7 +105,7 @@ pub(super) fn guess<'s>(samples: impl Iterator<Item = &'s CellSample>) -> CellTy
     }
 }
 
-/// Whether a cell says that there is no value. An empty text stands in quotes.
+/// Whether a cell has no value. An empty text is quoted.
 fn is_null(cell: &Cell, text: &[u8]) -> bool {
     !cell.is_quoted && text.trim_ascii().is_empty()
 }
@@ -120,26 +120,26 @@ fn truth(text: &[u8]) -> Option<bool> {
     if is(b"true") { Some(true) } else { is(b"false").then_some(false) }
 }
 
-/// A number, unless it is a whole one that would not stay what it is.
+/// A number, unless it is an integer that a float would change.
 fn number(text: &[u8]) -> Result<f64, &'static str> {
-    let number: f64 = parsed(text).ok_or("no number")?;
+    let number: f64 = parsed(text).ok_or("not a number")?;
     let digits = text.trim_ascii();
     let digits = digits.strip_prefix(b"+").or(digits.strip_prefix(b"-")).unwrap_or(digits);
     let is_whole = digits.iter().all(u8::is_ascii_digit);
     if is_whole && number.abs() >= EXACT as f64 && parsed::<i128>(text) != Some(number as i128) {
-        return Err("more digits than numbers of type f64 hold: give the column type i64 or text");
+        return Err("too many digits for type f64: give the column type i64 or text");
     }
     Ok(number)
 }
 
-/// A cell, and what is said of it.
+/// A cell and a statement about it.
 pub(super) fn describe_cell(text: &[u8], what: &str) -> String {
     const SHOWN: usize = 40;
     let text = text.get(..SHOWN).unwrap_or(text);
     format!("`{}` is {what}", printable(&String::from_utf8_lossy(text)))
 }
 
-/// A column of fields that grows.
+/// Builds a column of fields.
 pub(super) enum ColumnBuilder {
     F64(Float64Builder),
     I64(Int64Builder),

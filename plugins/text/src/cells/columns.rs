@@ -1,5 +1,7 @@
-//! What the columns of a file of cells are: which one says when, which ones are fields, and of which type. Reads
-//! no rows but the first ones, to guess.
+//! Determines the columns of a CSV file: time, channel, sequence number and fields, and their
+//! types.
+//!
+//! Reads only the header and the first rows, to guess types.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,16 +19,16 @@ use super::CsvSource;
 use super::cell_type::{CellSample, CellType, ColumnBuilder, describe_cell, guess, parsed};
 use super::scan::{Cell, RowScan, scan};
 
-/// A file with more columns is taken for no table.
+/// The maximum number of columns.
 const MAX_COLUMNS: usize = 2_000;
-/// How many rows are looked at to guess of which types their cells are.
+/// How many rows to sample for guessing types.
 const SAMPLED_ROWS: usize = 256;
 
 const CHANNEL: &str = "channel";
 const SEQUENCE: &str = "sequence";
 const TIMES: [&str; 4] = ["timestamp_ns", "timestamp", "time", "t"];
 
-/// What plain numbers of the column of times count.
+/// The unit of numbers in the time column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
@@ -51,7 +53,7 @@ impl TimeUnit {
         }
     }
 
-    /// What the name of a column says: `timestamp_ns` counts nanoseconds, others seconds.
+    /// The unit in a column's name, such as `timestamp_ns`; seconds by default.
     fn from_name(name: &str) -> Self {
         let units = [("_ns", Self::Ns), ("_us", Self::Us), ("_ms", Self::Ms)];
         let named = units.into_iter().find(|(end, _)| name.ends_with(end));
@@ -59,13 +61,13 @@ impl TimeUnit {
     }
 }
 
-/// Where in a file something is wrong with its columns, and what.
+/// A position in the file, and what is wrong there.
 pub(super) type HeaderError = (u64, String);
 
 /// The columns of a file.
 #[derive(Debug)]
 pub(crate) struct CsvColumns {
-    /// The names of all columns: a row has as many cells.
+    /// The names of all columns.
     names: Vec<String>,
     time: usize,
     unit: i64,
@@ -74,7 +76,7 @@ pub(crate) struct CsvColumns {
     fields: Vec<FieldColumn>,
     schema: SchemaRef,
     pub(crate) message: Arc<MessageType>,
-    /// Where the first row after the names begins.
+    /// The position of the first row after the header.
     pub(crate) first_row: u64,
 }
 
@@ -85,19 +87,20 @@ struct FieldColumn {
     kind: CellType,
 }
 
-/// What every event has, as a row says it.
+/// A row's values for what every event has.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RowHead {
     pub(crate) timestamp: i64,
     pub(crate) sequence: Option<i64>,
-    /// The cell that names the channel.
+    /// The index of the cell that names the channel.
     pub(crate) channel: Option<usize>,
 }
 
 impl CsvColumns {
-    /// The shape of a file that begins with `head`, all of it if `is_whole`. Nothing if the file has no row.
+    /// The columns of a file that starts with `head`; `None` if it has no row. `is_whole` means
+    /// that `head` is the whole file.
     ///
-    /// `Err` says what is wrong and where in the head.
+    /// `Err` is a position in `head` and the message.
     pub(crate) fn from_head(
         options: &CsvSource,
         head: &[u8],
@@ -127,7 +130,7 @@ impl CsvColumns {
         Ok(Some(Self { names, time, unit, channel, sequence, fields, schema, message, first_row }))
     }
 
-    /// Whether rows have fields beside what every event has.
+    /// Whether rows have fields in addition to what every event has.
     pub(crate) fn has_fields(&self) -> bool {
         !self.fields.is_empty()
     }
@@ -136,11 +139,11 @@ impl CsvColumns {
         printable(self.names.get(at).map(String::as_str).unwrap_or_default())
     }
 
-    /// What every event has, of a row with these cells; or why it is no event.
+    /// The time, sequence number and channel of a row; `Err` says why it is not an event.
     pub(crate) fn head(&self, row: &[u8], cells: &[Cell]) -> Result<RowHead, String> {
         if cells.len() != self.names.len() {
             let (found, wanted) = (cells.len(), self.names.len());
-            return Err(format!("the row has {found} cells, and the file {wanted} columns"));
+            return Err(format!("expected {wanted} cells, found {found}"));
         }
         let cell = |at: usize| cells.get(at).map(|cell| cell.text(row)).unwrap_or_default();
         let of_column = |at: usize, what: String| format!("column `{}`: {what}", self.name(at));
@@ -149,19 +152,19 @@ impl CsvColumns {
         let number = |at: usize| {
             let text = cell(at);
             parsed::<i64>(&text)
-                .ok_or_else(|| of_column(at, describe_cell(&text, "no whole number")))
+                .ok_or_else(|| of_column(at, describe_cell(&text, "not an integer")))
         };
         let sequence = self.sequence.map(number).transpose()?;
         for field in &self.fields {
             let Some(cell) = cells.get(field.at) else { continue };
             if let Some(what) = field.kind.check(cell, row) {
-                return Err(of_column(field.at, what) + "; `types` says what a column holds");
+                return Err(of_column(field.at, what) + "; set the type of a column with `types`");
             }
         }
         Ok(RowHead { timestamp, sequence, channel: self.channel })
     }
 
-    /// The fields of rows, of which [`head`](Self::head) has judged each.
+    /// The fields of rows that [`head`](Self::head) has checked.
     pub(crate) fn columns<'r>(
         &self,
         rows: impl Iterator<Item = (&'r [u8], Vec<Cell>)>,
@@ -181,7 +184,7 @@ impl CsvColumns {
     }
 }
 
-/// Which columns say what every event has.
+/// Which columns hold time, channel and sequence number.
 struct ColumnRoles {
     time: usize,
     unit: i64,
@@ -194,18 +197,14 @@ impl ColumnRoles {
         let place = |name: &str| names.iter().position(|n| n == name);
         let named = |option: &str, name: &String| {
             place(name).ok_or_else(|| {
-                format!(
-                    "no column `{}`, which `{option}` names; there are {}",
-                    name,
-                    list_names(names)
-                )
+                format!("no column `{}`, which `{option}` names; found {}", name, list_names(names))
             })
         };
         let time = match &options.timestamp {
             Some(name) => named("timestamp", name)?,
             None => TIMES.into_iter().find_map(place).ok_or_else(|| {
                 format!(
-                    "no column is called {}: say with `timestamp` which one says when; there are {}",
+                    "no column is called {}: name the time column with `timestamp`; found {}",
                     TIMES.map(|name| format!("`{name}`")).join(", "),
                     list_names(names)
                 )
@@ -234,7 +233,7 @@ impl ColumnRoles {
         let exists = |name: &&String| names.contains(name);
         let mut named = options.types.keys().chain(options.fields.iter().flatten());
         if let Some(unknown) = named.find(|name| !exists(name)) {
-            return Err(format!("no column `{unknown}`; there are {}", list_names(names)));
+            return Err(format!("no column `{unknown}`; found {}", list_names(names)));
         }
         let roles = [Some(self.time), self.channel, self.sequence];
         let is_field = |(at, name): &(usize, &String)| match &options.fields {
@@ -262,21 +261,21 @@ fn check_names(names: &[String]) -> Result<(), String> {
     if names.len() > MAX_COLUMNS {
         let found = names.len();
         return Err(format!(
-            "{found} columns, and at most {MAX_COLUMNS} are read; is `delimiter` right?"
+            "expected at most {MAX_COLUMNS} columns, found {found}; is `delimiter` right?"
         ));
     }
     let mut met = BTreeSet::new();
     match names.iter().find(|name| !met.insert(*name)) {
         Some(twice) => Err(format!(
-            "two columns are called `{}`: name them with `columns`, and leave the first line out with \
-             `skip = 1` and `header = false`",
+            "two columns are called `{}`: name them with `columns`, and skip the header with `skip \
+             = 1` and `header = false`",
             printable(twice)
         )),
         None => Ok(()),
     }
 }
 
-/// Goes through the rows that a file begins with.
+/// Reads the first rows of a file.
 struct HeadRows<'h> {
     options: &'h CsvSource,
     bytes: &'h [u8],
@@ -299,10 +298,10 @@ impl HeadRows<'_> {
     }
 
     fn too_long(&self) -> String {
-        format!("the names of columns do not end within {} bytes", self.bytes.len())
+        format!("the header does not end within {} bytes", self.bytes.len())
     }
 
-    /// The names of all columns, and where they stand.
+    /// The names of all columns, and the position of the header.
     fn names(&mut self) -> Result<Option<(u64, Vec<String>)>, HeaderError> {
         if let (false, Some(columns)) = (self.options.header, &self.options.columns) {
             return Ok(Some((self.at as u64, columns.clone())));
@@ -314,7 +313,7 @@ impl HeadRows<'_> {
             return Ok(None);
         }
         let (at, mut cells) = (self.at, Vec::new());
-        // The mark that some programs put at the beginning of a text.
+        // The byte order mark that some programs write.
         let mark = if at == 0 && self.rest().starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         let row = self.rest().get(mark..).unwrap_or_default();
         let wrong = |what: String| Err((at as u64, what));
@@ -322,13 +321,13 @@ impl HeadRows<'_> {
             RowScan::Row(len) => len,
             RowScan::Incomplete => return wrong(self.too_long()),
             RowScan::Invalid(why) => {
-                return wrong(format!("the names of columns cannot be read: {why}"));
+                return wrong(format!("the header is not a valid row: {why}"));
             }
         };
         if cells.iter().any(|cell| cell.text(row).contains(&b'\r')) {
             return wrong(
-                "the names of columns hold a carriage return: lines have to end with a line feed, with or \
-                 without a carriage return before it"
+                "the header contains a carriage return: lines must end with a line feed, or with a \
+                 carriage return and a line feed"
                     .to_owned(),
             );
         }
@@ -343,13 +342,13 @@ impl HeadRows<'_> {
         };
         if self.options.columns.is_some() && names.len() != cells.len() {
             let (given, found) = (names.len(), cells.len());
-            return wrong(format!("`columns` names {given} columns, and the first line {found}"));
+            return wrong(format!("`columns` names {given} columns, but the header has {found}"));
         }
         self.at = at + mark + len;
         Ok(Some((at as u64, names)))
     }
 
-    /// What the cells of the first rows with so many of them are.
+    /// Samples of the first rows with this many cells.
     fn sample(&mut self, columns: usize) -> Vec<Vec<CellSample>> {
         let (mut samples, mut cells) = (Vec::new(), Vec::new());
         let delimiter = self.options.delimiter_byte();
@@ -374,7 +373,7 @@ impl HeadRows<'_> {
     }
 }
 
-/// When something happened that happened at `text`.
+/// Parses a time.
 fn parse_time(text: &[u8], unit: i64) -> Result<i64, String> {
     let text = String::from_utf8_lossy(text.trim_ascii());
     match time::scaled(&text, unit) {
@@ -382,7 +381,7 @@ fn parse_time(text: &[u8], unit: i64) -> Result<i64, String> {
         Some(None) => {
             return Err(describe_cell(
                 text.as_bytes(),
-                "beyond the times that can be held; is `unit` right?",
+                "out of the range of times; is `unit` right?",
             ));
         }
         None => {}
@@ -391,7 +390,7 @@ fn parse_time(text: &[u8], unit: i64) -> Result<i64, String> {
         Ok(TimePoint::At(nanos)) => Some(nanos),
         Ok(TimePoint::After(_)) | Err(_) => None,
     };
-    // Without a zone a date is taken for UTC.
+    // A date without a time zone is UTC.
     let has_date = text.bytes().filter(|byte| *byte == b'-').count() >= 2;
     let found = if has_date { date(&text).or_else(|| date(&format!("{text}Z"))) } else { None };
     found.ok_or_else(|| describe_cell(text.as_bytes(), "neither a number nor a date"))
@@ -402,12 +401,12 @@ impl CsvSource {
         u8::try_from(self.delimiter).unwrap_or(b',')
     }
 
-    /// Whether a row is nothing: blank, or a comment.
+    /// Whether a row is blank or a comment.
     pub(super) fn is_blank(&self, row: &[u8]) -> bool {
         let is_comment = self.comment.as_ref().is_some_and(|mark| row.starts_with(mark.as_bytes()));
         is_comment || row.is_empty() || row.starts_with(b"\n") || row.starts_with(b"\r\n")
     }
 }
 
-/// Types by the names of columns.
+/// Types by column name.
 pub(super) type ColumnTypes = BTreeMap<String, CellType>;

@@ -1,8 +1,7 @@
-//! Source `csv`: tables of text, a row an event, whose cells are fields. Which columns there are, the file says in
-//! its first line, or the options do.
+//! Source `csv`: reads tables of text. Each row is an event, each column a field.
 //!
-//! Rows are as RFC 4180 has them. What is in columns is guessed from the first rows, unless it is said; a cell
-//! that is something else makes its row damage, and is never passed on as something that it is not.
+//! The syntax is RFC 4180. Types of columns are guessed from the first rows unless options give
+//! them; a row with a cell of another type is damage.
 
 mod cell_type;
 mod columns;
@@ -25,66 +24,65 @@ use reader::CellReader;
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
 pub(crate) struct CsvSource {
-    /// The files: one, a glob, a list of them, or `-` for standard input. Each says for itself which columns
-    /// it has; what is compressed with zstd is read as what it holds.
+    /// The files: one, a glob, a list of them, or `-` for standard input. Each may have other
+    /// columns; zstd is decompressed.
     path: InPaths,
-    /// What separates cells: one character, `,` by default.
+    /// The separator of cells: one character, `,` by default.
     #[serde(default = "comma", deserialize_with = "delimiter")]
     delimiter: char,
-    /// Whether the first line names the columns. If not, `columns` does.
+    /// Whether the first line names the columns. Otherwise, `columns` does.
     #[serde(default = "yes")]
     header: bool,
-    /// The names of all columns, in order, where the file does not say them or says them wrong.
+    /// The names of all columns, in order, if the file has no header or a wrong one.
     #[serde(default)]
     columns: Option<Vec<String>>,
-    /// How many lines to leave out at the beginning of each file.
+    /// How many lines to skip at the start of each file.
     #[serde(default)]
     skip: u32,
-    /// What lines that are to be left out begin with, such as `#`.
+    /// The prefix of lines to skip, such as `#`.
     #[serde(default)]
     comment: Option<String>,
-    /// The column that says when a row happened: as a number or a date. By default the first of
-    /// `timestamp_ns`, `timestamp`, `time` and `t` that there is.
+    /// The column with the time, as a number or a date. Default: the first of `timestamp_ns`,
+    /// `timestamp`, `time` and `t` that exists.
     #[serde(default)]
     timestamp: Option<String>,
-    /// What numbers in that column count: `s`, `ms`, `us` or `ns`. By default what the end of its name
-    /// says, as in `timestamp_ns`, or else seconds.
+    /// The unit of numbers in that column: `s`, `ms`, `us` or `ns`. Default: the suffix of its
+    /// name, as in `timestamp_ns`, or seconds.
     #[serde(default)]
     unit: Option<TimeUnit>,
-    /// What these numbers count from: `utc`, the default, for 1970, or `relative` for the start of the
+    /// The epoch of these numbers: `utc`, the default, for 1970, or `relative` for the start of the
     /// recording.
     #[serde(default)]
     clock: Option<Clock>,
-    /// The channel of all rows. By default the column `channel` says it, or else it is called as the source
-    /// is in the pipeline.
+    /// The channel of all rows. Default: the column `channel`, or the name of the source.
     #[serde(default)]
     channel: Option<String>,
-    /// The column that says the channel.
+    /// The column with the channel.
     #[serde(default)]
     channel_column: Option<String>,
-    /// The column that numbers the rows; `sequence`, if there is one. Without it a row's number is its place
-    /// in the file, in bytes.
+    /// The column with the sequence number; by default `sequence`, if it exists. Without it, the
+    /// sequence number is the row's byte offset in the file.
     #[serde(default)]
     sequence: Option<String>,
-    /// What columns hold, by name: `f64`, `i64`, `bool` or `text`. What is not named here is guessed from
-    /// the first rows of each file.
+    /// Types by column: `f64`, `i64`, `bool` or `text`. Others are guessed from the first rows of
+    /// each file.
     #[serde(default)]
     types: ColumnTypes,
-    /// The columns that are fields. By default all but those that say time, channel and number.
+    /// The columns to read as fields. Default: all but time, channel and sequence number.
     #[serde(default)]
     fields: Option<Vec<String>>,
-    /// The longest row that is read; a longer one is damage.
+    /// The maximum length of a row; a longer one is damage.
     #[serde(default = "longest_row", deserialize_with = "row_len")]
     max_row: ByteSize,
 }
 
 sluice_core::register! {
     source "csv": CsvSource,
-    about: "reads tables of text, a row an event, with typed fields",
+    about: "reads tables of text with typed columns, one row per event",
     sample: include_str!("../../samples/csv-source.toml"),
 }
 
-/// The longest row that may be asked for, and the length of what is looked at to learn the columns.
+/// The maximum of `max_row`, and how much of a file is read to learn its columns.
 const MAX_ROW: u64 = 16 << 20;
 
 fn yes() -> bool {
@@ -105,7 +103,7 @@ fn row_len<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Er
         return Ok(size);
     }
     let most = ByteSize(MAX_ROW);
-    Err(serde::de::Error::custom(format!("expected 1 byte to {most}, and found {size}")))
+    Err(serde::de::Error::custom(format!("expected 1 byte to {most}, found {size}")))
 }
 
 fn delimiter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<char, D::Error> {
@@ -125,7 +123,7 @@ impl Source for CsvSource {
 
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
         let inputs = self.inputs()?;
-        files::refuse_foreign(&inputs, InputContent::Marked, "a file of cells")?;
+        files::refuse_foreign(&inputs, InputContent::Marked, "a CSV file")?;
         Split::from_files(inputs, target, |_, len| Ok(0..len))
     }
 

@@ -1,4 +1,4 @@
-//! Reads one split of a file of cells: which rows are events, and the columns of their fields.
+//! Reads one split of a CSV file: events from rows, and columns of their fields.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,14 +19,14 @@ use super::CsvSource;
 use super::columns::CsvColumns;
 use super::scan::{Cell, RowScan, scan};
 
-/// How much of a file is looked at to learn its columns, unless a row may be longer.
+/// How much of a file to read to learn its columns, unless rows may be longer.
 const HEAD_LEN: usize = 64 << 10;
-/// How much of a row is looked at first, away from the fast path.
+/// How much of a row to read first, off the fast path.
 const FIRST_READ: usize = 4 << 10;
 
-/// Reads one split of a file of cells.
+/// Reads one split of a CSV file.
 pub(super) struct CellReader<'s> {
-    /// Nothing if the file has no row.
+    /// `None` if the file has no row.
     rows: Option<FramedReader<RowFraming<'s>>>,
     options: &'s CsvSource,
     columns: Option<Arc<CsvColumns>>,
@@ -67,7 +67,7 @@ impl<'s> CellReader<'s> {
         Ok(Self { rows: Some(rows), options, columns: Some(columns) })
     }
 
-    /// The batch with the fields of its events beside them.
+    /// `batch` with the fields of its events.
     fn with_fields(&self, batch: Batch, columns: &CsvColumns) -> Result<Batch, Error> {
         let delimiter = self.options.delimiter_byte();
         let cells_of = |row: &[u8]| {
@@ -104,7 +104,7 @@ impl Reader for CellReader<'_> {
     }
 }
 
-/// Rows, one behind another.
+/// Frames rows.
 struct RowFraming<'s> {
     options: &'s CsvSource,
     columns: Arc<CsvColumns>,
@@ -112,12 +112,12 @@ struct RowFraming<'s> {
     cells: Vec<Cell>,
     source: Arc<str>,
     channels: Arc<Channels>,
-    /// Channels by what rows call them; of those that the options name, by nothing.
+    /// Channel ids by name in the file; empty if an option names the channel.
     cache: HashMap<Vec<u8>, ChannelId>,
 }
 
 impl RowFraming<'_> {
-    /// The event of a row whose cells have been scanned. The inner `Err` says why it is none.
+    /// The event of a scanned row. The inner `Err` says why it is not an event.
     fn head(&mut self, pos: u64, row: &[u8]) -> Result<Result<EventHeader, String>, Error> {
         let head = match self.columns.head(row, &self.cells) {
             Ok(head) => head,
@@ -133,7 +133,7 @@ impl RowFraming<'_> {
     }
 
     fn channel(&mut self, cell: Vec<u8>) -> Result<ChannelId, Error> {
-        /// Hostile files name each row anew.
+        /// Hostile files name every row differently.
         const MAX_CACHED: usize = 1 << 14;
         if let Some(id) = self.cache.get(&cell) {
             return Ok(*id);
@@ -196,7 +196,11 @@ impl Framing for RowFraming<'_> {
                 }
                 RowScan::Invalid(why) => why.to_owned(),
                 RowScan::Row(_) | RowScan::Incomplete => {
-                    format!("a row of more than {} bytes, or quotes that do not end", self.longest)
+                    format!(
+                        "a row of more than {} bytes, or quotes that are \
+                             not closed",
+                        self.longest
+                    )
                 }
             };
             return Ok(PositionContent::Damage { end: next_line(log, pos, u64::MAX)?, reason });
@@ -207,8 +211,8 @@ impl Framing for RowFraming<'_> {
         if range.start <= self.columns.first_row {
             return Ok(Some(self.columns.first_row).filter(|at| *at < range.end));
         }
-        // One byte before, a line feed says that a line begins right where the range does. Whether that
-        // line begins a row, or lies in a cell, the split before this one tells.
+        // Starting one byte earlier finds a line that starts exactly at the range. Whether that
+        // line starts a row or is inside a cell, the previous split decides.
         let next = next_line(log, range.start - 1, range.end)?;
         Ok(Some(next).filter(|at| *at < range.end))
     }
@@ -225,7 +229,7 @@ impl Framing for RowFraming<'_> {
     }
 }
 
-/// Where the line behind the one that `pos` lies in begins, if that ends before `until`, or the end of the file.
+/// The start of the line after the one at `pos`, or the end of the file or of the range.
 fn next_line(log: &mut dyn ReadAt, pos: u64, until: u64) -> io::Result<u64> {
     let mut search = Search::new(pos..until, 0);
     let found = search.next(log, |bytes| memchr::memchr(b'\n', bytes).map(|at| (at, at + 1)))?;

@@ -1,7 +1,7 @@
-//! The cells of a row, as RFC 4180 has them: where they lie, and where the row ends. Does not know what is in
-//! them.
+//! Splits a row into cells, as in RFC 4180.
 //!
-//! Quotes mean something only at a cell's beginning. In quotes a cell may hold anything, also ends of lines.
+//! Quotes are special only at the start of a cell. A quoted cell may contain anything, including
+//! line ends.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -10,18 +10,18 @@ use std::ops::Range;
 
 use memchr::{memchr, memchr2};
 
-/// A cell: where it lies in its row, without the quotes around it.
+/// A cell: its place in the row, without quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) place: Range<usize>,
-    /// Whether it stood in quotes: then it is a text, even an empty one.
+    /// Whether it was quoted: then it is a text, even if empty.
     pub(crate) is_quoted: bool,
-    /// Whether quotes in it are doubled.
+    /// Whether it contains doubled quotes.
     has_quotes: bool,
 }
 
 impl Cell {
-    /// What it says, if `row` is the row it was found in.
+    /// Its text; `row` is the row it was found in.
     pub(crate) fn text<'r>(&self, row: &'r [u8]) -> Cow<'r, [u8]> {
         let text = row.get(self.place.clone()).unwrap_or_default();
         if !self.has_quotes {
@@ -39,19 +39,19 @@ impl Cell {
     }
 }
 
-/// What bytes begin with.
+/// What bytes start with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RowScan {
-    /// A row of so many bytes, its end of line among them.
+    /// A row of this length, including its line end.
     Row(usize),
     /// More bytes are needed to tell.
     Incomplete,
-    /// No row, and why.
+    /// No valid row, and why.
     Invalid(&'static str),
 }
 
-/// Looks for the row that `bytes` begin with, and leaves its cells in `cells`. A row that ends with the file
-/// instead of a line is one if `is_end` says that nothing follows.
+/// Scans the row at the start of `bytes` into `cells`. `is_end` means that the file ends with
+/// `bytes`, so a line end may be missing.
 pub(crate) fn scan(bytes: &[u8], delimiter: u8, is_end: bool, cells: &mut Vec<Cell>) -> RowScan {
     cells.clear();
     let mut at = 0;
@@ -80,15 +80,13 @@ pub(crate) fn scan(bytes: &[u8], delimiter: u8, is_end: bool, cells: &mut Vec<Ce
             None if is_end => return RowScan::Row(bytes.len()),
             None => return RowScan::Incomplete,
             Some(_) => {
-                return RowScan::Invalid(
-                    "a quote is followed by something else than the end of the cell",
-                );
+                return RowScan::Invalid("expected the end of the cell after a quote");
             }
         }
     }
 }
 
-/// A cell without quotes from `at` on, and the place of what ends it.
+/// An unquoted cell at `at`, and the position of what ends it.
 fn plain_cell(bytes: &[u8], at: usize, delimiter: u8) -> Option<(Cell, usize)> {
     let rest = bytes.get(at..).unwrap_or_default();
     let end = at + memchr2(delimiter, b'\n', rest)?;
@@ -98,7 +96,7 @@ fn plain_cell(bytes: &[u8], at: usize, delimiter: u8) -> Option<(Cell, usize)> {
     Some((Cell { place: at..end, is_quoted: false, has_quotes: false }, end))
 }
 
-/// A cell in quotes of which the first one lies before `at`, and the place behind the last one.
+/// A quoted cell whose text starts at `at`, and the position after its closing quote.
 fn quoted_cell(bytes: &[u8], at: usize) -> Result<Option<(Cell, usize)>, &'static str> {
     let (mut from, mut has_quotes) = (at, false);
     loop {

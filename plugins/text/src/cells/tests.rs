@@ -144,18 +144,18 @@ fn rows_that_do_not_fit_are_damage_and_say_why() {
     let text = "t,x\n1,2\n2\n3,abc\nnoon,1\n4,\"5\"6\n7,8\n1e400,1\n9,99999999999999999\n";
     let all = gathered(text, json!({ "types": { "x": "f64" } }));
     assert_eq!(times(&all), [SECOND, 7 * SECOND]);
-    let describe_cell: Vec<&str> = all.damage.iter().map(|(_, _, reason)| &reason[..]).collect();
+    let reasons: Vec<&str> = all.damage.iter().map(|(_, _, reason)| &reason[..]).collect();
     let wanted = [
-        "the row has 1 cells, and the file 2 columns",
-        "column `x`: `abc` is no number",
+        "expected 2 cells, found 1",
+        "column `x`: `abc` is not a number",
         "column `t`: `noon` is neither a number nor a date",
-        "a quote is followed by something else",
+        "expected the end of the cell after a quote",
         "column `t`: `1e400` is neither",
-        "column `x`: `99999999999999999` is more digits",
+        "column `x`: `99999999999999999` is too many digits",
     ];
-    assert_eq!(describe_cell.len(), wanted.len(), "{describe_cell:?}");
-    for (describe_cell, wanted) in describe_cell.iter().zip(wanted) {
-        assert!(describe_cell.contains(wanted), "{describe_cell}");
+    assert_eq!(reasons.len(), wanted.len(), "{reasons:?}");
+    for (reason, wanted) in reasons.iter().zip(wanted) {
+        assert!(reason.contains(wanted), "{reason}");
     }
     assert_eq!((all.damage[0].0, all.damage[0].1), (8, 2));
 }
@@ -163,15 +163,15 @@ fn rows_that_do_not_fit_are_damage_and_say_why() {
 #[test]
 fn a_file_whose_columns_cannot_be_known_is_refused_with_what_to_do() {
     let refused = |text: &str, options: Value, says: &[&str]| {
-        let describe_cell = refusal(text, options);
-        assert!(says.iter().all(|part| describe_cell.contains(part)), "{describe_cell}");
-        assert!(describe_cell.contains("table.csv: at byte"), "{describe_cell}");
+        let message = refusal(text, options);
+        assert!(says.iter().all(|part| message.contains(part)), "{message}");
+        assert!(message.contains("table.csv: at byte"), "{message}");
     };
     refused("a,b\n1,2\n", json!({}), &["`timestamp`", "`a`, `b`"]);
     refused("t,b\n1,2\n", json!({ "timestamp": "when" }), &["no column `when`"]);
     refused("t,b\n1,2\n", json!({ "types": { "c": "f64" } }), &["no column `c`"]);
     refused("t,b,b\n1,2,3\n", json!({}), &["two columns are called `b`"]);
-    refused("t,\"b\n", json!({}), &["names of columns cannot be read"]);
+    refused("t,\"b\n", json!({}), &["the header is not a valid row"]);
     refused("t,b\n", json!({ "columns": ["t"] }), &["`columns` names 1"]);
     refused("t,x\r1,2\r3,4\r", json!({}), &["end with a line feed"]);
     refused(&"t,".repeat(3000), json!({}), &["`delimiter`"]);

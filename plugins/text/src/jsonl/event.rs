@@ -1,5 +1,5 @@
-//! A JSON line as an event: what has to stand in it, and what is wrong with a line that is none. Reads no
-//! file, and leaves fields alone: the payload has them.
+//! Parses a JSON line into an event, or says why it is not one. Decoded fields are ignored, because
+//! the payload holds them.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -16,17 +16,17 @@ use sluice_core::{Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
 
 use crate::line::USUAL_ENCODING;
 
-/// The most that a line may say of its channel, names and metadata together.
+/// The maximum length of names and metadata of a line's channel.
 const MAX_CHANNEL_LEN: usize = 64 << 10;
-/// What a character takes at most.
+/// The maximum length of a character in bytes.
 const MAX_CHAR_LEN: usize = 4;
-/// How much of what is wrong with a line is told: it may quote the line.
+/// The maximum length of a message, which may quote the line.
 const MAX_QUOTED: usize = 160;
-/// Channels that are kept at hand, and how long what lines say of them may be.
+/// The maximum number of cached channels, and the maximum length of their keys.
 const MAX_CACHED: usize = 1 << 14;
 const MAX_CACHED_KEY: usize = 1 << 12;
 
-/// What a line says. Keys may come in any order; others are for other readers.
+/// The keys of a line, in any order; others are ignored.
 #[derive(Debug, Deserialize)]
 struct EventLine<'l> {
     timestamp_ns: i64,
@@ -48,18 +48,18 @@ struct EventLine<'l> {
     metadata: BTreeMap<LineText<'l>, LineText<'l>>,
 }
 
-/// A text that lies in the line, wherever it has no escapes.
+/// A text that borrows from the line if it has no escapes.
 #[derive(Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 struct LineText<'l>(#[serde(borrow)] Cow<'l, str>);
 
-/// What was found in a line.
+/// The content of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LineContent {
-    /// Nothing: the line is blank.
+    /// Nothing.
     Blank,
     /// An event.
     Event(EventHead),
-    /// No event that could be passed on, and why; the channel, where that is known.
+    /// Damage: the reason, and the channel if it is known.
     Damage(String, Option<ChannelId>),
 }
 
@@ -68,25 +68,25 @@ pub(crate) enum LineContent {
 pub(crate) struct EventHead {
     /// Nanoseconds.
     pub(crate) timestamp: i64,
-    /// The number its origin gave it.
+    /// The sequence number.
     pub(crate) sequence: i64,
     /// Its channel.
     pub(crate) channel: ChannelId,
-    /// Where its payload lies among those decoded.
+    /// The range of its payload in the buffer.
     pub(crate) payload: Range<usize>,
 }
 
-/// Turns lines into events.
+/// Parses lines into events.
 #[derive(Debug)]
 pub(crate) struct EventLines {
     channels: Arc<Channels>,
-    /// Channels by everything that lines say of them.
+    /// Channel ids by everything that a line says of its channel.
     cache: HashMap<Vec<u8>, ChannelId>,
     key: Vec<u8>,
     unknown_encoding: UnknownEncoding,
 }
 
-/// A word in a place for others, of which the first is told.
+/// The first unknown name of an encoding, to report once.
 #[derive(Debug, Default)]
 enum UnknownEncoding {
     #[default]
@@ -101,8 +101,8 @@ impl EventLines {
         Self { channels, cache: HashMap::new(), key: Vec::new(), unknown_encoding }
     }
 
-    /// What a line said of its payload's encoding that is the name of none: the first such word, once, as it can
-    /// be shown. Lines that say so are events of an encoding that is not known.
+    /// The first unknown encoding name, once, in printable form. Such lines are events whose
+    /// encoding is unknown.
     pub(crate) fn take_unknown_encoding(&mut self) -> Option<String> {
         let UnknownEncoding::LineContent(word) = &mut self.unknown_encoding else { return None };
         let word = std::mem::take(word);
@@ -110,7 +110,7 @@ impl EventLines {
         Some(word)
     }
 
-    /// The event of a line. Its payload is appended to `payloads`, and nothing if there is damage.
+    /// The event of a line. Appends its payload to `payloads`, or nothing if the line is damaged.
     ///
     /// `Err` means that the run has too many channels.
     pub(crate) fn read(
@@ -129,8 +129,10 @@ impl EventLines {
             Err(error) => return Ok(LineContent::Damage(not_an_event(&error), None)),
         };
         let Some(channel) = self.channel(&line)? else {
-            let reason =
-                format!("what the line says of its channel is longer than {MAX_CHANNEL_LEN} bytes");
+            let reason = format!(
+                "source, channel and metadata of the line are longer than \
+                         {MAX_CHANNEL_LEN} bytes"
+            );
             return Ok(LineContent::Damage(reason, None));
         };
         let start = payloads.len();
@@ -148,7 +150,7 @@ impl EventLines {
         }
     }
 
-    /// The channel of a line; nothing if what is said of it is too long.
+    /// The channel of a line; `None` if its description is too long.
     fn channel(&mut self, line: &EventLine<'_>) -> Result<Option<ChannelId>, Error> {
         line.write_key(&mut self.key);
         if let Some(id) = self.cache.get(&self.key) {
@@ -164,7 +166,7 @@ impl EventLines {
         }
         let id = self.channels.intern(line.channel())?;
         if self.key.len() <= MAX_CACHED_KEY {
-            // A damaged file can name every event anew: what is forgotten is only asked for again.
+            // A damaged file can name every event differently. What is evicted is interned again.
             if self.cache.len() >= MAX_CACHED {
                 self.cache.clear();
             }
@@ -175,7 +177,7 @@ impl EventLines {
 }
 
 impl EventLine<'_> {
-    /// Makes `key` all that the line says of its channel: another channel has another key.
+    /// Writes everything that the line says of its channel to `key`, unambiguously.
     fn write_key(&self, key: &mut Vec<u8>) {
         key.clear();
         let mut push = |text: Option<&LineText<'_>>| {
@@ -196,7 +198,7 @@ impl EventLine<'_> {
         key.push(u8::from(self.clock == Some(Clock::Relative)));
     }
 
-    /// What is said of the encoding, if it is the name of none.
+    /// The line's encoding, if its name is unknown.
     fn unknown_encoding(&self) -> Option<&str> {
         let word = &*self.encoding.as_ref()?.0;
         (Encoding::from_word(word).as_str() != word).then_some(word)
@@ -218,31 +220,33 @@ impl EventLine<'_> {
 const NO_PAYLOAD: &str = "no payload in this line; write with `payload = true` (convert: \
                           `--sink-option payload=true`, cat: `--payload`)";
 
-/// Appends the payload of a line. `Err` says why it cannot be the one that was written.
+/// Appends the payload of a line. `Err` says why it is not what was written.
 fn payload(line: &EventLine<'_>, out: &mut Vec<u8>) -> Result<(), String> {
     let start = out.len();
     match (&line.payload, line.size) {
         (Some(text), _) => STANDARD
             .decode_vec(&*text.0, out)
-            .map_err(|error| format!("the payload is no base64: {error}"))?,
+            .map_err(|error| format!("the payload is not base64: {error}"))?,
         (None, Some(0)) => {}
         (None, _) => return Err(NO_PAYLOAD.to_owned()),
     }
     let payload = out.get(start..).unwrap_or_default();
-    let size = line.size.ok_or("expected a number as `size`, and there is none")?;
+    let size = line.size.ok_or("expected a number as `size`, found none")?;
     if payload.len() as u64 != size {
         let len = payload.len();
-        return Err(format!("the payload has {len} bytes, and `size` says {size}"));
+        return Err(format!("expected a payload of {size} bytes (`size`), found {len}"));
     }
     let Some(wanted) = line.crc32 else { return Ok(()) };
     let found = crc32fast::hash(payload);
     if found != wanted {
-        return Err(format!("the payload's CRC-32 is {found}, and `crc32` says {wanted}"));
+        return Err(format!(
+            "expected the CRC-32 {wanted} (`crc32`) of the payload, found {found}"
+        ));
     }
     Ok(())
 }
 
-/// Why a line that does not begin as an object does is no event. Lists are none, whatever is in them.
+/// Why a line that does not start like an object is not an event. Lists never are.
 fn not_an_object(line: &[u8]) -> Option<String> {
     let begin = line.trim_ascii_start();
     if begin.first() == Some(&b'{') {
@@ -250,10 +254,10 @@ fn not_an_object(line: &[u8]) -> Option<String> {
     }
     let begin = begin.chunks(MAX_CHAR_LEN).next().unwrap_or_default();
     let found: String = String::from_utf8_lossy(begin).chars().take(1).collect();
-    Some(format!("no event: expected an object, `{{…}}`, found `{}`", printable(&found)))
+    Some(format!("not an event: expected an object, `{{…}}`, found `{}`", printable(&found)))
 }
 
-/// As much of a text as tells which it is, without what could control a terminal.
+/// The start of a text, without characters that control a terminal.
 fn excerpt(text: &str) -> String {
     let text = printable(text);
     let excerpt: String = text.chars().take(MAX_QUOTED).collect();
@@ -261,12 +265,12 @@ fn excerpt(text: &str) -> String {
     excerpt + more
 }
 
-/// Why a line is no event.
+/// Why a line is not an event.
 fn not_an_event(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    // A line is all that was looked at: which one it is says the damage's place.
+    // The position of the damage already names the line.
     let message = text.rsplit_once(" at line ").map_or(&*text, |(message, _)| message);
-    let what = if error.is_data() { "no event" } else { "no JSON" };
+    let what = if error.is_data() { "not an event" } else { "not JSON" };
     format!("{what}: {}, at column {} of the line", excerpt(message), error.column())
 }
 
@@ -392,24 +396,34 @@ mod tests {
 
     #[test]
     fn what_does_not_agree_with_its_payload_is_damage() {
-        assert_eq!(reason(&with("size", 8.into())), "the payload has 9 bytes, and `size` says 8");
-        let wanted = "the payload's CRC-32 is 3421780262, and `crc32` says 1";
+        assert_eq!(
+            reason(&with("size", 8.into())),
+            "expected a payload of 8 bytes (`size`), found \
+             9"
+        );
+        let wanted = "expected the CRC-32 1 (`crc32`) of the payload, found 3421780262";
         assert_eq!(reason(&with("crc32", 1.into())), wanted);
         assert!(matches!(read(&without(&["crc32"])).0, LineContent::Event(_)));
-        assert!(reason(&with("payload", "MTIzNDU2Nzg".into())).contains("no base64"));
+        assert!(reason(&with("payload", "MTIzNDU2Nzg".into())).contains("not base64"));
         assert!(reason(&without(&["size"])).contains("`size`"));
     }
 
     #[test]
     fn what_is_no_event_is_damage_that_says_why() {
-        assert!(reason("{\"timestamp_ns\":1").starts_with("no JSON: EOF while parsing an object"));
+        assert!(reason("{\"timestamp_ns\":1").starts_with("not JSON: EOF while parsing an object"));
         for key in ["timestamp_ns", "source", "channel", "sequence"] {
             let reason = reason(&without(&[key]));
-            assert!(reason.starts_with(&format!("no event: missing field `{key}`")), "{reason}");
+            assert!(
+                reason.starts_with(&format!(
+                    "not an event: missing \
+                                                 field `{key}`"
+                )),
+                "{reason}"
+            );
         }
         let wrong = reason(&with("timestamp_ns", "now".into()));
         let wanted =
-            "no event: invalid type: string \"now\", expected i64, at column 21 of the line";
+            "not an event: invalid type: string \"now\", expected i64, at column 21 of the line";
         assert_eq!(wrong, wanted);
         for line in [
             "[]",
@@ -431,7 +445,7 @@ mod tests {
             r#"[1,"log","A",0,2,2659403885,"YWI=",null,null,null,{}]"#,
             r#" [1,"log","A",0,0,null,null,null,null,null]"#,
         ] {
-            assert_eq!(reason(list), "no event: expected an object, `{…}`, found `[`");
+            assert_eq!(reason(list), "not an event: expected an object, `{…}`, found `[`");
         }
         assert!(reason("\u{1b}[2J").ends_with("found `\\u{1b}`"), "{}", reason("\u{1b}[2J"));
         assert!(reason("ü").ends_with("found `ü`"));

@@ -1,5 +1,4 @@
-//! The lines of a file, one after another, through a buffer no longer than the longest line that is wanted.
-//! Does not know what is in a line.
+//! Reads a file line by line, with a buffer no longer than the longest line.
 
 use std::ops::Range;
 
@@ -7,43 +6,43 @@ use memchr::memchr;
 use sluice_core::files::LogFile;
 use sluice_core::{Error, ReadContext};
 
-/// How much is read at a time.
+/// How much to read at a time.
 const STEP: usize = 256 << 10;
-/// How much is read at least, for the line that lies across the end of what is wanted.
+/// The minimum to read, for a line that continues after the end of the range.
 const OVERHANG: usize = 4 << 10;
 
-/// Goes through a file line by line.
+/// A buffer over a file that returns its lines.
 #[derive(Debug)]
 pub(crate) struct LineBuffer {
     log: LogFile,
     context: ReadContext,
-    /// Longest line that is given.
+    /// The maximum length of a line.
     max_len: usize,
-    /// What lies beyond is read only as far as lines go on there.
+    /// Beyond this position, only the rest of a line is read.
     needed_until: u64,
     buffer: Vec<u8>,
-    /// Where the buffer lies in the file.
+    /// The position of the buffer in the file.
     start: u64,
-    /// Where in the buffer the next line begins.
+    /// The offset of the next line in the buffer.
     next: usize,
-    /// How much of the buffer is known to hold no end of that line.
+    /// How much of the buffer is known to contain no end of that line.
     scanned: usize,
     ended: bool,
 }
 
-/// Where a line lies in the file.
+/// The place of a line in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LineSpan {
-    /// Its first byte.
+    /// The position of its first byte.
     pub(crate) at: u64,
-    /// Behind its line feed, or the end of the file.
+    /// The position after its line feed, or the end of the file.
     pub(crate) end: u64,
-    /// Whether it is no longer than wanted, so that its bytes are there.
+    /// Whether it is short enough to be in the buffer.
     pub(crate) is_complete: bool,
 }
 
 impl LineBuffer {
-    /// The lines from `at` on, of which those that begin before `wanted` are needed.
+    /// The lines from `at` on. Those that start before `needed_until` are needed.
     pub(crate) fn new(
         log: LogFile,
         at: u64,
@@ -75,7 +74,7 @@ impl LineBuffer {
         self.start + self.next as u64
     }
 
-    /// The next line; nothing at the end of the file, and when the run ends early.
+    /// The next line; `None` at the end of the file, and when the run is cancelled.
     pub(crate) fn step(&mut self) -> Result<Option<LineSpan>, Error> {
         loop {
             if let Some(end) = self.find_end() {
@@ -96,13 +95,13 @@ impl LineBuffer {
         }
     }
 
-    /// The bytes of the line that [`step`](Self::step) gave last; none of a line that is not held.
+    /// The bytes of the line that [`step`](Self::step) returned last; empty if it was too long.
     pub(crate) fn bytes(&self, line: LineSpan) -> &[u8] {
         self.buffer.get(self.held(line)).unwrap_or_default()
     }
 
-    /// Goes to where the next line begins, behind the line feed at `position` or later, without keeping
-    /// what lies before. False where there is none before `limit`.
+    /// Moves to the start of the next line, after a line feed at `position` or later, without
+    /// keeping what precedes it. Returns false if there is none before `limit`.
     pub(crate) fn skip_line(&mut self, limit: u64) -> Result<bool, Error> {
         loop {
             if let Some(end) = self.find_end() {
@@ -118,7 +117,7 @@ impl LineBuffer {
         }
     }
 
-    /// Where the line that begins at `next` ends, if its end has been read.
+    /// The end of the line that starts at `next`, if it is in the buffer.
     fn find_end(&self) -> Option<usize> {
         let unknown = self.buffer.get(self.scanned..)?;
         memchr(b'\n', unknown).map(|at| self.scanned + at + 1)
@@ -128,12 +127,12 @@ impl LineBuffer {
         let at = self.position();
         let len = end - self.next;
         (self.next, self.scanned) = (end, end);
-        // The line feed does not count: whether it is there must not decide.
+        // The line feed does not count, because it may be missing.
         let text = len - usize::from(self.buffer.get(end - 1) == Some(&b'\n'));
         LineSpan { at, end: self.position(), is_complete: text <= self.max_len }
     }
 
-    /// A line that is longer than wanted.
+    /// Skips a line that is too long.
     fn step_over(&mut self) -> Result<LineSpan, Error> {
         let at = self.position();
         self.skip_line(u64::MAX)?;

@@ -1,5 +1,4 @@
-//! Reads one split of a file of JSON lines: goes through its lines, gathers events into batches, and
-//! reports what is damaged. What an event is, is [`super::event`]'s word.
+//! Reads one split of a file of JSON lines into batches, and reports damage.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use sluice_core::{
 use super::event::{EventHead, EventLines, LineContent};
 use super::lines::{LineBuffer, LineSpan};
 
-/// How far a file may have grown, since it was cut into splits, for the last split still to read it all.
+/// How much a file may have grown since it was split for the last split to read it all.
 const MAX_GROWTH: u64 = 4 << 20;
 
 /// Reads one split of a file of JSON lines.
@@ -26,16 +25,16 @@ pub(crate) struct JsonLineReader {
     input: Arc<str>,
     max_len: usize,
     start: u64,
-    /// Lines that begin here or later are of the next split.
+    /// Lines that start here or later belong to the next split.
     end: u64,
-    /// Where the file is known to go on to.
+    /// The known end of the split in the file.
     expected: u64,
     began: Option<u64>,
     done: bool,
 }
 
 impl JsonLineReader {
-    /// Opens a file at a split. Lines of more than `longest` bytes are damage.
+    /// Opens a file at a split. Lines longer than `max_len` bytes are damage.
     pub(crate) fn open(
         path: &Path,
         split: &Split,
@@ -47,7 +46,7 @@ impl JsonLineReader {
         let end = split.end.or(split.bytes.map(grown)).unwrap_or(u64::MAX);
         let at = match entry {
             SplitStart::At(at) => at,
-            // One byte before, a line feed says that a line begins right where the split does.
+            // Starting one byte earlier finds a line that starts exactly at the split.
             SplitStart::Search => split.start.saturating_sub(1),
         };
         let mut lines = LineBuffer::new(
@@ -74,7 +73,7 @@ impl JsonLineReader {
         })
     }
 
-    /// Reads events until they are a block's worth or the split ends.
+    /// Reads events until they fill a block or the split ends.
     fn fill(&mut self) -> Result<Batch, Error> {
         let (mut batch, from) = (BatchBuilder::with_capacity(LIKELY_EVENTS), self.lines.position());
         let mut payloads = self.context.blocks.buffer();
@@ -102,7 +101,7 @@ impl JsonLineReader {
         Ok(batch.finish())
     }
 
-    /// The event of a line, if it has one; its payload is appended to `payloads`.
+    /// The event of a line, if it has one. Appends its payload to `payloads`.
     fn event(
         &mut self,
         line: LineSpan,
@@ -123,7 +122,7 @@ impl JsonLineReader {
     fn note_unknown_encoding(&self, word: &str) {
         let input = &self.input;
         let what = format!(
-            "`encoding` is `{word}` in lines, which is not known: their payloads stay as they are: {input}"
+            "unknown `encoding` `{word}` in lines; their payloads are kept as they are: {input}"
         );
         self.context.losses.note(what, 0);
     }
@@ -137,7 +136,7 @@ impl JsonLineReader {
         self.context.damage.report(damage);
     }
 
-    /// The file ends before the split does, or the run does.
+    /// Handles a file that ends before the split does, and cancellation.
     fn end_early(&mut self) {
         self.done = true;
         if self.context.is_cancelled() {
@@ -145,10 +144,10 @@ impl JsonLineReader {
         }
         let at = self.lines.position();
         if let Some(reason) = self.lines.log().decompression_error() {
-            // How much is missing is not known.
+            // How much is missing is unknown.
             self.context.damage.report(Damage::new(&self.input, at, 0, reason));
         }
-        // Each split tells of its own part.
+        // Each split reports its own part.
         let from = at.max(self.start);
         let is_there = self.lines.log().len().is_none_or(|len| len >= self.expected);
         if from < self.expected && !is_there {

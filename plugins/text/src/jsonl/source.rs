@@ -1,5 +1,4 @@
-//! Source `jsonl`: reads what the sink writes with payloads, as the events that were written. Does not
-//! make payloads of fields.
+//! Source `jsonl`: reads what the sink writes with payloads, as the original events.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,21 +17,21 @@ use super::reader::JsonLineReader;
 
 /// Reads JSON lines with payloads.
 ///
-/// Every line is checked against its size and CRC-32. A line that is no event is damage, and the next one
-/// is read.
+/// Every payload is checked against `size` and `crc32`. A line that is not an event is damage;
+/// reading continues with the next one.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
 pub struct JsonlSource {
-    /// The files: one, a glob, a list of them, or `-` for standard input. Files are read one after
-    /// another; what is compressed with zstd is read as what it holds.
+    /// The files: one, a glob, a list of them, or `-` for standard input. Files are read in order;
+    /// zstd is decompressed.
     path: InPaths,
-    /// Longest line that is read, up to 2GiB; a longer one is damage.
+    /// The maximum length of a line, up to 2GiB; a longer one is damage.
     #[serde(default = "longest_line", deserialize_with = "line_len")]
     max_line: ByteSize,
 }
 
-/// What batches can hold of one event.
+/// The maximum length of an event in a batch.
 const MAX_LINE: u64 = 2 << 30;
 
 fn longest_line() -> ByteSize {
@@ -44,7 +43,7 @@ fn line_len<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::E
     if size.0 <= MAX_LINE {
         return Ok(size);
     }
-    Err(D::Error::custom(format!("expected at most {}, and found {size}", ByteSize(MAX_LINE))))
+    Err(D::Error::custom(format!("expected at most {}, found {size}", ByteSize(MAX_LINE))))
 }
 
 sluice_core::register! {
@@ -57,8 +56,8 @@ sluice_core::register! {
 
 const KEYS: [&str; 2] = ["timestamp_ns", "channel"];
 
-/// Whether the first line is an object with a time, a channel and a payload: lines without payloads are
-/// for others to read, and are no damaged events. It may be longer than `head`.
+/// Whether the first line is an object with a time, a channel and a payload. Lines without payloads
+/// are not damaged events, but another format. The line may be longer than `head`.
 fn sniff(head: &[u8]) -> SniffResult {
     let text = head.trim_ascii_start();
     let end = memchr(b'\n', text);
@@ -74,10 +73,10 @@ fn sniff(head: &[u8]) -> SniffResult {
     }
 }
 
-/// A first line is read as far as this to find its payload, which comes behind the fields.
+/// How far to read a first line to find its payload, which follows the fields.
 const MAX_SNIFF: usize = 64 << 20;
 
-/// Judges a file whose first line goes on for longer than anybody looks at the beginning of a file.
+/// Sniffs a file whose first line is longer than the usual head.
 fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
     let mut len = 1 << 10;
     if files::path_kind(path)?.is_none_or(|found| !matches!(found, PathKind::File(_))) {
@@ -90,17 +89,17 @@ fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
             return Ok(SniffResult::No);
         }
         if memchr(b'\n', text).is_some() || head.len() < len || len >= MAX_SNIFF {
-            // A beginning that is short enough is for `sniff`.
+            // `sniff` has already seen a short head.
             return Ok(if len > HEAD_LEN { sniff(&head) } else { SniffResult::No });
         }
         len = if len < HEAD_LEN { HEAD_LEN + 1 } else { len * 4 };
     }
 }
 
-/// What `sniff` is given of a file at least, if it has as much.
+/// The minimum length of the head that `sniff` gets, if the file is long enough.
 const HEAD_LEN: usize = 64 << 10;
 
-/// What a line may be that is cut off behind `head`, or damaged.
+/// What a first line may be that is damaged or longer than `head`.
 fn sniff_part(line: &[u8], is_cut_off: bool) -> SniffResult {
     let is_there = |key: &str| memmem::find(line, format!("\"{key}\"").as_bytes()).is_some();
     let found = KEYS.iter().filter(|key| is_there(key)).count();
@@ -188,7 +187,10 @@ mod tests {
         let found = gather_with(&source(&file), u64::MAX, &context).unwrap();
         assert_eq!((found.events.len(), found.damage.len()), (3, 0));
         let notes = context.losses.take_notes();
-        assert!(notes.len() == 1 && notes[0].0.starts_with("`encoding` is `proto`"), "{notes:?}");
+        assert!(
+            notes.len() == 1 && notes[0].0.starts_with("unknown `encoding` `proto`"),
+            "{notes:?}"
+        );
     }
 
     #[test]
