@@ -214,7 +214,7 @@ fn of_a_sink_that_fails_nothing_is_left() {
     let said = failure(&into(r#"["sh", "-c", "cat; echo no room >&2; exit 3"]"#, path), &folder);
     assert_contains(
         &said,
-        &["`prog`: the program `sh -c", "failed with exit code 3", "the last it said:\n  no room"],
+        &["`prog`: the program `sh -c", "failed with exit code 3", "its last messages:\n  no room"],
     );
 }
 
@@ -226,8 +226,8 @@ fn a_sink_that_does_not_take_everything_has_failed() {
         [(3, r#"["true"]"#), (9000, r#"["true"]"#), (9000, r#"["head", "-c", "100000"]"#)]
     {
         let said = failure(&into(command, path), &with_log(count));
-        let early = said.contains("before it had taken all events");
-        assert!(early || said.contains("stopped taking events"), "{said}");
+        let early = said.contains("before it had read all events");
+        assert!(early || said.contains("stopped reading"), "{said}");
     }
 }
 
@@ -258,11 +258,11 @@ fn a_killed_program_is_reported_with_its_signal() {
 fn text_from_a_program_is_quoted_in_the_error() {
     let folder = with_log(100);
     let said = failure(&through(r#"["sh", "-c", "echo starting; cat"]"#), &folder);
-    assert_contains(&said, &["it printed the text \"starting\\n", "belongs on standard error"]);
+    assert_contains(&said, &["it printed the text \"starting\\n", "to standard error"]);
     let said = failure(&through(r#"["sh", "-c", "cat; echo finished"]"#), &folder);
     assert_contains(
         &said,
-        &["behind the end of its Arrow stream it printed the text \"finished\\n\""],
+        &["it printed the text \"finished\\n\" after the end of its Arrow stream"],
     );
     let said = failure(&through(r#"["sh", "-c", "cat > /dev/null"]"#), &folder);
     assert_contains(&said, &["nothing was written to standard output"]);
@@ -282,10 +282,13 @@ fn a_stream_that_breaks_off_is_no_stream() {
 fn a_program_that_cannot_start_is_reported_with_the_reason() {
     let folder = with_log(10);
     let said = failure(&through(r#"["no-such-program-here"]"#), &folder);
-    assert_contains(&said, &["cannot be started", "no program `no-such-program-here` on the path"]);
+    assert_contains(
+        &said,
+        &["cannot be started", "the program `no-such-program-here` is not on the PATH"],
+    );
     folder.write("plain.sh", "#!/bin/sh\ncat\n");
     let said = failure(&through(r#"["./plain.sh"]"#), &folder);
-    assert_contains(&said, &["`chmod +x` allows it"]);
+    assert_contains(&said, &["`chmod +x` makes it so"]);
     fs::set_permissions(folder.at("plain.sh"), PermissionsExt::from_mode(0o755)).unwrap();
     allowed(&through(r#"["./plain.sh"]"#), &folder, 1).unwrap();
     fs::remove_file(folder.at("out.lcm")).unwrap();
@@ -328,10 +331,7 @@ fn a_program_that_does_nothing_is_ended_with_all_it_started() {
         into(HANGS, timeout),
         through(HANGS).replace("folder =", &format!("{timeout}\nfolder =")),
     ] {
-        assert_contains(
-            &failure(&text, &folder),
-            &["neither taken nor given anything for 0.3 s", "`timeout`"],
-        );
+        assert_contains(&failure(&text, &folder), &["inactive for 0.3 s", "`timeout`"]);
         expect_gone(noted(&folder.at("child")));
     }
 }

@@ -1,4 +1,5 @@
-//! What programs say to people: lines passed on as they come, cleaned and bounded, and the last of them kept.
+//! Passes on a program's standard error line by line, cleaned and bounded, and keeps the last
+//! lines.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -13,24 +14,23 @@ use sluice_core::programs::RunHandle;
 
 use crate::process::Activity;
 
-/// How much of a line is passed on.
+/// The maximum length of a line to pass on.
 const MAX_LINE_LEN: usize = 2000;
-/// How many lines are passed on.
+/// The maximum number of lines to pass on.
 const MAX_LINES: u64 = 1000;
-/// How many of the last lines are kept.
+/// How many of the last lines to keep.
 const KEPT_LINES: usize = 12;
 
-/// What a program has said.
+/// The standard error of a child process.
 #[derive(Debug)]
 pub(crate) struct ChildStderr {
-    /// As they came, and cut.
+    /// Raw lines, truncated.
     last: Arc<Mutex<VecDeque<Vec<u8>>>>,
     over: Receiver<()>,
 }
 
 impl ChildStderr {
-    /// Listens from now on, on a thread of its own, until there is nothing more to come. Each line is a sign
-    /// that the program is alive.
+    /// Reads `from` to its end on a thread of its own. Each line counts as activity.
     pub(crate) fn listen(
         from: impl Read + Send + 'static,
         talk: RunHandle,
@@ -49,13 +49,13 @@ impl ChildStderr {
         Ok(Self { last, over })
     }
 
-    /// Waits until all has been said and passed on, or until this much time has gone by.
+    /// Waits until everything has been passed on, at most for `patience`.
     pub(crate) fn wait(&self, patience: Duration) {
-        // Nothing is ever received: the channel is closed.
+        // Nothing is ever received: the channel is closed at the end.
         let _over = self.over.recv_timeout(patience);
     }
 
-    /// The last lines, once all has been said or this much time has gone by; each on a line of its own.
+    /// The last lines, each on a line of its own, after waiting at most for `patience`.
     pub(crate) fn last(&self, patience: Duration) -> String {
         self.wait(patience);
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +85,7 @@ fn pass_on(
     }
 }
 
-/// Takes the next line, as far as it is passed on; gives whether there was one.
+/// Reads the next line, up to the maximum length; returns whether there was one.
 fn next_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> bool {
     line.clear();
     let mut begun = false;

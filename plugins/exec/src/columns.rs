@@ -1,5 +1,4 @@
-//! The columns of what a program gives, judged by name and type and brought into one form. Knows no channel
-//! of the run, and reads no bytes.
+//! Checks the columns of a program's output by name and type, and converts them to one form.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use arrow_buffer::ScalarBuffer;
 use arrow_cast::cast;
 use arrow_schema::{DataType, Schema, SchemaRef, TimeUnit};
 
-/// The columns that are read, and which have to be there. Others are left alone.
+/// The columns that are read, and whether they are required. Others are ignored.
 const COLUMNS: [(&str, Presence); 8] = [
     ("timestamp", Presence::Required),
     ("channel", Presence::Required),
@@ -31,48 +30,49 @@ enum Presence {
     Optional,
 }
 
-/// How many bytes a column of a batch may show together.
+/// The maximum total length of a column's values in a batch.
 const MAX_BATCH_BYTES: usize = 256 << 20;
 
-/// The form of a stream: where its columns are.
+/// The schema of a stream, and where its columns are.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamLayout {
     pub(crate) schema: SchemaRef,
-    /// The places of the columns that are read.
+    /// The indices of the columns that are read.
     pub(crate) places: Vec<usize>,
     /// Whether payloads are text.
     is_text: bool,
 }
 
-/// A batch of events as a program gave it, in one form whatever types it used.
+/// A batch of events from a program, converted to fixed types.
 #[derive(Clone, Debug)]
 pub(crate) struct EventColumns {
     /// Nanoseconds since 1970.
     pub(crate) timestamps: ScalarBuffer<i64>,
     pub(crate) payloads: BinaryViewArray,
     pub(crate) sequences: Option<ScalarBuffer<i64>>,
-    /// The numbers that events were sent with. New events have none.
+    /// The numbers that events were sent with; null for new events.
     pub(crate) numbers: Option<Int64Array>,
-    /// Columns of words, as dictionaries.
+    /// Text columns, as dictionaries.
     pub(crate) channel: ArrayRef,
     pub(crate) source: Option<ArrayRef>,
     pub(crate) encoding: Option<ArrayRef>,
     pub(crate) attributes: Option<ArrayRef>,
     /// Whether payloads are text.
     pub(crate) is_text: bool,
-    /// About how much memory it takes.
+    /// Approximate size in memory.
     pub(crate) bytes: usize,
 }
 
 impl EventColumns {
-    /// How many events there are.
+    /// The number of events.
     pub(crate) fn len(&self) -> usize {
         self.timestamps.len()
     }
 }
 
 impl StreamLayout {
-    /// The form that a stream's schema declares. `Err` names every column that is missing or of a wrong type.
+    /// The layout of a stream with this schema. `Err` names every column that is missing or has a
+    /// wrong type.
     pub(crate) fn from_schema(schema: SchemaRef) -> Result<Self, String> {
         let mut wrong = Vec::new();
         let mut places = Vec::new();
@@ -87,11 +87,11 @@ impl StreamLayout {
                     match expected(name, kind) {
                         None => places.push(place),
                         Some(want) => {
-                            wrong.push(format!("column `{name}`: {want} is needed, found {kind}"))
+                            wrong.push(format!("column `{name}`: expected {want}, found {kind}"))
                         }
                     }
                 }
-                (Some(_), Some(_)) => wrong.push(format!("column `{name}` is there twice")),
+                (Some(_), Some(_)) => wrong.push(format!("column `{name}` occurs twice")),
                 (None, _) if needed == Presence::Required => {
                     wrong.push(format!("column `{name}` is missing"))
                 }
@@ -104,8 +104,8 @@ impl StreamLayout {
         Err(format!("{}; it has {}", wrong.join("; "), list_columns(&schema)))
     }
 
-    /// The events of a batch that has the columns of `places`. `Err` names the column that is at fault, and
-    /// the row.
+    /// The events of a batch with the columns of `places`. `Err` names the column and the row at
+    /// fault.
     pub(crate) fn events(&self, columns: &RecordBatch) -> Result<EventColumns, String> {
         let column =
             |name: &str| columns.column_by_name(name).filter(|c| *c.data_type() != DataType::Null);
@@ -129,7 +129,7 @@ impl StreamLayout {
     }
 }
 
-/// The columns for people: their names and types.
+/// Names and types of the columns, for messages.
 fn list_columns(schema: &Schema) -> String {
     const MOST: usize = 20;
     if schema.fields().is_empty() {
@@ -143,12 +143,12 @@ fn list_columns(schema: &Schema) -> String {
     format!("{}{more}", each.join(", "))
 }
 
-/// What a column should be; nothing if it is.
+/// The expected type of a column; `None` if it has it.
 fn expected(name: &str, kind: &DataType) -> Option<&'static str> {
     let (fits, want) = match name {
         "timestamp" => (
             matches!(kind, DataType::Timestamp(..) | DataType::Int64),
-            "a timestamp, or int64 for nanoseconds since 1970,",
+            "a timestamp, or int64 (nanoseconds since 1970)",
         ),
         "payload" => (is_payload(kind), "binary or text"),
         "sequence" | "number" => (kind.is_integer() || *kind == DataType::Null, "an integer"),
@@ -181,11 +181,11 @@ fn is_payload(kind: &DataType) -> bool {
 }
 
 fn no_nulls(name: &str, column: &ArrayRef) -> Result<(), String> {
-    // Words of a dictionary may be null as well.
+    // Values of a dictionary may be null as well.
     let nulls = column.logical_nulls().filter(|nulls| nulls.null_count() > 0);
     let Some(nulls) = nulls else { return Ok(()) };
     let row = (0..column.len()).find(|row| nulls.is_null(*row)).unwrap_or(0);
-    Err(format!("column `{name}` is null in row {row} of a batch, and every event needs one"))
+    Err(format!("column `{name}` is null in row {row} of a batch; every event needs a value"))
 }
 
 fn timestamps(column: &ArrayRef) -> Result<ScalarBuffer<i64>, String> {
@@ -207,15 +207,13 @@ fn timestamps(column: &ArrayRef) -> Result<ScalarBuffer<i64>, String> {
     };
     let nanos = |value: &i64| {
         value.checked_mul(factor).ok_or_else(|| {
-            format!(
-                "column `timestamp`: {value} is beyond the times that can be held (1677 to 2262)"
-            )
+            format!("column `timestamp`: {value} is out of the range of times (1677 to 2262)")
         })
     };
     values.iter().map(nanos).collect::<Result<Vec<_>, _>>().map(ScalarBuffer::from)
 }
 
-/// The column as `kind`, which the library can make of it.
+/// The column cast to `kind`.
 fn cast_to(name: &str, column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, String> {
     cast(column, kind).map_err(|e| format!("column `{name}`: {e}"))
 }
@@ -223,9 +221,9 @@ fn cast_to(name: &str, column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, S
 fn sequences(column: &ArrayRef) -> Result<ScalarBuffer<i64>, String> {
     no_nulls("sequence", column)?;
     let wide = cast_to("sequence", column, &DataType::Int64)?;
-    // What does not fit has become null.
+    // Values that do not fit have become null.
     if wide.null_count() > 0 {
-        return Err("column `sequence`: a number beyond 63 bits".into());
+        return Err("column `sequence`: a number of more than 63 bits".into());
     }
     Ok(wide.as_primitive::<Int64Type>().values().clone())
 }
@@ -247,10 +245,10 @@ fn dictionary(name: &str, column: &ArrayRef) -> Result<ArrayRef, String> {
     }
     let column = match column.data_type() {
         DataType::Utf8View | DataType::LargeUtf8 => cast_to(name, column, &DataType::Utf8)?,
-        // Never row by row: one long word may be in all of them.
+        // Never row by row: all of them may have the same long text.
         _ => Arc::clone(column),
     };
-    // Compiled here, and not in a library that `release` does not optimise: this is for every event.
+    // Compiled here, because the library is not optimised in `release`, and this runs per event.
     match column.as_string_opt::<i32>() {
         Some(column) => Ok(Arc::new(column.iter().collect::<DictionaryArray<Int32Type>>())),
         None => cast_to(name, &column, &words),
@@ -274,13 +272,15 @@ fn payloads(column: &ArrayRef) -> Result<BinaryViewArray, String> {
     Ok(views)
 }
 
-/// Refuses views that show more bytes together than a batch may have: they may show the same ones many times.
+/// Refuses views with more bytes in total than a batch may have: many views may show the same
+/// bytes.
 fn not_too_long(name: &str, views: &[u128]) -> Result<(), String> {
     let total = views.iter().map(|view| *view as u32 as usize).sum::<usize>();
     if total <= MAX_BATCH_BYTES {
         return Ok(());
     }
     Err(format!(
-        "column `{name}`: {total} bytes in a batch, and {MAX_BATCH_BYTES} are the most; write smaller batches"
+        "column `{name}`: expected at most {MAX_BATCH_BYTES} bytes per batch, found {total}; write \
+         smaller batches"
     ))
 }

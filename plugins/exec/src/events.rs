@@ -1,4 +1,4 @@
-//! Events as the columns that programs get, and events again out of what programs give.
+//! Converts events to the columns that programs get, and the columns of programs to events.
 
 use std::sync::Arc;
 
@@ -18,25 +18,24 @@ use sluice_core::{Batch, ChannelId, Channels, Error, Payloads};
 use crate::columns::EventColumns;
 use crate::wire::END;
 
-/// What programs get beside the events themselves.
+/// Which optional columns a program gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProgramColumns {
-    /// Numbers by which events are known again.
+    /// Numbers that identify events when they return.
     pub(crate) numbers: bool,
     /// Decoded fields as JSON.
     pub(crate) fields: bool,
 }
 
-/// How many bytes of payloads there are at most in a batch for a program, unless one event has more.
+/// The maximum payload bytes per batch for a program, unless one event has more.
 const BATCH_BYTES: usize = 1 << 20;
-/// How many events there are at most in a batch for a program.
+/// The maximum number of events per batch for a program.
 const BATCH_EVENTS: usize = 16 << 10;
 
 impl ProgramColumns {
     /// The columns that a program gets.
     ///
-    /// All may be null as far as the schema says: what a program puts in their place may be as well, and
-    /// libraries refuse to write a column that may be null where one may not.
+    /// All are nullable in the schema, so that a program can write back nulls with the same schema.
     pub(crate) fn schema(self) -> SchemaRef {
         let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
         let number = self.numbers.then_some(("number", DataType::Int64));
@@ -56,14 +55,14 @@ impl ProgramColumns {
         ))
     }
 
-    /// The bytes that a stream for a program begins with.
+    /// The first bytes of a stream for a program: the schema.
     pub(crate) fn head(self) -> Result<Vec<u8>, Error> {
         let writer = StreamWriter::try_new(Vec::new(), &self.schema()).map_err(arrow_error)?;
         Ok(writer.get_ref().clone())
     }
 
-    /// Events as messages of a stream for a program, in batches of a size that flows. The first has the
-    /// number `first`.
+    /// Events as messages of a stream for a program, in batches of moderate size. `first` is the
+    /// number of the first event.
     pub(crate) fn messages(
         self,
         batch: &Batch,
@@ -81,7 +80,7 @@ impl ProgramColumns {
         Ok(messages)
     }
 
-    /// How many events from `start` on go into one batch.
+    /// How many events from `start` on to put into one batch.
     fn part_len(self, batch: &Batch, start: usize) -> usize {
         let (mut bytes, mut end) = (0, start);
         while end < batch.len() && end - start < BATCH_EVENTS {
@@ -96,7 +95,7 @@ impl ProgramColumns {
 
     fn message(self, batch: &Batch, first: i64, channels: &Channels) -> Result<Vec<u8>, Error> {
         if batch.payload_bytes() > i32::MAX as u64 {
-            return Err(Error::invalid("an event of more than 2 GiB cannot be given to a program"));
+            return Err(Error::invalid("an event of more than 2 GiB cannot be sent to a program"));
         }
         let columns = self.columns(batch, first, channels)?;
         let written = || -> Result<Vec<u8>, ArrowError> {
@@ -143,7 +142,7 @@ impl ProgramColumns {
     }
 }
 
-/// The stream that a stage's program gets for these events. For tests and fuzzing: nothing is run.
+/// The stream that a stage's program gets for these events. For tests and fuzzing.
 pub fn write_stream(batches: &[Batch], channels: &Channels) -> Result<Vec<u8>, Error> {
     let program_columns = ProgramColumns { numbers: true, fields: false };
     let (mut stream, mut first) = (program_columns.head()?, 0);
@@ -159,7 +158,7 @@ fn arrow_error(error: ArrowError) -> Error {
     Error::internal(format!("a batch cannot be written as an Arrow stream: {error}"))
 }
 
-/// The positions of the events of which only decoded rows are there, ascending.
+/// The indices of events without a payload, ascending.
 fn without_payload(batch: &Batch) -> Vec<u32> {
     let gone = batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);
     let mut without_payload: Vec<u32> = gone.flat_map(|rows| rows.events.iter().copied()).collect();
@@ -167,20 +166,20 @@ fn without_payload(batch: &Batch) -> Vec<u32> {
     without_payload
 }
 
-/// Refuses events of which only decoded rows are there: their payloads would look empty.
+/// Refuses events without a payload, which would look empty.
 pub(crate) fn refuse_without_payload(batch: &Batch, channels: &Channels) -> Result<(), Error> {
     let Some(row) = without_payload(batch).first().copied() else { return Ok(()) };
     let event = batch.event(row as usize);
     let channel = channels.get(event.channel);
     Err(Error::invalid(format!(
-        "only decoded fields are there of event {} on channel `{}`, and no payload: put the stage `encode` \
-         before the program, or give `fields = true` to one that needs no payloads",
+        "event {} on channel `{}` has decoded fields only, and no payload: put the stage `encode` \
+         before the program, or set `fields = true` if it needs no payloads",
         event.sequence,
         channel.name.text()
     )))
 }
 
-/// The payloads; null where there is none.
+/// The payloads; null for events without one.
 fn payloads(batch: &Batch) -> ArrayRef {
     let without_payload = without_payload(batch);
     let mut payloads = BinaryBuilder::with_capacity(batch.len(), batch.payload_bytes() as usize);
@@ -193,7 +192,7 @@ fn payloads(batch: &Batch) -> ArrayRef {
     Arc::new(payloads.finish())
 }
 
-/// The decoded fields of each event as JSON; null where there are none.
+/// The decoded fields of each event as JSON; null for events that are not decoded.
 fn fields(batch: &Batch) -> Result<ArrayRef, Error> {
     let mut texts: Vec<Option<Vec<u8>>> = vec![None; batch.len()];
     for rows in batch.rows() {
@@ -210,7 +209,7 @@ fn fields(batch: &Batch) -> Result<ArrayRef, Error> {
     Ok(Arc::new(column.finish()))
 }
 
-/// What is said of an event's channel where a program does not say it.
+/// What a channel gets if a program leaves it null.
 #[derive(Debug)]
 struct ChannelDefaults {
     source: Arc<str>,
@@ -218,30 +217,30 @@ struct ChannelDefaults {
     attributes: Option<String>,
 }
 
-/// What channels are where a program does not say it.
+/// What events get if a program leaves it null.
 #[derive(Debug)]
 pub(crate) struct Defaults {
-    /// First that of events that are new, then those that events were sent with.
+    /// First the defaults of new events, then those of the channels that events were sent on.
     words: Vec<ChannelDefaults>,
-    /// For each event the place of what holds for it; those that have none are new.
+    /// The index of the defaults of each event; new events have none.
     rows: Vec<usize>,
 }
 
 impl Defaults {
-    /// All events of `given` are new: the node of this name gives them.
+    /// The defaults of new events, from the node of this name.
     pub(crate) fn new(node: &str, event_columns: &EventColumns) -> Self {
         let encoding = event_columns.is_text.then_some("text");
         let new = ChannelDefaults { source: node.into(), encoding, attributes: None };
         Self { words: vec![new], rows: Vec::new() }
     }
 
-    /// The same, but for events that were sent: they are on the channels that they were sent on.
+    /// Adds the defaults of events that were sent: the channels they were sent on.
     pub(crate) fn sent(
         mut self,
         sent: impl Iterator<Item = Option<ChannelId>>,
         channels: &Channels,
     ) -> Self {
-        // A table, not a map: this is asked for every event. Place 0 is that of new events.
+        // A table, not a map, because this is looked up per event. Index 0 is that of new events.
         let mut places: Vec<usize> = Vec::new();
         for channel in sent {
             let Some(id) = channel else {
@@ -265,7 +264,7 @@ impl Defaults {
         self
     }
 
-    /// The column with a word wherever the program gave one or `word` has one.
+    /// The column, with nulls replaced by what `word` returns.
     fn fill(
         &self,
         event_columns: Option<&ArrayRef>,
@@ -301,7 +300,8 @@ impl Defaults {
     }
 }
 
-/// The events of a batch that a program gave. Those without sequences are numbered from `first` on.
+/// The events of a batch from a program. Events without a sequence number are numbered from
+/// `first`.
 pub(crate) fn to_batch(
     event_columns: &EventColumns,
     first: i64,
@@ -334,7 +334,7 @@ pub(crate) fn to_batch(
     Batch::from_arrow(&columns, channels)
 }
 
-/// The same events, which were read on these channels.
+/// The same events, with the channels they were read on.
 pub(crate) fn with_origins(
     batch: &Batch,
     event_columns: &EventColumns,

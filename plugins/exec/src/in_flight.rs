@@ -1,44 +1,44 @@
-//! The books of a stage that is a program: which events were sent, on which channels, and which of them came
-//! back. In bounded memory, however many there are.
+//! Tracks which events a stage sent to its program, on which channels, and which have returned.
+//! Bounded in memory.
 
 use std::collections::{HashMap, VecDeque};
 
-/// Events are noted in blocks of that many.
+/// Events per block.
 const BLOCK: u64 = 8 << 10;
-/// How many blocks are kept. Blocks of which every event came back are let go first.
+/// The maximum number of blocks. Complete blocks are dropped first.
 const MAX_BLOCKS: usize = 1 << 10;
 
-/// The channels an event was sent with.
+/// The channels of an event that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SentChannels {
     /// The channel it was read on.
     pub(crate) origin: u32,
-    /// The channel it was on when it was sent.
+    /// The channel it was sent on.
     pub(crate) channel: u32,
 }
 
-/// What a number in what a program gives stands for.
+/// What a number in a program's output stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// An event that was sent, and comes back now.
+    /// An event that was sent and now returns.
     Returned(SentChannels),
-    /// One that came back before: it is an event of its own.
+    /// An event that returned before; this one counts as new.
     Repeat,
 }
 
-/// The books.
+/// The events that were sent to a program.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
-    /// Events sent.
+    /// The number of events sent.
     sent: u64,
-    /// Events that came back.
+    /// The number of events that returned.
     back: u64,
-    /// The number of the first block that is kept.
+    /// The index of the first block kept.
     first: u64,
     blocks: VecDeque<SentBlock>,
-    /// How many of them have events that did not come back.
+    /// How many blocks have events that did not return.
     open: usize,
-    /// The number of the first block of which it is still known what came back.
+    /// The index of the first block whose returned events are known.
     known: u64,
     pairs: Vec<SentChannels>,
     places: HashMap<SentChannels, u32>,
@@ -46,20 +46,20 @@ pub(crate) struct InFlight {
 
 #[derive(Debug, Default)]
 struct SentBlock {
-    /// For each event, the place of what it was sent with.
+    /// The index of each event's channels in `pairs`.
     sent: Vec<u32>,
-    /// For each event, whether it came back.
+    /// Whether each event has returned.
     back: Vec<bool>,
     count: u64,
 }
 
 impl InFlight {
-    /// The number that the next event will have.
+    /// The number of the next event.
     pub(crate) fn next(&self) -> i64 {
         self.sent as i64
     }
 
-    /// Notes events that are sent: for each, the channels it is on.
+    /// Records events that are sent, with their channels.
     pub(crate) fn send(&mut self, origins: &[u32], channels: &[u32]) {
         for (origin, channel) in origins.iter().zip(channels) {
             let place = self.place(SentChannels { origin: *origin, channel: *channel });
@@ -76,16 +76,17 @@ impl InFlight {
         self.forget();
     }
 
-    /// How many events that were sent have not come back.
+    /// How many events did not return.
     pub(crate) fn missing(&self) -> u64 {
         self.sent - self.back
     }
 
-    /// Notes that an event of this number was given. `Err` says why it cannot be.
+    /// Records that an event of this number returned. `Err` says why it cannot be.
     pub(crate) fn take(&mut self, number: i64) -> Result<Answer, String> {
         let unknown = || {
             format!(
-                "column `number`: no event was sent with the number {number}; new events have null there"
+                "column `number`: no event was sent with the number {number}; new events must have \
+                 null there"
             )
         };
         let number = u64::try_from(number).ok().filter(|n| *n < self.sent).ok_or_else(unknown)?;
@@ -95,8 +96,9 @@ impl InFlight {
             }
             let most = BLOCK * MAX_BLOCKS as u64;
             return Err(format!(
-                "column `number`: {number} came back after {most} later events had been sent; where a \
-                 program holds back that many, leave the column out, and all events count as new"
+                "column `number`: {number} returned after {most} later events had been sent; if \
+                 the program holds back that many, leave the column out, and all events count as \
+                 new"
             ));
         };
         let at = (number % BLOCK) as usize;
@@ -110,7 +112,7 @@ impl InFlight {
         block.count += 1;
         self.back += 1;
         if block.count == BLOCK {
-            // Of a block that is complete nothing more is asked.
+            // A complete block needs no details.
             (block.sent, block.back) = (Vec::new(), Vec::new());
             self.open -= 1;
         }
@@ -126,7 +128,7 @@ impl InFlight {
         place
     }
 
-    /// Lets go of blocks that are complete, and of the oldest where too many are not.
+    /// Drops complete blocks, and the oldest if too many are incomplete.
     fn forget(&mut self) {
         while let Some(block) = self.blocks.front() {
             let is_complete = block.count == BLOCK;

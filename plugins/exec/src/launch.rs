@@ -1,4 +1,4 @@
-//! What options say of a program: its command, where it runs and how long it may be silent; and starting it.
+//! Options of a program (command, folder, environment, timeout), and starting it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -18,10 +18,10 @@ use sluice_core::time::TimeLength;
 
 use crate::process::{Pipes, Process, display_text};
 
-/// What stands for the input's path in arguments.
+/// The placeholder for the input's path in arguments.
 pub(crate) const INPUT: &str = "{input}";
 
-/// A program as options say it.
+/// The options of a program.
 #[derive(Clone, Debug)]
 pub(crate) struct LaunchOptions {
     pub(crate) command: Vec<String>,
@@ -30,36 +30,36 @@ pub(crate) struct LaunchOptions {
     pub(crate) timeout: TimeLength,
 }
 
-/// Whether a program gets anything on its standard input.
+/// What a program gets on standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StdinMode {
     Piped,
     Null,
 }
 
-/// How long a program may be silent where options do not say it.
+/// The default of `timeout`.
 pub(crate) fn timeout() -> TimeLength {
     TimeLength(60_000_000_000)
 }
 
-/// The folder in which programs run where nobody says it.
+/// The default of `folder`.
 pub(crate) fn here() -> PathBuf {
     PathBuf::from(".")
 }
 
-/// Reads the option `command`: a program and its arguments.
+/// Parses the option `command`: a program and its arguments.
 pub(crate) fn words<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     checked(from, |command: &Vec<String>| match command.first() {
-        None => Err("`command` is empty: it is a list of a program and its arguments".into()),
+        None => Err("`command` is empty: expected a list of a program and its arguments".into()),
         Some(program) if program.is_empty() => Err("`command` names no program".into()),
         Some(_) if command.iter().any(|word| word.contains('\0')) => {
-            Err("no program can be given a zero byte, which `command` has".into())
+            Err("`command` contains a zero byte".into())
         }
         Some(_) => Ok(()),
     })
 }
 
-/// Reads the option `folder`.
+/// Parses the option `folder`.
 pub(crate) fn folder<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
     checked(from, |folder: &PathBuf| {
         let bytes = folder.as_os_str().as_encoded_bytes();
@@ -67,13 +67,13 @@ pub(crate) fn folder<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::E
             return Err("`folder` is empty; `.` is the folder of the pipeline file".into());
         }
         if bytes.contains(&0) {
-            return Err("no folder has a zero byte in its name".into());
+            return Err("`folder` contains a zero byte".into());
         }
         Ok(())
     })
 }
 
-/// Reads the option `env`: variables by their names.
+/// Parses the option `env`: variables by name.
 pub(crate) fn variables<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
@@ -83,17 +83,17 @@ pub(crate) fn variables<'de, D: Deserializer<'de>>(
                 return Err("`env` has a variable without a name".into());
             }
             if name.contains('=') {
-                return Err(format!("`{name}` cannot be the name of a variable: it has a `=`"));
+                return Err(format!("the variable `{name}` has a `=` in its name"));
             }
             if name.contains('\0') || value.contains('\0') {
-                return Err(format!("no variable can hold a zero byte, as {name:?} does"));
+                return Err(format!("the variable {name:?} contains a zero byte"));
             }
         }
         Ok(())
     })
 }
 
-/// Reads the option `timeout`.
+/// Parses the option `timeout`.
 pub(crate) fn patience<'de, D: Deserializer<'de>>(from: D) -> Result<TimeLength, D::Error> {
     checked(from, |timeout: &TimeLength| match timeout.0 {
         ..0 => Err("`timeout` is below 0; 0 means no limit".into()),
@@ -101,7 +101,7 @@ pub(crate) fn patience<'de, D: Deserializer<'de>>(from: D) -> Result<TimeLength,
     })
 }
 
-/// A value that `judge` takes. `judge` says what is wrong with it, which is told at its key.
+/// A value that passes `check`, whose error is reported at the option's key.
 fn checked<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     from: D,
     check: impl Fn(&T) -> Result<(), String>,
@@ -112,12 +112,12 @@ fn checked<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 }
 
 impl LaunchOptions {
-    /// How long it may neither take nor give anything; nothing if there is no limit.
+    /// How long it may be inactive; `None` for no limit.
     pub(crate) fn patience(&self) -> Option<Duration> {
         Some(self.timeout.duration()).filter(|limit| !limit.is_zero())
     }
 
-    /// Starts it, at work on this input if there is one.
+    /// Starts the program, for this input if there is one.
     pub(crate) fn start(
         &self,
         input: Option<&Path>,
@@ -140,13 +140,14 @@ impl LaunchOptions {
             words.split_first().ok_or_else(|| Error::internal("no command"))?;
         let mut command = Command::new(self.resolve_program(program)?);
         command.args(arguments).current_dir(&self.folder).envs(&self.env);
-        // A group of its own: it is ended with all it starts, and only by us.
+        // A process group of its own, so that it can be killed with all its children, and only by
+        // us.
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         Process::start(command, stdin, command_line.clone(), self.patience(), talk)
             .map_err(|error| self.not_started(&command_line, &program.to_string_lossy(), error))
     }
 
-    /// Where a program lies: beside the others of the folder it runs in, if it is named by a path.
+    /// The path of the program. A relative path with a `/` is relative to the folder it runs in.
     fn resolve_program(&self, program: &OsStr) -> Result<PathBuf, Error> {
         if !program.as_encoded_bytes().contains(&b'/') {
             return Ok(PathBuf::from(program));
@@ -160,18 +161,22 @@ impl LaunchOptions {
         let why = match error.kind() {
             io::ErrorKind::NotFound if is_path => {
                 format!(
-                    "there is no {program} in {}, or what its first line names",
+                    "{program} does not exist in {}, or its first line names an interpreter that \
+                     does not",
                     self.folder.display()
                 )
             }
             io::ErrorKind::NotFound => {
-                format!("there is no program `{program}` on the path (PATH)")
+                format!("the program `{program}` is not on the PATH")
             }
             io::ErrorKind::PermissionDenied => {
-                format!("{program} may not be executed; `chmod +x` allows it")
+                format!("{program} is not executable; `chmod +x` makes it so")
             }
             _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
-                format!("{program} is no program; a script begins with a line such as `#!/bin/sh`")
+                format!(
+                    "{program} is not a program; a script needs a first line such as \
+                         `#!/bin/sh`"
+                )
             }
             _ => error.to_string(),
         };
@@ -183,7 +188,7 @@ impl LaunchOptions {
     }
 }
 
-/// An argument with the input's path where it asks for that: byte by byte, whatever the path is.
+/// An argument with the input's path filled in, byte by byte, so that any path works.
 fn fill_input(word: &str, input: Option<&Path>) -> OsString {
     let Some(input) = input else { return word.into() };
     let mut fill_input = OsString::new();
@@ -196,7 +201,7 @@ fn fill_input(word: &str, input: Option<&Path>) -> OsString {
     fill_input
 }
 
-/// A command as people would type it.
+/// A command as typed in a shell.
 pub(crate) fn command_line(words: &[String]) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%{}".contains(c);
     let quoted = words.iter().map(|word| {
@@ -206,7 +211,7 @@ pub(crate) fn command_line(words: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// What a plugin of this family runs with these options.
+/// The program that a plugin of this family runs with these options.
 pub(crate) fn program(options: &Value) -> Program {
     let words = options["command"].as_array().into_iter().flatten();
     let words: Vec<String> = words.filter_map(|word| word.as_str().map(str::to_owned)).collect();

@@ -1,5 +1,4 @@
-//! A program at work: whether it is still there, whether it does anything, how it ended, and ending it with
-//! all it has started. Reads and writes none of its data.
+//! A running child process: whether it is active, how it ended, and killing it with its children.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::unix::process::ExitStatusExt;
@@ -17,45 +16,45 @@ use sluice_core::{Error, ErrorKind};
 use crate::child_stderr::ChildStderr;
 use crate::launch::StdinMode;
 
-/// How long is waited for data before looking at the program.
+/// How long to wait for data between checks of the program.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a program that wrote something wrong may take to say what was wrong with it.
+/// How long to wait for a program's last messages after an error.
 pub(crate) const STDERR_GRACE: Duration = Duration::from_millis(500);
 
-/// How long the output of a program that has ended may stay open.
+/// How long the output of a program may stay open after it exited.
 const STDOUT_GRACE: Duration = Duration::from_secs(10);
 
-/// How much of a command line is told.
+/// The maximum length of a command line in messages.
 const MAX_SHOWN: usize = 400;
 
-/// Counts what a program takes, gives and says.
+/// Counts reads, writes and messages of a program.
 pub(crate) type Activity = Arc<AtomicU64>;
 
-/// The ends of a program's pipes that are ours.
+/// Our ends of a program's pipes.
 pub(crate) struct Pipes {
-    /// Nothing where it is given nothing.
+    /// `None` if it gets no input.
     pub(crate) input: Option<PipeWriter>,
     pub(crate) output: ChildStdout,
 }
 
-/// A program at work. Ended, with all it has started, when this is dropped.
+/// A running program. Dropping this kills it and its children.
 #[derive(Debug)]
 pub(crate) struct Process {
     line: String,
     child: Child,
-    /// Nothing, once all of it has been ended: others may have its number then.
+    /// `None` after all of it was killed: the group's id may be in use again.
     group: Option<ProcessGroup>,
-    /// Whether what it has started may go on writing when it has ended well.
+    /// Whether its children may continue after it succeeded.
     spares_children: bool,
-    /// What it left in its input, where it has ended and what it started was spared.
+    /// What it left in its input, if it exited and its children were spared.
     spared: Option<u64>,
-    /// The end of its input that is its own, as long as it is there: shows what it did not take.
+    /// Its end of its input, while it exists: shows what was not read.
     unread: Option<PipeReader>,
     ended: Option<ProcessExit>,
     stderr: ChildStderr,
     activity: Activity,
-    /// What `activity` was when it changed last, and when that was.
+    /// The last value of `activity`, and when it changed.
     last_activity: (u64, Instant),
     timeout: Option<Duration>,
     talk: RunHandle,
@@ -64,12 +63,12 @@ pub(crate) struct Process {
 #[derive(Clone, Copy, Debug)]
 struct ProcessExit {
     status: ExitStatus,
-    /// Bytes of its input that it left in the pipe.
+    /// How many bytes of its input it did not read.
     unread: u64,
 }
 
 impl Process {
-    /// Starts the program that `command` describes.
+    /// Starts the program of `command`.
     pub(crate) fn start(
         mut command: Command,
         stdin: StdinMode,
@@ -86,13 +85,13 @@ impl Process {
             command.stdin(Stdio::null());
         }
         let (mut child, group) = ProcessGroup::start(|| command.spawn())?;
-        // Its end of the pipe is held by the command, too.
+        // The command also holds its end of the pipe.
         drop(command);
         let pipes = child.stdout.take().zip(child.stderr.take());
         let Some((output, errors)) = pipes else {
             group.kill();
             child.wait()?;
-            return Err(io::Error::other("it has no pipes"));
+            return Err(io::Error::other("its output is not piped"));
         };
         let activity = Activity::default();
         let stderr = ChildStderr::listen(errors, talk.clone(), Arc::clone(&activity));
@@ -121,23 +120,23 @@ impl Process {
         Ok((process, Pipes { input, output }))
     }
 
-    /// What it has started may go on writing when it has ended well, until [`kill_children`](Self::kill_children).
+    /// Lets its children continue after it succeeded, until [`kill_children`](Self::kill_children).
     pub(crate) fn spare_children(&mut self) {
         self.spares_children = true;
     }
 
-    /// What counts what it takes, gives and says.
+    /// The counter of its activity.
     pub(crate) fn activity(&self) -> Activity {
         Arc::clone(&self.activity)
     }
 
-    /// From now on the program is waited for: what went by before does not count.
+    /// Restarts the inactivity timer.
     pub(crate) fn restart_timer(&mut self) {
         self.last_activity = (self.activity.load(Ordering::Relaxed), Instant::now());
     }
 
-    /// Looks whether it is right to go on waiting. `Err` if the run is aborted, or if it has done nothing for
-    /// too long: it is ended then. One that has ended takes what it started with it.
+    /// Checks whether to continue waiting. `Err` if the run is aborted or the program was inactive
+    /// for too long, and is killed. If it has exited, its children are killed.
     pub(crate) fn check_alive(&mut self) -> Result<(), Error> {
         if self.talk.is_aborted() {
             self.end();
@@ -155,33 +154,31 @@ impl Process {
         if self.spared.is_some() {
             self.end();
             let what = format!(
-                "has ended, and something that it started kept its output open without writing for {} s \
-                 and was ended; a larger `timeout` waits for longer",
+                "has exited, but a child of it kept its output open without writing for {} s and \
+                 was killed; a larger `timeout` waits longer",
                 limit.as_secs_f64()
             );
             return Err(self.error(&what));
         }
         if self.ended.is_some() {
-            let what =
-                "has ended, and something that it started and that hides from us holds its output";
+            let what = "has exited, but a hidden child of it keeps its output open";
             return Err(self.error(what));
         }
         self.end();
         let what = format!(
-            "has neither taken nor given anything for {} s and was ended; a larger `timeout` lets it be \
-             silent for longer",
+            "was inactive for {} s and was killed; a larger `timeout` waits longer",
             limit.as_secs_f64()
         );
         Err(self.error(&what))
     }
 
-    /// Whether it has ended by itself.
+    /// Whether it has exited by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.note_end();
         self.ended.is_some() || self.spared.is_some()
     }
 
-    /// Ends what a program that has ended has left, which was spared so far.
+    /// Kills the children of a program that has exited, which were spared so far.
     pub(crate) fn kill_children(&mut self) {
         if let Some(unread) = self.spared.take() {
             self.reap(unread);
@@ -189,12 +186,12 @@ impl Process {
         }
     }
 
-    /// Waits until it has ended and all it said has been passed on.
+    /// Waits until it has exited and all its messages were passed on.
     pub(crate) fn wait(&mut self) -> Result<(), Error> {
         self.wait_unless(|| false).map(drop)
     }
 
-    /// The same, unless this becomes true meanwhile. Gives whether it has ended by itself.
+    /// The same, unless `given_up` becomes true. Returns whether it exited by itself.
     pub(crate) fn wait_unless(&mut self, given_up: impl Fn() -> bool) -> Result<bool, Error> {
         self.restart_timer();
         let mut pause = Duration::from_micros(200);
@@ -207,28 +204,28 @@ impl Process {
             std::thread::sleep(pause);
             pause = (pause * 2).min(POLL_INTERVAL / 5);
         }
-        // What it started may have more to say.
+        // Its children may have more to say.
         if self.spared.is_none() {
             self.stderr.wait(STDERR_GRACE);
         }
         Ok(true)
     }
 
-    /// `Err` unless it ended as a program does that could do all it was to do.
+    /// `Err` unless it succeeded.
     pub(crate) fn check_exit(&mut self) -> Result<(), Error> {
         let Some(ProcessExit { status, .. }) = self.ended else {
-            return Err(Error::internal("a program is judged before it has ended"));
+            return Err(Error::internal("a program is checked before it has exited"));
         };
         if status.success() { Ok(()) } else { Err(self.error(&describe_exit(status))) }
     }
 
-    /// Bytes of its input that it left when it ended.
+    /// How many bytes of its input it did not read.
     pub(crate) fn unread(&self) -> u64 {
         self.ended.map_or(0, |ended| ended.unread)
     }
 
-    /// The error of a program that did `what`, which it may have something to say to. If it ends in a moment
-    /// with a failure of its own, that is what is told.
+    /// The error of a program that did `what`, after waiting briefly for its own messages. If it
+    /// fails by itself meanwhile, that is the error.
     pub(crate) fn failed(&mut self, what: &str) -> Error {
         let begun = Instant::now();
         while !self.has_ended() && begun.elapsed() < STDERR_GRACE && !self.talk.is_aborted() {
@@ -246,16 +243,16 @@ impl Process {
         }
     }
 
-    /// An error of this program: what it did, and the last it said.
+    /// An error of this program: what it did, and its last messages.
     pub(crate) fn error(&self, what: &str) -> Error {
         let said = self.stderr.last(STDERR_GRACE);
-        let said = if said.is_empty() { said } else { format!("; the last it said:{said}") };
+        let said = if said.is_empty() { said } else { format!("; its last messages:{said}") };
         let node = self.talk.node();
         let whose = if node.is_empty() { String::new() } else { format!("`{node}`: ") };
         Error::refused(format!("{whose}the program `{}` {what}{said}", display_text(&self.line)))
     }
 
-    /// Ends it at once, with all it has started.
+    /// Kills it at once, with its children.
     pub(crate) fn end(&mut self) {
         if self.ended.is_none() {
             let unread = self.spared.take().unwrap_or(0);
@@ -264,7 +261,7 @@ impl Process {
         self.unread = None;
     }
 
-    /// Notes whether it has ended.
+    /// Checks whether it has exited.
     fn note_end(&mut self) {
         let (None, None, Some(group)) = (self.ended, self.spared, &self.group) else { return };
         let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -277,13 +274,13 @@ impl Process {
         }
     }
 
-    /// Ends all that is there of it, which then has ended. What it started and left behind is ended before anybody
-    /// else can have its number.
+    /// Kills what is left of it and reaps it. Its children are killed before their ids can be
+    /// reused.
     fn reap(&mut self, unread: u64) {
         if let Some(group) = self.group.take() {
             group.kill();
         }
-        // It has ended or been killed: this does not take long.
+        // It has exited or was killed, so this returns soon.
         if let Ok(status) = self.child.wait() {
             self.ended = Some(ProcessExit { status, unread });
         }
@@ -296,7 +293,7 @@ impl Drop for Process {
     }
 }
 
-/// A command line, or another text from options, as it is told: safe for terminals, and no page of it.
+/// Text from options as shown in messages: safe for terminals, and not too long.
 pub(crate) fn display_text(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", printable(text.get(..end).unwrap_or(text))),
@@ -306,10 +303,10 @@ pub(crate) fn display_text(text: &str) -> String {
 
 fn describe_exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (Some(0), _) => "ended with exit code 0".to_owned(),
+        (Some(0), _) => "exited with code 0".to_owned(),
         (Some(code), _) => format!("failed with exit code {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}{}", signal_name(signal)),
-        (None, None) => "ended in an unknown way".to_owned(),
+        (None, None) => "ended for an unknown reason".to_owned(),
     }
 }
 

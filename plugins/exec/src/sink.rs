@@ -1,4 +1,4 @@
-//! Sink `exec`: events are written by a program, into a file that appears only if the program succeeds.
+//! Sink `exec`: a program writes the events. Its output file appears only if it succeeds.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::process::{Activity, POLL_INTERVAL, Process, STDERR_GRACE};
 use crate::stdin::{Delivery, StdinResult, StdinWriter};
 use crate::wire::END;
 
-/// Has a program write events.
+/// Sends events to a program.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Options")]
 pub(crate) struct ExecSink {
@@ -41,30 +41,31 @@ impl JsonSchema for ExecSink {
     }
 }
 
-/// The options as they are written.
+/// The options as written.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Options {
-    /// The program and its arguments, as a list; no shell is between. It reads an Arrow stream from its
-    /// standard input, to the end.
+    /// The program and its arguments, as a list; no shell is involved. It reads an Arrow stream
+    /// from standard input, to the end.
     #[serde(deserialize_with = "launch::words")]
     command: Vec<String>,
-    /// The file that the program's standard output becomes: whole, when the program has ended with 0, or not
-    /// at all. `-` is standard output. Without it, what the program prints is talk.
+    /// The file for the program's standard output, complete once the program exits with 0, or not
+    /// written at all. `-` is standard output. Without it, the program's output is shown as
+    /// messages.
     path: Option<OutPath>,
-    /// Also give the program a column `fields`: what is decoded of each event, as JSON. Events of which
-    /// nothing else is there then have no payload.
+    /// Also send a column `fields` with the decoded fields of each event as JSON. Events without a
+    /// payload are then accepted.
     #[serde(default)]
     fields: bool,
-    /// The folder in which the program runs. The folder of the pipeline file if left out.
+    /// The folder in which the program runs. Default: the folder of the pipeline file.
     #[serde(default = "here", deserialize_with = "launch::folder")]
     #[schemars(extend("format" = "sluice-path"))]
     folder: PathBuf,
-    /// Variables of the environment that the program gets beside those that are there.
+    /// Additional environment variables.
     #[serde(default, deserialize_with = "launch::variables")]
     env: BTreeMap<String, String>,
-    /// How long the program may neither take nor give anything before it is ended, when there is something to
-    /// take or to give: seconds, or 200ms, 1m30s; 0 is no limit.
+    /// How long the program may be inactive while there is something to read or write before it is
+    /// killed: seconds, or 200ms, 1m30s; 0 for no limit.
     #[serde(default = "timeout", deserialize_with = "launch::patience")]
     #[schemars(extend("default" = "60s"))]
     timeout: TimeLength,
@@ -77,7 +78,7 @@ impl TryFrom<Options> for ExecSink {
         let Options { command, path, fields, folder, env, timeout } = options;
         let launch = LaunchOptions { command, folder, env, timeout };
         if path.as_ref().is_some_and(OutPath::is_folder) {
-            return Err("`path` is a folder: what a program prints becomes one file".into());
+            return Err("`path` is a folder: the output of a program is one file".into());
         }
         Ok(Self { launch, path, program_columns: ProgramColumns { numbers: false, fields } })
     }
@@ -85,12 +86,12 @@ impl TryFrom<Options> for ExecSink {
 
 sluice_core::register! {
     sink "exec": ExecSink,
-    about: "runs a program in any language that takes events as an Arrow stream",
+    about: "runs a program in any language that reads events as an Arrow stream",
     sample: include_str!("../samples/exec-sink.toml"),
     program: Some(program),
 }
 
-/// A program that is given events.
+/// A program that is being sent events.
 #[derive(Debug)]
 pub(crate) struct ProgramWriter {
     process: Process,
@@ -100,12 +101,12 @@ pub(crate) struct ProgramWriter {
     events: u64,
 }
 
-/// Where what the program prints goes.
+/// Where the program's standard output goes.
 #[derive(Debug)]
 enum StdoutTarget {
-    /// Into a file, which comes when all is in it.
+    /// To a file, which is published when it is complete.
     File(StdoutFile),
-    /// To people.
+    /// To the user, as messages.
     Log(ChildStderr),
 }
 
@@ -129,7 +130,7 @@ impl Sink for ExecSink {
     }
 
     fn open(&self, context: &SinkContext) -> Result<ProgramWriter, Error> {
-        // What cannot be written is said before anything is started.
+        // Errors of the output file come before the program is started.
         let file = self.path.as_ref().map(|path| context.outputs.create(&path.0)).transpose()?;
         let (mut process, pipes) =
             self.launch.start(None, StdinMode::Piped, &context.run_handle)?;
@@ -137,7 +138,7 @@ impl Sink for ExecSink {
         let (feed, result) = StdinWriter::start(input, process.activity())?;
         let stdout = match file {
             Some(file) => {
-                // What it prints is data, whoever prints it.
+                // Output of its children is data, too.
                 process.spare_children();
                 StdoutTarget::File(save_stdout(pipes.output, file, process.activity())?)
             }
@@ -164,7 +165,7 @@ impl Sink for ExecSink {
         output.process.restart_timer();
         block.messages.into_iter().try_for_each(|message| output.write(message))?;
         output.events += block.events;
-        // What the program makes of them is known when it has ended.
+        // What the program makes of them is known when it has exited.
         Ok(0)
     }
 
@@ -172,11 +173,11 @@ impl Sink for ExecSink {
         output.process.restart_timer();
         output.write(END.to_vec())?;
         let ProgramWriter { mut process, feed, result, stdout, events } = output;
-        // Its input ends here.
+        // This closes its input.
         drop(feed);
         process.wait()?;
         process.restart_timer();
-        // Why its output could not be saved is told before what became of it for that.
+        // An error in saving its output comes before the exit code that may follow from it.
         let file = match &stdout {
             StdoutTarget::File(stdout_file) => Some(wait_for_file(stdout_file, &mut process)?),
             StdoutTarget::Log(stderr) => {
@@ -192,7 +193,7 @@ impl Sink for ExecSink {
             None => None,
         };
         if may_leave.is_none_or(|may_leave| process.unread() > may_leave) {
-            return Err(process.error("ended with exit code 0 before it had taken all events"));
+            return Err(process.error("exited with code 0 before it had read all events"));
         }
         file.map_or(Ok(()), |file| file.finish(events))?;
         Ok(events)
@@ -200,7 +201,7 @@ impl Sink for ExecSink {
 }
 
 impl ProgramWriter {
-    /// Gives the program some bytes, as soon as it takes them.
+    /// Sends bytes to the program as soon as it reads them.
     fn write(&mut self, mut bytes: Vec<u8>) -> Result<(), Error> {
         loop {
             match self.feed.pieces.send_timeout(bytes, POLL_INTERVAL) {
@@ -217,19 +218,19 @@ impl ProgramWriter {
         }
     }
 
-    /// The error of a program that takes nothing any more.
+    /// The error of a program that no longer reads.
     fn closed_stdin_error(&mut self) -> Error {
         if let StdoutTarget::File(stdout_file) = &self.stdout
             && let Some(error) = stdout_file.failed()
         {
             return error;
         }
-        self.process.failed("stopped taking events before it had all")
+        self.process.failed("stopped reading before it had all events")
     }
 }
 
-/// A file that a thread writes. Whoever drops this takes the file away from it, so that nothing of a run that fails
-/// stays open, however long the thread still waits for the program.
+/// A file that a thread writes. Dropping this takes the file from the thread, so that a failed run
+/// leaves nothing open, however long the thread waits for the program.
 #[derive(Debug)]
 struct StdoutFile {
     file: Arc<Mutex<Option<OutputFile>>>,
@@ -253,7 +254,7 @@ impl Drop for StdoutFile {
     }
 }
 
-/// Writes what a program prints into a file, on a thread of its own.
+/// Saves a program's output to a file, on a thread of its own.
 fn save_stdout(
     mut output: ChildStdout,
     file: OutputFile,
@@ -271,7 +272,7 @@ fn save_stdout(
                 Some([]) | None => return Ok(()),
                 Some(bytes) => bytes,
             };
-            // It is gone where the run has failed elsewhere.
+            // The file is gone if the run has failed elsewhere.
             match &mut *shared.lock().unwrap_or_else(PoisonError::into_inner) {
                 Some(file) => file.write(bytes)?,
                 None => return Ok(()),
@@ -279,14 +280,14 @@ fn save_stdout(
         }
     };
     let thread = std::thread::Builder::new().name("sluice-save".into());
-    // Nobody asks where the run has failed elsewhere.
+    // Nobody receives if the run has failed elsewhere.
     let spawned = thread.spawn(move || drop(sender.send(copy())));
     spawned.map_err(|e| Error::io("start a thread to read from", "a program", e))?;
     Ok(StdoutFile { file, over })
 }
 
 fn wait_for_file(stdout_file: &StdoutFile, process: &mut Process) -> Result<OutputFile, Error> {
-    let not_saved = || Error::internal("what a program printed was not saved");
+    let not_saved = || Error::internal("the output of a program was not saved");
     loop {
         match stdout_file.over.recv_timeout(POLL_INTERVAL) {
             Ok(over) => return over.and_then(|()| stdout_file.take().ok_or_else(not_saved)),

@@ -1,4 +1,4 @@
-//! Source `exec`: events that a program gives, one program for each input.
+//! Source `exec`: events from programs, one program per input.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::launch::{self, INPUT, LaunchOptions, StdinMode, here, program, timeou
 use crate::process::{POLL_INTERVAL, Process};
 use crate::stdout::{StreamItem, listen};
 
-/// Gives the events of a program's Arrow stream.
+/// Reads events from a program's Arrow stream.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Options")]
 pub(crate) struct ExecSource {
@@ -38,25 +38,26 @@ impl JsonSchema for ExecSource {
     }
 }
 
-/// The options as they are written.
+/// The options as written.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Options {
-    /// The program and its arguments, as a list; no shell is between. It writes an Arrow stream to its
+    /// The program and its arguments, as a list; no shell is involved. It writes an Arrow stream to
     /// standard output. `{input}` in arguments stands for the path of the input.
     #[serde(deserialize_with = "launch::words")]
     command: Vec<String>,
-    /// The inputs: a file, a glob or a list of them. The program is run for each of them, for several at a
-    /// time. Without it, it is run once.
+    /// The inputs: a file, a glob or a list of them. The program runs once per input, for several
+    /// inputs at a time. Without it, the program runs once.
     path: Option<InPaths>,
-    /// The folder in which the program runs. The folder of the pipeline file if left out.
+    /// The folder in which the program runs. Default: the folder of the pipeline file.
     #[serde(default = "here", deserialize_with = "launch::folder")]
     #[schemars(extend("format" = "sluice-path"))]
     folder: PathBuf,
-    /// Variables of the environment that the program gets beside those that are there.
+    /// Additional environment variables.
     #[serde(default, deserialize_with = "launch::variables")]
     env: BTreeMap<String, String>,
-    /// How long the program may give nothing before it is ended: seconds, or 200ms, 1m30s; 0 is no limit.
+    /// How long the program may write nothing before it is killed: seconds, or 200ms, 1m30s; 0 for
+    /// no limit.
     #[serde(default = "timeout", deserialize_with = "launch::patience")]
     #[schemars(extend("default" = "60s"))]
     timeout: TimeLength,
@@ -73,15 +74,13 @@ impl TryFrom<Options> for ExecSource {
             (Some(_), false) => (
                 "command",
                 format!(
-                    "no argument of `command` is {INPUT}: the program would not know what to read of \
-                     `path`"
+                    "no argument of `command` is {INPUT}: the program would not know what to read \
+                     of `path`"
                 ),
             ),
-            (None, true) => {
-                ("command", format!("`command` asks for {INPUT}, and there is no `path`"))
-            }
+            (None, true) => ("command", format!("`command` uses {INPUT}, but there is no `path`")),
             (Some(paths), _) if paths.0.iter().any(|path| path == Path::new("-")) => {
-                let what = "standard input cannot be given to a program of a source; name a file";
+                let what = "the program of a source cannot get standard input; name a file";
                 ("path", what.to_owned())
             }
             _ => return Ok(Self { launch, path }),
@@ -90,7 +89,7 @@ impl TryFrom<Options> for ExecSource {
     }
 }
 
-/// Reads options and judges them together, so that mistakes of both are told with their keys.
+/// Parses and checks options, so that errors of both name their key.
 fn make(options: Value) -> Result<Box<dyn Source>, OptionsError> {
     let source: ExecSource = sluice_core::options::read::<Options>(options)?.try_into()?;
     Ok(Box::new(source))
@@ -98,7 +97,7 @@ fn make(options: Value) -> Result<Box<dyn Source>, OptionsError> {
 
 sluice_core::register! {
     source "exec": ExecSource,
-    about: "runs a program in any language that gives events as an Arrow stream",
+    about: "runs a program in any language that writes events as an Arrow stream",
     sample: include_str!("../samples/exec-source.toml"),
     program: Some(program),
     make: PluginFactory::Source(make),
@@ -110,7 +109,7 @@ impl Source for ExecSource {
     }
 
     fn splits(&self, _: u64, _: &Query) -> Result<Vec<Split>, Error> {
-        // How much comes of an input its length does not tell.
+        // The length of an input does not tell how much its program writes.
         let Some(_) = self.path else { return Ok(vec![Split::whole(PathBuf::new(), None)]) };
         Ok(self.inputs()?.into_iter().map(|input| Split::whole(input.path, None)).collect())
     }
@@ -136,7 +135,7 @@ impl Source for ExecSource {
     }
 }
 
-/// Reads what a program gives.
+/// Reads the output of a program.
 struct ProgramReader {
     process: Process,
     heard: Receiver<StreamItem>,
@@ -147,7 +146,7 @@ struct ProgramReader {
 
 impl Reader for ProgramReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
-        // What was done with the batch before was not the program's time.
+        // Handling the previous batch does not count as the program's inactivity.
         self.process.restart_timer();
         while !self.is_done {
             if self.context.is_cancelled() {
@@ -160,14 +159,14 @@ impl Reader for ProgramReader {
                     let defaults = Defaults::new(&self.context.source, &given);
                     let batch = to_batch(&given, self.events, &defaults, &self.context.channels);
                     let batch = batch.map_err(|error| {
-                        self.process.failed(&format!("gave wrong events: {error}"))
+                        self.process.failed(&format!("wrote invalid events: {error}"))
                     })?;
                     self.events = self.events.saturating_add(batch.len() as i64);
                     return Ok(Some(batch));
                 }
                 Ok(StreamItem::End) => {}
                 Ok(StreamItem::Invalid(what, _output)) => {
-                    return Err(self.process.failed(&format!("gave no events: {what}")));
+                    return Err(self.process.failed(&format!("wrote no events: {what}")));
                 }
                 Err(RecvTimeoutError::Timeout) => self.process.check_alive()?,
                 Err(RecvTimeoutError::Disconnected) => {

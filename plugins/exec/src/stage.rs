@@ -1,4 +1,4 @@
-//! Stage `exec`: events go through a program, which may leave out, change and add some.
+//! Stage `exec`: a program that may drop, change and add events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -22,26 +22,26 @@ use crate::stdout::{StreamItem, listen};
 use crate::stream::EventStream;
 use crate::wire::END;
 
-/// Has a program change events.
+/// Passes events through a program.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExecStage {
-    /// The program and its arguments, as a list; no shell is between. It reads an Arrow stream from its
-    /// standard input, and writes one to its standard output.
+    /// The program and its arguments, as a list; no shell is involved. It reads an Arrow stream
+    /// from standard input, and writes one to standard output.
     #[serde(deserialize_with = "launch::words")]
     command: Vec<String>,
-    /// Also give the program a column `fields`: what is decoded of each event, as JSON.
+    /// Also send a column `fields` with the decoded fields of each event as JSON.
     #[serde(default)]
     fields: bool,
-    /// The folder in which the program runs. The folder of the pipeline file if left out.
+    /// The folder in which the program runs. Default: the folder of the pipeline file.
     #[serde(default = "here", deserialize_with = "launch::folder")]
     #[schemars(extend("format" = "sluice-path"))]
     folder: PathBuf,
-    /// Variables of the environment that the program gets beside those that are there.
+    /// Additional environment variables.
     #[serde(default, deserialize_with = "launch::variables")]
     env: BTreeMap<String, String>,
-    /// How long the program may neither take nor give anything before it is ended, when there is something to
-    /// take or to give: seconds, or 200ms, 1m30s; 0 is no limit.
+    /// How long the program may be inactive while there is something to read or write before it is
+    /// killed: seconds, or 200ms, 1m30s; 0 for no limit.
     #[serde(default = "timeout", deserialize_with = "launch::patience")]
     #[schemars(extend("default" = "60s"))]
     timeout: TimeLength,
@@ -67,53 +67,53 @@ sluice_core::register! {
     program: Some(program),
 }
 
-/// How many bytes of what a program gives are handed on in one go.
+/// How many bytes of a program's output to pass on at a time.
 const MAX_BYTES: usize = 8 << 20;
-/// How long what a program gives may wait for more of it, before it is handed on.
+/// How long to collect a program's output before it is passed on.
 const MAX_DELAY: Duration = Duration::from_millis(250);
 
-/// A run's talk with its program.
+/// The exchange of a run with its program.
 struct ProgramSession {
     launch: LaunchOptions,
     program_columns: ProgramColumns,
     program: Option<RunningProgram>,
     state: State,
-    /// What was not yet handed to the program.
+    /// Messages that the program has not received yet.
     unsent: VecDeque<Vec<u8>>,
     answers: AnswerTracker,
-    /// Whether it was told that decoded fields do not come back.
+    /// Whether it was noted that decoded fields do not return.
     noted_rows: bool,
 }
 
-/// How far the talk has come.
+/// The progress of the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
-    /// There is more to come for the program.
+    /// More input may follow.
     Open,
-    /// The end of its input has been put behind what is unsent.
+    /// The end of its input was queued.
     Closing,
-    /// The program has ended its stream: nothing more comes.
+    /// The program has ended its stream.
     Done,
-    /// It has ended, and the books are closed.
+    /// The program has exited, and missing events were counted.
     Over,
 }
 
-/// The program at work.
+/// A running program.
 struct RunningProgram {
     process: Process,
-    /// Nothing, once it takes nothing more.
+    /// `None` after its input was closed.
     feed: Option<StdinWriter>,
     items: Receiver<StreamItem>,
 }
 
-/// What came of waiting for the program.
+/// The result of waiting for the program.
 enum ExchangeStep {
-    /// It took a piece.
+    /// It received a message.
     Taken,
-    /// It takes nothing any more.
+    /// It has closed its input.
     StdinClosed,
     Received(StreamItem),
-    /// Its output is closed.
+    /// It has closed its output.
     StdoutClosed,
     /// Nothing for a while.
     Nothing,
@@ -132,7 +132,7 @@ impl ProgramSession {
         }
     }
 
-    /// The program, started if it was not.
+    /// The program, started on first use.
     fn program(&mut self, context: &StageContext<'_>) -> Result<&mut RunningProgram, Error> {
         if self.program.is_none() {
             let (process, pipes) =
@@ -146,8 +146,8 @@ impl ProgramSession {
         self.program.as_mut().ok_or_else(|| Error::internal("a program that was not started"))
     }
 
-    /// Goes on until everything is handed over, and if there is no more, until the program has ended; or
-    /// until there is enough to be handed on.
+    /// Exchanges data until everything was sent (and, after the end of input, until the program has
+    /// exited), or until there is enough to pass on.
     fn exchange(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let (mut batches, mut bytes) = (Vec::new(), 0);
         self.program(context)?.process.restart_timer();
@@ -159,7 +159,7 @@ impl ProgramSession {
                 ExchangeStep::Nothing if is_idle => break,
                 ExchangeStep::Nothing => self.program(context)?.process.check_alive()?,
                 ExchangeStep::Taken => {}
-                // It may have had enough, which it then says at the end of what it gives.
+                // It may have read enough, and will end its output properly.
                 ExchangeStep::StdinClosed => {
                     self.stop_sending();
                     self.state = self.state.max(State::Closing);
@@ -174,7 +174,7 @@ impl ProgramSession {
                 }
                 ExchangeStep::Received(StreamItem::Invalid(what, _output)) => {
                     let process = &mut self.program(context)?.process;
-                    return Err(process.failed(&format!("gave wrong events: {what}")));
+                    return Err(process.failed(&format!("wrote invalid events: {what}")));
                 }
                 ExchangeStep::StdoutClosed => self.close(context)?,
             }
@@ -182,7 +182,7 @@ impl ProgramSession {
         Ok(batches)
     }
 
-    /// Hands over the next piece, or hears what the program gives: whichever comes first.
+    /// Sends the next message or receives output, whichever comes first.
     fn step(&mut self, is_idle: bool, context: &StageContext<'_>) -> Result<ExchangeStep, Error> {
         self.program(context)?;
         let Some(RunningProgram { feed, items, .. }) = &mut self.program else {
@@ -197,7 +197,7 @@ impl ProgramSession {
         }
         let (Some(sender), Some(piece)) = (feed.as_ref(), self.unsent.front_mut()) else {
             if self.state == State::Closing {
-                // Its input ends here.
+                // This closes its input.
                 *feed = None;
             }
             return Ok(match items.recv_timeout(POLL_INTERVAL) {
@@ -226,7 +226,7 @@ impl ProgramSession {
         }
     }
 
-    /// The program's output is closed: waits for its end, and closes the books.
+    /// The program's output is closed: waits for its exit, and counts missing events.
     fn close(&mut self, context: &mut StageContext<'_>) -> Result<(), Error> {
         self.stop_sending();
         let is_done = self.state == State::Done;
@@ -234,14 +234,14 @@ impl ProgramSession {
         process.wait()?;
         process.check_exit()?;
         if !is_done {
-            return Err(process.error("ended without the mark that ends its stream"));
+            return Err(process.error("ended its stream without an end mark"));
         }
         self.state = State::Over;
         context.filtered += self.answers.in_flight.missing();
         Ok(())
     }
 
-    /// What a program gave, as events of the run.
+    /// A program's output as events of the run.
     fn events(
         &mut self,
         event_columns: &EventColumns,
@@ -256,19 +256,19 @@ impl ProgramSession {
 
     fn wrong(&mut self, what: &str, context: &StageContext<'_>) -> Error {
         match self.program(context) {
-            Ok(program) => program.process.failed(&format!("gave wrong events: {what}")),
+            Ok(program) => program.process.failed(&format!("wrote invalid events: {what}")),
             Err(error) => error,
         }
     }
 }
 
-/// Gives a piece to the program, unless it gives something first. `Err` has the piece back.
+/// Sends a message unless the program writes something first. `Err` returns the message.
 fn send(
     feed: &StdinWriter,
     items: &Receiver<StreamItem>,
     piece: Vec<u8>,
 ) -> (Result<(), Vec<u8>>, ExchangeStep) {
-    // The piece cannot be had back from a `send` in a `select`: its turn is waited for instead.
+    // A `send` in a `select` would not return the message, so this only waits until it is possible.
     match feed.pieces.try_send(piece) {
         Ok(()) => (Ok(()), ExchangeStep::Taken),
         Err(crossbeam_channel::TrySendError::Disconnected(_)) => {
@@ -291,17 +291,17 @@ fn send(
     }
 }
 
-/// What a program answers to events that were sent to it.
+/// Matches a program's output with the events that were sent to it.
 #[derive(Debug, Default)]
 struct AnswerTracker {
     in_flight: InFlight,
-    /// The sequence of the next event that comes without one.
+    /// The sequence number of the next event that has none.
     sequence: i64,
 }
 
 impl AnswerTracker {
-    /// What a program of this node gave, as events of the run. Those that are new are put to `added` by their
-    /// origins. `Err` says what is wrong with them.
+    /// A program's output as events of the run. Adds the origins of new events to `added`. `Err`
+    /// says what is wrong.
     fn take(
         &mut self,
         event_columns: &EventColumns,
@@ -325,7 +325,7 @@ impl AnswerTracker {
         Ok(with_origins(&batch, event_columns, origins))
     }
 
-    /// For each event, what it was sent with; nothing for those that are new.
+    /// The channels that each event was sent with; `None` for new events.
     fn known(&mut self, event_columns: &EventColumns) -> Result<Vec<Option<SentChannels>>, String> {
         let Some(numbers) = &event_columns.numbers else {
             return Ok(vec![None; event_columns.len()]);
@@ -339,21 +339,20 @@ impl AnswerTracker {
     }
 }
 
-/// What became of events that were sent to a program, by what it answered.
+/// The result of a program for tests: its output matched with the events that were sent.
 #[derive(Debug)]
 pub struct ReturnedEvents {
-    /// What it gave.
+    /// Its output.
     pub batches: Vec<Batch>,
-    /// Those that are new, by their origins.
+    /// The origins of new events.
     pub added: Vec<u32>,
-    /// How many of those that were sent did not come back.
+    /// How many of the events that were sent did not return.
     pub missing: u64,
 }
 
-/// What a stage makes of a program that gets `sent` and then writes `bytes`, whatever these are. For tests and
-/// fuzzing: nothing is run.
+/// What a stage returns if its program gets `sent` and then writes `bytes`. For tests and fuzzing.
 ///
-/// `Err` says what is wrong with them.
+/// `Err` says what is wrong with the bytes.
 pub fn read_answers(
     bytes: &[u8],
     sent: &[Batch],
@@ -384,9 +383,9 @@ impl Fold for ProgramSession {
             refuse_without_payload(&batch, context.channels)?;
         }
         if !batch.rows().is_empty() && !std::mem::replace(&mut self.noted_rows, true) {
-            context.note("decoded fields do not come back from a program; decode behind it", 0);
+            context.note("decoded fields do not return from a program; put `decode` after it", 0);
         }
-        // What comes back has the times that the program was told.
+        // Events return with the times that the program was sent.
         context.note_clamped_times(&batch);
         self.program(context)?;
         let first = self.answers.in_flight.next();
@@ -426,7 +425,7 @@ mod tests {
     use arrow_ipc::writer::StreamWriter;
     use sluice_core::{BatchBuilder, Channel, Encoding, Name};
 
-    /// Three events of two channels.
+    /// Three events on two channels.
     fn sent(context: &ReadContext) -> Batch {
         let mut left = Channel::new(Name::from_text("A"), "left", Encoding::Lcm);
         left.type_name = Some("robot.pose".into());

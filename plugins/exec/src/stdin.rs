@@ -1,5 +1,4 @@
-//! Giving a program its input: a thread that writes what comes through a bounded channel, so that whoever has
-//! something for the program never waits for it in vain. Judges nothing.
+//! Writes a program's standard input on a thread of its own, fed by a bounded channel.
 
 use std::io::{PipeWriter, Write};
 use std::sync::atomic::Ordering;
@@ -11,32 +10,33 @@ use sluice_core::Error;
 use crate::process::Activity;
 use crate::wire::END;
 
-/// How many pieces wait for a program.
+/// How many messages may be queued.
 const QUEUE_LEN: usize = 2;
-/// How much is written in one go. Each time is a sign that the program is alive.
+/// How much to write at a time. Each write counts as activity.
 const CHUNK: usize = 16 << 10;
 
-/// The way to a program's input.
+/// Queues data for a program's standard input.
 #[derive(Debug)]
 pub(crate) struct StdinWriter {
     pub(crate) pieces: Sender<Vec<u8>>,
 }
 
-/// Tells whether a program was given everything.
+/// Whether everything was written.
 #[derive(Debug)]
 pub(crate) struct StdinResult(Receiver<Delivery>);
 
-/// What a program was given that was given everything.
+/// What was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// All events, and the mark that ends them.
+    /// All events and the end mark.
     All,
-    /// All events. It had closed its input when the mark came, which is nothing that it would have needed.
+    /// All events. The program had closed its input before the end mark, which it did not need.
     Events,
 }
 
 impl StdinWriter {
-    /// A thread that writes to this input until there is no more, or until nobody takes it.
+    /// Starts a thread that writes to `input` until the queue is closed or the program stops
+    /// reading.
     pub(crate) fn start(
         mut input: PipeWriter,
         activity: Activity,
@@ -58,7 +58,7 @@ impl StdinWriter {
                 }
             }
             drop(input);
-            // Nobody asks where the run has failed elsewhere.
+            // Nobody receives if the run has failed elsewhere.
             let _asked = sender.send(delivery);
         };
         let thread = std::thread::Builder::new().name("sluice-feed".into());
@@ -68,7 +68,7 @@ impl StdinWriter {
 }
 
 impl StdinResult {
-    /// What has been written if it was everything, asked when the program has ended.
+    /// What was written, if it was everything. Call this after the program has exited.
     pub(crate) fn delivery(&self) -> Option<Delivery> {
         const TIMEOUT: Duration = Duration::from_secs(5);
         self.0.recv_timeout(TIMEOUT).ok()

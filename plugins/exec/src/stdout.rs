@@ -1,5 +1,4 @@
-//! What a program gives, read on a thread of its own and handed over through a bounded channel. Knows no
-//! channel of the run.
+//! Reads a program's standard output on a thread of its own, into a bounded channel.
 
 use std::io::{self, Read};
 use std::process::ChildStdout;
@@ -12,18 +11,17 @@ use crate::columns::EventColumns;
 use crate::process::Activity;
 use crate::stream::EventStream;
 
-/// How many batches a program may be ahead.
+/// How many batches may be queued.
 const QUEUE_LEN: usize = 2;
 
-/// What is heard from a program. After the end, and after what is wrong, the channel is closed when its output
-/// is.
+/// An item of a program's output. After the end or an error, the channel closes with the output.
 pub(crate) enum StreamItem {
     /// Events, and how many bytes of the stream they took.
     Events(Box<EventColumns>, u64),
-    /// The mark that ends its stream.
+    /// The end mark of the stream.
     End,
-    /// No stream, or one that breaks off: what was found, and the output. As long as that is kept open, it is
-    /// not what the program fails of.
+    /// Not a valid stream: the message, and the output. While that is held open, the program does
+    /// not fail for writing to it.
     Invalid(String, Box<dyn Send>),
 }
 
@@ -54,14 +52,14 @@ fn read_stream(mut stream: EventStream<impl Read + Send + 'static>, sender: &Sen
             return;
         }
     }
-    // Whoever does not listen any more has ended the program.
+    // If nobody receives, the program has been killed.
     drop(sender.send(StreamItem::End));
     if let Err(what) = stream.end() {
         drop(sender.send(StreamItem::Invalid(what, Box::new(stream))));
     }
 }
 
-/// A program's output, of which every read is a sign that the program is alive.
+/// A program's output; each read counts as activity.
 struct ActiveReader {
     output: ChildStdout,
     activity: Activity,

@@ -1,6 +1,6 @@
-//! What a program writes, as events: messages decoded one after another, whatever the bytes are.
+//! Decodes a program's Arrow stream, whatever the bytes are.
 //!
-//! The Arrow library's panics are caught here. Starts no program.
+//! Panics of the Arrow library are caught here.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,7 +35,8 @@ impl<R: io::Read> EventStream<R> {
         self.messages.position()
     }
 
-    /// The next batch; nothing at the end. `Err` says what is wrong with the stream, which is then over.
+    /// The next batch; `None` at the end. `Err` says what is wrong with the stream, which is then
+    /// over.
     pub(crate) fn next(&mut self) -> Result<Option<EventColumns>, String> {
         loop {
             let Some(raw) = self.messages.next()? else {
@@ -48,13 +49,13 @@ impl<R: io::Read> EventStream<R> {
         }
     }
 
-    /// Reads to the end of what is written behind the stream, where nothing may be.
+    /// Reads to the end of the output, where nothing may follow the stream.
     pub(crate) fn end(&mut self) -> Result<(), String> {
         match self.messages.rest()? {
             None => Ok(()),
             Some(found) => Err(format!(
-                "behind the end of its Arrow stream it printed {found}; there is one stream, and what is \
-                 meant for people belongs on standard error"
+                "it printed {found} after the end of its Arrow stream; expected a single stream \
+                 (print messages for people to standard error)"
             )),
         }
     }
@@ -64,11 +65,12 @@ impl<R: io::Read> EventStream<R> {
         let (message, len, body) = (parse_metadata(&metadata)?, body.len(), Buffer::from_vec(body));
         match (message.header_type(), &self.layout) {
             (MessageHeader::Schema, None) => {
-                let schema = message.header_as_schema().ok_or("a schema that is none")?;
+                let schema =
+                    message.header_as_schema().ok_or("a schema message without a schema")?;
                 if schema.endianness() != Endianness::Little {
                     return Err(
-                        "the numbers of the Arrow stream are big-endian, which is not read: write \
-                                them little-endian"
+                        "the Arrow stream is big-endian, which is not supported: write it \
+                         little-endian"
                             .into(),
                     );
                 }
@@ -79,36 +81,41 @@ impl<R: io::Read> EventStream<R> {
             }
             (MessageHeader::Schema, Some(_)) => Err("the Arrow stream has a second schema".into()),
             (MessageHeader::DictionaryBatch, Some(_)) => {
-                let words = message.header_as_dictionary_batch().ok_or("words that are none")?;
+                let words = message.header_as_dictionary_batch().ok_or(
+                    "a dictionary message \
+                     without a dictionary",
+                )?;
                 self.dictionaries.take(words, metadata.len(), &body, message.version())?;
                 Ok(None)
             }
             (MessageHeader::RecordBatch, Some(layout)) => {
-                let columns = message.header_as_record_batch().ok_or("a batch that is none")?;
+                let columns = message.header_as_record_batch().ok_or(
+                    "a batch message without a \
+                     batch",
+                )?;
                 fits(&columns, len)?;
                 let (schema, version) = (Arc::clone(&layout.schema), message.version());
                 let places = Some(&layout.places[..]);
                 let words = self.dictionaries.whole()?;
                 let columns = read_record_batch(&body, columns, schema, words, places, &version)
-                    .map_err(|e| format!("a batch of its Arrow stream is wrong: {e}"))?;
+                    .map_err(|e| format!("a batch of its Arrow stream is invalid: {e}"))?;
                 layout.events(&columns).map(Some)
             }
-            (_, None) => Err("the Arrow stream does not begin with a schema".into()),
+            (_, None) => Err("the Arrow stream does not start with a schema".into()),
             (other, _) => Err(format!("the Arrow stream has a message of the kind {other:?}")),
         }
     }
 }
 
-/// Calls the Arrow library, which panics on some streams that are not what they seem.
+/// Calls the Arrow library, which panics on some invalid streams.
 fn guarded<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call))
-        .unwrap_or_else(|_| Err("the Arrow library gave up on its stream".to_owned()))
+        .unwrap_or_else(|_| Err("the Arrow library failed on its stream".to_owned()))
 }
 
-/// The events of a stream as a source gives them, whatever the bytes are. For tests and fuzzing: nothing is
-/// run.
+/// The events of a stream, as a source returns them. For tests and fuzzing.
 ///
-/// `Err` says what is wrong with them.
+/// `Err` says what is wrong with the bytes.
 pub fn read_events(bytes: &[u8], context: &ReadContext) -> Result<Vec<Batch>, String> {
     let mut stream = EventStream::new(bytes);
     let (mut batches, mut events) = (Vec::new(), 0);
@@ -274,7 +281,7 @@ mod tests {
         assert_eq!(said.collect::<Vec<_>>(), wanted);
     }
 
-    /// A column of words that is a dictionary.
+    /// A text column that is a dictionary.
     fn words(words: &[&str]) -> ArrayRef {
         let keys = Int32Array::from_iter_values(0..words.len() as i32);
         Arc::new(DictionaryArray::new(keys, Arc::new(StringArray::from(words.to_vec()))))
@@ -317,7 +324,7 @@ mod tests {
         columns.push(("attributes", words(&[half, ""])));
         for stream in [stream_from(with("source", words(&[&long, ""]))), stream_from(columns)] {
             let said = read(&stream).unwrap_err();
-            assert!(said.contains("of words together"), "{said}");
+            assert!(said.contains("bytes in total"), "{said}");
         }
     }
 
@@ -340,7 +347,7 @@ mod tests {
         let block = views.append_block(long.into_bytes().into());
         (0..rows).for_each(|_| views.try_append_view(block, 0, 1 << 20).unwrap());
         let said = read(&stream_from(columns(Arc::new(views.finish())))).unwrap_err();
-        assert!(said.contains("`source`: 3145728000 bytes in a batch"), "{said}");
+        assert!(said.contains("per batch, found 3145728000"), "{said}");
     }
 
     #[test]
@@ -366,8 +373,8 @@ mod tests {
         let schema = begins + message.header_as_schema().unwrap()._tab.loc();
         let back = i32::from_le_bytes(*bytes[schema..].first_chunk().unwrap());
         let places = (schema as i32 - back) as usize;
-        // The first place is that of the endianness, which is left out where it is little: it gets that of the
-        // fields, where there is something else than 0.
+        // The first offset is that of the endianness, which is absent if little: it gets that of
+        // the fields, which is not 0.
         bytes.copy_within(places + 6..places + 8, places + 4);
         let said = read(&bytes).unwrap_err();
         assert!(said.contains("big-endian"), "{said}");
@@ -384,7 +391,8 @@ mod tests {
         let floats = Arc::new(Float64Array::from(vec![0.5, 1.5]));
         let said = read(&stream_from(with("timestamp", floats))).unwrap_err();
         assert!(
-            said.contains("`timestamp`: a timestamp, or int64") && said.contains("found Float64"),
+            said.contains("`timestamp`: expected a timestamp, or int64")
+                && said.contains("found Float64"),
             "{said}"
         );
         let holes = Arc::new(StringArray::from(vec![Some("A"), None]));
@@ -397,7 +405,7 @@ mod tests {
         let twice = Arc::new(Schema::new(vec![kind.clone(), kind]));
         let said = read(&stream(&[RecordBatch::new_empty(twice)])).unwrap_err();
         assert!(
-            said.contains("`payload` is there twice") && said.contains("`channel` is missing"),
+            said.contains("`payload` occurs twice") && said.contains("`channel` is missing"),
             "{said}"
         );
     }
@@ -412,11 +420,11 @@ mod tests {
                 .unwrap_err()
                 .contains("printed the text \"done\\n\"")
         );
-        assert!(read(&[&whole[..], &whole].concat()).unwrap_err().contains("behind the end"));
+        assert!(read(&[&whole[..], &whole].concat()).unwrap_err().contains("after the end"));
         assert!(read(&END).unwrap_err().contains("no schema"));
     }
 
-    /// A stream as programs get it, from this many events.
+    /// A stream as programs get it, with this many events.
     fn sent(count: usize, wanted: ProgramColumns) -> Vec<u8> {
         let context = ReadContext::standalone("log");
         let name =
@@ -456,7 +464,7 @@ mod tests {
         for at in 0..bytes.len() {
             for flip in [1, 0x80, 0xff] {
                 bytes[at] ^= flip;
-                // What it says is no matter: it must say something, and soon.
+                // Whatever it returns, it must return something, and soon.
                 drop(read(&bytes));
                 bytes[at] ^= flip;
             }

@@ -1,7 +1,6 @@
-//! Arrow IPC streams as bytes: messages cut out of them, with every length judged before it is believed.
+//! Splits Arrow IPC streams into messages, and checks every length before it is used.
 //!
-//! Decodes no column. The Arrow library panics on some wrong lengths and takes others at their word, so what
-//! is here comes before it.
+//! The Arrow library panics on some wrong lengths and trusts others, so these checks come first.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -9,33 +8,33 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use arrow_ipc::{Message, RecordBatch, root_as_message};
 
-/// What a message begins with; then comes the length of what describes it.
+/// The start of a message, followed by the length of its metadata.
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// The end of a stream: a message of no length.
+/// The end mark of a stream: a message of length 0.
 pub(crate) const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
-/// What an Arrow file begins with, which is no stream.
+/// The start of an Arrow file, which is not a stream.
 const FILE: &[u8] = b"ARRO";
 
-/// How long the description of a message may be.
+/// The maximum length of a message's metadata.
 const MAX_METADATA: u32 = 16 << 20;
-/// How long the body of a message may be.
+/// The maximum length of a message's body.
 pub(crate) const MAX_BODY: u64 = 256 << 20;
-/// How much of what is no message is quoted.
+/// How much of invalid output to quote.
 const MAX_QUOTED: usize = 60;
 
-/// A message: what describes it, and its body.
+/// A message: its metadata and its body.
 #[derive(Debug)]
 pub(crate) struct IpcMessage {
     pub(crate) metadata: Vec<u8>,
     pub(crate) body: Vec<u8>,
 }
 
-/// What describes a message.
+/// Parses the metadata of a message.
 pub(crate) fn parse_metadata(metadata: &[u8]) -> Result<Message<'_>, String> {
-    root_as_message(metadata).map_err(|e| format!("no Arrow message: {e}"))
+    root_as_message(metadata).map_err(|e| format!("not an Arrow message: {e}"))
 }
 
-/// The messages of a stream, one after another.
+/// The messages of a stream, in order.
 #[derive(Debug)]
 pub(crate) struct IpcMessages<R> {
     from: BufReader<R>,
@@ -52,7 +51,7 @@ impl<R: Read> IpcMessages<R> {
         self.at
     }
 
-    /// The next message; nothing at the mark that ends the stream. `Err` says what is there instead.
+    /// The next message; `None` at the end mark. `Err` says what is there instead.
     pub(crate) fn next(&mut self) -> Result<Option<IpcMessage>, String> {
         let begins = self.at;
         let head = self.take(4)?;
@@ -69,24 +68,25 @@ impl<R: Read> IpcMessages<R> {
         }
         if len > MAX_METADATA {
             return Err(format!(
-                "the Arrow message at byte {begins} says it is described by {len} bytes, which is too much"
+                "the Arrow message at byte {begins} declares {len} bytes of metadata, which is too \
+                 much"
             ));
         }
         let metadata = self.exactly(u64::from(len))?;
         let message = root_as_message(&metadata)
-            .map_err(|e| format!("there is no Arrow message at byte {begins}: {e}"))?;
+            .map_err(|e| format!("not an Arrow message at byte {begins}: {e}"))?;
         let body = u64::try_from(message.bodyLength()).unwrap_or(u64::MAX);
         if body > MAX_BODY {
             return Err(format!(
-                "a record batch of {body} bytes, and {MAX_BODY} are the most; write smaller ones, such as \
-                 with `write_table(table, max_chunksize=10000)`"
+                "expected record batches of at most {MAX_BODY} bytes, found {body}; write smaller \
+                 ones, such as with `write_table(table, max_chunksize=10000)`"
             ));
         }
         let body = self.exactly(body)?;
         Ok(Some(IpcMessage { metadata, body }))
     }
 
-    /// Reads to the end; gives whether there was anything.
+    /// Reads to the end; returns what was there, if anything.
     pub(crate) fn rest(&mut self) -> Result<Option<String>, String> {
         let first = self.from.fill_buf().map_err(unreadable)?;
         if first.is_empty() {
@@ -95,9 +95,9 @@ impl<R: Read> IpcMessages<R> {
         Ok(Some(quoted(first)))
     }
 
-    /// Up to `len` bytes: fewer at the end only.
+    /// Reads up to `len` bytes; fewer only at the end.
     fn take(&mut self, len: u64) -> Result<Vec<u8>, String> {
-        // What is claimed to come is not believed before it has come: memory grows with what is read.
+        // Memory grows with what was read, not with what was declared.
         let mut bytes = Vec::new();
         (&mut self.from).take(len).read_to_end(&mut bytes).map_err(unreadable)?;
         self.at += bytes.len() as u64;
@@ -114,36 +114,38 @@ impl<R: Read> IpcMessages<R> {
 
     fn not_a_message(&mut self, at: u64, head: &[u8]) -> String {
         if at == 0 && head == FILE {
-            return "this is an Arrow file, and a stream is needed: write it with `new_stream`, not \
+            return "expected an Arrow stream, found an Arrow file: write it with `new_stream`, not \
                     `new_file`"
                 .to_owned();
         }
-        // Only what has come already: whoever waits for more may wait for ever.
+        // Only what has arrived: waiting for more may take forever.
         let found = quoted(&[head, self.from.buffer()].concat());
-        let place = if at == 0 { "at its beginning" } else { "behind a message" };
+        let place = if at == 0 { "at its start" } else { "after a message" };
         format!(
-            "no Arrow stream on standard output: {place}, at byte {at}, it printed {found}; what is meant \
-             for people belongs on standard error"
+            "standard output is not an Arrow stream: {place}, at byte {at}, the program printed \
+             {found}; print messages for people to standard error"
         )
     }
 }
 
 fn no_stream() -> String {
-    "nothing was written to standard output: an Arrow stream is needed, even one without any batch"
+    "nothing was written to standard output: expected an Arrow stream, even if it has no batch"
         .into()
 }
 
 fn no_end_mark() -> String {
-    "the Arrow stream on standard output has no end mark: it ended early, or its writer was not closed".into()
+    "the Arrow stream on standard output has no end mark: it ended early, or its writer was not \
+     closed"
+        .into()
 }
 
 fn unreadable(error: io::Error) -> String {
     format!("standard output cannot be read: {error}")
 }
 
-/// Bytes for people: as text as far as they begin with some, or else as numbers.
+/// Bytes for messages: as text if they start with some, or else as hexadecimal numbers.
 fn quoted(bytes: &[u8]) -> String {
-    /// Fewer may be text by chance.
+    /// Shorter texts may be there by chance.
     const LEAST: usize = 4;
     let shown = bytes.get(..MAX_QUOTED).unwrap_or(bytes);
     let is_text = |c: &char| {
@@ -158,13 +160,16 @@ fn quoted(bytes: &[u8]) -> String {
     format!("the bytes {}{more}", numbers.join(" "))
 }
 
-/// Whether the arrays of a batch lie in a body of that length. `Err` says what does not.
+/// Checks that the arrays of a batch are inside a body of this length. `Err` says what is not.
 pub(crate) fn fits(columns: &RecordBatch<'_>, body: usize) -> Result<(), String> {
     if columns.compression().is_some() {
-        return Err("the Arrow stream is compressed, which is not read: write it without".into());
+        return Err("the Arrow stream is compressed, which is not supported: write \
+                    it uncompressed"
+            .into());
     }
-    let rows = usize::try_from(columns.length()).map_err(|_| "a batch of fewer rows than none")?;
-    // Every row has a time of eight bytes; no number of rows is believed that has no room.
+    let rows =
+        usize::try_from(columns.length()).map_err(|_| "a batch of a negative number of rows")?;
+    // Every row has a time of eight bytes, so the body limits the number of rows.
     if rows > body {
         return Err(format!("a batch of {rows} rows in {body} bytes"));
     }
@@ -185,7 +190,7 @@ pub(crate) fn fits(columns: &RecordBatch<'_>, body: usize) -> Result<(), String>
     if nodes && buffers && counts {
         return Ok(());
     }
-    Err("the arrays of an Arrow batch do not lie in its body".into())
+    Err("the arrays of an Arrow batch are not inside its body".into())
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ fn what_a_sink_has_started_may_not_keep_its_output_open() {
     let folder = with_log(10);
     let command = r#"["sh", "-c", "cat > raw; sleep 1000 & echo $! > child"]"#;
     let said = failure(&into(command, "path = \"${DIR}/out.txt\"\ntimeout = \"300ms\""), &folder);
-    assert_contains(&said, &["something that it started kept its output open", "`timeout`"]);
+    assert_contains(&said, &["a child of it kept its output open", "`timeout`"]);
     expect_gone(noted(&folder.at("child")));
 }
 
