@@ -122,8 +122,8 @@ impl<R: Read> IpcMessages<R> {
         let found = quoted(&[head, self.from.buffer()].concat());
         let place = if at == 0 { "at its start" } else { "after a message" };
         format!(
-            "standard output is not an Arrow stream: {place}, at byte {at}, the program printed \
-             {found}; print messages for people to standard error"
+            "standard output is not an Arrow stream: {place}, at byte {at}, it printed {found}; \
+             print messages for people to standard error"
         )
     }
 }
