@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_with_a_port_is_refused() {
+    fn anything_but_a_host_and_a_port_is_refused() {
         for text in ["", "host", "host:", ":1", "::1:5", "http://host:1", "a b:1", "host:65536"] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }

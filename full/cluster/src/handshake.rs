@@ -1,5 +1,5 @@
-//! The handshake: checks that a scheduler is the same program with the same plugins. Orders carry a
-//! greeting too, which the worker process checks once more.
+//! The handshake: checks that a scheduler is the same program with the same plugins. Orders carry
+//! the identity of the program too, and the process of a unit checks it once more.
 
 use std::fmt;
 

@@ -44,8 +44,8 @@ pub(crate) async fn post_json<T: Serialize>(to: &Address, path: &str, body: &T) 
     let Ok(text) = serde_json::to_string(body) else { return };
     let length = text.len();
     let request = format!(
-        "POST {path} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\nContent-Type: application/json\r\n\
-         Content-Length: {length}\r\n\r\n{text}"
+        "POST {path} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{text}"
     );
     drop(timeout(TIMEOUT, exchange(to, &request)).await);
 }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_body_of_a_good_answer_is_what_stands_behind_its_head() {
+    fn only_successful_responses_have_a_body() {
         assert_eq!(response_body(b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n{}"), Some(&b"{}"[..]));
         assert_eq!(response_body(b"HTTP/1.1 404 Not Found\r\n\r\n{}"), None);
         assert_eq!(response_body(b"SSH-2.0-OpenSSH\r\n"), None);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_is_told_from_one_that_is_something_else() {
+    fn an_empty_response_differs_from_that_of_another_server() {
         let parse_response = |response: &str| parse_response::<Vec<u8>>(response.as_bytes());
         assert_eq!(parse_response("HTTP/1.1 200 OK\r\n\r\n[1]"), Ok(vec![1]));
         assert!(matches!(parse_response(""), Err(RequestError::Unreachable(_))));

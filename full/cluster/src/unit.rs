@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_a_unit_ended_is_a_line_that_is_read_again() {
+    fn a_unit_result_survives_a_round_trip_on_one_line() {
         let all = [
             UnitResult::Delivered,
             UnitResult::Again("a\nb".into()),

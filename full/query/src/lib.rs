@@ -4,5 +4,5 @@
 //! the events of a pipeline.
 
 pub mod session;
-pub mod stage;
+mod stage;
 pub mod table;

@@ -76,7 +76,12 @@ pub(crate) struct QueryArgs {
 
     /// The type of a channel, if several types share its fingerprint or fields: a channel or a
     /// pattern of channels, and the full name of the type. May be repeated.
-    #[arg(long = "type", value_name = "CHANNEL=TYPE", value_parser = channel_type, requires = "types")]
+    #[arg(
+        long = "type",
+        value_name = "CHANNEL=TYPE",
+        value_parser = channel_type,
+        requires = "types"
+    )]
     pub(crate) channel_types: Vec<(String, String)>,
 
     /// The format of the logs, by the name of a source; by default from their first bytes.

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_word_is_the_query_unless_it_names_a_file() {
+    fn the_first_argument_is_the_query_unless_it_names_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a drive.lcm");
         fs::write(&file, "").unwrap();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_in_front_of_a_sign_that_no_path_has() {
+    fn a_table_name_precedes_an_equals_sign() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join("a=b.lcm");
         fs::write(&odd, "").unwrap();

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_likely_where_a_name_stands_once_or_a_statement_ends() {
+    fn errors_point_to_a_unique_name_or_the_end() {
         let position = |what, statement| likely_position(what, statement);
         assert_eq!(position("there is no table `b`", "select b1 from b"), Some(15..16));
         assert_eq!(position("there is no table `b`", "select b from b"), None);

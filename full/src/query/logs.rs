@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_called_as_their_files() {
+    fn tables_are_named_after_their_files() {
         for (path, name) in [
             ("a/drive.lcm", "drive"),
             ("2007-11-03.lcm.zst", "2007-11-03"),

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn semicolons_end_statements_where_they_are_no_text_or_comment() {
+    fn semicolons_in_quotes_and_comments_end_no_statement() {
         let text = "select ';', \"a;b\" -- c;d\n; /* e; /* f; */ g; */ select 2;;\n -- end;";
         assert_eq!(all(text), ["select ';', \"a;b\" -- c;d\n", " /* e; /* f; */ g; */ select 2"]);
         assert_eq!(all("select 'it''s; '; select `a;`"), ["select 'it''s; '", " select `a;`"]);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_without_an_end_waits_for_it() {
+    fn an_incomplete_statement_is_not_returned() {
         for open in ["select 1", "select '; ", "/* ; ", "select $$ ; $", "-- ;", "select \"é;"] {
             assert_eq!(first(open), None, "{open}");
         }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn only_blanks_and_comments_are_nothing() {
+    fn blanks_and_comments_are_blank() {
         assert!(is_blank(" \n -- a\n /* b */ ") && is_blank("") && is_blank("-- open"));
         assert!(!is_blank("- 1") && !is_blank("/ 2") && !is_blank("--\nx"));
     }

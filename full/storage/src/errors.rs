@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_to_do_is_said() {
+    fn errors_say_what_to_do() {
         for (cause, message) in [
             ("error sending request for url (http://169.254.169.254/latest)", "AWS_ACCESS_KEY_ID"),
             ("<Code>SignatureDoesNotMatch</Code>", "AWS_SECRET_ACCESS_KEY"),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_with_signatures_and_long_answers_are_not_passed_on() {
+    fn signed_urls_and_long_responses_are_not_shown() {
         let text = format!("GET http://h/b?X-Amz-Signature=1234 {}\nmore", "x".repeat(5000));
         let message = message_for(&text);
         assert!(

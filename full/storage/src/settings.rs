@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_of_other_programs_and_the_bucket_are_left_alone() {
+    fn unknown_variables_and_the_bucket_are_ignored() {
         let builder = built(&[
             ("AWS_REGION", "eu-central-1"),
             ("AWS_PROFILE", "mine"),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_cannot_be_is_told() {
+    fn invalid_settings_are_reported() {
         let builder = built(&[("AWS_ALLOW_HTTP", "perhaps")]).with_bucket_name("b");
         let error = errors::settings_error(&builder.build().unwrap_err()).to_string();
         assert!(error.contains("AWS_"), "{error}");

@@ -111,7 +111,7 @@ fn timeless(report: &[u8]) -> Value {
 }
 
 #[test]
-fn two_executors_make_what_one_program_makes_byte_for_byte() {
+fn two_executors_write_the_same_bytes_as_one_program() {
     let folder = folder(12);
     let expected = run_locally(&folder);
     assert!(expected.contains_key("_manifest.json"));
@@ -121,7 +121,7 @@ fn two_executors_make_what_one_program_makes_byte_for_byte() {
 }
 
 #[test]
-fn a_report_says_the_same_wherever_a_batch_was_run() {
+fn reports_do_not_depend_on_the_engine() {
     let folder = folder(5);
     let mut damaged = folder.read("in/03.lcm");
     let middle = damaged.len() / 2;
@@ -137,7 +137,7 @@ fn a_report_says_the_same_wherever_a_batch_was_run() {
 }
 
 #[test]
-fn an_executor_that_is_killed_in_the_middle_costs_nothing_but_time() {
+fn killing_an_executor_midway_costs_only_time() {
     let folder = folder(12);
     let expected = run_locally(&folder);
     let mut cluster = Cluster::start(&folder, 2);
@@ -155,7 +155,7 @@ fn an_executor_that_is_killed_in_the_middle_costs_nothing_but_time() {
 }
 
 #[test]
-fn a_cluster_on_this_machine_lives_for_one_run() {
+fn a_local_cluster_lives_for_one_run() {
     let folder = folder(4);
     let expected = run_locally(&folder);
     let run = ["run", "batch.toml", "--engine", "ballista", "--local-cluster", "2"];
@@ -164,7 +164,7 @@ fn a_cluster_on_this_machine_lives_for_one_run() {
 }
 
 #[test]
-fn a_cluster_on_this_machine_ends_with_its_run_also_where_that_is_killed() {
+fn a_local_cluster_ends_with_its_run_even_if_killed() {
     let folder = folder(12);
     let run = ["run", "batch.toml", "--engine", "ballista", "--local-cluster", "2"];
     let mut run = ClusterProcess::start(sluice(&folder).args(run));
@@ -189,7 +189,7 @@ fn count_processes_in(folder: &Folder) -> usize {
 }
 
 #[test]
-fn what_is_done_is_not_done_again_whichever_engine_did_it() {
+fn finished_units_are_not_repeated_by_either_engine() {
     let folder = folder(4);
     let cluster = Cluster::start(&folder, 1);
     run_on(&cluster, &folder, &["run", "batch.toml"]).expect(0);
@@ -220,7 +220,7 @@ fn a_pipeline_without_placeholders_is_one_unit() {
 }
 
 #[test]
-fn paths_are_those_of_who_starts_the_run_and_not_of_executors() {
+fn paths_are_relative_to_the_driver() {
     let (folder, elsewhere) = (folder(2), Folder::new());
     let expected = run_locally(&folder);
     let cluster = Cluster::start(&elsewhere, 1);
@@ -242,7 +242,7 @@ fn a_unit_that_fails_is_reported_and_stops_no_other() {
 }
 
 #[test]
-fn a_scheduler_that_is_not_there_is_told_soon_and_nothing_is_done() {
+fn a_missing_scheduler_is_reported_soon_and_nothing_is_done() {
     let folder = folder(1);
     // A port that was free just now.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -310,7 +310,7 @@ fn executors_outlive_their_scheduler_and_join_the_next_one() {
 }
 
 #[test]
-fn parts_end_well_when_they_are_asked_to() {
+fn cluster_processes_stop_cleanly() {
     let folder = folder(0);
     let mut cluster = Cluster::start(&folder, 1);
     let status =
@@ -327,7 +327,7 @@ fn parts_end_well_when_they_are_asked_to() {
 }
 
 #[test]
-fn an_executor_that_is_stopped_leaves_its_unit_to_others() {
+fn units_of_a_stopped_executor_are_reassigned() {
     let folder = folder(8);
     let expected = run_locally(&folder);
     let mut cluster = Cluster::start(&folder, 1);
@@ -343,7 +343,7 @@ fn an_executor_that_is_stopped_leaves_its_unit_to_others() {
 }
 
 #[test]
-fn a_run_says_that_no_executor_is_there_and_waits_for_one() {
+fn a_run_without_executors_says_so_and_waits() {
     let folder = folder(2);
     let mut cluster = Cluster::start(&folder, 0);
     let arguments = [&["run", "batch.toml"][..], &cluster.engine()].concat();
@@ -354,7 +354,7 @@ fn a_run_says_that_no_executor_is_there_and_waits_for_one() {
 }
 
 #[test]
-fn a_run_that_is_stopped_ends_soon_and_goes_on_with_resume() {
+fn a_stopped_run_ends_soon_and_can_be_resumed() {
     let folder = folder(12);
     let expected = run_locally(&folder);
     let cluster = Cluster::start(&folder, 1);

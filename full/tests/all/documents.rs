@@ -135,7 +135,7 @@ impl Drop for DocumentReader {
 }
 
 #[test]
-fn whoever_follows_the_page_on_sql_sees_what_it_says() {
+fn the_guide_on_sql_works_as_printed() {
     let mut reader = DocumentReader::new();
     for step in steps(&document("query.md")) {
         reader.follow(step);
@@ -145,7 +145,7 @@ fn whoever_follows_the_page_on_sql_sees_what_it_says() {
 }
 
 #[test]
-fn whoever_follows_the_page_on_clusters_gets_tables() {
+fn the_guide_on_clusters_produces_tables() {
     let mut reader = DocumentReader::new();
     for n in 0..4 {
         reader.folder.write(&format!("data/logs/{n}.lcm"), log(&drive(n + 1, 300)));
@@ -208,7 +208,7 @@ fn commands_of(name: &str) -> Option<Vec<String>> {
 }
 
 #[test]
-fn the_kubernetes_cluster_is_one_and_its_run_runs() {
+fn the_kubernetes_files_start_a_cluster_and_a_run() {
     let (Some(cluster), Some(run)) = (commands_of("cluster.yaml"), commands_of("run.yaml")) else {
         return;
     };
@@ -229,7 +229,7 @@ fn the_kubernetes_cluster_is_one_and_its_run_runs() {
 }
 
 #[test]
-fn links_of_the_documents_lead_somewhere() {
+fn links_in_the_documents_work() {
     let docs = root().join("docs");
     for name in ["query.md", "cluster.md"] {
         let document = document(name);
@@ -241,7 +241,7 @@ fn links_of_the_documents_lead_somewhere() {
 }
 
 #[test]
-fn what_the_readme_shows_of_the_full_program_can_be_typed() {
+fn commands_of_the_readme_exist_in_the_full_program() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let boxes: Vec<&str> = readme.split("<!-- not run: needs the full program").skip(1).collect();
     let lines = boxes.iter().flat_map(|text| text.split("```").nth(1).unwrap().lines());

@@ -49,7 +49,7 @@ fn run_with_stdin(folder: &Folder, arguments: &[&str], input: &[u8]) -> ProgramO
 }
 
 #[test]
-fn times_that_a_column_cannot_hold_are_told_where_times_are_shown() {
+fn times_out_of_range_are_reported_if_shown() {
     let folder = Folder::new();
     // The second log counts nanoseconds instead of microseconds.
     let times = [BEGIN, BEGIN * 1_000];
@@ -113,7 +113,7 @@ fn run_script(module: &str, folder: &Folder, script: &str) -> Option<Value> {
 }
 
 #[test]
-fn an_aggregate_over_fields_is_what_duckdb_says_of_the_tables() {
+fn aggregates_over_fields_match_duckdb() {
     let folder = drive();
     let query =
         "select count(*) as n, sum(utime) as t, max(pos[1]) as x, avg(vel[2]) as v from drive.POSE";
@@ -130,7 +130,7 @@ print(json.dumps(dict(zip('ntxv', row))))";
 }
 
 #[test]
-fn what_is_written_in_every_form_is_read_by_others() {
+fn other_programs_read_every_format() {
     let folder = drive();
     let query = "select timestamp, channel, sequence, payload, named_struct('a', [1, null]) as \
                  nested, cast(null as double) as nothing from drive order by sequence";
@@ -169,7 +169,7 @@ print(json.dumps(len(rows)))
 }
 
 #[test]
-fn what_is_binary_goes_into_a_pipe_too_and_closed_pipes_are_no_failure() {
+fn binary_formats_can_be_piped_and_closed_pipes_are_no_failure() {
     let folder = drive();
     let arguments = ["query", "select 1 as one", "--to", "-", "--format", "parquet"];
     assert!(run_sluice(&folder, &arguments).expect(0).stdout.starts_with(b"PAR1"));
@@ -182,7 +182,7 @@ fn what_is_binary_goes_into_a_pipe_too_and_closed_pipes_are_no_failure() {
 }
 
 #[test]
-fn damage_is_told_as_cat_tells_it_and_says_so_in_the_exit_code() {
+fn damage_is_reported_as_by_cat_and_sets_the_exit_code() {
     let folder = drive();
     let mut bytes = folder.read("drive.lcm");
     let middle = bytes.len() / 2;
@@ -219,7 +219,7 @@ fn events_that_cannot_be_decoded_are_left_out_and_counted() {
 }
 
 #[test]
-fn mistakes_in_queries_are_shown_with_their_place_and_what_to_do() {
+fn mistakes_in_queries_are_shown_with_position_and_help() {
     let folder = drive();
     let wrong: [(&str, &[&str]); 6] = [
         ("select chanel from drive", &["query:1:8", "no column `chanel`", "`channel`", "^^^^^^"]),
@@ -241,7 +241,7 @@ fn mistakes_in_queries_are_shown_with_their_place_and_what_to_do() {
 }
 
 #[test]
-fn what_is_no_query_is_refused_and_writes_nothing() {
+fn other_statements_are_refused_and_write_nothing() {
     let folder = drive();
     let before = folder.names();
     for statement in [
@@ -265,7 +265,7 @@ fn what_is_no_query_is_refused_and_writes_nothing() {
 }
 
 #[test]
-fn a_file_appears_whole_or_not_at_all() {
+fn a_file_appears_only_when_complete() {
     let folder = drive();
     let before = folder.names();
     let to = |query: &str, more: &[&str]| {
@@ -293,7 +293,7 @@ fn a_file_appears_whole_or_not_at_all() {
 }
 
 #[test]
-fn tables_are_named_after_files_or_as_one_likes() {
+fn tables_are_named_after_files_or_by_the_user() {
     let folder = drive();
     std::fs::create_dir(folder.at("logs")).unwrap();
     for name in ["logs/2007-11-03.lcm", "logs/drive.lcm"] {
@@ -328,7 +328,7 @@ fn tables_are_named_after_files_or_as_one_likes() {
 }
 
 #[test]
-fn a_log_is_listed_once_though_it_has_a_second_name() {
+fn aliases_are_not_listed() {
     let folder = Folder::new();
     folder.write("day.lcm", log(&[LcmEvent::new(0, BEGIN, "A", b"a")]));
     let shown =
@@ -341,7 +341,7 @@ fn a_log_is_listed_once_though_it_has_a_second_name() {
 }
 
 #[test]
-fn a_log_that_grows_is_asked_as_it_is_by_then() {
+fn each_query_sees_what_was_appended_to_a_log() {
     let folder = Folder::new();
     let mut events = vec![LcmEvent::new(0, BEGIN, "A", b"a")];
     folder.write("day.lcm", log(&events));
@@ -416,7 +416,7 @@ fn plans_are_shown_line_by_line() {
 }
 
 #[test]
-fn hostile_names_are_named_and_shown_without_harm() {
+fn hostile_names_are_escaped() {
     let folder = Folder::new();
     let names = ["a\"b; drop table x --", "x\u{1b}[31m\u{7}", "SELECT", "", "a.b"];
     let mut events = Vec::new();
@@ -442,7 +442,7 @@ fn hostile_names_are_named_and_shown_without_harm() {
 }
 
 #[test]
-fn help_tells_of_tables_and_the_shells_complete_it() {
+fn help_explains_tables_and_shells_complete_the_command() {
     let folder = Folder::new();
     let help = run_sluice(&folder, &["query", "--help"]).expect(0).text();
     for what in ["NAME=FILE", "drive.CHANNEL", "--limit-rows", "also called `log`"] {
@@ -485,7 +485,7 @@ fn send(text: &str) -> Value {
 }
 
 #[test]
-fn a_prompt_answers_until_one_has_asked_enough() {
+fn a_prompt_runs_until_it_is_closed() {
     let folder = drive();
     let steps = [
         until("tables: drive;"),
@@ -519,7 +519,7 @@ fn a_prompt_answers_until_one_has_asked_enough() {
 }
 
 #[test]
-fn a_query_is_ended_by_ctrl_c_and_the_prompt_goes_on() {
+fn ctrl_c_stops_a_query_but_not_the_prompt() {
     let folder = drive();
     let endless = "with recursive n as (select 1 as x union all select x + 1 from n) \
                    select count(*) from n where x < 0;\r";
@@ -542,7 +542,7 @@ fn a_query_is_ended_by_ctrl_c_and_the_prompt_goes_on() {
 }
 
 #[test]
-fn a_table_fits_the_terminal_and_says_what_it_leaves_out() {
+fn a_table_fits_the_terminal_and_names_hidden_columns() {
     let folder = drive();
     let wide: Vec<String> = (0..30).map(|n| format!("channel as column_{n}")).collect();
     let query = format!("select {} from drive limit 3", wide.join(", "));
@@ -572,7 +572,7 @@ fn a_query_that_needs_more_than_its_memory_spills_or_says_what_to_do() {
 }
 
 #[test]
-fn objects_are_asked_as_files_are_and_anew_each_time() {
+fn objects_are_queried_like_files_and_reread_each_time() {
     let (folder, server) = (Folder::new(), Server::start());
     let one = log(&[LcmEvent::new(0, BEGIN, "A", b"a")]);
     let two = log(&[LcmEvent::new(0, BEGIN, "A", b"a"), LcmEvent::new(1, BEGIN, "B", b"b")]);

@@ -40,7 +40,7 @@ fn local(folder: &Folder, name: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn a_log_comes_and_goes_as_it_is() {
+fn a_log_is_transferred_unchanged() {
     let (folder, server) = with_logs();
     server
         .ran(&folder, &["convert", "s3://logs/drives/a.lcm", "--to", "s3://out/x/a.lcm"])
@@ -72,7 +72,7 @@ fn as_there(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn tables_by_channel_and_their_manifest_are_what_they_are_here() {
+fn remote_tables_and_manifests_equal_local_ones() {
     let (folder, server) = with_logs();
     run_sluice(&folder, &["convert", "in/a.lcm", "--to", HERE]).expect(0);
     server.ran(&folder, &["convert", "in/a.lcm", "--to", THERE]).expect(0);
@@ -104,7 +104,7 @@ fn without_hashes(manifest: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn archives_are_what_they_are_here() {
+fn remote_archives_equal_local_ones() {
     let (folder, server) = with_logs();
     run_sluice(&folder, &["convert", "in/a.lcm", "--to", "a.lcm.zst"]).expect(0);
     server
@@ -138,7 +138,7 @@ fn globs_and_placeholders_make_batches() {
 }
 
 #[test]
-fn what_is_there_is_only_replaced_if_that_is_said() {
+fn objects_are_replaced_only_on_request() {
     let (folder, server) = with_logs();
     let convert = ["convert", "s3://logs/drives/a.lcm", "--to", "s3://out/a.lcm"];
     server.ran(&folder, &convert).expect(0);
@@ -156,7 +156,7 @@ fn what_is_there_is_only_replaced_if_that_is_said() {
 }
 
 #[test]
-fn a_folder_that_was_done_is_not_done_again() {
+fn a_finished_folder_is_not_repeated() {
     let (folder, server) = with_logs();
     let convert = ["convert", "s3://logs/drives/a.lcm", "--to", "s3://out/t/", "--resume"];
     server.ran(&folder, &convert).expect(0);
@@ -195,7 +195,7 @@ fn long_log(folder: &Folder, server: &Server) {
 const CUT: [&str; 4] = ["--start", "2007-11-03T14:33:20Z", "--end", "2007-11-03T14:33:30Z"];
 
 #[test]
-fn a_cut_by_time_of_a_sorted_log_brings_a_small_part_of_it() {
+fn a_cut_of_a_sorted_log_transfers_a_small_part() {
     let (folder, server) = (Folder::new(), Server::start());
     long_log(&folder, &server);
     let cut = ["convert", "s3://logs/long.lcm", "--to", "cut.lcm", "--overwrite"];
@@ -216,7 +216,7 @@ fn a_cut_by_time_of_a_sorted_log_brings_a_small_part_of_it() {
 }
 
 #[test]
-fn a_cut_of_an_archive_brings_its_index_and_some_frames() {
+fn a_cut_of_an_archive_transfers_its_index_and_some_frames() {
     let (folder, server) = (Folder::new(), Server::start());
     let events = drive(3, 40_000);
     folder.write("in.lcm", log(&events));
@@ -232,7 +232,7 @@ fn a_cut_of_an_archive_brings_its_index_and_some_frames() {
 }
 
 #[test]
-fn wrong_credentials_are_told_without_them() {
+fn wrong_credentials_are_reported_without_showing_them() {
     let (folder, server) = with_logs();
     let mut command = server.sluice(&folder);
     command.env("AWS_SECRET_ACCESS_KEY", "anothersecret999");
@@ -246,7 +246,7 @@ fn wrong_credentials_are_told_without_them() {
 }
 
 #[test]
-fn a_bucket_or_an_object_that_is_not_there_is_told() {
+fn a_missing_bucket_or_object_is_reported() {
     let (folder, server) = with_logs();
     server
         .ran(&folder, &["convert", "s3://logs/none.lcm", "--to", "a.lcm"])
@@ -264,7 +264,7 @@ fn a_bucket_or_an_object_that_is_not_there_is_told() {
 }
 
 #[test]
-fn a_server_that_dies_while_it_is_read_ends_the_run_and_nothing_is_published() {
+fn a_server_that_dies_during_a_read_fails_the_run_and_nothing_is_published() {
     let (folder, server) = (Folder::new(), Server::start());
     long_log(&folder, &server);
     server.on("GET /logs/long.lcm", 8, PlannedFault::Die);
@@ -274,7 +274,7 @@ fn a_server_that_dies_while_it_is_read_ends_the_run_and_nothing_is_published() {
 }
 
 #[test]
-fn a_server_that_dies_while_it_is_written_leaves_no_manifest() {
+fn a_server_that_dies_during_a_write_leaves_no_manifest() {
     let (folder, server) = with_logs();
     server.on("PUT /out/t/", 3, PlannedFault::Die);
     let ran = server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/t/"]);
@@ -283,7 +283,7 @@ fn a_server_that_dies_while_it_is_written_leaves_no_manifest() {
 }
 
 #[test]
-fn what_was_put_is_taken_back_if_not_all_can_be() {
+fn uploads_are_rolled_back_if_one_fails() {
     let (folder, server) = with_logs();
     server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/t/"]).expect(0);
     let before: Vec<(String, Vec<u8>)> = {
@@ -306,7 +306,7 @@ fn what_was_put_is_taken_back_if_not_all_can_be() {
 }
 
 #[test]
-fn an_object_that_changes_while_it_is_read_is_no_mixture() {
+fn an_object_that_changes_during_a_read_fails_the_run() {
     let (folder, server) = (Folder::new(), Server::start());
     server.put("logs/a.lcm", log(&drive(1, 20_000)));
     let other = log(&drive(2, 20_000));
@@ -319,7 +319,7 @@ fn an_object_that_changes_while_it_is_read_is_no_mixture() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_soon() {
+fn a_missing_server_is_reported_soon() {
     let (folder, mut server) = with_logs();
     server.stop();
     let ran = server.ran(&folder, &["convert", "s3://logs/drives/a.lcm", "--to", "a.lcm"]);
@@ -327,7 +327,7 @@ fn a_server_that_is_not_there_is_told_soon() {
 }
 
 #[test]
-fn what_objects_cannot_do_is_refused() {
+fn unsupported_operations_on_objects_are_refused() {
     let (folder, server) = with_logs();
     server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/a.lcm"]).expect(0);
     let append = ["convert", "in/b.lcm", "--to", "s3://out/a.lcm", "--sink-option", "append=true"];
@@ -336,7 +336,7 @@ fn what_objects_cannot_do_is_refused() {
 }
 
 #[test]
-fn a_table_that_cannot_be_read_is_an_error_and_no_damage() {
+fn an_unreadable_table_is_an_error_and_not_damage() {
     let (folder, server) = with_logs();
     server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://logs/a.parquet"]).expect(0);
     for nth in [1, 2, 3] {
@@ -353,7 +353,7 @@ fn a_table_that_cannot_be_read_is_an_error_and_no_damage() {
 }
 
 #[test]
-fn an_environment_that_is_not_text_is_no_hindrance() {
+fn variables_that_are_not_utf8_are_ignored() {
     use std::os::unix::ffi::OsStrExt;
     let (folder, server) = with_logs();
     let mut command = server.sluice(&folder);
@@ -363,7 +363,7 @@ fn an_environment_that_is_not_text_is_no_hindrance() {
 }
 
 #[test]
-fn an_object_that_stands_for_a_folder_is_no_output_in_it() {
+fn folder_markers_are_not_outputs() {
     const LISTED: &str = "<ListBucketResult><Name>out</Name><Prefix>t/</Prefix><KeyCount>1</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>t/</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd9&quot;</ETag><Size>0</Size></Contents></ListBucketResult>";
     let (folder, server) = with_logs();
     server.on("GET /out?list-type=2", 1, PlannedFault::Say(LISTED));
@@ -372,7 +372,7 @@ fn an_object_that_stands_for_a_folder_is_no_output_in_it() {
 }
 
 #[test]
-fn a_key_that_is_no_path_is_told() {
+fn invalid_keys_are_reported() {
     const LISTED: &str = "<ListBucketResult><Name>logs</Name><Prefix></Prefix><KeyCount>1</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>a//b.lcm</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd9&quot;</ETag><Size>7</Size></Contents></ListBucketResult>";
     let (folder, server) = with_logs();
     server.on("GET /logs?list-type=2", 1, PlannedFault::Say(LISTED));
@@ -381,7 +381,7 @@ fn a_key_that_is_no_path_is_told() {
 }
 
 #[test]
-fn many_objects_of_two_formats_are_told_by_the_first_that_differs() {
+fn mixed_formats_are_reported_by_the_first_that_differs() {
     let (folder, server) = with_logs();
     for n in 0..40 {
         server.put(&format!("logs/many/{n:02}.lcm"), log(&drive(n, 3)));

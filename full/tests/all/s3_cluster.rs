@@ -91,7 +91,7 @@ impl S3Batch {
 }
 
 #[test]
-fn a_batch_between_buckets_is_byte_for_byte_what_one_program_makes() {
+fn a_batch_between_buckets_writes_the_same_bytes_as_one_program() {
     let setup = S3Batch::with_logs(6, THERE);
     let expected = setup.run_locally();
     setup.ran(&[&CLUSTER]).expect(0).expect_stderr("6 inputs done");
@@ -149,7 +149,7 @@ fn a_pipeline_without_placeholders_writes_an_object_or_a_folder_of_them() {
 }
 
 #[test]
-fn outputs_in_a_store_and_beside_it_are_refused() {
+fn outputs_both_in_a_store_and_elsewhere_are_refused() {
     let setup = S3Batch::with_logs(1, THERE);
     let text = String::from_utf8(setup.folder.read("batch.toml")).unwrap();
     let mixed = text.replace("s3://out/made/{stem}.jsonl", "made/{stem}.jsonl");
@@ -163,7 +163,7 @@ fn outputs_in_a_store_and_beside_it_are_refused() {
 }
 
 #[test]
-fn an_executor_that_is_killed_leaves_nothing_behind_in_a_store() {
+fn a_killed_executor_leaves_nothing_in_a_store() {
     let setup = S3Batch::with_logs(8, THERE);
     let expected = setup.run_locally();
     let (_scheduler, address, mut executors) = cluster(&setup, 2);
@@ -186,7 +186,7 @@ fn cluster(setup: &S3Batch, executors: usize) -> (ClusterProcess, String, Vec<Cl
 }
 
 #[test]
-fn after_its_driver_was_killed_a_run_goes_on_and_its_room_is_removed() {
+fn after_its_driver_was_killed_a_run_is_resumed_and_cleaned_up() {
     let setup = S3Batch::with_logs(8, THERE);
     let expected = setup.run_locally();
     let mut run = setup.start_run(&CLUSTER);
@@ -197,13 +197,15 @@ fn after_its_driver_was_killed_a_run_goes_on_and_its_room_is_removed() {
 }
 
 #[test]
-fn of_two_drivers_in_one_folder_of_a_store_the_second_is_refused() {
+fn a_second_driver_in_a_folder_of_a_store_is_refused() {
     let setup = S3Batch::with_logs(2, THERE);
     let expected = setup.run_locally();
     let (_scheduler, address, _) = cluster(&setup, 0);
     let engine = ["--engine", "ballista", "--scheduler", &address];
     let mut first = setup.start_run(&engine);
-    until("its room", || setup.output().keys().any(|name| name.ends_with("/driver")).then_some(()));
+    until("its staging directory", || {
+        setup.output().keys().any(|name| name.ends_with("/driver")).then_some(())
+    });
     setup.ran(&[&engine]).expect(1).expect_stderr("another run on a cluster");
     // Files in the staging directory are no output.
     let output = setup.server.ran(&setup.folder, &["verify", "s3://out/made/"]);

@@ -43,7 +43,7 @@ fn check_contract(options: Value) {
 }
 
 #[test]
-fn a_query_over_one_channel_keeps_what_stages_promise() {
+fn a_query_over_one_channel_meets_the_stage_contract() {
     check_contract(
         json!({ "query": "select timestamp, vel[1] as v, pos from POSE where vel[1] > 1" }),
     );
@@ -51,7 +51,7 @@ fn a_query_over_one_channel_keeps_what_stages_promise() {
 }
 
 #[test]
-fn a_query_over_all_events_keeps_what_stages_promise() {
+fn a_query_over_all_events_meets_the_stage_contract() {
     let query =
         "select timestamp, payload, sequence + 1 as sequence from events where channel <> 'POSE'";
     check_contract(json!({ "query": query, "channel": "OTHER" }));
@@ -60,12 +60,12 @@ fn a_query_over_all_events_keeps_what_stages_promise() {
 }
 
 #[test]
-fn a_limit_keeps_what_stages_promise() {
+fn a_limit_meets_the_stage_contract() {
     check_contract(json!({ "query": "select vel[1] as v from POSE limit 17 offset 5" }));
 }
 
 #[test]
-fn a_query_over_several_channels_keeps_what_stages_promise() {
+fn a_query_over_several_channels_meets_the_stage_contract() {
     let tables =
         json!({ "POSE": "utime bigint", "GPS_BODY": "utime bigint", "NONE": "utime bigint" });
     let query = "select utime from POSE union all select utime from NONE";
@@ -74,7 +74,7 @@ fn a_query_over_several_channels_keeps_what_stages_promise() {
 }
 
 #[test]
-fn a_query_that_sees_everything_keeps_what_stages_promise() {
+fn a_query_that_needs_all_rows_meets_the_stage_contract() {
     let query = "select max(timestamp) as timestamp, channel, 'sums' as source, count(*) as n, \
                  sum(sequence) as s from events group by channel";
     check_contract(json!({ "query": query, "memory": "32MiB" }));
@@ -147,7 +147,7 @@ fn tables(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn rows_hold_what_the_query_says_of_decoded_fields() {
+fn rows_have_the_fields_that_the_query_selects() {
     let folder = folder();
     let query = "select vel[2] as v, pos from POSE where vel[2] > 9.42";
     let all = "[sinks.all]\nplugin = \"jsonl\"\nfrom = \"events\"\npath = \"all.jsonl\"\n";
@@ -166,7 +166,7 @@ fn rows_hold_what_the_query_says_of_decoded_fields() {
 }
 
 #[test]
-fn the_report_balances_and_says_what_was_left_out_and_added() {
+fn the_report_balances_and_counts_filtered_and_added_events() {
     let folder = folder();
     let query = "select unnest(vel) as v from POSE where sequence % 2 = 0";
     folder.write("p.toml", pipeline(query, "") + SINKS);
@@ -183,7 +183,7 @@ fn the_report_balances_and_says_what_was_left_out_and_added() {
 }
 
 #[test]
-fn a_table_of_a_channel_that_never_comes_is_told() {
+fn a_channel_that_never_comes_is_reported() {
     let folder = folder();
     for (query, more) in [
         ("select utime from POES", ""),
@@ -208,7 +208,7 @@ const MANY: &str = "POSE a cross join POSE b";
 const LINES: &str = "[sinks.lines]\nplugin = \"jsonl\"\nfrom = \"asked\"\npath = \"out.jsonl\"\n";
 
 #[test]
-fn a_sort_of_more_than_its_memory_goes_to_a_folder_that_is_empty_again() {
+fn a_large_sort_spills_and_removes_its_files() {
     let folder = folder();
     fs::create_dir(folder.at("spill")).unwrap();
     let query = format!(
@@ -230,7 +230,7 @@ fn a_sort_of_more_than_its_memory_goes_to_a_folder_that_is_empty_again() {
 }
 
 #[test]
-fn what_fits_nowhere_is_an_error_that_says_so() {
+fn exceeding_memory_and_spill_is_a_clear_error() {
     let folder = folder();
     let query = format!(
         "select max(a.timestamp) as timestamp, 'ALL' as channel, string_agg(repeat(a.channel, \
@@ -274,7 +274,7 @@ fn mistakes_are_found_when_a_pipeline_is_checked() {
 }
 
 #[test]
-fn a_file_is_no_table() {
+fn queries_cannot_name_files() {
     let folder = folder();
     let path = folder.write("secret.csv", "a\n1\n").display().to_string();
     let query = format!("select * from \"{path}\"");

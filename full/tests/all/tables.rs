@@ -206,7 +206,7 @@ fn query(rng: &mut SeededRng, count: i64) -> String {
 }
 
 #[test]
-fn queries_give_the_same_whether_or_not_conditions_are_pushed_down() {
+fn pushdown_does_not_change_results() {
     let count = 1_500;
     let logs = [
         log(&drive(3, count)),
@@ -251,7 +251,7 @@ fn ranges(findings: &Findings) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn events_and_damage_are_those_that_info_tells_of() {
+fn events_and_damage_match_info() {
     let folder = Folder::new();
     for (name, bytes) in [
         ("sound.lcm", log(&drive(1, 4_000))),
@@ -296,7 +296,7 @@ fn rows_come_in_the_order_of_the_log() {
 }
 
 #[test]
-fn one_of_several_streams_alone_gives_every_row_and_all_together_give_each_once() {
+fn one_stream_returns_all_rows_and_several_share_them() {
     let folder = Folder::new();
     let path = folder.write("drive.lcm", log(&misleading(10, 3_000)));
     let options = SessionOptions { partitions: 4, ..small() };
@@ -376,7 +376,7 @@ fn a_window_of_time_reads_little_of_a_sorted_log() {
 }
 
 #[test]
-fn a_window_of_time_has_all_its_events_where_times_do_not_rise() {
+fn a_window_of_an_unsorted_log_is_complete() {
     let folder = Folder::new();
     let mut all = drive(11, 60_000);
     for (n, event) in all.iter_mut().enumerate() {
@@ -395,7 +395,7 @@ fn a_window_of_time_has_all_its_events_where_times_do_not_rise() {
 }
 
 #[test]
-fn a_limit_ends_reading() {
+fn a_limit_stops_reading() {
     let folder = Folder::new();
     let path = folder.write("drive.lcm", log(&drive(12, 20_000)));
     let session = session("lcm-log", &path, &[]);
@@ -406,7 +406,7 @@ fn a_limit_ends_reading() {
 }
 
 #[test]
-fn no_more_is_read_ahead_than_fits_into_memory() {
+fn read_ahead_stays_within_memory() {
     let folder = Folder::new();
     let path = folder.write("drive.lcm", log(&drive(13, 30_000)));
     let session = session("lcm-log", &path, &[]);
@@ -426,7 +426,7 @@ fn no_more_is_read_ahead_than_fits_into_memory() {
 }
 
 #[test]
-fn a_query_that_is_to_stop_stops() {
+fn a_query_can_be_stopped() {
     let folder = Folder::new();
     let path = folder.write("drive.lcm", log(&drive(14, 20_000)));
     let session = session("lcm-log", &path, &[]);
@@ -445,7 +445,7 @@ fn a_query_that_is_to_stop_stops() {
 }
 
 #[test]
-fn statements_that_are_no_queries_are_refused_and_write_nothing() {
+fn statements_other_than_queries_are_refused_and_write_nothing() {
     let folder = Folder::new();
     let path = folder.write("drive.lcm", log(&drive(15, 10)));
     let session = session("lcm-log", &path, &[]);
@@ -478,7 +478,7 @@ fn statements_that_are_no_queries_are_refused_and_write_nothing() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place_and_what_there_is() {
+fn mistakes_are_reported_with_position_and_suggestions() {
     let folder = Folder::new();
     let path = folder.write("drive.lcm", log(&drive(16, 50)));
     let session = session("lcm-log", &path, &[]);
@@ -509,7 +509,7 @@ fn mistakes_are_told_with_their_place_and_what_there_is() {
 }
 
 #[test]
-fn names_are_found_as_written_and_else_without_regard_to_case() {
+fn names_match_exactly_or_else_ignoring_case() {
     let folder = Folder::new();
     let channel = |n: i64, name: &str| LcmEvent::new(n, BEGIN + n, name, b"x");
     let odd = r#"a"b; drop"#;
@@ -551,7 +551,7 @@ fn names_are_found_as_written_and_else_without_regard_to_case() {
 }
 
 #[test]
-fn looking_for_channels_ends_when_it_is_to() {
+fn discovery_of_channels_can_be_stopped() {
     let folder = Folder::new();
     let path = folder.write("drive.lcm", log(&drive(16, 3_000)));
     let tables = tables_of("lcm-log", &path, &[]);
@@ -608,7 +608,7 @@ fn live_sources_are_refused() {
 }
 
 #[test]
-fn what_does_not_fit_into_memory_is_spilled_or_refused_with_what_to_do() {
+fn exceeding_memory_spills_or_fails_with_advice() {
     let folder = Folder::new();
     let path = folder.write("drive.lcm", log(&drive(19, 150_000)));
     let spilled = folder.at("spilled");
@@ -629,7 +629,7 @@ fn what_does_not_fit_into_memory_is_spilled_or_refused_with_what_to_do() {
 }
 
 #[test]
-fn nothing_depends_on_how_many_threads_read() {
+fn results_do_not_depend_on_the_number_of_threads() {
     let folder = Folder::new();
     let path = demo(&folder, 4);
     let sql = "select channel, count(*), avg(length(channel) / 3.0), first_value(sequence) from \
@@ -656,7 +656,7 @@ fn demo(folder: &Folder, seconds: u32) -> PathBuf {
 }
 
 #[test]
-fn what_is_of_another_type_or_cannot_be_decoded_is_left_out_and_counted() {
+fn events_of_other_types_or_undecodable_are_left_out_and_counted() {
     let folder = Folder::new();
     let path = demo(&folder, 2);
     let mut all = events(&std::fs::read(&path).unwrap());
@@ -735,7 +735,7 @@ fn compare_tables(folder: &Folder, (plugin, name): (&str, &str), types: &[&str])
 }
 
 #[test]
-fn fields_of_lcm_messages_are_those_of_tables_in_duckdb() {
+fn fields_of_lcm_messages_match_tables_in_duckdb() {
     let folder = Folder::new();
     demo(&folder, 2);
     if let Some(tables) = compare_tables(&folder, ("lcm-log", "drive.lcm"), &["mit-dgc"]) {
@@ -744,7 +744,7 @@ fn fields_of_lcm_messages_are_those_of_tables_in_duckdb() {
 }
 
 #[test]
-fn fields_in_archives_and_tables_are_those_of_their_log() {
+fn fields_in_archives_and_tables_match_their_log() {
     for (plugin, name, types) in [
         ("archive", "drive.lcm.zst", &["mit-dgc"][..]),
         ("parquet", "tables-of-all", &[]),
@@ -764,7 +764,7 @@ fn fields_in_archives_and_tables_are_those_of_their_log() {
 }
 
 #[test]
-fn fields_of_other_robots_are_those_of_tables_in_duckdb() {
+fn fields_of_other_robots_match_tables_in_duckdb() {
     let folder = Folder::new();
     let vel = ["log.vel", "vel.json", "--messages", "300", "--seed", "4"];
     let Some(_) = crate::kit::python_script(&folder, "vel_writer.py", &vel) else { return };
@@ -782,7 +782,7 @@ fn fields_of_other_robots_are_those_of_tables_in_duckdb() {
 }
 
 #[test]
-fn payloads_that_are_only_there_as_fields_are_made_again() {
+fn payloads_are_encoded_from_fields() {
     let folder = Folder::new();
     let path = demo(&folder, 1);
     run_sluice(&folder, &["convert", "drive.lcm", "--to", "typed/", "--types", "mit-dgc"])

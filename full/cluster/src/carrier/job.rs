@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_what_ballista_says_of_a_failure_only_our_words_are_told() {
+    fn only_our_part_of_a_ballista_error_is_reported() {
         let why = r#"Task 0 in Stage 1 failed 8 times, fail the stage, most recent failure reason: "Task failed due to IO error: DataFusionError(IoError(Custom { kind: Other, error: "the folder /x is not there" }))""#;
         assert_eq!(reason_of(why), "the folder /x is not there");
         assert_eq!(reason_of("something else"), "something else");

@@ -33,8 +33,8 @@ pub struct Ballista {
 }
 
 impl Ballista {
-    /// Uses the scheduler at this address, which must run the same program (see [`Greeting`]).
-    /// Gives up a job that makes no progress for `patience` while executors are idle.
+    /// Uses the scheduler at this address, which must run this program. Gives up a job that makes no
+    /// progress for `patience` while executors are idle.
     pub fn with_scheduler(
         scheduler: Address,
         program: ProgramIdentity,
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn portions_hold_every_order_once_and_in_order_within_their_limits() {
+    fn jobs_have_every_order_once_in_order_and_within_limits() {
         let long = "x".repeat(MAX_BYTES - 10);
         let mut orders = vec![long.clone(), "abc".into(), long, "y".repeat(2 * MAX_BYTES)];
         orders.extend((0..MAX_ORDERS + 7).map(|number| number.to_string()));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_that_is_silent_keeps_nobody_from_stopping() {
+    fn an_unresponsive_scheduler_does_not_delay_stopping() {
         let stop = Stop::default();
         stop.request();
         let runtime = runtime(1).unwrap();

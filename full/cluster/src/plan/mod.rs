@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_is_known_by_the_name_that_ballista_gives_it() {
+    fn the_task_name_of_ballista_is_parsed() {
         let task = BallistaTask::parse_name("TID aBc1/1.0/17.2").unwrap();
         assert_eq!(task, BallistaTask { job: "aBc1".into(), stage: 1, number: 17, failures: 2 });
         assert!(task.is_same(&BallistaTask { failures: 0, ..task.clone() }));

@@ -268,7 +268,7 @@ mod tests {
     use crate::scheduler::{SchedulerOptions, scheduler};
 
     #[test]
-    fn of_a_job_that_is_not_there_nothing_is_kept() {
+    fn messages_for_unknown_jobs_are_dropped() {
         let options = SchedulerOptions {
             listen: "127.0.0.1:0".parse().unwrap(),
             advertise: None,

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_told_in_bytes_of_the_query() {
+    fn a_position_converts_to_a_byte_range() {
         let invalid = |line, column| InvalidQuery {
             position: Some(QueryPosition { line, column }),
             ..InvalidQuery::new("")
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_parser_says_is_taken_apart() {
+    fn the_position_is_split_from_a_parser_message() {
         let (what, position) = split_position("Expected: FROM, found: x at Line: 3, Column: 14");
         assert_eq!(
             (what, position),

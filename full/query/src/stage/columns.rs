@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_are_called_as_what_every_event_has_come_back() {
+    fn names_of_event_columns_survive_a_round_trip() {
         for name in ["x", "timestamp", "timestamp_", "payload___", "_", "source_x", ""] {
             let outer = column_name(name);
             assert_eq!(EventColumn::from_name(&outer), None);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn types_that_are_ways_of_storing_become_plain() {
+    fn views_and_dictionaries_are_unpacked() {
         let dictionary =
             DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8View));
         let list = DataType::new_list(dictionary.clone(), true);

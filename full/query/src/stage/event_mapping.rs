@@ -175,7 +175,7 @@ impl EventMapping {
         Ok(Some(each.map(|(row, number)| number.unwrap_or_else(|| otherwise(row))).collect()))
     }
 
-    /// The channel of each row: the query's, else `usual`, else the one in `base`, which `of` looks
+    /// The channel of each row: the query's, else `default_name`, else the one in `base`, which `of` looks
     /// up.
     fn channels(
         &self,

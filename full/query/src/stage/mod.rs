@@ -21,5 +21,3 @@ mod schemas;
 mod tables;
 #[cfg(test)]
 mod tests;
-
-pub use options::SqlStage;

@@ -24,7 +24,7 @@ use super::schemas::TableSchemas;
 /// Runs an SQL query over events, and turns its rows into events.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SqlStage {
+pub(crate) struct SqlStage {
     /// The query: one SELECT over the table `events` and a table per channel, named like the
     /// channel. Names are case-sensitive.
     query: String,

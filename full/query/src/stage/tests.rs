@@ -155,7 +155,7 @@ fn event(name: &str, time: i64, number: i64, x: f64) -> (String, i64, i64, Optio
 }
 
 #[test]
-fn rows_are_events_of_the_time_channel_and_number_of_those_they_are_made_of() {
+fn rows_inherit_time_channel_and_number_from_their_event() {
     let mut run = StageRun::from_query("select v * 2 as x from A where v > 1");
     let events = two_batches(&run);
     assert_eq!(run.events_of(events), [event("A", 12, 2, 6.0), event("A", 20, 0, 10.0)]);
@@ -163,7 +163,7 @@ fn rows_are_events_of_the_time_channel_and_number_of_those_they_are_made_of() {
 }
 
 #[test]
-fn what_the_query_says_of_an_event_is_so() {
+fn columns_of_the_query_override_those_of_the_event() {
     let query = "select timestamp + interval '1 second' as timestamp, 'X' as channel, sequence + \
                  100 as sequence, v as x from A limit 1 offset 1";
     let mut run = StageRun::from_query(query);
@@ -182,7 +182,7 @@ fn all_events_are_a_table_with_their_payloads() {
 }
 
 #[test]
-fn all_events_have_the_sizes_of_their_payloads_which_are_no_fields_beside_them() {
+fn payload_sizes_are_a_column_but_no_field_beside_a_payload() {
     let mut run = StageRun::from_query("select size as x, sequence from events where size < 8");
     let events = two_batches(&run);
     let expected = [
@@ -235,7 +235,7 @@ fn elements_of_lists_become_rows_of_their_event() {
 }
 
 #[test]
-fn messages_that_never_come_leave_a_query_over_one_channel_empty() {
+fn a_query_over_a_channel_that_never_comes_is_empty() {
     let mut run = StageRun::from_query("select v as x from MISSING");
     let events = two_batches(&run);
     assert_eq!(run.events_of(events), []);
@@ -274,7 +274,7 @@ fn one_channel_may_have_messages_of_several_types() {
 }
 
 #[test]
-fn aggregates_need_leave_and_give_new_events_in_order() {
+fn aggregates_need_a_memory_limit_and_return_new_events_in_order() {
     let query =
         "select max(timestamp) as timestamp, channel, count(*) as x from events group by channel";
     let message = option_error(json!({ "query": query }));
@@ -293,7 +293,7 @@ fn aggregates_need_leave_and_give_new_events_in_order() {
 }
 
 #[test]
-fn joins_sorts_windows_and_subqueries_see_everything() {
+fn joins_sorts_windows_and_subqueries_see_all_rows() {
     let ask = |query: &str| {
         let mut run =
             StageRun::from_options(json!({ "query": query, "memory": "16MiB", "channel": "OUT" }));
@@ -319,7 +319,7 @@ fn joins_sorts_windows_and_subqueries_see_everything() {
 }
 
 #[test]
-fn what_is_made_of_many_events_needs_a_time_and_a_channel() {
+fn rows_of_many_events_need_a_time_and_a_channel() {
     let query = "select count(*) as n from events";
     let message = option_error(json!({ "query": query, "memory": "16MiB" }));
     assert!(message.contains("no column `timestamp`"), "{message}");
@@ -329,7 +329,7 @@ fn what_is_made_of_many_events_needs_a_time_and_a_channel() {
 }
 
 #[test]
-fn mistakes_are_found_before_anything_is_read_where_columns_are_known() {
+fn mistakes_in_known_columns_are_found_before_reading() {
     let message = option_error(json!({ "query": "select timestmp from events" }));
     assert!(
         message.contains("there is no column `timestmp`") && message.contains("`timestamp`"),
@@ -362,7 +362,7 @@ fn mistakes_are_found_before_anything_is_read_where_columns_are_known() {
 }
 
 #[test]
-fn mistakes_in_columns_that_messages_have_are_told_with_the_query() {
+fn mistakes_in_discovered_columns_are_reported_with_the_query() {
     let mut run = StageRun::from_query("select w as x from A");
     let events = two_batches(&run);
     let message = run.all(events).unwrap_err().to_string();
@@ -373,7 +373,7 @@ fn mistakes_in_columns_that_messages_have_are_told_with_the_query() {
 }
 
 #[test]
-fn values_that_no_event_can_have_end_the_run() {
+fn values_that_events_cannot_have_end_the_run() {
     for (query, what) in [
         ("select null::timestamp as timestamp, v from A", "column `timestamp` is null"),
         ("select 'x'::bytea as payload, arrow_cast(null, 'Utf8') as channel, v from A", ""),
@@ -389,7 +389,7 @@ fn values_that_no_event_can_have_end_the_run() {
 }
 
 #[test]
-fn long_conditions_are_worked_out_on_any_thread() {
+fn long_conditions_do_not_overflow_the_stack() {
     for query in [
         format!("select v{} as x from A where v = 1", " + 1".repeat(390)),
         format!("select 391.0 as x from A where {}", ["v = 1"; 190].join(" and ")),
@@ -409,7 +409,7 @@ fn many_events(run: &StageRun, count: i64, batch_len: usize) -> Vec<Batch> {
 }
 
 #[test]
-fn which_rows_come_first_of_several_tables_depends_on_events_only() {
+fn the_order_of_rows_does_not_depend_on_batch_sizes() {
     let both = "select timestamp, v as x from A union all select timestamp, b as x from B";
     let named = "select timestamp, 1 as x from A union all select timestamp, 2 as x from B";
     let bare = "select 1 as x from A union all select 2 as x from B";
@@ -434,7 +434,7 @@ fn which_rows_come_first_of_several_tables_depends_on_events_only() {
 }
 
 #[test]
-fn a_table_of_which_little_comes_does_not_hold_up_others() {
+fn a_table_with_few_rows_does_not_block_others() {
     let query = "select max(timestamp) as timestamp, count(*) as x from \
                  (select timestamp, v from A union all select timestamp, b as v from B)";
     let mut run =
@@ -448,7 +448,7 @@ fn a_table_of_which_little_comes_does_not_hold_up_others() {
 }
 
 #[test]
-fn a_query_that_is_dropped_half_way_ends() {
+fn a_query_dropped_midway_ends() {
     let query = "select timestamp, channel, v as x from A order by v";
     let mut run = StageRun::from_options(json!({ "query": query, "memory": "16MiB" }));
     let events = two_batches(&run);

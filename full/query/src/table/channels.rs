@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_names_are_wanted_as_they_are_spelled() {
+    fn special_characters_in_names_match_literally() {
         for name in ["POSE", "a*b", "re:x", "x[1]", "ä\nb", "{a,b}", "", "a b#c~d&e-f", "(?s:x)"] {
             let test = ChannelTest::named(name);
             let query = test.query();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn like_is_that_of_sql() {
+    fn like_patterns_match_as_in_sql() {
         let matches = |pattern: &str, name: &str| like_pattern(pattern).unwrap().matches(name);
         assert!(matches("CAM_%", "CAMX") && matches("%", "a\nb") && matches("A.B", "A.B"));
         assert!(!matches("A.B", "AxB") && !matches("CAM%", "XCAM") && !matches("a", "A"));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_wants_what_a_test_holds_for() {
+    fn source_queries_cover_every_matching_channel() {
         let attribute = ChannelAttribute::Source;
         let not_x = ChannelTest::Is { attribute, names: vec!["x".into()], negated: true };
         let tests = [

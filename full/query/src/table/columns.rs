@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_never_take_the_names_of_our_columns() {
+    fn fields_do_not_shadow_our_columns() {
         for (field, column) in [
             ("x", "x"),
             ("timestamp", "timestamp_"),

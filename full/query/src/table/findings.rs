@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_in_two_logs_is_missing_twice() {
+    fn missing_events_of_two_logs_add_up() {
         let state = || {
             let log = FindingsLog::default();
             let left_out = BTreeMap::from([("events of another type".to_owned(), 5)]);

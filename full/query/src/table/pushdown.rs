@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_on_times_are_a_window() {
+    fn conditions_on_times_become_a_window() {
         let window = |conditions: &[Expr]| (pushdown(conditions).start, pushdown(conditions).end);
         let ts = || col("timestamp");
         assert_eq!(window(&[ts().gt(time(5)), time(9).gt_eq(ts())]), (Some(6), Some(10)));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_is_taken_for_one_of_another_zone_is_another() {
+    fn times_cast_to_another_zone_are_not_pushed_down() {
         let of =
             |zone: Option<&str>| DataType::Timestamp(TimeUnit::Nanosecond, zone.map(Into::into));
         let cast = |expr: Expr, zone| Expr::Cast(Cast::new(Box::new(expr), of(zone)));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_time_fulfils_wants_nothing() {
+    fn contradictory_times_match_nothing() {
         let ts = || col("timestamp");
         for none in
             [ts().gt(time(i64::MAX)), ts().lt(time(i64::MIN)), ts().between(time(2), time(1))]
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_on_other_things_are_left() {
+    fn other_conditions_stay_filters() {
         let mut pushdown = Pushdown::default();
         for left in [
             col("sequence").gt(lit(3i64)),

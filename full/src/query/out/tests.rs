@@ -79,7 +79,7 @@ fn all_kinds() -> RecordBatch {
 }
 
 #[test]
-fn csv_has_every_kind_of_value_and_tells_nulls_from_empty_texts() {
+fn csv_has_all_types_and_distinguishes_null_from_empty_text() {
     let expected = "t,word,f,d,b,l,m,s,day,n\n\
         2007-11-03T14:00:00.25Z,\"a,\"\"b\"\"\",NaN,123.45,AP8Q,\"[1,null]\",\
         \"[{\"\"keys\"\":\"\"k\"\",\"\"values\"\":7}]\",\"{\"\"at\"\":\"\"1970-01-01T00:00:00\"\"}\",2007-11-03,\n\
@@ -93,7 +93,7 @@ fn csv_has_every_kind_of_value_and_tells_nulls_from_empty_texts() {
 }
 
 #[test]
-fn json_lines_have_every_kind_of_value() {
+fn json_lines_have_all_types() {
     let text = text("x.jsonl", &[all_kinds()]);
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -107,7 +107,7 @@ fn json_lines_have_every_kind_of_value() {
 }
 
 #[test]
-fn parquet_and_arrow_hold_what_was_written_and_say_what_was_asked() {
+fn parquet_and_arrow_round_trip_and_record_the_query() {
     let written_parquet = written("x.parquet", &[all_kinds(), all_kinds()]);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
@@ -130,7 +130,7 @@ fn parquet_and_arrow_hold_what_was_written_and_say_what_was_asked() {
 }
 
 #[test]
-fn a_file_is_there_only_when_it_is_whole_and_none_is_replaced_unasked() {
+fn a_file_appears_when_complete_and_is_not_overwritten_by_default() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.csv");
     let schema = all_kinds().schema();
@@ -150,7 +150,7 @@ fn a_file_is_there_only_when_it_is_whole_and_none_is_replaced_unasked() {
 }
 
 #[test]
-fn forms_are_told_by_extension() {
+fn formats_follow_the_extension() {
     for (path, expected) in [
         ("-", Some(RowFormat::Table)),
         ("a/x.parquet", Some(RowFormat::Parquet)),
@@ -168,7 +168,7 @@ fn forms_are_told_by_extension() {
 }
 
 #[test]
-fn columns_of_one_name_are_told_apart() {
+fn duplicate_column_names_are_made_unique() {
     let column: ArrayRef = Arc::new(Int32Array::from(vec![1]));
     let fields =
         ["x", "x", "x_2", "x"].map(|n| arrow_schema::Field::new(n, DataType::Int32, false));
@@ -178,7 +178,7 @@ fn columns_of_one_name_are_told_apart() {
 }
 
 #[test]
-fn tables_are_aligned_clean_and_cut() {
+fn tables_are_aligned_escaped_and_cut() {
     let long = "x".repeat(300);
     let words: ArrayRef =
         Arc::new(StringArray::from(vec![Some("a\u{1b}[31m"), None, Some(&*long), Some("日本")]));
@@ -198,7 +198,7 @@ fn tables_are_aligned_clean_and_cut() {
 }
 
 #[test]
-fn a_table_shows_as_many_rows_as_are_wanted_and_counts_the_rest() {
+fn a_table_stops_at_the_row_limit_and_counts_the_rest() {
     let numbers = || rows(vec![("n", Arc::new(Int64Array::from_iter_values(0..700)) as _)]);
     let batches = [numbers(), numbers(), numbers()];
     assert_eq!(shown(&batches, &[]).lines().count(), 2 + 2100);

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_were_met_are_completed_from_then_on() {
+    fn columns_of_earlier_results_are_completed() {
         let mut vocabulary = vocabulary();
         vocabulary.learn(["vel_x".to_owned(), "odd name".to_owned(), "a\u{1}b".to_owned()]);
         assert_eq!(vocabulary.complete("select vel", 10).1, ["vel_x"]);

@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_whole_ends_with_a_semicolon_or_is_a_command() {
+    fn complete_input_ends_with_a_semicolon_or_is_a_command() {
         for complete in [".tables", "", " \n", "select 1;", "select ';' ; ", "a; -- b", "-- a\n"] {
             assert!(is_whole(complete), "{complete}");
         }

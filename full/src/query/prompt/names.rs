@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_quoted_where_they_have_to_be() {
+    fn names_are_quoted_if_needed() {
         let names = ["drive", "POSE_2", "2007-11-03", "a\"b; drop", "Select", "", "é"];
         let written = names.map(quoted);
         let expected = [

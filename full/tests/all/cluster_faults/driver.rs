@@ -39,7 +39,7 @@ fn after_its_driver_was_killed_a_run_is_resumed_on_the_cluster() {
 }
 
 #[test]
-fn after_its_driver_was_killed_a_run_is_resumed_while_its_units_are_still_under_way() {
+fn after_its_driver_was_killed_a_run_is_resumed_while_its_units_are_still_running() {
     let (gated, cluster) = killed_driver();
     let mut run = gated.start(&cluster, &["--resume"]);
     until("a second job", || {
@@ -54,7 +54,7 @@ fn after_its_driver_was_killed_a_run_is_resumed_while_its_units_are_still_under_
 }
 
 #[test]
-fn work_whose_driver_is_gone_ends_by_itself_and_is_resumed_on_one_machine() {
+fn units_without_a_driver_end_and_are_resumed_on_one_machine() {
     let (gated, cluster) = killed_driver();
     // It has been silent for long.
     let staging = staging_dir(&gated);
@@ -114,7 +114,7 @@ fn drivers_with_folders_of_their_own_share_a_cluster() {
 }
 
 #[test]
-fn a_driver_that_is_stopped_keeps_what_is_published_and_ends_what_is_under_way() {
+fn a_stopped_driver_keeps_published_units_and_cancels_running_ones() {
     let gated = GatedBatch::with_logs(8);
     let cluster = gated.cluster(2);
     gated.open_gate(3);
@@ -140,7 +140,7 @@ fn a_driver_that_is_stopped_keeps_what_is_published_and_ends_what_is_under_way()
 }
 
 #[test]
-fn a_run_on_this_machine_says_the_same_when_it_is_stopped() {
+fn a_stopped_local_run_reports_the_same() {
     let gated = GatedBatch::with_logs(3);
     gated.open_gate(1);
     let run = ["run", "batch.toml", "--allow-exec", "--jobs", "1"];

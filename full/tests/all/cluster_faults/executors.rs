@@ -6,7 +6,7 @@ use super::{ALL, GatedBatch, process_tree, signal_all, until_executors};
 use crate::cluster::processes::until;
 
 #[test]
-fn what_an_executor_was_at_when_it_was_killed_is_done_by_another_one() {
+fn units_of_a_killed_executor_are_reassigned() {
     let gated = GatedBatch::with_logs(9);
     let mut cluster = gated.cluster(2);
     gated.open_gate(4);
@@ -42,7 +42,7 @@ fn executors_may_be_killed_one_after_the_other_while_new_ones_join() {
 }
 
 #[test]
-fn a_run_whose_only_executor_was_killed_says_so_and_goes_on_with_the_next_one() {
+fn a_run_whose_only_executor_was_killed_says_so_and_continues_with_the_next() {
     let gated = GatedBatch::with_logs(4);
     let mut cluster = gated.cluster(1);
     gated.open_gate(1);
@@ -63,7 +63,7 @@ fn a_run_whose_only_executor_was_killed_says_so_and_goes_on_with_the_next_one() 
 }
 
 #[test]
-fn an_executor_that_wakes_up_when_its_run_is_over_leaves_nothing_and_works_again() {
+fn an_executor_resumed_after_its_run_leaves_nothing_and_works_again() {
     let gated = GatedBatch::with_logs(5);
     let cluster = gated.cluster(2);
     gated.open_gate(2);
@@ -86,7 +86,7 @@ fn an_executor_that_wakes_up_when_its_run_is_over_leaves_nothing_and_works_again
 }
 
 #[test]
-fn what_two_executors_do_since_one_was_thought_to_be_dead_is_published_once() {
+fn a_unit_run_by_two_executors_is_published_once() {
     let gated = GatedBatch::with_logs(5);
     let cluster = gated.cluster(2);
     gated.open_gate(2);

@@ -27,7 +27,7 @@ fn nothing_was_done(gated: &GatedBatch) {
 }
 
 #[test]
-fn a_scheduler_that_never_answers_is_told_within_seconds() {
+fn an_unresponsive_scheduler_is_reported_within_seconds() {
     let gated = GatedBatch::with_logs(1);
     // Connections are accepted by the kernel only.
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -41,7 +41,7 @@ fn a_scheduler_that_never_answers_is_told_within_seconds() {
 }
 
 #[test]
-fn what_answers_as_no_scheduler_does_is_told_from_one() {
+fn other_servers_are_not_mistaken_for_a_scheduler() {
     let gated = GatedBatch::with_logs(1);
     let answers = [
         "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned(),
@@ -63,7 +63,7 @@ fn what_answers_as_no_scheduler_does_is_told_from_one() {
 }
 
 #[test]
-fn an_answer_without_end_is_not_waited_for() {
+fn an_endless_response_is_cut() {
     let gated = GatedBatch::with_logs(1);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -91,7 +91,7 @@ fn an_answer_without_end_is_not_waited_for() {
 const OTHER: &str = env!("CARGO_BIN_EXE_sluice-with-example");
 
 #[test]
-fn an_executor_with_another_plugin_is_not_let_in() {
+fn an_executor_with_other_plugins_is_refused() {
     let gated = GatedBatch::with_logs(1);
     let cluster = gated.cluster(0);
     let mut other = gated.executor_by(&[OTHER], &cluster.address);
@@ -152,7 +152,7 @@ fn until_joined_again(cluster: &Cluster) {
 }
 
 #[test]
-fn a_run_goes_on_when_its_scheduler_is_started_anew() {
+fn a_run_survives_a_scheduler_restart() {
     let gated = GatedBatch::with_logs(8);
     let mut cluster = gated.cluster(2);
     gated.open_gate(3);
@@ -168,7 +168,7 @@ fn a_run_goes_on_when_its_scheduler_is_started_anew() {
 }
 
 #[test]
-fn a_run_goes_on_when_its_scheduler_is_started_anew_before_any_unit_was_done() {
+fn a_run_survives_a_scheduler_restart_before_any_unit_is_done() {
     let gated = GatedBatch::with_logs(4);
     let mut cluster = gated.cluster(1);
     gated.open_gate(0);
@@ -183,7 +183,7 @@ fn a_run_goes_on_when_its_scheduler_is_started_anew_before_any_unit_was_done() {
 }
 
 #[test]
-fn a_run_whose_scheduler_stays_away_says_so_and_is_resumed_later() {
+fn a_run_that_loses_its_scheduler_fails_and_can_be_resumed() {
     let gated = GatedBatch::with_logs(6);
     let mut cluster = gated.cluster(1);
     gated.open_gate(2);

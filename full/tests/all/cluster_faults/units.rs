@@ -30,7 +30,7 @@ fn log_with_text(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_unit_that_kills_its_process_is_given_up_and_costs_no_other() {
+fn a_unit_that_kills_its_process_is_given_up_and_affects_no_other() {
     let gated = GatedBatch::with(BATCH, KILLER, logs(log_with_text("HARMLESS")));
     let cluster = gated.cluster(2);
     gated.folder.write("in/002.lcm", log_with_text("POISON"));
@@ -47,7 +47,7 @@ fn a_unit_that_kills_its_process_is_given_up_and_costs_no_other() {
 }
 
 #[test]
-fn a_unit_with_damage_that_stops_it_is_reported_and_is_the_only_one_done_later() {
+fn a_unit_that_fails_on_damage_is_the_only_one_resumed() {
     let batch = BATCH.replace("path = \"in/*.lcm\"", "path = \"in/*.lcm\"\non_damage = \"stop\"");
     let whole = log(&drive(3, 300));
     let gated = GatedBatch::with(&batch, "exec cat", logs(whole.clone()));
@@ -84,7 +84,7 @@ fn repair_and_resume(
 }
 
 #[test]
-fn an_executor_that_cannot_write_leaves_its_units_to_another_one() {
+fn units_of_an_executor_that_cannot_write_are_reassigned() {
     let gated = GatedBatch::with_logs(6);
     let mut cluster = gated.cluster(1);
     // Files there are limited to four kilobytes.
@@ -108,7 +108,7 @@ fn an_executor_that_cannot_write_leaves_its_units_to_another_one() {
 }
 
 #[test]
-fn a_disk_that_is_full_everywhere_is_told_and_leaves_nothing_half_written() {
+fn full_disks_are_reported_and_leave_no_partial_output() {
     let gated = GatedBatch::with_logs(3);
     let mut cluster = gated.cluster(0);
     let program = crate::PROGRAM;
@@ -151,7 +151,7 @@ fn run_blind(gated: &GatedBatch, hidden: &std::path::Path) -> Option<String> {
 }
 
 #[test]
-fn an_executor_that_does_not_see_the_folder_of_a_run_is_told_of_by_name() {
+fn an_executor_that_cannot_see_the_run_folder_is_named() {
     let gated = GatedBatch::with_logs(2);
     let Some(stderr) = run_blind(&gated, gated.folder.path()) else { return };
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
@@ -164,7 +164,7 @@ fn an_executor_that_does_not_see_the_folder_of_a_run_is_told_of_by_name() {
 }
 
 #[test]
-fn an_executor_that_does_not_see_inputs_is_told_of_by_name() {
+fn an_executor_that_cannot_see_inputs_is_named() {
     let gated = GatedBatch::with_logs(2);
     let Some(stderr) = run_blind(&gated, &gated.folder.at("in")) else { return };
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decided_for_each_event_alone_is_told_from_what_needs_all() {
+    fn per_row_queries_differ_from_those_that_need_all_rows() {
         for per_row in [
             "select * from POSE where vel[1] > 3",
             "select timestamp, x.a + 1 as b from POSE p where p.q is not null and q in (1, 2)",
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_the_whole_query_are_taken_apart() {
+    fn limit_and_offset_of_the_whole_query_are_parsed() {
         let limit = |text| read(text).unwrap().limit;
         assert_eq!(limit("select a from A"), None);
         let ten = Some(LimitOffset { skip: 0, fetch: Some(10) });
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_what_is_written_and_no_name_of_the_querys_own() {
+    fn tables_are_found_without_those_of_a_with_clause() {
         let tables = |text| read(text).unwrap().tables;
         let text =
             "with fast as (select * from POSE) select * from fast union all select * from \"a b\"";
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_differ_from_run_to_run_is_refused() {
+    fn volatile_functions_are_refused() {
         for volatile in
             ["now()", "random()", "uuid()", "current_date", "current_timestamp", "current_time()"]
         {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_query_of_these_tables_is_refused() {
+    fn other_statements_and_tables_are_refused() {
         for (text, what) in [
             ("", "empty"),
             ("select 1", "reads no table"),
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_channels_are_kept_where_the_query_passes_them_on() {
+    fn unchanged_times_and_channels_are_recognised() {
         let keeps =
             |text| read(text).map(|query| (query.keeps_times, query.keeps_channels)).unwrap();
         assert_eq!(keeps("select v from POSE"), (true, true));
