@@ -66,7 +66,7 @@ fn speed<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Er
 
 sluice_core::register! {
     sink "lcm-udp": LcmLiveSink,
-    about: "sends live LCM over UDP multicast or to a hub, when events are due",
+    about: "sends live LCM over UDP multicast or to a hub, at the recorded pace",
     sample: include_str!("../samples/lcm-udp-sink.toml"),
     schemes: &["udpm", "tcpq"],
     keeps_names_only: true,

@@ -145,10 +145,10 @@ pub enum EventDamage {
     #[error("negative data length {0}")]
     NegativeDataLength(i32),
     /// The channel length is above 1 MiB, or unusual and nothing confirms it.
-    #[error("channel length {0} is not believable")]
+    #[error("channel length {0} is not plausible")]
     ChannelLength(i32),
     /// The channel contains a NUL byte, and no event follows to confirm it.
-    #[error("channel name with a NUL byte is not believable")]
+    #[error("channel name with a NUL byte is not plausible")]
     NulInChannel,
     /// The event is longer than the reader accepts.
     #[error("length {len} is above the limit max_event = {max_event}")]

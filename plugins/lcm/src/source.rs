@@ -56,7 +56,7 @@ fn sniff(head: &[u8]) -> SniffResult {
 
 sluice_core::register! {
     source "lcm-log": LcmLog,
-    about: "reads LCM event logs, and goes on after damage",
+    about: "reads LCM event logs, including damaged ones",
     sample: include_str!("../samples/lcm-log-source.toml"),
     extensions: &["lcm", "lcmlog", "log"],
     sniff: sniff,

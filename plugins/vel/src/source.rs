@@ -113,7 +113,7 @@ fn sniff(head: &[u8]) -> SniffResult {
 
 sluice_core::register! {
     source "vel": Vel,
-    about: "reads Koblenz VEL DataLog files, and goes on after damage",
+    about: "reads Koblenz VEL DataLog files, including damaged ones",
     sample: include_str!("../samples/vel-source.toml"),
     extensions: &["vel"],
     sniff: sniff,

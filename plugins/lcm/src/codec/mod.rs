@@ -62,7 +62,7 @@ const DEFAULT_DEPTH: u8 = 1;
 
 sluice_core::register! {
     codec "lcm": LcmTypes,
-    about: "LCM messages, by the types that .lcm files declare",
+    about: "LCM messages, using types declared in .lcm files",
     sample: include_str!("../../samples/lcm-codec.toml"),
     extensions: &["lcm"],
 }

@@ -224,7 +224,7 @@ fn a_channel_of_any_length_up_to_a_mebibyte_is_an_event_between_events() {
     }
     let len = (1 << 20) + 1;
     let found = expect(&[good(1), Damage(event_of(2, &vec![b'c'; len], b"data")), good(3)]);
-    assert_eq!(found.reasons[0].to_string(), "channel length 1048577 is not believable");
+    assert_eq!(found.reasons[0].to_string(), "channel length 1048577 is not plausible");
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn an_event_in_front_of_garbage_needs_a_usual_channel() {
     expect(&[good(1), Event(bytes.clone()), good(3)]);
     bytes.extend_from_slice(b"garbage");
     let found = expect(&[good(1), Damage(bytes), good(3)]);
-    assert_eq!(found.reasons[0].to_string(), "channel name with a NUL byte is not believable");
+    assert_eq!(found.reasons[0].to_string(), "channel name with a NUL byte is not plausible");
 }
 
 #[test]

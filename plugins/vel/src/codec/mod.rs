@@ -45,7 +45,7 @@ pub struct VelTypes {
 
 sluice_core::register! {
     codec "vel": VelTypes,
-    about: "VEL messages, by lists of their fields",
+    about: "VEL messages, using declared lists of fields",
     sample: include_str!("../../samples/vel-codec.toml"),
     extensions: &["veltypes"],
 }

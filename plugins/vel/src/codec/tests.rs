@@ -207,7 +207,7 @@ fn mistakes_say_where_they_are() {
         ("[[message]]".to_owned(), "unknown field `message`"),
         ("[[messages]]\nname = \"bab\"\nversion = 1\nfields = []\n[[messages]]\nname = \"aca\"\nversion = 2\nfields = []".to_owned(), "the same number"),
         (format!("{}{}", message(""), message("{ name = \"a\", type = \"u8\" }")), "conflicting declarations"),
-        (message("").replace("version = 1", "version = -1"), "0 or more"),
+        (message("").replace("version = 1", "version = -1"), "from 0 to 1073741823"),
     ] {
         let found = mistakes(&text);
         assert!(found.contains(says) && found.contains("my.veltypes:"), "{text}: {found}");
@@ -241,7 +241,7 @@ fn descriptions_that_are_of_something_else_are_refused() {
         codec: of.clone(),
         text: text.into(),
     };
-    assert!(adopt(with("{".into(), key)).contains("cannot be read"));
+    assert!(adopt(with("{".into(), key)).contains("cannot be parsed"));
     assert!(adopt(with(text.to_string(), TypeKey(1))).contains("another message"));
     assert!(adopt(with(" ".repeat(2 << 20), key)).contains("longer"));
 }

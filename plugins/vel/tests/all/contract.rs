@@ -570,7 +570,7 @@ fn wrong_options_of_the_sink_are_refused_before_anything_is_written() {
         panic!("a sink")
     };
     for (options, says) in [
-        (json!({ "path": "out/" }), "this is a folder: out/"),
+        (json!({ "path": "out/" }), "found a folder: out/"),
         (
             json!({ "path": "x", "index": "foo" }),
             "string \"foo\", expected `exact`, `none`, or a number",
@@ -619,7 +619,7 @@ fn absolute_times_count_from_the_first_event_or_from_the_epoch() {
         to["path"] = json!(target);
         let sunk = converted(from.clone(), to);
         let first = gather(&*source(&target), u64::MAX).unwrap().events[0].timestamp;
-        (first, sunk.losses.iter().any(|loss| loss.contains("from the first event")))
+        (first, sunk.losses.iter().any(|loss| loss.contains("relative to the first event")))
     };
     assert_eq!(read("a.vel", json!({})), (0, true));
     assert_eq!(read("b.vel", json!({ "epoch": "2007-11-03T13:59:59Z" })), (6_000_000_000, false));
@@ -706,7 +706,7 @@ proptest! {
         at in 100usize..9_000, len in 1usize..300,
         fill in prop_oneof![Just(0u8), Just(0x31), Just(0xfe), any::<u8>()])
     {
-        // The last ones are of described types: a single one of another type is not believed after
+        // The last ones are of known types: a single one of another type is not plausible after
         // damage.
         let clean = log(62);
         let (_folder, path) = written(&clean);

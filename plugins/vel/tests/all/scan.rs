@@ -65,7 +65,7 @@ fn tiled(log: &[u8], rules: &Rules) -> Vec<(u64, MessageScan)> {
 }
 
 #[test]
-fn a_described_type_is_believed_alone_and_another_in_a_row_only() {
+fn a_known_type_is_plausible_alone_and_another_in_a_row_only() {
     let junk = [9; 30];
     assert_eq!(next(&[&junk[..], &imu(1.0), &junk].concat()), Some(30));
     assert_eq!(next(&[&junk[..], &message(ODOMETRY, 7, 1.0, b"any"), &junk].concat()), Some(30));
@@ -79,7 +79,7 @@ fn a_described_type_is_believed_alone_and_another_in_a_row_only() {
 }
 
 #[test]
-fn what_cannot_be_is_not_believed() {
+fn what_cannot_be_is_not_plausible() {
     let junk = [9; 30];
     for (why, bad) in [
         ("a time that is none", message(ODOMETRY, 7, f64::NAN, b"any")),

@@ -142,7 +142,7 @@ fn what_is_wrong_is_told_with_what_to_do() {
         ("struct t { int x; }", "the language has `int32_t`"),
         ("package p; struct a_t { int8_t x; } package q; struct t { a_t x; }", "there is `p.a_t`"),
         ("struct point_t { int8_t x; } struct t { pont_t x; }", "did you mean `point_t`?"),
-        ("struct t { int8_t x; };", "leave it out"),
+        ("struct t { int8_t x; };", "remove it"),
         ("struct t { int8_t x[0]; }", "sizes range from 1"),
         ("struct t { double n; int8_t x[n]; }", "counted by a single int8_t"),
         ("struct t { const string S = a; }", "constants are int8_t"),
@@ -206,7 +206,7 @@ fn hostile_types_cost_little() {
         let members: String = (0..30).map(|m| format!("t{m} m{m}[n]; ")).collect();
         tangle += &format!("struct t{n} {{ int32_t n; {members} }}");
     }
-    assert!(mistakes(&tangle)[0].contains("too many types hold each other"));
+    assert!(mistakes(&tangle)[0].contains("too many types contain each other"));
 
     let endless = "struct t { t self; }";
     assert!(mistakes(endless).is_empty());
