@@ -43,7 +43,7 @@ pub(crate) fn describe_miss(miss: LookupMiss, what: &str, max_age: MaxAge, max_g
             format!("lie between {what}s that are more than {} apart", format_duration(max_gap))
         }
         LookupMiss::AmbiguousSource => {
-            format!("are of a source missing a {what}, while several other sources have one")
+            format!("are of a source without a {what}, while several other sources have one")
         }
     }
 }
@@ -65,6 +65,6 @@ pub(crate) fn note_idle_events(
     for (channel, count) in idle {
         let channel = context.channels.get(channel);
         let name = channel.name.text();
-        context.note(format!("{name}: events missing {missing}; passed unchanged"), count);
+        context.note(format!("{name}: events without {missing}; passed unchanged"), count);
     }
 }
