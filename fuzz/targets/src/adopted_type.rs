@@ -9,7 +9,7 @@ use sluice_core::{
     Codec, CodecOptions, Codecs, MessageType, PayloadType, PluginFactory, PluginKind, TypeFile,
     TypePaths,
 };
-use sluice_ice::codec::IceCodec;
+use sluice_ice::fuzzing::IceCodec;
 use sluice_lcm::LcmCodec;
 
 use crate::inputs;

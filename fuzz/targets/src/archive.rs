@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use serde_json::json;
-use sluice_archive::arrow::Arrow;
-use sluice_archive::source::Archive;
+use sluice_archive::fuzzing::Archive;
+use sluice_archive::fuzzing::Arrow;
 use sluice_core::contract::{PlainEvent, SourceContents, gather};
 use sluice_core::files::LogFile;
 use sluice_core::frames::{self, SeekTableBuilder};

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
+use sluice_core::TypeFile;
 use sluice_core::{Codec, PayloadType};
-use sluice_ice::codec::IceCodec;
-use sluice_ice::slice::TypeFile;
+use sluice_ice::fuzzing::IceCodec;
 
 use crate::inverse::check_round_trip;
 

@@ -1,8 +1,8 @@
 //! Files of the Slice language.
 
 use sluice_core::Codec;
-use sluice_ice::codec::IceCodec;
-use sluice_ice::slice::TypeFile;
+use sluice_core::TypeFile;
+use sluice_ice::fuzzing::IceCodec;
 
 use crate::inputs;
 

@@ -20,7 +20,7 @@ use sluice_core::{
 };
 
 /// The name of this format.
-pub const NAME: &str = "arrow";
+pub(crate) const NAME: &str = "arrow";
 
 /// Arrow IPC streams as a byte format.
 #[derive(Clone, Copy, Debug)]
@@ -343,7 +343,14 @@ mod tests {
         #[test]
         fn nothing_of_an_event_is_lost(
             events in proptest::collection::vec(
-                (any::<i64>(), any::<i64>(), 0u32..3, proptest::collection::vec(any::<u8>(), 0..40)), 1..20),
+                (
+                    any::<i64>(),
+                    any::<i64>(),
+                    0u32..3,
+                    proptest::collection::vec(any::<u8>(), 0..40),
+                ),
+                1..20,
+            ),
             cut in 0usize..20)
         {
             let (channels, context) = (channels(), ReadContext::standalone("x"));

@@ -15,7 +15,7 @@ use crate::source::NAME;
 
 /// The other sources, each created on first use.
 #[derive(Default)]
-pub struct FallbackSources(OnceLock<Vec<FallbackSlot>>);
+pub(crate) struct FallbackSources(OnceLock<Vec<FallbackSlot>>);
 
 struct FallbackSlot {
     name: &'static str,
@@ -28,7 +28,7 @@ const HEAD: usize = 256 << 10;
 impl FallbackSources {
     /// Reads a file with the source that recognises it; `None` if there is none. `paths` are all
     /// paths of the archive source.
-    pub fn read<'s>(
+    pub(crate) fn read<'s>(
         &'s self,
         path: &Path,
         paths: &[PathBuf],

@@ -13,13 +13,13 @@ use crate::format;
 use crate::index::{self, ArchiveIndex, FrameSummary};
 
 /// The footer of an archive.
-pub struct ArchiveFooter {
+pub(crate) struct ArchiveFooter {
     /// The positions of its frames.
-    pub spans: Vec<FrameSpan>,
+    pub(crate) spans: Vec<FrameSpan>,
     /// The summaries of its frames.
-    pub index: ArchiveIndex,
+    pub(crate) index: ArchiveIndex,
     /// The byte format of its content.
-    pub format: &'static dyn ByteFormat,
+    pub(crate) format: &'static dyn ByteFormat,
     /// The number of frames before those with events: one with the format's head, or none.
     head_frames: usize,
 }
@@ -31,7 +31,7 @@ impl ArchiveFooter {
     /// Reads the footer of a file; `None` if there is no consistent one.
     ///
     /// `Err` also if this program does not have the archive's format.
-    pub fn read(log: &mut LogFile) -> Result<Option<Self>, Error> {
+    pub(crate) fn read(log: &mut LogFile) -> Result<Option<Self>, Error> {
         let Some((spans, table)) = frames::seek_table(log)? else { return Ok(None) };
         let Some(index) = index_between(log, spans.last().map_or(0, FrameSpan::end), table)? else {
             return Ok(None);
@@ -51,7 +51,7 @@ impl ArchiveFooter {
     }
 
     /// The summary of a frame; `None` for a frame without events.
-    pub fn frame_summary(&self, frame: usize) -> Option<&FrameSummary> {
+    pub(crate) fn frame_summary(&self, frame: usize) -> Option<&FrameSummary> {
         self.index.frames.get(frame.checked_sub(self.head_frames)?)
     }
 }
@@ -66,7 +66,7 @@ fn index_between(log: &mut LogFile, start: u64, end: u64) -> Result<Option<Archi
 }
 
 /// Whether a file is an archive with a footer. Reads a few bytes.
-pub fn sniff(path: &Path) -> Result<SniffResult, Error> {
+pub(crate) fn sniff(path: &Path) -> Result<SniffResult, Error> {
     // Whoever reads the file reports errors.
     if !files::is_file(path) {
         return Ok(SniffResult::No);
@@ -82,7 +82,7 @@ pub fn sniff(path: &Path) -> Result<SniffResult, Error> {
 
 /// Caches the footers of recent archives, so that not every split reads the index again.
 #[derive(Default)]
-pub struct FooterCache(Mutex<Vec<CachedFooter>>);
+pub(crate) struct FooterCache(Mutex<Vec<CachedFooter>>);
 
 struct CachedFooter {
     path: PathBuf,
@@ -96,7 +96,7 @@ impl FooterCache {
     const CAPACITY: usize = 4;
 
     /// The footer of a file, read again if the file is not in the cache or has changed.
-    pub fn get(&self, path: &Path) -> Result<Option<Arc<ArchiveFooter>>, Error> {
+    pub(crate) fn get(&self, path: &Path) -> Result<Option<Arc<ArchiveFooter>>, Error> {
         if !is_address(path) && !files::is_file(path) {
             return Ok(None);
         }

@@ -11,7 +11,7 @@ pub fn find_format(name: &str) -> Option<&'static dyn ByteFormat> {
 }
 
 /// The names of all formats, sorted.
-pub fn format_names() -> Vec<&'static str> {
+pub(crate) fn format_names() -> Vec<&'static str> {
     let mut names = Registry::linked().byte_formats();
     names.push(arrow::NAME);
     names.sort_unstable();
@@ -19,7 +19,7 @@ pub fn format_names() -> Vec<&'static str> {
 }
 
 /// The message for an unknown format.
-pub fn missing_format(name: &str) -> String {
+pub(crate) fn missing_format(name: &str) -> String {
     format!(
         "this program has no archive format `{name}`; available formats: {}",
         format_names().join(", ")
@@ -28,19 +28,19 @@ pub fn missing_format(name: &str) -> String {
 
 /// The format option of the sink.
 #[derive(Clone)]
-pub struct FormatOption {
+pub(crate) struct FormatOption {
     name: String,
     format: Option<&'static dyn ByteFormat>,
 }
 
 impl FormatOption {
     /// Its name.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// The format; `Err` if it is the default, and the program does not have it.
-    pub fn format(&self) -> Result<&'static dyn ByteFormat, Error> {
+    pub(crate) fn format(&self) -> Result<&'static dyn ByteFormat, Error> {
         self.format.ok_or_else(|| Error::invalid(missing_format(&self.name)))
     }
 }

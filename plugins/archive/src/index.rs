@@ -32,29 +32,29 @@ const WINDOW_LOG: u32 = 23;
 /// The last bytes of an index in its frame, after the length of the compressed JSON.
 const MARK: [u8; 8] = *b"sluiceix";
 /// The length of the mark and the length field before it.
-pub const MARK_LEN: usize = MARK.len() + size_of::<u32>();
+pub(crate) const MARK_LEN: usize = MARK.len() + size_of::<u32>();
 
 /// A channel in the index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
-pub struct IndexedChannel {
+pub(crate) struct IndexedChannel {
     /// The text form of its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its source, if the format keeps sources.
     #[serde(default)]
-    pub source: Option<String>,
+    pub(crate) source: Option<String>,
 }
 
 /// The summary of a frame's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct FrameSummary {
+pub(crate) struct FrameSummary {
     /// The earliest time, in nanoseconds.
-    pub first: i64,
+    pub(crate) first: i64,
     /// The latest time.
-    pub last: i64,
+    pub(crate) last: i64,
     /// The number of events.
-    pub events: u64,
+    pub(crate) events: u64,
     /// Pairs of channel number and event count, flat; `None` if unknown.
-    pub channels: Option<Vec<u32>>,
+    pub(crate) channels: Option<Vec<u32>>,
 }
 
 impl Serialize for IndexedChannel {
@@ -73,7 +73,7 @@ impl Serialize for FrameSummary {
 }
 
 /// Writes the index of an archive. Compresses what it holds in memory.
-pub struct IndexWriter {
+pub(crate) struct IndexWriter {
     text: CompressedText,
     numbers: HashMap<IndexedChannel, u32>,
     channels: Vec<IndexedChannel>,
@@ -104,7 +104,7 @@ impl Write for CompressedText {
 
 impl IndexWriter {
     /// Starts the index of an archive of this format.
-    pub fn new(format: &str) -> io::Result<Self> {
+    pub(crate) fn new(format: &str) -> io::Result<Self> {
         let mut packed = Encoder::new(Vec::new(), LEVEL)?;
         packed.include_checksum(true)?;
         let mut text = CompressedText { packed, len: 0 };
@@ -118,7 +118,7 @@ impl IndexWriter {
     }
 
     /// The number of a channel: the next one if it is new.
-    pub fn channel_number(&mut self, channel: IndexedChannel) -> u32 {
+    pub(crate) fn channel_number(&mut self, channel: IndexedChannel) -> u32 {
         let next = self.channels.len() as u32;
         if let Some(number) = self.numbers.get(&channel) {
             return *number;
@@ -129,7 +129,7 @@ impl IndexWriter {
     }
 
     /// Adds the next frame.
-    pub fn add(&mut self, mut note: FrameSummary) -> io::Result<()> {
+    pub(crate) fn add(&mut self, mut note: FrameSummary) -> io::Result<()> {
         note.channels = note.channels.filter(|_| self.text.len <= MAX_LISTING);
         if self.frames > 0 {
             self.text.write_all(b",")?;
@@ -141,7 +141,7 @@ impl IndexWriter {
     }
 
     /// The index as written to the file; `None` if it is too long to be read.
-    pub fn finish(self) -> io::Result<Option<Vec<u8>>> {
+    pub(crate) fn finish(self) -> io::Result<Option<Vec<u8>>> {
         let Self { mut text, channels, events, .. } = self;
         text.write_all(b"],\"channels\":")?;
         serde_json::to_writer(&mut text, &channels)?;
@@ -157,26 +157,26 @@ impl IndexWriter {
 }
 
 /// Whether the last bytes of a skippable frame mark it as an index.
-pub fn is_marked(bytes: &[u8]) -> bool {
+pub(crate) fn is_marked(bytes: &[u8]) -> bool {
     bytes.ends_with(&MARK)
 }
 
 /// The index of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct ArchiveIndex {
+pub(crate) struct ArchiveIndex {
     version: u32,
     /// The name of the byte format.
-    pub format: String,
+    pub(crate) format: String,
     /// The summaries of the frames.
-    pub frames: Vec<FrameSummary>,
+    pub(crate) frames: Vec<FrameSummary>,
     channels: Vec<IndexedChannel>,
     /// The number of events.
-    pub events: u64,
+    pub(crate) events: u64,
 }
 
 impl ArchiveIndex {
     /// Parses the index in a skippable frame; `None` if it is not a readable index.
-    pub fn read(frame: &[u8]) -> Option<Self> {
+    pub(crate) fn read(frame: &[u8]) -> Option<Self> {
         Self::read_at_most(frame, MAX_INDEX)
     }
 
@@ -195,7 +195,11 @@ impl ArchiveIndex {
 
     /// The pushdown of a query to frames. It is conservative: the `source` that events will have
     /// may be unknown.
-    pub fn pushdown<'i>(&'i self, query: &'i Query, source: Option<&str>) -> FramePushdown<'i> {
+    pub(crate) fn pushdown<'i>(
+        &'i self,
+        query: &'i Query,
+        source: Option<&str>,
+    ) -> FramePushdown<'i> {
         let wants = |known: &IndexedChannel| match known.source.as_deref().or(source) {
             Some(source) => query.channels.wants(&known.name, source),
             None => query.channels.may_want(&known.name),
@@ -207,14 +211,14 @@ impl ArchiveIndex {
 }
 
 /// The pushdown of a query to the frames of an archive.
-pub struct FramePushdown<'i> {
+pub(crate) struct FramePushdown<'i> {
     query: &'i Query,
     channels: Option<Vec<bool>>,
 }
 
 impl FramePushdown<'_> {
     /// Whether a frame may have an event that matches.
-    pub fn may_match(&self, note: &FrameSummary) -> bool {
+    pub(crate) fn may_match(&self, note: &FrameSummary) -> bool {
         let has_channel = |wanted: &Vec<bool>| {
             let Some(listed) = &note.channels else { return true };
             // A channel missing in the index may be any.
@@ -312,8 +316,11 @@ mod tests {
 
     #[test]
     fn an_index_that_says_more_than_this_version_knows_is_read() {
-        let text = br#"{"version":1,"format":"x","frames":[[1,2,3,null]],"channels":[],"events":3,"new":{}}"#;
-        let mut packed = zstd::bulk::compress(text, 1).unwrap();
+        let text = concat!(
+            r#"{"version":1,"format":"x","frames":[[1,2,3,null]],"#,
+            r#""channels":[],"events":3,"new":{}}"#,
+        );
+        let mut packed = zstd::bulk::compress(text.as_bytes(), 1).unwrap();
         packed.extend((packed.len() as u32).to_le_bytes());
         packed.extend(MARK);
         let index = ArchiveIndex::read(&frames::skippable(&packed).unwrap()).unwrap();

@@ -6,14 +6,21 @@
 //! source reads with `reader` if the footer is intact, with `scan` if not, and leaves other files
 //! to the source that recognises them, through `fallback`.
 
-pub mod arrow;
-pub mod fallback;
-pub mod footer;
-pub mod format;
-pub mod index;
-pub mod sink;
-pub mod source;
-
+mod arrow;
+mod fallback;
+mod footer;
+mod format;
 mod frame;
+mod index;
 mod reader;
 mod scan;
+mod sink;
+mod source;
+
+/// What fuzz targets and tests of this crate use. Not part of the public interface.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::arrow::Arrow;
+    pub use crate::format::find_format;
+    pub use crate::source::Archive;
+}

@@ -61,8 +61,8 @@ impl<'s> FrameReader<'s> {
     /// Reads as many frames as fit into a block, at least one.
     fn read_run(&mut self) -> Result<(), Error> {
         let run = self.next_run();
-        let judged: Vec<_> = run.iter().map(|(_, span)| self.check_span(span)).collect();
-        let sound = || run.iter().zip(&judged).filter(|(_, judged)| judged.is_ok());
+        let checked: Vec<_> = run.iter().map(|(_, span)| self.check_span(span)).collect();
+        let sound = || run.iter().zip(&checked).filter(|(_, checked)| checked.is_ok());
         let all: usize = sound().map(|((_, span), _)| span.compressed_len as usize).sum();
         let mut packed = self.unpacker.context().blocks.block_with_len(all);
         let (mut rest, mut frames) = (packed.as_mut_slice(), Vec::new());
@@ -74,9 +74,9 @@ impl<'s> FrameReader<'s> {
         }
         let mut unpacked = self.unpacker.unpack(&frames).into_iter();
         drop(packed);
-        for ((frame, span), judged) in run.into_iter().zip(judged) {
+        for ((frame, span), checked) in run.into_iter().zip(checked) {
             let next = |()| unpacked.next().unwrap_or_else(|| Err("it was not read".into()));
-            let plain = match judged.and_then(next) {
+            let plain = match checked.and_then(next) {
                 Err(reason) => self.unpack_ignoring_table(&span)?.ok_or(reason),
                 plain => plain,
             };

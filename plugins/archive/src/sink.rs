@@ -22,7 +22,7 @@ use crate::source::DEFAULT_MAX_FRAME;
 /// Writes an archive: a zstd file that can be read by time and by channel.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ArchiveSink {
+pub(crate) struct ArchiveSink {
     /// The archive, under any name; `-` is standard output.
     path: OutPath,
     /// The compression level, from 1 (fast) to 22 (small).
@@ -94,13 +94,13 @@ const COPY_THRESHOLD: u64 = 8 << 20;
 const MAX_IN_FLIGHT: u64 = 64 << 20;
 
 /// Events with the approximate encoded length of each.
-pub struct MeasuredBatch {
+pub(crate) struct MeasuredBatch {
     batch: Batch,
     lengths: Vec<u32>,
 }
 
 /// An archive being written.
-pub struct ArchiveWriter {
+pub(crate) struct ArchiveWriter {
     file: OutputFile,
     encoder: FrameEncoder,
     /// The events of the next frame, and their approximate length.
@@ -148,13 +148,13 @@ impl Sink for ArchiveSink {
     }
 
     fn open(&self, context: &SinkContext) -> Result<ArchiveWriter, Error> {
-        let making = FrameEncoder {
+        let encoder = FrameEncoder {
             format: self.format.format()?,
             level: self.level,
             channels: Arc::clone(&context.channels),
             target: self.path.0.clone(),
         };
-        let index = IndexWriter::new(self.format.name()).map_err(|e| making.compress_error(e))?;
+        let index = IndexWriter::new(self.format.name()).map_err(|e| encoder.compress_error(e))?;
         let mut archive = ArchiveWriter {
             file: context.outputs.create_as_is(&self.path.0)?,
             next: Vec::new(),
@@ -167,7 +167,7 @@ impl Sink for ArchiveSink {
             numbers: HashMap::new(),
             events: 0,
             longest: 0,
-            encoder: making,
+            encoder,
         };
         let head = archive.encoder.format.head()?;
         if !head.is_empty() {
@@ -341,8 +341,8 @@ impl ArchiveWriter {
             self.write_encoded(frame)?;
         }
         self.in_flight += len;
-        let making = self.encoder.clone();
-        match self.frames.push(move || making.encode_frame(&events, len))? {
+        let encoder = self.encoder.clone();
+        match self.frames.push(move || encoder.encode_frame(&events, len))? {
             Some(frame) => self.write_encoded(frame),
             None => Ok(()),
         }
@@ -366,10 +366,10 @@ impl ArchiveWriter {
     }
 
     fn channel_number(&mut self, id: ChannelId) -> u32 {
-        let Self { numbers, encoder: making, index, .. } = self;
+        let Self { numbers, encoder, index, .. } = self;
         *numbers.entry(id).or_insert_with(|| {
-            let channel = making.channels.get(id);
-            let source = making.format.keeps_sources().then(|| channel.source.to_string());
+            let channel = encoder.channels.get(id);
+            let source = encoder.format.keeps_sources().then(|| channel.source.to_string());
             index.channel_number(IndexedChannel { name: channel.name.text().to_owned(), source })
         })
     }
@@ -410,8 +410,8 @@ impl ArchiveWriter {
             let nothing = FrameSummary { channels: Some(Vec::new()), ..FrameSummary::default() };
             self.index.add(nothing).map_err(|e| self.encoder.compress_error(e))?;
         }
-        let Self { mut file, encoder: making, table, index, events, .. } = self;
-        if let Some(index) = index.finish().map_err(|e| making.compress_error(e))? {
+        let Self { mut file, encoder, table, index, events, .. } = self;
+        if let Some(index) = index.finish().map_err(|e| encoder.compress_error(e))? {
             file.write(&index)?;
         }
         file.write(&table.finish())?;

@@ -43,7 +43,7 @@ pub struct Archive {
 
 sluice_core::register! {
     source "archive": Archive,
-    about: "reads archives, by time and by channel, and goes on after damage",
+    about: "reads archives, by time and by channel, and recovers after damage",
     sample: include_str!("../samples/archive-source.toml"),
     sniff: sniff,
     sniff_path: footer::sniff,

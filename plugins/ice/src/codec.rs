@@ -45,20 +45,20 @@ use crate::slice::{SliceLibrary, TypeFile, TypeId};
 use crate::wire::Booleans;
 
 /// The name in the registry and in type descriptions.
-pub const NAME: &str = "ice";
+pub(crate) const NAME: &str = "ice";
 
 /// The metadata key for the interface of a channel's records: `Laser`.
-pub const INTERFACE: &str = "ice.interface";
+pub(crate) const INTERFACE: &str = "ice.interface";
 
 /// The metadata key that is `true` if a channel's records are the interface's configuration.
-pub const CONFIG: &str = "ice.config";
+pub(crate) const CONFIG: &str = "ice.config";
 
 /// Options of the codec `ice`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct IceTypes {
+pub(crate) struct IceTypes {
     /// Files that declare types, or names of built-in sets of types.
-    pub types: TypePaths,
+    pub(crate) types: TypePaths,
 }
 
 sluice_core::register! {
@@ -137,13 +137,13 @@ impl IceCodec {
                 DeclarationBody::Class { .. } => true,
                 _ => continue,
             };
-            let (known, form) = compile_known(&library, id, &mut budget);
+            let (known, plan) = compile_known(&library, id, &mut budget);
             let key = known.message_type.key;
             if is_class {
-                add_once(classes.versions_mut(library.name(id).as_bytes()), (key, form));
-            } else if let Some(form) = form {
+                add_once(classes.versions_mut(library.name(id).as_bytes()), (key, plan));
+            } else if let Some(plan) = plan {
                 for role in roles(&library, id) {
-                    add_once(structs.entry(role).or_default(), (key, Arc::clone(&form)));
+                    add_once(structs.entry(role).or_default(), (key, Arc::clone(&plan)));
                 }
             }
             types.push(known);
@@ -193,10 +193,10 @@ struct CompiledType {
 const WIRE: WireRules = WireRules { booleans: 1, lengths: LengthEncoding::Size };
 
 fn compile(library: &SliceLibrary, id: TypeId) -> Result<CompiledType, String> {
-    let form = plan::compile(library, id)?;
-    let layout = PayloadLayout::new(WIRE, &form.members)?;
+    let plan = plan::compile(library, id)?;
+    let layout = PayloadLayout::new(WIRE, &plan.members)?;
     let text = library.text_of(id)?;
-    Ok(CompiledType { plan: Arc::new(form), layout, text })
+    Ok(CompiledType { plan: Arc::new(plan), layout, text })
 }
 
 /// The key of a type: the start of a hash of its description.
@@ -213,11 +213,11 @@ fn compile_known(
     let (name, codec) = (dotted(library.name(id)).into(), NAME.into());
     let (file, line) = (Some(library.file_of(id).to_owned()), library.get(id).line);
     match budget.check().and_then(|()| compile(library, id)) {
-        Ok(CompiledType { plan: form, layout, text }) => {
-            budget.spend(form.columns, text.len());
+        Ok(CompiledType { plan, layout, text }) => {
+            budget.spend(plan.columns, text.len());
             let key = key_of_text(&text);
             let described = Arc::new(MessageType { name, key, codec, text: text.into() });
-            let payloads = payload_type(Arc::clone(&described), Arc::clone(&form), layout);
+            let payloads = payload_type(Arc::clone(&described), Arc::clone(&plan), layout);
             (
                 KnownType {
                     message_type: described,
@@ -225,7 +225,7 @@ fn compile_known(
                     line,
                     payload_type: Ok(Arc::new(payloads)),
                 },
-                Some(form),
+                Some(plan),
             )
         }
         Err(reason) => {
@@ -289,13 +289,13 @@ impl Codec for IceCodec {
         }
         let is_it = |id: &TypeId| dotted(library.name(*id)) == *described.name;
         let id = library.ids().find(is_it).ok_or("its description does not declare it")?;
-        let CompiledType { plan: form, layout, text } = compile(&library, id)?;
+        let CompiledType { plan, layout, text } = compile(&library, id)?;
         let key = key_of_text(&text);
         if ![key, booleans::raw_key(key)].contains(&described.key) {
             return Err("its description does not match its number".to_owned());
         }
         let base = Arc::new(MessageType { key, ..described.clone() });
-        let payloads = payload_type(base, form, layout);
+        let payloads = payload_type(base, plan, layout);
         let raw = payloads.with_raw_booleans().filter(|_| key != described.key);
         Ok(raw.unwrap_or_else(|| Arc::new(payloads)))
     }
@@ -305,28 +305,28 @@ impl Codec for IceCodec {
 fn key_of_class(classes: &Classes, record: &[u8]) -> Option<TypeKey> {
     let names = record::first_instance_classes(record)?;
     let versions = names.into_iter().find_map(|name| classes.find(name))?;
-    let forms = versions.iter().map(|(key, form)| (*key, form.as_deref()));
-    first_match(forms, record).or(versions.first().map(|(key, _)| *key))
+    let plans = versions.iter().map(|(key, plan)| (*key, plan.as_deref()));
+    first_match(plans, record).or(versions.first().map(|(key, _)| *key))
 }
 
 /// The first struct that matches a record. A single candidate is not tried: decoding reports why it
 /// does not match.
 fn key_of_struct(structs: &Candidates, record: &[u8]) -> Option<TypeKey> {
-    first_match(structs.iter().map(|(key, form)| (*key, Some(&**form))), record)
+    first_match(structs.iter().map(|(key, plan)| (*key, Some(&**plan))), record)
 }
 
 /// The first type that matches a record, with booleans other than 0 and 1 as the last resort. A
 /// single candidate is not tried.
 fn first_match<'f>(
-    forms: impl ExactSizeIterator<Item = (TypeKey, Option<&'f TypePlan>)> + Clone,
+    plans: impl ExactSizeIterator<Item = (TypeKey, Option<&'f TypePlan>)> + Clone,
     record: &[u8],
 ) -> Option<TypeKey> {
-    if forms.len() == 1 {
-        return forms.map(|(key, _)| key).next();
+    if plans.len() == 1 {
+        return plans.map(|(key, _)| key).next();
     }
     [Booleans::ZeroOrOne, Booleans::Any].into_iter().find_map(|booleans| {
-        let fits = |form: &TypePlan| record::matches_plan(&form.root, record, booleans);
-        let mut fitting = forms.clone().filter(|(_, form)| form.is_some_and(fits));
+        let fits = |plan: &TypePlan| record::matches_plan(&plan.root, record, booleans);
+        let mut fitting = plans.clone().filter(|(_, plan)| plan.is_some_and(fits));
         fitting.next().map(|(key, _)| key)
     })
 }
@@ -334,16 +334,16 @@ fn first_match<'f>(
 /// The payload type with this description, whose records have this plan and this layout.
 fn payload_type(
     described: Arc<MessageType>,
-    form: Arc<TypePlan>,
+    plan: Arc<TypePlan>,
     layout: PayloadLayout,
 ) -> FormType<RecordForm> {
     let raw = booleans::raw_key(described.key);
-    FormType::new(described, RecordForm { form, layout }).with_raw_booleans_as(raw)
+    FormType::new(described, RecordForm { plan, layout }).with_raw_booleans_as(raw)
 }
 
 /// Decodes and encodes the records of a type.
 struct RecordForm {
-    form: Arc<TypePlan>,
+    plan: Arc<TypePlan>,
     layout: PayloadLayout,
 }
 
@@ -361,7 +361,7 @@ impl PayloadForm for RecordForm {
     ) -> Result<(Vec<u32>, RecordBatch), Error> {
         let mut scratch = Vec::new();
         layout::decode(&self.layout, batch, events, bad, |rows, record| {
-            let linear = record::to_linear(&self.form.root, record, &mut scratch)?;
+            let linear = record::to_linear(&self.plan.root, record, &mut scratch)?;
             rows.push_keeping(linear, raw.as_deref_mut())
         })
     }
@@ -376,7 +376,7 @@ impl PayloadForm for RecordForm {
         layout::encode(&self.layout, columns, bad, |columns, row, out| {
             linear.clear();
             columns.write_keeping(row, raw, &mut linear)?;
-            record::from_linear(&self.form.root, &linear, out)
+            record::from_linear(&self.plan.root, &linear, out)
         })
     }
 }

@@ -5,9 +5,18 @@
 //! their bytes, and `codec` is the plugin. Which files of a log hold such records is the source's
 //! business.
 
-pub mod codec;
-pub mod slice;
-pub mod wire;
-
+mod codec;
 mod plan;
 mod record;
+mod slice;
+mod wire;
+
+/// What fuzz targets and tests of this crate use. Not part of the public interface.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::codec::IceCodec;
+    pub use crate::slice::library::{ResolvedType, SliceLibrary, type_names};
+    pub use crate::slice::syntax::{
+        Builtin, Declaration, DeclarationBody, SliceMember, TypeName, TypeRef,
+    };
+}

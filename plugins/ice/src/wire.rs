@@ -6,17 +6,17 @@
 use sluice_core::booleans::ODD_BOOLEAN;
 
 /// The reason a record is invalid. Reasons are static: they contain nothing of the record.
-pub type RecordFault = &'static str;
+pub(crate) type RecordFault = &'static str;
 
 /// The record ends too early.
-pub const TOO_SHORT: RecordFault = "it ends too early";
+pub(crate) const TOO_SHORT: RecordFault = "it ends too early";
 const OVERLONG_SIZE: RecordFault = "a size is not in its shortest form";
 const NEGATIVE_SIZE: RecordFault = "a size is negative";
 const TOO_LONG: RecordFault = "it is longer than a size can express";
 
 /// Reads bytes from front to back.
 #[derive(Clone, Debug)]
-pub struct IceReader<'b> {
+pub(crate) struct IceReader<'b> {
     bytes: &'b [u8],
     at: usize,
     booleans: Booleans,
@@ -24,7 +24,7 @@ pub struct IceReader<'b> {
 
 /// Which bytes are valid booleans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Booleans {
+pub(crate) enum Booleans {
     /// Any: all but 0 are true, as in Ice.
     #[default]
     Any,
@@ -34,18 +34,18 @@ pub enum Booleans {
 
 impl<'b> IceReader<'b> {
     /// Reads from the first of these bytes.
-    pub fn new(bytes: &'b [u8]) -> Self {
+    pub(crate) fn new(bytes: &'b [u8]) -> Self {
         Self { bytes, at: 0, booleans: Booleans::Any }
     }
 
     /// Sets which bytes are valid booleans.
-    pub fn with_booleans(mut self, booleans: Booleans) -> Self {
+    pub(crate) fn with_booleans(mut self, booleans: Booleans) -> Self {
         self.booleans = booleans;
         self
     }
 
     /// Reads the next byte as a boolean.
-    pub fn boolean(&mut self) -> Result<(), RecordFault> {
+    pub(crate) fn boolean(&mut self) -> Result<(), RecordFault> {
         match self.byte()? {
             2.. if self.booleans == Booleans::ZeroOrOne => Err(ODD_BOOLEAN),
             _ => Ok(()),
@@ -53,36 +53,36 @@ impl<'b> IceReader<'b> {
     }
 
     /// The number of bytes read.
-    pub fn at(&self) -> usize {
+    pub(crate) fn at(&self) -> usize {
         self.at
     }
 
     /// The bytes read since `start`.
-    pub fn since(&self, start: usize) -> &'b [u8] {
+    pub(crate) fn since(&self, start: usize) -> &'b [u8] {
         self.bytes.get(start..self.at).unwrap_or_default()
     }
 
     /// The remaining bytes.
-    pub fn rest(&self) -> &'b [u8] {
+    pub(crate) fn rest(&self) -> &'b [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
     /// The next bytes.
-    pub fn take(&mut self, length: usize) -> Result<&'b [u8], RecordFault> {
+    pub(crate) fn take(&mut self, length: usize) -> Result<&'b [u8], RecordFault> {
         let taken = self.rest().get(..length).ok_or(TOO_SHORT)?;
         self.at += length;
         Ok(taken)
     }
 
     /// The next byte.
-    pub fn byte(&mut self) -> Result<u8, RecordFault> {
+    pub(crate) fn byte(&mut self) -> Result<u8, RecordFault> {
         let byte = *self.rest().first().ok_or(TOO_SHORT)?;
         self.at += 1;
         Ok(byte)
     }
 
     /// The next four bytes as a number.
-    pub fn int(&mut self) -> Result<i32, RecordFault> {
+    pub(crate) fn int(&mut self) -> Result<i32, RecordFault> {
         let bytes = *self.rest().first_chunk().ok_or(TOO_SHORT)?;
         self.at += 4;
         Ok(i32::from_le_bytes(bytes))
@@ -90,7 +90,7 @@ impl<'b> IceReader<'b> {
 
     /// The next size: the bytes of a string, or the elements of a list, which take at least a byte
     /// each. Never more than the remaining bytes.
-    pub fn size(&mut self) -> Result<usize, RecordFault> {
+    pub(crate) fn size(&mut self) -> Result<usize, RecordFault> {
         let size = match self.byte()? {
             u8::MAX => {
                 let size = usize::try_from(self.int()?).map_err(|_| NEGATIVE_SIZE)?;
@@ -105,14 +105,14 @@ impl<'b> IceReader<'b> {
     }
 
     /// The next size, and as many bytes.
-    pub fn sized(&mut self) -> Result<&'b [u8], RecordFault> {
+    pub(crate) fn sized(&mut self) -> Result<&'b [u8], RecordFault> {
         let size = self.size()?;
         self.take(size)
     }
 }
 
 /// Appends a size in its shortest form.
-pub fn put_size(out: &mut Vec<u8>, size: usize) -> Result<(), RecordFault> {
+pub(crate) fn put_size(out: &mut Vec<u8>, size: usize) -> Result<(), RecordFault> {
     match u8::try_from(size) {
         Ok(small) if small < u8::MAX => out.push(small),
         _ => {
@@ -124,14 +124,14 @@ pub fn put_size(out: &mut Vec<u8>, size: usize) -> Result<(), RecordFault> {
 }
 
 /// Appends a size and as many bytes.
-pub fn put_sized(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), RecordFault> {
+pub(crate) fn put_sized(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), RecordFault> {
     put_size(out, bytes.len())?;
     out.extend_from_slice(bytes);
     Ok(())
 }
 
 /// Replaces the four bytes at `place` by the number of bytes from there on.
-pub fn put_length_since(out: &mut [u8], place: usize) -> Result<(), RecordFault> {
+pub(crate) fn put_length_since(out: &mut [u8], place: usize) -> Result<(), RecordFault> {
     let length =
         out.len().checked_sub(place).and_then(|n| i32::try_from(n).ok()).ok_or(TOO_LONG)?;
     let bytes = out.get_mut(place..).and_then(<[u8]>::first_chunk_mut).ok_or(TOO_LONG)?;

@@ -7,10 +7,10 @@ use crate::master::Dialect;
 
 /// The maximum number of records whose type name is checked, and the most that are considered
 /// configuration if the interface is unknown.
-pub const MAX_CONFIG_RECORDS: u64 = 4;
+pub(crate) const MAX_CONFIG_RECORDS: u64 = 4;
 /// The number of leading records whose lengths are compared.
-pub const MAX_LENGTHS: u64 = 16;
-/// The minimum number of records of equal length behind outliers.
+pub(crate) const MAX_LENGTHS: u64 = 16;
+/// The minimum number of records of equal length after outliers.
 const MIN_EQUAL_LENGTHS: usize = 3;
 
 /// The numbers of configuration records that the loggers of an interface wrote, the usual first;
@@ -35,21 +35,21 @@ fn usual_counts(dialect: Dialect, interface: &[u8]) -> Option<&'static [u64]> {
 
 /// What a subfile and its lines in the master show.
 #[derive(Clone, Copy, Debug)]
-pub struct ConfigEvidence<'f> {
+pub(crate) struct ConfigEvidence<'f> {
     /// The log's dialect.
-    pub dialect: Dialect,
+    pub(crate) dialect: Dialect,
     /// The interface.
-    pub interface: &'f [u8],
+    pub(crate) interface: &'f [u8],
     /// The number of records in the subfile.
-    pub records: u64,
+    pub(crate) records: u64,
     /// The number of objects that the master counts, up to its highest index.
-    pub indexed: u64,
+    pub(crate) indexed: u64,
     /// The number of leading records whose own type name says configuration; `None` if the first
     /// record has no type name.
-    pub by_name: Option<u64>,
+    pub(crate) by_name: Option<u64>,
     /// The lengths of the first records, up to [`MAX_LENGTHS`]; empty if lengths are not
     /// significant.
-    pub lengths: &'f [u64],
+    pub(crate) lengths: &'f [u64],
 }
 
 /// The number of configuration records, and whether all evidence agrees.
@@ -57,7 +57,7 @@ pub struct ConfigEvidence<'f> {
 /// A logger that was killed leaves the subfile or the master short by any number of records, so the
 /// difference between records and objects may fit by chance. Unless the loggers of an interface are
 /// known to have written exactly one number, it is accepted only if the records look like it.
-pub fn decide_config_count(facts: ConfigEvidence<'_>) -> (u64, bool) {
+pub(crate) fn decide_config_count(facts: ConfigEvidence<'_>) -> (u64, bool) {
     let left = facts.records.checked_sub(facts.indexed);
     let known = usual_counts(facts.dialect, facts.interface);
     let is_told = |count: &u64| *count > 0 || known.is_none_or(|counts| counts.len() > 1);
@@ -115,7 +115,7 @@ fn leading_outliers(lengths: &[u64]) -> Option<u64> {
 
 /// Whether the class name of an object has the ending of a configuration class. `None` if it does
 /// not start like a class.
-pub fn is_config_by_name(object: &[u8]) -> Option<bool> {
+pub(crate) fn is_config_by_name(object: &[u8]) -> Option<bool> {
     let (reference, rest) = object.split_first_chunk()?;
     let (batch, rest) = rest.split_first()?;
     let (_instance, rest) = rest.split_first_chunk::<4>()?;
@@ -245,10 +245,14 @@ mod tests {
     proptest! {
         #[test]
         fn no_more_than_may_be_are_configuration(
-            records in any::<u64>(), indexed in any::<u64>(), by_name in proptest::option::of(0..=MAX_CONFIG_RECORDS),
-            lengths in proptest::collection::vec(1u64..4, 0..16), interface in "Sonar|Imu|Laser|Power")
+            records in any::<u64>(),
+            indexed in any::<u64>(),
+            by_name in proptest::option::of(0..=MAX_CONFIG_RECORDS),
+            lengths in proptest::collection::vec(1u64..4, 0..16),
+            interface in "Sonar|Imu|Laser|Power")
         {
-            let facts = ConfigEvidence { by_name, lengths: &lengths, ..facts(Dialect::C, &interface, records, indexed) };
+            let facts = facts(Dialect::C, &interface, records, indexed);
+            let facts = ConfigEvidence { by_name, lengths: &lengths, ..facts };
             prop_assert!(decide_config_count(facts).0 <= MAX_CONFIG_RECORDS);
         }
     }

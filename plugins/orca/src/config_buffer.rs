@@ -45,16 +45,16 @@ fn memory_cost(len: usize) -> usize {
 
 impl ConfigBuffer {
     /// Buffers a record that is also being written to the file, before any data.
-    pub(crate) fn push_written(&mut self, sequence: i64, record: &[u8], room: &mut ConfigBudget) {
+    pub(crate) fn push_written(&mut self, sequence: i64, record: &[u8], budget: &mut ConfigBudget) {
         if self.has_overflowed {
             return;
         }
-        if room.reserve(record) {
+        if budget.reserve(record) {
             self.push(sequence, record);
             self.written_bytes += record.len() as u64;
         } else {
             let kept: usize = self.records.iter().map(|kept| memory_cost(kept.range.len())).sum();
-            room.0 += kept;
+            budget.0 += kept;
             *self = Self { has_overflowed: true, ..Self::default() };
         }
     }
@@ -64,9 +64,9 @@ impl ConfigBuffer {
         &mut self,
         sequence: i64,
         record: &[u8],
-        room: &mut ConfigBudget,
+        budget: &mut ConfigBudget,
     ) -> bool {
-        let is_kept = !self.has_overflowed && room.reserve(record);
+        let is_kept = !self.has_overflowed && budget.reserve(record);
         if is_kept {
             self.push(sequence, record);
         }
@@ -129,12 +129,12 @@ mod tests {
     use super::*;
 
     fn front(written: &[(i64, &[u8])], late: &[(i64, &[u8])]) -> ConfigBuffer {
-        let (mut front, mut room) = (ConfigBuffer::default(), ConfigBudget(1 << 10));
+        let (mut front, mut budget) = (ConfigBuffer::default(), ConfigBudget(1 << 10));
         for (sequence, record) in written {
-            front.push_written(*sequence, record, &mut room);
+            front.push_written(*sequence, record, &mut budget);
         }
         for (sequence, record) in late {
-            assert!(front.push_late(*sequence, record, &mut room));
+            assert!(front.push_late(*sequence, record, &mut budget));
         }
         front
     }
@@ -162,22 +162,22 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_not_kept_and_the_next_may_be() {
-        let (mut front, mut room) = (ConfigBuffer::default(), ConfigBudget(2 * memory_cost(4)));
-        assert!(front.push_late(0, b"aaaa", &mut room));
-        assert!(!front.push_late(1, &[0; 100], &mut room));
-        assert!(front.push_late(2, b"bbbb", &mut room));
-        assert_eq!((front.replacement(), room.0), (Some((0, b"aaaabbbb".to_vec())), 0));
+        let (mut front, mut budget) = (ConfigBuffer::default(), ConfigBudget(2 * memory_cost(4)));
+        assert!(front.push_late(0, b"aaaa", &mut budget));
+        assert!(!front.push_late(1, &[0; 100], &mut budget));
+        assert!(front.push_late(2, b"bbbb", &mut budget));
+        assert_eq!((front.replacement(), budget.0), (Some((0, b"aaaabbbb".to_vec())), 0));
     }
 
     #[test]
     fn a_front_that_is_not_kept_as_a_whole_is_left_alone_and_gives_its_room_back() {
-        let (mut front, mut room) = (ConfigBuffer::default(), ConfigBudget(memory_cost(4)));
-        front.push_written(1, b"aaaa", &mut room);
-        front.push_written(0, b"bbbb", &mut room);
-        assert_eq!((front.replacement(), room.0), (None, memory_cost(4)));
-        front.push_written(2, b"c", &mut room);
-        assert!(!front.push_late(3, b"d", &mut room));
-        assert_eq!((front.replacement(), room.0), (None, memory_cost(4)));
+        let (mut front, mut budget) = (ConfigBuffer::default(), ConfigBudget(memory_cost(4)));
+        front.push_written(1, b"aaaa", &mut budget);
+        front.push_written(0, b"bbbb", &mut budget);
+        assert_eq!((front.replacement(), budget.0), (None, memory_cost(4)));
+        front.push_written(2, b"c", &mut budget);
+        assert!(!front.push_late(3, b"d", &mut budget));
+        assert_eq!((front.replacement(), budget.0), (None, memory_cost(4)));
     }
 
     #[test]

@@ -6,14 +6,13 @@
 //! `reader` follows the lines of the master. `source` and `sink` are the plugins. Objects are
 //! decoded by the codec `ice`; `types` has their declarations.
 
-pub mod config;
-pub mod log;
-pub mod master;
-pub mod reader;
-pub mod sink;
-pub mod source;
-pub mod subfile;
-pub mod types;
-
+mod config;
 mod config_buffer;
+mod log;
+mod master;
 mod percent;
+mod reader;
+mod sink;
+mod source;
+mod subfile;
+mod types;

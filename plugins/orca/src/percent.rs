@@ -18,8 +18,7 @@ pub(crate) fn encoded(bytes: &[u8]) -> String {
     word
 }
 
-/// The bytes of a word made by [`encoded`]. A `%` without two hex digits behind it stands for
-/// itself.
+/// The bytes of a word made by [`encoded`]. A `%` not followed by two hex digits stays as it is.
 pub(crate) fn decoded(word: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -51,7 +50,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_have_no_blanks_and_turn_back(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn words_have_no_blanks_and_turn_back(
+            bytes in proptest::collection::vec(any::<u8>(), 0..40),
+        ) {
             let word = encoded(&bytes);
             prop_assert!(word.bytes().all(|b| b.is_ascii_graphic()));
             prop_assert_eq!(decoded(word.as_bytes()), bytes);

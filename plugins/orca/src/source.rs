@@ -23,7 +23,7 @@ use crate::subfile::{ByteOrder, RecordPrefix};
 /// be read are skipped and reported.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Orca {
+pub(crate) struct Orca {
     /// The masters: a file, a glob, or a list of them. Their subfiles are found beside them.
     #[serde(deserialize_with = "master_paths")]
     path: InPaths,

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use sluice_core::Error;
 
 /// The maximum length of a record.
-pub const LONGEST_RECORD: u64 = 256 << 20;
+pub(crate) const LONGEST_RECORD: u64 = 256 << 20;
 /// The maximum length of a line in a text subfile.
 const LONGEST_TEXT: u64 = 16 << 20;
 /// The bytes of the first read, and of each read after a jump.
@@ -30,18 +30,18 @@ pub(crate) const ALIGNMENT: usize = 64;
 
 /// The prefix of each record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecordPrefix {
+pub(crate) struct RecordPrefix {
     /// Whether there is an id byte, the kind of object.
-    pub id: bool,
+    pub(crate) id: bool,
     /// Whether the length has eight bytes instead of four.
-    pub wide: bool,
+    pub(crate) wide: bool,
     /// Whether the first record has no id although the others have one.
-    pub first_lacks_id: bool,
+    pub(crate) first_lacks_id: bool,
 }
 
 impl RecordPrefix {
     /// All prefixes, in order of preference. Only one interface uses the last two.
-    pub const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self { id: false, wide: false, first_lacks_id: false },
         Self { id: false, wide: true, first_lacks_id: false },
         Self { id: true, wide: false, first_lacks_id: false },
@@ -51,7 +51,7 @@ impl RecordPrefix {
     ];
 
     /// The name in options and comments.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match (self.id, self.wide) {
             (false, false) => "u32",
             (false, true) => "u64",
@@ -61,7 +61,7 @@ impl RecordPrefix {
     }
 
     /// The prefix of that name.
-    pub fn from_word(word: &str) -> Option<Self> {
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|prefix| prefix.word() == word)
     }
 
@@ -92,7 +92,7 @@ impl RecordPrefix {
 
 /// The byte order of lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub enum ByteOrder {
+pub(crate) enum ByteOrder {
     /// Little-endian, as on x86.
     #[default]
     Little,
@@ -102,7 +102,7 @@ pub enum ByteOrder {
 
 /// How the records of a subfile are delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordFraming {
+pub(crate) enum RecordFraming {
     /// Length-prefixed records.
     Framed {
         /// The prefix of each record.
@@ -119,7 +119,7 @@ pub enum RecordFraming {
 impl RecordFraming {
     /// The id of a record, and the range of its payload in its bytes. `None` if these are not the
     /// bytes of one record.
-    pub fn payload(self, record: u64, bytes: &[u8]) -> Option<(u8, Range<usize>)> {
+    pub(crate) fn payload(self, record: u64, bytes: &[u8]) -> Option<(u8, Range<usize>)> {
         match self {
             Self::Framed { prefix, order, .. } => {
                 let (id, len) = prefix.parse(record, bytes, order)?;
@@ -137,7 +137,7 @@ impl RecordFraming {
 }
 
 /// Reads a file at an offset: fills as much of the buffer as there is.
-pub type ReadAtFn<'r> = &'r mut dyn FnMut(u64, &mut [u8]) -> Result<usize, Error>;
+pub(crate) type ReadAtFn<'r> = &'r mut dyn FnMut(u64, &mut [u8]) -> Result<usize, Error>;
 
 /// A file, and the part of it that was read last.
 struct ReadWindow<'r> {
@@ -256,41 +256,41 @@ fn line_step(file: &mut ReadWindow<'_>, at: u64) -> Result<WalkStep, Error> {
 
 /// The positions of the records of a subfile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordIndex {
+pub(crate) struct RecordIndex {
     /// How records are delimited.
-    pub framing: RecordFraming,
+    pub(crate) framing: RecordFraming,
     /// The number of records.
-    pub records: u64,
+    pub(crate) records: u64,
     /// The offset of every record, or of every second, fourth, and so on.
     offsets: Vec<u64>,
     /// The number of records per offset, as a power of 2.
     shift: u32,
     /// The end of the last record.
-    pub end: u64,
+    pub(crate) end: u64,
     /// The length of the last record, prefix included.
     last_len: u64,
     /// The length of the rest of the file if that is not a record, and why.
-    pub damage: Option<(u64, String)>,
+    pub(crate) damage: Option<(u64, String)>,
 }
 
 /// What is known about the framing before a subfile is scanned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FramingHints {
+pub(crate) struct FramingHints {
     /// The prefix, if it need not be detected.
-    pub prefix: Option<RecordPrefix>,
+    pub(crate) prefix: Option<RecordPrefix>,
     /// The byte order of lengths.
-    pub byte_order: ByteOrder,
+    pub(crate) byte_order: ByteOrder,
     /// Whether records may be empty.
-    pub may_be_empty: bool,
+    pub(crate) may_be_empty: bool,
     /// Whether the first record may lack the id that the others have.
-    pub first_may_lack_id: bool,
+    pub(crate) first_may_lack_id: bool,
 }
 
 impl RecordIndex {
     /// Scans a subfile of length-prefixed records, several times if the prefix is unknown.
     ///
     /// Keeps at most `most` offsets, for any number of records.
-    pub fn build_framed(
+    pub(crate) fn build_framed(
         known: FramingHints,
         len: u64,
         read: ReadAtFn<'_>,
@@ -356,7 +356,7 @@ impl RecordIndex {
     }
 
     /// Scans a subfile of lines.
-    pub fn build_lines(len: u64, read: ReadAtFn<'_>, most: usize) -> Result<Self, Error> {
+    pub(crate) fn build_lines(len: u64, read: ReadAtFn<'_>, most: usize) -> Result<Self, Error> {
         Ok(Self::walk(RecordFraming::Lines, len, read, most)?.0)
     }
 
@@ -415,7 +415,7 @@ impl RecordIndex {
     /// The range of a record, prefix included; `None` if there is no record of that number.
     ///
     /// Reads only if not every offset is kept. `cursor` is where the last search ended.
-    pub fn locate(
+    pub(crate) fn locate(
         &self,
         record: u64,
         cursor: &mut IndexCursor,
@@ -451,7 +451,7 @@ impl RecordIndex {
 
 /// Where the last search ended: objects are mostly requested in order.
 #[derive(Clone, Copy, Debug)]
-pub struct IndexCursor {
+pub(crate) struct IndexCursor {
     record: u64,
     at: u64,
 }
@@ -462,8 +462,8 @@ impl Default for IndexCursor {
     }
 }
 
-#[cfg(test)]
 #[expect(clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -592,7 +592,8 @@ mod tests {
         #[test]
         fn thinned_places_lead_to_the_same_records(count in 0usize..200, most in 2usize..40) {
             let bytes = framed(RecordPrefix::default(), &objects(count));
-            let known = FramingHints { prefix: Some(RecordPrefix::default()), ..FramingHints::default() };
+            let prefix = Some(RecordPrefix::default());
+            let known = FramingHints { prefix, ..FramingHints::default() };
             let index = index_with(&bytes, known, most);
             prop_assert!(index.offsets.len() <= most);
             prop_assert_eq!(all(&index, &bytes), objects(count));
@@ -605,7 +606,12 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_have_records_and_a_rest(bytes in proptest::collection::vec(prop_oneof![Just(0u8), 0u8..6, any::<u8>()], 0..200)) {
+        fn any_bytes_have_records_and_a_rest(
+            bytes in proptest::collection::vec(
+                prop_oneof![Just(0u8), 0u8..6, any::<u8>()],
+                0..200,
+            ),
+        ) {
             let index = index(&bytes);
             let rest = index.damage.as_ref().map_or(0, |damage| damage.0);
             prop_assert_eq!(index.end + rest, bytes.len() as u64);

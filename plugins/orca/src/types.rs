@@ -1,7 +1,7 @@
 //! The built-in set of types `orca`: the objects that Orca wrote.
 
 /// The `.ice` files, by the years of the software: name and text.
-pub const TYPES: &[(&str, &str)] = &[
+pub(crate) const TYPES: &[(&str, &str)] = &[
     ("a-2006-08/camera.ice", include_str!("../types/a-2006-08/camera.ice")),
     ("a-2006-08/common.ice", include_str!("../types/a-2006-08/common.ice")),
     ("a-2006-08/gps.ice", include_str!("../types/a-2006-08/gps.ice")),

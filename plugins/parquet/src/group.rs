@@ -18,7 +18,7 @@ use crate::projection::TableProjection;
 
 /// What all row groups of a table share.
 pub(crate) struct GroupEncoder {
-    pub(crate) shape: TableColumns,
+    pub(crate) table_columns: TableColumns,
     pub(crate) schema: SchemaRef,
     pub(crate) columns: ArrowRowGroupWriterFactory,
     pub(crate) channels: Arc<Channels>,
@@ -105,7 +105,8 @@ impl GroupEncoder {
         let mut leaves: Vec<Vec<ArrowLeafColumn>> = Vec::new();
         leaves.resize_with(writers.len(), Vec::new);
         for batch in batches {
-            let columns: Vec<ArrayRef> = self.shape.columns(batch, &self.channels, variants)?;
+            let columns: Vec<ArrayRef> =
+                self.table_columns.columns(batch, &self.channels, variants)?;
             let mut places = leaves.iter_mut();
             for (field, column) in self.schema.fields().iter().zip(&columns) {
                 for leaf in compute_leaves(field, column).map_err(encode_error)? {

@@ -1,4 +1,5 @@
-//! What is written of messages: unnested lists and selected fields. Knows nothing about tables.
+//! The parts of messages that are written: unnested lists and selected fields. Knows nothing about
+//! tables.
 
 use std::sync::Arc;
 
@@ -40,11 +41,11 @@ impl TableProjection {
     pub(crate) fn select_fields(
         &self,
         batch: Batch,
-        seen: &mut ProjectionMatches,
+        matches: &mut ProjectionMatches,
     ) -> Result<Batch, Error> {
-        seen.has_events |= !batch.is_empty();
+        matches.has_events |= !batch.is_empty();
         let Some(fields) = &self.fields else { return Ok(batch) };
-        let found = seen.fields.get_or_insert_with(|| fields.none_found());
+        let found = matches.fields.get_or_insert_with(|| fields.none_found());
         if self.unnest.is_none() {
             return select(fields, batch, found);
         }
@@ -58,11 +59,11 @@ impl TableProjection {
     pub(crate) fn drop_empty_lists(
         &self,
         part: Batch,
-        seen: &mut ProjectionMatches,
+        matches: &mut ProjectionMatches,
     ) -> Result<(Batch, Option<MessageType>), Error> {
         let Some(path) = &self.unnest else { return Ok((part, None)) };
         let Some(counts) = row_counts(&part, path)? else { return Ok((part, None)) };
-        seen.has_lists = true;
+        matches.has_lists = true;
         let message = part.rows().first().map(|rows| unnested_type(&rows.message, path));
         Ok((part.retain(|event| counts[event] > 0), message))
     }
@@ -89,15 +90,15 @@ impl TableProjection {
     }
 
     /// Notes about fields and lists that no event has.
-    pub(crate) fn notes(&self, seen: &ProjectionMatches) -> Vec<(String, u64)> {
-        if !seen.has_events {
+    pub(crate) fn notes(&self, matches: &ProjectionMatches) -> Vec<(String, u64)> {
+        if !matches.has_events {
             return Vec::new();
         }
-        let mut notes = match (&self.fields, &seen.fields) {
+        let mut notes = match (&self.fields, &matches.fields) {
             (Some(fields), Some(found)) => fields.notes(found),
             _ => Vec::new(),
         };
-        let list = self.unnest.as_ref().filter(|_| !seen.has_lists);
+        let list = self.unnest.as_ref().filter(|_| !matches.has_lists);
         notes.extend(list.map(|path| (format!("no event has a list `{path}`"), 0)));
         notes
     }

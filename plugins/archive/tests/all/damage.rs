@@ -1,10 +1,10 @@
-//! What damage costs: the frames it lies in, and never a wrong event.
+//! The cost of damage: only the frames it is in, and never a wrong event.
 
 use sluice_core::contract::{SourceContents, sample_positions};
 
 use crate::kit::{ArchiveBuilder, FORMATS, Folder, are_among, log, plain, read, spans, unpacked};
 
-/// Every event is one of the log's, in order; if any is missing, that has been said.
+/// Every event is from the log, in order; if any is missing, damage has been reported.
 #[track_caller]
 fn honest(all: &SourceContents, count: i64, what: &str) {
     let expected = plain(&log(count));
@@ -104,7 +104,7 @@ fn a_cut_archive_gives_every_whole_frame_and_one_damage() {
 
 /// How many events a frame has: none, if it is a format's head or tail.
 fn count(format: &str, plain: &[u8]) -> usize {
-    let format = sluice_archive::format::find_format(format).unwrap();
+    let format = sluice_archive::fuzzing::find_format(format).unwrap();
     let context = sluice_core::ReadContext::standalone("test");
     let piece = bytes::Bytes::copy_from_slice(plain);
     let read = format.decode(piece, std::path::Path::new("x"), &context).unwrap();
@@ -129,7 +129,7 @@ fn a_frame_that_claims_ten_gigabytes_is_damage() {
     let folder = Folder::new();
     let bytes = ArchiveBuilder::new("toy").archive(&log(60));
     let spans = spans(&folder, &bytes);
-    // A frame header that says so, in eight bytes, in front of an empty last block.
+    // A frame header that declares this in eight bytes, before an empty last block.
     let mut huge = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe4];
     huge.extend(10_000_000_000u64.to_le_bytes());
     huge.extend([1, 0, 0, 0, 0, 0, 0]);

@@ -1,10 +1,10 @@
-//! Small logs, archives of them, and what is read.
+//! Small logs, archives of them, and reading these.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sluice_archive::source::Archive;
+use sluice_archive::fuzzing::Archive;
 use sluice_core::contract::{PlainEvent, SourceContents, gather, overwrite};
 use sluice_core::frames::{FrameSpan, seek_table};
 use sluice_core::{
@@ -16,7 +16,7 @@ use sluice_core::{
 /// An event of these tests: microseconds, channel, payload.
 pub(crate) type TestEvent = (i64, String, Vec<u8>);
 
-/// `count` events, a millisecond apart, on the channels `A` to `D`, with payloads that do not compress.
+/// `count` events, a millisecond apart, on the channels `A` to `D`, with incompressible payloads.
 pub(crate) fn log(count: i64) -> Vec<TestEvent> {
     let mut state = 7u32;
     let mut dice = move || {
@@ -39,7 +39,7 @@ pub(crate) fn batch(events: &[TestEvent], first: usize, channels: &Channels) -> 
     batch.finish()
 }
 
-/// What reading a log gives where nothing is wrong.
+/// The events of an undamaged log as read.
 pub(crate) fn plain(events: &[TestEvent]) -> Vec<PlainEvent> {
     let each = events.iter().zip(0..).map(|((time, name, payload), number)| PlainEvent {
         timestamp: time * 1_000,
@@ -77,7 +77,7 @@ impl Folder {
     }
 }
 
-/// How an archive is made.
+/// Builds archives.
 pub(crate) struct ArchiveBuilder {
     pub(crate) format: &'static str,
     pub(crate) frame: u64,
@@ -126,19 +126,19 @@ pub(crate) fn source(path: &Path) -> Archive {
     options::read(json!({ "path": path })).unwrap()
 }
 
-/// Everything that reading these bytes as an archive gives.
+/// Everything read from these bytes as an archive.
 pub(crate) fn read(folder: &Folder, bytes: &[u8]) -> SourceContents {
     let all = gather(&source(&folder.write(bytes)), 300);
     all.unwrap_or_else(|e| panic!("an archive of {} bytes: {e}", bytes.len()))
 }
 
-/// Where the frames of an archive lie.
+/// The positions of an archive's frames.
 pub(crate) fn spans(folder: &Folder, bytes: &[u8]) -> Vec<FrameSpan> {
     let mut log = LogFile::open_plain(&folder.write(bytes)).unwrap();
     seek_table(&mut log).unwrap().unwrap().0
 }
 
-/// What any program finds in a compressed file.
+/// The content of a compressed file for any program.
 pub(crate) fn unpacked(bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     zstd::stream::copy_decode(bytes, &mut plain).unwrap();

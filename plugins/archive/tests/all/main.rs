@@ -1,11 +1,11 @@
-//! Archives as files: what the sink writes, what the source reads, and what damage costs.
+//! Archives as files: writing, reading, and damage.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use sluice_archive as _;
 
 mod damage;
-mod foot;
+mod footer;
 mod kit;
 mod reading;
 mod toy;

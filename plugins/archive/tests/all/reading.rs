@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_archive::source::Archive;
+use sluice_archive::fuzzing::Archive;
 use sluice_core::contract::{
     any_splitting_is_the_same, gather, gather_splits, splits_cover_the_inputs,
 };
@@ -17,7 +17,7 @@ use crate::kit::{
     ArchiveBuilder, FORMATS, Folder, TestEvent, log, plain, read, source, spans, unpacked,
 };
 
-/// What a query gives of an archive, and how many frames that took.
+/// The events of an archive for a query, and the number of frames read.
 fn asked(source: &Archive, query: &Query, name: &str) -> (usize, u64) {
     let splits = source.splits(300, query).unwrap();
     let context = ReadContext { query: query.clone(), ..ReadContext::standalone(name) };
@@ -101,7 +101,7 @@ fn a_source_is_asked_for_where_it_is_known() {
     let path = folder.write(&ArchiveBuilder::new("toy").archive(&log(20)));
     assert_eq!(asked(&source(&path), &channels("*", "log"), "log").0, 20);
     assert_eq!(asked(&source(&path), &channels("*", "log"), "other"), (0, 0));
-    // The format keeps them: it is `test`, whoever reads.
+    // The format keeps sources: it is `test` for any reader.
     let path = folder.write(&ArchiveBuilder::new("arrow").archive(&log(20)));
     assert_eq!(asked(&source(&path), &channels("*", "test"), "log").0, 20);
     assert_eq!(asked(&source(&path), &channels("*", "log"), "log"), (0, 0));
@@ -216,7 +216,8 @@ proptest! {
     fn what_was_written_is_read(count in 0i64..150, frame in 1u64..3000, target in 1u64..4000) {
         let (folder, events) = (Folder::new(), log(count));
         for format in FORMATS {
-            let path = folder.write(&ArchiveBuilder { frame, ..ArchiveBuilder::new(format) }.archive(&events));
+            let builder = ArchiveBuilder { frame, ..ArchiveBuilder::new(format) };
+            let path = folder.write(&builder.archive(&events));
             let all = gather(&source(&path), target).unwrap();
             prop_assert_eq!(&all.events, &plain(&events));
             prop_assert!(all.damage.is_empty());

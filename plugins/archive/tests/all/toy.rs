@@ -1,6 +1,6 @@
-//! A byte format for these tests, as another crate would offer it: `toy`.
+//! A byte format for these tests, as another crate would provide it: `toy`.
 //!
-//! An event is `E`, its time in microseconds, its number, the lengths of its channel and its payload,
+//! An event is `E`, its time in microseconds, its number, the lengths of its channel and payload,
 //! the channel, and the payload.
 
 use std::path::Path;

@@ -23,7 +23,7 @@ impl Tasks for ThreadPerTask {
     }
 }
 
-/// The plain log: what a format's own sink would write.
+/// The plain log, as the format's own sink would write it.
 fn plain_log(format: &str, events: &[TestEvent]) -> Vec<u8> {
     let channels = sluice_core::Channels::default();
     let mut log = Vec::new();
@@ -133,7 +133,8 @@ proptest! {
         for format in FORMATS {
             let making = |batch, tasks| ArchiveBuilder { format, frame, batch, tasks };
             let one = making(cuts[0], None).archive(&events);
-            let many = making(cuts[1], Some(Arc::new(ThreadPerTask) as Arc<dyn Tasks>)).archive(&events);
+            let threads = Some(Arc::new(ThreadPerTask) as Arc<dyn Tasks>);
+            let many = making(cuts[1], threads).archive(&events);
             prop_assert!(one == many, "{}", format);
         }
     }

@@ -152,12 +152,12 @@ const TREE: &str = "
     sequence<Pair> Pairs;
     dictionary<string, Leaf> Named;
     enum Colour { red, green };
-    struct All { Colour colour; Pairs pairs; Named named; };
+    struct World { Colour colour; Pairs pairs; Named named; };
 ";
 
 fn all(text: &str) -> (PlanRoot, PlanRoot) {
     // `Odd` holds `Leaf`, which it extends, so it may hold itself.
-    (top(text, "::Pair"), top(text, "::All"))
+    (top(text, "::Pair"), top(text, "::World"))
 }
 
 #[test]

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 
-pub use sluice_core::TypeFile;
+pub(crate) use sluice_core::TypeFile;
 use sluice_core::UnusableTypes;
 use sluice_core::mistake::Mistake;
 use sluice_core::name::printable;
-pub use sluice_core::type_library::TypeId;
+pub(crate) use sluice_core::type_library::TypeId;
 use sluice_core::type_library::{BrokenTypes, TypeLibrary};
 
 use super::parser::{self, MAX_MISTAKES};

@@ -3,14 +3,13 @@
 //!
 //! [`parser`] turns text into [`syntax`], and [`SliceLibrary`] resolves the names in the syntax of
 //! several files. Modules, structs, classes, sequences, dictionaries and enums are parsed.
-//! Interfaces, exceptions, constants, operations and default values are skipped: they leave nothing
-//! in a record.
+//! Interfaces, exceptions, constants, operations and default values are skipped: they do not affect records.
 
-pub mod library;
-pub mod parser;
-pub mod syntax;
+pub(crate) mod library;
+pub(crate) mod parser;
+pub(crate) mod syntax;
 
 mod text;
 mod token;
 
-pub use library::{SliceLibrary, TypeFile, TypeId};
+pub(crate) use library::{SliceLibrary, TypeFile, TypeId};

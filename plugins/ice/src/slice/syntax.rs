@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// One file.
 #[derive(Clone, Debug, Default)]
-pub struct SliceFile {
+pub(crate) struct SliceFile {
     /// Its declarations, in order.
     pub declarations: Vec<Declaration>,
     /// The files it includes, as written.

@@ -12,7 +12,7 @@ impl SliceLibrary {
     /// It only depends on the declarations, and not on the files they came from.
     ///
     /// `Err` if it may contain two types of one name.
-    pub fn text_of(&self, id: TypeId) -> Result<String, String> {
+    pub(crate) fn text_of(&self, id: TypeId) -> Result<String, String> {
         let mut text = String::new();
         for held in self.dependencies(id)? {
             self.declare(held, &mut text);

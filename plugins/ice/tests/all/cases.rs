@@ -1,12 +1,12 @@
-//! Records that are right, and records that are wrong in one way each: `testdata/CASE/record.hex`, and in
-//! `expected` the type it is read as and what comes of it. `BLESS=1` writes down what does.
+//! Valid records, and records that are invalid in one way each: `testdata/CASE/record.hex`, with
+//! the result in `expected`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sluice_core::TypeFile;
 use sluice_core::{BatchBuilder, ChannelId, Codec, booleans};
-use sluice_ice::codec::IceCodec;
-use sluice_ice::slice::TypeFile;
+use sluice_ice::fuzzing::IceCodec;
 
 fn bytes_of(hex: &str) -> Vec<u8> {
     hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()

@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::path::Path;
 
 use proptest::prelude::*;
+use sluice_core::TypeFile;
 use sluice_core::{
     Batch, BatchBuilder, Channel, ChannelId, Codec, Encoding, KnownType, MessageType, Name,
     PayloadType, TypeKey,
 };
-use sluice_ice::codec::IceCodec;
-use sluice_ice::slice::TypeFile;
+use sluice_ice::fuzzing::IceCodec;
 
 fn codec(files: &[(&str, &str)]) -> IceCodec {
     let file =
@@ -68,7 +68,7 @@ fn a_struct_is_the_first_of_its_interface_that_is_just_as_long() {
     );
     let none = codec.keys(&power).unwrap()(&[0; 8]);
     assert_eq!(none, None, "a record of no known type has no number");
-    // Where there is only one, decoding says what is wrong.
+    // A single candidate is left to decoding, which reports what is wrong.
     assert_eq!(told(&channel(Encoding::Ice, "Cpu", false), &[9]).unwrap(), "3.ice m.Any");
     assert_eq!(told(&channel(Encoding::Ice, "", false), &[0; 9]), None);
     assert!(codec.keys(&channel(Encoding::Lcm, "Power", false)).is_none());
@@ -134,7 +134,8 @@ fn what_cannot_be_columns_says_why() {
          class O { optional(1) int i; };",
     )]);
     let why = |name: &str| {
-        let known = codec.types().iter().find(|known| *known.message_type.name == *name).unwrap();
+        let known = codec.types().iter().find(|known| *known.message_type.name == *name);
+        let known = known.unwrap();
         known.payload_type.as_ref().unwrap_err().clone()
     };
     assert!(why("L").contains("may contain another one"), "{}", why("L"));
@@ -279,7 +280,7 @@ impl TypeGenerator {
             0 | 1 => GeneratedType::Struct((0..count).map(|_| self.any()).collect()),
             2 => GeneratedType::List(self.any()),
             3 => GeneratedType::Pairs(self.simple(), self.any()),
-            // What extends another class holds simple members only: else classes might hold themselves.
+            // Derived classes have only simple members: else classes might contain themselves.
             4 if !classes.is_empty() => {
                 let base = Some(classes[self.random.below(classes.len())]);
                 GeneratedType::Class {
@@ -299,7 +300,7 @@ impl TypeGenerator {
         (0..self.types.len()).filter(is_class).filter(|at| is_it(*at)).collect()
     }
 
-    /// A class and what it extends.
+    /// A class and its bases.
     fn line(&self, class: usize) -> Vec<usize> {
         let base = |at: &usize| match self.types[*at] {
             GeneratedType::Class { base, .. } => base,
@@ -461,8 +462,10 @@ proptest! {
         let tops = world.types.len() - 2..world.types.len();
         for top in tops {
             let name = format!("w.T{top}");
-            let known = codec.types().iter().find(|known| *known.message_type.name == *name).unwrap();
-            let form = known.payload_type.as_ref().unwrap_or_else(|reason| panic!("{reason}\n{text}"));
+            let known = codec.types().iter().find(|known| *known.message_type.name == *name);
+            let known = known.unwrap();
+            let form = known.payload_type.as_ref();
+            let form = form.unwrap_or_else(|reason| panic!("{reason}\n{text}"));
             for _ in 0..4 {
                 let record = world.record(top);
                 prop_assert_eq!(decoded(form.as_ref(), &[&record]), [0], "{}\n{:?}", text, record);

@@ -1,4 +1,4 @@
-//! Records that Ice's own library wrote: all of their values are found, and they come back byte for byte.
+//! Records written by Ice's own library: all values are decoded, and the bytes are restored.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,14 @@ use std::process::{Command, Stdio};
 
 use arrow_array::cast::AsArray;
 use serde_json::{Map, Value, json};
+use sluice_core::TypeFile;
 use sluice_core::json::JsonRows;
+use sluice_core::type_library::TypeId;
 use sluice_core::{BatchBuilder, ChannelId, Codec, PayloadType};
-use sluice_ice::codec::IceCodec;
-use sluice_ice::slice::library::type_names;
-use sluice_ice::slice::syntax::{DeclarationBody, TypeName, TypeRef};
-use sluice_ice::slice::{SliceLibrary, TypeFile, TypeId};
+use sluice_ice::fuzzing::IceCodec;
+use sluice_ice::fuzzing::SliceLibrary;
+use sluice_ice::fuzzing::type_names;
+use sluice_ice::fuzzing::{DeclarationBody, TypeName, TypeRef};
 
 /// A Python that has Ice, if there is one.
 fn python() -> Option<PathBuf> {
@@ -31,14 +33,14 @@ fn read(path: &Path) -> TypeFile {
     TypeFile { path: path.to_owned(), text: std::fs::read_to_string(path).unwrap() }
 }
 
-/// Types as the peer is told them.
+/// Types in the form that the peer reads.
 fn described(library: &SliceLibrary, is_known: &dyn Fn(TypeId) -> bool) -> Value {
     let each = library.ids().map(|id| {
         let declared = library.get(id);
         let body = &declared.declaration.body;
         let names = type_names(body).into_iter().zip(&declared.uses);
         let names: Vec<Value> = names.map(|(of, used)| spelled(library, of, *used)).collect();
-        let members = |members: &[sluice_ice::slice::syntax::SliceMember]| {
+        let members = |members: &[sluice_ice::fuzzing::SliceMember]| {
             let pairs = members.iter().zip(&names).map(|(member, of)| json!([member.name, of]));
             pairs.collect::<Vec<_>>()
         };
@@ -47,7 +49,8 @@ fn described(library: &SliceLibrary, is_known: &dyn Fn(TypeId) -> bool) -> Value
             DeclarationBody::Class { base, members: own } => {
                 let base = base.as_ref().and(names.last());
                 let is_known = is_known(id);
-                json!({ "kind": "class", "base": base, "members": members(own), "is_known": is_known })
+                let members = members(own);
+                json!({ "kind": "class", "base": base, "members": members, "is_known": is_known })
             }
             DeclarationBody::Sequence(_) => json!({ "kind": "sequence", "of": names[0] }),
             DeclarationBody::Dictionary { .. } => {
@@ -118,7 +121,7 @@ fn bytes(digits: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(pair).collect()
 }
 
-/// Whether columns have what the peer put in; columns that it knows nothing of are empty.
+/// Whether columns have the values that the peer wrote; columns unknown to it are empty.
 fn is_same(found: &Value, put: &Value) -> bool {
     match (found, put) {
         (Value::Object(found), Value::Object(put)) => is_same_struct(found, put),
@@ -143,7 +146,7 @@ fn is_same_struct(found: &Map<String, Value>, put: &Map<String, Value>) -> bool 
         && found.iter().all(|(name, found)| ours(name) || put.contains_key(name) || found.is_null())
 }
 
-/// Decodes a record of a type, compares it with what was put in, and makes it again.
+/// Decodes a record, compares it with the written values, and encodes it again.
 fn check(codec: &IceCodec, name: &str, line: &Value) {
     let record = bytes(line["record"].as_str().unwrap());
     let known = codec.types().iter().find(|known| *known.message_type.name == *name).unwrap();
@@ -224,7 +227,7 @@ fn what_only_the_writer_knows_comes_back_too() {
     let mut seen = 0;
     for line in written(&python, &[everything.clone(), extra], &[everything], 40) {
         let known = match line["type"].as_str().unwrap() {
-            // A class inside a part that nobody knows cannot be found.
+            // A class inside an undeclared slice cannot be found.
             "::m::Odd" | "::m::Odder" => "m.Named".to_owned(),
             "::m::Wild" => "m.Wood".to_owned(),
             other => dotted(other),

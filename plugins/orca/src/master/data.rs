@@ -6,13 +6,13 @@ use super::next_word;
 
 /// A data line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DataLine {
+pub(crate) struct DataLine {
     /// Nanoseconds since 1970, even if 64 bits cannot hold them.
-    pub time: i128,
+    pub(crate) time: i128,
     /// The subfile's number.
-    pub subfile: u64,
+    pub(crate) subfile: u64,
     /// The index of the object in the subfile.
-    pub index: i64,
+    pub(crate) index: i64,
 }
 
 const SECOND: i64 = 1_000_000_000;
@@ -20,7 +20,7 @@ const MICRO: i64 = 1_000;
 
 impl DataLine {
     /// Parses a line; `None` if it is blank or a comment. `Err` is the reason it is invalid.
-    pub fn parse(text: &[u8]) -> Result<Option<Self>, &'static str> {
+    pub(crate) fn parse(text: &[u8]) -> Result<Option<Self>, &'static str> {
         Ok(Self::parse_prefix(text)?.map(|(line, _)| line))
     }
 
@@ -54,7 +54,7 @@ impl DataLine {
     }
 
     /// The time, or the nearest one that 64 bits can hold.
-    pub fn timestamp(&self) -> i64 {
+    pub(crate) fn timestamp(&self) -> i64 {
         let nearest = if self.time < 0 { i64::MIN } else { i64::MAX };
         i64::try_from(self.time).unwrap_or(nearest)
     }

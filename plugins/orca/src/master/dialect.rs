@@ -7,7 +7,7 @@ use super::{strip_bom, words};
 
 /// The three dialects of the format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dialect {
+pub(crate) enum Dialect {
     /// The first, of 2006.
     A,
     /// The second, from December 2006 on.
@@ -40,7 +40,7 @@ impl Dialect {
     }
 
     /// The letter of the dialect.
-    pub fn letter(self) -> &'static str {
+    pub(crate) fn letter(self) -> &'static str {
         match self {
             Self::A => "A",
             Self::B => "B",
@@ -49,14 +49,14 @@ impl Dialect {
     }
 
     /// The index of a subfile's first object.
-    pub fn first_index(self) -> u64 {
+    pub(crate) fn first_index(self) -> u64 {
         u64::from(self == Self::A)
     }
 }
 
 /// Whether a file with this head surely, and whether it possibly is a master. Sure needs `#data`
 /// and more header lines than other lines; possible, that nothing contradicts it.
-pub fn looks_like_master(head: &[u8]) -> (bool, bool) {
+pub(crate) fn looks_like_master(head: &[u8]) -> (bool, bool) {
     let head = strip_bom(head);
     let whole = memchr::memrchr(b'\n', head).map_or(0, |end| end + 1);
     let (mut files, mut others, mut data, mut lines, mut unknown) = (0, 0, false, 0, 0);

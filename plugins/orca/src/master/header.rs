@@ -12,60 +12,60 @@ use super::{is_file_name, strip_bom, words};
 use crate::log::display_name;
 
 /// The maximum number of header lines that are read; each is a file.
-pub const MAX_FILES: usize = 10_000;
+pub(crate) const MAX_FILES: usize = 10_000;
 /// The maximum length of a header.
 const LONGEST_HEADER: u64 = 16 << 20;
 
 /// A header line, which declares a subfile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FileLine {
+pub(crate) struct FileLine {
     /// The file's name as written.
-    pub name: Vec<u8>,
+    pub(crate) name: Vec<u8>,
     /// The interface, without `::orca::` or `::` before it.
-    pub interface: Vec<u8>,
+    pub(crate) interface: Vec<u8>,
     /// The encoding of the objects.
-    pub encoding: Vec<u8>,
+    pub(crate) encoding: Vec<u8>,
     /// Whether it is enabled for playback.
-    pub enabled: bool,
+    pub(crate) enabled: bool,
     /// The origin of the objects, if the previous line names it: `laserscanner2d@alpha/laser2d`.
-    pub proxy: Option<String>,
+    pub(crate) proxy: Option<String>,
     /// The comment of our own sink.
-    pub comment: Option<WriterComment>,
+    pub(crate) comment: Option<WriterComment>,
     /// The reason it cannot be used.
-    pub refused: Option<String>,
+    pub(crate) refused: Option<String>,
 }
 
 /// A range of a master file that cannot be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeaderDamage {
+pub(crate) struct HeaderDamage {
     /// The offset of its first byte.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// Its length in bytes.
-    pub len: u64,
+    pub(crate) len: u64,
     /// The reason.
-    pub reason: String,
+    pub(crate) reason: String,
 }
 
 /// The header of a master file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MasterHeader {
+pub(crate) struct MasterHeader {
     /// Its dialect.
-    pub dialect: Dialect,
+    pub(crate) dialect: Dialect,
     /// The subfiles, in order: the position of a line is the subfile's number.
-    pub files: Vec<FileLine>,
+    pub(crate) files: Vec<FileLine>,
     /// The offset of the first data line.
-    pub data_start: u64,
+    pub(crate) data_start: u64,
     /// The ranges that could not be used, in order.
-    pub damage: Vec<HeaderDamage>,
+    pub(crate) damage: Vec<HeaderDamage>,
     /// Whether the header exceeds the limits and was read in part only.
-    pub is_truncated: bool,
+    pub(crate) is_truncated: bool,
 }
 
 impl MasterHeader {
     /// Reads the lines up to `#data`, or up to the first data line if that is missing.
     ///
     /// `Err` if the file cannot be read. Memory is bounded for any file.
-    pub fn read(lines: &mut MasterLines) -> Result<Self, Error> {
+    pub(crate) fn read(lines: &mut MasterLines) -> Result<Self, Error> {
         let mut header = HeaderParser::default();
         loop {
             let at = lines.position();
@@ -209,7 +209,8 @@ impl HeaderParser {
                 if at > begin {
                     self.header.is_truncated = true;
                     let reason = format!(
-                        "the header is too long: only the first {MAX_FILES} lines and 16 MiB are read"
+                        "the header is too long: only the first {MAX_FILES} lines and 16 MiB \
+                         are read"
                     );
                     self.header.damage.push(HeaderDamage {
                         offset: begin,

@@ -11,7 +11,7 @@ use super::data::DataLine;
 use super::is_blank;
 
 /// The maximum length of a line; longer ones are damage.
-pub const LONGEST_LINE: usize = 64 << 10;
+pub(crate) const LONGEST_LINE: usize = 64 << 10;
 /// The maximum bytes per read.
 const MAX_READ: usize = 256 << 10;
 /// The minimum bytes per read, if only some lines are needed.
@@ -19,21 +19,21 @@ const MIN_READ: usize = 1 << 10;
 
 /// A line of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MasterLine<'l> {
+pub(crate) struct MasterLine<'l> {
     /// The offset of its first byte.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// Its length in bytes, line break included.
-    pub len: u64,
+    pub(crate) len: u64,
     /// The text without the line break; `None` if it is longer than [`LONGEST_LINE`].
-    pub text: Option<&'l [u8]>,
+    pub(crate) text: Option<&'l [u8]>,
     /// Whether the file ends in or right after the line's last word, which may be cut off.
-    pub is_unterminated: bool,
+    pub(crate) is_unterminated: bool,
 }
 
 impl MasterLine<'_> {
     /// Parses the line as a data line; `None` if it is blank or a comment. `Err` is the reason it
     /// is invalid.
-    pub fn data(&self) -> Result<Option<ParsedLine>, String> {
+    pub(crate) fn data(&self) -> Result<Option<ParsedLine>, String> {
         let too_long = || format!("a line is longer than {LONGEST_LINE} bytes");
         let text = self.text.ok_or_else(too_long)?;
         let Some((data, rest)) = DataLine::parse_prefix(text)? else { return Ok(None) };
@@ -53,18 +53,18 @@ impl MasterLine<'_> {
 
 /// A parsed data line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ParsedLine {
+pub(crate) struct ParsedLine {
     /// The first four numbers.
-    pub data: DataLine,
+    pub(crate) data: DataLine,
     /// The offset and length of a further data line whose preceding line break is missing.
-    pub swallowed: Option<(u64, u64)>,
+    pub(crate) swallowed: Option<(u64, u64)>,
     /// Whether more columns follow, which are ignored.
-    pub has_extra_columns: bool,
+    pub(crate) has_extra_columns: bool,
 }
 
 /// Reads the lines of a file in order.
 #[derive(Debug)]
-pub struct MasterLines {
+pub(crate) struct MasterLines {
     log: LogFile,
     /// Bytes of the file; those before `consumed` have been returned.
     bytes: Vec<u8>,
@@ -78,19 +78,19 @@ pub struct MasterLines {
 
 impl MasterLines {
     /// Reads the lines from the start of a line, `at`.
-    pub fn new(log: LogFile, at: u64) -> Self {
+    pub(crate) fn new(log: LogFile, at: u64) -> Self {
         Self { log, bytes: Vec::new(), consumed: 0, at, ended: false, read_len: MAX_READ }
     }
 
     /// Sets the read size for a reader that needs about this many bytes.
-    pub fn expecting(mut self, bytes: u64) -> Self {
+    pub(crate) fn expecting(mut self, bytes: u64) -> Self {
         let bytes = usize::try_from(bytes).unwrap_or(MAX_READ);
         self.read_len = bytes.saturating_add(MIN_READ).min(MAX_READ);
         self
     }
 
     /// Reads from the first line that starts in `from..to`; `None` if none does.
-    pub fn search(log: LogFile, from: u64, to: u64) -> Result<Option<Self>, Error> {
+    pub(crate) fn search(log: LogFile, from: u64, to: u64) -> Result<Option<Self>, Error> {
         let Some(before) = from.checked_sub(1).filter(|_| from < to) else {
             return Ok((from < to).then(|| Self::new(log, 0)));
         };
@@ -100,18 +100,17 @@ impl MasterLines {
     }
 
     /// The position of the next line.
-    pub fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         self.at
     }
 
     /// The error of a compressed file that could only be read up to here.
-    pub fn broken(&self) -> Option<&str> {
+    pub(crate) fn broken(&self) -> Option<&str> {
         self.log.decompression_error()
     }
 
     /// The next line; `None` at the end of the file.
-    #[expect(clippy::should_implement_trait, reason = "the line borrows from the reader")]
-    pub fn next(&mut self) -> Result<Option<MasterLine<'_>>, Error> {
+    pub(crate) fn next(&mut self) -> Result<Option<MasterLine<'_>>, Error> {
         let offset = self.at;
         let len = loop {
             let rest = self.rest();
@@ -191,6 +190,6 @@ impl MasterLines {
 }
 
 /// Opens the lines of a master from its start.
-pub fn open(path: &Path) -> Result<MasterLines, Error> {
+pub(crate) fn open(path: &Path) -> Result<MasterLines, Error> {
     Ok(MasterLines::new(LogFile::open(path)?, 0))
 }

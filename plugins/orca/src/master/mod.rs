@@ -22,11 +22,11 @@ mod writer_comment;
 #[cfg(test)]
 mod tests;
 
-pub use data::DataLine;
-pub use dialect::{Dialect, looks_like_master};
-pub use header::{FileLine, HeaderDamage, MAX_FILES, MasterHeader};
-pub use lines::{LONGEST_LINE, MasterLine, MasterLines, ParsedLine, open};
-pub use writer_comment::WriterComment;
+pub(crate) use data::DataLine;
+pub(crate) use dialect::{Dialect, looks_like_master};
+pub(crate) use header::{FileLine, MasterHeader};
+pub(crate) use lines::{LONGEST_LINE, MasterLines, ParsedLine, open};
+pub(crate) use writer_comment::WriterComment;
 
 /// Text without the UTF-8 byte order mark that some editors add.
 fn strip_bom(text: &[u8]) -> &[u8] {
@@ -54,6 +54,6 @@ fn is_blank(byte: u8) -> bool {
 }
 
 /// Whether a name is that of a file in a folder, without a path.
-pub fn is_file_name(name: &[u8]) -> bool {
+pub(crate) fn is_file_name(name: &[u8]) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.iter().any(|b| matches!(b, 0 | b'/'))
 }

@@ -1,4 +1,4 @@
-//! Masters that are right, and what is found in wrong ones.
+//! Valid masters, and the damage found in invalid ones.
 
 #![expect(clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
@@ -10,6 +10,7 @@ use sluice_core::Clock;
 use sluice_core::files::LogFile;
 
 use super::data::{decimal_numbers, number};
+use super::header::MAX_FILES;
 use super::*;
 use crate::log::display_name;
 use crate::subfile::RecordPrefix;
@@ -221,7 +222,9 @@ fn only_masters_look_like_masters() {
 
 proptest! {
     #[test]
-    fn numbers_read_at_one_go_are_those_read_word_by_word(text in "[ 0-9]{0,60}[ \\ta+#-]{0,2}[ 0-9]{0,9}") {
+    fn numbers_read_at_one_go_are_those_read_word_by_word(
+        text in "[ 0-9]{0,60}[ \\ta+#-]{0,2}[ 0-9]{0,9}",
+    ) {
         if let Some((plain, _)) = decimal_numbers(text.as_bytes()) {
             let slow: Vec<_> = words(text.as_bytes()).take(4).filter_map(number).collect();
             prop_assert_eq!(plain.to_vec(), slow);
@@ -246,7 +249,8 @@ proptest! {
         let mut begins = vec![];
         let mut all = lines(text.as_bytes());
         while let Some(line) = all.next().unwrap() { begins.push(line.offset); }
-        let found = MasterLines::search(file(text.as_bytes()), from, from + len).unwrap().map(|l| l.position());
+        let found = MasterLines::search(file(text.as_bytes()), from, from + len).unwrap();
+        let found = found.map(|lines| lines.position());
         let due = begins.into_iter().find(|at| (from..from + len).contains(at));
         if from > 0 { prop_assert_eq!(found, due); }
     }

@@ -12,25 +12,25 @@ use crate::subfile::RecordPrefix;
 
 /// A comment of our own sink before a header line: `# sluice config_records=1 …`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WriterComment {
+pub(crate) struct WriterComment {
     /// The number of configuration records.
-    pub config_records: u64,
+    pub(crate) config_records: u64,
     /// The prefix of each record.
-    pub prefix: RecordPrefix,
+    pub(crate) prefix: RecordPrefix,
     /// The channel's name.
-    pub channel: Vec<u8>,
+    pub(crate) channel: Vec<u8>,
     /// The channel's source.
-    pub source: String,
+    pub(crate) source: String,
     /// The type of the payloads.
-    pub type_name: Option<String>,
+    pub(crate) type_name: Option<String>,
     /// The epoch of times.
-    pub clock: Clock,
+    pub(crate) clock: Clock,
     /// The interface, if the header line has another word for it or the records are not objects.
-    pub interface: Option<String>,
+    pub(crate) interface: Option<String>,
     /// Whether it is disabled, if the header line has no column for that.
-    pub is_disabled: bool,
+    pub(crate) is_disabled: bool,
     /// The remaining metadata of the channel.
-    pub metadata: BTreeMap<String, String>,
+    pub(crate) metadata: BTreeMap<String, String>,
 }
 
 impl WriterComment {

@@ -108,7 +108,7 @@ fn case(name: &str) -> PathBuf {
     master_of(&cases().into_iter().find(|case| case.ends_with(name)).unwrap())
 }
 
-/// Reads everything with a context and gives the channels that were met.
+/// Reads everything with a context and returns the channels.
 fn channels_of(path: &Path) -> (SourceContents, Vec<Arc<Channel>>) {
     let context = ReadContext::standalone("test");
     let all = gather_with(&*source(path), u64::MAX, &context).unwrap();
@@ -187,7 +187,7 @@ fn lines_that_lost_their_break_are_damage_and_no_other_events() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.log");
     let header = "p.log Power ice 1\n#data\n";
-    // The second line break is a vertical tab, which lies between words; the last line was `3 0 0 10`.
+    // The second line break is a vertical tab, which separates words; the last line was `3 0 0 10`.
     fs::write(&path, format!("{header}1 0 0 0\n2 0 0 1\x0b2 5 0 2\n3 0 0 1")).unwrap();
     fs::write(folder.path().join("p.log"), [0, 1, 0, 0, 0, 0].repeat(3)).unwrap();
     let all = any_splitting_is_the_same(&*source(&path), &[1, 8, 24, 100]);
@@ -428,7 +428,7 @@ fn copied(from: &Path, options: Value, cut: usize) -> Vec<(String, u64)> {
     write(options, &events, cut).0
 }
 
-/// What channels say, but for how their log is laid out and what that dialect has no place for.
+/// The metadata of channels, without that about the log's layout or its dialect.
 fn beside_files(channels: &[Arc<Channel>], dialect: &str) -> BTreeSet<Vec<String>> {
     let tell = |channel: &Arc<Channel>| {
         let head = format!("{:?} {:?} {:?}", channel.name, channel.source, channel.encoding);
@@ -651,7 +651,7 @@ fn what_no_master_can_be_is_refused_when_options_are_read() {
     }
 }
 
-/// Replaces what is there by a log of one event of each channel; gives the subfiles' names.
+/// Replaces the log by one with one event per channel; returns the subfiles' names.
 fn replace(path: &Path, channels: &[Channel]) -> Vec<String> {
     let context = SinkContext {
         outputs: Arc::new(Outputs::new(Overwrite::Replace, false, &[])),
@@ -723,8 +723,9 @@ fn an_id_that_no_record_has_is_a_loss() {
     }
 }
 
-/// A description of 3 bytes where `described`, `records` objects of 9 bytes that hold their index, and a master of
-/// `lines` lines. Gives the first bytes of the objects by the lines' places, and the notes.
+/// A log of a killed logger: a description of 3 bytes if `described`, `records` objects of 9 bytes
+/// with their index, and a master of `lines` lines. Returns the first bytes of the objects by the
+/// position of their lines, and the notes.
 fn killed(
     interface: &str,
     described: bool,
@@ -803,7 +804,9 @@ fn lines_of_subfiles_behind_what_is_read_of_a_header_say_so() {
 
 /// A log of this many lines, and its subfiles.
 fn made(lines: usize) -> Vec<(&'static str, Vec<u8>)> {
-    let mut master = b"# sensors@alpha/x\nlaser0.log LaserScanner2d ice 1\npower0.log Power ice 1\ntext0.log Power ascii 1\n#data\n".to_vec();
+    let mut master = b"# sensors@alpha/x\nlaser0.log LaserScanner2d ice 1\npower0.log Power ice \
+        1\ntext0.log Power ascii 1\n#data\n"
+        .to_vec();
     let (mut laser, mut power, mut text) = (vec![0, 2, 0, 0, 0, 9, 0], Vec::new(), Vec::new());
     for n in 0..lines {
         let object = vec![7; n * 13 % 90].into_iter().chain([0]).collect::<Vec<u8>>();

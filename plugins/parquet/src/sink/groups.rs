@@ -119,7 +119,7 @@ impl ParquetSink {
         }
         let form =
             table.schema.as_ref().ok_or_else(|| Error::internal("a table without a schema"))?;
-        let has_place = form.encoder.shape.nanos || self.timestamp_ns == Some(false);
+        let has_place = form.encoder.table_columns.nanos || self.timestamp_ns == Some(false);
         let batches = || pieces.iter().map(UnnestPiece::batch);
         if !has_place && batches().any(columns::has_sub_micros) {
             return Err(Error::invalid(format!(
@@ -132,7 +132,8 @@ impl ParquetSink {
         let has_variants = |batch: &Batch| {
             batch.channels().iter().any(|id| variants.get(*id as usize).is_some_and(|v| *v > 0))
         };
-        if table.key.is_none() && !form.encoder.shape.variant && batches().any(has_variants) {
+        if table.key.is_none() && !form.encoder.table_columns.variant && batches().any(has_variants)
+        {
             return Err(Error::invalid(format!(
                 "two channels of the same name and source have different metadata, and follow a \
                  whole row group of channels without metadata; write one table per channel: {}",
@@ -225,14 +226,15 @@ struct RowSizes {
 const ROW_BYTES: usize = 40;
 
 impl RowSizes {
-    fn measure(batch: &Batch, taking: &TableProjection) -> Result<Self, Error> {
-        let counts = taking.row_counts(batch)?;
+    fn measure(batch: &Batch, projection: &TableProjection) -> Result<Self, Error> {
+        let counts = projection.row_counts(batch)?;
         let all: usize = batch.rows().iter().map(sluice_core::Rows::memory).sum();
         let events = batch.len().max(1);
         let row = match &counts {
             // Fields outside of the list are repeated in each row.
             Some(counts) => {
-                let lists: usize = batch.rows().iter().map(|rows| taking.list_bytes(rows)).sum();
+                let lists: usize =
+                    batch.rows().iter().map(|rows| projection.list_bytes(rows)).sum();
                 let elements = counts.iter().map(|count| *count as usize).sum::<usize>().max(1);
                 all.saturating_sub(lists) / events + lists / elements
             }

@@ -319,10 +319,9 @@ impl Sink for ParquetSink {
     }
 
     fn append(&self, tables: &mut OpenTables, sorted: PartitionedEvents) -> Result<u64, Error> {
-        let PartitionedEvents { parts, without_rows, matches: seen, sequence_order: numbers } =
-            sorted;
+        let PartitionedEvents { parts, without_rows, matches, sequence_order: numbers } = sorted;
         tables.sequence_order = tables.sequence_order.then(numbers);
-        tables.matches.add(seen);
+        tables.matches.add(matches);
         let mut written = without_rows;
         for (key, batch) in parts {
             let variants = tables.variants.in_batch(&batch, &tables.context.channels);
@@ -346,7 +345,8 @@ impl Sink for ParquetSink {
         let is_lost = self.layout() == TableLayout::Channel
             && tables.sequence_order == SequenceOrder::Unordered
             && tables.tables.len() > 1;
-        let what = "event numbers do not rise: the tables read back in order of time, and events of the same time in any order";
+        let what = "event numbers do not rise: the tables read back in order of time, and events \
+                    of the same time in any order";
         let mut notes = tables.projection.notes(&tables.matches);
         notes.extend(is_lost.then(|| (what.to_owned(), 0)));
         notes

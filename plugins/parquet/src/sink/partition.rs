@@ -17,11 +17,13 @@ impl ParquetSink {
         numbers: SequenceOrder,
         context: &EncodeContext<'_>,
     ) -> Result<PartitionedEvents, Error> {
-        let (taking, mut seen) = (self.projection(), ProjectionMatches::default());
+        let (projection, mut matches) = (self.projection(), ProjectionMatches::default());
         let events = batch.len();
-        let mut parts = self.split_by_table(taking.select_fields(batch, &mut seen)?, context)?;
+        let mut parts =
+            self.split_by_table(projection.select_fields(batch, &mut matches)?, context)?;
         for (key, part) in &mut parts {
-            let (kept, message) = taking.drop_empty_lists(std::mem::take(part), &mut seen)?;
+            let (kept, message) =
+                projection.drop_empty_lists(std::mem::take(part), &mut matches)?;
             *part = kept;
             if let (Some((_, kind, _)), Some(message)) = (key, message) {
                 *kind = Some(message.key);
@@ -32,7 +34,7 @@ impl ParquetSink {
         Ok(PartitionedEvents {
             parts,
             without_rows: (events - kept) as u64,
-            matches: seen,
+            matches,
             sequence_order: numbers,
         })
     }

@@ -45,33 +45,45 @@ impl ParquetSink {
         })
     }
 
+    /// The columns of a table whose first row group has these events.
+    fn table_columns(
+        &self,
+        key: &TableKey,
+        first: &[UnnestPiece],
+        sample: &Batch,
+        channels: &Channels,
+    ) -> TableColumns {
+        let mut table_columns =
+            TableColumns::from_first_rows(sample, key.is_none(), self.has_payload_column(key));
+        table_columns.nanos = self
+            .timestamp_ns
+            .unwrap_or_else(|| first.iter().map(UnnestPiece::batch).any(columns::has_sub_micros));
+        // Formats with channel metadata may have several channels of one name.
+        table_columns.variant = key.is_none() && has_channel_metadata(first, channels);
+        table_columns
+    }
+
     /// The schema of a table whose first row group has these events.
     pub(super) fn table_schema(
         &self,
         key: &TableKey,
         first: &[UnnestPiece],
-        taking: &Arc<TableProjection>,
+        projection: &Arc<TableProjection>,
         context: &SinkContext,
     ) -> Result<TableSchema, Error> {
-        let sample = sample(first, taking)?;
-        let mut shape =
-            TableColumns::from_first_rows(&sample, key.is_none(), self.has_payload_column(key));
-        shape.nanos = self
-            .timestamp_ns
-            .unwrap_or_else(|| first.iter().map(UnnestPiece::batch).any(columns::has_sub_micros));
-        // Formats with channel metadata may have several channels of one name.
-        shape.variant = key.is_none() && has_channel_metadata(first, &context.channels);
-        let arrow = shape.schema();
+        let sample = sample(first, projection)?;
+        let table_columns = self.table_columns(key, first, &sample, &context.channels);
+        let arrow = table_columns.schema();
         let schema = ArrowSchemaConverter::new().convert(&arrow).map_err(encode_error)?;
         let mut properties = WriterProperties::builder()
             .set_created_by(format!("{CREATED_BY}{}", env!("CARGO_PKG_VERSION")))
             .set_compression(self.compression()?)
             .set_data_page_size_limit(PAGE)
             .set_statistics_enabled(EnabledStatistics::Page);
-        let leaves = columns::leaves(&shape.columns(&sample, &context.channels, &[])?);
+        let leaves = columns::leaves(&table_columns.columns(&sample, &context.channels, &[])?);
         for (column, leaf) in schema.columns().iter().zip(&leaves) {
             let path = column.path().clone();
-            if column.name() == PAYLOAD && shape.payload {
+            if column.name() == PAYLOAD && table_columns.payload {
                 // Minimum and maximum of payloads are useless.
                 properties =
                     properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
@@ -93,12 +105,12 @@ impl ParquetSink {
         let columns = ArrowRowGroupWriterFactory::new(&stand_in, Arc::clone(&arrow));
         let message = sample.rows().first().map(|rows| Arc::clone(&rows.message));
         let encoder = GroupEncoder {
-            by_channel: self.order == RowSorting::Channel && shape.channel,
-            shape,
+            by_channel: self.order == RowSorting::Channel && table_columns.channel,
+            table_columns,
             schema: arrow,
             columns,
             channels: Arc::clone(&context.channels),
-            projection: Arc::clone(taking),
+            projection: Arc::clone(projection),
         };
         Ok(TableSchema {
             encoder: Arc::new(encoder),
@@ -117,14 +129,14 @@ fn has_channel_metadata(pieces: &[UnnestPiece], channels: &Channels) -> bool {
 }
 
 /// The first rows of these pieces, from which encodings are chosen.
-fn sample(pieces: &[UnnestPiece], taking: &TableProjection) -> Result<Batch, Error> {
+fn sample(pieces: &[UnnestPiece], projection: &TableProjection) -> Result<Batch, Error> {
     const ROWS: usize = 8192;
     let (mut batches, mut picks) = (Vec::new(), Vec::new());
     for (n, piece) in pieces.iter().enumerate() {
         if picks.len() >= ROWS {
             break;
         }
-        let rows = taking.rows(piece)?;
+        let rows = projection.rows(piece)?;
         let count = rows.len().min(ROWS - picks.len());
         picks.extend((0..count).map(|row| (n as u32, row as u32)));
         batches.push(rows);

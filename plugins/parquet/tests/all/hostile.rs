@@ -1,4 +1,4 @@
-//! Files that are not what they seem: errors and damage, and never an event that was not written.
+//! Malformed files: errors and damage, and never an event that was not written.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +24,7 @@ fn a_flipped_bit_is_an_error_or_damage_and_changes_no_event() {
     let path = folder.path().join("all.parquet");
     let (events, bytes) = table(&path);
     let known: BTreeSet<Vec<u8>> = events.iter().map(|e| format!("{e:?}").into_bytes()).collect();
-    // The footer has no checksum: what is flipped there may change what a table is said to be.
+    // The footer has no checksum: a flipped bit there may change the metadata of a table.
     let footer_len = u32::from_le_bytes(bytes[bytes.len() - 8..][..4].try_into().unwrap()) as usize;
     let body = bytes.len() - 8 - footer_len;
     for at in sample_positions(bytes.len(), 400) {

@@ -1,4 +1,4 @@
-//! Tables of all events and tables a channel: what goes in comes back, in order, whatever was cut where.
+//! One table of all events and tables per channel: events are restored in order, for any cuts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -325,7 +325,7 @@ fn any_event() -> impl Strategy<Value = PlainEvent> {
     let payload = proptest::collection::vec(any::<u8>(), 0..40);
     (any::<i64>(), any::<i64>(), "[A-C]|\\PC{0,5}", payload).prop_map(
         |(time, number, channel, payload)| {
-            // The text form of a name, as every source gives it.
+            // The text form of a name, as from every source.
             let channel = sluice_core::Name::from_text(&channel).text().to_owned();
             event(time, number, &channel, &payload)
         },
@@ -373,7 +373,7 @@ fn of_two_versions(context: &SinkContext) -> Vec<sluice_core::Batch> {
     batches.collect()
 }
 
-/// For each event its number, and the version its channel says.
+/// The number of each event, and the version of its channel.
 fn versions(path: &Path) -> Vec<(i64, Option<String>)> {
     let (source, context) = (source(path), ReadContext::standalone("test"));
     let mut found = Vec::new();
@@ -407,8 +407,8 @@ fn channels_of_one_name_and_source_stay_apart() {
     }
 }
 
-/// `count` events on the channels `A` to `C`, of which those on `A` and `B` are scans: of event `n` a list of
-/// `n % 4` points, whose `x` counts through all of them, and `utime`.
+/// `count` events on the channels `A` to `C`; those on `A` and `B` are scans: event `n` has a list
+/// of `n % 4` points, whose `x` counts through all of them, and `utime`.
 fn scans(first: i64, count: i64, channels: &sluice_core::Channels) -> sluice_core::Batch {
     let name = |n: i64| ["A", "B", "C"][n as usize % 3];
     let events: Vec<PlainEvent> = (first..first + count)
@@ -435,7 +435,7 @@ fn scans(first: i64, count: i64, channels: &sluice_core::Channels) -> sluice_cor
     batch(&events, channels).with_rows(vec![rows])
 }
 
-/// What [`scans`] is when its lists are taken apart: channel, number, utime, x.
+/// The rows of [`scans`] after unnesting: channel, number, utime, x.
 fn apart(count: i64) -> Vec<(String, i64, i64, f64)> {
     let each = (0..count).filter(|n| n % 3 != 2).flat_map(|n| {
         (0..n % 4).map(move |k| (["A", "B"][n as usize % 3].to_owned(), n, n, (n * 10 + k) as f64))
@@ -488,7 +488,7 @@ fn each_element_of_a_list_is_a_row_and_they_read_back_in_order() {
         let names: Vec<_> = schema.columns().iter().map(|c| c.name().to_owned()).collect();
         assert_eq!(names, ["timestamp", "source", "sequence", "utime", "x", "points_utime"]);
         assert_eq!(read_apart(&path), apart(1000), "{cut}");
-        // Events without a list keep what they are.
+        // Events without a list are unchanged.
         let raw = read(&path.join("channel=C/part-00000.parquet")).unwrap().events;
         assert!(raw.len() == 333 && raw[1].payload == b"5");
     }

@@ -1,4 +1,4 @@
-//! What the tests of this crate build on: events, a sink that is run by hand, and what a source gives.
+//! Shared test code: events, a sink that is run by hand, and reading with the source.
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test uses a part of it")]
 
@@ -19,7 +19,7 @@ pub(crate) fn event(timestamp: i64, sequence: i64, channel: &str, payload: &[u8]
     PlainEvent { timestamp, sequence, source, channel, payload }
 }
 
-/// `count` events on the channels `A` to `E`, with numbers that rise and payloads of many lengths.
+/// `count` events on the channels `A` to `E`, with rising numbers and payloads of various lengths.
 pub(crate) fn drive(count: i64) -> Vec<PlainEvent> {
     let mut dice = 7u64;
     let mut below = |limit: u64| {
@@ -59,7 +59,7 @@ impl Tasks for UnorderedThreads {
     }
 }
 
-/// A context of a run whose sinks may hold this much.
+/// The context of a run with this much memory for sinks.
 pub(crate) fn context(memory: usize) -> SinkContext {
     let outputs = Arc::new(Outputs::new(Overwrite::Replace, true, &[]));
     SinkContext { outputs, memory, ..SinkContext::standalone() }
@@ -74,7 +74,7 @@ pub(crate) fn write(
     write_with_notes(options, batches, context).map(|(written, _)| written)
 }
 
-/// The same, with what the sink notes.
+/// The same, with the sink's notes.
 pub(crate) fn write_with_notes(
     options: Value,
     batches: Vec<Batch>,
@@ -117,7 +117,7 @@ pub(crate) fn source(path: &Path) -> Box<dyn Source> {
     make(json!({ "path": path })).unwrap()
 }
 
-/// What reading this path gives.
+/// Everything read from this path.
 pub(crate) fn read(path: &Path) -> Result<SourceContents, Error> {
     gather(&*source(path), 1 << 20)
 }

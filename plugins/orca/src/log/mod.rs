@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,151 +19,85 @@ use sluice_core::{Channel, Encoding, Error, Name};
 use crate::config::{self, ConfigEvidence};
 use crate::master::{self, Dialect, FileLine, MasterHeader, MasterLines, ParsedLine};
 use crate::sink::RESERVED_KEYS;
-use crate::subfile::{ByteOrder, FramingHints, IndexCursor, RecordIndex, RecordPrefix};
+use crate::subfile::{ByteOrder, FramingHints, RecordIndex, RecordPrefix};
+
+mod content;
+mod probe;
+
+pub(crate) use content::{RecordKind, SubfileContent, is_picture};
+use probe::{config_by_name, picture_folder, record_lengths};
 
 /// The maximum number of record offsets kept for all subfiles of a log: 16 MiB.
 const MAX_OFFSETS: usize = 2 << 20;
 /// The maximum number of record offsets kept for one subfile.
 const MAX_OFFSETS_PER_SUBFILE: usize = 1 << 20;
-/// The bytes of a record that are read to find the name of its type.
-const TYPE_NAME_PREFIX: usize = 272;
 
 /// The user's options for reading a log.
 #[derive(Clone, Debug, Default)]
-pub struct LogOptions {
+pub(crate) struct LogOptions {
     /// The number of configuration records, by name of the subfile.
-    pub config_records: BTreeMap<String, u64>,
+    pub(crate) config_records: BTreeMap<String, u64>,
     /// The prefix of each record, instead of detecting it.
-    pub prefix: Option<RecordPrefix>,
+    pub(crate) prefix: Option<RecordPrefix>,
     /// The byte order of lengths.
-    pub order: ByteOrder,
+    pub(crate) order: ByteOrder,
     /// Whether to skip subfiles that are marked as disabled.
-    pub skip_disabled: bool,
-}
-
-/// The content of a subfile.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SubfileContent {
-    /// Length-prefixed records.
-    Records,
-    /// One object per line of text.
-    Lines,
-    /// One line per picture; the pictures are in a folder that the second line names.
-    PictureLines,
-    /// One record per picture, with the name of its file.
-    PictureRecords,
-    /// Content that is not read, with the reason.
-    Unsupported(String),
-}
-
-impl SubfileContent {
-    fn from_header_line(dialect: Dialect, file: &FileLine) -> Self {
-        let unread = |why: &str| {
-            Self::Unsupported(format!(
-                "`{}` objects of `{}` {why}",
-                display_name(&file.encoding),
-                display_name(&file.interface)
-            ))
-        };
-        match (file.encoding.as_slice(), dialect) {
-            (b"ice" | b"lcm" | b"vel" | b"text" | b"unknown", _) => Self::Records,
-            (b"asciigenerated", _) => Self::Lines,
-            (b"ascii", Dialect::C) if is_one_line_per_object(&file.interface) => Self::Lines,
-            (b"ascii", _) => unread("span several lines and are not supported"),
-            (b"jpeg", Dialect::C) => Self::PictureLines,
-            (b"jpeg", Dialect::B) => Self::PictureRecords,
-            (b"jpeg", Dialect::A) => unread("are not supported in logs of dialect A"),
-            _ => unread(
-                "are not supported; supported encodings are `ice`, `ascii`, `asciigenerated` and \
-                 `jpeg`",
-            ),
-        }
-    }
-}
-
-/// Whether the later loggers wrote each object of this interface as one line of text.
-fn is_one_line_per_object(interface: &[u8]) -> bool {
-    matches!(
-        interface,
-        b"LaserScanner2d" | b"RangeScanner2d" | b"Power" | b"Gps" | b"Imu" | b"Localise2d"
-    )
-}
-
-/// What an event of a subfile is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordKind {
-    /// Configuration, which the master does not count.
-    Config,
-    /// An object, or a picture.
-    Object,
-    /// The subfile's record or line about a picture, which is in a file of its own.
-    PictureInfo,
-}
-
-impl RecordKind {
-    /// The suffix that the channel's name has after that of the objects.
-    fn suffix(self) -> &'static str {
-        match self {
-            Self::Config => ".config",
-            Self::Object => "",
-            Self::PictureInfo => ".info",
-        }
-    }
+    pub(crate) skip_disabled: bool,
 }
 
 /// A subfile as declared by its header line.
 #[derive(Debug)]
-pub struct Subfile {
+pub(crate) struct Subfile {
     /// The header line.
-    pub line: FileLine,
+    pub(crate) line: FileLine,
     /// The path.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The content.
-    pub content: SubfileContent,
+    pub(crate) content: SubfileContent,
     /// The source of its channels.
-    pub source: Arc<str>,
+    pub(crate) source: Arc<str>,
     indexed: Mutex<Option<Arc<IndexOutcome>>>,
 }
 
 /// The index of a subfile, or the reason it cannot be read.
-pub type IndexOutcome = Result<IndexedSubfile, String>;
+pub(crate) type IndexOutcome = Result<IndexedSubfile, String>;
 
 /// A subfile whose records have been indexed.
 #[derive(Debug)]
-pub struct IndexedSubfile {
+pub(crate) struct IndexedSubfile {
     /// The positions of its records.
-    pub index: RecordIndex,
+    pub(crate) index: RecordIndex,
     /// The number of configuration records.
-    pub config_records: u64,
+    pub(crate) config_records: u64,
     /// The number of records before the first object: configuration, and the picture folder of a
     /// text.
-    pub records_before_objects: u64,
+    pub(crate) records_before_objects: u64,
     /// The folder of its pictures.
-    pub picture_folder: Option<PathBuf>,
+    pub(crate) picture_folder: Option<PathBuf>,
     /// Notes for the report, with counts.
-    pub notes: Vec<(String, u64)>,
+    pub(crate) notes: Vec<(String, u64)>,
 }
 
 /// A summary of a master's data lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MasterSummary {
+pub(crate) struct MasterSummary {
     /// The time of the first line whose time fits into 64 bits.
-    pub first_time: Option<i64>,
+    pub(crate) first_time: Option<i64>,
     /// The number of lines and the highest index, by subfile.
-    pub lines_by_subfile: Vec<(u64, i64)>,
+    pub(crate) lines_by_subfile: Vec<(u64, i64)>,
 }
 
 /// A log whose header has been read.
 #[derive(Debug)]
-pub struct OrcaLog {
+pub(crate) struct OrcaLog {
     /// The master.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The master's name in damage reports.
-    pub input: Arc<str>,
+    pub(crate) input: Arc<str>,
     /// The header of the master.
-    pub header: MasterHeader,
+    pub(crate) header: MasterHeader,
     /// The subfiles, in the order of their numbers.
-    pub subfiles: Vec<Subfile>,
+    pub(crate) subfiles: Vec<Subfile>,
     options: LogOptions,
     summary: Mutex<Option<Arc<MasterSummary>>>,
 }
@@ -173,7 +106,7 @@ impl OrcaLog {
     /// Reads the header of the master at `path`.
     ///
     /// `Err` for a master in an object store too, whose subfiles would all seem to be missing.
-    pub fn open(path: &Path, choices: &LogOptions) -> Result<Self, Error> {
+    pub(crate) fn open(path: &Path, choices: &LogOptions) -> Result<Self, Error> {
         if is_address(path) {
             return Err(Error::refused(format!(
                 "Orca logs are read from a local folder, which holds the master and its subfiles; \
@@ -200,7 +133,7 @@ impl OrcaLog {
     }
 
     /// The subfiles that exist and may be read, with their lengths.
-    pub fn readable_subfiles(&self) -> impl Iterator<Item = (&Subfile, u64)> {
+    pub(crate) fn readable_subfiles(&self) -> impl Iterator<Item = (&Subfile, u64)> {
         self.subfiles.iter().filter_map(|file| {
             let meta = fs::metadata(&file.path).ok().filter(fs::Metadata::is_file)?;
             file.line.refused.is_none().then_some((file, meta.len()))
@@ -208,13 +141,13 @@ impl OrcaLog {
     }
 
     /// Whether subfile `number` is skipped because it is disabled.
-    pub fn skips(&self, number: usize) -> bool {
+    pub(crate) fn skips(&self, number: usize) -> bool {
         let is_off = |file: &Subfile| self.options.skip_disabled && !file.line.enabled;
         self.subfiles.get(number).is_some_and(is_off)
     }
 
     /// The names in `config_records` that the header does not have.
-    pub fn unknown_names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn unknown_names(&self) -> impl Iterator<Item = &str> {
         let is_named =
             |name: &str| self.subfiles.iter().any(|file| escaped(&file.line.name) == name);
         let names = self.options.config_records.keys().map(String::as_str);
@@ -222,7 +155,7 @@ impl OrcaLog {
     }
 
     /// The channel for records of this kind and id in subfile `number`.
-    pub fn channel(&self, number: usize, id: u8, part: RecordKind) -> Option<Channel> {
+    pub(crate) fn channel(&self, number: usize, id: u8, part: RecordKind) -> Option<Channel> {
         let Subfile { line, source, content, .. } = self.subfiles.get(number)?;
         let own = line.comment.as_ref();
         let usual = || [b"orca.", line.interface.as_slice()].concat();
@@ -284,7 +217,7 @@ impl OrcaLog {
     }
 
     /// A summary of the data lines. Reads the master once and caches the result.
-    pub fn summary(&self) -> Result<Arc<MasterSummary>, Error> {
+    pub(crate) fn summary(&self) -> Result<Arc<MasterSummary>, Error> {
         let mut known = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(survey) = known.as_ref() {
             return Ok(Arc::clone(survey));
@@ -325,7 +258,7 @@ impl OrcaLog {
     }
 
     /// The index of subfile `number`. Scans the subfile once and caches the result.
-    pub fn indexed_subfile(&self, number: usize) -> Result<Arc<IndexOutcome>, Error> {
+    pub(crate) fn indexed_subfile(&self, number: usize) -> Result<Arc<IndexOutcome>, Error> {
         let Some(file) = self.subfiles.get(number) else {
             return Ok(Arc::new(Err(self.no_subfile_reason(number))));
         };
@@ -333,9 +266,9 @@ impl OrcaLog {
         if let Some(opened) = opened.as_ref() {
             return Ok(Arc::clone(opened));
         }
-        let looked = Arc::new(self.index_subfile(number, file)?);
-        *opened = Some(Arc::clone(&looked));
-        Ok(looked)
+        let outcome = Arc::new(self.index_subfile(number, file)?);
+        *opened = Some(Arc::clone(&outcome));
+        Ok(outcome)
     }
 
     /// The reason that there is no subfile `number`.
@@ -343,8 +276,8 @@ impl OrcaLog {
         let known = self.subfiles.len();
         if self.header.is_truncated {
             return format!(
-                "the header line of subfile {number} is not read: only the first {known} lines of the \
-                 header are"
+                "the header line of subfile {number} is not read: only the first {known} lines \
+                 of the header are"
             );
         }
         format!("there is no subfile {number}: the header has {known}")
@@ -461,11 +394,6 @@ impl OrcaLog {
     }
 }
 
-/// Whether the subfile refers to pictures in files of their own.
-pub fn is_picture(content: &SubfileContent) -> bool {
-    matches!(content, SubfileContent::PictureLines | SubfileContent::PictureRecords)
-}
-
 /// The source of a subfile's channels: its name without the leading time and the extension.
 fn source_of(name: &[u8]) -> Arc<str> {
     let stem = match memchr::memrchr(b'.', name) {
@@ -512,75 +440,6 @@ fn with_zst(path: &Path) -> PathBuf {
     let mut name = path.to_owned().into_os_string();
     name.push(".zst");
     name.into()
-}
-
-/// The first bytes of a record, at most `most`.
-fn read_record_start(
-    index: &RecordIndex,
-    record: u64,
-    most: usize,
-    log: &mut LogFile,
-) -> Result<Vec<u8>, Error> {
-    let mut read = |at, buffer: &mut [u8]| log.read_at(at, buffer);
-    let Some(place) = index.locate(record, &mut IndexCursor::default(), &mut read)? else {
-        return Ok(Vec::new());
-    };
-    let len = usize::try_from(place.end - place.start).unwrap_or(most).min(most);
-    let mut bytes = vec![0; len];
-    let found = log.read_at(place.start, &mut bytes)?;
-    bytes.truncate(found);
-    Ok(bytes)
-}
-
-/// The lengths of the first records; none for lines, whose lengths are not significant.
-fn record_lengths(index: &RecordIndex, log: &mut LogFile) -> Result<Vec<u64>, Error> {
-    let crate::subfile::RecordFraming::Framed { prefix, .. } = index.framing else {
-        return Ok(Vec::new());
-    };
-    let (mut cursor, mut lengths) = (IndexCursor::default(), Vec::new());
-    for record in 0..config::MAX_LENGTHS.min(index.records) {
-        let mut read = |at, buffer: &mut [u8]| log.read_at(at, buffer);
-        let place = index.locate(record, &mut cursor, &mut read)?;
-        let len = |place: Range<u64>| place.end - place.start - prefix.len(record) as u64;
-        lengths.extend(place.map(len));
-    }
-    Ok(lengths)
-}
-
-/// The number of leading records whose class name says configuration; `None` if the first has no
-/// class name.
-fn config_by_name(index: &RecordIndex, log: &mut LogFile) -> Result<Option<u64>, Error> {
-    let crate::subfile::RecordFraming::Framed { prefix, .. } = index.framing else {
-        return Ok(None);
-    };
-    for record in 0..=config::MAX_CONFIG_RECORDS.min(index.records) {
-        let bytes = read_record_start(index, record, TYPE_NAME_PREFIX, log)?;
-        let object = bytes.get(prefix.len(record)..).unwrap_or_default();
-        match config::is_config_by_name(object) {
-            Some(true) => {}
-            None if record == 0 => return Ok(None),
-            _ => return Ok(Some(record)),
-        }
-    }
-    Ok(None)
-}
-
-/// The folder of a camera's pictures, named by the line after its description.
-fn picture_folder(
-    index: &RecordIndex,
-    config: u64,
-    log: &mut LogFile,
-    master: &Path,
-) -> Result<Result<PathBuf, String>, Error> {
-    let bytes = read_record_start(index, config, master::LONGEST_LINE, log)?;
-    let name = bytes.trim_ascii();
-    if !master::is_file_name(name) {
-        return Ok(Err(format!(
-            "the folder of pictures must be beside the master: `{}` is not a plain name",
-            display_name(name)
-        )));
-    }
-    Ok(Ok(master.with_file_name(OsStr::from_bytes(name))))
 }
 
 #[cfg(test)]

@@ -4,31 +4,27 @@
 //! Lines are gathered until their objects fill a block. The objects are then read into it,
 //! neighbours together, and emitted in the order of the lines.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsStr;
+use std::collections::VecDeque;
 use std::fs;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use sluice_core::files::LogFile;
-use sluice_core::{
-    Batch, BatchBuilder, ChannelId, Damage, Error, PayloadOffset, ReadContext, Reader, Seam, Split,
-    SplitStart,
-};
+use sluice_core::{Batch, ChannelId, Damage, Error, ReadContext, Reader, Seam, Split, SplitStart};
 
-use crate::log::{IndexOutcome, IndexedSubfile, OrcaLog, RecordKind, is_picture, open_subfile};
-use crate::master::{DataLine, LONGEST_LINE, MasterLines, ParsedLine, is_file_name};
-use crate::subfile::{ALIGNMENT, IndexCursor, LONGEST_RECORD, RecordFraming};
+use crate::log::{IndexOutcome, IndexedSubfile, OrcaLog, RecordKind, is_picture};
+use crate::master::{DataLine, MasterLines, ParsedLine};
+use crate::subfile::{IndexCursor, RecordFraming};
+
+mod assemble;
+mod open_subfiles;
+mod pictures;
+
+use open_subfiles::OpenSubfiles;
 
 /// The maximum number of lines per batch.
 const MAX_LINES: usize = 8 << 10;
-/// Objects of a subfile no further apart than this are read together.
-const MAX_GAP: u64 = 512;
-/// The maximum number of open subfiles.
-const MAX_OPEN: usize = 64;
 
 /// A record that a line, or the start of a log, asks for.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +56,7 @@ enum ReadPhase {
 }
 
 /// Reads one split of a log.
-pub struct OrcaReader {
+pub(crate) struct OrcaReader {
     log: Arc<OrcaLog>,
     context: ReadContext,
     phase: ReadPhase,
@@ -94,7 +90,7 @@ struct SubfileCache {
 
 impl OrcaReader {
     /// Opens a log at a split of its master.
-    pub fn open(
+    pub(crate) fn open(
         log: Arc<OrcaLog>,
         split: &Split,
         entry: SplitStart,
@@ -158,8 +154,8 @@ impl OrcaReader {
             if self.log.skips(number) || !self.wants_any(number) {
                 continue;
             }
-            let looked = self.log.indexed_subfile(number)?;
-            let (Ok(opened), Some(file)) = (&*looked, self.log.subfiles.get(number)) else {
+            let outcome = self.log.indexed_subfile(number)?;
+            let (Ok(opened), Some(file)) = (&*outcome, self.log.subfiles.get(number)) else {
                 continue;
             };
             if let Some((len, reason)) = &opened.index.damage {
@@ -312,8 +308,8 @@ impl OrcaReader {
         &mut self,
         mut request: RecordRequest,
     ) -> Result<Result<LocatedEvent, String>, Error> {
-        let looked = self.indexed_subfile(request.subfile)?;
-        let opened = match &*looked {
+        let outcome = self.indexed_subfile(request.subfile)?;
+        let opened = match &*outcome {
             Ok(opened) => opened,
             Err(reason) => return Ok(Err(reason.clone())),
         };
@@ -355,118 +351,6 @@ impl OrcaReader {
         self.log.subfiles.get(number).is_some_and(|file| is_picture(&file.content))
     }
 
-    /// The picture that a record or line refers to. The inner `Err` is the reason there is none.
-    fn locate_picture(
-        &mut self,
-        request: RecordRequest,
-        place: Range<u64>,
-        opened: &IndexedSubfile,
-    ) -> Result<Result<LocatedEvent, String>, Error> {
-        if let Some(folder) = &opened.picture_folder {
-            let number =
-                request.record.saturating_sub(opened.records_before_objects).saturating_add(1);
-            let path = folder.join(format!("image{number:05}.jpg"));
-            return Ok(Ok(LocatedEvent::Picture { request, path }));
-        }
-        let mut bytes = vec![0; (place.end - place.start).min(LONGEST_LINE as u64) as usize];
-        let path = self.log.subfiles.get(request.subfile).map_or(Path::new(""), |file| &file.path);
-        let read = self.files.read_at(request.subfile, path, place.start, &mut bytes)?;
-        bytes.truncate(read);
-        let payload = opened.index.framing.payload(request.record, &bytes);
-        let payload = payload.and_then(|(_, payload)| bytes.get(payload));
-        let Some(name) = payload.and_then(picture_name) else {
-            return Ok(Err("a camera record does not name a file beside the master".to_owned()));
-        };
-        let path = self.log.path.with_file_name(OsStr::from_bytes(name));
-        Ok(Ok(LocatedEvent::Picture { request, path }))
-    }
-
-    /// Reads the located events, in order. Those that cannot be read are damage.
-    fn assemble(&mut self, found: Vec<LocatedEvent>) -> Result<Batch, Error> {
-        let (block, places) = self.read_records(&found)?;
-        let mut batch = BatchBuilder::with_capacity(found.len());
-        batch.segment(block.clone());
-        for (found, place) in found.into_iter().zip(places) {
-            match found {
-                LocatedEvent::Damage(damage) => self.context.damage.report(damage),
-                LocatedEvent::Record { request, form, .. } => {
-                    let place =
-                        place.and_then(|place| payload_in_block(&block, place, request, form));
-                    let Some((id, offset, payload)) = place else {
-                        self.context.damage.report(self.damage(request.line, subfile_changed()));
-                        continue;
-                    };
-                    let channel = self.channel(request.subfile, id, request.kind)?;
-                    let place = PayloadOffset { segment: 0, offset };
-                    batch.push_wide(request.time, request.sequence, channel, payload, place);
-                }
-                LocatedEvent::Picture { request, path } => match self.read_picture(&path)? {
-                    Ok(picture) => {
-                        let channel = self.channel(request.subfile, 0, RecordKind::Object)?;
-                        let segment = batch.segment(picture.clone());
-                        let place = PayloadOffset { segment, offset: 0 };
-                        batch.push_wide(request.time, request.sequence, channel, &picture, place);
-                    }
-                    Err(reason) => self.context.damage.report(self.damage(request.line, reason)),
-                },
-            }
-        }
-        Ok(batch.finish())
-    }
-
-    /// Reads all records into one block. Returns the range of each record in it, if it was read.
-    fn read_records(&mut self, found: &[LocatedEvent]) -> Result<(Bytes, BlockRanges), Error> {
-        let records = sorted_records(found);
-        let spans = coalesce(&records);
-        let room = |span: &Range<u64>| (span.end - span.start).next_multiple_of(ALIGNMENT as u64);
-        let total = ALIGNMENT as u64 + spans.iter().map(|(_, span, _)| room(span)).sum::<u64>();
-        let total = u32::try_from(total).map_err(|_| Error::internal("a batch of 4 GiB"))?;
-        let mut places = vec![None; found.len()];
-        if spans.is_empty() {
-            return Ok((Bytes::new(), places));
-        }
-        let mut block = self.context.blocks.block_with_len(total as usize);
-        let mut at = block.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        for (subfile, span, rows) in spans {
-            let len = (span.end - span.start) as usize;
-            let room = block.get_mut(at..at + len).unwrap_or_default();
-            let path = self.log.subfiles.get(subfile).map_or(Path::new(""), |file| &file.path);
-            let read = self.files.read_at(subfile, path, span.start, room)?;
-            self.context.count_read(read as u64);
-            // Beyond the end of the file, the block has bytes of an earlier use.
-            let there = span.start + read as u64;
-            let held = records.get(rows).unwrap_or_default().iter();
-            for (_, start, end, row) in held.filter(|(_, _, end, _)| *end <= there) {
-                let in_block = |place: &u64| (at as u64 + (place - span.start)) as u32;
-                if let Some(place) = places.get_mut(*row) {
-                    *place = Some(in_block(start)..in_block(end));
-                }
-            }
-            at += len.next_multiple_of(ALIGNMENT);
-        }
-        Ok((block.freeze(), places))
-    }
-
-    /// Reads a picture. The inner `Err` is the reason it cannot be read.
-    fn read_picture(&self, path: &Path) -> Result<Result<Bytes, String>, Error> {
-        let mut file = match open_subfile(path) {
-            Ok(file) => file,
-            Err(reason) => return Ok(Err(reason)),
-        };
-        let len = file.len().unwrap_or(0);
-        if len > LONGEST_RECORD {
-            return Ok(Err(format!(
-                "a picture has {len} bytes: the most that is read are {LONGEST_RECORD}"
-            )));
-        }
-        // Not a pool block: most pictures are much smaller, and each would take one.
-        let mut picture = vec![0; len as usize];
-        let read = file.read_at(0, &mut picture)?;
-        picture.truncate(read);
-        self.context.count_read(read as u64);
-        Ok(Ok(picture.into()))
-    }
-
     fn channel(&mut self, subfile: usize, id: u8, part: RecordKind) -> Result<ChannelId, Error> {
         let met = &self.cache_mut(subfile).channels;
         let known = met.iter().find(|(i, of, _)| (*i, *of) == (id, part));
@@ -485,12 +369,12 @@ impl OrcaReader {
         if subfile >= self.log.subfiles.len() {
             return self.log.indexed_subfile(subfile);
         }
-        if let Some(looked) = &self.cache_mut(subfile).indexed {
-            return Ok(Arc::clone(looked));
+        if let Some(outcome) = &self.cache_mut(subfile).indexed {
+            return Ok(Arc::clone(outcome));
         }
-        let looked = self.log.indexed_subfile(subfile)?;
-        self.cache_mut(subfile).indexed = Some(Arc::clone(&looked));
-        Ok(looked)
+        let outcome = self.log.indexed_subfile(subfile)?;
+        self.cache_mut(subfile).indexed = Some(Arc::clone(&outcome));
+        Ok(outcome)
     }
 
     /// The cache of a subfile in the header.
@@ -566,69 +450,6 @@ fn channel_pushdown(log: &OrcaLog, context: &ReadContext) -> Option<Vec<[bool; 2
     Some(each.map(|number| [wants(number, RecordKind::Config), wants_line(number)]).collect())
 }
 
-/// The id of a record in a block, and the offset and bytes of its payload. `None` if the bytes are
-/// not those of the record.
-fn payload_in_block(
-    block: &[u8],
-    place: Range<u32>,
-    request: RecordRequest,
-    form: RecordFraming,
-) -> Option<(u8, u32, &[u8])> {
-    let bytes = block.get(place.start as usize..place.end as usize)?;
-    let (id, payload) = form.payload(request.record, bytes)?;
-    let offset = place.start + u32::try_from(payload.start).ok()?;
-    Some((id, offset, bytes.get(payload)?))
-}
-
-/// For each located event, the range of its record in the block.
-type BlockRanges = Vec<Option<Range<u32>>>;
-
-/// A record to be read: subfile, start, end, and row in the batch.
-type RecordSpan = (usize, u64, u64, usize);
-
-/// The records among located events, sorted by position.
-fn sorted_records(found: &[LocatedEvent]) -> Vec<RecordSpan> {
-    let mut records: Vec<RecordSpan> = Vec::with_capacity(found.len());
-    for (row, found) in found.iter().enumerate() {
-        if let LocatedEvent::Record { request, place, .. } = found {
-            records.push((request.subfile, place.start, place.end, row));
-        }
-    }
-    records.sort_unstable();
-    records
-}
-
-/// A range of a subfile that is read at once, and the records in it.
-type ReadSpan = (usize, Range<u64>, Range<usize>);
-
-/// Merges sorted records that are close to each other.
-fn coalesce(records: &[RecordSpan]) -> Vec<ReadSpan> {
-    let mut spans: Vec<ReadSpan> = Vec::new();
-    for (at, (subfile, start, end, _)) in records.iter().enumerate() {
-        match spans.last_mut() {
-            Some((same, span, rows)) if same == subfile && *start <= span.end + MAX_GAP => {
-                span.end = span.end.max(*end);
-                rows.end = at + 1;
-            }
-            _ => spans.push((*subfile, *start..*end, at..at + 1)),
-        }
-    }
-    spans
-}
-
-/// The picture name in a camera record: length-prefixed, after four integers and a time.
-fn picture_name(record: &[u8]) -> Option<&[u8]> {
-    let text = record.get(4 * size_of::<i32>() + size_of::<f64>()..)?;
-    let (len, text) = match text.split_first()? {
-        (0xff, rest) => {
-            let (len, rest) = rest.split_first_chunk()?;
-            (usize::try_from(i32::from_le_bytes(*len)).ok()?, rest)
-        }
-        (len, rest) => (usize::from(*len), rest),
-    };
-    text.get(..len).filter(|name| is_file_name(name))
-}
-
 fn beyond_end(index: i64, opened: &IndexedSubfile) -> String {
     let there = opened.index.records.saturating_sub(opened.records_before_objects);
     let cut = if opened.index.damage.is_some() { ": the rest is damaged" } else { "" };
@@ -639,30 +460,4 @@ fn subfile_changed() -> String {
     "the subfile changed while it was being read: the record is no longer at its \
      position"
         .to_owned()
-}
-
-/// Open subfiles: not all at once, as a log may have thousands.
-#[derive(Default)]
-struct OpenSubfiles(BTreeMap<usize, LogFile>);
-
-impl OpenSubfiles {
-    /// Fills as much of the buffer as the subfile has; nothing if it cannot be opened any more.
-    fn read_at(
-        &mut self,
-        number: usize,
-        path: &Path,
-        at: u64,
-        buffer: &mut [u8],
-    ) -> Result<usize, Error> {
-        if let Some(file) = self.0.get_mut(&number) {
-            return file.read_at(at, buffer);
-        }
-        let Ok(mut file) = open_subfile(path) else { return Ok(0) };
-        let read = file.read_at(at, buffer)?;
-        if self.0.len() >= MAX_OPEN {
-            self.0.clear();
-        }
-        self.0.insert(number, file);
-        Ok(read)
-    }
 }

@@ -1,6 +1,5 @@
 //! Parses the text of one `.ice` file into declarations, or every mistake in it. Resolves no names.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,12 +11,16 @@ use super::syntax::{
 };
 use super::token::{SliceToken, Tokenizer};
 
+mod tokens;
+
+use tokens::{abbreviated, is_name, unescaped};
+
 /// The maximum number of mistakes per file: parsing stops at the last.
-pub const MAX_MISTAKES: usize = 200;
+pub(crate) const MAX_MISTAKES: usize = 200;
 
 /// Parses a text. Returns its syntax and its mistakes: at most [`MAX_MISTAKES`], with nothing
 /// parsed after the last. Linear in the length of the text.
-pub fn parse(text: &str) -> (SliceFile, Vec<Mistake>) {
+pub(crate) fn parse(text: &str) -> (SliceFile, Vec<Mistake>) {
     let mut tokens = Tokenizer::new(text);
     let mut parser = SliceParser {
         next: tokens.next(),
@@ -76,8 +79,6 @@ const MAX_MODULE_DEPTH: usize = 32;
 const MAX_NAME: usize = 1000;
 /// The maximum total length of a file's full type names.
 const MAX_TOTAL_NAMES: usize = 32 << 20;
-/// The maximum characters of an unexpected word that are shown.
-const MAX_SHOWN: usize = 60;
 
 impl<'t> SliceParser<'t> {
     fn file(&mut self) {
@@ -466,96 +467,6 @@ impl<'t> SliceParser<'t> {
         };
         Ok(TypeName { target: named, span })
     }
-
-    fn peek(&self) -> Option<SliceToken<'t>> {
-        self.next.clone()
-    }
-
-    fn take(&mut self) -> Option<SliceToken<'t>> {
-        std::mem::replace(&mut self.next, self.tokens.next())
-    }
-
-    fn advance(&mut self) {
-        self.next = self.tokens.next();
-    }
-
-    /// Consumes the next token if it is this one.
-    fn consume(&mut self, text: &str) -> bool {
-        let is_it = self.next.as_ref().is_some_and(|token| token.text == text);
-        if is_it {
-            self.advance();
-        }
-        is_it
-    }
-
-    /// Consumes the next token, which must be a word.
-    fn word(&mut self, what: &str) -> ParseResult<SliceToken<'t>> {
-        let Some(token) = self.peek() else { return Err(self.report_end(what)) };
-        let is_word = |c: char| c.is_alphanumeric() || "_.+-\\:\"\u{fffd}".contains(c);
-        if !token.text.starts_with(is_word) {
-            let message = format!("expected {what}, found `{}`", abbreviated(token.text));
-            return Err(self.report(&token.span, message, None));
-        }
-        self.advance();
-        Ok(token)
-    }
-
-    /// Consumes the next token, which must be a name without a module.
-    fn name(&mut self, what: &str) -> ParseResult<SliceToken<'t>> {
-        let Some(token) = self.peek() else { return Err(self.report_end(what)) };
-        if !is_name(token.text) {
-            let message = format!("expected {what}, found `{}`", abbreviated(token.text));
-            let help = "names are letters, digits and `_`, and do not start with a digit";
-            return Err(self.report(&token.span, message, Some(help)));
-        }
-        if token.text.len() > MAX_NAME {
-            let message = format!("a name longer than {MAX_NAME} bytes");
-            return Err(self.report(&token.span, message, None));
-        }
-        self.advance();
-        Ok(token)
-    }
-
-    fn expect(&mut self, mark: &str, place: &str) -> ParseResult<()> {
-        if self.consume(mark) {
-            return Ok(());
-        }
-        let Some(token) = self.peek() else { return Err(self.report_end(&format!("`{mark}`"))) };
-        let message = format!("expected `{mark}` {place}, found `{}`", abbreviated(token.text));
-        Err(self.report(&token.span, message, None))
-    }
-
-    /// Reports that something is missing at the end of the file, unless an unclosed comment is the
-    /// reason.
-    fn report_end(&mut self, what: &str) -> MistakeReported {
-        if self.tokens.unclosed().is_some() {
-            return MistakeReported;
-        }
-        let end = self.end..self.end;
-        self.report(&end, format!("expected {what}, found the end of the file"), None)
-    }
-
-    fn report(
-        &mut self,
-        span: &Range<usize>,
-        message: impl Into<String>,
-        help: Option<&str>,
-    ) -> MistakeReported {
-        let (span, message, help) = (span.clone(), message.into(), help.map(str::to_owned));
-        if self.mistakes.len() < MAX_MISTAKES {
-            self.mistakes.push(Mistake { span, message, help, detail: None });
-        }
-        if self.mistakes.len() == MAX_MISTAKES {
-            self.stop();
-        }
-        MistakeReported
-    }
-
-    /// Skips the rest of the file.
-    fn stop(&mut self) {
-        (self.next, self.tokens) = (None, Tokenizer::new(""));
-        self.modules.clear();
-    }
 }
 
 /// The file that a preprocessor line includes.
@@ -568,24 +479,6 @@ fn include_name(line: &str) -> Option<String> {
     };
     let (name, _) = rest.get(1..)?.split_once(close)?;
     Some(name.to_owned())
-}
-
-/// The start of a word, for messages.
-fn abbreviated(word: &str) -> Cow<'_, str> {
-    match word.char_indices().nth(MAX_SHOWN) {
-        Some((end, _)) => format!("{}…", word.get(..end).unwrap_or_default()).into(),
-        None => word.into(),
-    }
-}
-
-fn unescaped(name: &str) -> &str {
-    name.strip_prefix('\\').unwrap_or(name)
-}
-
-fn is_name(word: &str) -> bool {
-    let word = unescaped(word);
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && word.chars().all(is_part)
 }
 
 #[cfg(test)]
@@ -616,7 +509,8 @@ mod tests {
                 class Forward;
                 const string Text = "}; \" ;";
                 const int Five = 5;
-                local interface I extends J { void f(int a, out string b) throws E; ["x"] int g(); };
+                local interface I extends J {
+                    void f(int a, out string b) throws E; ["x"] int g(); };
                 exception E { string why = "none"; };
                 interface Later;
                 ["log:X", "other"] class C(5) extends ::a::D implements I {
@@ -735,8 +629,10 @@ mod tests {
         #[test]
         fn no_pieces_are_too_much(pieces in prop::collection::vec(0..30_usize, 0..60)) {
             let words = [
-                "module", "struct", "class", "enum", "sequence", "dictionary", "interface", "{", "}",
-                "<", ">", ";", ",", "(", ")", "[", "]", "\"x\"", "=", "int", "a", "::a::B", "extends",
+                "module", "struct", "class", "enum", "sequence", "dictionary", "interface",
+                "{", "}",
+                "<", ">", ";", ",", "(", ")", "[", "]", "\"x\"", "=", "int", "a", "::a::B",
+                "extends",
                 "/*", "*", "5", "#include \"x\"\n", "void", "optional", "const",
             ];
             let text: Vec<&str> = pieces.into_iter().map(|at| words[at]).collect();

@@ -1,4 +1,4 @@
-//! Feet that lie. The frames are sound: whatever the foot says, no wrong event is given.
+//! Wrong footers of intact frames: whatever the footer says, no wrong event is emitted.
 
 use serde_json::{Value, json};
 use sluice_core::contract::gather;
@@ -6,7 +6,7 @@ use sluice_core::frames::{self, SeekTableBuilder};
 
 use crate::kit::{ArchiveBuilder, Folder, are_among, log, plain, read, source, spans};
 
-/// An archive of 60 events in frames of `toy`, without its foot, and where the frames lie.
+/// An archive of 60 events in frames of `toy` without its footer, and the positions of its frames.
 fn frames_only(folder: &Folder) -> (Vec<u8>, Vec<frames::FrameSpan>) {
     let mut bytes = ArchiveBuilder::new("toy").archive(&log(60));
     let spans = spans(folder, &bytes);
@@ -33,7 +33,7 @@ fn sizes(spans: &[frames::FrameSpan]) -> Vec<(u32, u32)> {
     spans.iter().map(|span| (span.compressed_len, span.content_len)).collect()
 }
 
-/// What an index says of the frames, which a test may change.
+/// The content of an index, for tests to change.
 fn honest(frames: usize) -> Value {
     let note = json!([0, 60_000_000, 7, [0, 7]]);
     json!({ "version": 1, "format": "toy", "frames": vec![note; frames], "channels": [["A"]],
@@ -57,7 +57,7 @@ fn an_index_is_not_taken_for_the_events() {
         }
     };
     let all = plain(&log(60));
-    // Other counts, times and channels; fewer frames; what this version does not know.
+    // Other counts, times and channels; fewer frames; unknown keys.
     for change in [
         &note(json!([5, -5, 0, []])) as &dyn Fn(&mut Value),
         &note(json!([0, 0, 1_000_000, [77, 1]])),

@@ -3,16 +3,10 @@
 //! The file may come from this crate's sink or another program, if it has a column `timestamp`.
 //! Columns that are not ours are the fields of a decoded message.
 
-use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type};
-use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
-use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
@@ -21,21 +15,19 @@ use parquet::arrow::arrow_reader::{
 use parquet::file::metadata::{PageIndexPolicy, RowGroupMetaData};
 use parquet::file::reader::Length;
 use parquet::file::statistics::Statistics;
-use sluice_core::{
-    Batch, Channel, ChannelId, Damage, Encoding, Error, MessageType, Name, Payloads, Query,
-    ReadContext, Rows, TypeKey,
-};
+use sluice_core::{Error, Name, Query, ReadContext};
 
-use crate::bytes::{ReadFailure, TableBytes};
-use crate::columns::{
-    CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT, to_field_name,
-};
+use crate::bytes::TableBytes;
+use crate::columns::{CHANNEL, PAYLOAD, SOURCE, TIMESTAMP, TIMESTAMP_NS};
 use crate::meta::{CREATED_BY, ChannelMeta, FooterMeta};
 
-/// The maximum rows per batch.
-const MAX_ROWS: usize = 8 << 10;
-/// The approximate bytes per batch.
-const TARGET_BYTES: usize = 2 << 20;
+mod channel_resolver;
+mod group_reader;
+
+use channel_resolver::ChannelResolver;
+pub(crate) use group_reader::GroupReader;
+use group_reader::{MAX_ROWS, TARGET_BYTES};
+
 /// The maximum uncompressed length of a row group whose rows are sorted in memory.
 const MAX_SORTED_GROUP: i64 = 1 << 30;
 
@@ -434,280 +426,4 @@ fn unescaped(text: &str) -> String {
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// Reads a row group.
-pub(crate) struct GroupReader {
-    table: Arc<ParquetTable>,
-    span: GroupSpan,
-    /// The rows still to be decoded.
-    rows: Option<ParquetRecordBatchReader>,
-    /// Whether reading the bytes failed.
-    failure: ReadFailure,
-    /// Decoded batches, the next one last.
-    ready: Vec<Batch>,
-    context: ReadContext,
-    resolver: ChannelResolver,
-    /// The number of the next row, for tables without a sequence column.
-    sequence: i64,
-}
-
-impl GroupReader {
-    /// The next events; `None` at the end of the group.
-    pub(crate) fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
-        match self.ready.pop() {
-            Some(batch) => Ok(Some(batch)),
-            None => self.decode(),
-        }
-    }
-
-    fn decode(&mut self) -> Result<Option<Batch>, Error> {
-        loop {
-            let Some(rows) = &mut self.rows else { return Ok(None) };
-            let next = catch_panics(|| rows.next().transpose());
-            self.failure.check()?;
-            let decoded = match next {
-                Ok(None) => return Ok(None),
-                Ok(Some(rows)) if rows.num_rows() == 0 => continue,
-                Ok(Some(rows)) => self.batch(&rows)?,
-                Err(reason) => Err(reason),
-            };
-            match decoded {
-                Ok(batch) => return Ok(Some(batch)),
-                Err(reason) => {
-                    self.report(&reason);
-                    self.rows = None;
-                    return Ok(None);
-                }
-            }
-        }
-    }
-
-    fn report(&self, reason: &str) {
-        let GroupSpan { number, start, end, .. } = self.span;
-        let input: Arc<str> = self.table.path.to_string_lossy().into();
-        let reason = format!("row group {number}: {reason}");
-        self.context.damage.report(Damage::new(&input, start, end - start, reason));
-    }
-
-    /// Decodes all rows and sorts them by sequence number.
-    fn sort_by_sequence(&mut self) -> Result<(), Error> {
-        let mut batches = Vec::new();
-        while let Some(batch) = self.decode()? {
-            batches.push(batch);
-        }
-        let mut picks: Vec<(i64, (u32, u32))> = Vec::new();
-        for (n, batch) in batches.iter().enumerate() {
-            let rows = batch.sequences().iter().enumerate();
-            picks.extend(rows.map(|(row, number)| (*number, (n as u32, row as u32))));
-        }
-        // Rows come as one sorted run per channel, which a stable sort exploits.
-        picks.sort_by_key(|(number, _)| *number);
-        let picks: Vec<(u32, u32)> = picks.into_iter().map(|(_, pick)| pick).collect();
-        let mut start = 0;
-        while start < picks.len() {
-            let (mut end, mut bytes) = (start, 0);
-            while end < picks.len() && end - start < MAX_ROWS && bytes < TARGET_BYTES {
-                let (n, row) = picks[end];
-                bytes += batches[n as usize].payload_len(row as usize);
-                end += 1;
-            }
-            self.ready.push(Batch::interleave(&batches, &picks[start..end]));
-            start = end;
-        }
-        self.ready.reverse();
-        Ok(())
-    }
-
-    /// Converts rows to events. The inner `Err` is the reason that is not possible.
-    fn batch(&mut self, rows: &RecordBatch) -> Result<Result<Batch, String>, Error> {
-        let read = self.columns(rows);
-        let EventColumns { timestamps, sequences, channels: named, payloads } = match read {
-            Ok(columns) => columns,
-            Err(reason) => return Ok(Err(reason)),
-        };
-        let channels =
-            self.resolver.resolve(rows.num_rows(), &named, &self.table, &self.context)?;
-        let batch = Batch::from_columns(timestamps.into(), sequences.into(), channels, &payloads);
-        Ok(Ok(match self.message(rows) {
-            Some(message) => batch.with_rows(vec![message]),
-            None => batch,
-        }))
-    }
-
-    fn columns(&mut self, rows: &RecordBatch) -> Result<EventColumns, String> {
-        let len = rows.num_rows();
-        let column = |name: &str, data_type: &DataType| -> Result<Option<ArrayRef>, String> {
-            let Some(column) = rows.column_by_name(name) else { return Ok(None) };
-            let column = if column.data_type() == data_type {
-                Arc::clone(column)
-            } else {
-                cast(column, data_type).map_err(|e| format!("column `{name}`: {e}"))?
-            };
-            if column.null_count() > 0 {
-                return Err(format!("column `{name}` has nulls"));
-            }
-            Ok(Some(column))
-        };
-        let timestamps = match column(TIMESTAMP_NS, &DataType::Int64)? {
-            Some(nanos) => nanos.as_primitive::<Int64Type>().values().to_vec(),
-            None => self.timestamps(rows)?,
-        };
-        let sequences = match column(SEQUENCE, &DataType::Int64)? {
-            Some(sequences) => sequences.as_primitive::<Int64Type>().values().to_vec(),
-            None => (self.sequence..).take(len).collect(),
-        };
-        self.sequence = self.sequence.saturating_add(len as i64);
-        let payloads = match column(PAYLOAD, &DataType::BinaryView)? {
-            Some(payloads) => payloads.as_binary_view().clone(),
-            None => BinaryViewArray::from_iter_values(std::iter::repeat_n(b"", len)),
-        };
-        let (sources, names) =
-            (column(SOURCE, &word_dictionary())?, column(CHANNEL, &word_dictionary())?);
-        let variants = column(VARIANT, &DataType::Int32)?;
-        let variants = variants.map(|column| column.as_primitive::<Int32Type>().values().to_vec());
-        Ok(EventColumns {
-            timestamps,
-            sequences,
-            channels: ChannelColumns { sources, names, variants },
-            payloads,
-        })
-    }
-
-    fn timestamps(&self, rows: &RecordBatch) -> Result<Vec<i64>, String> {
-        let missing = || "a row group without times".to_owned();
-        let column = rows.column_by_name(TIMESTAMP).ok_or_else(missing)?;
-        let DataType::Timestamp(unit, _) = column.data_type() else { return Err(missing()) };
-        if column.null_count() > 0 {
-            return Err("column `timestamp` has nulls".to_owned());
-        }
-        let nanos = nanos_of(*unit);
-        let unitless = cast(column, &DataType::Int64).map_err(|e| e.to_string())?;
-        let times = unitless.as_primitive::<Int64Type>().values().iter();
-        let each = times.map(|time| {
-            time.checked_mul(nanos).ok_or_else(|| format!("the time {time} is out of range"))
-        });
-        each.collect()
-    }
-
-    /// The columns that are fields of a message.
-    fn message(&self, rows: &RecordBatch) -> Option<Rows> {
-        let schema = rows.schema();
-        let mine = schema.fields().iter().zip(rows.columns()).filter_map(|(field, column)| {
-            let name = to_field_name(field.name())?;
-            Some((Arc::new(field.as_ref().clone().with_name(name)), Arc::clone(column)))
-        });
-        let (fields, columns): (Vec<_>, Vec<_>) = mine.unzip();
-        let said = self.table.meta.message.clone();
-        let has_payload = schema.column_with_name(PAYLOAD).is_some();
-        if fields.is_empty() && said.is_none() && has_payload {
-            return None;
-        }
-        // For a table of another program, only the column names identify the type.
-        let message = said.unwrap_or_else(|| {
-            MessageType::named(self.table.channel.text(), key_of(&fields)).into()
-        });
-        let payloads = if has_payload { Payloads::Kept } else { Payloads::Gone };
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-        let schema = Arc::new(Schema::new(fields));
-        let columns = RecordBatch::try_new_with_options(schema, columns, &options).ok()?;
-        let events = (0..rows.num_rows() as u32).collect();
-        Some(Rows { message, payloads, events, columns })
-    }
-}
-
-/// A key for a type without one: the same for the same fields.
-fn key_of(fields: &[Arc<Field>]) -> TypeKey {
-    let mut hasher = crc32fast::Hasher::new();
-    fields.hash(&mut hasher);
-    TypeKey(hasher.finish())
-}
-
-struct EventColumns {
-    timestamps: Vec<i64>,
-    sequences: Vec<i64>,
-    channels: ChannelColumns,
-    payloads: BinaryViewArray,
-}
-
-/// The columns that identify the channel of each event.
-struct ChannelColumns {
-    sources: Option<ArrayRef>,
-    names: Option<ArrayRef>,
-    /// The variant among channels of one name and source.
-    variants: Option<Vec<i32>>,
-}
-
-/// Resolves source, name and variant to a channel, once per batch and combination.
-#[derive(Default)]
-struct ChannelResolver(HashMap<(String, String, Option<i32>), ChannelId>);
-
-impl ChannelResolver {
-    fn resolve(
-        &mut self,
-        len: usize,
-        named: &ChannelColumns,
-        table: &ParquetTable,
-        context: &ReadContext,
-    ) -> Result<Vec<u32>, Error> {
-        let ChannelColumns { sources, names, variants } = named;
-        let sources = sources.as_ref().map(|column| column.as_dictionary::<Int32Type>());
-        let names = names.as_ref().map(|column| column.as_dictionary::<Int32Type>());
-        let mut known: HashMap<(i32, i32, Option<i32>), u32> = HashMap::new();
-        let (mut last, mut channels) = (None, Vec::with_capacity(len));
-        for row in 0..len {
-            let source = sources.map_or(-1, |column| column.keys().value(row));
-            let name = names.map_or(-1, |column| column.keys().value(row));
-            let variant = variants.as_ref().and_then(|column| column.get(row).copied());
-            let keys = (source, name, variant);
-            let channel = match last {
-                Some((same, channel)) if same == keys => channel,
-                _ => match known.get(&keys) {
-                    Some(channel) => *channel,
-                    None => {
-                        let word = |column: Option<&arrow_array::Int32DictionaryArray>,
-                                    key: i32| {
-                            let values = column?.values().as_string::<i32>();
-                            Some(values.value(usize::try_from(key).ok()?).to_owned())
-                        };
-                        let source_word =
-                            word(sources, source).unwrap_or_else(|| context.source.to_string());
-                        let name_word =
-                            word(names, name).unwrap_or_else(|| table.channel.text().to_owned());
-                        let words = (source_word, name_word, variant);
-                        let id = self.channel(words, table, context)?.0;
-                        known.insert(keys, id);
-                        id
-                    }
-                },
-            };
-            last = Some((keys, channel));
-            channels.push(channel);
-        }
-        Ok(channels)
-    }
-
-    fn channel(
-        &mut self,
-        words: (String, String, Option<i32>),
-        table: &ParquetTable,
-        context: &ReadContext,
-    ) -> Result<ChannelId, Error> {
-        if let Some(id) = self.0.get(&words) {
-            return Ok(*id);
-        }
-        let (source, name, variant) = &words;
-        let is_variant = |meta: &&ChannelMeta| {
-            variant.is_none_or(|variant| i64::from(meta.variant) == i64::from(variant))
-        };
-        let all: Vec<&ChannelMeta> =
-            table.channels_named(name, source).filter(is_variant).collect();
-        let channel = match ChannelMeta::common(&all) {
-            Some(meta) => meta.to_channel(),
-            None => Channel::new(Name::from_text(name), source.as_str(), Encoding::Unknown),
-        };
-        let id = context.channels.intern(channel)?;
-        self.0.insert(words, id);
-        Ok(id)
-    }
 }

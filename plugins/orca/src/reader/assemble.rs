@@ -1,0 +1,135 @@
+//! Reads located events into batches: records into one block, neighbours together, and pictures.
+
+use std::ops::Range;
+use std::path::Path;
+
+use bytes::Bytes;
+use sluice_core::{Batch, BatchBuilder, Error, PayloadOffset};
+
+use super::{LocatedEvent, OrcaReader, RecordRequest, subfile_changed};
+use crate::log::RecordKind;
+use crate::subfile::{ALIGNMENT, RecordFraming};
+
+impl OrcaReader {
+    /// Reads the located events, in order. Those that cannot be read are damage.
+    pub(super) fn assemble(&mut self, found: Vec<LocatedEvent>) -> Result<Batch, Error> {
+        let (block, places) = self.read_records(&found)?;
+        let mut batch = BatchBuilder::with_capacity(found.len());
+        batch.segment(block.clone());
+        for (found, place) in found.into_iter().zip(places) {
+            match found {
+                LocatedEvent::Damage(damage) => self.context.damage.report(damage),
+                LocatedEvent::Record { request, form, .. } => {
+                    let place =
+                        place.and_then(|place| payload_in_block(&block, place, request, form));
+                    let Some((id, offset, payload)) = place else {
+                        self.context.damage.report(self.damage(request.line, subfile_changed()));
+                        continue;
+                    };
+                    let channel = self.channel(request.subfile, id, request.kind)?;
+                    let place = PayloadOffset { segment: 0, offset };
+                    batch.push_wide(request.time, request.sequence, channel, payload, place);
+                }
+                LocatedEvent::Picture { request, path } => match self.read_picture(&path)? {
+                    Ok(picture) => {
+                        let channel = self.channel(request.subfile, 0, RecordKind::Object)?;
+                        let segment = batch.segment(picture.clone());
+                        let place = PayloadOffset { segment, offset: 0 };
+                        batch.push_wide(request.time, request.sequence, channel, &picture, place);
+                    }
+                    Err(reason) => self.context.damage.report(self.damage(request.line, reason)),
+                },
+            }
+        }
+        Ok(batch.finish())
+    }
+
+    /// Reads all records into one block. Returns the range of each record in it, if it was read.
+    pub(super) fn read_records(
+        &mut self,
+        found: &[LocatedEvent],
+    ) -> Result<(Bytes, BlockRanges), Error> {
+        let records = sorted_records(found);
+        let spans = coalesce(&records);
+        let room = |span: &Range<u64>| (span.end - span.start).next_multiple_of(ALIGNMENT as u64);
+        let total = ALIGNMENT as u64 + spans.iter().map(|(_, span, _)| room(span)).sum::<u64>();
+        let total = u32::try_from(total).map_err(|_| Error::internal("a batch of 4 GiB"))?;
+        let mut places = vec![None; found.len()];
+        if spans.is_empty() {
+            return Ok((Bytes::new(), places));
+        }
+        let mut block = self.context.blocks.block_with_len(total as usize);
+        let mut at = block.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        for (subfile, span, rows) in spans {
+            let len = (span.end - span.start) as usize;
+            let room = block.get_mut(at..at + len).unwrap_or_default();
+            let path = self.log.subfiles.get(subfile).map_or(Path::new(""), |file| &file.path);
+            let read = self.files.read_at(subfile, path, span.start, room)?;
+            self.context.count_read(read as u64);
+            // Beyond the end of the file, the block has bytes of an earlier use.
+            let there = span.start + read as u64;
+            let held = records.get(rows).unwrap_or_default().iter();
+            for (_, start, end, row) in held.filter(|(_, _, end, _)| *end <= there) {
+                let in_block = |place: &u64| (at as u64 + (place - span.start)) as u32;
+                if let Some(place) = places.get_mut(*row) {
+                    *place = Some(in_block(start)..in_block(end));
+                }
+            }
+            at += len.next_multiple_of(ALIGNMENT);
+        }
+        Ok((block.freeze(), places))
+    }
+}
+
+/// Objects of a subfile no further apart than this are read together.
+const MAX_GAP: u64 = 512;
+
+/// For each located event, the range of its record in the block.
+type BlockRanges = Vec<Option<Range<u32>>>;
+
+/// A record to be read: subfile, start, end, and row in the batch.
+type RecordSpan = (usize, u64, u64, usize);
+
+/// A range of a subfile that is read at once, and the records in it.
+type ReadSpan = (usize, Range<u64>, Range<usize>);
+
+/// The id of a record in a block, and the offset and bytes of its payload. `None` if the bytes are
+/// not those of the record.
+fn payload_in_block(
+    block: &[u8],
+    place: Range<u32>,
+    request: RecordRequest,
+    form: RecordFraming,
+) -> Option<(u8, u32, &[u8])> {
+    let bytes = block.get(place.start as usize..place.end as usize)?;
+    let (id, payload) = form.payload(request.record, bytes)?;
+    let offset = place.start + u32::try_from(payload.start).ok()?;
+    Some((id, offset, bytes.get(payload)?))
+}
+
+/// The records among located events, sorted by position.
+fn sorted_records(found: &[LocatedEvent]) -> Vec<RecordSpan> {
+    let mut records: Vec<RecordSpan> = Vec::with_capacity(found.len());
+    for (row, found) in found.iter().enumerate() {
+        if let LocatedEvent::Record { request, place, .. } = found {
+            records.push((request.subfile, place.start, place.end, row));
+        }
+    }
+    records.sort_unstable();
+    records
+}
+
+/// Merges sorted records that are close to each other.
+fn coalesce(records: &[RecordSpan]) -> Vec<ReadSpan> {
+    let mut spans: Vec<ReadSpan> = Vec::new();
+    for (at, (subfile, start, end, _)) in records.iter().enumerate() {
+        match spans.last_mut() {
+            Some((same, span, rows)) if same == subfile && *start <= span.end + MAX_GAP => {
+                span.end = span.end.max(*end);
+                rows.end = at + 1;
+            }
+            _ => spans.push((*subfile, *start..*end, at..at + 1)),
+        }
+    }
+    spans
+}

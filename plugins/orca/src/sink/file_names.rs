@@ -1,0 +1,90 @@
+//! The names of subfiles: which are free, and which belong to the log being replaced.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sluice_core::name::{escaped, folded};
+
+use super::LogWriter;
+use super::subfile_key::SubfileKey;
+use crate::master::{self, MasterHeader, is_file_name};
+use crate::percent;
+
+impl LogWriter {
+    /// An unused name for a subfile: the one it was read from, if that is allowed.
+    ///
+    /// That name comes from the events, not from the user: it must not overwrite an existing file,
+    /// unless that belongs to the log being replaced.
+    pub(super) fn name_for(&mut self, key: &SubfileKey) -> String {
+        let master =
+            escaped(self.path.file_name().unwrap_or_default().as_encoded_bytes()).into_owned();
+        let old = key.file.as_ref().filter(|name| is_safe_file_name(name) && **name != master);
+        let old = old.filter(|name| self.is_replaced(name) || !exists(&self.path_of(name)));
+        if let Some(name) = old.filter(|name| self.names.insert(folded(name))) {
+            return name.clone();
+        }
+        let stem = stem(&master);
+        let interface = file_name_part(&key.interface);
+        let mut number = 0;
+        loop {
+            let name = format!("{stem}_{interface}{number}.log");
+            if self.names.insert(folded(&name)) && self.is_free(&name) {
+                return name;
+            }
+            number += 1;
+        }
+    }
+
+    pub(super) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.with_file_name(name)
+    }
+
+    /// Whether the log being replaced has a subfile of this name.
+    pub(super) fn is_replaced(&self, name: &str) -> bool {
+        self.replaced.contains(name.as_bytes())
+    }
+
+    /// Whether writing to this name overwrites no file of others. Devices and pipes may be written
+    /// to.
+    pub(super) fn is_free(&self, name: &str) -> bool {
+        let path = self.path_of(name);
+        let is_device = fs::metadata(&path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
+        self.is_replaced(name) || is_device || !exists(&path)
+    }
+}
+
+/// Whether the path exists, even as a dangling link.
+pub(super) fn exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// The subfile names of the log at `path`; none if there is no readable log.
+pub(super) fn subfiles_of_master(path: &Path) -> BTreeSet<Vec<u8>> {
+    if !path.is_file() {
+        return BTreeSet::new();
+    }
+    let header = master::open(path).and_then(|mut lines| MasterHeader::read(&mut lines));
+    let files = header.map(|header| header.files).unwrap_or_default();
+    files.into_iter().filter(|file| file.refused.is_none()).map(|file| file.name).collect()
+}
+
+/// Whether a name fits into a column and looks like one that a logger gave to a file.
+pub(super) fn is_safe_file_name(name: &str) -> bool {
+    let begins = name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let is_short = name.len() <= 128;
+    let is_whole = is_file_name(name.as_bytes()) && name.ends_with(".log");
+    begins && is_short && is_whole && name.bytes().all(|b| b.is_ascii_graphic())
+}
+
+/// The start of subfile names: the master's name up to its first dot.
+pub(super) fn stem(master: &str) -> String {
+    let stem = master.split('.').find(|part| !part.is_empty()).unwrap_or("log");
+    percent::encoded(stem.as_bytes()).chars().take(64).collect()
+}
+
+pub(super) fn file_name_part(interface: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let name: String = interface.to_ascii_lowercase().chars().map(plain).take(64).collect();
+    if name.is_empty() { "channel".to_owned() } else { name }
+}

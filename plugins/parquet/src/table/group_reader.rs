@@ -1,0 +1,219 @@
+//! Reads the rows of a row group as batches of events.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
+use arrow_cast::cast;
+use arrow_schema::{DataType, Field, Schema};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
+use sluice_core::{Batch, Damage, Error, MessageType, Payloads, ReadContext, Rows, TypeKey};
+
+use super::channel_resolver::{ChannelColumns, ChannelResolver};
+use super::{GroupSpan, ParquetTable, catch_panics, nanos_of, word_dictionary};
+use crate::bytes::ReadFailure;
+use crate::columns::{
+    CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT, to_field_name,
+};
+
+/// The maximum rows per batch.
+pub(super) const MAX_ROWS: usize = 8 << 10;
+
+/// The approximate bytes per batch.
+pub(super) const TARGET_BYTES: usize = 2 << 20;
+
+/// Reads a row group.
+pub(crate) struct GroupReader {
+    pub(super) table: Arc<ParquetTable>,
+    pub(super) span: GroupSpan,
+    /// The rows still to be decoded.
+    pub(super) rows: Option<ParquetRecordBatchReader>,
+    /// Whether reading the bytes failed.
+    pub(super) failure: ReadFailure,
+    /// Decoded batches, the next one last.
+    pub(super) ready: Vec<Batch>,
+    pub(super) context: ReadContext,
+    pub(super) resolver: ChannelResolver,
+    /// The number of the next row, for tables without a sequence column.
+    pub(super) sequence: i64,
+}
+
+impl GroupReader {
+    /// The next events; `None` at the end of the group.
+    pub(crate) fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
+        match self.ready.pop() {
+            Some(batch) => Ok(Some(batch)),
+            None => self.decode(),
+        }
+    }
+
+    pub(super) fn decode(&mut self) -> Result<Option<Batch>, Error> {
+        loop {
+            let Some(rows) = &mut self.rows else { return Ok(None) };
+            let next = catch_panics(|| rows.next().transpose());
+            self.failure.check()?;
+            let decoded = match next {
+                Ok(None) => return Ok(None),
+                Ok(Some(rows)) if rows.num_rows() == 0 => continue,
+                Ok(Some(rows)) => self.batch(&rows)?,
+                Err(reason) => Err(reason),
+            };
+            match decoded {
+                Ok(batch) => return Ok(Some(batch)),
+                Err(reason) => {
+                    self.report(&reason);
+                    self.rows = None;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    pub(super) fn report(&self, reason: &str) {
+        let GroupSpan { number, start, end, .. } = self.span;
+        let input: Arc<str> = self.table.path.to_string_lossy().into();
+        let reason = format!("row group {number}: {reason}");
+        self.context.damage.report(Damage::new(&input, start, end - start, reason));
+    }
+
+    /// Decodes all rows and sorts them by sequence number.
+    pub(super) fn sort_by_sequence(&mut self) -> Result<(), Error> {
+        let mut batches = Vec::new();
+        while let Some(batch) = self.decode()? {
+            batches.push(batch);
+        }
+        let mut picks: Vec<(i64, (u32, u32))> = Vec::new();
+        for (n, batch) in batches.iter().enumerate() {
+            let rows = batch.sequences().iter().enumerate();
+            picks.extend(rows.map(|(row, number)| (*number, (n as u32, row as u32))));
+        }
+        // Rows come as one sorted run per channel, which a stable sort exploits.
+        picks.sort_by_key(|(number, _)| *number);
+        let picks: Vec<(u32, u32)> = picks.into_iter().map(|(_, pick)| pick).collect();
+        let mut start = 0;
+        while start < picks.len() {
+            let (mut end, mut bytes) = (start, 0);
+            while end < picks.len() && end - start < MAX_ROWS && bytes < TARGET_BYTES {
+                let (n, row) = picks[end];
+                bytes += batches[n as usize].payload_len(row as usize);
+                end += 1;
+            }
+            self.ready.push(Batch::interleave(&batches, &picks[start..end]));
+            start = end;
+        }
+        self.ready.reverse();
+        Ok(())
+    }
+
+    /// Converts rows to events. The inner `Err` is the reason that is not possible.
+    pub(super) fn batch(&mut self, rows: &RecordBatch) -> Result<Result<Batch, String>, Error> {
+        let read = self.columns(rows);
+        let EventColumns { timestamps, sequences, channels: named, payloads } = match read {
+            Ok(columns) => columns,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let channels =
+            self.resolver.resolve(rows.num_rows(), &named, &self.table, &self.context)?;
+        let batch = Batch::from_columns(timestamps.into(), sequences.into(), channels, &payloads);
+        Ok(Ok(match self.message(rows) {
+            Some(message) => batch.with_rows(vec![message]),
+            None => batch,
+        }))
+    }
+
+    pub(super) fn columns(&mut self, rows: &RecordBatch) -> Result<EventColumns, String> {
+        let len = rows.num_rows();
+        let column = |name: &str, data_type: &DataType| -> Result<Option<ArrayRef>, String> {
+            let Some(column) = rows.column_by_name(name) else { return Ok(None) };
+            let column = if column.data_type() == data_type {
+                Arc::clone(column)
+            } else {
+                cast(column, data_type).map_err(|e| format!("column `{name}`: {e}"))?
+            };
+            if column.null_count() > 0 {
+                return Err(format!("column `{name}` has nulls"));
+            }
+            Ok(Some(column))
+        };
+        let timestamps = match column(TIMESTAMP_NS, &DataType::Int64)? {
+            Some(nanos) => nanos.as_primitive::<Int64Type>().values().to_vec(),
+            None => self.timestamps(rows)?,
+        };
+        let sequences = match column(SEQUENCE, &DataType::Int64)? {
+            Some(sequences) => sequences.as_primitive::<Int64Type>().values().to_vec(),
+            None => (self.sequence..).take(len).collect(),
+        };
+        self.sequence = self.sequence.saturating_add(len as i64);
+        let payloads = match column(PAYLOAD, &DataType::BinaryView)? {
+            Some(payloads) => payloads.as_binary_view().clone(),
+            None => BinaryViewArray::from_iter_values(std::iter::repeat_n(b"", len)),
+        };
+        let (sources, names) =
+            (column(SOURCE, &word_dictionary())?, column(CHANNEL, &word_dictionary())?);
+        let variants = column(VARIANT, &DataType::Int32)?;
+        let variants = variants.map(|column| column.as_primitive::<Int32Type>().values().to_vec());
+        Ok(EventColumns {
+            timestamps,
+            sequences,
+            channels: ChannelColumns { sources, names, variants },
+            payloads,
+        })
+    }
+
+    pub(super) fn timestamps(&self, rows: &RecordBatch) -> Result<Vec<i64>, String> {
+        let missing = || "a row group without times".to_owned();
+        let column = rows.column_by_name(TIMESTAMP).ok_or_else(missing)?;
+        let DataType::Timestamp(unit, _) = column.data_type() else { return Err(missing()) };
+        if column.null_count() > 0 {
+            return Err("column `timestamp` has nulls".to_owned());
+        }
+        let nanos = nanos_of(*unit);
+        let unitless = cast(column, &DataType::Int64).map_err(|e| e.to_string())?;
+        let times = unitless.as_primitive::<Int64Type>().values().iter();
+        let each = times.map(|time| {
+            time.checked_mul(nanos).ok_or_else(|| format!("the time {time} is out of range"))
+        });
+        each.collect()
+    }
+
+    /// The columns that are fields of a message.
+    pub(super) fn message(&self, rows: &RecordBatch) -> Option<Rows> {
+        let schema = rows.schema();
+        let mine = schema.fields().iter().zip(rows.columns()).filter_map(|(field, column)| {
+            let name = to_field_name(field.name())?;
+            Some((Arc::new(field.as_ref().clone().with_name(name)), Arc::clone(column)))
+        });
+        let (fields, columns): (Vec<_>, Vec<_>) = mine.unzip();
+        let said = self.table.meta.message.clone();
+        let has_payload = schema.column_with_name(PAYLOAD).is_some();
+        if fields.is_empty() && said.is_none() && has_payload {
+            return None;
+        }
+        // For a table of another program, only the column names identify the type.
+        let message = said.unwrap_or_else(|| {
+            MessageType::named(self.table.channel.text(), key_of(&fields)).into()
+        });
+        let payloads = if has_payload { Payloads::Kept } else { Payloads::Gone };
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        let schema = Arc::new(Schema::new(fields));
+        let columns = RecordBatch::try_new_with_options(schema, columns, &options).ok()?;
+        let events = (0..rows.num_rows() as u32).collect();
+        Some(Rows { message, payloads, events, columns })
+    }
+}
+
+pub(super) struct EventColumns {
+    pub(super) timestamps: Vec<i64>,
+    pub(super) sequences: Vec<i64>,
+    pub(super) channels: ChannelColumns,
+    pub(super) payloads: BinaryViewArray,
+}
+
+/// A key for a type without one: the same for the same fields.
+pub(super) fn key_of(fields: &[Arc<Field>]) -> TypeKey {
+    let mut hasher = crc32fast::Hasher::new();
+    fields.hash(&mut hasher);
+    TypeKey(hasher.finish())
+}
