@@ -245,8 +245,8 @@ pub(crate) fn refuse_unknown_frame(rows: &Rows, channel: &str) -> Result<(), Err
     }
     Err(Error::invalid(format!(
         "unknown frame of points: rows of type `{}` on channel `{channel}` need metadata \
-         `{FRAME}` (`sensor`, `body` or `local`) on their column `{POINTS}`, and doubles x, y and z \
-         in each point; to pass such rows unchanged, exclude their channel with `channels`",
+         `{FRAME}` (`sensor`, `body` or `local`) on their column `{POINTS}`, and doubles x, y and \
+         z in each point; to pass such rows unchanged, exclude their channel with `channels`",
         rows.message.name,
     )))
 }

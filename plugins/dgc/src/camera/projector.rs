@@ -125,9 +125,7 @@ impl ImageFault {
         let CameraChannel { camera, channel } = lens;
         match self {
             Self::Picture => {
-                format!(
-                    "{channel}: events without colour: their image is no JPEG, truncated or too large"
-                )
+                format!("{channel}: events without colour: image truncated, too large or not JPEG")
             }
             Self::Shape => format!(
                 "{channel}: events whose image has another aspect ratio than {} ({} x {})",

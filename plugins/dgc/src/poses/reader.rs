@@ -67,14 +67,14 @@ impl ChannelReader {
             .failed
             .iter()
             .for_each(|(event, reason)| invalid.add(batch, *event, || (*reason).to_owned()));
-        let mut known = Vec::with_capacity(events.len());
+        let mut results = Vec::with_capacity(events.len());
         for rows in &found.rows {
             let values = K::read_rows(rows, batch.timestamps());
             let has_fields = values.is_some();
             let values = values.unwrap_or_else(|| vec![None; rows.events.len()]);
-            for (event, values) in rows.events.iter().zip(values) {
-                match values {
-                    Some(values) => known.push((*event, values)),
+            for (event, value) in rows.events.iter().zip(values) {
+                match value {
+                    Some(value) => results.push((*event, value)),
                     None if has_fields => invalid.add(batch, *event, || K::INVALID.to_owned()),
                     None => invalid.add(batch, *event, || {
                         format!("events decoded without {}", K::REQUIRED_FIELDS)
@@ -82,9 +82,9 @@ impl ChannelReader {
                 }
             }
         }
-        known.sort_by_key(|(event, _)| *event);
+        results.sort_by_key(|(event, _)| *event);
         invalid.report(context);
-        Ok(known)
+        Ok(results)
     }
 }
 

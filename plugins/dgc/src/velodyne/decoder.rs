@@ -91,7 +91,7 @@ pub(super) struct PacketDecoder {
     banks: Vec<LaserBank>,
     /// For the HDL-64E one per half; for others one per gap, since the head turns while the lasers
     /// fire.
-    fans: Vec<BeamDirections>,
+    beams: Vec<BeamDirections>,
 }
 
 /// What all blocks of a half share, by lane.
@@ -104,7 +104,7 @@ struct LaserBank {
     max_count: [u16; LANES],
     offset: [f64; LANES],
     scale: [f64; LANES],
-    ahead: [f64; LANES],
+    horizontal_offset: [f64; LANES],
     sine: [f64; LANES],
 }
 
@@ -148,7 +148,7 @@ impl PacketDecoder {
             Model::Hdl32e | Model::Vlp16 => vec![lanes(lasers, 0)],
         };
         let banks = halves.iter().map(|half| LaserBank::new(half, &limits)).collect();
-        let fans = match halves.as_slice() {
+        let beams = match halves.as_slice() {
             [only] => {
                 (0..=MAX_GAP).map(|gap| BeamDirections::new(only, gap, &firing_times)).collect()
             }
@@ -156,7 +156,7 @@ impl PacketDecoder {
                 halves.iter().map(|half| BeamDirections::new(half, 0, &firing_times)).collect()
             }
         };
-        Self { firing_times, model, directions: &DIRECTIONS, banks, fans }
+        Self { firing_times, model, directions: &DIRECTIONS, banks, beams }
     }
 
     /// Appends the points of a packet whose last slot ended at `ended` (nanoseconds). Returns the
@@ -174,7 +174,7 @@ impl PacketDecoder {
         let (mut turned, mut left_out) = (None, 0);
         for block in blocks.iter() {
             let half = usize::from(block.half == HeadHalf::Upper && self.model.has_halves());
-            let fan = if self.model.is_interpolated() {
+            let beam = if self.model.is_interpolated() {
                 // Before the first known rotation, uses the next known one.
                 let known = || blocks.iter().find_map(|block| gap(blocks, &block, per_slot));
                 turned = gap(blocks, &block, per_slot).or(turned).or_else(known);
@@ -185,7 +185,7 @@ impl PacketDecoder {
             let slot =
                 began.saturating_add((block.number / per_slot) as i64 * self.firing_times.slot);
             left_out +=
-                self.append_block(&block, (&self.banks[half], &self.fans[fan]), slot, cloud);
+                self.append_block(&block, (&self.banks[half], &self.beams[beam]), slot, cloud);
         }
         left_out
     }
@@ -200,7 +200,7 @@ impl PacketDecoder {
     fn append_block(
         &self,
         block: &DataBlock<'_>,
-        (bank, fan): (&LaserBank, &BeamDirections),
+        (bank, beam): (&LaserBank, &BeamDirections),
         slot: i64,
         cloud: &mut CloudBuilder,
     ) -> u64 {
@@ -211,10 +211,12 @@ impl PacketDecoder {
             range[k] = metres(count[k], bank.offset[k], bank.scale[k]);
         }
         let x = |k: usize| {
-            range[k] * (cosine * fan.along[k] - sine * fan.across[k]) - bank.ahead[k] * cosine
+            range[k] * (cosine * beam.along[k] - sine * beam.across[k])
+                - bank.horizontal_offset[k] * cosine
         };
         let y = |k: usize| {
-            range[k] * (sine * fan.along[k] + cosine * fan.across[k]) - bank.ahead[k] * sine
+            range[k] * (sine * beam.along[k] + cosine * beam.across[k])
+                - bank.horizontal_offset[k] * sine
         };
         cloud.x.extend((0..LANES).map(x));
         cloud.y.extend((0..LANES).map(y));
@@ -227,7 +229,7 @@ impl PacketDecoder {
         cloud.laser.extend_from_slice(&bank.laser);
         let azimuth = f32::from(block.azimuth);
         if self.model.is_interpolated() {
-            cloud.azimuth.extend(fan.turned.iter().map(|turned| degrees(azimuth + turned)));
+            cloud.azimuth.extend(beam.turned.iter().map(|turned| degrees(azimuth + turned)));
         } else {
             cloud.azimuth.extend_from_slice(&[degrees(azimuth); LANES]);
         }
@@ -339,8 +341,8 @@ impl LaserBank {
             max_count: counts.map(|(_, max_count)| max_count),
             offset: lanes.map(|(_, laser)| laser.range_offset),
             scale: lanes.map(|(_, laser)| 1.0 + laser.range_scale),
-            ahead: lanes.map(|(_, laser)| laser.ahead),
-            sine: lanes.map(|(_, laser)| laser.rise.sin()),
+            horizontal_offset: lanes.map(|(_, laser)| laser.horizontal_offset),
+            sine: lanes.map(|(_, laser)| laser.elevation.sin()),
         }
     }
 }
@@ -350,8 +352,8 @@ impl BeamDirections {
     fn new(lanes: &[(u16, LaserCalibration); LANES], gap: u16, firing_times: &FiringTimes) -> Self {
         let turned =
             firing_times.lanes.map(|lane| f64::from(gap) * lane as f64 / firing_times.slot as f64);
-        let angle = |lane: usize| lanes[lane].1.turn - turned[lane] * STEP;
-        let level = |lane: usize| lanes[lane].1.rise.cos();
+        let angle = |lane: usize| lanes[lane].1.rotation - turned[lane] * STEP;
+        let level = |lane: usize| lanes[lane].1.elevation.cos();
         Self {
             along: std::array::from_fn(|lane| angle(lane).cos() * level(lane)),
             across: std::array::from_fn(|lane| angle(lane).sin() * level(lane)),
@@ -396,14 +398,14 @@ mod tests {
         let laser = lasers[half + lane];
         let ctheta = TAU - f64::from(block.azimuth) * STEP;
         let ctheta = if ctheta == TAU { 0.0 } else { ctheta };
-        let theta = (ctheta + laser.turn).rem_euclid(TAU);
+        let theta = (ctheta + laser.rotation).rem_euclid(TAU);
         let [low, high, _] = block.returns[lane];
         let count = f64::from(u16::from_le_bytes([low, high]));
         let range = (count * COUNT + laser.range_offset) * (1.0 + laser.range_scale);
         [
-            range * theta.cos() * laser.rise.cos() - laser.ahead * ctheta.cos(),
-            range * theta.sin() * laser.rise.cos() - laser.ahead * ctheta.sin(),
-            range * laser.rise.sin(),
+            range * theta.cos() * laser.elevation.cos() - laser.horizontal_offset * ctheta.cos(),
+            range * theta.sin() * laser.elevation.cos() - laser.horizontal_offset * ctheta.sin(),
+            range * laser.elevation.sin(),
         ]
     }
 

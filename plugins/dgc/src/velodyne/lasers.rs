@@ -10,11 +10,11 @@ use super::model::Model;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LaserCalibration {
     /// Angle from the head's direction, counter-clockwise, in radians.
-    pub(super) turn: f64,
+    pub(super) rotation: f64,
     /// Elevation in radians.
-    pub(super) rise: f64,
+    pub(super) elevation: f64,
     /// Horizontal offset in metres, subtracted along the head's direction.
-    pub(super) ahead: f64,
+    pub(super) horizontal_offset: f64,
     /// Range correction in metres, added to ranges.
     pub(super) range_offset: f64,
     /// Relative range correction.
@@ -103,9 +103,9 @@ fn laser(
         value.ok_or_else(|| wrong(column, &format!("a number from {} to {most}", -most)))
     };
     let laser = LaserCalibration {
-        turn: value(1)?,
-        rise: value(2)?,
-        ahead: value(3)?,
+        rotation: value(1)?,
+        elevation: value(2)?,
+        horizontal_offset: value(3)?,
         range_offset: value(4)?,
         range_scale: value(5)?,
     };
@@ -138,9 +138,9 @@ mod tests {
         );
         let lasers = parse(&text, Model::Vlp16).unwrap();
         let expected = LaserCalibration {
-            turn: 0.0,
-            rise: 0.5,
-            ahead: 5.0,
+            rotation: 0.0,
+            elevation: 0.5,
+            horizontal_offset: 5.0,
             range_offset: 0.125,
             range_scale: -0.25,
         };

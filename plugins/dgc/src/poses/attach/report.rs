@@ -66,7 +66,7 @@ impl<K: AttachedValue> AttachFold<K> {
             )
         });
         // The order of sources depends on thread timing, so sorts the notes.
-        notes.collect::<BTreeSet<String>>().into_iter().for_each(|notes| context.note(notes, 0));
+        notes.collect::<BTreeSet<String>>().into_iter().for_each(|note| context.note(note, 0));
     }
 }
 
