@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_header_that_is_not_told_is_noticed_and_a_line_break_is_not() {
+    fn silent_cuts_in_a_header_are_found_and_line_breaks_are_allowed() {
         assert_eq!(cuts(&[10, 30, 50], &[]).silent(50), None);
         assert_eq!(cuts(&[10, 30, 50], &[11, 12, 31]).silent(50), None);
         assert_eq!(cuts(&[10, 30, 50], &[31, 32, 33, 34]).silent(50), Some((31, 1)));

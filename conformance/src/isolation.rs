@@ -89,8 +89,8 @@ impl Isolation<'_> {
     }
 
     fn run_in_children(&self, test: &str, trial: usize, work: &dyn Fn(&mut Cases)) -> Vec<Finding> {
-        let place = match TrialDir::new(self.plugin, test, trial) {
-            Ok(place) => place,
+        let dir = match TrialDir::new(self.plugin, test, trial) {
+            Ok(dir) => dir,
             Err(error) => {
                 return self.run_in_process(
                     &format!("a folder cannot be made: {error}"),
@@ -102,28 +102,28 @@ impl Isolation<'_> {
         let (mut crashes, mut hangs) = (0, 0);
         let mut died = Vec::new();
         loop {
-            let ended = match self.run_child(test, trial, &place) {
+            let ended = match self.run_child(test, trial, &dir) {
                 Ok(ended) => ended,
                 Err(error) => {
                     let why = format!("no process can be started: {error}");
                     return self.run_in_process(&why, trial, work);
                 }
             };
-            let told = CaseLog::read(&place.log());
-            if told.is_done {
-                return place.findings(told, died);
+            let case_log = CaseLog::read(&dir.log());
+            if case_log.is_done {
+                return dir.findings(case_log, died);
             }
-            let Some(case) = told.last_case() else {
+            let Some(case) = case_log.last_case() else {
                 let what = format!("the test cannot be run again by its name `{test}`");
                 return self.run_in_process(&what, trial, work);
             };
             hangs += usize::from(matches!(ended, ChildExit::Hung));
             crashes += 1;
-            let fault = ended.fault(&place.stderr(), self);
+            let fault = ended.fault(&dir.stderr(), self);
             died.push((case.0, fault.clone(), case.1.clone()));
-            place.keep_case(case.0);
+            dir.keep_case(case.0);
             if crashes >= MAX_CRASHES || hangs >= MAX_HANGS {
-                let mut findings = place.findings(told, died);
+                let mut findings = dir.findings(case_log, died);
                 let what =
                     format!("; the process ended {crashes} times, so later cases are not tried");
                 findings
@@ -136,18 +136,18 @@ impl Isolation<'_> {
     }
 
     /// Runs a child, and kills it if a case takes too long.
-    fn run_child(&self, test: &str, trial: usize, place: &TrialDir) -> io::Result<ChildExit> {
+    fn run_child(&self, test: &str, trial: usize, dir: &TrialDir) -> io::Result<ChildExit> {
         let mut child = Command::new(std::env::current_exe()?)
             .args([test, "--exact", "--nocapture", "--include-ignored"])
             .env(TRIAL, trial.to_string())
-            .env(FOLDER, &place.folder)
+            .env(FOLDER, &dir.folder)
             // Memory arenas per thread would count as used.
             .env("MALLOC_ARENA_MAX", "1")
             .env("RUST_BACKTRACE", "0")
             // Never written to: its end tells the child that this process is gone.
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(File::create(place.stderr())?)
+            .stderr(File::create(dir.stderr())?)
             .spawn()?;
         let (mut written, mut since) = (0, Instant::now());
         let mut nap = Duration::from_millis(1);
@@ -155,7 +155,7 @@ impl Isolation<'_> {
             if let Some(status) = child.try_wait()? {
                 return Ok(ChildExit::ByItself(status));
             }
-            let now = fs::metadata(place.log()).map_or(0, |meta| meta.len());
+            let now = fs::metadata(dir.log()).map_or(0, |meta| meta.len());
             if now != written {
                 (written, since) = (now, Instant::now());
             } else if since.elapsed() > self.patience {
@@ -169,10 +169,10 @@ impl Isolation<'_> {
 
     /// The child's part.
     fn run_as_child(&self, folder: &Path, work: &dyn Fn(&mut Cases)) -> ! {
-        let place = TrialDir { folder: folder.to_owned() };
+        let dir = TrialDir { folder: folder.to_owned() };
         end_with_parent();
         std::panic::set_hook(Box::new(|panic| note_panic(&panic.to_string())));
-        let mut cases = Cases::resumed(place, Some(self.memory));
+        let mut cases = Cases::resumed(dir, Some(self.memory));
         work(&mut cases);
         cases.write(&CaseLogLine::Done);
         std::process::exit(0)
@@ -184,16 +184,16 @@ impl Isolation<'_> {
             format!("conformance: `{}` is tried in the test's own process: {why}\n", self.plugin);
         // Nothing to do if stderr is closed.
         drop(io::stderr().write_all(say.as_bytes()));
-        let place = match TrialDir::new(self.plugin, "here", trial) {
-            Ok(place) => place,
+        let dir = match TrialDir::new(self.plugin, "here", trial) {
+            Ok(dir) => dir,
             Err(error) => {
                 let what = format!("nothing could be tried: no folder can be made: {error}");
                 return vec![Finding::new(Promise::Readable, what)];
             }
         };
-        let mut cases = Cases::resumed(place.clone(), None);
+        let mut cases = Cases::resumed(dir.clone(), None);
         work(&mut cases);
-        place.findings(CaseLog::read(&place.log()), Vec::new())
+        dir.findings(CaseLog::read(&dir.log()), Vec::new())
     }
 }
 
@@ -220,17 +220,17 @@ enum ChildExit {
 
 impl ChildExit {
     fn fault(&self, stderr: &Path, isolation: &Isolation<'_>) -> Fault {
-        let said = fs::read(stderr).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        let is_told = |line: &&str| !line.trim().is_empty() && !line.starts_with("note: ");
-        let last = said.lines().rev().find(is_told).unwrap_or_default();
+        let text = fs::read(stderr).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let is_message = |line: &&str| !line.trim().is_empty() && !line.starts_with("note: ");
+        let last = text.lines().rev().find(is_message).unwrap_or_default();
         match self {
             Self::Hung => Fault::new(
                 Promise::Termination,
                 "it does not terminate",
                 format!("nothing happened for {:?}", isolation.patience),
             ),
-            Self::ByItself(_) if said.contains("memory allocation of") => Fault::new(
+            Self::ByItself(_) if text.contains("memory allocation of") => Fault::new(
                 Promise::Memory,
                 "it allocates memory as if its input could be trusted",
                 format!(
@@ -238,7 +238,7 @@ impl ChildExit {
                     isolation.memory >> 20
                 ),
             ),
-            Self::ByItself(_) if said.contains("has overflowed its stack") => {
+            Self::ByItself(_) if text.contains("has overflowed its stack") => {
                 Fault::new(Promise::NoPanic, "it overflows the stack", String::new())
             }
             Self::ByItself(status) => {
@@ -323,9 +323,10 @@ impl TrialDir {
         drop(copy_dir(&self.input(), &self.kept_case_dir(case)));
     }
 
-    fn findings(&self, told: CaseLog, died: Vec<(usize, Fault, String)>) -> Vec<Finding> {
+    fn findings(&self, case_log: CaseLog, died: Vec<(usize, Fault, String)>) -> Vec<Finding> {
         let mut gathered = FindingSet::default();
-        let mut all: Vec<(usize, Fault, String)> = told.faults.into_iter().chain(died).collect();
+        let mut all: Vec<(usize, Fault, String)> =
+            case_log.faults.into_iter().chain(died).collect();
         all.sort_by_key(|(case, ..)| *case);
         for (number, fault, what) in all {
             let kept = self.kept_case_dir(number);
@@ -364,20 +365,20 @@ struct CaseLog {
 
 impl CaseLog {
     fn read(log: &Path) -> Self {
-        let mut told = Self::default();
+        let mut case_log = Self::default();
         let text = fs::read_to_string(log).unwrap_or_default();
         for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
             match line {
-                CaseLogLine::Case { number, what } => told.cases.push((number, what)),
+                CaseLogLine::Case { number, what } => case_log.cases.push((number, what)),
                 CaseLogLine::Fault(fault) => {
-                    let (number, what) = told.last_case().cloned().unwrap_or_default();
-                    told.faults.push((number, fault, what));
+                    let (number, what) = case_log.last_case().cloned().unwrap_or_default();
+                    case_log.faults.push((number, fault, what));
                 }
-                CaseLogLine::Learned(value) => told.learned.push(value),
-                CaseLogLine::Done => told.is_done = true,
+                CaseLogLine::Learned(value) => case_log.learned.push(value),
+                CaseLogLine::Done => case_log.is_done = true,
             }
         }
-        told
+        case_log
     }
 
     fn last_case(&self) -> Option<&(usize, String)> {
@@ -398,15 +399,15 @@ pub(crate) struct Cases {
 }
 
 impl Cases {
-    fn resumed(place: TrialDir, memory: Option<u64>) -> Self {
-        let told = CaseLog::read(&place.log());
-        let first = told.last_case().map_or(0, |(number, _)| number + 1);
-        let log = OpenOptions::new().create(true).append(true).open(place.log()).ok();
+    fn resumed(dir: TrialDir, memory: Option<u64>) -> Self {
+        let case_log = CaseLog::read(&dir.log());
+        let first = case_log.last_case().map_or(0, |(number, _)| number + 1);
+        let log = OpenOptions::new().create(true).append(true).open(dir.log()).ok();
         let mut known = FindingSet::default();
-        for (_, fault, what) in told.faults {
+        for (_, fault, what) in case_log.faults {
             known.add(fault, what);
         }
-        Self { dir: place, log, learned: told.learned, recorded: known, first, next: 0, memory }
+        Self { dir, log, learned: case_log.learned, recorded: known, first, next: 0, memory }
     }
 
     /// The folder for the files of a case.

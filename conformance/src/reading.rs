@@ -169,21 +169,21 @@ pub(crate) fn read_all(
 /// Reads a source in this mode.
 pub(crate) fn read_with_mode(
     source: &dyn Source,
-    manner: &ReadMode,
+    mode: &ReadMode,
     blocks: &BlockPool,
     bounds: ReadBounds,
 ) -> ReadResult {
     let mut context = ReadContext::standalone(NAME);
     context.blocks = blocks.clone();
-    context.query = manner.query.clone();
-    let splits = match source.splits(manner.target, &manner.query) {
+    context.query = mode.query.clone();
+    let splits = match source.splits(mode.target, &mode.query) {
         Ok(splits) => splits,
         Err(error) => {
             return ReadResult { error: Some(error.to_string()), ..ReadResult::default() };
         }
     };
     let reading = SplitReader { source, context, bounds, splits };
-    match manner.order {
+    match mode.order {
         SplitOrder::Forwards => reading.join_splits(|at| reading.read_searching(at)),
         SplitOrder::Backwards => {
             let mut pieces: Vec<SplitResult> =

@@ -237,8 +237,8 @@ impl<'t> TrialSubject<'t> {
                 Ok(source) => source,
                 Err(fault) => return Some(fault),
             };
-            let manner = ReadMode { order: turns, ..ReadMode::in_pieces(target) };
-            if let Some(how) = whole.difference(&read_with_mode(&*source, &manner, &pool, bounds)) {
+            let mode = ReadMode { order: turns, ..ReadMode::in_pieces(target) };
+            if let Some(how) = whole.difference(&read_with_mode(&*source, &mode, &pool, bounds)) {
                 let what = "the result depends on the order in which splits are read";
                 let detail = format!("in pieces of {target} bytes, {how_read}: {how}");
                 return Some(Fault::new(Promise::Threads, what, detail));
@@ -253,9 +253,9 @@ impl<'t> TrialSubject<'t> {
         for target in [u64::MAX, third] {
             for (words, query) in queries(sound) {
                 let read = |query: Query| {
-                    let manner = ReadMode { query, ..ReadMode::in_pieces(target) };
+                    let mode = ReadMode { query, ..ReadMode::in_pieces(target) };
                     let source = self.source(folder)?;
-                    Ok(read_with_mode(&*source, &manner, pool, self.bounds()))
+                    Ok(read_with_mode(&*source, &mode, pool, self.bounds()))
                 };
                 let (all, few) = match (read(Query::default()), read(query.clone())) {
                     (Ok(all), Ok(few)) => (all, few),
@@ -317,10 +317,10 @@ impl<'t> TrialSubject<'t> {
     /// How the result differs in the engine, with several thread counts and with little memory.
     pub(crate) fn by_engine(&self, folder: &Path, whole: &ReadResult) -> Vec<Fault> {
         let mut faults = Vec::new();
-        for manner in RUN_CONFIGS {
-            let (jobs, memory) = manner;
+        for mode in RUN_CONFIGS {
+            let (jobs, memory) = mode;
             let with = format!("{jobs} threads and {memory} MiB");
-            match run(self.plugin.name, &self.options(folder), manner, self.registry) {
+            match run(self.plugin.name, &self.options(folder), mode, self.registry) {
                 Err(mistakes) => {
                     let what = "a pipeline with it is refused";
                     faults.push(Fault::new(Promise::Options, what, mistakes));

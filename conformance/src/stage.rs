@@ -179,8 +179,8 @@ impl StageBench<'_> {
             match tried.with_pushdown(&after) {
                 Ok([all, few]) => {
                     let differs = all.events.difference(&few.events);
-                    let kind = "events are lost or changed if sources skip what it says it does not need \
-                                (`query`)";
+                    let kind = "events are lost or changed if sources skip what it says it does \
+                                not need (`query`)";
                     let fault = differs.map(|what| Fault::new(Promise::Accounting, kind, what));
                     fault.into_iter().for_each(|fault| found.add(fault, &*case));
                 }

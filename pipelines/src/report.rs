@@ -454,7 +454,7 @@ mod tests {
     use sluice_core::{Channel, Encoding};
 
     #[test]
-    fn names_that_stand_for_several_sources_are_told() {
+    fn channel_names_that_merge_several_sources_are_noted() {
         let channels = Channels::default();
         let id = |name: &str, source: &str| {
             let name = sluice_core::Name::from_bytes(name.as_bytes());

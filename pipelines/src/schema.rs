@@ -104,7 +104,9 @@ fn any_of_kind<'p>(kind: PluginKind, plugins: impl Iterator<Item = &'p Plugin>) 
     let plugin = json!({ "anyOf": [{ "enum": names }, variable()], "description": about });
     properties.insert("plugin".to_owned(), plugin);
     let mut schema = json!({
-        "type": "object", "properties": properties, "required": required(reference::node_keys(kind)),
+        "type": "object",
+        "properties": properties,
+        "required": required(reference::node_keys(kind)),
     });
     // An empty `allOf` is not a valid schema.
     if !choices.is_empty() {

@@ -100,7 +100,8 @@ fn pipeline(job: &Job) -> String {
             }
             let from = if filtered { "some" } else { "log" };
             text + &format!(
-                "[sinks.out]\nplugin = \"lcm-log\"\nfrom = \"{from}\"\npath = {out:?}\nrenumber = {renumber}\n"
+                "[sinks.out]\nplugin = \"lcm-log\"\nfrom = \"{from}\"\npath = {out:?}\n\
+                 renumber = {renumber}\n"
             )
         }
     }

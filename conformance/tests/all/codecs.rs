@@ -252,17 +252,17 @@ fn a_sound_codec_has_no_findings() {
 }
 
 #[test]
-fn a_codec_that_is_not_linked_is_told() {
+fn a_codec_that_is_not_linked_is_reported() {
     expect_findings(&codec("nobody").findings(), &[Promise::Options], &["no codec is registered"]);
 }
 
 #[test]
-fn a_trial_without_payloads_is_told() {
+fn a_trial_without_payloads_is_reported() {
     expect_findings(&codec("toy").findings(), &[Promise::Options], &["no payload"]);
 }
 
 #[test]
-fn payloads_that_it_does_not_know_are_told() {
+fn unknown_payloads_are_reported() {
     let unknown = codec("toy").payload("PAIR", Encoding::Lcm, payload("a", 1));
     expect_findings(
         &unknown.findings(),
@@ -272,7 +272,7 @@ fn payloads_that_it_does_not_know_are_told() {
 }
 
 #[test]
-fn payloads_that_it_cannot_decode_are_told() {
+fn undecodable_payloads_are_reported() {
     let cut = codec("toy").payload("PAIR", Encoding::Unknown, b"P\x01\0\0".to_vec());
     expect_findings(&cut.findings(), &[Promise::Identity], &["it is not a pair"]);
 }

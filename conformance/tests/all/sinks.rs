@@ -81,7 +81,9 @@ macro_rules! toy {
         $(sluice_core::inventory::submit! {
             Plugin {
                 about: "writes the logs of these tests",
-                sample: concat!("[sinks.out]\nplugin = \"", $name, "\"\nfrom = \"log\"\npath = \"a\""),
+                sample: concat!(
+                    "[sinks.out]\nplugin = \"", $name, "\"\nfrom = \"log\"\npath = \"a\""
+                ),
                 extensions: &["toy"],
                 ..Plugin::new(
                     $name,
@@ -129,7 +131,9 @@ macro_rules! filed {
         $(sluice_core::inventory::submit! {
             Plugin {
                 about: "writes the logs of these tests",
-                sample: concat!("[sinks.out]\nplugin = \"", $name, "\"\nfrom = \"log\"\nfile = \"a\""),
+                sample: concat!(
+                    "[sinks.out]\nplugin = \"", $name, "\"\nfrom = \"log\"\nfile = \"a\""
+                ),
                 ..Plugin::new(
                     $name,
                     PluginFactory::Sink(|value| {
@@ -345,12 +349,12 @@ fn a_sound_sink_has_no_findings() {
 }
 
 #[test]
-fn a_sink_that_is_not_linked_is_told() {
+fn a_sink_that_is_not_linked_is_reported() {
     expect_findings(&sink("nobody").findings(), &[Promise::Options], &["no sink is registered"]);
 }
 
 #[test]
-fn a_trial_without_events_is_told() {
+fn a_trial_without_events_is_reported() {
     let feed = "[sources.events]\nplugin = \"conformance-nothing\"\n";
     expect_findings(&sink("toy").fed_by(feed).findings(), &[Promise::Readable], &["no events"]);
 }
@@ -378,7 +382,7 @@ fn outputs_that_another_option_names() {
 }
 
 #[test]
-fn outputs_that_cannot_be_found_are_told() {
+fn outputs_that_cannot_be_found_are_reported() {
     let elsewhere = tempfile::tempdir().unwrap();
     let options = json!({ "file": elsewhere.path().join("written.toy") });
     let findings = sink("filed-directly").options(options).findings();
@@ -497,7 +501,7 @@ fn panics_of_tasks() {
 }
 
 #[test]
-fn what_reads_nothing_is_told() {
+fn a_reader_that_reads_nothing_is_reported() {
     let findings = sink("toy").read_with("written", json!({ "path": "nowhere.toy" })).findings();
     expect_findings(&findings, &[Promise::Readable], &["cannot be read", "nowhere.toy"]);
 }

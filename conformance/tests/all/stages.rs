@@ -268,7 +268,7 @@ fn a_stage_is_fed_by_what_a_pipeline_gives() {
 }
 
 #[test]
-fn a_stage_that_is_not_linked_is_told() {
+fn a_stage_that_is_not_linked_is_reported() {
     expect_findings(&stage("nobody").findings(), &[Promise::Options], &["no stage is registered"]);
 }
 
@@ -281,7 +281,7 @@ fn memory_of_a_stage_that_says_it_has_none() {
 }
 
 #[test]
-fn events_that_are_lost_unsaid() {
+fn events_that_are_lost_silently() {
     let words = ["of 240 events 120 come out and 0 are filtered"];
     expect_findings(&stage("loses").findings(), &[Promise::Accounting], &words);
 }

@@ -13,8 +13,14 @@ pub fn csv_table(bytes: &[u8]) {
     let more = [
         json!({}),
         json!({ "delimiter": ";", "comment": "#", "skip": 1, "clock": "relative" }),
-        json!({ "header": false, "columns": ["t", "n", "x", "s"], "types": { "n": "i64", "s": "text" }, "unit": "ms" }),
-        json!({ "channel_column": "c", "sequence": "n", "timestamp": "t", "unit": "us", "delimiter": "\t" }),
+        json!({
+            "header": false, "columns": ["t", "n", "x", "s"], "unit": "ms",
+            "types": { "n": "i64", "s": "text" },
+        }),
+        json!({
+            "channel_column": "c", "sequence": "n", "timestamp": "t", "unit": "us",
+            "delimiter": "\t",
+        }),
     ];
     for (key, value) in more[usize::from(which % 4)].as_object().into_iter().flatten() {
         options[key] = value.clone();

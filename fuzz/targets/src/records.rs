@@ -35,14 +35,18 @@ fn described(which: u8) -> Value {
         { "name": "clock", "type": "u32", "role": "time", "unit": "ms" }
     ]);
     let kinds = json!({
-        "1": { "name": "IMU", "fields": [{ "name": "a", "type": "i16", "count": 3, "scale": 0.001 }] },
+        "1": { "name": "IMU", "fields": [
+            { "name": "a", "type": "i16", "count": 3, "scale": 0.001 },
+        ] },
         "2": { "name": "LIST", "fields": [
             { "name": "n", "type": "u8" }, { "name": "x", "type": "f32", "count": "n" },
             { "name": "more", "type": "bytes", "size": "rest" }] }
     });
     match which % 3 {
         0 => json!({ "sync": "0xaa 55", "head": head, "kinds": kinds, "max_record": 512,
-            "tail": [{ "type": "u16", "role": "checksum", "algorithm": "crc16-modbus", "from": 2 }] }),
+            "tail": [
+                { "type": "u16", "role": "checksum", "algorithm": "crc16-modbus", "from": 2 },
+            ] }),
         1 => {
             json!({ "sync": "$", "head": head, "kinds": kinds, "max_record": 200, "epoch": "start",
             "other_kinds": "damage" })

@@ -13,9 +13,11 @@ static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
     let plugin = inputs::registry().get(PluginKind::Codec, "vel").expect("there is the codec");
     let PluginFactory::Codec(make) = plugin.make else { unreachable!("a codec makes a codec") };
     let fields = json!([
-        { "name": "n", "type": "u16" }, { "name": "ok", "type": "bool" }, { "name": "text", "type": "string" },
+        { "name": "n", "type": "u16" }, { "name": "ok", "type": "bool" },
+        { "name": "text", "type": "string" },
         { "name": "raw", "type": "bytes" }, { "name": "key", "type": "u8", "count": 4 },
-        { "name": "values", "type": "f64", "count": "n" }, { "name": "said", "type": "i32", "count": "*" },
+        { "name": "values", "type": "f64", "count": "n" },
+        { "name": "said", "type": "i32", "count": "*" },
         { "name": "each", "type": "struct", "count": "n", "fields": [
             { "name": "a", "type": "i8" }, { "name": "m", "type": "u8" },
             { "name": "names", "type": "string", "count": "m" } ] },

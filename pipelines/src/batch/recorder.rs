@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_book_goes_on_with_what_the_one_before_it_has_recorded() {
+    fn a_recorder_continues_the_previous_record() {
         let folder = tempfile::tempdir().unwrap();
         let unit = UnitRecord {
             pipeline: "p".into(),

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_with_a_template_is_told() {
+    fn everything_wrong_with_a_template_is_reported() {
         let messages = |text: &str| -> Vec<String> {
             let wrong = Template::parse(text).unwrap_err();
             wrong.into_iter().map(|one| format!("{}; {}", one.message, one.help)).collect()

@@ -166,18 +166,18 @@ pub(crate) fn match_names(nodes: &[NodeNames], facts: &RunFacts<'_>) -> Vec<Name
     if nodes.iter().all(|node| node.names.is_empty()) {
         return Vec::new();
     }
-    let met = facts.channels.since(0);
-    let known: BTreeSet<&str> = met.iter().map(|channel| channel.name.text()).collect();
+    let channels = facts.channels.since(0);
+    let known: BTreeSet<&str> = channels.iter().map(|channel| channel.name.text()).collect();
     let known: BTreeSet<&str> =
         known.into_iter().chain(facts.left_out.iter().map(|name| &**name)).collect();
-    let sources: BTreeSet<&str> = met.iter().map(|channel| &*channel.source).collect();
+    let sources: BTreeSet<&str> = channels.iter().map(|channel| &*channel.source).collect();
     let mut reports = Vec::new();
     for (at, node) in nodes.iter().enumerate() {
         let tally = facts.tally.get(at);
         for NameOption { option, name, .. } in &node.names {
             let (kind, text, found) = match name {
                 SearchedName::Channel(pattern) => {
-                    let found = facts.channel(&tally, option, pattern, &met);
+                    let found = facts.channel(&tally, option, pattern, &channels);
                     (NameKind::Channel, pattern.text().to_owned(), found)
                 }
                 SearchedName::Source(pattern) => {
@@ -195,7 +195,7 @@ pub(crate) fn match_names(nodes: &[NodeNames], facts: &RunFacts<'_>) -> Vec<Name
             if report.is_unmatched() {
                 report.nearest = match name {
                     SearchedName::Channel(pattern) if found == MatchOutcome::Renamed => {
-                        renamed_to(&tally, pattern, &met)
+                        renamed_to(&tally, pattern, &channels)
                     }
                     SearchedName::Channel(_) => report.near_among(known.iter().copied()),
                     SearchedName::Source(_) => report.near_among(sources.iter().copied()),
@@ -219,8 +219,8 @@ fn has_field(tally: &NodeTally, option: &str, field: &FieldPath) -> bool {
 }
 
 /// The current names of channels that the pattern matches by their original names.
-fn renamed_to(tally: &NodeTally, pattern: &Pattern, met: &[Arc<Channel>]) -> Vec<String> {
-    let name = |id: u32| met.get(id as usize).map(|channel| channel.name.text());
+fn renamed_to(tally: &NodeTally, pattern: &Pattern, channels: &[Arc<Channel>]) -> Vec<String> {
+    let name = |id: u32| channels.get(id as usize).map(|channel| channel.name.text());
     let renamed = tally.observed.entered.iter();
     let renamed = renamed.filter(|(read, _)| name(*read).is_some_and(|name| pattern.matches(name)));
     let names: BTreeSet<&str> = renamed.filter_map(|(_, now)| name(*now)).collect();
@@ -242,16 +242,16 @@ impl RunFacts<'_> {
         tally: &NodeTally,
         option: &str,
         pattern: &Pattern,
-        met: &[Arc<Channel>],
+        channels: &[Arc<Channel>],
     ) -> MatchOutcome {
         let matches = |id: u32| {
-            met.get(id as usize).is_some_and(|channel| pattern.matches(channel.name.text()))
+            channels.get(id as usize).is_some_and(|channel| pattern.matches(channel.name.text()))
         };
-        let came = || tally.observed.entered.iter().filter(|(_, now)| matches(*now));
+        let entered = || tally.observed.entered.iter().filter(|(_, now)| matches(*now));
         let is_windowed = self.is_windowed && option != EXCLUDE_OPTION;
-        if came().next().is_some() {
-            let went_on = came().any(|(read, _)| tally.observed.left.contains(read));
-            return if is_windowed && !went_on {
+        if entered().next().is_some() {
+            let has_left = entered().any(|(read, _)| tally.observed.left.contains(read));
+            return if is_windowed && !has_left {
                 MatchOutcome::NoEvent
             } else {
                 MatchOutcome::Something
@@ -261,7 +261,7 @@ impl RunFacts<'_> {
             return MatchOutcome::Renamed;
         }
         let exists = self.left_out.iter().any(|name| pattern.matches(name))
-            || met.iter().any(|channel| pattern.matches(channel.name.text()));
+            || channels.iter().any(|channel| pattern.matches(channel.name.text()));
         match self.or_nothing(exists) {
             MatchOutcome::Something if exists && is_windowed => MatchOutcome::NoEvent,
             found => found,

@@ -208,8 +208,8 @@ impl Setup {
         for split in source.splits(self.split_bytes as u64, &Query::default())? {
             let Some(_) = split.bytes else {
                 return Err(Error::invalid(format!(
-                    "a time relative to the first event (+…) needs an input that can be read twice, and \
-                     `{}` cannot: give absolute times",
+                    "a time relative to the first event (+…) needs an input that can be read \
+                     twice, and `{}` cannot: give absolute times",
                     split.input.display()
                 )));
             };

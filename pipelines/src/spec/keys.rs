@@ -44,28 +44,28 @@ impl Check<'_> {
                 None
             }
             (None, None) => None,
-            (_, Some((_, given))) => self.sources_named(given),
+            (_, Some((_, value))) => self.sources_named(value),
         }
     }
 
-    fn sources_named(&mut self, given: &TomlValue<'_>) -> Option<FromNames> {
-        let listed = match given.get_ref() {
+    fn sources_named(&mut self, value: &TomlValue<'_>) -> Option<FromNames> {
+        let listed = match value.get_ref() {
             DeValue::Array(list) if list.is_empty() => {
-                self.mistake_at(given.span(), "`from` is empty: the node has no input", None);
+                self.mistake_at(value.span(), "`from` is empty: the node has no input", None);
                 return None;
             }
             DeValue::Array(list) => list.iter().collect(),
-            _ => vec![given],
+            _ => vec![value],
         };
         let names: Vec<_> = listed.into_iter().map(|name| self.source_named(name)).collect();
         names.into_iter().collect()
     }
 
-    fn source_named(&mut self, given: &TomlValue<'_>) -> Option<(String, Range<usize>)> {
-        match given.get_ref() {
-            DeValue::String(text) => Some((self.expand(text, given.span())?.text, given.span())),
+    fn source_named(&mut self, value: &TomlValue<'_>) -> Option<(String, Range<usize>)> {
+        match value.get_ref() {
+            DeValue::String(text) => Some((self.expand(text, value.span())?.text, value.span())),
             _ => {
-                self.expected("the name of a source or stage", given);
+                self.expected("the name of a source or stage", value);
                 None
             }
         }
@@ -86,45 +86,45 @@ impl Check<'_> {
 
     /// The source name of a node's events.
     pub(super) fn source_name(&mut self, table: &DeTable<'_>) -> Option<String> {
-        let given = table.get("source_name")?;
-        let DeValue::String(text) = given.get_ref() else {
-            self.expected("a name", given);
+        let value = table.get("source_name")?;
+        let DeValue::String(text) = value.get_ref() else {
+            self.expected("a name", value);
             return None;
         };
-        let text = self.expand(text, given.span())?.text;
+        let text = self.expand(text, value.span())?.text;
         for reason in Template::parse_source_name(&text).err().into_iter().flatten() {
-            self.mistake_at(given.span(), reason.message, Some(reason.help));
+            self.mistake_at(value.span(), reason.message, Some(reason.help));
         }
         Some(text)
     }
 
-    fn damage_file(&mut self, given: &TomlValue<'_>) -> Option<PathBuf> {
+    fn damage_file(&mut self, value: &TomlValue<'_>) -> Option<PathBuf> {
         let shape = json!({ "type": "string", "format": PATH_FORMAT });
-        if !given.get_ref().is_str() {
-            self.expected("a path", given);
+        if !value.get_ref().is_str() {
+            self.expected("a path", value);
             return None;
         }
         self.reads_templates = true;
-        let path = self.value(given, &SchemaView::from_schema(&shape));
+        let path = self.value(value, &SchemaView::from_schema(&shape));
         self.reads_templates = false;
         path?.as_str().map(PathBuf::from)
     }
 
     /// `on_damage`, with its file if there is one. `None` after a mistake.
     fn damage_word(&mut self, table: &DeTable<'_>, path: Option<PathBuf>) -> Option<OnDamage> {
-        let Some(given) = table.get("on_damage") else { return Some(OnDamage::default()) };
-        let DeValue::String(text) = given.get_ref() else {
-            self.expected(&joined(&WORDS, "or"), given);
+        let Some(value) = table.get("on_damage") else { return Some(OnDamage::default()) };
+        let DeValue::String(text) = value.get_ref() else {
+            self.expected(&joined(&WORDS, "or"), value);
             return None;
         };
-        let word = self.expand(text, given.span())?.text;
+        let word = self.expand(text, value.span())?.text;
         match word.as_str() {
             "skip" => Some(OnDamage::Skip),
             "stop" => Some(OnDamage::Stop),
             "quarantine" => Some(OnDamage::Quarantine(path)),
             other => {
                 let message = format!("expected {}, found `{other}`", joined(&WORDS, "or"));
-                self.mistake_at(given.span(), message, did_you_mean(other, &WORDS));
+                self.mistake_at(value.span(), message, did_you_mean(other, &WORDS));
                 None
             }
         }

@@ -47,15 +47,19 @@ pub(crate) fn kind_of(value: &DeValue<'_>) -> &'static str {
 /// Rewords what serde or a plugin says about a value: expected and found.
 pub(crate) fn plainly(message: &str, found: Option<&DeValue<'_>>) -> String {
     let message = &shorten(message);
-    if let Some((given, wanted)) = split(message, "invalid type: ") {
+    if let Some((given, expected)) = split(message, "invalid type: ") {
         let found = if let Some(found) = found { kind_of(found) } else { type_in_words(given) };
-        return format!("expected {}, found {found}", expected_in_words(wanted));
+        return format!("expected {}, found {found}", expected_in_words(expected));
     }
-    if let Some((given, wanted)) = split(message, "invalid value: ") {
-        return format!("expected {}, found {}", expected_in_words(wanted), value_in_words(given));
+    if let Some((given, expected)) = split(message, "invalid value: ") {
+        return format!(
+            "expected {}, found {}",
+            expected_in_words(expected),
+            value_in_words(given)
+        );
     }
-    if let Some((given, wanted)) = split(message, "invalid length ") {
-        return format!("expected {}, found {given}", expected_in_words(wanted));
+    if let Some((given, expected)) = split(message, "invalid length ") {
+        return format!("expected {}, found {given}", expected_in_words(expected));
     }
     if let Some((given, known)) = variants(message) {
         return format!("expected {}, found `{given}`", joined(&known, "or"));
@@ -73,8 +77,8 @@ pub(crate) fn plainly(message: &str, found: Option<&DeValue<'_>>) -> String {
 
 /// The value found and the values allowed, if `message` says so.
 pub(crate) fn variants(message: &str) -> Option<(&str, Vec<&str>)> {
-    let (given, wanted) = split(message, "unknown variant ")?;
-    Some((given.trim_matches('`'), wanted.split('`').skip(1).step_by(2).collect()))
+    let (given, expected) = split(message, "unknown variant ")?;
+    Some((given.trim_matches('`'), expected.split('`').skip(1).step_by(2).collect()))
 }
 
 /// The field that `message` says is missing or unknown.
@@ -128,8 +132,8 @@ fn value_in_words(given: &str) -> &str {
     given.find(['`', '"']).and_then(|at| given.get(at..)).unwrap_or(given)
 }
 
-fn expected_in_words(wanted: &str) -> &str {
-    match wanted {
+fn expected_in_words(expected: &str) -> &str {
+    match expected {
         "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",
         "u32" => "a whole number from 0 to 4294967295",

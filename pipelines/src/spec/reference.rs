@@ -95,8 +95,8 @@ pub(crate) const NODE_KEYS: [FileKey; 6] = [
     },
     FileKey {
         name: "when",
-        about: "The condition for the node, such as \"${FORMAT:-table} == text\": two words with == \
-                or !=, and `or` between several of these.",
+        about: "The condition for the node, such as \"${FORMAT:-table} == text\": two words with \
+                == or !=, and `or` between several of these.",
         required: false,
         value: ValueForm::Text,
         kinds: NODES,
@@ -119,8 +119,8 @@ pub(crate) const NODE_KEYS: [FileKey; 6] = [
     },
     FileKey {
         name: "source_name",
-        about: "The source name of the events, such as \"{name}\" for the name of their input file; \
-                {stem}, {ext}, {parent} and {path} stand for parts of its path, {source} for the \
+        about: "The source name of the events, such as \"{name}\" for the name of their input \
+                file; {stem}, {ext}, {parent} and {path} stand for parts of its path, {source} for the \
                 default name.",
         required: false,
         value: ValueForm::Text,

@@ -73,7 +73,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_quoted_reads_back(text in "[a\"\\\\\n\t\u{1}\u{7f}\u{202e}\u{e0001}ü'${}\\PC]{0,20}") {
-            for (literal, has_variables) in [(quoted(&text), false), (string_literal(&text), true)] {
+            let literals = [(quoted(&text), false), (string_literal(&text), true)];
+            for (literal, has_variables) in literals {
                 let table: toml::Table = toml::from_str(&format!("x = {literal}")).unwrap();
                 let read = table["x"].as_str().unwrap();
                 let filled = Variables::default().expand(read).map(|expanded| expanded.text);

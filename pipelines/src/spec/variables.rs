@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_with_a_string_is_told() {
+    fn everything_wrong_with_a_string_is_reported() {
         let messages = |text: &str| -> Vec<String> {
             expand(text).unwrap_err().into_iter().map(|unfilled| unfilled.message).collect()
         };

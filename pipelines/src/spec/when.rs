@@ -72,13 +72,13 @@ impl fmt::Display for Operand {
 impl Check<'_> {
     /// The condition of a node; `None` if there is none or after a reported mistake.
     pub(super) fn when(&mut self, table: &DeTable<'_>) -> Option<Condition> {
-        let given = table.get("when")?;
-        let DeValue::String(text) = given.get_ref() else {
-            let message = format!("expected a condition, found {}", kind_of(given.get_ref()));
-            self.mistake_at(given.span(), message, Some(SYNTAX_HELP.to_owned()));
+        let value = table.get("when")?;
+        let DeValue::String(text) = value.get_ref() else {
+            let message = format!("expected a condition, found {}", kind_of(value.get_ref()));
+            self.mistake_at(value.span(), message, Some(SYNTAX_HELP.to_owned()));
             return None;
         };
-        let span = given.span();
+        let span = value.span();
         let mut alternatives = match parse(text) {
             Ok(alternatives) => alternatives,
             Err(ConditionError { message, help }) => {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_condition_is_told() {
+    fn invalid_conditions_are_reported() {
         assert_eq!(message(""), "expected a word at the beginning, found nothing");
         assert_eq!(message("== a"), "expected a word at the beginning, found `==`");
         assert_eq!(message("a"), "expected `==` or `!=`, found nothing");
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_to_write_for_and_and_not_is_told() {
+    fn the_help_says_what_to_write_for_and_and_not() {
         let help = |text: &str| parse(text).unwrap_err().help;
         for text in ["a == b and c == d", "a == b && c == d"] {
             assert_eq!(help(text), NO_AND, "{text}");

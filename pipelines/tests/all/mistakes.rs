@@ -9,7 +9,7 @@ use sluice_pipeline::{Document, Pipeline, Variables};
 use crate::toys;
 
 #[test]
-fn every_mistake_is_told_as_written() {
+fn every_mistake_has_the_expected_message() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mistakes");
     let mut names: Vec<_> = fs::read_dir(&folder).unwrap().map(|f| f.unwrap().path()).collect();
     names.retain(|path| path.extension().is_some_and(|e| e == "toml"));

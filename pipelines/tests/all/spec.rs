@@ -240,7 +240,7 @@ fn a_condition_that_fails_takes_along_what_is_there_for_its_node_only() {
 }
 
 #[test]
-fn what_is_left_out_is_told_with_the_condition_that_began_it() {
+fn pruned_nodes_name_the_condition_that_pruned_them() {
     let told = |text: &str, set: &[(&str, &str)]| -> Vec<String> {
         read(text, None, set).pruned.iter().map(ToString::to_string).collect()
     };
@@ -248,12 +248,14 @@ fn what_is_left_out_is_told_with_the_condition_that_began_it() {
     assert_eq!(chosen, ["table, since its condition fails (when: text != text)"]);
     let expected = [
         "other, since its condition fails (when: '' != '')",
-        "lines, since only text reads from it, which is left out (when: table == text or table == both)",
+        "lines, since only text reads from it, which is left out \
+         (when: table == text or table == both)",
         "text, since its condition fails (when: table == text or table == both)",
     ];
     assert_eq!(told(CHOICE, &[]), expected);
     let unfed = CHOICE.replace("[sources.log]\n", "[sources.log]\nwhen = \"a == b\"\n")
-        + "[sources.third]\nplugin = \"demo\"\n[sinks.copy]\nplugin = \"jsonl\"\nfrom = \"third\"\npath = \"copy\"\n";
+        + "[sources.third]\nplugin = \"demo\"\n\
+           [sinks.copy]\nplugin = \"jsonl\"\nfrom = \"third\"\npath = \"copy\"\n";
     let expected = [
         "log, since its condition fails (when: a == b)",
         "other, since its condition fails (when: '' != '')",
@@ -290,7 +292,7 @@ fn what_reads_from_nodes_that_are_gone_is_gone_with_them() {
 }
 
 #[test]
-fn editors_are_told_every_option_of_every_plugin() {
+fn the_schema_has_every_option_of_every_plugin() {
     let schema = schema::json_schema(&toys::registry());
     let log = &schema["$defs"]["source-log"];
     assert_eq!(log["properties"]["plugin"]["const"], "log");
@@ -350,7 +352,8 @@ proptest! {
 
     #[test]
     fn no_change_to_a_pipeline_makes_reading_panic(
-        at in 0..DIAMOND.len(), cut in 0..40usize, put in "[\\[\\]{}=.\"'$a-c0-9,\\n\u{1d11e}]{0,6}",
+        at in 0..DIAMOND.len(), cut in 0..40usize,
+        put in "[\\[\\]{}=.\"'$a-c0-9,\\n\u{1d11e}]{0,6}",
     ) {
         let end = (at + cut).min(DIAMOND.len());
         tell(&format!("{}{put}{}", &DIAMOND[..at], &DIAMOND[end..]));

@@ -45,7 +45,7 @@ fn what_is_found_is_the_same_every_time() {
 }
 
 #[test]
-fn a_source_that_is_not_linked_is_told() {
+fn a_source_that_is_not_linked_is_reported() {
     expect_findings(
         &source("nobody").findings(),
         &[Promise::Options],
@@ -277,7 +277,7 @@ fn damage_beyond_the_file() {
 }
 
 #[test]
-fn more_is_lost_than_is_told() {
+fn more_is_lost_than_is_reported() {
     let findings = trial("tells-too-little-damage").findings();
     expect_findings(&findings, &[Promise::Damage], &["more is lost than is reported"]);
 }
@@ -305,7 +305,7 @@ fn a_sound_sample_that_cannot_be_read() {
 }
 
 #[test]
-fn a_cut_header_that_is_not_told() {
+fn a_cut_header_that_is_not_reported() {
     let findings = trial("ignores-cut-headers").findings();
     expect_findings(&findings, &[Promise::Damage], &["cut inside an event"]);
 }

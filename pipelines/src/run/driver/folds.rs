@@ -36,8 +36,8 @@ impl Fold for DroppedFold {
 }
 
 /// Records which of the names in its options left a fold.
-fn observe_left(naming: &NamingNodes, node: usize, given: &[Batch], tally: &mut RunTally) {
-    given.iter().for_each(|batch| tally.node(node).observe(naming.left(node, batch)));
+fn observe_left(naming: &NamingNodes, node: usize, output: &[Batch], tally: &mut RunTally) {
+    output.iter().for_each(|batch| tally.node(node).observe(naming.left(node, batch)));
 }
 
 impl RunDriver<'_> {
@@ -48,19 +48,19 @@ impl RunDriver<'_> {
         let before =
             batch.as_ref().map(|batch| EventCounts::count(batch.origins())).unwrap_or_default();
         let naming = &self.setup.shared.naming;
-        let met = batch.as_ref().and_then(|batch| naming.entered(fold.node, batch));
-        self.tally.node(fold.node).observe(met);
-        let given = match batch {
+        let observed = batch.as_ref().and_then(|batch| naming.entered(fold.node, batch));
+        self.tally.node(fold.node).observe(observed);
+        let output = match batch {
             Some(batch) => fold.fold.push(batch, &mut context)?,
             None => fold.fold.finish(&mut context)?,
         };
         let mut after = EventCounts::default();
-        given.iter().for_each(|batch| after.add(&EventCounts::count(batch.origins())));
-        observe_left(naming, fold.node, &given, &mut self.tally);
+        output.iter().for_each(|batch| after.add(&EventCounts::count(batch.origins())));
+        observe_left(naming, fold.node, &output, &mut self.tally);
         let mut outcome = SegmentOutcome::default();
         count_stage(fold.node, &context, &before, &after, &mut outcome);
         self.tally.add(&outcome.tally);
-        given.into_iter().try_for_each(|batch| self.emit(StreamHead::Fold(place), batch))?;
+        output.into_iter().try_for_each(|batch| self.emit(StreamHead::Fold(place), batch))?;
         self.drain_fold(place)
     }
 
@@ -70,17 +70,17 @@ impl RunDriver<'_> {
         loop {
             let RunningFold { fold, .. } = &mut self.folds[place];
             let mut context = self.setup.stage_context(fold);
-            let given = fold.fold.more(&mut context)?;
+            let output = fold.fold.more(&mut context)?;
             let mut after = EventCounts::default();
-            given.iter().for_each(|batch| after.add(&EventCounts::count(batch.origins())));
-            observe_left(&self.setup.shared.naming, fold.node, &given, &mut self.tally);
+            output.iter().for_each(|batch| after.add(&EventCounts::count(batch.origins())));
+            observe_left(&self.setup.shared.naming, fold.node, &output, &mut self.tally);
             let mut outcome = SegmentOutcome::default();
             count_stage(fold.node, &context, &EventCounts::default(), &after, &mut outcome);
             self.tally.add(&outcome.tally);
-            if given.is_empty() {
+            if output.is_empty() {
                 return Ok(());
             }
-            given.into_iter().try_for_each(|batch| self.emit(StreamHead::Fold(place), batch))?;
+            output.into_iter().try_for_each(|batch| self.emit(StreamHead::Fold(place), batch))?;
             self.setup.check()?;
             let is_asked_to_end = self.options.stop.is_requested();
             let is_wanted = self.head_has_demand(StreamHead::Fold(place), &mut BTreeMap::new());

@@ -74,7 +74,7 @@ fn ran(stages: Vec<(&str, Stage)>, jobs: usize) -> (Vec<String>, Report) {
 }
 
 #[test]
-fn a_chain_gives_what_its_parts_give_one_behind_another_on_any_number_of_threads() {
+fn a_chain_equals_its_parts_in_sequence_on_any_number_of_threads() {
     let (expected, _) = ran(apart(), 1);
     assert_eq!(expected.len() as i64, MADE / 3 * 2);
     assert_eq!(expected.last().unwrap(), &format!("B {} 29980000000 5998", MADE - 2));
@@ -84,7 +84,7 @@ fn a_chain_gives_what_its_parts_give_one_behind_another_on_any_number_of_threads
 }
 
 #[test]
-fn a_chain_is_one_stage_of_the_report_and_its_books_balance() {
+fn a_chain_is_one_stage_of_the_report_and_its_accounting_balances() {
     let (_, report) = ran(vec![("both", chain()), ("none", Stage::Chain(Vec::new()))], 2);
     let notes = report.notes.iter().map(|note| (&*note.node, &*note.what, note.count));
     let made = MADE as u64;
@@ -277,9 +277,10 @@ fn a_chain_of_maps_is_run_where_events_are_read() {
         LineSink::default(),
     );
     let pipeline = chain_of(&made, vec![("maps", maps())], &lines);
-    assert!(
-        matches!(&pipeline.nodes[1].instance, PluginInstance::Stage(stage) if stage.parts().len() == 2)
-    );
+    assert!(matches!(
+        &pipeline.nodes[1].instance,
+        PluginInstance::Stage(stage) if stage.parts().len() == 2
+    ));
     let report = run(pipeline, 2);
     assert_eq!((lines.lines.lock().unwrap().len(), made.read.load(Ordering::Relaxed)), (20, 2));
     assert_eq!(report.channels.len(), 1);

@@ -149,7 +149,7 @@ fn a_stage_that_holds_nothing_back_is_merged_by_time() {
 }
 
 #[test]
-fn what_could_not_be_waited_for_is_told_and_is_the_same_with_any_number_of_threads() {
+fn late_events_are_noted_and_are_the_same_with_any_number_of_threads() {
     let made =
         MadeUpSource { seconds: 30, per_second: 90, payload: 4096, ..MadeUpSource::default() };
     let told = |jobs| {
