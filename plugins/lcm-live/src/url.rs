@@ -86,7 +86,7 @@ impl Url {
         }
     }
 
-    /// The default address: that of [`DEFAULT_URL_VARIABLE`], or else multicast on this computer.
+    /// The default address: that of `LCM_DEFAULT_URL`, or else multicast on this computer.
     ///
     /// `Err` if the variable is set to an invalid address.
     pub fn default_url() -> Result<Self, String> {

@@ -58,7 +58,7 @@ pub enum Datagram<'d> {
 pub struct Fragment<'d> {
     /// The sender's message counter, the same in all fragments of a message.
     pub sequence: u32,
-    /// Bytes of the whole payload, at most [`MAX_PAYLOAD_LEN`].
+    /// Bytes of the whole payload, at most `MAX_PAYLOAD_LEN`.
     pub size: u32,
     /// Offset of the data in the payload.
     pub offset: u32,
@@ -88,7 +88,7 @@ pub enum Reject {
     NoFragments,
     /// The fragment number is not below the count.
     Number,
-    /// The message claims more than [`MAX_PAYLOAD_LEN`] bytes.
+    /// The message claims more than `MAX_PAYLOAD_LEN` bytes.
     Size,
     /// The data ends after the message.
     BeyondEnd,
@@ -480,7 +480,9 @@ mod tests {
             for bytes in &datagrams {
                 prop_assert!(bytes.len() <= 65_507);
                 let (number, first, data) = match parse(bytes).unwrap() {
-                    Datagram::Short { sequence, channel, payload } => (sequence, Some(channel), payload),
+                    Datagram::Short { sequence, channel, payload } => {
+                        (sequence, Some(channel), payload)
+                    }
                     Datagram::Fragment(f) => {
                         prop_assert_eq!((f.size as usize, f.offset as usize), (len, covered.len()));
                         prop_assert_eq!(usize::from(f.count), datagrams.len());

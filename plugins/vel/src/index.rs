@@ -291,7 +291,7 @@ fn walk(
 /// Narrows a file of `len` bytes to the part with every event of a time window, using its index.
 ///
 /// `window` is in milliseconds of the file's clock. An entry tells nothing about earlier times
-/// after it, so events out of place by [`MARGIN`] or more may be missing at the end; the caller
+/// after it, so events out of place by `MARGIN` or more may be missing at the end; the caller
 /// adds that margin. `None` if the index does not help, or contradicts the messages: 64 entries and
 /// 64 positions all over the file are checked, and for each entry used, all messages between the
 /// previous position and it.

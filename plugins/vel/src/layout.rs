@@ -178,13 +178,16 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_have_a_shape(
-            payload in proptest::collection::vec(prop_oneof![Just(0u8), 0u8..9, any::<u8>()], 0..80),
-            type_id in prop_oneof![Just(IMAGE), Just(IMU_STATE), Just(LASER_DATA), Just(LASER_CONFIG)],
+            payload in proptest::collection::vec(
+                prop_oneof![Just(0u8), 0u8..9, any::<u8>()], 0..80),
+            type_id in prop_oneof![
+                Just(IMAGE), Just(IMU_STATE), Just(LASER_DATA), Just(LASER_CONFIG)],
             version in 99i32..104,
         ) {
             let shape = fit_of(&payload, type_id, version);
             if shape == PayloadFit::Exact {
-                prop_assert_eq!(fit_of(payload.split_last().unwrap().1, type_id, version), PayloadFit::TooShort);
+                let shorter = payload.split_last().unwrap().1;
+                prop_assert_eq!(fit_of(shorter, type_id, version), PayloadFit::TooShort);
             }
             sensor(type_id, version, &payload);
         }

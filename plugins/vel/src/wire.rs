@@ -52,7 +52,7 @@ impl FileHead {
         Self { major: VERSION.0, minor: VERSION.1, entries }
     }
 
-    /// Parses a head, and the four bytes in place of [`MAGIC`].
+    /// Parses a head, and the four bytes in place of `MAGIC`.
     pub fn parse(bytes: &[u8; HEAD_LEN]) -> Option<([u8; 4], Self)> {
         let (magic, rest) = bytes.split_first_chunk()?;
         let (major, rest) = rest.split_first_chunk()?;
@@ -99,7 +99,10 @@ pub struct MessageHeader {
 
 /// A payload too long for the 32-bit size of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("payload of {0} bytes is longer than the {max} a vel message can hold", max = END_MARK - 1 - MIN_SIZE)]
+#[error(
+    "payload of {0} bytes is longer than the {max} a vel message can hold",
+    max = END_MARK - 1 - MIN_SIZE
+)]
 pub struct TooLong(pub usize);
 
 impl MessageHeader {

@@ -58,7 +58,7 @@ pub struct IntakeLimits {
     /// Bytes of memory for unfinished messages of all senders; at most one chunk of 4 MiB more is
     /// used.
     ///
-    /// One message of [`MAX_PAYLOAD_LEN`](wire::MAX_PAYLOAD_LEN) needs 257 MiB.
+    /// One message of 256 MiB needs 257 MiB.
     pub bytes: usize,
     /// Unfinished messages of all senders.
     pub messages: usize,

@@ -31,7 +31,10 @@ pub(crate) enum HandshakeError {
     #[error(transparent)]
     Wrong(#[from] HandshakeMismatch),
     /// The connection was closed before the handshake was complete.
-    #[error("expected {}, found a connection closed after {}", .from.handshake_name(), shown(.found))]
+    #[error(
+        "expected {}, found a connection closed after {}",
+        .from.handshake_name(), shown(.found)
+    )]
     Closed {
         /// The side whose handshake was expected.
         from: PeerRole,

@@ -22,7 +22,10 @@ const DFA_SIZE_LIMIT: usize = 256 << 10;
 pub(super) enum SubscriptionError {
     #[error("is not a regular expression: {0}")]
     Syntax(String),
-    #[error("is a regular expression that needs more than {} KiB", SIZE_LIMITS[SIZE_LIMITS.len() - 1] >> 10)]
+    #[error(
+        "is a regular expression that needs more than {} KiB",
+        SIZE_LIMITS[SIZE_LIMITS.len() - 1] >> 10
+    )]
     TooBig,
     #[error("exceeds the limit of {0} subscriptions")]
     TooMany(usize),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_core::contract::{
-    SourceContents, any_splitting_is_the_same, gather, gather_splits, gather_with,
+    PlainEvent, SourceContents, any_splitting_is_the_same, gather, gather_splits, gather_with,
     splits_cover_the_inputs, trials,
 };
 use sluice_core::{
@@ -345,7 +345,8 @@ proptest! {
         let all = any_splitting_is_the_same(&*source(&path), &[target, target * 3, 64]);
         prop_assert_eq!(&gathered_with_blocks(&path, block), &all);
         let lost: u64 = all.damage.iter().map(|(_, length, _)| length).sum();
-        let kept: u64 = all.events.iter().map(|e| (28 + e.channel.len() + e.payload.len()) as u64).sum();
+        let len = |e: &PlainEvent| (28 + e.channel.len() + e.payload.len()) as u64;
+        let kept: u64 = all.events.iter().map(len).sum();
         // Names that are not UTF-8 are longer as text than in the log.
         if all.events.iter().all(|e| !e.channel.contains('\\')) {
             prop_assert_eq!(lost + kept, bytes.len() as u64);

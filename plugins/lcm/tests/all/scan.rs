@@ -623,7 +623,8 @@ proptest! {
     fn odd_logs_are_tiled_and_damage_ends_at_an_event(log in odd_log()) {
         let found = walk(&log);
         for damage in &found.damage {
-            let next = next_event(&mut &log[..], damage.start..u64::MAX, &ScanLimits::default()).unwrap();
+            let range = damage.start..u64::MAX;
+            let next = next_event(&mut &log[..], range, &ScanLimits::default()).unwrap();
             prop_assert_eq!(next.unwrap_or(log.len() as u64), damage.end);
         }
     }

@@ -205,8 +205,16 @@ fn mistakes_say_where_they_are() {
         (message("{ name = \"a\" }"), "neither a type nor fields"),
         (message("{ name = \"a\", type = \"u8\", size = 3 }"), "unknown field `size`"),
         ("[[message]]".to_owned(), "unknown field `message`"),
-        ("[[messages]]\nname = \"bab\"\nversion = 1\nfields = []\n[[messages]]\nname = \"aca\"\nversion = 2\nfields = []".to_owned(), "the same number"),
-        (format!("{}{}", message(""), message("{ name = \"a\", type = \"u8\" }")), "conflicting declarations"),
+        (
+            "[[messages]]\nname = \"bab\"\nversion = 1\nfields = []\n\
+             [[messages]]\nname = \"aca\"\nversion = 2\nfields = []"
+                .to_owned(),
+            "the same number",
+        ),
+        (
+            format!("{}{}", message(""), message("{ name = \"a\", type = \"u8\" }")),
+            "conflicting declarations",
+        ),
         (message("").replace("version = 1", "version = -1"), "from 0 to 1073741823"),
     ] {
         let found = mistakes(&text);

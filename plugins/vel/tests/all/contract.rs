@@ -696,7 +696,8 @@ proptest! {
         let (_folder, path) = written(&bytes);
         let all = any_splitting_is_the_same(&*source(&path), &[target, target * 3, 64]);
         prop_assert_eq!(&gathered_with_blocks(&path, block), &all);
-        let starts = all.events.iter().map(|e| e.sequence as u64).chain(all.damage.iter().map(|d| d.0));
+        let events = all.events.iter().map(|e| e.sequence as u64);
+        let starts = events.chain(all.damage.iter().map(|d| d.0));
         let first = starts.min().unwrap_or(bytes.len() as u64);
         prop_assert_eq!(taken(&all) + first, bytes.len() as u64);
     }
@@ -722,7 +723,8 @@ proptest! {
         for event in &whole.events {
             let span = event.sequence as usize..event.sequence as usize + 21 + event.payload.len();
             if span.end <= at || span.start >= end {
-                prop_assert!(all.events.contains(event), "event at {} is gone: {:?}", span.start, all.damage);
+                let is_there = all.events.contains(event);
+                prop_assert!(is_there, "event at {} is gone: {:?}", span.start, all.damage);
             }
         }
     }

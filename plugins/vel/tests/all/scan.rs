@@ -304,7 +304,8 @@ proptest! {
         let deleted = if keeps { DeletedMessages::Keep } else { DeletedMessages::Skip };
         let after_damage = if stops { AfterDamage::Stop } else { AfterDamage::Search };
         tiled(&log, &Rules { deleted, after_damage, ..rules() });
-        if let FileStart::Sound { body: found, head: _ } = read_start(&mut &log[..], &rules()).unwrap() {
+        let start = read_start(&mut &log[..], &rules()).unwrap();
+        if let FileStart::Sound { body: found, head: _ } = start {
             prop_assert_eq!(messages_start(&mut &log[..], &rules()).unwrap(), Some(found));
         }
     }

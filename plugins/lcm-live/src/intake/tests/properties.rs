@@ -96,7 +96,8 @@ proptest! {
     fn any_datagrams_stay_within_the_limits_and_the_counts_add_up(
         datagrams in proptest::collection::vec((0u16..6, 0u64..SECOND, hostile()), 0..200),
     ) {
-        let limits = IntakeLimits { bytes: 6 << 20, messages: 5, senders: 4, ..IntakeLimits::default() };
+        let limits =
+            IntakeLimits { bytes: 6 << 20, messages: 5, senders: 4, ..IntakeLimits::default() };
         let mut harness = IntakeHarness::new(limits.clone());
         for (port, later, datagram) in datagrams {
             harness.now += later;

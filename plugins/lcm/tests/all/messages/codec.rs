@@ -295,7 +295,8 @@ proptest! {
         prop_assert_eq!(encoded(&*form, &columns), payloads.clone(), "{}", types.text());
         // A piece of the columns gives a piece of the payloads.
         let (from, len) = (count / 3, count / 2);
-        prop_assert_eq!(&encoded(&*form, &columns.slice(from, len))[..], &payloads[from..from + len]);
+        let sliced = encoded(&*form, &columns.slice(from, len));
+        prop_assert_eq!(&sliced[..], &payloads[from..from + len]);
     }
 
     #[test]
@@ -315,7 +316,8 @@ proptest! {
             }
         }
         let (rows, _) = decode(&*form, &payloads);
-        let kept: Vec<Vec<u8>> = rows.events.iter().map(|event| payloads[*event as usize].clone()).collect();
+        let payload_of = |event: &u32| payloads[*event as usize].clone();
+        let kept: Vec<Vec<u8>> = rows.events.iter().map(payload_of).collect();
         prop_assert_eq!(&encoded(&*form, &rows.columns), &kept, "{}", types.text());
         prop_assert_eq!(good(&*form, &kept), rows.columns);
     }
