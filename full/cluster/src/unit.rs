@@ -22,7 +22,8 @@ pub(crate) enum UnitResult {
     /// The output, or why there is none, is in the staging directory.
     Delivered,
     /// It failed, and may succeed if retried.
-    Again(String),
+    #[serde(rename = "again")]
+    Retry(String),
     /// The run is over, or has dropped the unit.
     Abandoned(String),
 }
@@ -32,9 +33,9 @@ pub fn serve(registry: &Registry, options: &Options) -> Result<(), Error> {
     let order = read_order()?;
     let ended = match order.execute(registry, options) {
         Ok(OrderOutcome::Delivered) => UnitResult::Delivered,
-        Ok(OrderOutcome::Retry(why)) => UnitResult::Again(why),
+        Ok(OrderOutcome::Retry(why)) => UnitResult::Retry(why),
         Ok(OrderOutcome::Abandoned(why)) => UnitResult::Abandoned(why),
-        Err(error) => UnitResult::Again(error.to_string()),
+        Err(error) => UnitResult::Retry(error.to_string()),
     };
     let line = serde_json::to_string(&ended).map_err(|e| Error::internal(e.to_string()))?;
     let mut out = io::stdout().lock();
@@ -78,7 +79,7 @@ mod tests {
     fn a_unit_result_survives_a_round_trip_on_one_line() {
         let all = [
             UnitResult::Delivered,
-            UnitResult::Again("a\nb".into()),
+            UnitResult::Retry("a\nb".into()),
             UnitResult::Abandoned("c".into()),
         ];
         for ended in all {

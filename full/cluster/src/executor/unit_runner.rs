@@ -111,7 +111,7 @@ impl UnitRunner {
                 return self.blocking(&done_marker, DoneMarker::write).await;
             }
             ChildExit::Cancelled => return Err(cancelled()),
-            ChildExit::Finished(UnitResult::Again(why)) | ChildExit::Crashed(why) => {
+            ChildExit::Finished(UnitResult::Retry(why)) | ChildExit::Crashed(why) => {
                 if !self.blocking(&unit.order, UnitOrder::is_over).await? {
                     return self.retry_or_give_up(unit, why).await;
                 }
@@ -158,7 +158,7 @@ impl UnitRunner {
         match decided {
             None => {
                 let text = format!("{name}: failed on {}, will be retried: {why}", host_name());
-                self.say(task, text, false).await;
+                self.report(task, text, false).await;
                 Err(io::Error::other(why))
             }
             Some(true) => {
@@ -168,14 +168,14 @@ impl UnitRunner {
             // The reason cannot even be written where the driver looks for it. Returning an error
             // would fail the whole job.
             Some(false) => {
-                self.say(task, format!("{name}: abandoned: {why}"), true).await;
+                self.report(task, format!("{name}: abandoned: {why}"), true).await;
                 Ok(())
             }
         }
     }
 
     /// Shows a message here and sends it to the driver.
-    async fn say(&self, task: &BallistaTask, text: String, is_abandoned: bool) {
+    async fn report(&self, task: &BallistaTask, text: String, is_abandoned: bool) {
         send_message(&self.messages, text.clone()).await;
         http::post_json(
             &self.scheduler,
@@ -237,7 +237,7 @@ impl UnitWorker for UnitRunner {
 
 impl fmt::Debug for UnitRunner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Workshop")
+        f.write_str("UnitRunner")
     }
 }
 

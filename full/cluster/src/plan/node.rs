@@ -59,13 +59,13 @@ impl UnitExec {
 
 impl DisplayAs for UnitExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Fulfil")
+        f.write_str("UnitExec")
     }
 }
 
 impl ExecutionPlan for UnitExec {
     fn name(&self) -> &str {
-        "Fulfil"
+        "UnitExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {

@@ -90,7 +90,7 @@ pub(super) fn events(batch: &Batch, channels: &Channels) -> Result<RecordBatch, 
     columns.extend([payloads, Arc::new(sizes)]);
     columns.push(Arc::new(UInt32Array::from_iter_values(0..batch.len() as u32)));
     let schema = columns::with_event(&columns::events_schema());
-    RecordBatch::try_new(schema, columns).map_err(|error| unfit(&error))
+    RecordBatch::try_new(schema, columns).map_err(|error| column_mismatch(&error))
 }
 
 /// The rows of a channel's table, with the event index column.
@@ -102,12 +102,13 @@ pub(super) fn channel(
 ) -> Result<RecordBatch, Error> {
     let of_events = UInt32Array::from(rows.events.clone());
     let columns = event_columns(&batch.to_arrow(channels)?)?;
-    let columns = take_arrays(&columns, &of_events, None).map_err(|error| unfit(&error))?;
+    let columns =
+        take_arrays(&columns, &of_events, None).map_err(|error| column_mismatch(&error))?;
     let fields = rows.columns.columns().iter().cloned();
     let all = columns.into_iter().chain(fields).chain([Arc::new(of_events) as ArrayRef]).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(rows.events.len()));
     let batch = RecordBatch::try_new_with_options(columns::with_event(table), all, &options);
-    batch.map_err(|error| unfit(&error))
+    batch.map_err(|error| column_mismatch(&error))
 }
 
 /// Casts rows to the declared fields, which are matched by name.
@@ -145,17 +146,17 @@ pub(super) fn in_order(mut parts: Vec<RecordBatch>) -> Result<Option<RecordBatch
         return Ok(parts.pop());
     }
     let Some(schema) = parts.first().map(RecordBatch::schema) else { return Ok(None) };
-    let together = concat_batches(&schema, &parts).map_err(|error| unfit(&error))?;
+    let together = concat_batches(&schema, &parts).map_err(|error| column_mismatch(&error))?;
     let event = together.num_columns() - 1;
     let order = sort_to_indices(together.column(event), None, None);
     let ordered = order.and_then(|order| take_record_batch(&together, &order));
-    ordered.map(Some).map_err(|error| unfit(&error))
+    ordered.map(Some).map_err(|error| column_mismatch(&error))
 }
 
 /// Removes the event index column.
 pub(super) fn without_event(rows: &RecordBatch) -> Result<RecordBatch, Error> {
     let others: Vec<usize> = (0..rows.num_columns().saturating_sub(1)).collect();
-    rows.project(&others).map_err(|error| unfit(&error))
+    rows.project(&others).map_err(|error| column_mismatch(&error))
 }
 
 /// The event index of a row, from the last column.
@@ -179,7 +180,7 @@ fn column(arrow: &RecordBatch, columns: EventColumn) -> Result<ArrayRef, Error> 
 /// The payloads; null for events that have only decoded fields.
 fn payloads(batch: &Batch, arrow: &RecordBatch) -> Result<ArrayRef, Error> {
     let payloads = cast(&column(arrow, EventColumn::Payload)?, &arrow_schema::DataType::BinaryView)
-        .map_err(|error| unfit(&error))?;
+        .map_err(|error| column_mismatch(&error))?;
     let gone: Vec<&Rows> =
         batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone).collect();
     if gone.is_empty() {
@@ -195,9 +196,9 @@ fn payloads(batch: &Batch, arrow: &RecordBatch) -> Result<ArrayRef, Error> {
     let (views, buffers, _) = views.clone().into_parts();
     let nulls = NullBuffer::from(is_there);
     let nulled = BinaryViewArray::try_new(views, buffers, Some(nulls));
-    Ok(Arc::new(nulled.map_err(|error| unfit(&error))?))
+    Ok(Arc::new(nulled.map_err(|error| column_mismatch(&error))?))
 }
 
-fn unfit(error: &ArrowError) -> Error {
+fn column_mismatch(error: &ArrowError) -> Error {
     Error::internal(format!("events do not fit the columns of their table: {error}"))
 }

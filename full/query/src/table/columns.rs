@@ -175,12 +175,12 @@ pub(crate) fn record_batch(
     };
     let arrays = columns.iter().map(build).collect::<Result<Vec<_>, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.len()));
-    RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).map_err(unfit)
+    RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).map_err(column_mismatch)
 }
 
 fn take_labels(labels: &StringViewArray, batch: &Batch) -> Result<ArrayRef, Error> {
     let ids = UInt32Array::from_iter_values(batch.channels().iter().copied());
-    take(labels, &ids, None).map_err(unfit)
+    take(labels, &ids, None).map_err(column_mismatch)
 }
 
 /// The payloads; null for events that have only decoded fields.
@@ -195,10 +195,10 @@ fn payloads(batch: &Batch) -> Result<ArrayRef, Error> {
     gone.into_iter().for_each(|event| there[event as usize] = false);
     let (views, buffers, _) = column.into_parts();
     let nulls = NullBuffer::from(there);
-    Ok(Arc::new(BinaryViewArray::try_new(views, buffers, Some(nulls)).map_err(unfit)?))
+    Ok(Arc::new(BinaryViewArray::try_new(views, buffers, Some(nulls)).map_err(column_mismatch)?))
 }
 
-pub(super) fn unfit(error: ArrowError) -> Error {
+pub(super) fn column_mismatch(error: ArrowError) -> Error {
     Error::internal(format!("a batch does not fit its columns: {error}"))
 }
 

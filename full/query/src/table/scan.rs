@@ -56,7 +56,9 @@ struct SharedRead {
 
 impl fmt::Debug for SharedRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("taken", &self.partitions_started).finish_non_exhaustive()
+        f.debug_struct("SharedRead")
+            .field("partitions_started", &self.partitions_started)
+            .finish_non_exhaustive()
     }
 }
 

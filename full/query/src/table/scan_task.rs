@@ -13,7 +13,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_expr::PhysicalExpr;
 use sluice_core::{Batch, Error, Payloads, PerChannel, Rows, StageContext, booleans};
 
-use super::columns::{LogColumn, RowType, TableKind, record_batch, unfit};
+use super::columns::{LogColumn, RowType, TableKind, column_mismatch, record_batch};
 use super::pushdown::Pushdown;
 use super::{LogTables, discovery};
 
@@ -211,11 +211,12 @@ fn interleave_rows(
     let column = |place: usize| {
         let parts: Vec<&dyn Array> =
             all.iter().map(|rows| rows.columns.column(place).as_ref()).collect();
-        interleave(&parts, &picks).map_err(unfit)
+        interleave(&parts, &picks).map_err(column_mismatch)
     };
     let columns = (0..schema.fields().len()).map(column).collect::<Result<_, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(picks.len()));
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(unfit)
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+        .map_err(column_mismatch)
 }
 
 /// Wraps one of our errors for DataFusion.

@@ -56,12 +56,12 @@ impl Prompt {
             .history_ignore_space(true)
             .completion_type(CompletionType::List)
             .max_history_size(MAX_HISTORY)
-            .map_err(failed)?;
+            .map_err(prompt_error)?;
         if !io::stdout().is_terminal() {
             // Rows go elsewhere: do not mix the prompt into them.
             config = config.behavior(Behavior::PreferTerm);
         }
-        let mut editor = Editor::with_config(config.build()).map_err(failed)?;
+        let mut editor = Editor::with_config(config.build()).map_err(prompt_error)?;
         editor.set_helper(Some(PromptHelper(repl.vocabulary.clone())));
         let mut history = history();
         if let Some(path) = history.as_ref().filter(|path| path.exists())
@@ -87,7 +87,7 @@ impl Prompt {
                 // Ctrl-C discards the line.
                 Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => {}
                 Err(ReadlineError::Eof) => return Ok(None),
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(prompt_error(error)),
             }
         }
     }
@@ -113,6 +113,6 @@ fn history() -> Option<PathBuf> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "used in map_err")]
-fn failed(error: ReadlineError) -> Failure {
+fn prompt_error(error: ReadlineError) -> Failure {
     Failure::Failed(format!("the prompt cannot be shown: {error}"))
 }

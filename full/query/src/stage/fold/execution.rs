@@ -72,7 +72,7 @@ pub(super) struct PlanExecution {
 
 impl fmt::Debug for PlanExecution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running").field("scans", &self.scans).finish_non_exhaustive()
+        f.debug_struct("PlanExecution").field("scans", &self.scans).finish_non_exhaustive()
     }
 }
 

@@ -118,7 +118,7 @@ pub(super) struct ScanFeed {
 
 impl std::fmt::Debug for ScanFeed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Scan({}, {:?})", self.table, self.columns)
+        write!(f, "ScanFeed({}, {:?})", self.table, self.columns)
     }
 }
 

@@ -85,7 +85,7 @@ impl QueryFold {
                 && let Some((table, rows)) = unfed.next(execution)?
             {
                 let more = execution.push(table, &rows);
-                more.map_err(|error| failed(error, &self.query, &self.budget))?;
+                more.map_err(|error| run_error(error, &self.query, &self.budget))?;
                 // Step after each push: the order of work must not depend on how events are
                 // batched.
                 loop {
@@ -103,9 +103,9 @@ impl QueryFold {
     fn begin(&mut self, schemas: &[arrow_schema::SchemaRef]) -> Result<(), Error> {
         let planner = self.budget.planner()?;
         let planned = plan(&planner, &self.query, schemas, self.channel.as_deref());
-        let (planned, mapping) = planned.map_err(|mistake| wrong(&mistake, &self.query))?;
+        let (planned, mapping) = planned.map_err(|mistake| mistake_error(&mistake, &self.query))?;
         let execution = PlanExecution::begin(planned, &planner, queue_bytes(&self.budget));
-        let execution = execution.map_err(|error| failed(error, &self.query, &self.budget))?;
+        let execution = execution.map_err(|error| run_error(error, &self.query, &self.budget))?;
         self.state = FoldState::Running(Box::new(execution), mapping);
         Ok(())
     }
@@ -128,7 +128,7 @@ impl QueryFold {
         let mapping = mapping.clone();
         loop {
             let step = execution.step(&|| context.run_handle.is_aborted());
-            match step.map_err(|error| failed(error, &self.query, &self.budget))? {
+            match step.map_err(|error| run_error(error, &self.query, &self.budget))? {
                 ExecutionStep::Rows(rows) if rows.num_rows() == 0 => {}
                 ExecutionStep::Rows(rows) => {
                     return Ok(vec![self.events(&rows, &mapping, context)?]);
@@ -193,7 +193,7 @@ impl Fold for QueryFold {
     fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         self.pending.end(&self.schemas)?;
         if let FoldState::Running(execution, _) = &mut self.state {
-            execution.end().map_err(|error| failed(error, &self.query, &self.budget))?;
+            execution.end().map_err(|error| run_error(error, &self.query, &self.budget))?;
         }
         self.step(context)
     }
@@ -273,11 +273,11 @@ fn queue_bytes(budget: &MemoryBudget) -> usize {
     usize::try_from(budget.memory.0 / 4).unwrap_or(usize::MAX)
 }
 
-fn wrong(mistake: &SqlMistake, query: &Query) -> Error {
+fn mistake_error(mistake: &SqlMistake, query: &Query) -> Error {
     Error::invalid(format!("the query `{}`: {}", query.excerpt(), query.render(mistake)))
 }
 
-fn failed(error: QueryError, query: &Query, budget: &MemoryBudget) -> Error {
+fn run_error(error: QueryError, query: &Query, budget: &MemoryBudget) -> Error {
     match error {
         QueryError::OutOfMemory(what) => Error::invalid(format!(
             "the query `{}` does not fit into `memory = \"{}\"`, even with temporary files: \
