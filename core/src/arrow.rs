@@ -4,10 +4,10 @@
 //! |---|---|---|
 //! | `timestamp` | `Timestamp(ns, UTC)` | |
 //! | `source` | `Dictionary(Int32, Utf8)` | |
-//! | `channel` | `Dictionary(Int32, Utf8)` | the text form of the name, which loses nothing |
+//! | `channel` | `Dictionary(Int32, Utf8)` | the name in its lossless text form |
 //! | `sequence` | `Int64` | |
 //! | `encoding` | `Dictionary(Int32, Utf8)` | |
-//! | `attributes` | `Dictionary(Int32, Utf8)`, nullable | JSON: type name, clock and metadata, where there are any |
+//! | `attributes` | `Dictionary(Int32, Utf8)`, nullable | type name, clock and metadata as JSON |
 //! | `payload` | `BinaryView` | |
 
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Batch, Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
 
-/// What of a channel has no column of its own.
+/// The properties of a channel that have no column of their own, as JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Attributes {
@@ -85,38 +85,38 @@ impl Batch {
         TimestampNanosecondArray::new(self.timestamps.clone(), None).with_timezone("UTC")
     }
 
-    /// The numbers of the events as a column. Copies nothing.
+    /// The sequence numbers as a column. Copies nothing.
     pub fn sequence_column(&self) -> Int64Array {
         Int64Array::new(self.sequences.clone(), None)
     }
 
-    /// The payloads as a column. Copies none, but looks at each.
+    /// The payloads as a column. Validates each, but copies none.
     pub fn payload_column(&self) -> Result<BinaryViewArray, Error> {
         let column = BinaryViewArray::try_new(self.payloads.clone(), self.segments.clone(), None);
         column.map_err(|e| Error::internal(format!("payloads do not fit their column: {e}")))
     }
 
-    /// The events of a record batch with these columns; others are ignored, and `source`, `encoding`
-    /// and `attributes` may be missing.
+    /// Reads the events of a record batch. Other columns are ignored; `source`, `encoding` and
+    /// `attributes` may be missing.
     ///
-    /// `Err` says which column is not as it should be.
+    /// `Err` names the column that is missing or has the wrong type.
     pub fn from_arrow(columns: &RecordBatch, channels: &Channels) -> Result<Self, Error> {
         let required = |name: &str| {
             columns
                 .column_by_name(name)
-                .ok_or_else(|| Error::invalid(format!("no column `{name}`")))
+                .ok_or_else(|| Error::invalid(format!("there is no column `{name}`")))
         };
         let wrong = |name: &str, want: &str, found: &ArrayRef| {
             let (found, nulls) = (found.data_type(), found.null_count());
             Error::invalid(format!(
-                "column `{name}`: {want} without nulls is needed, found {found} with {nulls} nulls"
+                "column `{name}`: expected {want} without nulls, found {found} with {nulls} nulls"
             ))
         };
         let column = required("timestamp")?;
         let timestamps = column.as_primitive_opt::<TimestampNanosecondType>();
         let timestamps = timestamps
             .filter(|c| c.null_count() == 0)
-            .ok_or_else(|| wrong("timestamp", "a timestamp in ns", column))?;
+            .ok_or_else(|| wrong("timestamp", "timestamps in ns", column))?;
         let column = required("sequence")?;
         let sequences = column.as_primitive_opt::<Int64Type>();
         let sequences = sequences
@@ -139,11 +139,11 @@ impl Batch {
         })
     }
 
-    /// Events from columns that were worked out one by one: as many of each, and none null.
+    /// Builds a batch from columns of equal length without nulls.
     ///
     /// # Panics
     ///
-    /// If there are not as many of each.
+    /// If the columns differ in length.
     pub fn from_columns(
         timestamps: ScalarBuffer<i64>,
         sequences: ScalarBuffer<i64>,
@@ -165,9 +165,10 @@ impl Batch {
         }
     }
 
-    /// For each event the place of its channel in the list, which is in order of first appearance.
+    /// The channels of the batch in order of first appearance, and for each event the index of its
+    /// own.
     fn local_channels(&self, channels: &Channels) -> (ScalarBuffer<i32>, Vec<Arc<Channel>>) {
-        // A table, not a map: this is asked for every event.
+        // A table, not a map: it is read once per event.
         const NEW: i32 = -1;
         let most = self.channels.iter().max().map_or(0, |id| *id as usize + 1);
         let (mut local, mut used) = (vec![NEW; most], Vec::new());
@@ -184,8 +185,7 @@ impl Batch {
 }
 
 impl Channel {
-    /// What of it has no column of its own, as the column `attributes` has it; nothing where all of that
-    /// is as usual.
+    /// The value of its `attributes` column; `None` if all attributes have their default.
     pub fn attributes(&self) -> Option<String> {
         attributes(self)
     }
@@ -201,7 +201,7 @@ fn attributes(channel: &Channel) -> Option<String> {
     serde_json::to_string(&attributes).ok()
 }
 
-/// The channels that four columns of words describe, interned once a combination.
+/// Interns the channels that these columns describe, once per combination of values.
 fn channel_column(columns: &RecordBatch, channels: &Channels) -> Result<ScalarBuffer<u32>, Error> {
     let words = ["channel", "source", "encoding", "attributes"]
         .map(|name| DictionaryColumn::find(columns, name));
@@ -236,7 +236,7 @@ fn build_channel(
     attributes: Option<&str>,
 ) -> Result<Channel, Error> {
     let name =
-        name.ok_or_else(|| Error::invalid("column `channel`: a null where a name is needed"))?;
+        name.ok_or_else(|| Error::invalid("column `channel`: expected a name, found null"))?;
     let encoding = encoding.map(Encoding::from_word).unwrap_or_default();
     let mut channel = Channel::new(Name::from_text(name), source.unwrap_or_default(), encoding);
     if let Some(json) = attributes {
@@ -248,7 +248,7 @@ fn build_channel(
     Ok(channel)
 }
 
-/// A column of words that repeat.
+/// A dictionary column of strings.
 struct DictionaryColumn<'c> {
     keys: &'c Int32Array,
     values: &'c StringArray,
@@ -262,14 +262,14 @@ impl<'c> DictionaryColumn<'c> {
             words.and_then(|words| Some((words.keys(), words.values().as_string_opt::<i32>()?)));
         let wrong = || {
             Error::invalid(format!(
-                "column `{name}`: a dictionary of strings is needed, found {}",
+                "column `{name}`: expected a dictionary of strings, found {}",
                 column.data_type()
             ))
         };
         words.map(|(keys, values)| Some(Self { keys, values })).ok_or_else(wrong)
     }
 
-    /// A key for the word of that row: -1 for null.
+    /// The dictionary key of a row; -1 for null.
     fn key(&self, row: usize) -> i32 {
         if self.keys.is_null(row) { -1 } else { self.keys.value(row) }
     }

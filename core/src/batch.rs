@@ -1,8 +1,9 @@
-//! Batches: some thousand events in order, in columns, with payloads as views into shared segments.
+//! Batches: a few thousand events in order, as columns, with payloads as views into shared
+//! segments.
 //!
-//! Nothing of a payload is copied between the block it was read into and the sink that writes it: a
-//! batch holds views, laid out as Arrow's `BinaryView` has them, and a reference to each segment.
-//! Batches are immutable; cloning one is a handful of reference counts.
+//! A payload is not copied between the block it was read into and the sink that writes it: a batch
+//! holds views in the layout of Arrow's `BinaryView`, and a reference to each segment. Batches are
+//! immutable; cloning one increments a handful of reference counts.
 
 use std::sync::Arc;
 
@@ -19,15 +20,17 @@ mod tests;
 
 pub use builder::{BatchBuilder, PayloadOffset};
 
-/// Some thousand events in order.
+/// A few thousand events, in order.
+///
+/// Cloning is cheap: all columns are shared. Methods that change events return a new batch.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     pub(crate) timestamps: ScalarBuffer<i64>,
-    /// The times in nanoseconds of 128 bits, where some of them are not the timestamps.
+    /// 128-bit times, if some lie outside the range of timestamps.
     pub(crate) wide_times: Option<ScalarBuffer<i128>>,
     pub(crate) sequences: ScalarBuffer<i64>,
     pub(crate) channels: ScalarBuffer<u32>,
-    /// The channels as they were read, where a stage has renamed them since.
+    /// The channels as read, if a stage has renamed some.
     pub(crate) origins: Option<ScalarBuffer<u32>>,
     pub(crate) payloads: ScalarBuffer<u128>,
     pub(crate) segments: Arc<[Buffer]>,
@@ -37,9 +40,10 @@ pub struct Batch {
 /// One event of a batch, borrowed from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event<'b> {
-    /// Nanoseconds since the Unix epoch, or since the start where the channel's clock is relative.
+    /// Nanoseconds since the Unix epoch, or since the start of the recording if the channel's clock
+    /// is relative.
     pub timestamp: i64,
-    /// The number its origin gave it.
+    /// The sequence number its origin assigned.
     pub sequence: i64,
     /// Its channel.
     pub channel: ChannelId,
@@ -47,33 +51,33 @@ pub struct Event<'b> {
     pub payload: &'b [u8],
 }
 
-/// Payloads up to this length lie in the view itself.
+/// Payloads up to this length are stored in the view itself.
 const INLINE: u32 = 12;
 const VIEW_LEN: usize = size_of::<u128>();
 
 impl Batch {
-    /// How many events it has.
+    /// The number of events.
     pub fn len(&self) -> usize {
         self.timestamps.len()
     }
 
-    /// Whether it has no event.
+    /// Whether it has no events.
     pub fn is_empty(&self) -> bool {
         self.timestamps.is_empty()
     }
 
-    /// The timestamps, in nanoseconds, one an event.
+    /// The timestamps in nanoseconds, one per event.
     pub fn timestamps(&self) -> &[i64] {
         &self.timestamps
     }
 
-    /// The events' times in nanoseconds, where some lie beyond what 64 bits hold: the timestamp of such an
-    /// event is the nearest one that these hold.
+    /// The times in nanoseconds, if some do not fit into 64 bits; `None` if all do. The timestamp
+    /// of such an event is clamped.
     pub fn wide_times(&self) -> Option<&[i128]> {
         self.wide_times.as_deref()
     }
 
-    /// The time of event `row` in nanoseconds, if it is not its timestamp.
+    /// The time of event `row` in nanoseconds, if it differs from its timestamp.
     ///
     /// # Panics
     ///
@@ -83,7 +87,7 @@ impl Batch {
         (time != i128::from(self.timestamps[row])).then_some(time)
     }
 
-    /// The numbers their origin gave the events.
+    /// The sequence numbers, one per event.
     pub fn sequences(&self) -> &[i64] {
         &self.sequences
     }
@@ -93,8 +97,8 @@ impl Batch {
         &self.channels
     }
 
-    /// The channels that the events were read on: differs from [`channels`](Self::channels) after a
-    /// stage renamed some.
+    /// The channels as read. They differ from [`channels`](Self::channels) after a stage renamed
+    /// some.
     pub fn origins(&self) -> &[u32] {
         self.origins.as_ref().unwrap_or(&self.channels)
     }
@@ -142,12 +146,12 @@ impl Batch {
         (0..self.len()).map(|row| self.event(row))
     }
 
-    /// The bytes of all payloads together.
+    /// The total length of all payloads, in bytes.
     pub fn payload_bytes(&self) -> u64 {
         self.payloads.iter().map(|view| u64::from(*view as u32)).sum()
     }
 
-    /// About how much memory the batch keeps alive.
+    /// An estimate of the memory the batch keeps alive, in bytes.
     pub fn memory(&self) -> usize {
         let columns = self.len() * (2 * size_of::<i64>() + size_of::<u32>() + VIEW_LEN);
         let rows: usize = self.rows.iter().map(Rows::memory).sum();
@@ -159,17 +163,17 @@ impl Batch {
         &self.rows
     }
 
-    /// The same events with these decoded rows.
+    /// Replaces the decoded rows.
     pub fn with_rows(mut self, rows: Vec<Rows>) -> Self {
         self.rows = rows;
         self
     }
 
-    /// The same events with other timestamps.
+    /// Replaces the timestamps.
     ///
     /// # Panics
     ///
-    /// If there is not one timestamp an event.
+    /// If there is not one timestamp per event.
     pub fn with_timestamps(mut self, timestamps: Vec<i64>) -> Self {
         assert_eq!(timestamps.len(), self.len(), "one timestamp an event");
         self.timestamps = column(timestamps);
@@ -177,11 +181,11 @@ impl Batch {
         self
     }
 
-    /// The same events with other times, in nanoseconds; timestamps become the nearest that 64 bits hold.
+    /// Replaces the times, in nanoseconds. Timestamps that do not fit into 64 bits are clamped.
     ///
     /// # Panics
     ///
-    /// If there is not one time an event.
+    /// If there is not one time per event.
     pub fn with_wide_times(mut self, times: Vec<i128>) -> Self {
         assert_eq!(times.len(), self.len(), "one time an event");
         self.timestamps = times.iter().map(|time| nearest(*time)).collect();
@@ -191,11 +195,11 @@ impl Batch {
         self
     }
 
-    /// The same events on other channels. [`origins`](Self::origins) stays what it was.
+    /// Moves the events to other channels. [`origins`](Self::origins) does not change.
     ///
     /// # Panics
     ///
-    /// If there is not one channel an event.
+    /// If there is not one channel per event.
     pub fn with_channels(mut self, channels: Vec<u32>) -> Self {
         assert_eq!(channels.len(), self.len(), "one channel an event");
         self.origins.get_or_insert(self.channels);
@@ -203,8 +207,8 @@ impl Batch {
         self
     }
 
-    /// The same events as if they had been read on other channels, [`origins`](Self::origins)
-    /// included. `ids` has the new channel at the number of the old one; nothing if one is not there.
+    /// Maps the channels, [`origins`](Self::origins) included: `ids` has the new id at the index of
+    /// the old one. `None` if one is missing.
     pub fn with_channel_ids(self, ids: &[ChannelId]) -> Option<Self> {
         let id = |old: &u32| ids.get(*old as usize).map(|id| id.0);
         let channels = self.channels.iter().map(id).collect::<Option<Vec<u32>>>()?;
@@ -217,7 +221,7 @@ impl Batch {
         kept.resize(self.len(), 0);
         let mut count = 0;
         for row in 0..self.len() {
-            // Written always, counted only if kept: no branch to mispredict.
+            // Write always, count only if kept: no branch to mispredict.
             kept[count] = row as u32;
             count += usize::from(keep(row));
         }
@@ -275,7 +279,7 @@ impl Batch {
         }
     }
 
-    /// Events picked from several batches: `(batch, row)`, in this order. Copies no payload.
+    /// Picks events from several batches, as `(batch, row)`, in this order. Copies no payload.
     ///
     /// # Panics
     ///
@@ -314,31 +318,31 @@ impl Batch {
         }
     }
 
-    /// The same events in memory of their own where they use less than a quarter of the segments they
-    /// keep alive. For those who hold batches for long.
+    /// Copies the payloads if they take less than a quarter of the segments they keep alive. For
+    /// code that holds batches for long.
     pub fn compact(self) -> Self {
         let kept: usize = self.segments.iter().map(Buffer::len).sum();
         if self.payload_bytes() as usize >= kept / 4 { self } else { self.owned() }
     }
 
-    /// The same events, with payloads in memory of their own: no segment is kept alive.
+    /// Copies the payloads, so that the batch keeps no shared segment alive.
     pub fn owned(self) -> Self {
         let (payloads, segments) = BatchBuilder::copy_payloads(&self);
         Self { payloads, segments, ..self }
     }
 
-    /// The same events with empty payloads. What is decoded of them is all that is left.
+    /// Drops the payloads; only decoded rows remain.
     pub fn without_payloads(mut self) -> Self {
         let payloads = vec![0; self.len()].into();
         self.rows.iter_mut().for_each(|rows| rows.payloads = Payloads::Gone);
         Self { payloads, segments: Vec::new().into(), ..self }
     }
 
-    /// The same events, where those at `events` have these payloads.
+    /// Replaces the payloads of the events at `events`.
     ///
     /// # Panics
     ///
-    /// If there is not one payload for each of `events`, or one of them is out of range.
+    /// If there is not one payload per event, or an index is out of range.
     pub fn with_payloads(self, events: &[u32], payloads: &BinaryArray) -> Self {
         assert_eq!(events.len(), payloads.len(), "one payload an event");
         let segment = self.segments.len() as u32;
@@ -350,8 +354,8 @@ impl Batch {
         Self { payloads: views.into(), segments, ..self }
     }
 
-    /// The batch without the events of which only decoded rows are left, and the positions of these;
-    /// nothing if there are none.
+    /// The batch without events that have only decoded rows, and the positions of those; `None` if
+    /// there are none.
     pub(crate) fn split_off_decoded_only(&self) -> Option<(Self, Vec<u32>)> {
         let gone = self.rows.iter().filter(|rows| rows.payloads == Payloads::Gone);
         let mut alone: Vec<u32> = gone.flat_map(|rows| rows.events.iter().copied()).collect();
@@ -365,7 +369,7 @@ impl Batch {
     }
 }
 
-/// The timestamp nearest to a time.
+/// The time, clamped to 64 bits.
 fn nearest(time: i128) -> i64 {
     i64::try_from(time).unwrap_or(if time < 0 { i64::MIN } else { i64::MAX })
 }
@@ -380,7 +384,7 @@ fn segment_of(view: u128) -> usize {
     (view >> 64) as u32 as usize
 }
 
-/// The view with its segment `by` places further on.
+/// The view with its segment number increased by `by`.
 fn shift_segment(view: u128, by: u32) -> u128 {
     if view as u32 <= INLINE { view } else { view + (u128::from(by) << 64) }
 }

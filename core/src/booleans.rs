@@ -1,8 +1,9 @@
-//! Booleans that are neither 0 nor 1: every byte but 0 is true, and rows keep the bytes beside the values, so that
-//! the same payload can be made again. Reads no payload: codecs do.
+//! Booleans encoded as bytes other than 0 and 1: every byte but 0 is true, and rows keep the raw
+//! bytes in an extra column, so that the payload can be encoded again. Codecs read payloads, not
+//! this module.
 //!
-//! Only payloads that have such booleans are decoded to a type with this column
-//! ([`PayloadType::with_raw_booleans`]); all others have the columns they would have without it.
+//! Only payloads with such booleans are decoded to a type with this column
+//! ([`PayloadType::with_raw_booleans`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,20 +15,20 @@ use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use crate::layout::as_type;
 use crate::{Batch, Error, MessageType, PayloadType, Rows, TypeKey};
 
-/// Why a payload is refused of which a boolean is neither 0 nor 1.
+/// The reason for refusing a payload with a boolean that is neither 0 nor 1.
 pub const ODD_BOOLEAN: &str = "a boolean is neither 0 nor 1";
 
-/// The name of the column with the booleans' bytes.
+/// The name of the column of raw booleans.
 const NAME: &str = "raw_booleans";
-/// The key of that column's metadata under which the number of the type without it stands.
+/// The key in that column's metadata that holds the key of the base type.
 const BASE: &str = "sluice.raw_booleans";
 
-/// Whether this is the column of the booleans' bytes: people and texts are not shown it.
+/// Whether this is the column of raw booleans, which is hidden from users and text formats.
 pub fn is_raw(field: &Field) -> bool {
     field.metadata().contains_key(BASE)
 }
 
-/// These columns, and the one of the booleans' bytes behind them.
+/// These columns, followed by the column of raw booleans.
 pub fn with_column(columns: &SchemaRef, base: TypeKey) -> SchemaRef {
     let mut name = NAME.to_owned();
     while columns.column_with_name(&name).is_some() {
@@ -39,40 +40,44 @@ pub fn with_column(columns: &SchemaRef, base: TypeKey) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<FieldRef>>()))
 }
 
-/// The type of rows with the booleans' bytes. `key` is its number, another one than that of the base type.
+/// The type of rows with raw booleans. `key` must differ from that of the base type.
 pub fn raw_type(base: &MessageType, key: TypeKey) -> Arc<MessageType> {
     Arc::new(MessageType { key, ..base.clone() })
 }
 
-/// A number for the type of rows with the booleans' bytes, where a codec has none of its own for it.
+/// A key for the type of rows with raw booleans, for codecs that have none of their own.
 pub fn raw_key(base: TypeKey) -> TypeKey {
     TypeKey::from_parts([NAME.as_bytes(), &base.0.to_be_bytes()])
 }
 
-/// The booleans' bytes of rows that a type with this schema is to make payloads of.
+/// The column of raw booleans of rows that are to be encoded with this schema.
 ///
-/// `Err` says why they cannot be those.
+/// `Err` says why there is no such column.
 pub fn raw_column(schema: &Schema, columns: &RecordBatch) -> Result<BinaryArray, String> {
     let name = schema.fields().last().map_or(NAME, |field| field.name());
-    let column =
-        columns.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"))?;
+    let column = columns.column_by_name(name).ok_or_else(|| {
+        format!(
+            "there is there is no column \
+                                                            `{name}`"
+        )
+    })?;
     let mut unfit = vec![false; columns.num_rows()];
     let column = as_type(column, &DataType::Binary, &mut unfit);
     let column = column.map_err(|reason| format!("column `{name}`: {reason}"))?;
     Ok(column.as_binary::<i32>().clone())
 }
 
-/// The booleans' bytes of a row; none where there is null.
+/// The raw booleans of a row; empty for null.
 pub fn raw_value(column: &BinaryArray, row: usize) -> &[u8] {
     if row < column.len() && column.is_valid(row) { column.value(row) } else { &[] }
 }
 
-/// Whether these bytes are a boolean that is true.
+/// Whether these bytes are a true boolean.
 pub fn is_true(bytes: &[u8]) -> bool {
     bytes.iter().any(|byte| *byte != 0)
 }
 
-/// The batch with rows as they would be without the booleans' bytes, for whoever makes no payloads of them.
+/// The batch without its columns of raw booleans, for code that encodes no payloads.
 pub fn drop_raw_columns(batch: Batch) -> Batch {
     let has_raw = |rows: &Rows| rows.columns.schema_ref().fields().iter().any(|f| is_raw(f));
     if !batch.rows().iter().any(has_raw) {
@@ -82,10 +87,10 @@ pub fn drop_raw_columns(batch: Batch) -> Batch {
     batch.with_rows(rows)
 }
 
-/// The rows of events with their type; those of which only a boolean keeps them from being decoded are rows of
-/// their own, with the booleans' bytes.
+/// Decodes events of one type. Payloads that are refused only because of a boolean become rows of
+/// their own, with raw booleans.
 ///
-/// As [`PayloadType::decode`], and never with rows of no events.
+/// Like [`PayloadType::decode`], but returns no empty rows.
 pub fn decode(
     form: &dyn PayloadType,
     batch: &Batch,
@@ -110,14 +115,14 @@ pub fn decode(
 }
 
 impl Rows {
-    /// The number of the rows' type, without the booleans' bytes if they have them.
+    /// The key of the rows' type, or of its base type if they have raw booleans.
     pub fn base_key(&self) -> TypeKey {
         let schema = self.columns.schema_ref();
         let last = schema.fields().last().and_then(|field| field.metadata().get(BASE));
         last.and_then(|key| TypeKey::parse(key)).unwrap_or(self.message.key)
     }
 
-    /// The rows without the booleans' bytes, as those of their base type; as they are if they have none.
+    /// The rows without raw booleans, as rows of their base type.
     pub fn without_raw_booleans(&self) -> Self {
         let fields = self.columns.num_columns();
         let kept: Vec<usize> =

@@ -1,6 +1,6 @@
 //! The census of a log: the times, sizes and types of its events by channel, batch by batch.
 //!
-//! Keeps nothing of the events, and knows channels by their numbers only.
+//! Keeps no events, and identifies channels by number only.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,23 +15,23 @@ pub struct ChannelCensus {
     pub bytes: u64,
     /// Their times.
     pub times: TimeStatistics,
-    /// How many have a time that 64 bits of nanoseconds cannot hold.
+    /// The number of events whose time does not fit into 64 bits.
     pub wide_times: u64,
-    /// The types of their payloads, and how many events are of each.
+    /// The number of events by payload type.
     pub types: BTreeMap<TypeKey, u64>,
 }
 
-/// More types than these are not counted of a channel: a damaged log may have one for each event.
-const MOST_TYPES: usize = 1024;
+/// The most types counted per channel: a damaged log may have one per event.
+const MAX_TYPES: usize = 1024;
 
 impl ChannelCensus {
     fn add_type(&mut self, key: TypeKey, events: u64) {
-        if self.types.len() < MOST_TYPES || self.types.contains_key(&key) {
+        if self.types.len() < MAX_TYPES || self.types.contains_key(&key) {
             *self.types.entry(key).or_default() += events;
         }
     }
 
-    /// The types that most events are of, and how many these are.
+    /// The most common types, with their number of events.
     pub fn common_types(&self) -> Vec<(TypeKey, u64)> {
         const SHOWN: usize = 8;
         let mut types: Vec<_> = self.types.iter().map(|(key, events)| (*key, *events)).collect();
@@ -44,7 +44,7 @@ impl ChannelCensus {
 /// The times of some events, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeStatistics {
-    /// How many events there are. The other fields mean nothing without any.
+    /// The number of events. The other fields are meaningless if it is 0.
     pub events: u64,
     /// The time of the first event.
     pub first: i64,
@@ -54,16 +54,16 @@ pub struct TimeStatistics {
     pub earliest: i64,
     /// The latest time.
     pub latest: i64,
-    /// The longest time from an event to the next one.
+    /// The longest time between consecutive events.
     pub largest_gap: u64,
-    /// How often an event is earlier than the one before.
+    /// The number of events that are earlier than the one before them.
     pub steps_back: u64,
-    /// By how much at most.
+    /// The largest such step, in nanoseconds.
     pub largest_step_back: u64,
 }
 
 impl TimeStatistics {
-    /// Adds the event that comes next.
+    /// Adds the next event.
     fn push(&mut self, time: i64) {
         if self.events == 0 {
             (self.first, self.earliest, self.latest) = (time, time, time);
@@ -86,7 +86,7 @@ impl TimeStatistics {
         }
     }
 
-    /// Adds the events that come next.
+    /// Adds the events that follow.
     fn append(&mut self, next: &Self) {
         if self.events == 0 || next.events == 0 {
             if self.events == 0 {
@@ -109,37 +109,37 @@ impl TimeStatistics {
         self.latest.abs_diff(self.earliest)
     }
 
-    /// Events a second; nothing where that has no meaning.
+    /// Events per second; `None` for fewer than two distinct times.
     pub fn rate(&self) -> Option<f64> {
         let span = self.span();
         (self.events > 1 && span > 0).then(|| (self.events - 1) as f64 / (span as f64 / 1e9))
     }
 }
 
-/// Tells the type of a payload of this channel by its number, as the codecs see it. Where the channel's
-/// encoding is not known, only if the type has a name.
+/// Returns a function that identifies the type of payloads of this channel. If the channel's
+/// encoding is unknown, it only reports types that have a name.
 pub fn key_lookup(
     codecs: &Codecs,
     channel: &Channel,
     names: &Arc<BTreeMap<TypeKey, Arc<str>>>,
 ) -> KeyOf {
-    let able: Vec<KeyOf> = codecs.iter().filter_map(|codec| codec.keys(channel)).collect();
-    let is_told = channel.encoding != Encoding::Unknown;
+    let functions: Vec<KeyOf> = codecs.iter().filter_map(|codec| codec.keys(channel)).collect();
+    let has_encoding = channel.encoding != Encoding::Unknown;
     let names = Arc::clone(names);
     Arc::new(move |payload| {
-        let mut keys = able.iter().filter_map(|key_of| key_of(payload));
-        keys.find(|key| is_told || names.contains_key(key))
+        let mut keys = functions.iter().filter_map(|key_of| key_of(payload));
+        keys.find(|key| has_encoding || names.contains_key(key))
     })
 }
 
 /// The census of one batch, or of all so far. Channels are in order of their numbers.
 #[derive(Debug, Default)]
 pub struct BatchCensus {
-    /// The times of all events, whatever their channel.
+    /// The times of all events of all channels.
     pub all: TimeStatistics,
-    /// The numbers of the first and the last event.
+    /// The sequence numbers of the first and the last event.
     numbers: Option<(i64, i64)>,
-    /// How often an event's number is not the one after that of the event before.
+    /// The number of events whose sequence number does not follow that of the event before.
     pub sequence_jumps: u64,
     /// The events of each channel, by its number.
     pub channels: BTreeMap<u32, ChannelCensus>,
@@ -148,10 +148,10 @@ pub struct BatchCensus {
 }
 
 impl BatchCensus {
-    /// The census of a batch. `keys` tells the types of payloads, by the number of the channel.
+    /// The census of a batch. `keys` has one function per channel number that identifies types.
     pub fn from_batch(batch: &Batch, keys: &[KeyOf]) -> Self {
         let mut part = Self::default();
-        // A place for each channel of the batch, so that no event needs a search.
+        // A slot per channel of the batch, so that events need no lookup.
         let mut places: Vec<u32> = Vec::new();
         let mut tallies: Vec<(u32, ChannelCensus)> = Vec::new();
         for (row, (time, channel)) in batch.timestamps().iter().zip(batch.channels()).enumerate() {
@@ -182,7 +182,7 @@ impl BatchCensus {
         self.numbers = Some((first, number));
     }
 
-    /// Adds the events that come next.
+    /// Adds the events that follow.
     pub fn append(&mut self, next: Self) {
         self.all.append(&next.all);
         if let (Some((first, before)), Some((after, last))) = (self.numbers, next.numbers) {

@@ -1,4 +1,4 @@
-//! Channels: what events say about where they come from, interned once in a run. Reads no log.
+//! Channels: the origin and encoding of events, interned once per run. Reads no log.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -29,7 +29,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The word for it in files and reports.
+    /// Its name in files and reports.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Lcm => "lcm",
@@ -73,18 +73,19 @@ pub struct Channel {
     pub type_name: Option<Arc<str>>,
     /// What timestamps count from.
     pub clock: Clock,
-    /// Anything else its format says of it.
+    /// Anything else the format records about it.
     pub metadata: BTreeMap<String, String>,
 }
 
 impl Channel {
-    /// A channel of which only name, source and encoding are known.
+    /// A channel of which only name, source and encoding are known; everything else has its
+    /// default.
     pub fn new(name: Name, source: impl Into<Arc<str>>, encoding: Encoding) -> Self {
         let (source, metadata) = (source.into(), BTreeMap::new());
         Self { name, source, encoding, type_name: None, clock: Clock::Utc, metadata }
     }
 
-    /// How long all that it says is.
+    /// The total length of its strings.
     fn len(&self) -> usize {
         let Self { name, source, type_name, metadata, .. } = self;
         let metadata: usize = metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
@@ -93,9 +94,10 @@ impl Channel {
     }
 }
 
-/// A channel's number in its run: valid with the [`Channels`] that gave it, and nowhere else.
+/// A channel's number: valid only with the [`Channels`] that assigned it.
 ///
-/// Numbers depend on the order in which threads met the channels, so they must never reach output.
+/// Numbers depend on the order in which threads first saw the channels, so they must never reach
+/// output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(pub u32);
 
@@ -106,7 +108,8 @@ impl ChannelId {
     }
 }
 
-/// Every channel of a run, each once. Shared by all threads; looking up is cheap, adding is rare.
+/// Every channel of a run, each once. Shared by all threads; lookups are cheap, insertions are
+/// rare.
 #[derive(Debug)]
 pub struct Channels {
     inner: RwLock<InternTable>,
@@ -115,7 +118,7 @@ pub struct Channels {
 
 #[derive(Debug, Default)]
 struct InternTable {
-    /// How long all that is said of them is.
+    /// The total length of their strings.
     bytes: usize,
     list: Vec<Arc<Channel>>,
     index: HashMap<Arc<Channel>, ChannelId, foldhash::fast::RandomState>,
@@ -128,23 +131,23 @@ impl Default for Channels {
 }
 
 impl Channels {
-    /// How many channels a run may have before it is refused: a damaged log can invent any number.
+    /// The most channels a run may have: a damaged log can invent any number.
     ///
-    /// Whoever describes channels (tables, reports, manifests) takes up to five kilobytes for each, which
-    /// has to fit into the memory of a usual run.
+    /// Tables, reports and manifests need up to five kilobytes per channel, which has to fit into
+    /// the memory of an ordinary run.
     pub const DEFAULT_LIMIT: usize = 1 << 16;
 
-    /// How many bytes of names, sources and the like they may have together.
-    const MOST_BYTES: usize = 32 << 20;
+    /// The most bytes of names, sources and other strings of all channels.
+    const MAX_BYTES: usize = 32 << 20;
 
     /// An empty table that takes at most `limit` channels.
     pub fn with_limit(limit: usize) -> Self {
         Self { inner: RwLock::default(), limit }
     }
 
-    /// The number of `channel`, which is added if it is new.
+    /// Returns the number of `channel`, adding it if it is new.
     ///
-    /// `Err` means that the run has met more channels than its limit.
+    /// `Err` if that would exceed the limit of channels or of their total length.
     pub fn intern(&self, channel: Channel) -> Result<ChannelId, Error> {
         if let Some(id) = self.read(|inner| inner.index.get(&channel).copied()) {
             return Ok(id);
@@ -156,11 +159,11 @@ impl Channels {
         let id = u32::try_from(inner.list.len()).ok().filter(|id| (*id as usize) < self.limit);
         let id = ChannelId(id.ok_or_else(|| Error::too_many_channels(self.limit))?);
         inner.bytes = inner.bytes.saturating_add(channel.len());
-        if inner.bytes > Self::MOST_BYTES {
+        if inner.bytes > Self::MAX_BYTES {
             return Err(Error::refused(format!(
-                "names of channels are longer than {} MiB together: the input is damaged, or names every \
-                 event anew; {FEWER_CHANNELS}",
-                Self::MOST_BYTES >> 20
+                "names of channels are longer than {} MiB together: the input is damaged, or \
+                 gives every event its own channel; {FEWER_CHANNELS}",
+                Self::MAX_BYTES >> 20
             )));
         }
         let channel = Arc::new(channel);
@@ -173,18 +176,18 @@ impl Channels {
     ///
     /// # Panics
     ///
-    /// If the number is of another table.
+    /// If the number belongs to another table.
     pub fn get(&self, id: ChannelId) -> Arc<Channel> {
         self.read(|inner| inner.list.get(id.index()).cloned())
             .expect("a channel's number is used with the table that gave it")
     }
 
-    /// How many channels there are now.
+    /// The current number of channels.
     pub fn len(&self) -> usize {
         self.read(|inner| inner.list.len())
     }
 
-    /// Whether no channel has been met yet.
+    /// Whether there is no channel yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -199,10 +202,10 @@ impl Channels {
     }
 }
 
-/// A value for every channel of a run, worked out when a channel is first met.
+/// A value for every channel of a run, computed when a channel first appears.
 ///
-/// Stages use it to decide once a channel, not once an event. Not for stages that intern channels while
-/// working values out: their own new channels would be met in turn.
+/// Stages use it to decide once per channel rather than once per event. Not for stages that intern
+/// channels while computing values: their new channels would be processed in turn.
 #[derive(Debug)]
 pub struct PerChannel<T>(RwLock<Arc<Vec<T>>>);
 
@@ -213,7 +216,7 @@ impl<T> Default for PerChannel<T> {
 }
 
 impl<T: Clone> PerChannel<T> {
-    /// The table, long enough for every channel that is in `channels` now.
+    /// The table, extended to every channel that is in `channels` now.
     pub fn table(
         &self,
         channels: &Channels,

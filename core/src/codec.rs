@@ -1,4 +1,5 @@
-//! Codecs: which type a payload has, and payloads of one type as Arrow columns and back. Knows no format.
+//! Codecs: identifying the type of payloads, and converting payloads to Arrow columns and back.
+//! Knows no format.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::name::printable;
 use crate::{Batch, Channel, Error, Rows};
 
-/// A type of payload, as its codec numbers it: for LCM, the fingerprint.
+/// The key of a payload type within its codec: for LCM, the fingerprint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeKey(pub u64);
 
@@ -23,7 +24,7 @@ impl fmt::Display for TypeKey {
 }
 
 impl TypeKey {
-    /// A number for a type whose format gives it none: another one for other parts.
+    /// A key for a type whose format has none: a hash of `parts`.
     pub fn from_parts<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> Self {
         let mut hash = blake3::Hasher::new();
         for part in parts {
@@ -54,69 +55,71 @@ impl<'de> Deserialize<'de> for TypeKey {
     }
 }
 
-/// Stands for the codec where there can be none.
+/// The codec name of types that no codec can encode.
 const PART: &str = "-";
 
-/// What is said of a type wherever its rows go: enough to make their payloads again.
+/// The description of a type that travels with its rows: enough to encode their payloads again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageType {
     /// Its full name.
     pub name: Arc<str>,
-    /// As its codec numbers it.
+    /// Its key within its codec.
     pub key: TypeKey,
-    /// The name of its codec; empty where nobody knows it, and `-` where rows are parts of messages.
+    /// The name of its codec; empty if unknown, `-` if rows are parts of messages.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub codec: Arc<str>,
-    /// How the codec describes it and everything it is made of, in the codec's own language.
+    /// Its declaration and those of all types it uses, in the codec's own language.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub text: Arc<str>,
 }
 
 impl MessageType {
-    /// A type of which only name and number are known.
+    /// A type of which only name and key are known.
     pub fn named(name: impl Into<Arc<str>>, key: TypeKey) -> Self {
         Self { name: name.into(), key, ..Self::default() }
     }
 
-    /// A type of rows that are elements of messages, or some of their fields: no codec makes messages of them.
+    /// A type of rows that are elements of messages, or some of their fields, and cannot be
+    /// encoded.
     pub fn part(name: impl Into<Arc<str>>, key: TypeKey) -> Self {
         Self { codec: PART.into(), ..Self::named(name, key) }
     }
 
-    /// Whether rows of this type are but parts of messages.
+    /// Whether rows of this type are only parts of messages.
     pub fn is_part(&self) -> bool {
         &*self.codec == PART
     }
 }
 
-/// A type that its codec knows.
+/// A type known to a codec.
 #[derive(Clone, Debug)]
 pub struct KnownType {
-    /// What it is.
+    /// Its description.
     pub message_type: Arc<MessageType>,
-    /// The file that declares it, where there is one.
+    /// The file that declares it, if any.
     pub file: Option<PathBuf>,
     /// The line of its declaration.
     pub line: usize,
-    /// Reads and makes its payloads; or why they cannot be decoded although its declaration is right.
+    /// Decodes and encodes its payloads; or why that is impossible although the declaration is
+    /// valid.
     pub payload_type: Result<Arc<dyn PayloadType>, String>,
 }
 
-/// Types of a file that cannot be used, and why.
+/// Types of one file that cannot be used, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnusableTypes {
-    /// The file that declares them; nothing where options do.
+    /// The file that declares them; `None` if options do.
     pub file: Option<PathBuf>,
-    /// Their names; none if the file cannot be read as far as that.
+    /// Their names; empty if the file cannot be parsed that far.
     pub types: Vec<String>,
-    /// Why, on one line.
+    /// The reason, on one line.
     pub why: String,
-    /// Whether the mistake is in this file. Otherwise its types hold others that cannot be used.
+    /// Whether the error is in this file. Otherwise its types use others that cannot be used.
     pub has_mistake: bool,
 }
 
 impl UnusableTypes {
-    /// Adds a type, beside the one before if that is of the same file and cannot be used for the same reason.
+    /// Adds a type, merged with the last entry if file and reason are the same.
     pub fn add(
         all: &mut Vec<Self>,
         file: Option<&Path>,
@@ -151,35 +154,108 @@ impl fmt::Display for UnusableTypes {
     }
 }
 
-/// Gives the number of a payload's type, known or not; nothing if it has none. Asked once an event.
+/// Returns the key of a payload's type, known or not; `None` if it has none. Called once per event.
 pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
 
-/// Knows the types of one kind of payload.
+/// Knows the types of one encoding, and which type a payload has.
 ///
-/// It is made from files that declare types. Mistakes in these do not keep it from being made: all of them
-/// can be told, and types that none of them touches can be used.
+/// # How it is used
+///
+/// A codec is made once per run, from the files that declare types. Errors in these files do not
+/// prevent that: [`mistakes`](Self::mistakes) lists all of them, and types they do not affect can
+/// be used. Afterwards a codec never changes; all methods are called from any thread.
+///
+/// [`keys`](Self::keys) is called once per channel. The [`KeyOf`] it returns is called once per
+/// event, so it must not allocate or lock. [`types`](Self::types) maps its keys to
+/// [`PayloadType`]s, which decode and encode.
+///
+/// # Example
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use arrow_schema::Schema;
+/// use sluice_core::layout::{
+///     FieldShape, LayoutField, LengthEncoding, NumberType, PayloadLayout, PlainType, WireRules,
+/// };
+/// use sluice_core::{
+///     Channel, Codec, Encoding, KeyOf, KnownType, MessageType, Name, PayloadType, TypeKey,
+/// };
+///
+/// /// Knows one type: a little-endian counter, on channels called `COUNT…`.
+/// struct Counters {
+///     types: Vec<KnownType>,
+/// }
+///
+/// impl Counters {
+///     fn new() -> Result<Self, String> {
+///         let wire = WireRules { booleans: 1, lengths: LengthEncoding::U32 };
+///         let count = LayoutField::new("count", FieldShape::Number(NumberType::U32));
+///         let layout = PayloadLayout::new(wire, &[count])?;
+///         let message_type = Arc::new(MessageType::named("counter", TypeKey(1)));
+///         let payload_type = Arc::new(PlainType::new(Arc::clone(&message_type), layout));
+///         let known =
+///             KnownType { message_type, file: None, line: 0, payload_type: Ok(payload_type) };
+///         Ok(Self { types: vec![known] })
+///     }
+/// }
+///
+/// impl Codec for Counters {
+///     fn mistakes(&self) -> &[String] {
+///         &[]
+///     }
+///
+///     fn types(&self) -> &[KnownType] {
+///         &self.types
+///     }
+///
+///     fn keys(&self, channel: &Channel) -> Option<KeyOf> {
+///         let is_ours = channel.name.text().starts_with("COUNT");
+///         is_ours.then(|| Arc::new(|_: &[u8]| Some(TypeKey(1))) as KeyOf)
+///     }
+///
+///     fn fingerprint(&self) -> &str {
+///         "counters, version 1"
+///     }
+///
+///     fn adopt(&self, wanted: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
+///         let known = self.types.iter().find(|known| *known.message_type == *wanted);
+///         let known = known.ok_or_else(|| format!("unknown type `{}`", wanted.name))?;
+///         known.payload_type.clone()
+///     }
+/// }
+///
+/// let codec = Counters::new()?;
+/// let channel = Channel::new(Name::from_text("COUNT_A"), "robot", Encoding::Unknown);
+/// let key_of = codec.keys(&channel).ok_or("the channel is not ours")?;
+/// assert_eq!(key_of(&7u32.to_le_bytes()), Some(TypeKey(1)));
+/// # Ok::<(), String>(())
+/// ```
+///
+///
 pub trait Codec: Send + Sync {
-    /// The mistakes in the files it was made from: with file, line, column and what to do.
+    /// The errors in the files it was made from, rendered with file, line, column and advice.
     fn mistakes(&self) -> &[String];
 
-    /// The types of these files that cannot be used because of the mistakes, and are not among
-    /// [`types`](Self::types): by file, each with at least one entry for every file that has a mistake.
+    /// The types that cannot be used because of these errors and are not among
+    /// [`types`](Self::types), by file, with at least one entry per file that has an error.
     fn unusable(&self) -> &[UnusableTypes] {
         &[]
     }
 
-    /// Every type it knows, by name.
+    /// All usable types, sorted by name.
     fn types(&self) -> &[KnownType];
 
-    /// How payloads of this channel say which type they are of; nothing if they cannot be of its types.
-    /// Asked once a channel.
+    /// Returns a function that identifies the types of this channel's payloads; `None` if they
+    /// cannot be of its types. Called once per channel.
     fn keys(&self, channel: &Channel) -> Option<KeyOf>;
 
-    /// What it was made from, as a line of text: another one for other types.
+    /// One line of text that identifies the types it was made from: outputs made with another
+    /// fingerprint are made again.
     fn fingerprint(&self) -> &str;
 
-    /// A type from its description, which may come from anywhere, for rows with these columns. `Err` says
-    /// what is wrong with it.
+    /// Makes a type from its description, which may be untrusted, for rows with these columns.
+    /// `Err` says why that is impossible.
     fn adopt(
         &self,
         described: &MessageType,
@@ -188,17 +264,52 @@ pub trait Codec: Send + Sync {
 }
 
 /// Turns payloads of one type into Arrow columns, and back.
+///
+/// [`decode`](Self::decode) and [`encode`](Self::encode) are called on any thread, once per batch
+/// and type. They are inverse: a payload that `encode` would not reproduce byte for byte must be
+/// refused by `decode`. The schema never changes during a run.
+///
+/// A payload that does not match its type is not an error: it gets no row, and its position and a
+/// reason are added to `bad`. Reasons are fixed strings, without data of the payload, so that they
+/// can be counted. `Err` means that no payload of the batch can be handled, and ends the run.
+///
+/// Most codecs do not implement this trait but describe their payloads with
+/// [`layout::PlainType`](crate::layout::PlainType):
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use sluice_core::layout::{
+///     FieldShape, LayoutField, LengthEncoding, NumberType, PayloadLayout, PlainType, WireRules,
+/// };
+/// use sluice_core::{BatchBuilder, ChannelId, MessageType, PayloadType, TypeKey};
+///
+/// let wire = WireRules { booleans: 1, lengths: LengthEncoding::U32 };
+/// let count = LayoutField::new("count", FieldShape::Number(NumberType::U32));
+/// let layout = PayloadLayout::new(wire, &[count]).unwrap();
+/// let counter = PlainType::new(Arc::new(MessageType::named("counter", TypeKey(1))), layout);
+///
+/// let mut batch = BatchBuilder::default();
+/// batch.push_copy(0, 0, ChannelId(0), &7u32.to_le_bytes());
+/// batch.push_copy(1, 1, ChannelId(0), b"cut");
+/// let mut bad = Vec::new();
+/// let rows = counter.decode(&batch.finish(), &[0, 1], &mut bad).unwrap();
+/// assert_eq!((rows.events, bad.len()), (vec![0], 1));
+///
+/// let payloads = counter.encode(&rows.columns, &mut bad).unwrap();
+/// assert_eq!(payloads.value(0), 7u32.to_le_bytes());
+/// ```
 pub trait PayloadType: fmt::Debug + Send + Sync {
-    /// What it is.
+    /// Its description.
     fn message_type(&self) -> &Arc<MessageType>;
 
-    /// Its columns; the same for the whole run.
+    /// Its columns. They never change during a run.
     fn schema(&self) -> &SchemaRef;
 
-    /// Decodes the payloads of `events` (positions in `batch`, ascending) into whole rows.
+    /// Decodes the payloads of `events` (positions in `batch`, ascending) into one row each.
     ///
-    /// A payload that is not what its type says gives no row; `bad` is told its position and why. Reasons
-    /// are few: they hold nothing of the payload.
+    /// A payload that does not match the type gets no row; its position and the reason are added to
+    /// `bad`.
     fn decode(
         &self,
         batch: &Batch,
@@ -206,19 +317,20 @@ pub trait PayloadType: fmt::Debug + Send + Sync {
         bad: &mut Vec<(u32, &'static str)>,
     ) -> Result<Rows, Error>;
 
-    /// The same type for payloads that [`decode`](Self::decode) refuses with [`booleans::ODD_BOOLEAN`]: its columns,
-    /// and behind them one of the booleans' bytes, of which `encode` makes the same payload again. `None` if that
-    /// is what this type is, or if it has no booleans.
+    /// The variant of this type for payloads that [`decode`](Self::decode) refuses with
+    /// [`booleans::ODD_BOOLEAN`] as the reason: it has an additional column of raw booleans, from
+    /// which `encode` restores the payload. `None` if this is that variant, or if the type has no
+    /// booleans.
     ///
     /// [`booleans::ODD_BOOLEAN`]: crate::booleans::ODD_BOOLEAN
     fn with_raw_booleans(&self) -> Option<Arc<dyn PayloadType>> {
         None
     }
 
-    /// The payloads that decode to these rows, one a row; null for a row that stands for no payload, of
-    /// which `bad` is told the number and why.
+    /// Encodes rows as payloads, one per row; null for a row that cannot be encoded, whose number
+    /// and reason are added to `bad`.
     ///
-    /// `Err` says why none of them can be one: a column is missing or of another type.
+    /// `Err` if no row can be encoded: a column is missing or has the wrong type.
     fn encode(
         &self,
         columns: &RecordBatch,

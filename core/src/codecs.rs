@@ -1,5 +1,5 @@
-//! The codecs of a run: which files and built-in sets declare its types, and the codecs made from these.
-//! Reads no type file itself.
+//! The codecs of a run, made from the files and built-in sets that declare its types. Parses no
+//! type file itself.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -21,13 +21,13 @@ use crate::{
 /// A file that declares types.
 #[derive(Clone, Debug)]
 pub struct TypeFile {
-    /// What it is called.
+    /// Its path.
     pub path: PathBuf,
-    /// What is in it.
+    /// Its contents.
     pub text: String,
 }
 
-/// What [`Codec::made_from`] says of a codec that was made from these files.
+/// The [`Codec::fingerprint`] of a codec made from these files.
 pub fn fingerprint(codec: &str, files: &[TypeFile]) -> String {
     let mut hash = blake3::Hasher::new();
     for file in files {
@@ -36,21 +36,21 @@ pub fn fingerprint(codec: &str, files: &[TypeFile]) -> String {
     format!("{codec} types, blake3 {}", hash.finalize().to_hex())
 }
 
-/// Where types come from: files, globs, folders, and names of sets that the program has built in.
+/// Where types come from: files, globs, folders, and names of built-in sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct TypePaths(pub Vec<PathBuf>);
 
 impl TypePaths {
-    /// All sets that the program has built in.
+    /// All built-in sets.
     pub fn built_in() -> Self {
         Self(type_sets().into_iter().map(|set| PathBuf::from(set.name)).collect())
     }
 
-    /// The text of every file, for a codec of that name that has no files longer than `longest`. Comments
-    /// may be in any encoding: what is no UTF-8 is replaced.
+    /// Reads every file, for a codec of that name whose files are at most `longest` bytes long.
+    /// Bytes that are not UTF-8 are replaced: comments may be in any encoding.
     ///
-    /// `Err` names the path that cannot be read, or is no file of types.
+    /// `Err` names the path that cannot be read, or is not a file of types.
     pub fn texts(&self, codec: &str, longest: usize) -> Result<Vec<TypeFile>, OptionsError> {
         let mut all = Vec::new();
         for (at, path) in self.0.iter().enumerate() {
@@ -74,10 +74,10 @@ fn texts(path: &Path, codec: &str, longest: usize) -> Result<Vec<TypeFile>, Erro
     }
     let bytes = files::head(path, longest + 1)?;
     if bytes.len() > longest {
-        return Err(Error::invalid(format!("no types file is that long: {}", path.display())));
+        return Err(Error::invalid(format!("longer than any file of types: {}", path.display())));
     }
     if bytes.contains(&0) {
-        let what = "zero bytes are in it: it is no file of types, but a log perhaps";
+        let what = "it contains zero bytes, so it is probably a log, not a file of types";
         return Err(Error::invalid(format!("{what}: {}", path.display())));
     }
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -102,12 +102,12 @@ impl JsonSchema for TypePaths {
     }
 }
 
-/// What codecs are told beside the files that declare types. Each takes what it has an option for.
+/// Options of codecs besides the files. Each codec is given those that it has.
 #[derive(Clone, Debug, Default)]
 pub struct CodecOptions {
-    /// How often a type that holds itself is taken apart inside itself.
+    /// How often a recursive type is expanded inside itself.
     pub depth: Option<u8>,
-    /// Types that no file declares, in the form of the codec that takes them.
+    /// Types declared by options, in the language of the codec that accepts them.
     pub messages: Vec<Value>,
 }
 
@@ -123,7 +123,7 @@ impl CodecOptions {
 #[derive(Default)]
 pub struct Codecs {
     all: Vec<(&'static str, Box<dyn Codec>)>,
-    /// The files that were named themselves, rather than found in a folder or by a glob.
+    /// The files that were named individually, not found in a folder or by a glob.
     named: HashSet<PathBuf>,
 }
 
@@ -134,11 +134,11 @@ impl fmt::Debug for Codecs {
 }
 
 impl Codecs {
-    /// The codecs of a registry, made from files and sets of types; each gets those of its own kind, and
-    /// of the other options those that it has.
+    /// Makes the codecs of a registry from files and sets of types. Each codec gets the files of
+    /// its own kind, and those options that it has.
     ///
-    /// Mistakes in the files stand in the codecs: see [`refusal`](Self::refusal). `Err` is a file that cannot
-    /// be read, or that no codec knows.
+    /// Errors in the files are kept in the codecs: see [`refusal`](Self::refusal). `Err` if a file
+    /// cannot be read, or no codec knows its kind.
     pub fn from_paths(
         registry: &Registry,
         types: &TypePaths,
@@ -184,15 +184,15 @@ impl Codecs {
         self.iter().flat_map(Codec::types)
     }
 
-    /// Every mistake in the files as one text; nothing if there is none.
+    /// All errors in the files as one text; `None` if there are none.
     pub fn mistakes(&self) -> Option<String> {
         let all: Vec<&str> = self.iter().flat_map(Codec::mistakes).map(String::as_str).collect();
         (!all.is_empty()).then(|| format!("the types have mistakes\n\n{}", all.join("\n\n")))
     }
 
-    /// Why these types are not to be used at all: every mistake as one text, if a file that was named
-    /// itself has one, or if no type is left. Mistakes in other files of a folder or glob cost only the
-    /// types that they touch: see [`unusable`](Self::unusable).
+    /// Why these types cannot be used at all: all errors as one text, if a file that was named
+    /// individually has one, or if no type is usable. Errors in other files of a folder or glob
+    /// only affect the types that depend on them: see [`unusable`](Self::unusable).
     pub fn refusal(&self) -> Option<String> {
         let is_named = |unusable: &UnusableTypes| {
             let file = unusable.file.as_ref();
@@ -202,17 +202,17 @@ impl Codecs {
         if is_named || self.types().next().is_none() { self.mistakes() } else { None }
     }
 
-    /// What cannot be used of the files, a line each; after a hundred only how many more.
+    /// The types that cannot be used, one line each; after a hundred only their number.
     pub fn unusable(&self) -> Vec<String> {
-        const MOST: usize = 100;
+        const MAX_SHOWN: usize = 100;
         let all: Vec<&UnusableTypes> = self.iter().flat_map(Codec::unusable).collect();
-        let more = all.len().saturating_sub(MOST);
-        let lines = all.into_iter().take(MOST).map(UnusableTypes::to_string);
+        let more = all.len().saturating_sub(MAX_SHOWN);
+        let lines = all.into_iter().take(MAX_SHOWN).map(UnusableTypes::to_string);
         lines.chain((more > 0).then(|| format!("and {more} more like these"))).collect()
     }
 }
 
-/// Whether a codec of the registry finds types in a file, whatever the file is called.
+/// Whether a codec of the registry finds types in a file, regardless of its name.
 pub fn declares_types(registry: &Registry, file: &Path) -> bool {
     let codecs = registry.iter().filter(|plugin| plugin.kind() == PluginKind::Codec);
     let files = [file.to_owned()];
@@ -238,7 +238,7 @@ fn make(
     }
     match plugin.make {
         PluginFactory::Codec(make) => make(options.into()),
-        _ => Err(OptionsError { path: Vec::new(), message: "this is no codec".to_owned() }),
+        _ => Err(OptionsError { path: Vec::new(), message: "this is not a codec".to_owned() }),
     }
 }
 
@@ -261,7 +261,7 @@ fn unknown(file: &Path, plugins: &[&Plugin]) -> String {
     )
 }
 
-/// The files and sets that one path stands for.
+/// The files and sets that one path means.
 fn expanded(path: &Path, plugins: &[&Plugin]) -> Result<Vec<PathBuf>, Error> {
     if type_set(path).is_some() {
         return Ok(vec![path.to_owned()]);
@@ -280,19 +280,19 @@ fn expanded(path: &Path, plugins: &[&Plugin]) -> Result<Vec<PathBuf>, Error> {
     Ok(inputs.into_iter().map(|input| input.path).collect())
 }
 
-/// The built-in set that a path without folders was most likely meant to be.
+/// The built-in set with the most similar name.
 fn near_set(path: &Path) -> Option<String> {
     let name = path.to_str().filter(|name| !name.contains(['/', '*', '.']))?;
     let sets: Vec<&str> = type_sets().iter().map(|set| set.name).collect();
     Some(format!("did you mean the built-in types `{}`?", nearest(name, &sets)?))
 }
 
-/// Logs are called as types files are, and lie beside them; they are full of zeros.
+/// Logs may have the extension of type files and lie next to them, but contain zero bytes.
 fn is_text(path: &Path) -> Result<bool, Error> {
     Ok(!files::head(path, 1024)?.contains(&0))
 }
 
-/// Each folder is looked into once: links can make them go round.
+/// Each folder is visited once: links may form cycles.
 fn below(
     folder: &Path,
     plugins: &[&Plugin],
@@ -312,7 +312,8 @@ fn below(
             found.push(path);
         }
     }
-    // Which of two ways to a folder is taken must not depend on how the system lists them.
+    // Which of two paths to a folder is used must not depend on the order in which the system lists
+    // them.
     folders.sort();
     folders.iter().try_for_each(|folder| below(folder, plugins, seen, found))
 }

@@ -1,24 +1,25 @@
-//! Columns: vectors that become Arrow buffers, and vectors again when nobody looks any more.
+//! Columns: vectors that become Arrow buffers, and return to a pool when the last reference is
+//! dropped.
 //!
-//! A batch's columns are some hundred kilobytes. Asking the system for them anew each time costs more in
-//! page faults than filling them does; used again, they cost nothing. Knows nothing of events.
+//! The columns of a batch take some hundred kilobytes. Allocating them each time costs more in page
+//! faults than filling them. Knows nothing of events.
 
 use std::sync::{Mutex, PoisonError};
 
 use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer, ToByteSlice};
 use bytes::Bytes;
 
-/// Shorter vectors are left to the allocator, which is good at them.
+/// Shorter vectors are left to the allocator.
 const MIN_POOLED_BYTES: usize = 32 << 10;
-/// Longer ones are rare, and memory is to be given back.
+/// Longer vectors are rare, and returned to the system.
 const MAX_POOLED_BYTES: usize = 4 << 20;
-/// How many vectors of one type are kept while nobody uses them.
+/// The most unused vectors of one type that are kept.
 const MAX_POOLED: usize = 16;
 
-/// The vectors of one type that wait to be used.
+/// The unused vectors of one type.
 pub(crate) struct VectorPool<T>(Mutex<Vec<Vec<T>>>);
 
-/// A type of which columns are made.
+/// A type of column elements.
 pub(crate) trait Element: ArrowNativeType + ToByteSlice {
     fn pool() -> &'static VectorPool<Self>;
 }
@@ -39,7 +40,7 @@ element!(u32);
 element!(u128);
 element!(i128);
 
-/// An empty vector, with room for `capacity` if that is likely to be needed.
+/// An empty vector with this capacity, from the pool if it is long enough to be pooled.
 pub(crate) fn vector<T: Element>(capacity: usize) -> Vec<T> {
     let used = if capacity * size_of::<T>() >= MIN_POOLED_BYTES {
         T::pool().0.lock().unwrap_or_else(PoisonError::into_inner).pop()
@@ -60,7 +61,7 @@ pub(crate) fn column<T: Element>(vector: Vec<T>) -> ScalarBuffer<T> {
     ScalarBuffer::new(Buffer::from(Bytes::from_owner(PooledVector(vector))), 0, len)
 }
 
-/// Gives a vector back that did not become a column.
+/// Returns a vector to the pool that did not become a column.
 pub(crate) fn recycle<T: Element>(mut vector: Vec<T>) {
     if is_poolable(&vector) {
         vector.clear();

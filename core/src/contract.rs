@@ -1,5 +1,5 @@
-//! What every plugin is held to, as functions that a plugin's tests call. They panic where the contract
-//! is broken, and say how.
+//! The contract of plugins, as functions for their tests. They panic if the contract is broken, and
+//! say how.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ mod trials;
 
 pub use trials::{overwrite, sample_positions, trials};
 
-/// An event as tests compare it, free of the run it was read in.
+/// An event that tests can compare, independent of its run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainEvent {
     /// Nanoseconds.
     pub timestamp: i64,
-    /// The number its origin gave it.
+    /// The sequence number its origin assigned.
     pub sequence: i64,
     /// The channel's source.
     pub source: String,
@@ -24,7 +24,7 @@ pub struct PlainEvent {
     pub payload: Vec<u8>,
 }
 
-/// Everything that reading a source gave.
+/// Everything that reading a source returned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceContents {
     /// The events, in order.
@@ -33,13 +33,13 @@ pub struct SourceContents {
     pub damage: Vec<(u64, u64, String)>,
 }
 
-/// Reads a source as the engine does, one split after another: guesses the place of each split's first
-/// event, and reads again where the guess was wrong.
+/// Reads a source as the engine does, one split after another: searches for the first event of each
+/// split, and reads the split again if the previous one ended elsewhere.
 pub fn gather(source: &dyn Source, target: u64) -> Result<SourceContents, Error> {
     gather_with(source, target, &ReadContext::standalone("test"))
 }
 
-/// [`gather`] with a context of the test's own making.
+/// [`gather`] with a custom context.
 pub fn gather_with(
     source: &dyn Source,
     target: u64,
@@ -99,7 +99,7 @@ fn read(
     Ok((gathered, reader.seam()))
 }
 
-/// Any splitting of a source gives the same events, damage and order.
+/// Checks that any splitting of a source gives the same events, damage and order.
 ///
 /// # Panics
 ///
@@ -119,7 +119,8 @@ pub fn any_splitting_is_the_same(source: &dyn Source, targets: &[u64]) -> Source
     whole
 }
 
-/// The splits of every input begin at its start, lie end to end, and leave nothing out.
+/// Checks that the splits of every input start at its beginning, are consecutive, and leave nothing
+/// out.
 ///
 /// # Panics
 ///

@@ -1,10 +1,10 @@
-//! Counting the events of batches by channel, and listing their channels. Judges nothing.
+//! Counts the events of batches by channel, and lists their channels.
 
 use std::collections::BTreeSet;
 
 use crate::Batch;
 
-/// Events by channel, indexed by the channel's number. As long as it has to be.
+/// Event counts, indexed by channel number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventCounts(Vec<u64>);
 
@@ -24,7 +24,7 @@ impl EventCounts {
         self.0.get(channel).copied().unwrap_or(0)
     }
 
-    /// One more than the number of the last channel that may have events.
+    /// The length of the table: one more than the highest channel number.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -45,22 +45,22 @@ impl EventCounts {
         self.0[channel as usize] += 1;
     }
 
-    /// Takes one event of a channel away.
+    /// Removes one event of a channel.
     pub fn remove_one(&mut self, channel: u32) {
         self.grow(channel as usize + 1);
         let count = &mut self.0[channel as usize];
         *count = count.saturating_sub(1);
     }
 
-    /// Adds those of `other`, up to the greatest number there is: through a graph that parts and meets again and again, more ways
-    /// lead than that.
+    /// Adds the counts of `other`, saturating: a graph that splits and joins repeatedly can have
+    /// more paths than 64 bits count.
     pub fn add(&mut self, other: &Self) {
         self.grow(other.len());
         let add = |(ours, theirs): (&mut u64, &u64)| *ours = ours.saturating_add(*theirs);
         self.0.iter_mut().zip(&other.0).for_each(add);
     }
 
-    /// Takes `other` away; gives whether there was enough of each.
+    /// Subtracts `other`, saturating; returns whether every count was large enough.
     pub fn subtract(&mut self, other: &Self) -> bool {
         self.grow(other.len());
         let mut enough = true;
@@ -78,8 +78,8 @@ impl EventCounts {
     }
 }
 
-/// The channels of a batch: as they were read, and as they are called now. Events of many channels come
-/// in no order: the set is asked only when a channel is called otherwise than it was last.
+/// The channels of a batch: as read, and as they are now. The set is only accessed when the mapping
+/// of a channel differs from the last one seen.
 pub fn channels_by_origin(batch: &Batch) -> BTreeSet<(u32, u32)> {
     let mut names = BTreeSet::new();
     let mut last: Vec<Option<u32>> = Vec::new();

@@ -1,4 +1,5 @@
-//! Damage: what of an input could not be read, and why. Collected while reading goes on.
+//! Damage: ranges of an input that could not be read, with the reason. Collected while reading
+//! continues.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,22 +10,22 @@ use crate::ChannelId;
 /// A range of an input that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The input, as the user named it.
+    /// The input, as named by the user.
     pub input: Arc<str>,
-    /// Where it begins, in bytes.
+    /// The byte offset of its start.
     pub offset: u64,
-    /// How many bytes it takes.
+    /// Its length in bytes.
     pub length: u64,
-    /// What was found.
+    /// What is wrong.
     pub reason: String,
-    /// The channel, where the range is one event whose header could be read.
+    /// The channel, if the range is one event whose header could be read.
     pub channel: Option<ChannelId>,
-    /// The bytes, where the input cannot be read again and the run wants to keep them.
+    /// The bytes, if the input cannot be read again and the run keeps damaged bytes.
     pub bytes: Vec<Bytes>,
 }
 
 impl Damage {
-    /// A damaged range of no known channel.
+    /// A damaged range whose channel is unknown.
     pub fn new(input: &Arc<str>, offset: u64, length: u64, reason: impl Into<String>) -> Self {
         let (input, reason) = (Arc::clone(input), reason.into());
         Self { input, offset, length, reason, channel: None, bytes: Vec::new() }
@@ -38,7 +39,7 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// Where a reader leaves the damage it steps over. Shared by the threads that read one split.
+/// Collects the damage that readers skip. Shared by the threads that read one split.
 #[derive(Debug, Default)]
 pub struct DamageLog(Mutex<Vec<Damage>>);
 
@@ -48,7 +49,7 @@ impl DamageLog {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(damage);
     }
 
-    /// What has been reported since the last call, in order of report.
+    /// The damage reported since the last call, in order.
     pub fn take(&self) -> Vec<Damage> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

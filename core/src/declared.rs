@@ -1,11 +1,11 @@
-//! The columns of declared types, for judging names of fields before there are any events.
+//! The columns of declared types, to validate field names before any event is read.
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use crate::FieldPath;
 
-/// The columns that each of some types has.
+/// The columns of some declared types.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeclaredColumns(Vec<SchemaRef>);
 
@@ -20,12 +20,12 @@ impl DeclaredColumns {
         self.0.is_empty()
     }
 
-    /// Takes over the types of others.
+    /// Adds the types of `others`.
     pub fn add(&mut self, others: Self) {
         self.0.extend(others.0);
     }
 
-    /// Whether one of the types has such a field.
+    /// Whether any of the types has this field.
     pub fn has(&self, field: &FieldPath) -> bool {
         let has = |schema: &SchemaRef| {
             field.resolve(&RecordBatch::new_empty(SchemaRef::clone(schema))).is_some()
@@ -33,7 +33,7 @@ impl DeclaredColumns {
         self.0.iter().any(has)
     }
 
-    /// The columns, and all that a table can hold of what is in them, as paths; sorted, each once.
+    /// The paths of all columns and of all leaves in them, sorted and without duplicates.
     pub fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         for schema in &self.0 {

@@ -1,11 +1,11 @@
-//! What can go wrong, and how it is told: what was expected, what was found, where, and what to do.
+//! Errors: what was expected, what was found, where, and what to do.
 //!
-//! An [`Error`] ends a run. Damage that can be stepped over is no error: see [`crate::damage`].
+//! An [`Error`] ends a run. Damage that can be skipped is not an error: see [`crate::damage`].
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a run cannot go on. One word wide.
+/// Why a run cannot continue. The size of a pointer.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<ErrorKind>);
@@ -14,17 +14,21 @@ pub struct Error(Box<ErrorKind>);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The system refused something.
-    #[error("cannot {action} {path}: {what}", path = display_path(path, action), what = explain(source))]
+    /// A system call failed.
+    #[error(
+        "cannot {action} {path}: {what}",
+        path = display_path(path, action),
+        what = explain(source)
+    )]
     Io {
-        /// What was tried, as a verb: `open`, `read`, `write`.
+        /// The action that failed, as a verb: `open`, `read`, `write`.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// An input holds what its format does not allow, and it cannot be stepped over.
+    /// An input violates its format, and the damage cannot be skipped.
     #[error("{path}: at byte {at}: {what}")]
     Malformed {
         /// The input.
@@ -34,36 +38,36 @@ pub enum ErrorKind {
         /// What was expected and found.
         what: String,
     },
-    /// A run was asked to stop at the first damage, and there was some.
+    /// A run that stops at the first damage found some.
     #[error("{0}; `on_damage = \"skip\"` would report it and go on")]
     Damaged(String),
-    /// An output or input is not what the run may use: it exists, it is a folder, it is the input.
+    /// An input or output that the run may not use: it exists, is a folder, or is also an input.
     #[error("{0}")]
     Refused(String),
-    /// What the run would do has to be allowed, and was not. Nothing was done.
+    /// The run needs a permission that was not given. Nothing was done.
     #[error("{0}")]
     NotAllowed(String),
-    /// Options that can only be judged with the input at hand.
+    /// Options or data that turn out to be invalid once the input is known.
     #[error("{0}")]
     Invalid(String),
-    /// The run was asked to end before it was done, and could not leave anything whole.
+    /// The run was interrupted before it had a complete output.
     #[error("interrupted; nothing was published")]
     Interrupted,
     /// The run was aborted.
     #[error("aborted; nothing was published")]
     Aborted,
-    /// A plugin or the engine broke its own contract.
-    #[error("internal: {0}; this is a fault in the program, not in the input")]
+    /// A plugin or the engine broke its contract.
+    #[error("internal: {0}; this is a bug in the program, not a problem with the input")]
     Internal(String),
 }
 
 impl Error {
-    /// The system refused to `action` the file at `path`.
+    /// A system call to `action` the file at `path` failed.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
         ErrorKind::Io { action, path: path.as_ref().to_owned(), source }.into()
     }
 
-    /// The input at `path` holds something it must not, at byte `at`.
+    /// The input at `path` violates its format at byte `at`.
     pub fn malformed(path: impl Into<String>, at: u64, what: impl Into<String>) -> Self {
         ErrorKind::Malformed { path: path.into(), at, what: what.into() }.into()
     }
@@ -73,42 +77,46 @@ impl Error {
         ErrorKind::Refused(what.into()).into()
     }
 
-    /// An option does not fit the input.
+    /// Options or data are invalid.
     pub fn invalid(what: impl Into<String>) -> Self {
         ErrorKind::Invalid(what.into()).into()
     }
 
-    /// A contract inside the program was broken.
+    /// A contract inside the program was broken: a bug.
     pub fn internal(what: impl Into<String>) -> Self {
         ErrorKind::Internal(what.into()).into()
     }
 
-    /// More channels than a run may have.
+    /// There are more channels than a run may have.
     pub fn too_many_channels(limit: usize) -> Self {
         Self::refused(format!(
-            "more than {limit} channel{s}: the input is damaged, or names every event anew; {FEWER_CHANNELS}",
+            "more than {limit} channel{s}: the input is damaged, or gives every event its own \
+             channel; {FEWER_CHANNELS}",
             s = if limit == 1 { "" } else { "s" }
         ))
     }
 
-    /// The same error, which says something more.
+    /// Appends more text to the message.
     pub(crate) fn with_detail(self, more: &str) -> Self {
         match *self.0 {
             ErrorKind::Io { action, path, source } => {
-                let told = format!("{}; {more}", explain(&source));
-                Self::io(action, path, io::Error::new(source.kind(), told))
+                let message = format!("{}; {more}", explain(&source));
+                Self::io(action, path, io::Error::new(source.kind(), message))
             }
-            ErrorKind::Refused(told) => Self::refused(format!("{told}; {more}")),
+            ErrorKind::Refused(message) => Self::refused(format!("{message}; {more}")),
             other => other.into(),
         }
     }
 
-    /// Whether it says that there is no such file or object.
+    /// Whether it means that a file or object does not exist.
     pub fn is_missing(&self) -> bool {
-        matches!(self.kind(), ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+        match self.kind() {
+            ErrorKind::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            _ => false,
+        }
     }
 
-    /// What kind of error it is.
+    /// The kind of error.
     pub fn kind(&self) -> &ErrorKind {
         &self.0
     }
@@ -120,12 +128,13 @@ impl From<ErrorKind> for Error {
     }
 }
 
-/// What to do where an input has too many channels. What lies close beside a window is read as well, and
-/// not every source can leave anything out.
-pub(crate) const FEWER_CHANNELS: &str = "read far less of its time (--start, --end), which helps \
-    where its format lets the rest be skipped, or cut it into shorter files";
+/// Advice for inputs with too many channels. Not every source can skip what lies outside a time
+/// window.
+pub(crate) const FEWER_CHANNELS: &str = "read a much shorter time range (--start, --end), if its \
+                                         format can skip the rest, or cut the input into shorter \
+                                         files";
 
-/// A path as a user knows it: `-` is a stream.
+/// A path as shown to users: `-` is a standard stream.
 fn display_path<'p>(path: &'p Path, action: &str) -> std::borrow::Cow<'p, str> {
     match (path == Path::new("-"), action) {
         (true, "read") => "standard input".into(),
@@ -134,23 +143,25 @@ fn display_path<'p>(path: &'p Path, action: &str) -> std::borrow::Cow<'p, str> {
     }
 }
 
-/// A path's beginning and end: names out of inputs may be megabytes long.
+/// Shortens a path: names from inputs may be megabytes long.
 fn abbreviated(path: std::borrow::Cow<'_, str>) -> std::borrow::Cow<'_, str> {
-    const MOST: usize = 1024;
-    if path.len() <= MOST {
+    const MAX_SHOWN: usize = 1024;
+    if path.len() <= MAX_SHOWN {
         return path;
     }
-    let (head, tail): (String, Vec<char>) =
-        (path.chars().take(MOST / 4).collect(), path.chars().rev().take(MOST / 4).collect());
+    let (head, tail): (String, Vec<char>) = (
+        path.chars().take(MAX_SHOWN / 4).collect(),
+        path.chars().rev().take(MAX_SHOWN / 4).collect(),
+    );
     format!("{head}…{}", tail.into_iter().rev().collect::<String>()).into()
 }
 
-/// What the system says where a program may not open any more files.
+/// The system's error code for too many open files.
 const TOO_MANY_OPEN: i32 = rustix::io::Errno::MFILE.raw_os_error();
 
-/// The system's words, with what to do where that is known.
+/// The system's message, with advice if there is any.
 fn explain(error: &io::Error) -> String {
-    // Who made words of its own for it said more than the kind does.
+    // A custom message says more than the kind does.
     if error.get_ref().is_some() {
         return error.to_string();
     }
@@ -159,7 +170,7 @@ fn explain(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "permission denied",
         io::ErrorKind::StorageFull => "no space left on the device; free some or write elsewhere",
         io::ErrorKind::QuotaExceeded => "the disk quota is used up",
-        io::ErrorKind::IsADirectory => "it is a folder, and a file is needed",
+        io::ErrorKind::IsADirectory => "expected a file, found a folder",
         io::ErrorKind::NotADirectory => "a part of the path is a file, not a folder",
         io::ErrorKind::FileTooLarge => "the file would become larger than the system allows",
         io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only",
@@ -172,18 +183,19 @@ fn explain(error: &io::Error) -> String {
     advice.to_owned()
 }
 
-/// A mistake in a plugin's options: which key, and what is wrong with it.
+/// An error in a plugin's options: the key, and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct OptionsError {
-    /// The keys and list positions that lead to the value, outermost first; empty for the whole table.
+    /// The keys and list indices that lead to the value, outermost first; empty for the whole
+    /// table.
     pub path: Vec<String>,
     /// What is wrong.
     pub message: String,
 }
 
 impl OptionsError {
-    /// A mistake in the value of `key`.
+    /// An error in the value of `key`.
     pub fn at(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: vec![key.into()], message: message.into() }
     }

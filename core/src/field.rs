@@ -1,9 +1,10 @@
-//! Paths to values inside decoded messages, such as `pos[0]` or `legs[2].angle`. Finds values in Arrow
-//! columns; does not know what they mean and computes nothing.
+//! Paths to values in decoded messages, such as `pos[0]` or `legs[2].angle`, and their values in
+//! Arrow columns.
 //!
-//! A path is a name, followed by any number of `.name` and `[index]`. An index counts from 0, a negative
-//! one from the end. Names of letters, digits, `_` and `-` stand as they are, as does everything that is
-//! not ASCII; other names stand in backquotes (`` `odd name`.x ``), where two backquotes are one.
+//! A path is a name, followed by any number of `.name` and `[index]`. An index counts from 0, a
+//! negative one from the end. Names of letters, digits, `_`, `-` and non-ASCII characters are
+//! written as they are; other names are quoted with backquotes (`` `odd name`.x ``), in which two
+//! backquotes stand for one.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,7 +26,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::booleans::is_raw;
 use crate::options::FIELDS_FORMAT;
 
-/// A path to a value inside a decoded message. It begins with the name of a column.
+/// A path to a value in a decoded message, starting with the name of a column.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FieldPath {
     column: Arc<str>,
@@ -37,30 +38,30 @@ pub struct FieldPath {
 pub enum PathStep {
     /// The member of that name.
     Name(Arc<str>),
-    /// The element at that place; a negative one counts from the end.
+    /// The element at that index; a negative one counts from the end.
     Index(i64),
 }
 
-/// Why a text is no path.
+/// Why a text is not a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathError {
-    /// The byte of the text it is about.
+    /// The byte offset of the error.
     pub at: usize,
     /// What is wrong.
     pub what: String,
 }
 
-/// What a `-` is behind a name that is not in backquotes.
+/// How a `-` after an unquoted name is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DashRule {
-    /// A part of the name.
+    /// As part of the name.
     InNames,
-    /// Not a part of the path: it may be a minus.
+    /// As the end of the path: it may be a minus.
     EndsNames,
 }
 
-/// A fixed list of more elements, those of lists inside it counted, stays one leaf.
-const MOST_EXPANDED: usize = 64;
+/// Fixed-size lists with more elements, counting nested ones, stay one leaf.
+const MAX_EXPANDED: usize = 64;
 
 impl FieldPath {
     /// The path to a whole column.
@@ -68,27 +69,27 @@ impl FieldPath {
         Self { column: name.into(), steps: Vec::new() }
     }
 
-    /// The path that goes on from here by a step.
+    /// Extends the path by a step.
     pub fn then(&self, step: PathStep) -> Self {
         let steps = self.steps.iter().cloned().chain([step]).collect();
         Self { column: Arc::clone(&self.column), steps }
     }
 
-    /// Reads a path. `Err` says what is wrong with it, and at which character.
+    /// Parses a path. `Err` says what is wrong, and at which character.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let told = |error: PathError| {
+        let message = |error: PathError| {
             let before = text.get(..error.at).unwrap_or(text);
             let character = before.chars().count() + 1;
-            format!("`{text}` is no field path: at character {character}: {}", error.what)
+            format!("`{text}` is not a field path: at character {character}: {}", error.what)
         };
-        let (path, len) = Self::scan(text, DashRule::InNames).map_err(told)?;
+        let (path, len) = Self::scan(text, DashRule::InNames).map_err(message)?;
         match text.get(len..).and_then(|rest| rest.chars().next()) {
             None => Ok(path),
-            Some(found) => Err(told(PathError { at: len, what: unexpected(found) })),
+            Some(found) => Err(message(PathError { at: len, what: unexpected(found) })),
         }
     }
 
-    /// Reads the path that `text` begins with, and how many bytes it takes.
+    /// Parses the path at the start of `text`, and returns it with its length in bytes.
     pub fn scan(text: &str, dash: DashRule) -> Result<(Self, usize), PathError> {
         let mut scanner = PathScanner { text, at: 0, dash };
         let mut path = Self::column(scanner.name()?);
@@ -108,7 +109,7 @@ impl FieldPath {
         self.steps.is_empty()
     }
 
-    /// The names it consists of; nothing if there is an index among them.
+    /// The names it consists of; `None` if it contains an index.
     pub fn members(&self) -> Option<Vec<&str>> {
         let names = self.steps.iter().map(|step| match step {
             PathStep::Name(name) => Some(&**name),
@@ -117,10 +118,10 @@ impl FieldPath {
         std::iter::once(Some(&*self.column)).chain(names).collect()
     }
 
-    /// The values it leads to, one a row: null where a value on the way is null or a list too short.
+    /// The values it leads to, one per row; null where a parent is null or a list too short.
     ///
-    /// An element of a binary value is a byte; dictionaries are looked through. Nothing if the columns'
-    /// types have no such value.
+    /// An element of a binary value is a byte; dictionaries are resolved. `None` if the columns
+    /// have no such value by type.
     pub fn resolve(&self, columns: &RecordBatch) -> Option<ArrayRef> {
         let column = columns.column_by_name(&self.column).cloned()?;
         self.steps.iter().try_fold(without_dictionary(column)?, |array, step| {
@@ -131,12 +132,12 @@ impl FieldPath {
         })
     }
 
-    /// The paths to all values of these columns that a cell of a table can hold, in order: members of
-    /// structs, and elements of fixed lists of at most 64. Longer and variable lists are one value.
+    /// The paths of all leaves of these columns, in order: members of structs, and elements of
+    /// fixed-size lists of at most 64 elements. Longer and variable-size lists are one leaf.
     pub fn leaves(schema: &Schema) -> Vec<Self> {
         let mut leaves = Vec::new();
         for field in schema.fields().iter().filter(|field| !is_raw(field)) {
-            push_leaves(Self::column(field.name().as_str()), field, MOST_EXPANDED, &mut leaves);
+            push_leaves(Self::column(field.name().as_str()), field, MAX_EXPANDED, &mut leaves);
         }
         leaves
     }
@@ -187,9 +188,9 @@ fn member(array: &ArrayRef, name: &str) -> Option<ArrayRef> {
     let Some(nulls) = parent.nulls().filter(|nulls| nulls.null_count() > 0) else {
         return Some(Arc::clone(member));
     };
-    // A member of a null may hold anything.
+    // A member of a null struct may have any value.
     match member.data_type() {
-        // These have no place to say that a row is null.
+        // These have no validity bitmap.
         DataType::Union(..) | DataType::RunEndEncoded(..) => None,
         _ => nullif(member, &BooleanArray::new(!nulls.inner(), None)).ok(),
     }
@@ -211,7 +212,7 @@ fn element(array: &ArrayRef, index: i64) -> Option<ArrayRef> {
     }
 }
 
-/// The place that an index means in a list of that length.
+/// The position that an index means in a list of that length.
 fn in_list(len: usize, index: i64) -> Option<usize> {
     let from_start = match index < 0 {
         true => i64::try_from(len).ok()?.checked_add(index)?,
@@ -237,7 +238,7 @@ fn list_element<O: OffsetSizeTrait>(array: &ArrayRef, index: i64) -> Option<Arra
     take_or_null(list.values(), &places(array, place))
 }
 
-/// For each row of `array` that is not null the place that `place` tells.
+/// The result of `place` for each row of `array` that is not null.
 fn places(array: &ArrayRef, place: impl Fn(usize) -> Option<usize>) -> UInt64Array {
     let nulls = array.nulls();
     let place = |row: usize| {
@@ -264,7 +265,7 @@ fn byte<'a>(array: impl ArrayAccessor<Item = &'a [u8]>, index: i64) -> ArrayRef 
     Arc::new(bytes.finish())
 }
 
-/// Reads a path from the start of a text.
+/// Parses a path from the start of a text.
 struct PathScanner<'t> {
     text: &'t str,
     at: usize,
@@ -308,9 +309,10 @@ impl PathScanner<'_> {
         let name: Arc<str> = self.rest().get(..len).unwrap_or_default().into();
         if name.is_empty() {
             return match self.next() {
-                Some('"' | '\'') => {
-                    self.error("expected a name; names with odd characters stand in backquotes")
-                }
+                Some('"' | '\'') => self.error(
+                    "expected a name; quote names with special characters with \
+                                backquotes",
+                ),
                 Some(found) => self.error(format!("expected a name, found `{found}`")),
                 None => self.error("expected a name, found the end"),
             };
@@ -331,7 +333,7 @@ impl PathScanner<'_> {
                 c => name.push(c),
             }
         }
-        self.error("this backquote has no other at the end of its name")
+        self.error("this backquote is not closed")
     }
 
     fn index(&mut self) -> Result<i64, PathError> {
@@ -349,7 +351,7 @@ impl PathScanner<'_> {
     }
 }
 
-/// What stands in names without backquotes, beside `-`.
+/// Whether a character needs no quoting in a name; `-` is handled separately.
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || !(c.is_ascii() || c.is_whitespace())
 }
@@ -457,7 +459,7 @@ mod tests {
             ("a b", "at character 2: expected `.`, `[` or the end, found ` `"),
             ("a]", "at character 2: `]` without `[`"),
             ("\"a\"", "backquotes"),
-            ("a.`b", "at character 3: this backquote has no other"),
+            ("a.`b", "at character 3: this backquote is not closed"),
             ("a[99999999999999999999]", "at character 3"),
         ] {
             assert!(message(text).contains(part), "{}", message(text));
@@ -554,7 +556,8 @@ mod tests {
             Field::new("none", fixed(double("e"), 0), false),
         ]);
         let leaves: Vec<_> = FieldPath::leaves(&schema).iter().map(FieldPath::to_string).collect();
-        let wanted = "utime pos[0] pos[1] m[0][0] m[0][1] m[1][0] m[1][1] big legs[0].angle legs[0].m \
+        let wanted = "utime pos[0] pos[1] m[0][0] m[0][1] m[1][0] m[1][1] big legs[0].angle \
+                      legs[0].m \
             legs[1].angle legs[1].m legs[2].angle legs[2].m names none";
         assert_eq!(leaves.join(" "), wanted);
     }
@@ -598,7 +601,8 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_a_path_or_a_mistake_inside_it(text in "[a-z`.\\[\\]0-9é -]{0,12}|\\PC{0,8}") {
+        fn any_text_is_a_path_or_a_mistake_inside_it(text in "[a-z`.\\[\\]0-9é \
+                                                              -]{0,12}|\\PC{0,8}") {
             match FieldPath::scan(&text, DashRule::InNames) {
                 Ok((_, len)) => prop_assert!(text.is_char_boundary(len)),
                 Err(error) => prop_assert!(text.is_char_boundary(error.at)),

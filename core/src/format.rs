@@ -1,5 +1,6 @@
-//! Byte formats: formats whose files are a run of events, so that pieces of a file can be made and read
-//! without the rest of it. A source or sink plugin offers one, and archives hold any of them.
+//! Byte formats: formats whose files are a sequence of events, so that pieces of a file can be
+//! written and read independently. Source and sink plugins offer them, and archives can contain any
+//! of them.
 
 use std::path::Path;
 
@@ -7,47 +8,48 @@ use bytes::Bytes;
 
 use crate::{Batch, Channels, EncodeContext, Error, ReadContext};
 
-/// A format whose files are a head, any number of pieces with whole events, and a tail.
+/// A format whose files consist of a head, any number of pieces with whole events, and a tail.
 ///
-/// Pieces, put one behind another, must be what the format's own sink would have written.
+/// Concatenated pieces must equal what the format's own sink writes.
 pub trait ByteFormat: Send + Sync {
-    /// What a file begins with, before its first event.
+    /// The bytes of a file before its first event.
     fn head(&self) -> Result<Vec<u8>, Error> {
         Ok(Vec::new())
     }
 
-    /// What a file ends with, behind its last event.
+    /// The bytes of a file after its last event.
     fn tail(&self) -> Result<Vec<u8>, Error> {
         Ok(Vec::new())
     }
 
-    /// The time that a reader will find for an event of this time, in nanoseconds.
+    /// The time in nanoseconds that a reader gets for an event written with this time.
     fn stored_time(&self, time: i64) -> i64 {
         time
     }
 
-    /// Whether an event keeps the source of its channel, instead of taking that of whoever reads it.
+    /// Whether the source of a channel is stored, rather than set by the reader.
     fn keeps_sources(&self) -> bool {
         false
     }
 
-    /// Whether it holds [`Batch::wide_times`], and says in [`lengths`](Self::lengths) which it cannot.
+    /// Whether it can store [`Batch::wide_times`], or reports in [`lengths`](Self::lengths) those
+    /// it cannot.
     fn accepts_wide_times(&self) -> bool {
         false
     }
 
-    /// About how many bytes each event of the batch will take, one number an event. Events that the
-    /// format cannot hold at all are told to `context.refused`; what it cannot hold of others, to
-    /// `context.losses`.
+    /// The estimated encoded length of each event. Events that the format cannot store are added to
+    /// `context.refused`, and what it loses of others to `context.losses`.
     fn lengths(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Vec<u32>, Error>;
 
-    /// Appends these events, none of them refused, to `out`: one piece.
+    /// Encodes these events, none of them refused, as one piece appended to `out`.
     fn encode(&self, events: &[Batch], channels: &Channels, out: &mut Vec<u8>)
     -> Result<(), Error>;
 
-    /// The events of one piece, in order. `input` is the file it comes from, for messages.
+    /// Decodes the events of one piece, in order. `input` is its file, for messages.
     ///
-    /// `Err` with words if the piece is not what [`encode`](Self::encode) makes: nothing of it is used.
+    /// The inner `Err` says why the piece is not what [`encode`](Self::encode) makes: none of it is
+    /// used.
     fn decode(
         &self,
         piece: Bytes,

@@ -1,7 +1,7 @@
-//! Framed logs: files that are records, one behind another. Goes through one from front to back, block
-//! by block, and gives batches whose payloads lie in the blocks; steps over damage and reports it.
+//! Framed logs: files that are consecutive records. Reads one from front to back, block by block,
+//! into batches whose payloads are views into the blocks; skips and reports damage.
 //!
-//! What a record is, and where damage begins and ends, is its format's word ([`Framing`]).
+//! What a record is, and where damage starts and ends, is decided by the format's [`Framing`].
 
 use std::io;
 use std::ops::Range;
@@ -14,51 +14,51 @@ use crate::{
     SplitStart, plugin,
 };
 
-/// What is read beyond a split's end at first, for the record that lies across it.
+/// Bytes read beyond the end of a split, for a record that crosses it.
 const OVERHANG: u64 = 4 << 10;
-/// How far a log may have grown, since it was cut into splits, for the last split still to read it all.
-const MOST_GROWTH: u64 = 4 << 20;
-/// What is read at first behind a record that was skipped: another one may follow.
+/// Growth of a log since it was split that the last split still reads.
+const MAX_GROWTH: u64 = 4 << 20;
+/// Bytes read after a skipped record: another one to skip may follow.
 const FIRST_READ: u64 = 16 << 10;
-/// The bytes behind a record that tell whether another one begins there.
+/// Bytes after a record that show whether another one starts there.
 const FOLLOWING: usize = 64;
-/// Room that a batch is begun with; columns are used again, so that more than is needed costs little.
+/// The initial capacity of a batch; columns are pooled, so excess capacity costs little.
 pub const LIKELY_EVENTS: usize = 8 << 10;
 
-/// How a format lays out its records. Its answers depend on the bytes of the log and the position only,
-/// never on how they were read: so any splitting gives the same.
+/// How a format frames its records. Results depend on the bytes of the log and the position only,
+/// not on how they were read: this makes them independent of splitting.
 ///
-/// Looking around in the log fails when the run is to end, whatever is looked for: such an `Err` is to be
-/// passed on, and costs nothing that was read before.
+/// Reading through `log` fails when the run is cancelled. Pass such an `Err` on; events read before
+/// are not lost.
 pub trait Framing: Send {
-    /// The record that `bytes`, which lie at `pos`, begin with. The fast path: `Ambiguous` wherever there is
-    /// any doubt.
+    /// The fast path: parses the record at the start of `bytes`, which are at `pos`. Returns
+    /// `Ambiguous` in any case of doubt.
     fn peek(&mut self, pos: u64, bytes: &[u8]) -> Result<Peek, Error>;
 
-    /// What is at `pos`, away from the fast path. `Err` comes from `log` only.
+    /// The slow path: classifies what is at `pos`. `Err` comes from `log` only.
     fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent>;
 
-    /// Where the first record that begins in `range` begins.
+    /// The start of the first record in `range`.
     fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>>;
 
-    /// The event of a record at `pos` that has been judged to be one.
+    /// The event of a record at `pos` that [`classify`](Self::classify) has accepted.
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error>;
 
-    /// What the record that `bytes` begin with says of itself, where these are too few to hold it; nothing
-    /// where a record has to be read before its time is known.
+    /// Length and time of the record at the start of `bytes`, which may be incomplete; `None` if
+    /// the whole record is needed to know its time.
     fn outline(&mut self, bytes: &[u8]) -> Result<Option<RecordOutline>, Error> {
         let _ = bytes;
         Ok(None)
     }
 
-    /// Whether a record begins with `bytes`, which puts the one before them beyond doubt.
+    /// Whether `bytes` start with a record, which confirms the one before.
     fn confirms(&self, bytes: &[u8]) -> bool {
         let _ = bytes;
         false
     }
 }
 
-/// The length and the time of a record, as its header has them.
+/// The length and the time of a record, from its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordOutline {
     /// Bytes of the record.
@@ -67,58 +67,58 @@ pub struct RecordOutline {
     pub timestamp: i64,
 }
 
-/// An event in the record that holds it.
+/// An event in its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventHeader {
     /// Nanoseconds.
     pub timestamp: i64,
-    /// The number its origin gave it.
+    /// The sequence number its origin assigned.
     pub sequence: i64,
     /// Its channel.
     pub channel: ChannelId,
-    /// Where in the record its payload lies.
+    /// The range of its payload in the record.
     pub payload: Range<usize>,
 }
 
-/// What came of looking at bytes.
+/// The result of [`Framing::peek`].
 #[derive(Debug)]
 pub enum Peek {
-    /// A whole record, and beyond doubt.
+    /// A complete record, beyond doubt.
     Event {
         /// Bytes of the record.
         len: usize,
-        /// The event in it.
+        /// Its event.
         head: EventHeader,
     },
-    /// A whole record that is neither event nor damage, such as a blank line.
+    /// A complete record that is neither event nor damage, such as a blank line.
     Skip {
         /// Bytes of the record.
         len: usize,
     },
-    /// More bytes are needed to tell.
+    /// More bytes are needed.
     More,
-    /// It has to be judged.
+    /// [`Framing::classify`] has to decide.
     Ambiguous,
 }
 
-/// What is at a position of a log.
+/// The result of [`Framing::classify`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PositionContent {
     /// A record.
     Record {
-        /// The position behind it.
+        /// The position after it.
         end: u64,
     },
-    /// No record that can be believed.
+    /// Damage.
     Damage {
-        /// Where the next record begins, or the end of the log.
+        /// The start of the next record, or the end of the log.
         end: u64,
-        /// What was found instead.
+        /// What is wrong.
         reason: String,
     },
-    /// Nothing: the log ends here, whatever follows.
+    /// The end of the log, whatever follows.
     End {
-        /// How many bytes here say so.
+        /// The length of the end marker.
         mark: u64,
     },
 }
@@ -128,16 +128,17 @@ pub enum PositionContent {
 pub enum RecordContent {
     /// An event.
     Event(EventHeader),
-    /// An event of a time in nanoseconds that 64 bits cannot hold; its head has the nearest one.
+    /// An event whose time in nanoseconds does not fit into 64 bits; its header has the clamped
+    /// time.
     Wide(EventHeader, i128),
-    /// Nothing that anybody would miss, such as a blank line.
+    /// Neither event nor damage, such as a blank line.
     Skip,
-    /// No event that could be passed on, and why; the channel, where that is known.
+    /// A damaged event: the reason, and the channel if known.
     Damage(String, Option<ChannelId>),
 }
 
-/// How much of `left` bytes is read at first, where a window of time may leave out most of them: no less
-/// than it would be worth to skip, since a second request may cost more than what it leaves out.
+/// How many of `left` bytes to read first if a time window may skip most of them: at least the
+/// minimum seek distance, since a second request may cost more than it saves.
 fn first_read_len(log: &LogFile, left: u64) -> u64 {
     log.min_seek_distance().map_or(left, |least| left.min(least.max(FIRST_READ)))
 }
@@ -150,22 +151,22 @@ pub struct FramedReader<F> {
     context: ReadContext,
     input: Arc<str>,
     start: u64,
-    /// Where reading is.
+    /// The current position.
     at: u64,
-    /// Records that begin here or later are of the next split.
+    /// Records that start here or later belong to the next split.
     end: u64,
-    /// The times of events that are given; others are read past.
+    /// The time window; events outside it are skipped.
     window: plugin::TimeWindow,
-    /// Where the log is known to go on to.
+    /// The position the log is known to reach.
     expected: u64,
-    /// Whether it was a stream when it was looked at: compressed, or a pipe.
+    /// Whether the split was planned as a stream: compressed, or a pipe.
     was_stream: bool,
     began: Option<u64>,
     done: bool,
 }
 
 impl<F: Framing> FramedReader<F> {
-    /// Reads a log at a split. Of a stream nothing may have been forgotten yet.
+    /// Opens a reader for one split of a log. A stream must be at its beginning.
     pub fn new(
         log: LogFile,
         split: &Split,
@@ -176,9 +177,9 @@ impl<F: Framing> FramedReader<F> {
         Self::with_window(plugin::TimeWindow::default(), log, split, entry, framing, context)
     }
 
-    /// The same, for events of a window of time only: headers are read all, so that nothing has to be
-    /// believed of the order of times, but of long records outside of the window nothing else. Damage is
-    /// told wherever it is.
+    /// Like [`new`](Self::new), for a time window. All headers are read, so times need not be
+    /// sorted, but the rest of long records outside the window is skipped. Damage is reported
+    /// wherever it is.
     pub fn with_window(
         window: plugin::TimeWindow,
         log: LogFile,
@@ -189,7 +190,7 @@ impl<F: Framing> FramedReader<F> {
     ) -> Result<Self, Error> {
         let input = log.path().to_string_lossy().into();
         let mut log = BlockWindow::new(log, context);
-        let grown = |bytes: u64| split.start.saturating_add(bytes).saturating_add(MOST_GROWTH);
+        let grown = |bytes: u64| split.start.saturating_add(bytes).saturating_add(MAX_GROWTH);
         let end = split.end.or(split.bytes.map(grown)).unwrap_or(u64::MAX);
         let began = match entry {
             SplitStart::At(at) => Some(at),
@@ -218,15 +219,16 @@ impl<F: Framing> FramedReader<F> {
         })
     }
 
-    /// Reads events until the block is used up or the split ends.
+    /// Reads events until the block or the split ends.
     fn fill(&mut self) -> Result<Batch, Error> {
         let (mut batch, from) = (BatchBuilder::with_capacity(LIKELY_EVENTS), self.at);
         while self.at < self.end {
             match self.read_fast(&mut batch)? {
                 FastPath::Advanced => {}
-                // What is there of the record has to stay with what follows: the block is full.
+                // The block is full: the incomplete record must be read again with what follows.
                 FastPath::NeedsBlock if !batch.is_empty() => break,
-                // Far from the window there may be no event for long: the run is looked at meanwhile.
+                // Far from the window there may be no event for long: return to check for
+                // cancellation.
                 FastPath::NeedsBlock if self.at - from > self.context.blocks.block_len() as u64 => {
                     break;
                 }
@@ -248,7 +250,7 @@ impl<F: Framing> FramedReader<F> {
         Ok(batch.finish())
     }
 
-    /// The fast path: all records that lie in the block whole and are beyond doubt.
+    /// The fast path: reads all records that are complete in the block and beyond doubt.
     #[inline]
     fn read_fast(&mut self, batch: &mut BatchBuilder) -> Result<FastPath, Error> {
         let start = self.log.start;
@@ -284,19 +286,20 @@ impl<F: Framing> FramedReader<F> {
         let is_beyond = at > bytes.len();
         self.at = start + at as u64;
         Ok(match hop {
-            // Damage led out of the block: what lies between has been looked at, and may be gone.
+            // Damage ended beyond the block: the bytes between were classified, and may be
+            // discarded.
             FastPath::NeedsBlock if is_beyond => FastPath::NeedsBlock,
             FastPath::NeedsBlock if self.log.reaches_end() => FastPath::NeedsSlowPath,
             FastPath::NeedsBlock if self.skip()? => FastPath::NeedsBlock,
             FastPath::NeedsBlock if self.log.extend()? => FastPath::Advanced,
-            // A full block that begins here does not hold the record: it is longer than a block.
+            // A full block that starts here does not hold the record: it is longer than a block.
             FastPath::NeedsBlock if self.log.begins_at(self.at) => FastPath::NeedsSlowPath,
             other => other,
         })
     }
 
-    /// Goes on behind the record that begins here, if it is outside of the window, and beyond doubt, and
-    /// reading the rest of it costs more than leaving it out.
+    /// Skips the record here if it is outside the window, confirmed, and seeking is cheaper than
+    /// reading it.
     fn skip(&mut self) -> Result<bool, Error> {
         let Some(least) = self.log.file.min_seek_distance().filter(|_| !self.window.is_open())
         else {
@@ -320,8 +323,7 @@ impl<F: Framing> FramedReader<F> {
         Ok(confirmed)
     }
 
-    /// One record or one damaged range, away from the fast path. False at the end of the log
-    /// or of the run.
+    /// The slow path: one record or one damaged range. False at the end of the log or of the run.
     fn read_slow(&mut self, batch: &mut BatchBuilder) -> Result<bool, Error> {
         let (at, framing) = (self.at, &mut self.framing);
         let Some(verdict) = self.log.scan(|log| framing.classify(log, at))? else {
@@ -341,8 +343,8 @@ impl<F: Framing> FramedReader<F> {
             PositionContent::Record { end } if self.log.holds(at, end) => {
                 self.accept(batch, end)?
             }
-            // A long record: as it has been judged, its length may be believed, and a block be made for
-            // it; what is there goes out first.
+            // A long record: it was accepted, so a block of its length may be allocated. Return the
+            // events before it first.
             PositionContent::Record { .. } if !batch.is_empty() => self.log.forget_after(at),
             PositionContent::Record { end } => {
                 self.log.load_exactly(at, end - at)?;
@@ -387,7 +389,7 @@ impl<F: Framing> FramedReader<F> {
 
     fn load_next(&mut self) -> Result<(), Error> {
         let left = self.end.saturating_sub(self.at).saturating_add(OVERHANG);
-        // Behind the block lies what a skipped record led to: what follows may be skipped as well.
+        // A record was skipped beyond the block: what follows may be skipped as well.
         let has_skipped = !self.window.is_open() && self.at > self.log.end();
         let look = if has_skipped { first_read_len(&self.log.file, left) } else { left };
         self.log.load(self.at, look)
@@ -403,22 +405,24 @@ impl<F: Framing> FramedReader<F> {
         self.context.damage.report(damage);
     }
 
-    /// The log says that it ends here, and its file goes on.
+    /// The log declares its end here, but its file continues.
     fn note_trailing_bytes(&self, mark: u64) {
         let end = self.at.saturating_add(mark);
         let left = self.log.file.len().map_or(0, |len| len.saturating_sub(end));
-        // Each split comes here; the one in which the end lies tells of it.
+        // Every split gets here; the one that contains the end reports it.
         if left > 0 && self.at >= self.start {
             let input = &self.input;
-            let what =
-                format!("it ends at byte {end}; the {left} bytes after that are not read: {input}");
+            let what = format!(
+                "the log ends at byte {end}; the {left} bytes after it are not read: \
+                         {input}"
+            );
             self.context.losses.note(what, 0);
         }
     }
 
-    /// The log ends before the split does: it became shorter since it was looked at.
+    /// The log ends before the split does: it was truncated after splitting.
     fn report_truncation(&mut self) {
-        // Each split tells of its own part.
+        // Each split reports its own part.
         let from = self.at.max(self.start);
         if self.was_stream && self.log.file.is_empty() {
             let reason = "the log became empty before it was read";
@@ -432,7 +436,7 @@ impl<F: Framing> FramedReader<F> {
         self.context.damage.report(Damage::new(&self.input, from, length, reason));
     }
 
-    /// The log is compressed, and cannot be decompressed any further: how much is missing is not known.
+    /// The log is compressed and cannot be decompressed further; how much is missing is unknown.
     fn report_decompression_error(&mut self) {
         let Some(reason) = self.log.file.decompression_error() else { return };
         self.context.damage.report(Damage::new(&self.input, self.at, 0, reason));
@@ -455,12 +459,12 @@ impl<F: Framing> Reader for FramedReader<F> {
     }
 }
 
-/// What came of going on.
+/// The result of the fast path.
 enum FastPath {
     /// Events were read; there may be more.
     Advanced,
-    /// The next record does not lie in the block whole, and the block is full.
+    /// The next record is not complete in the block, and the block is full.
     NeedsBlock,
-    /// What comes next needs judging.
+    /// The next record has to be classified.
     NeedsSlowPath,
 }

@@ -1,4 +1,4 @@
-//! Globs: which files they mean, whatever bytes their names are of. Reads folders, and opens no file.
+//! Expands globs to paths, which need not be UTF-8. Reads folders, but opens no file.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,17 +11,17 @@ use glob::Pattern;
 
 use crate::Error;
 
-/// Whether a name has in it what globs are told by.
+/// Whether a name contains glob characters.
 pub(crate) fn is_glob(name: &OsStr) -> bool {
     name.as_bytes().iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 
-/// What is called as the glob says, sorted by name: files, folders, and links that lead nowhere.
+/// All matches, sorted by name: files, folders, and dangling links.
 ///
-/// `Err` if it is no glob, or a folder cannot be listed.
+/// `Err` if it is not a glob, or a folder cannot be listed.
 pub(crate) fn expand(glob: &Path) -> Result<Vec<PathBuf>, Error> {
     let parsed = |part: &OsStr| {
-        let refused = |e| Error::invalid(format!("`{}` is no glob: {e}", glob.display()));
+        let refused = |e| Error::invalid(format!("`{}` is not a glob: {e}", glob.display()));
         Pattern::new(&lossless_text(part)).map_err(refused)
     };
     parsed(glob.as_os_str())?;
@@ -57,9 +57,9 @@ pub(crate) fn expand(glob: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(found)
 }
 
-/// A name as text in which all names differ: bytes that are no text become characters that no name has.
+/// A name as text, without loss: bytes that are not UTF-8 become private characters.
 ///
-/// What matches a character matches such a byte.
+/// A pattern that matches any character matches such a byte.
 fn lossless_text(name: &OsStr) -> String {
     const NO_TEXT: u32 = 0x10_ff00;
     let mut text = String::new();
@@ -75,7 +75,7 @@ fn last(path: &Path) -> &OsStr {
     path.file_name().unwrap_or_default()
 }
 
-/// What lies in a folder; nothing if it is none.
+/// The entries of a folder; empty if it is not one.
 fn list(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let at = if folder == Path::new("") { Path::new(".") } else { folder };
     let Some(names) = ignore_missing(fs::read_dir(at), "list", at)? else { return Ok(Vec::new()) };
@@ -86,7 +86,7 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     names.map(path).collect()
 }
 
-/// A folder and those below it, also behind links, but not again inside of themselves.
+/// A folder and all folders below it, following links except into cycles.
 fn folders_below(
     folder: &Path,
     around: &mut Vec<(u64, u64)>,
@@ -107,18 +107,18 @@ fn folders_below(
     Ok(())
 }
 
-/// What the system said of a path; nothing if there is no such thing there.
+/// The result of a system call; `None` if the path does not exist.
 fn ignore_missing<T>(
-    said: io::Result<T>,
+    result: io::Result<T>,
     action: &'static str,
     path: &Path,
 ) -> Result<Option<T>, Error> {
     use ErrorKind::{NotADirectory, NotFound};
     const LOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();
-    match said {
-        Ok(said) => Ok(Some(said)),
+    match result {
+        Ok(result) => Ok(Some(result)),
         Err(e) if matches!(e.kind(), NotFound | NotADirectory) => Ok(None),
-        // A link to itself is no folder; whoever opens it is told.
+        // A link to itself is not a folder; opening it reports the error.
         Err(e) if action == "open" && e.raw_os_error() == Some(LOOP) => Ok(None),
         Err(error) => Err(Error::io(action, path, error)),
     }
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn what_is_no_glob_is_refused() {
         for wrong in ["a[", "**a/b", "a***"] {
-            assert!(expand(Path::new(wrong)).unwrap_err().to_string().contains("is no glob"));
+            assert!(expand(Path::new(wrong)).unwrap_err().to_string().contains("is not a glob"));
         }
     }
 }

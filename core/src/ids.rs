@@ -1,21 +1,21 @@
-//! From the bytes of a channel's name to its number, fast: asked once an event.
+//! Resolves channel names to numbers, fast: called once per event.
 
 use std::sync::Arc;
 
 use crate::{Channel, ChannelId, Channels, Encoding, Error, Name};
 use hashbrown::HashMap;
 
-/// So many that a few dozen channels rarely share one: those that do are looked up again and again.
+/// Enough that a few dozen channels rarely collide: colliding ones need a lookup each time.
 const SLOTS: usize = 2048;
 
-/// A reader's own memory of channels, so that it rarely asks the run's.
+/// A reader's own cache of channel numbers, so that it rarely accesses the shared table.
 #[derive(Debug)]
 pub struct ChannelIds {
     source: Arc<str>,
     encoding: Encoding,
     channels: Arc<Channels>,
     known: HashMap<Arc<[u8]>, ChannelId, foldhash::fast::RandomState>,
-    /// The name met last in each slot: most logs have fewer channels than there are slots.
+    /// The last name in each slot: most logs have fewer channels than there are slots.
     recent: Vec<Option<(Arc<[u8]>, ChannelId)>>,
 }
 
@@ -25,17 +25,17 @@ impl ChannelIds {
         Self { source, encoding, channels, known: HashMap::default(), recent: vec![None; SLOTS] }
     }
 
-    /// Whether the channel of that name has been met.
+    /// Whether the channel of that name has been resolved before.
     pub fn contains(&self, name: &[u8]) -> bool {
         self.known.contains_key(name)
     }
 
-    /// How many channels have been met.
+    /// The number of channels resolved so far.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether none has been met.
+    /// Whether no channel has been resolved yet.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
@@ -47,7 +47,7 @@ impl ChannelIds {
         self.resolve_with(name, |name, source| Channel::new(name, source, encoding))
     }
 
-    /// The number of the channel of that name, which `make` makes where it has not been met.
+    /// The number of the channel of that name, made by `make` if it is new.
     #[inline]
     pub fn resolve_with(
         &mut self,
@@ -85,7 +85,7 @@ impl ChannelIds {
     }
 }
 
-/// A slot from the length and both ends of a name: channels mostly differ there.
+/// Hashes the length and both ends of a name: channels mostly differ there.
 #[inline]
 fn slot(name: &[u8]) -> usize {
     let head = name.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));

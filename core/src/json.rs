@@ -1,4 +1,4 @@
-//! Values of Arrow columns as JSON. Does not know what the columns mean, and adds no line breaks.
+//! Writes values of Arrow columns as JSON, without line breaks.
 //!
 //! | Arrow | JSON |
 //! |---|---|
@@ -37,12 +37,12 @@ impl std::fmt::Debug for JsonRows<'_> {
 }
 
 impl<'c> JsonRows<'c> {
-    /// The rows of `columns`. Looks at types only.
+    /// The rows of `columns`. Inspects types only.
     ///
-    /// `Err` for a type that has no form in JSON here: maps, unions, intervals.
+    /// `Err` for types without a JSON form: maps, unions, intervals.
     pub fn new(columns: &'c RecordBatch) -> Result<Self, Error> {
         let fields = columns.schema_ref().fields().iter().zip(columns.columns());
-        // The booleans' bytes are for `encode`; readers see that they are true.
+        // Raw booleans are only needed by `encode`.
         let shown = fields.filter(|(field, _)| !is_raw(field));
         Self::from_columns(shown.map(|(field, column)| (field.name(), column)))
     }
@@ -86,7 +86,7 @@ pub fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
 pub fn string(out: &mut Vec<u8>, text: &str) {
     let start = out.len();
     serde_json::to_writer(&mut *out, text).expect("a Vec takes every string");
-    // What a terminal would obey, or hide, is spelled out: for every reader it is the same string.
+    // Escape characters that terminals interpret or hide: to a JSON parser it is the same string.
     if text.bytes().any(|byte| byte >= 0x7f) {
         let json = String::from_utf8_lossy(out.get(start..).unwrap_or_default());
         if let Cow::Owned(spelled) = json_escaped(&json) {
@@ -115,7 +115,7 @@ fn cell(array: &ArrayRef) -> Result<WriteCell<'_>, Error> {
 
 /// Writes the values of a column where they are not null.
 ///
-/// `Err` for a type that has no form in JSON here: maps, unions, intervals.
+/// `Err` for types without a JSON form: maps, unions, intervals.
 pub fn value(array: &ArrayRef) -> Result<WriteCell<'_>, Error> {
     Ok(match array.data_type() {
         DataType::Null => null(),
@@ -134,7 +134,12 @@ pub fn value(array: &ArrayRef) -> Result<WriteCell<'_>, Error> {
         DataType::Dictionary(_, _) => dictionary(array)?,
         other => match number(array).or_else(|| moment(array)).or_else(|| decimal(array)) {
             Some(cell) => cell,
-            None => return Err(Error::invalid(format!("{other} columns have no form in JSON"))),
+            None => {
+                return Err(Error::invalid(format!(
+                    "{other} columns cannot be written as \
+                                                       JSON"
+                )));
+            }
         },
     })
 }
@@ -215,7 +220,7 @@ fn floats<T: ArrowPrimitiveType>(
     Box::new(move |row, out| write(out, values[row]))
 }
 
-/// The shortest digits that read back as the same number of its own width.
+/// The shortest digits that parse to the same `f32`.
 fn short(out: &mut Vec<u8>, value: f32) {
     match value.is_finite() {
         true => serde_json::to_writer(out, &value).expect("a Vec takes every number"),

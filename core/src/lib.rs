@@ -1,14 +1,14 @@
-//! The vocabulary that every part of Sluice shares: events and batches, channels, the kinds of
-//! plugin, the registry that finds them, damage, errors, and the contract tests plugins are held to.
+//! The vocabulary shared by all parts of Sluice: events and batches, channels, the plugin traits,
+//! the registry, damage, errors, and the contract tests for plugins.
 //!
-//! This crate deliberately knows no plugin, no pipeline file and no thread pool.
+//! This crate knows no plugin, no pipeline file and no thread pool.
 //!
 //! # How the words fit together
 //!
-//! A [`Source`] lists its [`Split`]s; reading a split gives [`Batch`]es of events, in order. A [`Stage`]
-//! turns batches into batches. A [`Sink`] encodes batches and appends them to its output in order. A
-//! [`Codec`] turns payloads of one type into Arrow columns and back. Plugins say [`register!`] and are
-//! found by name in a [`Registry`].
+//! A [`Source`] lists its [`Split`]s; reading a split returns [`Batch`]es of events, in order. A
+//! [`Stage`] turns batches into batches. A [`Sink`] encodes batches and appends them to its output
+//! in order. A [`Codec`] turns payloads of one type into Arrow columns and back. Plugins use
+//! [`register!`] and are found by name in a [`Registry`].
 
 pub mod batch;
 pub mod booleans;
@@ -88,7 +88,7 @@ pub use tasks::{OrderedTasks, Tasks};
 pub use template::Template;
 pub use type_choice::{TypeChoice, TypesByKey};
 
-// What the `register!` macro needs, so that plugin crates need no dependency of their own for it.
+// Re-exports for the `register!` macro, so that plugin crates need no dependencies for it.
 #[doc(hidden)]
 pub use inventory;
 #[doc(hidden)]

@@ -1,5 +1,4 @@
-//! Lists of decoded rows: the elements of all of them, and where those of each row lie. Copies no element, and
-//! finds no field.
+//! Lists of decoded rows: all elements, and the range of each row. Copies no element.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,17 +8,17 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::ArrowNativeType;
 use arrow_schema::DataType;
 
-/// The lists of an array, one a row.
+/// The lists of an array, one per row.
 #[derive(Clone, Debug)]
 pub struct ListColumn {
-    /// The elements of all lists, and more perhaps.
+    /// The elements of all lists, possibly among others.
     pub elements: ArrayRef,
-    /// Where those of each row lie. A list that is null has none.
+    /// The range of each row's elements; empty for a null list.
     pub ranges: Vec<Range<usize>>,
 }
 
 impl ListColumn {
-    /// The lists that this array has, of whatever kind; nothing if it is of something else.
+    /// The lists of an array of any list type; `None` for other types.
     pub fn from_array(array: &ArrayRef) -> Option<Self> {
         let (mut ranges, elements) = match array.data_type() {
             DataType::List(_) => {
@@ -44,7 +43,7 @@ impl ListColumn {
         Some(Self { elements: Arc::clone(elements), ranges })
     }
 
-    /// Leaves of each list the elements with these numbers, as far as it has them.
+    /// Restricts each list to the elements with these indices.
     pub fn clip(&mut self, numbers: &Range<usize>) {
         for range in &mut self.ranges {
             let at = |number: usize| range.start.saturating_add(number).min(range.end);

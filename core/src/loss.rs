@@ -1,26 +1,27 @@
-//! Losses: messages of a live input that never arrived, or not whole. Counted while reading goes on.
+//! Losses: messages of a live input that never arrived, or arrived incomplete. Counted while
+//! reading continues.
 //!
-//! A file is all there, and what is wrong in it is [`crate::damage`]. Of what a network loses nothing is
-//! left but a gap in numbers, so it is only counted, by reason.
+//! Errors in a file are [`crate::damage`], with a position. What a network loses leaves only a gap
+//! in sequence numbers, so it is just counted, by reason.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Where a live reader says what it lost. Shared by the reader and the engine.
+/// Collects the losses of a live reader. Shared by the reader and the engine.
 #[derive(Debug, Default)]
 pub struct LossLog(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     losses: BTreeMap<String, u64>,
-    /// Those of earlier rounds.
+    /// The losses of earlier rounds.
     before: BTreeMap<String, u64>,
     notes: Vec<(String, u64)>,
 }
 
 impl LossLog {
-    /// Says how many messages were lost so far, by reason: all of them, each time. A number may get
-    /// smaller: what was missing has come late.
+    /// Sets the total number of messages lost so far, by reason. A number may decrease: a missing
+    /// message may arrive late.
     pub fn set<'r>(&self, losses: impl IntoIterator<Item = (&'r str, u64)>) {
         let mut state = self.state();
         state.losses.values_mut().for_each(|count| *count = 0);
@@ -33,13 +34,12 @@ impl LossLog {
         }
     }
 
-    /// Says something that is no loss and that belongs into the report, once, with a count; 0 where
-    /// that has no meaning.
+    /// Adds a note to the report that is not a loss, with a count; 0 if a count is meaningless.
     pub fn note(&self, what: impl Into<String>, count: u64) {
         self.state().notes.push((what.into(), count));
     }
 
-    /// Has what is said from now on counted on top of what was lost so far: the input is read again.
+    /// Starts counting on top of the losses so far, because the input is read again.
     pub fn begin_again(&self) {
         let mut state = self.state();
         for (reason, count) in std::mem::take(&mut state.losses) {
@@ -57,7 +57,7 @@ impl LossLog {
         losses.into_iter().filter(|(_, count)| *count > 0).collect()
     }
 
-    /// How many messages were lost so far.
+    /// The number of messages lost so far.
     pub fn total(&self) -> u64 {
         let state = self.state();
         state.losses.values().chain(state.before.values()).sum()

@@ -1,32 +1,31 @@
-//! Merging ordered streams by time. Keeps each stream's own order, whatever its times do.
+//! Merges streams by time. Keeps the order within each stream, even if its times step back.
 //!
-//! The stream whose next event is the earliest goes first; at equal times the stream named first does.
-//! Nothing is given out while a stream that may still bring an earlier event has nothing waiting, so
-//! what comes out depends on the events alone.
+//! The stream with the earliest next event comes first; at equal times the one with the lower
+//! index. Nothing is returned while a stream that may still bring an earlier event is empty, so the
+//! result depends on the events only.
 
 use std::collections::VecDeque;
 
 use crate::Batch;
 
-/// How many events a merged batch has at most.
+/// The most events in a merged batch.
 const BATCH: usize = 8192;
 
-/// How long a merge waits for a stream that has nothing waiting.
+/// How long a merge waits for an empty stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeWait {
-    /// Until it brings something or ends: streams of different sources, or of which one is held back.
+    /// Until it has events or ends: for independent streams.
     Source,
-    /// Until the step that brought something to the others is over: streams that come at the same pace,
-    /// cut apart and put together again.
+    /// Until the current step is over: for streams that were split from one and advance together.
     Step,
 }
 
-/// Streams that become one.
+/// Merges several streams into one.
 #[derive(Debug)]
 pub struct Merge {
     wait: MergeWait,
     inputs: Vec<MergeInput>,
-    /// Above this many bytes waiting, silent streams are no longer waited for.
+    /// The most bytes to buffer; above it, empty streams are no longer waited for.
     limit: usize,
 }
 
@@ -37,10 +36,10 @@ struct MergeInput {
     next: usize,
     bytes: usize,
     ended: bool,
-    /// It has nothing now, and nobody knows when it will: a live stream that is silent.
+    /// A live stream that is silent for now.
     idle: bool,
-    /// The last event that went before whatever it would bring, as there was no memory to wait: its time
-    /// and its stream.
+    /// The last event that was returned without waiting for this stream, because the buffer was
+    /// full: its time and stream.
     overtaken_by: Option<(i64, usize)>,
 }
 
@@ -55,14 +54,14 @@ impl MergeInput {
 }
 
 impl Merge {
-    /// A merge of so many streams, in which about `limit` bytes may wait.
+    /// A merge of `inputs` streams that buffers about `limit` bytes.
     pub fn new(inputs: usize, patience: MergeWait, limit: usize) -> Self {
         let inputs = (0..inputs).map(|_| MergeInput::default()).collect();
         Self { wait: patience, inputs, limit }
     }
 
-    /// Takes the next batch of a stream. Gives how many of its events are too late, as later ones of other
-    /// streams could not wait for them.
+    /// Adds the next batch of a stream. Returns the number of late events: later ones of other
+    /// streams were returned already.
     pub fn push(&mut self, input: usize, batch: Batch) -> u64 {
         if batch.is_empty() {
             return 0;
@@ -75,29 +74,29 @@ impl Merge {
         late
     }
 
-    /// Says that a stream brings nothing more.
+    /// Marks a stream as ended.
     pub fn end(&mut self, input: usize) {
         self.inputs[input].ended = true;
     }
 
-    /// Says whether a live stream is silent for now: others do not wait for it then.
+    /// Marks a live stream as idle or not. Idle streams are not waited for.
     pub fn set_idle(&mut self, input: usize, idle: bool) {
         self.inputs[input].idle = idle;
     }
 
-    /// Takes streams that have ended for ones that begin anew.
+    /// Restarts all streams after they have ended.
     pub fn begin_again(&mut self) {
         for waiting in &mut self.inputs {
             (waiting.ended, waiting.overtaken_by) = (false, None);
         }
     }
 
-    /// Whether every stream has ended and nothing waits.
+    /// Whether every stream has ended and is drained.
     pub fn is_over(&self) -> bool {
         self.inputs.iter().all(|waiting| waiting.ended && waiting.batches.is_empty())
     }
 
-    /// The stream that has to bring something before anything can come out, if there is one.
+    /// The stream that must advance before anything can be returned, if any.
     pub fn starved(&self) -> Option<usize> {
         if self.is_full() {
             return None;
@@ -105,21 +104,22 @@ impl Merge {
         self.inputs.iter().position(MergeInput::is_waited_for)
     }
 
-    /// How many bytes wait.
+    /// The number of buffered bytes.
     pub fn bytes(&self) -> usize {
         self.inputs.iter().map(|waiting| waiting.bytes).sum()
     }
 
-    /// How many bytes of a stream wait.
+    /// The number of buffered bytes of a stream.
     pub fn waiting_bytes(&self, input: usize) -> usize {
         self.inputs[input].bytes
     }
 
-    /// What can come out now. `step_over` says that everything the last step brought has arrived.
+    /// Takes the next merged batch, if one is ready. `step_over` says that all events of the
+    /// current step have been pushed.
     pub fn take(&mut self, step_over: bool) -> Option<Batch> {
         let forced = self.wait == MergeWait::Step && step_over;
         let (mut used, mut picks): (Vec<Batch>, Vec<(u32, u32)>) = (Vec::new(), Vec::new());
-        // For each stream, the place in `used` of the batch it is in.
+        // For each stream, the index in `used` of its current batch.
         let mut places: Vec<Option<u32>> = vec![None; self.inputs.len()];
         while picks.len() < BATCH && (forced || self.starved().is_none()) {
             let Some(first) = self.earliest() else { break };
@@ -146,7 +146,7 @@ impl Merge {
         self.bytes() > self.limit
     }
 
-    /// Notes which streams could not be waited for when stream `first` gave these events.
+    /// Records which streams were overtaken by these events of stream `first`.
     fn note_overtaken(&mut self, first: usize, picks: &[(u32, u32)], used: &[Batch]) {
         let silent =
             |(n, waiting): &(usize, &mut MergeInput)| *n != first && waiting.is_waited_for();
@@ -164,8 +164,8 @@ impl Merge {
         heads.filter_map(|(n, waiting)| Some((waiting.head()?, n))).min().map(|(_, n)| n)
     }
 
-    /// Picks the events of stream `first` until another stream's next one is due. Gives whether its
-    /// batch is used up.
+    /// Picks events of stream `first` until another stream is due. Returns whether its batch is
+    /// exhausted.
     fn pick_run(&mut self, first: usize, place: u32, picks: &mut Vec<(u32, u32)>) -> bool {
         let others = self.inputs.iter().enumerate().filter(|(n, _)| *n != first);
         let rival = others.filter_map(|(n, waiting)| Some((waiting.head()?, n))).min();

@@ -1,5 +1,5 @@
-//! Mistakes in text that people write, and how they are shown: file, line, column, a caret and what to
-//! do. Finds none itself.
+//! Mistakes in text that users write, rendered with file, line, column, a caret and advice. Finds
+//! none itself.
 
 use std::ops::Range;
 
@@ -9,18 +9,18 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 /// One mistake in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// The bytes of the text it is about.
+    /// The byte range of the mistake.
     pub span: Range<usize>,
     /// What is wrong.
     pub message: String,
-    /// What to do, where that is known.
+    /// What to do, if known.
     pub help: Option<String>,
-    /// What else there is to see: lines that are shown below as they are.
+    /// More lines to show below, verbatim.
     pub detail: Option<String>,
 }
 
 impl Mistake {
-    /// The line and the column of `text` where it begins, both counted from 1; columns are characters.
+    /// The line and the column of its start in `text`, counted from 1; columns are characters.
     pub fn position(&self, text: &str) -> (usize, usize) {
         let before = text.get(..text.floor_char_boundary(self.span.start)).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -28,8 +28,8 @@ impl Mistake {
         (before.matches('\n').count() + 1, column)
     }
 
-    /// The mistake as text with the source line and a caret, without a newline at its end. `name` is what
-    /// the text is called; `color` adds ANSI escapes.
+    /// Renders the mistake with its source line and a caret, without a trailing newline. `name` is
+    /// the name of the text; `color` adds ANSI escapes.
     pub fn render(&self, name: &str, text: &str, color: bool) -> String {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
         let place = MistakeLine::new(text, &self.span);
@@ -49,12 +49,12 @@ impl Mistake {
     }
 }
 
-/// The line in which a mistake begins.
+/// The line in which a mistake starts.
 struct MistakeLine<'t> {
     line: &'t str,
     number: usize,
-    /// What of the mistake is on that line: carets below one line are easier to read than a bracket
-    /// around many.
+    /// The part of the mistake on that line: carets below one line are easier to read than a
+    /// bracket around many.
     span: Range<usize>,
 }
 

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use serde::Serializer;
 
-/// A channel's name as its log spells it: any bytes, mostly UTF-8.
+/// A channel's name as in its log: any bytes, mostly UTF-8.
 ///
-/// [`text`](Self::text) is what people, patterns and files see. A name that is UTF-8 is its own text; in
-/// others each byte that is not UTF-8 becomes `\xNN`, and a backslash that would read as such an escape
-/// becomes `\x5c`. [`from_text`](Self::from_text) turns every text back into the same bytes.
+/// [`text`](Self::text) is the form for users, patterns and files. A name that is UTF-8 is its own
+/// text; otherwise each byte that is not UTF-8 becomes `\xNN`, and a backslash that would read as
+/// such an escape becomes `\x5c`. [`from_text`](Self::from_text) is the inverse.
 #[derive(Clone)]
 pub struct Name {
     text: Arc<str>,
@@ -42,16 +42,17 @@ impl Name {
         self.raw.as_deref().unwrap_or(self.text.as_bytes())
     }
 
-    /// The text form: lossless, and the name itself wherever that is UTF-8.
+    /// The text form: lossless, and identical to the name if that is UTF-8.
     pub fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// A text of an input, safe to print on a terminal: what is [unprintable](is_unprintable) is spelled
-/// `\n`, `\r`, `\t` or `\u{202e}`, and a backslash that would read as such a spelling becomes `\x5c`.
+/// Text from an input, safe to print on a terminal: [unprintable](is_unprintable) characters become
+/// `\n`, `\r`, `\t` or `\u{202e}`, and a backslash that would read as such an escape becomes
+/// `\x5c`.
 ///
-/// Of texts that [`escaped`] gave, different ones stay different.
+/// Different results of [`escaped`] stay different.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let looks_spelled = |at: usize| {
         let behind = text.get(at + 1..).unwrap_or_default();
@@ -72,14 +73,14 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(spelled)
 }
 
-/// A sentence that may quote inputs, safe to print on a terminal in one line. As [`printable`], but
-/// backslashes stay, since some of what it quotes may have been spelled out already.
+/// A message that may quote inputs, safe to print on a terminal in one line. Like [`printable`],
+/// but keeps backslashes, since quoted parts may be escaped already.
 pub fn printable_sentence(text: &str) -> Cow<'_, str> {
     escape_unless(text, |_| false)
 }
 
-/// Lines of text that may quote inputs, safe to print on a terminal: as [`printable_sentence`], but ends of
-/// lines and tabs stay.
+/// Lines of text that may quote inputs, safe to print on a terminal. Like [`printable_sentence`],
+/// but keeps newlines and tabs.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escape_unless(text, |c| matches!(c, '\n' | '\t'))
 }
@@ -103,15 +104,15 @@ fn push_escaped(text: &mut String, c: char) {
     }
 }
 
-/// JSON text with what cannot be seen spelled out: characters that a terminal obeys, or that hide or turn
-/// around others, become `\uNNNN`. It means the same, since such characters stand in strings only.
+/// JSON text in which [unprintable](is_unprintable) characters are escaped as `\uNNNN`. The value
+/// is unchanged, since such characters only occur in strings.
 pub fn json_escaped(json: &str) -> Cow<'_, str> {
     if !json.chars().any(is_unprintable) {
         return Cow::Borrowed(json);
     }
     let mut escaped = String::with_capacity(json.len() + 16);
     for c in json.chars() {
-        // Between values there may be ends of lines.
+        // Newlines and tabs may occur between values.
         if !is_unprintable(c) || matches!(c, '\n' | '\r' | '\t') {
             escaped.push(c);
             continue;
@@ -123,8 +124,8 @@ pub fn json_escaped(json: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Whether a character is obeyed by terminals, or hides or reorders others: controls, the marks and
-/// overrides of text direction, separators of lines, and format characters without a shape.
+/// Whether terminals interpret a character, or it hides or reorders others: controls, bidirectional
+/// marks and overrides, line separators, and invisible format characters.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -137,8 +138,8 @@ pub fn is_unprintable(c: char) -> bool {
             | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Bytes as text that loses nothing: what is UTF-8 stays as it is, other bytes become `\xNN`, and a
-/// backslash that would read as such an escape becomes `\x5c`.
+/// Bytes as lossless text: UTF-8 stays as it is, other bytes become `\xNN`, and a backslash that
+/// would read as such an escape becomes `\x5c`.
 pub fn escaped(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains('\\') => Cow::Borrowed(text),
@@ -146,20 +147,21 @@ pub fn escaped(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Writes a path as text where serde wants to write it: as it is if it is UTF-8, else as [`escaped`] has it.
+/// Serializes a path as text, [`escaped`] if it is not UTF-8.
 pub fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     let text = path.to_str().map(Cow::Borrowed);
     serializer.serialize_str(&text.unwrap_or_else(|| escaped(path.as_os_str().as_bytes())))
 }
 
-/// The bytes that [`escaped`] made text of.
+/// The inverse of [`escaped`].
 pub fn unescaped(text: &str) -> Cow<'_, [u8]> {
     if text.contains('\\') { Cow::Owned(unescape(text)) } else { Cow::Borrowed(text.as_bytes()) }
 }
 
-/// `name` as a part of a path: what could mean something else there is written as `%` and two digits.
+/// `name` as one component of a path: special characters are written as `%` and two hexadecimal
+/// digits.
 ///
-/// Different names give different texts. An empty one stays empty, and `..` is left as it is.
+/// Different names have different results. An empty name stays empty, and `..` is not changed.
 pub fn path_escaped(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     for byte in name.bytes() {
@@ -172,32 +174,32 @@ pub fn path_escaped(name: &str) -> String {
     escaped
 }
 
-/// A part of a file's or folder's name that tells `name`: as [`path_escaped`], but short enough for every file
-/// system. Of a long one there is the beginning, `~` and a hash. Different names give different texts.
+/// Like [`path_escaped`], but short enough for every file system: a long name is cut, and `~` and a
+/// hash are appended. Different names have different results.
 pub fn short_path_escaped(name: &str) -> String {
     shortened(path_escaped(name), name)
 }
 
-/// A file's name that tells `name`, without an ending: as [`short_path_escaped`], but never empty and never
-/// hidden. Different names give different texts.
+/// A file name for `name`, without extension: like [`short_path_escaped`], but never empty and
+/// never hidden. Different names have different results.
 pub fn file_name(name: &str) -> String {
     let escaped = match name.strip_prefix('.') {
         Some(rest) => format!("%2E{}", path_escaped(rest)),
         None => path_escaped(name),
     };
-    // No name gives a lone percent sign.
+    // No other name becomes a single percent sign.
     if escaped.is_empty() { "%".to_owned() } else { shortened(escaped, name) }
 }
 
-/// What file systems that ignore case, and dots and spaces at the end of names, take a path for: the same for two
-/// paths that are one file or folder there.
+/// A path as compared by file systems that ignore case and trailing dots and spaces: equal for two
+/// paths that are one file there.
 pub fn folded(path: &str) -> String {
     let parts = path.split('/').map(|part| part.trim_end_matches(['.', ' ']).to_lowercase());
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// Whether file systems with the names of DOS take a part of a path for a device, whatever ends it:
-/// `CON`, `nul.txt`, `Com1 .tar.gz`.
+/// Whether a path component is a DOS device name, whatever its extension: `CON`, `nul.txt`,
+/// `Com1 .tar.gz`.
 pub fn is_device_name(part: &str) -> bool {
     let stem =
         part.split('.').next().unwrap_or_default().trim_end_matches(' ').to_ascii_uppercase();
@@ -211,8 +213,8 @@ pub fn is_device_name(part: &str) -> bool {
         || is_port("LPT")
 }
 
-/// A path whose parts are no names of devices: of those that are, the letters before the first dot
-/// are written as `%` and two digits. All other paths stay as they are.
+/// Escapes DOS device names in a path: the letters before the first dot are written as `%` and two
+/// hexadecimal digits. Other paths are not changed.
 pub fn without_device_names(path: &str) -> Cow<'_, str> {
     if !path.split('/').any(is_device_name) {
         return Cow::Borrowed(path);
@@ -227,12 +229,12 @@ pub fn without_device_names(path: &str) -> Cow<'_, str> {
     Cow::Owned(path.split('/').map(plain).collect::<Vec<_>>().join("/"))
 }
 
-/// The names among these that have to be others, so that no two are one file where case is ignored,
-/// and none is a [device's](is_device_name); `around` is what all of them get before and behind.
-/// The names are such as [`file_name`] gives.
+/// New names for those that collide if case is ignored, or are [device names](is_device_name).
+/// `around` is the prefix and the suffix of all files. The names are results of [`file_name`].
 ///
-/// Of names that differ no more than that the first in the order of bytes stays. Of the others, every letter and
-/// dot is written as `%` and two digits: they can be read back, and depend on nothing but the set of names.
+/// Of colliding names the first in byte order is kept. In the others, every letter and dot is
+/// written as `%` and two hexadecimal digits: this is reversible, and depends on the set of names
+/// only.
 pub fn portable(
     names: impl IntoIterator<Item = String>,
     around: (&str, &str),
@@ -250,7 +252,7 @@ pub fn portable(
         .collect()
 }
 
-/// A text in which `%` stands before two digits, with its letters and dots written in the same way.
+/// Escapes the letters and dots of a percent-encoded text.
 fn letters_escaped(escaped: &str) -> String {
     let mut text = String::with_capacity(escaped.len() * 3);
     let mut rest = escaped.bytes();
@@ -267,26 +269,26 @@ fn letters_escaped(escaped: &str) -> String {
     text
 }
 
-/// `escaped`, or what tells it from all others where that is too long.
+/// Shortens `escaped` if it is too long, keeping it unique with a hash.
 fn shortened(mut escaped: String, name: &str) -> String {
-    if escaped.len() <= LONGEST_FILE_NAME && !looks_shortened(&escaped) {
+    if escaped.len() <= MAX_FILE_NAME && !looks_shortened(&escaped) {
         return escaped;
     }
-    escaped.truncate(LONGEST_FILE_NAME - HASH_LEN - 1);
+    escaped.truncate(MAX_FILE_NAME - HASH_LEN - 1);
     let hash = blake3::hash(name.as_bytes()).to_hex();
     escaped.push('~');
     escaped.push_str(hash.get(..HASH_LEN).unwrap_or_default());
     escaped
 }
 
-/// Whether it could be what a longer one became.
+/// Whether it looks like the result of shortening.
 fn looks_shortened(escaped: &str) -> bool {
-    let mark = escaped.as_bytes().get(LONGEST_FILE_NAME - HASH_LEN - 1);
-    escaped.len() == LONGEST_FILE_NAME && mark == Some(&b'~')
+    let mark = escaped.as_bytes().get(MAX_FILE_NAME - HASH_LEN - 1);
+    escaped.len() == MAX_FILE_NAME && mark == Some(&b'~')
 }
 
-/// What leaves room for an ending among the 255 bytes that file systems allow.
-const LONGEST_FILE_NAME: usize = 200;
+/// Leaves space for an extension within the 255 bytes that file systems allow.
+const MAX_FILE_NAME: usize = 200;
 const HASH_LEN: usize = 32;
 
 fn push_percent(text: &mut String, byte: u8) {
@@ -307,7 +309,7 @@ fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// Appends `valid`, shielding each backslash that would otherwise read as an escape.
+/// Appends `valid`, escaping each backslash that would read as an escape.
 fn push_shielded(text: &mut String, valid: &str) {
     for (at, c) in valid.char_indices() {
         let reads_as_escape = c == '\\' && valid.get(at..).and_then(escaped_byte).is_some();
@@ -334,7 +336,7 @@ fn unescape(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The byte that the escape at the start of `text` stands for; only lower-case digits are an escape.
+/// Decodes the escape at the start of `text`; only lower-case digits are valid.
 fn escaped_byte(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("\\x")?.get(..2)?;
     let lower = digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
@@ -434,12 +436,12 @@ mod tests {
         let given = names.iter().map(|name| apart.get(name).unwrap_or(name));
         let folded: BTreeSet<String> = given.map(|name| folded(name)).collect();
         assert_eq!(folded.len(), names.len());
-        // With an ending behind it, a dot is no last one.
+        // Before an extension, a dot is not the last character.
         let dotted = ["c.", "c"].map(str::to_owned);
         assert!(portable(dotted, ("", ".las")).is_empty());
         let long = ["X", "x"].map(|letter| letter.repeat(190));
         let apart = portable(long, ("", ""));
-        assert!(apart.values().all(|name| name.len() <= LONGEST_FILE_NAME), "{apart:?}");
+        assert!(apart.values().all(|name| name.len() <= MAX_FILE_NAME), "{apart:?}");
     }
 
     #[test]

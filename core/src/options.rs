@@ -1,4 +1,4 @@
-//! Options: how plugins read theirs, and the types many of them share. Knows nothing of TOML.
+//! Options: reading them, and types shared by many plugins. Knows nothing of TOML.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -10,27 +10,28 @@ use serde_json::Value;
 
 use crate::OptionsError;
 
-/// The JSON Schema `format` of options that are paths: relative ones are resolved before a plugin sees
-/// them.
+/// The JSON Schema `format` of options that are paths: relative ones are resolved before a plugin
+/// sees them.
 pub const PATH_FORMAT: &str = "sluice-path";
 
-/// The JSON Schema `format` of options that name types: paths, unless they are the name of a built-in set.
+/// The JSON Schema `format` of options that name types: paths, or names of built-in sets.
 pub const TYPES_FORMAT: &str = "sluice-types";
 
-/// The JSON Schema `format` of patterns of channels: a run says which of them no channel matched. Keys of a
-/// table are such patterns where its `propertyNames` have it.
+/// The JSON Schema `format` of channel patterns: a run reports those that matched no channel. If
+/// the `propertyNames` of a table have it, its keys are such patterns.
 pub const CHANNELS_FORMAT: &str = "sluice-channels";
 
-/// The JSON Schema `format` of patterns of events' sources, of which a run says the same.
+/// The JSON Schema `format` of patterns of sources, reported likewise.
 pub const SOURCES_FORMAT: &str = "sluice-sources";
 
-/// The JSON Schema `format` of fields of decoded messages: a path, a list of paths or a text with commas
-/// between them. What no declared type has is a mistake, what no event had is reported.
+/// The JSON Schema `format` of fields of decoded messages: a path, a list of paths, or
+/// comma-separated paths. A field that no declared type has is an error; one that no event had is
+/// reported.
 pub const FIELDS_FORMAT: &str = "sluice-fields";
 
-/// Reads a plugin's options from the value that stands for its table.
+/// Reads a plugin's options from the value of its table.
 ///
-/// `Err` names the key at fault.
+/// `Err` names the key.
 pub fn read<T: DeserializeOwned>(options: Value) -> Result<T, OptionsError> {
     serde_path_to_error::deserialize(options).map_err(|error| {
         let path = error.path().iter().filter_map(|segment| match segment {
@@ -42,7 +43,7 @@ pub fn read<T: DeserializeOwned>(options: Value) -> Result<T, OptionsError> {
     })
 }
 
-/// Reads a list that may be given as its only element.
+/// Reads a list, or a single value as a list of one.
 pub fn one_or_many<'de, T: DeserializeOwned, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -72,7 +73,7 @@ impl<'de> Deserialize<'de> for InPaths {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let paths: Vec<PathBuf> = one_or_many(deserializer)?;
         if paths.is_empty() || paths.iter().any(|path| path.as_os_str().is_empty()) {
-            return Err(serde::de::Error::custom("a path is needed, and this is empty"));
+            return Err(serde::de::Error::custom("expected a path, found an empty string"));
         }
         Ok(Self(paths))
     }
@@ -96,7 +97,7 @@ impl JsonSchema for InPaths {
 pub struct OutPath(pub PathBuf);
 
 impl OutPath {
-    /// Whether it was written as a folder: with a slash at its end.
+    /// Whether it was written as a folder, with a trailing slash.
     pub fn is_folder(&self) -> bool {
         self.0.as_os_str().as_encoded_bytes().ends_with(b"/")
     }
@@ -111,7 +112,7 @@ impl<'de> Deserialize<'de> for OutPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let path = PathBuf::deserialize(deserializer)?;
         if path.as_os_str().is_empty() {
-            return Err(serde::de::Error::custom("a path is needed, and this is empty"));
+            return Err(serde::de::Error::custom("expected a path, found an empty string"));
         }
         Ok(Self(path))
     }
@@ -128,15 +129,14 @@ impl JsonSchema for OutPath {
     }
 }
 
-/// How a log is read of which a window of time is wanted.
+/// How a log is read if only a time window of it is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
-    /// The headers of all events are read, and little else outside of the window. Nothing is believed of
-    /// the order of times.
+    /// Read all headers, but skip payloads outside the window. Times need not be sorted.
     Headers,
-    /// Everything is read.
+    /// Read everything.
     Off,
-    /// The user's word is taken that times rise, but for ten seconds: the window is searched for.
+    /// Search for the window, trusting the user that times are sorted up to ten seconds.
     Sorted,
 }
 
@@ -174,9 +174,9 @@ impl JsonSchema for Seek {
 pub struct ByteSize(pub u64);
 
 impl ByteSize {
-    /// Reads a size. `Err` says what is wrong with it.
+    /// Parses a size. `Err` says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no size: write 1048576, 512MiB, 1.5GB or 64KiB");
+        let wrong = || format!("`{text}` is not a size: write 1048576, 512MiB, 1.5GB or 64KiB");
         let trimmed = text.trim();
         let split =
             trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
@@ -197,7 +197,7 @@ impl ByteSize {
                 .ok_or_else(wrong)?,
         };
         let bytes = (number * scale).round();
-        // Above 2^53 a float no longer counts bytes, and no machine has them.
+        // Above 2^53 a float cannot count single bytes.
         if bytes < 9.0e15 { Ok(Self(bytes as u64)) } else { Err(wrong()) }
     }
 }
@@ -223,7 +223,10 @@ impl JsonSchema for ByteSize {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": ["integer", "string"], "description": "bytes: 1048576 or \"512MiB\"" })
+        json_schema!({
+            "type": ["integer", "string"],
+            "description": "bytes: 1048576 or \"512MiB\""
+        })
     }
 }
 
@@ -260,7 +263,7 @@ mod tests {
         let error =
             read::<TestOptions>(json!({ "path": "a", "sizes": [1, "2 bananas"] })).unwrap_err();
         assert_eq!(error.path, ["sizes", "1"]);
-        assert!(error.message.contains("no size"), "{error}");
+        assert!(error.message.contains("not a size"), "{error}");
         assert_eq!(read::<TestOptions>(json!({ "path": [] })).unwrap_err().path, ["path"]);
     }
 

@@ -1,4 +1,5 @@
-//! Patterns of names: globs and regular expressions, as pipeline files and the command line spell them.
+//! Patterns of names: globs and regular expressions, as pipeline files and the command line spell
+//! them.
 
 use std::borrow::Cow;
 
@@ -9,8 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::options::CHANNELS_FORMAT;
 
-/// A pattern of names: a glob (`POSE`, `CAM_*`, `BROOM_{L,R}`), or `re:` and a regular expression that
-/// must match the whole name (`re:CAM_[0-9]+`).
+/// A pattern of names: a glob (`POSE`, `CAM_*`, `BROOM_{L,R}`), or `re:` and a regular expression
+/// that must match the whole name (`re:CAM_[0-9]+`).
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
@@ -24,32 +25,32 @@ enum Matcher {
 }
 
 impl Pattern {
-    /// Reads a pattern. `Err` says what is wrong with it.
+    /// Parses a pattern. `Err` says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let form = match text.strip_prefix("re:") {
             Some(regex) => Matcher::Regex(
                 Regex::new(&format!("^(?:{regex})$"))
-                    .map_err(|e| format!("`{regex}` is no regular expression: {e}"))?,
+                    .map_err(|e| format!("`{regex}` is not a regular expression: {e}"))?,
             ),
             None => Matcher::Glob(
-                // A `*` also matches `/`: channel names are no paths.
+                // A `*` also matches `/`: channel names are not paths.
                 GlobBuilder::new(text)
                     .literal_separator(false)
                     .build()
-                    .map_err(|e| format!("`{text}` is no glob: {}", e.kind()))?
+                    .map_err(|e| format!("`{text}` is not a glob: {}", e.kind()))?
                     .compile_matcher(),
             ),
         };
         Ok(Self { text: text.to_owned(), matcher: form })
     }
 
-    /// The one name it stands for, if it is a plain name.
+    /// The name, if it is a plain name without special characters.
     pub fn as_name(&self) -> Option<&str> {
         let is_plain = !self.text.contains(['*', '?', '[', ']', '{', '}', '\\']);
         (is_plain && matches!(self.matcher, Matcher::Glob(_))).then_some(&self.text)
     }
 
-    /// As it is spelled.
+    /// Its source text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -57,14 +58,14 @@ impl Pattern {
     /// Whether `name` matches.
     pub fn matches(&self, name: &str) -> bool {
         match &self.matcher {
-            // A name that is spelled out matches even if it holds what a glob takes as special.
+            // A literal name matches even if it contains special characters.
             Matcher::Glob(glob) => self.text == name || glob.is_match(name),
             Matcher::Regex(regex) => regex.is_match(name),
         }
     }
 }
 
-/// Patterns are equal if they are spelled alike.
+/// Patterns are equal if their source texts are.
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
@@ -97,7 +98,7 @@ impl JsonSchema for Pattern {
     }
 }
 
-/// Several patterns, of which one has to match. A pipeline file may give one as a plain string.
+/// A list of patterns, of which one has to match. A pipeline file may give one as a plain string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Patterns(pub Vec<Pattern>);
@@ -142,7 +143,7 @@ mod tests {
         assert!(matches("*", "/unitree/ultrasonic") && matches("BROOM_{L,R}", "BROOM_R"));
         assert!(matches("re:A|B", "A") && !matches("re:A|B", "AX"));
         assert!(matches("odd[1]", "odd[1]") && Pattern::parse("odd[name").is_err());
-        assert!(Pattern::parse("re:(").unwrap_err().contains("no regular expression"));
+        assert!(Pattern::parse("re:(").unwrap_err().contains("not a regular expression"));
     }
 
     #[test]

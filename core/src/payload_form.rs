@@ -1,5 +1,5 @@
-//! Types of codecs, in both of their variants: for payloads as they should be, and for those whose
-//! booleans are any bytes. Decodes nothing itself: a [`PayloadForm`] does.
+//! Implements [`PayloadType`] on top of a [`PayloadForm`], in both variants: for valid payloads,
+//! and for those with raw booleans.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,17 +11,16 @@ use arrow_schema::SchemaRef;
 use crate::booleans;
 use crate::{Batch, Error, MessageType, PayloadType, Payloads, Rows, TypeKey};
 
-/// How payloads of one type become columns, and are made of them again.
+/// Decodes and encodes payloads of one type, with or without raw booleans.
 pub trait PayloadForm: Send + Sync + 'static {
-    /// Its columns, without one for the bytes of booleans.
+    /// Its columns, without the column of raw booleans.
     fn schema(&self) -> &SchemaRef;
 
-    /// Decodes as [`PayloadType::decode`] does: the events whose payloads could be, and their
-    /// columns.
+    /// Like [`PayloadType::decode`]; returns the events that could be decoded, and their columns.
     ///
-    /// With `raw`, booleans may be any bytes; those of each decoded payload are appended to it.
-    /// Without it, a payload is refused with [`booleans::ODD_BOOLEAN`] if one of them is neither 0
-    /// nor 1.
+    /// With `raw`, booleans may be any bytes, and those of each decoded payload are appended to it.
+    /// Without it, a payload with a boolean other than 0 and 1 is refused with
+    /// [`booleans::ODD_BOOLEAN`].
     fn decode(
         &self,
         batch: &Batch,
@@ -30,8 +29,8 @@ pub trait PayloadForm: Send + Sync + 'static {
         raw: Option<&mut BinaryBuilder>,
     ) -> Result<(Vec<u32>, RecordBatch), Error>;
 
-    /// Encodes as [`PayloadType::encode`] does. With `raw`, booleans get the bytes of their row
-    /// there, where these stand for the same values.
+    /// Like [`PayloadType::encode`]. With `raw`, booleans are written with the raw bytes of their
+    /// row, if these mean the same values.
     fn encode(
         &self,
         columns: &RecordBatch,
@@ -40,18 +39,18 @@ pub trait PayloadForm: Send + Sync + 'static {
     ) -> Result<BinaryArray, String>;
 }
 
-/// What becomes of payloads of which a boolean is neither 0 nor 1.
+/// How payloads with booleans other than 0 and 1 are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OddBooleans {
-    /// They are not decoded.
+    /// They are refused.
     Refused,
-    /// They are decoded to the type of this number.
+    /// They are decoded as the type with this key.
     Elsewhere(TypeKey),
-    /// They are decoded, and their bytes are in the last column.
+    /// They are decoded, with raw booleans in the last column.
     Kept,
 }
 
-/// A type that reads and makes its payloads by a form.
+/// A payload type implemented by a [`PayloadForm`].
 pub struct FormType<F> {
     message_type: Arc<MessageType>,
     schema: SchemaRef,
@@ -60,7 +59,7 @@ pub struct FormType<F> {
 }
 
 impl<F: PayloadForm> FormType<F> {
-    /// The type that is described like this.
+    /// The type with this description.
     pub fn new(described: Arc<MessageType>, form: F) -> Self {
         let schema = Arc::clone(form.schema());
         Self {
@@ -71,8 +70,8 @@ impl<F: PayloadForm> FormType<F> {
         }
     }
 
-    /// Has payloads with booleans that are neither 0 nor 1 decoded, too: to rows of the type `key`,
-    /// which the codec must be able to adopt.
+    /// Also decodes payloads with booleans other than 0 and 1, as rows of the type `key`, which the
+    /// codec must be able to adopt.
     pub fn with_raw_booleans_as(mut self, key: TypeKey) -> Self {
         self.odd_booleans = OddBooleans::Elsewhere(key);
         self

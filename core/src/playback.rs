@@ -1,13 +1,13 @@
-//! Playback: when recorded events are due again, and how somebody pauses, steps or seeks meanwhile.
+//! Playback: when recorded events are due, and how playing is paused, stepped and moved.
 //!
-//! [`Playback`] is the desk: whoever has it steers. [`PlaybackClock`] is the clock of one sink that plays: it says
-//! of each event whether it is due, waits for that, and follows the desk.
+//! [`Playback`] is the shared control. [`PlaybackClock`] is the clock of one playing sink: it
+//! decides whether an event is due, waits for it, and follows the control.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Steers what plays events by their times. Shared by the sinks of a run and whoever holds the keys.
+/// Controls playback. Shared by the sinks of a run and the user interface.
 #[derive(Debug, Default)]
 pub struct Playback {
     state: Mutex<PlaybackState>,
@@ -17,23 +17,23 @@ pub struct Playback {
 #[derive(Clone, Copy, Debug)]
 struct PlaybackState {
     paused: bool,
-    /// Events to let go although it is paused.
+    /// Single steps to play while paused.
     steps: u64,
-    /// How much faster than its sink's own speed.
+    /// The factor applied to the speed of each sink.
     factor: f64,
-    /// Where to go on instead, until the engine has taken it.
+    /// A pending seek, until the engine takes it.
     seek: Option<i64>,
-    /// How often the engine has gone elsewhere.
+    /// The number of seeks so far.
     seeks: u64,
-    /// Where it went last: each sink plays from the first event on that is no earlier.
+    /// The time of the last seek: sinks skip earlier events.
     from: Option<i64>,
-    /// Nothing more is to be played.
+    /// Whether playback has ended.
     over: bool,
-    /// The time of the event that was played last.
+    /// The time of the last event played.
     position: Option<i64>,
-    /// The time of the event that was played first.
+    /// The time of the first event played.
     first: Option<i64>,
-    /// How many events were played.
+    /// The number of events played.
     played: u64,
 }
 
@@ -55,7 +55,7 @@ impl Default for PlaybackState {
 }
 
 impl Playback {
-    /// Stops playing until further notice, or goes on. Gives whether it is paused now.
+    /// Pauses or resumes. Returns whether it is paused now.
     pub fn toggle(&self) -> bool {
         self.change(|desk| {
             desk.paused = !desk.paused;
@@ -64,7 +64,7 @@ impl Playback {
         })
     }
 
-    /// Plays so many more events, and pauses.
+    /// Plays this many more events, then pauses.
     pub fn step(&self, events: u64) {
         self.change(|desk| {
             desk.paused = true;
@@ -72,7 +72,7 @@ impl Playback {
         });
     }
 
-    /// Plays at this multiple of the sinks' own speed from now on.
+    /// Sets the multiple of the sinks' own speed.
     pub fn set_factor(&self, factor: f64) {
         self.change(|desk| desk.factor = factor);
     }
@@ -82,17 +82,17 @@ impl Playback {
         self.state().factor
     }
 
-    /// Goes on with the first event at or after this time.
+    /// Continues with the first event at or after this time.
     pub fn seek(&self, time: i64) {
         self.change(|desk| desk.seek = Some(time));
     }
 
-    /// Plays nothing more: the run ends as if its sources had.
+    /// Ends playback: the run ends as if its sources had.
     pub fn end(&self) {
         self.change(|desk| desk.over = true);
     }
 
-    /// Whether nothing more is played.
+    /// Whether playback has ended.
     pub fn is_over(&self) -> bool {
         self.state().over
     }
@@ -102,30 +102,29 @@ impl Playback {
         self.state().paused
     }
 
-    /// The time of the event that was played last, or that was sought.
+    /// The time of the last event played, or of a pending seek.
     pub fn position(&self) -> Option<i64> {
         let desk = self.state();
         desk.seek.or(desk.position)
     }
 
-    /// The time of the event that was played first, wherever playing has gone since.
+    /// The time of the first event played, regardless of seeks.
     pub fn first(&self) -> Option<i64> {
         self.state().first
     }
 
-    /// How many events were played so far, by all sinks together.
+    /// The number of events played so far by all sinks.
     pub fn played(&self) -> u64 {
         self.state().played
     }
 
-    /// Whether playing is to go on elsewhere, or to end.
+    /// Whether a seek is pending or playback has ended.
     pub fn is_redirected(&self) -> bool {
         let desk = self.state();
         desk.over || desk.seek.is_some()
     }
 
-    /// Where to go on, if somebody has asked for that since the last call. For the engine, which then
-    /// reads from about there.
+    /// Takes the pending seek. For the engine, which then reads from about there.
     pub fn take_seek(&self) -> Option<i64> {
         let mut desk = self.state();
         let seek = desk.seek.take()?;
@@ -134,7 +133,7 @@ impl Playback {
         Some(seek)
     }
 
-    /// Has everything played once more, from where it began. For the engine, which then reads it again.
+    /// Restarts from the beginning. For the engine, which then reads all sources again.
     pub fn begin_again(&self) {
         let mut desk = self.state();
         desk.seeks += 1;
@@ -155,20 +154,20 @@ impl Playback {
 /// How fast a sink plays.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PlaybackSpeed {
-    /// Times as fast as recorded; 0 is as fast as possible.
+    /// The speed relative to the recording; 0 means as fast as possible.
     pub speed: f64,
-    /// Longer silences are cut to this.
+    /// Longer gaps are shortened to this.
     pub max_gap: Option<Duration>,
 }
 
-/// What becomes of an event.
+/// What to do with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaybackTurn {
-    /// It is due, and counts as played.
+    /// Play it now; it counts as played.
     Now,
     /// It is not due yet.
     Later,
-    /// It is not played: playing goes on elsewhere, or is over.
+    /// Skip it: playback continues elsewhere, or has ended.
     Never,
 }
 
@@ -179,16 +178,16 @@ pub struct PlaybackClock {
     cancelled: Arc<AtomicBool>,
     timer: PlaybackTimer,
     seeks: u64,
-    /// What is earlier is not played, until something is not.
+    /// Earlier events are skipped until one is not.
     from: Option<i64>,
 }
 
 #[derive(Debug)]
 struct PlaybackTimer {
     speed: PlaybackSpeed,
-    /// What the next events are due relative to.
+    /// The reference for the next events.
     anchor: Option<TimeAnchor>,
-    /// The time of the event that was played last.
+    /// The time of the last event played.
     last: Option<i64>,
 }
 
@@ -199,7 +198,7 @@ struct TimeAnchor {
     factor: f64,
 }
 
-/// How long to wait before looking whether the run is to end.
+/// The interval for checking cancellation.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 impl PlaybackClock {
@@ -209,8 +208,8 @@ impl PlaybackClock {
         Self { playback, cancelled, timer: clock, seeks: 0, from: None }
     }
 
-    /// Asks for an event of that time without waiting. One without a time, because it lies beyond all that 64 bits
-    /// hold, is due at once, and says nothing of when others are; while a place is sought, it is not played.
+    /// Decides about an event without waiting. An event without a time (one outside the 64-bit
+    /// range) is due immediately and does not affect others; it is skipped while seeking.
     pub fn poll(&mut self, time: Option<i64>) -> PlaybackTurn {
         let mut desk = self.playback.state();
         if self.cancelled.load(Ordering::Relaxed) || desk.over || desk.seek.is_some() {
@@ -225,7 +224,7 @@ impl PlaybackClock {
         }
         self.from = None;
         if desk.paused {
-            // However long the pause is, what comes after it is due at once.
+            // After a pause the next event is due immediately.
             self.timer.anchor = None;
             if desk.steps == 0 {
                 return PlaybackTurn::Later;
@@ -243,7 +242,7 @@ impl PlaybackClock {
         PlaybackTurn::Now
     }
 
-    /// Waits until an event of that time is due, or is not to be played at all.
+    /// Waits until an event of that time is due or is to be skipped.
     pub fn wait(&mut self, time: Option<i64>) -> PlaybackTurn {
         loop {
             match self.poll(time) {
@@ -261,7 +260,7 @@ impl PlaybackClock {
 }
 
 impl PlaybackTimer {
-    /// When an event of that time is due; nothing means at once.
+    /// When an event of that time is due; `None` means immediately.
     fn due(&mut self, time: Option<i64>, factor: f64) -> Option<Instant> {
         let time = time?;
         let speed = self.speed.speed * factor;
@@ -269,15 +268,15 @@ impl PlaybackTimer {
             return None;
         }
         let now = Instant::now();
-        // Where times step back nobody knows how long that took: such an event is due at once, and what
-        // follows relative to it.
+        // When times step back, the real distance is unknown: the event is due immediately, and
+        // becomes the reference.
         if self.last.is_some_and(|last| time < last) {
             self.last = None;
             self.anchor = None;
         }
         let mut anchor = self.anchor.unwrap_or(TimeAnchor { event: time, played: now, factor });
         if anchor.factor != factor {
-            // As far as it had come at the old speed.
+            // The position reached at the old speed.
             let gone = now.saturating_duration_since(anchor.played).as_nanos() as f64;
             let reached =
                 anchor.event.saturating_add((gone * self.speed.speed * anchor.factor) as i64);
@@ -287,7 +286,7 @@ impl PlaybackTimer {
         if let (Some(most), Some(last)) = (self.speed.max_gap, self.last) {
             let most = i64::try_from(most.as_nanos()).unwrap_or(i64::MAX);
             if time.saturating_sub(last) > most {
-                // The silence is cut where it begins: what is left of it starts when the last event was due.
+                // The gap is shortened at its start: the rest begins when the last event was due.
                 let played = anchor.at(last, speed).unwrap_or(now);
                 anchor = TimeAnchor { event: time.saturating_sub(most), played, factor };
                 self.last = Some(anchor.event);
@@ -300,7 +299,7 @@ impl PlaybackTimer {
 
 impl TimeAnchor {
     fn at(&self, time: i64, speed: f64) -> Option<Instant> {
-        // However slow it is, a lifetime is as long as anybody waits.
+        // An upper limit on waiting, for very slow speeds.
         const LIFETIME: f64 = 1e18;
         let ahead = (i128::from(time) - i128::from(self.event)) as f64 / speed;
         self.played.checked_add(Duration::try_from_secs_f64(ahead.min(LIFETIME) / 1e9).ok()?)

@@ -1,13 +1,14 @@
-//! Blocks: large buffers that are filled, shared out as bytes, and used again when nobody looks any more.
+//! A pool of large buffers that are filled, shared as bytes, and reused when the last share is
+//! dropped.
 //!
-//! A fresh megabyte costs as much in page faults as parsing it does; a block that comes back costs nothing.
+//! The page faults of a fresh megabyte cost as much as parsing it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// A shared stock of blocks of one usual size.
+/// A shared pool of blocks of one size.
 #[derive(Clone, Debug)]
 pub struct BlockPool(Arc<PoolState>);
 
@@ -19,16 +20,16 @@ struct PoolState {
     lent_bytes: AtomicUsize,
 }
 
-/// What nobody uses.
+/// The unused blocks.
 #[derive(Debug, Default)]
 struct FreeList {
-    /// As long as usual: to be read into without being filled with zeros again.
+    /// Of full length: can be read into without being zeroed again.
     blocks: Vec<Vec<u8>>,
-    /// Empty, with the usual capacity: to be written into.
+    /// Empty, with full capacity: for writing.
     buffers: Vec<Vec<u8>>,
 }
 
-/// A buffer of a pool: goes back to it when dropped.
+/// A buffer that returns to its pool when dropped.
 #[derive(Debug)]
 pub struct PooledBlock {
     bytes: Vec<u8>,
@@ -37,34 +38,34 @@ pub struct PooledBlock {
 }
 
 impl BlockPool {
-    /// A pool of blocks of `usual` bytes that keeps at most `keep` of them while nobody uses them.
+    /// A pool of blocks of `block_len` bytes that keeps at most `keep` unused ones.
     pub fn new(usual: usize, keep: usize) -> Self {
         let (free, lent) = (Mutex::default(), AtomicUsize::new(0));
         Self(Arc::new(PoolState { block_len: usual, keep, free, lent_bytes: lent }))
     }
 
-    /// The length of the blocks it usually gives.
+    /// The usual length of a block.
     pub fn block_len(&self) -> usize {
         self.0.block_len
     }
 
-    /// The bytes that are lent out now.
+    /// The bytes currently in use.
     pub fn lent_bytes(&self) -> usize {
         self.0.lent_bytes.load(Ordering::Relaxed)
     }
 
-    /// A block of at least the usual length; its bytes are whatever they were.
+    /// A block of at least the usual length, with arbitrary contents.
     pub fn block(&self) -> PooledBlock {
         self.block_with_len(self.0.block_len)
     }
 
-    /// A block of at least `len` bytes. Longer ones than usual are not kept for others.
+    /// A block of at least `len` bytes. Blocks longer than usual are not reused.
     pub fn block_with_len(&self, len: usize) -> PooledBlock {
         let old = if len <= self.0.block_len { self.free().blocks.pop() } else { None };
         self.lend(old.unwrap_or_else(|| vec![0; len.max(self.0.block_len)]))
     }
 
-    /// An empty buffer with the usual capacity, for output that is built up.
+    /// An empty buffer with the usual capacity, for writing.
     pub fn buffer(&self) -> PooledBlock {
         let old = self.free().buffers.pop();
         self.lend(old.unwrap_or_else(|| Vec::with_capacity(self.0.block_len)))
@@ -82,7 +83,7 @@ impl BlockPool {
 }
 
 impl PooledBlock {
-    /// The bytes, shared; the block goes back when the last share is gone.
+    /// Shares the bytes; the block returns to the pool when the last share is dropped.
     pub fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
     }
@@ -118,7 +119,7 @@ impl Drop for PooledBlock {
         if free.blocks.len() + free.buffers.len() >= self.pool.keep {
             return;
         }
-        // A block that was cut short would have to be filled again: it serves as a buffer.
+        // A truncated block would have to be zeroed again: reuse it as a buffer.
         if bytes.len() >= self.pool.block_len {
             free.blocks.push(bytes);
         } else {

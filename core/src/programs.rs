@@ -1,5 +1,5 @@
-//! Programs that work for a run: what a plugin that starts some says of them beforehand, what they need of
-//! their run, and that none of them outlives this process. What it starts is a plugin's business.
+//! Child processes of a run: how plugins declare them, how they talk to their run, and how they are
+//! killed with this process.
 
 use std::fmt;
 use std::io;
@@ -9,26 +9,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// A program that a plugin runs when it is given certain options.
+/// A program that a plugin runs with certain options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
-    /// Its command line, for people: a program runs with the rights of whoever started the run, so it is
-    /// shown and has to be allowed.
+    /// Its command line, for display: a program runs with the user's rights, so it is shown and
+    /// must be allowed.
     pub line: String,
-    /// The files that its command names. What is in them decides what it does.
+    /// The files named by its command, whose contents determine what it does.
     pub files: Vec<PathBuf>,
 }
 
-/// The run, as far as a program that works for it is concerned.
+/// The part of the run that child processes need.
 pub trait RunHost: Send + Sync {
-    /// Passes on a line that a program of this node has said. Must not block.
+    /// Logs a line that a program of this node has printed. Must not block.
     fn log_line(&self, node: &str, line: &str);
 
-    /// Whether the run has to end at once.
+    /// Whether the run is aborted.
     fn is_aborted(&self) -> bool;
 }
 
-/// What a node has to do with its run while it waits for a program. Cheap to clone.
+/// A node's connection to its run, for nodes that wait for a program. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct RunHandle {
     node: Arc<str>,
@@ -36,24 +36,24 @@ pub struct RunHandle {
 }
 
 impl RunHandle {
-    /// The talk of a node with its run.
+    /// The handle of a node.
     pub fn new(node: impl Into<Arc<str>>, host: Arc<dyn RunHost>) -> Self {
         Self { node: node.into(), host: Some(host) }
     }
 
-    /// The node's name; empty where it is part of no pipeline.
+    /// The node's name; empty outside a pipeline.
     pub fn node(&self) -> &str {
         &self.node
     }
 
-    /// Passes on a line that a program has said.
+    /// Logs a line that a program has printed.
     pub fn log_line(&self, line: &str) {
         if let Some(host) = &self.host {
             host.log_line(&self.node, line);
         }
     }
 
-    /// Whether the run has to end at once.
+    /// Whether the run is aborted.
     pub fn is_aborted(&self) -> bool {
         self.host.as_ref().is_some_and(|host| host.is_aborted())
     }
@@ -65,38 +65,38 @@ impl fmt::Debug for RunHandle {
     }
 }
 
-/// The programs that are at work for this process.
+/// The child processes of this process.
 static RUNNING: Mutex<RunningPrograms> =
     Mutex::new(RunningPrograms { groups: Vec::new(), is_over: false, files: None });
 
 struct RunningPrograms {
     groups: Vec<Pid>,
-    /// Whether this process is about to end.
+    /// Whether this process is shutting down.
     is_over: bool,
-    /// How many files programs may have open, where that is not how many we may.
+    /// The limit of open files for child processes, if it differs from ours.
     files: Option<u64>,
 }
 
-/// A process group of a program and everything it starts, known to [`end_all`] and [`close`] as long as its
-/// number is certainly its own.
+/// The process group of a program and everything it starts, registered for [`kill_all`] and
+/// [`shut_down`] while its id cannot be reused.
 #[derive(Debug)]
 pub struct ProcessGroup(Pid);
 
 impl ProcessGroup {
-    /// Starts a program by `spawn`, as the first process of a group of its own.
+    /// Starts a program with `spawn`, as the leader of its own process group.
     ///
-    /// `Err` if it cannot be started, and behind [`close`].
+    /// `Err` if it cannot be started, or after [`shut_down`].
     pub fn start(spawn: impl FnOnce() -> io::Result<Child>) -> io::Result<(Child, Self)> {
-        // Held while it starts: whoever ends all programs would miss it otherwise.
+        // Hold the lock while it starts: otherwise `kill_all` could miss it.
         let mut at_work = running_programs();
         if at_work.is_over {
-            return Err(io::Error::other("everything is ending"));
+            return Err(io::Error::other("the process is shutting down"));
         }
         let mut child = spawn()?;
         let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
             child.kill()?;
             child.wait()?;
-            return Err(io::Error::other("no process can have its number"));
+            return Err(io::Error::other("invalid process id"));
         };
         if let Some(files) = at_work.files {
             allow_files(pid, files);
@@ -105,14 +105,14 @@ impl ProcessGroup {
         Ok((child, Self(pid)))
     }
 
-    /// Ends all that is left of the group at once. Its first process must not have been waited for: until
-    /// then nobody else can have its number.
+    /// Kills what is left of the group. Its leader must not have been waited for: until then its id
+    /// cannot be reused.
     pub fn kill(self) {
-        // Where nothing is left of it, there is nothing to end.
+        // An empty group is not an error.
         let _none_left = kill_process_group(self.0, Signal::KILL);
     }
 
-    /// The number of its first process.
+    /// The id of its leader.
     pub fn leader(&self) -> Pid {
         self.0
     }
@@ -127,21 +127,20 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Ends every program that works for this process, and all that those have started.
+/// Kills every child process and everything they have started.
 pub fn kill_all() {
     running_programs().kill_all();
 }
 
-/// The same, and lets none start any more. For whoever is about to end this process: threads that would have
-/// done it do not come to it.
+/// Like [`kill_all`], and prevents new ones from starting. For use right before this process exits.
 pub fn shut_down() {
     let mut at_work = running_programs();
     at_work.is_over = true;
     at_work.kill_all();
 }
 
-/// Has programs that are started from now on begin with this limit of open files, whatever that of this process is:
-/// a program that waits by `select` fails beyond the usual one.
+/// Sets the limit of open files for programs started from now on: programs that use `select` fail
+/// beyond the usual one.
 pub fn limit_open_files(files: u64) {
     running_programs().files = Some(files);
 }
@@ -158,7 +157,7 @@ impl RunningPrograms {
 fn allow_files(process: Pid, files: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
     let limit = Rlimit { current: Some(files), ..getrlimit(Resource::Nofile) };
-    // Where that is refused, it has more than it needs.
+    // On failure it keeps the higher limit.
     let _refused = prlimit(Some(process), Resource::Nofile, limit);
 }
 

@@ -1,7 +1,7 @@
 //! The registry: which plugins a program has, by kind and name.
 //!
-//! Plugins of linked crates are found through `inventory`, which silently knows nothing of a crate that
-//! no code names: `plugins/all` names ours. Tests and embedders can make a registry by hand.
+//! Plugins of linked crates are found through `inventory`, which silently misses crates that no
+//! code names: `plugins/all` names ours. Tests and embedders can make a registry by hand.
 
 use std::fmt;
 use std::path::Path;
@@ -42,29 +42,29 @@ impl fmt::Display for PluginKind {
     }
 }
 
-/// How a plugin is made from its options.
+/// The constructor of a plugin.
 #[derive(Clone, Copy)]
 pub enum PluginFactory {
-    /// Makes a source.
+    /// Constructs a source.
     Source(fn(Value) -> Result<Box<dyn Source>, OptionsError>),
-    /// Makes a stage.
+    /// Constructs a stage.
     Stage(fn(Value) -> Result<Stage, OptionsError>),
-    /// Makes a codec.
+    /// Constructs a codec.
     Codec(fn(Value) -> Result<Box<dyn Codec>, OptionsError>),
-    /// Makes a sink.
+    /// Constructs a sink.
     Sink(fn(Value) -> Result<Box<dyn DynSink>, OptionsError>),
-    /// Makes a service.
+    /// Constructs a service.
     Service(fn(Value) -> Result<Box<dyn Service>, OptionsError>),
 }
 
-/// How sure a plugin is that bytes are of its format.
+/// How certain a plugin is that bytes have its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SniffResult {
-    /// They are not, or cannot be told to be.
+    /// They do not, or it cannot be recognized.
     No,
-    /// They may be: what its format looks like after damage, or a weak mark.
+    /// They may: a weak magic, or the format after damage.
     Maybe,
-    /// They begin as its format does.
+    /// They start like its format.
     Yes,
 }
 
@@ -73,44 +73,44 @@ pub enum SniffResult {
 pub struct Plugin {
     /// The name that pipeline files use.
     pub name: &'static str,
-    /// One sentence on what it does.
+    /// One sentence about what it does.
     pub about: &'static str,
-    /// A commented piece of a pipeline file with every option.
+    /// A commented excerpt of a pipeline file with every option.
     pub sample: &'static str,
-    /// Extensions of files of its format, without the dot; for choosing a sink by its path.
+    /// File extensions of its format, without the dot; used to choose a sink by path.
     pub extensions: &'static [&'static str],
-    /// What stands before `://` in addresses that it takes as its option `url`.
+    /// The URL schemes it accepts in its option `url`.
     pub schemes: &'static [&'static str],
-    /// Judges the first bytes of a file.
+    /// Recognizes its format by the first bytes of a file.
     pub sniff: fn(&[u8]) -> SniffResult,
-    /// Judges a file, or a folder, where its first bytes do not tell: by what stands at its end, or by
-    /// what is in it. Asked before `sniff`.
+    /// Recognizes a file or folder by more than its first bytes, such as its end or contents.
+    /// Called before `sniff`.
     pub sniff_path: fn(&Path) -> Result<SniffResult, Error>,
-    /// Its format, if that can lie in an archive. A source says so for both directions.
+    /// Its format, if that can be stored in an archive. Set on the source, for both directions.
     pub byte_format: Option<&'static dyn ByteFormat>,
-    /// Whether it is a source that may give events of which only decoded rows are there.
+    /// Whether it is a source that may return events with decoded rows but no payload.
     pub gives_rows: bool,
-    /// The built-in sets of types that its payloads are of: such a source needs no others.
+    /// The built-in type sets of its payloads; such a source needs no others.
     pub types: &'static [&'static str],
-    /// Whether it is a source whose channels may have one name and differ by their source: the sensor they are of.
+    /// Whether it is a source whose channels may have the same name and differ only in their
+    /// source.
     pub sensors_share_names: bool,
-    /// Whether it is a sink that keeps of a channel its name and nothing else, so that channels of one name become
-    /// one.
+    /// Whether it is a sink that stores only the names of channels, so that channels of the same
+    /// name are merged.
     pub keeps_names_only: bool,
-    /// The options, with TOML values, that a source has where its events are played and they are not given.
+    /// Defaults of options, as TOML values, for a source whose events are played.
     pub when_played: &'static [(&'static str, &'static str)],
-    /// What it runs with these options, if it is one that runs programs. Such a plugin takes the working
-    /// folder from its option `folder`; where that is left out, it is given the folder of the pipeline
-    /// file.
+    /// The program it runs with these options, if any. Such a plugin takes the working directory
+    /// from its option `folder`, which defaults to the folder of the pipeline file.
     pub program: Option<fn(&Value) -> Program>,
     /// The JSON Schema of its options.
     pub schema: fn() -> Schema,
-    /// Makes one.
+    /// The constructor.
     pub make: PluginFactory,
 }
 
 impl Plugin {
-    /// A plugin with only what every one has. `register!` fills in the rest.
+    /// A plugin with defaults. `register!` fills in the rest.
     pub const fn new(name: &'static str, make: PluginFactory, schema: fn() -> Schema) -> Self {
         let sniff = |_: &[u8]| SniffResult::No;
         let sniff_path = |_: &Path| Ok(SniffResult::No);
@@ -161,21 +161,21 @@ impl fmt::Debug for Plugin {
 
 inventory::collect!(Plugin);
 
-/// How to come by what a program was built without: SQL over logs, the cluster, and object stores.
+/// Advice for features that the program was built without: SQL over logs, the cluster, and object
+/// stores.
 pub const FULL_PROGRAM: &str =
     "build the full program: cargo build --release --manifest-path full/Cargo.toml";
 
-/// Types that a program has built in, under a name that stands for their files wherever types are asked
-/// for.
+/// A built-in set of types, whose name can be used instead of files.
 #[derive(Clone, Copy, Debug)]
 pub struct TypeSet {
     /// The name.
     pub name: &'static str,
-    /// What the types are for, in a sentence.
+    /// One sentence about the types.
     pub about: &'static str,
-    /// The codec that reads their files.
+    /// The codec that parses the files.
     pub codec: &'static str,
-    /// The files: name and text.
+    /// The files, as name and text.
     pub files: &'static [(&'static str, &'static str)],
 }
 
@@ -188,7 +188,7 @@ pub fn type_sets() -> Vec<&'static TypeSet> {
     sets
 }
 
-/// The built-in set of types that is called like this.
+/// The built-in set of types of this name.
 pub fn type_set(name: &Path) -> Option<&'static TypeSet> {
     type_sets().into_iter().find(|set| Path::new(set.name) == name)
 }
@@ -243,12 +243,13 @@ pub fn schema_of<T: JsonSchema>() -> Schema {
 
 /// Registers a plugin with the program its crate is linked into.
 ///
-/// The type holds the options: it is `Deserialize` (with `deny_unknown_fields`) and `JsonSchema`, and it
-/// implements [`Source`], [`Sink`] or [`Service`]; options of a stage or codec turn into one: they implement
-/// `TryFrom<Options, Error = OptionsError>` for [`Stage`] or `Box<dyn Codec>`.
+/// The type holds the options: it is `Deserialize` (with `deny_unknown_fields`) and `JsonSchema`,
+/// and it implements [`Source`], [`Sink`] or [`Service`]; options of a stage or codec turn into
+/// one: they implement `TryFrom<Options, Error = OptionsError>` for [`Stage`] or `Box<dyn Codec>`.
 ///
 /// `register! { types "name": FILES, codec: "lcm", about: "…" }` gives a set of types a name, and
-/// `register! { store ["scheme"]: &STORE }` the addresses of a [`Store`](crate::store::Store) their scheme.
+/// `register! { store ["scheme"]: &STORE }` the addresses of a [`Store`](crate::store::Store) their
+/// scheme.
 ///
 /// ```
 /// # use sluice_core::{*, error::OptionsError};
@@ -258,7 +259,9 @@ pub fn schema_of<T: JsonSchema>() -> Schema {
 /// #[schemars(crate = "sluice_core::schemars")]
 /// struct Pass {}
 /// impl Map for Pass {
-///     fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> { Ok(batch) }
+///     fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+///         Ok(batch)
+///     }
 /// }
 /// impl TryFrom<Pass> for Stage {
 ///     type Error = OptionsError;
@@ -269,11 +272,21 @@ pub fn schema_of<T: JsonSchema>() -> Schema {
 /// ```
 #[macro_export]
 macro_rules! register {
-    (@make source $type:ty) => { $crate::PluginFactory::Source($crate::registry::make_source::<$type>) };
-    (@make stage $type:ty) => { $crate::PluginFactory::Stage($crate::registry::make_stage::<$type>) };
-    (@make codec $type:ty) => { $crate::PluginFactory::Codec($crate::registry::make_codec::<$type>) };
-    (@make sink $type:ty) => { $crate::PluginFactory::Sink($crate::registry::make_sink::<$type>) };
-    (@make service $type:ty) => { $crate::PluginFactory::Service($crate::registry::make_service::<$type>) };
+    (@make source $type:ty) => {
+        $crate::PluginFactory::Source($crate::registry::make_source::<$type>)
+    };
+    (@make stage $type:ty) => {
+        $crate::PluginFactory::Stage($crate::registry::make_stage::<$type>)
+    };
+    (@make codec $type:ty) => {
+        $crate::PluginFactory::Codec($crate::registry::make_codec::<$type>)
+    };
+    (@make sink $type:ty) => {
+        $crate::PluginFactory::Sink($crate::registry::make_sink::<$type>)
+    };
+    (@make service $type:ty) => {
+        $crate::PluginFactory::Service($crate::registry::make_service::<$type>)
+    };
     (types $name:literal : $files:expr, codec: $codec:literal, about: $about:literal $(,)?) => {
         $crate::inventory::submit! {
             $crate::registry::TypeSet { name: $name, about: $about, codec: $codec, files: $files }
@@ -307,12 +320,13 @@ impl Registry {
     ///
     /// # Panics
     ///
-    /// If two linked plugins of one kind have one name: that is a mistake in the build, not in the input.
+    /// If two linked plugins of one kind have one name: that is a mistake in the build, not in the
+    /// input.
     pub fn linked() -> Self {
         Self::from_plugins(inventory::iter::<Plugin>.into_iter().copied())
     }
 
-    /// Exactly these plugins.
+    /// A registry of exactly these plugins.
     ///
     /// # Panics
     ///
@@ -342,10 +356,10 @@ impl Registry {
         self.iter().filter(|plugin| plugin.kind() == kind).map(|plugin| plugin.name).collect()
     }
 
-    /// The sources that may read a file that begins with `head`, the surest first.
+    /// The sources that may read a file that starts with `head`, the most certain first.
     pub fn sniff(&self, head: &[u8]) -> Vec<&Plugin> {
-        let judged = self.iter().filter(|plugin| plugin.kind() == PluginKind::Source);
-        let mut sure: Vec<(SniffResult, &Plugin)> = judged
+        let sources = self.iter().filter(|plugin| plugin.kind() == PluginKind::Source);
+        let mut sure: Vec<(SniffResult, &Plugin)> = sources
             .map(|plugin| ((plugin.sniff)(head), plugin))
             .filter(|(s, _)| *s != SniffResult::No)
             .collect();
@@ -353,8 +367,7 @@ impl Registry {
         sure.into_iter().map(|(_, plugin)| plugin).collect()
     }
 
-    /// The sources that may read what is at `path`, the surest first, as far as that can be told from
-    /// more than its first bytes.
+    /// The sources that recognize `path` by more than its first bytes, the most certain first.
     pub fn sniff_path(&self, path: &Path) -> Result<Vec<&Plugin>, Error> {
         let mut sure = Vec::new();
         for plugin in self.iter().filter(|plugin| plugin.kind() == PluginKind::Source) {
@@ -385,7 +398,7 @@ impl Registry {
         self.iter().filter(|plugin| plugin.kind() == kind).find(has)
     }
 
-    /// The plugin of that kind that takes an address like this one, if it is one: `udpm://…`.
+    /// The plugin of that kind that accepts a URL like this one, such as `udpm://…`.
     pub fn by_url(&self, kind: PluginKind, url: &str) -> Option<&Plugin> {
         let (scheme, _) = url.split_once("://")?;
         let has = |plugin: &&Plugin| plugin.schemes.iter().any(|s| s.eq_ignore_ascii_case(scheme));

@@ -1,5 +1,4 @@
-//! Decoded rows: the Arrow columns a codec made of a batch's payloads of one type. They travel with
-//! their batch. Knows no codec.
+//! Decoded rows: the Arrow columns of a batch's payloads of one type. They travel with their batch.
 
 use std::sync::Arc;
 
@@ -16,11 +15,11 @@ const GONE: u32 = u32::MAX;
 pub struct Rows {
     /// The messages' type.
     pub message: Arc<MessageType>,
-    /// Whether the events' payloads are there too.
+    /// Whether the events still have their payloads.
     pub payloads: Payloads,
-    /// For each row, the event it was decoded from; ascending.
+    /// The event of each row, as its index in the batch, ascending.
     pub events: Vec<u32>,
-    /// One row an event of `events`.
+    /// The columns, with one row per entry of `events`.
     pub columns: RecordBatch,
 }
 
@@ -29,18 +28,17 @@ pub struct Rows {
 pub enum Payloads {
     /// The events have their payloads.
     Kept,
-    /// The rows are all there is of the events: their payloads are empty and have to be encoded before
-    /// anybody may take them for the events'.
+    /// The events have only rows. Their payloads are empty and must be encoded before use.
     Gone,
 }
 
 impl Rows {
-    /// About how much memory the columns take.
+    /// An estimate of the memory of the columns, in bytes.
     pub fn memory(&self) -> usize {
         self.columns.get_array_memory_size()
     }
 
-    /// Some of the rows, by their numbers, ascending.
+    /// Selects rows by index, ascending.
     ///
     /// # Panics
     ///
@@ -55,7 +53,7 @@ impl Rows {
             .expect("rows are numbered as the columns are long")
     }
 
-    /// The rows of the events at `positions` of a batch of `len`, or none if no row is left.
+    /// The rows of the events at `positions` of a batch of `len` events; `None` if there are none.
     pub(crate) fn take(&self, positions: &[u32], len: usize) -> Option<Self> {
         let row_of = self.row_of_event(len);
         let kept = positions.iter().enumerate().filter_map(|(new, old)| {
@@ -69,9 +67,9 @@ impl Rows {
         Some(self.with(events, self.take_rows(rows)))
     }
 
-    /// Other rows of the same kind.
+    /// Replaces events and columns.
     fn with(&self, events: Vec<u32>, columns: Vec<ArrayRef>) -> Self {
-        // A message without fields has rows, but no column that would tell how many.
+        // A message without fields has rows but no columns, so the row count is explicit.
         let options = RecordBatchOptions::new().with_row_count(Some(events.len()));
         let columns = RecordBatch::try_new_with_options(self.columns.schema(), columns, &options)
             .expect("columns keep their types when rows are picked");
@@ -86,7 +84,7 @@ impl Rows {
         row_of
     }
 
-    /// The rows of events picked from several batches, by type in order of first batch.
+    /// The rows of events picked from several batches, by type in order of appearance.
     pub(crate) fn interleave(batches: &[Batch], picks: &[(u32, u32)]) -> Vec<Self> {
         let mut kinds: Vec<&Self> = Vec::new();
         for rows in batches.iter().flat_map(Batch::rows) {

@@ -1,4 +1,4 @@
-//! Which fields of decoded events sinks write, and under which names. Writes nothing.
+//! Selecting and flattening fields of decoded events, for sinks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use serde::{Deserialize, Deserializer};
 use crate::options::FIELDS_FORMAT;
 use crate::{Batch, Error, FieldPath, Rows};
 
-/// Fields, in the order in which they are written; none twice. As an option: a list, or a text with commas.
+/// A list of distinct fields, in output order. As an option: a list, or comma-separated text.
 #[derive(Clone, Debug)]
 pub struct FieldList(Arc<[FieldPath]>);
 
-/// Which fields of a list some event had.
+/// Which fields of a list at least one event had.
 #[derive(Clone, Debug)]
 pub struct FieldPresence(Vec<bool>);
 
@@ -25,7 +25,8 @@ impl FieldList {
         &self.0
     }
 
-    /// The values of each field in these rows, where their type has it. Takes note of those in `found`.
+    /// The values of each field in these rows; `None` if their type does not have it. Records those
+    /// found in `found`.
     pub fn resolve(&self, rows: &Rows, found: &mut FieldPresence) -> Vec<Option<ArrayRef>> {
         let resolved: Vec<_> = self.0.iter().map(|path| path.resolve(&rows.columns)).collect();
         for (found, array) in found.0.iter_mut().zip(&resolved) {
@@ -34,8 +35,8 @@ impl FieldList {
         resolved
     }
 
-    /// The same events with these fields only, each a column that is named by its path. A field that a
-    /// type does not have is no column of its rows. Takes note in `found`.
+    /// Keeps only these fields, each as a column named by its path. Fields that a type does not
+    /// have are omitted from its rows. Records those found in `found`.
     pub fn select(&self, batch: Batch, found: &mut FieldPresence) -> Result<Batch, Error> {
         let select = |rows: &Rows| {
             let resolved = self.resolve(rows, found);
@@ -46,31 +47,31 @@ impl FieldList {
         Ok(batch.with_rows(rows))
     }
 
-    /// That none of them was found yet.
+    /// A record in which no field was found yet.
     pub fn none_found(&self) -> FieldPresence {
         FieldPresence(vec![false; self.0.len()])
     }
 
-    /// What is said of fields that no event had.
+    /// The notes about fields that no event had.
     pub fn notes(&self, found: &FieldPresence) -> Vec<(String, u64)> {
         let lost = self.0.iter().zip(&found.0).filter(|(_, found)| !**found);
         lost.map(|(path, _)| (Self::note_of_missing(path), 0)).collect()
     }
 
-    /// What is said of a field that no event had. Runs know it by this text.
+    /// The note about a field that no event had. Runs recognize it by this text.
     pub fn note_of_missing(path: &FieldPath) -> String {
         format!("no event has a field `{path}`")
     }
 }
 
 impl FieldPresence {
-    /// Takes over what others have found.
+    /// Merges another record.
     pub fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(ours, theirs)| *ours |= theirs);
     }
 }
 
-/// The same events with all their fields flat: each leaf a column that is named by its path.
+/// Flattens all fields: each leaf becomes a column named by its path.
 pub fn flat(batch: Batch) -> Result<Batch, Error> {
     let flat = |rows: &Rows| {
         let leaves = FieldPath::leaves(rows.columns.schema_ref());
@@ -133,7 +134,7 @@ impl JsonSchema for FieldList {
     }
 }
 
-/// The paths of a text that has commas between them: so one variable of a pipeline can name several.
+/// Parses comma-separated paths, so that one pipeline variable can name several.
 fn separated(text: &str) -> Result<Vec<FieldPath>, String> {
     let (mut paths, mut is_quoted) = (Vec::new(), false);
     let pieces = text.split(|c| {
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(paths(json!(["a", "`b,c`[0]"])), wanted);
         assert_eq!(paths(json!(" a, `b,c`[0] ,")), wanted);
         assert_eq!(paths(json!("")), Ok(Vec::new()));
-        assert!(paths(json!("a, [")).unwrap_err().contains("no field path"));
+        assert!(paths(json!("a, [")).unwrap_err().contains("not a field path"));
         assert!(paths(json!("a, a")).unwrap_err().contains("named twice"));
     }
 }

@@ -1,8 +1,8 @@
-//! Object stores: places of logs and outputs that have addresses, such as `s3://bucket/drives/a.lcm`, instead of
-//! paths. What a store must be able to do, and which stores a program has.
+//! Object stores: the store trait, addresses such as `s3://bucket/drives/a.lcm`, and the stores
+//! linked into a program.
 //!
-//! Knows no protocol and no async runtime: a store is a crate of its own, which the full program links. What is
-//! done with objects as inputs is in [`files`](crate::files), as outputs in [`output`](crate::output).
+//! Knows no protocol and no async runtime: stores are separate crates, linked by the full program.
+//! Objects as inputs are in [`files`](crate::files), as outputs in [`output`](crate::output).
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,8 @@ use bytes::Bytes;
 
 use crate::{Error, ErrorKind, FULL_PROGRAM};
 
-/// A place in a store: `scheme://bucket/key`. Keys have no leading slash; that of a whole bucket is empty.
+/// An address in a store: `scheme://bucket/key`. Keys have no leading slash; that of a whole bucket
+/// is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address {
     scheme: &'static str,
@@ -38,7 +39,7 @@ impl Address {
         Self { key: key.into(), ..self.clone() }
     }
 
-    /// The address as a path. `bucket/key` stay as they are through joining and taking parents.
+    /// The address as a path, which can be joined and has parents like any other.
     pub fn path(&self) -> PathBuf {
         self.to_string().into()
     }
@@ -50,52 +51,52 @@ impl fmt::Display for Address {
     }
 }
 
-/// What is known of an object: two reads that find the same saw the same bytes.
+/// The state of an object: reads with equal states return the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectState {
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub len: u64,
-    /// What tells one version of its bytes from another; empty in a listing that does not say.
+    /// Identifies the version of its bytes; empty in listings that do not include it.
     pub version: String,
 }
 
-/// What becomes of an object that has the key already.
+/// What to do if an object with the key exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutMode {
-    /// It stays: putting fails with [`io::ErrorKind::AlreadyExists`].
+    /// Keep it, and fail with [`io::ErrorKind::AlreadyExists`].
     New,
-    /// It is replaced.
+    /// Replace it.
     Replace,
 }
 
 /// Which objects are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListDepth {
-    /// Those without a slash in what follows the prefix.
+    /// Those without a slash after the prefix.
     One,
-    /// All that begin with the prefix.
+    /// All with the prefix.
     All,
 }
 
-/// Bytes that are on their way.
+/// A read in progress.
 pub trait PendingRead: Send {
-    /// Waits for them.
+    /// Waits for the bytes.
     fn wait(self: Box<Self>) -> io::Result<Bytes>;
 }
 
-/// A kind of object store. Called from any thread, also from several at once; every call is done within bounded
-/// time, after what fails for a moment was tried again.
+/// A kind of object store. Methods are called from any thread, also concurrently. Every call ends
+/// within bounded time and retries transient errors.
 ///
-/// Errors say in words what went wrong and what to do, without credentials; their kind is `NotFound` where there
-/// is no such object.
+/// Error messages say what went wrong and what to do, without credentials; their kind is `NotFound`
+/// if there is no such object.
 pub trait Store: Send + Sync {
-    /// What is known of an object.
+    /// The current state of an object.
     fn stat(&self, at: &Address) -> io::Result<ObjectState>;
 
-    /// When an object was put, as the store's clock says.
+    /// When an object was written, by the store's clock.
     fn put_time(&self, at: &Address) -> io::Result<SystemTime>;
 
-    /// Up to `most` objects whose keys begin with that of `prefix`, with their keys, in any order.
+    /// Lists up to `most` objects whose keys start with that of `prefix`, in any order.
     fn list(
         &self,
         prefix: &Address,
@@ -103,27 +104,27 @@ pub trait Store: Send + Sync {
         most: usize,
     ) -> io::Result<Vec<(String, ObjectState)>>;
 
-    /// Begins to read a range of an object that was in this state, and lies in it. The bytes are exactly that
-    /// range of that state: `Err` if the object has changed since ([`changed`]).
+    /// Starts reading a range within an object of this state. `Err` if the object has changed since
+    /// ([`changed_error`]).
     fn read(&self, at: &Address, state: &ObjectState, range: Range<u64>) -> Box<dyn PendingRead>;
 
-    /// Puts bytes. The object appears whole or not at all.
+    /// Writes an object atomically.
     fn put(&self, at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()>;
 
-    /// Puts the bytes of a local file, in parts where it is long. The object appears whole or not at all.
+    /// Uploads a local file atomically, in parts if it is long.
     fn put_file(&self, at: &Address, file: &Path, how: PutMode) -> io::Result<()>;
 
-    /// Copies an object within a bucket, in the store itself.
+    /// Copies an object within a bucket, on the server.
     fn copy(&self, from: &Address, to: &Address) -> io::Result<()>;
 
-    /// Removes an object. That there is none is no error.
+    /// Removes an object. A missing object is not an error.
     fn remove(&self, at: &Address) -> io::Result<()>;
 }
 
 /// A store that is linked into this program. Made by [`register!`](crate::register).
 #[derive(Clone, Copy)]
 pub struct LinkedStore {
-    /// What stands before `://` in its addresses; the first is what all of them mean.
+    /// Its URL schemes; the first is the canonical one.
     pub schemes: &'static [&'static str],
     /// The store.
     pub store: &'static dyn Store,
@@ -131,10 +132,10 @@ pub struct LinkedStore {
 
 inventory::collect!(LinkedStore);
 
-/// Schemes of stores that the full program has, and others may not.
+/// The schemes of stores in the full program.
 const KNOWN_SCHEMES: [&str; 2] = ["s3", "s3a"];
 
-/// An address, and the store that has it.
+/// An address and its store.
 #[derive(Clone)]
 pub struct StorePath {
     /// The store.
@@ -150,9 +151,9 @@ impl fmt::Debug for StorePath {
 }
 
 impl StorePath {
-    /// The place that a path means; nothing if it is one of this machine's files.
+    /// Parses a path as an address; `None` if it is a local path.
     ///
-    /// `Err` if it is an address that cannot be, or of a store that this program was built without.
+    /// `Err` if the address is invalid, or its store is not linked into this program.
     pub fn parse(path: &Path) -> Result<Option<Self>, Error> {
         let Some((scheme, rest)) = split_scheme(path) else { return Ok(None) };
         let Some(linked) = linked(scheme) else { return not_linked(path, scheme) };
@@ -163,9 +164,9 @@ impl StorePath {
         let Ok(rest) = std::str::from_utf8(rest) else { return wrong("this address is not UTF-8") };
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() {
-            return wrong("this address names no bucket; write s3://BUCKET/KEY");
+            return wrong("this address has no bucket; write s3://BUCKET/KEY");
         }
-        // A path would take them for one and the same, and a store does not.
+        // Paths normalize these, but stores do not.
         let inner = key.strip_suffix('/').unwrap_or(key);
         if !key.is_empty() && inner.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return wrong("an address cannot have `//`, `.` or `..` in its key");
@@ -178,7 +179,7 @@ impl StorePath {
         Ok(Some(Self { store: linked.store, at }))
     }
 
-    /// The place with a slash behind its key, so that it is the prefix of what lies below it.
+    /// The address with a trailing slash, as the prefix of everything below it.
     pub fn folder(&self) -> Self {
         let key = self.at.key();
         if key.is_empty() || key.ends_with('/') {
@@ -193,18 +194,18 @@ impl StorePath {
     }
 }
 
-/// Whether a path is an address in an object store, be it one that this program has or one it only knows of.
+/// Whether a path is an address in an object store, linked or just known.
 pub fn is_address(path: &Path) -> bool {
     split_scheme(path)
         .is_some_and(|(scheme, _)| linked(scheme).is_some() || is_known_scheme(scheme))
 }
 
-/// Whether this program has a store for addresses that begin with `scheme`.
+/// Whether a store for this scheme is linked into the program.
 pub fn is_linked(scheme: &str) -> bool {
     linked(scheme).is_some()
 }
 
-/// What stands before and behind `://` in a path that has it at its beginning.
+/// Splits a path that starts with a scheme and `://`.
 fn split_scheme(path: &Path) -> Option<(&str, &[u8])> {
     let bytes = path.as_os_str().as_encoded_bytes();
     let end = bytes.iter().position(|byte| !byte.is_ascii_alphanumeric())?;
@@ -222,7 +223,7 @@ fn is_known_scheme(scheme: &str) -> bool {
     KNOWN_SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme))
 }
 
-/// A file may have any name, so only what is known to be an address is refused.
+/// A file may have any name, so only known schemes are refused.
 fn not_linked(path: &Path, scheme: &str) -> Result<Option<StorePath>, Error> {
     if !is_known_scheme(scheme) {
         return Ok(None);
@@ -232,10 +233,10 @@ fn not_linked(path: &Path, scheme: &str) -> Result<Option<StorePath>, Error> {
     Err(ErrorKind::NotAllowed(what).into())
 }
 
-/// The error that an object is no more what it was when this run looked at it first.
+/// The error for an object that has changed since this run first saw it.
 pub fn changed_error() -> io::Error {
     io::Error::other(
-        "it has changed since this run looked at it first; run again once it stays as it is",
+        "it has changed since this run first read it; run again when it no longer changes",
     )
 }
 

@@ -1,17 +1,17 @@
-//! Which of the names there are a misspelled one was most likely meant to be. Words no message.
+//! Suggestions for misspelled names, by edit distance.
 
-/// More names than these are not compared: a damaged log can invent any number.
-const MOST_NAMES: usize = 4096;
+/// The most names compared: a damaged log can invent any number.
+const MAX_NAMES: usize = 4096;
 
-/// Names longer than this were typed by nobody.
-const LONGEST: usize = 200;
+/// Longer names are not typed by hand.
+const MAX_LEN: usize = 200;
 
-/// The one of `known` that `word` is most likely meant to be, if one is near.
+/// The most similar one of `known`, if any is near.
 pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     nearest_of(word, known.iter().copied(), 1).pop()
 }
 
-/// At most `most` of `known` that are near `word`, the nearest first.
+/// At most `most` of `known` that are similar to `word`, the nearest first.
 pub fn nearest_of<'k>(
     word: &str,
     known: impl IntoIterator<Item = &'k str>,
@@ -26,8 +26,8 @@ pub fn nearest_of<'k>(
     sorted(short(known).filter_map(near), most)
 }
 
-/// At most `most` of `known` that a glob (or `re:` and a regular expression) nearly matches: those that
-/// hold something near the longest part of it that stands for itself.
+/// At most `most` of `known` that a pattern (a glob, or `re:` and a regular expression) nearly
+/// matches: those similar to its longest literal part.
 pub fn nearest_to_pattern<'k>(
     pattern: &str,
     known: impl IntoIterator<Item = &'k str>,
@@ -52,12 +52,12 @@ pub fn nearest_to_pattern<'k>(
         (far <= literal.len() / 3).then_some((far, name))
     };
     let near: Vec<_> = short(known).filter_map(near).collect();
-    // A part of a name is soon like a part of another: only the best are worth a word.
+    // Short parts of names are often similar: only suggest the best.
     let best = near.iter().map(|(far, _)| *far).min();
     sorted(near.into_iter().filter(|(far, _)| Some(*far) == best), most)
 }
 
-/// How far the nearest stretch of `name` that is about as long as `literal` is from it.
+/// The edit distance between `literal` and the nearest substring of `name` of about its length.
 fn nearest_window(literal: &[char], name: &str) -> usize {
     let name: Vec<char> = name.to_lowercase().chars().collect();
     let distance = |part: &[char]| strsim::generic_damerau_levenshtein(literal, part);
@@ -67,7 +67,7 @@ fn nearest_window(literal: &[char], name: &str) -> usize {
 }
 
 fn short<'k>(known: impl IntoIterator<Item = &'k str>) -> impl Iterator<Item = &'k str> {
-    known.into_iter().filter(|name| name.len() <= LONGEST).take(MOST_NAMES)
+    known.into_iter().filter(|name| name.len() <= MAX_LEN).take(MAX_NAMES)
 }
 
 fn sorted<'k>(near: impl Iterator<Item = (usize, &'k str)>, most: usize) -> Vec<&'k str> {

@@ -1,6 +1,6 @@
-//! Tasks: work that a sink hands to the run's threads, and takes back in the order it was handed over.
+//! Tasks: work that a sink runs on the run's threads, with results in submission order.
 //!
-//! Knows no thread pool: who runs tasks is the engine's business.
+//! Knows no thread pool: the engine runs tasks.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,12 +9,12 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use crate::Error;
 
-/// Runs tasks, on other threads or at once.
+/// Runs tasks, on other threads or immediately.
 pub trait Tasks: Send + Sync {
-    /// How many run beside each other.
+    /// The number of tasks that run in parallel.
     fn width(&self) -> usize;
 
-    /// Has `task` run. May run it before it returns.
+    /// Runs `task`, possibly before returning.
     fn spawn(&self, task: Box<dyn FnOnce() + Send>);
 }
 
@@ -24,7 +24,7 @@ impl fmt::Debug for dyn Tasks {
     }
 }
 
-/// Runs every task at once, on the thread that hands it over. For tests and small tools.
+/// Runs every task immediately on the calling thread. For tests and small tools.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InlineTasks;
 
@@ -38,10 +38,10 @@ impl Tasks for InlineTasks {
     }
 }
 
-/// Tasks whose results come back in the order in which they were pushed, a bounded number at a time.
+/// A bounded queue of tasks whose results are returned in submission order.
 ///
-/// Not for use inside of a task: waiting for others there could take every thread. Dropping it waits, too: what
-/// tasks hold ends with whoever handed them over.
+/// Must not be used inside a task: waiting there could block every thread. Dropping it waits for
+/// its tasks, so that nothing they hold outlives it.
 #[derive(Debug)]
 pub struct OrderedTasks<T> {
     tasks: Arc<dyn Tasks>,
@@ -50,52 +50,52 @@ pub struct OrderedTasks<T> {
 }
 
 impl<T: Send + 'static> OrderedTasks<T> {
-    /// A queue of at most `most` tasks that are not yet taken back; at least one.
+    /// A queue of at most `most` tasks in flight; at least one.
     pub fn new(tasks: &Arc<dyn Tasks>, most: usize) -> Self {
         Self { tasks: Arc::clone(tasks), limit: most.max(1), waiting: VecDeque::new() }
     }
 
-    /// How many results are due.
+    /// The number of tasks in flight.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether no result is due.
+    /// Whether no task is in flight.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Lets so many tasks be under way from now on.
+    /// Changes the most tasks in flight.
     pub fn set_limit(&mut self, most: usize) {
         self.limit = most.max(1);
     }
 
-    /// Hands over a task. When that makes more than the queue may hold, waits for the oldest and gives
-    /// its result.
+    /// Submits a task. If the queue is full, waits for the oldest task first, and returns its
+    /// result.
     pub fn push(
         &mut self,
         task: impl FnOnce() -> Result<T, Error> + Send + 'static,
     ) -> Result<Option<T>, Error> {
         let oldest = if self.waiting.len() >= self.limit { self.take_oldest()? } else { None };
         let (sender, result) = sync_channel(1);
-        // Nobody listens any more when the run has failed elsewhere.
+        // Nobody receives the result if the run has failed elsewhere.
         self.tasks.spawn(Box::new(move || drop(sender.send(task()))));
         self.waiting.push_back(result);
         Ok(oldest)
     }
 
-    /// The oldest result, waited for; nothing if none is due.
+    /// Waits for the oldest task, and returns its result; `None` if none is in flight.
     pub fn take_oldest(&mut self) -> Result<Option<T>, Error> {
         let Some(oldest) = self.waiting.pop_front() else { return Ok(None) };
         let result = oldest.recv();
-        let panicked = |_| Err(Error::internal("a task panicked; what it said is above"));
+        let panicked = |_| Err(Error::internal("a task panicked; its message is above"));
         result.unwrap_or_else(panicked).map(Some)
     }
 }
 
 impl<T> Drop for OrderedTasks<T> {
     fn drop(&mut self) {
-        // A run that has failed would else be over before its files are let go of, and not removed.
+        // Otherwise a failed run could end while tasks hold its files, which would not be removed.
         self.waiting.drain(..).for_each(|result| drop(result.recv()));
     }
 }

@@ -1,4 +1,4 @@
-//! Times as people write them: points in time, and lengths of time. All arithmetic is checked.
+//! Times as users write them: points in time and durations. All arithmetic is checked.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const NANOS: i64 = 1_000_000_000;
 
-/// A point in time as a user gives it.
+/// A point in time, as written by a user.
 ///
 /// | written | means |
 /// |---|---|
-/// | `2007-11-03T14:00:00Z` (any RFC 3339 time; a date alone is its midnight UTC) | that moment |
-/// | `1194098400`, `1194098400.25` | seconds since 1970; whole numbers too large to be seconds are read as milli-, micro- or nanoseconds by their size |
-/// | `1194098400s`, `…ms`, `…us`, `…ns` | the same with its unit |
+/// | `2007-11-03T14:00:00Z` (RFC 3339; a date means midnight UTC) | that time |
+/// | `1194098400`, `1194098400.25` | seconds since 1970; by size also ms, us or ns |
+/// | `1194098400s`, `…ms`, `…us`, `…ns` | the same with a unit |
 /// | `+12.5`, `+12.5s`, `+1m30s` | after the first event |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimePoint {
@@ -26,7 +26,7 @@ pub enum TimePoint {
 }
 
 impl TimePoint {
-    /// Reads a time. `Err` says what is wrong with it.
+    /// Parses a time. `Err` says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if let Some(after) = text.strip_prefix('+') {
@@ -46,15 +46,17 @@ impl TimePoint {
             None => text.parse::<Timestamp>().ok(),
         };
         let moment = moment.ok_or_else(|| {
-            format!("`{text}` is no time: write 2007-11-03T14:00:00Z, seconds since 1970, or +SECONDS after the first event")
+            format!(
+                "`{text}` is not a time: write 2007-11-03T14:00:00Z, seconds since 1970, or \
+                 +SECONDS after the first event"
+            )
         })?;
         i64::try_from(moment.as_nanosecond()).map(Self::At).map_err(|_| out_of_range(text))
     }
 
-    /// Reads a time that somebody chose. `Err` also for what is most likely meant to count from the first
-    /// event: a number, with a unit or without one, that comes to less than a year from 1970. What counts
-    /// from the start of a recording is written as such a date (`1970-01-01T00:00:02Z`) or in nanoseconds
-    /// (`2000000000ns`); 0 is 0 in any case.
+    /// Like [`parse`](Self::parse), but `Err` for numbers that most likely lack a `+`: those within
+    /// a year of 1970, with or without a unit. Times relative to the start of a recording can be
+    /// written as a date (`1970-01-01T00:00:02Z`) or in nanoseconds (`2000000000ns`); 0 is valid.
     pub fn parse_chosen(text: &str) -> Result<Self, String> {
         let (text, when) = (text.trim(), Self::parse(text)?);
         let Self::At(nanos) = when else { return Ok(when) };
@@ -64,13 +66,13 @@ impl TimePoint {
         }
         let length = text.trim_start_matches('-');
         Err(format!(
-            "`{text}` is {}: write `+{length}` for a time after the first event, or that date where a \
-             clock counts from 0",
+            "`{text}` is {}: write `+{length}` for a time after the first event, or the date if a \
+             clock starts at 0",
             format(nanos)
         ))
     }
 
-    /// The moment, where the first event happened at `origin`; clamped to the range of times.
+    /// The absolute time, given the time of the first event; saturating.
     pub fn resolve(self, origin: i64) -> i64 {
         match self {
             Self::At(nanos) => nanos,
@@ -78,16 +80,16 @@ impl TimePoint {
         }
     }
 
-    /// Whether it needs to be known when the first event happened.
+    /// Whether it is relative to the first event.
     pub fn is_relative(self) -> bool {
         matches!(self, Self::After(_))
     }
 }
 
-/// Numbers that come to less than this many nanoseconds from 1970 are lengths of time whose `+` was forgotten.
+/// Numbers within this many nanoseconds of 1970 are durations whose `+` is missing.
 const FORGOTTEN_PLUS: u64 = 365 * 86_400 * NANOS.unsigned_abs();
 
-/// The nanoseconds of a plain number with or without a unit; `None` if it is not one.
+/// Parses a number with or without a unit as nanoseconds; `None` if it is not one.
 fn number(text: &str) -> Option<Result<i64, String>> {
     let split = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '-')).unwrap_or(text.len());
     let (digits, unit) = text.split_at_checked(split)?;
@@ -98,7 +100,7 @@ fn number(text: &str) -> Option<Result<i64, String>> {
     scaled(digits, unit).map(|nanos| nanos.ok_or_else(|| out_of_range(text)))
 }
 
-/// What a bare number counts, in nanoseconds: seconds until the year 5138, then finer by its size.
+/// The unit of a bare number in nanoseconds: seconds up to the year 5138, then finer by its size.
 fn guess_unit(digits: &str) -> i64 {
     let whole = digits.trim_start_matches('-').split('.').next().unwrap_or_default();
     match (digits.contains('.'), whole.len()) {
@@ -122,8 +124,9 @@ fn unit_nanos(unit: &str) -> Option<i64> {
     })
 }
 
-/// `digits` (a decimal number) times `unit`, without rounding through floats: `1.5` of 1000 is 1500. The inner
-/// `None` is a number that is too large, the outer one stands for what is no such number.
+/// `digits` (a decimal number) times `unit`, without rounding through floats: `1.5` of 1000 is
+/// 1500. The inner `None` is a number that is too large, the outer one stands for what is no such
+/// number.
 pub fn scaled(digits: &str, unit: i64) -> Option<Option<i64>> {
     let (sign, digits) = digits.strip_prefix('-').map_or((1, digits), |rest| (-1, rest));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -142,17 +145,17 @@ pub fn scaled(digits: &str, unit: i64) -> Option<Option<i64>> {
 }
 
 fn out_of_range(text: &str) -> String {
-    format!("`{text}` is beyond the times that can be held (1677 to 2262)")
+    format!("`{text}` is out of range (1677 to 2262)")
 }
 
-/// A length of time: `1.5` (seconds), `200ms`, `1m30s`, `2h`.
+/// A duration: `1.5` (seconds), `200ms`, `1m30s`, `2h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimeLength(pub i64);
 
 impl TimeLength {
-    /// Reads a length of time. `Err` says what is wrong with it.
+    /// Parses a duration. `Err` says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no length of time: write 1.5, 200ms, 1m30s or 2h");
+        let wrong = || format!("`{text}` is not a duration: write 1.5, 200ms, 1m30s or 2h");
         let (sign, mut rest) = text.trim().strip_prefix('-').map_or((1, text.trim()), |r| (-1, r));
         if rest.is_empty() {
             return Err(wrong());
@@ -172,13 +175,14 @@ impl TimeLength {
         Ok(Self(sign * total))
     }
 
-    /// The same; none, if it is below 0.
+    /// As a [`Duration`]; zero if it is negative.
     pub fn duration(self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
     }
 }
 
-/// `nanos` as an RFC 3339 time in UTC with nanoseconds, or the plain number where no calendar reaches.
+/// Formats `nanos` as an RFC 3339 time in UTC with nanoseconds, or as a plain number if it is out
+/// of range.
 pub fn format(nanos: i64) -> String {
     match Timestamp::from_nanosecond(i128::from(nanos)) {
         Ok(moment) => format!("{moment:.9}"),

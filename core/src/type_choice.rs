@@ -1,24 +1,24 @@
-//! Which type the payloads of a number are of, where several types have that number: the one rule
-//! for all who name types or decode them. Reads no payload.
+//! Choosing between several types with the same key: the rule shared by everything that names or
+//! decodes types.
 
 use std::collections::BTreeMap;
 
 use crate::{Codecs, KnownType, TypeKey};
 
-/// The types of some codecs, by codec and number.
+/// The types of some codecs, by codec and key.
 #[derive(Debug, Default)]
 pub struct TypesByKey {
     types: Vec<KnownType>,
     places: BTreeMap<(usize, TypeKey), Vec<usize>>,
 }
 
-/// Which type payloads of a number are of.
+/// The type of payloads with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypeChoice {
-    /// No type has this number.
+    /// No type has this key.
     Unknown,
-    /// The type at this place; and the place of another one, if a type of another name has the same
-    /// number and the same fields.
+    /// The index of the type; and that of another one with the same key and fields, but another
+    /// name.
     Type(usize, Option<usize>),
     /// Several types whose fields differ.
     Several,
@@ -38,13 +38,13 @@ impl TypesByKey {
         all
     }
 
-    /// All types, by their places.
+    /// All types, by index.
     pub fn types(&self) -> &[KnownType] {
         &self.types
     }
 
-    /// The type of payloads of the codec at this place that have this number; of several types the
-    /// one called `wanted`, or else the first.
+    /// The type of payloads with this key of the codec at this index; of several types the one
+    /// called `wanted`, or else the first.
     pub fn choose(&self, codec: usize, key: TypeKey, wanted: Option<&str>) -> TypeChoice {
         let candidates = self.places.get(&(codec, key)).map(Vec::as_slice).unwrap_or_default();
         let known = |at: &usize| self.types.get(*at);
@@ -56,8 +56,7 @@ impl TypesByKey {
             .collect();
         let candidates = if called.is_empty() { candidates } else { &called };
         let Some(first) = candidates.first() else { return TypeChoice::Unknown };
-        // A number says which fields a type has, but of types inside of it only that they are
-        // there.
+        // A key identifies the fields of a type, but not those of nested types.
         let fields =
             |at: &usize| known(at)?.payload_type.as_ref().ok().map(|form| form.schema().clone());
         if candidates.iter().any(|at| fields(at) != fields(first)) {
@@ -67,8 +66,8 @@ impl TypesByKey {
         TypeChoice::Type(*first, other.copied())
     }
 
-    /// The names of all types by number, as [`choose`](Self::choose) has them where nothing else is
-    /// wanted; types that cannot be told apart have none.
+    /// The names of all types by key, as chosen by [`choose`](Self::choose); ambiguous keys are
+    /// omitted.
     pub fn names(&self) -> impl Iterator<Item = (TypeKey, &KnownType)> {
         self.places.keys().filter_map(|(codec, key)| match self.choose(*codec, *key, None) {
             TypeChoice::Type(at, _) => Some((*key, self.types.get(at)?)),

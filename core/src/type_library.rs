@@ -1,22 +1,22 @@
-//! What libraries of declared types share: numbers of types, and which of them mistakes leave
-//! unusable, and why. Parses nothing and resolves no name: codecs do.
+//! Helpers for libraries of declared types: type ids, and which types are unusable because of
+//! errors. Codecs parse the files and resolve names.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::mistake::Mistake;
 use crate::{TypeFile, UnusableTypes};
 
-/// A type's number in its library.
+/// The id of a type in its library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(u32);
 
 impl TypeId {
-    /// Its place among the library's types.
+    /// Its index among the library's types.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The type at this place. Panics if a library could not hold as many.
+    /// The type at this index. Panics if a library could not hold as many.
     pub fn at(index: usize) -> Self {
         Self(u32::try_from(index).expect("a library holds fewer types than that"))
     }
@@ -27,20 +27,20 @@ pub trait TypeLibrary {
     /// The files.
     fn files(&self) -> &[TypeFile];
 
-    /// How many types they declare.
+    /// The number of types they declare.
     fn types(&self) -> usize;
 
-    /// The file that declares a type, by its place among the files.
+    /// The index of the file that declares a type.
     fn file(&self, id: TypeId) -> usize;
 
-    /// The name of a type as people see it.
+    /// The name of a type, as shown to users.
     fn shown_name(&self, id: TypeId) -> String;
 
-    /// The types that the declaration of a type names.
+    /// The types that the declaration of a type refers to.
     fn uses(&self, id: TypeId) -> impl Iterator<Item = TypeId>;
 }
 
-/// The files and types that have mistakes of their own, and why they cannot be used.
+/// The files and types with errors of their own, and the reasons.
 #[derive(Debug, Default)]
 pub struct BrokenTypes {
     files: BTreeMap<usize, String>,
@@ -48,8 +48,7 @@ pub struct BrokenTypes {
 }
 
 impl BrokenTypes {
-    /// Notes the files that have mistakes: they cannot be read to their end, or contradict
-    /// themselves.
+    /// Records the files with errors: they cannot be parsed, or contradict themselves.
     pub fn note_files(&mut self, files: &[TypeFile], mistakes: &[(usize, Mistake)]) {
         for (file, mistake) in mistakes {
             let Some(TypeFile { text, .. }) = files.get(*file) else { continue };
@@ -62,19 +61,18 @@ impl BrokenTypes {
         }
     }
 
-    /// Notes that nothing of a file can be used, unless that is known.
+    /// Records that nothing of a file can be used, unless recorded already.
     pub fn note_file(&mut self, file: usize, why: &str) {
         self.files.entry(file).or_insert_with(|| why.to_owned());
     }
 
-    /// Notes what is wrong with a type that is declared in this line, unless something is known to
-    /// be.
+    /// Records an error in a type declared in this line, unless one is recorded already.
     pub fn note_type(&mut self, id: TypeId, message: &str, line: usize) {
         self.types.entry(id).or_insert_with(|| format!("{message} (type in line {line})"));
     }
 
-    /// The types that cannot be used: those that are broken, and all that name one of these,
-    /// directly or not.
+    /// The types that cannot be used: those with errors, and all that refer to one, directly or
+    /// indirectly.
     pub fn tainted(&self, library: &impl TypeLibrary) -> HashSet<TypeId> {
         let mut named_by: HashMap<TypeId, Vec<TypeId>> = HashMap::new();
         for id in ids(library.types()) {
@@ -92,7 +90,7 @@ impl BrokenTypes {
         unsound
     }
 
-    /// The [unsound](Self::unsound) types by file, and why they cannot be used.
+    /// The [tainted](Self::tainted) types by file, and why they cannot be used.
     pub fn unusable(
         &self,
         library: &impl TypeLibrary,
@@ -128,13 +126,13 @@ impl BrokenTypes {
     }
 }
 
-/// The numbers of so many types.
+/// The ids of this many types.
 fn ids(types: usize) -> impl Iterator<Item = TypeId> {
     (0..types).map(TypeId::at)
 }
 
-/// What the columns and descriptions of all types of a codec together may still take: a small file
-/// can declare types that hold each other's columns over and over.
+/// The remaining budget for the columns and descriptions of all types of a codec: a small file can
+/// declare types that expand exponentially.
 #[derive(Debug)]
 pub struct TypeBudget {
     columns: usize,
@@ -148,17 +146,15 @@ impl Default for TypeBudget {
 }
 
 impl TypeBudget {
-    /// Whether another type may be made ready for use. `Err` says why not.
+    /// Whether another type may be compiled. `Err` says why not.
     pub fn check(&self) -> Result<(), String> {
         if self.columns == 0 || self.text == 0 {
-            return Err(
-                "the types given have too many columns together; give fewer files".to_owned()
-            );
+            return Err("the types have too many columns in total; pass fewer files".to_owned());
         }
         Ok(())
     }
 
-    /// Takes what a type has: so many columns, and a description of so many bytes.
+    /// Spends the columns and the bytes of description of a type.
     pub fn spend(&mut self, columns: usize, text: usize) {
         self.columns = self.columns.saturating_sub(columns);
         self.text = self.text.saturating_sub(text);

@@ -1,5 +1,5 @@
-//! The window through which a file that has to be judged is read: a block of it, which batches share, and
-//! the file around it for looking ahead. Knows no format.
+//! Reading a log through a window: the current block, which batches share, and lookahead in the log
+//! around it. Knows no format.
 
 use std::io;
 use std::ops::Range;
@@ -10,21 +10,20 @@ use crate::files::LogFile;
 use crate::pool::PooledBlock;
 use crate::{Error, ReadContext};
 
-/// Where blocks are read to: the system copies twice as fast to a multiple of this as to where an
-/// allocator puts a long vector.
+/// The alignment of reads: the system copies twice as fast to aligned addresses.
 const ALIGNED: usize = 64;
-/// The most damaged bytes of one range that are kept for inputs that cannot be read again.
-const MOST_KEPT: u64 = 64 << 20;
+/// The most bytes kept of one damaged range, for inputs that cannot be read again.
+const MAX_KEPT: u64 = 64 << 20;
 
 /// A log that can be read at any position.
 pub trait ReadAt {
-    /// Fills as much of `buf` as the log has at `pos`, and says how much that was.
+    /// Fills `buf` from `pos`, and returns the number of bytes read.
     ///
-    /// Fewer bytes than asked mean the end of the log; at or behind it the answer is 0.
+    /// Fewer bytes than requested mean the end of the log; at or after the end the result is 0.
     fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize>;
 
-    /// Says that nothing before `pos` will be asked for until the question at hand is answered: long
-    /// damage in a stream need not be kept.
+    /// Declares that nothing before `pos` will be read until the current operation ends, so that
+    /// long damage in a stream need not be buffered.
     fn forget(&mut self, pos: u64) {
         let _ = pos;
     }
@@ -41,7 +40,8 @@ impl ReadAt for &[u8] {
     }
 }
 
-/// How many bytes the log has from `pos` on, by halving; it has fewer than `most`.
+/// The number of bytes from `pos` to the end of the log, by binary search; it must be less than
+/// `most`.
 pub fn bytes_from(log: &mut dyn ReadAt, pos: u64, most: u64) -> io::Result<u64> {
     let mut there = 0..most;
     while there.end - there.start > 1 {
@@ -54,30 +54,30 @@ pub fn bytes_from(log: &mut dyn ReadAt, pos: u64, most: u64) -> io::Result<u64> 
     Ok(there.start)
 }
 
-/// A search begins small, because what it looks for is often near, and doubles up to the largest.
+/// A search reads little at first, because the target is often near, and doubles up to the maximum.
 const FIRST_SEARCH: usize = 512;
 const LARGEST_SEARCH: usize = 64 * 1024;
 
-/// Looks through a range of a log for where something begins. Holds one window of at most 64 KiB.
+/// Searches a range of a log for the start of something. Buffers at most 64 KiB.
 #[derive(Debug)]
 pub struct Search {
-    /// Where the window begins.
+    /// The start of the window.
     start: u64,
-    /// Nothing that begins here or later is wanted.
+    /// The end of the range: matches must start before it.
     until: u64,
-    /// How many bytes more than its first what is looked for is told by.
+    /// The length of a match, less its first byte.
     overlap: usize,
     window: Vec<u8>,
-    /// Bytes of the window that have been searched.
+    /// The bytes of the window already searched.
     searched: usize,
-    /// Bytes the next window is to have.
+    /// The size of the next window.
     size: usize,
     ended: bool,
     forgets: bool,
 }
 
 impl Search {
-    /// For something in `range` that is told by `1 + overlap` bytes.
+    /// Searches `range` for something recognized by `1 + overlap` bytes.
     pub fn new(range: Range<u64>, overlap: usize) -> Self {
         Self {
             start: range.start,
@@ -91,13 +91,13 @@ impl Search {
         }
     }
 
-    /// Has what has been searched forgotten: it will not be asked for again.
+    /// Forgets bytes that have been searched: they are not read again.
     pub fn forget(&mut self) {
         self.forgets = true;
     }
 
-    /// The next place that `find` finds: it says where in the bytes it is given, and how many of these
-    /// need not be looked at again.
+    /// The next match of `find`, which returns its offset in the bytes passed, and how many of them
+    /// need not be searched again.
     pub fn next(
         &mut self,
         log: &mut dyn ReadAt,
@@ -117,7 +117,7 @@ impl Search {
         }
     }
 
-    /// Goes to the end of the range, whatever is there.
+    /// Reads to the end of the range.
     pub fn skip_to_end(&mut self, log: &mut dyn ReadAt) -> io::Result<()> {
         self.forgets = true;
         while !self.ended {
@@ -126,7 +126,7 @@ impl Search {
         Ok(())
     }
 
-    /// Moves the window on, but for its last bytes, with which something may begin.
+    /// Advances the window, except for its last bytes, which may start a match.
     fn slide(&mut self, log: &mut dyn ReadAt) -> io::Result<()> {
         self.start += self.window.len().saturating_sub(self.overlap).max(self.searched) as u64;
         self.searched = 0;
@@ -143,28 +143,28 @@ impl Search {
         Ok(())
     }
 
-    /// The end of what has been read: that of the log, if the search went through all of it.
+    /// The end of the bytes read: the end of the log after a complete search.
     pub fn reached(&self) -> u64 {
         self.start + self.window.len() as u64
     }
 }
 
-/// The block that is being read, and the log around it.
+/// The current block, and the log around it.
 #[derive(Debug)]
 pub(crate) struct BlockWindow {
     pub(crate) file: LogFile,
     context: ReadContext,
     block: Option<PooledBlock>,
-    /// Where in the block reading begins.
+    /// The aligned start of data in the block.
     pad: usize,
-    /// Where the block lies in the log.
+    /// The position of the block in the log.
     pub(crate) start: u64,
-    /// How much of the block has been read.
+    /// The number of bytes read into the block.
     filled: usize,
-    /// Whether the log ended in it.
+    /// Whether the log ended in the block.
     ended: bool,
     failed: Option<Error>,
-    /// Whether looking around ended because the run does.
+    /// Whether lookahead failed because the run was cancelled.
     interrupted: bool,
     kept_from: Option<u64>,
 }
@@ -196,18 +196,19 @@ impl BlockWindow {
         skip.and_then(|skip| self.bytes().get(skip..)).unwrap_or_default()
     }
 
-    /// Where the block ends in the log.
+    /// The end of the block in the log.
     pub(crate) fn end(&self) -> u64 {
         self.start.saturating_add(self.filled as u64)
     }
 
-    /// Reads at most `want` bytes from `at` on, and at most a block.
+    /// Reads a block at `at`, of at most `want` bytes.
     pub(crate) fn load(&mut self, at: u64, want: u64) -> Result<(), Error> {
         let most = self.context.blocks.block_len().saturating_sub(ALIGNED).max(1);
         self.load_exactly(at, want.min(most as u64))
     }
 
-    /// Reads `want` bytes from `at` on, for which a block is made. Only for what has been judged.
+    /// Reads `want` bytes at `at` into a block of that size. Only for records that have been
+    /// accepted.
     pub(crate) fn load_exactly(&mut self, at: u64, want: u64) -> Result<(), Error> {
         let want = usize::try_from(want).unwrap_or(usize::MAX);
         let mut block = self.context.blocks.block_with_len(want.saturating_add(ALIGNED));
@@ -218,17 +219,17 @@ impl BlockWindow {
         Ok(())
     }
 
-    /// Reads on into what is left of the block. False if it is full.
+    /// Reads more into the rest of the block. False if it is full.
     pub(crate) fn extend(&mut self) -> Result<bool, Error> {
         let Some(block) = &mut self.block else { return Ok(false) };
-        let room = block.get_mut(self.pad + self.filled..).unwrap_or_default();
-        if room.is_empty() {
+        let free = block.get_mut(self.pad + self.filled..).unwrap_or_default();
+        if free.is_empty() {
             return Ok(false);
         }
-        // A little at a time: mostly one event lies across the end of what was asked for.
-        let step = room.len().min(64 << 10);
-        let room = room.get_mut(..step).unwrap_or_default();
-        let read = self.file.read_at(self.start + self.filled as u64, room)?;
+        // A little at a time: mostly one event crosses the end of the block.
+        let step = free.len().min(64 << 10);
+        let free = free.get_mut(..step).unwrap_or_default();
+        let read = self.file.read_at(self.start + self.filled as u64, free)?;
         self.filled += read;
         self.ended = read < step;
         Ok(true)
@@ -254,7 +255,7 @@ impl BlockWindow {
         }
     }
 
-    /// The block's bytes, to be shared with a batch. The window is empty afterwards.
+    /// Takes the block's bytes, to share them with a batch. The window is empty afterwards.
     pub(crate) fn share(&mut self) -> Bytes {
         let filled = std::mem::take(&mut self.filled);
         self.ended = false;
@@ -262,8 +263,8 @@ impl BlockWindow {
         self.block.take().map(|block| block.freeze().slice(span)).unwrap_or_default()
     }
 
-    /// Lets `scan` read, with its errors kept as what they are. Nothing if the run ended meanwhile: what was
-    /// found by then is no answer.
+    /// Runs `scan`, and restores the original error if it fails. `None` if the run was cancelled
+    /// meanwhile: the result is then meaningless.
     pub(crate) fn scan<T>(
         &mut self,
         scan: impl FnOnce(&mut dyn ReadAt) -> io::Result<T>,
@@ -277,10 +278,10 @@ impl BlockWindow {
         })
     }
 
-    /// What a stream still has of a damaged range; nothing if it was too long to be kept.
+    /// The buffered bytes of a damaged range; empty if it was too long.
     pub(crate) fn kept_bytes(&mut self, at: u64, end: u64) -> Vec<Bytes> {
         self.kept_from = None;
-        let mut bytes = vec![0; (end - at).min(MOST_KEPT) as usize];
+        let mut bytes = vec![0; (end - at).min(MAX_KEPT) as usize];
         let Ok(read) = self.file.read_at(at, &mut bytes) else { return Vec::new() };
         bytes.truncate(read);
         vec![bytes.into()]
@@ -290,14 +291,15 @@ impl BlockWindow {
         Error::malformed(
             self.file.path().to_string_lossy(),
             at,
-            "the log changed while it was read; run again when it is no longer written to",
+            "the log changed while it was read; run again when it is complete",
         )
     }
 }
 
 impl ReadAt for BlockWindow {
     fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
-        // A format may look around for long; it need not know of runs.
+        // Formats may look ahead for long and need not know about runs: check for cancellation
+        // here.
         if self.context.is_cancelled() {
             self.interrupted = true;
             return Err(io::ErrorKind::Other.into());
@@ -314,7 +316,7 @@ impl ReadAt for BlockWindow {
 
     fn forget(&mut self, pos: u64) {
         let from = *self.kept_from.get_or_insert(pos);
-        if !self.context.keep_damaged_bytes || pos.saturating_sub(from) > MOST_KEPT {
+        if !self.context.keep_damaged_bytes || pos.saturating_sub(from) > MAX_KEPT {
             self.file.forget(pos);
         }
     }

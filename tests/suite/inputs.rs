@@ -77,7 +77,7 @@ fn standard_input_of_another_format_is_reported() {
         let ran = ProgramOutput::from_output(command.output().unwrap())
             .expect(1)
             .expect_stderr("standard input is ");
-        assert!(ran.stderr.contains("which is not read as it is; "), "{}", ran.stderr);
+        assert!(ran.stderr.contains("which cannot be read directly; "), "{}", ran.stderr);
         assert!(!folder.at("out.lcm").exists());
     }
 }
@@ -112,7 +112,7 @@ fn named_pipes_of_another_format_are_reported() {
             let ran = ran
                 .expect(1)
                 .expect_stderr("pipe is ")
-                .expect_stderr("which is not read as it is; ");
+                .expect_stderr("which cannot be read directly; ");
             assert!(!folder.at("out.lcm").exists(), "{source}, {name}: {}", ran.stderr);
         }
     }
@@ -141,7 +141,7 @@ fn other_formats_inside_compressed_files_are_reported() {
     for (_, bytes, _) in foreign() {
         folder.write("in.zst", zstd::encode_all(&bytes[..], 1).unwrap());
         let convert = ["convert", "in.zst", "--from", "lcm-log", "--to", "out.lcm"];
-        run_sluice(&folder, &convert).expect(1).expect_stderr("which is not read as it is; ");
+        run_sluice(&folder, &convert).expect(1).expect_stderr("which cannot be read directly; ");
     }
 }
 
@@ -163,7 +163,7 @@ fn standard_input_is_known_by_its_first_bytes() {
         convert("other.lcm")
             .expect(2)
             .expect_stderr("standard input is ")
-            .expect_stderr("which is not read as it is");
+            .expect_stderr("which cannot be read directly");
     }
     // Unknown formats still need --from.
     folder.write("in", [3; 2000]);

@@ -90,7 +90,7 @@ fn other_outputs_have_the_nearest_time_and_say_so_for_each_channel() {
         assert_eq!((&report["clamped_times"], &report["exit"]), (&600.into(), &3.into()), "{to}");
         let notes = report["notes"].as_array().unwrap();
         for channel in ["NANOS", "FAR"] {
-            let begins = format!("{channel}: times beyond what 64 bits of nanoseconds hold");
+            let begins = format!("{channel}: times outside the range of 64-bit nanoseconds");
             let note = notes.iter().find(|n| n["what"].as_str().unwrap().starts_with(&begins));
             assert_eq!(note.map(|note| &note["count"]), Some(&300.into()), "{to}: {notes:?}");
             assert!(said.contains(&begins), "{to}: {said}");
@@ -139,8 +139,8 @@ fn info_reports_them_by_channel() {
     let folder = folder();
     let text = run_sluice(&folder, &["info", "in.lcm"]).expect(0).text();
     assert!(text.contains("damage   none"), "{text}");
-    let note = "NANOS: times beyond what 64 bits of nanoseconds hold (years 1677 to 2262) became \
-        the nearest ones that these hold (300 events)";
+    let note = "NANOS: times outside the range of 64-bit nanoseconds (years 1677 to 2262) were \
+        clamped (300 events)";
     assert!(joined_lines(&text).contains(note), "{text}");
     let json = run_sluice(&folder, &["info", "in.lcm", "--json"]).expect(0).text();
     let json: Value = serde_json::from_str(&json).unwrap();

@@ -10,32 +10,32 @@ use super::{Batch, INLINE, nearest, segment_of};
 use crate::ChannelId;
 use crate::column::{column, vector};
 
-/// Where a payload begins: a segment of the builder and an offset in it.
+/// The start of a payload: a segment of the builder and an offset in it.
 #[derive(Clone, Copy, Debug)]
 pub struct PayloadOffset {
-    /// The segment's number, as [`BatchBuilder::segment`] or the order of `finish_with` gives it.
+    /// The segment, as returned by [`BatchBuilder::segment`].
     pub segment: u32,
     /// The offset in it. Segments stay below 4 GiB.
     pub offset: u32,
 }
 
-/// A batch in the making.
+/// A batch that is being built.
 #[derive(Debug, Default)]
 pub struct BatchBuilder {
     timestamps: Vec<i64>,
-    /// The times of the first events, up to the last one of which the timestamp is not the time.
+    /// 128-bit times of the events up to the last one whose timestamp is clamped.
     wide_times: Vec<i128>,
     sequences: Vec<i64>,
     channels: Vec<u32>,
     payloads: Vec<u128>,
     segments: Vec<Buffer>,
     copied: Vec<u8>,
-    /// The segment that `copied` will be.
+    /// The segment number reserved for `copied`.
     copies: Option<u32>,
 }
 
 impl BatchBuilder {
-    /// A builder with room for `events`.
+    /// A builder with capacity for `events` events.
     pub fn with_capacity(events: usize) -> Self {
         Self {
             timestamps: vector(events),
@@ -46,24 +46,24 @@ impl BatchBuilder {
         }
     }
 
-    /// How many events it has.
+    /// The number of events.
     pub fn len(&self) -> usize {
         self.timestamps.len()
     }
 
-    /// Whether it has no event.
+    /// Whether it has no events.
     pub fn is_empty(&self) -> bool {
         self.timestamps.is_empty()
     }
 
-    /// Adds memory that payloads may lie in; gives the segment's number.
+    /// Adds a segment that payloads may lie in, and returns its number.
     pub fn segment(&mut self, bytes: Bytes) -> u32 {
         self.segments.push(Buffer::from(bytes));
         (self.segments.len() - 1) as u32
     }
 
-    /// Adds an event whose payload lies at `place`. `payload` must be the bytes there: they are only
-    /// looked at for the view's prefix, and the segment may be added later.
+    /// Adds an event whose payload lies at `place`. `payload` must be the bytes there: only the
+    /// view's prefix is taken from them. The segment may be added later.
     #[inline]
     pub fn push(
         &mut self,
@@ -79,7 +79,7 @@ impl BatchBuilder {
         self.payloads.push(make_view(payload, place.segment, place.offset));
     }
 
-    /// Adds an event as [`push`](Self::push) does, of a time that may lie beyond what 64 bits hold.
+    /// Like [`push`](Self::push), for a time that may not fit into 64 bits.
     pub fn push_wide(
         &mut self,
         time: i128,
@@ -95,13 +95,13 @@ impl BatchBuilder {
         self.push(nearest(time), sequence, channel, payload, place);
     }
 
-    /// Takes the timestamps so far for times, where they are not known to be others.
+    /// Fills in the 128-bit times of events whose timestamp is exact.
     fn fill_wide_times(&mut self) {
         let rest = self.timestamps.iter().skip(self.wide_times.len()).map(|time| i128::from(*time));
         self.wide_times.extend(rest);
     }
 
-    /// Adds an event whose payload is copied. For formats that have to build payloads.
+    /// Adds an event and copies its payload. For formats that have to build payloads.
     pub fn push_copy(&mut self, timestamp: i64, sequence: i64, channel: ChannelId, payload: &[u8]) {
         self.timestamps.push(timestamp);
         self.sequences.push(sequence);
@@ -137,7 +137,7 @@ impl BatchBuilder {
     ///
     /// # Panics
     ///
-    /// If a payload does not lie in its segment: the plugin that built the batch is wrong.
+    /// If a payload lies outside its segment: a bug in the plugin that built the batch.
     pub fn finish(mut self) -> Batch {
         let is_wide = !self.wide_times.is_empty();
         if is_wide {

@@ -1,4 +1,4 @@
-//! What batches keep of their events, whatever is done with them.
+//! Batches keep their events, whatever is done with them.
 
 use super::*;
 use bytes::Bytes;
@@ -35,7 +35,7 @@ fn renaming_keeps_the_channels_that_were_read() {
     assert_eq!(renamed.take(vec![1]).origins(), [1]);
 }
 
-/// A batch with times of which every other one lies beyond 64 bits.
+/// A batch in which every other time does not fit into 64 bits.
 fn wide() -> (Batch, Vec<i128>) {
     let times: Vec<i128> = vec![5, i128::MAX, 7, i128::from(i64::MIN) - 1, 9];
     let mut builder = BatchBuilder::default();

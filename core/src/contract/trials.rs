@@ -1,23 +1,23 @@
-//! How much is tried: a spread in the short form, everything in the long one, which the variable
-//! `SLUICE_CI=all` asks for. What a trial asserts is the same in both.
+//! How many trials tests make: a sample by default, everything if `SLUICE_CI=all` is set. What a
+//! trial asserts is the same in both.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Whether the long form is asked for.
+/// Whether `SLUICE_CI=all` is set.
 fn is_long() -> bool {
     std::env::var_os("SLUICE_CI").is_some_and(|form| form == "all")
 }
 
-/// How many random trials there are: `short`, or `long` where `SLUICE_CI=all` is set.
+/// The number of random trials: `short`, or `long` if `SLUICE_CI=all` is set.
 #[must_use]
 pub fn trials(short: u32, long: u32) -> u32 {
     if is_long() { long } else { short }
 }
 
-/// Places below `count` to try: all of them where `SLUICE_CI=all` is set; otherwise about `most`, the
-/// same ones every time: the first and the last, and between them one of each of as many equal parts.
+/// Positions below `count` to try: all of them if `SLUICE_CI=all` is set; otherwise about `most`,
+/// always the same: the first, the last, and one in each of `most` equal parts.
 #[must_use]
 pub fn sample_positions(count: usize, most: usize) -> Vec<usize> {
     if is_long() || count <= most { (0..count).collect() } else { spread(count, most) }
@@ -25,20 +25,20 @@ pub fn sample_positions(count: usize, most: usize) -> Vec<usize> {
 
 fn spread(count: usize, most: usize) -> Vec<usize> {
     let start = |part: usize| part * count / most;
-    // Not at even distances: they would always hit the same byte of what repeats.
+    // Not equidistant: that would always hit the same byte of a repeating record.
     let within = |part: usize| part.wrapping_mul(2_654_435_761) >> 7;
     let inner = (0..most).map(|part| {
-        let room = (start(part + 1) - start(part)).max(1);
-        start(part) + within(part) % room
+        let width = (start(part + 1) - start(part)).max(1);
+        start(part) + within(part) % width
     });
     let mut places: Vec<usize> = [0].into_iter().chain(inner).chain([count - 1]).collect();
     places.dedup();
     places
 }
 
-/// Replaces what a file holds, or makes it. Unlike [`std::fs::write`], it never makes the file empty
-/// first: some file systems (ext4) then bring it to disk when it is closed, for which a trial that
-/// writes thousands would wait each time.
+/// Replaces the contents of a file, or creates it. Unlike [`std::fs::write`] it does not truncate
+/// the file first: ext4 then flushes it on close, which is slow in trials that write thousands of
+/// files.
 pub fn overwrite(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
     file.write_all(bytes)?;

@@ -1,4 +1,5 @@
-//! What is believed of what a format says: its events as a framed log. The rules are in the module above.
+//! Validates what a format's `parse` returns, and presents its events as a framed log. The rules
+//! are documented in the parent module.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -11,30 +12,31 @@ use crate::framed::{EventHeader, Framing, Peek, PositionContent, RecordContent, 
 use crate::window::{ReadAt, Search};
 use crate::{ChannelId, ChannelIds, Encoding, Error, ReadContext};
 
-/// What is read at first where something may begin: mostly enough to refuse it.
+/// Bytes read first at a candidate position: usually enough to reject it.
 const FIRST_READ: usize = 64;
-/// No format is allowed longer events: places in a batch are 32 bits.
-const MOST: usize = 1 << 30;
-/// Events in a row that are believed after damage where no mark tells.
+/// The longest event of any format: offsets in a batch are 32 bits.
+const MAX_EVENT: usize = 1 << 30;
+/// Consecutive events needed to resynchronise after damage without a marker.
 const CHAIN: usize = 3;
-/// Walks begun inside one event.
-const MOST_WALKS: usize = 8;
-/// Events met inside one event that prove its length wrong.
-const MOST_INNER: usize = 64;
-/// What a search may show `parse` beyond what it goes on by: so much, and that of so many of the longest events.
+/// The most chains of events followed inside one event.
+const MAX_WALKS: usize = 8;
+/// Events inside one event that prove its length wrong.
+const MAX_INNER: usize = 64;
+/// Bytes a search may pass to `parse` regardless of its progress, plus this many of the longest
+/// events.
 const ALLOWANCE: u64 = 64 << 10;
-const LONGEST_ALLOWED: u64 = 3;
-/// How many bytes it may show for each that it goes on by.
+const ALLOWED_EVENTS: u64 = 3;
+/// Bytes it may pass per byte of progress.
 const EXAMINED_PER_BYTE: u64 = 256;
-/// What it may show of every place, however much it has shown.
+/// Bytes it may pass at every position, whatever the total.
 const EXAMINED_PER_PLACE: u64 = 1 << 10;
 
-const TOO_LONG: &str = "it is longer than events of this format are";
-const NO_BYTES: &str = "its plugin says that an event without bytes is here";
-const NO_MARK: &str = "the mark of an event is missing";
+const TOO_LONG: &str = "it is longer than the longest event of this format";
+const NO_BYTES: &str = "its plugin returned an event without bytes";
+const NO_MARK: &str = "the marker of an event is missing";
 const CUT_OFF: &str = "cut off by the end of the log";
-const TOO_COSTLY: &str = "too much would have to be looked at to tell";
-const CONTRADICTED: &str = "its length contradicts the events inside of it";
+const TOO_COSTLY: &str = "the limit of bytes to examine was reached";
+const CONTRADICTED: &str = "its length contradicts the events inside it";
 
 /// The events of a format.
 pub(super) struct Events<'s, D> {
@@ -42,21 +44,21 @@ pub(super) struct Events<'s, D> {
     mark: EventMarker<'s>,
     longest: usize,
     ids: ChannelIds,
-    /// What is being looked at away from the fast path.
+    /// The bytes examined away from the fast path.
     bytes: Vec<u8>,
-    /// How many bytes have been looked at there.
+    /// The number of bytes examined there.
     examined: u64,
-    /// How many may be; what would need more is not believed.
+    /// The most that may be; what needs more is rejected.
     examine_limit: u64,
 }
 
-/// What is at a place, as far as it alone can tell.
+/// What is at a position, judging by its own bytes only.
 enum Lookahead {
-    /// What ends here; and what is wrong with it, if it is a damaged event.
+    /// A record that ends here; and what is wrong with it, if it is a damaged event.
     Whole { end: u64, wrong: Option<&'static str> },
-    /// Nothing known, and why.
+    /// No record, and the reason.
     Unknown(&'static str),
-    /// Something whose end is not there.
+    /// A record that is cut off.
     CutOff,
     /// The end of the log.
     End,
@@ -66,14 +68,14 @@ impl<'s, D: Delimited> Events<'s, D> {
     pub(super) fn new(format: &'s D, context: &ReadContext) -> Self {
         let (source, channels) = (Arc::clone(&context.source), Arc::clone(&context.channels));
         let mark = match format.mark() {
-            // What is always there tells nothing.
+            // An empty marker is no marker.
             EventMarker::Begins(b"") | EventMarker::Ends(b"") => EventMarker::None,
             mark => mark,
         };
         Self {
             format,
             mark,
-            longest: format.longest().clamp(1, MOST),
+            longest: format.longest().clamp(1, MAX_EVENT),
             ids: ChannelIds::new(source, Encoding::Unknown, channels),
             bytes: Vec::new(),
             examined: 0,
@@ -81,39 +83,39 @@ impl<'s, D: Delimited> Events<'s, D> {
         }
     }
 
-    /// What the format says of these bytes, which may be more than the longest event.
+    /// Parses these bytes, which may be more than the longest event.
     fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         let bytes = bytes.get(..self.longest).unwrap_or(bytes);
         match self.format.parse(bytes) {
             ParseOutcome::More if bytes.len() >= self.longest => ParseOutcome::NotAnEvent(TOO_LONG),
-            ParseOutcome::Event(told) if !self.is_marked(bytes, told.len) => {
+            ParseOutcome::Event(event) if !self.is_marked(bytes, event.len) => {
                 ParseOutcome::NotAnEvent(NO_MARK)
             }
             ParseOutcome::Damaged { len, .. } if !self.is_marked(bytes, len) => {
                 ParseOutcome::NotAnEvent(NO_MARK)
             }
-            said => self.bounded(said),
+            outcome => self.bounded(outcome),
         }
     }
 
-    /// What the format says of the last bytes of a log.
+    /// Parses the last bytes of a log.
     fn parse_last<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
-        let said = self.bounded(self.format.last(bytes));
-        match len_of(&said) {
+        let outcome = self.bounded(self.format.last(bytes));
+        match len_of(&outcome) {
             Some(len) if len > bytes.len() => ParseOutcome::More,
-            _ => said,
+            _ => outcome,
         }
     }
 
-    fn bounded<'b>(&self, said: ParseOutcome<'b>) -> ParseOutcome<'b> {
-        match len_of(&said) {
+    fn bounded<'b>(&self, outcome: ParseOutcome<'b>) -> ParseOutcome<'b> {
+        match len_of(&outcome) {
             Some(0) => ParseOutcome::NotAnEvent(NO_BYTES),
             Some(len) if len > self.longest => ParseOutcome::NotAnEvent(TOO_LONG),
-            _ => said,
+            _ => outcome,
         }
     }
 
-    /// Whether an event of `len` bytes has its mark, as far as it is there.
+    /// Whether an event of `len` bytes has its marker, as far as its bytes are there.
     fn is_marked(&self, bytes: &[u8], len: usize) -> bool {
         match self.mark {
             EventMarker::None => true,
@@ -124,7 +126,7 @@ impl<'s, D: Delimited> Events<'s, D> {
         }
     }
 
-    /// What is at `pos`.
+    /// Classifies what is at `pos`.
     fn look_ahead(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Lookahead> {
         let mut want = FIRST_READ.min(self.longest);
         loop {
@@ -132,23 +134,23 @@ impl<'s, D: Delimited> Events<'s, D> {
                 return Ok(Lookahead::Unknown(TOO_COSTLY));
             }
             self.bytes.resize(want, 0);
-            let there = log.read_at(pos, &mut self.bytes)?;
-            self.bytes.truncate(there);
-            self.examined += there as u64;
-            let is_end = there < want;
-            let said = match self.parse(&self.bytes) {
-                _ if there == 0 => return Ok(Lookahead::End),
+            let read = log.read_at(pos, &mut self.bytes)?;
+            self.bytes.truncate(read);
+            self.examined += read as u64;
+            let is_end = read < want;
+            let outcome = match self.parse(&self.bytes) {
+                _ if read == 0 => return Ok(Lookahead::End),
                 ParseOutcome::More if is_end => self.parse_last(&self.bytes),
-                said => said,
+                outcome => outcome,
             };
-            let wrong = match &said {
+            let wrong = match &outcome {
                 ParseOutcome::Damaged { reason, .. } => Some(*reason),
                 _ => None,
             };
-            match (len_of(&said), said) {
+            match (len_of(&outcome), outcome) {
                 (Some(len), _) => {
                     let end = pos.saturating_add(len as u64);
-                    let is_there = len <= there
+                    let is_there = len <= read
                         || !is_end && log.read_at(end.saturating_sub(1), &mut [0])? == 1;
                     return Ok(if is_there {
                         Lookahead::Whole { end, wrong }
@@ -163,7 +165,7 @@ impl<'s, D: Delimited> Events<'s, D> {
         }
     }
 
-    /// Whether what is at `end` is what may follow an event.
+    /// Whether what is at `end` may follow an event.
     fn may_follow(&mut self, log: &mut dyn ReadAt, end: u64) -> io::Result<bool> {
         match self.mark {
             EventMarker::Ends(_) => return Ok(true),
@@ -177,7 +179,7 @@ impl<'s, D: Delimited> Events<'s, D> {
         })
     }
 
-    /// Whether an event that begins at `at` is to be believed after damage.
+    /// Whether an event at `at` is accepted after damage.
     fn is_plausible(&mut self, log: &mut dyn ReadAt, at: u64) -> io::Result<bool> {
         let Lookahead::Whole { mut end, .. } = self.look_ahead(log, at)? else { return Ok(false) };
         if self.mark != EventMarker::None {
@@ -193,7 +195,7 @@ impl<'s, D: Delimited> Events<'s, D> {
         Ok(true)
     }
 
-    /// Where the first event that can be believed begins at one of these places.
+    /// The first of these positions at which an event is accepted.
     fn first_plausible(
         &mut self,
         log: &mut dyn ReadAt,
@@ -212,49 +214,49 @@ impl<'s, D: Delimited> Events<'s, D> {
         Ok(found)
     }
 
-    /// How far a search may look at a place, so far from where it began: so that what pretends to be long
-    /// events everywhere ends in damage, not in days.
+    /// The limit of examined bytes at this distance from the start of a search: a log that looks
+    /// like long events everywhere must end in damage, not take days.
     fn examine_limit_at(&self, before: u64, distance: u64) -> u64 {
-        let allowed = ALLOWANCE.saturating_add(LONGEST_ALLOWED * self.longest as u64);
+        let allowed = ALLOWANCE.saturating_add(ALLOWED_EVENTS * self.longest as u64);
         let allowed = allowed.saturating_add(distance.saturating_mul(EXAMINED_PER_BYTE));
         before.saturating_add(allowed).max(self.examined.saturating_add(EXAMINED_PER_PLACE))
     }
 
-    /// Whether an event inside of this one proves that its length is wrong.
+    /// Whether an event inside this one proves that its length is wrong.
     fn is_contradicted(&mut self, log: &mut dyn ReadAt, event: Range<u64>) -> io::Result<bool> {
         let mut places = CandidateStarts::after(self.mark, event.start, event.end);
-        let (mut met, mut walks) = (Vec::new(), 0);
+        let (mut visited, mut walks) = (Vec::new(), 0);
         let before = self.examined;
         let mut is_proved = false;
         while !is_proved
-            && walks < MOST_WALKS
+            && walks < MAX_WALKS
             && let Some(at) = places.next(log)?
         {
             self.examine_limit = self.examine_limit_at(before, at - places.from);
-            let known = met.len();
-            is_proved = self.chain_leaves(log, at, event.end, &mut met)?;
-            walks += usize::from(met.len() > known);
+            let known = visited.len();
+            is_proved = self.chain_leaves(log, at, event.end, &mut visited)?;
+            walks += usize::from(visited.len() > known);
         }
         self.examine_limit = u64::MAX;
         Ok(is_proved)
     }
 
-    /// Steps from event to event, until one ends outside of `end` and is right as far as anybody can tell.
+    /// Follows consecutive events until one extends beyond `end` and is plausible.
     fn chain_leaves(
         &mut self,
         log: &mut dyn ReadAt,
         mut at: u64,
         end: u64,
-        met: &mut Vec<u64>,
+        visited: &mut Vec<u64>,
     ) -> io::Result<bool> {
-        while !met.contains(&at)
+        while !visited.contains(&at)
             && let Lookahead::Whole { end: next, wrong: None } = self.look_ahead(log, at)?
         {
-            met.push(at);
+            visited.push(at);
             if next > end {
                 return self.may_follow(log, next);
             }
-            if met.len() == MOST_INNER {
+            if visited.len() == MAX_INNER {
                 return Ok(true);
             }
             at = next;
@@ -262,7 +264,7 @@ impl<'s, D: Delimited> Events<'s, D> {
         Ok(false)
     }
 
-    /// Damage at `pos`, up to the next event that can be believed.
+    /// Damage at `pos`, up to the next event that is accepted.
     fn resync(
         &mut self,
         log: &mut dyn ReadAt,
@@ -275,7 +277,7 @@ impl<'s, D: Delimited> Events<'s, D> {
         Ok(PositionContent::Damage { end, reason: reason.to_owned() })
     }
 
-    /// Whether what stands behind an event, in a block, confirms it; nothing if the block has too little.
+    /// Whether the bytes after an event confirm it; `None` if the block has too few.
     fn is_confirmed_by(&self, after: &[u8]) -> Option<bool> {
         match self.mark {
             EventMarker::Ends(_) => Some(true),
@@ -289,11 +291,11 @@ impl<'s, D: Delimited> Events<'s, D> {
         }
     }
 
-    fn header(&mut self, pos: u64, told: ParsedEvent<'_>) -> Result<EventHeader, Error> {
-        let ParsedEvent { len, timestamp, sequence, channel, payload } = told;
+    fn header(&mut self, pos: u64, event: ParsedEvent<'_>) -> Result<EventHeader, Error> {
+        let ParsedEvent { len, timestamp, sequence, channel, payload } = event;
         if payload.start > payload.end || payload.end > len {
             return Err(Error::internal(format!(
-                "the source's `parse` says that the payload of an event of {len} bytes is at {payload:?}"
+                "the source's `parse` returned a payload at {payload:?} for an event of {len} bytes"
             )));
         }
         let place = i64::try_from(pos).unwrap_or(i64::MAX);
@@ -309,10 +311,10 @@ impl<'s, D: Delimited> Events<'s, D> {
 
 impl<D: Delimited> Framing for Events<'_, D> {
     fn peek(&mut self, pos: u64, bytes: &[u8]) -> Result<Peek, Error> {
-        let said = self.parse(bytes);
-        let len = match len_of(&said) {
+        let outcome = self.parse(bytes);
+        let len = match len_of(&outcome) {
             Some(len) => len,
-            None if said == ParseOutcome::More => return Ok(Peek::More),
+            None if outcome == ParseOutcome::More => return Ok(Peek::More),
             None => return Ok(Peek::Ambiguous),
         };
         let Some(after) = bytes.get(len..) else { return Ok(Peek::More) };
@@ -321,8 +323,8 @@ impl<D: Delimited> Framing for Events<'_, D> {
             Some(false) => return Ok(Peek::Ambiguous),
             Some(true) => {}
         }
-        Ok(match said {
-            ParseOutcome::Event(told) => Peek::Event { len, head: self.header(pos, told)? },
+        Ok(match outcome {
+            ParseOutcome::Event(event) => Peek::Event { len, head: self.header(pos, event)? },
             ParseOutcome::Skip { len } => Peek::Skip { len },
             _ => Peek::Ambiguous,
         })
@@ -354,7 +356,7 @@ impl<D: Delimited> Framing for Events<'_, D> {
         else {
             return Ok(None);
         };
-        // Its channel is one of the log's, whether or not the event is wanted.
+        // Its channel exists whether or not the event is wanted.
         self.id(&channel)?;
         Ok(Some(RecordOutline { len: len as u64, timestamp }))
     }
@@ -364,7 +366,7 @@ impl<D: Delimited> Framing for Events<'_, D> {
     }
 
     fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>> {
-        // What stands in front of the range may tell that an event begins with it.
+        // The bytes before the range may show that an event starts here.
         if !range.is_empty() && range.start == 0 && self.is_plausible(log, 0)? {
             return Ok(Some(0));
         }
@@ -372,17 +374,17 @@ impl<D: Delimited> Framing for Events<'_, D> {
     }
 
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error> {
-        let said = match self.parse(record) {
+        let outcome = match self.parse(record) {
             ParseOutcome::More => self.parse_last(record),
-            said => said,
+            outcome => outcome,
         };
-        match said {
-            said if len_of(&said) != Some(record.len()) => Err(Error::internal(format!(
-                "the source's `parse` says that {} bytes at byte {pos} are an event, and something else when \
-                 it is shown no more than these",
+        match outcome {
+            outcome if len_of(&outcome) != Some(record.len()) => Err(Error::internal(format!(
+                "the source's `parse` accepted {} bytes at byte {pos} as an event, but not when \
+                 it was passed only these",
                 record.len()
             ))),
-            ParseOutcome::Event(told) => Ok(RecordContent::Event(self.header(pos, told)?)),
+            ParseOutcome::Event(event) => Ok(RecordContent::Event(self.header(pos, event)?)),
             ParseOutcome::Damaged { reason, .. } => {
                 Ok(RecordContent::Damage(reason.to_owned(), None))
             }
@@ -391,32 +393,32 @@ impl<D: Delimited> Framing for Events<'_, D> {
     }
 }
 
-/// Whether the mark is at `pos`, or as much of it as the log has.
+/// Whether the marker is at `pos`, as far as the log goes.
 fn begins_at(log: &mut dyn ReadAt, pos: u64, mark: &[u8]) -> io::Result<bool> {
     let mut bytes = vec![0; mark.len()];
-    let there = log.read_at(pos, &mut bytes)?;
-    Ok(bytes.get(..there).is_some_and(|bytes| mark.starts_with(bytes)))
+    let read = log.read_at(pos, &mut bytes)?;
+    Ok(bytes.get(..read).is_some_and(|bytes| mark.starts_with(bytes)))
 }
 
-/// How many bytes something has that has an end.
-fn len_of(said: &ParseOutcome<'_>) -> Option<usize> {
-    match said {
-        ParseOutcome::Event(told) => Some(told.len),
+/// The length of a record that has one.
+fn len_of(outcome: &ParseOutcome<'_>) -> Option<usize> {
+    match outcome {
+        ParseOutcome::Event(event) => Some(event.len),
         ParseOutcome::Skip { len } | ParseOutcome::Damaged { len, .. } => Some(*len),
         ParseOutcome::More | ParseOutcome::NotAnEvent(_) => None,
     }
 }
 
-/// Where events may begin, front to back.
+/// The positions at which events may start, in order.
 struct CandidateStarts<'m> {
-    /// No place is before this.
+    /// No position is before this.
     from: u64,
     search: Search,
     mark: EventMarker<'m>,
 }
 
 impl<'m> CandidateStarts<'m> {
-    /// Places in this range of a log all of which can be read.
+    /// Positions in this range of a log that can be read at any position.
     fn within(mark: EventMarker<'m>, range: Range<u64>) -> Self {
         let before = match mark {
             EventMarker::Ends(mark) => mark.len() as u64,
@@ -426,7 +428,7 @@ impl<'m> CandidateStarts<'m> {
         Self { from: marks.start, search: Search::new(marks, overlap(mark)), mark }
     }
 
-    /// Places behind `pos` and before `end`; nothing before `pos` is read.
+    /// Positions after `pos` and before `end`; nothing before `pos` is read.
     fn after(mark: EventMarker<'m>, pos: u64, end: u64) -> Self {
         let from = match mark {
             EventMarker::Ends(_) => pos,
@@ -455,7 +457,7 @@ impl<'m> CandidateStarts<'m> {
     }
 }
 
-/// How many bytes more than its first a mark is told by.
+/// The length of a marker, less its first byte.
 fn overlap(mark: EventMarker<'_>) -> usize {
     match mark {
         EventMarker::None => 0,

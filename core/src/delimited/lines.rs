@@ -1,4 +1,4 @@
-//! Text: logs whose lines are events, each understood by itself. Does not know what a line means.
+//! Text logs whose lines are independent events. Does not know what a line means.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,25 +8,25 @@ use super::{DEFAULT_LONGEST, Delimited, EventMarker, ParseOutcome, ParsedEvent};
 use crate::options::InPaths;
 use crate::{Channel, Encoding, Name};
 
-/// What a line is.
+/// The content of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LineContent<'b> {
     /// An event: see [`LineContent::event`].
     Event(ParsedEvent<'b>),
-    /// Neither event nor damage: a blank line, a comment.
+    /// Neither event nor damage: a blank line or a comment.
     Skip,
-    /// No event, and why. The next line is none the worse for it.
+    /// A damaged line, and the reason. The next line is not affected.
     Damaged(&'static str),
 }
 
 impl<'b> LineContent<'b> {
-    /// The event of a line; `payload` is where in the line its payload lies.
+    /// The event of a line. `payload` is the range of its payload in the line.
     pub fn event(timestamp: i64, channel: impl Into<Cow<'b, [u8]>>, payload: Range<usize>) -> Self {
         let (timestamp, channel) = (Some(timestamp), channel.into());
         Self::Event(ParsedEvent { len: payload.end, timestamp, sequence: None, channel, payload })
     }
 
-    /// The event of a line that says no time: see [`ParseOutcome::untimed`].
+    /// The event of a line without a time: see [`ParseOutcome::untimed`].
     pub fn untimed(channel: impl Into<Cow<'b, [u8]>>, payload: Range<usize>) -> Self {
         let channel = channel.into();
         Self::Event(ParsedEvent {
@@ -38,33 +38,34 @@ impl<'b> LineContent<'b> {
         })
     }
 
-    /// The same event with the number its origin gave it.
+    /// Sets the sequence number its origin assigned.
     #[must_use]
     pub fn numbered(mut self, number: i64) -> Self {
-        if let Self::Event(told) = &mut self {
-            told.sequence = Some(number);
+        if let Self::Event(event) = &mut self {
+            event.sequence = Some(number);
         }
         self
     }
 }
 
-/// A source whose files are text, a line an event.
+/// A source whose files are text, one event per line.
 ///
-/// Whoever implements it is a [`crate::Source`]. Files are read in pieces, so a line does not know its number;
-/// if it has none of its own, its place in bytes takes the number's part.
+/// Every implementation is a [`crate::Source`]. Files are read in pieces, so line numbers are
+/// unknown: an event without a sequence number of its own gets the byte offset of its line.
 pub trait TextLines: Send + Sync {
     /// The files.
     fn paths(&self) -> &InPaths;
 
-    /// What a line is. It comes without its end (`\n` or `\r\n`), and may be any bytes.
+    /// The content of a line. It comes without its end (`\n` or `\r\n`), and may be any bytes.
     fn line<'b>(&self, line: &'b [u8]) -> LineContent<'b>;
 
-    /// The most bytes of a line, its end included. What is longer is damage up to the next line.
+    /// The longest line in bytes, including its terminator. A longer one is damage up to the next
+    /// line.
     fn longest(&self) -> usize {
         DEFAULT_LONGEST
     }
 
-    /// The channel of that name. Asked once a channel.
+    /// Describes the channel of that name. Called once per channel and reader.
     fn channel(&self, name: Name, source: Arc<str>) -> Channel {
         Channel::new(name, source, Encoding::Text)
     }
@@ -107,7 +108,7 @@ fn plain(line: &[u8]) -> &[u8] {
 
 fn parsed(line: LineContent<'_>, len: usize) -> ParseOutcome<'_> {
     match line {
-        LineContent::Event(told) => ParseOutcome::Event(ParsedEvent { len, ..told }),
+        LineContent::Event(event) => ParseOutcome::Event(ParsedEvent { len, ..event }),
         LineContent::Skip => ParseOutcome::Skip { len },
         LineContent::Damaged(reason) => ParseOutcome::Damaged { len, reason },
     }

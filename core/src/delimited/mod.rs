@@ -1,9 +1,10 @@
-//! Self-delimited logs: a source that only has to say, of some bytes, whether an event begins with them and
-//! where it ends. Everything else comes from here: splitting, parallel reading, seams, damage, events longer
-//! than a block, compressed inputs and pipes.
+//! Self-delimited logs: a source only implements `parse`, which says whether bytes start with an
+//! event and where it ends. This module does the rest: splitting, parallel reading, seams, damage,
+//! events longer than a block, compressed inputs and pipes.
 //!
-//! It does not know how blocks are read, which is [`crate::framed`]'s. What needs more than an event's own
-//! bytes to be understood, such as the number of its line or a table at the end of the file, is not for it.
+//! Reading blocks is the task of [`crate::framed`]. Formats that need more than an event's own
+//! bytes to parse it, such as a line number or a table at the end of the file, cannot use this
+//! module.
 //!
 //! A source is its options and one function:
 //!
@@ -11,7 +12,7 @@
 //! use sluice_core::options::InPaths;
 //! use sluice_core::{Delimited, EventMarker, ParseOutcome};
 //!
-//! /// Reads ticks: the byte `!`, how many bytes follow the time, eight bytes of nanoseconds, and those bytes.
+//! /// Reads ticks: the byte `!`, the payload length, eight bytes of nanoseconds, the payload.
 //! #[derive(serde::Deserialize, sluice_core::schemars::JsonSchema)]
 //! #[serde(deny_unknown_fields)]
 //! # #[schemars(crate = "sluice_core::schemars")]
@@ -32,7 +33,9 @@
 //!     }
 //!
 //!     fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
-//!         let Some([_, len, time @ ..]) = bytes.first_chunk::<10>() else { return ParseOutcome::More };
+//!         let Some([_, len, time @ ..]) = bytes.first_chunk::<10>() else {
+//!             return ParseOutcome::More;
+//!         };
 //!         let end = 10 + usize::from(*len);
 //!         ParseOutcome::event(end, i64::from_le_bytes(*time), b"TICK", 10..end)
 //!     }
@@ -40,36 +43,36 @@
 //! # fn main() {}
 //! ```
 //!
-//! # What `parse` promises
+//! # Contract of `parse`
 //!
-//! Its word follows from the bytes of the event alone: not from where they lie, not from what was parsed
-//! before, and not from how many bytes behind the event it is shown. More bytes may turn [`ParseOutcome::More`] into
-//! something else, and nothing else into anything. So any splitting gives the same. It may ask for more until
-//! it has [`Delimited::longest`] bytes; an event that is still not over then is none.
+//! Its result depends on the bytes of the event only: not on their position, on earlier calls, or
+//! on how many bytes follow the event. More bytes may only change [`ParseOutcome::More`] into
+//! something else. This makes the result independent of splitting. `parse` may ask for more until
+//! it has [`Delimited::longest`] bytes; a longer event is rejected.
 //!
-//! # What is believed
+//! # Validation
 //!
-//! | what `parse` says | verdict |
+//! | result of `parse` | classified as |
 //! |---|---|
-//! | an event, and behind it is the end of the log or what may follow | **event** |
-//! | an event, and something else behind it; one inside of it ends outside of it and may be followed by what follows that | damage: its length is wrong |
-//! | an event, and something else behind it, without such a proof | **event**, with damage after it |
-//! | a damaged event, and behind it is what may follow | damage of this event only |
-//! | anything else | damage up to the next event behind which is what may follow, or the end of the log |
+//! | event, followed by the end of the log or a valid successor | **event** |
+//! | event without a valid successor; an event inside it extends beyond it | damage: wrong length |
+//! | other event without a valid successor | **event**, then damage |
+//! | damaged event, followed by a valid successor | damage of this event only |
+//! | anything else | damage up to the next event with a valid successor, or the end |
 //!
-//! What may follow is the mark ([`EventMarker::Begins`]) or anything that `parse` knows. Events that end with a mark
-//! ([`EventMarker::Ends`]) need nothing behind it. Without a mark, an event is only found again after damage if two more
-//! follow it or the log ends.
+//! A valid successor is the marker ([`EventMarker::Begins`]) or anything that `parse` accepts.
+//! Events that end with a marker ([`EventMarker::Ends`]) need no successor. Without a marker, an
+//! event after damage is only accepted if two more follow it or the log ends.
 //!
 //! # Cost
 //!
-//! `parse` is called once an event, twice without a mark. After damage it is called at every mark, or at every
-//! byte: it should refuse by the first bytes, and work out a checksum last. At most `longest` bytes are held for
-//! it.
+//! `parse` is called once per event, twice without a marker. After damage it is called at every
+//! marker, or at every byte: it should reject by the first bytes, and compute a checksum last. At
+//! most `longest` bytes are buffered for it.
 //!
-//! A search behind damage shows it at most 256 bytes for each that it goes on by, three of the longest events more,
-//! and a KiB of every place: where a log pretends to have long events everywhere, only short ones are found, until
-//! there are fewer pretenders. So damage of any kind takes time in proportion to its length.
+//! A search after damage passes it at most 256 bytes per byte of progress, plus three of the
+//! longest events, plus 1 KiB per position. Where bytes look like long events everywhere, only
+//! short events are found. So the time for any damage is proportional to its length.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -92,50 +95,50 @@ pub use lines::{LineContent, TextLines};
 
 use events::Events;
 
-/// How long an event is if the format says nothing else.
+/// The default of [`Delimited::longest`].
 pub const DEFAULT_LONGEST: usize = 1 << 20;
 
-/// What some bytes begin with.
+/// What bytes start with, as parsed by a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParseOutcome<'b> {
     /// An event: see [`ParseOutcome::event`].
     Event(ParsedEvent<'b>),
-    /// So many bytes that are neither event nor damage: the head of a file, padding, a blank line.
+    /// Bytes that are neither event nor damage: a file header, padding, a blank line.
     Skip {
-        /// How many.
+        /// Their number.
         len: usize,
     },
-    /// An event of so many bytes that cannot be passed on, such as one with a wrong checksum.
+    /// An event of known length that is damaged, such as one with a wrong checksum.
     Damaged {
-        /// How many.
+        /// Their number.
         len: usize,
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// More bytes are needed to tell. At the end of the log: it is cut off.
+    /// More bytes are needed. At the end of the log: the event is cut off.
     More,
-    /// No event, and why.
+    /// No event, and the reason.
     NotAnEvent(&'static str),
 }
 
-/// What the bytes of an event tell.
+/// An event as parsed from its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedEvent<'b> {
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub len: usize,
-    /// When it happened, in nanoseconds; its place in the log, if it has no time.
+    /// Its time in nanoseconds; `None` stands for its byte offset.
     pub timestamp: Option<i64>,
-    /// The number its origin gave it; its place in the log, if it has none.
+    /// Its sequence number; `None` stands for its byte offset.
     pub sequence: Option<i64>,
     /// The name of its channel.
     pub channel: Cow<'b, [u8]>,
-    /// Where in it its payload lies.
+    /// The range of its payload.
     pub payload: Range<usize>,
 }
 
 impl<'b> ParseOutcome<'b> {
-    /// An event of `len` bytes, which may be more than there are: these are asked for. `payload` is where in
-    /// these `len` bytes its payload lies.
+    /// An event of `len` bytes. If that is more than were passed, `parse` is called again with all
+    /// of them. `payload` is the range of its payload in these `len` bytes.
     pub fn event(
         len: usize,
         timestamp: i64,
@@ -146,76 +149,76 @@ impl<'b> ParseOutcome<'b> {
         Self::Event(ParsedEvent { len, timestamp, sequence: None, channel, payload })
     }
 
-    /// An event of a log without times. It happens as many nanoseconds after the beginning as it has bytes
-    /// before it, so that its place is kept wherever events are put in order; its channel's clock should be
-    /// [`crate::Clock::Relative`].
+    /// An event of a log without times. Its time is its byte offset in nanoseconds, so that sorting
+    /// keeps the order; its channel's clock should be [`crate::Clock::Relative`].
     pub fn untimed(len: usize, channel: impl Into<Cow<'b, [u8]>>, payload: Range<usize>) -> Self {
         let channel = channel.into();
         Self::Event(ParsedEvent { len, timestamp: None, sequence: None, channel, payload })
     }
 
-    /// The same event with the number its origin gave it.
+    /// Sets the sequence number its origin assigned.
     #[must_use]
     pub fn numbered(mut self, number: i64) -> Self {
-        if let Self::Event(told) = &mut self {
-            told.sequence = Some(number);
+        if let Self::Event(event) = &mut self {
+            event.sequence = Some(number);
         }
         self
     }
 }
 
-/// What tells where events begin.
+/// How the start of an event is recognized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventMarker<'m> {
-    /// Nothing does: each byte may be the first one of an event.
+    /// There is no marker: an event may start at any byte.
     #[default]
     None,
-    /// Every event begins with these bytes; what does not is none, whatever `parse` says.
+    /// Every event starts with these bytes; anything else is rejected, whatever `parse` returns.
     Begins(&'m [u8]),
-    /// Every event ends with these bytes, and has them nowhere else.
+    /// Every event ends with these bytes, which occur nowhere else in it.
     Ends(&'m [u8]),
 }
 
-/// A source whose files are events one behind another, each of which says where it ends.
+/// A source whose files are consecutive events, each of which determines its own end.
 ///
-/// Whoever implements it is a [`Source`].
+/// Every implementation is a [`Source`].
 pub trait Delimited: Send + Sync {
     /// The files.
     fn paths(&self) -> &InPaths;
 
-    /// What `bytes` begin with. See the [module](self) for what it promises.
+    /// Parses the start of `bytes`. See the [module](self) for its contract.
     fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b>;
 
-    /// What the last bytes of a log begin with, of which `parse` wants more and there are no more.
+    /// Parses the last bytes of a log, for which `parse` returned [`ParseOutcome::More`].
     fn last<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         let _ = bytes;
         ParseOutcome::More
     }
 
-    /// What tells where events begin: how they are found again after damage. A mark costs nothing and finds
-    /// more.
+    /// How events are found again after damage. A marker costs nothing and finds more events.
     fn mark(&self) -> EventMarker<'_> {
         EventMarker::None
     }
 
-    /// The most bytes of an event. Damage can claim any length; so much is held in memory to find that out.
+    /// The longest event in bytes. Damage can claim any length; up to this many bytes are buffered
+    /// to reject it.
     fn longest(&self) -> usize {
         DEFAULT_LONGEST
     }
 
-    /// What its files hold, if a pipe that begins as a file of another format is to be refused.
+    /// The kind of content, to refuse pipes that start like a file of another format; `None`
+    /// accepts any.
     fn content(&self) -> Option<InputContent> {
         None
     }
 
-    /// Whether an event that `parse` has not been shown all of is told in full: its length, time
-    /// and channel are final, and no byte of the rest can make it damage. Then a window of time
-    /// does not read the payloads outside of it.
+    /// Whether length, time and channel that `parse` returns for an incomplete event are final, and
+    /// none of the missing bytes can make it damaged. Payloads outside a time window are then not
+    /// read.
     fn has_complete_header(&self) -> bool {
         false
     }
 
-    /// The channel of that name. Asked once a channel.
+    /// Describes the channel of that name. Called once per channel and reader.
     fn channel(&self, name: Name, source: Arc<str>) -> Channel {
         Channel::new(name, source, Encoding::Unknown)
     }

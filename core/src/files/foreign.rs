@@ -1,5 +1,5 @@
-//! Files of formats that many people have and that a source cannot read: they are told by their first bytes, and
-//! whoever names one hears what helps. Unpacks nothing.
+//! Common file formats that a source cannot read, recognized by their first bytes, so that the
+//! error can say what to do instead. Decompresses nothing.
 
 use std::io::{self, BufRead};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::name::printable;
 use crate::store::is_address;
 use crate::{Error, Input};
 
-/// A format that is told by its first bytes.
+/// A format recognized by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForeignFormat {
@@ -35,22 +35,22 @@ pub enum ForeignFormat {
     Pcap,
 }
 
-/// What the files of a source hold: decides what cannot be one of them.
+/// The kind of content of a source's files: decides what cannot be one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputContent {
-    /// Bytes that are never text.
+    /// Binary data, never text.
     Binary,
-    /// Text, or a format with first bytes of its own.
+    /// Text, or a format with its own magic bytes.
     Marked,
-    /// Whatever its user describes: only what is compressed is none of them.
+    /// Anything the user describes: only compressed files are excluded.
     Any,
 }
 
-/// As many bytes of a file as it takes to tell any of these formats: tar has its mark far behind.
+/// The bytes needed to recognize any of these formats: tar has its magic at offset 257.
 const HEAD: usize = 512;
 
 impl ForeignFormat {
-    /// The format of a file that begins like this, if it is one of these.
+    /// Recognizes the format of a file by its first bytes.
     pub fn from_head(head: &[u8]) -> Option<Self> {
         let at = |place: usize, mark: &[u8]| {
             head.get(place..).is_some_and(|rest| rest.starts_with(mark))
@@ -72,7 +72,7 @@ impl ForeignFormat {
                 || begins(b"\x0a\x0d\x0d\x0a") && orders.iter().any(|order| at(8, order))
         };
         let tests: [(Self, bool); 10] = [
-            // Deflate is its only method, and the upper three flags are reserved.
+            // Deflate is the only method, and the upper three flags are reserved.
             (Self::Gzip, begins(b"\x1f\x8b\x08") && head.get(3).is_some_and(|flags| *flags < 32)),
             (Self::Bzip2, is_bzip2()),
             (Self::Xz, begins(b"\xfd7zXZ\0")),
@@ -87,72 +87,71 @@ impl ForeignFormat {
         tests.into_iter().find(|(_, is_it)| *is_it).map(|(format, _)| format)
     }
 
-    /// Whether it only packs other files.
+    /// Whether it is an archive or compression format.
     fn is_packed(self) -> bool {
         matches!(self, Self::Gzip | Self::Bzip2 | Self::Xz | Self::Lz4 | Self::Zip | Self::Tar)
     }
 
-    /// Says what a file is, and what to do so that what is in it can be read.
+    /// An error message that says what the file is, and how to read its contents.
     pub fn refusal(self, path: &Path) -> String {
         let is_stdin = path == Path::new("-");
         let name = if is_stdin { "FILE".to_owned() } else { shell_word(path) };
         let piped = |program: &str| {
             format!(
-                "unpack it on the way: {program} {name} | sluice …, with `-` as the input and the format \
-                 of what is in it (--from)"
+                "decompress it in a pipe: {program} {name} | sluice …, with `-` as input, and \
+                 the format of its contents (--from)"
             )
         };
         let is_tar = path.to_string_lossy().contains(".tar.") || name.ends_with(".tgz");
         let (what, advice) = match self {
             Self::Gzip | Self::Bzip2 | Self::Xz if is_tar => {
                 let what = "a compressed tar archive";
-                (what, format!("unpack it, and name the files that were in it: tar -xf {name}"))
+                (what, format!("unpack it, and pass the files in it: tar -xf {name}"))
             }
             Self::Gzip => ("compressed with gzip", piped("gzip -dc")),
             Self::Bzip2 => ("compressed with bzip2", piped("bzip2 -dc")),
             Self::Xz => ("compressed with xz", piped("xz -dc")),
             Self::Lz4 => ("compressed with LZ4", piped("lz4 -dc")),
             Self::Zip => ("a ZIP archive", piped("unzip -p")),
-            Self::Tar => (
-                "a tar archive",
-                format!("unpack it, and name the files that were in it: tar -xf {name}"),
-            ),
+            Self::Tar => {
+                ("a tar archive", format!("unpack it, and pass the files in it: tar -xf {name}"))
+            }
             Self::RosBag => (
                 "a ROS 1 bag",
                 format!(
-                    "export topics as CSV, which can be read: rostopic echo -p -b {name} /TOPIC > \
-                     topic.csv; or have a program of yours print its messages (source `exec`)"
+                    "export topics as CSV: rostopic echo -p -b {name} /TOPIC > topic.csv; or \
+                     print its messages with a program of your own (source `exec`)"
                 ),
             ),
             Self::Sqlite => (
                 "an SQLite database, as bags of ROS 2 are",
-                "export its messages as CSV, which can be read, or have a program of yours print them \
-                 (source `exec`)"
+                "export its messages as CSV, or print them with a program of your own (source \
+                 `exec`)"
                     .to_owned(),
             ),
             Self::Mcap => (
                 "an MCAP file",
                 format!(
-                    "export its messages with a tool for MCAP (mcap cat {name} --json) as CSV, which can \
-                     be read, or have a program of yours print them (source `exec`)"
+                    "export its messages as CSV with an MCAP tool (mcap cat {name} --json), or \
+                     print them with a program of your own (source `exec`)"
                 ),
             ),
             Self::Pcap => (
                 "a network capture",
                 format!(
-                    "play it into a network in which `sluice record` listens (tcpreplay -i INTERFACE \
+                    "replay it on a network where `sluice record` listens (tcpreplay -i INTERFACE \
                      {name}), and read the recording"
                 ),
             ),
         };
         let path = path.to_string_lossy();
         let path = if is_stdin { "standard input".into() } else { printable(&path) };
-        format!("{path} is {what}, which is not read as it is; {advice}")
+        format!("{path} is {what}, which cannot be read directly; {advice}")
     }
 }
 
-/// Whether this is the header of a tar archive: with its mark, and with the sum of its bytes, since a payload may
-/// hold the mark.
+/// Whether this is the header of a tar archive, by magic and checksum: a payload may contain the
+/// magic.
 fn is_tar(head: &[u8]) -> bool {
     const SUM: std::ops::Range<usize> = 148..156;
     let Some(header) = head.get(..512) else { return false };
@@ -165,7 +164,7 @@ fn is_tar(head: &[u8]) -> bool {
     header.get(257..).is_some_and(|rest| rest.starts_with(b"ustar")) && sum == said
 }
 
-/// A path as a shell has to be given it.
+/// A path quoted for a shell.
 fn shell_word(path: &Path) -> String {
     let text = path.to_string_lossy();
     let is_plain = |c: char| c.is_alphanumeric() || "._-/+,=@%:".contains(c);
@@ -177,9 +176,9 @@ fn shell_word(path: &Path) -> String {
     }
 }
 
-/// Refuses inputs that cannot be files of a source whose files hold this, and says what they are and what helps;
-/// `format` is what such a file is called: `an LCM log`. To be asked when splits are made. Looks at files only:
-/// pipes are looked at when they are read ([`LogFile::open_holding`]), and objects in stores never.
+/// Refuses inputs that cannot have this content, with advice. `format` is the name of a valid file:
+/// `an LCM log`. Called when splits are made. Examines files only: pipes are examined when they are
+/// read ([`LogFile::open_expecting`]), and objects in stores never.
 pub fn refuse_foreign(inputs: &[Input], content: InputContent, format: &str) -> Result<(), Error> {
     for Input { path, bytes } in inputs {
         if bytes.is_none() || path == Path::new("-") || is_address(path) {
@@ -188,9 +187,9 @@ pub fn refuse_foreign(inputs: &[Input], content: InputContent, format: &str) -> 
         refuse(&head(path, HEAD)?, path, content)?;
         if content == InputContent::Binary && is_text(path)? {
             return Err(Error::refused(format!(
-                "{} is text, and {format} is not: nothing of it can be an event; if it declares types, name it \
-                 where types are asked for (`types` of `decode`, --types), and its lines are for a source of \
-                 text (`sluice plugins`)",
+                "{} is text, not {format}; if it declares types, pass it as types (`types` of \
+                 `decode`, --types); to read its lines as events, use a source for text (`sluice \
+                 plugins`)",
                 printable(&path.to_string_lossy())
             )));
         }
@@ -199,9 +198,9 @@ pub fn refuse_foreign(inputs: &[Input], content: InputContent, format: &str) -> 
 }
 
 impl LogFile {
-    /// [`open`](Self::open), for a source whose files hold this. Refuses what can only be read once
-    /// – standard input, a named pipe, what comes out of a compressed file – if it begins as no
-    /// file of such a source does. What was looked at is there to be read.
+    /// Like [`open`](Self::open), for a source with this content. Refuses input that can only be
+    /// read once (standard input, a named pipe, a decompressed file) if it starts like another
+    /// format. The bytes examined can still be read.
     pub fn open_expecting(path: &Path, content: InputContent) -> Result<Self, Error> {
         let mut log = Self::open(path)?;
         if !log.is_seekable() {
@@ -213,12 +212,11 @@ impl LogFile {
     }
 }
 
-/// What standard input begins with, as far as it is there; waits for the first bytes. They stay to
-/// be read.
+/// Peeks at the first bytes of standard input, waiting for them. They can still be read.
 pub fn stdin_head() -> Result<Vec<u8>, Error> {
     let mut stdin = io::stdin().lock();
     loop {
-        // What is there at first is as much as was written at once, or the buffer holds.
+        // This returns what was written at once, at most a buffer.
         match stdin.fill_buf() {
             Ok(head) => return Ok(head.to_vec()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -236,15 +234,15 @@ fn refuse(head: &[u8], path: &Path, content: InputContent) -> Result<(), Error> 
     }
 }
 
-/// Whether bytes can be text in an encoding that has ASCII in it: they hold no control characters but
-/// those of lines, tabs and terminals, and at least half of them are ASCII.
+/// Whether bytes can be text in an encoding based on ASCII: at least half of them are ASCII, and
+/// there are no control characters except those for lines, tabs and terminals.
 pub fn is_text_bytes(bytes: &[u8]) -> bool {
     let is_control = |byte: &u8| matches!(byte, 0..=8 | 14..=26 | 28..=31 | 127);
     let ascii = bytes.iter().filter(|byte| byte.is_ascii()).count();
     !bytes.iter().any(is_control) && ascii * 2 >= bytes.len()
 }
 
-/// Whether a file holds text and nothing else. Reads no further than to the first byte that is none.
+/// Whether a file contains only text. Stops at the first byte that is not.
 pub fn is_text(path: &Path) -> Result<bool, Error> {
     let mut log = LogFile::open(path)?;
     let (mut chunk, mut position) = (vec![0; HEAD], 0u64);
@@ -308,7 +306,7 @@ mod tests {
     fn what_has_other_control_characters_is_no_text() {
         assert!(is_text_bytes("struct p {\r\n\tü x; }\x1b[0m\x0c\n".as_bytes()));
         assert!(is_text_bytes(b"\xe4 in Latin-1"));
-        // The first bytes of an LCM event, which was cut off behind them.
+        // The first bytes of a truncated LCM event.
         assert!(!is_text_bytes(b"\xed\xa1\xda"));
         for byte in [0, 1, 8, 14, 31, 127] {
             assert!(!is_text_bytes(&[b'a', byte]), "{byte}");

@@ -1,4 +1,4 @@
-//! One input that is read: at any place, whatever it really is.
+//! One open input, readable at any position.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,8 +10,8 @@ use super::stream::Stream;
 use super::{ZSTD_MAGIC, fill, is_zstd, open};
 use crate::Error;
 
-/// A log that can be read at any place: a file, an object of a store, or a stream of which what is still needed is
-/// kept.
+/// A log that can be read at any position: a file, an object of a store, or a stream with a window
+/// of buffered bytes.
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
@@ -35,8 +35,8 @@ impl std::fmt::Debug for Backend {
 }
 
 impl LogFile {
-    /// Opens a file, an object, a pipe, or standard input (`-`). What is compressed with zstd reads as what
-    /// it holds.
+    /// Opens a file, an object, a pipe, or standard input (`-`). Input compressed with zstd is
+    /// decompressed.
     pub fn open(path: &Path) -> Result<Self, Error> {
         if path == Path::new("-") {
             return Self::stream(path, Box::new(io::stdin()));
@@ -70,7 +70,7 @@ impl LogFile {
         Ok(Self { path: path.to_owned(), backend: form })
     }
 
-    /// Opens a file or an object as it is, compressed or not.
+    /// Opens a file or an object without decompressing it.
     pub fn open_plain(path: &Path) -> Result<Self, Error> {
         if let Some(ranges) = ObjectReader::open(path)? {
             return Ok(Self { path: path.to_owned(), backend: Backend::Object(ranges) });
@@ -78,7 +78,7 @@ impl LogFile {
         Ok(Self { path: path.to_owned(), backend: Backend::File(open(path)?) })
     }
 
-    /// Reads `stream`, uncompressed if it is compressed, as the log that the user knows as `path`.
+    /// Reads `stream`, decompressing it if necessary, as the log that the user calls `path`.
     pub fn stream(path: &Path, stream: Box<dyn Read + Send>) -> Result<Self, Error> {
         let mut stream = Stream::new(stream);
         let mut magic = [0; 4];
@@ -94,13 +94,13 @@ impl LogFile {
         &self.path
     }
 
-    /// Whether any place can be read at any time, also again.
+    /// Whether any position can be read repeatedly.
     pub fn is_seekable(&self) -> bool {
         matches!(self.backend, Backend::File(_) | Backend::Object(_))
     }
 
-    /// How many bytes have to lie between two places for reading both to cost less than reading on from one
-    /// to the other; nothing where the way leads through them all.
+    /// The smallest distance in bytes for which seeking is cheaper than reading on; `None` if the
+    /// log cannot seek.
     pub fn min_seek_distance(&self) -> Option<u64> {
         match &self.backend {
             Backend::File(_) => Some(4 << 10),
@@ -109,7 +109,7 @@ impl LogFile {
         }
     }
 
-    /// How long it is now, where that can be known.
+    /// Its current length, if known.
     pub fn len(&self) -> Option<u64> {
         match &self.backend {
             Backend::File(file) => file.metadata().ok().map(|meta| meta.len()),
@@ -118,7 +118,7 @@ impl LogFile {
         }
     }
 
-    /// What tells this state of an object from others; nothing of what is no object.
+    /// The version of an object; `None` for anything else.
     pub fn version(&self) -> Option<&str> {
         match &self.backend {
             Backend::Object(ranges) => Some(ranges.version()),
@@ -131,9 +131,10 @@ impl LogFile {
         self.len() == Some(0)
     }
 
-    /// Fills as much of `buffer` as the log has at `position`: less only at its end.
+    /// Fills `buffer` from `position`; returns fewer bytes only at the end of the log.
     ///
-    /// A stream keeps everything from the last [`forget`](Self::forget) on; places before are gone.
+    /// A stream buffers everything from the last [`forget`](Self::forget) on; earlier positions
+    /// cannot be read.
     pub fn read_at(&mut self, position: u64, buffer: &mut [u8]) -> Result<usize, Error> {
         let read = match &mut self.backend {
             Backend::File(file) => fill(|buf, at| file.read_at(buf, at), position, buffer),
@@ -143,8 +144,8 @@ impl LogFile {
         read.map_err(|e| Error::io("read", &self.path, e))
     }
 
-    /// What is wrong with a compressed log that could only be read up to here. Known once reading has
-    /// come to its end.
+    /// Why a compressed log could not be decompressed to its end. Known once reading has reached
+    /// that point.
     pub fn decompression_error(&self) -> Option<&str> {
         match &self.backend {
             Backend::File(_) | Backend::Object(_) => None,
@@ -152,7 +153,7 @@ impl LogFile {
         }
     }
 
-    /// Says that nothing before `position` will be asked for again.
+    /// Declares that nothing before `position` will be read again.
     pub fn forget(&mut self, position: u64) {
         if let Backend::Stream(stream) = &mut self.backend {
             stream.forget(position);
@@ -160,7 +161,7 @@ impl LogFile {
     }
 }
 
-/// What a compressed input holds.
+/// The decompressed contents of an input.
 fn decompressed(
     path: &Path,
     from: impl Read + Send + 'static,

@@ -1,5 +1,5 @@
-//! Input files: names turned into files, and reading at any place whatever the file really is. A name may be an
-//! address in an [object store](crate::store); all functions here take both.
+//! Input files: expanding names to files, and reading at any position. A name may be an address in
+//! an [object store](crate::store); all functions here accept both.
 //!
 //! Files are read, never mapped: a mapped file that shrinks kills the process.
 
@@ -28,8 +28,8 @@ pub use objects::{forget_states, objects_below};
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const SKIPPABLE_MAGIC: [u8; 3] = [0x2a, 0x4d, 0x18];
 
-/// The files that these names stand for: each as it is, if there is such a file, or else as a glob,
-/// whose files come sorted by name, whatever bytes their names are of. `-` is standard input.
+/// The files that these names mean: the file of that name if it exists, otherwise the files that
+/// match it as a glob, sorted by name. `-` is standard input.
 ///
 /// `Err` for a name without a file, a glob without a match, and a folder.
 pub fn expand(names: &[PathBuf]) -> Result<Vec<Input>, Error> {
@@ -58,7 +58,7 @@ fn matches(name: &Path) -> Result<Vec<Input>, Error> {
     let mut found = Vec::new();
     for path in globs::expand(name)? {
         let meta = fs::metadata(&path).map_err(|e| Error::io("open", &path, e))?;
-        // A glob means files; folders beside them are not what was asked for.
+        // A glob means files; matching folders are ignored.
         if !meta.is_dir() {
             found.push(input(&path, &meta)?);
         }
@@ -72,16 +72,16 @@ fn matches(name: &Path) -> Result<Vec<Input>, Error> {
 fn input(path: &Path, meta: &fs::Metadata) -> Result<Input, Error> {
     if meta.is_dir() {
         return Err(Error::refused(format!(
-            "a file is needed, and this is a folder: name its files, such as {}",
+            "expected a file, found a folder: pass its files, such as {}",
             path.join("*").display()
         )));
     }
     Ok(Input { path: path.to_owned(), bytes: meta.is_file().then_some(meta.len()) })
 }
 
-/// The first bytes of a file, uncompressed if it is compressed. Fewer than `len` where there are no more.
+/// The first `len` bytes of a file, decompressed if necessary; fewer if the file is shorter.
 ///
-/// Does not consume pipes: they give nothing.
+/// Returns nothing for pipes, and does not consume them.
 pub fn head(path: &Path, len: usize) -> Result<Vec<u8>, Error> {
     if !store::is_address(path)
         && !fs::metadata(path).map_err(|e| Error::io("open", path, e))?.is_file()
@@ -95,7 +95,7 @@ pub fn head(path: &Path, len: usize) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Whether a file is compressed with zstd, by its first bytes.
+/// Whether a file is compressed with zstd, judging by its first bytes.
 pub fn is_zstd(path: &Path) -> Result<bool, Error> {
     if let Some(mut ranges) = object_reader::ObjectReader::open(path)? {
         return ranges.is_zstd().map_err(|e| Error::io("read", path, e));
@@ -107,7 +107,7 @@ pub fn is_zstd(path: &Path) -> Result<bool, Error> {
     Ok(found == magic.len() && is_magic(magic))
 }
 
-/// Whether what begins so is compressed with zstd.
+/// Whether these are the first bytes of a zstd file.
 fn is_magic(bytes: [u8; 4]) -> bool {
     bytes == ZSTD_MAGIC || bytes[1..] == SKIPPABLE_MAGIC && bytes[0] >> 4 == 5
 }
@@ -116,7 +116,7 @@ fn open(path: &Path) -> Result<File, Error> {
     File::open(path).map_err(|e| Error::io("open", path, e))
 }
 
-/// Reads until `buffer` is full or there is no more.
+/// Reads until `buffer` is full or the end is reached.
 fn fill(
     mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
     position: u64,
@@ -134,20 +134,20 @@ fn fill(
     Ok(filled)
 }
 
-/// What is at a path.
+/// The kind of thing at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathKind {
     /// A file or an object of this length.
     File(u64),
-    /// A folder, or objects whose keys go on behind a slash.
+    /// A folder, or a prefix of objects in a store.
     Folder,
-    /// What takes bytes but holds none: a device, a pipe, a socket.
+    /// A device, a pipe or a socket.
     Special,
 }
 
-/// What is at a path, also through links; nothing if there is nothing.
+/// The kind of thing at a path, following links; `None` if nothing is there.
 ///
-/// Of an address it asks anew, whatever is known of it.
+/// An address is always looked up in the store, ignoring cached states.
 pub fn path_kind(path: &Path) -> Result<Option<PathKind>, Error> {
     if let Some(place) = StorePath::parse(path)? {
         return objects::path_kind(&place).map_err(|e| Error::io("look at", path, e));
@@ -165,17 +165,17 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Whether there is a file or an object. What cannot be looked at is none.
+/// Whether there is a file or an object. False on errors.
 pub fn is_file(path: &Path) -> bool {
     matches!(path_kind(path), Ok(Some(PathKind::File(_))))
 }
 
-/// Whether there is a folder, or objects whose keys go on behind a slash.
+/// Whether there is a folder, or a prefix of objects in a store. False on errors.
 pub fn is_folder(path: &Path) -> bool {
     matches!(path_kind(path), Ok(Some(PathKind::Folder)))
 }
 
-/// Whether there is anything. What cannot be looked at is nothing.
+/// Whether anything is there. False on errors.
 pub fn exists(path: &Path) -> bool {
     matches!(path_kind(path), Ok(Some(_)))
 }
@@ -188,7 +188,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// [`read`] of what need not be there.
+/// Like [`read`], but `None` if there is nothing.
 pub fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     match read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -197,7 +197,7 @@ pub fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// What a file is, whatever its name: two names of one file have one identity.
+/// The identity of a file: the same for all its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileIdentity(IdentityKey);
 
@@ -212,8 +212,8 @@ enum IdentityKey {
 }
 
 impl FileIdentity {
-    /// The identity of the regular file at `path`, also through links; nothing if there is none. An
-    /// address has one whether or not there is an object.
+    /// The identity of the regular file at `path`, following links; `None` if there is none. An
+    /// address has one whether or not the object exists.
     pub fn read(path: &Path) -> Option<Self> {
         if let Some(place) = StorePath::parse(path).ok()? {
             return Some(Self(IdentityKey::Object(
@@ -225,7 +225,7 @@ impl FileIdentity {
     }
 }
 
-/// Whether a path is something that takes bytes but holds none: a device, a pipe, a socket.
+/// Whether a path is a device, a pipe or a socket.
 pub fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| {
         let kind = meta.file_type();

@@ -1,7 +1,7 @@
-//! An object read in ranges: each request brings what is asked for, a little more where readers look around, and
-//! much more, beforehand, once they read on.
+//! Reads an object in ranges: small ones for random access, growing ones with read-ahead for
+//! sequential access.
 //!
-//! Everything that reads an object in this process reads the same state of it, or fails.
+//! All readers of an object in this process read the same version, or fail.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -16,19 +16,18 @@ use super::stream::UpstreamError;
 use crate::Error;
 use crate::store::{ObjectState, PendingRead, StorePath};
 
-/// The least that is asked for: who looks at a header mostly looks at what follows.
-const FIRST: u64 = 32 << 10;
-/// The most that is asked for at a time by who reads on in small steps.
-const MOST: u64 = 2 << 20;
-/// The most that is asked for at all: what takes longer than a request may is never had, and what comes in one piece
-/// is held in one piece.
-const LONGEST: u64 = 16 << 20;
-/// Who has read on for so long will go on: the next range is asked for before it is needed.
+/// The smallest request: whoever reads a header mostly reads on.
+const MIN_REQUEST: u64 = 32 << 10;
+/// The largest request for sequential reads in small steps.
+const MAX_SEQUENTIAL: u64 = 2 << 20;
+/// The largest request at all: a longer one could time out, and each response is held in memory.
+const MAX_REQUEST: u64 = 16 << 20;
+/// Sequential reads beyond this size trigger read-ahead.
 const AHEAD_FROM: u64 = 512 << 10;
-/// What is at the end of a file (footers, indices) is read in several steps, backwards.
+/// The end of a file is fetched at once: footers and indices are read backwards in several steps.
 const TAIL: u64 = 64 << 10;
 
-/// An object, and the state in which this process reads it.
+/// An object, pinned to the state in which this process reads it.
 pub(super) struct PinnedObject {
     pub(super) place: StorePath,
     pub(super) state: ObjectState,
@@ -45,16 +44,16 @@ impl PinnedObject {
     }
 }
 
-/// A reader of an object. What it holds is at most two ranges.
+/// Reads an object. Holds at most two ranges in memory.
 pub(super) struct ObjectReader {
     object: Arc<PinnedObject>,
-    /// The range that was read last.
+    /// The last range that was read.
     held: FetchedRange,
-    /// The range behind it, on its way.
+    /// The range after it, being fetched.
     next: Option<(Range<u64>, Box<dyn PendingRead>)>,
-    /// How much the next request of who reads on will be for.
+    /// The size of the next sequential request.
     step: u64,
-    /// Where reading on as a stream is.
+    /// The position of sequential reading.
     at: u64,
 }
 
@@ -69,7 +68,7 @@ impl FetchedRange {
         self.start + self.bytes.len() as u64
     }
 
-    /// What is held from a position on.
+    /// The bytes held from a position on.
     fn from(&self, position: u64) -> &[u8] {
         let skip = position.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok());
         skip.and_then(|skip| self.bytes.get(skip..)).unwrap_or_default()
@@ -77,11 +76,17 @@ impl FetchedRange {
 }
 
 impl ObjectReader {
-    /// Opens the object that a path means; nothing if it means a file.
+    /// Opens the object at a path; `None` if the path is not an address.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, Error> {
         let Some(place) = StorePath::parse(path)? else { return Ok(None) };
         let object = objects::pin(&place).map_err(|e| Error::io("open", path, e))?;
-        Ok(Some(Self { object, held: FetchedRange::default(), next: None, step: FIRST, at: 0 }))
+        Ok(Some(Self {
+            object,
+            held: FetchedRange::default(),
+            next: None,
+            step: MIN_REQUEST,
+            at: 0,
+        }))
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -92,7 +97,7 @@ impl ObjectReader {
         &self.object.state.version
     }
 
-    /// Whether it is compressed. Asked for once an object.
+    /// Whether it is compressed. Checked once per object.
     pub(super) fn is_zstd(&mut self) -> io::Result<bool> {
         if let Some(known) = self.object.is_zstd.get() {
             return Ok(*known);
@@ -102,7 +107,7 @@ impl ObjectReader {
         Ok(*self.object.is_zstd.get_or_init(|| is_packed))
     }
 
-    /// Fills as much of `buffer` as the object has at `position`.
+    /// Fills `buffer` from `position`, as far as the object goes.
     pub(super) fn read_at(&mut self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let there = usize::try_from(self.len().saturating_sub(position)).unwrap_or(usize::MAX);
         let len = buffer.len().min(there);
@@ -121,10 +126,10 @@ impl ObjectReader {
         Ok(filled)
     }
 
-    /// Brings what is at a position: at least a byte of it.
+    /// Fetches the bytes at a position: at least one.
     fn fetch(&mut self, at: u64, wanted: u64) -> io::Result<()> {
         let goes_on = at == self.held.end() && !self.held.bytes.is_empty();
-        self.step = if goes_on { (self.step * 2).min(MOST) } else { FIRST };
+        self.step = if goes_on { (self.step * 2).min(MAX_SEQUENTIAL) } else { MIN_REQUEST };
         let (range, pending) = match self.next.take() {
             Some((range, pending)) if range.contains(&at) => (range, pending),
             _ => {
@@ -144,18 +149,18 @@ impl ObjectReader {
         Ok(())
     }
 
-    /// What is asked for where `wanted` bytes are wanted.
+    /// The range to request if `wanted` bytes are needed at `at`.
     fn range(&self, at: u64, wanted: u64) -> Range<u64> {
         let len = self.len();
         let tail = len.saturating_sub(TAIL);
         if at >= tail {
             return tail..len;
         }
-        at..at.saturating_add(wanted.clamp(self.step, LONGEST)).min(len)
+        at..at.saturating_add(wanted.clamp(self.step, MAX_REQUEST)).min(len)
     }
 }
 
-/// Reading on, for decompressing.
+/// Sequential reading, for decompression.
 impl Read for ObjectReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.read_at(self.at, buffer).map_err(UpstreamError::error)?;

@@ -1,4 +1,5 @@
-//! Objects as inputs: what addresses mean, and in which state this process reads each.
+//! Objects as inputs: expanding addresses, and pinning each object to the state in which it was
+//! first seen.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,26 +15,26 @@ use crate::output;
 use crate::store::{Address, ListDepth, ObjectState, StorePath};
 use crate::{Error, Input};
 
-/// The objects that this process has looked at, each in the state that it had then: a run that reads an object
-/// several times must not read two of its states.
+/// The objects this process has seen, each with its state at that time: a run that reads an object
+/// several times must not read two versions.
 fn pinned_objects() -> MutexGuard<'static, HashMap<Address, Arc<PinnedObject>>> {
     static SEEN: LazyLock<Mutex<HashMap<Address, Arc<PinnedObject>>>> =
         LazyLock::new(Mutex::default);
     SEEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Forgets in which state objects were found: what reads them next reads them as they are then. For programs
-/// that do one thing after another; not while a run goes on.
+/// Forgets the pinned states, so that objects are read as they are now. For programs that do
+/// several things in sequence; not during a run.
 pub fn forget_states() {
     pinned_objects().clear();
 }
 
-/// Forgets one object, which this process has changed.
+/// Forgets the state of an object that this process has changed.
 pub(crate) fn forget(at: &Address) {
     pinned_objects().remove(at);
 }
 
-/// An object in the state in which this process knows it.
+/// An object in its pinned state.
 pub(super) fn pin(place: &StorePath) -> io::Result<Arc<PinnedObject>> {
     if let Some(object) = pinned_objects().get(&place.at) {
         return Ok(Arc::clone(object));
@@ -42,13 +43,13 @@ pub(super) fn pin(place: &StorePath) -> io::Result<Arc<PinnedObject>> {
     Ok(pin_state(place, state))
 }
 
-/// Notes the state of an object, unless it is known: who came first counts.
+/// Pins the state of an object, unless it is pinned already.
 fn pin_state(place: &StorePath, state: ObjectState) -> Arc<PinnedObject> {
     let object = || Arc::new(PinnedObject::new(place.clone(), state));
     Arc::clone(pinned_objects().entry(place.at.clone()).or_insert_with(object))
 }
 
-/// What is at an address now.
+/// What is at an address at the moment.
 pub(super) fn path_kind(place: &StorePath) -> io::Result<Option<PathKind>> {
     if !place.at.key().is_empty() && !place.at.key().ends_with('/') {
         match place.store.stat(&place.at) {
@@ -62,7 +63,7 @@ pub(super) fn path_kind(place: &StorePath) -> io::Result<Option<PathKind>> {
     Ok((!found.is_empty()).then_some(PathKind::Folder))
 }
 
-/// All bytes of an object as it is now.
+/// All bytes of an object in its current state.
 pub(super) fn read(place: &StorePath) -> io::Result<Vec<u8>> {
     let state = place.store.stat(&place.at)?;
     let len = state.len;
@@ -72,7 +73,7 @@ pub(super) fn read(place: &StorePath) -> io::Result<Vec<u8>> {
     Ok(place.store.read(&place.at, &state, 0..len).wait()?.to_vec())
 }
 
-/// Every object below an address that is a folder, sorted as paths; nothing if the path is no address.
+/// All objects below an address, sorted by path; `None` if the path is not an address.
 pub fn objects_below(folder: &Path) -> Result<Option<Vec<Input>>, Error> {
     let Some(place) = StorePath::parse(folder)? else { return Ok(None) };
     let place = place.folder();
@@ -81,7 +82,7 @@ pub fn objects_below(folder: &Path) -> Result<Option<Vec<Input>>, Error> {
     Ok(Some(inputs(&place, found, |_| true)))
 }
 
-/// The inputs that an address means: the object, or else those that it matches as a glob.
+/// The inputs that an address means: the object, or else those that match it as a glob.
 pub(super) fn expand(name: &Path, place: &StorePath, inputs: &mut Vec<Input>) -> Result<(), Error> {
     let missing = match pin(place) {
         Ok(object) => {
@@ -97,28 +98,32 @@ pub(super) fn expand(name: &Path, place: &StorePath, inputs: &mut Vec<Input>) ->
     }
     match path_kind(&place.folder()) {
         Ok(Some(_)) => Err(Error::refused(format!(
-            "an object is needed, and this is a folder of objects: name them, such as {}",
+            "expected an object, found a folder of objects: pass its objects, such as {}",
             name.join("*").display()
         ))),
         _ => Err(Error::io("open", name, missing)),
     }
 }
 
-/// The objects that a glob matches, sorted as paths. Lists what begins as the glob does before its first star.
+/// The objects that match a glob, sorted by path. Lists keys with the glob's literal prefix.
 fn matches(name: &Path, place: &StorePath) -> Result<Vec<Input>, Error> {
     let key = place.at.key();
     let Some(fixed) = key.find(['*', '?', '[']) else {
-        return Err(Error::refused(format!("a bucket is named, not matched: {}", name.display())));
+        return Err(Error::refused(format!(
+            "expected the name of a bucket, found a glob: \
+                                           {}",
+            name.display()
+        )));
     };
     let pattern = Pattern::new(key)
-        .map_err(|e| Error::invalid(format!("`{}` is no glob: {e}", name.display())))?;
+        .map_err(|e| Error::invalid(format!("`{}` is not a glob: {e}", name.display())))?;
     let (prefix, open) = key.split_at(fixed);
     let depth =
         if open.contains('/') || open.contains("**") { ListDepth::All } else { ListDepth::One };
     let found = place.store.list(&place.at.with_key(prefix), depth, usize::MAX);
     let found = found.map_err(|e| Error::io("list", name, e))?;
     let options = MatchOptions { require_literal_separator: true, ..MatchOptions::default() };
-    // What a run keeps there until it is published is nobody's input.
+    // Unpublished objects of a run are not inputs.
     let is_litter = |key: &str| key.split('/').any(output::is_litter);
     let inputs = inputs(place, found, |key| pattern.matches_with(key, options) && !is_litter(key));
     if inputs.is_empty() {
@@ -127,8 +132,8 @@ fn matches(name: &Path, place: &StorePath) -> Result<Vec<Input>, Error> {
     Ok(inputs)
 }
 
-/// Listed objects as inputs, each in the state that it was listed with. What ends in a slash stands for a
-/// folder, and what no address can be is left to those who made it.
+/// Listed objects as inputs, pinned to the state in the listing. Directory markers and keys that
+/// cannot be addresses are skipped.
 fn inputs(
     place: &StorePath,
     found: Vec<(String, ObjectState)>,
@@ -136,13 +141,13 @@ fn inputs(
 ) -> Vec<Input> {
     let mut inputs = Vec::new();
     for (key, state) in found {
-        let there = place.with_key(&*key);
-        let path: PathBuf = there.at.path();
+        let address = place.with_key(&*key);
+        let path: PathBuf = address.at.path();
         let is_plain = !key.ends_with('/') && matches!(StorePath::parse(&path), Ok(Some(_)));
         if is_plain && wanted(&key) {
             let listed = state.len;
-            let is_told = !state.version.is_empty();
-            let bytes = if is_told { pin_state(&there, state).state.len } else { listed };
+            let has_version = !state.version.is_empty();
+            let bytes = if has_version { pin_state(&address, state).state.len } else { listed };
             inputs.push(Input { path, bytes: Some(bytes) });
         }
     }

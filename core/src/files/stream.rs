@@ -1,15 +1,15 @@
-//! A stream read as a log: a window of it is kept, and what has gone by is gone.
+//! A stream read as a log: a window of it is buffered, and earlier bytes are discarded.
 
 use std::fmt;
 use std::io::{self, Read};
 
-/// A stream of which a window is kept.
+/// A stream with a buffered window.
 pub(super) struct Stream {
     from: Box<dyn Read + Send>,
-    /// The position of the first byte that is kept.
+    /// The position of the first buffered byte.
     base: u64,
     kept: Vec<u8>,
-    /// How much of the front of `kept` has been forgotten but not yet moved out.
+    /// The bytes at the front of `kept` that are forgotten but not yet removed.
     stale: usize,
     ended: bool,
     /// Whether the bytes come out of a decompressor.
@@ -18,7 +18,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// How much is read at a time.
+    /// The bytes read at a time.
     const STEP: usize = 256 << 10;
 
     pub(super) fn new(from: Box<dyn Read + Send>) -> Self {
@@ -38,8 +38,12 @@ impl Stream {
     }
 
     pub(super) fn read_at(&mut self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let missing =
-            || io::Error::other("this part of the stream has gone by; it cannot be read twice");
+        let missing = || {
+            io::Error::other(
+                "this part of the stream was discarded; a stream cannot be read \
+                                 twice",
+            )
+        };
         let start = position.checked_sub(self.base).ok_or_else(missing)?;
         let start = usize::try_from(start).map_err(io::Error::other)?;
         while !self.ended && self.kept.len() < start + buffer.len() {
@@ -62,7 +66,8 @@ impl Stream {
         };
         self.kept.truncate(len + *read.as_ref().unwrap_or(&0));
         match read {
-            // What neither the system nor a store said, the decompressor did: the rest of the log cannot be had.
+            // The error comes from the decompressor, not from the system or a store: the rest of
+            // the log is lost.
             Err(error)
                 if self.packed && error.raw_os_error().is_none() && !UpstreamError::is(&error) =>
             {
@@ -76,7 +81,7 @@ impl Stream {
 
     pub(super) fn forget(&mut self, position: u64) {
         let stale = position.saturating_sub(self.base).min(self.kept.len() as u64) as usize;
-        // Moving bytes down costs what was read since: only when that is at least half.
+        // Moving bytes costs what was read since: only do it when at least half is stale.
         if stale > self.stale && stale >= self.kept.len() / 2 {
             self.kept.drain(..stale);
             self.base += stale as u64;
@@ -85,7 +90,7 @@ impl Stream {
     }
 }
 
-/// Reading on without looking back, for decompressing what was sniffed.
+/// Sequential reading, to decompress what was peeked at.
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let position = self.base;
@@ -101,7 +106,7 @@ impl Read for Stream {
     }
 }
 
-/// That compressed bytes could not be read, which says nothing about what is in them.
+/// A failure to read compressed bytes, as opposed to a failure to decompress them.
 #[derive(Debug)]
 pub(super) struct UpstreamError(io::Error);
 

@@ -52,7 +52,7 @@ fn names_without_an_object_are_told() {
     assert!(said("*.csv").contains("no object matches"), "{}", said("*.csv"));
     assert!(said("folder").contains("folder/*"), "{}", said("folder"));
     let bucket = expand(&["mem://to*/x".into()]).unwrap_err().to_string();
-    assert!(bucket.contains("a bucket is named"), "{bucket}");
+    assert!(bucket.contains("expected the name of a bucket"), "{bucket}");
 }
 
 #[test]

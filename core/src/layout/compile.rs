@@ -1,5 +1,4 @@
-//! Members compiled into nodes: what is read in which order, and which columns it becomes. Reads no
-//! payload.
+//! Compiles members to nodes: what is read in which order, and which columns it becomes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,13 +9,13 @@ use super::{
     FieldShape, LayoutField, LengthEncoding, NumberType, WireRules, element, field, struct_type,
 };
 
-/// More columns than this serve nobody, and layouts can be written that have billions.
-const MOST_COLUMNS: usize = 2_000;
+/// The most columns of a layout: declarations can expand to billions.
+const MAX_COLUMNS: usize = 2_000;
 /// Layouts nest no deeper than this.
-const DEEPEST: usize = 32;
-/// What always has the same number of elements takes no more bytes than this.
-const LONGEST: usize = 16 << 20;
-/// The column that says which case a variant is.
+const MAX_DEPTH: usize = 32;
+/// The most bytes of a fixed-size list.
+const MAX_FIXED_BYTES: usize = 16 << 20;
+/// The column with the name of a variant's case.
 pub(super) const CLASS: &str = "class";
 
 /// A whole layout.
@@ -24,11 +23,11 @@ pub(super) const CLASS: &str = "class";
 pub(super) struct CompiledLayout {
     pub(super) nodes: Vec<LayoutNode>,
     pub(super) fields: Vec<FieldRef>,
-    /// How many members say how long something behind them is.
+    /// The number of members that are lengths of later members.
     pub(super) registers: usize,
 }
 
-/// A field of a payload that takes bytes.
+/// A field of a payload.
 #[derive(Debug)]
 pub(super) enum LayoutNode {
     Number { of: NumberType, register: Option<usize> },
@@ -43,7 +42,7 @@ pub(super) enum LayoutNode {
     Variant(VariantNode),
 }
 
-/// Where the length of a list stands.
+/// Where the length of a list is stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ListLength {
     Prefix(LengthEncoding),
@@ -53,14 +52,14 @@ pub(super) enum ListLength {
 /// One of several structs, or none.
 #[derive(Debug)]
 pub(super) struct VariantNode {
-    /// All that one of the cases has, the class first where there are several.
+    /// The members of all cases, preceded by the class if there are several cases.
     pub(super) fields: Fields,
-    /// What the cases are called, if there are several.
+    /// The names of the cases, if there are several.
     pub(super) classes: Option<Vec<Arc<str>>>,
     pub(super) children: Vec<LayoutNode>,
     /// For each case its children, in order.
     pub(super) cases: Vec<Vec<usize>>,
-    /// How many bytes its columns take where nothing is there.
+    /// The bytes of its columns for a missing value.
     pub(super) blank: usize,
 }
 
@@ -83,12 +82,12 @@ impl LayoutNode {
         }
     }
 
-    /// Whether it may stand for nothing.
+    /// Whether it may be null.
     fn may_be_null(&self) -> bool {
         matches!(self, Self::Variant(_))
     }
 
-    /// The fewest bytes it takes.
+    /// Its minimum length in bytes.
     pub(super) fn least(&self) -> usize {
         let length = |lengths: LengthEncoding| if lengths == LengthEncoding::U32 { 4 } else { 1 };
         match self {
@@ -104,7 +103,7 @@ impl LayoutNode {
     }
 }
 
-/// How many bytes its columns take where nothing is there.
+/// The bytes of its columns for a missing value.
 fn blank_bytes(node: &LayoutNode) -> usize {
     match node {
         LayoutNode::Number { of, .. } => of.width(),
@@ -148,7 +147,7 @@ impl Compiler {
             let wrong = |what: String| format!("`{name}`: {what}");
             let mut node = match length_member(member) {
                 Some(by) if by >= at || !is_whole(members.get(by)) => {
-                    return Err(wrong("its length is no whole number in front of it".to_owned()));
+                    return Err(wrong("its length is not an integer member before it".to_owned()));
                 }
                 by => self.node(shape, by.and_then(register)).map_err(wrong)?,
             };
@@ -156,7 +155,7 @@ impl Compiler {
                 *to = register(at);
             }
             if matches!(shape, FieldShape::Rest) && (self.depth > 0 || at + 1 < members.len()) {
-                return Err(wrong("only the last field can be all that is left".to_owned()));
+                return Err(wrong("only the last field can be the rest of the payload".to_owned()));
             }
             if has_no_bytes(&node) {
                 continue;
@@ -174,8 +173,8 @@ impl Compiler {
         &mut self,
         do_it: impl FnOnce(&mut Self) -> Result<T, String>,
     ) -> Result<T, String> {
-        if self.depth == DEEPEST {
-            return Err(format!("it nests deeper than {DEEPEST}"));
+        if self.depth == MAX_DEPTH {
+            return Err(format!("it nests deeper than {MAX_DEPTH}"));
         }
         self.depth += 1;
         let done = do_it(self);
@@ -183,11 +182,11 @@ impl Compiler {
         done
     }
 
-    /// The node of a shape, whose length is in `register` if it is counted by another member.
+    /// Compiles a shape, whose length is in `register` if another member counts it.
     fn node(&mut self, shape: &FieldShape, register: Option<usize>) -> Result<LayoutNode, String> {
         self.columns += 1;
-        if self.columns > MOST_COLUMNS {
-            return Err(format!("it would have more than {MOST_COLUMNS} columns"));
+        if self.columns > MAX_COLUMNS {
+            return Err(format!("it would have more than {MAX_COLUMNS} columns"));
         }
         let WireRules { booleans, lengths } = self.wire;
         Ok(match shape {
@@ -199,8 +198,8 @@ impl Compiler {
             FieldShape::Rest => LayoutNode::Rest,
             FieldShape::Fixed(item, count) => {
                 let item = Box::new(self.nested(|inner| inner.node(item, None))?);
-                if item.least().saturating_mul(*count) > LONGEST {
-                    return Err(format!("{count} of them are more than can be held"));
+                if item.least().saturating_mul(*count) > MAX_FIXED_BYTES {
+                    return Err(format!("a list of {count} elements is too long"));
                 }
                 let field = element(item.data_type(), item.may_be_null());
                 LayoutNode::Fixed { count: *count, item, field }
@@ -211,7 +210,7 @@ impl Compiler {
             FieldShape::List(item) => self.list(item, ListLength::Prefix(lengths))?,
             FieldShape::Counted(item, _) => match register {
                 Some(register) => self.list(item, ListLength::Register(register))?,
-                None => return Err("nothing here can say how long it is".to_owned()),
+                None => return Err("it has no length member".to_owned()),
             },
             FieldShape::Struct(members) => {
                 let (members, fields) = self.nested(|inner| inner.members(members))?;
@@ -225,7 +224,7 @@ impl Compiler {
         let item = Box::new(self.nested(|inner| inner.node(item, None))?);
         let least = item.least();
         if least == 0 {
-            return Err("a list of what takes no bytes has no end".to_owned());
+            return Err("a list of elements without bytes has no end".to_owned());
         }
         let field = element(item.data_type(), item.may_be_null());
         Ok(LayoutNode::List { count, least, item, field })
@@ -233,13 +232,13 @@ impl Compiler {
 
     fn variant(&mut self, cases: &[(String, Vec<LayoutField>)]) -> Result<LayoutNode, String> {
         if cases.len() > usize::from(u8::MAX) {
-            return Err("it can be more than 255 things".to_owned());
+            return Err("it has more than 255 cases".to_owned());
         }
         let mut all: Vec<&LayoutField> = Vec::new();
         let mut places = Vec::new();
         for (_, members) in cases {
             if members.iter().any(|member| length_member(member).is_some()) {
-                return Err("a length cannot be a field of one of several".to_owned());
+                return Err("a list cannot be counted by a member inside a variant".to_owned());
             }
             let mut case = Vec::new();
             for member in members {
@@ -248,7 +247,7 @@ impl Compiler {
                 if known.is_none() {
                     all.push(member);
                 } else if all.get(place).is_some_and(|known| known.shape != member.shape) {
-                    return Err(format!("`{}` is not the same in all of its classes", member.name));
+                    return Err(format!("`{}` differs between its classes", member.name));
                 }
                 case.push(place);
             }
@@ -264,7 +263,7 @@ impl Compiler {
             fields.push(field(CLASS, DataType::Utf8, true, &FieldShape::Text));
         }
         let mut children = Vec::new();
-        // What takes no bytes has no column, so places move.
+        // Members without bytes have no column, so indices shift.
         let mut moved = Vec::new();
         for member in &all {
             let node = self.node(&member.shape, None)?;
@@ -297,7 +296,7 @@ fn is_whole(member: Option<&LayoutField>) -> bool {
     matches!(shape, Some(FieldShape::Number(I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)))
 }
 
-/// Whether it never takes a byte: then there is nothing in it.
+/// Whether it never takes any bytes, and so has no values.
 fn has_no_bytes(node: &LayoutNode) -> bool {
     match node {
         LayoutNode::Fixed { count, item, .. } => *count == 0 || has_no_bytes(item),

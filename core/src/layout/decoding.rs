@@ -1,4 +1,4 @@
-//! Payloads into columns. Makes no payload.
+//! Decodes payloads into columns.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::wire::PayloadCursor;
 use super::{LayoutError, NumberType, PayloadLayout};
 use crate::name;
 
-/// A reason why two good payloads do not fit into one batch.
-const FULL: LayoutError = "the column of its batch has no room for more";
-const NO_CASE: LayoutError = "it names a class that is none of those it can be";
+/// The reason if the payloads of a batch exceed the limits of a column.
+const FULL: LayoutError = "the column of its batch is full";
+const NO_CASE: LayoutError = "its class is not one of those declared";
 
-/// Rows of a layout in the making.
+/// Rows of a layout that are being built.
 #[derive(Debug)]
 pub struct LayoutRows<'l> {
     layout: &'l PayloadLayout,
@@ -33,7 +33,7 @@ impl<'l> LayoutRows<'l> {
         Self { layout, columns, registers: vec![0; layout.compiled.registers], rows: 0 }
     }
 
-    /// How many there are.
+    /// The number of rows.
     pub fn len(&self) -> usize {
         self.rows
     }
@@ -43,7 +43,8 @@ impl<'l> LayoutRows<'l> {
         self.rows == 0
     }
 
-    /// Makes room for `more` rows like the only one that is there, unless they would take more than `most` bytes.
+    /// Reserves capacity for `more` rows like the only one so far, unless they would take more than
+    /// `most` bytes.
     pub(super) fn reserve_alike(&mut self, more: usize, most: usize) {
         let one: usize = self.columns.iter().map(ColumnBuilder::bytes).sum();
         if self.rows == 1 && one.checked_mul(more).is_some_and(|bytes| bytes <= most) {
@@ -51,12 +52,12 @@ impl<'l> LayoutRows<'l> {
         }
     }
 
-    /// Adds the row of a payload, all of which has to be of the layout. `Err` adds nothing.
+    /// Decodes a payload as a row. The layout must cover all of it. `Err` adds nothing.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), LayoutError> {
         self.read(&mut PayloadCursor::new(payload))
     }
 
-    /// The same of a payload whose booleans may be any bytes. Gives these, in their order.
+    /// Like [`push`](Self::push), but accepts booleans of any bytes, and returns these in order.
     pub fn push_with_raw_booleans(&mut self, payload: &[u8]) -> Result<Vec<u8>, LayoutError> {
         let mut cursor = PayloadCursor::with_raw_booleans(payload);
         self.read(&mut cursor)?;
@@ -80,16 +81,16 @@ impl<'l> LayoutRows<'l> {
         let nodes = self.layout.compiled.nodes.iter();
         let arrays = self.columns.into_iter().zip(nodes);
         let arrays = arrays.map(|(column, node)| column.finish(node)).collect::<Result<_, _>>()?;
-        // A payload without fields has rows, but no column that would tell how many.
+        // A payload without fields has rows but no columns, so the row count is explicit.
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         RecordBatch::try_new_with_options(Arc::clone(self.layout.schema()), arrays, &options)
     }
 }
 
-/// A column in the making.
+/// A column that is being built.
 #[derive(Debug)]
 enum ColumnBuilder {
-    /// Numbers as they lie in payloads.
+    /// Numbers in their wire format.
     Words {
         width: usize,
         bytes: MutableBuffer,
@@ -114,7 +115,7 @@ enum ColumnBuilder {
         children: Vec<ColumnBuilder>,
     },
     Variant {
-        /// Which case each is, from 1 on.
+        /// The case of each row, counted from 1; 0 for none.
         cases: Vec<u8>,
         children: Vec<(ColumnBuilder, Vec<bool>)>,
     },
@@ -204,7 +205,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// Reads `count` values side by side.
+    /// Reads `count` consecutive values.
     fn read_many(
         &mut self,
         node: &LayoutNode,
@@ -213,7 +214,7 @@ impl ColumnBuilder {
         registers: &mut [i64],
     ) -> Result<(), LayoutError> {
         if let Self::Words { width, bytes } = self {
-            // Numbers lie in a payload as they do in their column.
+            // Numbers have the same layout in payload and column.
             let length = count.checked_mul(*width).ok_or(FULL)?;
             bytes.extend_from_slice(cursor.take(length)?);
             return Ok(());
@@ -221,7 +222,7 @@ impl ColumnBuilder {
         (0..count).try_for_each(|_| self.read(node, cursor, registers))
     }
 
-    /// Bytes of what is there.
+    /// The size in bytes.
     fn bytes(&self) -> usize {
         match self {
             Self::Words { bytes, .. } => bytes.len(),
@@ -238,7 +239,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// Makes room for `times` as much as is there.
+    /// Reserves capacity for `times` the current size.
     fn reserve_times(&mut self, times: usize) {
         match self {
             Self::Words { bytes, .. } => bytes.reserve(bytes.len() * times),
@@ -266,7 +267,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// Adds a value that stands for none.
+    /// Adds a placeholder for a missing value.
     fn push_blank(&mut self) {
         match self {
             Self::Words { width, bytes } => bytes.extend_zeros(*width),
@@ -410,7 +411,7 @@ fn variants(
     }
     for ((child, valid), node) in children.into_iter().zip(&variant.children) {
         let data = child.finish(node)?.into_data();
-        // A reference inside that leads nowhere is null already.
+        // A nested null reference is null already.
         let nulls = NullBuffer::union(data.nulls(), Some(&NullBuffer::from(valid)));
         arrays.push(make_array(data.into_builder().nulls(nulls).build()?));
     }
@@ -419,7 +420,7 @@ fn variants(
 }
 
 fn push_text(offsets: &mut Vec<i32>, bytes: &mut Vec<u8>, text: &[u8]) -> Result<(), LayoutError> {
-    // Nearly every text is plain, and stays as it is.
+    // Nearly all text is ASCII without escapes.
     if text.is_ascii() && !text.contains(&b'\\') {
         return push_bytes(offsets, bytes, text);
     }
@@ -446,7 +447,7 @@ fn ends(offsets: Vec<i32>) -> OffsetBuffer<i32> {
     OffsetBuffer::new(ScalarBuffer::from(offsets))
 }
 
-/// A whole number that says how long something is; floats say nothing.
+/// A number used as a length; meaningless for floats.
 pub(super) fn length_value(of: NumberType, word: &[u8]) -> i64 {
     let mut wide = [0; 8];
     for (to, from) in wide.iter_mut().zip(word) {
@@ -480,7 +481,7 @@ fn primitive<T: ArrowPrimitiveType>(bytes: Buffer) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(in_order::<T::Native>(bytes)), None))
 }
 
-/// Little-endian words as this machine has them.
+/// Converts little-endian words to the byte order of this machine.
 pub(super) fn in_order<N: ArrowNativeType>(bytes: Buffer) -> Buffer {
     if cfg!(target_endian = "little") {
         return bytes;

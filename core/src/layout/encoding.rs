@@ -1,4 +1,4 @@
-//! Columns into payloads. Reads no payload.
+//! Encodes columns as payloads.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ use crate::name;
 const NULL: LayoutError = "a field is null";
 const OTHER_LENGTH: LayoutError = "a list is not as long as its length field says";
 const UNFIT: LayoutError = "a value does not fit into its field";
-const NO_CLASS: LayoutError = "its class is none of those it can be";
+const NO_CLASS: LayoutError = "its class is not one of those declared";
 
-/// Columns that payloads are made of.
+/// Columns that are encoded as payloads.
 #[derive(Debug)]
 pub struct LayoutColumns<'l> {
     layout: &'l PayloadLayout,
@@ -33,26 +33,26 @@ pub struct LayoutColumns<'l> {
     state: WriteState,
 }
 
-/// What is remembered while a payload is written.
+/// The state while a payload is encoded.
 #[derive(Debug, Default)]
 struct WriteState {
-    /// Members that say how long something behind them is.
+    /// The members that are lengths of later members.
     registers: Vec<i64>,
-    /// The bytes of booleans that are still to be written, where they are known.
+    /// The raw booleans of the row, if known.
     raw: Option<Vec<u8>>,
-    /// How many of them have been.
+    /// How many of their bytes have been written.
     raw_at: usize,
 }
 
 impl WriteState {
-    /// The bytes of the next boolean.
+    /// The raw bytes of the next boolean.
     fn next_raw(&mut self, width: usize) -> Option<&[u8]> {
         let (raw, start) = (self.raw.as_deref()?, self.raw_at);
         self.raw_at += width;
         raw.get(start..self.raw_at)
     }
 
-    /// Whether just as many bytes of booleans were written as there are.
+    /// Whether all raw bytes were used, and no more.
     fn is_spent(&self) -> bool {
         self.raw.as_ref().is_none_or(|raw| raw.len() == self.raw_at)
     }
@@ -64,8 +64,12 @@ impl<'l> LayoutColumns<'l> {
         let fields = layout.schema().fields().iter();
         let given = fields.zip(&layout.compiled.nodes).map(|(field, node)| {
             let name = field.name();
-            let column =
-                columns.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"));
+            let column = columns.column_by_name(name).ok_or_else(|| {
+                format!(
+                    "there is there is no column \
+                                                                    `{name}`"
+                )
+            });
             let column = as_type(column?, field.data_type(), &mut unfit);
             Ok(ColumnReader::new(
                 node,
@@ -82,7 +86,7 @@ impl<'l> LayoutColumns<'l> {
         })
     }
 
-    /// Appends the payload of a row to `out`. `Err` says why there is none; `out` is then as it was.
+    /// Encodes a row, appending to `out`. On `Err`, `out` is unchanged.
     pub fn write(&mut self, row: usize, out: &mut Vec<u8>) -> Result<(), LayoutError> {
         if self.unfit.get(row) != Some(&false) {
             return Err(UNFIT);
@@ -97,8 +101,8 @@ impl<'l> LayoutColumns<'l> {
         written
     }
 
-    /// The same with these bytes as booleans, where they stand for the row's. If there are more or fewer of them than
-    /// booleans, or others in their places, the booleans are written as 0 and 1.
+    /// Like [`write`](Self::write), with these raw booleans where they match the row's values. If
+    /// their number differs, all booleans are written as 0 and 1.
     pub fn write_with_raw_booleans(
         &mut self,
         row: usize,
@@ -118,8 +122,8 @@ impl<'l> LayoutColumns<'l> {
     }
 }
 
-/// A column as the type it was decoded as: other programs write lists and numbers in other ways. Rows of
-/// which anything is lost on the way are `unfit`.
+/// Casts a column back to the type it was decoded as: other programs write lists and numbers
+/// differently. Rows that the cast would change are marked in `unfit`.
 pub fn as_type(
     column: &ArrayRef,
     data_type: &DataType,
@@ -128,7 +132,7 @@ pub fn as_type(
     if column.data_type() == data_type {
         return Ok(Arc::clone(column));
     }
-    // A null in the wrong place is its row's fault, and is found when that is written.
+    // A null in the wrong place is found when its row is written.
     let data_type = &nullable(data_type);
     check_lists(column, data_type)?;
     let there = cast(column, data_type).map_err(|e| e.to_string())?;
@@ -157,11 +161,11 @@ fn nullable(data_type: &DataType) -> DataType {
     }
 }
 
-/// How many more elements lists of fixed length may have than the lists that they are made of, and how many
-/// any may have: the length may come out of a file that anybody has written.
-const MORE: (usize, usize) = (2, 64 << 10);
+/// How far a cast to fixed-size lists may grow a column: factor and allowance in elements. The size
+/// may come from an untrusted file.
+const MAX_GROWTH: (usize, usize) = (2, 64 << 10);
 
-/// Refuses lists that would become far longer than they are.
+/// Refuses casts that would make lists far longer.
 fn check_lists(array: &ArrayRef, wanted: &DataType) -> Result<(), String> {
     let items = match array.data_type() {
         DataType::List(_) => array.as_list::<i32>().values(),
@@ -177,8 +181,8 @@ fn check_lists(array: &ArrayRef, wanted: &DataType) -> Result<(), String> {
     match wanted {
         DataType::FixedSizeList(field, size) => {
             let needs = array.len().saturating_mul(size.unsigned_abs() as usize);
-            if needs > items.len().saturating_mul(MORE.0).saturating_add(MORE.1) {
-                return Err(format!("its lists are not the {size} long that they should be"));
+            if needs > items.len().saturating_mul(MAX_GROWTH.0).saturating_add(MAX_GROWTH.1) {
+                return Err(format!("its lists do not have {size} elements"));
             }
             check_lists(items, field.data_type())
         }
@@ -187,10 +191,10 @@ fn check_lists(array: &ArrayRef, wanted: &DataType) -> Result<(), String> {
     }
 }
 
-/// What a node is written from.
+/// The column that a node is encoded from.
 #[derive(Debug)]
 enum ColumnReader {
-    /// Numbers as they lie in memory.
+    /// Numbers, as an Arrow array.
     Words {
         array: ArrayRef,
         of: NumberType,
@@ -221,7 +225,7 @@ enum ColumnReader {
 }
 
 impl ColumnReader {
-    /// `array` is of the node's type.
+    /// `array` has the node's type.
     fn new(node: &LayoutNode, array: &ArrayRef) -> Self {
         let nulls = array.nulls().cloned();
         match node {
@@ -373,7 +377,7 @@ fn write_variant(
     Ok(())
 }
 
-/// The columns of a struct from one on, as its members.
+/// The columns of a struct from index `from` on, as readers of its members.
 fn children(nodes: &[LayoutNode], array: &StructArray, from: usize) -> Vec<ColumnReader> {
     let columns = array.columns().iter().skip(from);
     nodes.iter().zip(columns).map(|(node, column)| ColumnReader::new(node, column)).collect()
@@ -417,7 +421,7 @@ fn check_nulls(nulls: &Option<NullBuffer>, row: usize) -> Result<(), LayoutError
     if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) { Ok(()) } else { Err(NULL) }
 }
 
-/// Appends numbers that lie side by side.
+/// Appends consecutive numbers.
 fn words(
     of: NumberType,
     array: &ArrayRef,

@@ -1,19 +1,21 @@
-//! Layouts: payloads that are little-endian fields one behind another, as Arrow columns and back. For
-//! codecs: what a layout is called, and which payloads are of it, is theirs to say.
+//! Layouts: payloads of consecutive little-endian fields, as Arrow columns and back. A building
+//! block for codecs, which name layouts and decide which payloads have them.
 //!
 //! | shape | column |
 //! |---|---|
-//! | [`NumberType`] | as it is |
+//! | [`NumberType`] | the same type |
 //! | [`FieldShape::Bool`] | `Boolean` |
 //! | [`FieldShape::Enum`] | `Int32`, with the names in the field's metadata as `sluice.enum` |
-//! | [`FieldShape::Text`] | `Utf8`; bytes that are none become `\xNN`, see [`crate::name::escaped`] |
+//! | [`FieldShape::Text`] | `Utf8`, [`escaped`](crate::name::escaped) if it is not UTF-8 |
 //! | [`FieldShape::Bytes`], [`FieldShape::Rest`], a list of bytes | `Binary` |
-//! | [`FieldShape::Fixed`], [`FieldShape::List`], [`FieldShape::Counted`] | `FixedSizeList`, `List` |
+//! | [`FieldShape::Fixed`] | `FixedSizeList` |
+//! | [`FieldShape::List`], [`FieldShape::Counted`] | `List` |
 //! | [`FieldShape::Struct`] | `Struct` |
-//! | [`FieldShape::Variant`] | nullable `Struct` of all that its cases have; `class` says which it is, where there are several |
-//! | what takes no bytes | none |
+//! | [`FieldShape::Variant`] | nullable `Struct` of all members; `class` if it has several cases |
+//! | fields without bytes | none |
 //!
-//! Both ways are inverse: a payload that would not come back byte for byte is refused.
+//! Decoding and encoding are inverse: a payload that would not be reproduced byte for byte is
+//! refused.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,18 +38,19 @@ pub use plain::{PlainType, decode, encode};
 
 use compile::{CompiledLayout, compile};
 
-/// The key of a field's metadata under which the names of an enum's values stand, as a JSON object.
+/// The key in a field's metadata for the names of an enum's values, as a JSON object.
 pub const ENUM: &str = "sluice.enum";
 
-/// Why a payload or a row is refused. Reasons are few, and hold nothing of it.
+/// Why a payload or a row is refused: a fixed text without data.
 pub type LayoutError = &'static str;
 
-/// How values are written that formats write in different ways.
+/// The parts of the wire format that differ between formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireRules {
-    /// Bytes of a boolean. It is written as 0 or 1; see [`crate::booleans`] for others.
+    /// The width of a boolean in bytes. It is written as 0 or 1; see [`crate::booleans`] for other
+    /// values.
     pub booleans: usize,
-    /// How the length of a text or list is written in front of it.
+    /// How the length prefix of text and lists is written.
     pub lengths: LengthEncoding,
 }
 
@@ -56,7 +59,7 @@ pub struct WireRules {
 pub enum LengthEncoding {
     /// As 32 bits.
     U32,
-    /// As one byte, or as 255 and 32 bits where it is 255 or more.
+    /// As one byte, or as 255 followed by 32 bits if it is 255 or more.
     Size,
 }
 
@@ -77,7 +80,7 @@ pub enum NumberType {
 }
 
 impl NumberType {
-    /// Its bytes.
+    /// Its width in bytes.
     pub fn width(self) -> usize {
         match self {
             Self::I8 | Self::U8 => 1,
@@ -103,39 +106,40 @@ impl NumberType {
     }
 }
 
-/// What a field is.
+/// The type of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldShape {
     /// A number.
     Number(NumberType),
     /// A boolean.
     Bool,
-    /// One of these values: a byte, two where there are more than 127, four where more than 32767.
+    /// One of these values: one byte, two if there are more than 127 values, four if more than
+    /// 32767.
     Enum(Vec<(String, i32)>),
-    /// A text with its length.
+    /// Text with a length prefix.
     Text,
-    /// Bytes with their number.
+    /// Bytes with a length prefix.
     Bytes,
-    /// Always as many.
+    /// A list of fixed length.
     Fixed(Box<FieldShape>, usize),
-    /// As many as a length in front of them says.
+    /// A list with a length prefix.
     List(Box<FieldShape>),
-    /// As many as an earlier member of the same struct says, a whole number; by its place.
+    /// A list whose length is an earlier integer member of the same struct, given by its index.
     Counted(Box<FieldShape>, usize),
-    /// Members one behind another.
+    /// Consecutive members.
     Struct(Vec<LayoutField>),
-    /// A byte that says which of these follows, from 1 on; nothing, if it is 0.
+    /// A byte that selects which of these follows, counted from 1; 0 for none.
     Variant(Vec<(String, Vec<LayoutField>)>),
-    /// All that is left of the payload.
+    /// The rest of the payload.
     Rest,
 }
 
-/// A field with its name.
+/// A named field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayoutField {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its type.
     pub shape: FieldShape,
 }
 
@@ -146,7 +150,7 @@ impl LayoutField {
     }
 }
 
-/// What payloads of one type are made of. Cheap to share, the same for the whole run.
+/// The layout of payloads of one type. Immutable and cheap to share.
 #[derive(Debug)]
 pub struct PayloadLayout {
     compiled: CompiledLayout,
@@ -154,7 +158,7 @@ pub struct PayloadLayout {
 }
 
 impl PayloadLayout {
-    /// The layout of payloads with these members. `Err` says why there can be no columns of them.
+    /// Compiles these members. `Err` says why they cannot become columns.
     pub fn new(wire: WireRules, members: &[LayoutField]) -> Result<Self, String> {
         let compiled = compile(wire, members)?;
         let schema = Arc::new(Schema::new(compiled.fields.clone()));
@@ -166,15 +170,15 @@ impl PayloadLayout {
         &self.schema
     }
 
-    /// Rows in the making.
+    /// Starts decoding rows.
     pub fn rows(&self) -> LayoutRows<'_> {
         LayoutRows::new(self)
     }
 
-    /// Columns out of which payloads are made: by name, as far as they can be cast without loss. A row of
-    /// which anything is lost is refused when it is written.
+    /// Prepares columns for encoding, found by name and cast if that loses nothing. Rows that the
+    /// cast would change are refused when they are written.
     ///
-    /// `Err` says which column is missing or of another type.
+    /// `Err` names the column that is missing or has the wrong type.
     pub fn columns(&self, columns: &RecordBatch) -> Result<LayoutColumns<'_>, String> {
         LayoutColumns::new(self, columns)
     }

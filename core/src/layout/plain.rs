@@ -1,5 +1,4 @@
-//! Payloads that are a layout as they stand, as a form of a codec's type, and what forms over
-//! layouts share.
+//! Payloads that consist of a layout and nothing else, and helpers for formats with more around it.
 
 use arrow_array::builder::BinaryBuilder;
 use arrow_array::{BinaryArray, RecordBatch};
@@ -10,7 +9,7 @@ use super::{LayoutColumns, LayoutError, LayoutRows, PayloadLayout};
 use crate::payload_form::{FormType, PayloadForm};
 use crate::{Batch, Error, booleans};
 
-/// A type whose payloads are its layout, with nothing around it.
+/// A type whose payloads consist of a layout and nothing else.
 pub type PlainType = FormType<PayloadLayout>;
 
 impl PayloadForm for PayloadLayout {
@@ -41,8 +40,8 @@ impl PayloadForm for PayloadLayout {
 }
 
 impl LayoutRows<'_> {
-    /// Adds the row of a payload as [`push`](Self::push) does; with `raw`, of one whose booleans
-    /// may be any bytes, which are appended there.
+    /// Like [`push`](Self::push); with `raw`, accepts booleans of any bytes, and appends these to
+    /// it.
     pub fn push_keeping(
         &mut self,
         payload: &[u8],
@@ -57,8 +56,7 @@ impl LayoutRows<'_> {
 }
 
 impl LayoutColumns<'_> {
-    /// Appends the payload of a row as [`write`](Self::write) does; with `raw`, with that row's
-    /// bytes there as booleans.
+    /// Like [`write`](Self::write); with `raw`, uses the raw booleans of that row.
     pub fn write_keeping(
         &mut self,
         row: usize,
@@ -72,7 +70,8 @@ impl LayoutColumns<'_> {
     }
 }
 
-/// The events whose payloads `push` can add, and their columns; it says why not of others.
+/// Decodes events with `push`; returns those that succeeded, and their columns. The reasons for
+/// others are added to `bad`.
 pub fn decode<'l>(
     layout: &'l PayloadLayout,
     batch: &Batch,
@@ -86,8 +85,8 @@ pub fn decode<'l>(
         match push(&mut rows, batch.payload(*event as usize)) {
             Ok(()) => {
                 good.push(*event);
-                // Payloads of a batch are mostly alike: the first tells how much room all of them
-                // need.
+                // Payloads of a batch are mostly alike: the first one predicts the capacity for
+                // all.
                 if good.len() == 1 {
                     rows.reserve_alike(events.len() - 1, likely_bytes(batch, events));
                 }
@@ -99,15 +98,14 @@ pub fn decode<'l>(
     Ok((good, columns))
 }
 
-/// What the columns of these payloads rarely need more than: twice what the payloads do, as places
-/// of texts and lists take more in columns.
+/// An upper estimate of the columns' size: twice the payloads, as offsets of text and lists take
+/// more space in columns.
 fn likely_bytes(batch: &Batch, events: &[u32]) -> usize {
     let bytes = events.iter().map(|event| batch.payload_len(*event as usize)).sum::<usize>();
     bytes.saturating_mul(2).saturating_add(64 << 10)
 }
 
-/// The payloads that `write` appends for each row, which says why there is none of others: these
-/// are null.
+/// Encodes rows with `write`. Rows that fail are null, and their reasons are added to `bad`.
 pub fn encode<'l>(
     layout: &'l PayloadLayout,
     columns: &RecordBatch,

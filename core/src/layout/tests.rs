@@ -156,21 +156,18 @@ fn layouts_that_cannot_be_are_refused() {
         (vec![("a", FieldShape::Struct(wide))], "columns"),
         (vec![("a", FieldShape::Bool), ("a", FieldShape::Text)], "two fields"),
         (vec![("a", FieldShape::Rest), ("b", FieldShape::Text)], "last field"),
-        (vec![("a", list(FieldShape::Rest))], "no bytes"),
-        (vec![("a", list(FieldShape::Struct(vec![])))], "no bytes"),
-        (
-            vec![("a", FieldShape::Fixed(Box::new(FieldShape::Bool), 1 << 30))],
-            "more than can be held",
-        ),
-        (vec![("a", FieldShape::Counted(Box::new(FieldShape::Bool), 0))], "no whole number"),
+        (vec![("a", list(FieldShape::Rest))], "without bytes"),
+        (vec![("a", list(FieldShape::Struct(vec![])))], "without bytes"),
+        (vec![("a", FieldShape::Fixed(Box::new(FieldShape::Bool), 1 << 30))], "is too long"),
+        (vec![("a", FieldShape::Counted(Box::new(FieldShape::Bool), 0))], "not an integer member"),
         (
             vec![
                 ("a", FieldShape::Text),
                 ("b", FieldShape::Counted(Box::new(FieldShape::Bool), 0)),
             ],
-            "no whole",
+            "not an integer",
         ),
-        (vec![("a", list(FieldShape::Counted(Box::new(FieldShape::Bool), 0)))], "nothing here"),
+        (vec![("a", list(FieldShape::Counted(Box::new(FieldShape::Bool), 0)))], "no length member"),
     ] {
         let message = refused(members);
         assert!(message.contains(says), "{message}");
@@ -212,7 +209,7 @@ fn lists_that_would_become_far_longer_than_they_are_are_refused() {
     let lists =
         arrow_array::ListArray::from_iter_primitive::<Float32Type, _, _>(vec![Some(vec![]); 8192]);
     let columns = RecordBatch::try_from_iter([("p", Arc::new(lists) as ArrayRef)]).unwrap();
-    assert!(point.columns(&columns).unwrap_err().contains("not the 4000000 long"));
+    assert!(point.columns(&columns).unwrap_err().contains("do not have 4000000 elements"));
 }
 
 #[test]

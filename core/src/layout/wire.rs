@@ -1,4 +1,4 @@
-//! Reads payloads piece by piece, and never beyond their end. Knows no columns.
+//! Reads payloads piece by piece, never beyond their end.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -9,34 +9,35 @@ pub(super) const SHORT: LayoutError = "it is shorter than its type";
 pub(super) const LONG: LayoutError = "it is longer than its type";
 const ODD_LENGTH: LayoutError = "a length is not written in the shortest way";
 const NEGATIVE: LayoutError = "a length is negative";
-const EMPTY: LayoutError = "far more of it is missing than is there";
+const EMPTY: LayoutError = "too many of its references are null";
 const HUGE: LayoutError = "a length is more than 2 GiB";
 
-/// What is left of a payload.
+/// The rest of a payload.
 pub(super) struct PayloadCursor<'b> {
     rest: &'b [u8],
-    /// How many bytes of columns may still be filled with what stands for nothing.
+    /// The bytes of placeholders that may still be added to columns.
     budget: usize,
-    /// The bytes of booleans that were read, where any are taken.
+    /// The raw booleans read so far, if any value is accepted.
     raw_booleans: Option<Vec<u8>>,
 }
 
-/// How many bytes of columns a byte of a payload may fill with what stands for nothing, and how many more
-/// any payload may: references that lead nowhere are short, and what they could lead to may be long.
-const BLANKS: (usize, usize) = (64, 64 << 10);
+/// The budget of placeholder bytes: per byte of payload, plus an allowance. A null reference is
+/// short, but its placeholder may be long.
+const BLANK_BUDGET: (usize, usize) = (64, 64 << 10);
 
 impl<'b> PayloadCursor<'b> {
     pub(super) fn new(payload: &'b [u8]) -> Self {
-        let budget = payload.len().saturating_mul(BLANKS.0).saturating_add(BLANKS.1);
+        let budget = payload.len().saturating_mul(BLANK_BUDGET.0).saturating_add(BLANK_BUDGET.1);
         Self { rest: payload, budget, raw_booleans: None }
     }
 
-    /// The same, but takes every boolean that is not all zeros for true, and keeps their bytes.
+    /// Like [`new`](Self::new), but treats every boolean that is not all zeros as true, and keeps
+    /// the raw bytes.
     pub(super) fn with_raw_booleans(payload: &'b [u8]) -> Self {
         Self { raw_booleans: Some(Vec::new()), ..Self::new(payload) }
     }
 
-    /// The bytes of the booleans that were read, if they were kept.
+    /// The raw booleans, if they were kept.
     pub(super) fn raw_booleans(self) -> Option<Vec<u8>> {
         self.raw_booleans
     }
@@ -45,7 +46,7 @@ impl<'b> PayloadCursor<'b> {
         self.rest.len()
     }
 
-    /// Takes what a column needs for what is not there.
+    /// Spends placeholder bytes from the budget.
     pub(super) fn spend(&mut self, bytes: usize) -> Result<(), LayoutError> {
         self.budget = self.budget.checked_sub(bytes).ok_or(EMPTY)?;
         Ok(())
@@ -94,7 +95,7 @@ impl<'b> PayloadCursor<'b> {
         })
     }
 
-    /// A length, which what follows of `least` bytes each must have room for.
+    /// A length prefix, checked against the remaining bytes at `least` bytes per element.
     #[inline]
     pub(super) fn length(
         &mut self,
@@ -115,7 +116,7 @@ impl<'b> PayloadCursor<'b> {
         self.fits(length, least)
     }
 
-    /// A length from elsewhere, which what follows must have room for.
+    /// Checks a length from elsewhere against the remaining bytes.
     #[inline]
     pub(super) fn fits(&self, length: i64, least: usize) -> Result<usize, LayoutError> {
         let length = usize::try_from(length).map_err(|_| NEGATIVE)?;

@@ -16,23 +16,23 @@ use crate::Error;
 use crate::files::is_special;
 
 impl Outputs {
-    /// Opens a file that will be published as `target`. A target that ends in `.zst` is compressed.
+    /// Creates a file that is published as `target`. It is compressed if `target` ends in `.zst`.
     ///
-    /// `-` is standard output; that and devices are written directly.
+    /// `-` is standard output, which is written directly, like devices.
     pub fn create(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
         self.create_with(&self.actual_path(target), IfExists::Check, compresses(target))
     }
 
-    /// Opens a file that will be published as `target`, and holds just the bytes it is given, whatever
-    /// its name.
+    /// Creates a file that is published as `target` and never compressed, whatever its name.
     pub fn create_as_is(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
         self.create_with(&self.actual_path(target), IfExists::Check, Packing::Plain)
     }
 
-    /// Opens a file that begins with what `target` holds now, if it exists, and will replace it.
+    /// Creates a file that starts with the current contents of `target`, if it exists, and replaces
+    /// it.
     ///
-    /// `Err` if the run goes on after an interruption, and the target exists: it may have the events
-    /// already.
+    /// `Err` if the run resumes after an interruption, and the target exists: it may have the
+    /// events already.
     pub fn extend(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
         let packing = compresses(target);
         let target = &self.actual_path(target);
@@ -40,21 +40,21 @@ impl Outputs {
         self.expect_new(target, true)?;
         if self.overwrite == Overwrite::Redo && target.exists() {
             return Err(Error::refused(format!(
-                "whether an output that is continued has these events already cannot be told; run \
-                 without --resume: {}",
+                "cannot tell whether the output to continue already has these events; run without \
+                 --resume: {}",
                 target.display()
             )));
         }
         if self.staging.is_some() && target.exists() {
             return Err(Error::refused(format!(
-                "an output that is continued can only be written by a run on this machine: {}",
+                "only a run on this machine can continue an output: {}",
                 target.display()
             )));
         }
         self.create_with(target, IfExists::Keep, packing)
     }
 
-    /// Opens a file somewhere below `folder`, whose name is only known when it is complete: see
+    /// Creates a file below `folder` whose name is decided on completion: see
     /// [`OutputFile::finish_as`].
     pub fn create_below(self: &Arc<Self>, folder: &Path) -> Result<OutputFile, Error> {
         let folder = &self.folder_at(&self.actual_path(folder))?;
@@ -93,9 +93,9 @@ impl Outputs {
             return self.grow(&target, kept, packing);
         }
         let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let room = temporary_dir_for(folder_of(&at));
-        self.litter.remove(&room, &short(&name));
-        let (temporary, file) = self.temporary(&room, &name)?;
+        let temporary_dir = temporary_dir_for(folder_of(&at));
+        self.litter.remove(&temporary_dir, &short(&name));
+        let (temporary, file) = self.temporary(&temporary_dir, &name)?;
         self.state().open.insert(target.clone(), temporary.clone());
         let mut output = self.file(&target, &at, file, packing);
         if kept {
@@ -105,7 +105,7 @@ impl Outputs {
         Ok(output)
     }
 
-    /// Opens a file under its final name.
+    /// Opens a file that grows under its final name.
     fn grow(
         self: &Arc<Self>,
         target: &Path,
@@ -118,7 +118,7 @@ impl Outputs {
             (false, Overwrite::Refuse) => open.read(true).write(true).create_new(true),
             (false, _) => open.read(true).write(true).create(true).truncate(true),
         };
-        let opened = self.ask(OutputStep::Create).and_then(|()| open.open(target));
+        let opened = self.inject(OutputStep::Create).and_then(|()| open.open(target));
         let file = opened.map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => appeared_error(target),
             _ => Error::io("create", target, e),
@@ -135,7 +135,7 @@ impl Outputs {
         output.base = Some(base);
         output.continues = kept;
         if kept {
-            // The hash would have to begin with what is there.
+            // The hash would have to include the existing contents.
             output.forget_hash();
         }
         Ok(output)
@@ -183,7 +183,7 @@ enum IfExists {
     Keep,
 }
 
-/// What becomes of the bytes on their way into a file.
+/// How a file is compressed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Packing {
     Plain,

@@ -1,7 +1,6 @@
-//! Failures on purpose: lets an output fail at a step of one's choice, so that tests can try every one. Runs
-//! of users have none.
+//! Fault injection: makes an output operation fail at a chosen step, so that tests can try every
+//! step.
 //!
-//! Does not decide what is to become of outputs then: that is what is tried.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,19 +10,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
-/// Something that is done to outputs, and that may fail.
+/// An operation on outputs that may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum OutputStep {
-    /// A file or folder is made or opened.
+    /// Creating or opening a file or folder.
     Create,
-    /// Bytes are written.
+    /// Writing bytes.
     Write,
-    /// What was written is brought to the disk.
+    /// Flushing to disk.
     Sync,
-    /// A file is made longer or shorter.
+    /// Changing the length of a file.
     Resize,
-    /// A file or folder gets another name.
+    /// Renaming a file or folder.
     Rename,
 }
 
@@ -31,19 +30,20 @@ pub enum OutputStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepFault {
-    /// There is no space left.
+    /// No space is left.
     Full,
-    /// The device does not work.
+    /// The device fails.
     Broken,
-    /// There is space for half of what is written. Steps that write nothing fail as a whole.
+    /// Half of the bytes are written before space runs out. Steps that write nothing fail
+    /// completely.
     Short,
 }
 
-/// Lets one step of outputs fail, or all from one on, and counts the steps.
+/// Makes one step of outputs fail, or all from one on, and counts steps.
 ///
-/// Removing and putting back never fail: nothing is promised of a disk on which they do.
+/// Removing and restoring never fail: no guarantee holds on a disk where they do.
 ///
-/// Steps have the same numbers in runs of one pipeline over one input, if these have one thread.
+/// With one thread, runs of one pipeline over one input number their steps identically.
 #[derive(Debug, Default)]
 pub struct FaultInjector {
     fault: Option<(u64, StepFault)>,
@@ -53,22 +53,22 @@ pub struct FaultInjector {
 }
 
 impl FaultInjector {
-    /// No step fails; they are only counted.
+    /// Only counts steps.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// The step of this number fails, counted from 0; those after it do not.
+    /// Makes one step fail, counted from 0.
     pub fn at(step: u64, fault: StepFault) -> Self {
         Self { fault: Some((step, fault)), ..Self::default() }
     }
 
-    /// The step of this number fails, counted from 0, and all after it: a disk that stays full.
+    /// Makes all steps from this one on fail, counted from 0: a disk that stays full.
     pub fn since(step: u64, fault: StepFault) -> Self {
         Self { lasts: true, ..Self::at(step, fault) }
     }
 
-    /// How many steps there were so far.
+    /// The number of steps so far.
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }
@@ -78,7 +78,7 @@ impl FaultInjector {
         self.struck.get().copied()
     }
 
-    /// How the next step fails, if it does.
+    /// The fault of the next step, if any.
     fn next(&self, step: OutputStep) -> Option<StepFault> {
         let number = self.steps.fetch_add(1, Ordering::Relaxed);
         let fails = |at: u64| number == at || (self.lasts && number > at);
@@ -97,13 +97,13 @@ impl StepFault {
     }
 }
 
-/// `Err` if this step is to fail.
-pub(super) fn ask(faults: Option<&FaultInjector>, step: OutputStep) -> io::Result<()> {
+/// Returns the injected error of this step, if any.
+pub(super) fn inject(faults: Option<&FaultInjector>, step: OutputStep) -> io::Result<()> {
     let fault = faults.and_then(|faults| faults.next(step));
     fault.map_or(Ok(()), |fault| Err(fault.error()))
 }
 
-/// Writes all of `bytes`, unless that is to fail.
+/// Writes all of `bytes`, unless a fault is injected.
 pub(super) fn write_all(
     faults: Option<&FaultInjector>,
     to: &mut impl Write,
@@ -112,7 +112,7 @@ pub(super) fn write_all(
     failing(faults, bytes, |bytes| to.write_all(bytes))
 }
 
-/// Writes all of `bytes` at a place of a file, unless that is to fail.
+/// Writes all of `bytes` at an offset, unless a fault is injected.
 pub(super) fn write_all_at(
     faults: Option<&FaultInjector>,
     file: &File,

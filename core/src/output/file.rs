@@ -1,4 +1,4 @@
-//! One output in the making: where its bytes go, compressed or as they are, and what is known of them.
+//! One output that is being written: its destination, compression, length and hash.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
@@ -7,25 +7,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::faults::{FaultInjector, OutputStep, ask, write_all, write_all_at};
+use super::faults::{FaultInjector, OutputStep, inject, write_all, write_all_at};
 use super::{Outputs, Overwrite, PublishedFile, StagedOutput, folder_of};
 use crate::frames::{self, SeekTableBuilder};
 use crate::{Error, OrderedTasks, Tasks};
 
-/// An output in the making. Dropped without [`finish`](Self::finish), it will never be published.
+/// An output that is being written. If it is dropped without [`finish`](Self::finish), it is not
+/// published.
 pub struct OutputFile {
     pub(super) outputs: Arc<Outputs>,
     pub(super) target: PathBuf,
-    /// Where it will be put: mostly there.
+    /// The path it is renamed to: mostly the target.
     pub(super) at: PathBuf,
     pub(super) destination: Destination,
     pub(super) hasher: Option<blake3::Hasher>,
     pub(super) bytes: u64,
-    /// How long it was when it was opened, where it grows under its final name.
+    /// Its initial length, if it grows under its final name.
     pub(super) base: Option<u64>,
-    /// Whether it continues a file, which it then replaces.
+    /// Whether it continues an existing file, which it replaces.
     pub(super) continues: bool,
-    /// Whether all that was given to it is in it.
+    /// Whether all writes succeeded.
     pub(super) whole: bool,
 }
 
@@ -35,15 +36,15 @@ pub(super) enum Destination {
     Direct(Box<dyn Write + Send>),
 }
 
-/// A file of compressed frames, made by tasks.
+/// A file of frames, compressed by tasks.
 pub(super) struct FrameWriter {
     file: HashingFile,
-    /// What the next frame will hold.
+    /// The contents of the next frame.
     plain: Vec<u8>,
     frames: OrderedTasks<CompressedFrame>,
-    /// Says where frames begin; nothing for a file that goes on behind what another program wrote.
+    /// The seek table; `None` for a file that continues another one.
     table: Option<SeekTableBuilder>,
-    /// Whether every frame that was given to the file is in it.
+    /// Whether all frames were written.
     whole: bool,
 }
 
@@ -66,8 +67,8 @@ impl FrameWriter {
 
     fn write(&mut self, target: &Path, mut bytes: &[u8]) -> Result<(), Error> {
         while !bytes.is_empty() {
-            let room = frames::DEFAULT_LEN - self.plain.len();
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            let free = frames::DEFAULT_LEN - self.plain.len();
+            let (now, later) = bytes.split_at(free.min(bytes.len()));
             self.plain.extend_from_slice(now);
             bytes = later;
             if self.plain.len() == frames::DEFAULT_LEN {
@@ -97,7 +98,7 @@ impl FrameWriter {
             }
         };
         put().map_err(|e| {
-            // Half a frame would hide what may still follow it.
+            // A partial frame would hide the frames after it.
             self.whole = false;
             if let Ok(before) = before {
                 drop(
@@ -122,13 +123,13 @@ impl FrameWriter {
     }
 
     fn finish(mut self, target: &Path) -> Result<HashingFile, Error> {
-        // A file without any frame would not be a compressed file.
+        // A compressed file needs at least one frame.
         if !self.plain.is_empty() || self.file.bytes == 0 && self.frames.is_empty() {
             self.cut(target)?;
         }
         self.flush(target)?;
         if !self.whole {
-            let what = "a frame before could not be written";
+            let what = "an earlier frame could not be written";
             return Err(Error::io("complete", target, io::Error::other(what)));
         }
         if let Some(table) = self.table.take() {
@@ -138,7 +139,7 @@ impl FrameWriter {
     }
 }
 
-/// The file below a compressor: what arrives here is what the file holds.
+/// A file that counts and hashes the bytes written to it.
 pub(super) struct HashingFile {
     pub(super) file: File,
     pub(super) faults: Option<Arc<FaultInjector>>,
@@ -168,28 +169,28 @@ impl std::fmt::Debug for OutputFile {
 }
 
 impl OutputFile {
-    /// Where it will be.
+    /// The path it will be published as.
     pub fn target(&self) -> &Path {
         &self.target
     }
 
-    /// Bytes given to it so far, before compression.
+    /// The number of bytes written so far, before compression.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether what is written shows on a terminal.
+    /// Whether it is a terminal.
     pub fn is_terminal(&self) -> bool {
         matches!(self.destination, Destination::Direct(_))
             && self.target == Path::new("-")
             && io::stdout().is_terminal()
     }
 
-    /// Writes bytes that are not text: refused on a terminal.
+    /// Writes binary data, which is refused on a terminal.
     pub fn write_binary(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if self.bytes == 0 && self.is_terminal() {
             return Err(Error::refused(
-                "binary data is not shown on a terminal; send it to a file or a pipe",
+                "binary data is not written to a terminal; use a file or a pipe",
             ));
         }
         self.write(bytes)
@@ -220,19 +221,20 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Leaves what was written before a write that failed.
+    /// Undoes a failed write as far as possible.
     fn undo_failed_write(&mut self) {
         let (Some(base), Destination::Plain(file)) = (self.base, &mut self.destination) else {
             self.whole = false;
             return;
         };
-        // Half an event would hide what it is continued with. That fails only where nothing works.
+        // A partial event would hide the events appended later. Errors here are ignored: the first
+        // one is reported.
         let len = base + self.bytes;
         drop(file.set_len(len).and_then(|()| file.seek(SeekFrom::Start(len))));
     }
 
-    /// Waits until what has been written is on the disk. Completing the file does that, too; many files
-    /// are faster synced beside each other before.
+    /// Flushes the file to disk. [`finish`](Self::finish) does this, too; many files are faster
+    /// synced in parallel before.
     pub fn sync(&self) -> Result<(), Error> {
         match &self.destination {
             Destination::Plain(file) => {
@@ -242,7 +244,8 @@ impl OutputFile {
         }
     }
 
-    /// Brings what was written into the file, where others can read it. What is compressed is cut for it.
+    /// Makes everything written so far readable by others. Compressed output ends its current
+    /// frame.
     pub fn flush(&mut self) -> Result<(), Error> {
         match &mut self.destination {
             Destination::Plain(_) => Ok(()),
@@ -255,34 +258,34 @@ impl OutputFile {
         Error::io("write", &self.target, error)
     }
 
-    /// Whether it grows under its final name, where others may read it at any moment.
+    /// Whether it grows under its final name, where others can read it.
     pub fn is_growing(&self) -> bool {
         self.base.is_some()
     }
 
-    /// Whether what it begins with can be replaced once all has been written: not of what is compressed,
-    /// sent on, or continues another file.
+    /// Whether its head can be replaced at the end: not if it is compressed, a stream, or continues
+    /// another file.
     pub fn can_replace_head(&self) -> bool {
         matches!(self.destination, Destination::Plain(_))
             && self.base.unwrap_or(0) == 0
             && !self.continues
     }
 
-    /// Replaces the first `len` bytes by `head`. What follows moves if that is of another length: then
-    /// the file is read and written once.
+    /// Replaces the first `len` bytes by `head`. If the lengths differ, the rest of the file is
+    /// moved.
     pub fn replace_head(&mut self, len: u64, head: &[u8]) -> Result<(), Error> {
-        let broken = || Error::internal("the head of an output was replaced that cannot be");
+        let broken = || Error::internal("the head of this output cannot be replaced");
         let body = self.bytes.checked_sub(len).filter(|_| self.can_replace_head());
         let body = body.ok_or_else(broken)?;
         let Destination::Plain(file) = &mut self.destination else { return Err(broken()) };
         let (fail, faults) =
             (|e| Error::io("write", &self.target, e), self.outputs.faults.as_deref());
         let end = body + head.len() as u64;
-        // Until all of it is done, the file is neither what it was nor what it is to be.
+        // Until this is complete, the file is invalid.
         self.whole = false;
         shift(faults, file, (len, head.len() as u64), body).map_err(fail)?;
         write_all_at(faults, file, head, 0).map_err(fail)?;
-        ask(faults, OutputStep::Resize).and_then(|()| file.set_len(end)).map_err(fail)?;
+        inject(faults, OutputStep::Resize).and_then(|()| file.set_len(end)).map_err(fail)?;
         file.seek(SeekFrom::Start(end)).map_err(fail)?;
         if let Some(hasher) = &mut self.hasher {
             *hasher = hashed(file, end).map_err(fail)?;
@@ -292,7 +295,7 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Does without a hash.
+    /// Stops computing a hash.
     pub(super) fn forget_hash(&mut self) {
         self.hasher = None;
         if let Destination::Packed(packed) = &mut self.destination {
@@ -301,14 +304,15 @@ impl OutputFile {
         }
     }
 
-    /// Completes the file: it will be published with the others. `rows` is what it is said to hold.
+    /// Completes the file, which is published with the others. `rows` is its row count in the
+    /// report.
     pub fn finish(self, rows: u64) -> Result<(), Error> {
         let (target, at) = (self.target.clone(), self.at.clone());
         self.complete(&target, at, rows)
     }
 
-    /// Completes a file of [`Outputs::create_below`]: it will be published as `target`, which lies in
-    /// the same folder or below it.
+    /// Completes a file of [`Outputs::create_below`], to be published as `target`, in or below the
+    /// same folder.
     pub fn finish_as(self, target: &Path, rows: u64) -> Result<(), Error> {
         let target = &self.outputs.actual_path(target);
         let at = self.outputs.place_of(target)?;
@@ -323,7 +327,7 @@ impl OutputFile {
             outputs, target, destination: to, hasher, bytes, base, continues, whole, ..
         } = self;
         if !whole {
-            let what = "a write before has failed, and what it was to write is missing";
+            let what = "an earlier write failed";
             return Err(Error::io("complete", name, io::Error::other(what)));
         }
         let (fail, faults) = (|e| Error::io("write", name, e), outputs.faults.as_deref());
@@ -352,20 +356,20 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Begins with what `target` holds now.
+    /// Copies the current contents of `target`.
     pub(super) fn copy_from(&mut self, target: &Path, temporary: &Path) -> Result<(), Error> {
         let fail = |e| Error::io("copy", target, e);
         if self.hasher.is_none()
             && let Destination::Plain(file) = &mut self.destination
         {
-            let copied = ask(self.outputs.faults.as_deref(), OutputStep::Write);
-            // The system may share the blocks instead of copying them.
+            let copied = inject(self.outputs.faults.as_deref(), OutputStep::Write);
+            // The file system may share blocks instead of copying.
             self.bytes = copied.and_then(|()| fs::copy(target, temporary)).map_err(fail)?;
             *file = OpenOptions::new().append(true).open(temporary).map_err(fail)?;
             drop(file.try_lock());
             return Ok(());
         }
-        // A compressed target is continued with a new frame: what it holds already stays packed.
+        // A compressed target is continued with a new frame; its contents stay compressed.
         let mut old = File::open(target).map_err(fail)?;
         let mut buffer = vec![0; 1 << 20];
         loop {
@@ -384,15 +388,15 @@ impl OutputFile {
     }
 }
 
-/// How much of a file is moved or hashed at a time.
+/// Bytes moved or hashed at a time.
 const STEP: u64 = 1 << 20;
 
 fn sync(faults: Option<&FaultInjector>, file: &File) -> io::Result<()> {
-    ask(faults, OutputStep::Sync)?;
+    inject(faults, OutputStep::Sync)?;
     file.sync_all()
 }
 
-/// Moves `len` bytes of a file from one place to another.
+/// Moves `len` bytes within a file.
 fn shift(
     faults: Option<&FaultInjector>,
     file: &File,
@@ -406,7 +410,7 @@ fn shift(
     let mut moved = 0;
     while moved < len {
         let step = STEP.min(len - moved);
-        // What is not moved yet must not be written over.
+        // Do not overwrite what has not been moved yet.
         let at = if to > from { len - moved - step } else { moved };
         let part = buffer.get_mut(..step as usize).unwrap_or_default();
         file.read_exact_at(part, from + at)?;

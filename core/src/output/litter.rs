@@ -1,4 +1,5 @@
-//! Litter: temporary files and folders of killed runs. Tells them from files that are in use, and removes them.
+//! Litter: temporary files and folders of killed runs. Distinguishes them from files in use, and
+//! removes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -8,19 +9,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{MANIFEST, TEMPORARY, folder_of, temporary_path};
 use crate::store::is_address;
 
-/// The temporary files of this process.
+/// The temporary files that this process uses.
 pub(super) fn live() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     static LIVE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What killed runs left in the folders that a batch writes to. Each folder is listed once, however many
-/// outputs there are in it.
+/// The litter in the folders that a batch writes to. Each folder is listed only once.
 #[derive(Debug, Default)]
 pub struct ListedLitter(Mutex<BTreeMap<PathBuf, Arc<[String]>>>);
 
 impl ListedLitter {
-    /// Removes what they left for the target whose name begins so.
+    /// Removes the litter of targets whose short name is `short`.
     pub(super) fn remove(&self, folder: &Path, short: &str) {
         let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let names = match listed.get(folder) {
@@ -36,8 +36,8 @@ impl ListedLitter {
     }
 }
 
-/// Removes what killed runs left for targets in `folder`, or for the one whose name begins so. What
-/// cannot be removed is left: it is only litter.
+/// Removes the litter of targets in `folder`, or of those whose short name is `short`. Errors are
+/// ignored: it is only litter.
 pub(super) fn remove_stale(folder: &Path, short: Option<&str>) {
     temporary_names(folder).for_each(|name| remove_if_stale(folder, &name, short));
 }
@@ -49,7 +49,7 @@ fn temporary_names(folder: &Path) -> impl Iterator<Item = String> {
 }
 
 fn remove_if_stale(folder: &Path, name: &str, short: Option<&str>) {
-    // A dot would make it the file of another target, whose name begins as this one's does.
+    // A dot would mean another target whose name starts with this one's.
     let process = inner_name(name, short).and_then(|inner| inner.split_once('-'));
     let Some(Ok(process)) = process.map(|(process, _)| process.parse::<u32>()) else { return };
     let path = folder.join(name);
@@ -58,9 +58,9 @@ fn remove_if_stale(folder: &Path, name: &str, short: Option<&str>) {
     }
 }
 
-/// Removes a file, or a folder with all that is in it, if that is possible.
+/// Removes a file, or a folder with its contents, ignoring errors.
 pub(super) fn remove_any(path: &Path) {
-    // An object that another process put together goes with its room.
+    // Staged objects of another process are removed with their staging directory.
     if is_address(path) {
         return;
     }
@@ -69,7 +69,7 @@ pub(super) fn remove_any(path: &Path) {
     }
 }
 
-/// What stands behind a target's name in that of a temporary file.
+/// The part of a temporary file's name after the target's name.
 fn inner_name<'n>(name: &'n str, short: Option<&str>) -> Option<&'n str> {
     let inner = name.strip_prefix('.')?.strip_suffix(TEMPORARY)?;
     match short {
@@ -78,13 +78,13 @@ fn inner_name<'n>(name: &'n str, short: Option<&str>) -> Option<&'n str> {
     }
 }
 
-/// Whether nobody writes it.
+/// Whether nobody has locked it.
 fn is_free(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
-/// Whether the process that made it may still publish it: it may have closed the file, or be on a
-/// machine whose locks are not seen here.
+/// Whether its process may still publish it: it may have closed the file, or locks may not be
+/// shared between machines.
 fn is_in_use(process: u32, path: &Path) -> bool {
     if process == std::process::id() {
         return live().contains(path);
@@ -92,9 +92,9 @@ fn is_in_use(process: u32, path: &Path) -> bool {
     Path::new("/proc").join(process.to_string()).exists()
 }
 
-/// Removes what killed runs left at the places of these outputs, and in the folders among them.
+/// Removes the litter next to these outputs, and in the folders among them.
 ///
-/// In folders among them, manifests in the making go, too: nobody else may be writing there.
+/// In these folders unfinished manifests are removed, too: nobody else may be writing there.
 pub fn sweep<'p>(targets: impl IntoIterator<Item = &'p Path>) {
     let mut folders = BTreeSet::new();
     for target in targets {
@@ -107,7 +107,7 @@ pub fn sweep<'p>(targets: impl IntoIterator<Item = &'p Path>) {
     folders.iter().for_each(|folder| remove_stale(folder, None));
 }
 
-/// Removes a folder's manifest in the making. Nobody else may be writing it.
+/// Removes a folder's unfinished manifest. Nobody else may be writing it.
 pub fn remove_unfinished_manifest(folder: &Path) {
     drop(fs::remove_file(temporary_path(&folder.join(MANIFEST))));
 }
@@ -116,14 +116,14 @@ fn folders_below(folder: &Path, folders: &mut BTreeSet<PathBuf>) {
     folders.insert(folder.to_owned());
     remove_unfinished_manifest(folder);
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        // Links may lead anywhere, also in circles.
+        // Links may form cycles.
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             folders_below(&entry.path(), folders);
         }
     }
 }
 
-/// Whether anything is in a folder but what killed runs left.
+/// Whether a folder contains anything but litter.
 pub fn is_used(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|entries| {
         entries.flatten().any(|e| !e.file_name().as_encoded_bytes().ends_with(TEMPORARY.as_bytes()))

@@ -1,9 +1,10 @@
-//! Many small files below one folder: written whole, one after another, into a hidden room in the folder, and
-//! given their final names all together. Holds about a hundred bytes of each, no descriptor, and syncs them
-//! together.
+//! Many small files below one folder: written one after another to a hidden staging directory in
+//! the folder, and renamed together. Needs about a hundred bytes of memory per file and no
+//! descriptor, and syncs them together.
 //!
-//! The room is a folder named as temporary files are, locked while it is used, so it is litter when its run is
-//! killed. [`OutputFile`](super::OutputFile) is for the few large outputs of a run.
+//! The staging directory is named like a temporary file and locked while in use, so it is
+//! recognized as litter when its run is killed. Use [`OutputFile`](super::OutputFile) for the few
+//! large outputs of a run.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::faults::{OutputStep, ask, write_all};
+use super::faults::{OutputStep, inject, write_all};
 use super::litter::live;
 use super::objects::{Upload, temporary_dir_for};
 use super::renames::{RenameLog, appeared_error, publish_error};
@@ -20,29 +21,30 @@ use super::{Outputs, Overwrite, PublishedFile, folder_of, remove_any};
 use crate::Error;
 use crate::store::is_address;
 
-/// Many small files in the making. Dropped without [`finish`](Self::finish), none will be published.
+/// Many small files that are being written. If it is dropped without [`finish`](Self::finish), none
+/// is published.
 #[derive(Debug)]
 pub struct OutputFiles {
     outputs: Arc<Outputs>,
     folder: PathBuf,
-    /// The folder that they are put into: mostly that one.
+    /// The folder they are renamed into: mostly the same.
     at: PathBuf,
-    /// Where they are until they are published.
+    /// The staging directory.
     staging: PathBuf,
-    /// Tells other runs that the room is in use.
+    /// Locks the staging directory.
     lock: File,
     files: FileTable,
-    /// Whether all files that were to be written were.
+    /// Whether all writes succeeded.
     whole: bool,
 }
 
-/// What is known of many files, in few bytes each.
+/// A compact table of many files.
 #[derive(Debug, Default)]
 struct FileTable {
-    /// Their names, one behind the other.
+    /// Their concatenated names.
     names: String,
     each: Vec<FileRecord>,
-    /// One a file, where hashes are worked out.
+    /// One per file, if hashes are computed.
     hashes: Vec<[u8; blake3::OUT_LEN]>,
 }
 
@@ -53,51 +55,53 @@ struct FileRecord {
     bytes: u64,
 }
 
-/// Many files that are complete.
+/// A staging directory of complete files.
 #[derive(Debug)]
 pub(super) struct StagedFolder {
     folder: PathBuf,
-    /// The folder that they are put into: mostly that one.
+    /// The folder they are renamed into: mostly the same.
     at: PathBuf,
-    /// Where they are now; nothing once they are published.
+    /// The staging directory; `None` once the files are published.
     staging: Option<PathBuf>,
     files: FileTable,
     replaces: bool,
-    /// Held until they are published.
+    /// The lock, held until publication.
     _lock: File,
 }
 
-/// Up to so many files are synced one by one; more by syncing their whole file system, which may have other
-/// things to write.
+/// Up to this many files are synced individually; for more, the whole file system is synced.
 const SYNCED_EACH: usize = 256;
 
 impl Outputs {
-    /// Makes room for many small files below `folder`, which was declared by [`folder`](Self::folder).
+    /// Starts writing many small files below `folder`, which was declared with
+    /// [`folder`](Self::folder).
     pub fn many(self: &Arc<Self>, folder: &Path) -> Result<OutputFiles, Error> {
         let folder = self.actual_path(folder);
         let at = self.folder_at(&folder)?;
         self.make_folder(&at)?;
-        // Two that write there would take each other's names.
+        // Two writers could use the same names.
         self.claim(&at)?;
-        let (room, lock) = self.temporary_folder(&temporary_dir_for(&at))?;
-        self.state().open.insert(room.clone(), room.clone());
+        let (staging, lock) = self.temporary_folder(&temporary_dir_for(&at))?;
+        self.state().open.insert(staging.clone(), staging.clone());
         let (outputs, files) = (Arc::clone(self), FileTable::default());
-        Ok(OutputFiles { outputs, folder, at, staging: room, lock, files, whole: true })
+        Ok(OutputFiles { outputs, folder, at, staging, lock, files, whole: true })
     }
 }
 
 impl OutputFiles {
-    /// Writes a file that will be published as `name`, a path below the folder, and is said to hold `rows`.
+    /// Writes a file that is published as `name`, a path below the folder. `rows` is its row count
+    /// in the report.
     ///
-    /// `Err` if there is a file of that name already, or the name is no plain path below the folder.
+    /// `Err` if the name exists already, or is not a plain path below the folder.
     pub fn write(&mut self, name: &str, bytes: &[u8], rows: u64) -> Result<(), Error> {
         let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
         if name.is_empty() || !Path::new(name).components().all(is_plain) {
-            return Err(Error::internal(format!("`{name}` is no name for a file in a folder")));
+            return Err(Error::internal(format!("`{name}` is not a path below a folder")));
         }
         let path = self.staging.join(name);
         let faults = self.outputs.faults.as_deref();
-        let created = ask(faults, OutputStep::Create).and_then(|()| create(&self.staging, &path));
+        let created =
+            inject(faults, OutputStep::Create).and_then(|()| create(&self.staging, &path));
         let written = created.and_then(|mut file| write_all(faults, &mut file, bytes));
         self.whole &= written.is_ok();
         written.map_err(|e| Error::io("write", self.folder.join(name), e))?;
@@ -111,28 +115,28 @@ impl OutputFiles {
         Ok(())
     }
 
-    /// Completes them: they will be published with the other outputs.
+    /// Completes the files, which are published with the other outputs.
     pub fn finish(self) -> Result<(), Error> {
-        let Self { outputs, folder, at, staging: room, lock, files, whole } = self;
+        let Self { outputs, folder, at, staging, lock, files, whole } = self;
         if !whole {
-            let what = "a file before could not be written";
+            let what = "an earlier file could not be written";
             return Err(Error::io("complete", &folder, io::Error::other(what)));
         }
-        let asked = || ask(outputs.faults.as_deref(), OutputStep::Sync);
+        let inject_sync = || inject(outputs.faults.as_deref(), OutputStep::Sync);
         let synced = match files.each.len() {
             0..=SYNCED_EACH => files.names().try_for_each(|name| {
-                asked().and_then(|()| File::open(room.join(name))?.sync_all())
+                inject_sync().and_then(|()| File::open(staging.join(name))?.sync_all())
             }),
-            _ => asked().and_then(|()| rustix::fs::syncfs(&lock).map_err(io::Error::from)),
+            _ => inject_sync().and_then(|()| rustix::fs::syncfs(&lock).map_err(io::Error::from)),
         };
         synced.map_err(|e| Error::io("write", &folder, e))?;
         let replaces = outputs.overwrite != Overwrite::Refuse;
         let mut state = outputs.state();
-        state.open.remove(&room);
+        state.open.remove(&staging);
         state.staged_folders.push(StagedFolder {
             folder,
             at,
-            staging: Some(room),
+            staging: Some(staging),
             files,
             replaces,
             _lock: lock,
@@ -141,12 +145,12 @@ impl OutputFiles {
     }
 }
 
-/// Opens a new file somewhere below a folder that is there; those between may have to be made.
-fn create(room: &Path, path: &Path) -> io::Result<File> {
+/// Creates a file below an existing folder, creating folders between them if necessary.
+fn create(staging: &Path, path: &Path) -> io::Result<File> {
     let open = || OpenOptions::new().write(true).create_new(true).open(path);
     match open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            make_below(room, folder_of(path))?;
+            make_below(staging, folder_of(path))?;
             open()
         }
         other => other,
@@ -165,7 +169,7 @@ impl FileTable {
 }
 
 impl StagedFolder {
-    /// The files as they will be.
+    /// The files under their final names.
     pub(super) fn files(&self) -> impl Iterator<Item = PublishedFile> {
         let FileTable { each, hashes, .. } = &self.files;
         self.files.names().zip(each).enumerate().map(|(n, (name, known))| PublishedFile {
@@ -176,48 +180,50 @@ impl StagedFolder {
         })
     }
 
-    /// Where each of the files is put.
+    /// The path each file is renamed to.
     pub(super) fn places(&self) -> impl Iterator<Item = PathBuf> {
         self.files.names().map(|name| self.at.join(name))
     }
 
-    /// Where its files are until they are published.
+    /// The staging directory, until publication.
     pub(super) fn path(&self) -> Option<&PathBuf> {
         self.staging.as_ref()
     }
 
-    /// What is to be put into a store.
+    /// The files to upload to a store.
     pub(super) fn uploads(&self) -> Vec<Upload> {
-        let Some(room) = self.staging.as_ref().filter(|_| is_address(&self.at)) else {
+        let Some(staging) = self.staging.as_ref().filter(|_| is_address(&self.at)) else {
             return Vec::new();
         };
         let upload = |name: &str| Upload {
-            from: room.join(name),
+            from: staging.join(name),
             to: self.at.join(name),
             replaces: self.replaces,
         };
         self.files.names().map(upload).collect()
     }
 
-    /// Gives the files their final names: whole folders at once, where there are none of their names. What goes
-    /// into a store stays.
+    /// Renames the files, moving whole folders where possible. Files for a store are uploaded
+    /// instead.
     pub(super) fn publish(&self, names: &mut RenameLog<'_>) -> Result<(), Error> {
         if is_address(&self.at) {
             return Ok(());
         }
-        self.staging.as_ref().map_or(Ok(()), |room| move_all(room, &self.at, self.replaces, names))
+        self.staging
+            .as_ref()
+            .map_or(Ok(()), |staging| move_all(staging, &self.at, self.replaces, names))
     }
 
-    /// Removes what is left once the files have their names: empty folders, and what they replaced.
+    /// Removes the staging directory with empty folders and replaced files.
     pub(super) fn discard(&mut self) {
-        if let Some(room) = self.staging.take() {
-            remove_any(&room);
-            live().remove(&room);
+        if let Some(staging) = self.staging.take() {
+            remove_any(&staging);
+            live().remove(&staging);
         }
     }
 }
 
-/// Moves what is in a folder into another one.
+/// Moves the contents of a folder into another one.
 fn move_all(
     from: &Path,
     to: &Path,
@@ -225,7 +231,7 @@ fn move_all(
     given: &mut RenameLog<'_>,
 ) -> Result<(), Error> {
     let fail = |e| Error::io("publish", to, e);
-    // All names first: what is moved away while a folder is read may make it skip others.
+    // List all names first: moving entries while reading a folder may skip others.
     let names = fs::read_dir(from).and_then(|entries| {
         entries.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>()
     });

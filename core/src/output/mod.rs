@@ -1,17 +1,19 @@
 //! Output files: written under a temporary name beside the target, and published all together.
 //!
-//! A file under its final name is always whole: it was written, synced and renamed after every sink of
-//! the run had finished. What a killed run leaves are files named `.NAME.*.sluice-tmp`, which the next
-//! run with the same target removes.
+//! A file under its final name is always complete: it was written, synced and renamed after every
+//! sink of the run had finished. A killed run leaves files named `.NAME.*.sluice-tmp`, which the
+//! next run with the same target removes.
 //!
-//! Many small files are kept in a hidden folder beside their places until then, see [`many`].
+//! Many small files are staged in a hidden folder next to their targets, see [`many`].
 //!
-//! Objects of a [store](crate::store) are written to local temporary files and put when they are published.
+//! Objects of a [store](crate::store) are written to local temporary files and uploaded on
+//! publication.
 //!
-//! A process that leaves publishing to another one puts its outputs into a room of its own, see [`staging`].
+//! A process whose outputs are published by another one writes to a staging directory, see
+//! [`staging`].
 //!
-//! Recordings are the exception: their files grow under their final names ([`Outputs::in_place`]), so
-//! that what they have is there whatever happens.
+//! Recordings are the exception: their files grow under their final names ([`Outputs::in_place`]),
+//! so that nothing is lost whatever happens.
 
 mod atomic;
 mod create;
@@ -44,7 +46,7 @@ use crate::tasks::InlineTasks;
 use crate::{Error, Tasks};
 
 use atomic::temporary_path;
-use faults::{FaultInjector, OutputStep, ask};
+use faults::{FaultInjector, OutputStep, inject};
 use litter::{live, remove_any, remove_stale};
 use many::StagedFolder;
 use objects::holds_objects;
@@ -63,49 +65,49 @@ const TEMPORARY: &str = ".sluice-tmp";
 /// The file that describes an output folder.
 pub const MANIFEST: &str = "_manifest.json";
 
-/// What becomes of a target that exists.
+/// What to do if a target exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overwrite {
-    /// The run is refused.
+    /// Refuse the run.
     #[default]
     Refuse,
-    /// It is replaced when the run has succeeded.
+    /// Replace it when the run succeeds.
     Replace,
-    /// It is replaced, too, but nothing is continued: what is there may be this run's own work, from
-    /// before it was interrupted.
+    /// Replace it, but never continue it: it may be this run's own output from before an
+    /// interruption.
     Redo,
 }
 
-/// A file that was published.
+/// A published file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishedFile {
     /// Where it is.
     pub path: PathBuf,
-    /// How many events or rows it has.
+    /// The number of its events or rows.
     pub rows: u64,
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// Its BLAKE3 hash in hex, where the run was to know it.
+    /// Its BLAKE3 hash in hex, if the run computes hashes.
     pub blake3: Option<String>,
 }
 
-/// The outputs of a run: makes files under temporary names, and publishes them.
+/// The outputs of a run: creates files under temporary names, and publishes them together.
 #[derive(Debug)]
 pub struct Outputs {
     overwrite: Overwrite,
     hash: bool,
     inputs: BTreeSet<FileIdentity>,
-    /// What others read that belong to the same batch.
+    /// The inputs of other runs of the same batch.
     other_inputs: Arc<BTreeSet<FileIdentity>>,
-    /// What killed runs left, as far as the whole batch has looked for it.
+    /// The litter that the batch has listed so far.
     litter: Arc<ListedLitter>,
     tasks: Arc<dyn Tasks>,
     in_place: bool,
-    /// The names that files of targets have instead.
+    /// Targets that are renamed.
     names: BTreeMap<PathBuf, PathBuf>,
-    /// Where they are put instead, by a process that leaves publishing to another one.
+    /// The staging directory, if another process publishes.
     staging: Option<Arc<StagingDir>>,
-    /// How tests let it fail; nothing in any other run.
+    /// Faults injected by tests.
     faults: Option<Arc<FaultInjector>>,
     /// Bytes written so far.
     written: AtomicU64,
@@ -116,35 +118,35 @@ pub struct Outputs {
 struct State {
     /// Files that grow under their final names.
     growing: BTreeMap<PathBuf, Arc<File>>,
-    /// Those of them that were not there before.
+    /// Those of them that this run created.
     fresh: BTreeSet<PathBuf>,
-    /// Temporary files in the making, and rooms for many, by target.
+    /// Open temporary files and staging directories, by target.
     open: BTreeMap<PathBuf, PathBuf>,
-    /// The places of all targets so far, however they were written.
+    /// The canonical paths of all targets so far.
     claimed: BTreeSet<PathBuf>,
     /// Files that are complete.
     staged: Vec<StagedOutput>,
-    /// Many small files that are complete.
+    /// Staging directories that are complete.
     staged_folders: Vec<StagedFolder>,
     /// Folders that get a manifest.
     folders: Vec<PathBuf>,
-    /// Folders that were made for this run; removed again, if empty, when it fails.
+    /// Folders created for this run; removed again, if empty, when it fails.
     made: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
 struct StagedOutput {
     temporary: Option<PathBuf>,
-    /// Where it is put: under its final name, unless outputs are staged.
+    /// The path it is renamed to: its final name, unless outputs are staged.
     at: PathBuf,
     file: PublishedFile,
-    /// Whether the run knew of a file that has the final name, and may replace it.
+    /// Whether it may replace a file of that name.
     replaces: bool,
 }
 
 impl Outputs {
-    /// The outputs of a run that reads `inputs`, none of which may be written. Hashes are worked out
-    /// only if `hash` says so.
+    /// The outputs of a run that reads `inputs`, which must not be overwritten. Hashes are computed
+    /// only if `hash` is set.
     pub fn new(overwrite: Overwrite, hash: bool, inputs: &[PathBuf]) -> Self {
         let inputs = inputs.iter().filter_map(|path| FileIdentity::read(path)).collect();
         Self {
@@ -163,70 +165,70 @@ impl Outputs {
         }
     }
 
-    /// The same outputs, none of which may be written to these inputs of others either.
+    /// Protects these inputs of other runs from being overwritten, too.
     pub fn with_protected_inputs(mut self, inputs: Arc<BTreeSet<FileIdentity>>) -> Self {
         self.other_inputs = inputs;
         self
     }
 
-    /// The same outputs, as some of a batch: their folders are searched for what killed runs left once
-    /// for the whole batch.
+    /// Shares the list of litter with other runs of a batch, so that folders are searched only
+    /// once.
     pub fn with_litter(mut self, litter: Arc<ListedLitter>) -> Self {
         self.litter = litter;
         self
     }
 
-    /// The same outputs, whose files grow under their final names.
+    /// Makes files grow under their final names.
     pub fn in_place(mut self, in_place: bool) -> Self {
         self.in_place = in_place;
         self
     }
 
-    /// The same outputs, of which this target has another name. Of a folder, so does what is in it.
+    /// Renames a target, and everything in it if it is a folder.
     pub fn with_name(mut self, target: &Path, name: PathBuf) -> Self {
         self.names.insert(target.to_owned(), name);
         self
     }
 
-    /// The same outputs, which compress by these tasks.
+    /// Compresses on these tasks.
     pub fn with_tasks(mut self, tasks: Arc<dyn Tasks>) -> Self {
         self.tasks = tasks;
         self
     }
 
-    /// The same outputs, which fail as these faults say. For tests.
+    /// Injects faults. For tests.
     pub fn with_faults(mut self, faults: Arc<FaultInjector>) -> Self {
         self.faults = Some(faults);
         self
     }
 
-    /// How many bytes have been written so far.
+    /// The number of bytes written so far.
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// The files that grow under their final names, to be synced by whoever has the time.
+    /// The files that grow under their final names, for a background sync.
     pub fn growing(&self) -> Vec<(PathBuf, Arc<File>)> {
         let state = self.state();
         state.growing.iter().map(|(path, file)| (path.clone(), Arc::clone(file))).collect()
     }
 
-    /// The name that the file or folder for this target has: mostly its own.
+    /// The actual path of a target: mostly its own.
     pub fn actual_path(&self, target: &Path) -> PathBuf {
         let inside = |(from, to): (&PathBuf, &PathBuf)| {
             let rest = target.strip_prefix(from).ok()?;
-            // Joining nothing would make a folder of a file.
+            // Joining an empty path would append a slash.
             Some(if rest.as_os_str().is_empty() { to.clone() } else { to.join(rest) })
         };
         self.names.iter().find_map(inside).unwrap_or_else(|| target.to_owned())
     }
 
-    /// Declares a folder whose files are to be described by a manifest. It must be empty or new, and lie
-    /// neither in nor around another one of the run: each manifest would have to describe the other.
+    /// Declares a folder that gets a manifest. It must be empty or new, and must not contain, or be
+    /// contained in, another such folder of the run.
     pub fn folder(&self, folder: &Path) -> Result<(), Error> {
         let folder = &self.actual_path(folder);
         let at = self.folder_at(folder)?;
-        // Before it is judged, as for files.
+        // Before it is checked, as for files.
         self.make_folder(&at)?;
         self.check_disjoint(folder)?;
         if self.overwrite == Overwrite::Refuse
@@ -245,13 +247,13 @@ impl Outputs {
         }
         let mut replaced = files_in_manifest(folder).into_iter().chain([folder.join(MANIFEST)]);
         replaced.try_for_each(|path| self.check_not_input(&path))?;
-        // Once, and not for each of what may be thousands of files.
+        // Once per folder, not per file.
         remove_stale(&at, None);
         self.state().folders.push(folder.to_owned());
         Ok(())
     }
 
-    /// Notes that a target is written; no other file may have its name.
+    /// Claims a target; no other file may have its name.
     fn claim(&self, target: &Path) -> Result<(), Error> {
         if self.state().claimed.insert(canonical_path(target)) {
             return Ok(());
@@ -259,8 +261,8 @@ impl Outputs {
         Err(written_twice(target))
     }
 
-    fn ask(&self, step: OutputStep) -> io::Result<()> {
-        ask(self.faults.as_deref(), step)
+    fn inject(&self, step: OutputStep) -> io::Result<()> {
+        inject(self.faults.as_deref(), step)
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -268,24 +270,24 @@ impl Outputs {
     }
 }
 
-/// The folder of a target, as something that can be opened.
+/// The folder of a target, `.` if it has none.
 fn folder_of(target: &Path) -> &Path {
     target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Where a target in a folder that exists really lies: the same for every way to write it.
+/// The canonical path of a target in an existing folder.
 pub fn canonical_path(target: &Path) -> PathBuf {
     let folder = folder_of(target);
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     real.join(target.file_name().unwrap_or_default())
 }
 
-/// Whether something of this name is what a run keeps until it publishes it, and not an output.
+/// Whether this is the name of a temporary file, not of an output.
 pub(crate) fn is_litter(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(TEMPORARY)
 }
 
-/// Whether several sinks may write there.
+/// Whether several sinks may write to the same target.
 fn is_shared(target: &Path) -> bool {
     target == Path::new("-") || is_special(target)
 }
@@ -303,13 +305,13 @@ impl Drop for Outputs {
             remove_any(temporary);
             live().remove(temporary);
         }
-        // What was to grow and never did would only be in the way the next time.
+        // An empty file that never grew would only block the next run.
         for (path, file) in &state.growing {
             if state.fresh.contains(path) && file.metadata().is_ok_and(|meta| meta.len() == 0) {
                 drop(fs::remove_file(path));
             }
         }
-        // What is below a folder sorts behind it: innermost first. Those that hold something stay.
+        // Reverse order visits inner folders first. Non-empty folders stay.
         let made: BTreeSet<&PathBuf> = state.made.iter().collect();
         for folder in made.into_iter().rev() {
             drop(fs::remove_dir(folder));

@@ -1,7 +1,8 @@
-//! Outputs in object stores: written to local temporary files, and put under their keys when they are published,
-//! several at a time. What was put is taken back if not all can be.
+//! Outputs in object stores: written to local temporary files, and uploaded on publication, several
+//! at a time. If one upload fails, all are rolled back.
 //!
-//! An object appears whole or not at all, but not all of them in one moment; a folder's manifest comes last.
+//! Each object appears atomically, but not all at the same time; a folder's manifest is written
+//! last.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::faults::{FaultInjector, OutputStep, ask};
+use super::faults::{FaultInjector, OutputStep, inject};
 use super::litter::{live, remove_any};
 use super::renames::appeared_error;
 use super::{MANIFEST, Outputs, Overwrite, TEMPORARY, is_litter};
@@ -19,27 +20,26 @@ use crate::Error;
 use crate::files::{self, forget};
 use crate::store::{self, ListDepth, ObjectState, StorePath, is_address};
 
-/// How many objects are put at a time: many are small, and each takes as long as the way to the store and back.
+/// Uploads at a time: many objects are small, and each takes a round trip.
 const PARALLEL_PUTS: usize = 8;
 
-/// Where what will be at a place is written until it is published: beside it, but for objects in the folder that
-/// this machine has for temporary files (`TMPDIR`).
+/// The folder for temporary files of targets in `folder`: the same folder, or `TMPDIR` for objects.
 pub(super) fn temporary_dir_for(folder: &Path) -> PathBuf {
     if is_address(folder) { std::env::temp_dir() } else { folder.to_owned() }
 }
 
 impl Outputs {
-    /// Judges an object that is to be written.
+    /// Checks an object that is to be written.
     pub(super) fn check_object(&self, target: &Path, place: &StorePath) -> Result<(), Error> {
         self.check_not_input(target)?;
         let key = place.at.key();
         if key.is_empty() || key.ends_with('/') {
             return Err(Error::refused(format!(
-                "the output must be an object, and this is a folder: {}",
+                "the output must be an object, not a folder: {}",
                 target.display()
             )));
         }
-        // A folder was looked at as a whole, and putting looks again.
+        // Declared folders have been checked as a whole, and uploading checks again.
         let is_declared = || self.state().folders.iter().any(|folder| target.starts_with(folder));
         if self.overwrite != Overwrite::Refuse || is_declared() {
             return Ok(());
@@ -54,7 +54,7 @@ impl Outputs {
         }
     }
 
-    /// Refuses what cannot be done with objects.
+    /// Refuses what is impossible with objects.
     pub(super) fn expect_new(&self, target: &Path, is_continued: bool) -> Result<(), Error> {
         if !is_address(target) {
             return Ok(());
@@ -62,22 +62,22 @@ impl Outputs {
         let path = target.display();
         if self.in_place {
             return Err(Error::refused(format!(
-                "a recording grows while it is written, and an object cannot; record into a file, and copy that \
-                 into the store: {path}"
+                "a recording grows while it is written, but an object cannot; record to a file, \
+                 then copy it to the store: {path}"
             )));
         }
         if is_continued {
             return Err(Error::refused(format!(
-                "an object cannot be continued, only written as a whole: {path}"
+                "an object cannot be continued, only replaced: {path}"
             )));
         }
         Ok(())
     }
 }
 
-/// Whether there are objects in a folder but what killed runs left; nothing if the folder is no address.
+/// Whether a folder contains objects other than litter; `None` if it is not an address.
 pub(super) fn holds_objects(folder: &Path) -> Result<Option<bool>, Error> {
-    // Litter is rare: looking at the first few is mostly enough to find something else.
+    // Litter is rare: the first few objects mostly suffice.
     const LOOKED_AT: usize = 1000;
     let Some(place) = StorePath::parse(folder)? else { return Ok(None) };
     let place = place.folder();
@@ -96,18 +96,18 @@ pub(super) fn holds_objects(folder: &Path) -> Result<Option<bool>, Error> {
     }
 }
 
-/// A file that is to be put.
+/// A file to upload.
 #[derive(Debug)]
 pub(super) struct Upload {
-    /// The local file, or another object, which stays.
+    /// A local file, or another object, which is kept.
     pub(super) from: PathBuf,
     /// The address.
     pub(super) to: PathBuf,
-    /// Whether what has that address may be replaced.
+    /// Whether it may replace an existing object.
     pub(super) replaces: bool,
 }
 
-/// What was put, and what can be put back.
+/// Uploaded objects, and how to undo that.
 #[derive(Debug, Default)]
 pub(super) struct PublishedObjects(Vec<PublishedObject>);
 
@@ -119,16 +119,16 @@ struct PublishedObject {
 
 #[derive(Debug)]
 enum PreviousObject {
-    /// There was nothing.
+    /// There was no object.
     Absent,
-    /// What was there is here now.
+    /// The previous object was copied here.
     Kept(StorePath),
-    /// What was there could not be kept.
+    /// The previous object could not be backed up.
     Lost,
 }
 
 impl PublishedObjects {
-    /// Puts all of them, several at a time. If one cannot be put, those that were are taken back.
+    /// Uploads all files, several at a time. On failure, all are rolled back.
     pub(super) fn publish(
         uploads: Vec<Upload>,
         faults: Option<&FaultInjector>,
@@ -140,7 +140,7 @@ impl PublishedObjects {
         }
     }
 
-    /// Takes all of them back because of an error, which then says what became of them.
+    /// Rolls back all uploads after an error, and adds the outcome to its message.
     pub(super) fn roll_back(self, error: Error) -> Error {
         let count = self.0.len();
         if count == 0 {
@@ -149,9 +149,9 @@ impl PublishedObjects {
         let left = self.0.into_iter().filter_map(|done| done.roll_back().err());
         let left: Vec<PathBuf> = left.collect();
         let what = match left.first() {
-            None => format!("{count} put before it were taken back"),
+            None => format!("{count} earlier uploads were rolled back"),
             Some(first) => format!(
-                "of {count} put before it, {} could not be taken back, such as {}",
+                "{} of {count} earlier uploads could not be rolled back, such as {}",
                 left.len(),
                 first.display()
             ),
@@ -159,19 +159,19 @@ impl PublishedObjects {
         error.with_detail(&what)
     }
 
-    /// Removes what was replaced, for good.
+    /// Removes the backups of replaced objects.
     pub(super) fn commit(self) {
         for done in self.0 {
             if let PreviousObject::Kept(kept) = done.before {
-                // It is litter, which no run looks at.
+                // A failure leaves litter, which no run reads.
                 drop(kept.store.remove(&kept.at));
             }
         }
     }
 }
 
-/// Does something with each of these, several at a time, until it fails for one. Gives what came of them, in no order,
-/// and the first failure.
+/// Processes items in parallel until one fails. Returns the results in any order, and the first
+/// error.
 pub(super) fn in_parallel<T: Send, D: Send>(
     all: Vec<T>,
     act: impl Fn(T) -> Result<D, Error> + Sync,
@@ -197,7 +197,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The place of an output that has an address.
+/// The store path of an output.
 fn place_of(path: &Path) -> Result<StorePath, Error> {
     StorePath::parse(path)?
         .ok_or_else(|| Error::internal(format!("{} is no address", path.display())))
@@ -210,7 +210,7 @@ fn put(upload: &Upload, faults: Option<&FaultInjector>) -> Result<PublishedObjec
         io::ErrorKind::AlreadyExists => appeared_error(to),
         _ => Error::io("publish", to, e),
     };
-    ask(faults, OutputStep::Rename).map_err(fail)?;
+    inject(faults, OutputStep::Rename).map_err(fail)?;
     let before = if *replaces { back_up(&place).map_err(fail)? } else { PreviousObject::Absent };
     let how = if *replaces { store::PutMode::Replace } else { store::PutMode::New };
     let put = put_from(from, &place, how);
@@ -224,16 +224,16 @@ fn put(upload: &Upload, faults: Option<&FaultInjector>) -> Result<PublishedObjec
     Ok(PublishedObject { place, before })
 }
 
-/// Puts a local file, or what is in another object.
+/// Uploads a local file, or copies another object.
 fn put_from(from: &Path, to: &StorePath, how: store::PutMode) -> io::Result<()> {
     let Some(object) = StorePath::parse(from).map_err(io::Error::other)? else {
         return to.store.put_file(&to.at, from, how);
     };
     let state = object.store.stat(&object.at)?;
-    if state.len > MOST_COPIED || object.with_key("").at != to.with_key("").at {
+    if state.len > MAX_COPIED || object.with_key("").at != to.with_key("").at {
         return copy_via_file(&object, &state, to, how);
     }
-    // Copying replaces what is there, so it is looked at last thing.
+    // A copy replaces the destination, so check right before.
     if how == store::PutMode::New {
         match to.store.stat(&to.at) {
             Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
@@ -244,13 +244,13 @@ fn put_from(from: &Path, to: &StorePath, how: store::PutMode) -> io::Result<()> 
     to.store.copy(&object.at, &to.at)
 }
 
-/// What stores copy by themselves in one request: 5 GiB.
-const MOST_COPIED: u64 = 5 << 30;
+/// The largest object that stores copy in one request: 5 GiB.
+const MAX_COPIED: u64 = 5 << 30;
 
-/// How much is read at a time of an object that is carried.
+/// Bytes read at a time when copying through a file.
 const COPY_STEP: u64 = 8 << 20;
 
-/// Takes an object to another place by way of a local file.
+/// Copies an object through a local file.
 fn copy_via_file(
     from: &StorePath,
     state: &ObjectState,
@@ -277,7 +277,7 @@ fn copy_via_file(
     put
 }
 
-/// Keeps what is at a place, under a name beside it.
+/// Backs up an object next to it.
 fn back_up(place: &StorePath) -> io::Result<PreviousObject> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -290,13 +290,13 @@ fn back_up(place: &StorePath) -> io::Result<PreviousObject> {
     match place.store.copy(&place.at, &kept.at) {
         Ok(()) => Ok(PreviousObject::Kept(kept)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(PreviousObject::Absent),
-        // Stores do not copy everything; then whether it can be put decides.
+        // Stores cannot copy every object; the upload may still succeed.
         Err(_) => Ok(PreviousObject::Lost),
     }
 }
 
 impl PublishedObject {
-    /// `Err` with its address if that fails.
+    /// `Err` is the address that could not be restored.
     fn roll_back(self) -> Result<(), PathBuf> {
         let Self { place, before } = self;
         let done = match before {
@@ -311,12 +311,12 @@ impl PublishedObject {
     }
 }
 
-/// The manifests of an earlier run in a store, which are true no more: taken away until the new ones are there.
+/// Outdated manifests in a store, removed until the new ones are written.
 #[derive(Debug, Default)]
 pub(super) struct OldManifests(Vec<(StorePath, Vec<u8>)>);
 
 impl OldManifests {
-    /// Takes away the manifests of these folders that lie in a store.
+    /// Removes the manifests of those folders that are in a store.
     pub(super) fn remove(folders: &[PathBuf]) -> Result<Self, Error> {
         let mut old = Self::default();
         for folder in folders.iter().filter(|folder| is_address(folder)) {
@@ -332,7 +332,7 @@ impl OldManifests {
         Ok(old)
     }
 
-    /// Puts them back. A second failure changes nothing about the first, which is reported.
+    /// Restores them. Further errors are ignored: the first one is reported.
     pub(super) fn restore(self) {
         for (place, text) in self.0 {
             drop(place.store.put(&place.at, text.into(), store::PutMode::Replace));
@@ -340,20 +340,20 @@ impl OldManifests {
     }
 }
 
-/// Writes a small object whole; gives whether the path is an address.
+/// Writes a small object; returns whether the path is an address.
 pub(super) fn write(
     path: &Path,
     bytes: &[u8],
     faults: Option<&FaultInjector>,
 ) -> Result<bool, Error> {
     let Some(place) = StorePath::parse(path)? else { return Ok(false) };
-    let put = ask(faults, OutputStep::Write)
+    let put = inject(faults, OutputStep::Write)
         .and_then(|()| place.store.put(&place.at, bytes.to_vec().into(), store::PutMode::Replace));
     forget(&place.at);
     put.map(|()| true).map_err(|e| Error::io("write", path, e))
 }
 
-/// Removes an object; gives whether the path is an address.
+/// Removes an object; returns whether the path is an address.
 pub(super) fn remove(path: &Path) -> Result<bool, Error> {
     let Some(place) = StorePath::parse(path)? else { return Ok(false) };
     forget(&place.at);

@@ -1,5 +1,5 @@
-//! Publishing: gives every finished file its final name, and the folders their manifests; all or, where that
-//! fails, none. Does not sync files, which is done when they are finished.
+//! Publishing: renames all finished files and writes the manifests, all or nothing. Files were
+//! synced when they were finished.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,11 +24,11 @@ use crate::store::is_address;
 type Manifest = (PathBuf, String);
 
 impl Outputs {
-    /// Publishes every finished file: renames all, then writes the manifests, made from `manifest` for
-    /// each folder's files.
+    /// Publishes every finished file: renames all, then writes the manifest of each folder, made by
+    /// `manifest`.
     ///
-    /// `Err` means that everything has the name it had before. (On file systems that cannot let two files
-    /// change names in one step, what was replaced by then is lost.)
+    /// On `Err` everything is as before. (On file systems that cannot exchange two files
+    /// atomically, files replaced by then are lost.)
     pub fn publish(
         &self,
         manifest: impl Fn(&Path, &[PublishedFile]) -> Result<String, Error>,
@@ -36,8 +36,8 @@ impl Outputs {
         self.publish_announced(manifest, |_| Ok(()))
     }
 
-    /// As [`publish`](Self::publish), but first tells `announce` of every file that is about to appear,
-    /// manifests included. If that fails, nothing is published.
+    /// Like [`publish`](Self::publish), but first calls `announce` with all files that are about to
+    /// appear, manifests included. If that fails, nothing is published.
     pub fn publish_announced(
         &self,
         manifest: impl Fn(&Path, &[PublishedFile]) -> Result<String, Error>,
@@ -61,7 +61,7 @@ impl Outputs {
             }
         });
         if let Err(error) = published {
-            // What was not published is litter of this run, and goes the way of a failed run's.
+            // Restore the state, so that unpublished files are removed on drop.
             *self.state() = state;
             return Err(error);
         }
@@ -72,8 +72,7 @@ impl Outputs {
         Ok(files)
     }
 
-    /// Puts every file, and what describes them, into the room of a process that leaves publishing to another one.
-    /// Nothing is there yet that could be in the way.
+    /// Moves every file and manifest to the staging directory, where nothing can be in the way.
     fn stage_all(
         &self,
         staging: &StagingDir,
@@ -81,8 +80,8 @@ impl Outputs {
         (files, described): (&[PublishedFile], Vec<PublishedFile>),
         manifests: Vec<Manifest>,
     ) -> Result<(), Error> {
-        let rooms = state.staged_folders.iter().flat_map(StagedFolder::places);
-        let places = state.staged.iter().map(|staged| staged.at.clone()).chain(rooms);
+        let folders_staged = state.staged_folders.iter().flat_map(StagedFolder::places);
+        let places = state.staged.iter().map(|staged| staged.at.clone()).chain(folders_staged);
         let places: Vec<PathBuf> = places.collect();
         let at = |(folder, text): Manifest| Ok((staging.folder(&folder)?, text));
         let manifests = manifests.into_iter().map(at).collect::<Result<Vec<_>, Error>>()?;
@@ -105,7 +104,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Gives every file its final name in place of what an earlier run wrote, of which nothing stays.
+    /// Renames every file, replacing all files of an earlier run.
     fn replace_all(
         &self,
         state: &mut State,
@@ -114,7 +113,7 @@ impl Outputs {
     ) -> Result<(), Error> {
         let faults = self.faults.as_deref();
         let stale = find_stale(&state.folders, files);
-        // What was judged when it was opened may have become something else since.
+        // Targets checked when they were opened may have changed since.
         let replaced = files.iter().map(|file| &*file.path);
         let mut replaced = replaced.chain(stale.iter().flat_map(StaleFiles::paths));
         replaced.try_for_each(|path| self.check_not_input(path))?;
@@ -138,7 +137,7 @@ impl Outputs {
 
 fn rename_all(
     staged: &[StagedOutput],
-    rooms: &[StagedFolder],
+    folders_staged: &[StagedFolder],
     names: &mut RenameLog<'_>,
 ) -> Result<(), Error> {
     for staged in staged {
@@ -147,10 +146,10 @@ fn rename_all(
         };
         names.rename(temporary, &staged.at, staged.replaces)?;
     }
-    rooms.iter().try_for_each(|room| room.publish(names))
+    folders_staged.iter().try_for_each(|room| room.publish(names))
 }
 
-/// Puts what goes into a store, then writes the manifests. What was put is taken back if that fails.
+/// Uploads objects, then writes the manifests. On failure, uploads are rolled back.
 fn put_objects(
     state: &State,
     manifests: &[Manifest],
@@ -177,7 +176,7 @@ fn put_objects(
     Ok(())
 }
 
-/// Everything that goes into a store.
+/// All uploads.
 fn uploads(state: &State) -> Vec<Upload> {
     let of_file = |staged: &StagedOutput| {
         let from = staged.temporary.clone().filter(|_| is_address(&staged.at))?;
@@ -195,16 +194,16 @@ fn write_all(manifests: &[Manifest], faults: Option<&FaultInjector>) -> Result<(
     manifests.iter().try_for_each(write)
 }
 
-/// Removes what is under temporary names after all: what was replaced.
-fn discard_all(staged: &mut [StagedOutput], rooms: &mut [StagedFolder]) {
+/// Removes what is left under temporary names: the replaced files.
+fn discard_all(staged: &mut [StagedOutput], folders_staged: &mut [StagedFolder]) {
     for temporary in staged.iter_mut().filter_map(|staged| staged.temporary.take()) {
         remove_any(&temporary);
         live().remove(&temporary);
     }
-    rooms.iter_mut().for_each(StagedFolder::discard);
+    folders_staged.iter_mut().for_each(StagedFolder::discard);
 }
 
-/// Refuses files of which two would have one name: the second would replace the first.
+/// Refuses two files with the same name.
 fn check_unique<'f>(files: &'f [PublishedFile]) -> Result<(), Error> {
     let mut folders: BTreeMap<&'f Path, PathBuf> = BTreeMap::new();
     for file in files {
@@ -232,7 +231,7 @@ fn describe(
 ) -> Result<Vec<(PathBuf, String)>, Error> {
     let each = folders.iter().map(|folder| {
         let is_inside = |file: &&PublishedFile| file.path.starts_with(folder);
-        // There may be a million, and mostly all of them are.
+        // Mostly all files are inside, and there may be a million.
         if files.iter().all(|file| is_inside(&file)) {
             return Ok((folder.clone(), manifest(folder, files)?));
         }
@@ -251,8 +250,8 @@ fn published_manifest(folder: &Path, text: &str) -> PublishedFile {
     }
 }
 
-/// The folders in which something was renamed or made: those of all files, up to the ones that have a
-/// manifest, and those that new folders lie in.
+/// The folders that have changed: those of all files up to the roots with manifests, and the
+/// parents of new folders.
 pub(super) fn changed_folders<'f>(
     files: &'f [PublishedFile],
     roots: &[PathBuf],
@@ -262,7 +261,7 @@ pub(super) fn changed_folders<'f>(
     let mut seen = BTreeSet::new();
     for file in files {
         let mut folder = folder_of(&file.path);
-        // What is above a folder that was seen was seen, too.
+        // The parents of a visited folder were visited, too.
         while seen.insert(folder) {
             changed.insert(folder);
             let is_below = |root: &PathBuf| folder != root && folder.starts_with(root);

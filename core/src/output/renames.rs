@@ -1,5 +1,5 @@
-//! Final names: gives them to files, and takes them back when one cannot be given. Decides nothing about
-//! which file has which name.
+//! Renames files to their final names, and rolls back if one fails. Does not decide which file has
+//! which name.
 
 use std::fs;
 use std::io;
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::faults::{FaultInjector, OutputStep, ask};
+use super::faults::{FaultInjector, OutputStep, inject};
 use super::remove_any;
 use crate::Error;
 
-/// The names that were given so far.
+/// The renames done so far.
 #[derive(Debug)]
 pub(super) struct RenameLog<'f> {
     faults: Option<&'f FaultInjector>,
@@ -21,9 +21,9 @@ pub(super) struct RenameLog<'f> {
 
 #[derive(Debug)]
 enum Rename {
-    /// Nothing had the name before.
+    /// The name was free.
     Fresh(PathBuf),
-    /// What had the name before has the old name of what has it now.
+    /// The two files were exchanged.
     Swapped { old: PathBuf, name: PathBuf },
 }
 
@@ -32,8 +32,8 @@ impl<'f> RenameLog<'f> {
         Self { faults, renames: Vec::new() }
     }
 
-    /// Gives what is called `from` the name `to`. What has that name, and may be replaced, is called `from`
-    /// then, where the file system can do that.
+    /// Renames `from` to `to`. If `to` exists and may be replaced, the two are exchanged, if the
+    /// file system supports it.
     pub(super) fn rename(&mut self, from: &Path, to: &Path, replaces: bool) -> Result<(), Error> {
         match self.rename_new(from, to) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -45,15 +45,15 @@ impl<'f> RenameLog<'f> {
         }
     }
 
-    /// Gives what is called `from` a name that nothing has.
+    /// Renames `from` to a free name.
     pub(super) fn rename_new(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        ask(self.faults, OutputStep::Rename)?;
+        inject(self.faults, OutputStep::Rename)?;
         rename_new(from, to)?;
         self.renames.push(Rename::Fresh(to.to_owned()));
         Ok(())
     }
 
-    /// Lets a file change names with the one that has the name `to`.
+    /// Exchanges `from` and `to`.
     pub(super) fn swap(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         if fs::symlink_metadata(to)?.is_dir() || from.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
@@ -65,9 +65,9 @@ impl<'f> RenameLog<'f> {
         fs::rename(from, to)
     }
 
-    /// Takes all of them back, the last one first.
+    /// Undoes all renames in reverse order.
     pub(super) fn roll_back(self) {
-        // A second failure here changes nothing about the first, which is reported.
+        // Further errors are ignored: the first one is reported.
         for given in self.renames.into_iter().rev() {
             match given {
                 Rename::Fresh(name) => remove_any(&name),
@@ -77,7 +77,7 @@ impl<'f> RenameLog<'f> {
     }
 }
 
-/// Lets two files change names; gives whether the file system can.
+/// Exchanges two files; returns whether the file system supports it.
 fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
     match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
         Err(error) if is_unknown(error) => Ok(false),
@@ -88,7 +88,7 @@ fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
 /// Renames without replacing anything.
 pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Not every file system can do it in one step.
+        // Not every file system supports this atomically.
         Err(error) if is_unknown(error) && fs::symlink_metadata(to).is_ok() => {
             Err(io::ErrorKind::AlreadyExists.into())
         }
@@ -97,19 +97,20 @@ pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether it says that a file system lacks a way to rename.
+/// Whether the file system does not support this kind of rename.
 fn is_unknown(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)
 }
 
-/// What keeps a new file from its name, where what is there may be replaced.
+/// The error for a target that cannot be replaced.
 pub(super) fn publish_error(target: &Path, error: io::Error) -> Error {
     use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, IsADirectory, NotADirectory};
     if !matches!(error.kind(), AlreadyExists | DirectoryNotEmpty | IsADirectory | NotADirectory) {
         return Error::io("publish", target, error);
     }
     Error::refused(format!(
-        "a file must be where a folder is, or a folder where a file is; remove it, or write elsewhere: {}",
+        "a folder is in the way of a file, or a file in the way of a folder; remove it, or write \
+         elsewhere: {}",
         target.display()
     ))
 }

@@ -1,5 +1,5 @@
-//! What an earlier run left in the folders that a run writes anew: told by their manifests, moved out of the
-//! way, and removed once the new files are there. Touches nothing that no manifest names.
+//! Replaces the outputs of an earlier run in a folder: they are found in its manifest, moved aside,
+//! and removed once the new files are published. Touches nothing that no manifest lists.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use super::{MANIFEST, Outputs, PublishedFile, objects, remove_any};
 use crate::store::is_address;
 use crate::{Error, files};
 
-/// What of a manifest that is there decides what becomes of its folder.
+/// The part of an old manifest that matters here.
 #[derive(Deserialize)]
 struct OldManifest {
     units: Option<IgnoredAny>,
@@ -39,26 +39,26 @@ pub(super) fn holds_batch(folder: &Path) -> bool {
     OldManifest::read(folder).is_some_and(|manifest| manifest.units.is_some())
 }
 
-/// What a folder's manifest names in it: what a run that writes it anew replaces or removes.
+/// The files listed in a folder's manifest, which a new run replaces or removes.
 pub(super) fn files_in_manifest(folder: &Path) -> Vec<PathBuf> {
     let files = OldManifest::read(folder).map(|old| old.files).unwrap_or_default();
     let names = files.into_iter().filter_map(|file| file.path).filter(is_plain);
     names.map(|name| folder.join(name)).collect()
 }
 
-/// Only what lies in the folder is a run's to remove, whatever the manifest says.
+/// A run only removes files in the folder, whatever the manifest says.
 fn is_plain(name: &String) -> bool {
     Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// The files of an earlier run in one folder that are not replaced by new ones.
+/// The files of an earlier run in one folder that no new file replaces.
 #[derive(Debug)]
 pub(super) struct StaleFiles<'f> {
     folder: &'f Path,
     paths: Vec<PathBuf>,
 }
 
-/// What the manifests of `folders` name and `files` does not replace.
+/// The files in the manifests of `folders` that `files` does not replace.
 pub(super) fn find_stale<'f>(
     folders: &'f [PathBuf],
     files: &[PublishedFile],
@@ -73,9 +73,10 @@ pub(super) fn find_stale<'f>(
 }
 
 impl StaleFiles<'_> {
-    /// Removes those that are still there, and the folders below the manifest's own that hold nothing then.
+    /// Removes the files that still exist, and subfolders that are empty then.
     pub(super) fn remove(&self) {
-        // The new files are published. What cannot be removed is only no more part of the output.
+        // The new files are published: files that cannot be removed are just no longer part of the
+        // output.
         if is_address(self.folder) {
             drop(objects::remove_objects(self.paths.clone()));
             return;
@@ -89,7 +90,7 @@ impl StaleFiles<'_> {
         self.paths.iter().map(PathBuf::as_path)
     }
 
-    /// Those that stand where a new file or a folder of one must be.
+    /// Those that are in the way of a new file or its folder.
     fn in_the_way<'s>(&'s self, places: &'s NewPaths<'_>) -> impl Iterator<Item = &'s Path> {
         let below = |path: &&Path| path.ancestors().skip(1).any(|a| places.files.contains(a));
         let blocks = move |path: &&Path| places.folders.contains(path) || below(path);
@@ -97,7 +98,7 @@ impl StaleFiles<'_> {
     }
 }
 
-/// Removes the folders of `paths` that hold nothing, from the innermost up to `folder`, which stays. Gives
+/// Removes the empty folders of `paths`, from the innermost up to `folder`, which stays. Returns
 /// them in that order.
 fn remove_emptied(folder: &Path, paths: &[impl AsRef<Path>]) -> Vec<PathBuf> {
     let parent = |path: &Path| {
@@ -106,7 +107,7 @@ fn remove_emptied(folder: &Path, paths: &[impl AsRef<Path>]) -> Vec<PathBuf> {
     };
     let mut left: BTreeSet<PathBuf> = paths.iter().filter_map(|p| parent(p.as_ref())).collect();
     let mut removed = Vec::new();
-    // What is below a folder sorts behind it.
+    // Subfolders sort after their parents.
     while let Some(inner) = left.pop_last() {
         if fs::remove_dir(&inner).is_ok() {
             left.extend(parent(&inner));
@@ -116,7 +117,7 @@ fn remove_emptied(folder: &Path, paths: &[impl AsRef<Path>]) -> Vec<PathBuf> {
     removed
 }
 
-/// The places that new files take, and their folders below those with manifests.
+/// The paths of new files, and of their folders below the roots with manifests.
 #[derive(Default)]
 struct NewPaths<'p> {
     files: BTreeSet<&'p Path>,
@@ -131,7 +132,7 @@ impl<'p> NewPaths<'p> {
         let mut folders = BTreeSet::new();
         for path in paths() {
             for folder in path.ancestors().skip(1).take_while(is_below) {
-                // What is above a folder that is known is known, too.
+                // The parents of a known folder are known, too.
                 if !folders.insert(folder) {
                     break;
                 }
@@ -141,19 +142,19 @@ impl<'p> NewPaths<'p> {
     }
 }
 
-/// Files of an earlier run that stood in the way of new ones, and its manifests, which are true no more: put
-/// elsewhere until the new ones are there.
+/// Files of an earlier run that are in the way, and its manifests: moved aside until the new files
+/// are published.
 #[derive(Debug, Default)]
 pub(super) struct MovedAside {
-    /// Where they were, and where they are.
+    /// Their original and current paths.
     moved: Vec<(PathBuf, PathBuf)>,
-    /// Folders that held nothing then, innermost first.
+    /// Folders that became empty, innermost first.
     removed: Vec<PathBuf>,
     dirs: Vec<(PathBuf, File)>,
 }
 
 impl MovedAside {
-    /// Puts away what stands in the way of `files`, and the manifests. When that fails, all is put back.
+    /// Moves aside the manifests and everything in the way of `files`. On failure, restores all.
     pub(super) fn move_aside(
         outputs: &Outputs,
         stale: &[StaleFiles<'_>],
@@ -184,7 +185,7 @@ impl MovedAside {
         self.dirs.push((room.clone(), lock));
         for (number, path) in paths.iter().enumerate() {
             let place = room.join(number.to_string());
-            let moved = outputs.ask(OutputStep::Rename).and_then(|()| fs::rename(path, &place));
+            let moved = outputs.inject(OutputStep::Rename).and_then(|()| fs::rename(path, &place));
             moved.map_err(|e| Error::io("replace", *path, e))?;
             self.moved.push(((*path).to_owned(), place));
         }
@@ -192,10 +193,10 @@ impl MovedAside {
         Ok(())
     }
 
-    /// Puts everything back where it was.
+    /// Restores everything.
     pub(super) fn restore(self) {
-        // A second failure here changes nothing about the first, which is reported; what cannot be put back
-        // stays where it is.
+        // Further errors are ignored: the first one is reported. What cannot be restored stays
+        // where it is.
         self.removed.iter().rev().for_each(|folder| drop(fs::create_dir(folder)));
         self.moved.iter().for_each(|(was, is)| drop(rename_new(is, was)));
         for (room, _lock) in self.dirs {
@@ -204,7 +205,7 @@ impl MovedAside {
         }
     }
 
-    /// Removes it for good.
+    /// Removes the files permanently.
     pub(super) fn discard(self) {
         for (room, _lock) in self.dirs {
             remove_any(&room);
@@ -213,7 +214,7 @@ impl MovedAside {
     }
 }
 
-/// Whether something other than a folder is there; a link is what it is itself.
+/// Whether something other than a folder is there, without following links.
 fn is_file(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_dir())
 }

@@ -1,8 +1,8 @@
-//! Staging: outputs put together in a room of their own, by a process that leaves publishing them to another one; and
-//! adopting what such a process made.
+//! Staging: outputs written to a staging directory by one process, and adopted and published by
+//! another one.
 //!
-//! Sinks know nothing of it: they name their outputs as ever, and look at what is there under these names. Only
-//! what is created lies in the room.
+//! Sinks are unaware of it: they use the final names of their outputs. Only newly created files are
+//! in the staging directory.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,36 +12,36 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
-use super::faults::{OutputStep, ask};
+use super::faults::{OutputStep, inject};
 use super::{Outputs, Overwrite, PublishedFile, StagedOutput, folder_of, live, real_path};
 use crate::Error;
 use crate::files::is_special;
 use crate::store::{StorePath, is_address};
 
-/// Where outputs are put until somebody publishes them: for every place in the folders around some targets, one
-/// below a room. What lies in one folder there lies in one folder here.
+/// A staging directory: maps every path in the folders of some targets to a path below `root`.
+/// Files in the same folder stay in the same folder.
 #[derive(Debug)]
 pub struct StagingDir {
     root: PathBuf,
-    /// The folders in which, and below which, outputs may be.
+    /// The folders in or below which outputs may be.
     around: BTreeSet<PathBuf>,
-    /// What all of them lie in; the room stands for it.
+    /// Their common parent, which is mapped to `root`.
     common: PathBuf,
     put: Mutex<Vec<StagedFile>>,
 }
 
-/// A file that was put into a room.
+/// A file in a staging directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagedFile {
     /// Where it is.
     pub place: PathBuf,
-    /// What it is to be.
+    /// The file it will be published as.
     pub file: PublishedFile,
 }
 
 impl StagingDir {
-    /// Room for the files that sinks with these targets may write: the targets, and what is beside or below them.
-    /// Relative targets are relative to the current folder.
+    /// A staging directory for sinks with these targets, which may also write next to or below
+    /// them. Relative targets are relative to the current folder.
     pub fn new(room: PathBuf, targets: &[PathBuf]) -> Self {
         let is_folder = |target: &Path| target.as_os_str().as_encoded_bytes().ends_with(b"/");
         let folder = |target: &PathBuf| match is_folder(target) || target.file_name().is_none() {
@@ -49,8 +49,7 @@ impl StagingDir {
             false => real_path(folder_of(target)),
         };
         let around: BTreeSet<PathBuf> = targets.iter().map(folder).collect();
-        // With a name of their own in the room, folders can be told apart by those who look.
-        // Above a bucket there is nothing.
+        // Each folder keeps its own name below the root, for readability. A bucket has no parent.
         let parent = |folder: &'_ PathBuf| {
             let parent = folder.parent().filter(|parent| is_address(parent) == is_address(folder));
             parent.unwrap_or(folder).to_owned()
@@ -60,9 +59,9 @@ impl StagingDir {
         Self { root: room, around, common, put: Mutex::default() }
     }
 
-    /// Where the file for this target is put.
+    /// The staged path of a target.
     ///
-    /// `Err` if it is not in or below the folder of a target: it could not be published.
+    /// `Err` if it is not in or below the folder of a target.
     pub fn place(&self, target: &Path) -> Result<PathBuf, Error> {
         let name = target.file_name().ok_or_else(|| self.outside(target))?;
         let folder =
@@ -70,26 +69,26 @@ impl StagingDir {
         Ok(folder.join(name))
     }
 
-    /// Where what is in this folder is put.
+    /// The staged path of a folder.
     ///
     /// `Err` as for [`place`](Self::place).
     pub fn folder(&self, folder: &Path) -> Result<PathBuf, Error> {
         self.below(&real_path(folder)).ok_or_else(|| self.outside(folder))
     }
 
-    /// The target of a file in the room: the whole path of where it is to be; nothing for a path that is not in
-    /// the room, or that no target has.
+    /// The target of a staged file as an absolute path; `None` for a path that is not staged.
     pub fn target(&self, place: &Path) -> Option<PathBuf> {
         let target = self.common.join(place.strip_prefix(&self.root).ok()?);
         self.below(folder_of(&target)).map(|_| target)
     }
 
-    /// What was put into the room so far, manifests of folders last.
+    /// The files staged so far, manifests last.
     pub fn put(&self) -> Vec<StagedFile> {
         self.list().clone()
     }
 
-    /// Makes a folder of the room, and those it lies in. `Err` if what the room lies in is not there: it is not made anew.
+    /// Creates a folder below the root, and its parents. `Err` if the parent of the root does not
+    /// exist.
     pub(super) fn make_all(&self, folder: &Path) -> io::Result<()> {
         make_below(&self.root, folder)
     }
@@ -102,23 +101,24 @@ impl StagingDir {
         self.put.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The folder in the room for a real one.
+    /// The staged path of a canonical folder.
     fn below(&self, folder: &Path) -> Option<PathBuf> {
         let is_covered = folder.ancestors().any(|around| self.around.contains(around));
         let inner = folder.strip_prefix(&self.common).ok().filter(|_| is_covered)?;
-        // Joining nothing would add a slash.
+        // Joining an empty path would append a slash.
         Some(if inner.as_os_str().is_empty() { self.root.clone() } else { self.root.join(inner) })
     }
 
     fn outside(&self, target: &Path) -> Error {
         Error::refused(format!(
-            "a sink writes a file beside none of its outputs, which only a run on this machine can have: {}",
+            "a sink writes outside the folders of its outputs, which only a run on this machine \
+             can do: {}",
             target.display()
         ))
     }
 }
 
-/// Makes a folder and those it lies in, as far as they are `root` or below it: what `root` lies in has to be there.
+/// Creates a folder and its parents down from `root`, whose own parent must exist.
 pub(super) fn make_below(root: &Path, folder: &Path) -> io::Result<()> {
     let inner = folder.strip_prefix(root).unwrap_or(folder);
     let mut path = root.to_owned();
@@ -137,41 +137,41 @@ fn make_one(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// What two paths begin with.
+/// The common prefix of two paths.
 fn shared(one: &Path, other: &Path) -> PathBuf {
-    // Putting one together from its parts would make a path of an address.
+    // Joining components would turn an address into a path.
     one.ancestors().find(|above| other.starts_with(above)).unwrap_or(Path::new("")).to_owned()
 }
 
 impl Outputs {
-    /// The same outputs, put into a room when they are published. What is continued has to be new.
+    /// Stages the outputs instead of publishing them. Existing outputs cannot be continued.
     pub fn staged(mut self, staging: std::sync::Arc<StagingDir>) -> Self {
         self.staging = Some(staging);
         self
     }
 
-    /// Where the file for this target is put: mostly just there.
+    /// The path a target is written to: the target, unless outputs are staged.
     pub(super) fn place_of(&self, target: &Path) -> Result<PathBuf, Error> {
         self.staging.as_ref().map_or_else(|| Ok(target.to_owned()), |staging| staging.place(target))
     }
 
-    /// Where what is in this folder is put: mostly just there.
+    /// The path a folder is written to: the folder, unless outputs are staged.
     pub(super) fn folder_at(&self, folder: &Path) -> Result<PathBuf, Error> {
         let staging = self.staging.as_ref();
         staging.map_or_else(|| Ok(folder.to_owned()), |staging| staging.folder(folder))
     }
 
-    /// Takes over a complete file at `place`, which another process has synced: it will be published as `file`
-    /// says, with the others. Goes with these outputs if they are not published.
+    /// Adopts a complete file at `place`, synced by another process, to be published as `file`. It
+    /// is removed if these outputs are not published.
     ///
-    /// The target is judged as one that is [created](Self::create). Between file systems the file is copied; an
-    /// object is copied when it is published, and stays.
-    /// `Err` if it is not there as it was said to be.
+    /// The target is checked as by [`create`](Self::create). The file is copied if it is on another
+    /// file system; an object is copied on publication, and kept. `Err` if the file does not have
+    /// the declared length.
     pub fn adopt(&self, place: &Path, file: PublishedFile) -> Result<(), Error> {
         let target = &file.path;
         if target == Path::new("-") || is_special(target) {
             return Err(Error::refused(format!(
-                "only files can be handed on, and this is a device: {}",
+                "expected a file to publish, found a device: {}",
                 target.display()
             )));
         }
@@ -189,7 +189,7 @@ impl Outputs {
             (false, false) if moves() => place.to_owned(),
             (false, false) => self.copy_beside(place, &target)?,
             _ => {
-                return Err(Error::internal("an output was put together in another kind of place"));
+                return Err(Error::internal("an output was staged in another kind of storage"));
             }
         };
         let replaces = self.overwrite != Overwrite::Refuse;
@@ -203,14 +203,14 @@ impl Outputs {
         Ok(())
     }
 
-    /// A copy of a file under a temporary name beside a target.
+    /// Copies a file to a temporary name next to a target.
     fn copy_beside(&self, place: &Path, target: &Path) -> Result<PathBuf, Error> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let (temporary, mut to) = self.temporary(folder_of(target), &name)?;
         let mut copy = || -> io::Result<()> {
-            self.ask(OutputStep::Write)?;
+            self.inject(OutputStep::Write)?;
             io::copy(&mut fs::File::open(place)?, &mut to)?;
-            ask(self.faults.as_deref(), OutputStep::Sync)?;
+            inject(self.faults.as_deref(), OutputStep::Sync)?;
             to.sync_all()
         };
         if let Err(error) = copy() {
@@ -235,14 +235,14 @@ fn check_length(place: &Path, bytes: u64) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::refused(format!(
-        "this file was handed on as one of {bytes} bytes, and is not: {}",
+        "this file does not have the declared length of {bytes} bytes: {}",
         place.display()
     )))
 }
 
-/// What files can be renamed within. Nothing, where the system does not say.
+/// An identifier of the mount that a folder is on; `None` if unknown.
 fn mount_id(folder: &Path) -> Option<(u32, u32, Option<u64>)> {
     let found = statx(CWD, folder, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
-    let told = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID);
-    Some((found.stx_dev_major, found.stx_dev_minor, told.then_some(found.stx_mnt_id)))
+    let has_id = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID);
+    Some((found.stx_dev_major, found.stx_dev_minor, has_id.then_some(found.stx_mnt_id)))
 }

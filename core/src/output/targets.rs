@@ -1,4 +1,4 @@
-//! Judges targets: whether a run may write there. Writes and removes nothing.
+//! Checks targets: whether a run may write there. Changes nothing.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::files::{FileIdentity, is_special};
 use crate::store::{StorePath, is_address};
 
 impl Outputs {
-    /// Judges a target before anything is done, as [`create`](Self::create) would.
+    /// Checks a target before anything is done, as [`create`](Self::create) does.
     pub fn check_target(&self, target: &Path) -> Result<(), Error> {
         if target == Path::new("-") || is_special(target) {
             return Ok(());
@@ -21,9 +21,7 @@ impl Outputs {
         let path = target.display();
         self.check_not_input(target)?;
         if meta.is_dir() {
-            return Err(Error::refused(format!(
-                "the output must be a file, and this is a folder: {path}"
-            )));
+            return Err(Error::refused(format!("the output must be a file, not a folder: {path}")));
         }
         if self.overwrite == Overwrite::Refuse {
             return Err(Error::refused(format!(
@@ -43,12 +41,11 @@ impl Outputs {
         let Some(other) = state.folders.iter().find(meets) else { return Ok(()) };
         let (folder, other) = (folder.display(), other.display());
         Err(Error::refused(format!(
-            "two sinks write into one folder; give each a folder of its own, beside the other's: {folder} \
-             and {other}"
+            "two sinks write into one folder; give each sink its own folder: {folder} and {other}"
         )))
     }
 
-    /// Refuses to replace or remove what is read. What it is is seen only once the folders on the way to it are there.
+    /// Refuses to replace or remove an input. Needs the target's folder to exist.
     pub(super) fn check_not_input(&self, target: &Path) -> Result<(), Error> {
         if !self.is_input(target) {
             return Ok(());
@@ -57,7 +54,7 @@ impl Outputs {
         Err(Error::refused(format!("the output is also an input; write elsewhere: {path}")))
     }
 
-    /// Whether a path leads to a file that is read, by this run or beside it.
+    /// Whether a path is an input of this run or of its batch.
     fn is_input(&self, path: &Path) -> bool {
         let inputs = [&self.inputs, &*self.other_inputs];
         FileIdentity::read(path)
@@ -65,7 +62,7 @@ impl Outputs {
     }
 }
 
-/// A target, or what it points to: a link is followed, what it leads to is replaced, and the link stays.
+/// Resolves a link: its destination is replaced, and the link stays.
 pub(super) fn resolve_link(target: &Path) -> Result<PathBuf, Error> {
     if !target.is_symlink() {
         return Ok(target.to_owned());
@@ -73,10 +70,10 @@ pub(super) fn resolve_link(target: &Path) -> Result<PathBuf, Error> {
     target.canonicalize().map_err(|e| Error::io("follow the link", target, e))
 }
 
-/// Where a folder really lies, or will when it is made.
+/// The canonical path of a folder that may not exist yet.
 pub(super) fn real_path(folder: &Path) -> PathBuf {
     if is_address(folder) {
-        // One address has several spellings.
+        // An address can be spelled in several ways.
         let place = StorePath::parse(folder).ok().flatten();
         return place.map_or_else(|| folder.to_owned(), |place| place.folder().at.path());
     }

@@ -12,18 +12,17 @@ use crate::Error;
 use crate::store::is_address;
 
 impl Outputs {
-    /// Opens a temporary file in `folder` for a target of that name.
+    /// Creates a temporary file in `folder` for a target of that name.
     pub(super) fn temporary(&self, folder: &Path, name: &str) -> Result<(PathBuf, File), Error> {
         let (temporary, file) = self.reserve(folder, name, |temporary| {
             OpenOptions::new().read(true).write(true).create_new(true).open(temporary)
         })?;
-        // The lock tells other runs that this file is in use. Where locks do not work, it is only not
-        // told; nothing else depends on it.
+        // The lock tells other runs that this file is in use. Failing to lock is harmless.
         drop(file.try_lock());
         Ok((temporary, file))
     }
 
-    /// Makes a temporary folder in `folder`, and opens it.
+    /// Creates a temporary folder in `folder`, and opens it.
     pub(super) fn temporary_folder(&self, folder: &Path) -> Result<(PathBuf, File), Error> {
         let (temporary, ()) =
             self.reserve(folder, "many", |temporary| fs::create_dir(temporary))?;
@@ -32,7 +31,7 @@ impl Outputs {
         Ok((temporary, opened))
     }
 
-    /// Makes something in `folder` under a temporary name that nothing has yet.
+    /// Creates something in `folder` under an unused temporary name.
     fn reserve<T>(
         &self,
         folder: &Path,
@@ -46,12 +45,12 @@ impl Outputs {
             let temporary = format!(".{short}.{}-{number}{TEMPORARY}", std::process::id());
             let temporary = folder.join(temporary);
             live().insert(temporary.clone());
-            match self.ask(OutputStep::Create).and_then(|()| make(&temporary)) {
-                // What a killed process left that had the number this one has.
+            match self.inject(OutputStep::Create).and_then(|()| make(&temporary)) {
+                // Litter of a killed process with the same process id.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     live().remove(&temporary);
                 }
-                // Another run beside this one had made the folder, failed, and took it away again.
+                // A concurrent run created the folder, failed, and removed it again.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => {
                     live().remove(&temporary);
                     self.make_all(folder).map_err(|e| Error::io("create", folder, e))?;
@@ -65,8 +64,8 @@ impl Outputs {
         }
     }
 
-    /// Makes the folders on the way to a target, before that is judged: through a folder that is not there nothing can
-    /// be seen. Gives where it is put, if outputs are staged.
+    /// Creates the parent folders of a target. Done before the target is checked, since links
+    /// cannot be resolved through missing folders. Returns the staged path, if outputs are staged.
     pub(super) fn prepare_parent(&self, target: &Path) -> Result<Option<PathBuf>, Error> {
         if target == Path::new("-") {
             return Ok(None);
@@ -77,7 +76,7 @@ impl Outputs {
     }
 
     pub(super) fn make_folder(&self, folder: &Path) -> Result<(), Error> {
-        // Stores have none.
+        // Stores have no folders.
         if is_address(folder) {
             return Ok(());
         }
@@ -86,20 +85,21 @@ impl Outputs {
         if missing.is_empty() {
             return Ok(());
         }
-        let made = self.ask(OutputStep::Create).and_then(|()| self.make_all(folder));
-        // Those that were made before one could not be are this run's, too.
+        let made = self.inject(OutputStep::Create).and_then(|()| self.make_all(folder));
+        // Folders created before a failure belong to this run, too.
         self.state().made.extend(missing.into_iter().filter(|folder| folder.is_dir()));
         made.map_err(|e| Error::io("create", folder, e))
     }
 
-    /// Makes a folder and those it lies in; but no room for what is staged: where that is gone, it was taken away.
+    /// Creates a folder and its parents, but not a staging directory: if that is gone, it was
+    /// removed on purpose.
     fn make_all(&self, folder: &Path) -> io::Result<()> {
         let staging = self.staging.as_ref();
         staging.map_or_else(|| fs::create_dir_all(folder), |staging| staging.make_all(folder))
     }
 }
 
-/// As much of a name as fits into what a file system allows with our parts around it.
+/// A name, cut so that temporary names stay within the limits of file systems.
 pub(super) fn short(name: &str) -> String {
     name.chars().take(48).collect()
 }

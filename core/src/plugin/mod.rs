@@ -1,7 +1,7 @@
-//! The kinds of plugin, and what the engine hands them. Knows no plugin and runs nothing.
+//! The plugin traits, and the contexts the engine passes to them. Knows no plugin and runs nothing.
 //!
-//! A plugin is one type that holds its options and implements one of these traits. Making one reads
-//! options and nothing else: inputs are opened by [`Source::splits`] and [`Source::read`], outputs by
+//! A plugin is one type that holds its options and implements one of these traits. Constructing one
+//! only parses options: inputs are opened by [`Source::splits`] and [`Source::read`], outputs by
 //! [`Sink::open`].
 
 mod query;

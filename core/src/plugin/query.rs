@@ -1,12 +1,12 @@
-//! Queries: what of a source is wanted, so that it may read less.
+//! Queries: the part of a source that is needed (pushdown).
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Patterns;
 
-/// What of a source is wanted. A source may use it to read less; stages drop what is left over, so
-/// ignoring it is correct.
+/// The part of a source that is needed, pushed down from stages and sinks. Pushdown is an
+/// optimisation: stages drop the rest, so a source may ignore it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     /// Only events at or after this time.
@@ -18,22 +18,22 @@ pub struct Query {
 }
 
 impl Query {
-    /// Whether it asks for everything.
+    /// Whether everything is needed.
     pub fn is_all(&self) -> bool {
         self.start.is_none() && self.end.is_none() && self.channels.is_all()
     }
 
-    /// Whether any time from `first` to `last` is asked for.
+    /// Whether any time from `first` to `last` is needed.
     pub fn wants_times(&self, first: i64, last: i64) -> bool {
         self.start.is_none_or(|start| last >= start) && self.end.is_none_or(|end| first < end)
     }
 
-    /// The times that are asked for.
+    /// The time window.
     pub fn window(&self) -> TimeWindow {
         TimeWindow { start: self.start, end: self.end }
     }
 
-    /// What this query or the other wants; as little more as can be said.
+    /// The union of two queries, or a small superset of it.
     pub fn or(self, other: Self) -> Self {
         Self {
             start: self.start.zip(other.start).map(|(a, b)| a.min(b)),
@@ -43,22 +43,22 @@ impl Query {
     }
 }
 
-/// A stretch of time, open where nothing is said.
+/// A time window, possibly open at either end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeWindow {
-    /// Times at or after this one are in it.
+    /// The first time in it.
     pub start: Option<i64>,
-    /// Times before this one are in it.
+    /// The first time after it.
     pub end: Option<i64>,
 }
 
 impl TimeWindow {
-    /// Whether any time is wanted.
+    /// Whether it is open at both ends.
     pub fn is_open(self) -> bool {
         self.start.is_none() && self.end.is_none()
     }
 
-    /// Whether what happened then is wanted.
+    /// Whether it contains a time.
     #[inline]
     pub fn wants_time(self, timestamp: i64) -> bool {
         self.start.is_none_or(|start| timestamp >= start)
@@ -66,17 +66,16 @@ impl TimeWindow {
     }
 }
 
-/// Which channels are wanted. Says yes where it cannot tell.
+/// A filter of channels. Accepts a channel in case of doubt.
 #[derive(Clone, Debug, Default)]
 pub struct ChannelQuery {
-    /// A channel is wanted if one of these lists wants it, and a list does if each of its choices does.
-    /// No list wants every channel.
+    /// A disjunction of conjunctions. Empty if every channel is wanted.
     lists: Vec<Vec<ChannelRule>>,
-    /// Where the names are noted that it is asked about.
+    /// Records the names it is asked about.
     log: Option<ChannelLog>,
 }
 
-/// Queries are equal if they want the same.
+/// Queries are equal if their rules are.
 impl PartialEq for ChannelQuery {
     fn eq(&self, other: &Self) -> bool {
         self.lists == other.lists
@@ -85,23 +84,23 @@ impl PartialEq for ChannelQuery {
 
 impl Eq for ChannelQuery {}
 
-/// The channels that sources asked a query about. These exist, whether or not anything of them is read: so a
-/// run can tell a misspelled channel from one that is left out. Clones share what is noted.
+/// The channels that sources asked a query about. They exist even if none of their events is read:
+/// so a run can distinguish a misspelled channel from a filtered one. Clones share the record.
 #[derive(Clone, Debug, Default)]
 pub struct ChannelLog(Arc<Mutex<BTreeSet<Box<str>>>>);
 
 impl ChannelLog {
-    /// A damaged log can invent any number of names.
-    const MOST: usize = 1 << 16;
+    /// The most names: a damaged log can invent any number.
+    const MAX_NAMES: usize = 1 << 16;
 
     fn note(&self, name: &str) {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !names.contains(name) && names.len() < Self::MOST {
+        if !names.contains(name) && names.len() < Self::MAX_NAMES {
             names.insert(name.into());
         }
     }
 
-    /// The names that were noted so far, sorted.
+    /// The names recorded so far, sorted.
     pub fn names(&self) -> Vec<Box<str>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
@@ -115,8 +114,8 @@ struct ChannelRule {
 }
 
 impl ChannelQuery {
-    /// The channels that one of `channels` matches and none of `exclude`, and whose source one of
-    /// `source` matches. Where `channels` or `source` is empty, it matches all.
+    /// Accepts channels that match `channels` and not `exclude`, and whose source matches `source`.
+    /// An empty `channels` or `source` matches everything.
     pub fn from_patterns(channels: &Patterns, exclude: &Patterns, source: &Patterns) -> Self {
         if channels.is_empty() && exclude.is_empty() && source.is_empty() {
             return Self::default();
@@ -129,14 +128,13 @@ impl ChannelQuery {
         Self { lists, log: None }
     }
 
-    /// The same query, which notes the channels it is asked about.
+    /// Records the channels it is asked about in `log`.
     #[must_use]
     pub fn with_log(self, log: ChannelLog) -> Self {
         Self { log: Some(log), ..self }
     }
 
-    /// The same query of channels whose sources are called otherwise where it is asked: names alone
-    /// decide.
+    /// Ignores sources, for callers whose channels have other source names.
     #[must_use]
     pub fn ignoring_sources(mut self) -> Self {
         let choices = self.lists.iter_mut().flatten();
@@ -162,20 +160,20 @@ impl ChannelQuery {
             || self.lists.iter().any(|list| list.iter().all(|choice| choice.wants(name, source)))
     }
 
-    /// Whether a channel of that name is wanted where its source is not known yet.
+    /// Whether a channel of that name may be wanted, before its source is known.
     pub fn may_want(&self, name: &str) -> bool {
         self.note(name);
         self.is_all() || self.lists.iter().any(|list| list.iter().all(|choice| choice.names(name)))
     }
 
-    /// What both want; what one of them wants, where that takes too long to say.
+    /// The intersection; one of the two if that would need too many rules.
     pub fn and(&self, other: &Self) -> Self {
         if self.is_all() || other.is_all() {
             return Self::from_lists(self.lists.iter().chain(&other.lists).cloned().collect());
         }
         let (fewer, more) =
             if self.lists.len() <= other.lists.len() { (self, other) } else { (other, self) };
-        if fewer.lists.len() * more.lists.len() > MOST_LISTS {
+        if fewer.lists.len() * more.lists.len() > MAX_LISTS {
             return fewer.clone();
         }
         let both = |a: &Vec<ChannelRule>, b: &Vec<ChannelRule>| without_repeats(a.iter().chain(b));
@@ -183,18 +181,18 @@ impl ChannelQuery {
         Self::from_lists(without_repeats(&lists.collect::<Vec<_>>()))
     }
 
-    /// What one of them wants; every channel, where that takes too long to say.
+    /// The union; every channel if that would need too many rules.
     pub fn or(self, other: Self) -> Self {
         if self.is_all() || other.is_all() {
             return Self::default();
         }
         let lists = without_repeats(self.lists.iter().chain(&other.lists));
-        if lists.len() > MOST_LISTS { Self::default() } else { Self::from_lists(lists) }
+        if lists.len() > MAX_LISTS { Self::default() } else { Self::from_lists(lists) }
     }
 }
 
-/// Longer ways of saying which channels are wanted cost more than they save.
-const MOST_LISTS: usize = 64;
+/// The most conjunctions: longer filters cost more than they save.
+const MAX_LISTS: usize = 64;
 
 fn without_repeats<'t, T: Clone + PartialEq + 't>(all: impl IntoIterator<Item = &'t T>) -> Vec<T> {
     let mut once = Vec::new();
@@ -242,8 +240,8 @@ mod tests {
             let each = (0..count).map(|n| only(&format!("{letter}{n}")));
             each.reduce(ChannelQuery::or).unwrap()
         };
-        assert!(!many("A", MOST_LISTS).is_all());
-        assert!(many("A", MOST_LISTS + 1).is_all());
+        assert!(!many("A", MAX_LISTS).is_all());
+        assert!(many("A", MAX_LISTS + 1).is_all());
         let both = many("A", 9).and(&many("B", 8));
         assert_eq!(both, many("B", 8));
         assert!(!many("A", 8).and(&many("B", 8)).wants("A1", ""));

@@ -1,4 +1,4 @@
-//! Sinks: what writes events, and what the engine gives it.
+//! The sink trait, and the contexts for opening and encoding.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -17,30 +17,30 @@ use crate::{
     Playback, Tasks,
 };
 
-/// What a sink needs when it opens its output.
+/// The context for opening an output.
 #[derive(Clone, Debug)]
 pub struct SinkContext {
-    /// Makes the files, and publishes them when the whole run has succeeded.
+    /// Creates files, and publishes them when the whole run has succeeded.
     pub outputs: Arc<Outputs>,
     /// Every channel of the run.
     pub channels: Arc<Channels>,
-    /// Runs what a sink has to do beside everything else.
+    /// Runs background work of the sink.
     pub tasks: Arc<dyn Tasks>,
-    /// How many bytes of events a sink may hold. Decides the size of what it writes, so it must not
-    /// depend on the number of threads.
+    /// The memory budget for buffered events in bytes. It determines the size of row groups and the
+    /// like, so it does not depend on the number of threads.
     pub memory: usize,
-    /// What is being run, for sinks that write it down.
+    /// A description of the run, for sinks that record it.
     pub origin: Arc<RunOrigin>,
-    /// Who steers sinks that play events by their times.
+    /// Controls sinks that play events by their times.
     pub playback: Arc<Playback>,
-    /// Raised when the run ends early. Sinks that wait look at it.
+    /// Set when the run ends early. Sinks that wait must check it.
     pub cancelled: Arc<AtomicBool>,
-    /// What the sink has to do with its run while it waits for a program.
+    /// The connection to the run for sinks that wait for a program.
     pub run_handle: RunHandle,
 }
 
 impl SinkContext {
-    /// A context in which tasks run at once; for tests and small tools.
+    /// A context that runs tasks immediately; for tests and small tools.
     pub fn standalone() -> Self {
         Self {
             outputs: Arc::new(Outputs::new(Overwrite::Refuse, false, &[])),
@@ -55,33 +55,33 @@ impl SinkContext {
     }
 }
 
-/// What a run is: its pipeline and what it reads.
+/// A description of a run: its pipeline and its inputs.
 #[derive(Debug, Default)]
 pub struct RunOrigin {
     /// The pipeline's name.
     pub name: Option<String>,
-    /// All that decides what is written: the pipeline file with its variables filled in.
+    /// The pipeline file with its variables filled in: everything that determines the output.
     pub pipeline: String,
     /// The inputs, in reading order.
     pub inputs: Vec<RunInput>,
 }
 
-/// An input, with its hash once that is known.
+/// An input, with its hash once it is known.
 #[derive(Debug, Serialize)]
 pub struct RunInput {
-    /// Its path, as the user named it.
+    /// Its path, as given by the user.
     #[serde(serialize_with = "crate::name::path_as_text")]
     pub path: PathBuf,
-    /// Its length, where it has one.
+    /// Its length in bytes, if it has one.
     pub bytes: Option<u64>,
-    /// The BLAKE3 hash of its bytes, in hex. Worked out beside the run, where it can be read twice; a
-    /// sink that wants it waits for it when it finishes.
+    /// The BLAKE3 hash of its bytes, in hex. Computed in the background if the input can be read
+    /// twice; a sink that needs it waits for it when it finishes.
     #[serde(serialize_with = "serialize_hash")]
     pub blake3: OnceLock<Option<String>>,
 }
 
 impl RunInput {
-    /// An input of which no hash will be known.
+    /// An input without a hash.
     pub fn unhashed(input: &Input) -> Self {
         let Input { path, bytes } = input.clone();
         Self { path, bytes, blake3: OnceLock::from(None) }
@@ -95,46 +95,44 @@ fn serialize_hash<S: serde::Serializer>(
     hash.wait().serialize(serializer)
 }
 
-/// What encoding needs from its run.
+/// The context for encoding a batch.
 #[derive(Debug)]
 pub struct EncodeContext<'r> {
     /// Every channel of the run.
     pub channels: &'r Channels,
     /// Buffers to encode into.
     pub buffers: &'r BlockPool,
-    /// Events that the format cannot hold at all, by position in the batch, with the reason.
+    /// Events that the format cannot store, by position in the batch, with the reason.
     pub refused: Vec<(u32, String)>,
-    /// What the format cannot hold of events that it does hold: said once in the report.
+    /// What the format loses of events it does store: reported once.
     pub losses: BTreeSet<&'static str>,
-    /// Events, by position in the batch, that are written with the nearest time there is, because theirs
-    /// lies beyond it.
+    /// Events, by position in the batch, whose time was clamped.
     pub clamped: Vec<u32>,
-    /// Channels of which the format keeps the names and not the sources. Whether that loses anything only the whole run
-    /// can tell: see [`SOURCES_LOST`].
+    /// Channels whose names are stored but not their sources. Whether that loses anything is known
+    /// at the end of the run: see [`SOURCES_LOST`].
     pub without_sources: BTreeSet<ChannelId>,
 }
 
-/// What is said in the report where events of several sources were written without these.
+/// The note for outputs that have events of several sources, but do not store sources.
 pub const SOURCES_LOST: &str = "the sources of channels are not written";
 
-/// What is said in the report, once a channel, of events whose time is not the one that is written.
+/// The note about clamped times, once per channel.
 pub fn times_clamped(channel: &Channel) -> String {
     format!(
-        "{}: times beyond what 64 bits of nanoseconds hold (years 1677 to 2262) became the nearest ones \
-         that these hold",
+        "{}: times outside the range of 64-bit nanoseconds (years 1677 to 2262) were clamped",
         printable(channel.name.text())
     )
 }
 
 impl<'r> EncodeContext<'r> {
-    /// A context in which nothing has happened yet.
+    /// An empty context.
     pub fn new(channels: &'r Channels, buffers: &'r BlockPool) -> Self {
         let (losses, without_sources) = (BTreeSet::new(), BTreeSet::new());
         let (refused, clamped) = (Vec::new(), Vec::new());
         Self { channels, buffers, refused, losses, clamped, without_sources }
     }
 
-    /// Says of all events of which the timestamp is not the time that they are written with it.
+    /// Records all events whose timestamp is clamped.
     pub fn note_clamped_times(&mut self, batch: &Batch) {
         if batch.wide_times().is_some() {
             let rows = 0..batch.len() as u32;
@@ -142,8 +140,8 @@ impl<'r> EncodeContext<'r> {
         }
     }
 
-    /// Says what is lost of the channels of these events where nothing of them is kept but their names,
-    /// and their payloads are taken for messages of `encoding`.
+    /// Records what is lost if only the names of channels are stored and all payloads are assumed
+    /// to have `encoding`.
     pub fn note_names_only(&mut self, batch: &Batch, encoding: &Encoding) {
         let mut met = Vec::new();
         let mut last = None;
@@ -158,105 +156,191 @@ impl<'r> EncodeContext<'r> {
                 continue;
             }
             let channel = self.channels.get(ChannelId(*id));
-            // What is not known, or is text, can be told as well without being said.
-            let is_told = matches!(channel.encoding, Encoding::Unknown | Encoding::Text)
+            // Unknown encodings and text can be recognized without being stored.
+            let is_recognizable = matches!(channel.encoding, Encoding::Unknown | Encoding::Text)
                 || channel.encoding == *encoding;
-            if !is_told || !channel.metadata.is_empty() {
-                self.losses.insert("how payloads are encoded, and their versions, are not written");
+            if !is_recognizable || !channel.metadata.is_empty() {
+                self.losses.insert("encodings and versions of payloads are not written");
             }
             if channel.clock == Clock::Relative {
-                self.losses
-                    .insert("times that count from the start of a log are written as they are");
+                self.losses.insert("times relative to the start of a log are written unchanged");
             }
             self.without_sources.insert(ChannelId(*id));
         }
     }
 }
 
-/// Writes one kind of output, in two halves: `encode` on all cores, `append` in order on one.
+/// Writes one kind of output: a format of files, or a stream.
+///
+/// # How it is used
+///
+/// 1. [`targets`](Self::targets) and the capabilities (`accepts_*`, `buffers_events`,
+///    `wants_hashes`) are asked before the run starts.
+/// 2. [`open`](Self::open) is called once per run. Files are created through
+///    [`SinkContext::outputs`], so they appear under their final names only if the whole run
+///    succeeds.
+/// 3. [`encode`](Self::encode) is called for every batch, on any thread, in any order and for
+///    several batches at the same time. It must depend on the batch only.
+/// 4. [`append`](Self::append) receives the encoded blocks in the order of the events, on one
+///    thread at a time.
+/// 5. [`finish`](Self::finish) is called once, after the last `append`.
+///
+/// Put the work into `encode`: `append` is sequential. Work that needs several batches at once,
+/// such as compressing a row group, is started from `append` through [`SinkContext::tasks`], for
+/// instance with [`OrderedTasks`](crate::OrderedTasks).
+///
+/// # What is guaranteed
+///
+/// The output depends on the events and on [`SinkContext::memory`], never on the number of threads
+/// or the time. Every event is either counted by `append` and `finish`, listed in
+/// [`EncodeContext::refused`], or returned by [`take_skipped`](Self::take_skipped).
+///
+/// # Errors
+///
+/// `Err` ends the run, and nothing is published. An event that the format cannot hold is not an
+/// error: list it in [`EncodeContext::refused`] with a reason.
+///
+/// # Example
+///
+/// ```
+/// use std::path::PathBuf;
+///
+/// use sluice_core::{
+///     Batch, BatchBuilder, BlockPool, ChannelId, EncodeContext, Error, OutputFile, Sink,
+///     SinkContext,
+/// };
+///
+/// /// Writes the timestamps of events, one per line.
+/// struct Timestamps {
+///     path: PathBuf,
+/// }
+///
+/// impl Sink for Timestamps {
+///     type Block = (String, u64);
+///     type Output = (OutputFile, u64);
+///
+///     fn targets(&self) -> Vec<PathBuf> {
+///         vec![self.path.clone()]
+///     }
+///
+///     fn open(&self, context: &SinkContext) -> Result<Self::Output, Error> {
+///         Ok((context.outputs.create(&self.path)?, 0))
+///     }
+///
+///     fn encode(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<Self::Block, Error> {
+///         let lines = batch.timestamps().iter().map(|time| format!("{time}\n")).collect();
+///         Ok((lines, batch.len() as u64))
+///     }
+///
+///     fn append(&self, output: &mut Self::Output, block: Self::Block) -> Result<u64, Error> {
+///         output.0.write(block.0.as_bytes())?;
+///         output.1 += block.1;
+///         Ok(block.1)
+///     }
+///
+///     fn finish(&self, (file, events): Self::Output) -> Result<u64, Error> {
+///         file.finish(events)?;
+///         Ok(0) // nothing was held back
+///     }
+/// }
+///
+/// let folder = tempfile::tempdir().unwrap();
+/// let sink = Timestamps { path: folder.path().join("times.txt") };
+/// let (context, buffers) = (SinkContext::standalone(), BlockPool::new(1 << 16, 1));
+/// let mut batch = BatchBuilder::default();
+/// batch.push_copy(7, 0, ChannelId(0), b"payload");
+///
+/// let mut output = sink.open(&context)?;
+/// let mut encoding = EncodeContext::new(&context.channels, &buffers);
+/// let block = sink.encode(batch.finish(), &mut encoding)?;
+/// assert_eq!(sink.append(&mut output, block)?, 1);
+/// sink.finish(output)?;
+/// context.outputs.publish(|_, _| Ok(String::new()))?;
+/// assert_eq!(std::fs::read_to_string(&sink.path).unwrap(), "7\n");
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Sink: Send + Sync + 'static {
-    /// A finished piece of output: encoded events, a compressed frame.
+    /// An encoded piece of output, passed from `encode` to `append`.
     type Block: Send + 'static;
     /// The open output.
     type Output: Send + 'static;
 
-    /// The files or folders that will be there at the end; `-` is standard output.
+    /// The files or folders it will write; `-` is standard output.
     fn targets(&self) -> Vec<PathBuf>;
 
-    /// Whether it keeps events, as many as [`SinkContext::memory`] lets it, before it writes them.
+    /// Whether it buffers events, up to [`SinkContext::memory`], before it writes them.
     fn buffers_events(&self) -> bool {
         false
     }
 
-    /// Whether it writes down the hashes of the inputs.
+    /// Whether it stores the hashes of the inputs.
     fn wants_hashes(&self) -> bool {
         false
     }
 
-    /// Whether it can write events of which only decoded rows are there. Others are not given such
-    /// events.
+    /// Whether it can write events that have decoded rows but no payload. Other sinks do not
+    /// receive such events.
     fn accepts_rows(&self) -> bool {
         false
     }
 
-    /// Why it writes nothing of the rows that it is given, and how to have them written; nothing if
-    /// it does.
+    /// Why it does not write decoded rows, with advice; `None` if it does.
     fn rows_unwritten(&self) -> Option<String> {
         (!self.accepts_rows()).then(|| NO_FIELDS_WRITTEN.to_owned())
     }
 
-    /// Whether it writes [`Batch::wide_times`], or no times at all, or says itself which it cannot write. Of
-    /// other sinks it is said that they write the timestamps.
+    /// Whether it handles [`Batch::wide_times`] itself. For other sinks, clamped times are
+    /// reported.
     fn accepts_wide_times(&self) -> bool {
         false
     }
 
-    /// Opens the output under temporary names, through `context.outputs`.
+    /// Opens the output through `context.outputs`.
     fn open(&self, context: &SinkContext) -> Result<Self::Output, Error>;
 
-    /// Encodes a batch. Any thread, any order.
+    /// Encodes a batch. Called on any thread, in any order.
     fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Self::Block, Error>;
 
-    /// Appends a block; called in the order of the events. Gives the number of events written.
+    /// Appends a block. Called in the order of the events. Returns the number of events written.
     fn append(&self, output: &mut Self::Output, block: Self::Block) -> Result<u64, Error>;
 
-    /// What the output lacks that only the whole run could tell, with how often; 0 where that does not
-    /// count. Asked once, before the output is completed.
+    /// Notes about the whole output, with counts; 0 if a count is meaningless. Called once, before
+    /// [`finish`](Self::finish).
     fn notes(&self, output: &Self::Output) -> Vec<(String, u64)> {
         let _ = output;
         Vec::new()
     }
 
-    /// Brings what was appended to where whoever reads the unfinished output finds it. Asked of
-    /// recordings every now and then.
+    /// Makes everything appended so far visible to readers of the unfinished output. Called
+    /// regularly for recordings.
     fn flush(&self, output: &mut Self::Output) -> Result<(), Error> {
         let _ = output;
         Ok(())
     }
 
-    /// Whether an output that is cut off anywhere still gives what was flushed into it. Recordings of
-    /// others appear only when they are complete.
+    /// Whether an unfinished output is readable up to the last flush. Recordings of other sinks
+    /// only appear when they are complete.
     fn is_readable_unfinished(&self) -> bool {
         false
     }
 
-    /// How often the sources are to be read, one time after another.
+    /// How many times the sources are read in sequence.
     fn rounds(&self) -> u64 {
         1
     }
 
-    /// The channels of events that were appended but left out since the last call, because the output
-    /// had no use for them: what a player was told to skip.
+    /// The channels of events that were appended but skipped since the last call, such as by a seek
+    /// during playback.
     fn take_skipped(&self, output: &mut Self::Output) -> Vec<u32> {
         let _ = output;
         Vec::new()
     }
 
-    /// Completes the output. What was held back until now is counted in what it gives.
+    /// Completes the output. Returns the number of events written only now.
     fn finish(&self, output: Self::Output) -> Result<u64, Error>;
 }
 
-/// [`Sink`] with its types hidden, so that the engine can hold any of them.
+/// The object-safe form of [`Sink`], implemented for every sink.
 pub trait DynSink: Send + Sync {
     /// See [`Sink::targets`].
     fn targets(&self) -> Vec<PathBuf>;
@@ -292,16 +376,16 @@ pub trait DynSink: Send + Sync {
     fn finish(&self, output: Box<dyn Any + Send>) -> Result<u64, Error>;
 }
 
-const NO_FIELDS_WRITTEN: &str = "decoded fields are not written, since this format holds payloads; tables \
-    (`tables/`), `.csv` and `.jsonl` have fields";
+const NO_FIELDS_WRITTEN: &str = "decoded fields are not written, since this format stores \
+                                 payloads; use tables (`tables/`), `.csv` or `.jsonl` for fields";
 
 const NO_PAYLOAD: &str =
-    "only decoded fields are there and no payload; put the stage `encode` before the sink";
+    "the event has decoded fields but no payload; put the stage `encode` before the sink";
 
 const NO_WHOLE_MESSAGE: &str =
-    "only elements or chosen fields of messages are there: messages cannot be made of them";
+    "the event has only elements or selected fields of a message, which cannot be encoded";
 
-/// Why a sink of payloads cannot take an event of which only these rows are left.
+/// Why a sink of payloads cannot write an event that has only decoded rows.
 fn why_refused(batch: &Batch, event: u32) -> String {
     let parts = batch.rows().iter().filter(|rows| rows.message.is_part());
     let is_part = parts.into_iter().any(|rows| rows.events.binary_search(&event).is_ok());

@@ -1,4 +1,4 @@
-//! Sources: what is read, in which pieces, and what the engine gives a reader.
+//! The source and reader traits, splits, and the context for reading.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -11,49 +11,50 @@ use super::Query;
 use crate::programs::RunHandle;
 use crate::{Batch, BlockPool, Channels, DamageLog, Error, LossLog, files};
 
-/// A file (or the like) that a source reads.
+/// A file or stream that a source reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// Its path, as the user named it; `-` is standard input.
+    /// Its path, as given by the user; `-` is standard input.
     #[serde(serialize_with = "crate::name::path_as_text")]
     pub path: PathBuf,
-    /// Its length, where it has one.
+    /// Its length in bytes, if it has one.
     pub bytes: Option<u64>,
 }
 
-/// A piece of a source's input that can be read without the others. Plain data: it is printed by
-/// `plan`, compared by tests, and sent to other machines.
+/// A piece of a source's input that can be read independently. Plain data: it is printed by `plan`,
+/// compared by tests, and sent to other machines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
-    /// The input it is a piece of.
+    /// The input it belongs to.
     pub input: PathBuf,
-    /// Where it begins. An event belongs to the split in which its first byte lies.
+    /// Its start. An event belongs to the split in which its first byte lies.
     pub start: u64,
-    /// Where it ends; nothing, if it goes on to the end of the input.
+    /// Its end; `None` for the end of the input.
     pub end: Option<u64>,
-    /// How many bytes it is likely to be; nothing for live and compressed inputs, which are then read
-    /// by a thread of their own.
+    /// Its approximate length; `None` for live and compressed inputs, which are read on a thread of
+    /// their own.
     pub bytes: Option<u64>,
-    /// Whether it goes on until somebody ends it. What its reader has received by then is read to the
-    /// end.
+    /// Whether it continues until it is stopped. Everything its reader has received by then is
+    /// still read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub live: bool,
 }
 
 impl Split {
-    /// A whole input, read in one go.
+    /// A whole input as one split.
     pub fn whole(input: impl Into<PathBuf>, bytes: Option<u64>) -> Self {
         Self { input: input.into(), start: 0, end: None, bytes, live: false }
     }
 
-    /// An input without an end. Its reader looks at [`ReadContext::is_cancelled`], and ends by itself
-    /// when it has given what it had received.
+    /// A live input. Its reader checks [`ReadContext::is_cancelled`], and ends once it has returned
+    /// everything it had received.
     pub fn live(input: impl Into<PathBuf>) -> Self {
         Self { live: true, ..Self::whole(input, None) }
     }
 
-    /// Pieces of about `target` bytes of files that can be entered anywhere: of each, what `wanted` says
-    /// of its path and length. Pipes, which have no length, and what is compressed are pieces as a whole.
+    /// Cuts files that can be entered anywhere into splits of about `target` bytes. `wanted`
+    /// returns the range to read of each file, given its path and length. Pipes and compressed
+    /// files become one split each.
     pub fn from_files(
         inputs: Vec<Input>,
         target: u64,
@@ -71,8 +72,8 @@ impl Split {
         Ok(splits)
     }
 
-    /// Adds pieces of about `target` bytes that cover `wanted` of an input of `len` bytes. The last piece
-    /// of the input is open, so that what is appended while it is read is not cut off.
+    /// Adds splits of about `target` bytes that cover `wanted` of an input of `len` bytes. The last
+    /// one is open-ended, so that data appended meanwhile is read.
     fn cut(input: &Path, wanted: Range<u64>, len: u64, target: u64, splits: &mut Vec<Self>) {
         let mut start = wanted.start;
         while start < wanted.end || start == 0 {
@@ -88,61 +89,61 @@ impl Split {
         }
     }
 
-    /// Whether `next` begins where this one ends.
+    /// Whether `next` starts where this one ends.
     pub fn is_followed_by(&self, next: &Self) -> bool {
         self.input == next.input && self.end == Some(next.start)
     }
 }
 
-/// Where reading a split begins.
+/// Where reading a split starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SplitStart {
-    /// At the first event the reader finds in the split.
+    /// At the first event found in the split.
     Search,
-    /// Exactly here: the split before it ended here. May lie beyond the split's end, which then has
-    /// nothing of its own.
+    /// Exactly here, where the previous split ended. This may be beyond the end of the split, which
+    /// then has no events.
     At(u64),
 }
 
-/// Where a reader really began, and where it stopped. Two neighbouring splits were cut right if one
-/// began where the other stopped; otherwise the engine has the second one read again from there.
+/// Where a reader actually began and ended. If a split did not begin where the previous one ended,
+/// the engine reads it again from there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seam {
-    /// The position of the first event, or of the first byte that follows the damage before it.
+    /// The position of the first event, or of the first byte after damage before it.
     pub began: Option<u64>,
-    /// The position right behind the last event.
+    /// The position after the last event.
     pub ended: Option<u64>,
 }
 
-/// What reading needs from its run. Cheap to clone.
+/// The context for reading. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ReadContext {
-    /// The source's name in the pipeline: the events' source where the format has none of its own.
+    /// The source's name in the pipeline, used for events whose format stores no source.
     pub source: Arc<str>,
     /// Every channel of the run.
     pub channels: Arc<Channels>,
-    /// Where damage goes.
+    /// Collects damage.
     pub damage: Arc<DamageLog>,
-    /// Where a live reader says what it lost.
+    /// Collects losses of live readers.
     pub losses: Arc<LossLog>,
-    /// Whether damaged bytes of inputs that cannot be read twice are to be kept with their damage.
+    /// Whether to keep the damaged bytes of inputs that cannot be read twice.
     pub keep_damaged_bytes: bool,
-    /// What of the source is wanted: the same as its splits were made for.
+    /// The part of the source that is needed: the query its splits were made for.
     pub query: Query,
     /// Buffers to read into.
     pub blocks: BlockPool,
-    /// Raised when the run ends early. Readers that wait, or read long, look at it.
+    /// Set when the run ends early. Readers that wait or scan for long must check it.
     pub cancelled: Arc<AtomicBool>,
-    /// Raised when nobody listens to this reader any more.
+    /// Set when the results of this reader are no longer needed.
     pub abandoned: Arc<AtomicBool>,
-    /// What it has to do with the run while it waits for a program.
+    /// The connection to the run for readers that wait for a program.
     pub run_handle: RunHandle,
     /// Bytes of input read so far, for progress.
     pub bytes_read: Arc<AtomicU64>,
 }
 
 impl ReadContext {
-    /// A context with everything at its default; for tests and small tools.
+    /// A context with defaults; for tests and small tools.
     pub fn standalone(source: &str) -> Self {
         Self {
             source: source.into(),
@@ -159,13 +160,13 @@ impl ReadContext {
         }
     }
 
-    /// The same context with a damage log of its own.
+    /// The same context with its own damage log.
     pub fn with_own_damage(&self) -> Self {
         Self { damage: Arc::default(), ..self.clone() }
     }
 
-    /// The same context with logs of its own: what a reader says is worth what it read, which may be
-    /// read again.
+    /// The same context with its own logs: a split may be read again, and then its earlier reports
+    /// are discarded.
     pub fn with_own_logs(&self) -> Self {
         Self { losses: Arc::default(), ..self.with_own_damage() }
     }
@@ -175,68 +176,131 @@ impl ReadContext {
         self.cancelled.load(Ordering::Relaxed) || self.is_abandoned()
     }
 
-    /// Whether nobody listens to this reader any more.
+    /// Whether the results of this reader are no longer needed.
     pub fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Counts input that was read.
+    /// Counts bytes of input that were read.
     pub fn count_read(&self, bytes: u64) {
         self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
-/// Reads one kind of input.
+/// Reads one kind of input: a format of files, or a stream.
 ///
-/// The engine asks once for [`splits`](Self::splits), then reads them on any thread in any order, and
-/// commits what they give in the order of the list. Reading all splits must give what reading the
-/// inputs from front to back would: events, damage and order.
+/// # How it is used
+///
+/// The engine calls [`inputs`](Self::inputs) and [`splits`](Self::splits) once, on the thread that
+/// starts the run. It then calls [`read`](Self::read) for each split, on any thread, in any order
+/// and for several splits at the same time, and commits the results in the order of the list.
+/// `self` is shared between these threads and never changes: state of one split lives in its
+/// [`Reader`].
+///
+/// # What is guaranteed
+///
+/// Reading all splits gives exactly what reading the inputs from front to back gives: the same
+/// events, the same damage, in the same order, whatever `target` is.
+/// `contract::any_splitting_is_the_same` checks this in a test. [`Seam`] describes how neighbouring
+/// splits are matched.
+///
+/// # Errors
+///
+/// `Err` ends the run. Damage that can be skipped is not an error: report it to
+/// [`ReadContext::damage`] and continue after it.
+///
+/// # Cost
+///
+/// Making a source only reads its options. `inputs` looks at names and lengths; `splits` may read a
+/// page around each cut; only `read` reads events.
+///
+/// # Example
+///
+/// ```
+/// use std::iter::once;
+///
+/// use sluice_core::contract::gather;
+/// use sluice_core::{
+///     BatchBuilder, Channel, Encoding, Error, Input, Name, ReadContext, Reader, Source, Split,
+///     SplitStart,
+/// };
+///
+/// /// Counts to ten, one event per number.
+/// struct Counter;
+///
+/// impl Source for Counter {
+///     fn inputs(&self) -> Result<Vec<Input>, Error> {
+///         Ok(vec![Input { path: "counter".into(), bytes: None }])
+///     }
+///
+///     fn read<'s>(
+///         &'s self,
+///         _: &Split,
+///         _: SplitStart,
+///         context: &ReadContext,
+///     ) -> Result<Box<dyn Reader + 's>, Error> {
+///         let name = Name::from_text("COUNT");
+///         let channel = Channel::new(name, context.source.clone(), Encoding::Text);
+///         let channel = context.channels.intern(channel)?;
+///         let mut batch = BatchBuilder::default();
+///         for n in 0..10 {
+///             batch.push_copy(n, n, channel, n.to_string().as_bytes());
+///         }
+///         // An iterator over batches is a reader.
+///         Ok(Box::new(once(Ok(batch.finish()))))
+///     }
+/// }
+///
+/// let contents = gather(&Counter, u64::MAX)?;
+/// assert_eq!(contents.events.len(), 10);
+/// assert_eq!(contents.events[3].payload, b"3");
+/// # Ok::<(), Error>(())
+/// ```
+///
+///
 pub trait Source: Send + Sync {
-    /// The inputs, in reading order. Looks at names and lengths, and opens nothing.
+    /// The inputs, in reading order. Looks at names and lengths, but opens nothing.
     fn inputs(&self) -> Result<Vec<Input>, Error>;
 
-    /// Every file that is read: the inputs, each followed by the files that belong to it. May look into
-    /// the inputs to find these.
+    /// All files that are read: each input, followed by the files that belong to it. May read
+    /// inputs to find these.
     fn files(&self) -> Result<Vec<Input>, Error> {
         self.inputs()
     }
 
-    /// Whether its events never have decoded rows: fields of theirs are there only behind a stage that
-    /// decodes.
+    /// Whether its events never have decoded rows, so that their fields need a stage that decodes.
     fn is_undecoded(&self) -> bool {
         false
     }
 
-    /// Pieces of about `target` bytes that cover the inputs once, in order, less what `query` lets the
-    /// source skip. An input that cannot be cut is one split: that is the default.
+    /// Splits of about `target` bytes that cover the inputs exactly once, in order, except for what
+    /// `query` allows to skip. By default each input is one split.
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         let _ = (target, query);
         Ok(self.inputs()?.into_iter().map(|input| Split::whole(input.path, input.bytes)).collect())
     }
 
-    /// How many events an input holds, where the file says so by itself: told from what was written at
-    /// its end, without reading events.
+    /// The number of events in an input, if the file stores it, without reading events.
     fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
         let _ = input;
         Ok(None)
     }
 
-    /// What is to be said of an input beside its events and damage: whether its own table of contents is
-    /// right, say. A sentence each; asked by whoever looks into a log, not by runs.
+    /// Findings about an input besides events and damage, such as whether its index is correct, one
+    /// sentence each. Used by commands that inspect logs, not by runs.
     fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
         let _ = input;
         Ok(Vec::new())
     }
 
-    /// What of an input's own table of contents is wrong, a sentence each: the findings that mean damage.
-    /// Asked by whoever verifies a log.
+    /// Errors in an input's own index, one sentence each: the findings that mean damage. Used by
+    /// `verify`.
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
         let _ = input;
         Ok(Vec::new())
     }
 
-    /// Reads a split in order. Damage that can be stepped over goes to `context.damage`; `Err` means
-    /// that the run cannot go on.
+    /// Opens a reader for a split. Damage that can be skipped is reported to `context.damage`.
     fn read<'s>(
         &'s self,
         split: &Split,
@@ -245,12 +309,46 @@ pub trait Source: Send + Sync {
     ) -> Result<Box<dyn Reader + 's>, Error>;
 }
 
-/// Gives a split's batches one after another.
+/// Reads the batches of one split, in order.
+///
+/// A reader belongs to one thread at a time: the engine calls [`next_batch`](Self::next_batch)
+/// until it returns `Ok(None)` or `Err`, then [`seam`](Self::seam) once. Batches hold some thousand
+/// events each; their payloads should be views into the blocks they were read into, not copies.
+///
+/// A reader that waits, or scans for long without finding an event, has to check
+/// [`ReadContext::is_cancelled`] and then return `Ok(None)`. `Err` ends the run.
+///
+/// Every iterator over `Result<Batch, Error>` that is `Send` is a reader. Implement the trait to
+/// report a seam:
+///
+/// ```
+/// use sluice_core::{Batch, Error, Reader, Seam};
+///
+/// struct OneBatch {
+///     batch: Option<Batch>,
+///     end: u64,
+/// }
+///
+/// impl Reader for OneBatch {
+///     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
+///         Ok(self.batch.take())
+///     }
+///
+///     fn seam(&self) -> Seam {
+///         Seam { began: Some(0), ended: Some(self.end) }
+///     }
+/// }
+///
+/// let mut reader = OneBatch { batch: Some(Batch::default()), end: 42 };
+/// while reader.next_batch()?.is_some() {}
+/// assert_eq!(reader.seam().ended, Some(42));
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Reader: Send {
-    /// The next batch, or nothing at the end of the split.
+    /// The next batch; `None` at the end of the split.
     fn next_batch(&mut self) -> Result<Option<Batch>, Error>;
 
-    /// Where reading began and ended; asked at the end. Sources that cut files must say it.
+    /// Where reading began and ended. Called at the end; required for sources that split files.
     fn seam(&self) -> Seam {
         Seam::default()
     }

@@ -1,4 +1,4 @@
-//! Stages: what turns batches into batches.
+//! The stage traits, and the context for processing batches.
 
 use std::fmt::Display;
 
@@ -9,18 +9,44 @@ use super::{ChannelQuery, Query, TimeWindow, times_clamped};
 use crate::programs::RunHandle;
 use crate::{Batch, ChannelId, Channels, DeclaredColumns, Error, Event, FieldPath, Pattern};
 
-/// A stage says by its kind how it may be run; there is no flag to get wrong.
+/// Turns batches into batches: filters, renames, decodes, sorts.
+///
+/// The variant decides how the engine may run it:
+///
+/// | variant | state | threads | order |
+/// |---|---|---|---|
+/// | [`Map`](Self::Map) | none | any, several at once | any |
+/// | [`Fold`](Self::Fold) | yes | one at a time | the order of the events |
+/// | [`Chain`](Self::Chain) | that of its parts | that of its parts | that of its parts |
+///
+/// A stage plugin implements `TryFrom<Options>` for this type, see [`register!`](crate::register).
+///
+/// ```
+/// use sluice_core::{Batch, Error, Map, Stage, StageContext};
+///
+/// /// Lets every event pass.
+/// struct Pass;
+///
+/// impl Map for Pass {
+///     fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+///         Ok(batch)
+///     }
+/// }
+///
+/// let stage = Stage::Chain(vec![Stage::Map(Box::new(Pass)), Stage::Map(Box::new(Pass))]);
+/// assert_eq!(stage.parts().len(), 2);
+/// ```
 pub enum Stage {
-    /// Treats each batch alone: any thread, any order.
+    /// Processes each batch on its own.
     Map(Box<dyn Map>),
-    /// Has a memory: one thread, in order.
+    /// Processes all batches in order, with state.
     Fold(Box<dyn Fold>),
-    /// Made of others, which run one after another as if they stood so in the pipeline file. Its events
-    /// are counted, and what it says is told, under its own name.
+    /// A sequence of stages, run as if they were listed in the pipeline file. Counts and notes are
+    /// reported under the name of the whole stage.
     ///
-    /// A fold that only puts beside each event what a map after it needs leaves the work to all cores.
-    /// Its parts share nothing but the batches: when sources are read once more, folds are made again and
-    /// maps are not. A chain of nothing lets everything pass.
+    /// Useful for a fold that attaches state to events, followed by a map that does the work on all
+    /// cores. Parts share nothing but the batches: when sources are read again, folds are made
+    /// again and maps are not. An empty chain passes everything.
     Chain(Vec<Self>),
 }
 
@@ -35,7 +61,7 @@ impl std::fmt::Debug for Stage {
 }
 
 impl Stage {
-    /// The maps and folds that it is made of, in order: no chain is among them.
+    /// Its maps and folds in order, with chains flattened.
     pub fn into_parts(self) -> Vec<Self> {
         let (mut parts, mut left) = (Vec::new(), vec![self]);
         while let Some(stage) = left.pop() {
@@ -47,7 +73,7 @@ impl Stage {
         parts
     }
 
-    /// The same, borrowed.
+    /// Like [`into_parts`](Self::into_parts), borrowed.
     pub fn parts(&self) -> Vec<&Self> {
         let (mut parts, mut left) = (Vec::new(), vec![self]);
         while let Some(stage) = left.pop() {
@@ -59,7 +85,7 @@ impl Stage {
         parts
     }
 
-    /// Whether one of its parts has to know when the first event happened.
+    /// Whether any part needs the time of the first event.
     pub fn needs_origin(&self) -> bool {
         self.parts().into_iter().any(|part| match part {
             Self::Map(map) => map.needs_origin(),
@@ -68,7 +94,7 @@ impl Stage {
         })
     }
 
-    /// What beside its options decides what it does, a line for each part that has something to say.
+    /// The fingerprints of its parts: see [`Map::fingerprint`].
     pub fn fingerprints(&self) -> Vec<String> {
         let of = |part: &Self| match part {
             Self::Map(map) => map.fingerprint(),
@@ -78,7 +104,7 @@ impl Stage {
         self.parts().into_iter().filter_map(of).collect()
     }
 
-    /// What is to be told of it before any event: see [`Map::notes`].
+    /// Notes that do not depend on events: see [`Map::notes`].
     pub fn notes(&self) -> Vec<String> {
         let of = |part: &Self| match part {
             Self::Map(map) => map.notes(),
@@ -88,36 +114,37 @@ impl Stage {
     }
 }
 
-/// What a stage needs from its run, and where it says what became of events.
+/// The context of a stage, in which it accounts for events.
 ///
-/// The engine counts the events that go in and come out; a stage that does not account for the
-/// difference fails the run: what goes in and is added comes out or is left out.
+/// The engine counts events before and after a stage, and the run fails if the difference is not
+/// accounted for: events in plus [`added`](Self::added) equal events out plus
+/// [`filtered`](Self::filtered).
 #[derive(Debug)]
 pub struct StageContext<'r> {
     /// Every channel of the run.
     pub channels: &'r Channels,
-    /// When the first event of the run's sources happened, where that is known.
+    /// The time of the first event of the run's sources, if known.
     pub origin: Option<i64>,
-    /// When the events happened that are wanted of what the stage gives. Others come only because a source
-    /// may give more than was asked for: what the stage would say of them, nobody asked.
+    /// The time window of events needed after the stage. Sources may return more; events outside
+    /// this window are not reported.
     pub window: TimeWindow,
-    /// Events left out because that is what the stage is for.
+    /// The number of events dropped on purpose.
     pub filtered: u64,
-    /// Events that came out without having gone in: for each, its number in [`Batch::origins`].
+    /// Events the stage has created: for each, its channel in [`Batch::origins`].
     pub added: Vec<u32>,
-    /// Events whose payload could not be decoded or encoded and that went on as they were: for each,
-    /// its number in [`Batch::origins`].
+    /// Events passed on unchanged because their payload could not be decoded or encoded: for each,
+    /// its channel in [`Batch::origins`].
     pub undecoded: Vec<u32>,
-    /// How many events go on with the nearest time there is, because theirs lies beyond it.
+    /// The number of events whose time was clamped.
     pub clamped: u64,
-    /// Things worth telling once, with how often they happened.
+    /// Notes for the report, with counts.
     pub notes: Vec<(String, u64)>,
-    /// What a stage with memory has to do with its run while it waits for a program.
+    /// The connection to the run for folds that wait for a program.
     pub run_handle: RunHandle,
 }
 
 impl<'r> StageContext<'r> {
-    /// A context in which nothing has happened yet, and everything is wanted.
+    /// An empty context, with an open time window.
     pub fn new(channels: &'r Channels, origin: Option<i64>) -> Self {
         Self {
             channels,
@@ -132,13 +159,13 @@ impl<'r> StageContext<'r> {
         }
     }
 
-    /// The same, where only events of this window are wanted.
+    /// Restricts the time window.
     #[must_use]
     pub fn within(self, wanted: TimeWindow) -> Self {
         Self { window: wanted, ..self }
     }
 
-    /// Says of all events of which the timestamp is not the time that they go on with it.
+    /// Records all events whose timestamp is clamped.
     pub fn note_clamped_times(&mut self, batch: &Batch) {
         if batch.wide_times().is_none() {
             return;
@@ -151,38 +178,39 @@ impl<'r> StageContext<'r> {
         }
     }
 
-    /// Says something that belongs into the report, once, with a count.
+    /// Adds a note to the report, with a count.
     pub fn note(&mut self, what: impl Into<String>, count: u64) {
         self.notes.push((what.into(), count));
     }
 }
 
-/// What becomes of events that cannot be decoded.
+/// What to do with events that cannot be decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum UndecodedPolicy {
-    /// They go on as they are, and are counted.
+    /// Pass them on unchanged, and count them.
     #[default]
     Keep,
-    /// They are left out.
+    /// Drop them.
     Drop,
-    /// They end the run.
+    /// End the run.
     Stop,
 }
 
 impl UndecodedPolicy {
-    /// The error that ends the run at an event, for those that stop.
+    /// The error for [`Stop`](Self::Stop).
     pub fn refusal(event: &Event<'_>, context: &StageContext<'_>, why: impl Display) -> Error {
         let channel = context.channels.get(event.channel);
         Error::invalid(format!(
-            "event {} on channel `{}` cannot be decoded: {why}; `undecoded = \"keep\"` would let it pass \
-             as it is",
+            "event {} on channel `{}` cannot be decoded: {why}; `undecoded = \"keep\"` would pass \
+             it on undecoded",
             event.sequence,
             channel.name.text()
         ))
     }
 
-    /// The batch as it goes on, if those at the positions `failed` could not be decoded. Counts them.
+    /// Applies the policy to the events at the positions `failed`, counts them, and returns the
+    /// batch to pass on.
     pub fn apply(
         self,
         batch: Batch,
@@ -200,69 +228,107 @@ impl UndecodedPolicy {
     }
 }
 
-/// A stage without memory.
+/// A stage without state: each batch is processed on its own.
+///
+/// [`apply`](Self::apply) is called on any thread, for several batches at the same time and in any
+/// order. Its result may depend on the events only, not on how they are cut into batches: the
+/// engine cuts them differently from run to run. Use it rather than [`Fold`] whenever possible: it
+/// runs on all cores.
+///
+/// The engine checks that events are conserved. An event that does not come out has to be counted
+/// in [`StageContext::filtered`], one that only comes out in [`StageContext::added`]; otherwise the
+/// run fails. `Err` ends the run.
+///
+/// Work that depends on the channel only belongs into a [`PerChannel`](crate::PerChannel) table,
+/// not into the loop over events.
+///
+/// ```
+/// use sluice_core::{Batch, BatchBuilder, ChannelId, Channels, Error, Map, StageContext};
+///
+/// /// Drops events without payload.
+/// struct DropEmpty;
+///
+/// impl Map for DropEmpty {
+///     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+///         let kept = batch.retain(|row| batch.payload_len(row) > 0);
+///         context.filtered += (batch.len() - kept.len()) as u64;
+///         Ok(kept)
+///     }
+/// }
+///
+/// let channels = Channels::default();
+/// let mut context = StageContext::new(&channels, None);
+/// let mut batch = BatchBuilder::default();
+/// batch.push_copy(1, 0, ChannelId(0), b"");
+/// batch.push_copy(2, 1, ChannelId(0), b"payload");
+/// let kept = DropEmpty.apply(batch.finish(), &mut context)?;
+/// assert_eq!((kept.len(), context.filtered), (1, 1));
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Map: Send + Sync {
-    /// Turns a batch into a batch. How events are cut into batches must not matter.
+    /// Processes one batch. How events are cut into batches must not matter.
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error>;
 
-    /// What the stage lets through, if that can be said without seeing events: lets a source skip.
+    /// What the stage lets through, as far as that is known without events. Allows sources to skip
+    /// the rest.
     fn query(&self) -> MapQuery {
         MapQuery::default()
     }
 
-    /// Whether it has to know when the first event happened. Finding out may mean waiting for it.
+    /// Whether it needs the time of the first event, which may have to be waited for.
     fn needs_origin(&self) -> bool {
         false
     }
 
-    /// The fields of decoded messages that it cannot do without, where an option is an expression that names
-    /// some. Those that options list by themselves need not be told.
+    /// The fields that its expressions need. Fields in options of their own are found by their
+    /// schema.
     fn fields(&self) -> Vec<FieldPath> {
         Vec::new()
     }
 
-    /// The channels that an option names in an expression, each with that option: a run says which of them
-    /// never came. Those that options list by themselves need not be told.
+    /// The channels named in expressions, each with its option: a run reports those that never
+    /// appear. Channels in options of their own are found by their schema.
     fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
         Vec::new()
     }
 
-    /// What becomes of decoded rows, as far as that is clear beforehand: lets fields that no type has be
-    /// told before the run.
+    /// The effect on decoded rows, as far as it is known beforehand. Allows checking field names
+    /// before the run.
     fn rows_after(&self) -> RowsEffect {
         RowsEffect::Unclear
     }
 
-    /// Whether decoded rows make a difference to it.
+    /// Whether it uses or changes decoded rows.
     fn uses_rows(&self) -> bool {
         !matches!(self.rows_after(), RowsEffect::Same) || !self.fields().is_empty()
     }
 
-    /// What beside its options decides what it does, as a line of text: the contents of files they name.
-    /// Outputs made with another one are made again under `--resume`.
+    /// One line of text that identifies what determines its result besides options, such as the
+    /// contents of files they name. With `--resume`, outputs made with another fingerprint are made
+    /// again.
     fn fingerprint(&self) -> Option<String> {
         None
     }
 
-    /// What is to be told of it once in every run, whatever events come: what of its options it cannot use.
+    /// Notes for every run, whatever its events, such as options that have no effect.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// What becomes of decoded rows in a stage.
+/// The effect of a stage on decoded rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RowsEffect {
-    /// Nobody can tell before the events are there.
+    /// Unknown before the events are read.
     #[default]
     Unclear,
-    /// They go on with the columns they have.
+    /// Their columns do not change.
     Same,
-    /// Events may get rows with these columns; others go on as they are.
+    /// Events may get rows with these columns; others do not change.
     Decoded(DeclaredColumns),
 }
 
-/// What a stage lets through, as far as times and channels go.
+/// What a map lets through, in terms of times and channels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapQuery {
     /// Only events at or after this time pass.
@@ -271,92 +337,143 @@ pub struct MapQuery {
     pub end: Option<crate::time::TimePoint>,
     /// Only events of these channels pass.
     pub channels: ChannelQuery,
-    /// The stage leaves timestamps as they are, so that what stages after it want can be passed on.
+    /// Whether timestamps do not change, so that time windows can be pushed down through the stage.
     pub keeps_times: bool,
-    /// The stage leaves channels as they are.
+    /// Whether channels do not change, so that channel filters can be pushed down.
     pub keeps_channels: bool,
 }
 
-/// A stage with memory.
+/// A stage with state: it sees all events in order, on one thread at a time.
+///
+/// The engine calls [`push`](Self::push) for every batch in the order of the events, then
+/// [`finish`](Self::finish) once. After each of them it calls [`more`](Self::more) until that
+/// returns nothing, so a fold never has to return everything at once. When sources are read again
+/// from the start, a new fold is made from the same options.
+///
+/// How events are cut into batches must not matter. Events are conserved as for [`Map`]: those held
+/// back are counted when they come out. `Err` ends the run.
+///
+/// A fold that looks only a bounded time back or ahead should say so in [`query`](Self::query), so
+/// that sources can skip what is not needed.
+///
+/// ```
+/// use sluice_core::{Batch, BatchBuilder, ChannelId, Channels, Error, Fold, StageContext};
+///
+/// /// Lets the first `left` events pass.
+/// struct First {
+///     left: usize,
+/// }
+///
+/// impl Fold for First {
+///     fn push(
+///         &mut self,
+///         batch: Batch,
+///         context: &mut StageContext<'_>,
+///     ) -> Result<Vec<Batch>, Error> {
+///         let kept = batch.len().min(self.left);
+///         self.left -= kept;
+///         context.filtered += (batch.len() - kept) as u64;
+///         Ok(vec![batch.slice(0, kept)])
+///     }
+///
+///     fn delays_events(&self) -> bool {
+///         false
+///     }
+///
+///     fn is_done(&self) -> bool {
+///         self.left == 0
+///     }
+/// }
+///
+/// let channels = Channels::default();
+/// let mut context = StageContext::new(&channels, None);
+/// let mut batch = BatchBuilder::default();
+/// for n in 0..5 {
+///     batch.push_copy(n, n, ChannelId(0), b"");
+/// }
+/// let mut first = First { left: 2 };
+/// assert_eq!(first.push(batch.finish(), &mut context)?[0].len(), 2);
+/// assert!(first.is_done() && context.filtered == 3);
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Fold: Send {
-    /// Takes the next batch; gives what is ready.
+    /// Processes the next batch, and returns what is ready.
     fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error>;
 
-    /// Gives what is left.
+    /// Returns the remaining events.
     fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let _ = context;
         Ok(Vec::new())
     }
 
-    /// Gives more of what `push` or `finish` did not give at once, because it would have been too much:
-    /// asked after each of them until it gives nothing.
+    /// Returns more of the results of `push` or `finish`. Called after each of them until it
+    /// returns nothing.
     fn more(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let _ = context;
         Ok(Vec::new())
     }
 
-    /// What it needs of the events before it, so that what stages after it want can be passed on: lets a
-    /// source skip. A source may give more than is asked for, or everything.
+    /// Which events it needs, so that queries can be pushed down through it. Sources may still
+    /// return more.
     fn query(&self) -> FoldQuery {
         FoldQuery::default()
     }
 
-    /// Whether it has to know when the first event happened. Finding out may mean waiting for it.
+    /// Whether it needs the time of the first event, which may have to be waited for.
     fn needs_origin(&self) -> bool {
         false
     }
 
-    /// What beside its options decides what it does, as a line of text: see [`Map::beside_options`].
+    /// See [`Map::fingerprint`].
     fn fingerprint(&self) -> Option<String> {
         None
     }
 
-    /// The channels that an option names in an expression: see [`Map::named_channels`].
+    /// See [`Map::named_channels`].
     fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
         Vec::new()
     }
 
-    /// What becomes of decoded rows: see [`Map::rows_after`].
+    /// See [`Map::rows_after`].
     fn rows_after(&self) -> RowsEffect {
         RowsEffect::Unclear
     }
 
-    /// Whether events may come out later than with the batch they came in with: where its output meets
-    /// other events of the same source, each has to be waited for.
+    /// Whether events may come out later than the batch they came in with. Merging its output with
+    /// other events of the same source then has to wait.
     ///
-    /// Whoever says no promises that what comes of a batch is given when that batch is pushed, in order.
+    /// `false` promises that `push` returns all results of its batch, in order.
     fn delays_events(&self) -> bool {
         true
     }
 
-    /// Whether nothing more will come out, whatever goes in: reading may stop.
+    /// Whether no more events will come out, so that reading may stop.
     fn is_done(&self) -> bool {
         false
     }
 }
 
-/// What a stage with memory needs of the events before it, where stages after it want only some.
+/// Which events a fold needs if the stages after it need only some.
 ///
-/// As it is made by default it needs all of them. Whoever says less promises that leaving out events which
-/// nobody after the stage wants, and which are not asked for here, changes nothing of those that are wanted,
-/// and nothing else of the run: what is noted, what ends the run and which clock a channel has may depend on
-/// no event that is neither wanted ([`StageContext::wanted`]) nor asked for here.
+/// The default is all events. Anything else promises that events that are neither needed after the
+/// stage ([`StageContext::window`]) nor requested here have no effect: not on the events that are
+/// needed, on notes, on errors, or on the clock of a channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoldQuery {
-    /// The stage leaves timestamps as they are, and needs no events from outside of a window that is wanted
-    /// after it but for those within its reach.
+    /// Whether timestamps do not change, and events outside a time window are only needed within
+    /// `reach` of it.
     pub keeps_times: bool,
-    /// The stage leaves channels as they are, and needs no others than those that are wanted after it but
-    /// for those of `also`.
+    /// Whether channels do not change, and no channels are needed besides those needed after it and
+    /// those of `also`.
     pub keeps_channels: bool,
-    /// Channels that it needs whether or not anybody after it wants them; nothing if there are none.
+    /// Channels it needs in any case; `None` if there are none.
     pub also: Option<ChannelQuery>,
-    /// How many nanoseconds before and after a window that is wanted it needs events.
+    /// The nanoseconds before and after a time window in which it needs events.
     pub reach: i64,
 }
 
 impl FoldQuery {
-    /// What is wanted before the stage, where this is wanted after it.
+    /// The query before the stage, given the query after it.
     pub fn before(self, after: Query) -> Query {
         let reach = self.reach.max(0);
         let times = if self.keeps_times { (after.start, after.end) } else { (None, None) };

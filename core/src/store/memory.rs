@@ -1,4 +1,4 @@
-//! A store in memory, for tests: `mem://`. Counts what is asked of it, and can be told to fail.
+//! A store in memory, for tests: `mem://`. Records requests, and can be made to fail.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ pub(crate) struct MemoryStore(Mutex<BTreeMap<String, Bucket>>);
 pub(crate) struct Bucket {
     pub(crate) objects: BTreeMap<String, (Bytes, u64)>,
     versions: u64,
-    /// What was done, as words: `read a.lcm 0..4`.
+    /// The requests so far, such as `read a.lcm 0..4`.
     pub(crate) asked: Vec<String>,
     /// Puts of this key fail.
     pub(crate) broken: Option<String>,
@@ -36,7 +36,7 @@ impl MemoryStore {
         act(buckets.entry(bucket.to_owned()).or_default())
     }
 
-    /// Puts an object as another program would.
+    /// Writes an object as another program would.
     pub(crate) fn set(&self, bucket: &str, key: &str, bytes: impl Into<Bytes>) {
         self.with(bucket, |bucket| bucket.set(key, bytes.into()));
     }
@@ -92,7 +92,7 @@ impl Store for MemoryStore {
     }
 
     fn put_time(&self, at: &Address) -> io::Result<SystemTime> {
-        // Nothing here is ever old.
+        // Objects are never old.
         self.ask(at, "look", |bucket| bucket.get(at.key()).map(|_| SystemTime::now()))
     }
 

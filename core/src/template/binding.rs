@@ -1,4 +1,4 @@
-//! Templates bound to the rows of one type, and the text of their events. Reads no template.
+//! Templates bound to the rows of one type, and writing the text of events.
 
 use std::ops::Range;
 
@@ -17,18 +17,18 @@ use crate::{Channel, Clock, Event, FieldPath, Rows, time};
 use super::decimals::{write_double, write_fraction, write_signed, write_single, write_unsigned};
 use super::language::{FieldPart, TemplatePart};
 
-/// The longest text that is made of an event, but for its last value: a list of bytes, and each of them as
-/// wide as can be, would take many times the memory of the event.
+/// The longest text of an event, not counting its last value: a list of bytes, each padded, would
+/// take many times the memory of the event.
 pub const MAX_TEXT: usize = 64 << 20;
 
-/// A template whose fields were found in the rows of one type.
+/// A template whose fields are resolved in the rows of one type.
 #[derive(Debug)]
 pub struct BoundTemplate<'t> {
     parts: Vec<(&'t TemplatePart, Option<NullableValues>)>,
 }
 
 impl<'t> BoundTemplate<'t> {
-    /// These parts of a template for events of one type, of which these are the rows.
+    /// Binds the parts of a template to the rows of one type.
     pub(super) fn new(parts: &'t [TemplatePart], rows: Option<&Rows>) -> Self {
         let parts = parts.iter().map(|part| match part {
             TemplatePart::Field(inserted) => {
@@ -44,10 +44,10 @@ impl<'t> BoundTemplate<'t> {
 }
 
 impl BoundTemplate<'_> {
-    /// Appends the text for an event of `channel`, whose fields are in row `row` of the rows that were bound.
+    /// Appends the text of an event of `channel`, whose fields are in row `row` of the bound rows.
     ///
-    /// Gives false, and appends nothing, if a field is missing or null there, or if the text would be longer
-    /// than [`MAX_TEXT`]. Allocates nothing but for `timestamp`.
+    /// Returns false and appends nothing if a field is missing or null, or the text would be longer
+    /// than [`MAX_TEXT`]. Only allocates for `timestamp`.
     ///
     /// # Panics
     ///
@@ -85,8 +85,8 @@ impl BoundTemplate<'_> {
         is_whole
     }
 
-    /// The first field that is missing or null in row `row`: why [`write`](Self::write) gave false. Nothing if
-    /// the text would be too long.
+    /// The first field that is missing or null in row `row`, after [`write`](Self::write) returned
+    /// false. `None` if the text would be too long.
     pub fn missing(&self, row: Option<usize>) -> Option<&FieldPath> {
         self.parts.iter().find_map(|(part, values)| {
             let TemplatePart::Field(inserted) = part else { return None };
@@ -97,7 +97,7 @@ impl BoundTemplate<'_> {
     }
 }
 
-/// The values of a field, one a row.
+/// The values of a field, one per row.
 #[derive(Debug)]
 struct NullableValues {
     nulls: Option<NullBuffer>,
@@ -110,12 +110,12 @@ enum FieldValues {
     Single(ScalarBuffer<f32>),
     Signed(ScalarBuffer<i64>),
     Unsigned(ScalarBuffer<u64>),
-    /// All else, written already: what there is, and where each value ends in it.
+    /// Other types, formatted in advance: the concatenated text, and the end of each value.
     Written {
         text: Vec<u8>,
         ends: Vec<usize>,
     },
-    /// Elements: where those of each row are.
+    /// Lists: the elements, and the range of each row.
     List {
         ranges: Vec<Range<usize>>,
         elements: Box<NullableValues>,
@@ -123,8 +123,8 @@ enum FieldValues {
 }
 
 impl NullableValues {
-    /// The values of `array`, with its elements `depth` lists deep. Nothing if they have no form as text, or
-    /// lists are not as deep.
+    /// The values of `array`, expanding `depth` levels of lists. `None` if they have no text form,
+    /// or lists are not nested as deeply.
     fn from_array(array: &ArrayRef, depth: usize) -> Option<Self> {
         let form = if depth == 0 {
             FieldValues::from_array(array)?
@@ -138,7 +138,7 @@ impl NullableValues {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
-    /// Whether neither the value nor an element of it is null.
+    /// Whether neither the value nor any element of it is null.
     fn is_whole(&self, row: usize) -> bool {
         let elements = || match &self.values {
             FieldValues::List { ranges, elements } => {
@@ -149,7 +149,7 @@ impl NullableValues {
         !self.is_null(row) && elements()
     }
 
-    /// Appends a value; gives false if it or an element is null, or if `out` has become longer than `most`.
+    /// Appends a value; returns false if it or an element is null, or `out` is longer than `most`.
     fn write(&self, row: usize, inserted: &FieldPart, most: usize, out: &mut Vec<u8>) -> bool {
         if self.is_null(row) {
             return false;
@@ -220,7 +220,7 @@ impl FieldValues {
 
     fn from_lists(array: &ArrayRef, depth: usize) -> Option<Self> {
         let ListColumn { elements, mut ranges } = ListColumn::from_array(array)?;
-        // A slice of a list has elements of other rows before and behind its own.
+        // A sliced list has elements of other rows before and after its own.
         let (first, last) = (ranges.first()?.start, ranges.last()?.end);
         for range in &mut ranges {
             *range = range.start - first..range.end - first;
@@ -242,7 +242,7 @@ fn cast_to_text(array: &ArrayRef) -> Option<ArrayRef> {
     is_text.then(|| cast(array, &DataType::Utf8View).ok()).flatten()
 }
 
-/// Takes the quotes from a JSON string that `out` has from `start` on. Its text needs no escapes.
+/// Removes the quotes of the JSON string at `start`. It has no escapes.
 fn unquote(out: &mut Vec<u8>, start: usize) {
     if out.get(start) == Some(&b'"') {
         out.pop();
@@ -269,9 +269,9 @@ fn write_time(clock: Clock, nanos: i64, out: &mut Vec<u8>) {
     }
 }
 
-/// Puts blanks before what `out` ends with, up to a width in characters.
+/// Pads the end of `out` on the left with spaces, up to a width in characters.
 fn fill_text(text: &[u8], width: usize, out: &mut Vec<u8>) {
-    if text.len() / MOST_BYTES_A_CHARACTER >= width {
+    if text.len() / MAX_CHARACTER_LEN >= width {
         return;
     }
     let characters = std::str::from_utf8(text).map_or(text.len(), |text| text.chars().count());
@@ -279,5 +279,5 @@ fn fill_text(text: &[u8], width: usize, out: &mut Vec<u8>) {
     out.splice(at..at, std::iter::repeat_n(b' ', width.saturating_sub(characters)));
 }
 
-/// What a character takes in UTF-8.
-const MOST_BYTES_A_CHARACTER: usize = 4;
+/// The longest UTF-8 character.
+const MAX_CHARACTER_LEN: usize = 4;

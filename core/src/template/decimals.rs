@@ -1,4 +1,4 @@
-//! Numbers as text, as C's `printf` writes them. Knows neither fields nor events.
+//! Numbers as text, formatted like C's `printf`.
 
 use std::io::Write as _;
 
@@ -7,9 +7,9 @@ use crate::json::integer;
 /// How a number is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NumberFormat {
-    /// It takes up as many characters at least.
+    /// The minimum number of characters.
     pub(super) width: usize,
-    /// Whether it is filled up with zeros, and not with blanks.
+    /// Whether it is padded with zeros rather than spaces.
     pub(super) zeros: bool,
     pub(super) decimals: Option<usize>,
 }
@@ -26,7 +26,7 @@ pub(super) fn write_unsigned(value: u64, format: NumberFormat, out: &mut Vec<u8>
     complete_integer(start, format, out);
 }
 
-/// Gives the integer that begins at `start` its decimals and its width.
+/// Adds decimals and padding to the integer at `start`.
 fn complete_integer(start: usize, format: NumberFormat, out: &mut Vec<u8>) {
     if let Some(decimals) = format.decimals.filter(|decimals| *decimals > 0) {
         out.push(b'.');
@@ -64,7 +64,7 @@ pub(super) fn write_double(value: f64, format: NumberFormat, out: &mut Vec<u8>) 
     fill(start, format.zeros && value.is_finite(), format.width, out);
 }
 
-/// Fills what `out` has from `start` on up to a width, with zeros behind its sign or blanks before it.
+/// Pads the text at `start` to a width, with zeros after the sign or spaces before it.
 fn fill(start: usize, zeros: bool, width: usize, out: &mut Vec<u8>) {
     let len = out.len() - start;
     if len >= width {
@@ -75,11 +75,11 @@ fn fill(start: usize, zeros: bool, width: usize, out: &mut Vec<u8>) {
     out.splice(at..at, std::iter::repeat_n(byte, lack));
 }
 
-/// The most decimals for which twice a power of ten is a `u64`.
-const FEW_DECIMALS: usize = 18;
+/// The most decimals for which twice the power of ten fits into a `u64`.
+const MAX_FAST_DECIMALS: usize = 18;
 
-/// Writes a finite number with so many decimals, rounded as C's `printf` does it: by the exact value of the
-/// number, to the even digit where that lies in the middle.
+/// Writes a finite number with this many decimals, rounded like C's `printf`: by its exact value,
+/// half to even.
 fn write_decimals(value: f64, decimals: usize, out: &mut Vec<u8>) {
     match split(value.abs(), decimals) {
         Some((whole, fraction)) => {
@@ -91,18 +91,18 @@ fn write_decimals(value: f64, decimals: usize, out: &mut Vec<u8>) {
                 write_fraction(fraction, decimals, out);
             }
         }
-        // Numbers without a fraction, and many decimals.
+        // Large numbers, or many decimals.
         None => {
             let _written = write!(out, "{value:.decimals$}");
         }
     }
 }
 
-/// A number from 0 on as its whole part and its first decimals, rounded. Nothing where that is not as easy:
-/// from 2^53 on, and for many decimals.
+/// The integer part and the rounded decimals of a non-negative number. `None` from 2^53 on, and for
+/// many decimals.
 ///
-/// It is `mantissa / 2^shift`, so its fraction times a power of ten is a whole number of 113 bits at most,
-/// of which all but `shift` bits are wanted: nothing is lost before it is rounded.
+/// The number is `mantissa / 2^shift`, so its fraction times a power of ten is an integer of at
+/// most 113 bits, shifted right by `shift`: rounding is exact.
 #[inline]
 fn split(value: f64, decimals: usize) -> Option<(u64, u64)> {
     const MANTISSA: u32 = f64::MANTISSA_DIGITS - 1;
@@ -110,14 +110,14 @@ fn split(value: f64, decimals: usize) -> Option<(u64, u64)> {
     let power = *POWERS.get(decimals)?;
     let bits = value.to_bits();
     let (exponent, digits) = ((bits >> MANTISSA) as u32, bits & ((1 << MANTISSA) - 1));
-    // Numbers next to zero have no leading one.
+    // Subnormal numbers have no implicit leading one.
     let mantissa = if exponent == 0 { digits } else { digits | 1 << MANTISSA };
     let shift = BIAS.checked_sub(exponent.max(1)).filter(|shift| *shift > 0)?;
     let (whole, below) = match shift {
         ..64 => (mantissa >> shift, mantissa & ((1 << shift) - 1)),
         64.. => (0, mantissa),
     };
-    // Less than a half of the last decimal, whatever it is.
+    // Less than half of the last decimal in any case.
     if shift > 120 {
         return Some((whole, 0));
     }
@@ -129,20 +129,20 @@ fn split(value: f64, decimals: usize) -> Option<(u64, u64)> {
     Some(if rounded == power { (whole + 1, 0) } else { (whole, rounded) })
 }
 
-const POWERS: [u64; FEW_DECIMALS + 1] = {
-    let mut powers = [1; FEW_DECIMALS + 1];
+const POWERS: [u64; MAX_FAST_DECIMALS + 1] = {
+    let mut powers = [1; MAX_FAST_DECIMALS + 1];
     let mut at = 1;
-    while at <= FEW_DECIMALS {
+    while at <= MAX_FAST_DECIMALS {
         powers[at] = powers[at - 1] * 10;
         at += 1;
     }
     powers
 };
 
-/// Appends a point and so many decimals.
+/// Appends a point and this many decimals.
 pub(super) fn write_fraction(fraction: u64, decimals: usize, out: &mut Vec<u8>) {
     let start = out.len();
-    // With a one in front all zeros are written, and where the one is the point goes.
+    // A leading one keeps all zeros; the point replaces it.
     integer(out, fraction + POWERS[decimals]);
     out[start] = b'.';
 }

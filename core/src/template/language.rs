@@ -1,4 +1,4 @@
-//! The language of templates: a text as parts. Knows no event.
+//! Parses templates into parts.
 
 use crate::FieldPath;
 use crate::field::DashRule;
@@ -16,26 +16,26 @@ pub(super) enum TemplatePart {
     Field(FieldPart),
 }
 
-/// A field with the way in which it is written.
+/// A field and its format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FieldPart {
     pub(super) path: FieldPath,
     pub(super) format: NumberFormat,
-    /// How many lists, one inside another, are written element by element.
+    /// The number of nested lists that are expanded.
     pub(super) depth: usize,
     pub(super) separator: String,
 }
 
-/// More characters, or more decimals, are a mistake: each element of a list may take as many.
-const MOST_DIGITS: usize = 64;
+/// The largest width and the most decimals: each element of a list may take as many.
+const MAX_DIGITS: usize = 64;
 
-/// What is wrong with a template, and at which byte of it.
+/// An error in a template, and its byte offset.
 pub(super) struct TemplateError {
     pub(super) at: usize,
     pub(super) what: String,
 }
 
-/// The parts of a template, in order.
+/// Parses a template into its parts.
 pub(super) fn parse(text: &str) -> Result<Vec<TemplatePart>, TemplateError> {
     let mut scanner = TemplateScanner { text, at: 0 };
     let mut parts = Vec::new();
@@ -45,7 +45,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<TemplatePart>, TemplateError> {
     Ok(parts)
 }
 
-/// Reads a template from its start.
+/// Scans a template.
 struct TemplateScanner<'t> {
     text: &'t str,
     at: usize,
@@ -71,7 +71,7 @@ impl<'t> TemplateScanner<'t> {
         self.literal().map(Some)
     }
 
-    /// Text up to the next value.
+    /// Scans literal text up to the next value.
     fn literal(&mut self) -> Result<TemplatePart, TemplateError> {
         let mut literal = String::new();
         loop {
@@ -82,7 +82,7 @@ impl<'t> TemplateScanner<'t> {
                 Some("{{") => '{',
                 Some("}}") => '}',
                 _ if self.rest().starts_with('}') => {
-                    return self.error("`}` without `{`; a brace itself is `}}`");
+                    return self.error("`}` without `{`; write `}}` for a literal brace");
                 }
                 _ => return Ok(TemplatePart::Text(literal)),
             };
@@ -91,11 +91,11 @@ impl<'t> TemplateScanner<'t> {
         }
     }
 
-    /// What stands in braces.
+    /// Scans the value in braces.
     fn inserted(&mut self) -> Result<TemplatePart, TemplateError> {
         let inside = self.rest().get(1..).unwrap_or_default();
         let Some((len, _)) = unquoted(inside).find(|(_, c)| *c == '}') else {
-            return self.error("this brace has no other at its end; a brace itself is `{{`");
+            return self.error("this brace is not closed; write `{{` for a literal brace");
         };
         self.at += 1;
         let inside = inside.get(..len).unwrap_or_default();
@@ -109,7 +109,7 @@ impl<'t> TemplateScanner<'t> {
         Ok(part)
     }
 
-    /// The value that a name stands for.
+    /// Parses the name of a value.
     fn value(&self, text: &str) -> Result<TemplatePart, TemplateError> {
         Ok(match text {
             "channel" => TemplatePart::Channel,
@@ -130,7 +130,13 @@ impl<'t> TemplateScanner<'t> {
         let wrong = |at: usize, what| TemplateError { at: self.at + at, what };
         let (path, len) = FieldPath::scan(path_text, DashRule::InNames).map_err(|error| {
             let is_all = path_text.get(error.at..).is_some_and(|rest| rest.starts_with('*'));
-            let what = if is_all { "`[*]` stands at the end".to_owned() } else { error.what };
+            let what = if is_all {
+                "`[*]` is only allowed at the \
+                                    end"
+                .to_owned()
+            } else {
+                error.what
+            };
             wrong(error.at, what)
         })?;
         match path_text.get(len..).and_then(|rest| rest.chars().next()) {
@@ -146,7 +152,7 @@ impl<'t> TemplateScanner<'t> {
         }
     }
 
-    /// The part with what stands behind its name: `:.6`, `:016;,`.
+    /// Applies the format after a name: `:.6`, `:016;,`.
     fn formatted(
         &mut self,
         mut part: TemplatePart,
@@ -164,7 +170,7 @@ impl<'t> TemplateScanner<'t> {
             match &mut part {
                 TemplatePart::Sequence(ours) | TemplatePart::TimestampNs(ours) => *ours = format,
                 TemplatePart::Field(inserted) => inserted.format = format,
-                _ => return self.error("this is a text, and formats are for numbers"),
+                _ => return self.error("this is text; formats are for numbers"),
             }
         }
         if let Some(separator) = separator {
@@ -173,14 +179,14 @@ impl<'t> TemplateScanner<'t> {
                 TemplatePart::Field(inserted) if inserted.depth > 0 => {
                     separator.clone_into(&mut inserted.separator);
                 }
-                _ => return self.error("a separator is for elements, as in `{ranges[*];,}`"),
+                _ => return self.error("separators are for lists, as in `{ranges[*];,}`"),
             }
         }
         Ok(part)
     }
 }
 
-/// The characters of a text that do not stand in backquotes.
+/// The characters of a text outside backquotes.
 fn unquoted(text: &str) -> impl Iterator<Item = (usize, char)> {
     let mut is_quoted = false;
     text.char_indices().filter(move |(_, c)| {
@@ -190,18 +196,19 @@ fn unquoted(text: &str) -> impl Iterator<Item = (usize, char)> {
 }
 
 impl NumberFormat {
-    /// Reads `016`, `.6`, `012.3`.
+    /// Parses `016`, `.6`, `012.3`.
     fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "expected a width and decimals of at most {MOST_DIGITS}, such as `.6`, `016` or `12.3`, \
+                "expected a width and decimals of at most {MAX_DIGITS}, such as `.6`, `016` or \
+                 `12.3`, \
                  found `{text}`"
             )
         };
         let number = |digits: &str| {
             let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
             let number = is_number.then(|| digits.parse::<usize>().ok()).flatten();
-            number.filter(|number| *number <= MOST_DIGITS).ok_or_else(wrong)
+            number.filter(|number| *number <= MAX_DIGITS).ok_or_else(wrong)
         };
         let (width, decimals) = match text.split_once('.') {
             Some((width, decimals)) => (width, Some(number(decimals)?)),

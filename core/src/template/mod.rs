@@ -1,23 +1,22 @@
-//! Templates: text with braces in which values of an event stand, such as `{utime} {pos[0]:.6}`. Knows
-//! neither lines nor files: what a template's text is for is the sink's business.
+//! Templates: text with values of an event in braces, such as `{utime} {pos[0]:.6}`.
 //!
-//! | in braces | is |
+//! | in braces | value |
 //! |---|---|
 //! | `pos[0]`, `legs[2].angle` | a field of the decoded event, by its path |
-//! | `ranges[*]` | all elements of a list, with a blank between; `m[*][*]` those of lists in a list |
-//! | `channel`, `source` | where the event is from |
-//! | `sequence` | its number |
-//! | `timestamp_ns`, `timestamp` | its time, in nanoseconds, or as RFC 3339 has it |
+//! | `ranges[*]` | all elements of a list, separated by spaces; `m[*][*]` for nested lists |
+//! | `channel`, `source` | the channel and the source of the event |
+//! | `sequence` | its sequence number |
+//! | `timestamp_ns`, `timestamp` | its time in nanoseconds, or as RFC 3339 |
 //! | `` `channel` `` | the field of that name |
 //!
-//! Behind a colon stands how numbers are written, as C's `printf` takes it: `{pos[0]:.6}` with six decimals,
-//! `{utime:016}` with zeros in front up to that width, `{x:12.3}` with blanks. Behind a semicolon stands what
-//! separates elements, up to the brace: `{ranges[*]:.3;,}`. `{{` and `}}` are braces. What is no number takes a
-//! width, too, counted in characters, and is filled up with blanks.
+//! A colon introduces a number format as in C's `printf`: `{pos[0]:.6}` has six decimals,
+//! `{utime:016}` is padded with zeros, `{x:12.3}` with spaces. A semicolon introduces the separator
+//! of elements, up to the brace: `{ranges[*]:.3;,}`. `{{` and `}}` are literal braces. Other values
+//! accept a width, too, in characters, and are padded with spaces.
 //!
-//! Integers and times are whole numbers of their unit. Floats without a format are the shortest digits that
-//! read back as the same number; `nan`, `inf` and `-inf` are words. Texts stand as they are, but for control
-//! characters, which are spelled out; binary is base64, and what has members or elements is JSON.
+//! Integers and times are whole numbers in their unit. Floats without a format are written with the
+//! shortest digits that parse to the same number, or as `nan`, `inf` and `-inf`. Control characters
+//! in text are escaped; binary is base64, and structs and lists are JSON.
 
 mod binding;
 mod decimals;
@@ -38,7 +37,7 @@ pub use binding::{BoundTemplate, MAX_TEXT};
 
 use language::{TemplateError, TemplatePart};
 
-/// A text with places in it that values of an event are put into.
+/// A parsed template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     text: String,
@@ -46,18 +45,18 @@ pub struct Template {
 }
 
 impl Template {
-    /// Reads a template. `Err` says what is wrong with it, and at which character.
+    /// Parses a template. `Err` says what is wrong with it, and at which character.
     pub fn parse(text: &str) -> Result<Self, String> {
         match language::parse(text) {
             Ok(parts) => Ok(Self { text: text.to_owned(), parts }),
             Err(TemplateError { at, what }) => {
                 let character = text.get(..at).unwrap_or(text).chars().count() + 1;
-                Err(format!("`{text}` is no template: at character {character}: {what}"))
+                Err(format!("`{text}` is not a template: at character {character}: {what}"))
             }
         }
     }
 
-    /// The fields whose values it has, in order.
+    /// The fields it uses, in order.
     pub fn fields(&self) -> impl Iterator<Item = &FieldPath> {
         self.parts.iter().filter_map(|part| match part {
             TemplatePart::Field(inserted) => Some(&inserted.path),
@@ -65,17 +64,17 @@ impl Template {
         })
     }
 
-    /// The template for events of one type, of which these are the rows; or for events that are not decoded.
+    /// Binds the template to the rows of one type, or to events that are not decoded.
     ///
-    /// Finds each field once, so this is called once a batch and type. A field that the type does not have,
-    /// or whose values have no form as text, is missing in every event.
+    /// Call it once per batch and type: it resolves each field. A field that the type does not
+    /// have, or that has no text form, is missing in every event.
     pub fn bind(&self, rows: Option<&Rows>) -> BoundTemplate<'_> {
         BoundTemplate::new(&self.parts, rows)
     }
 }
 
 impl fmt::Display for Template {
-    /// As [`Template::parse`] was given it.
+    /// Its source text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }

@@ -27,7 +27,7 @@ const EVENT: Event<'static> = Event {
     payload: b"",
 };
 
-/// What the template gives for a row; nothing where a field is missing.
+/// The text of a template for a row; `None` if a field is missing.
 fn written(template: &str, rows: &Rows, row: usize) -> Option<String> {
     let template = Template::parse(template).unwrap();
     let (bound, mut out) = (template.bind(Some(rows)), b"before".to_vec());
@@ -211,18 +211,18 @@ fn every_kind_of_number_and_time_is_one() {
 fn mistakes_are_told_with_their_places() {
     for (text, part) in [
         ("a}", "at character 2: `}` without `{`"),
-        ("ä{x", "at character 2: this brace has no other"),
+        ("ä{x", "at character 2: this brace is not closed"),
         ("{}", "at character 2: expected a name"),
         ("{a b}", "at character 3: expected `.`, `[`, `:` or `}`, found ` `"),
-        ("{a[*].x}", "at character 4: `[*]` stands at the end"),
+        ("{a[*].x}", "at character 4: `[*]` is only allowed at the end"),
         ("{a[}", "at character 4: expected a whole number"),
         ("{a:}", "at character 3: expected a width"),
         ("{a:6f}", "found `6f`"),
         ("{a:.9999}", "at most 64"),
         ("{a[*]:65}", "at most 64"),
         ("{channel:5}", "formats are for numbers"),
-        ("{a;,}", "at character 3: a separator is for elements"),
-        ("{`a}", "this brace has no other"),
+        ("{a;,}", "at character 3: separators are for lists"),
+        ("{`a}", "this brace is not closed"),
     ] {
         let message = Template::parse(text).unwrap_err();
         assert!(message.contains(part), "{message}");

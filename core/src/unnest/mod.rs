@@ -1,8 +1,8 @@
-//! Unnesting: of rows with a list in them, a row for each element. Chooses no list, and writes nothing.
+//! Unnesting: one row per element of a list.
 //!
-//! An event stays one event for as long as it can: a scan is a row with a list of points. Tables are to have
-//! a row a point, so sinks take lists apart when they write, and go on counting events. As many rows may come of
-//! an event that there is no room for them at once: [`UnnestPieces`] gives them one behind another.
+//! An event stays one event as long as possible: a scan is one row with a list of points. Tables
+//! need one row per point, so sinks unnest lists when they write, and still count events. An event
+//! may become more rows than fit into memory: [`UnnestPieces`] returns them in pieces.
 
 use std::ops::Range;
 
@@ -21,18 +21,18 @@ pub use rows::unnested_type;
 
 use rows::{RowMap, expanded, lists_at, unnest_rows};
 
-/// A batch in which each element of a list is a row of its own.
+/// A batch with one row per element of a list.
 #[derive(Clone, Debug)]
 pub struct UnnestedBatch {
     /// The rows, in the order of the events and of the elements in them.
     pub batch: Batch,
-    /// For each event of the batch that was unnested, how many rows it became.
+    /// The number of rows of each event of the original batch.
     pub counts: Vec<u32>,
     /// Whether any event had such a list.
     pub has_lists: bool,
 }
 
-/// Reads the option that says which list a sink takes apart: a path without an index.
+/// Deserializes the option that names the list to unnest: a path without an index.
 pub fn list_path<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<FieldPath>, D::Error> {
@@ -40,20 +40,21 @@ pub fn list_path<'de, D: Deserializer<'de>>(
     if path.members().is_some() {
         return Ok(Some(path));
     }
-    let message = format!("`{path}` is one element; name a whole list, such as `points`");
+    let message = format!("`{path}` is one element; expected a whole list, such as `points`");
     Err(serde::de::Error::custom(message))
 }
 
-/// Most rows that a batch becomes at once: its times, numbers and channels take more than a gigabyte then.
-const MOST_ROWS: usize = 32 << 20;
+/// The most rows of an unnested batch: their times, sequence numbers and channels take about a
+/// gigabyte.
+const MAX_ROWS: usize = 32 << 20;
 
-/// Most bytes of what stands beside a list, repeated for each of its elements.
-const MOST_REPEATED: usize = 1 << 30;
+/// The most bytes of other fields, repeated for each element.
+const MAX_REPEATED: usize = 1 << 30;
 
-/// How many rows each event becomes if the lists at `path` are taken apart: 1 where there is none. Nothing
-/// if no event has a list there.
+/// The number of rows each event becomes if the lists at `path` are unnested: 1 without a list.
+/// `None` if no event has a list there.
 ///
-/// A list that is null is one without elements. `Err` if a list is longer than 32 bits can count.
+/// A null list counts as empty. `Err` if a list has more elements than 32 bits can count.
 pub fn row_counts(batch: &Batch, path: &FieldPath) -> Result<Option<Vec<u32>>, Error> {
     let mut counts = None;
     for rows in batch.rows() {
@@ -73,7 +74,7 @@ fn count(
     for (event, range) in rows.events.iter().zip(&lists.ranges) {
         counts[*event as usize] = u32::try_from(range.len()).map_err(|_| {
             Error::invalid(format!(
-                "a list `{path}` has {} elements, and {} is the most that is taken apart; write it as it is, \
+                "a list `{path}` has {} elements, more than the {} that can be unnested; write it \
                  without `unnest`",
                 range.len(),
                 u32::MAX
@@ -83,22 +84,21 @@ fn count(
     Ok(())
 }
 
-/// Takes the lists at `path` apart: in what comes of it each element of a list is a row.
+/// Unnests the lists at `path`: each element becomes a row.
 ///
-/// What every event has, and the other fields of the message, stand in each row again. In place of the list
-/// stand the members of its elements, or, if these have none, a field that is called as the list. A member
-/// that is called as another field gets the list's name and `_` in front. Rows of other types stay as they
-/// are; an event whose list is empty or null gives no row. Of events that had a list no payload is left, and
-/// their type is another one, which cannot be encoded.
+/// The other fields of the message are repeated in each row. The list is replaced by the members of
+/// its elements, or by one field with the name of the list if they have none. A member whose name
+/// is taken is prefixed with the list's name and `_`. Rows of other types do not change; an event
+/// whose list is empty or null has no rows. Events with a list lose their payload, and get another
+/// type, which cannot be encoded.
 ///
-/// `path` leads through members only: for one with an index no event has a list. Elements are not copied
-/// where they lie one behind another. `Err` if there would be too many rows, or too much beside the lists
-/// would have to be repeated.
+/// `path` must not contain an index. Elements that are contiguous are not copied. `Err` if there
+/// would be too many rows, or too many bytes would have to be repeated.
 pub fn unnest(batch: &Batch, path: &FieldPath) -> Result<UnnestedBatch, Error> {
     unnest_within(batch, path, None)
 }
 
-/// The same with those elements alone that have these numbers in their list.
+/// Like [`unnest`], for elements with these indices only.
 fn unnest_within(
     batch: &Batch,
     path: &FieldPath,
@@ -135,12 +135,12 @@ fn unnest_within(
 
 fn check_rows(counts: &[u32], path: &FieldPath) -> Result<(), Error> {
     let total = counts.iter().map(|count| *count as usize).sum::<usize>();
-    if total <= MOST_ROWS {
+    if total <= MAX_ROWS {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "the lists `{path}` of {} events have {total} elements, and {MOST_ROWS} rows are the most that are \
-         made of a batch; write such lists as they are, without `unnest`",
+        "the lists `{path}` of {} events have {total} elements, more than the {MAX_ROWS} rows a \
+         batch can have; write them without `unnest`",
         counts.len()
     )))
 }

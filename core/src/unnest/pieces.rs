@@ -8,11 +8,11 @@ use super::rows::{lists_at, other_columns, value_bytes};
 use super::{UnnestedBatch, count, unnest_within};
 use crate::{Batch, Error, FieldPath};
 
-/// Some events of a batch, or of one event some of the elements of its list.
+/// Some events of a batch, or some elements of one event's list.
 #[derive(Clone, Debug)]
 pub struct UnnestPiece {
     events: Batch,
-    /// The numbers of the elements that are meant, if not all are.
+    /// The indices of the elements; `None` for all.
     numbers: Option<Range<usize>>,
 }
 
@@ -22,17 +22,17 @@ impl UnnestPiece {
         Self { events, numbers: None }
     }
 
-    /// Of the lists of these events, mostly one, the elements with these numbers.
+    /// The elements with these indices of the lists of these events (mostly one).
     pub fn elements(events: Batch, numbers: Range<usize>) -> Self {
         Self { events, numbers: Some(numbers) }
     }
 
-    /// The events with all they have.
+    /// The events, with complete lists.
     pub fn batch(&self) -> &Batch {
         &self.events
     }
 
-    /// How many events begin in it: the pieces of a batch together have all of them, each once.
+    /// The number of events that start in it: each event is counted in exactly one piece.
     pub fn events(&self) -> u64 {
         match &self.numbers {
             Some(numbers) if numbers.start > 0 => 0,
@@ -40,31 +40,30 @@ impl UnnestPiece {
         }
     }
 
-    /// What it becomes when the lists at `path` are taken apart: see [`unnest`].
+    /// Unnests the lists at `path`: see [`unnest`](super::unnest).
     pub fn unnest(&self, path: &FieldPath) -> Result<UnnestedBatch, Error> {
         unnest_within(&self.events, path, self.numbers.as_ref())
     }
 }
 
-/// Cuts a batch so that each piece, its lists taken apart, has at most 65 536 rows and few megabytes.
+/// Cuts a batch into pieces that unnest to at most 65 536 rows and a few megabytes each.
 ///
-/// A row that is larger is a piece of its own. The pieces have all rows in order. Nothing of a piece is made
-/// before it is asked for.
+/// A larger row is a piece of its own. The pieces contain all rows in order, and are made lazily.
 #[derive(Debug)]
 pub struct UnnestPieces {
     batch: Batch,
     sizes: Vec<EventSize>,
     /// The next event.
     event: usize,
-    /// The event before it, if its list is longer than a piece, and the next of its elements.
+    /// The event before it, if its list is longer than a piece, and its next element.
     long: Option<(Batch, EventSize, usize)>,
 }
 
-/// What an event becomes.
+/// The size of an event after unnesting.
 #[derive(Clone, Copy, Debug)]
 struct EventSize {
     rows: usize,
-    /// Bytes of a row.
+    /// Bytes per row.
     row: usize,
 }
 
@@ -73,27 +72,27 @@ impl EventSize {
         self.rows.saturating_mul(self.row)
     }
 
-    /// How many of its rows go into a piece.
+    /// The number of its rows that fit into a piece.
     fn rows_a_piece(self) -> usize {
         (PIECE_BYTES / self.row.max(1)).clamp(1, PIECE_ROWS)
     }
 }
 
-/// Most rows of a piece.
+/// The most rows of a piece.
 pub(super) const PIECE_ROWS: usize = 64 << 10;
-/// Most bytes of a piece that has more than a row.
+/// The most bytes of a piece with more than one row.
 const PIECE_BYTES: usize = 8 << 20;
-/// What a row takes at least: times, numbers, channels.
+/// The minimum size of a row: times, sequence numbers, channels.
 const ROW_BYTES: usize = 64;
 
 impl UnnestPieces {
-    /// The pieces of a batch whose lists at `path` are taken apart. Without a path none are.
+    /// Cuts a batch whose lists at `path` are to be unnested. Without a path no lists are.
     pub fn new(batch: Batch, path: Option<&FieldPath>) -> Result<Self, Error> {
         let sizes = sizes(&batch, path)?;
         Ok(Self { batch, sizes, event: 0, long: None })
     }
 
-    /// How many of the next events go into a piece.
+    /// The number of next events that fit into a piece.
     fn fitting(&self) -> usize {
         let (mut rows, mut bytes) = (0usize, 0usize);
         let next = self.sizes.get(self.event..).unwrap_or_default().iter();
@@ -105,7 +104,7 @@ impl UnnestPieces {
         fitting.count()
     }
 
-    /// The next elements of an event that has too many for a piece.
+    /// The next elements of an event that has too many for one piece.
     fn next_elements(&mut self) -> Option<UnnestPiece> {
         let (event, size, start) = self.long.as_mut()?;
         let end = start.saturating_add(size.rows_a_piece()).min(size.rows);

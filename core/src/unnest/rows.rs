@@ -13,12 +13,12 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema};
 use arrow_select::nullif::nullif;
 use arrow_select::take::take;
 
-use super::MOST_REPEATED;
+use super::MAX_REPEATED;
 use crate::column::{column, vector};
 use crate::lists::ListColumn;
 use crate::{Batch, Error, FieldPath, MessageType, Payloads, Rows, TypeKey};
 
-/// The events of a batch as often as they have rows. What is expanded has no payload.
+/// Repeats each event once per row. Unnested events lose their payload.
 pub(super) fn expanded(batch: &Batch, places: &RowMap, is_expanded: &[bool]) -> Batch {
     let events = &places.events;
     let repeat = |of: &[i64]| {
@@ -49,7 +49,7 @@ pub(super) fn expanded(batch: &Batch, places: &RowMap, is_expanded: &[bool]) -> 
     }
 }
 
-/// Where the rows of each event are.
+/// Maps events to rows.
 pub(super) struct RowMap {
     /// The first row of each event.
     starts: Vec<u32>,
@@ -75,7 +75,7 @@ impl RowMap {
         start..start + self.counts[event as usize]
     }
 
-    /// Rows that have no list, at their events' new places.
+    /// Maps rows without a list to the new positions of their events.
     pub(super) fn remap(&self, rows: &Rows) -> Option<Rows> {
         let is_one = |event: u32| self.counts[event as usize] == 1;
         let kept: Vec<u32> = (0..rows.events.len() as u32)
@@ -88,15 +88,15 @@ impl RowMap {
     }
 }
 
-/// The lists at a path, one a row of `rows`; nothing if there are none.
+/// The lists at a path, one per row; `None` if there are none.
 pub(super) fn lists_at(rows: &Rows, path: &FieldPath) -> Option<ListColumn> {
-    // What is behind a dictionary could not be left out of it.
+    // A list inside a dictionary could not be removed from it.
     let list = list_field(rows.columns.schema_ref(), &path.members()?)?;
     let array = path.resolve(&rows.columns).filter(|a| a.data_type() == list.data_type())?;
     ListColumn::from_array(&array)
 }
 
-/// The elements of all rows, one behind another.
+/// The elements of all rows, concatenated.
 fn elements(lists: &ListColumn) -> Result<ArrayRef, Error> {
     let mut filled = lists.ranges.iter().filter(|range| !range.is_empty());
     let Some(first) = filled.next() else { return Ok(lists.elements.slice(0, 0)) };
@@ -109,7 +109,7 @@ fn elements(lists: &ListColumn) -> Result<ArrayRef, Error> {
     take(&lists.elements, &UInt64Array::from_iter_values(places), None).map_err(broken)
 }
 
-/// The rows that have these lists, with the lists taken apart.
+/// Unnests the rows with these lists.
 pub(super) fn unnest_rows(
     lists: &ListColumn,
     rows: &Rows,
@@ -141,7 +141,7 @@ pub(super) fn unnest_rows(
     })
 }
 
-/// The columns without the list: its own is there, too, if there is something beside it in a struct.
+/// The columns without the list. If it is in a struct, that keeps its other members.
 pub(super) fn other_columns(
     rows: &Rows,
     path: &FieldPath,
@@ -156,7 +156,7 @@ pub(super) fn other_columns(
     Ok(beside.collect())
 }
 
-/// How many bytes a value takes.
+/// The size of a value in bytes.
 pub(super) fn value_bytes(array: &ArrayRef, row: usize) -> usize {
     match array.data_type().primitive_width() {
         Some(width) => width,
@@ -174,16 +174,16 @@ fn check_repeated(
         bytes.fold(0, usize::saturating_add).saturating_mul(range.len())
     };
     let bytes = lists.ranges.iter().enumerate().map(of_row).fold(0, usize::saturating_add);
-    if bytes <= MOST_REPEATED {
+    if bytes <= MAX_REPEATED {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "the fields beside the lists `{path}` take {bytes} bytes if they stand in each row again, and \
-         {MOST_REPEATED} is the most; write the lists as they are, without `unnest`"
+        "the fields beside the lists `{path}` would take {bytes} bytes, repeated in each row, \
+         more than the limit of {MAX_REPEATED}; write the lists without `unnest`"
     )))
 }
 
-/// What is left of a column without the list that these members lead to; nothing if it is the list.
+/// A column without the list at these members; `None` if it is the list itself.
 fn without_list(
     field: &FieldRef,
     array: &ArrayRef,
@@ -207,7 +207,7 @@ fn without_list(
     Some((Arc::new(field.as_ref().clone().with_data_type(data_type)), Arc::new(left)))
 }
 
-/// The field of the list that these members lead to.
+/// The field of the list at these members.
 fn list_field(schema: &Schema, members: &[&str]) -> Option<FieldRef> {
     let mut fields: &Fields = schema.fields();
     let (last, before) = members.split_last()?;
@@ -219,12 +219,12 @@ fn list_field(schema: &Schema, members: &[&str]) -> Option<FieldRef> {
     Some(Arc::clone(&fields[find(fields, last)?]))
 }
 
-/// The columns of rows in the making.
+/// The columns of unnested rows.
 #[derive(Default)]
 struct UnnestedColumns {
     fields: Vec<FieldRef>,
     arrays: Vec<ArrayRef>,
-    /// Where elements go.
+    /// The index at which elements are inserted.
     list: usize,
 }
 
@@ -234,7 +234,7 @@ impl UnnestedColumns {
         self.arrays.push(array);
     }
 
-    /// Puts the elements in the place of their list.
+    /// Inserts the elements at the position of their list.
     fn insert_elements(&mut self, elements: &ArrayRef, list: &Field) -> Result<(), Error> {
         let mut taken: BTreeSet<String> = self.fields.iter().map(|f| f.name().clone()).collect();
         for (at, (field, array)) in element_columns(elements, list)?.into_iter().enumerate() {
@@ -254,7 +254,7 @@ impl UnnestedColumns {
     }
 }
 
-/// The members of elements, or these themselves. Members of an element that is null are null.
+/// The members of elements, or the elements themselves. Members of a null element are null.
 fn element_columns(elements: &ArrayRef, list: &Field) -> Result<Vec<(Field, ArrayRef)>, Error> {
     let may_be_null = match list.data_type() {
         DataType::List(element)
@@ -280,7 +280,7 @@ fn element_columns(elements: &ArrayRef, list: &Field) -> Result<Vec<(Field, Arra
     each.collect()
 }
 
-/// A name that no other column has.
+/// A column name that is not taken.
 fn unique_name(name: &str, list: &str, taken: &mut BTreeSet<String>) -> String {
     let mut own = name.to_owned();
     if taken.contains(&own) {
@@ -293,8 +293,8 @@ fn unique_name(name: &str, list: &str, taken: &mut BTreeSet<String>) -> String {
     own
 }
 
-/// The type of rows of which each was an element of the lists at `path` in rows of `message`: the same name and
-/// a number of its own, so that tables of both do not mix.
+/// The type of rows unnested at `path` from rows of `message`: the same name with another key, so
+/// that tables do not mix them.
 pub fn unnested_type(message: &MessageType, path: &FieldPath) -> MessageType {
     let mut hash = blake3::Hasher::new();
     hash.update(b"unnested").update(&message.key.0.to_be_bytes());
@@ -305,5 +305,5 @@ pub fn unnested_type(message: &MessageType, path: &FieldPath) -> MessageType {
 }
 
 fn broken(error: ArrowError) -> Error {
-    Error::internal(format!("a list cannot be taken apart: {error}"))
+    Error::internal(format!("a list cannot be unnested: {error}"))
 }

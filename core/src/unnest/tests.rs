@@ -20,7 +20,7 @@ fn path(text: &str) -> FieldPath {
     FieldPath::parse(text).unwrap()
 }
 
-/// A batch of so many events with payloads.
+/// A batch of `count` events with payloads.
 fn events(count: u32) -> Batch {
     let mut builder = BatchBuilder::default();
     for n in 0..i64::from(count) {
@@ -36,7 +36,7 @@ fn rows(events: &[u32], columns: Vec<(&str, ArrayRef)>) -> Rows {
     Rows { message, payloads: Payloads::Kept, events: events.to_vec(), columns }
 }
 
-/// Lists of structs with `x` and `time`, and so many elements a row; what `is_null` says is null.
+/// Lists of structs with `x` and `time`, with these lengths and nulls.
 fn points(lengths: &[usize], nulls: Option<NullBuffer>) -> ArrayRef {
     let total: usize = lengths.iter().sum();
     let x: ArrayRef = Arc::new(Float64Array::from_iter_values((0..total).map(|n| n as f64)));
@@ -183,9 +183,9 @@ fn lists_without_any_element_leave_a_type_and_no_rows() {
 
 #[test]
 fn more_than_memory_holds_is_refused() {
-    let nothing: ArrayRef = Arc::new(arrow_array::NullArray::new(MOST_ROWS + 1));
+    let nothing: ArrayRef = Arc::new(arrow_array::NullArray::new(MAX_ROWS + 1));
     let element = Arc::new(Field::new("item", DataType::Null, true));
-    let offsets = OffsetBuffer::new(ScalarBuffer::from(vec![0, MOST_ROWS as i32 + 1]));
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(vec![0, MAX_ROWS as i32 + 1]));
     let list = ListArray::new(element, offsets, nothing, None);
     let batch = events(1).with_rows(vec![rows(&[0], vec![("l", Arc::new(list))])]);
     let error = unnest(&batch, &path("l")).unwrap_err().to_string();
@@ -194,7 +194,7 @@ fn more_than_memory_holds_is_refused() {
     let many = points(&[1000], None);
     let batch = rows(&[0], vec![("text", long), ("points", many)]);
     let error = unnest(&events(1).with_rows(vec![batch]), &path("points")).unwrap_err();
-    assert!(error.to_string().contains("stand in each row again"), "{error}");
+    assert!(error.to_string().contains("repeated in each row"), "{error}");
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn times_out_of_range_are_reported_if_shown() {
     run_sluice(&folder, &["query", "select count(*) from drive", "drive.lcm"]).expect(0);
     run_sluice(&folder, &["query", "select timestamp from drive", "drive.lcm"])
         .expect(3)
-        .expect_stderr("POSE: times beyond what 64 bits of nanoseconds hold");
+        .expect_stderr("POSE: times outside the range of 64-bit nanoseconds");
 }
 
 #[test]

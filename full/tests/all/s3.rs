@@ -296,7 +296,7 @@ fn uploads_are_rolled_back_if_one_fails() {
         .ran(&folder, &replace)
         .expect(1)
         .expect_stderr("denies access")
-        .expect_stderr("taken back");
+        .expect_stderr("rolled back");
     let keys = server.keys("out");
     assert_eq!(keys, before.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>());
     for (key, bytes) in before {

@@ -178,9 +178,9 @@ mod tests {
         );
         assert_eq!(
             says(
-                "`(` is no regular expression: regex parse error:\n  (\n  ^\nerror: unclosed group"
+                "`(` is not a regular expression: regex parse error:\n  (\n  ^\nerror: unclosed group"
             ),
-            "`(` is no regular expression: unclosed group"
+            "`(` is not a regular expression: unclosed group"
         );
     }
 }

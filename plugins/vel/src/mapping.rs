@@ -115,7 +115,7 @@ impl ChannelMapping {
                 .insert("event numbers are not written; a reader numbers events by their position");
         }
         if self.is_other_encoding && !is_typed {
-            losses.insert("how payloads are encoded, and their versions, are not written");
+            losses.insert("encodings and versions of payloads are not written");
         }
         if !self.was_vel && !is_typed {
             losses.insert(

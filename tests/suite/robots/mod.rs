@@ -113,7 +113,7 @@ fn notes_of_a_file_source_reach_the_user() {
     log.extend([7; 100]);
     folder.write("ended.vel", &log);
     let at = log.len() - 100;
-    let note = format!("it ends at byte {at}; the 100 bytes after that are not read: ended.vel");
+    let note = format!("the log ends at byte {at}; the 100 bytes after it are not read: ended.vel");
     let convert = ["convert", "ended.vel", "--to", "out.lcm", "--report", "report.json"];
     run_sluice(&folder, &convert).expect(0).expect_stderr(&note);
     assert!(String::from_utf8(folder.read("report.json")).unwrap().contains(&note));

@@ -1,4 +1,5 @@
-//! What the adaptors promise, for a format with a mark and a checksum, one without either, and text.
+//! The guarantees of the adaptors, for a format with marker and checksum, one without either, and
+//! text.
 
 use std::io::Write;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use crate::contract::{SourceContents, gather, gather_with, splits_cover_the_inpu
 use crate::time::TimePoint;
 use crate::{BlockPool, Clock};
 
-/// `#!`, how many bytes the payload has, a time, the payload, and the sum of all bytes before.
+/// `#!`, the payload length, a time, the payload, and the sum of all bytes before.
 struct MarkedFormat(InPaths);
 
 const MARK: &[u8] = b"#!";
@@ -58,7 +59,7 @@ fn marked(time: u8, payload: &[u8]) -> Vec<u8> {
     event
 }
 
-/// How many bytes follow, a byte `7`, and these bytes.
+/// The number of bytes that follow, a byte `7`, and these bytes.
 struct UnmarkedFormat(InPaths);
 
 impl Delimited for UnmarkedFormat {
@@ -81,7 +82,7 @@ fn bare(payload: &[u8]) -> Vec<u8> {
     [&[payload.len() as u8, 7], payload].concat()
 }
 
-/// `SECONDS TEXT`, and comments behind `#`.
+/// `SECONDS TEXT`, and comments after `#`.
 struct Notes(InPaths);
 
 impl TextLines for Notes {
@@ -109,7 +110,7 @@ impl TextLines for Notes {
     }
 }
 
-/// A file that is read by different formats.
+/// A file that different formats read.
 struct SampleLog {
     path: InPaths,
     _file: tempfile::NamedTempFile,
@@ -121,7 +122,7 @@ fn log(bytes: &[u8]) -> SampleLog {
     SampleLog { path: InPaths(vec![file.path().to_owned()]), _file: file }
 }
 
-/// What is read of a log, which is the same however it is read.
+/// Reads a log in several ways, and checks that the results are equal.
 fn read(make: fn(InPaths) -> Box<dyn Source>, bytes: &[u8]) -> SourceContents {
     let (plain, packed) = (log(bytes), log(&zstd::encode_all(bytes, 1).unwrap()));
     let source = make(plain.path.clone());
@@ -157,7 +158,8 @@ fn read_notes(bytes: &[u8]) -> SourceContents {
     read(|path| Box::new(Notes(path)), bytes)
 }
 
-/// Where events and damage lie, in order, if they do not overlap; for formats whose payloads are whole events.
+/// The ranges of events and damage, in order and without overlap; for formats whose payloads are
+/// whole events.
 fn tiles(gathered: &SourceContents) -> Vec<Range<u64>> {
     let events = gathered.events.iter().map(|event| {
         let start = event.sequence as u64;
@@ -222,7 +224,7 @@ fn events_longer_than_the_longest_are_damage() {
     assert_eq!(damage(&all), [(0, 201, TOO_LONG_WORDS)]);
 }
 
-const TOO_LONG_WORDS: &str = "it is longer than events of this format are";
+const TOO_LONG_WORDS: &str = "it is longer than the longest event of this format";
 
 #[test]
 fn an_event_that_is_cut_off_is_damage_to_the_end() {
@@ -270,11 +272,12 @@ fn channels_are_made_as_the_format_says() {
     assert_eq!((channel.clock, &channel.encoding), (Clock::Relative, &Encoding::Text));
 }
 
-/// `#!`, how many bytes the payload has, the payload, and the sum of all bytes before. Counts what it is shown.
+/// `#!`, the payload length, the payload, and the sum of all bytes before. Counts the bytes it is
+/// passed.
 struct LongEventFormat {
     path: InPaths,
     shown: Arc<AtomicU64>,
-    /// Raised after so many bytes.
+    /// Set after this many bytes.
     cancelled: (u64, Arc<AtomicBool>),
 }
 
@@ -319,12 +322,12 @@ fn long(payload: &[u8]) -> Vec<u8> {
     event
 }
 
-/// Heads of events that are almost the longest, one behind another.
+/// Consecutive headers of events of almost the maximum length.
 fn pretenders(count: usize) -> Vec<u8> {
     [MARK, &(LONGEST as u32 - 100).to_le_bytes(), b"...1"].concat().repeat(count)
 }
 
-/// What is read of a log, however it is read, and how much of it was shown at most.
+/// Reads a log in several ways; returns the result, and the most bytes passed to `parse`.
 fn read_long(bytes: &[u8]) -> (SourceContents, u64) {
     let file = log(bytes);
     let mut all: Option<(SourceContents, u64)> = None;
@@ -424,15 +427,15 @@ fn a_format_that_breaks_its_promises_ends_the_run_and_says_so() {
     let error = |source: &dyn Source| gather(source, u64::MAX).unwrap_err().to_string();
     let file = log(b"abcdabcdabcd");
     let outside = error(&OutsidePayloadFormat(file.path.clone()));
-    assert!(outside.contains("payload of an event of 4 bytes is at 2..9"), "{outside}");
+    assert!(outside.contains("payload at 2..9 for an event of 4 bytes"), "{outside}");
     let file = log(b"abcdefgh");
     let ahead = error(&LookingAhead(file.path.clone()));
-    assert!(ahead.contains("something else when it is shown no more"), "{ahead}");
+    assert!(ahead.contains("not when it was passed only these"), "{ahead}");
     let empty = gather(&EmptyEventFormat(file.path.clone()), u64::MAX).unwrap();
     assert!(empty.events.is_empty() && empty.damage[0].2.contains("without bytes"));
 }
 
-/// A log of sound events with garbage in between, which may look like something.
+/// A log of valid events with garbage in between, which may look like events.
 fn mixed(event: fn(u8, &[u8]) -> Vec<u8>) -> impl Strategy<Value = Vec<Vec<u8>>> {
     let payload = proptest::collection::vec(any::<u8>(), 0..60);
     let sound = (any::<u8>(), payload).prop_map(move |(time, payload)| event(time, &payload));

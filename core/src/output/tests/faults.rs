@@ -3,7 +3,7 @@
 use super::*;
 use crate::output::faults::{FaultInjector, StepFault};
 
-/// Everything that outputs can do, once: what is written is told by `text`.
+/// Performs every operation of outputs once, writing `text`.
 fn write_everything(outputs: &Arc<Outputs>, folder: &Path, text: &str) -> Result<(), Error> {
     let out = folder.join("out");
     outputs.folder(&out)?;

@@ -122,7 +122,7 @@ fn if_one_object_cannot_be_put_all_is_as_before_and_that_is_said() {
         if broken.ends_with('z') {
             assert_eq!(contents(&after), contents(&before));
         } else {
-            assert!(error.contains("3 put before it were taken back"), "{error}");
+            assert!(error.contains("3 earlier uploads were rolled back"), "{error}");
         }
     }
 }
@@ -165,7 +165,7 @@ fn two_sinks_cannot_write_one_object() {
     assert!(outputs.create(&at("twice", "a")).unwrap_err().to_string().contains("two sinks"));
 }
 
-/// Has one process stage a file and a folder in `room`, and another one publish them below `out`.
+/// Stages a file and a folder in `room`, and publishes them below `out`, as two processes would.
 fn handed_on(room: &Path, out: &Path, overwrite: Overwrite) -> Result<Vec<PublishedFile>, Error> {
     let tables = out.join("tables/");
     let staging = Arc::new(StagingDir::new(room.to_owned(), &[out.join("a.bin"), tables.clone()]));

@@ -153,7 +153,7 @@ fn places_are_apart_and_lead_back_whatever_targets_look_like() {
     }
     for outside in ["../x.log", "../../etc/passwd"] {
         let refused = staging.place(&at(outside)).unwrap_err().to_string();
-        assert!(refused.contains("beside none of its outputs"), "{refused}");
+        assert!(refused.contains("outside the folders of its outputs"), "{refused}");
     }
     assert_eq!(staging.folder(&at("deep/b")).unwrap(), staging.folder(&at("deep/b/")).unwrap());
     assert_eq!(staging.target(Path::new("/elsewhere/x")), None);
@@ -177,7 +177,7 @@ fn a_file_beside_no_target_is_an_error_before_it_is_written() {
     let worker = Arc::new(Outputs::new(Overwrite::Refuse, true, &[]).staged(staging));
     let elsewhere = folder.path().join("elsewhere");
     let refused = worker.create(&elsewhere.join("b.bin")).unwrap_err().to_string();
-    assert!(refused.contains("beside none of its outputs"), "{refused}");
+    assert!(refused.contains("outside the folders of its outputs"), "{refused}");
     worker.folder(&elsewhere).unwrap_err();
     worker.many(&elsewhere).unwrap_err();
     worker.create_below(&elsewhere).unwrap_err();
@@ -197,7 +197,7 @@ fn what_is_there_is_judged_as_ever() {
     let refused = worker.create(&inputs[0]).unwrap_err().to_string();
     assert!(refused.contains("also an input"), "{refused}");
     let refused = worker.extend(&out.join("a-00001.bin")).unwrap_err().to_string();
-    assert!(refused.contains("continued"), "{refused}");
+    assert!(refused.contains("continue an output"), "{refused}");
     worker.extend(&out.join("new.bin")).unwrap();
 }
 

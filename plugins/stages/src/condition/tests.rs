@@ -204,7 +204,7 @@ fn mistakes_are_told_with_their_place_and_what_to_write() {
         ("a in []", 7, "expected a number or a text"),
         ("a not b", 7, "expected `in` or `matches`"),
         ("a matches b", 11, "a pattern in quotes"),
-        ("a matches 're:('", 11, "no regular expression"),
+        ("a matches 're:('", 11, "not a regular expression"),
         ("!a == b", 4, "not a == b"),
         ("1 + not a", 5, "needs parentheses"),
         ("a b", 3, "expected an operator such as `and` or `==`, found `b`"),
