@@ -23,7 +23,7 @@ use crate::manifest;
 use crate::run::{self, Options, ParentRun};
 use crate::spec::Pipeline;
 
-/// See [`UnitOrder::fulfil`].
+/// See [`UnitOrder::execute`].
 pub(super) fn execute(
     order: &UnitOrder,
     registry: &Registry,

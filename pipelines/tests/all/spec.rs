@@ -122,7 +122,7 @@ fn files_come_before_built_in_pipelines() {
     }
     let error = |name: &str| Document::open(name).unwrap_err().to_string();
     assert!(error("quikstart").contains("did you mean `quickstart`?"));
-    assert!(error("nothing/like.it").contains("built in are `archive-to-log`"));
+    assert!(error("nothing/like.it").contains("the built-in ones are `archive-to-log`"));
     std::fs::write(&file, [b'a', 0xff]).unwrap();
     assert!(error(file.to_str().unwrap()).contains("UTF-8"));
     assert!(Document::open(folder.path().to_str().unwrap()).is_err());
