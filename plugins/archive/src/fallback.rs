@@ -19,7 +19,7 @@ pub(crate) struct FallbackSources(OnceLock<Vec<FallbackSlot>>);
 
 struct FallbackSlot {
     name: &'static str,
-    made: OnceLock<Box<dyn Source>>,
+    source: OnceLock<Box<dyn Source>>,
 }
 
 /// The number of bytes that sources are shown to recognise a file.
@@ -42,15 +42,15 @@ impl FallbackSources {
     fn source(&self, name: &'static str, paths: &[PathBuf]) -> Result<&dyn Source, Error> {
         let slots = self.0.get_or_init(|| {
             let names = Registry::linked().names(PluginKind::Source);
-            names.into_iter().map(|name| FallbackSlot { name, made: OnceLock::new() }).collect()
+            names.into_iter().map(|name| FallbackSlot { name, source: OnceLock::new() }).collect()
         });
         let broken = || Error::internal(format!("the source `{name}` is gone"));
         let slot = slots.iter().find(|slot| slot.name == name).ok_or_else(broken)?;
-        if let Some(made) = slot.made.get() {
-            return Ok(&**made);
+        if let Some(source) = slot.source.get() {
+            return Ok(&**source);
         }
-        let made = make(name, paths)?;
-        Ok(&**slot.made.get_or_init(|| made))
+        let source = make(name, paths)?;
+        Ok(&**slot.source.get_or_init(|| source))
     }
 }
 

@@ -104,16 +104,16 @@ impl FooterCache {
         let modified = std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
         let version = log.version().map(str::to_owned);
         let stamp = (log.len().unwrap_or_default(), modified, version);
-        let is_it = |kept: &&CachedFooter| kept.path == path && kept.stamp == stamp;
+        let is_it = |cached: &&CachedFooter| cached.path == path && cached.stamp == stamp;
         if let Some(CachedFooter { footer, .. }) = self.lock().iter().find(is_it) {
             return Ok(footer.clone());
         }
         // Two threads may read the same footer: that is cheaper than waiting.
         let footer = ArchiveFooter::read(&mut log)?.map(Arc::new);
-        let mut kept = self.lock();
-        kept.retain(|kept| kept.path != path);
-        kept.insert(0, CachedFooter { path: path.to_owned(), stamp, footer: footer.clone() });
-        kept.truncate(Self::CAPACITY);
+        let mut cached = self.lock();
+        cached.retain(|cached| cached.path != path);
+        cached.insert(0, CachedFooter { path: path.to_owned(), stamp, footer: footer.clone() });
+        cached.truncate(Self::CAPACITY);
         Ok(footer)
     }
 

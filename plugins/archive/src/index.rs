@@ -200,9 +200,9 @@ impl ArchiveIndex {
         query: &'i Query,
         source: Option<&str>,
     ) -> FramePushdown<'i> {
-        let wants = |known: &IndexedChannel| match known.source.as_deref().or(source) {
-            Some(source) => query.channels.wants(&known.name, source),
-            None => query.channels.may_want(&known.name),
+        let wants = |channel: &IndexedChannel| match channel.source.as_deref().or(source) {
+            Some(source) => query.channels.wants(&channel.name, source),
+            None => query.channels.may_want(&channel.name),
         };
         let channels =
             (!query.channels.is_all()).then(|| self.channels.iter().map(wants).collect());
@@ -219,10 +219,10 @@ pub(crate) struct FramePushdown<'i> {
 impl FramePushdown<'_> {
     /// Whether a frame may have an event that matches.
     pub(crate) fn may_match(&self, note: &FrameSummary) -> bool {
-        let has_channel = |wanted: &Vec<bool>| {
+        let has_channel = |pushdown: &Vec<bool>| {
             let Some(listed) = &note.channels else { return true };
             // A channel missing in the index may be any.
-            let wants = |number: &u32| wanted.get(*number as usize).copied().unwrap_or(true);
+            let wants = |number: &u32| pushdown.get(*number as usize).copied().unwrap_or(true);
             listed.iter().step_by(2).any(wants)
         };
         self.query.wants_times(note.first, note.last)
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use sluice_core::{ChannelQuery, Pattern, Patterns};
 
-    fn known(name: &str, source: Option<&str>) -> IndexedChannel {
+    fn channel(name: &str, source: Option<&str>) -> IndexedChannel {
         IndexedChannel { name: name.into(), source: source.map(Into::into) }
     }
 
@@ -257,7 +257,7 @@ mod tests {
     }
 
     fn channels() -> Vec<IndexedChannel> {
-        vec![known("POSE", None), known("GPS", Some("left")), known("GPS", Some("right"))]
+        vec![channel("POSE", None), channel("GPS", Some("left")), channel("GPS", Some("right"))]
     }
 
     #[test]
@@ -292,13 +292,13 @@ mod tests {
     #[test]
     fn frames_are_wanted_by_time_and_by_channel() {
         let index = ArchiveIndex::read(&written(&notes(), &channels())).unwrap();
-        let wanted = |query: &Query, source| -> Vec<bool> {
-            let wanted = index.pushdown(query, source);
-            index.frames.iter().map(|note| wanted.may_match(note)).collect()
+        let pushdown = |query: &Query, source| -> Vec<bool> {
+            let pushdown = index.pushdown(query, source);
+            index.frames.iter().map(|note| pushdown.may_match(note)).collect()
         };
         let times = |start, end| Query { start, end, ..Query::default() };
-        assert_eq!(wanted(&times(Some(11), None), None), [false, true, true]);
-        assert_eq!(wanted(&times(None, Some(10)), None), [true, false, false]);
+        assert_eq!(pushdown(&times(Some(11), None), None), [false, true, true]);
+        assert_eq!(pushdown(&times(None, Some(10)), None), [true, false, false]);
         let patterns = |text: &str| Patterns(vec![Pattern::parse(text).unwrap()]);
         let of = |channel: &str, source: &str| Query {
             channels: ChannelQuery::from_patterns(
@@ -308,14 +308,14 @@ mod tests {
             ),
             ..Query::default()
         };
-        assert_eq!(wanted(&of("GPS", "*"), None), [false, true, true]);
-        assert_eq!(wanted(&of("*", "right"), None), [true, true, true]);
-        assert_eq!(wanted(&of("*", "right"), Some("log")), [false, false, true]);
-        assert_eq!(wanted(&of("*", "log"), Some("log")), [true, true, false]);
+        assert_eq!(pushdown(&of("GPS", "*"), None), [false, true, true]);
+        assert_eq!(pushdown(&of("*", "right"), None), [true, true, true]);
+        assert_eq!(pushdown(&of("*", "right"), Some("log")), [false, false, true]);
+        assert_eq!(pushdown(&of("*", "log"), Some("log")), [true, true, false]);
     }
 
     #[test]
-    fn an_index_that_says_more_than_this_version_knows_is_read() {
+    fn an_index_with_unknown_keys_is_read() {
         let text = concat!(
             r#"{"version":1,"format":"x","frames":[[1,2,3,null]],"#,
             r#""channels":[],"events":3,"new":{}}"#,

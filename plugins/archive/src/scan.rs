@@ -55,20 +55,20 @@ struct FrameWalk {
 
 impl FrameWalk {
     fn new(mut log: LogFile, max_frame: u64) -> Result<Self, Error> {
-        let known = seek_table_starts(&mut log)?;
+        let expected = seek_table_starts(&mut log)?;
         let (len, longest) = (log.len().unwrap_or_default(), compress_bound(max_frame));
-        Ok(Self { log, len, at: 0, known_starts: known, longest, window: Vec::new(), base: 0 })
+        Ok(Self { log, len, at: 0, known_starts: expected, longest, window: Vec::new(), base: 0 })
     }
 
     /// At least `want` bytes from `at` on; fewer only at the end.
     fn bytes(&mut self, at: u64, want: u64) -> Result<&[u8], Error> {
         let want = want.min(self.len.saturating_sub(at));
-        let there = |walk: &Self| {
+        let buffered = |walk: &Self| {
             let start = usize::try_from(at.checked_sub(walk.base)?).ok()?;
             let rest = walk.window.len().checked_sub(start)? as u64;
             (rest >= want).then_some(start)
         };
-        let start = match there(self) {
+        let start = match buffered(self) {
             Some(start) => start,
             None => {
                 let step = want.max(READ_LEN).min(self.len.saturating_sub(at));
@@ -277,7 +277,7 @@ impl<'s> FrameScan<'s> {
             Ok(plain) => plain,
             Err(reason) => return Ok(Err(reason)),
         };
-        if self.head_and_tail.iter().any(|known| *known == *plain) {
+        if self.head_and_tail.iter().any(|expected| *expected == *plain) {
             return Ok(Ok(()));
         }
         let batches = self.unpacker.decode(self.format, plain)?;
@@ -333,13 +333,13 @@ fn detect_format(
 ) -> Result<Result<&'static dyn ByteFormat, ScanRefusal>, Error> {
     let formats: Vec<&'static dyn ByteFormat> =
         format::format_names().into_iter().filter_map(format::find_format).collect();
-    let mut else_it_is = ScanRefusal::Damaged;
+    let mut refusal = ScanRefusal::Damaged;
     for _ in 0..MAX_DETECT_FRAMES {
         let at = walk.at;
         let Some(stretch) = walk.peek()? else { break };
         let is_alone = stretch == ScanSegment::Frame(walk.len);
         if at == 0 && (is_alone || is_unsupported(walk.bytes(0, READ_LEN)?, unpacker)) {
-            else_it_is = ScanRefusal::Other;
+            refusal = ScanRefusal::Other;
             if doubt == AmbiguousFile::NotArchive {
                 break;
             }
@@ -355,14 +355,14 @@ fn detect_format(
                     {
                         return Ok(Ok(*format));
                     }
-                    else_it_is = ScanRefusal::Other;
+                    refusal = ScanRefusal::Other;
                 }
                 let is_end = walk.is_boundary(at + len)?;
                 if is_end { at + len } else { next_frame_of_any(walk, unpacker, &formats)? }
             }
         };
     }
-    Ok(Err(else_it_is))
+    Ok(Err(refusal))
 }
 
 /// The maximum length of a frame header, magic included.

@@ -63,9 +63,9 @@ fn default_frame() -> ByteSize {
 
 fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
     let level = i64::deserialize(deserializer)?;
-    let known = i32::try_from(level).ok().filter(|level| LEVELS.contains(level));
+    let valid = i32::try_from(level).ok().filter(|level| LEVELS.contains(level));
     let (first, last) = (LEVELS.start(), LEVELS.end());
-    known.ok_or_else(|| {
+    valid.ok_or_else(|| {
         D::Error::custom(format!("expected a zstd level from {first} to {last}, found {level}"))
     })
 }
@@ -275,9 +275,9 @@ fn long_frame_note(longest: u64, readers_take: u64) -> Option<String> {
 
 /// Refuses events that are too long for any frame, unless the format refused them already.
 fn refuse_too_long(lengths: &[u32], context: &mut EncodeContext<'_>) {
-    let known: Vec<u32> = context.refused.iter().map(|(row, _)| *row).collect();
+    let valid: Vec<u32> = context.refused.iter().map(|(row, _)| *row).collect();
     for (row, len) in (0..).zip(lengths) {
-        if u64::from(*len) > MAX_SINGLE_EVENT && !known.contains(&row) {
+        if u64::from(*len) > MAX_SINGLE_EVENT && !valid.contains(&row) {
             let most = ByteSize(MAX_SINGLE_EVENT);
             let reason = format!(
                 "an event of {len} bytes is longer than the {most} that a frame \
@@ -431,7 +431,7 @@ mod tests {
     use crate::source;
 
     #[test]
-    fn only_a_single_event_makes_a_frame_that_readers_have_to_be_told_of() {
+    fn only_a_single_event_makes_a_frame_over_the_default_limit() {
         // Frames up to the option's maximum, and then an event of any length.
         let longest_of_several = |len: u64| {
             let waiting = MAX_FRAME_OPTION - 1;
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_above_what_readers_take_is_read_with_what_the_note_says() {
+    fn an_event_over_the_default_limit_is_read_with_the_noted_option() {
         // Stands in for the default of 256 MiB: the note counts whole MiB.
         let default = 1 << 20;
         let folder = tempfile::tempdir().unwrap();

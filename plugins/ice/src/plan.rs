@@ -156,9 +156,10 @@ impl PlanCompiler<'_> {
         let library = self.library;
         let (mut parts, mut members) = (Vec::new(), Vec::new());
         for (member, used) in library.members(id).iter().zip(&library.get(id).uses) {
-            let found = self.value(&member.type_name, *used);
-            let (more, shape) = found.map_err(|reason| format!("`{}`: {reason}", member.name))?;
-            more.into_iter().for_each(|part| push_part(&mut parts, part));
+            let compiled = self.value(&member.type_name, *used);
+            let (added, shape) =
+                compiled.map_err(|reason| format!("`{}`: {reason}", member.name))?;
+            added.into_iter().for_each(|part| push_part(&mut parts, part));
             members.push(LayoutField::new(member.name.clone(), shape));
         }
         Ok((parts, members))
@@ -176,9 +177,9 @@ impl PlanCompiler<'_> {
             (TypeRef::Declared { name, .. }, None) => Err(format!("the type `{name}` is unknown")),
             (_, Some(id)) => {
                 self.enter(id)?;
-                let found = self.declared(id);
+                let compiled = self.declared(id);
                 self.path.pop();
-                found
+                compiled
             }
         }
     }
@@ -205,8 +206,8 @@ impl PlanCompiler<'_> {
                 let (mut parts, mut members) = (Vec::new(), Vec::new());
                 let names = ["key", "value"].into_iter().zip(type_names(body));
                 for ((name, of), used) in names.zip(&declared.uses) {
-                    let (more, shape) = self.value(of, *used)?;
-                    more.into_iter().for_each(|part| push_part(&mut parts, part));
+                    let (added, shape) = self.value(of, *used)?;
+                    added.into_iter().for_each(|part| push_part(&mut parts, part));
                     members.push(LayoutField::new(name, shape));
                 }
                 Ok((
@@ -287,19 +288,19 @@ fn builtin_part(builtin: Builtin) -> (Vec<PlanPart>, FieldShape) {
 }
 
 fn enum_part(values: &[(String, i32)]) -> Result<FlatPart, String> {
-    let width = |most: usize| match most {
+    let width = |max: usize| match max {
         0..=127 => 1,
         128..=32_767 => 2,
         _ => 4,
     };
     let mut numbers: Vec<i32> = values.iter().map(|(_, number)| *number).collect();
     numbers.sort_unstable();
-    let most = numbers.last().and_then(|most| usize::try_from(*most).ok()).unwrap_or_default();
+    let max = numbers.last().and_then(|max| usize::try_from(*max).ok()).unwrap_or_default();
     // Older programs use the number of values, newer ones the greatest value.
-    if width(most) != width(numbers.len()) {
+    if width(max) != width(numbers.len()) {
         return Err("an enum whose values need more bytes than their count suggests".to_owned());
     }
-    Ok(FlatPart::Enum { width: width(most), values: numbers })
+    Ok(FlatPart::Enum { width: width(max), values: numbers })
 }
 
 fn list_part(mut parts: Vec<PlanPart>) -> PlanPart {
@@ -315,8 +316,8 @@ fn list_part(mut parts: Vec<PlanPart>) -> PlanPart {
 /// Adds a part, and merges adjacent parts without references.
 fn push_part(parts: &mut Vec<PlanPart>, part: PlanPart) {
     match (parts.last_mut(), part) {
-        (Some(PlanPart::Flat(before)), PlanPart::Flat(more)) => {
-            more.into_iter().for_each(|plain| push_flat(before, plain));
+        (Some(PlanPart::Flat(before)), PlanPart::Flat(added)) => {
+            added.into_iter().for_each(|plain| push_flat(before, plain));
         }
         (_, part) => parts.push(part),
     }
@@ -324,7 +325,7 @@ fn push_part(parts: &mut Vec<PlanPart>, part: PlanPart) {
 
 fn push_flat(all: &mut Vec<FlatPart>, plain: FlatPart) {
     match (all.last_mut(), &plain) {
-        (Some(FlatPart::Bytes(before)), FlatPart::Bytes(more)) => *before += more,
+        (Some(FlatPart::Bytes(before)), FlatPart::Bytes(added)) => *before += added,
         _ => all.push(plain),
     }
 }

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_never_more_than_what_is_left() {
+    fn a_size_is_never_more_than_the_remaining_bytes() {
         for bytes in [&[][..], &[1], &[255, 255, 0], &[255, 255, 255, 255, 127]] {
             assert_eq!(IceReader::new(bytes).size(), Err(TOO_SHORT));
         }

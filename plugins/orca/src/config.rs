@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_loggers_wrote_comes_first() {
+    fn the_number_that_loggers_wrote_takes_precedence() {
         assert_eq!(decide_config_count(facts(Dialect::A, "Laser", 12, 10)), (2, true));
         assert_eq!(decide_config_count(facts(Dialect::C, "LaserScanner2d", 11, 10)), (1, true));
         assert_eq!(decide_config_count(facts(Dialect::C, "Imu", 10, 10)), (0, true));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn among_data_of_many_lengths_what_fits_is_taken_and_said() {
+    fn among_data_of_varying_lengths_a_surplus_that_fits_is_used_and_reported() {
         let localise =
             |records, lengths| measured(facts(Dialect::C, "Localise2d", records, 10), lengths);
         assert_eq!(localise(10, &[86, 162, 86]), (0, true));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn of_unknown_interfaces_what_is_left_over_is_configuration() {
+    fn for_unknown_interfaces_the_surplus_is_configuration() {
         assert_eq!(decide_config_count(facts(Dialect::C, "Sonar", 12, 10)), (2, false));
         assert_eq!(decide_config_count(facts(Dialect::C, "Sonar", 10, 10)), (0, true));
         assert_eq!(decide_config_count(facts(Dialect::C, "Sonar", 90, 10)), (0, false));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn of_unknown_interfaces_records_that_look_like_data_are_none_of_configuration() {
+    fn for_unknown_interfaces_records_that_look_like_data_are_not_configuration() {
         let sonar = |records, lengths| measured(facts(Dialect::C, "Sonar", records, 10), lengths);
         let (bare, two) = (&[57, 57, 57, 57], &[21, 21, 57, 57, 57]);
         assert_eq!((sonar(10, bare), sonar(11, bare)), ((0, true), (0, false)));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_says_what_it_is() {
+    fn the_class_name_identifies_configuration() {
         let object = |name: &str| {
             let mut bytes = b"\xff\xff\xff\xff\x01\x01\0\0\0\0".to_vec();
             bytes.push(name.len() as u8);

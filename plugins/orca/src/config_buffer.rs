@@ -111,11 +111,11 @@ impl ConfigBuffer {
 
 /// The parts of `run` that none of the sorted ranges `taken` covers. A range lies entirely inside
 /// or outside of `run`.
-pub(crate) fn subtract_ranges(run: Range<usize>, taken: &[Range<usize>]) -> Vec<Range<usize>> {
-    let inside = taken.partition_point(|part| part.start < run.start);
+pub(crate) fn subtract_ranges(run: Range<usize>, excluded: &[Range<usize>]) -> Vec<Range<usize>> {
+    let inside = excluded.partition_point(|part| part.start < run.start);
     let mut from = run.start;
     let mut parts = Vec::new();
-    for part in taken.iter().skip(inside).take_while(|part| part.end <= run.end) {
+    for part in excluded.iter().skip(inside).take_while(|part| part.end <= run.end) {
         parts.push(from..part.start);
         from = part.end;
     }
@@ -128,67 +128,67 @@ pub(crate) fn subtract_ranges(run: Range<usize>, taken: &[Range<usize>]) -> Vec<
 mod tests {
     use super::*;
 
-    fn front(written: &[(i64, &[u8])], late: &[(i64, &[u8])]) -> ConfigBuffer {
-        let (mut front, mut budget) = (ConfigBuffer::default(), ConfigBudget(1 << 10));
+    fn buffer(written: &[(i64, &[u8])], late: &[(i64, &[u8])]) -> ConfigBuffer {
+        let (mut buffer, mut budget) = (ConfigBuffer::default(), ConfigBudget(1 << 10));
         for (sequence, record) in written {
-            front.push_written(*sequence, record, &mut budget);
+            buffer.push_written(*sequence, record, &mut budget);
         }
         for (sequence, record) in late {
-            assert!(front.push_late(*sequence, record, &mut budget));
+            assert!(buffer.push_late(*sequence, record, &mut budget));
         }
-        front
+        buffer
     }
 
     #[test]
-    fn what_lies_right_already_is_not_replaced() {
-        assert_eq!(front(&[], &[]).replacement(), None);
-        assert_eq!(front(&[(0, b"a"), (1, b"b")], &[]).replacement(), None);
-        assert_eq!(front(&[(0, b"a"), (0, b"b")], &[]).replacement(), None);
+    fn a_head_in_order_is_not_replaced() {
+        assert_eq!(buffer(&[], &[]).replacement(), None);
+        assert_eq!(buffer(&[(0, b"a"), (1, b"b")], &[]).replacement(), None);
+        assert_eq!(buffer(&[(0, b"a"), (0, b"b")], &[]).replacement(), None);
     }
 
     #[test]
-    fn records_are_ordered_by_numbers_that_tell_them_apart() {
-        let replacement = front(&[(1, b"bb")], &[(2, b"ccc"), (0, b"a")]).replacement();
+    fn records_are_ordered_by_distinct_numbers() {
+        let replacement = buffer(&[(1, b"bb")], &[(2, b"ccc"), (0, b"a")]).replacement();
         assert_eq!(replacement, Some((2, b"abbccc".to_vec())));
-        let replacement = front(&[(1, b"b"), (0, b"a")], &[]).replacement();
+        let replacement = buffer(&[(1, b"b"), (0, b"a")], &[]).replacement();
         assert_eq!(replacement, Some((2, b"ab".to_vec())));
     }
 
     #[test]
     fn records_of_one_number_stay_as_they_came() {
-        let front = front(&[(1, b"b")], &[(0, b"a"), (1, b"c")]);
-        assert_eq!((front.replacement(), front.renumbered()), (Some((1, b"bac".to_vec())), 3));
+        let buffer = buffer(&[(1, b"b")], &[(0, b"a"), (1, b"c")]);
+        assert_eq!((buffer.replacement(), buffer.renumbered()), (Some((1, b"bac".to_vec())), 3));
     }
 
     #[test]
-    fn what_does_not_fit_is_not_kept_and_the_next_may_be() {
-        let (mut front, mut budget) = (ConfigBuffer::default(), ConfigBudget(2 * memory_cost(4)));
-        assert!(front.push_late(0, b"aaaa", &mut budget));
-        assert!(!front.push_late(1, &[0; 100], &mut budget));
-        assert!(front.push_late(2, b"bbbb", &mut budget));
-        assert_eq!((front.replacement(), budget.0), (Some((0, b"aaaabbbb".to_vec())), 0));
+    fn a_record_over_budget_is_not_buffered_but_a_later_one_can_be() {
+        let (mut buffer, mut budget) = (ConfigBuffer::default(), ConfigBudget(2 * memory_cost(4)));
+        assert!(buffer.push_late(0, b"aaaa", &mut budget));
+        assert!(!buffer.push_late(1, &[0; 100], &mut budget));
+        assert!(buffer.push_late(2, b"bbbb", &mut budget));
+        assert_eq!((buffer.replacement(), budget.0), (Some((0, b"aaaabbbb".to_vec())), 0));
     }
 
     #[test]
-    fn a_front_that_is_not_kept_as_a_whole_is_left_alone_and_gives_its_room_back() {
-        let (mut front, mut budget) = (ConfigBuffer::default(), ConfigBudget(memory_cost(4)));
-        front.push_written(1, b"aaaa", &mut budget);
-        front.push_written(0, b"bbbb", &mut budget);
-        assert_eq!((front.replacement(), budget.0), (None, memory_cost(4)));
-        front.push_written(2, b"c", &mut budget);
-        assert!(!front.push_late(3, b"d", &mut budget));
-        assert_eq!((front.replacement(), budget.0), (None, memory_cost(4)));
+    fn a_head_over_budget_is_left_alone_and_releases_its_budget() {
+        let (mut buffer, mut budget) = (ConfigBuffer::default(), ConfigBudget(memory_cost(4)));
+        buffer.push_written(1, b"aaaa", &mut budget);
+        buffer.push_written(0, b"bbbb", &mut budget);
+        assert_eq!((buffer.replacement(), budget.0), (None, memory_cost(4)));
+        buffer.push_written(2, b"c", &mut budget);
+        assert!(!buffer.push_late(3, b"d", &mut budget));
+        assert_eq!((buffer.replacement(), budget.0), (None, memory_cost(4)));
     }
 
     #[test]
-    fn what_is_taken_is_cut_out_of_a_run() {
-        let taken = [0..2, 4..6, 6..7, 9..10, 12..13];
-        let parts = |run, taken: &[Range<usize>]| -> Vec<(usize, usize)> {
-            subtract_ranges(run, taken).into_iter().map(|part| (part.start, part.end)).collect()
+    fn excluded_ranges_are_subtracted_from_a_run() {
+        let excluded = [0..2, 4..6, 6..7, 9..10, 12..13];
+        let parts = |run, excluded: &[Range<usize>]| -> Vec<(usize, usize)> {
+            subtract_ranges(run, excluded).into_iter().map(|part| (part.start, part.end)).collect()
         };
-        assert_eq!(parts(4..10, &taken), [(7, 9)]);
-        assert_eq!(parts(2..12, &taken), [(2, 4), (7, 9), (10, 12)]);
-        assert_eq!(parts(13..15, &taken), [(13, 15)]);
+        assert_eq!(parts(4..10, &excluded), [(7, 9)]);
+        assert_eq!(parts(2..12, &excluded), [(2, 4), (7, 9), (10, 12)]);
+        assert_eq!(parts(13..15, &excluded), [(13, 15)]);
         assert_eq!(parts(7..9, &[]), [(7, 9)]);
     }
 }

@@ -43,14 +43,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_no_escape_stands_for_itself() {
+    fn invalid_escapes_stay_as_they_are() {
         assert_eq!(decoded(b"a%2"), b"a%2");
         assert_eq!(decoded(b"%zz%41%"), b"%zzA%");
     }
 
     proptest! {
         #[test]
-        fn words_have_no_blanks_and_turn_back(
+        fn words_have_no_blanks_and_round_trip(
             bytes in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
             let word = encoded(&bytes);

@@ -291,23 +291,23 @@ impl RecordIndex {
     ///
     /// Keeps at most `most` offsets, for any number of records.
     pub(crate) fn build_framed(
-        known: FramingHints,
+        hints: FramingHints,
         len: u64,
         read: ReadAtFn<'_>,
-        most: usize,
+        max_offsets: usize,
     ) -> Result<Self, Error> {
         let form = |prefix| {
-            let FramingHints { byte_order: order, may_be_empty, .. } = known;
+            let FramingHints { byte_order: order, may_be_empty, .. } = hints;
             RecordFraming::Framed { prefix, order, may_be_empty }
         };
-        let prefixes = |usual| match known.prefix {
+        let prefixes = |count| match hints.prefix {
             Some(prefix) => vec![prefix],
-            None => RecordPrefix::ALL.into_iter().take(usual).collect(),
+            None => RecordPrefix::ALL.into_iter().take(count).collect(),
         };
-        let usual = if known.first_may_lack_id { 6 } else { 4 };
+        let count = if hints.first_may_lack_id { 6 } else { 4 };
         let mut best: Option<(Self, u64)> = None;
-        for prefix in prefixes(usual) {
-            let (index, closed) = Self::walk(form(prefix), len, &mut *read, most)?;
+        for prefix in prefixes(count) {
+            let (index, closed) = Self::walk(form(prefix), len, &mut *read, max_offsets)?;
             let worth = |index: &Self, closed| (index.damage.is_none(), closed);
             let is_better = best.as_ref().is_none_or(|(so_far, most_closed)| {
                 worth(&index, closed) > worth(so_far, *most_closed)
@@ -320,11 +320,16 @@ impl RecordIndex {
             .map(|(index, _)| index)
             .ok_or_else(|| Error::internal("no record framing was tried"));
         match best? {
-            found if found.damage.is_none() || known.may_be_empty => Ok(found),
+            found if found.damage.is_none() || hints.may_be_empty => Ok(found),
             found => {
-                let prefixes = prefixes(usual);
-                let through =
-                    Self::build_with_empty_records(&prefixes, known.byte_order, len, read, most)?;
+                let prefixes = prefixes(count);
+                let through = Self::build_with_empty_records(
+                    &prefixes,
+                    hints.byte_order,
+                    len,
+                    read,
+                    max_offsets,
+                )?;
                 Ok(through.filter(|index| index.records > found.records).unwrap_or(found))
             }
         }
@@ -338,12 +343,12 @@ impl RecordIndex {
         order: ByteOrder,
         len: u64,
         read: ReadAtFn<'_>,
-        most: usize,
+        max_offsets: usize,
     ) -> Result<Option<Self>, Error> {
         let mut best: Option<(Self, u64)> = None;
         for prefix in prefixes {
             let form = RecordFraming::Framed { prefix: *prefix, order, may_be_empty: true };
-            let (index, closed) = Self::walk(form, len, &mut *read, most)?;
+            let (index, closed) = Self::walk(form, len, &mut *read, max_offsets)?;
             let is_right = index.damage.is_none() && index.records <= closed.saturating_mul(2);
             let ends_empty =
                 index.last_len < prefix.len(index.records.saturating_sub(1)) as u64 + 1;
@@ -356,8 +361,12 @@ impl RecordIndex {
     }
 
     /// Scans a subfile of lines.
-    pub(crate) fn build_lines(len: u64, read: ReadAtFn<'_>, most: usize) -> Result<Self, Error> {
-        Ok(Self::walk(RecordFraming::Lines, len, read, most)?.0)
+    pub(crate) fn build_lines(
+        len: u64,
+        read: ReadAtFn<'_>,
+        max_offsets: usize,
+    ) -> Result<Self, Error> {
+        Ok(Self::walk(RecordFraming::Lines, len, read, max_offsets)?.0)
     }
 
     /// The index for one framing, and the number of records that end with a 0.
@@ -365,7 +374,7 @@ impl RecordIndex {
         form: RecordFraming,
         len: u64,
         read: ReadAtFn<'_>,
-        most: usize,
+        max_offsets: usize,
     ) -> Result<(Self, u64), Error> {
         let mut file = ReadWindow::new(read, len);
         let mut index = Self {
@@ -381,7 +390,7 @@ impl RecordIndex {
         loop {
             match form.step(&mut file, index.records, index.end)? {
                 WalkStep::Record { end, is_closed } => {
-                    index.push(end, most);
+                    index.push(end, max_offsets);
                     closed += u64::from(is_closed);
                 }
                 WalkStep::End => return Ok((index, closed)),
@@ -393,9 +402,9 @@ impl RecordIndex {
         }
     }
 
-    fn push(&mut self, end: u64, most: usize) {
+    fn push(&mut self, end: u64, max_offsets: usize) {
         if self.records & ((1 << self.shift) - 1) == 0 {
-            if self.offsets.len() >= most.max(2) {
+            if self.offsets.len() >= max_offsets.max(2) {
                 let mut place = 0;
                 self.offsets.retain(|_| {
                     place += 1;
@@ -485,8 +494,9 @@ mod tests {
         )
     }
 
-    fn index_with(bytes: &[u8], known: FramingHints, most: usize) -> RecordIndex {
-        RecordIndex::build_framed(known, bytes.len() as u64, &mut reader(bytes), most).unwrap()
+    fn index_with(bytes: &[u8], hints: FramingHints, max_offsets: usize) -> RecordIndex {
+        RecordIndex::build_framed(hints, bytes.len() as u64, &mut reader(bytes), max_offsets)
+            .unwrap()
     }
 
     fn framed(prefix: RecordPrefix, records: &[Vec<u8>]) -> Vec<u8> {
@@ -531,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_records_is_told_from_the_file() {
+    fn the_record_prefix_is_detected_from_the_file() {
         for prefix in RecordPrefix::ALL {
             let bytes = framed(prefix, &objects(40));
             let index = index(&bytes);
@@ -554,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_zero_and_beyond_all_measure_end_what_can_be_read() {
+    fn lengths_of_zero_and_excessive_lengths_end_the_readable_part() {
         for (tail, says) in [([0u8; 4], "length 0"), ([0xff; 4], "more than any record has")] {
             let bytes =
                 [&framed(RecordPrefix::default(), &objects(5))[..], &tail, b"more"].concat();
@@ -582,20 +592,20 @@ mod tests {
     }
 
     #[test]
-    fn lengths_may_be_big_endian_if_one_says_so() {
+    fn lengths_are_big_endian_on_request() {
         let bytes = [0, 0, 0, 2, 7, 0];
-        let known = FramingHints { byte_order: ByteOrder::Big, ..FramingHints::default() };
-        assert_eq!(all(&index_with(&bytes, known, 9), &bytes), [[7, 0]]);
+        let hints = FramingHints { byte_order: ByteOrder::Big, ..FramingHints::default() };
+        assert_eq!(all(&index_with(&bytes, hints, 9), &bytes), [[7, 0]]);
     }
 
     proptest! {
         #[test]
-        fn thinned_places_lead_to_the_same_records(count in 0usize..200, most in 2usize..40) {
+        fn thinned_offsets_locate_the_same_records(count in 0usize..200, max_offsets in 2usize..40) {
             let bytes = framed(RecordPrefix::default(), &objects(count));
             let prefix = Some(RecordPrefix::default());
-            let known = FramingHints { prefix, ..FramingHints::default() };
-            let index = index_with(&bytes, known, most);
-            prop_assert!(index.offsets.len() <= most);
+            let hints = FramingHints { prefix, ..FramingHints::default() };
+            let index = index_with(&bytes, hints, max_offsets);
+            prop_assert!(index.offsets.len() <= max_offsets);
             prop_assert_eq!(all(&index, &bytes), objects(count));
             for n in [count / 2, 0, count.saturating_sub(1), count] {
                 let mut cursor = IndexCursor { record: n as u64 / 3, at: 0 };

@@ -47,9 +47,9 @@ impl ReadFailure {
     }
 
     fn record(&self, error: Error) -> io::Error {
-        let told = io::Error::other(error.to_string());
+        let io_error = io::Error::other(error.to_string());
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-        told
+        io_error
     }
 }
 
@@ -74,10 +74,10 @@ impl TableBytes {
         Ok(Self { store: from, len: meta.len(), prefetched: None, failure: ReadFailure::default() })
     }
 
-    fn object(log: LogFile, held: Option<(u64, Bytes)>) -> Self {
+    fn object(log: LogFile, prefetched: Option<(u64, Bytes)>) -> Self {
         let len = log.len().unwrap_or_default();
         let from = ByteStore::Object(Arc::new(Mutex::new(log)));
-        Self { store: from, len, prefetched: held, failure: ReadFailure::default() }
+        Self { store: from, len, prefetched, failure: ReadFailure::default() }
     }
 
     /// The same bytes for a reader of `start..end`, prefetched if that saves requests. Each reader
@@ -104,9 +104,9 @@ impl TableBytes {
 
     /// Reads some bytes at `position` into `buffer`; 0 only at the end.
     pub(crate) fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Some(held) = self.prefetched_from(position) {
-            let len = held.len().min(buffer.len());
-            buffer[..len].copy_from_slice(&held[..len]);
+        if let Some(prefetched) = self.prefetched_from(position) {
+            let len = prefetched.len().min(buffer.len());
+            buffer[..len].copy_from_slice(&prefetched[..len]);
             return Ok(len);
         }
         match &self.store {
@@ -121,7 +121,7 @@ impl TableBytes {
     fn prefetched_from(&self, position: u64) -> Option<&[u8]> {
         let (start, bytes) = self.prefetched.as_ref()?;
         let skip = usize::try_from(position.checked_sub(*start)?).ok()?;
-        bytes.get(skip..).filter(|held| !held.is_empty())
+        bytes.get(skip..).filter(|prefetched| !prefetched.is_empty())
     }
 }
 

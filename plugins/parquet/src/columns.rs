@@ -62,15 +62,15 @@ impl TableColumns {
     /// The Arrow schema of the table.
     pub(crate) fn schema(&self) -> SchemaRef {
         let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-        let own = |name: &str, data_type| Arc::new(Field::new(name, data_type, false));
-        let mut fields = vec![own(TIMESTAMP, time)];
-        fields.extend(self.nanos.then(|| own(TIMESTAMP_NS, DataType::Int64)));
-        fields.push(own(SOURCE, DataType::Utf8));
-        fields.extend(self.channel.then(|| own(CHANNEL, DataType::Utf8)));
-        fields.extend(self.variant.then(|| own(VARIANT, DataType::Int32)));
-        fields.push(own(SEQUENCE, DataType::Int64));
+        let column_field = |name: &str, data_type| Arc::new(Field::new(name, data_type, false));
+        let mut fields = vec![column_field(TIMESTAMP, time)];
+        fields.extend(self.nanos.then(|| column_field(TIMESTAMP_NS, DataType::Int64)));
+        fields.push(column_field(SOURCE, DataType::Utf8));
+        fields.extend(self.channel.then(|| column_field(CHANNEL, DataType::Utf8)));
+        fields.extend(self.variant.then(|| column_field(VARIANT, DataType::Int32)));
+        fields.push(column_field(SEQUENCE, DataType::Int64));
         fields.extend(self.fields.iter().cloned());
-        fields.extend(self.payload.then(|| own(PAYLOAD, DataType::Binary)));
+        fields.extend(self.payload.then(|| column_field(PAYLOAD, DataType::Binary)));
         Arc::new(Schema::new(fields))
     }
 
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_are_called_as_our_columns_come_back() {
+    fn fields_named_like_our_columns_round_trip() {
         for name in
             ["x", "timestamp", "timestamp_", "timestamp_ns", "payload___", "_", "source_x", ""]
         {

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn others_get_what_their_type_is_good_for() {
+    fn other_columns_get_the_encoding_of_their_type() {
         let times: Int64Array = (0..10_000).collect::<Vec<i64>>().into();
         assert_eq!(chosen(times), ColumnEncoding::Plain(Encoding::DELTA_BINARY_PACKED));
         let floats: Float64Array = (0..100).map(f64::from).collect::<Vec<f64>>().into();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_that_begins_in_the_middle_is_judged_by_its_own_values() {
+    fn a_sliced_column_is_sampled_by_its_own_values() {
         let all: Int64Array =
             (0..2000).map(|n| if n < 1000 { n } else { 5 }).collect::<Vec<i64>>().into();
         assert_eq!(chosen(all.slice(1000, 1000)), ColumnEncoding::Dictionary);

@@ -115,14 +115,14 @@ impl TableMerge {
 
     /// Drops the batches that have been consumed.
     fn drop_consumed(&mut self) {
-        let mut kept = Vec::new();
+        let mut remaining = Vec::new();
         for input in &mut self.inputs {
             if let Some((batch, row)) = input.at {
-                kept.push(std::mem::take(&mut self.batches[batch as usize]));
-                input.at = Some(((kept.len() - 1) as u32, row));
+                remaining.push(std::mem::take(&mut self.batches[batch as usize]));
+                input.at = Some(((remaining.len() - 1) as u32, row));
             }
         }
-        self.batches = kept;
+        self.batches = remaining;
     }
 }
 

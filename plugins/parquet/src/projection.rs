@@ -45,12 +45,12 @@ impl TableProjection {
     ) -> Result<Batch, Error> {
         matches.has_events |= !batch.is_empty();
         let Some(fields) = &self.fields else { return Ok(batch) };
-        let found = matches.fields.get_or_insert_with(|| fields.none_found());
+        let presence = matches.fields.get_or_insert_with(|| fields.none_found());
         if self.unnest.is_none() {
-            return select(fields, batch, found);
+            return select(fields, batch, presence);
         }
         for rows in batch.rows() {
-            fields.resolve(&self.unnested_columns(rows)?, found);
+            fields.resolve(&self.unnested_columns(rows)?, presence);
         }
         Ok(batch)
     }
@@ -76,10 +76,10 @@ impl TableProjection {
     /// The rows to write: one row per list element.
     pub(crate) fn rows(&self, piece: &UnnestPiece) -> Result<Batch, Error> {
         let Some(path) = &self.unnest else { return Ok(piece.batch().clone()) };
-        let apart = piece.unnest(path)?.batch;
+        let unnested = piece.unnest(path)?.batch;
         match &self.fields {
-            Some(fields) => select(fields, apart, &mut fields.none_found()),
-            None => Ok(apart),
+            Some(fields) => select(fields, unnested, &mut fields.none_found()),
+            None => Ok(unnested),
         }
     }
 
@@ -95,7 +95,7 @@ impl TableProjection {
             return Vec::new();
         }
         let mut notes = match (&self.fields, &matches.fields) {
-            (Some(fields), Some(found)) => fields.notes(found),
+            (Some(fields), Some(presence)) => fields.notes(presence),
             _ => Vec::new(),
         };
         let list = self.unnest.as_ref().filter(|_| !matches.has_lists);
@@ -107,14 +107,14 @@ impl TableProjection {
     fn unnested_columns(&self, rows: &Rows) -> Result<Rows, Error> {
         let empty = Rows { events: Vec::new(), columns: rows.columns.slice(0, 0), ..rows.clone() };
         let Some(path) = &self.unnest else { return Ok(empty) };
-        let apart = unnest(&Batch::default().with_rows(vec![empty.clone()]), path)?.batch;
-        Ok(apart.rows().first().cloned().unwrap_or(empty))
+        let unnested = unnest(&Batch::default().with_rows(vec![empty.clone()]), path)?.batch;
+        Ok(unnested.rows().first().cloned().unwrap_or(empty))
     }
 }
 
 /// Selects fields. The messages can no longer be encoded.
-fn select(fields: &FieldList, batch: Batch, found: &mut FieldPresence) -> Result<Batch, Error> {
-    let batch = fields.select(batch, found)?;
+fn select(fields: &FieldList, batch: Batch, presence: &mut FieldPresence) -> Result<Batch, Error> {
+    let batch = fields.select(batch, presence)?;
     let untold = |rows: &Rows| {
         let message = MessageType::part(Arc::clone(&rows.message.name), rows.message.key);
         Rows { message: Arc::new(message), ..rows.clone() }

@@ -69,7 +69,7 @@ fn any_byte_may_be_wrong_where_the_foot_is_gone() {
 }
 
 #[test]
-fn a_cut_archive_gives_every_whole_frame_and_one_damage() {
+fn a_truncated_archive_has_every_whole_frame_and_one_damage() {
     let folder = Folder::new();
     for format in FORMATS {
         let bytes = ArchiveBuilder { frame: 300, ..ArchiveBuilder::new(format) }.archive(&log(25));
@@ -150,7 +150,7 @@ fn a_frame_that_claims_ten_gigabytes_is_damage() {
 }
 
 #[test]
-fn archives_one_behind_another_are_read_one_behind_another() {
+fn concatenated_archives_are_read_in_order() {
     let folder = Folder::new();
     for format in FORMATS {
         let bytes = ArchiveBuilder::new(format).archive(&log(30));

@@ -41,7 +41,7 @@ fn honest(frames: usize) -> Value {
 }
 
 #[test]
-fn an_index_is_not_taken_for_the_events() {
+fn an_index_does_not_replace_the_events() {
     let folder = Folder::new();
     let (bytes, spans) = frames_only(&folder);
     let seek = table(&sizes(&spans));
@@ -116,7 +116,7 @@ fn a_seek_table_that_cannot_be_is_not_believed() {
 }
 
 #[test]
-fn a_table_that_tells_another_length_of_a_sound_frame_costs_no_event() {
+fn a_wrong_length_in_the_seek_table_loses_no_event() {
     let folder = Folder::new();
     let (bytes, spans) = frames_only(&folder);
     for wrong in [0, 1, 7, u32::MAX] {

@@ -42,7 +42,7 @@ fn long_log() -> Vec<TestEvent> {
 }
 
 #[test]
-fn any_splitting_gives_all_events() {
+fn any_splits_have_all_events() {
     let (folder, events) = (Folder::new(), log(100));
     for format in FORMATS {
         let path = folder.write(&ArchiveBuilder::new(format).archive(&events));
@@ -146,7 +146,7 @@ fn plain_and_otherwise_compressed_logs_are_read_too() {
 }
 
 #[test]
-fn a_log_that_others_cut_into_frames_anywhere_is_read_as_a_whole() {
+fn a_log_with_frames_of_another_program_is_read_as_a_whole() {
     let (folder, events) = (Folder::new(), log(30));
     let plain_log = unpacked(&ArchiveBuilder::new("toy").archive(&events));
     let frames = plain_log.chunks(100).map(|piece| zstd::bulk::compress(piece, 1).unwrap());
@@ -155,7 +155,7 @@ fn a_log_that_others_cut_into_frames_anywhere_is_read_as_a_whole() {
 }
 
 #[test]
-fn what_nobody_reads_is_refused() {
+fn unknown_files_are_refused() {
     let folder = Folder::new();
     for bytes in [&b"PAR1"[..], &zstd::bulk::compress(b"PAR1", 1).unwrap()] {
         let error = gather(&source(&folder.write(bytes)), 300).unwrap_err();
@@ -164,7 +164,7 @@ fn what_nobody_reads_is_refused() {
 }
 
 #[test]
-fn archives_are_told_from_other_files_by_their_foot() {
+fn archives_are_recognised_by_their_footer() {
     let folder = Folder::new();
     let sniff = Registry::linked().get(PluginKind::Source, "archive").unwrap().sniff_path;
     let archive = ArchiveBuilder::new("toy").archive(&log(30));

@@ -33,13 +33,13 @@ fn plain_log(format: &str, events: &[TestEvent]) -> Vec<u8> {
 }
 
 #[test]
-fn any_decompressor_gives_the_plain_log() {
+fn any_decompressor_restores_the_plain_log() {
     let events = log(50);
     assert_eq!(unpacked(&ArchiveBuilder::new("toy").archive(&events)), plain_log("toy", &events));
 }
 
 #[test]
-fn frames_hold_whole_events_and_as_much_as_was_asked_for() {
+fn frames_hold_whole_events_up_to_the_requested_length() {
     let (events, folder) = (log(50), Folder::new());
     let bytes = ArchiveBuilder::new("toy").archive(&events);
     let spans = spans(&folder, &bytes);
@@ -85,7 +85,7 @@ fn a_long_event_has_a_frame_or_ends_one() {
 }
 
 #[test]
-fn what_the_format_refuses_is_not_in_the_archive() {
+fn refused_events_are_not_in_the_archive() {
     let (mut events, folder) = (log(20), Folder::new());
     events[3].1 = "REFUSED".into();
     events[19].1 = "REFUSED".into();
@@ -98,7 +98,7 @@ fn what_the_format_refuses_is_not_in_the_archive() {
 }
 
 #[test]
-fn mistakes_in_options_are_told_before_anything_is_opened() {
+fn option_mistakes_are_reported_before_anything_is_opened() {
     for (key, value, says) in [
         ("level", json!(0), "levels 1 to 22"),
         ("level", json!(23), "not 23"),
@@ -116,7 +116,7 @@ fn mistakes_in_options_are_told_before_anything_is_opened() {
 }
 
 #[test]
-fn a_usual_format_that_the_program_lacks_is_told_when_the_run_begins() {
+fn a_missing_default_format_is_reported_when_the_run_starts() {
     let folder = Folder::new();
     let sink = sink(json!({ "path": folder.at("out") })).unwrap();
     let error = sink.open(&SinkContext::standalone()).err().unwrap();

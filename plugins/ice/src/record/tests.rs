@@ -81,7 +81,7 @@ fn an_instance_becomes_its_members_with_those_of_the_root_first() {
 }
 
 #[test]
-fn a_slice_that_nobody_declared_is_kept_with_its_name() {
+fn an_undeclared_slice_is_kept_with_its_name() {
     let (scan, base) = (scan(), top(LASER, "::orca::RangeScannerData"));
     let linear = there_and_back(&base, &scan);
     let sliced = named("::orca::LaserData", &[0]);
@@ -125,7 +125,7 @@ fn a_record_that_is_cut_off_or_too_long_is_refused() {
 }
 
 #[test]
-fn what_ice_would_not_write_is_refused() {
+fn non_canonical_records_are_refused() {
     let (scan, laser) = (scan(), top(LASER, "::orca::LaserData"));
     let with = |at: usize, byte: u8| {
         let mut other = scan.clone();
@@ -161,7 +161,7 @@ fn all(text: &str) -> (PlanRoot, PlanRoot) {
 }
 
 #[test]
-fn instances_come_back_in_the_order_in_which_they_lay() {
+fn instances_are_restored_in_their_order() {
     let (pair, all) = all(&TREE.replace("Leaf inner;", ""));
     let leaf = |id: u8, kind: u8, first: bool| {
         let own = if first { named("::Leaf", &[kind]) } else { numbered(3, &[kind]) };
@@ -199,7 +199,7 @@ fn pair_of(a: u8, b: u8) -> Vec<u8> {
 }
 
 #[test]
-fn one_instance_in_two_places_stands_at_both_and_is_one_again() {
+fn a_shared_instance_is_repeated_and_restored_as_one() {
     let (pair, _) = all(&TREE.replace("Leaf inner;", ""));
     let shared = there_and_back(&pair, &pair_of(2, 2));
     let ids = [&[0, 3][..], &[1, 0, 0, 0], &[2, 0, 0, 0], &[2, 0, 0, 0]].concat();

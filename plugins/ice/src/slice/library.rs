@@ -144,14 +144,14 @@ impl SliceLibrary {
         };
         let direct: Vec<Vec<usize>> = (0..self.files.len()).map(direct).collect();
         let all = |file: usize| {
-            let (mut found, mut seen, mut next) = (vec![file], HashSet::from([file]), 0);
-            while let Some(at) = found.get(next) {
+            let (mut resolved, mut seen, mut next) = (vec![file], HashSet::from([file]), 0);
+            while let Some(at) = resolved.get(next) {
                 next += 1;
                 let new: Vec<usize> =
                     direct[*at].iter().copied().filter(|other| seen.insert(*other)).collect();
-                found.extend(new);
+                resolved.extend(new);
             }
-            found.split_off(1)
+            resolved.split_off(1)
         };
         (0..self.files.len()).map(all).collect()
     }
@@ -167,13 +167,13 @@ impl SliceLibrary {
                     uses.push(None);
                     continue;
                 };
-                let found = self.find(name, scope, file);
-                if let Err((message, help)) = &found {
+                let resolved = self.find(name, scope, file);
+                if let Err((message, help)) = &resolved {
                     let line = self.types[at].line;
                     self.broken.note_type(TypeId::at(at), message, line);
                     wrong.push(mistake(&of.span, message, Some(help)));
                 }
-                uses.push(found.ok());
+                uses.push(resolved.ok());
             }
             self.types[at].uses = uses;
             if self.mistake_counts[file] + wrong.len() >= MAX_MISTAKES {
@@ -196,8 +196,8 @@ impl SliceLibrary {
         }
         let mut scope = scope;
         loop {
-            if let Some(found) = self.find_full(&format!("{scope}::{name}"), file) {
-                return found;
+            if let Some(resolved) = self.find_full(&format!("{scope}::{name}"), file) {
+                return resolved;
             }
             match scope.rfind("::") {
                 Some(end) => scope = &scope[..end],
@@ -211,8 +211,8 @@ impl SliceLibrary {
         let versions = self.by_name.get(full)?;
         let near = std::iter::once(&file).chain(&self.included[file]);
         let is_in = |file: usize| versions.iter().find(|id| self.get(**id).file == file);
-        if let Some(found) = near.copied().find_map(is_in) {
-            return Some(Ok(*found));
+        if let Some(resolved) = near.copied().find_map(is_in) {
+            return Some(Ok(*resolved));
         }
         Some(match versions.as_slice() {
             [only] => Ok(*only),

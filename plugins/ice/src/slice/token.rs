@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_end_words_and_comments_are_left_out() {
+    fn marks_end_words_and_comments_are_skipped() {
         assert_eq!(
             words("struct T{::orca::Time t;}; // x\n/* y\n */ Object*p"),
             ["struct", "T", "{", "::orca::Time", "t", ";", "}", ";", "Object", "*", "p"]
@@ -157,13 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_not_closed_is_a_mark() {
+    fn an_unclosed_string_is_a_mark() {
         assert_eq!(words("\"open\nx"), ["\"", "open", "x"]);
         assert_eq!(words("\"a\\\"b\n\"c\""), ["\"", "a\\", "\"", "b", "\"c\""]);
     }
 
     #[test]
-    fn a_comment_that_is_not_closed_is_the_last_there_is() {
+    fn an_unclosed_comment_ends_the_tokens() {
         let mut tokens = Tokenizer::new("a /* open /* b");
         assert_eq!(tokens.next().unwrap().text, "a");
         assert_eq!(tokens.unclosed(), None);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_and_comments_that_are_not_closed_are_looked_for_once() {
+    fn unclosed_quotes_and_comments_are_searched_once() {
         let quotes = "\"".to_owned() + &"\\\"".repeat(500_000);
         assert_eq!(Tokenizer::new(&quotes).count(), 1_000_001);
         assert_eq!(Tokenizer::new(&"/* ".repeat(1_000_000)).count(), 0);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_say_where_they_stand() {
+    fn tokens_have_their_position() {
         let text = "ä /*x*/ b::c;";
         for token in Tokenizer::new(text) {
             assert_eq!(&text[token.span.clone()], token.text);

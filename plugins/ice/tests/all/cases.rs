@@ -28,7 +28,7 @@ fn outcome(codec: &IceCodec, name: &str, record: &[u8]) -> String {
 }
 
 #[test]
-fn every_case_gives_what_it_says() {
+fn every_case_has_the_expected_result() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
     let text = fs::read_to_string(folder.join("types.ice")).unwrap();
     let codec = IceCodec::from_files(vec![TypeFile { path: "types.ice".into(), text }]);

@@ -126,7 +126,7 @@ fn the_same_type_has_the_same_number_wherever_it_is_declared() {
 }
 
 #[test]
-fn what_cannot_be_columns_says_why() {
+fn types_without_columns_have_a_reason() {
     let codec = codec(&[(
         "a.ice",
         "interface I; class L { L next; }; class P { Object* p; }; class Q { Object o; };
@@ -455,7 +455,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn what_a_writer_makes_is_read_and_nothing_else(seed in any::<u64>(), flips in any::<u64>()) {
+    fn only_canonical_records_are_decoded(seed in any::<u64>(), flips in any::<u64>()) {
         let mut world = TypeGenerator::new(seed);
         let text = world.slice();
         let codec = codec(&[("w.ice", &text)]);

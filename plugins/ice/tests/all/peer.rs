@@ -219,7 +219,7 @@ fn everything_that_ice_writes_is_read_and_made_again() {
 }
 
 #[test]
-fn what_only_the_writer_knows_comes_back_too() {
+fn data_known_only_to_the_writer_is_restored() {
     let Some(python) = python() else { return println!("{SKIPPED}") };
     let everything = folder().join("types/everything.ice");
     let extra = folder().join("types/extra.ice");
@@ -239,7 +239,7 @@ fn what_only_the_writer_knows_comes_back_too() {
 }
 
 #[test]
-fn the_types_of_orca_are_what_ice_takes_them_for() {
+fn the_types_of_orca_agree_with_ice() {
     let Some(python) = python() else { return println!("{SKIPPED}") };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../orca/types");
     for dialect in ["a-2006-08", "b-2006-12", "c-2007-2010"] {

@@ -122,7 +122,7 @@ impl OrcaLog {
             source: line
                 .comment
                 .as_ref()
-                .map_or_else(|| source_of(&line.name), |own| own.source.as_str().into()),
+                .map_or_else(|| source_of(&line.name), |comment| comment.source.as_str().into()),
             line: line.clone(),
             indexed: Mutex::default(),
         };
@@ -157,51 +157,51 @@ impl OrcaLog {
     /// The channel for records of this kind and id in subfile `number`.
     pub(crate) fn channel(&self, number: usize, id: u8, part: RecordKind) -> Option<Channel> {
         let Subfile { line, source, content, .. } = self.subfiles.get(number)?;
-        let own = line.comment.as_ref();
+        let comment = line.comment.as_ref();
         let usual = || [b"orca.", line.interface.as_slice()].concat();
-        let mut name = own.map_or_else(usual, |own| own.channel.clone());
+        let mut name = comment.map_or_else(usual, |comment| comment.channel.clone());
         name.extend(part.suffix().as_bytes());
         let encoding = self.encoding(line, content, part);
         let mut channel = Channel::new(Name::from_bytes(&name), Arc::clone(source), encoding);
-        let said = own.and_then(|own| own.interface.as_deref());
-        let mut interface = said.map_or_else(|| escaped(&line.interface), Cow::Borrowed);
+        let explicit = comment.and_then(|comment| comment.interface.as_deref());
+        let mut interface = explicit.map_or_else(|| escaped(&line.interface), Cow::Borrowed);
         if part == RecordKind::PictureInfo {
             interface.to_mut().push_str("Info");
         }
-        channel.type_name = match own {
-            Some(own) => own.type_name.as_deref().map(Arc::from),
+        channel.type_name = match comment {
+            Some(comment) => comment.type_name.as_deref().map(Arc::from),
             None if is_picture(content) && part == RecordKind::Object => Some("jpeg".into()),
             None => Some(interface.as_ref().into()),
         };
-        channel.clock = own.map(|own| own.clock).unwrap_or_default();
-        let kept = own.into_iter().flat_map(|own| &own.metadata);
+        channel.clock = comment.map(|comment| comment.clock).unwrap_or_default();
+        let others = comment.into_iter().flat_map(|comment| &comment.metadata);
         // A comment cannot override the header.
-        let kept = kept.filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str()));
-        channel.metadata.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
-        let mut say = |key: &str, value: &str| {
+        let others = others.filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str()));
+        channel.metadata.extend(others.map(|(key, value)| (key.clone(), value.clone())));
+        let mut insert = |key: &str, value: &str| {
             channel.metadata.insert(key.to_owned(), value.to_owned());
         };
-        if own.is_none() || said.is_some() || line.encoding == b"ice" {
-            say("ice.interface", &interface);
+        if comment.is_none() || explicit.is_some() || line.encoding == b"ice" {
+            insert("ice.interface", &interface);
         }
-        say("orca.dialect", self.header.dialect.letter());
-        say("orca.encoding", &escaped(&line.encoding));
+        insert("orca.dialect", self.header.dialect.letter());
+        insert("orca.encoding", &escaped(&line.encoding));
         // If the events are written to a log again, its pictures keep this file name, and their
         // info records get another.
         if part != RecordKind::PictureInfo {
-            say("orca.file", &escaped(&line.name));
+            insert("orca.file", &escaped(&line.name));
         }
         if part == RecordKind::Config {
-            say("ice.config", "true");
+            insert("ice.config", "true");
         }
         if id != 0 {
-            say("orca.id", &id.to_string());
+            insert("orca.id", &id.to_string());
         }
         if let Some(proxy) = &line.proxy {
-            say("orca.proxy", proxy);
+            insert("orca.proxy", proxy);
         }
         if !line.enabled {
-            say("orca.enabled", "0");
+            insert("orca.enabled", "0");
         }
         Some(channel)
     }
@@ -343,11 +343,11 @@ impl OrcaLog {
         if matches!(file.content, SubfileContent::Lines | SubfileContent::PictureLines) {
             return RecordIndex::build_lines(len, &mut read, most);
         }
-        let own = file.line.comment.as_ref();
+        let comment = file.line.comment.as_ref();
         let known = FramingHints {
-            prefix: self.options.prefix.or(own.map(|own| own.prefix)),
+            prefix: self.options.prefix.or(comment.map(|comment| comment.prefix)),
             byte_order: self.options.order,
-            may_be_empty: own.is_some(),
+            may_be_empty: comment.is_some(),
             first_may_lack_id: self.header.dialect == Dialect::B && file.line.interface == b"Gps",
         };
         RecordIndex::build_framed(known, len, &mut read, most)
@@ -364,11 +364,12 @@ impl OrcaLog {
         notes: &mut Vec<(String, u64)>,
     ) -> Result<u64, Error> {
         let name = escaped(&file.line.name);
-        let said = self.options.config_records.get(name.as_ref()).copied();
-        let said = said.or(file.line.comment.as_ref().map(|own| own.config_records));
-        let said = said.or((file.content == SubfileContent::PictureLines).then_some(1));
-        if let Some(said) = said {
-            return Ok(said.min(index.records));
+        let explicit = self.options.config_records.get(name.as_ref()).copied();
+        let explicit =
+            explicit.or(file.line.comment.as_ref().map(|comment| comment.config_records));
+        let explicit = explicit.or((file.content == SubfileContent::PictureLines).then_some(1));
+        if let Some(explicit) = explicit {
+            return Ok(explicit.min(index.records));
         }
         let facts = ConfigEvidence {
             dialect: self.header.dialect,

@@ -45,8 +45,8 @@ impl MasterLine<'_> {
         let swallowed = text.len() - rest.len() + blanks;
         let swallowed =
             is_line.then(|| (self.offset + swallowed as u64, self.len - swallowed as u64));
-        let more = rest.trim_ascii();
-        let says_more = !is_line && !more.is_empty() && !more.starts_with(b"#");
+        let extra = rest.trim_ascii();
+        let says_more = !is_line && !extra.is_empty() && !extra.starts_with(b"#");
         Ok(Some(ParsedLine { data, swallowed, has_extra_columns: says_more }))
     }
 }
@@ -181,9 +181,9 @@ impl MasterLines {
         self.consumed = 0;
         self.log.forget(self.at);
         let kept = self.bytes.len();
-        let mut more = vec![0; self.read_len];
-        let read = self.log.read_at(self.at + kept as u64, &mut more)?;
-        self.bytes.extend_from_slice(more.get(..read).unwrap_or_default());
+        let mut extra = vec![0; self.read_len];
+        let read = self.log.read_at(self.at + kept as u64, &mut extra)?;
+        self.bytes.extend_from_slice(extra.get(..read).unwrap_or_default());
         self.ended = read < self.read_len;
         Ok(())
     }

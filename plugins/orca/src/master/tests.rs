@@ -80,7 +80,7 @@ fn reasons_hold_nothing_that_a_terminal_obeys() {
 }
 
 #[test]
-fn names_that_lead_elsewhere_are_refused_and_counted() {
+fn names_with_a_path_are_refused_and_counted() {
     let read = header("../x.log P ice 1\n/etc/passwd P ice 1\n.. P ice 1\na.log P ice 1\n#data\n");
     assert_eq!(read.files.iter().filter(|file| file.refused.is_some()).count(), 3);
     assert_eq!(read.files[3].refused, None);
@@ -95,7 +95,7 @@ fn a_line_with_too_few_columns_keeps_its_number() {
 }
 
 #[test]
-fn without_its_mark_data_begins_with_the_first_line_of_numbers() {
+fn without_its_mark_data_starts_with_the_first_line_of_numbers() {
     let read = header("a.log Power ice 1\n10 20 0 0\n");
     assert_eq!((read.data_start, read.damage[0].offset, read.damage[0].len), (18, 18, 0));
 }
@@ -116,7 +116,7 @@ fn microseconds_are_a_number_and_no_fraction() {
 }
 
 #[test]
-fn lines_that_say_no_time_or_place_are_malformed() {
+fn lines_without_a_valid_time_or_index_are_malformed() {
     for (line, says) in [
         ("1 2 3", "four numbers"),
         ("x 2 3 4", "seconds"),
@@ -147,7 +147,7 @@ fn a_last_index_that_may_be_cut_off_is_malformed() {
 }
 
 #[test]
-fn a_line_whose_line_break_is_gone_is_told_where_it_begins() {
+fn a_line_without_a_line_break_before_it_is_reported_where_it_starts() {
     let swallowed =
         |text: &[u8]| lines(text).next().unwrap().unwrap().data().unwrap().unwrap().swallowed;
     for blank in [b' ', b'\t', 0x0b, 0x0c, b'\r'] {
@@ -165,7 +165,7 @@ fn a_line_whose_line_break_is_gone_is_told_where_it_begins() {
 }
 
 #[test]
-fn a_line_without_end_is_stepped_over_whole() {
+fn an_overlong_line_is_skipped_as_a_whole() {
     let long = [&[b'x'; LONGEST_LINE + 10][..], b"\n1 2 3 4"].concat();
     let mut lines = lines(&long);
     let first = lines.next().unwrap().unwrap();
@@ -176,7 +176,7 @@ fn a_line_without_end_is_stepped_over_whole() {
 }
 
 #[test]
-fn what_our_writer_says_comes_back() {
+fn writer_comments_round_trip() {
     let own = WriterComment {
         config_records: 2,
         prefix: RecordPrefix { id: true, ..RecordPrefix::default() },
@@ -222,7 +222,7 @@ fn only_masters_look_like_masters() {
 
 proptest! {
     #[test]
-    fn numbers_read_at_one_go_are_those_read_word_by_word(
+    fn fast_and_slow_number_parsers_agree(
         text in "[ 0-9]{0,60}[ \\ta+#-]{0,2}[ 0-9]{0,9}",
     ) {
         if let Some((plain, _)) = decimal_numbers(text.as_bytes()) {
@@ -243,7 +243,7 @@ proptest! {
     }
 
     #[test]
-    fn searching_anywhere_finds_the_lines_that_begin_there(
+    fn searching_a_range_finds_the_lines_that_start_in_it(
         text in "[a\\n]{0,60}", from in 0u64..60, len in 0u64..30)
     {
         let mut begins = vec![];

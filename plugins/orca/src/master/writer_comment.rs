@@ -44,32 +44,32 @@ impl WriterComment {
         if words.next()? != Self::TAG.as_bytes() {
             return None;
         }
-        let mut own = Self::default();
+        let mut parsed = Self::default();
         for word in words {
             let Some(equals) = memchr::memchr(b'=', word) else { continue };
             let (key, value) = word.split_at_checked(equals)?;
             let value = percent::decoded(value.get(1..)?);
             let text = || String::from_utf8(value.clone()).ok();
             match key {
-                b"config_records" => own.config_records = text()?.parse().ok()?,
-                b"prefix" => own.prefix = RecordPrefix::from_word(&text()?)?,
-                b"source" => own.source = text()?,
-                b"type" => own.type_name = Some(text()?),
-                b"clock" if value == b"relative" => own.clock = Clock::Relative,
-                b"channel" => own.channel = value,
-                b"interface" => own.interface = Some(text()?),
-                b"enabled" => own.is_disabled = value == b"0",
+                b"config_records" => parsed.config_records = text()?.parse().ok()?,
+                b"prefix" => parsed.prefix = RecordPrefix::from_word(&text()?)?,
+                b"source" => parsed.source = text()?,
+                b"type" => parsed.type_name = Some(text()?),
+                b"clock" if value == b"relative" => parsed.clock = Clock::Relative,
+                b"channel" => parsed.channel = value,
+                b"interface" => parsed.interface = Some(text()?),
+                b"enabled" => parsed.is_disabled = value == b"0",
                 key => {
                     let key = key.strip_prefix(Self::METADATA).map(percent::decoded);
                     if let Some((key, value)) =
                         key.and_then(|k| String::from_utf8(k).ok()).zip(text())
                     {
-                        own.metadata.insert(key, value);
+                        parsed.metadata.insert(key, value);
                     }
                 }
             }
         }
-        Some(own)
+        Some(parsed)
     }
 
     /// The comment with its line break.

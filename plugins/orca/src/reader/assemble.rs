@@ -12,12 +12,12 @@ use crate::subfile::{ALIGNMENT, RecordFraming};
 
 impl OrcaReader {
     /// Reads the located events, in order. Those that cannot be read are damage.
-    pub(super) fn assemble(&mut self, found: Vec<LocatedEvent>) -> Result<Batch, Error> {
-        let (block, places) = self.read_records(&found)?;
-        let mut batch = BatchBuilder::with_capacity(found.len());
+    pub(super) fn assemble(&mut self, located: Vec<LocatedEvent>) -> Result<Batch, Error> {
+        let (block, places) = self.read_records(&located)?;
+        let mut batch = BatchBuilder::with_capacity(located.len());
         batch.segment(block.clone());
-        for (found, place) in found.into_iter().zip(places) {
-            match found {
+        for (located, place) in located.into_iter().zip(places) {
+            match located {
                 LocatedEvent::Damage(damage) => self.context.damage.report(damage),
                 LocatedEvent::Record { request, form, .. } => {
                     let place =
@@ -47,14 +47,14 @@ impl OrcaReader {
     /// Reads all records into one block. Returns the range of each record in it, if it was read.
     pub(super) fn read_records(
         &mut self,
-        found: &[LocatedEvent],
+        located: &[LocatedEvent],
     ) -> Result<(Bytes, BlockRanges), Error> {
-        let records = sorted_records(found);
+        let records = sorted_records(located);
         let spans = coalesce(&records);
-        let room = |span: &Range<u64>| (span.end - span.start).next_multiple_of(ALIGNMENT as u64);
-        let total = ALIGNMENT as u64 + spans.iter().map(|(_, span, _)| room(span)).sum::<u64>();
+        let space = |span: &Range<u64>| (span.end - span.start).next_multiple_of(ALIGNMENT as u64);
+        let total = ALIGNMENT as u64 + spans.iter().map(|(_, span, _)| space(span)).sum::<u64>();
         let total = u32::try_from(total).map_err(|_| Error::internal("a batch of 4 GiB"))?;
-        let mut places = vec![None; found.len()];
+        let mut places = vec![None; located.len()];
         if spans.is_empty() {
             return Ok((Bytes::new(), places));
         }
@@ -62,9 +62,9 @@ impl OrcaReader {
         let mut at = block.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         for (subfile, span, rows) in spans {
             let len = (span.end - span.start) as usize;
-            let room = block.get_mut(at..at + len).unwrap_or_default();
+            let space = block.get_mut(at..at + len).unwrap_or_default();
             let path = self.log.subfiles.get(subfile).map_or(Path::new(""), |file| &file.path);
-            let read = self.files.read_at(subfile, path, span.start, room)?;
+            let read = self.files.read_at(subfile, path, span.start, space)?;
             self.context.count_read(read as u64);
             // Beyond the end of the file, the block has bytes of an earlier use.
             let there = span.start + read as u64;
@@ -108,10 +108,10 @@ fn payload_in_block(
 }
 
 /// The records among located events, sorted by position.
-fn sorted_records(found: &[LocatedEvent]) -> Vec<RecordSpan> {
-    let mut records: Vec<RecordSpan> = Vec::with_capacity(found.len());
-    for (row, found) in found.iter().enumerate() {
-        if let LocatedEvent::Record { request, place, .. } = found {
+fn sorted_records(located: &[LocatedEvent]) -> Vec<RecordSpan> {
+    let mut records: Vec<RecordSpan> = Vec::with_capacity(located.len());
+    for (row, located) in located.iter().enumerate() {
+        if let LocatedEvent::Record { request, place, .. } = located {
             records.push((request.subfile, place.start, place.end, row));
         }
     }

@@ -166,7 +166,7 @@ impl OrcaReader {
             for (note, count) in &opened.notes {
                 self.context.losses.note(note.clone(), *count);
             }
-            let wants = self.pushdown.as_ref().and_then(|wanted| wanted.get(number));
+            let wants = self.pushdown.as_ref().and_then(|pushdown| pushdown.get(number));
             if wants.is_none_or(|[config, _]| *config) {
                 self.config.push_back((number, 0..opened.config_records));
             }
@@ -199,7 +199,7 @@ impl OrcaReader {
         // Spans of each subfile are aligned in the block, which takes space.
         let usual = self.context.blocks.block_len();
         let most = (usual - usual / 16) as u64;
-        let (mut found, mut bytes, mut lines) = (Vec::new(), 0, 0);
+        let (mut located, mut bytes, mut lines) = (Vec::new(), 0, 0);
         while lines < MAX_LINES {
             let Some(next) = self.next_event()? else { break };
             lines += 1;
@@ -210,14 +210,14 @@ impl OrcaReader {
                 break;
             }
             bytes += len;
-            found.push(next);
+            located.push(next);
         }
-        Ok((lines > 0).then_some(found))
+        Ok((lines > 0).then_some(located))
     }
 
     /// The estimated bytes of the event.
-    fn estimated_len(&self, found: &LocatedEvent) -> u64 {
-        match found {
+    fn estimated_len(&self, located: &LocatedEvent) -> u64 {
+        match located {
             LocatedEvent::Damage(_) => 0,
             LocatedEvent::Record { place, .. } => place.end - place.start,
             LocatedEvent::Picture { path, .. } => fs::metadata(path).map_or(0, |meta| meta.len()),
@@ -227,8 +227,8 @@ impl OrcaReader {
     /// The event of the next line. The outer `None` is the end of the split, the inner one a line
     /// without an event.
     fn next_event(&mut self) -> Result<Option<Option<LocatedEvent>>, Error> {
-        if let Some(found) = self.pending.pop_front() {
-            return Ok(Some(Some(found)));
+        if let Some(located) = self.pending.pop_front() {
+            return Ok(Some(Some(located)));
         }
         if let Some(request) = self.next_config() {
             return Ok(Some(Some(self.locate_or_damage(request)?)));
@@ -272,7 +272,7 @@ impl OrcaReader {
     /// Whether the event of a line is requested.
     fn wants_line(&self, data: &DataLine) -> bool {
         let number = usize::try_from(data.subfile).unwrap_or(usize::MAX);
-        let wants = self.pushdown.as_ref().and_then(|wanted| wanted.get(number));
+        let wants = self.pushdown.as_ref().and_then(|pushdown| pushdown.get(number));
         self.context.query.wants_times(data.timestamp(), data.timestamp())
             && wants.is_none_or(|[_, data]| *data)
             && !self.log.skips(number)
@@ -299,8 +299,8 @@ impl OrcaReader {
     }
 
     fn locate_or_damage(&mut self, request: RecordRequest) -> Result<LocatedEvent, Error> {
-        let found = self.locate(request)?;
-        Ok(found.unwrap_or_else(|reason| LocatedEvent::Damage(self.damage(request.line, reason))))
+        let located = self.locate(request)?;
+        Ok(located.unwrap_or_else(|reason| LocatedEvent::Damage(self.damage(request.line, reason))))
     }
 
     /// Locates a record. The inner `Err` is the reason it does not exist.
@@ -352,10 +352,10 @@ impl OrcaReader {
     }
 
     fn channel(&mut self, subfile: usize, id: u8, part: RecordKind) -> Result<ChannelId, Error> {
-        let met = &self.cache_mut(subfile).channels;
-        let known = met.iter().find(|(i, of, _)| (*i, *of) == (id, part));
-        if let Some((_, _, known)) = known {
-            return Ok(*known);
+        let channels = &self.cache_mut(subfile).channels;
+        let interned = channels.iter().find(|(i, of, _)| (*i, *of) == (id, part));
+        if let Some((_, _, interned)) = interned {
+            return Ok(*interned);
         }
         let channel = self.log.channel(subfile, id, part);
         let channel = channel.ok_or_else(|| Error::internal("an event without a subfile"))?;
@@ -386,7 +386,7 @@ impl OrcaReader {
     }
 
     fn wants_any(&self, number: usize) -> bool {
-        let wants = self.pushdown.as_ref().and_then(|wanted| wanted.get(number));
+        let wants = self.pushdown.as_ref().and_then(|pushdown| pushdown.get(number));
         wants.is_none_or(|[config, data]| *config || *data)
     }
 
@@ -402,8 +402,8 @@ impl Reader for OrcaReader {
             self.phase = ReadPhase::Data;
         }
         while !self.context.is_cancelled() {
-            let Some(found) = self.locate_batch()? else { return Ok(None) };
-            let batch = self.assemble(found)?;
+            let Some(located) = self.locate_batch()? else { return Ok(None) };
+            let batch = self.assemble(located)?;
             if !batch.is_empty() {
                 return Ok(Some(batch));
             }

@@ -283,7 +283,7 @@ impl OrcaSink {
         block: &EncodedEvents,
     ) -> Result<Vec<Range<usize>>, Error> {
         let mut configs = block.configs.iter();
-        let mut taken = Vec::new();
+        let mut deferred = Vec::new();
         for entry in &block.events {
             if !entry.is_config {
                 self.add_data(log, entry)?;
@@ -292,11 +292,11 @@ impl OrcaSink {
             let place = configs.next().cloned().unwrap_or_default();
             let record = block.bytes.get(place.clone()).unwrap_or_default();
             if self.add_config(log, entry, record)? == ConfigPlacement::Head {
-                taken.push(place);
+                deferred.push(place);
             }
         }
-        taken.sort_unstable_by_key(|place| place.start);
-        Ok(taken)
+        deferred.sort_unstable_by_key(|place| place.start);
+        Ok(deferred)
     }
 
     fn header(&self, log: &LogWriter) -> String {
@@ -412,11 +412,11 @@ impl Sink for OrcaSink {
     }
 
     fn append(&self, log: &mut LogWriter, block: EncodedEvents) -> Result<u64, Error> {
-        let taken = self.add_lines(log, &block)?;
+        let deferred = self.add_lines(log, &block)?;
         for (key, run) in block.runs {
             let place = self.subfile(log, key)?;
             let Some(subfile) = log.subfiles.get_mut(place) else { return Err(missing_subfile()) };
-            for part in subtract_ranges(run, &taken) {
+            for part in subtract_ranges(run, &deferred) {
                 subfile.file.write_binary(block.bytes.get(part).unwrap_or_default())?;
             }
         }

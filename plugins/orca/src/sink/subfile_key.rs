@@ -50,9 +50,9 @@ pub(super) struct SubfileKey {
 
 impl SubfileKey {
     pub(super) fn from_channel(channel: &Channel) -> Self {
-        let said = |key: &str| channel.metadata.get(key).cloned();
+        let value = |key: &str| channel.metadata.get(key).cloned();
         let name = base_name(channel);
-        let said_interface = said("ice.interface");
+        let said_interface = value("ice.interface");
         Self {
             interface: percent::encoded(said_interface.as_deref().map_or(name, str::as_bytes)),
             channel_interface: said_interface,
@@ -61,9 +61,9 @@ impl SubfileKey {
             encoding: channel.encoding.as_str(),
             type_name: channel.type_name.clone(),
             is_relative: channel.clock == Clock::Relative,
-            file: said("orca.file"),
-            proxy: said("orca.proxy").filter(|proxy| is_proxy(proxy)),
-            is_enabled: said("orca.enabled").as_deref() != Some("0"),
+            file: value("orca.file"),
+            proxy: value("orca.proxy").filter(|proxy| is_proxy(proxy)),
+            is_enabled: value("orca.enabled").as_deref() != Some("0"),
             metadata: comment_metadata(channel).unwrap_or_default(),
         }
     }
@@ -71,8 +71,8 @@ impl SubfileKey {
     /// The interface, unless the header line has it.
     pub(super) fn comment_interface(&self) -> Option<String> {
         let is_object = self.encoding == Encoding::Ice.as_str();
-        let is_told = |said: &String| is_object && *said == self.interface;
-        self.channel_interface.clone().filter(|said| !is_told(said))
+        let is_in_header = |value: &String| is_object && *value == self.interface;
+        self.channel_interface.clone().filter(|value| !is_in_header(value))
     }
 }
 
@@ -113,7 +113,7 @@ pub(super) fn is_proxy(text: &str) -> bool {
 }
 
 pub(super) fn is_config(channel: &Channel) -> bool {
-    channel.metadata.get("ice.config").is_some_and(|said| said == "true")
+    channel.metadata.get("ice.config").is_some_and(|value| value == "true")
         && channel.name.as_bytes().ends_with(CONFIG_SUFFIX)
 }
 

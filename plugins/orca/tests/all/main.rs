@@ -62,7 +62,7 @@ fn shown(event: &PlainEvent) -> Value {
 }
 
 #[test]
-fn every_case_gives_what_is_written_beside_it_however_it_is_cut() {
+fn every_case_has_the_expected_events_for_any_splits() {
     assert!(cases().len() > 20);
     for case in cases() {
         let expected: Value =
@@ -116,7 +116,7 @@ fn channels_of(path: &Path) -> (SourceContents, Vec<Arc<Channel>>) {
 }
 
 #[test]
-fn channels_say_what_the_log_says_of_them() {
+fn channels_have_the_metadata_of_the_log() {
     let (_, channels) = channels_of(&case("dialect_a"));
     let laser = channels.iter().find(|c| c.name.text() == "orca.Laser").unwrap();
     assert_eq!((&laser.encoding, laser.type_name.as_deref()), (&Encoding::Ice, Some("Laser")));
@@ -140,7 +140,7 @@ fn objects_with_other_ids_are_channels_of_one_name() {
 }
 
 #[test]
-fn pictures_and_texts_say_that_they_are() {
+fn pictures_and_texts_have_their_encoding() {
     let kinds = |name: &str, channel: &str| {
         let (_, channels) = channels_of(&case(name));
         let found = channels.into_iter().find(|c| c.name.text() == channel).unwrap();
@@ -151,7 +151,7 @@ fn pictures_and_texts_say_that_they_are() {
 }
 
 #[test]
-fn the_files_that_are_read_are_the_master_and_what_is_there_of_its_subfiles() {
+fn files_are_the_master_and_its_existing_subfiles() {
     let names = |name: &str| -> Vec<String> {
         let files = source(&case(name)).files().unwrap();
         let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
@@ -167,7 +167,7 @@ fn the_files_that_are_read_are_the_master_and_what_is_there_of_its_subfiles() {
 }
 
 #[test]
-fn what_no_line_names_is_said() {
+fn objects_without_a_line_are_noted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.log");
     fs::write(&path, "p.log Power ice 1\n#data\n1 0 0 0\n").unwrap();
@@ -201,7 +201,7 @@ fn lines_that_lost_their_break_are_damage_and_no_other_events() {
 }
 
 #[test]
-fn a_name_that_no_subfile_has_is_said() {
+fn an_unknown_subfile_name_in_the_options_is_noted() {
     let log = source_with(&case("dialect_a"), &json!({ "config_records": { "laser.log": 1 } }));
     let context = ReadContext::standalone("test");
     gather_with(&*log, 1, &context).unwrap();
@@ -210,7 +210,7 @@ fn a_name_that_no_subfile_has_is_said() {
 }
 
 #[test]
-fn a_compressed_master_is_read_as_what_it_holds() {
+fn a_compressed_master_is_read_like_a_plain_one() {
     let plain = case("dialect_a");
     let folder = tempfile::tempdir().unwrap();
     for name in ["060804_153321_laser0.log", "060804_153321_power0.log"] {
@@ -228,7 +228,7 @@ fn a_compressed_master_is_read_as_what_it_holds() {
 }
 
 #[test]
-fn a_subfile_that_became_shorter_gives_what_is_left() {
+fn a_truncated_subfile_is_read_up_to_its_end() {
     let plain = case("dialect_a");
     let folder = tempfile::tempdir().unwrap();
     for name in ["master.log", "060804_153321_laser0.log", "060804_153321_power0.log"] {
@@ -364,7 +364,7 @@ fn lcm(name: &[u8], source: &str) -> Channel {
 }
 
 #[test]
-fn events_of_other_formats_come_back_as_they_were() {
+fn events_of_other_formats_are_restored() {
     for dialect in ["A", "C"] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("drive.orca");
@@ -480,7 +480,7 @@ fn subfiles_keep_their_names_and_bytes_in_the_dialect_they_came_in() {
 }
 
 #[test]
-fn batches_do_not_show_in_what_is_written() {
+fn batch_sizes_do_not_affect_the_output() {
     let channel = |n: usize| {
         let data = lcm(&[b'A' + (n % 3) as u8], "x");
         if n % 5 == 4 { config_of(&data) } else { data }
@@ -585,7 +585,7 @@ fn configuration_that_comes_after_data_goes_to_the_front_by_its_numbers() {
 }
 
 #[test]
-fn configuration_that_was_late_is_still_said_to_have_no_time_of_its_own() {
+fn late_configuration_is_still_noted_to_lose_its_time() {
     let folder = tempfile::tempdir().unwrap();
     let power = object("Power");
     let at = |time: i64| {
@@ -619,7 +619,7 @@ fn configuration_is_written_as_data_where_nothing_can_be_put_to_the_front() {
 }
 
 #[test]
-fn configuration_that_there_is_no_room_to_keep_is_written_as_data() {
+fn configuration_over_budget_is_written_as_data() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.orca");
     let power = object("Power");
@@ -640,7 +640,7 @@ fn configuration_that_there_is_no_room_to_keep_is_written_as_data() {
 }
 
 #[test]
-fn what_no_master_can_be_is_refused_when_options_are_read() {
+fn paths_that_cannot_be_a_master_are_refused_with_the_options() {
     let registry = Registry::linked();
     let PluginFactory::Sink(make) = registry.get(PluginKind::Sink, "orca").unwrap().make else {
         panic!("a sink")
@@ -766,7 +766,7 @@ fn a_logger_that_was_killed_does_not_move_objects_to_the_times_of_others() {
 }
 
 #[test]
-fn what_was_guessed_of_a_damaged_subfile_is_said() {
+fn a_guess_for_a_damaged_subfile_is_noted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.log");
     fs::write(&path, "s.log Power ice 1\n#data\n1 0 0 0\n2 0 0 1\n").unwrap();
@@ -792,7 +792,7 @@ fn damage_holds_nothing_that_a_terminal_obeys() {
 }
 
 #[test]
-fn lines_of_subfiles_behind_what_is_read_of_a_header_say_so() {
+fn lines_of_subfiles_beyond_the_header_limit_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.log");
     let header: String = (0..10_001).map(|n| format!("{n}.log Power ice 1\n")).collect();

@@ -31,13 +31,13 @@ impl ParquetSink {
         let limits = tables.limits;
         let (sizes, mut from) = (RowSizes::measure(&batch, &tables.projection)?, 0);
         while from < batch.len() {
-            let room = tables.tables[place].capacity(limits);
-            let share = room.fitting(&batch, from, &sizes);
+            let capacity = tables.tables[place].capacity(limits);
+            let share = capacity.fitting(&batch, from, &sizes);
             let events = batch.slice(from, share.events);
             from += share.events;
             if share.events > 0 {
                 written += self.buffer(tables, place, UnnestPiece::whole(events), share)?;
-            } else if room.is_empty {
+            } else if capacity.is_empty {
                 // The event alone exceeds a row group.
                 let size = sizes.share(&batch, from);
                 written += self.add_oversized(tables, place, batch.slice(from, 1), size)?;

@@ -22,18 +22,18 @@ impl ParquetSink {
         let mut parts =
             self.split_by_table(projection.select_fields(batch, &mut matches)?, context)?;
         for (key, part) in &mut parts {
-            let (kept, message) =
+            let (remaining, message) =
                 projection.drop_empty_lists(std::mem::take(part), &mut matches)?;
-            *part = kept;
+            *part = remaining;
             if let (Some((_, kind, _)), Some(message)) = (key, message) {
                 *kind = Some(message.key);
             }
         }
         parts.retain(|(_, part)| !part.is_empty());
-        let kept: usize = parts.iter().map(|(_, part)| part.len()).sum();
+        let remaining: usize = parts.iter().map(|(_, part)| part.len()).sum();
         Ok(PartitionedEvents {
             parts,
-            without_rows: (events - kept) as u64,
+            without_rows: (events - remaining) as u64,
             matches,
             sequence_order: numbers,
         })
@@ -56,12 +56,12 @@ impl ParquetSink {
         let mut positions: BTreeMap<(Arc<str>, usize), Vec<u32>> = BTreeMap::new();
         let mut last: Option<(u32, usize)> = None;
         let mut places: Vec<Vec<u32>> = Vec::new();
-        let mut known: std::collections::HashMap<(u32, usize), usize> = Default::default();
+        let mut group_indexes: std::collections::HashMap<(u32, usize), usize> = Default::default();
         let mut at = 0;
         for (row, channel) in batch.channels().iter().enumerate() {
             let group = (*channel, kinds[row]);
             if last != Some(group) {
-                at = *known.entry(group).or_insert_with(|| {
+                at = *group_indexes.entry(group).or_insert_with(|| {
                     places.push(Vec::new());
                     places.len() - 1
                 });
@@ -69,7 +69,7 @@ impl ParquetSink {
             }
             places[at].push(row as u32);
         }
-        let mut groups: Vec<((u32, usize), usize)> = known.into_iter().collect();
+        let mut groups: Vec<((u32, usize), usize)> = group_indexes.into_iter().collect();
         groups.sort_unstable();
         for ((channel, kind), at) in groups {
             let name = Arc::clone(&names[channel as usize]);

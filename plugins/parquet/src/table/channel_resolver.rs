@@ -33,7 +33,7 @@ impl ChannelResolver {
         let ChannelColumns { sources, names, variants } = named;
         let sources = sources.as_ref().map(|column| column.as_dictionary::<Int32Type>());
         let names = names.as_ref().map(|column| column.as_dictionary::<Int32Type>());
-        let mut known: HashMap<(i32, i32, Option<i32>), u32> = HashMap::new();
+        let mut resolved: HashMap<(i32, i32, Option<i32>), u32> = HashMap::new();
         let (mut last, mut channels) = (None, Vec::with_capacity(len));
         for row in 0..len {
             let source = sources.map_or(-1, |column| column.keys().value(row));
@@ -42,7 +42,7 @@ impl ChannelResolver {
             let keys = (source, name, variant);
             let channel = match last {
                 Some((same, channel)) if same == keys => channel,
-                _ => match known.get(&keys) {
+                _ => match resolved.get(&keys) {
                     Some(channel) => *channel,
                     None => {
                         let word = |column: Option<&arrow_array::Int32DictionaryArray>,
@@ -56,7 +56,7 @@ impl ChannelResolver {
                             word(names, name).unwrap_or_else(|| table.channel.text().to_owned());
                         let words = (source_word, name_word, variant);
                         let id = self.channel(words, table, context)?.0;
-                        known.insert(keys, id);
+                        resolved.insert(keys, id);
                         id
                     }
                 },

@@ -186,13 +186,13 @@ impl GroupReader {
             Some((Arc::new(field.as_ref().clone().with_name(name)), Arc::clone(column)))
         });
         let (fields, columns): (Vec<_>, Vec<_>) = mine.unzip();
-        let said = self.table.meta.message.clone();
+        let declared = self.table.meta.message.clone();
         let has_payload = schema.column_with_name(PAYLOAD).is_some();
-        if fields.is_empty() && said.is_none() && has_payload {
+        if fields.is_empty() && declared.is_none() && has_payload {
             return None;
         }
         // For a table of another program, only the column names identify the type.
-        let message = said.unwrap_or_else(|| {
+        let message = declared.unwrap_or_else(|| {
             MessageType::named(self.table.channel.text(), key_of(&fields)).into()
         });
         let payloads = if has_payload { Payloads::Kept } else { Payloads::Gone };

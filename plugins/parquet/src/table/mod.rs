@@ -74,9 +74,9 @@ impl ParquetTable {
         bytes.failure().check()?;
         let footer = footer.map_err(wrong)?;
         let about = footer.metadata().file_metadata();
-        let mut said = FooterMeta::from_entries(about.key_value_metadata());
+        let mut meta = FooterMeta::from_entries(about.key_value_metadata());
         if about.created_by().is_none_or(|by| !by.starts_with(CREATED_BY)) {
-            said = said.for_rewritten_file();
+            meta = meta.for_rewritten_file();
         }
         let own = zero_copy_schema(footer.schema());
         let metadata = Arc::clone(footer.metadata());
@@ -85,11 +85,11 @@ impl ParquetTable {
             catch_panics(|| ArrowReaderMetadata::try_new(metadata, options().with_schema(own)))
                 .unwrap_or(footer);
         let table = Self {
-            channel: channel_of(path, &said),
+            channel: channel_of(path, &meta),
             path: path.to_owned(),
             bytes,
             footer,
-            meta: said,
+            meta,
             by_name: OnceLock::new(),
         };
         table.check(len).map_err(wrong)?;
@@ -162,7 +162,7 @@ impl ParquetTable {
     /// the source of rows without one.
     pub(crate) fn matching_groups(&self, query: &Query, source: Option<&str>) -> Vec<GroupSpan> {
         let groups = self.groups().iter().enumerate();
-        let wanted = groups.filter(|(number, group)| {
+        let requested = groups.filter(|(number, group)| {
             group.num_rows() > 0
                 && self.times(group).is_none_or(|(first, last)| query.wants_times(first, last))
                 && self.channels_in(*number).is_none_or(|channels| {
@@ -172,7 +172,7 @@ impl ParquetTable {
                     || source
                         .is_none_or(|source| query.channels.wants(self.channel.text(), source)))
         });
-        wanted
+        requested
             .map(|(number, group)| {
                 let (start, end) = byte_range(group);
                 let plain = group.total_byte_size().max(0) as u64;
@@ -212,9 +212,9 @@ impl ParquetTable {
             places.sort_by_key(key);
             places
         });
-        let wanted = Some((name, source));
-        let first = sorted.partition_point(|place| key(place) < wanted);
-        let end = sorted.partition_point(|place| key(place) <= wanted);
+        let requested = Some((name, source));
+        let first = sorted.partition_point(|place| key(place) < requested);
+        let end = sorted.partition_point(|place| key(place) <= requested);
         let found = sorted.get(first..end).unwrap_or_default().iter();
         found.filter_map(|place| channels.get(*place as usize))
     }
@@ -329,8 +329,8 @@ impl ParquetTable {
         let (mut crc32, mut buffer) = (crc32fast::Hasher::new(), vec![0; 256 << 10]);
         let mut at = place.start;
         while at < place.end {
-            let wanted = (place.end - at).min(buffer.len() as u64) as usize;
-            let read = bytes.read_at(at, &mut buffer[..wanted]);
+            let requested = (place.end - at).min(buffer.len() as u64) as usize;
+            let read = bytes.read_at(at, &mut buffer[..requested]);
             bytes.failure().check()?;
             let read = read.map_err(fail)?;
             if read == 0 {
@@ -397,8 +397,8 @@ fn nanos_of(unit: TimeUnit) -> i64 {
 }
 
 /// The channel of a table without a channel column: from the footer, the folder, or the file name.
-fn channel_of(path: &Path, said: &FooterMeta) -> Name {
-    if let Some(channel) = said.channels.first() {
+fn channel_of(path: &Path, meta: &FooterMeta) -> Name {
+    if let Some(channel) = meta.channels.first() {
         return Name::from_text(&channel.name);
     }
     let folders = path.ancestors().skip(1).filter_map(Path::file_name).map(|n| n.to_string_lossy());

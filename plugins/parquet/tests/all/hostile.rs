@@ -66,7 +66,7 @@ fn a_damaged_row_group_loses_only_its_own_events() {
 }
 
 #[test]
-fn a_file_that_is_cut_off_is_told_to_be_no_whole_table() {
+fn a_truncated_file_is_reported_as_incomplete() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("all.parquet");
     let (_, bytes) = table(&path);
@@ -136,7 +136,7 @@ fn tables_of_others_are_events_if_they_have_times() {
 }
 
 #[test]
-fn what_is_no_file_is_refused() {
+fn anything_but_a_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let none = read(&folder.path().join("no.parquet")).unwrap_err().to_string();
     assert!(none.contains("no such file"), "{none}");

@@ -29,7 +29,7 @@ fn footer(path: &Path) -> SerializedFileReader<fs::File> {
 }
 
 #[test]
-fn a_table_of_all_events_gives_them_back_in_order() {
+fn a_table_of_all_events_restores_their_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("all.parquet");
     let events = drive(5_000);
@@ -68,7 +68,7 @@ fn rows_are_sorted_by_channel_only_where_numbers_tell_their_order() {
 }
 
 #[test]
-fn what_is_said_of_sorting_is_true() {
+fn declared_sorting_columns_are_true() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("all.parquet");
     let mut events = drive(100);
@@ -154,7 +154,7 @@ fn tables_a_channel_give_back_the_events_in_order() {
 }
 
 #[test]
-fn tables_whose_numbers_do_not_rise_come_back_by_time() {
+fn tables_whose_numbers_do_not_rise_are_read_by_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tables/");
     let mut events = drive(1_000);
@@ -252,7 +252,7 @@ fn poses(channels: &sluice_core::Channels, key: u64, from: i64) -> sluice_core::
 }
 
 #[test]
-fn decoded_messages_have_columns_and_come_back_decoded() {
+fn decoded_messages_become_columns_and_are_read_decoded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tables/");
     let context = context(64 << 20);
@@ -390,7 +390,7 @@ fn versions(path: &Path) -> Vec<(i64, Option<String>)> {
 }
 
 #[test]
-fn channels_of_one_name_and_source_stay_apart() {
+fn channels_of_one_name_and_source_stay_separate() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["by-channel.parquet", "by-time.parquet", "tables/"] {
         let (path, context) = (folder.path().join(name), context(64 << 20));
@@ -592,7 +592,7 @@ fn chosen_fields_are_columns_named_by_their_paths() {
 }
 
 #[test]
-fn what_cannot_be_made_a_message_again_does_not_say_that_it_can() {
+fn partial_messages_do_not_claim_to_be_complete() {
     let folder = tempfile::tempdir().unwrap();
     let path = format!("{}/", folder.path().display());
     for options in
@@ -611,7 +611,7 @@ fn what_cannot_be_made_a_message_again_does_not_say_that_it_can() {
 }
 
 #[test]
-fn lists_are_not_taken_apart_where_payloads_are_written() {
+fn lists_are_not_unnested_if_payloads_are_written() {
     for options in [
         json!({ "path": "t.parquet", "unnest": "points" }),
         json!({ "path": "t.parquet", "fields": ["x"] }),
@@ -626,7 +626,7 @@ fn lists_are_not_taken_apart_where_payloads_are_written() {
 }
 
 #[test]
-fn a_channel_whose_lists_are_all_empty_has_no_table() {
+fn a_channel_with_only_empty_lists_has_no_table() {
     let folder = tempfile::tempdir().unwrap();
     let path = format!("{}/", folder.path().display());
     let context = context(64 << 20);

@@ -14,7 +14,7 @@ fn id(library: &SliceLibrary, name: &str, file: &str) -> TypeId {
 }
 
 #[test]
-fn a_name_means_its_own_file_then_what_that_includes_then_the_only_one() {
+fn names_resolve_to_their_file_then_its_includes_then_the_only_type() {
     let library = library(&[
         ("a/time.ice", "module m { struct T { int a; }; };"),
         ("a/use.ice", "#include <x/time.ice>\nmodule m { struct U { T t; Only o; }; };"),
@@ -33,7 +33,7 @@ fn a_name_means_its_own_file_then_what_that_includes_then_the_only_one() {
 }
 
 #[test]
-fn what_a_name_cannot_mean_is_told_with_its_place() {
+fn unresolved_names_are_reported_with_their_position() {
     let library = library(&[
         ("a.ice", "module m { struct T { int a; }; };"),
         ("b.ice", "module m { struct T { int b; }; };"),
@@ -57,7 +57,7 @@ fn what_a_name_cannot_mean_is_told_with_its_place() {
 }
 
 #[test]
-fn mistakes_on_long_lines_are_told_by_their_place() {
+fn mistakes_on_long_lines_are_reported_by_position() {
     let text = format!("struct S {{\n ü x; {}\n b y; }};", "ä c; ".repeat(90_000));
     let all = library(&[("a.ice", "struct T { q r; };"), ("b.ice", &text)]).mistakes();
     assert_eq!(all.len(), MAX_SHOWN + 1);
@@ -70,7 +70,7 @@ fn mistakes_on_long_lines_are_told_by_their_place() {
 }
 
 #[test]
-fn a_file_full_of_mistakes_is_given_up() {
+fn a_file_full_of_mistakes_is_abandoned() {
     for piece in ["module m {", "/**/} ", "class C extends C {};", "struct S { q r; };\n"] {
         let library = library(&[("a.ice", &piece.repeat(90_000))]);
         assert_eq!(library.mistakes.len(), MAX_MISTAKES, "{piece}");

@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_nothing_in_records_is_stepped_over() {
+    fn declarations_that_do_not_affect_records_are_skipped() {
         let unit = read(
             r#"#ifndef A
             #define A
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_enums_go_on_from_those_given() {
+    fn enum_values_continue_from_explicit_ones() {
         let unit = read("enum E { a, b = 5, c, d = 0x10, }; enum F { x };");
         let DeclarationBody::Enum(values) = &unit.declarations[0].body else { panic!() };
         let numbers: Vec<i32> = values.iter().map(|(_, number)| *number).collect();
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_in_one_go() {
+    fn all_mistakes_are_reported_at_once() {
         let all = wrong(
             "module m {
                 struct S { int 1x; float y; float y; };
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_open_is_a_mistake() {
+    fn an_incomplete_declaration_is_a_mistake() {
         for text in
             ["module", "struct S", "struct S {", "struct S { int", "class C(", "[", "[\"x\""]
         {
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_without_an_end_is_told_as_that() {
+    fn an_unclosed_comment_is_reported_as_such() {
         for text in ["/* open", "struct X { int a; /* ", "module m { interface I { /* } };", "[ /*"]
         {
             let (_, mistakes) = parse(text);
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_mistakes_are_told_than_people_read() {
+    fn the_number_of_mistakes_is_limited() {
         for piece in ["module m {", "} ", "struct S { int 1x; };", "enum E {};"] {
             assert_eq!(wrong(&piece.repeat(1_000)).len(), MAX_MISTAKES, "{piece}");
         }
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_text_cannot_say_much_by_long_names() {
+    fn a_small_text_with_long_names_does_not_use_much_memory() {
         let long = format!("module {} {{", "a".repeat(990));
         let enums: String = (0..40_000).map(|n| format!("enum E{n} {{ a }};")).collect();
         let (unit, mistakes) = parse(&(long + &enums + "};"));
