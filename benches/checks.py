@@ -39,7 +39,8 @@ def unpacks_to(log, zstd):
 
     def check(out):
         with subprocess.Popen([zstd, "-d", "-q", "-c", out], stdout=subprocess.PIPE) as unpacking:
-            compared = subprocess.run(["cmp", "-s", "-", log.path], stdin=unpacking.stdout, check=False)
+            compared = subprocess.run(["cmp", "-s", "-", log.path], stdin=unpacking.stdout,
+                                      check=False)
             # Or zstd would wait for ever for somebody to read what is left.
             unpacking.stdout.close()
         return compared.returncode == 0 and unpacking.returncode == 0
@@ -52,8 +53,10 @@ def alike():
     first = []
 
     def check(out):
-        files = sorted(path for path in (out.rglob("*") if out.is_dir() else [out]) if path.is_file())
-        found = [(str(path.relative_to(out)), hashlib.sha256(path.read_bytes()).digest()) for path in files]
+        files = sorted(path for path in (out.rglob("*") if out.is_dir() else [out])
+                       if path.is_file())
+        found = [(str(path.relative_to(out)), hashlib.sha256(path.read_bytes()).digest())
+                 for path in files]
         first.append(found)
         return found == first[0]
 

@@ -1,4 +1,5 @@
-"""Counts rows and bytes of payload by channel in a Parquet file, or in a folder of them, and prints them.
+"""Counts rows and bytes of payload by channel in a Parquet file, or in a folder of them, and prints
+them.
 
 Takes `channel` from a column or, as folders of tables have it, from the path. Needs pyarrow.
 """
@@ -32,7 +33,8 @@ def groups_of(path):
                 continue
             table = pa.table({"channel": group["channel"].cast(pa.string()), "size": sizes})
             counted = table.group_by("channel").aggregate([("size", "count"), ("size", "sum")])
-            yield from zip(*(counted[name].to_pylist() for name in ("channel", "size_count", "size_sum")))
+            yield from zip(
+                *(counted[name].to_pylist() for name in ("channel", "size_count", "size_sum")))
 
 
 def main():

@@ -71,7 +71,8 @@ def goals():
         yield times("decode", log, jobs_robots.COPY, 0.5)
     for log in jobs_windows.LOGS:
         yield Goal(f"CPU of {jobs_windows.TASK}, {log}, in parts of a pass over its headers",
-                   (jobs_windows.TASK, log, "sluice"), (jobs_windows.TASK, log, jobs_windows.HEADERS), CPU, most=1.5)
+                   (jobs_windows.TASK, log, "sluice"),
+                   (jobs_windows.TASK, log, jobs_windows.HEADERS), CPU, most=1.5)
     for task in (jobs_points.ALL, jobs_points.SEEN):
         yield times(task, jobs_points.LOG, jobs_points.C, 0.8)
     for of in jobs_decode.TYPES:
@@ -89,7 +90,8 @@ def goals():
     yield times("parquet snappy", "dgc", pyarrow, 3.2)
 
     def share(what, task, log, who, figure, most, ours="sluice"):
-        text = f"{what} of {task}, {log}" + ("" if ours == "sluice" else f", {ours}") + f", in parts of {who}'s"
+        text = f"{what} of {task}, {log}" + ("" if ours == "sluice"
+                                             else f", {ours}") + f", in parts of {who}'s"
         return Goal(text, (task, log, ours), (task, log, who), figure, most=most)
 
     for log in ("dgc", "small"):
@@ -107,7 +109,8 @@ def goals():
         yield share("size", jobs_archive.TASK, log, jobs_archive.PEER, SIZE, 1)
         yield share("wall", "restore", log, "zstd -d, its own file", WALL, 0.8)
     for what, figure in (("wall", WALL), ("CPU", CPU)):
-        for who, most in ((jobs_cluster.ONE, 1.1), (jobs_cluster.TWO, 1 if figure is WALL else 1.1)):
+        for who, most in ((jobs_cluster.ONE, 1.1),
+                          (jobs_cluster.TWO, 1 if figure is WALL else 1.1)):
             yield share(what, jobs_cluster.TASK, "drives", "sluice", figure, most, ours=who)
     for task in (jobs_query.COUNT, jobs_query.WINDOW, jobs_query.FIELD):
         yield times(task, "dgc", jobs_query.PYTHON, 5)
@@ -115,11 +118,13 @@ def goals():
         yield times(jobs_live.PUBLISH, f"{size} B", jobs_live.C, 1)
     for task in ("tables by channel", "one table", "archive"):
         ours, theirs = (task, "large", "sluice"), (task, "dgc", "sluice")
-        yield Goal(f"anonymous memory of {task}, 4 GB in parts of 1 GB", ours, theirs, ANONYMOUS, most=1.25)
+        yield Goal(f"anonymous memory of {task}, 4 GB in parts of 1 GB", ours, theirs, ANONYMOUS,
+                   most=1.25)
 
 
 # Anonymous memory in MiB that tasks of the group `memory` may have, whatever the log.
-CAPS = {"one table": 256, "archive": 64, "tables by channel": 256, f"tables by channel, --memory {CAP}": 128}
+CAPS = {"one table": 256, "archive": 64, "tables by channel": 256,
+        f"tables by channel, --memory {CAP}": 128}
 
 
 def verdicts(jobs):
@@ -149,13 +154,16 @@ def memory(jobs, found):
 
 def overhead(found):
     """What the engine adds to reading small events."""
-    bare, one = found.get(("read", "small", "bare loop")), found.get(("read", "small", "sluice --jobs 1"))
-    four, all_cores = found.get(("read", "small", "sluice --jobs 1, 4 stages")), found.get(("read", "small", "sluice"))
+    bare, one = found.get(("read", "small", "bare loop")), found.get(
+        ("read", "small", "sluice --jobs 1"))
+    four, all_cores = found.get(("read", "small", "sluice --jobs 1, 4 stages")), found.get(
+        ("read", "small", "sluice"))
     if not (bare and one and four and all_cores):
         return
     for who, job in (("1 thread", one), ("2 threads", all_cores)):
         over = (job.cpu() - bare.cpu()) / bare.log.events * 1e9
-        yield row(f"CPU over a bare loop, small, {who}", "<= 40 ns/event", f"{over:.1f}", over <= 40)
+        yield row(f"CPU over a bare loop, small, {who}", "<= 40 ns/event", f"{over:.1f}",
+                  over <= 40)
     stage = (four.cpu() - one.cpu()) / 4 / one.log.events * 1e9
     yield row("CPU of a pass-through stage, small", "<= 30 ns/event", f"{stage:.1f}", stage <= 30)
 
@@ -167,22 +175,27 @@ def typed(found):
         return
     if job.walls:
         busy, least = job.cpu() / job.wall(), 0.9 * os.cpu_count()
-        yield row(f"cores busy with {jobs_typed.TASK}, car", f">= {least:.1f}", f"{busy:.2f}", busy >= least)
+        yield row(f"cores busy with {jobs_typed.TASK}, car", f">= {least:.1f}", f"{busy:.2f}",
+                  busy >= least)
     mib = job.anonymous / 1024
-    yield row(f"anonymous memory of {jobs_typed.TASK}, car", "<= 384 MiB", f"{mib:.0f} MiB", mib <= 384)
+    yield row(f"anonymous memory of {jobs_typed.TASK}, car", "<= 384 MiB", f"{mib:.0f} MiB",
+              mib <= 384)
 
 
 def live(found):
-    """What has to come of what is sent over UDP. Of rounds in which nothing may be lost, the worst counts."""
+    """What has to come of what is sent over UDP. Of rounds in which nothing may be lost, the worst
+    counts."""
     log = f"{jobs_live.PACED} B"
-    ours, theirs = (found.get((jobs_live.RECEIVE, log, who)) for who in (jobs_live.RECORD, jobs_live.C))
+    ours, theirs = (found.get((jobs_live.RECEIVE, log, who))
+                    for who in (jobs_live.RECORD, jobs_live.C))
     if ours and theirs:
         share, other = median(ours.shares()), median(theirs.shares())
         text = f"{jobs_live.RECEIVE}, {log}, in parts of what was sent"
         yield row(text, ">= 88 %", f"{share:.1%}", share >= 0.88)
         # Of more than half, nobody can receive twice as much.
         if other < 0.5:
-            yield row(f"{text}, times {jobs_live.C}", ">= 2", f"{share / other:.2f}", share >= 2 * other)
+            yield row(f"{text}, times {jobs_live.C}", ">= 2", f"{share / other:.2f}",
+                      share >= 2 * other)
     larger = f"{jobs_live.RECORD}, {jobs_live.LARGER}"
     c = f"{jobs_live.C}, {jobs_live.LARGER}"
     whole = [

@@ -1,4 +1,5 @@
-"""Runs programs one after another, checks what they did, and keeps what it cost. Knows no program by name."""
+"""Runs programs one after another, checks what they did, and keeps what it cost. Knows no program
+by name."""
 
 import ctypes
 import os
@@ -26,13 +27,15 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans():
-    """Makes this program the parent of every process below it that loses its own: what they cost is told to it."""
+    """Makes this program the parent of every process below it that loses its own: what they cost is
+    told to it."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         fail(f"cannot become the parent of orphans: {os.strerror(ctypes.get_errno())}")
 
 
 def orphans():
-    """Waits for every process that is left, and gives what each cost, with those it has waited for."""
+    """Waits for every process that is left, and gives what each cost, with those it has waited for.
+    """
     until = time.monotonic() + LEFT_BEHIND
     while True:
         try:
@@ -48,7 +51,8 @@ def orphans():
 
 
 class Prepared:
-    """A file that jobs read or are compared with, made once a session, before any job that needs it."""
+    """A file that jobs read or are compared with, made once a session, before any job that needs
+    it."""
 
     def __init__(self, path, *command):
         self.path, self.command = path, command
@@ -70,11 +74,13 @@ class Prepared:
 class Job:
     """Something to measure: a command, and how what it prints and writes is checked."""
 
-    def __init__(self, group, task, who, log, command, *, prints=None, reads=str, out=None, check=None, needs=(),
+    def __init__(self, group, task, who, log, command, *, prints=None, reads=str, out=None,
+                 check=None, needs=(),
                  rounds=None, times_itself=None, is_many=False):
         self.group, self.task, self.who, self.log = group, task, who, log
         self.command = command
-        # Gives what has to be printed; what is compared of it; takes what was written and fails if it is wrong.
+        # Gives what has to be printed; what is compared of it; takes what was written and fails if
+        # it is wrong.
         self.prints, self.reads, self.check = prints, reads, check
         # Starts processes: memory is that of all of them together. (CPU always is.)
         self.is_many = is_many
@@ -99,7 +105,8 @@ class Job:
             prepared.make()
 
     def run_once(self, printed, watch=False):
-        """Runs and checks it once; gives wall and CPU seconds. What it prints goes through a file."""
+        """Runs and checks it once; gives wall and CPU seconds. What it prints goes through a file.
+        """
         command = [str(word) for word in self.command]
         remove(self.out)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -141,7 +148,8 @@ class Job:
 class Watcher(threading.Thread):
     """Looks at a process's memory every few milliseconds, for the largest it was seen to have.
 
-    Of many processes, it is that of all together: resident memory as it is then, shared pages in each."""
+    Of many processes, it is that of all together: resident memory as it is then, shared pages in
+    each."""
 
     def __init__(self, pid, is_many=False):
         super().__init__(daemon=True)
@@ -162,7 +170,8 @@ class Watcher(threading.Thread):
             self.anonymous = max(self.anonymous, kib(text, "RssAnon"))
 
     def look_at_all(self):
-        texts = [text for pid in with_descendants(self.pid) if "\nVmRSS:" in (text := status_of(pid))]
+        texts = [text for pid in with_descendants(self.pid)
+                 if "\nVmRSS:" in (text := status_of(pid))]
         self.peak = max(self.peak, sum(kib(text, "VmRSS") for text in texts))
         self.anonymous = max(self.anonymous, sum(kib(text, "RssAnon") for text in texts))
 
@@ -186,7 +195,8 @@ def with_descendants(pid):
     for each in found:
         try:
             # A thread's children each have a list of their own.
-            lists = [(task / "children").read_text() for task in Path(f"/proc/{each}/task").iterdir()]
+            lists = [(task / "children").read_text()
+                     for task in Path(f"/proc/{each}/task").iterdir()]
         except OSError:
             continue
         found += [int(child) for children in lists for child in children.split()]

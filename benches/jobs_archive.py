@@ -47,9 +47,11 @@ def restoring(bench, log):
 
     def restores(who, needed, *command):
         check, needs = same_as(log), [needed]
-        return Job("archive", "restore", who, log, command, out=out, check=check, needs=needs, rounds=ROUNDS)
+        return Job("archive", "restore", who, log, command, out=out, check=check, needs=needs,
+                   rounds=ROUNDS)
 
-    command = bench.sluice.run(f"restore-{log.name}", pipelines.archived(by_sluice), pipelines.lcm_log(out))
+    command = bench.sluice.run(f"restore-{log.name}", pipelines.archived(by_sluice),
+                               pipelines.lcm_log(out))
     yield restores("sluice", by_sluice, *command)
     yield restores("zstd -d, its own file", by_zstd, zstd, "-d", "-q", by_zstd, "-o", out)
     yield restores("zstd -d, the file of sluice", by_sluice, zstd, "-d", "-q", by_sluice, "-o", out)

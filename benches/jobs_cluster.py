@@ -1,4 +1,5 @@
-"""Twenty logs to tables, by one process and by clusters on this machine, which have to write the same bytes."""
+"""Twenty logs to tables, by one process and by clusters on this machine, which have to write the
+same bytes."""
 
 import os
 

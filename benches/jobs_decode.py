@@ -1,4 +1,5 @@
-"""Messages of one type to columns in memory, beside decoders written for just this type and classes of lcm-gen."""
+"""Messages of one type to columns in memory, beside decoders written for just this type and classes
+of lcm-gen."""
 
 import json
 
@@ -32,7 +33,8 @@ def jobs(bench):
 
 
 def best(log):
-    """Takes what such a program prints. It has one thread that never waits: its CPU time is its wall time."""
+    """Takes what such a program prints. It has one thread that never waits: its CPU time is its
+    wall time."""
 
     def seconds(text):
         said = json.loads(text)

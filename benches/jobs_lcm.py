@@ -63,7 +63,8 @@ def filtering(bench, log):
 
     def filters(who, *command, prints=nothing, wanted=some):
         check = same_as(wanted)
-        return Job("lcm", task, who, log, command, prints=prints, out=out, check=check, needs=[wanted])
+        return Job("lcm", task, who, log, command, prints=prints, out=out, check=check,
+                   needs=[wanted])
 
     yield filters("bare loop", loop, log, "--out", out, flag, prefix)
     yield filters("sluice", job, "copy", log, out, flag, prefix + "*", prints=carried)

@@ -1,10 +1,11 @@
 """Live LCM over UDP multicast: sending and receiving, beside liblcm and LCM's own tools.
 
-Each run has a network of its own with nothing in it but `lo`: this file is imported by `run.py`, and runs itself
-as a program inside of such a network, where it starts a receiver, waits until that listens, starts a sender, and
-prints what both said and cost.
+Each run has a network of its own with nothing in it but `lo`: this file is imported by `run.py`,
+and runs itself as a program inside of such a network, where it starts a receiver, waits until that
+listens, starts a sender, and prints what both said and cost.
 
-What was sent and received is counted by the programs themselves; what they have written down is read again here.
+What was sent and received is counted by the programs themselves; what they have written down is
+read again here.
 """
 
 import json
@@ -42,7 +43,8 @@ BURST, BURST_BYTES, BURSTS_SENT, PAUSE_MS = 2000, 100, 5, 200
 
 # Seconds that a receiver waits for more.
 IDLE, OUR_IDLE = "1", "2s"
-# Seconds until a receiver listens, until it has ended by itself or because it was told to, and for all of a run.
+# Seconds until a receiver listens, until it has ended by itself or because it was told to, and for
+# all of a run.
 READY, SETTLED, ENDED, WHOLE = 20, 8, 30, 180
 
 
@@ -63,11 +65,13 @@ class End:
     """A program that sends or receives, and how it says how many messages that were."""
 
     command: list
-    # Takes what it reports, and the messages. Nothing for who does not count: what it has written is counted.
+    # Takes what it reports, and the messages. Nothing for who does not count: what it has written
+    # is counted.
     counted: object
     # Where it reports to; what it prints, if nowhere.
     report: Path | None = None
-    # For a receiver: what it says on standard error once it listens. If nothing, its socket is looked for.
+    # For a receiver: what it says on standard error once it listens. If nothing, its socket is
+    # looked for.
     ready: str | None = None
     ends: bool = True
     out: Path | None = None
@@ -123,7 +127,8 @@ class LiveJob:
                 warm(scratch, self.log.bytes)
         said = in_a_network(ends, scratch)
         sender, *receiver = said["ends"]
-        run = {"wall": sender["wall"], "cpu": sender["cpu"], "sent": self.count(self.sender, sender)}
+        run = {"wall": sender["wall"], "cpu": sender["cpu"],
+               "sent": self.count(self.sender, sender)}
         if run["sent"] != self.log.events:
             fail(f"{shown(self.sender)} has sent {run['sent']} of {self.log.events} messages")
         if said["datagrams"] < self.log.datagrams():
@@ -155,8 +160,10 @@ class LiveJob:
         if claimed not in (None, written):
             fail(f"{shown(self.receiver)} says {claimed} messages and has written {written}; {out} is kept")
         if self.info and written:
-            told = subprocess.run([self.info, "info", "--json", out], capture_output=True, text=True, check=True)
-            channels = {channel["name"]: channel["events"] for channel in json.loads(told.stdout)["channels"]}
+            told = subprocess.run([self.info, "info", "--json", out], capture_output=True,
+                                  text=True, check=True)
+            channels = {channel["name"]: channel["events"]
+                        for channel in json.loads(told.stdout)["channels"]}
             if channels.get(CHANNEL) != written:
                 fail(f"sluice info finds {channels} in {out}, which is kept; there are {written}")
         return written
@@ -184,7 +191,8 @@ def publishing(bench, messages):
     log = log_of(bench, messages)
     yield LiveJob(PUBLISH, C, messages, by_c(bench, messages))
     if bench.peers.player:
-        yield LiveJob(PUBLISH, "C lcm-logplayer", messages, by_player(bench, log, messages), needs=[log])
+        yield LiveJob(PUBLISH, "C lcm-logplayer", messages, by_player(bench, log, messages),
+                      needs=[log])
     yield LiveJob(PUBLISH, "sluice", messages, by_sluice(bench, log, messages), needs=[log])
 
 
@@ -242,14 +250,16 @@ def paced_publishing(bench):
 def log_of(bench, messages, name="live"):
     """A log of what the C sender sends."""
     path = bench.data / f"{name}-{messages.size}.lcm"
-    return bench.prepared(path, bench.peers.live, "log", path, CHANNEL, messages.size, messages.events)
+    return bench.prepared(path, bench.peers.live, "log", path, CHANNEL, messages.size,
+                          messages.events)
 
 
 # ---- who sends and receives ----
 
 
 def by_c(bench, messages, rate=0, *burst):
-    command = [bench.peers.live, "publish", URL, CHANNEL, messages.size, messages.events, rate, *burst]
+    command = [bench.peers.live, "publish", URL, CHANNEL, messages.size, messages.events, rate,
+               *burst]
     return End(command, lambda text, _: json.loads(text)["sent"])
 
 
@@ -279,7 +289,8 @@ def to_logger(bench, url):
 
 def to_record(bench, url):
     out, report = bench.out(".lcm"), bench.out(".received.json")
-    command = [bench.sluice.program, "record", url, "--to", out, "--idle-timeout", OUR_IDLE, "--report", report]
+    command = [bench.sluice.program, "record", url, "--to", out, "--idle-timeout", OUR_IDLE,
+               "--report", report]
     return End(command, received_by_report, report, ready="listening", out=out, good=(0, 3))
 
 
@@ -307,7 +318,8 @@ def sent_by_report(text, _):
 
 
 def received_by_report(text, _):
-    """Events of the channel that is measured. Others are those by which receivers find out that they hear."""
+    """Events of the channel that is measured. Others are those by which receivers find out that
+    they hear."""
     said = json.loads(text)
     ours = sum(row["in"] for row in said["channels"] if row["channel"] == CHANNEL)
     others = sum(row["in"] for row in said["channels"] if row["channel"] != CHANNEL)
@@ -353,11 +365,13 @@ def whole_messages(path, messages):
 def in_a_network(ends, scratch):
     """Runs a sender, and a receiver if there is one, in a network of their own."""
     spec = [
-        {"command": [str(word) for word in end.command], "ready": end.ready, "ends": end.ends, "files": str(scratch)}
+        {"command": [str(word) for word in end.command], "ready": end.ready, "ends": end.ends,
+         "files": str(scratch)}
         for end in ends
     ]
     command = ["unshare", "-rn", sys.executable, __file__, json.dumps(spec)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as inside:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
+                          start_new_session=True) as inside:
         try:
             printed, _ = inside.communicate(timeout=WHOLE)
         except subprocess.TimeoutExpired:
@@ -419,7 +433,8 @@ def section(jobs):
         yield f"\n#### {key[0]} – {group[0].log.name}, {group[0].log.events:,} messages\n"
         columns = ["who", "sent, thousands/s", "sent, MB/s", "sender's CPU s"]
         if group[0].receiver:
-            columns += ["received (least)", "received, MB/s", "lost (most)", "receiver's CPU s", "CPU us each"]
+            columns += ["received (least)", "received, MB/s", "lost (most)", "receiver's CPU s",
+                        "CPU us each"]
         yield f"| {' | '.join(columns)} |"
         yield "|" + " --- |" * len(columns)
         for job in group:
@@ -451,7 +466,8 @@ class Running:
 
     def __init__(self, spec, name):
         self.spec = spec
-        self.printed, self.error = (Path(f"{spec['files']}.{name}.{which}") for which in ("printed", "error"))
+        self.printed, self.error = (Path(f"{spec['files']}.{name}.{which}")
+                                    for which in ("printed", "error"))
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         outputs = [(1, self.printed), (2, self.error)]
         actions = [(os.POSIX_SPAWN_OPEN, number, path, flags, 0o644) for number, path in outputs]
@@ -465,7 +481,8 @@ class Running:
             pid, status, usage = os.wait4(self.pid, flags)
             if pid:
                 cpu = usage.ru_utime + usage.ru_stime
-                self.ended = time.perf_counter() - self.began, cpu, os.waitstatus_to_exitcode(status)
+                self.ended = time.perf_counter() - self.began, cpu, os.waitstatus_to_exitcode(
+                    status)
         return self.ended is not None
 
     def listens(self):
@@ -481,7 +498,8 @@ class Running:
         printed, error = self.printed.read_text(), self.error.read_text(errors="replace")
         self.printed.unlink()
         self.error.unlink()
-        return {"wall": wall, "cpu": cpu, "status": status, "stopped": self.stopped, "printed": printed, "error": error}
+        return {"wall": wall, "cpu": cpu, "status": status, "stopped": self.stopped,
+                "printed": printed, "error": error}
 
 
 def a_socket_listens():

@@ -18,12 +18,14 @@ def jobs(bench):
 
 
 def long_jobs(bench):
-    """The same with a log four times as long, written to where the logs are: it may not fit into memory."""
+    """The same with a log four times as long, written to where the logs are: it may not fit into
+    memory."""
     large, folder = bench.log("large"), bench.data
     out = folder / "large.copy"
     command = [bench.programs / "run-job", "copy", large, out]
     check = same_as(large)
-    yield Job(GROUP, "copy", "sluice", large, command, prints=large.carried, out=out, check=check, rounds=0)
+    yield Job(GROUP, "copy", "sluice", large, command, prints=large.carried, out=out, check=check,
+              rounds=0)
     yield tables(bench, large, "tables by channel", out=folder / "large.tables")
     yield from one_file(bench, large, folder)
 
@@ -37,4 +39,5 @@ def one_file(bench, log, folder=None):
 
 
 def tables(bench, log, task, **more):
-    return jobs_tables.ours(bench, log, task, "sluice", layout="channel", group=GROUP, rounds=0, **more)
+    return jobs_tables.ours(bench, log, task, "sluice", layout="channel", group=GROUP, rounds=0,
+                            **more)

@@ -1,5 +1,5 @@
-"""Packets of a Velodyne into points in memory, beside a plain C program with the same tables; and everything that is in
-a log of the vehicle in one pass."""
+"""Packets of a Velodyne into points in memory, beside a plain C program with the same tables; and
+everything that is in a log of the vehicle in one pass."""
 
 import json
 
@@ -30,8 +30,10 @@ def jobs(bench):
 def everything(bench, log):
     """The pipeline `dgc-all`: tables, track, pictures, points in the local frame."""
     out = bench.out("")
-    command = [bench.sluice.program, "run", "-q", "dgc-all", "--set", f"INPUT={log}", "--set", f"OUT={out}"]
-    return Job(GROUP, "everything in one pass", "sluice", log, command, out=out, check=Whole(log), rounds=3)
+    command = [bench.sluice.program, "run", "-q", "dgc-all", "--set", f"INPUT={log}", "--set",
+               f"OUT={out}"]
+    return Job(GROUP, "everything in one pass", "sluice", log, command, out=out, check=Whole(log),
+               rounds=3)
 
 
 class Whole:

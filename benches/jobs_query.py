@@ -1,4 +1,5 @@
-"""Questions about a log: in SQL on the log as it is, with DuckDB on its tables, and with a script in Python."""
+"""Questions about a log: in SQL on the log as it is, with DuckDB on its tables, and with a script
+in Python."""
 
 import csv
 import io
@@ -25,7 +26,8 @@ def jobs(bench):
     for task, query in queries(begin, end).items():
         script = bench.peers.script("query_lcm.py", log, WORDS[task], begin, end, classes)
         path = bench.data / f"{log.name}.{WORDS[task]}.csv"
-        wanted = bench.prepared(path, "/bin/sh", "-c", 'out=$1; shift; exec "$@" >"$out"', "sh", path, *script)
+        wanted = bench.prepared(path, "/bin/sh", "-c", 'out=$1; shift; exec "$@" >"$out"', "sh",
+                                path, *script)
 
         asked = bench.sluice.query(query["log"], f"drive={log}", ["mit-dgc", bench.types])
         yield asking(log, task, "sluice", asked, wanted, classes)
@@ -46,7 +48,8 @@ def queries(begin, end):
     pose = "read_parquet('TABLES/channel=POSE/*.parquet')"
     every = "read_parquet('TABLES/**/*.parquet', hive_partitioning = true)"
     count = "select channel, count(*) as events from {} group by channel order by channel"
-    window = ("select count(*) as events, min(sequence) as first, max(sequence) as last from {} where {}"
+    window = (
+        "select count(*) as events, min(sequence) as first, max(sequence) as last from {} where {}"
               "timestamp >= {} and timestamp < {}")
     field = "select count(*) as events, min(vel[1]) as low, max(vel[1]) as high, avg(vel[1]) as mean from {}"
     in_log = [f"to_timestamp_micros({time})" for time in (begin, end)]
@@ -69,14 +72,16 @@ def window_of(percent):
 def tables_of(bench, log):
     """The tables that DuckDB is asked about; what they cost is told by `converting`."""
     path = bench.data / f"{log.name}.query-tables"
-    return bench.prepared(path, *to_tables(bench, f"query-to-keep-{log.name}", log, path, "--overwrite"))
+    return bench.prepared(path,
+                          *to_tables(bench, f"query-to-keep-{log.name}", log, path, "--overwrite"))
 
 
 def converting(bench, log):
     """What has to be done once before DuckDB can be asked."""
     out = bench.out("")
     command = to_tables(bench, f"query-tables-{log.name}", log, out)
-    return Job(GROUP, "to tables, once", "sluice", log, command, out=out, check=counts_of(bench, log), rounds=ROUNDS)
+    return Job(GROUP, "to tables, once", "sluice", log, command, out=out,
+               check=counts_of(bench, log), rounds=ROUNDS)
 
 
 def counts_of(bench, log):
@@ -87,9 +92,11 @@ def counts_of(bench, log):
     wanted = sorted((channel, str(events)) for channel, (events, _) in log.channels.items())
 
     def check(out):
-        command = [str(word) for word in bench.peers.script("query_duckdb.py", sql.replace("TABLES", str(out)))]
+        command = [str(word) for word in bench.peers.script("query_duckdb.py",
+                                                            sql.replace("TABLES", str(out)))]
         counted = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        return counted.returncode == 0 and sorted(map(tuple, csv.reader(io.StringIO(counted.stdout)))) == sorted(
+        return counted.returncode == 0 and sorted(
+            map(tuple, csv.reader(io.StringIO(counted.stdout)))) == sorted(
             [("channel", "events"), *wanted])
 
     return check

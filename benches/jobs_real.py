@@ -1,8 +1,8 @@
 """Real logs as tables: what order and level cost and save.
 
-Real logs are short, and a log repeated to be longer would compress as no log does, because the repeats lie in
-one page. So each is converted as it is, many times, and CPU is summed up; what reading it into nothing costs is
-taken off, which is mostly the start of the program.
+Real logs are short, and a log repeated to be longer would compress as no log does, because the
+repeats lie in one page. So each is converted as it is, many times, and CPU is summed up; what
+reading it into nothing costs is taken off, which is mostly the start of the program.
 """
 
 import pipelines
@@ -43,7 +43,8 @@ def jobs(bench, folder):
                 sink = pipelines.parquet(out, order=order, compression=pipelines.zstd(level))
                 command = bench.sluice.run(f"real-{log.name}-{order}-{level}", source, sink)
                 check = has_rows_of(log, bench.peers.python)
-                yield Job("real", "table", f"{title}, zstd {level}", log, command, out=out, check=check)
+                yield Job("real", "table", f"{title}, zstd {level}", log, command, out=out,
+                          check=check)
 
 
 def measure(jobs, scratch):

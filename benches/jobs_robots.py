@@ -1,4 +1,5 @@
-"""Reading VEL DataLogs and Orca logs, beside a log of LCM, and their scans to columns, beside copying them."""
+"""Reading VEL DataLogs and Orca logs, beside a log of LCM, and their scans to columns, beside
+copying them."""
 
 from harness import Job
 from jobs_decode import GROUP as DECODE, best

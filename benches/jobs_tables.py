@@ -1,4 +1,5 @@
-"""Logs to Parquet, beside the programs that people write for it and the table writers of databases."""
+"""Logs to Parquet, beside the programs that people write for it and the table writers of databases.
+"""
 
 import pipelines
 from checks import has_rows_of
@@ -32,10 +33,12 @@ def by_channel(bench):
     log = bench.log("dgc")
     yield ours(bench, log, "tables by channel", "sluice", layout="channel")
     zstd = pipelines.zstd(3)
-    yield ours(bench, log, "tables by channel", f"sluice {zstd}", layout="channel", compression=zstd)
+    yield ours(bench, log, "tables by channel", f"sluice {zstd}", layout="channel",
+               compression=zstd)
 
 
-def ours(bench, log, task, who, layout="single", group=None, rounds=ROUNDS, flags=(), out=None, **options):
+def ours(bench, log, task, who, layout="single", group=None, rounds=ROUNDS, flags=(), out=None,
+         **options):
     out = out or bench.out("" if layout == "channel" else ".parquet")
     group = group or ("tables" if layout == "channel" else "parquet")
     name = f"{group} {task} {log.name} {who}".replace(" ", "-").replace(",", "").replace(":", "")

@@ -1,4 +1,5 @@
-"""Logs to typed tables, one a channel, and back, beside the classes of lcm-gen with pandas and with pyarrow."""
+"""Logs to typed tables, one a channel, and back, beside the classes of lcm-gen with pandas and with
+pyarrow."""
 
 import pipelines
 from checks import has_sums, same_as
@@ -20,7 +21,8 @@ def jobs(bench):
         if peers.has(package):
             command = peers.script(f"typed_lcm_{package}.py", log, out, classes)
             check, who = has_sums(sums, peers.python), f"Python classes + {package}"
-            yield Job(GROUP, TASK, who, log, command, out=out, check=check, needs=needs, rounds=ROUNDS)
+            yield Job(GROUP, TASK, who, log, command, out=out, check=check, needs=needs,
+                      rounds=ROUNDS)
     yield restoring(bench, log)
 
 
@@ -33,17 +35,20 @@ def ours(bench, log, group, task, who="sluice", *flags, rounds):
 
 
 def to_tables(bench, name, log, out, *flags):
-    sink, stage = pipelines.parquet(out, "channel", compression=LEVEL), pipelines.decode(["mit-dgc", bench.types])
+    sink, stage = pipelines.parquet(out, "channel",
+                                    compression=LEVEL), pipelines.decode(["mit-dgc", bench.types])
     return bench.sluice.run(name, pipelines.lcm_log(log), sink, *flags, stage=stage)
 
 
 def restoring(bench, log):
     path, out = bench.data / f"{log.name}.typed", bench.out(".lcm")
-    tables = bench.prepared(path, *to_tables(bench, f"typed-to-keep-{log.name}", log, path, "--overwrite"))
+    tables = bench.prepared(
+        path, *to_tables(bench, f"typed-to-keep-{log.name}", log, path, "--overwrite"))
     source, sink, stage = pipelines.typed(tables), pipelines.lcm_log(out), pipelines.encode()
     command = bench.sluice.run(f"typed-back-{log.name}", source, sink, stage=stage)
     check, needs, task = same_as(log), [tables], "log of typed tables"
-    return Job(GROUP, task, "sluice", log, command, out=out, check=check, needs=needs, rounds=ROUNDS)
+    return Job(GROUP, task, "sluice", log, command, out=out, check=check, needs=needs,
+               rounds=ROUNDS)
 
 
 def sums_of(bench, log):

@@ -1,4 +1,5 @@
-"""A window of ten seconds out of a log, beside one without events: a pass over the headers of all events."""
+"""A window of ten seconds out of a log, beside one without events: a pass over the headers of all
+events."""
 
 import pipelines
 from checks import alike
@@ -19,7 +20,8 @@ def jobs(bench):
 
 
 def windows(bench, log, plugin):
-    """By default only headers are read outside the window; what is written is the same either way."""
+    """By default only headers are read outside the window; what is written is the same either way.
+    """
     out, check = bench.out(log.path.suffix), alike()
     source = {"plugin": plugin, "path": str(log.path)}
     sink = {"plugin": plugin, "path": str(out)}

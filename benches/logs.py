@@ -31,7 +31,8 @@ MADE_UP = {
 
 
 class Log:
-    """A log, and how many events and bytes of payload each of its channels has. Is made when asked for."""
+    """A log, and how many events and bytes of payload each of its channels has. Is made when asked
+    for."""
 
     def __init__(self, name, path, programs):
         self.name, self.path, self.programs = name, path, programs
@@ -50,7 +51,8 @@ class Log:
 
     def table(self):
         """Channel, events and bytes, with tabs between them."""
-        counted = subprocess.run([self.programs / "read-loop", self.path], stdout=subprocess.PIPE, check=False)
+        counted = subprocess.run([self.programs / "read-loop", self.path], stdout=subprocess.PIPE,
+                                 check=False)
         if counted.returncode:
             fail(f"{self.path} is no clean LCM log")
         return counted.stdout.decode()
@@ -97,7 +99,8 @@ class MadeUp(Log):
     def write(self):
         stamp = self.path.with_suffix(".made")
         program, *words = self.how
-        generator = "".join((HERE / "src" / file).read_text() for file in GENERATORS[program]) + repr(self.how)
+        generator = "".join((HERE / "src" / file).read_text()
+                            for file in GENERATORS[program]) + repr(self.how)
         if stamp.exists() and stamp.read_text() == generator and self.path.exists():
             return
         say(f"making {self.path}")
@@ -106,7 +109,8 @@ class MadeUp(Log):
         stamp.write_text(generator)
 
     def remove(self):
-        for path in [*self.path.parent.glob(f"{self.name}.*"), *self.path.parent.glob(f"{self.name}_*.log")]:
+        for path in [*self.path.parent.glob(f"{self.name}.*"),
+                     *self.path.parent.glob(f"{self.name}_*.log")]:
             path.unlink()
 
 
@@ -120,7 +124,8 @@ class Drives(Log):
         self.path.mkdir(exist_ok=True)
         # 12 to 88 MB; long ones come among short ones.
         lengths = [12 + 4 * (number * 7 % self.COUNT) for number in range(self.COUNT)]
-        self.logs = [MadeUp(f"{number:02}", self.path, programs, percent, (["gen-log", "dgc", "--mb"], length))
+        self.logs = [MadeUp(f"{number:02}", self.path, programs, percent,
+                            (["gen-log", "dgc", "--mb"], length))
                      for number, length in enumerate(lengths)]
 
     def write(self):

@@ -1,4 +1,5 @@
-"""The pipelines that are measured, and how they are run. The one place that knows how options are spelled."""
+"""The pipelines that are measured, and how they are run. The one place that knows how options are
+spelled."""
 
 import json
 import subprocess
@@ -67,7 +68,8 @@ def text(source, sink, stage=None):
     tables["sinks.out"] = {"from": "between" if stage else "log", **sink}
     lines = []
     for table, options in tables.items():
-        lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in options.items()), ""]
+        lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in options.items()),
+                  ""]
     return "\n".join(lines)
 
 
@@ -92,10 +94,12 @@ class Sluice:
     def has(self, verb):
         """Whether this program was built with what a verb needs."""
         words = {"query": ["select 1"], "cluster": ["status", "--scheduler", "127.0.0.1:1"]}[verb]
-        said = subprocess.run([self.program, verb, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        said = subprocess.run([self.program, verb, *words], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True,
                               check=False)
         # An older one does not know the verb, or what is asked of it.
-        return not any(word in said.stderr for word in ("built without", "unrecognized", "unexpected"))
+        return not any(word in said.stderr
+                       for word in ("built without", "unrecognized", "unexpected"))
 
     def check(self, jobs):
         """Writes the pipelines of these jobs, and fails if this program cannot run one of them."""
@@ -113,7 +117,8 @@ class Sluice:
 
     def can_run(self, file):
         file.write_text(self.files[file])
-        checked = subprocess.run([self.program, "check", "-q", file], capture_output=True, text=True, check=False)
+        checked = subprocess.run([self.program, "check", "-q", file], capture_output=True,
+                                 text=True, check=False)
         if checked.returncode:
             say(checked.stderr)
         return checked.returncode == 0

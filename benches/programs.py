@@ -1,4 +1,5 @@
-"""The programs that are measured: what is built here, and the peers that are found. What is missing is said."""
+"""The programs that are measured: what is built here, and the peers that are found. What is missing
+is said."""
 
 import json
 import os
@@ -15,7 +16,8 @@ PACKAGES = ["lcm", "pyarrow", "pandas", "polars", "duckdb"]
 
 def built(build, full=False):
     """The folder of our generators and the program `sluice`, after building them if asked."""
-    command = ["cargo", "build", "--release", "--quiet", "-p", "sluice-benches", "-p", "sluice-logs"]
+    command = ["cargo", "build", "--release", "--quiet", "-p", "sluice-benches", "-p",
+               "sluice-logs"]
     release = target(ROOT) / "release"
     program = release / "sluice"
     if build:
@@ -23,7 +25,8 @@ def built(build, full=False):
     if full:
         program = target(ROOT / "full") / "release" / "sluice"
         if build:
-            subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=ROOT / "full", check=True)
+            subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=ROOT / "full",
+                           check=True)
     return release, program
 
 
@@ -49,7 +52,8 @@ class Peers:
         self.lcm_gen = self.find("lcm-gen", VENV / "bin" / "lcm-gen")
         self.zstd = self.find("zstd", shutil.which("zstd"))
         if self.zstd:
-            said = subprocess.run([self.zstd, "--version"], capture_output=True, text=True, check=True)
+            said = subprocess.run([self.zstd, "--version"], capture_output=True, text=True,
+                                  check=True)
             self.versions["zstd"] = re.search(r"v([\d.]+)", said.stdout)[1]
         self.reader = self.c_program("read_c", "C reader (liblcm)")
         self.live = self.c_program("live_c", "C sender and receiver (liblcm)")
@@ -74,7 +78,8 @@ class Peers:
         flags, version = ["-llcm"], "of the system"
         library = in_wheel("lib/liblcm.so.*.*")
         if library:
-            flags = [f"-I{library.parent.parent / 'include'}", str(library), f"-Wl,-rpath,{library.parent}"]
+            flags = [f"-I{library.parent.parent / 'include'}", str(library),
+                     f"-Wl,-rpath,{library.parent}"]
             version = library.name.removeprefix("liblcm.so.")
         program.parent.mkdir(exist_ok=True)
         command = ["cc", "-O2", "-o", str(program), str(HERE / "peers" / f"{name}.c"), *flags]
@@ -110,5 +115,6 @@ def versions_of(python):
         "        pass\n"
         "print(json.dumps(versions))\n"
     )
-    said = subprocess.run([python, "-c", script, *PACKAGES], capture_output=True, text=True, check=True)
+    said = subprocess.run([python, "-c", script, *PACKAGES], capture_output=True, text=True,
+                          check=True)
     return json.loads(said.stdout)

@@ -34,7 +34,8 @@ def tables(jobs):
         ours = next((job for job in group if job.who == "sluice"), None)
         sized, log = group[0].group in SIZED, group[0].log
         yield f"\n#### {key[1]} – {log.name}, {log.events:,} events, {log.bytes / 1e6:.0f} MB\n"
-        columns = ["who", "wall s", "CPU s", "MB/s", "M events/s", "CPU ns/event", "peak RSS MiB", "anonymous MiB"]
+        columns = ["who", "wall s", "CPU s", "MB/s", "M events/s", "CPU ns/event", "peak RSS MiB",
+                   "anonymous MiB"]
         columns += ["out MB"] if sized else []
         columns += ["wall: sluice is", "CPU: sluice is"]
         yield f"| {' | '.join(columns)} |"
@@ -42,7 +43,8 @@ def tables(jobs):
         for job in group:
             wall, cpu = job.wall(), job.cpu()
             # The rows that such a job has in memory are not what it would take.
-            mib = ["", ""] if job.times_itself else [f"{job.peak / 1024:.0f}", f"{job.anonymous / 1024:.0f}"]
+            mib = ["", ""] if job.times_itself else [f"{job.peak / 1024:.0f}",
+                                                     f"{job.anonymous / 1024:.0f}"]
             cells = [
                 job.who,
                 f"{wall:.3f} ({min(job.walls):.3f})",
@@ -69,6 +71,7 @@ def memory_table(jobs):
 
 def share_of_a_core(jobs):
     """How much of a core the jobs with one thread got, if any ran."""
-    alone = [job for job in jobs if job.who in ("bare loop", "C liblcm", "Python lcm", "Rust ArrowWriter")]
+    alone = [job for job in jobs
+             if job.who in ("bare loop", "C liblcm", "Python lcm", "Rust ArrowWriter")]
     walls = sum(sum(job.walls) for job in alone)
     return sum(sum(job.cpus) for job in alone) / walls if walls else None

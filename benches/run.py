@@ -3,8 +3,9 @@
 
     benches/run.py [--rounds 5] [--data FOLDER] [--out FOLDER] [--only WORD]… [--large] [--real FOLDER]
 
-Makes the logs up where they are missing, builds, runs every job and every peer in turn, round by round,
-and checks what each printed and wrote. What is missing of the peers is left out, and said. Needs Linux.
+Makes the logs up where they are missing, builds, runs every job and every peer in turn, round by
+round, and checks what each printed and wrote. What is missing of the peers is left out, and said.
+Needs Linux.
 """
 
 import argparse
@@ -72,8 +73,10 @@ class Bench:
 
     def classes(self):
         """The folder of the Python classes that LCM's own compiler makes of all types."""
-        folder, of_the_car = self.data / "lcmtypes", sorted((ROOT / "plugins" / "dgc" / "types").glob("*.lcm"))
-        return self.prepared(folder, self.peers.lcm_gen, "-p", "--ppath", folder, self.types, *of_the_car)
+        folder, of_the_car = self.data / "lcmtypes", sorted(
+            (ROOT / "plugins" / "dgc" / "types").glob("*.lcm"))
+        return self.prepared(folder, self.peers.lcm_gen, "-p", "--ppath", folder, self.types,
+                             *of_the_car)
 
     def remove(self):
         """Removes what is made anew each time, or too large to be kept."""
@@ -115,7 +118,8 @@ def jobs_of(bench, options):
 
 
 def chosen(jobs, words):
-    """The jobs that one of the words names. The name of a group means the group, and nothing else."""
+    """The jobs that one of the words names. The name of a group means the group, and nothing else.
+    """
     groups = {job.group for job in jobs}
 
     def named(job, word):
@@ -126,21 +130,28 @@ def chosen(jobs, words):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="how often everything is run; slow jobs at most thrice")
-    parser.add_argument("--data", type=Path, default=ROOT / "bench-data", help="where logs are kept")
+    parser.add_argument("--rounds", type=int, default=5,
+                        help="how often everything is run; slow jobs at most thrice")
+    parser.add_argument("--data", type=Path, default=ROOT / "bench-data",
+                        help="where logs are kept")
     shared = Path("/dev/shm")
     parser.add_argument("--out", type=Path, default=shared if shared.is_dir() else None,
                         help="where outputs go; by default, memory")
     parser.add_argument("--only", action="append", default=[], metavar="WORD",
                         help="only this group (lcm, decode, robots, windows, points, parquet, tables, typed, archive, memory, "
                              "cluster, query, live, real), or jobs whose task, log or name has this word; may be repeated")
-    parser.add_argument("--large", action="store_true", help="also a log of 4 GB, once, for the memory it takes")
-    parser.add_argument("--real", type=Path, metavar="FOLDER", help="also the LCM logs in this folder, as tables")
-    parser.add_argument("--percent", type=int, default=100, help="length of the logs; goals are for whole ones")
+    parser.add_argument("--large", action="store_true",
+                        help="also a log of 4 GB, once, for the memory it takes")
+    parser.add_argument("--real", type=Path, metavar="FOLDER",
+                        help="also the LCM logs in this folder, as tables")
+    parser.add_argument("--percent", type=int, default=100,
+                        help="length of the logs; goals are for whole ones")
     parser.add_argument("--full", action="store_true",
                         help="build the full program, which `cluster` and `query` need; takes twenty minutes at first")
-    parser.add_argument("--program", type=Path, help="measure this sluice, and not the one that is built")
-    parser.add_argument("--no-build", dest="build", action="store_false", help="take the programs that are there")
+    parser.add_argument("--program", type=Path,
+                        help="measure this sluice, and not the one that is built")
+    parser.add_argument("--no-build", dest="build", action="store_false",
+                        help="take the programs that are there")
     return parser.parse_args()
 
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""How a job of many drives scales with executors, and what bounds it: a simulation, the same for the same seed.
+"""How a job of many drives scales with executors, and what bounds it: a simulation, the same for
+the same seed.
 
     benches/scaling.py [--drives 10000] [--executors 1,2,5,10,20,50,100] [--storage nfs-10] [--costs FILE]…
 
-What a unit costs is told by `unit_costs.py`, which measures a real program; what is built in is what it measured
-once. Storage, network, how long drives are and how often executors fail are assumptions, and options. Prints Markdown.
-Converts nothing itself, and knows of a cluster only what is written here. Sizes are in millions of bytes, times in seconds.
+What a unit costs is told by `unit_costs.py`, which measures a real program; what is built in is
+what it measured once. Storage, network, how long drives are and how often executors fail are
+assumptions, and options. Prints Markdown. Converts nothing itself, and knows of a cluster only what
+is written here. Sizes are in millions of bytes, times in seconds.
 """
 
 import argparse
@@ -26,8 +28,9 @@ ATTEMPTS = 3
 class Costs:
     """What a unit costs beside its bytes, and what a core makes of bytes.
 
-    The rate, and what is written, are those of typed tables in RESULTS.md. The rest was measured with a program that was
-    not optimised, on a machine that had other work: a real one costs less."""
+    The rate, and what is written, are those of typed tables in RESULTS.md. The rest was measured
+    with a program that was not optimised, on a machine that had other work: a real one costs less.
+    """
 
     # Millions of bytes of input a second and core.
     rate: float = 165.0
@@ -47,8 +50,8 @@ class Costs:
     sync: float = 0.004
     # How often the driver looks for deliveries.
     poll: float = 0.1
-    # On the driver, one after another: a unit judged, noted and published, each of its files, and syncing the folder
-    # of each.
+    # On the driver, one after another: a unit judged, noted and published, each of its files, and
+    # syncing the folder of each.
     publish: float = 0.0025
     publish_file: float = 0.0004
     publish_sync: float = 0.0027
@@ -64,17 +67,19 @@ class Cluster:
     slots: int = 8
     # What an executor's network carries, in each direction.
     link: float = 1250.0
-    # What the storage that all share carries, read and written together, and how much of the logs is on it. An object
-    # store has no bound that one job would meet.
+    # What the storage that all share carries, read and written together, and how much of the logs
+    # is on it. An object store has no bound that one job would meet.
     storage: float = math.inf
     logs: float = 1.0
-    # Hours until an executor fails, on average; how long until that is noticed, and until it is back.
+    # Hours until an executor fails, on average; how long until that is noticed, and until it is
+    # back.
     failing: float = math.inf
     lost_after: float = 20.0
     back_after: float = 600.0
 
 
-# What is shared carries so much, takes so long to sync a file or a folder, and has so much of the logs.
+# What is shared carries so much, takes so long to sync a file or a folder, and has so much of the
+# logs.
 STORAGE = {
     "disk": (2000.0, 0.0027, 1.0),
     "nfs-1": (1000.0, 0.004, 1.0),
@@ -120,7 +125,8 @@ class Executor:
     def __init__(self):
         # How often it has failed: what was begun in an earlier life is void.
         self.life = 0
-        # Units that read, convert and write, by how much has to be done until each is through, and what has been done.
+        # Units that read, convert and write, by how much has to be done until each is through, and
+        # what has been done.
         self.working, self.done, self.rate = [], 0.0, 0.0
         # Units in its slots, and since when.
         self.held = {}
@@ -150,7 +156,8 @@ class Simulation:
             self.at(began, self.come_up, number)
         while self.published + self.given_up < len(self.drives):
             self.step()
-        return Outcome(self.now, self.busy, self.driver, self.scheduler, self.moved, self.wasted, self.published,
+        return Outcome(self.now, self.busy, self.driver, self.scheduler, self.moved, self.wasted,
+                       self.published,
                        self.given_up, self.failures, bounds(self.drives, self.cluster, self.costs))
 
     def at(self, time, what, *words):
@@ -204,13 +211,15 @@ class Simulation:
 
     def fastest(self, units):
         """What each of so many units on one executor can do if the storage has no bound."""
-        return min(self.costs.rate * self.threads, through_link(self.cluster, self.costs) / max(1, units))
+        return min(self.costs.rate * self.threads,
+                   through_link(self.cluster, self.costs) / max(1, units))
 
     def come_up(self, who):
         for _ in range(self.cluster.slots):
             self.ask(who)
         if math.isfinite(self.cluster.failing):
-            self.at(self.now + self.dice.expovariate(1 / (self.cluster.failing * 3600)), self.fail, who)
+            self.at(self.now + self.dice.expovariate(1 / (self.cluster.failing * 3600)), self.fail,
+                    who)
 
     def ask(self, who):
         """A free slot asks for a unit."""
@@ -283,7 +292,8 @@ class Simulation:
 
 
 def fair(counts, most, whole):
-    """What each unit gets of `whole`, by how many are on its executor: the same for all, or the most it can take."""
+    """What each unit gets of `whole`, by how many are on its executor: the same for all, or the
+    most it can take."""
     units = [number * count for number, count in enumerate(counts)]
     if sum(n * rate for n, rate in zip(units, most)) <= whole:
         return most
@@ -353,7 +363,8 @@ def table(drives, cluster, costs, counts, seed):
         speed = one / outcome.time
         of_storage = outcome.moved / (outcome.time * cluster.storage)
         cells = [
-            f"{count}", duration(outcome.time), f"{speed:.1f}", f"{speed / count:.0%}", outcome.bound,
+            f"{count}", duration(outcome.time), f"{speed:.1f}", f"{speed / count:.0%}",
+            outcome.bound,
             f"{outcome.bounds[outcome.bound] / outcome.time:.0%}",
             f"{outcome.busy / (outcome.time * count * cluster.slots):.0%}", f"{of_storage:.0%}",
             f"{outcome.driver / outcome.time:.0%}", lost(outcome),
@@ -377,30 +388,39 @@ def duration(seconds):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--drives", type=int, default=10_000)
-    parser.add_argument("--mean", type=float, default=1000, help="length of a drive on average, in MB")
-    parser.add_argument("--sigma", type=float, default=1.0, help="how unlike drives are; 0: all have one length")
-    parser.add_argument("--longest-first", action="store_true", help="hand out long drives before short ones")
+    parser.add_argument("--mean", type=float, default=1000,
+                        help="length of a drive on average, in MB")
+    parser.add_argument("--sigma", type=float, default=1.0,
+                        help="how unlike drives are; 0: all have one length")
+    parser.add_argument("--longest-first", action="store_true",
+                        help="hand out long drives before short ones")
     parser.add_argument("--executors", default="1,2,5,10,20,50,100")
     parser.add_argument("--cores", type=int, default=8, help="cores of an executor")
-    parser.add_argument("--slots", type=int, help="units at a time on an executor; one a core if left out")
-    parser.add_argument("--link", type=float, default=1250, help="what an executor's network carries in each direction, in MB/s")
+    parser.add_argument("--slots", type=int,
+                        help="units at a time on an executor; one a core if left out")
+    parser.add_argument("--link", type=float, default=1250,
+                        help="what an executor's network carries in each direction, in MB/s")
     parser.add_argument("--storage", default="nfs-10",
                         help=f"what all share: {', '.join(STORAGE)} (logs from an object store, outputs as with "
                              "nfs-10), or a number of MB/s")
-    parser.add_argument("--failing", type=float, default=math.inf, help="hours until an executor fails, on average")
+    parser.add_argument("--failing", type=float, default=math.inf,
+                        help="hours until an executor fails, on average")
     parser.add_argument("--costs", type=Path, help="what unit_costs.py has measured")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=NUMBER", help="another cost of a unit: "
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=NUMBER",
+                        help="another cost of a unit: "
                         + ", ".join(field.name for field in fields(Costs)))
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 
 
 def costs_of(options, sync):
-    """The costs that are built in or were measured, on storage that syncs a file in this time, and as they are set."""
+    """The costs that are built in or were measured, on storage that syncs a file in this time, and
+    as they are set."""
     values = {}
     if options.costs:
         measured = json.loads(options.costs.read_text())
-        values = {field.name: measured[field.name] for field in fields(Costs) if field.name in measured}
+        values = {field.name: measured[field.name] for field in fields(Costs)
+                  if field.name in measured}
     # What is measured on a disk is not what it takes there.
     values |= {"sync": sync, "publish_sync": sync}
     for assignment in options.set:
@@ -413,12 +433,14 @@ def costs_of(options, sync):
 
 def main():
     options = arguments()
-    storage, sync, logs = STORAGE.get(options.storage) or (float(options.storage), *STORAGE["nfs-10"][1:])
+    storage, sync, logs = STORAGE.get(options.storage) or (float(options.storage),
+                                                           *STORAGE["nfs-10"][1:])
     costs = costs_of(options, sync)
     drives = lengths(options.drives, options.mean, options.sigma, options.seed)
     if options.longest_first:
         drives.sort(reverse=True)
-    cluster = Cluster(cores=options.cores, slots=options.slots or options.cores, link=options.link, storage=storage,
+    cluster = Cluster(cores=options.cores, slots=options.slots or options.cores, link=options.link,
+                      storage=storage,
                       logs=logs, failing=options.failing)
     counts = [int(count) for count in options.executors.split(",")]
     print(f"{options.drives:,} drives, {sum(drives) / 1e6:.1f} TB, the longest {max(drives) / 1000:.1f} GB; executors "

@@ -17,8 +17,10 @@ EVENTS = ("event_no", "timestamp", "source", "sequence", "channel", "payload")
 
 
 def total(array):
-    """The sum of what is in an array, in double precision: as an integer it might be more than 64 bits hold."""
-    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type) or pa.types.is_fixed_size_list(array.type):
+    """The sum of what is in an array, in double precision: as an integer it might be more than 64
+    bits hold."""
+    if pa.types.is_list(array.type) or pa.types.is_large_list(
+        array.type) or pa.types.is_fixed_size_list(array.type):
         return total(pc.list_flatten(array))
     if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
         array = pc.binary_length(array.cast(pa.large_binary()))

@@ -1,4 +1,5 @@
-"""The simulation of scaling.py keeps what has to hold of any job: nothing is made of nothing, and nothing is lost."""
+"""The simulation of scaling.py keeps what has to hold of any job: nothing is made of nothing, and
+nothing is lost."""
 
 import math
 import unittest
@@ -7,7 +8,8 @@ from dataclasses import replace
 from scaling import ATTEMPTS, Cluster, Costs, beside, fair, finishing, lengths, publishing, simulate
 
 DRIVES = lengths(400, 1000, 1.0, seed=7)
-COSTS = Costs(rate=60, written=0.45, files=61, order=0.0002, dispatch=0.0007, hand_over=0.005, start=0.06, sync=0.002,
+COSTS = Costs(rate=60, written=0.45, files=61, order=0.0002, dispatch=0.0007, hand_over=0.005,
+              start=0.06, sync=0.002,
               poll=0.1, publish=0.004, publish_file=0.0002, publish_sync=0.0001)
 # A job that each of these bounds, and what it is.
 BOUND = {
@@ -31,7 +33,8 @@ class Scaling(unittest.TestCase):
     def test_slots_are_never_busier_than_there_is_time_for(self):
         for cluster, costs in BOUND.values():
             outcome = simulate(DRIVES, cluster, costs)
-            self.assertLessEqual(outcome.busy, cluster.executors * cluster.slots * outcome.time * (1 + 1e-9))
+            self.assertLessEqual(outcome.busy,
+                                 cluster.executors * cluster.slots * outcome.time * (1 + 1e-9))
             self.assertLessEqual(outcome.driver, outcome.time)
             self.assertLessEqual(outcome.scheduler, outcome.time)
             self.assertLessEqual(outcome.moved, cluster.storage * outcome.time * (1 + 1e-9))
@@ -57,18 +60,21 @@ class Scaling(unittest.TestCase):
 
     def test_more_executors_take_no_longer(self):
         for storage in (math.inf, 1000):
-            times = [simulate(DRIVES, Cluster(executors=n, storage=storage), COSTS).time for n in (1, 2, 4, 8, 16, 64)]
+            times = [simulate(DRIVES, Cluster(executors=n, storage=storage), COSTS).time
+                     for n in (1, 2, 4, 8, 16, 64)]
             for fewer, more in zip(times, times[1:]):
                 # Units that end at other times are seen at another look of the driver's.
                 self.assertLessEqual(more, fewer * 1.02)
 
     def test_faster_storage_takes_no_longer(self):
-        times = [simulate(DRIVES, Cluster(executors=8, storage=storage), COSTS).time for storage in (250, 1000, 4000)]
+        times = [simulate(DRIVES, Cluster(executors=8, storage=storage), COSTS).time
+                 for storage in (250, 1000, 4000)]
         self.assertEqual(times, sorted(times, reverse=True))
 
     def test_every_unit_is_published_or_given_up_however_often_executors_fail(self):
         for hours in (1.0, 0.2, 0.05):
-            outcome = simulate(DRIVES, Cluster(executors=6, failing=hours, back_after=60), COSTS, seed=3)
+            outcome = simulate(DRIVES, Cluster(executors=6, failing=hours, back_after=60), COSTS,
+                               seed=3)
             self.assertEqual(outcome.published + outcome.given_up, len(DRIVES))
             self.assertGreater(outcome.failures, 0)
             done = (outcome.moved - outcome.wasted) / (1 + COSTS.written)
@@ -82,13 +88,15 @@ class Scaling(unittest.TestCase):
         self.assertLess(outcome.time, simulate(DRIVES, replace(cluster, logs=1.0), COSTS).time)
 
     def test_failures_cost_time(self):
-        never, often = (simulate(DRIVES, Cluster(executors=6, failing=hours, back_after=60), COSTS, seed=3).time
+        never, often = (
+            simulate(DRIVES, Cluster(executors=6, failing=hours, back_after=60), COSTS, seed=3).time
                         for hours in (math.inf, 0.1))
         self.assertGreater(often, never)
 
     def test_the_same_seed_gives_the_same_job(self):
         cluster = Cluster(executors=6, failing=0.2)
-        self.assertEqual(simulate(DRIVES, cluster, COSTS, seed=5), simulate(DRIVES, cluster, COSTS, seed=5))
+        self.assertEqual(simulate(DRIVES, cluster, COSTS, seed=5),
+                         simulate(DRIVES, cluster, COSTS, seed=5))
         self.assertEqual(lengths(9, 1000, 1.0, seed=5), lengths(9, 1000, 1.0, seed=5))
         self.assertNotEqual(lengths(9, 1000, 1.0, seed=5), lengths(9, 1000, 1.0, seed=6))
 
@@ -102,7 +110,8 @@ class Scaling(unittest.TestCase):
         self.assertEqual(fair(counts, most, 100), most)
         for whole in (40, 30, 8):
             rates = fair(counts, most, whole)
-            self.assertAlmostEqual(sum(n * count * rates[n] for n, count in enumerate(counts)), whole)
+            self.assertAlmostEqual(sum(n * count * rates[n] for n, count in enumerate(counts)),
+                                   whole)
             self.assertTrue(all(rate <= limit for rate, limit in zip(rates, most)))
         self.assertEqual(fair(counts, most, 40)[2], 4)
         self.assertEqual(len(set(fair(counts, most, 8))), 1)

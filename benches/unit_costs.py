@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Measures what a unit costs on this machine with a real program, and prints it as JSON for scaling.py.
+"""Measures what a unit costs on this machine with a real program, and prints it as JSON for
+scaling.py.
 
     benches/unit_costs.py PROGRAM [--small 120] [--bulk-seconds 60] >costs.json
 
-Runs a scheduler, an executor and drivers on loopback, in a temporary folder. What is per unit is the difference between
-many tiny logs and few, so that what a run costs as a whole falls out; what is per file is the difference between logs
-that become one file each and logs that become many. CPU of each part is read from the system while it lives. What is
-not measured: any other storage or network than this machine's. PROGRAM has to be the full one.
+Runs a scheduler, an executor and drivers on loopback, in a temporary folder. What is per unit is
+the difference between many tiny logs and few, so that what a run costs as a whole falls out; what
+is per file is the difference between logs that become one file each and logs that become many. CPU
+of each part is read from the system while it lives. What is not measured: any other storage or
+network than this machine's. PROGRAM has to be the full one.
 """
 
 import argparse
@@ -56,7 +58,8 @@ types = "mit-dgc"
 def cpu_of(pid):
     """Seconds of CPU that a process took itself, and those that it waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    own, children = (sum(int(field) for field in fields[first:first + 2]) / TICKS for first in (11, 13))
+    own, children = (sum(int(field) for field in fields[first:first + 2]) / TICKS
+                     for first in (11, 13))
     return own, children
 
 
@@ -66,12 +69,14 @@ class Part:
     def __init__(self, program, file, *words, says):
         command = [program, "cluster", *words]
         with open(file, "wb") as said:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=said, start_new_session=True)
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=said,
+                                            start_new_session=True)
         until = time.monotonic() + READY
         while not (found := re.search(says, file.read_text())):
             if self.process.poll() is not None or time.monotonic() > until:
                 self.process.kill()
-                sys.exit(f"unit_costs.py: `{' '.join(words)}` did not say {says!r}, but {file.read_text()!r}")
+                sys.exit(
+                    f"unit_costs.py: `{' '.join(words)}` did not say {says!r}, but {file.read_text()!r}")
             time.sleep(0.02)
         self.said = found[found.lastindex or 0]
 
@@ -96,7 +101,8 @@ class Site:
 
     def start(self):
         words = ["scheduler", "--listen", "127.0.0.1:0"]
-        scheduler = Part(self.program, self.folder / "scheduler", *words, says=r"listening on (\S+)\n")
+        scheduler = Part(self.program, self.folder / "scheduler", *words,
+                         says=r"listening on (\S+)\n")
         self.parts.append(scheduler)
         self.address = scheduler.said
         words = ["executor", "--scheduler", self.address, "--slots", "1", "--jobs", "1"]
@@ -111,16 +117,19 @@ class Site:
         folder.mkdir()
         file = self.folder / "make.toml"
         for number in range(count):
-            file.write_text(MAKE.format(seconds=seconds, seed=number, path=folder / f"{number:05}.lcm"))
+            file.write_text(
+                MAKE.format(seconds=seconds, seed=number, path=folder / f"{number:05}.lcm"))
             self.sluice("run", "-q", "--progress", "none", file)
         return folder
 
     def run(self, logs, *flags, sink="parquet", suffix="/", stage=""):
-        """Converts the logs of a folder; gives wall and CPU of the driver, of others, and what was written."""
+        """Converts the logs of a folder; gives wall and CPU of the driver, of others, and what was
+        written."""
         self.runs += 1
         out, file = self.folder / f"out-{self.runs}", self.folder / f"run-{self.runs}.toml"
         between = "typed" if stage else "log"
-        file.write_text(CONVERT.format(logs=logs, out=out, sink=sink, suffix=suffix, stage=stage, between=between))
+        file.write_text(CONVERT.format(logs=logs, out=out, sink=sink, suffix=suffix, stage=stage,
+                                       between=between))
         before = [part.cpu() for part in self.parts]
         began = time.perf_counter()
         command = [self.program, "run", "-q", "--progress", "none", *map(str, flags), str(file)]
@@ -131,8 +140,10 @@ class Site:
             sys.exit(f"unit_costs.py: {' '.join(command)} failed")
         after = [part.cpu() for part in self.parts]
         of_parts = [[a - b for a, b in zip(new, old)] for new, old in zip(after, before)]
-        files = [path for path in out.rglob("*") if path.is_file() and path.name != "_manifest.json"]
-        return {"wall": wall, "driver": usage.ru_utime + usage.ru_stime, "parts": of_parts, "files": len(files),
+        files = [path for path in out.rglob("*") if path.is_file()
+                 and path.name != "_manifest.json"]
+        return {"wall": wall, "driver": usage.ru_utime + usage.ru_stime, "parts": of_parts,
+                "files": len(files),
                 "bytes": sum(path.stat().st_size for path in files)}
 
     def sluice(self, *words):
@@ -183,19 +194,24 @@ def measure(site, options):
     wide_few, wide = site.on_cluster(some), site.on_cluster(more)
     count = options.small
     files = (wide["files"] - wide_few["files"]) / count - 1
-    print(f"local and cluster, {size:.0f} MB typed: {whole}", f"{count} tiny logs, a file each: {many}",
+    print(f"local and cluster, {size:.0f} MB typed: {whole}",
+          f"{count} tiny logs, a file each: {many}",
           f"{count} tiny logs, {files + 1:.0f} files each: {wide}", sep="\n", file=sys.stderr)
     wall, driver = (lambda run: run["wall"]), (lambda run: run["driver"])
     scheduler = lambda run: sum(run["parts"][0])
     own, children = (lambda run: run["parts"][1][0]), (lambda run: run["parts"][1][1])
     costs["dispatch"] = per_unit(few, many, count, scheduler)
     costs["publish"] = per_unit(few, many, count, driver)
-    costs["publish_file"] = max(0.0, per_unit(wide_few, wide, count, driver) - costs["publish"]) / files
+    costs["publish_file"] = max(0.0,
+                                per_unit(wide_few, wide, count, driver) - costs["publish"]) / files
     costs["publish_sync"] = folder_sync(site.folder)
     costs["start"] = per_unit(few, many, count, lambda run: own(run) + children(run))
-    # With one slot, what is left of a unit's time is waiting: for the order, for disks, for being seen.
-    costs["hand_over"] = max(0.0, per_unit(few, many, count, wall) - costs["start"] - costs["dispatch"])
-    costs["sync"] = max(0.0, per_unit(wide_few, wide, count, wall) - per_unit(few, many, count, wall)) / files
+    # With one slot, what is left of a unit's time is waiting: for the order, for disks, for being
+    # seen.
+    costs["hand_over"] = max(0.0,
+                             per_unit(few, many, count, wall) - costs["start"] - costs["dispatch"])
+    costs["sync"] = max(
+        0.0, per_unit(wide_few, wide, count, wall) - per_unit(few, many, count, wall)) / files
     return costs
 
 

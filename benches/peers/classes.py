@@ -36,7 +36,8 @@ def class_of(name):
 
 
 def arrow_type(name, sizes):
-    """The type of a field: lists where there are sizes, of which the innermost makes bytes a binary."""
+    """The type of a field: lists where there are sizes, of which the innermost makes bytes a
+    binary."""
     of = NUMBERS.get(name)
     if of is None:
         of = pa.struct([(field, arrow_type(*form)) for field, form in forms(class_of(name))])

@@ -1,4 +1,5 @@
-"""Decodes a log of one type of messages into an Arrow table, and prints a JSON line with the best of some rounds.
+"""Decodes a log of one type of messages into an Arrow table, and prints a JSON line with the best
+of some rounds.
 
     decode_lcm_pyarrow.py LOG FOLDER [ROUNDS]
 
@@ -26,7 +27,8 @@ def main():
         best = min(best, time.perf_counter() - began)
         assert table.num_rows == len(payloads)
         del messages, table
-    print(json.dumps({"rows": len(payloads), "seconds": best, "rows_per_second": len(payloads) / best}))
+    print(json.dumps(
+        {"rows": len(payloads), "seconds": best, "rows_per_second": len(payloads) / best}))
 
 
 if __name__ == "__main__":

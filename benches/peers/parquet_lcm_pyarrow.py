@@ -41,7 +41,8 @@ def batches(log):
 def main():
     log, out, compression = sys.argv[1:]
     codec, _, level = compression.partition(":")
-    with pq.ParquetWriter(out, SCHEMA, compression=codec, compression_level=int(level) if level else None) as writer:
+    with pq.ParquetWriter(out, SCHEMA, compression=codec,
+                          compression_level=int(level) if level else None) as writer:
         for columns in batches(lcm.EventLog(log)):
             arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA)]
             writer.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), row_group_size=ROWS)

@@ -19,7 +19,8 @@ def count(log):
 
 
 def window(log, begin, end):
-    numbers = [event.eventnum for event in log if event.channel == "POSE" and begin <= event.timestamp < end]
+    numbers = [event.eventnum for event in log if event.channel == "POSE"
+               and begin <= event.timestamp < end]
     return ("events", "first", "last"), [(len(numbers), min(numbers), max(numbers))]
 
 

@@ -1,6 +1,8 @@
-"""Writes the rows of a Parquet file again with DuckDB, and prints the seconds of writing: wall and CPU.
+"""Writes the rows of a Parquet file again with DuckDB, and prints the seconds of writing: wall and
+CPU.
 
     rewrite_duckdb.py IN OUT
+
 """
 
 import sys
@@ -13,4 +15,5 @@ database = duckdb.connect()
 database.execute("SET enable_progress_bar = false")
 database.execute("CREATE TABLE rows AS SELECT * FROM read_parquet($path)", {"path": source})
 quoted = out.replace("'", "''")
-timed(lambda: database.execute(f"COPY rows TO '{quoted}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3)"))
+timed(lambda: database.execute(
+    f"COPY rows TO '{quoted}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3)"))

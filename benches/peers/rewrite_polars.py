@@ -1,6 +1,8 @@
-"""Writes the rows of a Parquet file again with polars, and prints the seconds of writing: wall and CPU.
+"""Writes the rows of a Parquet file again with polars, and prints the seconds of writing: wall and
+CPU.
 
     rewrite_polars.py IN OUT
+
 """
 
 import sys

@@ -1,6 +1,8 @@
-"""Decodes a log with the classes that lcm-gen made, and writes a table a channel with pyarrow, batch by batch.
+"""Decodes a log with the classes that lcm-gen made, and writes a table a channel with pyarrow,
+batch by batch.
 
     typed_lcm_pyarrow.py LOG OUT FOLDER
+
 """
 
 import sys
@@ -39,7 +41,8 @@ class Table:
     def write(self):
         values = [self.numbers, self.times, *self.columns.lists(self.messages)]
         arrays = [pa.array(column, field.type) for column, field in zip(values, self.schema)]
-        self.writer.write_table(pa.Table.from_arrays(arrays, schema=self.schema), row_group_size=ROWS)
+        self.writer.write_table(pa.Table.from_arrays(arrays, schema=self.schema),
+                                row_group_size=ROWS)
         self.numbers, self.times, self.messages, self.size = [], [], [], 0
 
     def close(self):

@@ -1,6 +1,8 @@
-"""Decodes a log with the classes that lcm-gen made, and writes what `sums.py` has to print of its tables.
+"""Decodes a log with the classes that lcm-gen made, and writes what `sums.py` has to print of its
+tables.
 
     typed_sums.py LOG OUT FOLDER
+
 """
 
 import math
