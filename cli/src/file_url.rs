@@ -40,7 +40,7 @@ pub(crate) fn parse_file_url(text: &str) -> Result<Option<FileUrl>, String> {
         FileUrl { path: path.into(), mode: None, speed: None, start: None, unknown: Vec::new() };
     // The LCM library accepts several groups of options, each with its own `?`.
     for option in options.split(['?', '&']).filter(|option| !option.is_empty()) {
-        let wrong = |wanted: &str| format!("`{option}` in {text}: expected {wanted}");
+        let wrong = |expected: &str| format!("`{option}` in {text}: expected {expected}");
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
         match key {
             "mode" => {
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn invalid_options_are_reported() {
-        for (text, said) in [
+        for (text, part) in [
             ("file://", "names no file"),
             ("file://?mode=r", "names no file"),
             ("file://a?mode=rw", "mode=r, mode=w"),
@@ -145,7 +145,7 @@ mod tests {
             ("file://a?start_timestamp=1.5", "whole number"),
         ] {
             let wrong = parse_file_url(text).unwrap_err();
-            assert!(wrong.contains(said), "{wrong}");
+            assert!(wrong.contains(part), "{wrong}");
         }
     }
 

@@ -218,8 +218,8 @@ mod tests {
             ("channel = \"${X}\"", Some("records"), "`channel` contains a variable"),
             ("[sources.a]\n[sources.b]\n", None, "found the sources: a, b"),
         ] {
-            let said = described(text, from, &[]).unwrap_err();
-            assert!(said.contains(part), "{said}");
+            let error = described(text, from, &[]).unwrap_err();
+            assert!(error.contains(part), "{error}");
         }
     }
 

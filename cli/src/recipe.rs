@@ -243,7 +243,7 @@ mod tests {
             output: "-",
             ..Recipe::default()
         };
-        let wanted = "\
+        let expected = "\
 [sources.log]
 plugin = \"lcm-log\"
 path = \"drive.lcm\"
@@ -253,7 +253,7 @@ plugin = \"jsonl\"
 from = \"log\"
 path = \"-\"
 ";
-        assert_eq!(recipe.text(), wanted);
+        assert_eq!(recipe.text(), expected);
     }
 
     #[test]

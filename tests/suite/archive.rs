@@ -20,7 +20,7 @@ fn folder() -> Folder {
 const SMALL: [&str; 2] = ["--sink-option", "frame=32KiB"];
 
 /// Writes `in.lcm` as an archive, in frames of 32 KiB.
-fn archived(folder: &Folder, name: &str) {
+fn write_archive(folder: &Folder, name: &str) {
     run_sluice(folder, &[&["convert", "in.lcm", "--to", name][..], &SMALL].concat()).expect(0);
 }
 
@@ -32,7 +32,7 @@ fn report(folder: &Folder) -> Value {
 fn a_log_comes_back_from_an_archive_as_it_was() {
     let folder = folder();
     for name in ["drive.lcm.zst", "drive.arrow.zst"] {
-        archived(&folder, name);
+        write_archive(&folder, name);
         run_sluice(&folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
         assert!(folder.read("back.lcm") == folder.read("in.lcm"), "{name}");
         run_sluice(&folder, &["info", name]).expect(0);
@@ -72,7 +72,7 @@ fn threads_and_memory_change_nothing_of_what_is_read() {
     let folder = folder();
     let text = "[sources.log]\nplugin = \"archive\"\npath = \"${DIR}/drive.lcm.zst\"\n\
          [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"${DIR}/out.lcm\"\n";
-    archived(&folder, "drive.lcm.zst");
+    write_archive(&folder, "drive.lcm.zst");
     for (jobs, memory) in [(1, 512 << 20), (8, 512 << 20), (2, 16 << 20)] {
         run_with(text, folder.path(), jobs, ByteSize(memory)).unwrap();
         assert!(folder.read("out.lcm") == folder.read("in.lcm"), "{jobs} jobs");
@@ -86,7 +86,7 @@ fn a_time_window_and_a_channel_read_a_part_of_an_archive() {
     // A channel that is in a few frames only.
     all[2_000..2_010].iter_mut().for_each(|event| event.channel = b"RARE".to_vec());
     folder.write("in.lcm", log(&all));
-    archived(&folder, "drive.lcm.zst");
+    write_archive(&folder, "drive.lcm.zst");
     let whole = folder.read("drive.lcm.zst").len() as u64;
     let start = format!("{}us", BEGIN + 1_000_000);
     let end = format!("{}us", BEGIN + 1_100_000);
@@ -106,7 +106,7 @@ fn a_time_window_and_a_channel_read_a_part_of_an_archive() {
 #[test]
 fn a_damaged_frame_is_reported_and_costs_only_its_events() {
     let folder = folder();
-    archived(&folder, "drive.lcm.zst");
+    write_archive(&folder, "drive.lcm.zst");
     let mut bytes = folder.read("drive.lcm.zst");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x20;
@@ -127,7 +127,7 @@ fn a_damaged_frame_is_reported_and_costs_only_its_events() {
 fn an_archive_that_is_cut_off_gives_its_whole_frames() {
     let folder = folder();
     for name in ["drive.lcm.zst", "drive.arrow.zst"] {
-        archived(&folder, name);
+        write_archive(&folder, name);
         let bytes = folder.read(name);
         folder.write("cut.zst", &bytes[..bytes.len() / 2]);
         for from in [&[][..], &["--from", "archive"]] {
@@ -142,7 +142,7 @@ fn an_archive_that_is_cut_off_gives_its_whole_frames() {
 #[test]
 fn archives_and_plain_logs_are_read_together() {
     let folder = folder();
-    archived(&folder, "drive.lcm.zst");
+    write_archive(&folder, "drive.lcm.zst");
     run_sluice(&folder, &["convert", "in.lcm", "drive.lcm.zst", "--to", "twice.lcm"]).expect(0);
     let once = folder.read("in.lcm");
     assert!(folder.read("twice.lcm") == [once.clone(), once].concat());
@@ -164,8 +164,8 @@ fn the_zstd_program_tests_and_unpacks_archives() {
     }
     let folder = folder();
     folder.write("none.lcm", b"");
-    archived(&folder, "drive.lcm.zst");
-    archived(&folder, "drive.arrow.zst");
+    write_archive(&folder, "drive.lcm.zst");
+    write_archive(&folder, "drive.arrow.zst");
     run_sluice(&folder, &["convert", "none.lcm", "--to", "none.lcm.zst"]).expect(0);
     let zstd = |arguments: &[&str]| {
         let output = Command::new("zstd").args(arguments).current_dir(folder.path()).output();
@@ -201,7 +201,7 @@ assert batches > 10, batches
 fn pyarrow_reads_an_archive_of_arrow() {
     let Some(python) = python_with("pyarrow") else { return };
     let folder = folder();
-    archived(&folder, "drive.arrow.zst");
+    write_archive(&folder, "drive.arrow.zst");
     let mut read = Command::new(python);
     let read = read.args(["-c", READ, "drive.arrow.zst"]).current_dir(folder.path()).output();
     let read = read.unwrap();

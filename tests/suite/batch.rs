@@ -56,7 +56,7 @@ pub(crate) fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[track_caller]
-fn same(a: &BTreeMap<String, Vec<u8>>, b: &BTreeMap<String, Vec<u8>>) {
+fn assert_same_files(a: &BTreeMap<String, Vec<u8>>, b: &BTreeMap<String, Vec<u8>>) {
     assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
     for (name, bytes) in a {
         assert!(&b[name] == bytes, "{name} differs");
@@ -120,7 +120,7 @@ fn nothing_depends_on_what_runs_beside_what() {
         folder.write("batch.toml", BATCH);
         run_sluice(&folder, &["run", "batch.toml", "--jobs", jobs, "--memory", memory]).expect(0);
         let tree = tree(&folder.at("out"));
-        same(first.get_or_insert_with(|| tree.clone()), &tree);
+        assert_same_files(first.get_or_insert_with(|| tree.clone()), &tree);
     }
 }
 
@@ -134,7 +134,7 @@ fn the_order_of_inputs_matters_only_to_the_index() {
         run_sluice(folder, &[&["convert"], &names[..], &["--to", "out/{stem}.jsonl.zst"]].concat())
             .expect(0);
     }
-    same(&tree(&forth.at("out")), &tree(&back.at("out")));
+    assert_same_files(&tree(&forth.at("out")), &tree(&back.at("out")));
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn verify_reports_every_unfinished_input_of_a_batch() {
     fs::remove_dir_all(folder.at("out")).unwrap();
     run_sluice(&folder, &["run", "strict.toml"]).expect(0);
     run_sluice(&folder, &["run", "other.toml"]).expect(0);
-    same(&tree(&folder.at("out")), &resumed);
+    assert_same_files(&tree(&folder.at("out")), &resumed);
     // An input that no longer exists is not required.
     folder.write("in/2.lcm", broken);
     run_sluice(&folder, &["run", "strict.toml", "--overwrite", "--keep-going"]).expect(1);
@@ -405,7 +405,7 @@ fn resuming_makes_again_what_is_gone_or_differs() {
     run_sluice(&folder, &["run", "batch.toml", "--resume"])
         .expect(0)
         .expect_stderr("3 inputs done, 2 done before");
-    same(&tree(&folder.at("out")), &whole);
+    assert_same_files(&tree(&folder.at("out")), &whole);
     assert_eq!(times(&folder, &["out/4.lcm.zst"]), untouched);
 }
 
@@ -489,7 +489,7 @@ fn a_folder_for_each_input_is_checked_by_its_own_list() {
     run_sluice(&folder, &[&convert[..], &["--resume"]].concat())
         .expect(0)
         .expect_stderr("2 inputs done, 3 done before");
-    same(&tree(&folder.at("out")), &whole);
+    assert_same_files(&tree(&folder.at("out")), &whole);
 }
 
 #[test]
@@ -503,7 +503,7 @@ fn a_run_that_is_no_batch_is_resumed_by_its_folder() {
     folder.write("out/part-00000.lcm", "cut");
     folder.write("out/.part-00000.lcm.4294967295-0.sluice-tmp", "left");
     run_sluice(&folder, &convert).expect(0);
-    same(&tree(&folder.at("out")), &whole);
+    assert_same_files(&tree(&folder.at("out")), &whole);
     folder.write("in/0.lcm", folder.read("in/1.lcm"));
     run_sluice(&folder, &convert).expect(0);
     assert!(folder.read("out/part-00000.lcm") == folder.read("in/1.lcm"));
@@ -541,7 +541,7 @@ fn an_interrupted_batch_says_so_when_it_is_verified() {
     run_sluice(&folder, &["run", "batch.toml", "--resume"])
         .expect(0)
         .expect_stderr("3 inputs done, 2 done before");
-    same(&tree(&folder.at("out")), &whole);
+    assert_same_files(&tree(&folder.at("out")), &whole);
 }
 
 #[test]
@@ -595,7 +595,7 @@ fn an_interrupt_keeps_what_a_pipe_has_given_and_resuming_does_the_rest() {
     run_sluice(&folder, &["run", "batch.toml", "--resume"])
         .expect(0)
         .expect_stderr("3 inputs done, 2 done before");
-    same(&tree(&folder.at("out")), &whole);
+    assert_same_files(&tree(&folder.at("out")), &whole);
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn frame(number: u32, message: &[u8]) -> Vec<u8> {
 
 /// A folder with a demo drive, `drive.lcm`; a log of its forward camera only, `thumbs.lcm`; and the
 /// same images as a camera log, `forward.camlog`.
-fn driven() -> (Folder, Vec<LcmEvent>) {
+fn demo_drive_with_camlog() -> (Folder, Vec<LcmEvent>) {
     let folder = Folder::new();
     run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=1.2", "--set", "OUT=quick"])
         .expect(0);
@@ -45,7 +45,7 @@ fn payloads(events: &[LcmEvent]) -> Vec<(String, &[u8])> {
 
 #[test]
 fn a_camera_log_becomes_the_messages_that_small_images_come_in() {
-    let (folder, images) = driven();
+    let (folder, images) = demo_drive_with_camlog();
     run_sluice(&folder, &["convert", "forward.camlog", "--to", "out.lcm"]).expect(0);
     let found = events(&folder.read("out.lcm"));
     assert_eq!(payloads(&found), payloads(&images));
@@ -63,7 +63,7 @@ fn a_camera_log_becomes_the_messages_that_small_images_come_in() {
 
 #[test]
 fn pipes_and_compressed_camera_logs_are_read_too() {
-    let (folder, images) = driven();
+    let (folder, images) = demo_drive_with_camlog();
     let packed = zstd::encode_all(&folder.read("forward.camlog")[..], 1).unwrap();
     folder.write("forward.camlog.zst", packed);
     run_sluice(&folder, &["convert", "forward.camlog.zst", "--to", "packed.lcm"]).expect(0);
@@ -78,7 +78,7 @@ fn pipes_and_compressed_camera_logs_are_read_too() {
 
 #[test]
 fn the_image_pipelines_make_the_same_of_a_camera_log() {
-    let (folder, images) = driven();
+    let (folder, images) = demo_drive_with_camlog();
     let run = |input: &str, out: &str, more: &[&str]| {
         let (input, out) = (format!("INPUT={input}"), format!("OUT={out}"));
         let set = ["run", "dgc-images", "--set", &input, "--set", &out, "--set", "FORMAT=text"];
@@ -96,7 +96,7 @@ fn the_image_pipelines_make_the_same_of_a_camera_log() {
 }
 
 /// Runs a stage on the images of the camera log and of the LCM log, and returns both outputs.
-fn staged(folder: &Folder, stage: &str) -> [String; 2] {
+fn run_stage_on_both(folder: &Folder, stage: &str) -> [String; 2] {
     [("camlog", "forward.camlog"), ("lcm-log", "thumbs.lcm")].map(|(plugin, path)| {
         let pipeline = format!(
             "[sources.images]\nplugin = \"{plugin}\"\npath = \"{path}\"\n\
@@ -114,13 +114,13 @@ fn staged(folder: &Folder, stage: &str) -> [String; 2] {
 
 #[test]
 fn camera_stages_make_the_same_of_a_camera_log() {
-    let (folder, images) = driven();
+    let (folder, images) = demo_drive_with_camlog();
     for stage in [
         "plugin = \"unproject\"\nheight = 0.0\nevery = 40\nmax_range = 60.0",
         "plugin = \"undistort\"",
         "plugin = \"decode\"\ntypes = \"mit-dgc\"",
     ] {
-        let [of_camera_log, of_log] = staged(&folder, stage);
+        let [of_camera_log, of_log] = run_stage_on_both(&folder, stage);
         assert_eq!(of_camera_log.lines().count(), images.len(), "{stage}");
         assert!(of_camera_log.len() > 100 * images.len(), "{stage}: {of_camera_log:.200}");
         assert!(of_camera_log == of_log, "{stage}");
@@ -129,7 +129,7 @@ fn camera_stages_make_the_same_of_a_camera_log() {
 
 #[test]
 fn points_get_colours_from_a_camera_log_beside_the_drive() {
-    let (folder, _) = driven();
+    let (folder, _) = demo_drive_with_camlog();
     folder.write(
         "paint.toml",
         "[sources.drive]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
@@ -157,7 +157,7 @@ fn points_get_colours_from_a_camera_log_beside_the_drive() {
 
 #[test]
 fn damage_is_told_with_file_and_place_and_costs_one_image() {
-    let (folder, images) = driven();
+    let (folder, images) = demo_drive_with_camlog();
     let mut bytes = folder.read("forward.camlog");
     let second = FRONT + images[0].payload.len() - 30;
     // The length of the second image.

@@ -15,7 +15,7 @@ fn golden(name: &str) -> Vec<u8> {
 }
 
 /// A folder with a demo drive of this many seconds, `drive.lcm`.
-fn driven(seconds: &str) -> Folder {
+fn demo_drive(seconds: &str) -> Folder {
     let folder = Folder::new();
     let (seconds, out) = (format!("SECONDS={seconds}"), "OUT=quick");
     run_sluice(&folder, &["run", "quickstart", "--set", &seconds, "--set", out]).expect(0);
@@ -38,23 +38,23 @@ fn report(folder: &Folder) -> Value {
 
 /// Fails at the first line that differs.
 #[track_caller]
-fn same_lines(found: &[u8], wanted: &[u8]) {
-    if found == wanted {
+fn same_lines(found: &[u8], expected: &[u8]) {
+    if found == expected {
         return;
     }
     let lines = |text: &[u8]| text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
-    let (found, wanted): (Vec<Vec<u8>>, Vec<Vec<u8>>) = (lines(found), lines(wanted));
-    let at = found.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
-    let at = at.unwrap_or(found.len().min(wanted.len()));
+    let (found, expected): (Vec<Vec<u8>>, Vec<Vec<u8>>) = (lines(found), lines(expected));
+    let at = found.iter().zip(&expected).position(|(found, expected)| found != expected);
+    let at = at.unwrap_or(found.len().min(expected.len()));
     let show = |lines: &[Vec<u8>]| {
         let line = lines.get(at).map(Vec::as_slice).unwrap_or_default();
         String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned()
     };
-    let (count, of) = (found.len(), wanted.len());
+    let (count, of) = (found.len(), expected.len());
     panic!(
-        "line {at} ({count} lines, {of} wanted): {:?} and not {:?}",
+        "line {at} ({count} lines, {of} expected): {:?} and not {:?}",
         show(&found),
-        show(&wanted)
+        show(&expected)
     );
 }
 
@@ -77,7 +77,7 @@ fn a_window_of_the_velodyne_is_printed_as_the_original_program_prints_it() {
 
 #[test]
 fn every_example_is_printed_as_a_script_works_it_out() {
-    let folder = driven("2");
+    let folder = demo_drive("2");
     let lasers = root().join("plugins/dgc/data/hdl-64e.csv");
     let lasers = lasers.to_str().unwrap();
     let velodyne = ["velodyne", "drive.lcm", lasers, "1.9", "1.93"];
@@ -88,17 +88,17 @@ fn every_example_is_printed_as_a_script_works_it_out() {
         ("dgc-sick", "sick.txt", &["sick", "drive.lcm"], &[]),
         ("dgc-velodyne", "velodyne.txt", &velodyne, &["START=1.9", "END=1.93"]),
     ] {
-        let Some(wanted) = python_script(&folder, "dgc_examples.py", arguments) else { return };
+        let Some(expected) = python_script(&folder, "dgc_examples.py", arguments) else { return };
         run_on(&folder, pipeline, "drive.lcm", &[&["FORMAT=text"], set].concat()).expect(0);
-        assert!(wanted.lines().count() > 10, "{pipeline}");
-        same_lines(&folder.read(&format!("out/{file}")), wanted.as_bytes());
+        assert!(expected.lines().count() > 10, "{pipeline}");
+        same_lines(&folder.read(&format!("out/{file}")), expected.as_bytes());
         std::fs::remove_dir_all(folder.at("out")).unwrap();
     }
 }
 
 #[test]
 fn points_that_were_tables_in_between_are_moved_as_in_one_go() {
-    let folder = driven("2");
+    let folder = demo_drive("2");
     let lines = "plugin = \"jsonl\"\nfrom = \"body\"\npath =";
     let points = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
                   [stages.points]\nplugin = \"laser\"\nfrom = \"log\"\n\
@@ -137,7 +137,7 @@ fn by_channel(log: &[u8]) -> BTreeMap<String, Vec<LcmEvent>> {
 
 #[test]
 fn tables_hold_what_the_log_holds() {
-    let folder = driven("2");
+    let folder = demo_drive("2");
     let counts: BTreeMap<String, usize> = by_channel(&folder.read("drive.lcm"))
         .into_iter()
         .map(|(name, events)| (name, events.len()))
@@ -187,7 +187,7 @@ assert 1 < near < 60, near
 
 #[test]
 fn pictures_open_in_a_real_decoder_and_are_the_bytes_of_the_log() {
-    let folder = driven("2");
+    let folder = demo_drive("2");
     run_on(&folder, "dgc-images", "drive.lcm", &[]).expect(0);
     let log = by_channel(&folder.read("drive.lcm"));
     let mut pictures = 0;
@@ -219,7 +219,7 @@ for file in files:
 
 #[test]
 fn everything_at_once_gives_tables_track_pictures_and_points() {
-    let folder = driven("2");
+    let folder = demo_drive("2");
     run_on(&folder, "dgc-all", "drive.lcm", &[]).expect(0);
     for part in ["tables", "images", "track", "points"] {
         run_sluice(&folder, &["verify", &format!("out/{part}")]).expect(0);
@@ -249,7 +249,7 @@ assert far[0] == 0 and far[1] > 500_000, far
 
 #[test]
 fn threads_change_nothing() {
-    let folder = driven("1");
+    let folder = demo_drive("1");
     let mut hashes = Vec::new();
     for jobs in ["1", "2", "8"] {
         let set = ["run", "dgc-all", "--set", "INPUT=drive.lcm", "--set", "OUT=out", "--overwrite"];
@@ -277,7 +277,7 @@ fn windows_beyond_the_log_give_what_there_is() {
 
 #[test]
 fn points_before_any_pose_are_left_out_and_told() {
-    let folder = driven("1");
+    let folder = demo_drive("1");
     let all = events(&folder.read("drive.lcm"));
     let late = |event: &LcmEvent| event.channel != b"POSE" || event.utime > all[0].utime + 300_000;
     let events: Vec<LcmEvent> = all.iter().filter(|event| late(event)).cloned().collect();
@@ -300,7 +300,7 @@ fn changed(events: &[LcmEvent], change: impl Fn(usize, &mut LcmEvent)) -> Vec<u8
 
 #[test]
 fn what_is_wrong_is_told_by_channel_and_the_rest_goes_on() {
-    let folder = driven("1");
+    let folder = demo_drive("1");
     let all = events(&folder.read("drive.lcm"));
     let wrong = changed(&all, |at, event| match (&event.channel[..], at % 50) {
         // A wrong length; a block of unknown kind; an empty picture; a truncated scan.
@@ -353,7 +353,7 @@ fn a_format_that_is_none_is_told_with_what_it_can_be() {
 
 #[test]
 fn the_picture_of_the_documentation_is_made_by_its_script() {
-    let folder = driven("1");
+    let folder = demo_drive("1");
     let set = ["START=0.2", "END=0.267", "DROP_ZERO_RETURNS=true"];
     run_on(&folder, "dgc-velodyne", "drive.lcm", &set).expect(0);
     let script = root().join("plugins/dgc/docs/revolution.py");

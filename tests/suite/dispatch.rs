@@ -114,13 +114,13 @@ fn tree(folder: &Path) -> DispatchTree {
 }
 
 #[track_caller]
-fn assert_same_files(wanted: &DispatchTree, found: &DispatchTree, when: &str) {
+fn assert_same_files(expected: &DispatchTree, found: &DispatchTree, when: &str) {
     let only = |one: &DispatchTree, other: &DispatchTree| {
         one.keys().filter(|name| !other.contains_key(*name)).cloned().collect::<Vec<_>>()
     };
     let none = Vec::<String>::new();
-    assert_eq!((only(wanted, found), only(found, wanted)), (none.clone(), none), "{when}");
-    for (name, bytes) in wanted {
+    assert_eq!((only(expected, found), only(found, expected)), (none.clone(), none), "{when}");
+    for (name, bytes) in expected {
         assert!(found[name] == *bytes, "{when}: {name} differs");
     }
 }
@@ -136,7 +136,7 @@ fn local(text: &str, folder: &Folder, overwrite: Overwrite) -> BatchReport {
     batch.run(&Registry::linked(), &options(overwrite), FailurePolicy::Continue).unwrap()
 }
 
-fn carried(
+fn run_carried(
     text: &str,
     folder: &Folder,
     overwrite: Overwrite,
@@ -148,36 +148,36 @@ fn carried(
 /// The outputs and the report of a local run; the outputs are removed again.
 fn expected(text: &str, folder: &Folder) -> (DispatchTree, serde_json::Value) {
     let report = without_seconds(local(text, folder, Overwrite::Refuse).to_json());
-    let wanted = tree(&folder.at("out"));
+    let expected = tree(&folder.at("out"));
     fs::remove_dir_all(folder.at("out")).unwrap();
-    (wanted, report)
+    (expected, report)
 }
 
 #[test]
 fn workers_elsewhere_make_what_a_run_here_makes() {
     let folder = folder();
-    let (wanted, report) = expected(KINDS, &folder);
-    assert!(wanted.len() > 60 && wanted.contains_key("bad/3.bytes"), "{:?}", wanted.keys());
-    let carried = carried(KINDS, &folder, Overwrite::Refuse, &ThreadCarrier::reliable());
+    let (expected, report) = expected(KINDS, &folder);
+    assert!(expected.len() > 60 && expected.contains_key("bad/3.bytes"), "{:?}", expected.keys());
+    let carried = run_carried(KINDS, &folder, Overwrite::Refuse, &ThreadCarrier::reliable());
     assert_eq!(carried.exit(), 3);
     assert_eq!(without_seconds(carried.to_json()), report);
-    assert_same_files(&wanted, &tree(&folder.at("out")), "carried");
+    assert_same_files(&expected, &tree(&folder.at("out")), "carried");
 }
 
 #[test]
 fn whatever_happens_on_the_way_shows_in_nothing() {
     let folder = folder();
-    let (wanted, report) = expected(KINDS, &folder);
+    let (expected, report) = expected(KINDS, &folder);
     for seed in 0..5 {
         let threads = ThreadCarrier::random(seed);
-        let carried = carried(KINDS, &folder, Overwrite::Refuse, &threads);
+        let carried = run_carried(KINDS, &folder, Overwrite::Refuse, &threads);
         let when = format!("seed {seed}");
         let undone = carried.units.iter().filter(|unit| unit.status == Status::Failed);
         assert_eq!(undone.count(), 0, "{when}: {:?}", carried.units);
         for late in threads.run_late() {
             assert!(matches!(late, OrderOutcome::Abandoned(_)), "{when}: {late:?}");
         }
-        assert_same_files(&wanted, &tree(&folder.at("out")), &when);
+        assert_same_files(&expected, &tree(&folder.at("out")), &when);
         assert_eq!(without_seconds(carried.to_json()), report, "{when}");
         fs::remove_dir_all(folder.at("out")).unwrap();
     }
@@ -193,7 +193,7 @@ fn what_was_there_before_is_replaced_as_a_run_here_does() {
     one.write("out/tables/1/mine", "stays");
     let kept = tree(&one.at("out"));
     local(KINDS, &one, Overwrite::Replace);
-    let wanted = tree(&one.at("out"));
+    let expected = tree(&one.at("out"));
     for carrier in [
         ThreadCarrier::reliable(),
         ThreadCarrier::random(3),
@@ -205,28 +205,28 @@ fn what_was_there_before_is_replaced_as_a_run_here_does() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, bytes).unwrap();
         }
-        carried(KINDS, &one, Overwrite::Replace, &carrier);
-        assert_same_files(&wanted, &tree(&one.at("out")), "replaced");
+        run_carried(KINDS, &one, Overwrite::Replace, &carrier);
+        assert_same_files(&expected, &tree(&one.at("out")), "replaced");
     }
 }
 
 #[test]
 fn each_engine_resumes_where_the_other_ended() {
     let folder = folder();
-    let (wanted, _) = expected(KINDS, &folder);
+    let (expected, _) = expected(KINDS, &folder);
     let skipped = |report: &BatchReport| report.count(Status::Skipped);
-    let first = carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable());
+    let first = run_carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable());
     assert_eq!((first.count(Status::Done), skipped(&first)), (UNITS, 0));
     assert_eq!(skipped(&local(KINDS, &folder, Overwrite::Redo)), UNITS);
     assert_eq!(
-        skipped(&carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable())),
+        skipped(&run_carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable())),
         UNITS
     );
     for lost in ["2.lcm.zst", "parts/4/part-00000.lcm", "tables/0/_manifest.json"] {
         fs::remove_file(folder.at("out").join(lost)).unwrap();
-        let again = carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable());
+        let again = run_carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable());
         assert_eq!((again.count(Status::Done), skipped(&again)), (1, UNITS - 1), "{lost}");
-        assert_same_files(&wanted, &tree(&folder.at("out")), lost);
+        assert_same_files(&expected, &tree(&folder.at("out")), lost);
     }
 }
 
@@ -245,12 +245,12 @@ path = "${DIR}/out/{stem}.jsonl"
 #[test]
 fn a_unit_that_fails_stops_no_other_one_and_publishes_nothing() {
     let folder = folder();
-    let (wanted, report) = expected(STRICT, &folder);
-    let carried = carried(STRICT, &folder, Overwrite::Refuse, &ThreadCarrier::reliable());
+    let (expected, report) = expected(STRICT, &folder);
+    let carried = run_carried(STRICT, &folder, Overwrite::Refuse, &ThreadCarrier::reliable());
     assert_eq!((carried.exit(), carried.count(Status::Failed)), (1, 1));
     assert_eq!(carried.units[3].status, Status::Failed);
     assert_eq!(without_seconds(carried.to_json()), report);
-    assert_same_files(&wanted, &tree(&folder.at("out")), "but one");
+    assert_same_files(&expected, &tree(&folder.at("out")), "but one");
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn a_unit_that_no_worker_finishes_fails_alone() {
     let folder = folder();
     let lost = [UnitFate::Lost; 5];
     let threads = ThreadCarrier::with_fates(&[(0, &lost), (2, &[UnitFate::Dies])]);
-    let carried = carried(STRICT, &folder, Overwrite::Refuse, &threads);
+    let carried = run_carried(STRICT, &folder, Overwrite::Refuse, &threads);
     let errors: Vec<_> = carried.units.iter().map(|unit| unit.error.as_deref()).collect();
     assert!(errors[0].unwrap().contains("no worker"), "{errors:?}");
     assert_eq!(errors[2], Some("its process died"));
@@ -288,7 +288,7 @@ fn a_disk_that_fails_while_units_are_published_leaves_each_whole_or_as_it_was() 
     };
     run(&Arc::default()).unwrap();
     run(&faults).unwrap();
-    let (steps, wanted) = (faults.steps(), tree(&folder.at("out")));
+    let (steps, expected) = (faults.steps(), tree(&folder.at("out")));
     assert!(steps > 100, "{steps}");
     for step in (0..steps).step_by(steps as usize / 9) {
         let faults = Arc::new(FaultInjector::at(step, StepFault::Broken));
@@ -297,10 +297,11 @@ fn a_disk_that_fails_while_units_are_published_leaves_each_whole_or_as_it_was() 
         assert_eq!(report.count(Status::Failed), 1, "step {step}");
         assert_eq!(report.count(Status::Done), UNITS - 1, "step {step}");
         let mut found = tree(&folder.at("out"));
-        let manifest = found.insert("_manifest.json".to_owned(), wanted["_manifest.json"].clone());
+        let manifest =
+            found.insert("_manifest.json".to_owned(), expected["_manifest.json"].clone());
         let manifest: serde_json::Value = serde_json::from_slice(&manifest.unwrap()).unwrap();
         assert_eq!(manifest["left"].as_array().unwrap().len(), 1, "step {step}");
-        assert_same_files(&wanted, &found, "failed");
+        assert_same_files(&expected, &found, "failed");
     }
 }
 
@@ -315,15 +316,15 @@ fn a_carrier_without_workers_does_nothing() {
 
 #[test]
 fn a_worker_of_another_build_refuses_and_the_unit_fails_with_the_reason() {
-    fn fewer() -> Registry {
+    fn registry_without_jsonl() -> Registry {
         Registry::from_plugins(
             Registry::linked().iter().filter(|plugin| plugin.name != "jsonl").copied(),
         )
     }
     let folder = folder();
     let mut threads = ThreadCarrier::reliable();
-    threads.registry = fewer;
-    let carried = carried(STRICT, &folder, Overwrite::Refuse, &threads);
+    threads.registry = registry_without_jsonl;
+    let carried = run_carried(STRICT, &folder, Overwrite::Refuse, &threads);
     assert_eq!(carried.count(Status::Failed), UNITS);
     let why = carried.units[0].error.as_deref().unwrap();
     assert!(why.contains("sink jsonl"), "{why}");
@@ -332,7 +333,7 @@ fn a_worker_of_another_build_refuses_and_the_unit_fails_with_the_reason() {
 #[test]
 fn asked_to_end_it_publishes_what_there_is_and_says_what_is_left() {
     let folder = folder();
-    let (wanted, _) = expected(KINDS, &folder);
+    let (expected, _) = expected(KINDS, &folder);
     for after in [0, 2] {
         let options = options(Overwrite::Redo);
         let carrier = InterruptingCarrier { after, stop: Arc::clone(&options.stop) };
@@ -343,7 +344,7 @@ fn asked_to_end_it_publishes_what_there_is_and_says_what_is_left() {
         assert_eq!(folder.at("out").exists(), after > 0);
     }
     assert_eq!(local(KINDS, &folder, Overwrite::Redo).count(Status::Skipped), 2);
-    assert_same_files(&wanted, &tree(&folder.at("out")), "gone on with");
+    assert_same_files(&expected, &tree(&folder.at("out")), "gone on with");
 }
 
 #[test]
@@ -385,7 +386,7 @@ fn a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine() {
         return;
     }
     let folder = folder();
-    let (wanted, _) = expected(KINDS, &folder);
+    let (expected, _) = expected(KINDS, &folder);
     let name = "dispatch::a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine";
     let out = folder.at("out");
     for (n, files) in [0, 1, 30, 90, 150].into_iter().enumerate() {
@@ -401,16 +402,16 @@ fn a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine() {
         driver.kill().unwrap();
         driver.wait().unwrap();
         if out.exists() {
-            each_is_whole(&wanted, &tree(&out));
+            assert_complete(&expected, &tree(&out));
         }
         match n % 2 {
-            0 => carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable()),
+            0 => run_carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable()),
             _ => local(KINDS, &folder, Overwrite::Redo),
         };
         // A local run leaves staging folders to the next run on a cluster.
         let mut found = tree(&out);
         found.retain(|name, _| n % 2 == 0 || !name.starts_with(".cluster"));
-        assert_same_files(&wanted, &found, &format!("killed with {files} files"));
+        assert_same_files(&expected, &found, &format!("killed with {files} files"));
         fs::remove_dir_all(&out).unwrap();
     }
 }
@@ -418,19 +419,19 @@ fn a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine() {
 /// Checks that everything under a final name is complete. Ignores the records and staging files of
 /// unfinished work.
 #[track_caller]
-fn each_is_whole(wanted: &DispatchTree, found: &DispatchTree) {
+fn assert_complete(expected: &DispatchTree, found: &DispatchTree) {
     let is_output = |name: &str| {
         !name.contains(".sluice-tmp") && !matches!(name, "_manifest.json" | "_units.jsonl")
     };
     for (name, bytes) in found.iter().filter(|(name, _)| is_output(name)) {
-        assert!(wanted.get(name) == Some(bytes), "{name}");
+        assert!(expected.get(name) == Some(bytes), "{name}");
     }
 }
 
 #[test]
 fn staging_folders_of_dead_drivers_are_removed_and_disturb_no_run() {
     let folder = folder();
-    let (wanted, _) = expected(STRICT, &folder);
+    let (expected, _) = expected(STRICT, &folder);
     let staging = folder.at("out/.cluster.0123456789abcdef.sluice-tmp");
     fs::create_dir_all(staging.join("unit-000001/attempt/out")).unwrap();
     fs::write(staging.join("unit-000001.attempt.json"), "{").unwrap();
@@ -449,9 +450,9 @@ fn staging_folders_of_dead_drivers_are_removed_and_disturb_no_run() {
     let output = run_sluice(&folder, &["verify", &out]).expect(1).text();
     assert!(output.contains("1 input is not done (1 failed), of 5 in all"), "{output}");
     assert!(!output.contains(".cluster."), "{output}");
-    carried(STRICT, &folder, Overwrite::Replace, &ThreadCarrier::reliable());
+    run_carried(STRICT, &folder, Overwrite::Replace, &ThreadCarrier::reliable());
     assert!(!staging.exists());
-    assert_same_files(&wanted, &tree(&folder.at("out")), "beside a staging folder");
+    assert_same_files(&expected, &tree(&folder.at("out")), "beside a staging folder");
 }
 
 #[test]
@@ -516,7 +517,7 @@ fn compare(name: &str, set: &[(&str, &str)], folder: &Folder) {
         fs::remove_dir_all(folder.at("out")).unwrap();
         (report, found)
     };
-    let (wanted, there) = both(None);
+    let (expected, there) = both(None);
     assert!(!there.is_empty(), "{name}");
     for threads in [
         ThreadCarrier::reliable(),
@@ -525,7 +526,7 @@ fn compare(name: &str, set: &[(&str, &str)], folder: &Folder) {
     ] {
         let (report, found) = both(Some(&threads));
         assert_same_files(&there, &found, name);
-        assert_eq!(report, wanted, "{name}");
+        assert_eq!(report, expected, "{name}");
     }
 }
 

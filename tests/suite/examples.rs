@@ -93,13 +93,13 @@ impl Site {
     }
 
     /// The outputs of a single run on this machine; they are removed again.
-    fn wanted(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    fn expected_outputs(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let run = ["run", "examples/drives-to-tables.toml", "--memory", "2GiB"];
         self.run("sluice", &run).expect(0);
-        let wanted = self.tables();
-        assert!(wanted.len() as u64 > LOGS, "{:?}", wanted.keys());
+        let expected = self.tables();
+        assert!(expected.len() as u64 > LOGS, "{:?}", expected.keys());
         fs::remove_dir_all(self.workdir.at("data/tables")).unwrap();
-        wanted
+        expected
     }
 
     fn tables(&self) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -110,11 +110,11 @@ impl Site {
 
     /// Checks that the outputs are these, byte for byte, and that nothing else exists.
     #[track_caller]
-    fn expect(&self, wanted: &BTreeMap<PathBuf, Vec<u8>>) {
+    fn expect(&self, expected: &BTreeMap<PathBuf, Vec<u8>>) {
         let there = self.tables();
         let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
-        assert_eq!(names(&there), names(wanted));
-        for (path, bytes) in wanted {
+        assert_eq!(names(&there), names(expected));
+        for (path, bytes) in expected {
             assert!(there[path] == *bytes, "{} differs", path.display());
         }
     }
@@ -152,15 +152,15 @@ fn gather(folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
 #[test]
 fn the_slurm_array_gives_what_one_run_gives() {
     let site = Site::new();
-    let wanted = site.wanted();
+    let expected = site.expected_outputs();
     let said = site.run("sh", &["examples/slurm/submit.sh"]).expect(0).text();
-    site.expect(&wanted);
+    site.expect(&expected);
     assert_eq!(said, "array 1 converts, then 2 puts the records together\n");
     let calls = ["--parsable convert.sbatch", "--parsable --dependency=afterok:1 merge.sbatch"];
     assert_eq!(site.calls(), calls.map(|call| format!("sbatch {call}")));
     // As after a cancelled array: existing outputs are kept.
     site.run("sh", &["examples/slurm/submit.sh"]).expect(0);
-    site.expect(&wanted);
+    site.expect(&expected);
 }
 
 #[test]
@@ -170,10 +170,10 @@ fn a_damaged_log_does_not_fail_its_part_of_the_slurm_array() {
     site.workdir.write("data/logs/3.lcm", &whole[..whole.len() - 9]);
     let run = ["run", "examples/drives-to-tables.toml", "--memory", "2GiB"];
     site.run("sluice", &run).expect(3);
-    let wanted = site.tables();
+    let expected = site.tables();
     fs::remove_dir_all(site.workdir.at("data/tables")).unwrap();
     site.run("sh", &["examples/slurm/submit.sh"]).expect(0);
-    site.expect(&wanted);
+    site.expect(&expected);
 }
 
 #[test]
@@ -189,9 +189,9 @@ fn a_log_that_fails_fails_its_part_of_the_slurm_array() {
 #[test]
 fn hosts_by_ssh_give_what_one_run_gives() {
     let site = Site::new();
-    let wanted = site.wanted();
+    let expected = site.expected_outputs();
     site.run("sh", &["examples/ssh/convert.sh", "alpha", "beta", "gamma"]).expect(0);
-    site.expect(&wanted);
+    site.expect(&expected);
     let calls = site.calls();
     let hosts: BTreeSet<&str> = calls.iter().filter_map(|call| call.split(' ').nth(2)).collect();
     assert_eq!(hosts, BTreeSet::from(["alpha", "beta", "gamma"]));
@@ -200,11 +200,11 @@ fn hosts_by_ssh_give_what_one_run_gives() {
 #[test]
 fn gnu_parallel_gives_what_one_run_gives() {
     let site = Site::new();
-    let wanted = site.wanted();
+    let expected = site.expected_outputs();
     let mut command = site.command("sh");
     command.arg("examples/ssh/parallel.sh").env("HOSTS", "alpha,beta").env("PARTS", "7");
     ProgramOutput::from_output(command.output().unwrap()).expect(0);
-    site.expect(&wanted);
+    site.expect(&expected);
 }
 
 /// The documents of the Kubernetes files; `None`, with a message, if no YAML reader is installed.
@@ -248,7 +248,7 @@ fn container(manifest: &Value) -> (Vec<String>, BTreeMap<String, String>) {
 fn the_indexed_job_gives_what_one_run_gives() {
     let Some(jobs) = manifests(&["convert.yaml", "merge.yaml"]) else { return };
     let site = Site::new();
-    let wanted = site.wanted();
+    let expected = site.expected_outputs();
     for job in &jobs {
         assert_eq!((&job["apiVersion"], &job["kind"]), (&"batch/v1".into(), &"Job".into()));
         assert_eq!(pod(job).unwrap()["restartPolicy"], "Never");
@@ -268,7 +268,7 @@ fn the_indexed_job_gives_what_one_run_gives() {
             ProgramOutput::from_output(command.output().unwrap()).expect(0);
         }
     }
-    site.expect(&wanted);
+    site.expect(&expected);
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn allowed_with(text: &str, folder: &Folder, options: Options) -> Result<Report,
 }
 
 /// A pipeline that passes a log through this command.
-fn through(command: &str) -> String {
+fn stage_pipeline(command: &str) -> String {
     format!(
         r#"
 [sources.log]
@@ -49,7 +49,7 @@ path = "${{DIR}}/out.lcm"
 }
 
 /// A pipeline that writes a log to this command.
-fn into(command: &str, more: &str) -> String {
+fn sink_pipeline(command: &str, more: &str) -> String {
     format!(
         r#"
 [sources.log]
@@ -66,7 +66,7 @@ command = {command}
 }
 
 /// A pipeline that reads a log from this command.
-fn out_of(command: &str, more: &str) -> String {
+fn source_pipeline(command: &str, more: &str) -> String {
     format!(
         r#"
 [sources.prog]
@@ -91,7 +91,7 @@ fn with_log(count: i64) -> Folder {
 
 /// The folder's log as an Arrow stream, as programs get it.
 fn stream(folder: &Folder) {
-    allowed(&into(r#"["cat"]"#, r#"path = "${DIR}/in.arrows""#), folder, 2).unwrap();
+    allowed(&sink_pipeline(r#"["cat"]"#, r#"path = "${DIR}/in.arrows""#), folder, 2).unwrap();
 }
 
 /// The error of a run that must fail.
@@ -119,7 +119,7 @@ fn total(report: &Report, of: impl Fn(&sluice_pipeline::report::ChannelReport) -
 fn cat_is_the_stage_that_changes_nothing_with_any_number_of_threads() {
     let folder = with_log(3000);
     for jobs in [1, 2, 7] {
-        let report = allowed(&through(r#"["cat"]"#), &folder, jobs).unwrap();
+        let report = allowed(&stage_pipeline(r#"["cat"]"#), &folder, jobs).unwrap();
         assert!(folder.read("out.lcm") == folder.read("in.lcm"), "with {jobs} threads");
         let kept = report.channels.iter().all(|row| row.entered == row.out && row.filtered == 0);
         assert!(kept && total(&report, |row| row.out) == 3000);
@@ -129,7 +129,7 @@ fn cat_is_the_stage_that_changes_nothing_with_any_number_of_threads() {
 #[test]
 fn a_program_may_read_everything_before_it_writes() {
     let folder = with_log(9000);
-    let text = through(r#"["sh", "-c", "cat > held && cat held"]"#);
+    let text = stage_pipeline(r#"["sh", "-c", "cat > held && cat held"]"#);
     allowed(&text, &folder, 2).unwrap();
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
 }
@@ -139,8 +139,9 @@ fn a_program_may_write_much_before_it_reads() {
     let folder = with_log(9000);
     stream(&folder);
     // The stream of a sink has no numbers: all events are new.
-    let text =
-        through(r#"["sh", "-c", "head -c -8 in.arrows; cat > /dev/null; tail -c 8 in.arrows"]"#);
+    let text = stage_pipeline(
+        r#"["sh", "-c", "head -c -8 in.arrows; cat > /dev/null; tail -c 8 in.arrows"]"#,
+    );
     let report = allowed(&text, &folder, 2).unwrap();
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
     assert_eq!(total(&report, |row| row.entered), 18_000);
@@ -153,7 +154,7 @@ fn a_program_that_has_had_enough_ends_its_stream() {
     let few = with_log(50);
     stream(&few);
     fs::copy(few.at("in.arrows"), folder.at("few.arrows")).unwrap();
-    let text = through(r#"["cat", "few.arrows"]"#);
+    let text = stage_pipeline(r#"["cat", "few.arrows"]"#);
     let report = allowed(&text, &folder, 2).unwrap();
     assert_eq!(events(&folder.read("out.lcm")).len(), 50);
     assert_eq!(total(&report, |row| row.out), 50);
@@ -164,7 +165,7 @@ fn a_program_that_has_had_enough_ends_its_stream() {
 fn a_stream_comes_back_as_the_log_it_was() {
     let folder = with_log(2000);
     stream(&folder);
-    let text = out_of(r#"["cat", "{input}"]"#, r#"path = "${DIR}/in.arrows""#);
+    let text = source_pipeline(r#"["cat", "{input}"]"#, r#"path = "${DIR}/in.arrows""#);
     let report = allowed(&text, &folder, 2).unwrap();
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
     assert_eq!(report.sources["prog"].events, 2000);
@@ -177,7 +178,8 @@ fn a_program_is_run_for_each_input_and_events_come_in_their_order() {
     for name in ["a", "b", "c", "d", "e"] {
         fs::copy(folder.at("in.arrows"), folder.at(&format!("{name}.part"))).unwrap();
     }
-    let text = out_of(r#"["sh", "-c", "cat $1", "sh", "{input}"]"#, r#"path = "${DIR}/*.part""#);
+    let text =
+        source_pipeline(r#"["sh", "-c", "cat $1", "sh", "{input}"]"#, r#"path = "${DIR}/*.part""#);
     let mut before: Option<Vec<u8>> = None;
     for jobs in [1, 4] {
         allowed(&text, &folder, jobs).unwrap();
@@ -192,14 +194,14 @@ fn a_program_is_run_for_each_input_and_events_come_in_their_order() {
 fn a_source_without_inputs_is_run_once() {
     let folder = with_log(300);
     stream(&folder);
-    allowed(&out_of(r#"["cat", "in.arrows"]"#, ""), &folder, 2).unwrap();
+    allowed(&source_pipeline(r#"["cat", "in.arrows"]"#, ""), &folder, 2).unwrap();
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
 }
 
 #[test]
 fn what_a_sink_prints_is_a_file_when_it_has_succeeded() {
     let folder = with_log(500);
-    let text = into(r#"["sh", "-c", "wc -c | tr -d ' '"]"#, r#"path = "${DIR}/out.txt""#);
+    let text = sink_pipeline(r#"["sh", "-c", "wc -c | tr -d ' '"]"#, r#"path = "${DIR}/out.txt""#);
     let report = allowed(&text, &folder, 2).unwrap();
     let size = String::from_utf8(folder.read("out.txt")).unwrap().trim().parse::<u64>().unwrap();
     stream(&folder);
@@ -211,7 +213,8 @@ fn what_a_sink_prints_is_a_file_when_it_has_succeeded() {
 fn of_a_sink_that_fails_nothing_is_left() {
     let folder = with_log(500);
     let path = r#"path = "${DIR}/out.txt""#;
-    let said = failure(&into(r#"["sh", "-c", "cat; echo no room >&2; exit 3"]"#, path), &folder);
+    let said =
+        failure(&sink_pipeline(r#"["sh", "-c", "cat; echo no room >&2; exit 3"]"#, path), &folder);
     assert_contains(
         &said,
         &["`prog`: the program `sh -c", "failed with exit code 3", "its last messages:\n  no room"],
@@ -225,7 +228,7 @@ fn a_sink_that_does_not_take_everything_has_failed() {
     for (count, command) in
         [(3, r#"["true"]"#), (9000, r#"["true"]"#), (9000, r#"["head", "-c", "100000"]"#)]
     {
-        let said = failure(&into(command, path), &with_log(count));
+        let said = failure(&sink_pipeline(command, path), &with_log(count));
         let early = said.contains("before it had read all events");
         assert!(early || said.contains("stopped reading"), "{said}");
     }
@@ -235,10 +238,10 @@ fn a_sink_that_does_not_take_everything_has_failed() {
 fn a_failed_program_is_reported_with_its_last_output() {
     let folder = with_log(2000);
     for text in [
-        through(r#"["sh", "-c", "head -c 30000; echo it broke >&2; exit 7"]"#),
-        through(r#"["sh", "-c", "cat > /dev/null; echo it broke >&2; exit 7"]"#),
-        through(r#"["sh", "-c", "cat; echo it broke >&2; exit 7"]"#),
-        out_of(r#"["sh", "-c", "echo it broke >&2; exit 7"]"#, ""),
+        stage_pipeline(r#"["sh", "-c", "head -c 30000; echo it broke >&2; exit 7"]"#),
+        stage_pipeline(r#"["sh", "-c", "cat > /dev/null; echo it broke >&2; exit 7"]"#),
+        stage_pipeline(r#"["sh", "-c", "cat; echo it broke >&2; exit 7"]"#),
+        source_pipeline(r#"["sh", "-c", "echo it broke >&2; exit 7"]"#, ""),
     ] {
         assert_contains(
             &failure(&text, &folder),
@@ -250,21 +253,21 @@ fn a_failed_program_is_reported_with_its_last_output() {
 #[test]
 fn a_killed_program_is_reported_with_its_signal() {
     let folder = with_log(100);
-    let said = failure(&through(r#"["sh", "-c", "kill -9 $$$$"]"#), &folder);
+    let said = failure(&stage_pipeline(r#"["sh", "-c", "kill -9 $$$$"]"#), &folder);
     assert_contains(&said, &["was killed by signal 9 (SIGKILL"]);
 }
 
 #[test]
 fn text_from_a_program_is_quoted_in_the_error() {
     let folder = with_log(100);
-    let said = failure(&through(r#"["sh", "-c", "echo starting; cat"]"#), &folder);
+    let said = failure(&stage_pipeline(r#"["sh", "-c", "echo starting; cat"]"#), &folder);
     assert_contains(&said, &["it printed the text \"starting\\n", "to standard error"]);
-    let said = failure(&through(r#"["sh", "-c", "cat; echo finished"]"#), &folder);
+    let said = failure(&stage_pipeline(r#"["sh", "-c", "cat; echo finished"]"#), &folder);
     assert_contains(
         &said,
         &["it printed the text \"finished\\n\" after the end of its Arrow stream"],
     );
-    let said = failure(&through(r#"["sh", "-c", "cat > /dev/null"]"#), &folder);
+    let said = failure(&stage_pipeline(r#"["sh", "-c", "cat > /dev/null"]"#), &folder);
     assert_contains(&said, &["nothing was written to standard output"]);
 }
 
@@ -272,34 +275,35 @@ fn text_from_a_program_is_quoted_in_the_error() {
 fn a_stream_that_breaks_off_is_no_stream() {
     let folder = with_log(2000);
     stream(&folder);
-    let said = failure(&out_of(r#"["head", "-c", "50000", "in.arrows"]"#, ""), &folder);
+    let said = failure(&source_pipeline(r#"["head", "-c", "50000", "in.arrows"]"#, ""), &folder);
     assert_contains(&said, &["cut off at byte 50000"]);
-    let said = failure(&out_of(r#"["head", "-c", "-8", "in.arrows"]"#, ""), &folder);
+    let said = failure(&source_pipeline(r#"["head", "-c", "-8", "in.arrows"]"#, ""), &folder);
     assert_contains(&said, &["has no end mark"]);
 }
 
 #[test]
 fn a_program_that_cannot_start_is_reported_with_the_reason() {
     let folder = with_log(10);
-    let said = failure(&through(r#"["no-such-program-here"]"#), &folder);
+    let said = failure(&stage_pipeline(r#"["no-such-program-here"]"#), &folder);
     assert_contains(
         &said,
         &["cannot be started", "the program `no-such-program-here` is not on the PATH"],
     );
     folder.write("plain.sh", "#!/bin/sh\ncat\n");
-    let said = failure(&through(r#"["./plain.sh"]"#), &folder);
+    let said = failure(&stage_pipeline(r#"["./plain.sh"]"#), &folder);
     assert_contains(&said, &["`chmod +x` makes it so"]);
     fs::set_permissions(folder.at("plain.sh"), PermissionsExt::from_mode(0o755)).unwrap();
-    allowed(&through(r#"["./plain.sh"]"#), &folder, 1).unwrap();
+    allowed(&stage_pipeline(r#"["./plain.sh"]"#), &folder, 1).unwrap();
     fs::remove_file(folder.at("out.lcm")).unwrap();
     folder.write("plain.sh", "cat\n");
-    assert_contains(&failure(&through(r#"["./plain.sh"]"#), &folder), &["`#!/bin/sh`"]);
-    let text = through(r#"["cat"]"#).replace("folder = \"${DIR}\"", "folder = \"${DIR}/none\"");
+    assert_contains(&failure(&stage_pipeline(r#"["./plain.sh"]"#), &folder), &["`#!/bin/sh`"]);
+    let text =
+        stage_pipeline(r#"["cat"]"#).replace("folder = \"${DIR}\"", "folder = \"${DIR}/none\"");
     assert_contains(&failure(&text, &folder), &["none", "no such file or folder"]);
 }
 
 /// The process whose number is in this file.
-fn noted(path: &Path) -> Pid {
+fn read_pid(path: &Path) -> Pid {
     let text = fs::read_to_string(path).unwrap();
     Pid::from_raw(text.trim().parse().unwrap()).unwrap()
 }
@@ -327,21 +331,21 @@ fn a_program_that_does_nothing_is_ended_with_all_it_started() {
     let folder = with_log(9000);
     let timeout = "timeout = \"300ms\"";
     for text in [
-        out_of(HANGS, timeout),
-        into(HANGS, timeout),
-        through(HANGS).replace("folder =", &format!("{timeout}\nfolder =")),
+        source_pipeline(HANGS, timeout),
+        sink_pipeline(HANGS, timeout),
+        stage_pipeline(HANGS).replace("folder =", &format!("{timeout}\nfolder =")),
     ] {
         assert_contains(&failure(&text, &folder), &["inactive for 0.3 s", "`timeout`"]);
-        expect_gone(noted(&folder.at("child")));
+        expect_gone(read_pid(&folder.at("child")));
     }
 }
 
 #[test]
 fn what_a_program_leaves_running_ends_with_it() {
     let folder = with_log(100);
-    let text = through(r#"["sh", "-c", "sleep 1000 & echo $! > child; cat"]"#);
+    let text = stage_pipeline(r#"["sh", "-c", "sleep 1000 & echo $! > child; cat"]"#);
     allowed(&text, &folder, 2).unwrap();
-    expect_gone(noted(&folder.at("child")));
+    expect_gone(read_pid(&folder.at("child")));
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
 }
 
@@ -368,7 +372,7 @@ plugin = "null"
 from = "prog"
 "#;
     assert_contains(&failure(text, &folder), &["failed with exit code 5"]);
-    expect_gone(noted(&folder.at("child")));
+    expect_gone(read_pid(&folder.at("child")));
 }
 
 #[derive(Default)]
@@ -386,8 +390,10 @@ impl Progress for ProgramLines {
 fn output_of_programs_is_prefixed_with_their_nodes() {
     let folder = with_log(10);
     let lines = Arc::new(ProgramLines::default());
-    let text =
-        into(r#"["sh", "-c", "echo one >&2; printf 'two\\033[1m\n' >&2; cat > /dev/null"]"#, "");
+    let text = sink_pipeline(
+        r#"["sh", "-c", "echo one >&2; printf 'two\\033[1m\n' >&2; cat > /dev/null"]"#,
+        "",
+    );
     let options = Options { progress: Some(lines.clone()), ..Options::default() };
     allowed_with(&text, &folder, options).unwrap();
     assert_eq!(*lines.0.lock().unwrap(), ["prog: one", "prog: two\\u{1b}[1m"]);
@@ -396,7 +402,7 @@ fn output_of_programs_is_prefixed_with_their_nodes() {
 #[test]
 fn a_pipeline_that_runs_programs_is_refused_unless_that_is_allowed() {
     let folder = with_log(10);
-    let text = through(r#"["sh", "-c", "touch ran; cat"]"#);
+    let text = stage_pipeline(r#"["sh", "-c", "touch ran; cat"]"#);
     let refused = run::run(pipeline(&text, folder.path()), &Options::default()).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::NotAllowed(_)), "{refused}");
     folder.write("p.toml", &text);
@@ -450,7 +456,7 @@ fn convert_and_cat_run_no_program_unasked() {
 #[test]
 fn a_batch_of_programs_is_refused_before_any_unit() {
     let folder = with_log(10);
-    let text = into(r#"["cat"]"#, r#"path = "${DIR}/out/{stem}.arrows""#);
+    let text = sink_pipeline(r#"["cat"]"#, r#"path = "${DIR}/out/{stem}.arrows""#);
     folder.write("p.toml", &text);
     let dir = format!("DIR={}", folder.path().display());
     run_sluice(&folder, &["run", "p.toml", "--set", &dir]).expect(2).expect_stderr("--allow-exec");
@@ -466,8 +472,9 @@ fn commands_and_folders_are_seen_from_the_pipeline_file() {
     fs::rename(folder.at("in.lcm"), folder.at("sub/in.lcm")).unwrap();
     folder.write("sub/keep.sh", "#!/bin/sh\ncat\n");
     fs::set_permissions(folder.at("sub/keep.sh"), PermissionsExt::from_mode(0o755)).unwrap();
-    let text =
-        through(r#"["./keep.sh"]"#).replace("${DIR}/", "").replace("folder = \"${DIR}\"\n", "");
+    let text = stage_pipeline(r#"["./keep.sh"]"#)
+        .replace("${DIR}/", "")
+        .replace("folder = \"${DIR}\"\n", "");
     folder.write("sub/p.toml", text);
     run_sluice(&folder, &["run", "sub/p.toml", "--allow-exec"]).expect(0);
     assert!(folder.read("sub/out.lcm") == folder.read("sub/in.lcm"));
@@ -477,7 +484,7 @@ fn commands_and_folders_are_seen_from_the_pipeline_file() {
 fn resuming_does_again_what_another_program_made() {
     let folder = with_log(10);
     folder.write("keep.sh", "cat");
-    let text = through(r#"["sh", "keep.sh"]"#)
+    let text = stage_pipeline(r#"["sh", "keep.sh"]"#)
         .replace("out.lcm", "out/")
         .replace("[sinks.out]\nplugin = \"lcm-log\"", "[sinks.out]\nplugin = \"parquet\"");
     folder.write("p.toml", text);
@@ -491,7 +498,7 @@ fn resuming_does_again_what_another_program_made() {
 }
 
 /// Starts a pipeline, and waits until its child program has written the number of its own child.
-fn at_work(folder: &Folder, text: &str) -> std::process::Child {
+fn start_and_wait_for_child(folder: &Folder, text: &str) -> std::process::Child {
     folder.write("p.toml", text);
     let dir = format!("DIR={}", folder.path().display());
     started(folder, &["run", "p.toml", "--set", &dir, "--allow-exec", "--progress", "none"])
@@ -518,20 +525,21 @@ fn signal(run: &std::process::Child, signal: Signal) {
 #[test]
 fn ctrl_c_ends_a_source_and_all_it_started() {
     let folder = Folder::new();
-    let run = at_work(&folder, &out_of(HANGS, "timeout = 0"));
+    let run = start_and_wait_for_child(&folder, &source_pipeline(HANGS, "timeout = 0"));
     signal(&run, Signal::INT);
     let ended = ProgramOutput::from_output(run.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
-    expect_gone(noted(&folder.at("child")));
+    expect_gone(read_pid(&folder.at("child")));
 }
 
 #[test]
 fn the_second_ctrl_c_ends_stages_and_sinks_that_do_not_answer() {
-    for text in
-        [through(HANGS).replace("folder =", "timeout = 0\nfolder ="), into(HANGS, "timeout = 0")]
-    {
+    for text in [
+        stage_pipeline(HANGS).replace("folder =", "timeout = 0\nfolder ="),
+        sink_pipeline(HANGS, "timeout = 0"),
+    ] {
         let folder = with_log(9000);
-        let run = at_work(&folder, &text);
+        let run = start_and_wait_for_child(&folder, &text);
         signal(&run, Signal::INT);
         // Pending signals of one kind are merged.
         let begun = Instant::now();
@@ -542,7 +550,7 @@ fn the_second_ctrl_c_ends_stages_and_sinks_that_do_not_answer() {
         }
         let ended = ProgramOutput::from_output(run.wait_with_output().unwrap());
         assert_eq!(ended.code, Some(130), "{}", ended.stderr);
-        expect_gone(noted(&folder.at("child")));
+        expect_gone(read_pid(&folder.at("child")));
         assert!(!folder.at("out.lcm").exists());
     }
 }

@@ -15,7 +15,7 @@ mod limits;
 mod names;
 
 /// The program in this folder, after a line of shell such as `ulimit -n 64`.
-fn behind(folder: &Folder, line: &str, arguments: &[&str]) -> Command {
+fn after_shell_line(folder: &Folder, line: &str, arguments: &[&str]) -> Command {
     let program = crate::PROGRAM;
     let mut command = Command::new("sh");
     command.current_dir(folder.path()).stdin(Stdio::null());
@@ -24,8 +24,8 @@ fn behind(folder: &Folder, line: &str, arguments: &[&str]) -> Command {
 }
 
 /// Runs it and returns the output.
-fn ran_behind(folder: &Folder, line: &str, arguments: &[&str]) -> ProgramOutput {
-    ProgramOutput::from_output(behind(folder, line, arguments).output().unwrap())
+fn run_after_shell_line(folder: &Folder, line: &str, arguments: &[&str]) -> ProgramOutput {
+    ProgramOutput::from_output(after_shell_line(folder, line, arguments).output().unwrap())
 }
 
 /// Every file below a folder, by its path there.

@@ -83,7 +83,7 @@ impl GuideReader {
             GuideStep::Write { path, text } => fs::write(self.at.join(path), text).unwrap(),
             GuideStep::Replace { path, item, text } => {
                 let path = self.at.join(path);
-                let replaced = replaced(&fs::read_to_string(&path).unwrap(), item, &text);
+                let replaced = replace_item(&fs::read_to_string(&path).unwrap(), item, &text);
                 fs::write(path, replaced).unwrap();
             }
             GuideStep::Type(line) => self.type_in(line),
@@ -101,7 +101,7 @@ impl GuideReader {
                 return;
             }
             ["xxd", "-r", from, to] => {
-                fs::write(self.at.join(to), dumped(&self.at.join(from))).unwrap();
+                fs::write(self.at.join(to), parse_dump(&self.at.join(from))).unwrap();
                 return;
             }
             ["cargo", verb, ref rest @ ..] => {
@@ -132,7 +132,7 @@ impl GuideReader {
 }
 
 /// Replaces the item that starts like this, up to its end.
-fn replaced(text: &str, item: &str, with: &str) -> String {
+fn replace_item(text: &str, item: &str, with: &str) -> String {
     let start = text.find(&format!("\n{item}")).unwrap_or_else(|| panic!("no `{item}`")) + 1;
     let rest = &text[start..];
     let end = if item.starts_with("const") { ";\n" } else { "\n}\n" };
@@ -141,7 +141,7 @@ fn replaced(text: &str, item: &str, with: &str) -> String {
 }
 
 /// The bytes of an `xxd` dump.
-fn dumped(path: &Path) -> Vec<u8> {
+fn parse_dump(path: &Path) -> Vec<u8> {
     let text = fs::read_to_string(path).unwrap();
     let digits =
         |line: &str| line.split_once(": ").unwrap().1.split("  ").next().unwrap().to_owned();

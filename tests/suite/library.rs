@@ -234,13 +234,13 @@ fn an_orca_log_becomes_one_lcm_log_with_sources_in_names() {
     run_sluice(&folder, &["run", "orca-to-log", "--set", "INPUT=orca/master.log"]).expect(0);
     let events = events(&folder.read("drive.lcm"));
     let names: std::collections::BTreeSet<&[u8]> = events.iter().map(|e| &e.channel[..]).collect();
-    let wanted = [
+    let expected = [
         "laser0/orca.Laser",
         "laser0/orca.Laser.config",
         "position2d0/orca.Position2d",
         "position2d0/orca.Position2d.config",
     ];
-    assert_eq!(names, wanted.map(str::as_bytes).into());
+    assert_eq!(names, expected.map(str::as_bytes).into());
     assert_eq!(events.len(), 43);
 }
 

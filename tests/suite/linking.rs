@@ -50,7 +50,7 @@ fn crates_of(workspace: PathBuf) -> Vec<(String, Crate)> {
 }
 
 /// The crates of the workspaces that this one depends on.
-fn ours(name: &str) -> BTreeSet<&str> {
+fn own_dependencies(name: &str) -> BTreeSet<&str> {
     let dependencies = &CRATES[name].dependencies;
     dependencies.iter().map(|d| &d[..]).filter(|d| CRATES.contains_key(*d)).collect()
 }
@@ -135,7 +135,7 @@ fn registered_in(folder: &std::path::Path) -> Vec<(Option<PluginKind>, String)> 
 
 #[test]
 fn the_core_knows_no_other_crate_no_thread_pool_and_no_toml() {
-    assert_eq!(ours("sluice-core"), BTreeSet::new());
+    assert_eq!(own_dependencies("sluice-core"), BTreeSet::new());
     for unwanted in ["rayon", "crossbeam-channel", "toml", "clap"] {
         assert!(!CRATES["sluice-core"].dependencies.contains(unwanted), "{unwanted}");
     }
@@ -143,13 +143,13 @@ fn the_core_knows_no_other_crate_no_thread_pool_and_no_toml() {
 
 #[test]
 fn pipelines_know_the_core_only() {
-    assert_eq!(ours("sluice-pipeline"), BTreeSet::from(["sluice-core"]));
+    assert_eq!(own_dependencies("sluice-pipeline"), BTreeSet::from(["sluice-core"]));
 }
 
 #[test]
 fn families_know_the_core_only_and_never_each_other() {
     for name in families().into_iter().map(|(name, _)| name).chain(["sluice-query"]) {
-        let mut ours = ours(name);
+        let mut ours = own_dependencies(name);
         // Test dependencies.
         ours.remove("sluice-conformance");
         assert_eq!(ours, BTreeSet::from(["sluice-core"]), "{name}");
@@ -158,23 +158,29 @@ fn families_know_the_core_only_and_never_each_other() {
 
 #[test]
 fn sql_the_cluster_and_object_stores_know_no_plugin_and_only_the_full_program_knows_them() {
-    assert_eq!(ours("sluice-cluster"), BTreeSet::from(["sluice-core", "sluice-pipeline"]));
-    assert_eq!(ours("sluice-storage"), BTreeSet::from(["sluice-core"]));
+    assert_eq!(
+        own_dependencies("sluice-cluster"),
+        BTreeSet::from(["sluice-core", "sluice-pipeline"])
+    );
+    assert_eq!(own_dependencies("sluice-storage"), BTreeSet::from(["sluice-core"]));
     for engine in ["sluice-cluster", "sluice-query", "sluice-storage"] {
-        let users = CRATES.keys().filter(|name| ours(name).contains(engine));
+        let users = CRATES.keys().filter(|name| own_dependencies(name).contains(engine));
         assert_eq!(users.collect::<Vec<_>>(), ["sluice-full"], "{engine}");
     }
 }
 
 #[test]
 fn the_conformance_kit_knows_no_plugin() {
-    assert_eq!(ours("sluice-conformance"), BTreeSet::from(["sluice-core", "sluice-pipeline"]));
+    assert_eq!(
+        own_dependencies("sluice-conformance"),
+        BTreeSet::from(["sluice-core", "sluice-pipeline"])
+    );
 }
 
 #[test]
 fn only_programs_tests_and_benches_name_all_plugins() {
     let tests = ["sluice-tests", "sluice-benches", "sluice-fuzz-targets"];
-    let users = CRATES.keys().filter(|name| ours(name).contains("sluice-all"));
+    let users = CRATES.keys().filter(|name| own_dependencies(name).contains("sluice-all"));
     let users: BTreeSet<&str> = users.map(|name| &name[..]).collect();
     let programs = ["sluice-logs", "sluice-full"];
     let allowed = |name: &&str| programs.contains(name) || tests.contains(name);
@@ -183,7 +189,7 @@ fn only_programs_tests_and_benches_name_all_plugins() {
 
 #[test]
 fn nothing_but_tests_benches_and_the_full_program_depends_on_the_program() {
-    let users = CRATES.keys().filter(|name| ours(name).contains("sluice-logs"));
+    let users = CRATES.keys().filter(|name| own_dependencies(name).contains("sluice-logs"));
     let users: BTreeSet<&str> = users.map(|name| &name[..]).collect();
     let allowed = BTreeSet::from(["sluice-tests", "sluice-benches", "sluice-full"]);
     assert!(users.is_subset(&allowed), "{users:?}");

@@ -27,7 +27,7 @@ fn objects(stderr: &str) -> Vec<Value> {
 
 /// Runs a command with `--log-format json`, and returns its messages if it ended with this code.
 #[track_caller]
-fn said(folder: &Folder, arguments: &[&str], code: i32) -> Vec<Value> {
+fn log_records(folder: &Folder, arguments: &[&str], code: i32) -> Vec<Value> {
     let ran = run_sluice(folder, &[arguments, &["--log-format", "json"]].concat()).expect(code);
     objects(&ran.stderr)
 }
@@ -107,18 +107,21 @@ fn every_line_of_every_command_is_an_object() {
 #[test]
 fn mistakes_damage_and_failures_say_where() {
     let folder = folder();
-    let mistakes = said(&folder, &["check", "wrong.toml"], 2);
+    let mistakes = log_records(&folder, &["check", "wrong.toml"], 2);
     let plugin = mistakes.iter().find(|line| line["line"] == 2).unwrap();
     assert_eq!((&plugin["kind"], &plugin["column"]), (&"mistake".into(), &10.into()));
     assert_eq!(plugin["file"], "wrong.toml");
     assert!(plugin["hint"].as_str().unwrap().contains("lcm-log"), "{plugin}");
-    let damage = only(&said(&folder, &["convert", "torn.lcm", "--to", "a.lcm"], 3), "damage");
+    let damage =
+        only(&log_records(&folder, &["convert", "torn.lcm", "--to", "a.lcm"], 3), "damage");
     assert_eq!((&damage["input"], &damage["node"]), (&"torn.lcm".into(), &"log".into()));
     assert!(damage["offset"].as_u64().unwrap() <= 1000 && damage["length"].is_u64(), "{damage}");
-    let failure = only(&said(&folder, &["cat", "missing\u{202e}.lcm"], 1), "failure");
+    let failure = only(&log_records(&folder, &["cat", "missing\u{202e}.lcm"], 1), "failure");
     assert_eq!(failure["file"], "missing\u{202e}.lcm");
-    let usage =
-        only(&said(&folder, &["convert", "in.lcm", "--to", "x.lcm", "--chanel", "A"], 2), "usage");
+    let usage = only(
+        &log_records(&folder, &["convert", "in.lcm", "--to", "x.lcm", "--chanel", "A"], 2),
+        "usage",
+    );
     assert!(usage["message"].as_str().unwrap().contains("--chanel"), "{usage}");
     assert!(usage["hint"].as_str().unwrap().contains("--channel"), "{usage}");
 }
@@ -130,7 +133,7 @@ fn programs_speak_in_objects_too() {
         [sinks.out]\nplugin = \"exec\"\nfrom = \"log\"\ncommand = [\"sh\", \"-c\", \"echo \
         'a \\\"word\\\"' >&2; cat > /dev/null\"]\n";
     folder.write("exec.toml", pipeline);
-    let said = said(&folder, &["run", "exec.toml", "--allow-exec"], 0);
+    let said = log_records(&folder, &["run", "exec.toml", "--allow-exec"], 0);
     let program = only(&said, "program");
     assert_eq!((&program["node"], &program["line"]), (&"out".into(), &"a \"word\"".into()));
 }

@@ -6,7 +6,7 @@ use crate::kit::{BEGIN, Folder, LcmEvent, SeededRng, drive, events, log, numbers
 
 /// The definition of merging: the stream with the earliest next event goes first, ties by order of
 /// naming; the order within a stream is kept, whatever its times.
-fn merged(streams: &[Vec<LcmEvent>]) -> Vec<LcmEvent> {
+fn expected_merge(streams: &[Vec<LcmEvent>]) -> Vec<LcmEvent> {
     let mut next = vec![0; streams.len()];
     let mut all = Vec::new();
     while let Some((_, stream)) = (0..streams.len())
@@ -35,12 +35,16 @@ fn check(streams: &[Vec<LcmEvent>]) {
     let folder = Folder::new();
     let text = fan_in(&folder, streams);
     run(&text, folder.path(), 2).unwrap();
-    let (found, expected) = (events(&folder.read("out.lcm")), merged(streams));
+    let (found, expected) = (events(&folder.read("out.lcm")), expected_merge(streams));
     let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
     assert_eq!((differs, found.len()), (None, expected.len()), "the first that differs");
 }
 
-fn named(seed: u64, count: i64, change: impl Fn(&mut LcmEvent, &mut SeededRng)) -> Vec<LcmEvent> {
+fn named_stream(
+    seed: u64,
+    count: i64,
+    change: impl Fn(&mut LcmEvent, &mut SeededRng),
+) -> Vec<LcmEvent> {
     let (mut events, mut rng) = (drive(seed, count), SeededRng(seed));
     for event in &mut events {
         event.channel.extend(format!("_{seed}").into_bytes());
@@ -51,38 +55,46 @@ fn named(seed: u64, count: i64, change: impl Fn(&mut LcmEvent, &mut SeededRng)) 
 
 #[test]
 fn streams_are_merged_by_time() {
-    check(&[named(1, 900, |_, _| {}), named(2, 700, |_, _| {}), named(3, 50, |_, _| {})]);
+    check(&[
+        named_stream(1, 900, |_, _| {}),
+        named_stream(2, 700, |_, _| {}),
+        named_stream(3, 50, |_, _| {}),
+    ]);
 }
 
 #[test]
 fn at_equal_times_the_source_named_first_goes_first() {
     let same =
         |event: &mut LcmEvent, _: &mut SeededRng| event.utime = BEGIN + event.number / 10 * 1_000;
-    check(&[named(1, 500, same), named(2, 500, same), named(3, 500, same)]);
+    check(&[named_stream(1, 500, same), named_stream(2, 500, same), named_stream(3, 500, same)]);
 }
 
 #[test]
 fn a_stream_whose_times_step_back_keeps_its_order() {
     let jumpy =
         |event: &mut LcmEvent, rng: &mut SeededRng| event.utime -= rng.below(300_000) as i64;
-    check(&[named(1, 800, jumpy), named(2, 800, |_, _| {}), named(3, 800, jumpy)]);
+    check(&[
+        named_stream(1, 800, jumpy),
+        named_stream(2, 800, |_, _| {}),
+        named_stream(3, 800, jumpy),
+    ]);
 }
 
 #[test]
 fn streams_that_lie_far_apart_in_time_come_one_after_another() {
     let later = |event: &mut LcmEvent, _: &mut SeededRng| event.utime += 3_600_000_000;
-    check(&[named(1, 900, later), named(2, 900, |_, _| {})]);
+    check(&[named_stream(1, 900, later), named_stream(2, 900, |_, _| {})]);
 }
 
 #[test]
 fn an_empty_stream_blocks_no_other() {
-    check(&[Vec::new(), named(2, 300, |_, _| {}), Vec::new()]);
+    check(&[Vec::new(), named_stream(2, 300, |_, _| {}), Vec::new()]);
 }
 
 #[test]
 fn a_stream_filtered_to_nothing_blocks_no_other() {
     let folder = Folder::new();
-    let streams = [named(1, 900, |_, _| {}), named(2, 300, |_, _| {})];
+    let streams = [named_stream(1, 900, |_, _| {}), named_stream(2, 300, |_, _| {})];
     let none = "[stages.none]\nplugin = \"filter\"\nfrom = \"s0\"\nchannels = \"NOTHING\"\n";
     let text = fan_in(&folder, &streams).replace("\"s0\", ", "\"none\", ") + none;
     run(&text, folder.path(), 2).unwrap();
@@ -113,7 +125,7 @@ fn long_events_are_merged_by_time_however_little_memory_there_is() {
 #[test]
 fn long_events_taken_apart_are_put_together_by_time_however_little_memory_there_is() {
     let folder = Folder::new();
-    folder.write("in.lcm", log(&merged(&long_events())));
+    folder.write("in.lcm", log(&expected_merge(&long_events())));
     let keep = |name: &str, channel: &str| {
         format!("[stages.{name}]\nplugin = \"filter\"\nfrom = \"s\"\nchannels = \"{channel}\"\n")
     };

@@ -32,7 +32,7 @@ fn new(folder: &Folder, kind: &str, name: &str) -> ProgramOutput {
 }
 
 /// Creates a crate, runs its tests, and returns its program.
-fn built(folder: &Folder, kind: &str, name: &str) -> PathBuf {
+fn build_new(folder: &Folder, kind: &str, name: &str) -> PathBuf {
     new(folder, kind, name).expect(0).expect_stderr("cargo test");
     let tested = cargo(&folder.at(name)).args(["test", "--offline", "--quiet"]).output().unwrap();
     assert!(
@@ -45,31 +45,37 @@ fn built(folder: &Folder, kind: &str, name: &str) -> PathBuf {
 }
 
 /// Runs the program of a new crate in its folder.
-fn ran(folder: &Folder, name: &str, program: &Path, arguments: &[&str]) -> ProgramOutput {
+fn run_new_program(
+    folder: &Folder,
+    name: &str,
+    program: &Path,
+    arguments: &[&str],
+) -> ProgramOutput {
     let ran = Command::new(program).args(arguments).current_dir(folder.at(name)).output();
     ProgramOutput::from_output(ran.unwrap())
 }
 
 /// The crate builds, passes its tests, is listed, and its pipeline writes `out`.
-fn works(kind: &str, name: &str, out: &str) -> String {
+fn check_new(kind: &str, name: &str, out: &str) -> String {
     let folder = Folder::new();
-    let program = built(&folder, kind, name);
+    let program = build_new(&folder, kind, name);
     works_in(&folder, &program, (kind, name), out)
 }
 
 fn works_in(folder: &Folder, program: &Path, (kind, name): (&str, &str), out: &str) -> String {
-    let listed = ran(folder, name, program, &["plugins", name, "--json"]).expect(0).text();
+    let listed =
+        run_new_program(folder, name, program, &["plugins", name, "--json"]).expect(0).text();
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!((&listed[0]["kind"], &listed[0]["name"]), (&kind.into(), &name.into()));
-    ran(folder, name, program, &["check", "pipeline.toml"]).expect(0);
-    ran(folder, name, program, &["run", "pipeline.toml"]).expect(0);
+    run_new_program(folder, name, program, &["check", "pipeline.toml"]).expect(0);
+    run_new_program(folder, name, program, &["run", "pipeline.toml"]).expect(0);
     fs::read_to_string(folder.at(name).join(out)).unwrap()
 }
 
 #[test]
 fn a_new_source_reads_its_log() {
     let (folder, name) = (Folder::new(), "new-source");
-    let program = built(&folder, "source", name);
+    let program = build_new(&folder, "source", name);
     let text = works_in(&folder, &program, ("source", name), "out.jsonl");
     assert_eq!(text.lines().count(), 12);
     assert!(text.starts_with("{\"timestamp_ns\":1194098400000000000,"), "{text}");
@@ -79,7 +85,7 @@ fn a_new_source_reads_its_log() {
         let mut damaged = log.clone();
         damaged[at] ^= 0x80;
         folder.write("new-source/damaged", damaged);
-        let info = ran(&folder, name, &program, &["info", "damaged", "--json"]);
+        let info = run_new_program(&folder, name, &program, &["info", "damaged", "--json"]);
         let info: Value = serde_json::from_str(&info.text()).unwrap();
         assert_eq!(info["format"], name, "byte {at}");
     }
@@ -87,19 +93,19 @@ fn a_new_source_reads_its_log() {
 
 #[test]
 fn a_new_sink_writes_lines() {
-    let text = works("sink", "new-sink", "out.new-sink");
+    let text = check_new("sink", "new-sink", "out.new-sink");
     assert!(text.lines().all(|line| line.split(' ').count() == 4), "{text:.500}");
 }
 
 #[test]
 fn a_new_stage_lets_long_events_pass() {
-    let text = works("stage", "new-stage", "out.jsonl");
+    let text = check_new("stage", "new-stage", "out.jsonl");
     assert!(text.lines().count() > 10);
 }
 
 #[test]
 fn a_new_codec_gives_fields() {
-    let text = works("codec", "new-codec", "out.jsonl");
+    let text = check_new("codec", "new-codec", "out.jsonl");
     assert!(text.contains("\"fields\":{\"count\":7,\"acceleration\":[0.0,0.5,9.75]"), "{text}");
 }
 

@@ -18,7 +18,7 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     target().join("debug/outsider")
 });
 
-fn ran(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
+fn run_outsider(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
     ProgramOutput::from_output(
         Command::new(&*PROGRAM).args(arguments).current_dir(folder.path()).output().unwrap(),
     )
@@ -26,7 +26,7 @@ fn ran(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
 
 #[test]
 fn the_plugin_is_listed_beside_those_of_the_families_named() {
-    let listed = ran(&Folder::new(), &["plugins", "--json"]).expect(0).text();
+    let listed = run_outsider(&Folder::new(), &["plugins", "--json"]).expect(0).text();
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let names: Vec<&str> =
         listed.as_array().unwrap().iter().map(|plugin| plugin["name"].as_str().unwrap()).collect();
@@ -41,7 +41,7 @@ fn the_plugin_runs_in_a_pipeline() {
         "[sources.clock]\nplugin = \"ticks\"\ncount = 3\n\
          [sinks.log]\nplugin = \"lcm-log\"\nfrom = \"clock\"\npath = \"ticks.lcm\"\n",
     );
-    ran(&folder, &["run", "ticks.toml"]).expect(0);
+    run_outsider(&folder, &["run", "ticks.toml"]).expect(0);
     let events = events(&folder.read("ticks.lcm"));
     let plain: Vec<_> = events.iter().map(|e| (e.number, e.utime, &e.channel[..])).collect();
     assert_eq!(plain, [(0, 0, &b"TICK"[..]), (1, 1_000_000, b"TICK"), (2, 2_000_000, b"TICK")]);
@@ -55,7 +55,7 @@ fn mistakes_in_its_options_are_shown_like_any_other() {
         "[sources.clock]\nplugin = \"ticks\"\ncuont = 3\n\
          [sinks.log]\nplugin = \"lcm-log\"\nfrom = \"clock\"\npath = \"ticks.lcm\"\n",
     );
-    ran(&folder, &["check", "ticks.toml"])
+    run_outsider(&folder, &["check", "ticks.toml"])
         .expect(2)
         .expect_stderr("ticks.toml:3:1")
         .expect_stderr("`count`");

@@ -31,7 +31,7 @@ pub(crate) fn seconds(folder: &Folder, count: i64) {
     folder.write("drive.lcm", log(&(0..count).map(event).collect::<Vec<_>>()));
 }
 
-fn heard(folder: &Folder) -> Vec<(String, String)> {
+fn received_messages(folder: &Folder) -> Vec<(String, String)> {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let events = events(&folder.read("heard.lcm"));
     events.into_iter().map(|event| (text(event.channel), text(event.payload))).collect()
@@ -39,7 +39,7 @@ fn heard(folder: &Folder) -> Vec<(String, String)> {
 
 /// The numbers of the received events.
 fn numbers(folder: &Folder) -> Vec<i64> {
-    heard(folder).into_iter().map(|(_, number)| number.parse().unwrap()).collect()
+    received_messages(folder).into_iter().map(|(_, number)| number.parse().unwrap()).collect()
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn a_listener_hears_what_was_selected_under_its_new_name_as_often_as_asked() {
     played.expect(0).expect_stderr("played 12 events");
     listener.end().expect(0);
     let once = [("A", "0"), ("D", "2"), ("A", "3"), ("D", "5")];
-    let wanted: Vec<_> = std::iter::repeat_n(once, 3).flatten().collect();
-    let heard = heard(&folder);
-    assert_eq!(heard.iter().map(|(c, n)| (&**c, &**n)).collect::<Vec<_>>(), wanted);
+    let expected: Vec<_> = std::iter::repeat_n(once, 3).flatten().collect();
+    let heard = received_messages(&folder);
+    assert_eq!(heard.iter().map(|(c, n)| (&**c, &**n)).collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use sluice_core::name::folded;
 use crate::kit::{BEGIN, Folder, LcmEvent, log, run_sluice};
 
 /// The names of everything in a folder, sorted.
-fn listed(folder: &Folder, name: &str) -> Vec<String> {
+fn file_names(folder: &Folder, name: &str) -> Vec<String> {
     let entries = fs::read_dir(folder.at(name)).unwrap();
     let mut names: Vec<String> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -29,7 +29,7 @@ fn channels_that_differ_in_case_have_folders_that_differ_in_more() {
     let channels = ["pose", "POSE", "CAM", "a.", "a", "\u{c9}", "\u{e9}", "POSE", "pose", "Pose"];
     folder.write("in.lcm", on_channels(&channels));
     run_sluice(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
-    let names = listed(&folder, "tables");
+    let names = file_names(&folder, "tables");
     assert!(names.contains(&"channel=POSE".to_owned()), "{names:?}");
     assert!(names.contains(&"channel=%70%6F%73%65".to_owned()), "{names:?}");
     assert!(names.contains(&"channel=%61%2E".to_owned()), "{names:?}");
@@ -50,7 +50,7 @@ fn channels_that_differ_in_case_have_folders_that_differ_in_more() {
     folder.write("backwards.lcm", on_channels(&backwards));
     let arguments = ["convert", "backwards.lcm", "--to", "backwards/", "--jobs", "1"];
     run_sluice(&folder, &arguments).expect(0);
-    assert_eq!(listed(&folder, "backwards"), names);
+    assert_eq!(file_names(&folder, "backwards"), names);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn channels_that_do_not_collide_keep_their_folders() {
     let folder = Folder::new();
     folder.write("in.lcm", on_channels(&["POSE", "cam.left", "a.", "Mixed", "CON"]));
     run_sluice(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
-    let names = listed(&folder, "tables");
+    let names = file_names(&folder, "tables");
     let plain = ["POSE", "cam.left", "a.", "Mixed", "CON"].map(|name| format!("channel={name}"));
     assert!(plain.iter().all(|name| names.contains(name)), "{names:?}");
 }
@@ -77,7 +77,7 @@ fn channels_with_names_of_devices_have_files_and_folders_that_are_none() {
         folder.write("files.toml", pipeline);
         run_sluice(&folder, &["run", "files.toml"]).expect(0);
         run_sluice(&folder, &["verify", out]).expect(0);
-        let mut names = listed(&folder, out);
+        let mut names = file_names(&folder, out);
         names.retain(|name| name != "_manifest.json" && !name.starts_with("index."));
         names
     };
@@ -114,7 +114,7 @@ fn clouds_of_channels_with_names_of_devices_are_no_devices() {
          [sinks.out]\nplugin = \"las\"\nfrom = \"named\"\npath = \"clouds/\"\n",
     );
     run_sluice(&folder, &["run", "clouds.toml"]).expect(0);
-    assert!(folder.at("clouds/%61%75%78.las").exists(), "{:?}", listed(&folder, "clouds"));
+    assert!(folder.at("clouds/%61%75%78.las").exists(), "{:?}", file_names(&folder, "clouds"));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn logs_named_by_the_lcm_logger_make_outputs_by_their_whole_names() {
     assert!(refused.code != Some(0));
     refused.expect_stderr("put `{name}` into its path");
     run_sluice(&folder, &["convert", "logs/*", "--to", "out/{name}.parquet"]).expect(0);
-    let names = listed(&folder, "out");
+    let names = file_names(&folder, "out");
     for name in ["lcmlog-2022-09-23.00.parquet", "lcmlog-2022-09-23.01.parquet"] {
         assert!(names.contains(&name.to_owned()), "{names:?}");
     }

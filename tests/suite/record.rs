@@ -126,11 +126,11 @@ impl Recorder {
 
 /// Waits until a file has this length.
 #[track_caller]
-fn wait_for_length(folder: &Folder, name: &str, wanted: usize) {
+fn wait_for_length(folder: &Folder, name: &str, expected: usize) {
     let deadline = Instant::now() + PATIENCE;
     let len = || fs::metadata(folder.at(name)).map_or(0, |meta| meta.len());
-    while len() < wanted as u64 {
-        assert!(Instant::now() < deadline, "{name} has {} bytes, not {wanted}", len());
+    while len() < expected as u64 {
+        assert!(Instant::now() < deadline, "{name} has {} bytes, not {expected}", len());
         std::thread::yield_now();
     }
 }
@@ -186,19 +186,19 @@ fn a_request_to_end_loses_nothing_and_is_no_failure() {
 #[test]
 fn channels_are_chosen_before_anything_is_counted() {
     let (folder, mut sender) = (Folder::new(), Sender::new());
-    for (arguments, wanted) in [
+    for (arguments, expected) in [
         (&["-c", "CAM_*", "-x", "CAM_B"][..], &["CAM_A"][..]),
         (&["--regex", "CAM_A|POSE"], &["CAM_A", "POSE"]),
         (&["--regex", "CAM_A|POSE", "-v"], &["CAM_B", "POSES"]),
     ] {
-        let limit = wanted.len().to_string();
+        let limit = expected.len().to_string();
         let arguments = [&["--to", "a", "-f", "-n", &limit], arguments].concat();
         let recorder = sender.start(&folder, &arguments);
         ["CAM_A", "CAM_B", "POSE", "POSES"].iter().for_each(|name| sender.send(name, b"x"));
         recorder.end().expect(0);
         let names: Vec<Vec<u8>> =
             events(&folder.read("a")).into_iter().map(|event| event.channel).collect();
-        assert_eq!(names, wanted.iter().map(|name| name.as_bytes()).collect::<Vec<_>>());
+        assert_eq!(names, expected.iter().map(|name| name.as_bytes()).collect::<Vec<_>>());
     }
 }
 
@@ -383,7 +383,7 @@ fn being_killed_half_a_second_after_the_last_message_loses_none() {
 }
 
 /// The sums over channels in a report: events in, written, and not written.
-fn counts(report: &Value) -> [u64; 3] {
+fn channel_totals(report: &Value) -> [u64; 3] {
     let rows = report["channels"].as_array().unwrap().iter();
     rows.fold([0; 3], |sum, row| {
         let add = |place: usize, key: &str| sum[place] + row[key].as_u64().unwrap();
@@ -420,7 +420,7 @@ fn a_file_that_cannot_grow_ends_a_recording_with_its_books_right() {
 
 /// Checks that the report of a recording on a full disk is correct.
 fn check_full(folder: &Folder, report: &Value, name: &str) {
-    let [came, written, missing] = counts(report);
+    let [came, written, missing] = channel_totals(report);
     assert_eq!(came, written + missing, "{report:#}");
     assert!(missing > 0, "{report:#}");
     run_sluice(folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
@@ -476,7 +476,7 @@ fn a_disk_quota_ends_a_recording_well() {
     let Some(record) = on_small_disk(&folder, &record, 64_000) else { return };
     let ended = send_until_the_end(&mut sender, Recorder::start(record));
     ended.expect(0).expect_stderr("less than the quota of 64.5 MB: stopping");
-    let [came, written, missing] = counts(&report(&folder));
+    let [came, written, missing] = channel_totals(&report(&folder));
     assert_eq!((came, missing), (written, 0));
     assert_eq!(events(&folder.read("kept/a.lcm")).len() as u64, written);
 }

@@ -22,7 +22,7 @@ fn blocks(text: &str, begin: &str) -> Vec<String> {
 }
 
 /// The bytes of a hex dump as `xxd` prints it.
-fn undumped(dump: &str) -> Vec<u8> {
+fn parse_dump(dump: &str) -> Vec<u8> {
     let digits = dump.lines().flat_map(|line| {
         let (_, hex) = line.split_once(": ").unwrap();
         hex.split("  ").next().unwrap().chars().filter(|c| *c != ' ').collect::<Vec<_>>()
@@ -39,7 +39,7 @@ fn lines(text: &str) -> Vec<Value> {
 fn the_readme_reads_its_own_hex_dump() {
     let (readme, folder) = (readme(), Folder::new());
     let dump = readme.split("```\n").find(|block| block.starts_with("00000000:")).unwrap();
-    folder.write("run.bin", undumped(dump));
+    folder.write("run.bin", parse_dump(dump));
     folder.write("rig.toml", &blocks(&readme, "```toml")[0]);
     run_sluice(&folder, &["check", "rig.toml", "--set", "INPUT=run.bin"]).expect(0);
     let ran = run_sluice(&folder, &["run", "rig.toml", "--set", "INPUT=run.bin"]).expect(0);

@@ -54,9 +54,9 @@ fn tree(folder: &Path) -> ShardTree {
 }
 
 #[track_caller]
-fn assert_same_files(wanted: &ShardTree, found: &ShardTree) {
-    assert_eq!(wanted.keys().collect::<Vec<_>>(), found.keys().collect::<Vec<_>>());
-    for (name, bytes) in wanted {
+fn assert_same_files(expected: &ShardTree, found: &ShardTree) {
+    assert_eq!(expected.keys().collect::<Vec<_>>(), found.keys().collect::<Vec<_>>());
+    for (name, bytes) in expected {
         assert!(found[name] == *bytes, "{name} differs");
     }
 }
@@ -64,9 +64,9 @@ fn assert_same_files(wanted: &ShardTree, found: &ShardTree) {
 /// The outputs of a run of the whole batch; they are removed again.
 fn expected(folder: &Folder) -> ShardTree {
     run_sluice(folder, &["run", "batch.toml"]).expect(0);
-    let wanted = tree(&folder.at("out"));
+    let expected = tree(&folder.at("out"));
     fs::remove_dir_all(folder.at("out")).unwrap();
-    wanted
+    expected
 }
 
 fn shard(folder: &Folder, part: &str, more: &[&str]) -> ProgramOutput {
@@ -80,7 +80,7 @@ fn merge(folder: &Folder) -> ProgramOutput {
 #[test]
 fn parts_that_run_at_the_same_time_make_what_one_run_makes() {
     let folder = folder();
-    let wanted = expected(&folder);
+    let expected = expected(&folder);
     for of in [1, 2, 3, 7] {
         let start = |number: usize| {
             let part = format!("{number}/{of}");
@@ -97,10 +97,10 @@ fn parts_that_run_at_the_same_time_make_what_one_run_makes() {
         assert!(verified.text().contains("sluice merge-manifests"), "{}", verified.text());
         run_sluice(&folder, &["verify", "out/0.lcm.zst"]).expect(0);
         merge(&folder).expect(0).expect_stderr("5 inputs");
-        assert_same_files(&wanted, &tree(&folder.at("out")));
+        assert_same_files(&expected, &tree(&folder.at("out")));
         run_sluice(&folder, &["verify", "out"]).expect(0);
         merge(&folder).expect(0).expect_stderr("already merged");
-        assert_same_files(&wanted, &tree(&folder.at("out")));
+        assert_same_files(&expected, &tree(&folder.at("out")));
         fs::remove_dir_all(folder.at("out")).unwrap();
     }
 }
@@ -134,7 +134,7 @@ fn what_is_missing_is_named_and_nothing_is_changed() {
 #[test]
 fn a_part_with_an_input_that_failed_is_completed_by_resuming() {
     let folder = folder();
-    let wanted = expected(&folder);
+    let expected = expected(&folder);
     let whole = folder.read("in/3.lcm");
     folder.write("in/3.lcm", [b"stray", &whole[..]].concat());
     shard(&folder, "1/2", &[]).expect(0);
@@ -143,13 +143,13 @@ fn a_part_with_an_input_that_failed_is_completed_by_resuming() {
     folder.write("in/3.lcm", &whole);
     shard(&folder, "2/2", &["--resume"]).expect(0).expect_stderr("1 input done, 1 done before");
     merge(&folder).expect(0);
-    assert_same_files(&wanted, &tree(&folder.at("out")));
+    assert_same_files(&expected, &tree(&folder.at("out")));
 }
 
 #[test]
 fn a_part_that_was_interrupted_is_completed_by_resuming() {
     let folder = folder();
-    let wanted = expected(&folder);
+    let expected = expected(&folder);
     shard(&folder, "1/2", &[]).expect(0);
     shard(&folder, "2/2", &[]).expect(0);
     // As if killed after the first unit.
@@ -161,7 +161,7 @@ fn a_part_that_was_interrupted_is_completed_by_resuming() {
     run_sluice(&folder, &["verify", "out"]).expect(1);
     shard(&folder, "2/2", &["--resume"]).expect(0).expect_stderr("1 done before");
     merge(&folder).expect(0);
-    assert_same_files(&wanted, &tree(&folder.at("out")));
+    assert_same_files(&expected, &tree(&folder.at("out")));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn parts_of_different_batches_are_not_put_together() {
 #[test]
 fn files_that_are_not_as_they_were_written_are_found() {
     let folder = folder();
-    let wanted = expected(&folder);
+    let expected = expected(&folder);
     for part in ["1/2", "2/2"] {
         shard(&folder, part, &[]).expect(0);
     }
@@ -196,23 +196,23 @@ fn files_that_are_not_as_they_were_written_are_found() {
     merge(&folder).expect(1).expect_stderr("1.lcm.zst has changed since shard 2/2 wrote it");
     shard(&folder, "2/2", &["--resume"]).expect(0);
     run_sluice(&folder, &verify).expect(0);
-    assert_same_files(&wanted, &tree(&folder.at("out")));
+    assert_same_files(&expected, &tree(&folder.at("out")));
 }
 
 #[test]
 fn a_run_of_the_whole_batch_takes_over_what_parts_did_and_the_other_way_round() {
     let folder = folder();
-    let wanted = expected(&folder);
+    let expected = expected(&folder);
     shard(&folder, "1/2", &[]).expect(0);
     run_sluice(&folder, &["run", "batch.toml"]).expect(1).expect_stderr("the output exists");
     run_sluice(&folder, &["run", "batch.toml", "--resume"])
         .expect(0)
         .expect_stderr("3 done before");
-    assert_same_files(&wanted, &tree(&folder.at("out")));
+    assert_same_files(&expected, &tree(&folder.at("out")));
     shard(&folder, "2/2", &["--resume"]).expect(0).expect_stderr("2 done before");
     shard(&folder, "1/2", &["--resume"]).expect(0).expect_stderr("3 done before");
     merge(&folder).expect(0);
-    assert_same_files(&wanted, &tree(&folder.at("out")));
+    assert_same_files(&expected, &tree(&folder.at("out")));
 }
 
 #[test]
@@ -241,14 +241,14 @@ fn other_entries_in_the_record_of_a_batch_stay() {
     let others = ["convert", "in/0.lcm", "--to", "out/{stem}.jsonl"];
     run_sluice(&folder, &others).expect(0);
     run_sluice(&folder, &["run", "batch.toml"]).expect(0);
-    let wanted = tree(&folder.at("out"));
+    let expected = tree(&folder.at("out"));
     fs::remove_dir_all(folder.at("out")).unwrap();
     run_sluice(&folder, &others).expect(0);
     for part in ["2/2", "1/2"] {
         shard(&folder, part, &[]).expect(0);
     }
     merge(&folder).expect(0);
-    assert_same_files(&wanted, &tree(&folder.at("out")));
+    assert_same_files(&expected, &tree(&folder.at("out")));
 }
 
 #[test]

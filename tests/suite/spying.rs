@@ -28,10 +28,10 @@ fn drive(folder: &Folder) -> BTreeMap<String, u64> {
     run_sluice(folder, &["run", "make.toml"]).expect(0);
     let info = run_sluice(folder, &["info", "drive.lcm", "--json"]).expect(0).text();
     let info: Value = serde_json::from_str(&info).unwrap();
-    counts(&info)
+    channel_counts(&info)
 }
 
-fn counts(value: &Value) -> BTreeMap<String, u64> {
+fn channel_counts(value: &Value) -> BTreeMap<String, u64> {
     let channels = value["channels"].as_array().unwrap().iter();
     let count = |channel: &Value| {
         (channel["name"].as_str().unwrap().to_owned(), channel["events"].as_u64().unwrap())
@@ -43,13 +43,13 @@ fn counts(value: &Value) -> BTreeMap<String, u64> {
 fn a_spy_counts_what_is_played_and_decodes_the_last_messages() {
     let Some(network) = Network::new() else { return };
     let folder = Folder::new();
-    let wanted = drive(&folder);
-    let all: u64 = wanted.values().sum();
+    let expected = drive(&folder);
+    let all: u64 = expected.values().sum();
     let limit = all.to_string();
     let spy = spy(&network, &folder, &["--json", "--types", "mit-dgc", "--limit", &limit]);
     play(&network, &folder, &[]).expect(0);
     let spied = last_line(&spy.end().expect(0));
-    assert_eq!((counts(&spied), spied["events"].as_u64()), (wanted, Some(all)));
+    assert_eq!((channel_counts(&spied), spied["events"].as_u64()), (expected, Some(all)));
     assert_eq!((&spied["lost"], &spied["losses"]), (&json!(0), &json!({})));
     let channel = |name: &str| {
         let channels = spied["channels"].as_array().unwrap().iter();
@@ -173,7 +173,7 @@ fn a_hub_says_where_it_listens_hands_on_and_ends_when_asked_to() {
     let arguments = ["play", "drive.lcm", "--to", &url, "--speed", "0"];
     ProgramOutput::from_output(network.sluice(&folder, &arguments).output().unwrap()).expect(0);
     let spied = last_line(&spy.end().expect(0));
-    assert_eq!(counts(&spied), ["A", "B", "C"].map(|name| (name.to_owned(), 3)).into());
+    assert_eq!(channel_counts(&spied), ["A", "B", "C"].map(|name| (name.to_owned(), 3)).into());
     hub.signal(Signal::INT);
     hub.end().expect(0).expect_stderr("has connected").expect_stderr("stopping");
 }

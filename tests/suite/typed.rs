@@ -35,7 +35,7 @@ fn types(folder: &Folder, name: &str, text: &str) {
 }
 
 /// Converts `in.lcm` to tables and back to a log, which must be equal.
-fn there_and_back(folder: &Folder, types: &str) {
+fn check_round_trip(folder: &Folder, types: &str) {
     run_sluice(folder, &["convert", "in.lcm", "--types", types, "--to", "tables/"]).expect(0);
     run_sluice(folder, &["verify", "tables"]).expect(0);
     run_sluice(folder, &["convert", "tables", "--to", "back.lcm"]).expect(0);
@@ -70,15 +70,15 @@ fn versions_of_a_type_are_decoded_side_by_side() {
         "in.lcm",
         &[("POSE", of_old.clone()), ("POSE", of_new), ("POSE", raw), ("POSE", of_old)],
     );
-    there_and_back(&folder, "types");
+    check_round_trip(&folder, "types");
     let below = fs::read_dir(folder.at("tables/channel=POSE")).unwrap();
     let mut schemas: Vec<String> =
         below.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     schemas.sort();
-    let mut wanted =
+    let mut expected =
         [format!("schema={old:016x}"), format!("schema={new:016x}"), "schema=raw".into()];
-    wanted.sort();
-    assert_eq!(schemas, wanted);
+    expected.sort();
+    assert_eq!(schemas, expected);
     run_sluice(&folder, &["types", "types"])
         .expect(0)
         .expect_stderr("p.pose_t has several versions");
@@ -268,7 +268,7 @@ fn odd_names_of_fields_and_messages_without_fields_come_back() {
         "in.lcm",
         &[("ODD", odd), ("NONE", payload(none, &[])), ("NONE", payload(none, &[]))],
     );
-    there_and_back(&folder, "types.lcm");
+    check_round_trip(&folder, "types.lcm");
     let output = run_sluice(&folder, &["cat", "tables/channel=ODD", "--json"]).expect(0).text();
     let event: Value = serde_json::from_str(&output).unwrap();
     assert_eq!(event["fields"]["timestamp"], 0x0101_0101_0101_0101_i64);

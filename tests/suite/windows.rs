@@ -162,8 +162,8 @@ fn payloads_outside_of_a_window_are_not_read() {
             assert_eq!(found, expected, "{plugin}, {start} to {end}");
             // The selected events; the header of every event and what follows it; a few reads per
             // file.
-            let wanted = expected.len() * PAYLOAD;
-            let most = wanted + usize::from(COUNT) * (40 << 10) + (1 << 20);
+            let expected = expected.len() * PAYLOAD;
+            let most = expected + usize::from(COUNT) * (40 << 10) + (1 << 20);
             assert!(read < most as u64, "{plugin}, {start} to {end}: {read} of {}", bytes.len());
         }
         // The same without skipping, to validate the bound.

@@ -21,9 +21,9 @@ fn the_full_program_is_built_with_the_dependencies_lints_and_profiles_of_the_bas
         assert_eq!(base["workspace"][part], full["workspace"][part], "{part}");
     }
     let dependencies = full["workspace"]["dependencies"].as_table().unwrap();
-    for (name, wanted) in dependencies.iter().filter(|(name, _)| !name.starts_with("sluice-")) {
+    for (name, expected) in dependencies.iter().filter(|(name, _)| !name.starts_with("sluice-")) {
         let of_base = base["workspace"]["dependencies"].get(name);
-        assert!(of_base.is_none_or(|of_base| of_base == wanted), "{name}");
+        assert!(of_base.is_none_or(|of_base| of_base == expected), "{name}");
     }
     for profile in ["release", "dist"] {
         for package in FAST_IN_QUERIES {

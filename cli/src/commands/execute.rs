@@ -146,10 +146,10 @@ pub(crate) fn report_unmatched(report: &Report, origin: PipelineOrigin, shell: &
         let (node, what) =
             (flags::name_location(name, origin), name.sentence().unwrap_or_default());
         if name.is_unmatched() {
-            let said = printable_sentence(&format!("{node}: {what}")).into_owned();
+            let message = printable_sentence(&format!("{node}: {what}")).into_owned();
             match report.refused {
-                true => shell.error_with_fields("unmatched", &said, json!(name)),
-                false => shell.warn_with_fields("unmatched", &said, json!(name)),
+                true => shell.error_with_fields("unmatched", &message, json!(name)),
+                false => shell.warn_with_fields("unmatched", &message, json!(name)),
             }
         } else {
             shell.note(&Note { node, what, count: 0 });
@@ -326,18 +326,18 @@ fn refuse_overwriting(
     pipeline: &Pipeline,
     outputs: &[PathBuf],
 ) -> Result<(), Failure> {
-    let taken = |what: &str| {
+    let refuse = |what: &str| {
         Err(Failure::Usage(format!("the report would replace {what}: {}", path.display())))
     };
     // Different paths may name the same file.
     if outputs.iter().any(|output| canonical_path(output) == canonical_path(path)) {
-        return taken("an output");
+        return refuse("an output");
     }
     let Some(identity) = FileIdentity::read(path) else { return Ok(()) };
     for node in &pipeline.nodes {
         let PluginInstance::Source(source) = &node.instance else { continue };
         if source.files()?.iter().any(|input| FileIdentity::read(&input.path) == Some(identity)) {
-            return taken("an input");
+            return refuse("an input");
         }
     }
     Ok(())

@@ -45,7 +45,7 @@ pub(crate) struct HubArgs {
 pub(crate) fn run(args: &HubArgs, shell: &Shell) -> CommandResult {
     let plugin = inputs::plugin_named(shell, PluginKind::Service, HUB)?;
     let PluginFactory::Service(make) = plugin.make else {
-        return Err(Failure::Failed(format!("`{HUB}` is no service")));
+        return Err(Failure::Failed(format!("`{HUB}` is not a service")));
     };
     let service = make(json!({ "listen": args.listen }));
     let service = service.map_err(|error| Failure::Usage(error.to_string()))?;
@@ -60,9 +60,9 @@ pub(crate) fn run(args: &HubArgs, shell: &Shell) -> CommandResult {
     });
     let chatty = shell.verbose || io::stderr().is_terminal();
     // The first message is the address, which is always printed.
-    let said = AtomicBool::new(false);
+    let has_printed = AtomicBool::new(false);
     let say = |text: &str| {
-        if !said.swap(true, Ordering::Relaxed) || chatty {
+        if !has_printed.swap(true, Ordering::Relaxed) || chatty {
             shell.info(&printable_sentence(text));
         }
     };

@@ -35,10 +35,10 @@ pub(crate) struct MergeManifestsArgs {
 const MOST_SHOWN: usize = 20;
 
 pub(crate) fn run(args: &MergeManifestsArgs, shell: &Shell) -> CommandResult {
-    let looking = if args.verify { FileCheck::Hash } else { FileCheck::Length };
+    let check = if args.verify { FileCheck::Hash } else { FileCheck::Length };
     let mut ending = ExitStatus::Done;
     for folder in &args.folders {
-        match batch::merge(folder, looking)? {
+        match batch::merge(folder, check)? {
             MergeOutcome::Done { parts, units } => shell.info(&merged_text(folder, parts, units)),
             MergeOutcome::AlreadyMerged => {
                 shell.info(&format!("{}: already merged", folder.display()));

@@ -110,7 +110,8 @@ fn unit_json(unit: &Unit) -> Value {
     let outputs = unit
         .outputs
         .iter()
-        .map(|output| json!({ "path": output.to_string_lossy(), "exists": batch::output_exists(output) }));
+        .map(|path| (path.to_string_lossy(), batch::output_exists(path)))
+        .map(|(path, exists)| json!({ "path": path, "exists": exists }));
     json!({ "input": unit.input, "outputs": outputs.collect::<Vec<_>>() })
 }
 

@@ -22,18 +22,18 @@ const KINDS: [PluginKind; 5] = [
 ];
 
 pub(crate) fn run(args: &PluginsArgs, shell: &Shell) -> CommandResult {
-    let wanted: Vec<&Plugin> = match &args.name {
+    let selected: Vec<&Plugin> = match &args.name {
         Some(name) => find_plugins(name, shell)?,
         None => shell.registry.iter().collect(),
     };
     let text = match (args.json, &args.name) {
         (true, _) => {
-            format!("{:#}\n", wanted.iter().map(|p| schema::plugin_json(p)).collect::<Value>())
+            format!("{:#}\n", selected.iter().map(|p| schema::plugin_json(p)).collect::<Value>())
         }
         (false, Some(_)) => {
-            wanted.iter().map(|plugin| details(plugin)).collect::<Vec<_>>().join("\n\n")
+            selected.iter().map(|plugin| details(plugin)).collect::<Vec<_>>().join("\n\n")
         }
-        (false, None) => list(&wanted),
+        (false, None) => list(&selected),
     };
     stdout::text(&text)?;
     Ok(ExitStatus::Done)

@@ -43,7 +43,7 @@ fn lcm() {
     messages.into_iter().fold(trial, with).check();
 }
 
-fn unhexed(path: &Path) -> Vec<u8> {
+fn read_hex(path: &Path) -> Vec<u8> {
     let text = fs::read_to_string(path).unwrap();
     text.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
 }
@@ -87,7 +87,7 @@ fn ice() {
     let types = json!({ "types": [folder.join("types.ice")] });
     let mut trial = codec("ice").options(types);
     for case in ["two-leaves", "null-references", "no-beams"] {
-        let record = unhexed(&folder.join(case).join("record.hex"));
+        let record = read_hex(&folder.join(case).join("record.hex"));
         let channel = Channel::new(Name::from_text("laser0"), "robot", Encoding::Ice);
         trial = trial.payload_on(channel, record);
     }

@@ -33,7 +33,7 @@ const POSES: &str = "[sources.drive]\nplugin = \"demo\"\nseconds = 0.5\n\
     [stages.events]\nplugin = \"decode\"\nfrom = \"poses\"\ntypes = [\"mit-dgc\"]\n";
 
 /// A folder with a test log that is stored as hexadecimal digits.
-fn unhexed(case: &str) -> Folder {
+fn folder_from_hex(case: &str) -> Folder {
     let folder = Folder::new();
     let text = std::fs::read_to_string(root().join(case)).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -87,7 +87,7 @@ fn archive_of_any_events() {
 
 #[test]
 fn archive_of_vel() {
-    let folder = unhexed("plugins/vel/testdata/example/log.hex");
+    let folder = folder_from_hex("plugins/vel/testdata/example/log.hex");
     let feed =
         format!("[sources.events]\nplugin = \"vel\"\npath = '{}'\n", folder.at("in.vel").display());
     let options = json!({ "format": "vel" });
@@ -98,7 +98,7 @@ fn archive_of_vel() {
 
 #[test]
 fn vel() {
-    let folder = unhexed("plugins/vel/testdata/example/log.hex");
+    let folder = folder_from_hex("plugins/vel/testdata/example/log.hex");
     let feed =
         format!("[sources.events]\nplugin = \"vel\"\npath = '{}'\n", folder.at("in.vel").display());
     let keeps = FormatFidelity { sequences: false, sources: false, ..FormatFidelity::default() };

@@ -15,7 +15,7 @@ fn signals_that_end_cat_end_its_program_too() {
         signal(&run, name);
         let ended = run.wait_with_output().unwrap();
         assert_eq!(ended.status.signal(), Some(number));
-        expect_gone(noted(&folder.at("child")));
+        expect_gone(read_pid(&folder.at("child")));
     }
 }
 
@@ -25,13 +25,13 @@ fn a_closed_terminal_ends_a_run_as_ctrl_c_does() {
         return;
     }
     let folder = Folder::new();
-    let run = at_work(&folder, &out_of(HANGS, "timeout = 0"));
+    let run = start_and_wait_for_child(&folder, &source_pipeline(HANGS, "timeout = 0"));
     // From the terminal and from its shell: the second signal must not abort the orderly end.
     signal(&run, Signal::HUP);
     signal(&run, Signal::HUP);
     let ended = ProgramOutput::from_output(run.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
-    expect_gone(noted(&folder.at("child")));
+    expect_gone(read_pid(&folder.at("child")));
     assert!(folder.names().iter().all(|name| !name.contains("sluice-tmp")));
 }
 
@@ -41,10 +41,10 @@ fn a_run_that_is_quit_leaves_no_program() {
         return;
     }
     let folder = Folder::new();
-    let run = at_work(&folder, &out_of(HANGS, "timeout = 0"));
+    let run = start_and_wait_for_child(&folder, &source_pipeline(HANGS, "timeout = 0"));
     signal(&run, Signal::QUIT);
     assert_eq!(run.wait_with_output().unwrap().status.signal(), Some(3));
-    expect_gone(noted(&folder.at("child")));
+    expect_gone(read_pid(&folder.at("child")));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn stream_in_parts(folder: &Folder) {
 
 /// A pipeline that keeps the first five events of this command.
 fn first_of(command: &str) -> String {
-    through(command).replace(
+    stage_pipeline(command).replace(
         "[sinks.out]\nplugin = \"lcm-log\"\nfrom = \"prog\"",
         "[stages.first]\nplugin = \"limit\"\nfrom = \"prog\"\nevents = 5\n\
          [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"first\"",
@@ -83,10 +83,10 @@ fn a_stage_that_continues_although_no_more_is_wanted_is_ended() {
     let folder = with_log(9000);
     stream_in_parts(&folder);
     let report = allowed(&first_of(ENDLESS), &folder, 2).unwrap();
-    let wanted = events(&folder.read("in.lcm"));
-    assert!(events(&folder.read("out.lcm")) == wanted[..5]);
+    let expected = events(&folder.read("in.lcm"));
+    assert!(events(&folder.read("out.lcm")) == expected[..5]);
     assert!(report.notes.iter().any(|note| note.what.contains("no node reads")));
-    expect_gone(noted(&folder.at("child")));
+    expect_gone(read_pid(&folder.at("child")));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_finished_stage_does_not_block_others() {
     allowed(&(first_of(ENDLESS) + all), &folder, 2).unwrap();
     assert_eq!(events(&folder.read("out.lcm")).len(), 5);
     assert!(folder.read("all.lcm") == folder.read("in.lcm"));
-    expect_gone(noted(&folder.at("child")));
+    expect_gone(read_pid(&folder.at("child")));
 }
 
 /// A command that writes a few events repeatedly, slowly.
@@ -109,7 +109,7 @@ fn a_slow_stage_that_continues_is_ended_too() {
     stream_in_parts(&folder);
     allowed(&first_of(SLOW), &folder, 2).unwrap();
     assert_eq!(events(&folder.read("out.lcm")).len(), 5);
-    expect_gone(noted(&folder.at("child")));
+    expect_gone(read_pid(&folder.at("child")));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn what_a_sink_has_started_may_print_when_it_has_ended_itself() {
     let folder = with_log(500);
     // It prints after its parent is gone.
     let command = r#"["sh", "-c", "cat > raw; p=$$$$; (while kill -0 $p && ! grep -q 'State:.Z' /proc/$p/status; do :; done 2> none; echo summary) &"]"#;
-    allowed(&into(command, r#"path = "${DIR}/out.txt""#), &folder, 2).unwrap();
+    allowed(&sink_pipeline(command, r#"path = "${DIR}/out.txt""#), &folder, 2).unwrap();
     assert_eq!(folder.read("out.txt"), b"summary\n");
 }
 
@@ -134,9 +134,10 @@ fn what_a_sink_has_started_may_print_when_it_has_ended_itself() {
 fn what_a_sink_has_started_may_not_keep_its_output_open() {
     let folder = with_log(10);
     let command = r#"["sh", "-c", "cat > raw; sleep 1000 & echo $! > child"]"#;
-    let said = failure(&into(command, "path = \"${DIR}/out.txt\"\ntimeout = \"300ms\""), &folder);
+    let said =
+        failure(&sink_pipeline(command, "path = \"${DIR}/out.txt\"\ntimeout = \"300ms\""), &folder);
     assert_contains(&said, &["a child of it kept its output open", "`timeout`"]);
-    expect_gone(noted(&folder.at("child")));
+    expect_gone(read_pid(&folder.at("child")));
 }
 
 #[test]
@@ -146,12 +147,15 @@ fn a_sink_may_do_without_the_mark_that_ends_its_events() {
     let events = folder.read("in.arrows").len() - 8;
     let command = format!(r#"["head", "-c", "{events}"]"#);
     for _ in 0..25 {
-        allowed(&into(&command, r#"path = "${DIR}/out.arrows""#), &folder, 2).unwrap();
+        allowed(&sink_pipeline(&command, r#"path = "${DIR}/out.arrows""#), &folder, 2).unwrap();
         assert!(folder.read("out.arrows").len() == events);
     }
     fs::remove_file(folder.at("out.arrows")).unwrap();
     let command = format!(r#"["head", "-c", "{}"]"#, events - 1);
-    assert_contains(&failure(&into(&command, r#"path = "${DIR}/out.arrows""#), &folder), &["all"]);
+    assert_contains(
+        &failure(&sink_pipeline(&command, r#"path = "${DIR}/out.arrows""#), &folder),
+        &["all"],
+    );
 }
 
 #[test]
@@ -160,7 +164,7 @@ fn a_program_that_says_how_far_it_is_is_at_work() {
     // Twice the timeout.
     let command =
         r#"["sh", "-c", "cat > raw; for n in 1 2 3 4 5 6 7 8; do sleep 0.25; echo $n >&2; done"]"#;
-    allowed(&into(command, "timeout = \"1s\""), &folder, 2).unwrap();
+    allowed(&sink_pipeline(command, "timeout = \"1s\""), &folder, 2).unwrap();
 }
 
 #[test]
@@ -168,7 +172,7 @@ fn what_programs_are_called_is_safe_for_terminals() {
     let folder = with_log(10);
     let long = "x".repeat(5000);
     for command in ["false", "no-such-program-here"] {
-        let text = into(&format!(r#"["{command}", "\u001b[31mred", "{long}"]"#), "");
+        let text = sink_pipeline(&format!(r#"["{command}", "\u001b[31mred", "{long}"]"#), "");
         let said = failure(&text, &folder);
         assert_contains(&said, &["\\u{1b}[31mred"]);
         assert!(said.len() < 1500 && !said.contains('\u{1b}'), "{said}");
@@ -178,7 +182,7 @@ fn what_programs_are_called_is_safe_for_terminals() {
 #[test]
 fn programs_have_the_usual_limit_of_open_files() {
     let folder = with_log(10);
-    folder.write("p.toml", into(r#"["sh", "-c", "cat > raw; ulimit -Sn > files"]"#, ""));
+    folder.write("p.toml", sink_pipeline(r#"["sh", "-c", "cat > raw; ulimit -Sn > files"]"#, ""));
     let dir = format!("DIR={}", folder.path().display());
     let mut command = std::process::Command::new("sh");
     let program = sluice(&folder).get_program().to_owned();

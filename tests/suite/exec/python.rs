@@ -27,7 +27,7 @@ fn a_python_program_of_a_few_lines_is_a_source() {
     let folder = Folder::new();
     folder.write("in.txt", "1194098400000 POSE where am i\n1194098400250 CAM a picture\n");
     let command = format!("[{python:?}, {:?}, \"{{input}}\"]", example("source.py"));
-    allowed(&out_of(&command, r#"path = "${DIR}/in.txt""#), &folder, 2).unwrap();
+    allowed(&source_pipeline(&command, r#"path = "${DIR}/in.txt""#), &folder, 2).unwrap();
     let found = events(&folder.read("out.lcm"));
     assert_eq!(found[0], LcmEvent::new(0, BEGIN, "POSE", b"where am i"));
     assert_eq!(found[1], LcmEvent::new(1, BEGIN + 250_000, "CAM", b"a picture"));
@@ -38,18 +38,18 @@ fn a_python_program_of_a_few_lines_is_a_stage() {
     let Some(python) = python() else { return };
     let folder = with_log(3000);
     let command = format!("[{python:?}, {:?}, \"400\"]", example("stage.py"));
-    let wanted: Vec<LcmEvent> = drive(7, 3000)
+    let expected: Vec<LcmEvent> = drive(7, 3000)
         .into_iter()
         .filter(|event| event.payload.len() >= 400)
         .map(|event| LcmEvent { channel: [b"LONG_", &event.channel[..]].concat(), ..event })
         .collect();
     for jobs in [1, 4] {
-        let report = allowed(&through(&command), &folder, jobs).unwrap();
-        assert!(events(&folder.read("out.lcm")) == wanted);
+        let report = allowed(&stage_pipeline(&command), &folder, jobs).unwrap();
+        assert!(events(&folder.read("out.lcm")) == expected);
         // Events are counted by the channels that were read.
         let names: Vec<&str> = report.channels.iter().map(|row| &*row.channel).collect();
         assert_eq!(names, ["A", "B", "C", "D", "E"]);
-        assert_eq!(total(&report, |row| row.filtered), 3000 - wanted.len() as u64);
+        assert_eq!(total(&report, |row| row.filtered), 3000 - expected.len() as u64);
     }
 }
 
@@ -58,20 +58,20 @@ fn a_python_program_of_a_few_lines_is_a_sink() {
     let Some(python) = python() else { return };
     let folder = with_log(3000);
     let command = format!("[{python:?}, {:?}]", example("sink.py"));
-    allowed(&into(&command, r#"path = "${DIR}/out.txt""#), &folder, 2).unwrap();
+    allowed(&sink_pipeline(&command, r#"path = "${DIR}/out.txt""#), &folder, 2).unwrap();
     let drive = drive(7, 3000);
-    let wanted = ["A", "B", "C", "D", "E"].map(|channel| {
+    let expected = ["A", "B", "C", "D", "E"].map(|channel| {
         let sizes = drive.iter().filter(|event| event.channel == channel.as_bytes());
         let sizes: Vec<usize> = sizes.map(|event| event.payload.len()).collect();
         format!("{channel} {} {}\n", sizes.len(), sizes.iter().sum::<usize>())
     });
-    assert_eq!(String::from_utf8(folder.read("out.txt")).unwrap(), wanted.concat());
+    assert_eq!(String::from_utf8(folder.read("out.txt")).unwrap(), expected.concat());
 }
 
 /// A stage that is this Python program.
 fn stage_of(folder: &Folder, python: &str, program: &str) -> String {
     folder.write("stage.py", program);
-    through(&format!("[{python:?}, \"stage.py\"]"))
+    stage_pipeline(&format!("[{python:?}, \"stage.py\"]"))
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn read(
 }
 
 /// The events that may be read: those of both folders, by kind.
-fn known(folders: [&Folder; 2], plugin: &str, name: &str) -> BTreeSet<ComparedEvent> {
+fn allowed_events(folders: [&Folder; 2], plugin: &str, name: &str) -> BTreeSet<ComparedEvent> {
     let all = folders.map(|folder| read_after(plugin, &folder.at(name), u64::MAX, || ()));
     for read in &all {
         assert!(read.error.is_none() && read.damaged == 0, "{name}: {:?}", read.error);
@@ -107,7 +107,7 @@ fn change_all(loses: bool, change: impl Fn(&Path, &Path)) {
 fn change_some(loses: bool, which: impl Fn((&str, &str)) -> bool, change: impl Fn(&Path, &Path)) {
     let (folder, other) = (folder_of(1), folder_of(2));
     for (plugin, name) in KINDS.into_iter().filter(|kind| which(*kind)) {
-        let (path, known) = (folder.at(name), known([&folder, &other], plugin, name));
+        let (path, known) = (folder.at(name), allowed_events([&folder, &other], plugin, name));
         let whole = fs::read(&path).unwrap();
         for target in [u64::MAX, 40_000] {
             let read = read_after(plugin, &path, target, || change(&path, &other.at(name)));
@@ -128,14 +128,15 @@ fn len(path: &Path) -> u64 {
     fs::metadata(path).unwrap().len()
 }
 
-fn opened(path: &Path) -> fs::File {
+fn open_for_writing(path: &Path) -> fs::File {
     OpenOptions::new().write(true).open(path).unwrap()
 }
 
 #[test]
 fn a_truncated_input_is_reported() {
     for part in [0, 1, 2, 3] {
-        let change = |path: &Path, _: &Path| opened(path).set_len(len(path) * part / 4).unwrap();
+        let change =
+            |path: &Path, _: &Path| open_for_writing(path).set_len(len(path) * part / 4).unwrap();
         change_some(true, |(plugin, _)| plugin != OF_SEVERAL_FILES, change);
     }
 }
@@ -177,7 +178,7 @@ const CHECKED: [&str; 2] = ["log.parquet", "archive.lcm.zst"];
 fn zeros_in_an_input_with_checksums_are_no_events() {
     let change = |path: &Path, _: &Path| {
         let middle = len(path) / 2;
-        opened(path).write_all_at(&[0; 5_000], middle).unwrap();
+        open_for_writing(path).write_all_at(&[0; 5_000], middle).unwrap();
     };
     change_some(true, |(_, name)| CHECKED.contains(&name), change);
 }
@@ -185,7 +186,7 @@ fn zeros_in_an_input_with_checksums_are_no_events() {
 #[test]
 fn what_is_appended_makes_nothing_of_what_was_there() {
     change_all(true, |path, _| {
-        let file = opened(path);
+        let file = open_for_writing(path);
         file.write_all_at(&[7; 10_000], len(path)).unwrap();
     });
 }
@@ -193,13 +194,13 @@ fn what_is_appended_makes_nothing_of_what_was_there() {
 #[test]
 fn subfiles_that_are_gone_or_cut_are_told() {
     let (folder, other) = (folder_of(1), folder_of(2));
-    let known = known([&folder, &other], "orca", "orca/log.txt");
+    let known = allowed_events([&folder, &other], "orca", "orca/log.txt");
     let master = folder.at("orca/log.txt");
     let subfiles: Vec<_> = super::files(&folder.at("orca"));
     for subfile in subfiles.iter().filter(|path| **path != master) {
         let whole = fs::read(subfile).unwrap();
         let changes: [&dyn Fn(); 2] = [&|| fs::remove_file(subfile).unwrap(), &|| {
-            opened(subfile).set_len(len(subfile) / 2).unwrap()
+            open_for_writing(subfile).set_len(len(subfile) / 2).unwrap()
         }];
         for change in changes {
             let read = read_after("orca", &master, 40_000, change);

@@ -113,7 +113,7 @@ fn every_sink_reports_a_file_size_limit_and_leaves_nothing() {
         }
         folder.write("in.lcm", log(&events));
         folder.write("run.toml", pipeline(sink, path, options));
-        let limited = super::ran_behind(&folder, "ulimit -f 16", &["run", "run.toml"]);
+        let limited = super::run_after_shell_line(&folder, "ulimit -f 16", &["run", "run.toml"]);
         limited.expect(1).expect_stderr("larger than the system allows").expect_stderr("disk/");
         assert_eq!(
             super::files(&folder.at("disk")),

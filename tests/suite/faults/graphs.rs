@@ -64,11 +64,11 @@ fn hundreds_of_sinks_need_as_many_files_and_no_more() {
     let (folder, mut text) = (folder(), SOURCE.to_owned());
     (0..300).for_each(|n| text += &sink(&format!("o{n}"), "log", &format!("out/{n}.lcm")));
     folder.write("many.toml", text);
-    let few = super::ran_behind(&folder, "ulimit -n 64", &["run", "many.toml"]).expect(1);
+    let few = super::run_after_shell_line(&folder, "ulimit -n 64", &["run", "many.toml"]).expect(1);
     few.expect_stderr("too many files are open").expect_stderr("ulimit -n").expect_stderr("out/");
     assert_eq!(folder.names(), ["in.lcm", "many.toml"]);
     // The usual limit is raised to the maximum.
-    super::ran_behind(&folder, "ulimit -S -n 64", &["run", "many.toml"]).expect(0);
+    super::run_after_shell_line(&folder, "ulimit -S -n 64", &["run", "many.toml"]).expect(0);
     let tree = super::tree(&folder.at("out"));
     assert_eq!(tree.len(), 300);
     assert!(tree.values().all(|bytes| *bytes == folder.read("in.lcm")));
@@ -94,7 +94,8 @@ fn texts_that_are_no_pipelines_are_refused_in_few_words() {
     ];
     for (n, text) in texts.iter().enumerate() {
         folder.write("wrong.toml", text);
-        let output = super::ran_behind(&folder, "ulimit -v 2000000", &["check", "wrong.toml"]);
+        let output =
+            super::run_after_shell_line(&folder, "ulimit -v 2000000", &["check", "wrong.toml"]);
         let output = output.expect(2);
         let (len, begin) =
             (output.stderr.len(), output.stderr.chars().take(300).collect::<String>());
@@ -118,6 +119,7 @@ fn variables_do_not_refer_to_each_other() {
     folder.write("long.toml", SOURCE.replace("in.lcm", &long) + &sink("out", "log", "out.lcm"));
     let value = format!("A={}", "x".repeat(100_000));
     let limit = format!("ulimit -v {}", trials(2_700_000, 12_000_000));
-    let output = super::ran_behind(&folder, &limit, &["check", "long.toml", "--set", &value]);
+    let output =
+        super::run_after_shell_line(&folder, &limit, &["check", "long.toml", "--set", &value]);
     assert!(matches!(output.code, Some(0..=2)), "{:?} {}", output.code, output.stderr);
 }

@@ -30,11 +30,15 @@ fn as_many_channels_as_may_be_fit_into_memory() {
         &["convert", "in.lcm", "--to", "out.lcm.zst"],
     ];
     for arguments in runs {
-        super::ran_behind(&folder, ADDRESS_SPACE_LIMIT, arguments).expect(0);
+        super::run_after_shell_line(&folder, ADDRESS_SPACE_LIMIT, arguments).expect(0);
     }
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
-    super::ran_behind(&folder, ADDRESS_SPACE_LIMIT, &["verify", "out.lcm", "out.parquet"])
-        .expect(0);
+    super::run_after_shell_line(
+        &folder,
+        ADDRESS_SPACE_LIMIT,
+        &["verify", "out.lcm", "out.parquet"],
+    )
+    .expect(0);
 }
 
 #[test]
@@ -50,7 +54,8 @@ fn more_channels_are_refused_and_nothing_is_left() {
         &["convert", "in.lcm", "--to", "out.parquet"],
     ];
     for arguments in runs {
-        let refused = super::ran_behind(&folder, ADDRESS_SPACE_LIMIT, arguments).expect(1);
+        let refused =
+            super::run_after_shell_line(&folder, ADDRESS_SPACE_LIMIT, arguments).expect(1);
         let output = refused.text() + &refused.stderr;
         for what in ["more than 65536 channels", "--end", "shorter files"] {
             assert!(output.contains(what), "{arguments:?}: {output}");
@@ -75,8 +80,11 @@ fn names_that_take_too_much_together_are_refused() {
         (0..40).map(|n| LcmEvent::new(n, BEGIN + n, &name(n), b"payload")).collect();
     folder.write("in.lcm", log(&events));
     for to in ["out.lcm", "out/"] {
-        let refused =
-            super::ran_behind(&folder, ADDRESS_SPACE_LIMIT, &["convert", "in.lcm", "--to", to]);
+        let refused = super::run_after_shell_line(
+            &folder,
+            ADDRESS_SPACE_LIMIT,
+            &["convert", "in.lcm", "--to", to],
+        );
         refused.expect(1).expect_stderr("longer than 32 MiB");
         assert_eq!(folder.names(), ["in.lcm"]);
     }
@@ -86,10 +94,11 @@ fn names_that_take_too_much_together_are_refused() {
 fn a_table_for_each_of_many_channels_needs_few_open_files() {
     let folder = Folder::new();
     folder.write("in.lcm", log_of_channels(600, 2, b"payload"));
-    super::ran_behind(&folder, "ulimit -n 400", &["convert", "in.lcm", "--to", "out/"]).expect(0);
+    super::run_after_shell_line(&folder, "ulimit -n 400", &["convert", "in.lcm", "--to", "out/"])
+        .expect(0);
     assert_eq!(super::files(&folder.at("out")).len(), 601);
     let too_few = ["convert", "in.lcm", "--to", "few/"];
-    let refused = super::ran_behind(&folder, "ulimit -n 100", &too_few).expect(1);
+    let refused = super::run_after_shell_line(&folder, "ulimit -n 100", &too_few).expect(1);
     refused.expect_stderr("too many files are open").expect_stderr("ulimit -n");
     assert_eq!(folder.names(), ["in.lcm", "out"]);
 }
@@ -102,11 +111,13 @@ fn hundreds_of_inputs_are_read_with_few_open_files() {
         folder.write(&format!("in/{n:04}.lcm"), log(&drive(n, 3)));
     }
     let few = "ulimit -n 40";
-    super::ran_behind(&folder, few, &["convert", "in/*.lcm", "--to", "one.lcm"]).expect(0);
+    super::run_after_shell_line(&folder, few, &["convert", "in/*.lcm", "--to", "one.lcm"])
+        .expect(0);
     let whole: Vec<u8> = (0..300).flat_map(|n| folder.read(&format!("in/{n:04}.lcm"))).collect();
     assert!(folder.read("one.lcm") == whole);
-    super::ran_behind(&folder, few, &["convert", "in/*.lcm", "--to", "out/{stem}.lcm"]).expect(0);
+    super::run_after_shell_line(&folder, few, &["convert", "in/*.lcm", "--to", "out/{stem}.lcm"])
+        .expect(0);
     assert_eq!(super::files(&folder.at("out")).len(), 301);
-    super::ran_behind(&folder, few, &["info", "in/*.lcm", "--json"]).expect(0);
-    super::ran_behind(&folder, few, &["verify", "out"]).expect(0);
+    super::run_after_shell_line(&folder, few, &["info", "in/*.lcm", "--json"]).expect(0);
+    super::run_after_shell_line(&folder, few, &["verify", "out"]).expect(0);
 }

@@ -2,7 +2,7 @@
 
 use crate::kit::{BEGIN, Folder, LcmEvent, log, run_sluice};
 
-fn named(names: &[Vec<u8>]) -> Vec<LcmEvent> {
+fn events_on_channels(names: &[Vec<u8>]) -> Vec<LcmEvent> {
     let event = |(n, name): (usize, &Vec<u8>)| {
         let payload = format!("payload {n}").into_bytes();
         LcmEvent { number: n as i64, utime: BEGIN + n as i64, channel: name.clone(), payload }
@@ -11,7 +11,7 @@ fn named(names: &[Vec<u8>]) -> Vec<LcmEvent> {
 }
 
 /// Names with a meaning for file systems, terminals or table readers.
-fn odd() -> Vec<LcmEvent> {
+fn odd_channels() -> Vec<LcmEvent> {
     let plain: [&[u8]; 25] = [
         b"",
         b".",
@@ -41,12 +41,12 @@ fn odd() -> Vec<LcmEvent> {
     ];
     let mut names: Vec<Vec<u8>> = plain.iter().map(|name| name.to_vec()).collect();
     names.extend([b"x".repeat(255), b"x".repeat(300), b"/".repeat(300), b"\xff".repeat(300)]);
-    named(&names)
+    events_on_channels(&names)
 }
 
 #[test]
 fn names_that_mean_something_elsewhere_come_back_from_every_kind_of_output() {
-    let (folder, whole) = (Folder::new(), log(&odd()));
+    let (folder, whole) = (Folder::new(), log(&odd_channels()));
     folder.write("in.lcm", &whole);
     for to in ["out/", "out.parquet", "out.lcm.zst", "out.jsonl"] {
         let options: &[&str] =
@@ -65,7 +65,7 @@ fn names_that_mean_something_elsewhere_come_back_from_every_kind_of_output() {
 #[test]
 fn no_name_leads_out_of_the_folder_it_is_given() {
     let folder = Folder::new();
-    folder.write("in.lcm", log(&odd()));
+    folder.write("in.lcm", log(&odd_channels()));
     std::fs::create_dir(folder.at("deep")).unwrap();
     for (plugin, path) in [("files", "deep/files/"), ("parquet", "deep/tables/")] {
         let text = format!(
@@ -84,7 +84,7 @@ fn no_name_leads_out_of_the_folder_it_is_given() {
 #[test]
 fn nothing_that_a_log_says_steers_a_terminal() {
     let folder = Folder::new();
-    folder.write("in.lcm", log(&odd()));
+    folder.write("in.lcm", log(&odd_channels()));
     for verb in [&["info", "in.lcm"][..], &["cat", "in.lcm"], &["verify", "in.lcm"]] {
         let shown = run_sluice(&folder, verb).expect(0);
         let all = shown.text() + &shown.stderr;
@@ -97,7 +97,7 @@ fn nothing_that_a_log_says_steers_a_terminal() {
 fn long_names_are_carried_and_shown_cut() {
     for len in [64 << 10, 1_000_000] {
         let folder = Folder::new();
-        let whole = log(&named(&[b"A".to_vec(), b"y".repeat(len), b"z".repeat(len)]));
+        let whole = log(&events_on_channels(&[b"A".to_vec(), b"y".repeat(len), b"z".repeat(len)]));
         folder.write("in.lcm", &whole);
         for (to, from) in [("out.lcm", "out.lcm"), ("out/", "out/*/*.parquet")] {
             run_sluice(&folder, &["convert", "in.lcm", "--to", to]).expect(0);
@@ -115,10 +115,11 @@ fn long_names_are_carried_and_shown_cut() {
 #[test]
 fn a_name_of_a_hundred_megabytes_is_damage() {
     let folder = Folder::new();
-    let events = named(&[b"A".to_vec(), b"y".repeat(100 << 20)]);
+    let events = events_on_channels(&[b"A".to_vec(), b"y".repeat(100 << 20)]);
     folder.write("in.lcm", log(&events));
     let limit = "ulimit -v 1500000";
-    super::ran_behind(&folder, limit, &["convert", "in.lcm", "--to", "out.lcm"]).expect(3);
+    super::run_after_shell_line(&folder, limit, &["convert", "in.lcm", "--to", "out.lcm"])
+        .expect(3);
     assert_eq!(crate::kit::numbers(&folder.read("out.lcm")), [0, 2]);
 }
 

@@ -215,7 +215,7 @@ const VALUE: &str = "it calls a value by any mark";
 const TWICE: &str = "it finds out that a name is used twice only for structs";
 
 /// Whether lcm-gen accepts a text.
-fn theirs(peer: &Peer, folder: &Folder) -> bool {
+fn lcm_gen_accepts(peer: &Peer, folder: &Folder) -> bool {
     let generate = ["-p", "--ppath", "made", "text.lcm"];
     let output =
         Command::new(&peer.lcm_gen).args(generate).current_dir(folder.path()).output().unwrap();
@@ -223,7 +223,7 @@ fn theirs(peer: &Peer, folder: &Folder) -> bool {
 }
 
 /// Where `sluice types` reports the first mistake in a text; `None` if it accepts the text.
-fn ours(folder: &Folder) -> Option<String> {
+fn first_mistake(folder: &Folder) -> Option<String> {
     let output = run_sluice(folder, &["types", "text.lcm"]);
     if output.code == Some(0) {
         return None;
@@ -244,12 +244,12 @@ fn what_is_right_and_wrong_is_what_it_is_for_lcm_gen() {
     let mut wrong = Vec::new();
     for (text, they_take, place) in take.chain(refuse).chain(only_we).chain(only_they) {
         folder.write("text.lcm", text);
-        let ours = ours(&folder);
+        let ours = first_mistake(&folder);
         if ours.as_deref() != place {
             wrong.push(format!("{text:?}: ours is {ours:?} and not {place:?}"));
         }
         if let Some(peer) = &peer
-            && theirs(peer, &folder) != they_take
+            && lcm_gen_accepts(peer, &folder) != they_take
         {
             wrong.push(format!("{text:?}: lcm-gen takes it: {}", !they_take));
         }
@@ -278,12 +278,12 @@ fn comments_may_be_in_any_encoding_but_names_are_utf_8() {
     let folder = Folder::new();
     folder.write("text.lcm", b"// by M\xfcller\nstruct t { int8_t a; }\n");
     run_sluice(&folder, &["types", "text.lcm"]).expect(0);
-    assert!(Peer::with("lcm").is_none_or(|peer| theirs(&peer, &folder)));
+    assert!(Peer::with("lcm").is_none_or(|peer| lcm_gen_accepts(&peer, &folder)));
     // lcm-gen accepts it; the bytes in the fingerprint would be a guess.
     folder.write("text.lcm", b"struct t { int8_t a\xfc; }\n");
     run_sluice(&folder, &["types", "text.lcm"])
         .expect(2)
         .expect_stderr("is not UTF-8")
         .expect_stderr("text.lcm:1:19");
-    assert!(Peer::with("lcm").is_none_or(|peer| theirs(&peer, &folder)));
+    assert!(Peer::with("lcm").is_none_or(|peer| lcm_gen_accepts(&peer, &folder)));
 }

@@ -16,7 +16,7 @@ fn text(value: &Value) -> String {
 }
 
 /// The fingerprints that `sluice types` prints for `wide`, by name.
-fn ours(folder: &Folder) -> BTreeMap<String, String> {
+fn sluice_fingerprints(folder: &Folder) -> BTreeMap<String, String> {
     let wide = here().join("wide");
     let output = run_sluice(folder, &["types", wide.to_str().unwrap(), "--json"]).expect(0).text();
     let ours: BTreeMap<_, _> = lines(&output)
@@ -37,7 +37,7 @@ fn they_are_those_of_lcm_gen() {
     let by = |which: &str| -> BTreeMap<String, String> {
         theirs.iter().map(|line| (text(&line["name"]), text(&line[which]))).collect()
     };
-    assert_eq!(ours(&folder), by("debug"));
+    assert_eq!(sluice_fingerprints(&folder), by("debug"));
 
     // The fingerprints that Python reports, for types whose generated Python is valid.
     let (python, mut debug) = (by("python"), by("debug"));
@@ -50,7 +50,7 @@ fn they_are_those_of_lcm_gen() {
 /// Some fingerprints of lcm-gen 1.5.3, for machines without it.
 #[test]
 fn they_stay_what_they_are() {
-    let ours = ours(&Folder::new());
+    let ours = sluice_fingerprints(&Folder::new());
     for (name, fingerprint) in KNOWN {
         assert_eq!(ours[*name], *fingerprint, "{name}");
     }

@@ -11,7 +11,7 @@ use crate::kit::{Folder, run_sluice};
 const SEEDS: [u64; 2] = [1, 2];
 const CASES: u64 = 60;
 
-fn given(variable: &str) -> Option<u64> {
+fn env_number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
     Some(value.parse().unwrap_or_else(|e| panic!("{variable}: {e}")))
 }
@@ -19,8 +19,8 @@ fn given(variable: &str) -> Option<u64> {
 #[test]
 fn values_of_random_types_are_those_that_the_python_classes_wrote() {
     let Some(peer) = Peer::with("lcm, pyarrow, duckdb") else { return };
-    let seeds = given("SLUICE_SEED").map_or(SEEDS.to_vec(), |seed| vec![seed]);
-    let cases = given("SLUICE_CASES").unwrap_or(CASES).to_string();
+    let seeds = env_number("SLUICE_SEED").map_or(SEEDS.to_vec(), |seed| vec![seed]);
+    let cases = env_number("SLUICE_CASES").unwrap_or(CASES).to_string();
     for seed in seeds {
         println!("SLUICE_SEED={seed} SLUICE_CASES={cases}");
         let folder = Folder::new();

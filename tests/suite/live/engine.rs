@@ -87,7 +87,7 @@ impl Progress for Readiness {
     }
 }
 
-fn recorded(folder: &Folder, name: &str) -> Vec<LcmEvent> {
+fn read_events(folder: &Folder, name: &str) -> Vec<LcmEvent> {
     crate::kit::events(&folder.read(name))
 }
 
@@ -119,7 +119,7 @@ fn a_silent_live_source_keeps_no_other_waiting() {
         });
         run(&text, &folder, &Options::default())
     });
-    assert_eq!(recorded(&folder, "got.lcm").len(), 20);
+    assert_eq!(read_events(&folder, "got.lcm").len(), 20);
     assert!(!report.interrupted);
 }
 
@@ -137,7 +137,7 @@ fn asking_a_live_run_to_end_is_its_end() {
         });
         run(&text, &folder, &options)
     });
-    let got = numbers(&recorded(&folder, "got.lcm"));
+    let got = numbers(&read_events(&folder, "got.lcm"));
     assert_eq!(got, (0..200).collect::<Vec<_>>());
     assert_eq!((report.interrupted, report.exit()), (false, 0));
 }
@@ -157,7 +157,7 @@ fn a_loop_plays_everything_again_also_through_stages_with_memory() {
         (run(&text, &folder, &Options::default()), heard.join().unwrap())
     });
     let thrice: Vec<u32> = (0..3).flat_map(|_| 0..10).collect();
-    assert_eq!(numbers(&recorded(&folder, "got.lcm")), thrice);
+    assert_eq!(numbers(&read_events(&folder, "got.lcm")), thrice);
     assert_eq!((report.sinks["again"].events, report.sources["log"].events), (30, 30));
 }
 
@@ -213,7 +213,7 @@ fn a_live_source_that_begins_to_talk_late_is_heard_at_once() {
         });
         run(&text, &folder, &options)
     });
-    let events = recorded(&folder, "got.lcm");
+    let events = read_events(&folder, "got.lcm");
     assert_eq!(events.len(), 3100);
     // They are in the order of reception, except while waiting for a stream, and at the end.
     let is_late = |event: &LcmEvent| event.channel == b"LATE";

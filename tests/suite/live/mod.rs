@@ -180,7 +180,7 @@ fn listen_text(
 }
 
 /// A pipeline that receives into `got.lcm` and leaves `report.json`.
-fn receiving(folder: &Folder, options: &str) -> Vec<String> {
+fn receive_pipeline(folder: &Folder, options: &str) -> Vec<String> {
     let text = format!(
         "[sources.live]\nplugin = \"lcm-udp\"\n{options}\n\n[sinks.out]\nplugin = \"lcm-log\"\n\
          from = \"live\"\n\
@@ -192,12 +192,12 @@ fn receiving(folder: &Folder, options: &str) -> Vec<String> {
 
 /// Starts receiving with these options, and waits until the program listens.
 fn receive(network: &Network, folder: &Folder, options: &str) -> Listener {
-    let arguments = receiving(folder, options);
+    let arguments = receive_pipeline(folder, options);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     Listener::start(network.sluice(folder, &arguments), "listening")
 }
 
-fn got(folder: &Folder) -> Vec<LcmEvent> {
+fn received_events(folder: &Folder) -> Vec<LcmEvent> {
     events(&folder.read("got.lcm"))
 }
 

@@ -7,7 +7,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{
-    Listener, Network, PATIENCE, URL, got, pattern, peer_program, receive, report, spec, until,
+    Listener, Network, PATIENCE, URL, pattern, peer_program, receive, received_events, report,
+    spec, until,
 };
 use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, is_ignored, log};
 use crate::peers::python;
@@ -90,15 +91,15 @@ fn what_the_real_client_sends_comes_in_and_goes_out_to_it_again() {
         receive(&peers.network, &folder, &format!("limit = {}\nduration = 30", messages.len()));
     let sent = peers.publish(&folder);
     listener.end().expect(0);
-    let got: Vec<(String, Vec<u8>)> = got(&folder)
+    let got: Vec<(String, Vec<u8>)> = received_events(&folder)
         .into_iter()
         .map(|event| (String::from_utf8(event.channel).unwrap(), event.payload))
         .collect();
-    let wanted: Vec<(String, Vec<u8>)> = (0..)
+    let expected: Vec<(String, Vec<u8>)> = (0..)
         .zip(&messages)
         .map(|(n, (name, size, _))| ((*name).to_owned(), pattern(n, *size)))
         .collect();
-    assert!(got == wanted, "{:?}", got.iter().map(|(c, p)| (c, p.len())).collect::<Vec<_>>());
+    assert!(got == expected, "{:?}", got.iter().map(|(c, p)| (c, p.len())).collect::<Vec<_>>());
     let losses = &report(&folder)["sources"]["live"];
     assert_eq!((&losses["lost"], &losses["events"]), (&0.into(), &messages.len().into()));
 
@@ -162,7 +163,7 @@ fn bursts_that_the_real_logger_loses_are_received_whole() {
     let listener = receive(&peers.network, &folder, &options);
     peers.publish(&folder);
     listener.end().expect(0);
-    let got = got(&folder);
+    let got = received_events(&folder);
     assert_eq!(got.len(), 10_000);
     assert!((0..).zip(&got).all(|(n, event)| event.payload == pattern(n, 100)));
 }
@@ -189,7 +190,7 @@ fn what_the_system_drops_is_counted_message_by_message() {
     });
     assert!(stopping.is_ok());
     let ran = listener.end();
-    let (events, live) = (got(&folder), report(&folder)["sources"]["live"].clone());
+    let (events, live) = (received_events(&folder), report(&folder)["sources"]["live"].clone());
     let lost = live["lost"].as_u64().unwrap();
     let is_last = events.last().is_some_and(|event| event.channel == b"LAST");
     assert!(is_last && events.first().is_some_and(|event| event.channel == b"FIRST"));
@@ -221,7 +222,7 @@ fn the_real_player_is_heard_and_the_real_logger_hears_us() {
             .unwrap(),
     );
     listener.end().expect(0);
-    let heard = got(&folder);
+    let heard = received_events(&folder);
     assert_eq!(plain(&heard), plain(&events));
     // The player kept the gaps, as far as a busy machine allows.
     assert!(heard[49].utime - heard[0].utime >= 98_000 - 5_000);
@@ -304,9 +305,9 @@ fn the_real_client_talks_through_our_hub() {
     assert_eq!(serde_json::from_slice::<Value>(&folder.read("heard.json")).unwrap(), sent);
     let recorded = crate::kit::events(&folder.read("ours.lcm"));
     let payloads: Vec<Vec<u8>> = recorded.into_iter().map(|event| event.payload).collect();
-    let wanted: Vec<Vec<u8>> =
+    let expected: Vec<Vec<u8>> =
         (0..).zip(&messages).map(|(n, (_, size, _))| pattern(n, *size)).collect();
-    assert!(payloads == wanted);
+    assert!(payloads == expected);
     hub.signal(Signal::INT);
     hub.end().expect(0);
 }

@@ -22,7 +22,7 @@ fn folder() -> Folder {
     folder
 }
 
-fn codes(cases: &[(&[&str], i32)]) {
+fn assert_codes(cases: &[(&[&str], i32)]) {
     for (arguments, code) in cases {
         eprintln!("sluice {arguments:?}");
         run_sluice(&folder(), arguments).expect(*code);
@@ -31,7 +31,7 @@ fn codes(cases: &[(&[&str], i32)]) {
 
 #[test]
 fn nothing_lost_is_0() {
-    codes(&[
+    assert_codes(&[
         (&["run", "copy.toml", "--set", "INPUT=clean.lcm"], 0),
         (&["convert", "clean.lcm", "--to", "out.lcm"], 0),
         (&["check", "copy.toml", "--set", "INPUT=nowhere.lcm"], 0),
@@ -54,7 +54,7 @@ fn nothing_lost_is_0() {
 
 #[test]
 fn what_failed_is_1() {
-    codes(&[
+    assert_codes(&[
         (&["run", "copy.toml", "--set", "INPUT=nowhere.lcm"], 1),
         (&["convert", "nowhere.lcm", "--to", "out.lcm"], 1),
         (&["convert", "clean.lcm", "--to", "bad.lcm"], 1),
@@ -67,7 +67,7 @@ fn what_failed_is_1() {
 
 #[test]
 fn wrong_use_is_2() {
-    codes(&[
+    assert_codes(&[
         (&[], 2),
         (&["dance"], 2),
         (&["run"], 2),
@@ -94,7 +94,7 @@ fn wrong_use_is_2() {
 
 #[test]
 fn losses_that_were_reported_are_3() {
-    codes(&[
+    assert_codes(&[
         (&["run", "copy.toml", "--set", "INPUT=bad.lcm"], 3),
         (&["convert", "bad.lcm", "--to", "out.lcm"], 3),
         (&["info", "bad.lcm"], 3),

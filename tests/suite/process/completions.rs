@@ -16,7 +16,7 @@ fn folder() -> Folder {
 }
 
 /// The completions of bash for the last of these words; `None`, with a message, without bash.
-fn completed(folder: &Folder, words: &[&str]) -> Option<Vec<String>> {
+fn bash_completions(folder: &Folder, words: &[&str]) -> Option<Vec<String>> {
     // The arguments bash passes: the program, the word at the cursor, the previous word.
     let ask = "source ./complete.bash\n\
         COMP_WORDS=(\"$@\") COMP_CWORD=$(($# - 1)) spec=($(complete -p sluice)) asked=''\n\
@@ -40,8 +40,8 @@ fn completed(folder: &Folder, words: &[&str]) -> Option<Vec<String>> {
     Some(proposed.lines().map(str::to_owned).collect())
 }
 
-fn proposes(folder: &Folder, words: &[&str], some: &[&str], none: &[&str]) {
-    let Some(proposed) = completed(folder, words) else { return };
+fn assert_completions(folder: &Folder, words: &[&str], some: &[&str], none: &[&str]) {
+    let Some(proposed) = bash_completions(folder, words) else { return };
     let has = |name: &&&str| proposed.iter().any(|one| one == *name);
     let missing: Vec<_> = some.iter().filter(|name| !has(name)).collect();
     let wrong: Vec<_> = none.iter().filter(has).collect();
@@ -56,41 +56,76 @@ fn bash_completes_pipelines_by_their_files_and_names() {
     let folder = folder();
     let (files, no_file) = (["my pipeline.toml", "other.toml", "pipelines"], ["drive.lcm"]);
     for verb in ["run", "check", "plan", "graph"] {
-        proposes(&folder, &["sluice", verb, ""], &[&files[..], &["quickstart"]].concat(), &no_file);
-        proposes(&folder, &["sluice", "--color", "never", verb, "o"], &["other.toml"], &files[..1]);
+        assert_completions(
+            &folder,
+            &["sluice", verb, ""],
+            &[&files[..], &["quickstart"]].concat(),
+            &no_file,
+        );
+        assert_completions(
+            &folder,
+            &["sluice", "--color", "never", verb, "o"],
+            &["other.toml"],
+            &files[..1],
+        );
     }
-    proposes(&folder, &["sluice", "check", "other.toml", "my"], &files[..1], &["quickstart"]);
-    proposes(&folder, &["sluice", "run", "-q", "quick"], &["quickstart"], &[]);
-    proposes(&folder, &["sluice", "run", "--"], &["--resume", "--set"], &["quickstart"]);
+    assert_completions(
+        &folder,
+        &["sluice", "check", "other.toml", "my"],
+        &files[..1],
+        &["quickstart"],
+    );
+    assert_completions(&folder, &["sluice", "run", "-q", "quick"], &["quickstart"], &[]);
+    assert_completions(&folder, &["sluice", "run", "--"], &["--resume", "--set"], &["quickstart"]);
     // Values of options are not pipelines, and other verbs take none.
-    proposes(&folder, &["sluice", "run", "x", "--jobs", ""], &[], &["quickstart"]);
-    proposes(&folder, &["sluice", "run", "x", "--progress", ""], &["json"], &["quickstart"]);
-    proposes(&folder, &["sluice", "info", "run", ""], &[], &["quickstart"]);
+    assert_completions(&folder, &["sluice", "run", "x", "--jobs", ""], &[], &["quickstart"]);
+    assert_completions(
+        &folder,
+        &["sluice", "run", "x", "--progress", ""],
+        &["json"],
+        &["quickstart"],
+    );
+    assert_completions(&folder, &["sluice", "info", "run", ""], &[], &["quickstart"]);
 }
 
 #[test]
 fn bash_completes_plugins_and_formats() {
     let folder = folder();
-    proposes(&folder, &["sluice", "plugins", ""], &["lcm-log", "decode", "parquet"], &[]);
-    proposes(&folder, &["sluice", "plugins", "--json", "lcm"], &["lcm-log", "lcm-udp"], &["vel"]);
+    assert_completions(&folder, &["sluice", "plugins", ""], &["lcm-log", "decode", "parquet"], &[]);
+    assert_completions(
+        &folder,
+        &["sluice", "plugins", "--json", "lcm"],
+        &["lcm-log", "lcm-udp"],
+        &["vel"],
+    );
     for verb in ["convert", "cat", "info", "play"] {
         let words = ["sluice", verb, "drive.lcm", "--from", ""];
-        proposes(
+        assert_completions(
             &folder,
             &words,
             &["lcm-log", "vel", "orca"],
             &["decode", "jsonl-sink", "csv-sink"],
         );
     }
-    proposes(&folder, &["sluice", "convert", "x", "--as", "p"], &["parquet"], &["filter", "vel"]);
-    proposes(&folder, &["sluice", ""], &["run", "convert"], &[]);
+    assert_completions(
+        &folder,
+        &["sluice", "convert", "x", "--as", "p"],
+        &["parquet"],
+        &["filter", "vel"],
+    );
+    assert_completions(&folder, &["sluice", ""], &["run", "convert"], &[]);
 }
 
 #[test]
 fn what_help_does_not_show_is_not_completed() {
     let folder = folder();
-    proposes(&folder, &["sluice", ""], &["run"], &["query", "cluster"]);
-    proposes(&folder, &["sluice", "run", "--"], &["--jobs"], &["--engine", "--cluster-patience"]);
+    assert_completions(&folder, &["sluice", ""], &["run"], &["query", "cluster"]);
+    assert_completions(
+        &folder,
+        &["sluice", "run", "--"],
+        &["--jobs"],
+        &["--engine", "--cluster-patience"],
+    );
     for shell in ["zsh", "fish", "elvish", "powershell"] {
         let script = run_sluice(&folder, &["completions", shell]).expect(0).text();
         for hidden in ["cluster-patience", "scheduler"] {

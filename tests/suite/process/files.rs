@@ -16,7 +16,7 @@ fn folder_with_log() -> Folder {
 
 /// Runs a command that must fail, and checks that the folder is unchanged.
 #[track_caller]
-fn fails(folder: &Folder, arguments: &[&str], says: &str) {
+fn assert_fails_unchanged(folder: &Folder, arguments: &[&str], says: &str) {
     let before: Vec<_> = folder.names().into_iter().map(|name| look(folder, name)).collect();
     run_sluice(folder, arguments).expect(1).expect_stderr(says);
     let after: Vec<_> = folder.names().into_iter().map(|name| look(folder, name)).collect();
@@ -36,23 +36,27 @@ fn names(files: &[(String, Option<Vec<u8>>)]) -> Vec<&str> {
 #[test]
 fn a_missing_input_is_named() {
     let folder = folder_with_log();
-    fails(&folder, &["convert", "nowhere.lcm", "--to", "out.lcm"], "nowhere.lcm");
-    fails(&folder, &["convert", "in.lcm", "nowhere.lcm", "--to", "out.lcm"], "nowhere.lcm");
-    fails(&folder, &["convert", "no*.lcm", "--to", "out.lcm"], "no*.lcm");
+    assert_fails_unchanged(&folder, &["convert", "nowhere.lcm", "--to", "out.lcm"], "nowhere.lcm");
+    assert_fails_unchanged(
+        &folder,
+        &["convert", "in.lcm", "nowhere.lcm", "--to", "out.lcm"],
+        "nowhere.lcm",
+    );
+    assert_fails_unchanged(&folder, &["convert", "no*.lcm", "--to", "out.lcm"], "no*.lcm");
 }
 
 #[test]
 fn a_folder_in_place_of_a_file_is_named() {
     let folder = folder_with_log();
     fs::create_dir(folder.at("dir.lcm")).unwrap();
-    fails(&folder, &["convert", "dir.lcm", "--to", "out.lcm"], "dir.lcm");
+    assert_fails_unchanged(&folder, &["convert", "dir.lcm", "--to", "out.lcm"], "dir.lcm");
     for sink in ["lcm-log", "jsonl"] {
         let taken = format!(
             "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
              [sinks.out]\nplugin = \"{sink}\"\nfrom = \"log\"\npath = \"dir.lcm\"\n"
         );
         folder.write("taken.toml", taken);
-        fails(&folder, &["run", "taken.toml", "--overwrite"], "dir.lcm");
+        assert_fails_unchanged(&folder, &["run", "taken.toml", "--overwrite"], "dir.lcm");
     }
 }
 
@@ -76,20 +80,24 @@ fn a_folder_that_may_not_be_written_is_named() {
     if fs::write(folder.at("closed/try"), "").is_ok() {
         return report_skip("a folder that may not be written: this user may write any");
     }
-    fails(&folder, &["convert", "in.lcm", "--to", "closed/out.lcm"], "permission denied");
+    assert_fails_unchanged(
+        &folder,
+        &["convert", "in.lcm", "--to", "closed/out.lcm"],
+        "permission denied",
+    );
 }
 
 #[test]
 fn a_file_in_place_of_a_folder_is_named() {
     let folder = folder_with_log();
-    fails(&folder, &["convert", "in.lcm", "--to", "in.lcm/out.lcm"], "in.lcm");
+    assert_fails_unchanged(&folder, &["convert", "in.lcm", "--to", "in.lcm/out.lcm"], "in.lcm");
 }
 
 #[test]
 fn an_output_that_exists_is_left_as_it_is() {
     let folder = folder_with_log();
     folder.write("out.lcm", "mine");
-    fails(&folder, &["convert", "in.lcm", "--to", "out.lcm"], "--overwrite");
+    assert_fails_unchanged(&folder, &["convert", "in.lcm", "--to", "out.lcm"], "--overwrite");
     run_sluice(&folder, &["convert", "in.lcm", "--to", "out.lcm", "--overwrite"]).expect(0);
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
 }
@@ -103,8 +111,8 @@ fn an_input_is_never_written() {
     for output in ["in.lcm", "./in.lcm", "sub/../in.lcm", "soft.lcm", "hard.lcm"] {
         let to =
             |options: &[&'static str]| [&["convert", "in.lcm", "--to", output], options].concat();
-        fails(&folder, &to(&["--overwrite"]), "also an input");
-        fails(&folder, &to(&["--sink-option", "append=true"]), "also an input");
+        assert_fails_unchanged(&folder, &to(&["--overwrite"]), "also an input");
+        assert_fails_unchanged(&folder, &to(&["--sink-option", "append=true"]), "also an input");
     }
 }
 
@@ -132,8 +140,8 @@ fn an_input_is_found_behind_folders_that_are_yet_to_be_made() {
     for (from, to, how) in cases {
         let to = format!("{DETOUR}/{to}");
         let convert = ["convert", from, "--to", &to, "--end", "+1", how];
-        fails(&folder, &convert, "the output is also an input");
-        fails(&folder, &convert[..convert.len() - 1], "");
+        assert_fails_unchanged(&folder, &convert, "the output is also an input");
+        assert_fails_unchanged(&folder, &convert[..convert.len() - 1], "");
     }
 }
 
@@ -219,7 +227,7 @@ fn folders_on_the_way_are_made_and_taken_away_if_it_fails() {
          [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"c/d/out.lcm\"\n";
     folder.write("stop.toml", text);
     folder.write("cut.lcm", &folder.read("in.lcm")[..5_000]);
-    fails(&folder, &["run", "stop.toml"], "could not be read");
+    assert_fails_unchanged(&folder, &["run", "stop.toml"], "could not be read");
 }
 
 #[test]
@@ -229,9 +237,9 @@ fn a_full_device_is_reported_and_nothing_is_published() {
          [sinks.full]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"/dev/full\"\n\
          [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out.lcm\"\n";
     folder.write("full.toml", text);
-    fails(&folder, &["run", "full.toml"], "no space left");
+    assert_fails_unchanged(&folder, &["run", "full.toml"], "no space left");
     let to_device = ["convert", "in.lcm", "--to", "/dev/full", "--as", "jsonl"];
-    fails(&folder, &to_device, "no space left");
+    assert_fails_unchanged(&folder, &to_device, "no space left");
 }
 
 /// A small disk mounted at `disk`, until dropped.
@@ -330,7 +338,7 @@ fn a_run_that_fails_leaves_the_log_it_was_to_continue_as_it_was() {
     let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"cut.lcm\"\non_damage = \"stop\"\n\
         [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out.lcm\"\nappend = true\n";
     folder.write("stop.toml", text);
-    fails(&folder, &["run", "stop.toml"], "could not be read");
+    assert_fails_unchanged(&folder, &["run", "stop.toml"], "could not be read");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::kit::{BEGIN, Folder, LcmEvent, drive, log, run_sluice};
 
 /// The output of `info`; asserts that no line is wider than 80 columns.
-fn shown(folder: &Folder, arguments: &[&str], code: i32) -> String {
+fn info_output(folder: &Folder, arguments: &[&str], code: i32) -> String {
     let text = run_sluice(folder, &[&["info"], arguments].concat()).expect(code).text();
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{} columns: {line}\n{text}", line.chars().count());
@@ -36,7 +36,7 @@ fn tables_of_channels_fit_eighty_columns_and_lose_nothing() {
         events.push(LcmEvent::new(number, time, channel, &payload));
     }
     folder.write("in.lcm", [log(&events), b"stray".to_vec(), log(&events)].concat());
-    let text = shown(&folder, &["in.lcm", "--types", "types.lcm"], 3);
+    let text = info_output(&folder, &["in.lcm", "--types", "types.lcm"], 3);
     let name = "a_package_with_quite_a_long_name.message_whose_name_does_not_fit_beside_numbers_t";
     assert!(text.contains(long) && text.contains("日本語のチャンネル"), "{text}");
     // Wider than a line: the only case in which a name is clipped.
@@ -56,7 +56,7 @@ fn sources_and_encodings_are_columns_where_they_differ() {
     let long = "a source with a name of its own that is long";
     let lines = line(1, "front", "vel") + &line(2, long, "text") + &line(3, "front", "ice");
     folder.write("in.jsonl", lines);
-    let text = shown(&folder, &["in.jsonl"], 0);
+    let text = info_output(&folder, &["in.jsonl"], 0);
     assert!(text.lines().any(|line| line.trim() == long), "{text}");
     assert!(text.contains("encoding, type"), "{text}");
     for encoding in ["vel -", "text -", "ice -"] {
@@ -70,10 +70,10 @@ fn an_unknown_fingerprint_is_explained_and_only_then() {
     let folder = Folder::new();
     let payload = payload(&folder);
     folder.write("in.lcm", log(&[LcmEvent::new(0, BEGIN, "A", &payload)]));
-    let unknown = shown(&folder, &["in.lcm"], 0);
+    let unknown = info_output(&folder, &["in.lcm"], 0);
     let sign = unknown.lines().find(|line| line.trim_start().starts_with("?  "));
     assert!(sign.is_some_and(|sign| sign.contains("--types")), "{unknown}");
-    let known = shown(&folder, &["in.lcm", "--types", "types.lcm"], 0);
+    let known = info_output(&folder, &["in.lcm", "--types", "types.lcm"], 0);
     assert!(!known.contains('?'), "{known}");
 }
 
@@ -83,7 +83,7 @@ fn many_logs_have_an_overview_with_a_line_each() {
     folder.write("a.lcm", log(&drive(1, 1_500)));
     folder.write("b.lcm", [log(&drive(2, 40)), b"stray".to_vec()].concat());
     folder.write("c.lcm", "");
-    let brief = shown(&folder, &["--brief", "*.lcm"], 3);
+    let brief = info_output(&folder, &["--brief", "*.lcm"], 3);
     let lines: Vec<&str> = brief.lines().collect();
     assert_eq!(lines.len(), 5, "{brief}");
     assert!(lines[0].starts_with("format") && lines[0].ends_with("log"), "{brief}");
@@ -96,9 +96,9 @@ fn many_logs_have_an_overview_with_a_line_each() {
         assert!(parts.iter().all(|part| line.contains(part)), "{parts:?}: {line}");
     }
     // Printed after several full summaries as well, but not after one, where it adds nothing.
-    let whole = shown(&folder, &["a.lcm", "b.lcm", "c.lcm"], 3);
+    let whole = info_output(&folder, &["a.lcm", "b.lcm", "c.lcm"], 3);
     assert!(whole.ends_with(&brief) && whole.len() > 2 * brief.len(), "{whole}");
-    assert!(!shown(&folder, &["a.lcm"], 0).contains("1 log"));
+    assert!(!info_output(&folder, &["a.lcm"], 0).contains("1 log"));
     let missing =
         run_sluice(&folder, &["info", "--brief", "a.lcm", "nowhere.lcm", "c.lcm"]).expect(1);
     let missing = missing.expect_stderr("nowhere.lcm").text();

@@ -7,7 +7,7 @@ use std::thread;
 use crate::kit::{Folder, ProgramOutput, drive, log, run_sluice, sluice};
 
 /// Runs the program with these bytes on standard input.
-fn piped(folder: &Folder, arguments: &[&str], input: &[u8]) -> ProgramOutput {
+fn run_with_stdin(folder: &Folder, arguments: &[&str], input: &[u8]) -> ProgramOutput {
     let mut command = sluice(folder);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -23,22 +23,25 @@ fn piped(folder: &Folder, arguments: &[&str], input: &[u8]) -> ProgramOutput {
 fn a_log_goes_in_by_standard_input_and_out_by_standard_output() {
     let (folder, bytes) = (Folder::new(), log(&drive(1, 1_000)));
     let through = ["convert", "-", "--from", "lcm-log", "--to", "-", "--as", "lcm-log"];
-    assert!(piped(&folder, &through, &bytes).expect(0).stdout == bytes);
+    assert!(run_with_stdin(&folder, &through, &bytes).expect(0).stdout == bytes);
     let packed = zstd::encode_all(&bytes[..], 1).unwrap();
-    assert!(piped(&folder, &through, &packed).expect(0).stdout == bytes);
+    assert!(run_with_stdin(&folder, &through, &packed).expect(0).stdout == bytes);
     let damaged = [b"stray", &bytes[..]].concat();
-    assert!(piped(&folder, &through, &damaged).expect(3).stdout == bytes);
-    assert!(piped(&folder, &through, b"").expect(0).stdout.is_empty());
+    assert!(run_with_stdin(&folder, &through, &damaged).expect(3).stdout == bytes);
+    assert!(run_with_stdin(&folder, &through, b"").expect(0).stdout.is_empty());
 }
 
 #[test]
 fn events_of_standard_input_are_shown() {
     let folder = Folder::new();
     let shown = ["cat", "-", "--from", "lcm-log", "--json", "--limit", "3"];
-    let ran = piped(&folder, &shown, &log(&drive(1, 2_000))).expect(0);
+    let ran = run_with_stdin(&folder, &shown, &log(&drive(1, 2_000))).expect(0);
     assert_eq!(ran.text().lines().count(), 3);
-    let output =
-        piped(&folder, &["info", "-", "--from", "lcm-log", "--json"], &log(&drive(1, 100)));
+    let output = run_with_stdin(
+        &folder,
+        &["info", "-", "--from", "lcm-log", "--json"],
+        &log(&drive(1, 100)),
+    );
     let output: serde_json::Value = serde_json::from_str(&output.expect(0).text()).unwrap();
     assert_eq!(output["events"], 100);
 }

@@ -118,7 +118,7 @@ fn a_request_to_end_is_heeded_like_an_interrupt() {
 const FULL: u64 = 48 << 10;
 
 /// Its standard output is not read, so it cannot end by itself.
-fn stuck(folder: &Folder) -> (Child, BufReader<ChildStderr>) {
+fn start_blocked(folder: &Folder) -> (Child, BufReader<ChildStderr>) {
     folder.write("in.lcm", log(&drive(1, 5_000)));
     folder.write("tee.toml", TEE);
     let mut child = start(sluice(folder).args(["run", "tee.toml"]));
@@ -141,7 +141,7 @@ fn stuck(folder: &Folder) -> (Child, BufReader<ChildStderr>) {
 #[test]
 fn a_second_interrupt_aborts_and_publishes_nothing() {
     let folder = Folder::new();
-    let (mut child, _stderr) = stuck(&folder);
+    let (mut child, _stderr) = start_blocked(&folder);
     child.stdout.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(folder.names(), ["in.lcm", "tee.toml"]);
@@ -150,7 +150,7 @@ fn a_second_interrupt_aborts_and_publishes_nothing() {
 #[test]
 fn a_third_interrupt_ends_a_program_that_is_stuck() {
     let folder = Folder::new();
-    let (mut child, _stderr) = stuck(&folder);
+    let (mut child, _stderr) = start_blocked(&folder);
     signal(&child, Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(!folder.at("out.lcm").exists());

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::kit::{Folder, ProgramOutput, root, sluice};
 
 /// Every pipeline in the repository, copied to a folder.
-fn shipped(folder: &Folder) -> Vec<String> {
+fn copy_shipped_pipelines(folder: &Folder) -> Vec<String> {
     let mut names = Vec::new();
     for place in ["pipelines/library", "docs/examples"] {
         for entry in fs::read_dir(root().join(place)).unwrap() {
@@ -33,7 +33,7 @@ fn variables(text: &str) -> BTreeSet<String> {
 }
 
 /// Runs the program without the environment variables that pipelines use.
-fn ran(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
+fn run_without_variables(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
     let mut sluice = sluice(folder);
     for name in ["INPUT", "OUT", "WHERE", "TYPES"] {
         sluice.env_remove(name);
@@ -45,10 +45,11 @@ fn ran(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
 fn shipped_pipelines_are_drawn_and_planned_without_their_variables() {
     let folder = Folder::new();
     let mut unset = 0;
-    for name in shipped(&folder) {
+    for name in copy_shipped_pipelines(&folder) {
         let text = String::from_utf8(folder.read(&name)).unwrap();
         for format in ["mermaid", "dot"] {
-            let graph = ran(&folder, &["graph", &name, "--format", format]).expect(0);
+            let graph =
+                run_without_variables(&folder, &["graph", &name, "--format", format]).expect(0);
             assert!(graph.text().matches('\n').count() > 3, "{name}: {}", graph.text());
         }
         let names = variables(&text);
@@ -56,10 +57,11 @@ fn shipped_pipelines_are_drawn_and_planned_without_their_variables() {
             continue;
         }
         unset += 1;
-        let plan = ran(&folder, &["plan", &name]).expect(0);
-        let json: Value =
-            serde_json::from_str(&ran(&folder, &["plan", &name, "--json"]).expect(0).text())
-                .unwrap();
+        let plan = run_without_variables(&folder, &["plan", &name]).expect(0);
+        let json: Value = serde_json::from_str(
+            &run_without_variables(&folder, &["plan", &name, "--json"]).expect(0).text(),
+        )
+        .unwrap();
         for variable in &names {
             let written = format!("${{{variable}}}");
             assert!(plan.text().contains(&written), "{name}: {}", plan.text());
@@ -69,8 +71,8 @@ fn shipped_pipelines_are_drawn_and_planned_without_their_variables() {
             assert!(listed.iter().any(|unset| unset == variable.as_str()), "{name}: {json}");
         }
         // Other verbs require values.
-        ran(&folder, &["check", &name]).expect(2).expect_stderr("has no value");
-        ran(&folder, &["run", &name]).expect(2).expect_stderr("has no value");
+        run_without_variables(&folder, &["check", &name]).expect(2).expect_stderr("has no value");
+        run_without_variables(&folder, &["run", &name]).expect(2).expect_stderr("has no value");
     }
     assert!(unset > 10, "{unset}");
 }
@@ -103,7 +105,7 @@ path = "${OUT}/{stem}.jsonl"
 fn variables_stand_in_their_places_wherever_they_are() {
     let folder = Folder::new();
     folder.write("open.toml", OPEN);
-    let plan = ran(&folder, &["plan", "open.toml"]).expect(0).text();
+    let plan = run_without_variables(&folder, &["plan", "open.toml"]).expect(0).text();
     for part in [
         r#"reads  log (lcm-log)  {"path":["data/a.lcm","${MORE}"],"max_event":"${LONGEST}"}"#,
         "does   typed (decode) from log",
@@ -113,15 +115,16 @@ fn variables_stand_in_their_places_wherever_they_are() {
     ] {
         assert!(plan.contains(part), "{part}\n{plan}");
     }
-    let graph = ran(&folder, &["graph", "open.toml"]).expect(0).text();
+    let graph = run_without_variables(&folder, &["graph", "open.toml"]).expect(0).text();
     assert!(graph.contains("n0 --> n1") && graph.contains("n2 --> n3"), "{graph}");
     // Set variables are replaced, and mistakes are reported together with unset variables.
     let set = ["plan", "open.toml", "--set", "WHERE=x > 1", "--set", "SINK=jsonl"];
-    let some = ran(&folder, &set).expect(0).text();
+    let some = run_without_variables(&folder, &set).expect(0).text();
     assert!(some.contains("x > 1") && some.contains("out (jsonl)"), "{some}");
     assert!(!some.contains("SINK"), "{some}");
     for verb in ["plan", "graph"] {
-        let wrong = ran(&folder, &[verb, "open.toml", "--set", "SINK=jsnol"]).expect(2);
+        let wrong =
+            run_without_variables(&folder, &[verb, "open.toml", "--set", "SINK=jsnol"]).expect(2);
         wrong.expect_stderr("`jsonl`").expect_stderr("`MORE` has no value");
     }
 }

@@ -44,8 +44,8 @@ fn lcm_booleans_of_any_byte_are_typed_and_come_back() {
     let lines =
         run_sluice(&folder, &["cat", "flags.lcm", "--json", "--types", "set.lcm"]).expect(0).text();
     for (n, line) in lines.lines().enumerate() {
-        let wanted = serde_json::json!({ "n": n, "on": true, "all": [false, true, true] });
-        assert_eq!(fields(line), wanted);
+        let expected = serde_json::json!({ "n": n, "on": true, "all": [false, true, true] });
+        assert_eq!(fields(line), expected);
     }
     let chosen = ["cat", "flags.lcm", "--json", "--types", "set.lcm", "--where", "n > 2 and on"];
     assert_eq!(run_sluice(&folder, &chosen).expect(0).text().lines().count(), 7);

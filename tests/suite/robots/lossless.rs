@@ -20,7 +20,7 @@ const LOGS: [SampleLog; 3] = [
 ];
 
 /// The output for a format named in README.md. Archives use the log's own format, if they can.
-fn way(name: &str, log: &SampleLog) -> (String, Vec<&'static str>) {
+fn output_for(name: &str, log: &SampleLog) -> (String, Vec<&'static str>) {
     let by = match name {
         "LCM log" => "by/log.lcm",
         "VEL" => "by/log.vel",
@@ -57,11 +57,11 @@ fn table() -> (Vec<String>, Vec<Vec<String>>) {
 /// The columns of `events`, as README.md names them.
 const KEPT: [&str; 5] = ["times", "sources", "names", "numbers", "payloads"];
 
-fn column(events: &[[String; 5]], place: usize) -> Vec<String> {
+fn column_values(events: &[[String; 5]], place: usize) -> Vec<String> {
     events.iter().map(|event| event[place].clone()).collect()
 }
 
-fn made(folder: &Folder) {
+fn create_logs(folder: &Folder) {
     vel(folder);
     orca(folder);
     run_sluice(folder, &["run", "quickstart", "--set", "SECONDS=1", "--set", "OUT=quick"])
@@ -74,18 +74,18 @@ fn conversions_keep_what_the_readme_lists_and_report_losses() {
     let (heads, rows) = table();
     assert_eq!(rows.len(), LOGS.len());
     let folder = Folder::new();
-    made(&folder);
+    create_logs(&folder);
     for (log, row) in LOGS.iter().zip(&rows) {
         assert_eq!(row[0], log.name);
         for (name, claim) in heads.iter().zip(row).skip(1) {
-            there_and_back(&folder, log, name, claim);
+            check_round_trip(&folder, log, name, claim);
         }
     }
 }
 
 /// Converts a log and back, and checks a cell of the table.
-fn there_and_back(folder: &Folder, log: &SampleLog, name: &str, claim: &str) {
-    let (by, mut options) = way(name, log);
+fn check_round_trip(folder: &Folder, log: &SampleLog, name: &str, claim: &str) {
+    let (by, mut options) = output_for(name, log);
     options.push("--overwrite");
     let there = convert(folder, log.path, &by, &options).expect(0).stderr;
     let back = convert(folder, &by, log.back, &["--overwrite"]).expect(0).stderr;
@@ -99,7 +99,7 @@ fn there_and_back(folder: &Folder, log: &SampleLog, name: &str, claim: &str) {
     // Losses are reported, and nothing else is lost.
     assert!(there.contains("note:") || back.contains("note:"), "nobody was told: {case}");
     for (place, word) in KEPT.iter().enumerate() {
-        let [mut before, mut after] = [&before, &after].map(|all| column(all, place));
+        let [mut before, mut after] = [&before, &after].map(|all| column_values(all, place));
         if lost.contains(&"order") {
             before.sort();
             after.sort();
@@ -124,7 +124,7 @@ const FORMATS: [(&str, &str); 7] = [
 #[test]
 fn every_format_is_converted_to_every_other_one() {
     let folder = Folder::new();
-    made(&folder);
+    create_logs(&folder);
     let options = |name: &str| -> &[&str] {
         if name == "lines" { &["--sink-option", "payload=true"] } else { &[] }
     };

@@ -85,8 +85,8 @@ fn times_are_written_to_the_nearest_microsecond() {
     let epoch = ["--source-option", "epoch=1970-01-01T00:00:00Z"];
     convert(&folder, "unix.vel", "out/log.orca", &epoch).expect(0);
     let times = events(&folder, "out/log.orca").into_iter().map(|[time, ..]| time);
-    let wanted = (0..50).map(|n| ((micros + n * 1001) * 1000).to_string());
-    assert!(times.eq(wanted));
+    let expected = (0..50).map(|n| ((micros + n * 1001) * 1000).to_string());
+    assert!(times.eq(expected));
 }
 
 #[test]

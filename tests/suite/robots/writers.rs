@@ -5,7 +5,7 @@ use crate::kit::{Folder, python_script, run_sluice};
 use crate::tables::asks;
 
 /// The number of decoded events, and of all events.
-fn counts(output: &str) -> (usize, usize) {
+fn decoded_counts(output: &str) -> (usize, usize) {
     let numbers: Vec<usize> =
         output.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     (numbers[0], numbers[1])
@@ -35,7 +35,7 @@ fn vel_logs_of_another_writer_are_read_to_the_last_field() {
         folder.write("found", found);
         let compared =
             python_script(&folder, "compare.py", &["vel", "said.json", "found", "log"]).unwrap();
-        let (decoded, all) = counts(&compared);
+        let (decoded, all) = decoded_counts(&compared);
         assert!(decoded > all / 2 && all > 50, "{options:?}: {compared}");
     }
 }
@@ -111,7 +111,7 @@ fn orca_logs_of_another_writer_are_read_to_the_last_field() {
             folder.write("found", found);
             let compared =
                 python_script(&folder, "compare.py", &["orca", "said.json", "found", "-"]).unwrap();
-            let (decoded, all) = counts(&compared);
+            let (decoded, all) = decoded_counts(&compared);
             assert!(decoded > all / 2 && all > 30, "{dialect} {options:?}: {compared}");
         }
     }

@@ -8,8 +8,8 @@ use super::LogSummary;
 use super::census::Census;
 
 /// The summary of a log as one JSON object.
-pub(super) fn summary_json(found: &LogSummary) -> Value {
-    let LogSummary { path, format, bytes, census, report, findings } = found;
+pub(super) fn summary_json(summary: &LogSummary) -> Value {
+    let LogSummary { path, format, bytes, census, report, findings } = summary;
     let some = |time: i64| (census.all.events > 0).then_some(time);
     let damage = report.damage.iter().map(|damage| {
         let (offset, length, reason) = (damage.offset, damage.length, &damage.reason);

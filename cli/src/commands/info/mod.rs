@@ -62,7 +62,7 @@ pub(crate) fn run(args: &InfoArgs, shell: &Shell) -> CommandResult {
         (false, false) => InfoFormat::Text,
     };
     let (layout, overview) = (LineLayout::of_stdout(), Overview::default());
-    let mut showing = InfoPrinter { format: form, layout, overview, lines: Vec::new() };
+    let mut printer = InfoPrinter { format: form, layout, overview, lines: Vec::new() };
     if form == InfoFormat::Brief {
         io::stdout().write_all(Overview::head().as_bytes())?;
     }
@@ -71,33 +71,33 @@ pub(crate) fn run(args: &InfoArgs, shell: &Shell) -> CommandResult {
         let files = match files(name, shell) {
             Ok(files) => files,
             Err(failure) => {
-                showing.overview.add_failed();
+                printer.overview.add_failed();
                 worst = worst_of(worst, Err(failure), shell);
                 continue;
             }
         };
         for file in files {
-            let ending = print_file(&file, args, &mut showing, shell);
+            let ending = print_file(&file, args, &mut printer, shell);
             if let Err(Failure::StdoutClosed) = ending {
                 return ending;
             }
             worst = worst_of(worst, ending, shell);
         }
     }
-    showing.finish()?;
+    printer.finish()?;
     worst
 }
 
 impl InfoPrinter {
-    fn print(&mut self, found: &LogSummary) -> Result<(), io::Error> {
+    fn print(&mut self, summary: &LogSummary) -> Result<(), io::Error> {
         let text = match self.format {
             InfoFormat::Json => {
-                json_escaped(&json::summary_json(found).to_string()).into_owned() + "\n"
+                json_escaped(&json::summary_json(summary).to_string()).into_owned() + "\n"
             }
-            InfoFormat::Brief => self.overview.add(found, self.layout),
+            InfoFormat::Brief => self.overview.add(summary, self.layout),
             InfoFormat::Text => {
-                self.lines.push(self.overview.add(found, self.layout));
-                text::render(found, self.layout)
+                self.lines.push(self.overview.add(summary, self.layout));
+                text::render(summary, self.layout)
             }
         };
         io::stdout().write_all(text.as_bytes())
@@ -141,12 +141,12 @@ fn worst_of(so_far: CommandResult, next: CommandResult, shell: &Shell) -> Comman
 fn print_file(
     file: &Input,
     args: &InfoArgs,
-    showing: &mut InfoPrinter,
+    printer: &mut InfoPrinter,
     shell: &Shell,
 ) -> CommandResult {
-    let found = inspect(file, args, shell).inspect_err(|_| showing.overview.add_failed())?;
-    showing.print(&found)?;
-    Ok(if found.report.damaged_ranges == 0 { ExitStatus::Done } else { ExitStatus::Losses })
+    let summary = inspect(file, args, shell).inspect_err(|_| printer.overview.add_failed())?;
+    printer.print(&summary)?;
+    Ok(if summary.report.damaged_ranges == 0 { ExitStatus::Done } else { ExitStatus::Losses })
 }
 
 fn inspect(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<LogSummary, Failure> {

@@ -42,8 +42,8 @@ impl Overview {
     }
 
     /// The line of a log.
-    pub(super) fn add(&mut self, found: &LogSummary, layout: LineLayout) -> String {
-        let LogSummary { path, format, bytes, census, report, .. } = found;
+    pub(super) fn add(&mut self, summary: &LogSummary, layout: LineLayout) -> String {
+        let LogSummary { path, format, bytes, census, report, .. } = summary;
         self.logs += 1;
         self.bytes += bytes.unwrap_or(0);
         self.events += census.all.events;

@@ -19,8 +19,8 @@ const MOST_SHOWN: usize = 20;
 const INDENT: usize = 11;
 
 /// Renders the summary of a log.
-pub(super) fn render(found: &LogSummary, layout: LineLayout) -> String {
-    let LogSummary { path, format, bytes, census, report, findings } = found;
+pub(super) fn render(summary: &LogSummary, layout: LineLayout) -> String {
+    let LogSummary { path, format, bytes, census, report, findings } = summary;
     let mut text = String::new();
     line(&mut text, format_args!("{}", printable(&path.to_string_lossy())));
     let size = bytes.map_or("size not known".to_owned(), units::bytes);
@@ -42,7 +42,7 @@ pub(super) fn render(found: &LogSummary, layout: LineLayout) -> String {
     let ranges = units::pluralize(report.damaged_ranges, "damaged range");
     let damage = if report.damaged_ranges == 0 { "none" } else { &ranges };
     line(&mut text, format_args!("  damage   {damage}"));
-    list_damage(found, layout, &mut text);
+    list_damage(summary, layout, &mut text);
     for (channel, tally) in census.channels.iter().filter(|(_, tally)| tally.wide_times > 0) {
         let note = times_clamped(channel);
         let events = units::pluralize(tally.wide_times, "event");
@@ -83,8 +83,8 @@ fn order(times: &TimeStatistics, number_jumps: u64) -> String {
     }
 }
 
-fn list_damage(found: &LogSummary, layout: LineLayout, text: &mut String) {
-    let (groups, more) = damage::groups(&found.report, MOST_SHOWN);
+fn list_damage(summary: &LogSummary, layout: LineLayout, text: &mut String) {
+    let (groups, more) = damage::groups(&summary.report, MOST_SHOWN);
     for group in groups {
         layout.write_wrapped("", INDENT, &printable(&group.text("")), text);
     }

@@ -146,14 +146,14 @@ mod tests {
 
     #[test]
     fn the_line_says_where_it_is_and_how_fast() {
-        let wanted = "playing  +12.346 s of 50.0 s (25 %)  2x  1,234 events/s  \
+        let expected = "playing  +12.346 s of 50.0 s (25 %)  2x  1,234 events/s  \
             2007-11-03T14:00:12.345Z  ? keys";
-        assert_eq!(status().line(120), wanted);
+        assert_eq!(status().line(120), expected);
         let mut unknown = PlaybackStatus { paused: true, damage: 1, ..status() };
         (unknown.place.last, unknown.place.speed) = (None, 0.0);
-        let wanted = "paused   +12.346 s  flat out  1,234 events/s  damage  \
+        let expected = "paused   +12.346 s  flat out  1,234 events/s  damage  \
             2007-11-03T14:00:12.345Z  ? keys";
-        assert_eq!(unknown.line(120), wanted);
+        assert_eq!(unknown.line(120), expected);
         assert_eq!(PlaybackStatus::default().line(120), "playing  flat out  0 events/s");
     }
 

@@ -54,7 +54,10 @@ fn record(
     out: RecordingOutput<'_>,
     shell: &Shell,
 ) -> CommandResult {
-    let grows = |node: &PipelineNode| !matches!(&node.instance, PluginInstance::Sink(sink) if !sink.is_readable_unfinished());
+    let grows = |node: &PipelineNode| match &node.instance {
+        PluginInstance::Sink(sink) => sink.is_readable_unfinished(),
+        _ => true,
+    };
     if !pipeline.nodes.iter().all(grows) && out.limits == PieceLimits::default() {
         shell.warn(
             "a file of this format is readable only when it is complete, at the end of the \
@@ -73,7 +76,7 @@ fn record(
     let watched = |options: &Options| {
         let shared_meter = Arc::clone(&meter);
         let _watch = quota
-            .map(|quota| quota.watch(stop, move |said| shared_meter.println(said)))
+            .map(|quota| quota.watch(stop, move |message| shared_meter.println(message)))
             .transpose()?;
         Ok(run::run(pipeline, options)?)
     };

@@ -66,8 +66,8 @@ impl run::PiecePolicy for PieceCutter {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let name = state.naming.next(&target.to_string_lossy(), &Zoned::now())?;
         let continues = state.naming.existing == ExistingOutput::Continue;
-        let held = fs::metadata(&name).ok().filter(|meta| continues && meta.is_file());
-        state.len_at_open = held.map_or(0, |meta| meta.len());
+        let existing = fs::metadata(&name).ok().filter(|meta| continues && meta.is_file());
+        state.len_at_open = existing.map_or(0, |meta| meta.len());
         self.meter.recording_into(&name);
         Ok(name)
     }

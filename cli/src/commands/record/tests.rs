@@ -133,7 +133,7 @@ fn the_source_gets_the_selection_as_options() {
         "-m",
         "0.5",
     ]);
-    let wanted = "
+    let expected = "
 plugin = \"lcm-udp\"
 url = \"udpm://239.255.76.67:7667\"
 channels = [\"CAM_*\", \"re:A|B\", \"re:X$${1}.*\"]
@@ -145,7 +145,7 @@ limit = 7
 buffer = 524288
 ";
     let text = text.unwrap();
-    assert_eq!(section(&text, "sources.log"), wanted);
+    assert_eq!(section(&text, "sources.log"), expected);
     assert!(!text.contains("[stages"), "{text}");
 }
 
@@ -213,12 +213,12 @@ fn contradictory_arguments_are_usage_errors() {
 
 #[test]
 fn modes_of_addresses_say_what_becomes_of_a_file() {
-    for (to, wanted) in [
+    for (to, expected) in [
         ("file://a?mode=w", ExistingOutput::Replace),
         ("file://a?mode=a", ExistingOutput::Continue),
         ("file://a", ExistingOutput::Refuse),
     ] {
-        assert_eq!(output_settings(&["--to", to]).1, wanted, "{to}");
+        assert_eq!(output_settings(&["--to", to]).1, expected, "{to}");
     }
     let text = generated_pipeline(&["--to", "file://a?mode=a"]).unwrap();
     assert!(text.contains("path = \"a\"\nappend = true\nrenumber = true"), "{text}");
@@ -326,9 +326,9 @@ fn a_recording_is_split_by_length() {
     // Each batch is 10,000 bytes.
     let ending = recorded(TEN_BATCHES, folder.path(), &["a.lcm", "--split-mb", "0.02"]).unwrap();
     assert_eq!(ending, ExitStatus::Done);
-    let wanted =
+    let expected =
         [("a.lcm.00", 30_000), ("a.lcm.01", 30_000), ("a.lcm.02", 30_000), ("a.lcm.03", 10_000)];
-    assert_eq!(listed(folder.path()), named(&wanted));
+    assert_eq!(listed(folder.path()), named(&expected));
 }
 
 #[test]

@@ -81,7 +81,7 @@ mod tests {
     fn fields_have_a_line_each_and_lists_stand_in_one() {
         let value = json!({ "utime": 5, "pos": [1.5, 2.0], "s": { "x": "a\u{9b}b" }, "none": {},
             "all": [{ "y": 1 }, { "y": 2 }] });
-        let wanted = r#"{
+        let expected = r#"{
   "utime": 5,
   "pos": [1.5,2.0],
   "s": {
@@ -97,7 +97,7 @@ mod tests {
     }
   ]
 }"#;
-        assert_eq!(fields(&value).join("\n"), wanted);
+        assert_eq!(fields(&value).join("\n"), expected);
     }
 
     #[test]

@@ -100,11 +100,11 @@ fn decoder(
     let each = channel_types.iter().map(|(channel, name)| (channel.clone(), json!(name)));
     let options = json!({ "types": types, "channel_types": each.collect::<Object<_, _>>() });
     let PluginFactory::Stage(make) = plugin.make else {
-        return Err(Failure::Failed(format!("`{}` is no stage", plugin.name)));
+        return Err(Failure::Failed(format!("`{}` is not a stage", plugin.name)));
     };
     match make(options) {
         Ok(Stage::Map(map)) => Ok(map),
-        Ok(_) => Err(Failure::Failed(format!("`{}` has a memory", plugin.name))),
+        Ok(_) => Err(Failure::Failed(format!("`{}` is a stateful stage", plugin.name))),
         Err(error) => Err(Failure::Usage(error.message)),
     }
 }

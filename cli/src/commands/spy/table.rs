@@ -153,14 +153,14 @@ mod tests {
             age: Duration::from_secs(700),
             ..row("LIDAR")
         };
-        let wanted = [
+        let expected = [
             "channel  type                count   Hz   jitter  bandwidth   size     age",
             "POSE     nav.pose_t         12,345  100.0  0.13 ms  14.4 kB/s  144 B   0.0 s",
             "LIDAR    0000000000002e16?  12,345      -        -      0 B/s  144 B  11 min",
         ];
         let lines = lines(&[row("POSE"), unknown], 120);
-        assert_eq!(lines[1..], wanted[1..]);
-        assert!(lines[0].split_whitespace().eq(wanted[0].split_whitespace()), "{}", lines[0]);
+        assert_eq!(lines[1..], expected[1..]);
+        assert!(lines[0].split_whitespace().eq(expected[0].split_whitespace()), "{}", lines[0]);
     }
 
     #[test]

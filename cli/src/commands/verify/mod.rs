@@ -31,13 +31,13 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
     // Invalid format options are an error for the whole command.
     format.options_json()?;
     for path in &args.paths {
-        let verdict = match verify_path(path, &format, shell) {
-            Ok(verdict) => verdict,
+        let result = match verify_path(path, &format, shell) {
+            Ok(result) => result,
             Err(failure @ (Failure::Mistakes(_) | Failure::StdoutClosed)) => return Err(failure),
             Err(failure) => VerifyResult::different(failure.message()),
         };
-        stdout::text(&verdict.text(path))?;
-        worst = worst.max(verdict.status());
+        stdout::text(&result.text(path))?;
+        worst = worst.max(result.status());
     }
     Ok(worst)
 }
@@ -57,40 +57,39 @@ fn verify_path(path: &Path, format: &InputFormat, shell: &Shell) -> Result<Verif
 
 /// Compares a file with its records in the folders above it, then reads it in full.
 fn verify_file(path: &Path, format: &InputFormat, shell: &Shell) -> Result<VerifyResult, Failure> {
-    let mut verdict = VerifyResult::default();
+    let mut result = VerifyResult::default();
     let files = inputs::expand(shell, path)?;
     let recorded = record::recorded(path)?;
     match compare_recorded(path, &recorded, shell) {
-        Some(compared) => verdict = compared,
-        None => verdict.count(&files),
+        Some(compared) => result = compared,
+        None => result.count(&files),
     }
     for file in &files {
         match format.source_for(file, shell) {
-            Ok((source, options)) => read_through(&file.path, source, &options, &mut verdict)?,
+            Ok((source, options)) => read_through(&file.path, source, &options, &mut result)?,
             Err(failure) if format.from.is_some() => return Err(failure),
             // Some formats can only be written; the record is all there is then.
             Err(Failure::Usage(_)) if !recorded.is_empty() => {}
-            Err(Failure::Usage(_)) => verdict.differences.push(NOTHING_TO_COMPARE.to_owned()),
+            Err(Failure::Usage(_)) => result.differences.push(NOTHING_TO_COMPARE.to_owned()),
             Err(failure) => return Err(failure),
         }
     }
-    Ok(verdict)
+    Ok(result)
 }
 
 /// Compares a file with its records; it must match one of them.
 fn compare_recorded(path: &Path, recorded: &[RecordedFile], shell: &Shell) -> Option<VerifyResult> {
-    let verdicts = recorded.iter().map(|said| {
-        let mut verdict = VerifyResult::default();
-        verdict.compare(path, said, shell);
-        verdict
+    let results = recorded.iter().map(|expected| {
+        let mut result = VerifyResult::default();
+        result.compare(path, expected, shell);
+        result
     });
-    let mut verdicts: Vec<VerifyResult> = verdicts.collect();
-    let fits =
-        verdicts.iter().position(|verdict| verdict.status() == ExitStatus::Done).unwrap_or(0);
+    let mut results: Vec<VerifyResult> = results.collect();
+    let fits = results.iter().position(|result| result.status() == ExitStatus::Done).unwrap_or(0);
     let partial = recorded.get(fits)?.partial;
-    let mut verdict = verdicts.swap_remove(fits);
-    verdict.differences.extend(partial.then(|| STOPPED_EARLY.to_owned()));
-    Some(verdict)
+    let mut result = results.swap_remove(fits);
+    result.differences.extend(partial.then(|| STOPPED_EARLY.to_owned()));
+    Some(result)
 }
 
 const NOTHING_TO_COMPARE: &str =
@@ -100,14 +99,14 @@ fn read_through(
     path: &Path,
     source: &sluice_core::Plugin,
     options: &Map<String, Value>,
-    verdict: &mut VerifyResult,
+    result: &mut VerifyResult,
 ) -> Result<(), Failure> {
     let counting = CensusSink::new(Arc::default(), TypeNames::default());
     let report = inputs::read_into(source, path, options, Box::new(counting))?;
-    verdict.damage.extend(inputs::faults(source, path, options)?);
+    result.damage.extend(inputs::faults(source, path, options)?);
     for damage in &report.damage {
         let (length, offset) = (damage.length, damage.offset);
-        verdict
+        result
             .damage
             .push(format!("{length} bytes at byte {offset} could not be read: {}", damage.reason));
     }
@@ -187,9 +186,9 @@ mod tests {
 
     #[test]
     fn differences_weigh_more_than_damage() {
-        let mut verdict = VerifyResult { damage: vec!["torn".into()], ..VerifyResult::default() };
-        assert_eq!(verdict.status().code(), 3);
-        verdict.differences.push("other".into());
-        assert_eq!(verdict.status().code(), 1);
+        let mut result = VerifyResult { damage: vec!["torn".into()], ..VerifyResult::default() };
+        assert_eq!(result.status().code(), 3);
+        result.differences.push("other".into());
+        assert_eq!(result.status().code(), 1);
     }
 }

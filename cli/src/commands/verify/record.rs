@@ -81,32 +81,30 @@ pub(super) fn verify_folder(folder: &Path, shell: &Shell) -> Result<VerifyResult
             format!("it has no {MANIFEST}: it is not an output folder, or was never completed");
         return Ok(VerifyResult::different(what));
     }
-    let mut verdict = VerifyResult::default();
+    let mut result = VerifyResult::default();
     let listing = match listing(&place)? {
         Some(listing) => listing,
         None => return Ok(VerifyResult::different(format!("{MANIFEST} is not valid"))),
     };
     let mut known = BTreeSet::new();
-    for said in listing.files.iter().flatten() {
-        if is_inside(&said.path) {
-            verdict.compare(&folder.join(&said.path), said, shell);
-            known.insert(said.path.clone());
+    for entry in listing.files.iter().flatten() {
+        if is_inside(&entry.path) {
+            result.compare(&folder.join(&entry.path), entry, shell);
+            known.insert(entry.path.clone());
         } else {
-            let path = said.path.display();
-            verdict
-                .differences
-                .push(format!("{MANIFEST} names {path}, which is not in the folder"));
+            let path = entry.path.display();
+            result.differences.push(format!("{MANIFEST} names {path}, which is not in the folder"));
         }
     }
     let mut found = Vec::new();
     list(folder, Path::new(""), &mut found)?;
     for path in found.iter().filter(|path| !known.contains(*path)) {
-        verdict.differences.push(format!("{} is not in {MANIFEST}", path.display()));
+        result.differences.push(format!("{} is not in {MANIFEST}", path.display()));
     }
     if listing.partial {
-        verdict.differences.push(STOPPED_EARLY.to_owned());
+        result.differences.push(STOPPED_EARLY.to_owned());
     }
-    Ok(verdict)
+    Ok(result)
 }
 
 /// Verifies the outputs of a batch. Files not in its record are ignored.
@@ -115,21 +113,21 @@ fn verify_batch(
     record: &BatchRecord,
     shell: &Shell,
 ) -> Result<VerifyResult, Failure> {
-    let mut verdict = VerifyResult::default();
+    let mut result = VerifyResult::default();
     let current = record.current(folder);
     for unit in &current {
-        verdict.add(verify_unit(folder, unit, shell)?);
+        result.add(verify_unit(folder, unit, shell)?);
     }
-    verdict.differences.extend(record.shard_notes());
-    verdict.differences.extend(unfinished_inputs(&record.left, current.len()));
+    result.differences.extend(record.shard_notes());
+    result.differences.extend(unfinished_inputs(&record.left, current.len()));
     if record.is_open {
         let inputs = units::pluralize(current.len() as u64, "input");
-        verdict.differences.push(format!(
+        result.differences.push(format!(
             "a batch was interrupted, or is still running: {inputs} recorded; the same command \
              with --resume completes it"
         ));
     }
-    Ok(verdict)
+    Ok(result)
 }
 
 /// Lists the inputs that a completed batch did not finish.
@@ -164,7 +162,7 @@ fn unfinished_inputs(left: &[UnfinishedUnit], recorded: usize) -> Vec<String> {
 }
 
 fn verify_unit(folder: &Path, unit: &UnitRecord, shell: &Shell) -> Result<VerifyResult, Failure> {
-    let mut verdict = VerifyResult::default();
+    let mut result = VerifyResult::default();
     let is_manifest = |file: &&OutputFile| file.path.file_name().is_some_and(|n| n == MANIFEST);
     // A unit's own folder has its own manifest, which also shows extra files.
     let folders: Vec<PathBuf> = unit
@@ -178,22 +176,22 @@ fn verify_unit(folder: &Path, unit: &UnitRecord, shell: &Shell) -> Result<Verify
         let path = folder.join(&file.path);
         let has_list = folders.iter().any(|inside| path.starts_with(inside));
         if !has_list || is_manifest(&file) {
-            verdict.compare(&path, &RecordedFile::from(file), shell);
+            result.compare(&path, &RecordedFile::from(file), shell);
         }
     }
     // A unit's own folders say so in their manifests.
     if unit.partial && folders.is_empty() {
         let outputs: Vec<String> =
             unit.outputs.iter().map(|path| path.display().to_string()).collect();
-        verdict.differences.push(format!("{}: {STOPPED_EARLY}", outputs.join(", ")));
+        result.differences.push(format!("{}: {STOPPED_EARLY}", outputs.join(", ")));
     }
     for inside in folders {
         let mut within = verify_folder(&inside, shell)?;
         let name = inside.strip_prefix(folder).unwrap_or(&inside).display().to_string();
         within.differences.iter_mut().for_each(|one| *one = format!("{name}: {one}"));
-        verdict.add(within);
+        result.add(within);
     }
-    Ok(verdict)
+    Ok(result)
 }
 
 fn is_inside(path: &Path) -> bool {
@@ -238,10 +236,10 @@ fn is_litter(name: &OsStr) -> bool {
 
 /// Verifies the files in a report. Their paths are relative to the working directory of the run.
 pub(super) fn verify_report(report: &FileListing, shell: &Shell) -> VerifyResult {
-    let mut verdict = VerifyResult::default();
-    let on_disk = report.files.iter().flatten().filter(|said| said.path != Path::new("-"));
-    on_disk.for_each(|said| verdict.compare(&said.path, said, shell));
-    verdict.differences.extend(report.error.iter().map(|error| format!("the run failed: {error}")));
+    let mut result = VerifyResult::default();
+    let on_disk = report.files.iter().flatten().filter(|entry| entry.path != Path::new("-"));
+    on_disk.for_each(|entry| result.compare(&entry.path, entry, shell));
+    result.differences.extend(report.error.iter().map(|error| format!("the run failed: {error}")));
     let done = |unit: &&ReportedUnit| matches!(unit.status, Status::Done | Status::Skipped);
     let left = report.units.iter().filter(|unit| !done(unit)).map(|unit| UnfinishedUnit {
         input: PathBuf::from(&unit.input),
@@ -251,10 +249,10 @@ pub(super) fn verify_report(report: &FileListing, shell: &Shell) -> VerifyResult
     });
     let left: Vec<UnfinishedUnit> = left.collect();
     if report.interrupted && report.error.is_none() && left.is_empty() {
-        verdict.differences.push(STOPPED_EARLY.to_owned());
+        result.differences.push(STOPPED_EARLY.to_owned());
     }
-    verdict.differences.extend(unfinished_inputs(&left, report.units.len() - left.len()));
-    verdict
+    result.differences.extend(unfinished_inputs(&left, report.units.len() - left.len()));
+    result
 }
 
 /// Reads a report; `None` if the file is not one.
@@ -283,13 +281,13 @@ pub(super) fn recorded(path: &Path) -> Result<Vec<RecordedFile>, Failure> {
         if !files::exists(&folder.join(MANIFEST)) && !has_journal(folder)? {
             continue;
         }
-        let place = |said: &RecordedFile| folder.join(&said.path) == path;
-        let mut said: Vec<RecordedFile> = match BatchRecord::read(folder)? {
+        let place = |entry: &RecordedFile| folder.join(&entry.path) == path;
+        let mut entry: Vec<RecordedFile> = match BatchRecord::read(folder)? {
             Some(record) => {
                 let of_unit = |unit: &UnitRecord| {
                     let partial = unit.partial;
-                    let said = unit.files.iter().map(RecordedFile::from);
-                    said.map(|said| RecordedFile { partial, ..said }).collect::<Vec<_>>()
+                    let entry = unit.files.iter().map(RecordedFile::from);
+                    entry.map(|entry| RecordedFile { partial, ..entry }).collect::<Vec<_>>()
                 };
                 record.latest_first().flat_map(of_unit).filter(place).collect()
             }
@@ -297,12 +295,12 @@ pub(super) fn recorded(path: &Path) -> Result<Vec<RecordedFile>, Failure> {
                 let listing = listing(&folder.join(MANIFEST))?;
                 let partial = listing.as_ref().is_some_and(|listing| listing.partial);
                 let files = listing.and_then(|listing| listing.files).into_iter().flatten();
-                files.map(|said| RecordedFile { partial, ..said }).filter(place).collect()
+                files.map(|entry| RecordedFile { partial, ..entry }).filter(place).collect()
             }
         };
-        if !said.is_empty() {
-            said.iter_mut().for_each(|said| said.path = name.into());
-            return Ok(said);
+        if !entry.is_empty() {
+            entry.iter_mut().for_each(|entry| entry.path = name.into());
+            return Ok(entry);
         }
     }
     Ok(Vec::new())

@@ -73,8 +73,8 @@ impl VerifyResult {
     }
 
     /// Compares a file with its record.
-    pub(super) fn compare(&mut self, path: &Path, said: &RecordedFile, shell: &Shell) {
-        let name = said.path.display();
+    pub(super) fn compare(&mut self, path: &Path, expected: &RecordedFile, shell: &Shell) {
+        let name = expected.path.display();
         let length = match files::path_kind(path) {
             Ok(Some(PathKind::File(length))) => length,
             Ok(Some(_)) => return self.differences.push(format!("{name} is not a file")),
@@ -83,11 +83,11 @@ impl VerifyResult {
         };
         self.files += 1;
         self.bytes += length;
-        if length != said.bytes {
-            let was = said.bytes;
+        if length != expected.bytes {
+            let was = expected.bytes;
             return self.differences.push(format!("{name} has {length} bytes instead of {was}"));
         }
-        if let Some(was) = &said.blake3 {
+        if let Some(was) = &expected.blake3 {
             match manifest::hash_file(path) {
                 Ok(is) if is == *was => {}
                 Ok(is) => {
@@ -98,7 +98,7 @@ impl VerifyResult {
                 Err(error) => return self.differences.push(error.to_string()),
             }
         }
-        match said.rows.map(|was| (count_rows(path, shell), was)) {
+        match expected.rows.map(|was| (count_rows(path, shell), was)) {
             Some((Ok(Some(is)), was)) if is != was => {
                 self.differences.push(format!("{name} has {is} rows instead of {was}"));
             }
