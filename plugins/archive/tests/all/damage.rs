@@ -133,11 +133,11 @@ fn a_frame_that_claims_ten_gigabytes_is_damage() {
     let mut huge = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe4];
     huge.extend(10_000_000_000u64.to_le_bytes());
     huge.extend([1, 0, 0, 0, 0, 0, 0]);
-    for without_foot in [false, true] {
+    for without_footer in [false, true] {
         let mut file = bytes.clone();
         let at = spans[3].start as usize;
         file[at..at + huge.len()].copy_from_slice(&huge);
-        if without_foot {
+        if without_footer {
             file.truncate(spans.last().unwrap().end() as usize);
         }
         let all = read(&folder, &file);

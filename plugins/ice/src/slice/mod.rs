@@ -3,7 +3,8 @@
 //!
 //! [`parser`] turns text into [`syntax`], and [`SliceLibrary`] resolves the names in the syntax of
 //! several files. Modules, structs, classes, sequences, dictionaries and enums are parsed.
-//! Interfaces, exceptions, constants, operations and default values are skipped: they do not affect records.
+//! Interfaces, exceptions, constants, operations and default values are skipped: they do not
+//! affect records.
 
 pub(crate) mod library;
 pub(crate) mod parser;

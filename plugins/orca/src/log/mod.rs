@@ -155,22 +155,22 @@ impl OrcaLog {
     }
 
     /// The channel for records of this kind and id in subfile `number`.
-    pub(crate) fn channel(&self, number: usize, id: u8, part: RecordKind) -> Option<Channel> {
+    pub(crate) fn channel(&self, number: usize, id: u8, kind: RecordKind) -> Option<Channel> {
         let Subfile { line, source, content, .. } = self.subfiles.get(number)?;
         let comment = line.comment.as_ref();
         let usual = || [b"orca.", line.interface.as_slice()].concat();
         let mut name = comment.map_or_else(usual, |comment| comment.channel.clone());
-        name.extend(part.suffix().as_bytes());
-        let encoding = self.encoding(line, content, part);
+        name.extend(kind.suffix().as_bytes());
+        let encoding = self.encoding(line, content, kind);
         let mut channel = Channel::new(Name::from_bytes(&name), Arc::clone(source), encoding);
         let explicit = comment.and_then(|comment| comment.interface.as_deref());
         let mut interface = explicit.map_or_else(|| escaped(&line.interface), Cow::Borrowed);
-        if part == RecordKind::PictureInfo {
+        if kind == RecordKind::PictureInfo {
             interface.to_mut().push_str("Info");
         }
         channel.type_name = match comment {
             Some(comment) => comment.type_name.as_deref().map(Arc::from),
-            None if is_picture(content) && part == RecordKind::Object => Some("jpeg".into()),
+            None if is_picture(content) && kind == RecordKind::Object => Some("jpeg".into()),
             None => Some(interface.as_ref().into()),
         };
         channel.clock = comment.map(|comment| comment.clock).unwrap_or_default();
@@ -188,10 +188,10 @@ impl OrcaLog {
         insert("orca.encoding", &escaped(&line.encoding));
         // If the events are written to a log again, its pictures keep this file name, and their
         // info records get another.
-        if part != RecordKind::PictureInfo {
+        if kind != RecordKind::PictureInfo {
             insert("orca.file", &escaped(&line.name));
         }
-        if part == RecordKind::Config {
+        if kind == RecordKind::Config {
             insert("ice.config", "true");
         }
         if id != 0 {
@@ -206,11 +206,11 @@ impl OrcaLog {
         Some(channel)
     }
 
-    fn encoding(&self, line: &FileLine, content: &SubfileContent, part: RecordKind) -> Encoding {
+    fn encoding(&self, line: &FileLine, content: &SubfileContent, kind: RecordKind) -> Encoding {
         match content {
             SubfileContent::Lines => Encoding::Text,
-            SubfileContent::PictureLines if part != RecordKind::Object => Encoding::Text,
-            SubfileContent::PictureRecords if part != RecordKind::Object => Encoding::Ice,
+            SubfileContent::PictureLines if kind != RecordKind::Object => Encoding::Text,
+            SubfileContent::PictureRecords if kind != RecordKind::Object => Encoding::Ice,
             SubfileContent::PictureLines | SubfileContent::PictureRecords => Encoding::Unknown,
             _ => Encoding::from_word(&escaped(&line.encoding)),
         }

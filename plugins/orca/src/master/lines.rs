@@ -46,8 +46,8 @@ impl MasterLine<'_> {
         let swallowed =
             is_line.then(|| (self.offset + swallowed as u64, self.len - swallowed as u64));
         let extra = rest.trim_ascii();
-        let says_more = !is_line && !extra.is_empty() && !extra.starts_with(b"#");
-        Ok(Some(ParsedLine { data, swallowed, has_extra_columns: says_more }))
+        let has_extra_columns = !is_line && !extra.is_empty() && !extra.starts_with(b"#");
+        Ok(Some(ParsedLine { data, swallowed, has_extra_columns }))
     }
 }
 
@@ -137,10 +137,10 @@ impl MasterLines {
         let from = self.consumed;
         self.advance(len);
         let text = self.bytes.get(from..self.consumed).unwrap_or_default();
-        let is_open = text.last().is_some_and(|byte| !is_blank(*byte));
+        let is_unterminated = text.last().is_some_and(|byte| !is_blank(*byte));
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
-        Ok(Some(MasterLine { offset, len: len as u64, text: Some(text), is_unterminated: is_open }))
+        Ok(Some(MasterLine { offset, len: len as u64, text: Some(text), is_unterminated }))
     }
 
     /// Skips to the end of the current line, but not further than `to`.

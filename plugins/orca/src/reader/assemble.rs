@@ -13,29 +13,35 @@ use crate::subfile::{ALIGNMENT, RecordFraming};
 impl OrcaReader {
     /// Reads the located events, in order. Those that cannot be read are damage.
     pub(super) fn assemble(&mut self, located: Vec<LocatedEvent>) -> Result<Batch, Error> {
-        let (block, places) = self.read_records(&located)?;
+        let (block, ranges) = self.read_records(&located)?;
         let mut batch = BatchBuilder::with_capacity(located.len());
         batch.segment(block.clone());
-        for (located, place) in located.into_iter().zip(places) {
+        for (located, range) in located.into_iter().zip(ranges) {
             match located {
                 LocatedEvent::Damage(damage) => self.context.damage.report(damage),
-                LocatedEvent::Record { request, form, .. } => {
-                    let place =
-                        place.and_then(|place| payload_in_block(&block, place, request, form));
-                    let Some((id, offset, payload)) = place else {
+                LocatedEvent::Record { request, framing, .. } => {
+                    let range =
+                        range.and_then(|range| payload_in_block(&block, range, request, framing));
+                    let Some((id, offset, payload)) = range else {
                         self.context.damage.report(self.damage(request.line, subfile_changed()));
                         continue;
                     };
                     let channel = self.channel(request.subfile, id, request.kind)?;
-                    let place = PayloadOffset { segment: 0, offset };
-                    batch.push_wide(request.time, request.sequence, channel, payload, place);
+                    let position = PayloadOffset { segment: 0, offset };
+                    batch.push_wide(request.time, request.sequence, channel, payload, position);
                 }
                 LocatedEvent::Picture { request, path } => match self.read_picture(&path)? {
                     Ok(picture) => {
                         let channel = self.channel(request.subfile, 0, RecordKind::Object)?;
                         let segment = batch.segment(picture.clone());
-                        let place = PayloadOffset { segment, offset: 0 };
-                        batch.push_wide(request.time, request.sequence, channel, &picture, place);
+                        let position = PayloadOffset { segment, offset: 0 };
+                        batch.push_wide(
+                            request.time,
+                            request.sequence,
+                            channel,
+                            &picture,
+                            position,
+                        );
                     }
                     Err(reason) => self.context.damage.report(self.damage(request.line, reason)),
                 },
@@ -54,9 +60,9 @@ impl OrcaReader {
         let space = |span: &Range<u64>| (span.end - span.start).next_multiple_of(ALIGNMENT as u64);
         let total = ALIGNMENT as u64 + spans.iter().map(|(_, span, _)| space(span)).sum::<u64>();
         let total = u32::try_from(total).map_err(|_| Error::internal("a batch of 4 GiB"))?;
-        let mut places = vec![None; located.len()];
+        let mut ranges = vec![None; located.len()];
         if spans.is_empty() {
-            return Ok((Bytes::new(), places));
+            return Ok((Bytes::new(), ranges));
         }
         let mut block = self.context.blocks.block_with_len(total as usize);
         let mut at = block.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
@@ -70,14 +76,14 @@ impl OrcaReader {
             let there = span.start + read as u64;
             let held = records.get(rows).unwrap_or_default().iter();
             for (_, start, end, row) in held.filter(|(_, _, end, _)| *end <= there) {
-                let in_block = |place: &u64| (at as u64 + (place - span.start)) as u32;
-                if let Some(place) = places.get_mut(*row) {
-                    *place = Some(in_block(start)..in_block(end));
+                let in_block = |range: &u64| (at as u64 + (range - span.start)) as u32;
+                if let Some(range) = ranges.get_mut(*row) {
+                    *range = Some(in_block(start)..in_block(end));
                 }
             }
             at += len.next_multiple_of(ALIGNMENT);
         }
-        Ok((block.freeze(), places))
+        Ok((block.freeze(), ranges))
     }
 }
 
@@ -97,13 +103,13 @@ type ReadSpan = (usize, Range<u64>, Range<usize>);
 /// not those of the record.
 fn payload_in_block(
     block: &[u8],
-    place: Range<u32>,
+    range: Range<u32>,
     request: RecordRequest,
-    form: RecordFraming,
+    framing: RecordFraming,
 ) -> Option<(u8, u32, &[u8])> {
-    let bytes = block.get(place.start as usize..place.end as usize)?;
-    let (id, payload) = form.payload(request.record, bytes)?;
-    let offset = place.start + u32::try_from(payload.start).ok()?;
+    let bytes = block.get(range.start as usize..range.end as usize)?;
+    let (id, payload) = framing.payload(request.record, bytes)?;
+    let offset = range.start + u32::try_from(payload.start).ok()?;
     Some((id, offset, bytes.get(payload)?))
 }
 
@@ -111,8 +117,8 @@ fn payload_in_block(
 fn sorted_records(located: &[LocatedEvent]) -> Vec<RecordSpan> {
     let mut records: Vec<RecordSpan> = Vec::with_capacity(located.len());
     for (row, located) in located.iter().enumerate() {
-        if let LocatedEvent::Record { request, place, .. } = located {
-            records.push((request.subfile, place.start, place.end, row));
+        if let LocatedEvent::Record { request, range, .. } = located {
+            records.push((request.subfile, range.start, range.end, row));
         }
     }
     records.sort_unstable();

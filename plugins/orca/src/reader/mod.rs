@@ -41,14 +41,14 @@ struct RecordRequest {
 /// The result of resolving a line.
 enum LocatedEvent {
     Damage(Damage),
-    Record { request: RecordRequest, place: Range<u64>, form: RecordFraming },
+    Record { request: RecordRequest, range: Range<u64>, framing: RecordFraming },
     Picture { request: RecordRequest, path: PathBuf },
 }
 
 /// How far a split has been read.
 enum ReadPhase {
     /// The start of the log is still to be read: damage, notes and configuration.
-    Front,
+    Start,
     /// Data lines are being read.
     Data,
     /// Everything has been read.
@@ -120,7 +120,7 @@ impl OrcaReader {
         };
         let is_front = split.start == 0;
         Ok(Self {
-            phase: if is_front { ReadPhase::Front } else { ReadPhase::Data },
+            phase: if is_front { ReadPhase::Start } else { ReadPhase::Data },
             lines,
             end,
             began,
@@ -155,20 +155,20 @@ impl OrcaReader {
                 continue;
             }
             let outcome = self.log.indexed_subfile(number)?;
-            let (Ok(opened), Some(file)) = (&*outcome, self.log.subfiles.get(number)) else {
+            let (Ok(indexed), Some(file)) = (&*outcome, self.log.subfiles.get(number)) else {
                 continue;
             };
-            if let Some((len, reason)) = &opened.index.damage {
+            if let Some((len, reason)) = &indexed.index.damage {
                 let input: Arc<str> = file.path.to_string_lossy().into();
-                let damage = Damage::new(&input, opened.index.end, *len, reason.clone());
+                let damage = Damage::new(&input, indexed.index.end, *len, reason.clone());
                 self.context.damage.report(damage);
             }
-            for (note, count) in &opened.notes {
+            for (note, count) in &indexed.notes {
                 self.context.losses.note(note.clone(), *count);
             }
             let wants = self.pushdown.as_ref().and_then(|pushdown| pushdown.get(number));
             if wants.is_none_or(|[config, _]| *config) {
-                self.config.push_back((number, 0..opened.config_records));
+                self.config.push_back((number, 0..indexed.config_records));
             }
         }
         Ok(())
@@ -219,7 +219,7 @@ impl OrcaReader {
     fn estimated_len(&self, located: &LocatedEvent) -> u64 {
         match located {
             LocatedEvent::Damage(_) => 0,
-            LocatedEvent::Record { place, .. } => place.end - place.start,
+            LocatedEvent::Record { range, .. } => range.end - range.start,
             LocatedEvent::Picture { path, .. } => fs::metadata(path).map_or(0, |meta| meta.len()),
         }
     }
@@ -247,19 +247,19 @@ impl OrcaReader {
         };
         let at = (line.offset, line.len);
         self.context.count_read(line.len);
-        let ParsedLine { data, swallowed, has_extra_columns: says_more } = match line.data() {
+        let ParsedLine { data, swallowed, has_extra_columns } = match line.data() {
             Err(reason) => return Ok(Some(Some(LocatedEvent::Damage(self.damage(at, reason))))),
             Ok(None) => return Ok(Some(None)),
             Ok(Some(told)) => told,
         };
-        if says_more && !std::mem::replace(&mut self.noted_extra_columns, true) {
+        if has_extra_columns && !std::mem::replace(&mut self.noted_extra_columns, true) {
             let what =
                 "lines of the master have extra columns; columns after the fourth are ignored";
             self.context.losses.note(what, 0);
         }
-        if let Some(place) = swallowed {
+        if let Some(range) = swallowed {
             let reason = "the line break before a data line is missing".to_owned();
-            self.pending.push_back(LocatedEvent::Damage(self.damage(place, reason)));
+            self.pending.push_back(LocatedEvent::Damage(self.damage(range, reason)));
         }
         let own = (at.0, swallowed.map_or(at.1, |(from, _)| from - at.0));
         if self.wants_line(&data) {
@@ -287,15 +287,8 @@ impl OrcaReader {
             let reason = format!("index {index} is below {base}, the first index of this log");
             return Ok(LocatedEvent::Damage(self.damage(line, reason)));
         };
-        let part = RecordKind::Object;
-        self.locate_or_damage(RecordRequest {
-            time,
-            sequence: index,
-            subfile,
-            record,
-            kind: part,
-            line,
-        })
+        let kind = RecordKind::Object;
+        self.locate_or_damage(RecordRequest { time, sequence: index, subfile, record, kind, line })
     }
 
     fn locate_or_damage(&mut self, request: RecordRequest) -> Result<LocatedEvent, Error> {
@@ -309,58 +302,58 @@ impl OrcaReader {
         mut request: RecordRequest,
     ) -> Result<Result<LocatedEvent, String>, Error> {
         let outcome = self.indexed_subfile(request.subfile)?;
-        let opened = match &*outcome {
-            Ok(opened) => opened,
+        let indexed = match &*outcome {
+            Ok(indexed) => indexed,
             Err(reason) => return Ok(Err(reason.clone())),
         };
         if request.kind != RecordKind::Config {
-            request.record = request.record.saturating_add(opened.records_before_objects);
+            request.record = request.record.saturating_add(indexed.records_before_objects);
         }
-        if request.record >= opened.index.records {
-            return Ok(Err(beyond_end(request.sequence, opened)));
+        if request.record >= indexed.index.records {
+            return Ok(Err(beyond_end(request.sequence, indexed)));
         }
-        let Some(place) = self.record_range(request, opened)? else {
+        let Some(range) = self.record_range(request, indexed)? else {
             return Ok(Err(subfile_changed()));
         };
         if request.kind == RecordKind::Object && self.has_pictures(request.subfile) {
             // The picture follows its info record.
-            let picture = self.locate_picture(request, place.clone(), opened)?;
+            let picture = self.locate_picture(request, range.clone(), indexed)?;
             let damage = |reason| LocatedEvent::Damage(self.damage(request.line, reason));
             self.pending.push_back(picture.unwrap_or_else(damage));
             request.kind = RecordKind::PictureInfo;
         }
-        Ok(Ok(LocatedEvent::Record { request, place, form: opened.index.framing }))
+        Ok(Ok(LocatedEvent::Record { request, range, framing: indexed.index.framing }))
     }
 
     /// The range of a record in its subfile; `None` if the subfile has changed.
     fn record_range(
         &mut self,
         request: RecordRequest,
-        opened: &IndexedSubfile,
+        indexed: &IndexedSubfile,
     ) -> Result<Option<Range<u64>>, Error> {
         let mut cursor = std::mem::take(&mut self.cache_mut(request.subfile).cursor);
         let path = self.log.subfiles.get(request.subfile).map_or(Path::new(""), |file| &file.path);
         let files = &mut self.files;
         let mut read = |at, buffer: &mut [u8]| files.read_at(request.subfile, path, at, buffer);
-        let place = opened.index.locate(request.record, &mut cursor, &mut read);
+        let range = indexed.index.locate(request.record, &mut cursor, &mut read);
         self.cache_mut(request.subfile).cursor = cursor;
-        place
+        range
     }
 
     fn has_pictures(&self, number: usize) -> bool {
         self.log.subfiles.get(number).is_some_and(|file| is_picture(&file.content))
     }
 
-    fn channel(&mut self, subfile: usize, id: u8, part: RecordKind) -> Result<ChannelId, Error> {
+    fn channel(&mut self, subfile: usize, id: u8, kind: RecordKind) -> Result<ChannelId, Error> {
         let channels = &self.cache_mut(subfile).channels;
-        let interned = channels.iter().find(|(i, of, _)| (*i, *of) == (id, part));
+        let interned = channels.iter().find(|(i, of, _)| (*i, *of) == (id, kind));
         if let Some((_, _, interned)) = interned {
             return Ok(*interned);
         }
-        let channel = self.log.channel(subfile, id, part);
+        let channel = self.log.channel(subfile, id, kind);
         let channel = channel.ok_or_else(|| Error::internal("an event without a subfile"))?;
         let channel = self.context.channels.intern(channel)?;
-        self.cache_mut(subfile).channels.push((id, part, channel));
+        self.cache_mut(subfile).channels.push((id, kind, channel));
         Ok(channel)
     }
 
@@ -397,7 +390,7 @@ impl OrcaReader {
 
 impl Reader for OrcaReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
-        if matches!(self.phase, ReadPhase::Front) {
+        if matches!(self.phase, ReadPhase::Start) {
             self.start()?;
             self.phase = ReadPhase::Data;
         }
@@ -440,8 +433,8 @@ fn channel_pushdown(log: &OrcaLog, context: &ReadContext) -> Option<Vec<[bool; 2
     if query.is_all() {
         return None;
     }
-    let wants = |number, part| {
-        let channel = log.channel(number, 0, part);
+    let wants = |number, kind| {
+        let channel = log.channel(number, 0, kind);
         channel.is_none_or(|channel| query.wants(channel.name.text(), &channel.source))
     };
     let wants_line =
@@ -450,9 +443,9 @@ fn channel_pushdown(log: &OrcaLog, context: &ReadContext) -> Option<Vec<[bool; 2
     Some(each.map(|number| [wants(number, RecordKind::Config), wants_line(number)]).collect())
 }
 
-fn beyond_end(index: i64, opened: &IndexedSubfile) -> String {
-    let there = opened.index.records.saturating_sub(opened.records_before_objects);
-    let cut = if opened.index.damage.is_some() { ": the rest is damaged" } else { "" };
+fn beyond_end(index: i64, indexed: &IndexedSubfile) -> String {
+    let there = indexed.index.records.saturating_sub(indexed.records_before_objects);
+    let cut = if indexed.index.damage.is_some() { ": the rest is damaged" } else { "" };
     format!("index {index} is beyond the end: the subfile has {there} objects{cut}")
 }
 

@@ -18,20 +18,20 @@ impl OrcaReader {
     pub(super) fn locate_picture(
         &mut self,
         request: RecordRequest,
-        place: Range<u64>,
-        opened: &IndexedSubfile,
+        range: Range<u64>,
+        indexed: &IndexedSubfile,
     ) -> Result<Result<LocatedEvent, String>, Error> {
-        if let Some(folder) = &opened.picture_folder {
+        if let Some(folder) = &indexed.picture_folder {
             let number =
-                request.record.saturating_sub(opened.records_before_objects).saturating_add(1);
+                request.record.saturating_sub(indexed.records_before_objects).saturating_add(1);
             let path = folder.join(format!("image{number:05}.jpg"));
             return Ok(Ok(LocatedEvent::Picture { request, path }));
         }
-        let mut bytes = vec![0; (place.end - place.start).min(LONGEST_LINE as u64) as usize];
+        let mut bytes = vec![0; (range.end - range.start).min(LONGEST_LINE as u64) as usize];
         let path = self.log.subfiles.get(request.subfile).map_or(Path::new(""), |file| &file.path);
-        let read = self.files.read_at(request.subfile, path, place.start, &mut bytes)?;
+        let read = self.files.read_at(request.subfile, path, range.start, &mut bytes)?;
         bytes.truncate(read);
-        let payload = opened.index.framing.payload(request.record, &bytes);
+        let payload = indexed.index.framing.payload(request.record, &bytes);
         let payload = payload.and_then(|(_, payload)| bytes.get(payload));
         let Some(name) = payload.and_then(picture_name) else {
             return Ok(Err("a camera record does not name a file beside the master".to_owned()));

@@ -853,7 +853,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
     fn damaged_logs_are_the_same_however_they_are_cut_and_blocked(
-        mutations in proptest::collection::vec((0usize..4, 0u8..6, any::<usize>(), 1usize..60), 1..5),
+        mutations in proptest::collection::vec(
+            (0usize..4, 0u8..6, any::<usize>(), 1usize..60),
+            1..5,
+        ),
         target in 1u64..3000, block in 1usize..2000)
     {
         let folder = tempfile::tempdir().unwrap();
@@ -896,15 +899,19 @@ proptest! {
             apart(&path)
         };
         let [config, data] = written(cut);
-        let of = |(_, (_, channel, payload)): &NumberedEvent| (channel.name.text().to_owned(), payload.clone());
+        let of = |(_, (_, channel, payload)): &NumberedEvent| {
+            (channel.name.text().to_owned(), payload.clone())
+        };
         let is_config = |event: &&NumberedEvent| event.1.1.name.text().ends_with(".config");
         let due: Vec<_> = events.iter().filter(|e| !is_config(e)).map(of).collect();
         prop_assert_eq!(&data, &due);
         for name in ["P.config", "Q.config", "R.config"] {
-            let mut due: Vec<&NumberedEvent> = events.iter().filter(|e| e.1.1.name.text() == name).collect();
+            let on_channel = events.iter().filter(|e| e.1.1.name.text() == name);
+            let mut due: Vec<&NumberedEvent> = on_channel.collect();
             due.sort_by_key(|event| event.0);
             let due: Vec<_> = due.into_iter().map(of).collect();
-            let read: Vec<_> = config.iter().filter(|(channel, _)| channel == name).cloned().collect();
+            let read = config.iter().filter(|(channel, _)| channel == name);
+            let read: Vec<_> = read.cloned().collect();
             prop_assert_eq!(read, due);
         }
         prop_assert_eq!(written(100), [config, data]);
@@ -913,8 +920,13 @@ proptest! {
     #[test]
     fn any_events_come_back(
         events in proptest::collection::vec(
-            (-4_000_000i64..4_000_000, 0usize..4, proptest::collection::vec(any::<u8>(), 0..40)), 0..60),
-        names in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..8), ".{0,6}"), 4),
+            (-4_000_000i64..4_000_000, 0usize..4, proptest::collection::vec(any::<u8>(), 0..40)),
+            0..60,
+        ),
+        names in proptest::collection::vec(
+            (proptest::collection::vec(any::<u8>(), 0..8), ".{0,6}"),
+            4,
+        ),
         dialect in prop_oneof![Just("A"), Just("C")], cut in 1usize..30)
     {
         let folder = tempfile::tempdir().unwrap();
@@ -929,7 +941,8 @@ proptest! {
         prop_assert_eq!(all.events.len(), events.len());
         for (event, (time, channel, payload)) in all.events.iter().zip(&events) {
             prop_assert_eq!((event.timestamp, &event.payload), (*time, payload));
-            prop_assert_eq!((&event.channel[..], &event.source[..]), (channel.name.text(), &channel.source[..]));
+            let expected = (channel.name.text(), &channel.source[..]);
+            prop_assert_eq!((&event.channel[..], &event.source[..]), expected);
         }
     }
 }
