@@ -120,7 +120,9 @@ fn aggregates_over_fields_match_duckdb() {
     let found = query_rows(&folder, query, &["--types", "mit-dgc"]);
     let script = "
 import duckdb, json
-row = duckdb.sql(\"select count(*), sum(utime)::bigint, max(pos[1]), avg(vel[2]) from 'tables/channel=POSE/*.parquet'\").fetchall()[0]
+values = 'count(*), sum(utime)::bigint, max(pos[1]), avg(vel[2])'
+table = 'tables/channel=POSE/*.parquet'
+row = duckdb.sql(f\"select {values} from '{table}'\").fetchall()[0]
 print(json.dumps(dict(zip('ntxv', row))))";
     let Some(wanted) = run_script("duckdb", &folder, script) else { return };
     assert_eq!((&found[0]["n"], &found[0]["t"]), (&wanted["n"], &wanted["t"]));
@@ -148,19 +150,23 @@ parquet, arrow = pq.read_table("all.parquet"), pa.ipc.open_file("all.arrow").rea
 assert str(parquet.schema.field("timestamp").type) == "timestamp[ns, tz=UTC]", parquet.schema
 assert parquet.schema.field("nested").type.num_fields == 1
 meta = pq.read_metadata("all.parquet").metadata
-assert json.loads(meta[b"sluice.inputs"])[0]["path"] == "drive.lcm" and b"named_struct" in meta[b"sluice.query"]
+assert json.loads(meta[b"sluice.inputs"])[0]["path"] == "drive.lcm"
+assert b"named_struct" in meta[b"sluice.query"]
 assert pq.ParquetFile("all.parquet").metadata.row_group(0).column(0).compression == "ZSTD"
 assert parquet.to_pydict() == arrow.to_pydict()
 csv.field_size_limit(1 << 30)
 rows = list(csv.DictReader(open("all.csv", newline="")))
 lines = [json.loads(line) for line in open("all.jsonl")]
-for row, line, payload, ns in zip(rows, lines, parquet["payload"], parquet["timestamp"].cast(pa.int64())):
+times = parquet["timestamp"].cast(pa.int64())
+for row, line, payload, ns in zip(rows, lines, parquet["payload"], times):
     assert row["timestamp"] == line["timestamp"] and row["timestamp"].endswith("Z")
     assert base64.b64decode(row["payload"]) == base64.b64decode(line["payload"]) == payload.as_py()
     assert json.loads(row["nested"]) == line["nested"] == {"a": [1, None]}
     assert row["nothing"] == "" and line["nothing"] is None
-ns = duckdb.sql("select max(epoch_ns(timestamp)), count(*), min(sequence) from 'all.parquet'").fetchall()[0]
-same = duckdb.sql("select max(epoch_ns(timestamp::timestamptz)), count(*), min(sequence) from 'all.csv'").fetchall()[0]
+summary = lambda time, table: duckdb.sql(
+    f"select max(epoch_ns({time})), count(*), min(sequence) from '{table}'").fetchall()[0]
+ns = summary("timestamp", "all.parquet")
+same = summary("timestamp::timestamptz", "all.csv")
 assert ns == same, (ns, same)
 print(json.dumps(len(rows)))
 "#;

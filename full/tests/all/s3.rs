@@ -364,7 +364,11 @@ fn variables_that_are_not_utf8_are_ignored() {
 
 #[test]
 fn folder_markers_are_not_outputs() {
-    const LISTED: &str = "<ListBucketResult><Name>out</Name><Prefix>t/</Prefix><KeyCount>1</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>t/</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd9&quot;</ETag><Size>0</Size></Contents></ListBucketResult>";
+    const LISTED: &str = "<ListBucketResult>\
+        <Name>out</Name><Prefix>t/</Prefix><KeyCount>1</KeyCount>\
+        <MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>t/</Key>\
+        <LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd9&quot;</ETag>\
+        <Size>0</Size></Contents></ListBucketResult>";
     let (folder, server) = with_logs();
     server.on("GET /out?list-type=2", 1, PlannedFault::Say(LISTED));
     server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/t/"]).expect(0);
@@ -373,7 +377,11 @@ fn folder_markers_are_not_outputs() {
 
 #[test]
 fn invalid_keys_are_reported() {
-    const LISTED: &str = "<ListBucketResult><Name>logs</Name><Prefix></Prefix><KeyCount>1</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>a//b.lcm</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd9&quot;</ETag><Size>7</Size></Contents></ListBucketResult>";
+    const LISTED: &str = "<ListBucketResult>\
+        <Name>logs</Name><Prefix></Prefix><KeyCount>1</KeyCount>\
+        <MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>a//b.lcm</Key>\
+        <LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd9&quot;</ETag>\
+        <Size>7</Size></Contents></ListBucketResult>";
     let (folder, server) = with_logs();
     server.on("GET /logs?list-type=2", 1, PlannedFault::Say(LISTED));
     let ran = server.ran(&folder, &["convert", "s3://logs/**/*.lcm", "--to", "a.lcm"]);

@@ -693,15 +693,19 @@ for ours in sorted(glob.glob("ours/*.parquet")):
         continue
     columns = [row[0] for row in ask(f"describe select * from '{ours}'") if row[0] != "timestamp"]
     expected = [row[0] for row in ask(f"describe select * from read_parquet({theirs})")]
-    assert columns == [name for name in expected if name not in ("timestamp", "timestamp_ns", "channel")], (columns, expected)
+    ours_lack = ("timestamp", "timestamp_ns", "channel")
+    fields = [name for name in expected if name not in ours_lack]
+    assert columns == fields, (columns, expected)
     listed = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
     a = f"select timestamp // 1000 t, {listed} from '{ours}'"
-    b = f"select epoch_us(timestamp) t, {listed} from read_parquet({theirs}, hive_partitioning = false)"
+    read = f"read_parquet({theirs}, hive_partitioning = false)"
+    b = f"select epoch_us(timestamp) t, {listed} from {read}"
     for x, y in ((a, b), (b, a)):
         rest = ask(f"select count(*) from (({x}) except all ({y}))")
         assert rest == [(0,)], (name, rest)
     if "timestamp_ns" in expected:
-        n = ask(f"select count(*) from '{ours}' o join read_parquet({theirs}) t using (sequence) where o.timestamp != t.timestamp_ns")
+        both = f"'{ours}' o join read_parquet({theirs}) t using (sequence)"
+        n = ask(f"select count(*) from {both} where o.timestamp != t.timestamp_ns")
         assert n == [(0,)], n
     done += 1
 print(done)

@@ -33,8 +33,8 @@ pub struct Ballista {
 }
 
 impl Ballista {
-    /// Uses the scheduler at this address, which must run this program. Gives up a job that makes no
-    /// progress for `patience` while executors are idle.
+    /// Uses the scheduler at this address, which must run this program. Gives up a job that makes
+    /// no progress for `patience` while executors are idle.
     pub fn with_scheduler(
         scheduler: Address,
         program: ProgramIdentity,

@@ -175,8 +175,8 @@ impl EventMapping {
         Ok(Some(each.map(|(row, number)| number.unwrap_or_else(|| otherwise(row))).collect()))
     }
 
-    /// The channel of each row: the query's, else `default_name`, else the one in `base`, which `of` looks
-    /// up.
+    /// The channel of each row: the query's, else `default_name`, else the one in `base`, looked up
+    /// with `of`.
     fn channels(
         &self,
         rows: &RecordBatch,

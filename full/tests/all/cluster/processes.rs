@@ -179,7 +179,8 @@ impl FakeScheduler {
         let body = json.to_string();
         let length = body.len();
         Self::with_response(format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
         ))
     }
 }
