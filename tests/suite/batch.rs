@@ -319,7 +319,7 @@ fn verify_reports_every_unfinished_input_of_a_batch() {
 }
 
 #[test]
-fn a_unit_that_is_recorded_twice_is_told_once() {
+fn a_unit_recorded_twice_is_reported_once() {
     let folder = folder();
     folder.write("batch.toml", BATCH);
     run_sluice(&folder, &["run", "batch.toml"]).expect(0);

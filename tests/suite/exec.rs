@@ -450,7 +450,7 @@ fn convert_and_cat_run_no_program_unasked() {
         [&cat[..4], &["--source-option", r#"command=["cat", "x.txt", "{input}"]"#, "--allow-exec"]]
             .concat();
     // After its stream follows the log, which is not a stream.
-    run_sluice(&folder, &cat).expect(1).expect_stderr("behind the end");
+    run_sluice(&folder, &cat).expect(1).expect_stderr("after the end");
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn the_number_of_an_unknown_vel_type_survives_lcm_and_the_version_is_reported() 
     log.extend(unknown_message());
     folder.write("more.vel", &log);
     let there = convert(&folder, "more.vel", "by.lcm", &[]).expect(0);
-    assert!(there.stderr.contains("versions, are not written"), "{}", there.stderr);
+    assert!(there.stderr.contains("versions of payloads are not written"), "{}", there.stderr);
     convert(&folder, "by.lcm", "back.vel", &[]).expect(0);
     let found = channels(&folder, "back.vel");
     assert_eq!(found, names(&["0x0001BE24", "IMUStateM", "LaserRange2DDataM"]));
