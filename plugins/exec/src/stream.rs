@@ -479,7 +479,8 @@ mod tests {
 
         #[test]
         fn several_wrong_bytes_are_no_worse(
-            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
+            changes in proptest::collection::vec(
+                (any::<prop::sample::Index>(), any::<u8>()), 1..12),
             cut in any::<prop::sample::Index>())
         {
             let mut bytes = sent(12, ProgramColumns { numbers: true, fields: false });

@@ -215,8 +215,8 @@ mod tests {
         #[test]
         fn how_bytes_lie_in_runs_does_not_matter(bytes: Vec<u8>, cut in 0usize..64) {
             let (front, back) = bytes.split_at(cut.min(bytes.len()));
-            for algorithm in [Algorithm::Sum16, Algorithm::Xor8, Algorithm::Fletcher16, Algorithm::Ubx,
-                Algorithm::Crc16Modbus, Algorithm::Crc32, Algorithm::Crc64] {
+            for algorithm in [Algorithm::Sum16, Algorithm::Xor8, Algorithm::Fletcher16,
+                Algorithm::Ubx, Algorithm::Crc16Modbus, Algorithm::Crc32, Algorithm::Crc64] {
                 prop_assert_eq!(algorithm.compute(&[&bytes]), algorithm.compute(&[front, back]));
             }
         }

@@ -1,13 +1,12 @@
 //! Source `records`: binary logs of any format, described in a pipeline file.
 //!
-//! - [`options`]: the description as written. [`compile`] checks it and turns it into a
-//!   [`RecordFormat`](format::RecordFormat).
-//! - [`wire`]: binary numbers. [`checksum`]: checksum algorithms. [`walk`]: fields whose length other
+//! - `options`: the description as written. `compile` checks it and turns it into a `RecordFormat`.
+//! - `wire`: binary numbers. `checksum`: checksum algorithms. `walk`: fields whose length other
 //!   fields declare.
-//! - [`classify`]: whether bytes are a record. [`scan`]: which records are trusted, and where reading
+//! - `classify`: whether bytes are a record. `scan`: which records are trusted, and where reading
 //!   resumes after damage.
-//! - [`time`], [`channels`], [`columns`]: an event's time, channel and columns.
-//! - [`source`]: the plugin.
+//! - `time`, `channels`, `columns`: an event's time, channel and columns.
+//! - `source`: the plugin.
 
 mod channels;
 mod checksum;

@@ -198,7 +198,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn steps_below_half_a_turn_are_followed(start in 0i128..1000, steps in proptest::collection::vec(-120i128..120, 0..40)) {
+        fn steps_below_half_a_turn_are_followed(
+            start in 0i128..1000, steps in proptest::collection::vec(-120i128..120, 0..40))
+        {
             let mut truth = start + 10_000;
             let mut followed = Some(truth);
             for step in steps {
@@ -209,7 +211,9 @@ mod tests {
         }
 
         #[test]
-        fn no_time_is_wrong_by_overflow(value: f64, unit in prop_oneof![Just(1i64), Just(604_800_000_000_000)]) {
+        fn no_time_is_wrong_by_overflow(
+            value: f64, unit in prop_oneof![Just(1i64), Just(604_800_000_000_000)])
+        {
             if let Some(nanos) = float_nanos(value, unit) {
                 let about = value * unit as f64;
                 prop_assert!((nanos as f64 - about).abs() <= about.abs() * 1e-9 + 1.0);

@@ -153,7 +153,8 @@ mod tests {
         fn bits_survive_writing_and_reading(
             bits: u64,
             number in proptest::sample::select(vec![
-                Number::U8, Number::I16, Number::U24, Number::I24, Number::F32, Number::U64, Number::F64,
+                Number::U8, Number::I16, Number::U24, Number::I24, Number::F32, Number::U64,
+                Number::F64,
             ]),
             big: bool,
         ) {
@@ -165,8 +166,9 @@ mod tests {
         #[test]
         fn numbers_are_what_the_machine_reads(bytes: [u8; 8]) {
             let little = |number| word(number, Endian::Little);
-            prop_assert_eq!(little(Number::I64).whole(&bytes), Some(i128::from(i64::from_le_bytes(bytes))));
-            prop_assert_eq!(little(Number::U64).whole(&bytes), Some(i128::from(u64::from_le_bytes(bytes))));
+            let (signed, unsigned) = (i64::from_le_bytes(bytes), u64::from_le_bytes(bytes));
+            prop_assert_eq!(little(Number::I64).whole(&bytes), Some(i128::from(signed)));
+            prop_assert_eq!(little(Number::U64).whole(&bytes), Some(i128::from(unsigned)));
             let float = word(Number::F64, Endian::Big).float(&bytes).map(f64::to_bits);
             prop_assert_eq!(float, Some(f64::from_be_bytes(bytes).to_bits()));
         }

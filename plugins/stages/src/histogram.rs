@@ -93,7 +93,8 @@ mod tests {
             let middle = lengths[(lengths.len() - 1) / 2];
             let usual = Histogram::percentile(&short, &long, 50).unwrap();
             prop_assert!(usual.abs_diff(middle) <= middle.unsigned_abs() / 8, "{usual} {middle}");
-            prop_assert_eq!(long.longer_than(from), lengths.iter().filter(|l| **l > from).count() as u64);
+            let longer = lengths.iter().filter(|length| **length > from).count() as u64;
+            prop_assert_eq!(long.longer_than(from), longer);
         }
     }
 }

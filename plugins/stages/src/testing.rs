@@ -1,4 +1,4 @@
-//! A stage and what it did, for tests. Makes stages as a pipeline does: by name, from options.
+//! Runs a stage in tests, made by name from options as in a pipeline.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) fn int_rows(name: &str, events: &[u32], values: &[i32]) -> Rows {
     rows(name, events, vec![("v", Arc::new(Int32Array::from(values.to_vec())))])
 }
 
-/// Decoded rows of a type of that name.
+/// Decoded rows of a type with this name.
 pub(crate) fn rows(name: &str, events: &[u32], columns: Vec<(&str, ArrayRef)>) -> Rows {
     let columns = columns.into_iter().map(|(name, column)| (name, column, true));
     Rows {
@@ -70,7 +70,7 @@ impl StageRunner {
         channel
     }
 
-    /// A batch of events on these channels at these times, numbered on from batch to batch.
+    /// A batch of events on these channels at these times, with consecutive sequence numbers.
     pub(crate) fn batch(&mut self, events: &[(&str, i64)]) -> Batch {
         let mut builder = BatchBuilder::default();
         for (name, time) in events {
@@ -82,7 +82,7 @@ impl StageRunner {
         builder.finish()
     }
 
-    /// What the stage gives when it is pushed one batch.
+    /// The output for one batch.
     pub(crate) fn push(&mut self, batch: Batch) -> Result<Batch, Error> {
         self.step(|stage, context| match stage {
             Stage::Map(map) => Ok(vec![map.apply(batch, context)?]),
@@ -91,7 +91,7 @@ impl StageRunner {
         })
     }
 
-    /// What the stage gives for all batches, and then at the end.
+    /// The output for all batches and the end.
     pub(crate) fn all(&mut self, batches: impl IntoIterator<Item = Batch>) -> Result<Batch, Error> {
         let mut out = Vec::new();
         for batch in batches {
@@ -104,7 +104,7 @@ impl StageRunner {
         Ok(joined(&out))
     }
 
-    /// What a stage with memory needs of the events before it.
+    /// The query of a stage with state.
     pub(crate) fn fold_query(&self) -> FoldQuery {
         let Stage::Fold(fold) = &self.stage else { panic!("the stage has no memory") };
         fold.query()
@@ -140,7 +140,7 @@ fn joined(batches: &[Batch]) -> Batch {
 
 #[cfg(test)]
 mod properties {
-    //! How events are cut into batches does not matter to any stage, and none loses count.
+    //! Batch boundaries do not matter to any stage, and every event is counted.
 
     use std::collections::BTreeMap;
 
@@ -151,7 +151,7 @@ mod properties {
     use serde_json::json;
     use sluice_core::ChannelId;
 
-    /// Events and, for each, whether a batch begins there.
+    /// Events and, for each, whether a batch starts there.
     type Events = Vec<(usize, i64, bool)>;
 
     const NAMES: [&str; 4] = ["A", "B", "CAM_1", "odd\\xff \"name\""];
@@ -160,7 +160,7 @@ mod properties {
         proptest::collection::vec((0..NAMES.len(), -20i64..60, any::<bool>()), 0..120)
     }
 
-    /// What came out: events with their channels by name, filtered, and notes by text.
+    /// The output: events with their channels by name, the filtered count, and notes by text.
     #[derive(Debug, PartialEq)]
     struct StageOutcome {
         events: Vec<(i64, i64, String, String, Vec<u8>)>,
@@ -193,7 +193,7 @@ mod properties {
         StageOutcome { events, filtered: run.filtered, notes }
     }
 
-    /// As if a stage before had decoded the channels `A`, to their times, and `B`, to lists of so many.
+    /// Decodes the channels `A`, to their times, and `B`, to lists of that length.
     fn decoded(batch: Batch, events: &[(&str, i64)]) -> Batch {
         let of = |wanted: &str| -> (Vec<u32>, Vec<i64>) {
             let events = (0u32..).zip(events).filter(|(_, event)| event.0 == wanted);
@@ -224,7 +224,8 @@ mod properties {
             )),
             (0i64..60).prop_map(|than| (
                 "filter",
-                json!({ "where": format!("$sequence < {than} or t == 'text' or $channel matches '?'") })
+                json!({ "where": format!("$sequence < {than} or t == 'text' or $channel matches \
+                                          '?'") })
             )),
             (-9i64..9).prop_map(move |by| (
                 "time",

@@ -16,7 +16,8 @@ use sluice_core::{
 
 use crate::fields::GonePayloads;
 use crate::file::{self, Blocks, LinePiece, TextBlock, TextFile};
-use crate::table::{self, ColumnValues, CsvTable, DetachedFields, LeadingColumns, TableBlock};
+use crate::leading_columns::{self, LeadingColumns};
+use crate::table::{self, ColumnValues, CsvTable, DetachedFields, TableBlock};
 use crate::write::{self, TimestampWriter};
 
 /// Options of `csv`.
@@ -198,7 +199,7 @@ impl Csv {
                 out,
             );
             behind(row, out);
-            table::end_line(start, out);
+            leading_columns::end_line(start, out);
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ mod csv;
 mod fields;
 mod file;
 mod jsonl;
+mod leading_columns;
 mod line;
 mod table;
 mod templates;

@@ -15,14 +15,8 @@ use sluice_core::{Batch, ChannelId, Channels, Error, ErrorKind, FieldPath, Messa
 
 use crate::fields::{RowFinder, table_cell};
 use crate::file::{TextBlock, TextFile};
+use crate::leading_columns::{EMPTY, LeadingColumns, end_line};
 use crate::write;
-
-/// The columns that every event has, and the delimiter.
-#[derive(Clone, Debug)]
-pub(crate) struct LeadingColumns {
-    pub(crate) names: Vec<&'static str>,
-    pub(crate) delimiter: char,
-}
 
 /// The lines of a piece of a batch.
 #[derive(Debug)]
@@ -218,61 +212,6 @@ impl TypeColumns {
         let same = Arc::ptr_eq(ours, theirs) || ours.name == theirs.name && ours.key == theirs.key;
         same && self.leaves == other.leaves
     }
-}
-
-impl LeadingColumns {
-    /// Ends the leading columns before this many columns.
-    fn end(&self, columns: usize, out: &mut Vec<u8>) {
-        if !self.names.is_empty() && columns > 0 {
-            write::delimiter(out, self.delimiter);
-        }
-    }
-
-    /// Appends this many empty cells.
-    fn blank(&self, columns: usize, out: &mut Vec<u8>) {
-        (1..columns).for_each(|_| write::delimiter(out, self.delimiter));
-    }
-
-    fn header(&self, fields: &[FieldPath]) -> Vec<u8> {
-        let fronts = self.names.iter().map(|name| (*name).to_owned());
-        let mut header = Vec::new();
-        for (at, name) in fronts.chain(fields.iter().map(FieldPath::to_string)).enumerate() {
-            if at > 0 {
-                write::delimiter(&mut header, self.delimiter);
-            }
-            write::csv_value(&mut header, &name, self.delimiter);
-        }
-        header.push(b'\n');
-        header
-    }
-
-    /// Appends lines of leading columns, each with this many empty cells.
-    fn pad(&self, lines: &[u8], columns: usize, out: &mut Vec<u8>) {
-        let (mut start, mut is_quoted) = (0, false);
-        for (at, byte) in lines.iter().enumerate() {
-            is_quoted ^= *byte == b'"';
-            if *byte == b'\n' && !is_quoted {
-                let leading = lines.get(start..at).unwrap_or_default();
-                let line_start = out.len();
-                out.extend_from_slice(if leading == EMPTY { b"" } else { leading });
-                self.end(columns, out);
-                self.blank(columns, out);
-                end_line(line_start, out);
-                start = at + 1;
-            }
-        }
-    }
-}
-
-/// A row with a single empty cell; readers skip empty lines.
-const EMPTY: &[u8] = b"\"\"";
-
-/// Ends the line that started at `start`.
-pub(crate) fn end_line(start: usize, out: &mut Vec<u8>) {
-    if out.len() == start {
-        out.extend_from_slice(EMPTY);
-    }
-    out.push(b'\n');
 }
 
 /// A table being written.

@@ -1,4 +1,4 @@
-//! A small log, and sinks run as a pipeline runs them, for tests.
+//! A small log, and sinks run as in a pipeline, for tests.
 
 use std::fs;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use sluice_core::{
     SinkContext, TypeKey,
 };
 
-/// What is written, what is noted, and how many rows there are said to be.
+/// The text, the notes, and the number of rows in the manifest.
 type SinkOutput = (String, Vec<(String, u64)>, u64);
 
 #[derive(Clone)]
@@ -40,12 +40,12 @@ impl SampleLog {
         Self { channels, batch: builder.finish() }
     }
 
-    /// The same with a decoded type more: rows of one field `v`.
+    /// Adds a decoded type: rows of one field `v`.
     pub(crate) fn decoded(self, events: &[u32], values: &[i32]) -> Self {
         self.with_rows(events, vec![("v", Arc::new(Int32Array::from(values.to_vec())))])
     }
 
-    /// The same with a decoded type more that has a bit of everything.
+    /// Adds a decoded type with fields of many kinds.
     pub(crate) fn decoded_pose(self, events: &[u32]) -> Self {
         let len = events.len();
         let x: ArrayRef = Arc::new(Int32Array::from(vec![1; len]));
@@ -68,7 +68,7 @@ impl SampleLog {
         self.with_rows(events, columns)
     }
 
-    /// The same with a decoded type more: rows with a list of so many points each.
+    /// Adds a decoded type: rows with a list of this many points each.
     pub(crate) fn scans(self, events: &[u32], lengths: &[usize]) -> Self {
         let total: usize = lengths.iter().sum();
         let x: ArrayRef =
@@ -84,7 +84,7 @@ impl SampleLog {
         self.with_rows(events, columns)
     }
 
-    /// The same with a field `x` in every event.
+    /// Adds a field `x` to every event.
     pub(crate) fn doubles(self, values: &[f64]) -> Self {
         let events: Vec<u32> = (0..values.len() as u32).collect();
         self.with_rows(&events, vec![("x", Arc::new(Float64Array::from(values.to_vec())))])
@@ -101,7 +101,7 @@ impl SampleLog {
         Self { batch: self.batch.with_rows(rows), ..self }
     }
 
-    /// The same with nothing left of decoded events but their rows.
+    /// Drops the payloads of decoded events.
     pub(crate) fn without_payloads(self) -> Self {
         Self { batch: self.batch.without_payloads(), ..self }
     }
@@ -110,12 +110,12 @@ impl SampleLog {
         self.batch.clone()
     }
 
-    /// What a sink writes of the log, cut into batches at `cuts`.
+    /// The text that a sink writes for the log, cut into batches at `cuts`.
     pub(crate) fn written(&self, sink: &str, options: Value, cuts: &[usize]) -> String {
         self.written_with_notes(sink, options, cuts).0
     }
 
-    /// The same, and what the sink notes of it.
+    /// The same, with the sink's notes.
     pub(crate) fn written_with_notes(
         &self,
         sink: &str,
@@ -127,7 +127,7 @@ impl SampleLog {
         (text, notes)
     }
 
-    /// The same of a sink that writes more lines than there are events, or fewer.
+    /// The same for a sink whose lines are not one per event.
     pub(crate) fn lines_with_notes(
         &self,
         sink: &str,
@@ -140,7 +140,7 @@ impl SampleLog {
         (text, notes)
     }
 
-    /// The same of a sink whose file grows while it is written.
+    /// The same for a file that grows while it is written.
     pub(crate) fn recorded_with_notes(
         &self,
         sink: &str,
@@ -152,19 +152,19 @@ impl SampleLog {
         (text, notes)
     }
 
-    /// The lines alone.
+    /// Only the lines.
     pub(crate) fn lines(&self, sink: &str, options: Value) -> String {
         self.write(sink, options, &[]).unwrap().0
     }
 
-    /// What a sink writes, or that it is refused: where its files are differs.
+    /// The output of a sink or its error, without paths.
     fn outcome(&self, sink: &str, options: Value, cuts: &[usize]) -> Result<SinkOutput, String> {
         let written = self.write(sink, options, cuts);
         written
             .map_err(|error| error.to_string().split(": /").next().unwrap_or_default().to_owned())
     }
 
-    /// Why a sink cannot write the log.
+    /// The error of a sink.
     pub(crate) fn failure(&self, sink: &str, options: Value) -> String {
         self.write(sink, options, &[]).unwrap_err().to_string()
     }
@@ -238,7 +238,7 @@ mod properties {
             cuts in vec(any::<usize>(), 0..8))
         {
             let slices: Vec<(&[u8], i64, &[u8])> =
-                events.iter().map(|(name, time, payload)| (&name[..], *time, &payload[..])).collect();
+                events.iter().map(|(name, time, bytes)| (&name[..], *time, &bytes[..])).collect();
             let log = SampleLog::new(&slices);
             let of = |kind: u8| -> Vec<u32> {
                 let kinds = (0..slices.len() as u32).zip(kinds.iter().cycle());
@@ -263,7 +263,8 @@ mod properties {
             };
             for (sink, options) in [
                 ("jsonl", json!({ "unnest": "points" })),
-                ("csv", json!({ "unnest": "points", "fields": ["x", "v"], "event_columns": ["size"] })),
+                ("csv", json!({ "unnest": "points", "fields": ["x", "v"],
+                    "event_columns": ["size"] })),
                 ("text", json!({ "unnest": "points" })),
                 ("text", json!({ "unnest": "points", "line": "{x:.2} {utime}" })),
             ] {
@@ -274,7 +275,8 @@ mod properties {
             for (sink, options) in sinks {
                 let whole = log.recorded_with_notes(sink, options.clone(), &[]);
                 prop_assert_eq!(log.recorded_with_notes(sink, options.clone(), &cuts), whole);
-                prop_assert_eq!(log.outcome(sink, options.clone(), &cuts), log.outcome(sink, options, &[]));
+                let whole = log.outcome(sink, options.clone(), &[]);
+                prop_assert_eq!(log.outcome(sink, options, &cuts), whole);
             }
         }
     }

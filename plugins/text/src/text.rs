@@ -326,7 +326,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(8))]
         #[test]
-        fn any_number_is_written_as_c_does_it(bits in proptest::collection::vec(any::<u64>(), 500)) {
+        fn any_number_is_written_as_c_does_it(
+            bits in proptest::collection::vec(any::<u64>(), 500))
+        {
             let values: Vec<f64> = bits.into_iter().map(f64::from_bits).collect();
             match in_c(&values) {
                 Some(wanted) => prop_assert_eq!(lines_of(&values), wanted),

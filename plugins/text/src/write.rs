@@ -98,7 +98,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quoted_values_are_what_replacing_gives(text in "[a;\"\n\ré→]{0,12}", before in "[\"a]{0,3}") {
+        fn quoted_values_are_what_replacing_gives(
+            text in "[a;\"\n\ré→]{0,12}", before in "[\"a]{0,3}")
+        {
             for delimiter in [';', '→'] {
                 let mut out = before.clone().into_bytes();
                 csv_value(&mut out, &text, delimiter);
@@ -112,8 +114,10 @@ mod tests {
 
         #[test]
         fn moments_are_written_as_core_formats_them(
-            nanos in proptest::collection::vec(prop_oneof![any::<i64>(), -3_000_000_000i64..3_000_000_000,
-                Just(i64::MIN), Just(i64::MAX)], 1..20))
+            nanos in proptest::collection::vec(
+                prop_oneof![any::<i64>(), -3_000_000_000i64..3_000_000_000, Just(i64::MIN),
+                    Just(i64::MAX)],
+                1..20))
         {
             let mut timestamps = TimestampWriter::default();
             for nanos in nanos {

@@ -1,4 +1,4 @@
-//! Records described by types files, through the public API.
+//! Source `records`, through its public API.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! Records that the description does not fit, and checksums that may cover nothing.
+//! Records that the description does not match, and checksums that may cover nothing.
 use std::io::Write;
 
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn toml(text: &str) -> Value {
     serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap()
 }
 
-/// Reads bytes in pieces of many sizes, which all have to give the same.
+/// Reads bytes in splits of many sizes, which must all have the same result.
 fn read(format: &Value, bytes: &[u8]) -> SourceContents {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
@@ -20,7 +20,7 @@ fn read(format: &Value, bytes: &[u8]) -> SourceContents {
     any_splitting_is_the_same(&source, &[1, 7, 64, 1000])
 }
 
-/// A head with a length, a kind and a CRC-32 over a payload that may be empty: the usual layout of one's own.
+/// A common layout: length, kind, and a CRC-32 over a payload that may be empty.
 const PAYLOAD_CRC: &str = r#"
 sync = "0xaa 55"
 head = [
@@ -66,7 +66,7 @@ fn a_checksum_in_the_head_may_cover_a_payload_that_is_empty() {
     let format = toml(PAYLOAD_CRC);
     let sound = read(&format, &records.concat());
     assert_eq!((sound.events.len(), &sound.damage), (60, &vec![]));
-    // A wrong checksum costs its record, also where that has no payload.
+    // A wrong checksum costs only its record, even if that has no payload.
     for hit in [4usize, 6, 10] {
         let mut records = records.clone();
         records[hit][14] ^= 1;
@@ -78,7 +78,7 @@ fn a_checksum_in_the_head_may_cover_a_payload_that_is_empty() {
 
 #[test]
 fn the_checksum_of_nothing_alone_proves_no_record() {
-    // The CRC-32 of nothing is 0, as are all bytes that a file was made long with.
+    // The CRC-32 of nothing is 0, like the bytes of a file that was extended.
     let format = toml(
         r#"
         epoch = "start"
@@ -97,7 +97,7 @@ fn the_checksum_of_nothing_alone_proves_no_record() {
         [&head, &crc.to_le_bytes()[..], payload].concat()
     };
     let log: Vec<u8> = (0..20).flat_map(|n| record(n, &[n as u8; 9])).collect();
-    // Rubbish in which eight zeros lie: an empty record by itself, and nothing that may be one follows.
+    // Garbage with eight zeros: an empty record by itself, but no possible record follows.
     let rubbish = [&[0xff; 8][..], &[0; 8], &[0xff; 8]].concat();
     let read = read(&format, &[&log[..], &rubbish, &log].concat());
     assert_eq!((read.events.len(), read.damage.len()), (40, 1), "{:?}", read.damage);
@@ -117,7 +117,7 @@ fn a_checksum_that_never_covers_anything_is_a_mistake() {
     assert!(error.message.contains("it covers nothing"), "{}", error.message);
 }
 
-/// What a user wrote who took a BATTERY for nine bytes.
+/// A description that expects nine bytes in a BATTERY.
 const NO_CHECKSUM: &str = r#"
 sync = "0xaa 55"
 head = [
@@ -139,7 +139,7 @@ fn with_checksum() -> Value {
     toml(&NO_CHECKSUM.replacen("[kinds.1]", tail, 1))
 }
 
-/// Fifty records, every other one a BATTERY of as many bytes, with a checksum or without.
+/// Fifty records, every other one a BATTERY of this many bytes, with or without a checksum.
 fn batteries(len: usize, has_checksum: bool) -> Vec<Vec<u8>> {
     let record = |n: u32| {
         let (kind, payload) =

@@ -1,9 +1,9 @@
-//! Descriptions that make no sense are refused before any log is opened, with the key at fault.
+//! Invalid descriptions are refused before any log is opened, and the error names the key.
 use sluice_records::fuzzing::RecordsSource;
 
 const TIME: &str = r#"{ name = "t", type = "u32", role = "time", unit = "ms" }"#;
 
-/// The key at fault, and all that is said.
+/// The key at fault, and the message.
 fn mistake(text: &str) -> (String, String) {
     let text = format!("path = \"-\"\n{}", text.replace("TIME", TIME));
     let options = serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap();
@@ -54,7 +54,8 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "takes the rest of the record",
     ),
     (
-        "fields = [TIME, { type = \"u16\", role = \"length\" }, { type = \"u16\", role = \"length\" }]",
+        "fields = [TIME, { type = \"u16\", role = \"length\" }, { type = \"u16\", role = \
+         \"length\" }]",
         "fields.2.role",
         "another field already has the role",
     ),
@@ -75,7 +76,8 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "32 bits",
     ),
     (
-        "fields = [TIME, { type = \"u32\", role = \"checksum\", algorithm = \"crc32\", until = \"x\" }]",
+        "fields = [TIME, { type = \"u32\", role = \"checksum\", algorithm = \"crc32\", until = \
+         \"x\" }]",
         "fields.1.until",
         "called `x`",
     ),
@@ -144,7 +146,8 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "`IMU` has 3",
     ),
     (
-        "head = [TIME, { type = \"u8\", role = \"kind\" }]\nkinds = { 1 = {} }\nother_kinds = \"skip\"",
+        "head = [TIME, { type = \"u8\", role = \"kind\" }]\nkinds = { 1 = {} }\nother_kinds = \
+         \"skip\"",
         "other_kinds",
         "cannot be skipped",
     ),
@@ -155,7 +158,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ),
     ("fields = [TIME, { type = \"bool\", value = 2 }]", "fields.1.value", "true or false"),
     ("fields = [TIME, { type = \"u8\", value = true }]", "fields.1.value", "only a `bool`"),
-    // What is left where a mistake in `head` has been told: nothing of it is a mistake of the kind.
+    // Follows from a mistake in `head`: not reported as a mistake of the kind.
     ("kinds = { 1 = { fields = [{ type = \"u8\" }] } }", "", "role `kind`"),
     ("fields = [TIME]\nmax_record = \"1GiB\"", "max_record", "256MiB"),
     ("fields = [TIME]\nunknown = 1", "unknown", "unknown field"),

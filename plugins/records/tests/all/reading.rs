@@ -1,4 +1,5 @@
-//! Logs of many formats, read as the engine reads them: whole, in pieces of any size, damaged in every way.
+//! Logs of many formats, read as the engine does: whole, in splits of any size, and damaged in
+//! every way.
 use std::io::Write;
 
 use proptest::prelude::*;
@@ -21,20 +22,20 @@ fn source(format: &Value, log: &std::path::Path) -> RecordsSource {
     RecordsSource::new(options).unwrap_or_else(|e| panic!("{:?}: {e}", e.path))
 }
 
-/// Reads bytes in pieces of many sizes, which all have to give the same.
+/// Reads bytes in splits of many sizes, which must all have the same result.
 fn read(format: &Value, bytes: &[u8]) -> SourceContents {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     let source = source(format, file.path());
     splits_cover_the_inputs(&source, 7);
-    // Of a long log, hundreds of thousands of pieces only where all is tried.
+    // For a long log, hundreds of thousands of splits only if all are tried.
     let most = u64::from(trials(20_000, u32::MAX));
     let mut targets = vec![1, 7, 64, 1000];
     targets.retain(|target| bytes.len() as u64 / target <= most);
     any_splitting_is_the_same(&source, &targets)
 }
 
-/// A struct of 32 bytes behind a header of 16, as C programs write them: no sync word, no checksum.
+/// A struct of 32 bytes after a header of 16, as C programs write it: no sync word, no checksum.
 fn plain() -> Value {
     toml(
         r#"
@@ -70,7 +71,7 @@ fn plain_log(count: u32) -> Vec<u8> {
     log
 }
 
-/// What u-blox receivers send.
+/// UBX, as u-blox receivers send it.
 fn ubx() -> Value {
     toml(
         r#"
@@ -130,7 +131,7 @@ fn ubx_log() -> Vec<u8> {
     others.flatten().collect()
 }
 
-/// Records with a length, a sync word and a CRC-32 over all, of several kinds, each with its own time.
+/// Records of several kinds with a length, a sync word, a CRC-32 over everything, and a time.
 fn framed() -> Value {
     toml(
         r#"
@@ -275,7 +276,10 @@ fn a_counter_that_wraps_counts_on() {
         r#"
         sync = "0x55"
         epoch = "start"
-        fields = [{ type = "u8", role = "time", unit = "ms", wraps = true }, { type = "u8", value = 3 }]
+        fields = [
+          { type = "u8", role = "time", unit = "ms", wraps = true },
+          { type = "u8", value = 3 },
+        ]
         "#,
     );
     let log: Vec<u8> = (0..600u32).step_by(50).flat_map(|n| [0x55, n as u8, 3]).collect();
@@ -284,7 +288,7 @@ fn a_counter_that_wraps_counts_on() {
     assert_eq!(times, (0..600).step_by(50).collect::<Vec<_>>());
 }
 
-/// Where each record begins, behind a header of so many bytes.
+/// The start of each record, after a header of this length.
 fn places(records: &[Vec<u8>], header: usize) -> Vec<usize> {
     let lens = records.iter().map(Vec::len);
     lens.scan(header, |at, len| Some(std::mem::replace(at, *at + len))).collect()
@@ -306,7 +310,7 @@ fn a_flipped_byte_costs_the_record_it_is_in_and_no_other() {
     }
 }
 
-/// Each piece with whether it is damage.
+/// Each piece, and whether it is damage.
 fn tiles_of(format: &Value, bytes: &[u8]) -> Vec<((usize, usize), bool)> {
     let mut options = format.clone();
     options["path"] = json!("-");
@@ -357,7 +361,7 @@ fn garbage_between_records_is_one_damage() {
     assert_eq!((read.damage[0].0, read.damage[0].1), (at as u64, 999));
 }
 
-/// A sync word and nothing else to believe by.
+/// A sync word is the only mark.
 fn delimited() -> Value {
     toml(
         r#"
@@ -422,7 +426,7 @@ fn without_a_checksum_a_record_is_believed_for_what_follows_it() {
 
 #[test]
 fn a_log_that_pretends_to_have_records_everywhere_is_read_in_time() {
-    // Each byte begins a record of 64 KiB, none of which has the checksum it says.
+    // Each byte starts a record of 64 KiB, none of which has its checksum.
     let format = toml(
         r#"
         sync = "0xff"
@@ -435,7 +439,7 @@ fn a_log_that_pretends_to_have_records_everywhere_is_read_in_time() {
     assert_eq!(tiles, [((0, 2 << 20), true)]);
 }
 
-/// What MAVLink 1 looks like: the checksum covers a byte that is not sent.
+/// The layout of MAVLink 1: the checksum covers a byte that is not stored.
 #[test]
 fn a_byte_that_is_only_in_the_checksum_tells_kinds_apart() {
     let format = toml(
@@ -473,7 +477,7 @@ fn a_byte_that_is_only_in_the_checksum_tells_kinds_apart() {
     assert_eq!((read.damage[0].0, read.damage[0].1), (36, 36));
 }
 
-/// Attitude messages of MAVLink with heartbeats, which are not described, in between.
+/// MAVLink attitude messages, with undescribed heartbeats in between.
 fn mavlink(other_kinds: &str) -> Value {
     let text = r#"
         sync = "0xfe"
@@ -500,7 +504,7 @@ fn mavlink_message(kind: u8, extra: u8, payload: &[u8]) -> Vec<u8> {
     [&[0xfe][..], &body, &sum.to_le_bytes()].concat()
 }
 
-/// Each attitude has 36 bytes, each heartbeat 17.
+/// An attitude has 36 bytes, a heartbeat 17.
 fn mavlink_records(count: u32) -> Vec<Vec<u8>> {
     let each = (0..count).flat_map(|n| {
         let attitude = [&n.to_le_bytes()[..], &[1; 24]].concat();
@@ -524,7 +528,7 @@ fn records_of_kinds_that_are_not_described_cost_no_other() {
     let reason = "a record of kind [00], which is not described".to_owned();
     assert!(told.damage.contains(&(36, 17, reason)), "{:?}", told.damage);
 
-    // The byte behind their checksum is known of described kinds only.
+    // The extra byte of the checksum is only known for described kinds.
     let kept = read(&mavlink("other_kinds = \"keep\"\nuntimed = \"last\""), &log);
     assert_eq!((kept.events.len(), kept.damage.len()), (100, 0));
 }
@@ -605,7 +609,7 @@ fn a_text_that_tells_kinds_is_filled_up() {
     assert_eq!(read.events[0].channel, "IMU");
 }
 
-/// Bytes that count how many of them have been looked at.
+/// Bytes that count how many of them were read.
 struct CountingBytes<'b>(&'b [u8], u64);
 
 impl ReadAt for CountingBytes<'_> {
@@ -643,7 +647,7 @@ fn lengths_that_are_far_too_long_are_not_worked_through() {
         at = tile.range.end;
     }
     assert_eq!(records, 25_000);
-    // A claim is a megabyte, so that to work each through would be 25 gigabytes.
+    // Each declared length is a megabyte, so reading them all would take 25 gigabytes.
     assert!(log.1 < 4000 * 25_000, "{} bytes were looked at", log.1);
 }
 
@@ -675,7 +679,7 @@ fn samples() -> Vec<Vec<u8>> {
     vec![plain_log(5), ubx_log(), framed_log(&framed_records()), delimited, unchecked]
 }
 
-/// A log with some bytes changed, left out, or put in.
+/// A log with some bytes changed, removed or inserted.
 fn hurt() -> impl Strategy<Value = (usize, Vec<u8>)> {
     let wounds =
         proptest::collection::vec((any::<prop::sample::Index>(), 0u8..3, any::<u8>()), 0..6);
@@ -727,19 +731,25 @@ proptest! {
     #[test]
     fn any_bytes_are_events_and_damage(
         which in 0usize..5,
-        bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(0xaa), Just(0x44), Just(0xb5), Just(0x62), Just(0)], 0..400),
+        bytes in proptest::collection::vec(
+            prop_oneof![any::<u8>(), Just(0xaa), Just(0x44), Just(0xb5), Just(0x62), Just(0)],
+            0..400),
     ) {
         check_tiles(&formats()[which], &bytes);
     }
 
     #[test]
     fn what_was_written_is_read(
-        records in proptest::collection::vec((0u8..4, any::<u32>(), proptest::collection::vec(any::<u16>(), 0..9), "[a-z]{0,7}"), 0..30),
+        records in proptest::collection::vec(
+            (0u8..4, any::<u32>(), proptest::collection::vec(any::<u16>(), 0..9), "[a-z]{0,7}"),
+            0..30),
     ) {
-        let written: Vec<Vec<u8>> = records.iter().map(|(u, t, r, l)| ranges(*u, *t, r, l)).collect();
+        let written: Vec<Vec<u8>> =
+            records.iter().map(|(u, t, r, l)| ranges(*u, *t, r, l)).collect();
         let read = read(&framed(), &framed_log(&written));
         prop_assert_eq!(read.damage.len(), 0);
-        let payloads: Vec<Vec<u8>> = read.events.iter().map(|event| event.payload.clone()).collect();
+        let payloads: Vec<Vec<u8>> =
+            read.events.iter().map(|event| event.payload.clone()).collect();
         prop_assert_eq!(payloads, written);
         for ((unit, ticks, ..), event) in records.iter().zip(&read.events) {
             prop_assert_eq!(event.timestamp, i64::from(*ticks) * 1_000_000);

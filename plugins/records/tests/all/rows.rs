@@ -87,7 +87,10 @@ fn lists_have_as_many_elements_as_their_records_say() {
 #[test]
 fn each_kind_has_rows_of_its_own() {
     let format = r#"
-        head = [{ name = "t", type = "u8", role = "time", unit = "s" }, { type = "text", size = 1, role = "kind" }]
+        head = [
+          { name = "t", type = "u8", role = "time", unit = "s" },
+          { type = "text", size = 1, role = "kind" },
+        ]
         kinds.A.fields = [{ name = "a", type = "u8" }]
         kinds.B.fields = [{ name = "b", type = "u16" }]
     "#;

@@ -160,10 +160,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn wholes_that_floats_hold_compare_like_floats(a in -(1i64 << 53)..(1 << 53), b in any::<f64>()) {
+        fn wholes_that_floats_hold_compare_like_floats(
+            a in -(1i64 << 53)..(1 << 53), b in any::<f64>())
+        {
             let found = Number::Whole(a).compare(Number::Float(b));
             prop_assert_eq!(found, (a as f64).partial_cmp(&b));
-            prop_assert_eq!(Number::Float(b).compare(Number::Whole(a)), found.map(Ordering::reverse));
+            let reversed = Number::Float(b).compare(Number::Whole(a));
+            prop_assert_eq!(reversed, found.map(Ordering::reverse));
         }
     }
 }

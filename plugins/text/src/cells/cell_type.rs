@@ -186,7 +186,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_whole_number_stays_what_it_is_or_is_refused(near in -40i128..40, side: bool, plus: bool) {
+        fn a_whole_number_stays_what_it_is_or_is_refused(
+            near in -40i128..40, side: bool, plus: bool)
+        {
             let whole = (if side { 1 } else { -1 }) * i128::from(EXACT) + near;
             let text = if plus && whole > 0 { format!("+{whole}") } else { whole.to_string() };
             match number(text.as_bytes()) {

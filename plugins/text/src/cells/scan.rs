@@ -157,7 +157,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_a_row_bad_or_need_more_and_cells_lie_in_order(
-            bytes in vec(prop_oneof![Just(b'"'), Just(b','), Just(b'\n'), Just(b'\r'), any::<u8>()], 0..60),
+            bytes in vec(
+                prop_oneof![Just(b'"'), Just(b','), Just(b'\n'), Just(b'\r'), any::<u8>()], 0..60),
             is_end: bool)
         {
             let mut cells = Vec::new();
@@ -185,7 +186,8 @@ mod tests {
 
         #[test]
         fn more_bytes_do_not_change_a_row(
-            bytes in vec(prop_oneof![Just(b'"'), Just(b','), Just(b'\n'), Just(b'\r'), Just(b'x')], 0..30),
+            bytes in vec(
+                prop_oneof![Just(b'"'), Just(b','), Just(b'\n'), Just(b'\r'), Just(b'x')], 0..30),
             more in vec(any::<u8>(), 0..10))
         {
             let (before, cells) = row(&bytes, false);

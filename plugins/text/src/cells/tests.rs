@@ -1,4 +1,4 @@
-//! Source `csv`, held to what it promises.
+//! Tests of source `csv`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use sluice_core::{
 
 const SECOND: i64 = 1_000_000_000;
 
-/// A source of a file with this text, and the folder that has to stay.
+/// A source for a file with this text, and the folder to keep.
 fn csv(text: &[u8], options: Value) -> (tempfile::TempDir, Box<dyn Source>) {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("table.csv");
@@ -35,7 +35,7 @@ fn gathered(text: &str, options: Value) -> SourceContents {
     gather(&*source, u64::MAX).unwrap()
 }
 
-/// The fields of all rows, where they are one batch.
+/// The fields of all rows, which are one batch.
 fn fields(text: &str, options: Value) -> RecordBatch {
     let (_folder, source) = csv(text.as_bytes(), options);
     let split = &source.splits(u64::MAX, &Default::default()).unwrap()[0];
@@ -203,7 +203,7 @@ fn compressed_tables_are_read_too() {
     assert_eq!(times(&gather(&*source, 1).unwrap()), [SECOND]);
 }
 
-/// Rows with everything that makes cutting hard.
+/// Rows with everything that makes splitting hard.
 fn hard_text() -> impl Strategy<Value = String> {
     let cell = prop_oneof![
         "[0-9]{1,3}",

@@ -358,7 +358,8 @@ mod tests {
         #[test]
         fn what_is_written_is_read_as_it_was(
             channels in vec(channel(), 1..5),
-            events in vec((any::<usize>(), any::<i64>(), any::<i64>(), vec(any::<u8>(), 0..40)), 0..20),
+            events in vec(
+                (any::<usize>(), any::<i64>(), any::<i64>(), vec(any::<u8>(), 0..40)), 0..20),
             crc32: bool,
             target in 1u64..2_000)
         {
