@@ -151,7 +151,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_event_comes_back_once_and_then_is_another_one() {
+    fn an_event_returns_once_and_then_counts_as_new() {
         let mut in_flight = InFlight::default();
         in_flight.send(&[3, 4], &[3, 9]);
         assert_eq!(in_flight.take(1), Ok(Answer::Returned(SentChannels { origin: 4, channel: 9 })));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_all_come_back_is_known_to_have_done_so() {
+    fn complete_blocks_are_dropped_but_remembered() {
         let mut in_flight = InFlight::default();
         let some = vec![1; BLOCK as usize];
         in_flight.send(&some, &some);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_comes_back_takes_bounded_memory() {
+    fn events_that_never_return_take_bounded_memory() {
         let mut in_flight = InFlight::default();
         let some = vec![1; BLOCK as usize];
         for _ in 0..MAX_BLOCKS + 3 {
@@ -188,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_sent_is_back_or_missing(
+        fn every_event_returns_or_is_missing(
             takes in proptest::collection::vec(-3i64..20_000, 0..200), sent in 0usize..20_000)
         {
             let mut in_flight = InFlight::default();

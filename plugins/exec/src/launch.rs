@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_at_the_option_that_has_them() {
+    fn mistakes_are_reported_at_their_option() {
         let wrong = [
             ("command", serde_json::json!([])),
             ("command", serde_json::json!([""])),

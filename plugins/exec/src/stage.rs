@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_leaves_null_is_as_it_was_and_new_events_are_the_nodes() {
+    fn nulls_keep_what_an_event_had_and_new_events_get_the_nodes_name() {
         let context = ReadContext::standalone("keep");
         let sent = [sent(&context)];
         let numbers = vec![Some(1), None, Some(0), Some(1)];
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_come_back_as_they_were_sent_are_the_same() {
+    fn events_that_return_unchanged_are_the_same() {
         let context = ReadContext::standalone("keep");
         let sent = [sent(&context)];
         let bytes = write_stream(&sent, &context.channels).unwrap();
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_were_not_sent_are_wrong() {
+    fn numbers_that_were_not_sent_are_an_error() {
         let context = ReadContext::standalone("keep");
         let sent = [sent(&context)];
         let said = read_answers(&answer(vec![Some(3)], Vec::new()), &sent, &context).unwrap_err();

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_natural_types_of_columns_are_taken() {
+    fn the_natural_types_of_columns_are_accepted() {
         let plain = read(&stream_from(sample_columns())).unwrap();
         assert_eq!(plain[1], (6, 1, "B".into(), b"a payload that is longer than a view".to_vec()));
         let keys = || Int8Array::from(vec![0, 1]);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_taken_or_made() {
+    fn sequence_numbers_are_read_or_generated() {
         let event_columns = Arc::new(UInt16Array::from(vec![7, 9]));
         assert_eq!(read(&stream_from(with("sequence", event_columns))).unwrap()[1].1, 9);
         let batch = RecordBatch::try_from_iter(sample_columns()).unwrap();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_is_said_of_channels_is_kept_and_other_columns_are_left_alone() {
+    fn attributes_of_channels_are_kept_and_other_columns_are_ignored() {
         let context = ReadContext::standalone("prog");
         let mut columns = with("source", Arc::new(StringArray::from(vec!["left", "right"])));
         columns.push(("encoding", Arc::new(StringArray::from(vec![Some("lcm"), None]))));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_source_leaves_null_it_is_as_if_the_column_were_not_there() {
+    fn a_null_of_a_source_means_the_default() {
         let context = ReadContext::standalone("prog");
         let mut columns = with("source", Arc::new(StringArray::from(vec![None, Some("mine")])));
         columns.push(("encoding", Arc::new(StringArray::from(vec![None, Some("lcm")]))));
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_get_is_what_they_may_give() {
+    fn a_program_may_write_back_what_it_reads() {
         let stream = sent(40, ProgramColumns { numbers: true, fields: false });
         let events = read(&stream).unwrap();
         assert_eq!(events.len(), 40);
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn large_batches_are_given_in_parts() {
+    fn large_batches_are_sent_in_parts() {
         let context = ReadContext::standalone("log");
         let channel = Channel::new(Name::from_text("A"), "log", Encoding::Lcm);
         let channel = context.channels.intern(channel).unwrap();
@@ -473,12 +473,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_are_too_strange(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        fn any_bytes_are_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             prop_assert!(read(&bytes).is_err());
         }
 
         #[test]
-        fn several_wrong_bytes_are_no_worse(
+        fn several_wrong_bytes_do_not_panic(
             changes in proptest::collection::vec(
                 (any::<prop::sample::Index>(), any::<u8>()), 1..12),
             cut in any::<prop::sample::Index>())

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_instead_of_a_stream_is_quoted() {
+    fn output_that_is_not_a_stream_is_quoted() {
         assert!(wrong(b"").contains("nothing was written"));
         let said = wrong(b"hello world\n");
         assert!(

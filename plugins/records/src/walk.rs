@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_behind_one_another_are_found() {
+    fn consecutive_lists_are_found() {
         let mut places = Vec::new();
         let walked = lists().run(&[1, 9, 9, 2, 8, 8, 8, 8, 7], 0, None, 64, |at, len| {
             places.push((at, len));
@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_says_how_much_it_needs() {
+    fn a_walk_reports_how_many_bytes_it_needs() {
         assert_eq!(lists().run(&[1], 0, None, 64, |_, _| ()), WalkResult::Needs(4));
         assert_eq!(lists().run(&[200], 0, None, 64, |_, _| ()), WalkResult::Mismatch);
     }
 
     proptest! {
         #[test]
-        fn no_field_ends_behind_what_is_allowed(bytes: Vec<u8>, max_len in 0usize..64) {
+        fn no_field_ends_after_the_maximum_length(bytes: Vec<u8>, max_len in 0usize..64) {
             let mut ends = Vec::new();
             lists().run(&bytes, 0, None, max_len, |at, len| ends.push(at + len));
             prop_assert!(ends.iter().all(|end| *end <= max_len));

@@ -221,13 +221,13 @@ mod tests {
     }
 
     #[test]
-    fn events_of_which_it_cannot_be_told_pass_if_wanted() {
+    fn events_with_missing_values_pass_if_asked_for() {
         let (times, _) = passing_where(json!({ "where": "v > 0", "missing": "pass" }));
         assert_eq!(times, [10, 20, 30, 40, 50]);
     }
 
     #[test]
-    fn only_events_that_pass_otherwise_are_told_to_lack_a_field() {
+    fn only_events_that_pass_otherwise_are_noted_to_lack_a_field() {
         let options = json!({ "where": "w > 0 and exists(v)", "channels": "POSE", "end": "30ns" });
         let (times, notes) = passing_where(options);
         let note = ("no field `w` in the decoded type".to_owned(), 2);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_condition_is_told_with_its_place() {
+    fn a_wrong_condition_is_reported_with_its_column() {
         let error = StageRunner::refusal("filter", json!({ "where": "v >> 3" }));
         assert_eq!(error.path, ["where"]);
         assert_eq!(
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_told_the_window() {
+    fn the_window_is_pushed_down_to_the_source() {
         let options = FilterOptions { start: Some(TimePoint::At(7)), ..FilterOptions::default() };
         let Stage::Map(filter) = Stage::try_from(options).unwrap() else { panic!("no map") };
         let query = filter.query();

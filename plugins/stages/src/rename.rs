@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_utf8_can_be_given_and_taken_away() {
+    fn names_that_are_not_utf8_can_be_added_and_removed() {
         let odd = renamed(json!({ "map": { "A": "CAM\\xff" } }), "A");
         assert_eq!(odd.name.as_bytes(), b"CAM\xff");
         assert_eq!(name(json!({ "map": { "CAM\\xff": "A" } }), "CAM\\xff"), "A");

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_event_is_left_out_where_that_is_wanted() {
+    fn a_late_event_is_dropped_if_asked_for() {
         let out = sorted(json!({ "sort": "10ns", "late": "drop" }), &[&[5, 30], &[20, 9, 19]]);
         assert_eq!((out.times, out.run.filtered), (vec![5, 20, 30], 2));
         assert_eq!(out.run.notes, [("too late to be sorted; dropped".to_owned(), 2)]);

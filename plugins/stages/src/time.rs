@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_would_leave_the_range_of_times_are_left_out_and_told() {
+    fn events_that_would_leave_the_range_of_times_are_dropped_and_noted() {
         let (times, run) = run(json!({ "shift": "1ns" }), &[0, i64::MAX, i64::MAX - 1]);
         assert_eq!(times, [1, i64::MAX]);
         assert_eq!(
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_told_the_clip_as_it_is_before_the_shift() {
+    fn the_clip_before_the_shift_is_pushed_down_to_the_source() {
         let options = |shift| TimeOptions {
             shift: TimeLength(shift),
             clip_start: Some(TimePoint::At(5)),

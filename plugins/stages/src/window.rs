@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn absolute_times_are_judged_after_the_shift_and_relative_ones_move_along() {
+    fn absolute_bounds_apply_after_the_shift_and_relative_ones_shift_along() {
         let absolute = window(Some(TimePoint::At(10)), None).bounds(Some(0), 5).unwrap();
         assert!(absolute.contains(5) && !absolute.contains(4));
         let relative = window(Some(TimePoint::After(10)), None).bounds(Some(100), 5).unwrap();

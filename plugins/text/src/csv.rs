@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_is_there_once_even_without_events_unless_it_is_not_wanted() {
+    fn the_header_is_written_once_even_without_events_unless_turned_off() {
         let none = SampleLog::new(&[]);
         assert_eq!(none.written("csv", json!({}), &[]), format!("{HEAD}\n"));
         assert_eq!(none.written("csv", json!({ "header": false }), &[]), "");
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_are_spelled_as_wanted() {
+    fn payloads_are_written_in_the_chosen_format() {
         let log = SampleLog::new(&[(b"A", 0, &[0, 255, 16])]);
         let last = |payload: &str| {
             let text = log.written("csv", json!({ "payload": payload }), &[]);
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_no_event_has_is_told() {
+    fn a_field_that_no_event_has_is_noted() {
         let options = json!({ "fields": ["v", "vv"] });
         let notes = mixed().written_with_notes("csv", options.clone(), &[3]).1;
         assert_eq!(notes, [("no event has a field `vv`".to_owned(), 0)]);
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_and_lists_that_are_taken_apart_are_refused_together() {
+    fn payload_and_unnest_are_refused_together() {
         let options = json!({ "path": "x", "payload": "hex", "unnest": "points" });
         assert!(make("csv", options).err().unwrap().message.contains("leave out `payload`"));
     }

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_no_event_has_is_told() {
+    fn a_field_that_no_event_has_is_noted() {
         let log = SampleLog::new(&[(b"A", 1, b""), (b"B", 2, b"")]).decoded_pose(&[0]);
         let options = json!({ "fields": ["poss", "utime"] });
         let notes = log.written_with_notes("jsonl", options, &[1]).1;
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn events_without_payload_are_taken_unless_it_is_wanted() {
+    fn events_without_payload_are_accepted_unless_payloads_are_written() {
         let takes = |payload: bool| {
             make("jsonl", json!({ "path": "x", "payload": payload })).unwrap().accepts_rows()
         };

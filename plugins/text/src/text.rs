@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_in_templates_are_told_where_they_are() {
+    fn mistakes_in_templates_are_reported_with_their_place() {
         let place = |line: Value| {
             let error = make("text", json!({ "line": line })).err().unwrap();
             (error.path.join("."), error.message)
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_taken_apart_and_events_are_counted() {
+    fn lists_are_unnested_and_events_are_counted() {
         let log = SampleLog::new(&[(b"A", 1, b""), (b"A", 2, b""), (b"B", 3, b""), (b"A", 4, b"")])
             .scans(&[0, 1, 3], &[2, 0, 1])
             .decoded(&[2], &[7]);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_would_be_too_long_is_told() {
+    fn a_line_that_would_be_too_long_is_noted() {
         let log = SampleLog::new(&[(b"A", 1, b""), (b"A", 2, b"")]).scans(&[0, 1], &[1_100_000, 1]);
         let options = json!({ "line": "{points[*]:64}" });
         let (text, notes) = log.lines_with_notes("text", options, &[]);

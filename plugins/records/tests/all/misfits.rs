@@ -155,7 +155,7 @@ fn batteries(len: usize, has_checksum: bool) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn records_that_the_description_does_not_fit_are_told_by_kind_and_cost_no_others() {
+fn records_that_the_description_does_not_match_are_reported_by_kind_and_cost_no_others() {
     for (format, has_checksum) in [(toml(NO_CHECKSUM), false), (with_checksum(), true)] {
         for (len, says) in [
             (5, "BATTERY: its fields need 9 bytes, its payload has 5"),
@@ -201,7 +201,7 @@ fn a_wrong_length_is_damage_and_no_misfit() {
 }
 
 #[test]
-fn without_any_mark_the_first_misfit_is_told_and_ends_what_can_be_read() {
+fn without_marks_reading_ends_at_the_first_mismatch() {
     let format = toml(&NO_CHECKSUM.replace("sync = \"0xaa 55\"\n", ""));
     let records: Vec<Vec<u8>> = batteries(5, false).iter().map(|r| r[2..].to_vec()).collect();
     let read = read(&format, &records.concat());

@@ -180,7 +180,7 @@ fn mistakes_of_other_options_come_before_those_of_fields() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once() {
+fn all_mistakes_are_reported_at_once() {
     let (at, said) = mistake("fields = [TIME, { type = \"text\" }, { type = \"u8\", value = -1 }]");
     assert_eq!(at, "fields.1");
     assert!(said.contains("also at `fields.2.value`: expected a number from 0 to 255"), "{said}");

@@ -252,7 +252,7 @@ fn receivers_messages_have_the_time_of_the_message_before_where_they_say_none() 
 }
 
 #[test]
-fn messages_before_the_first_time_are_told_and_left_out() {
+fn messages_before_the_first_time_are_damage() {
     let log = [ubx_message(0x0121, b"early"), time_gps(0, 2200)].concat();
     let read = read(&ubx(), &log);
     assert_eq!(read.events.len(), 1);
@@ -334,7 +334,7 @@ fn a_log_cut_anywhere_gives_every_whole_record() {
 }
 
 #[test]
-fn a_wrong_length_does_not_swallow_the_records_behind_it() {
+fn a_wrong_length_does_not_swallow_later_records() {
     let records = framed_records();
     let places = places(&records, 10);
     for change in [1u16, 2, 0xffff, 0xfffe, 100, 40_000, 0x8000] {
@@ -409,7 +409,7 @@ fn unchecked_record(data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn without_a_checksum_a_record_is_believed_for_what_follows_it() {
+fn without_a_checksum_a_record_is_trusted_for_what_follows_it() {
     let records: Vec<_> = (0..9u8).map(|n| unchecked_record(&vec![n; usize::from(n)])).collect();
     let places = places(&records, 0);
     for change in [1i32, -1, 5, 30_000] {

@@ -141,13 +141,13 @@ fn bytes_have_lengths_and_elements() {
 }
 
 #[test]
-fn what_every_event_has_needs_no_field() {
+fn event_values_need_no_field() {
     assert_eq!(truths("$timestamp >= 10 and $sequence < 2"), "ftf");
     assert_eq!(truths("$channel == 'POSE' and $source matches 'l*' and $size > 5"), "ttt");
 }
 
 #[test]
-fn values_of_the_wrong_kind_are_noted_and_missing() {
+fn values_of_the_wrong_type_are_noted_and_missing() {
     for (text, wanted, note) in [
         ("s > 3", "???", "`s > 3` cannot be evaluated: text cannot be compared with a number"),
         ("s + 1 > 3", "???", "`s` cannot be evaluated: text is not a number"),
@@ -179,7 +179,7 @@ fn a_field_that_is_not_there_is_noted() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place_and_what_to_write() {
+fn mistakes_are_reported_with_their_column_and_what_to_write() {
     for (text, column, part) in [
         ("", 1, "expected a field, a number, a text or `(`, found the end"),
         ("a >", 4, "found the end"),

@@ -24,7 +24,7 @@ fn steady(name: &str, times: impl Iterator<Item = i64>) -> Vec<(&str, i64)> {
 }
 
 #[test]
-fn silences_are_counted_and_the_longest_is_told() {
+fn silences_are_counted_and_the_longest_is_reported() {
     let mut events = steady("POSE", (0..40_000).step_by(10));
     let gone = |time: &i64| !(5_000..7_500).contains(time) && !(9_000..20_240).contains(time);
     events.extend(steady("CAM", (0..40_000).step_by(20).filter(gone)));
@@ -35,7 +35,7 @@ fn silences_are_counted_and_the_longest_is_told() {
 }
 
 #[test]
-fn a_channel_that_ends_before_the_others_is_told() {
+fn a_channel_that_ends_before_the_others_is_reported() {
     let mut events = steady("POSE", (0..=60_000).step_by(10));
     events.extend(steady("CAM", (0..=36_000).step_by(50)));
     let told = "CAM: nothing after 2007-11-03T14:00:36Z, 24 s before the end";
@@ -43,7 +43,7 @@ fn a_channel_that_ends_before_the_others_is_told() {
 }
 
 #[test]
-fn what_is_usual_for_a_slow_channel_is_no_gap() {
+fn a_typical_interval_of_a_slow_channel_is_not_a_gap() {
     let mut events = steady("STATUS", (0..200_000).step_by(5_000));
     events.extend([("ONCE", 3), ("POSE", 199_000)]);
     assert_eq!(notes(json!({}), &events), []);
@@ -55,7 +55,7 @@ fn what_is_usual_for_a_slow_channel_is_no_gap() {
 }
 
 #[test]
-fn what_comes_out_of_order_is_no_gap() {
+fn events_out_of_order_are_not_a_gap() {
     let times = (0..1_000).map(|n| n * 10 - if n % 2 == 0 { 15 } else { 0 });
     let events: Vec<_> = times.map(|time| ("A", START + time * MILLIS)).collect();
     let mut run = StageRunner::new("gaps", json!({}));
@@ -79,7 +79,7 @@ fn notes_are_few_however_many_channels_there_are() {
 }
 
 #[test]
-fn wild_times_are_told_and_harm_nothing() {
+fn wild_times_are_reported_and_harm_nothing() {
     let events: Vec<_> = [0, i64::MAX, i64::MIN, 5, 6, 7].map(|time| ("A", time)).into();
     let mut run = StageRunner::new("gaps", json!({ "factor": 1e300 }));
     let batch = run.batch(&events);
@@ -137,7 +137,7 @@ fn what_is_late_does_not_make_the_silence_after_it_longer() {
 }
 
 #[test]
-fn nothing_is_said_where_it_is_not_known_what_is_usual() {
+fn channels_with_too_few_events_are_not_reported() {
     let mut events = steady("POSE", (0..60_000).step_by(10));
     events.extend(steady("FEW", (0..9).chain([40_000])));
     events.extend(steady("BURSTS", (0..50_000).step_by(2_500).flat_map(|at| at..at + 4)));
@@ -149,7 +149,7 @@ fn nothing_is_said_where_it_is_not_known_what_is_usual() {
 }
 
 #[test]
-fn only_the_window_that_is_wanted_is_told_of() {
+fn only_the_pushed_down_window_is_reported() {
     let times = (0..60_000).step_by(10);
     let mut events = steady("A", times.filter(|time| !(10_000..30_000).contains(time)));
     events.extend(steady("B", (0..60_000).step_by(10)));
@@ -164,7 +164,7 @@ fn only_the_window_that_is_wanted_is_told_of() {
 }
 
 #[test]
-fn every_channel_is_needed_in_the_window_that_is_wanted() {
+fn every_channel_is_needed_in_the_pushed_down_window() {
     let query = StageRunner::new("gaps", json!({ "channels": "A" })).fold_query();
     assert!(query.keeps_times && !query.keeps_channels);
     assert_eq!((query.reach, query.also), (0, None));
@@ -190,7 +190,7 @@ fn without(times: &[i64], silence: std::ops::Range<i64>) -> Vec<i64> {
 }
 
 #[test]
-fn cameras_and_receivers_that_miss_for_nearly_a_second_are_told_at_any_rate() {
+fn sensors_that_are_silent_for_nearly_a_second_are_reported_at_any_rate() {
     // Cameras at 10 to 22 Hz, GPS at 1 to 10 Hz.
     for rate in [10, 20, 40, 50, 80, 100, 150, 180, 220] {
         for (seed, jitter) in [(1, 0.0), (2, 0.02), (3, 0.05)] {
@@ -244,7 +244,7 @@ fn events_that_come_by_chance_have_no_silences() {
 }
 
 #[test]
-fn a_rate_that_is_said_counts_whatever_comes() {
+fn an_expected_rate_counts_for_any_events() {
     let slow = steady("GPS", (0..10).map(|n| n * 1_000));
     let options = json!({ "longer_than": "500ms", "rates": { "G*": 10 } });
     let told = notes(options.clone(), &slow);

@@ -126,7 +126,7 @@ fn lines_before_the_names_comments_and_blank_lines_are_left_out() {
 }
 
 #[test]
-fn columns_of_a_file_without_names_are_given() {
+fn columns_of_a_file_without_header_come_from_options() {
     let options = json!({ "header": false, "columns": ["x", "when"], "timestamp": "when",
         "clock": "relative" });
     let (_folder, source) = csv(b"1,2\n3,4\n", options);

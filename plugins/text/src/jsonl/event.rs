@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_is_known_of_a_channel_is_read() {
+    fn other_attributes_of_a_channel_are_read() {
         let mut line = line();
         line["encoding"] = "ice".into();
         line["type"] = "orca.Laser".into();
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_agree_with_its_payload_is_damage() {
+    fn a_payload_that_does_not_match_size_or_crc_is_damage() {
         assert_eq!(
             reason(&with("size", 8.into())),
             "expected a payload of 8 bytes (`size`), found \
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_damage_that_says_why() {
+    fn a_line_that_is_not_an_event_is_damage_with_a_reason() {
         assert!(reason("{\"timestamp_ns\":1").starts_with("not JSON: EOF while parsing an object"));
         for key in ["timestamp_ns", "source", "channel", "sequence"] {
             let reason = reason(&without(&[key]));
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_for_an_encoding_that_is_none_is_told_once() {
+    fn an_unknown_encoding_is_reported_once() {
         let (channels, mut payloads) = (Arc::new(Channels::default()), Vec::new());
         let mut lines = EventLines::new(Arc::clone(&channels));
         for word in ["vel", "unknown", "proto", "proto", "LCM"] {

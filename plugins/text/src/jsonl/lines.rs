@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_longer_than_wanted_are_stepped_over() {
+    fn lines_above_the_maximum_length_are_skipped() {
         let long = [b"ab\n".as_slice(), &vec![b'x'; 3 * STEP], b"\ncd"].concat();
         let behind = 3 + 3 * STEP as u64 + 1;
         let wanted = [

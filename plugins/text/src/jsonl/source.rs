@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings_that_are_not_known_are_told_and_their_events_are_kept() {
+    fn unknown_encodings_are_noted_and_their_events_are_kept() {
         let odd = LINE.replace("\"sequence\"", "\"encoding\":\"proto\",\"sequence\"");
         let file = file(format!("{LINE}\n{odd}\n{odd}\n").as_bytes());
         let context = ReadContext::standalone("test");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_lines_than_wanted_are_damage() {
+    fn lines_above_the_maximum_length_are_damage() {
         let long = LINE.replace("log", &"l".repeat(400));
         let text = format!("{LINE}\n{long}\n{LINE}\n");
         let file = file(text.as_bytes());
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_lines_of_compressed_files_are_kept_where_that_is_wanted() {
+    fn damaged_lines_of_compressed_files_are_kept_if_asked_for() {
         let text = format!("{LINE}\nno JSON\n{LINE}\n");
         let packed = file(&frames::compress(text.as_bytes(), 3).unwrap());
         let (source, context) = (source(&packed), ReadContext::standalone("test"));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_told_by_their_first_line() {
+    fn files_are_recognised_by_their_first_line() {
         let longer = format!("{LINE}\n{LINE}");
         for yes in [
             LINE,
@@ -356,7 +356,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_as_it_was(
+        fn written_events_are_read_back_unchanged(
             channels in vec(channel(), 1..5),
             events in vec(
                 (any::<usize>(), any::<i64>(), any::<i64>(), vec(any::<u8>(), 0..40)), 0..20),
