@@ -128,8 +128,8 @@ mod tests {
             Activity::default(),
         )
         .unwrap();
-        let said = stderr.last(Duration::from_secs(60));
-        let lines: Vec<&str> = said.lines().skip(1).map(str::trim).collect();
+        let message = stderr.last(Duration::from_secs(60));
+        let lines: Vec<&str> = message.lines().skip(1).map(str::trim).collect();
         assert_eq!((lines[0], lines[2], lines[3]), ("first", "\\u{1b}[31mred", "no end"));
         assert_eq!(lines[1].chars().count(), MAX_LINE_LEN + 1);
     }

@@ -208,7 +208,10 @@ mod tests {
         let split = source.splits(u64::MAX, &Query::default()).unwrap().remove(0);
         let context = ReadContext::standalone("prog");
         let mut reader = source.read(&split, SplitStart::Search, &context).unwrap();
-        let said = reader.next_batch().unwrap_err().to_string();
-        assert!(said.contains("the program `cat ") && said.contains("`attributes`"), "{said}");
+        let message = reader.next_batch().unwrap_err().to_string();
+        assert!(
+            message.contains("the program `cat ") && message.contains("`attributes`"),
+            "{message}"
+        );
     }
 }

@@ -486,13 +486,13 @@ mod tests {
         for more in [Vec::new(), nulls.to_vec(), mine("source"), mine("encoding")] {
             let name = more.first().map(|(name, _)| *name).filter(|_| more.len() == 1);
             let answered = read_answers(&answer(numbers.clone(), more), &sent, &context).unwrap();
-            let mut wanted = was.clone();
+            let mut expected = was.clone();
             match name {
-                Some("source") => wanted[0].0 = "mine".to_owned(),
-                Some(_) => wanted[0].1 = Encoding::Unknown,
+                Some("source") => expected[0].0 = "mine".to_owned(),
+                Some(_) => expected[0].1 = Encoding::Unknown,
                 None => {}
             }
-            assert_eq!(said(&answered, &context), wanted, "{name:?}");
+            assert_eq!(said(&answered, &context), expected, "{name:?}");
             assert_eq!((answered.added.len(), answered.missing), (2, 1));
             let origins: Vec<u32> = answered.batches[0].origins().to_vec();
             assert_eq!([origins[0], origins[2]], [sent[0].channels()[1], sent[0].channels()[0]]);

@@ -204,13 +204,14 @@ mod tests {
     #[test]
     fn output_that_is_not_a_stream_is_quoted() {
         assert!(wrong(b"").contains("nothing was written"));
-        let said = wrong(b"hello world\n");
+        let message = wrong(b"hello world\n");
         assert!(
-            said.contains("it printed the text \"hello world\\n\"") && said.contains("at byte 0"),
-            "{said}"
+            message.contains("it printed the text \"hello world\\n\"")
+                && message.contains("at byte 0"),
+            "{message}"
         );
-        let said = wrong(&[b"starting\n", &END[..]].concat());
-        assert!(said.contains("it printed the text \"starting\\n\"…"), "{said}");
+        let message = wrong(&[b"starting\n", &END[..]].concat());
+        assert!(message.contains("it printed the text \"starting\\n\"…"), "{message}");
         assert!(wrong(&[0, 1, 2, 3, 0xfe, 7]).contains("the bytes 00 01 02 03"));
         assert!(wrong(b"ARROW1\0\0").contains("new_stream"));
         assert!(wrong(&[0xff, 0xff, 0xff, 0xff, 9]).contains("cut off at byte 5"));

@@ -435,8 +435,8 @@ mod tests {
         let options = json!({ "fields": ["v", "pos[0]", "names", "hash"],
             "event_columns": ["channel", "timestamp_ns"], "delimiter": ";" });
         let text = mixed().written("csv", options, &[1]);
-        let wanted = "channel;timestamp_ns;v;pos[0];names;hash\nA;1;;NaN;\"[\"\"a;\"\",\"\"\"\"]\";/wA=\nB;2;;;;\nC;3;7;;;\nA;4;;NaN;\"[\"\"a;\"\",\"\"\"\"]\";/wA=\n";
-        assert_eq!(text, wanted);
+        let expected = "channel;timestamp_ns;v;pos[0];names;hash\nA;1;;NaN;\"[\"\"a;\"\",\"\"\"\"]\";/wA=\nB;2;;;;\nC;3;7;;;\nA;4;;NaN;\"[\"\"a;\"\",\"\"\"\"]\";/wA=\n";
+        assert_eq!(text, expected);
         assert_eq!(cells(&text, b';')[1][4], "[\"a;\",\"\"]");
     }
 
@@ -449,14 +449,14 @@ mod tests {
             "{refused}"
         );
         let (text, notes) = mixed().recorded_with_notes("csv", options.clone(), &[1, 2]);
-        let wanted = [
+        let expected = [
             ["sequence", "utime", "pos[0]", "pos[1]", "names", "s.x", "text", "hash"],
             ["0", "5", "NaN", "2.5", "[\"a;\",\"\"]", "1", "", "/wA="],
             ["1", "", "", "", "", "", "", ""],
             ["2", "", "", "", "", "", "", ""],
             ["3", "5", "NaN", "2.5", "[\"a;\",\"\"]", "1", "", "/wA="],
         ];
-        assert_eq!(cells(&text, b','), wanted);
+        assert_eq!(cells(&text, b','), expected);
         // An empty text is not the same as none.
         assert_eq!(text.matches(",\"\",").count(), 2);
         assert!(notes[0].0.contains("not of the first one's type") && notes[0].1 == 1, "{notes:?}");
@@ -471,13 +471,13 @@ mod tests {
 
     #[test]
     fn lines_of_one_blank_column_are_read_back() {
-        for (options, wanted) in [
+        for (options, expected) in [
             (json!({ "event_columns": [], "fields": ["v"] }), ["v", "", "", "7", ""]),
             (json!({ "event_columns": ["size"], "fields": [] }), ["size", "", "0", "", ""]),
         ] {
             let text = mixed().without_payloads().written("csv", options, &[2]);
             let found: Vec<_> = cells(&text, b',').into_iter().map(|row| row[0].clone()).collect();
-            assert_eq!(found, wanted);
+            assert_eq!(found, expected);
         }
     }
 
@@ -512,9 +512,9 @@ mod tests {
         let options = json!({ "unnest": "points", "event_columns": ["sequence", "size"] });
         assert!(log.failure("csv", options.clone()).contains("`--channel B`"));
         let (text, notes) = log.recorded_with_notes("csv", options, &[1]);
-        let wanted = "sequence,size,utime,x,points_sequence,sequence\n\
+        let expected = "sequence,size,utime,x,points_sequence,sequence\n\
             0,,0,0.0,0,0\n0,,0,0.5,1,0\n2,0,,,,\n3,,2,1.0,2,2\n";
-        assert_eq!(text, wanted);
+        assert_eq!(text, expected);
         assert!(
             notes.len() == 1 && notes[0].0.contains("not of the first one's type"),
             "{notes:?}"

@@ -246,14 +246,14 @@ mod tests {
         let options = json!({ "unnest": "points", "crc32": false });
         let (text, notes) = log.lines_with_notes("jsonl", options, &[1]);
         let of = |line: &str| line.split_once("\"sequence\":").unwrap().1.to_owned();
-        let wanted = [
+        let expected = [
             "1,\"size\":2}",
             r#"2,"size":null,"fields":{"utime":1,"x":0.0,"points_sequence":0,"sequence":1}}"#,
             r#"2,"size":null,"fields":{"utime":1,"x":0.5,"points_sequence":1,"sequence":1}}"#,
         ];
         assert_eq!(
             (text.lines().map(of).collect::<Vec<_>>(), notes),
-            (wanted.map(str::to_owned).to_vec(), vec![])
+            (expected.map(str::to_owned).to_vec(), vec![])
         );
         let options = json!({ "unnest": "points", "fields": "x" });
         let (text, _) = log.lines_with_notes("jsonl", options, &[]);

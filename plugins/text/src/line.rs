@@ -284,14 +284,14 @@ mod tests {
     fn times_from_the_start_of_a_log_are_no_dates() {
         let mut channel = Channel::new(sluice_core::Name::from_text("IMU"), "log", Encoding::Vel);
         channel.clock = Clock::Relative;
-        for (time, wanted) in
+        for (time, expected) in
             [(10_027_000_001, "+10.027000001 s  IMU"), (-5, "-0.000000005 s  IMU")]
         {
             let id = sluice_core::ChannelId(0);
             let event = Event { timestamp: time, sequence: 0, channel: id, payload: b"" };
             let mut out = Vec::new();
             text_line(&channel, &event, &mut out);
-            assert!(String::from_utf8(out).unwrap().starts_with(wanted), "{wanted}");
+            assert!(String::from_utf8(out).unwrap().starts_with(expected), "{expected}");
         }
         let shared = ChannelParts::new(&channel);
         assert!(shared.is_relative && !String::from_utf8_lossy(&shared.facts).contains("clock"));
@@ -350,8 +350,8 @@ mod tests {
         let log = log.decoded(&[0, 2], &[10, 12]).decoded(&[1], &[21]);
         let fields =
             json_lines(&log, JsonParts::default()).into_iter().map(|l| l["fields"].clone());
-        let wanted = [10, 21, 12].map(|v| json!({ "v": v }));
-        assert_eq!(fields.collect::<Vec<_>>(), wanted);
+        let expected = [10, 21, 12].map(|v| json!({ "v": v }));
+        assert_eq!(fields.collect::<Vec<_>>(), expected);
         let some = SampleLog::new(&[(b"A", 0, b"x"), (b"A", 1, b"y")]).decoded(&[1], &[5]);
         let lines = json_lines(&some, JsonParts::default());
         assert!(lines[0].get("fields").is_none());

@@ -162,9 +162,9 @@ mod tests {
     fn a_line_is_written_for_each_event() {
         let log = SampleLog::new(&[(b"A", 0, b"ab"), (b"B", 1_500_000_000, b"")]);
         let text = log.written("text", json!({}), &[1]);
-        let wanted = "1970-01-01T00:00:00.000000000Z  A  #0  2 B  6162\n\
+        let expected = "1970-01-01T00:00:00.000000000Z  A  #0  2 B  6162\n\
             1970-01-01T00:00:01.500000000Z  B  #1  0 B\n";
-        assert_eq!(text, wanted);
+        assert_eq!(text, expected);
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
         );
         values.extend((0..64).map(|n| 2f64.powi(n)));
         match in_c(&values) {
-            Some(wanted) => assert_eq!(lines_of(&values), wanted),
+            Some(expected) => assert_eq!(lines_of(&values), expected),
             None => eprintln!("skipped: there is no python3 to compare with"),
         }
     }
@@ -331,7 +331,7 @@ mod tests {
         {
             let values: Vec<f64> = bits.into_iter().map(f64::from_bits).collect();
             match in_c(&values) {
-                Some(wanted) => prop_assert_eq!(lines_of(&values), wanted),
+                Some(expected) => prop_assert_eq!(lines_of(&values), expected),
                 None => eprintln!("skipped: there is no python3 to compare with"),
             }
         }

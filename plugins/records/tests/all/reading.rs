@@ -522,11 +522,11 @@ fn records_of_kinds_that_are_not_described_cost_no_other() {
     let skipped = read(&mavlink("other_kinds = \"skip\""), &log);
     assert_eq!((numbers(&skipped), skipped.damage.len()), (all.clone(), 0));
 
-    let told = read(&mavlink("other_kinds = \"damage\""), &log);
-    assert_eq!(numbers(&told), all);
-    assert_eq!(told.damage.len(), 50);
+    let reported = read(&mavlink("other_kinds = \"damage\""), &log);
+    assert_eq!(numbers(&reported), all);
+    assert_eq!(reported.damage.len(), 50);
     let reason = "a record of kind [00], which is not described".to_owned();
-    assert!(told.damage.contains(&(36, 17, reason)), "{:?}", told.damage);
+    assert!(reported.damage.contains(&(36, 17, reason)), "{:?}", reported.damage);
 
     // The extra byte of the checksum is only known for described kinds.
     let kept = read(&mavlink("other_kinds = \"keep\"\nuntimed = \"last\""), &log);

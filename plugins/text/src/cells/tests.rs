@@ -145,7 +145,7 @@ fn rows_that_do_not_fit_are_damage_and_say_why() {
     let all = gathered(text, json!({ "types": { "x": "f64" } }));
     assert_eq!(times(&all), [SECOND, 7 * SECOND]);
     let reasons: Vec<&str> = all.damage.iter().map(|(_, _, reason)| &reason[..]).collect();
-    let wanted = [
+    let expected = [
         "expected 2 cells, found 1",
         "column `x`: `abc` is not a number",
         "column `t`: `noon` is neither a number nor a date",
@@ -153,9 +153,9 @@ fn rows_that_do_not_fit_are_damage_and_say_why() {
         "column `t`: `1e400` is neither",
         "column `x`: `99999999999999999` is too many digits",
     ];
-    assert_eq!(reasons.len(), wanted.len(), "{reasons:?}");
-    for (reason, wanted) in reasons.iter().zip(wanted) {
-        assert!(reason.contains(wanted), "{reason}");
+    assert_eq!(reasons.len(), expected.len(), "{reasons:?}");
+    for (reason, expected) in reasons.iter().zip(expected) {
+        assert!(reason.contains(expected), "{reason}");
     }
     assert_eq!((all.damage[0].0, all.damage[0].1), (8, 2));
 }
