@@ -16,7 +16,7 @@ use crate::isolation::{Cases, Isolation};
 use crate::kit_plugins::registry;
 use crate::{Finding, Promise, options};
 
-use decoding::SoundPayload;
+use decoding::ValidPayload;
 
 /// A codec under test.
 #[derive(Clone, Debug)]
@@ -110,30 +110,30 @@ impl CodecTrial {
     fn try_all(&self, plugin: &Plugin, codec: &dyn Codec, cases: &mut Cases) {
         for (number, (channel, bytes)) in self.payloads.iter().enumerate() {
             let name = format!("payload {number}, on `{}`", channel.name.text());
-            let mut sound = None;
-            cases.case(&name, |_| match SoundPayload::decode(codec, channel, bytes) {
+            let mut valid = None;
+            cases.case(&name, |_| match ValidPayload::decode(codec, channel, bytes) {
                 Ok(of) => {
                     let mut faults = of.faults(codec);
                     faults.extend(self.remake_fault(plugin, &of));
-                    sound = Some(of);
+                    valid = Some(of);
                     faults
                 }
                 Err(fault) => vec![fault],
             });
             // Another process may have tested it before.
-            let sound = sound.or_else(|| SoundPayload::decode(codec, channel, bytes).ok());
-            if let Some(sound) = sound {
-                try_changes(&name, &sound, cases);
+            let valid = valid.or_else(|| ValidPayload::decode(codec, channel, bytes).ok());
+            if let Some(valid) = valid {
+                try_changes(&name, &valid, cases);
             }
         }
     }
 
     /// Checks that a codec with the same options has the same columns.
-    fn remake_fault(&self, plugin: &Plugin, sound: &SoundPayload<'_>) -> Option<Fault> {
+    fn remake_fault(&self, plugin: &Plugin, valid: &ValidPayload<'_>) -> Option<Fault> {
         let again = self.make_codec(plugin).ok()?;
-        let known = again.types().iter().find(|known| known.message_type.key == sound.key)?;
+        let known = again.types().iter().find(|known| known.message_type.key == valid.key)?;
         let is_same =
-            known.payload_type.as_ref().is_ok_and(|form| form.schema() == sound.form.schema());
+            known.payload_type.as_ref().is_ok_and(|form| form.schema() == valid.form.schema());
         let kind = "made again of the same options, it has other columns";
         (!is_same).then(|| Fault::new(Promise::WholeRows, kind, String::new()))
     }
@@ -143,12 +143,12 @@ impl CodecTrial {
 const MAX_CUTS: usize = 150;
 const MAX_CHANGES: usize = 250;
 
-fn try_changes(name: &str, sound: &SoundPayload<'_>, cases: &mut Cases) {
-    for (what, rows) in sound.rows() {
+fn try_changes(name: &str, valid: &ValidPayload<'_>, cases: &mut Cases) {
+    for (what, rows) in valid.rows() {
         let what = format!("the row of {name}, with {what}");
-        cases.case(&what, |_| sound.encode_fault(&rows).into_iter().collect());
+        cases.case(&what, |_| valid.encode_fault(&rows).into_iter().collect());
     }
-    let bytes = sound.bytes;
+    let bytes = valid.bytes;
     let stride = bytes.len().div_ceil(MAX_CUTS).max(1);
     let cuts = (0..bytes.len()).step_by(stride).map(|at| ByteChange::cut(at, bytes.len()));
     let places: Vec<usize> = (0..bytes.len()).step_by(32).take(64).collect();
@@ -159,12 +159,12 @@ fn try_changes(name: &str, sound: &SoundPayload<'_>, cases: &mut Cases) {
         cases.case(&format!("{name}: {change}"), |cases| {
             // Kept for inspecting a finding.
             drop(overwrite(&cases.folder().join("payload"), &changed));
-            sound.faults_beside(&[changed])
+            valid.faults_beside(&[changed])
         });
     }
     // Many bad payloads leave the ones between them intact.
     cases.case(&format!("{name}: all changes in one batch"), |_| {
         let changed: Vec<Vec<u8>> = changes.iter().map(|change| change.apply(bytes)).collect();
-        sound.faults_beside(&changed)
+        valid.faults_beside(&changed)
     });
 }

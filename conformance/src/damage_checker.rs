@@ -16,7 +16,7 @@ use crate::{Integrity, Promise};
 
 /// The valid sample and its properties, against which damaged results are checked.
 pub(crate) struct DamageChecker<'s> {
-    pub(crate) sound: &'s ReadResult,
+    pub(crate) valid: &'s ReadResult,
     pub(crate) integrity: Integrity,
     /// Where its events lie, if known and if they lie in the damaged file.
     pub(crate) extents: Option<&'s EventExtents>,
@@ -62,9 +62,9 @@ impl EventMatch {
 }
 
 impl<'s> DamageChecker<'s> {
-    pub(crate) fn new(sound: &'s ReadResult, integrity: Integrity) -> Self {
+    pub(crate) fn new(valid: &'s ReadResult, integrity: Integrity) -> Self {
         let mut checker = Self {
-            sound,
+            valid,
             integrity,
             extents: None,
             is_plain: true,
@@ -76,7 +76,7 @@ impl<'s> DamageChecker<'s> {
             keys: HashMap::new(),
             hasher: RandomState::new(),
         };
-        for (at, event) in sound.events.iter().enumerate() {
+        for (at, event) in valid.events.iter().enumerate() {
             let key = checker.key(event);
             checker.keys.entry(key).or_default().push(at);
         }
@@ -97,7 +97,7 @@ impl<'s> DamageChecker<'s> {
 
     /// How many events of the valid sample this result starts with.
     pub(crate) fn prefix(&self, read: &ReadResult) -> usize {
-        let pairs = read.events.iter().zip(&self.sound.events);
+        let pairs = read.events.iter().zip(&self.valid.events);
         pairs.take_while(|(now, then)| now == then).count()
     }
 
@@ -127,7 +127,7 @@ impl<'s> DamageChecker<'s> {
     }
 
     fn is_shortened(&self, at: usize, event: &PlainEvent) -> bool {
-        self.sound.events.get(at).is_some_and(|whole| {
+        self.valid.events.get(at).is_some_and(|whole| {
             whole.channel == event.channel && whole.payload.starts_with(&event.payload)
         })
     }
@@ -155,7 +155,7 @@ impl<'s> DamageChecker<'s> {
         let is_in_footer = change.range.end + self.footer > self.bytes.len();
         let extents = self.extents.filter(|_| self.is_divisible && !is_in_footer)?;
         let in_front = extents.in_front(change.range.start);
-        let pairs = read.events.iter().zip(&self.sound.events);
+        let pairs = read.events.iter().zip(&self.valid.events);
         let given = pairs.take(in_front).take_while(|(now, then)| self.is_same(now, then)).count();
         match &read.error {
             Some(error) if in_front > 0 => {
@@ -221,7 +221,7 @@ impl<'s> DamageChecker<'s> {
         let is_told = read.reports_anything() || matched.others().next().is_some();
         let missing = matched.missing.len();
         if !is_told {
-            let what = format!("{missing} of {} events", self.sound.events.len());
+            let what = format!("{missing} of {} events", self.valid.events.len());
             return Some(Fault::new(Promise::Damage, "events are lost silently", what));
         }
         let lost = self.lost_bytes(matched)?;
@@ -267,12 +267,12 @@ impl<'s> DamageChecker<'s> {
         let overhead = |(at, event): (usize, &PlainEvent)| {
             extents.outer(at).len().saturating_sub(event.payload.len())
         };
-        self.sound.events.iter().enumerate().map(overhead).max().unwrap_or(0)
+        self.valid.events.iter().enumerate().map(overhead).max().unwrap_or(0)
     }
 
     /// Matches events: common prefix and suffix first, the others wherever they are found.
     fn matched(&self, read: &ReadResult, order: EventPlacement) -> EventMatch {
-        let (then, now) = (&self.sound.events[..], &read.events[..]);
+        let (then, now) = (&self.valid.events[..], &read.events[..]);
         let same = |(a, b): &(&PlainEvent, &PlainEvent)| self.is_same(a, b);
         let front = then.iter().zip(now).take_while(same).count();
         let rest = (then.len() - front).min(now.len() - front);

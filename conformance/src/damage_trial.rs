@@ -52,14 +52,14 @@ const DECLARE: &str = "if the format cannot do better, say `whole_or_nothing()`"
 pub(crate) struct DamageTrial<'s, 't> {
     pub(crate) subject: &'s TrialSubject<'t>,
     pub(crate) folder: PathBuf,
-    pub(crate) sound: ReadResult,
+    pub(crate) valid: ReadResult,
     pub(crate) pool: BlockPool,
 }
 
 impl DamageTrial<'_, '_> {
     /// Tests one file of the sample, truncated and changed.
     pub(crate) fn try_damage(&self, cases: &mut Cases, sample: &SampleFile<'_>) {
-        let mut checker = DamageChecker::new(&self.sound, self.subject.trial.integrity);
+        let mut checker = DamageChecker::new(&self.valid, self.subject.trial.integrity);
         checker.is_single = sample.place == 0 && self.subject.is_single(&self.folder);
         checker.bytes = sample.bytes;
         checker.footer = self.subject.trial.footer;
@@ -72,7 +72,7 @@ impl DamageTrial<'_, '_> {
         self.try_lossy_cuts(cases, sample, &checker, &cuts);
         let extents = checker
             .is_single
-            .then(|| cuts.extents(self.sound.events.len(), sample.bytes.len()))
+            .then(|| cuts.extents(self.valid.events.len(), sample.bytes.len()))
             .flatten()
             .map(|extents| extents.with_header(checker.header));
         checker.extents = extents.as_ref();
@@ -81,7 +81,7 @@ impl DamageTrial<'_, '_> {
     }
 
     fn bounds(&self) -> ReadBounds {
-        ReadBounds::around(&self.sound, self.subject.len())
+        ReadBounds::around(&self.valid, self.subject.len())
     }
 
     /// Reads the sample in its current state; asks for remarks if fewer events were read and
@@ -89,10 +89,10 @@ impl DamageTrial<'_, '_> {
     fn read(&self) -> Result<ReadResult, Fault> {
         let source = self.subject.source(&self.folder)?;
         let mut read = read_all(&*source, u64::MAX, &self.pool, self.bounds());
-        read.remarks.retain(|what| !self.sound.remarks.contains(what));
-        if !read.reports_anything() && read.events.len() < self.sound.events.len() {
+        read.remarks.retain(|what| !self.valid.remarks.contains(what));
+        if !read.reports_anything() && read.events.len() < self.valid.events.len() {
             read.remarks = source_remarks(&*source);
-            read.remarks.retain(|what| !self.sound.remarks.contains(what));
+            read.remarks.retain(|what| !self.valid.remarks.contains(what));
         }
         Ok(read)
     }
@@ -108,7 +108,7 @@ impl DamageTrial<'_, '_> {
         for at in first_cuts(len) {
             self.try_cut(cases, sample, checker, at);
         }
-        let mut cuts = learned_cuts(cases, sample, self.sound.events.len());
+        let mut cuts = learned_cuts(cases, sample, self.valid.events.len());
         if len > TrialEffort::from_env().small && checker.is_single {
             self.refine(cases, sample, checker, &mut cuts);
         }
@@ -123,7 +123,7 @@ impl DamageTrial<'_, '_> {
         checker: &DamageChecker<'_>,
         cuts: &mut CutResults,
     ) {
-        let events = self.sound.events.len();
+        let events = self.valid.events.len();
         for event in some_events(events) {
             let (mut low, mut high) = cuts.around(event).unwrap_or_default();
             while low + 1 < high {
@@ -201,7 +201,7 @@ impl DamageTrial<'_, '_> {
         if !checker.is_divisible {
             return;
         }
-        let events = self.sound.events.len();
+        let events = self.valid.events.len();
         let given_up = cuts.lossy(checker.header);
         // Compressed data may yield nothing before a block is complete.
         let is_all_or_nothing = checker.is_plain && events > 2 && cuts.gives_nothing(events);

@@ -19,8 +19,8 @@ const MADE_UP: &str = "an_option_that_nobody_has";
 pub(crate) fn findings(plugin: &Plugin, options: &Value, registry: &Registry) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         [about(plugin), unknown_option_accepted(plugin, options)].into_iter().flatten().collect();
-    findings.extend(unexplained(plugin));
-    findings.extend(unmentioned(plugin));
+    findings.extend(undocumented_options(plugin));
+    findings.extend(options_missing_in_sample(plugin));
     findings.extend(sample(plugin, registry).err());
     findings
 }
@@ -74,7 +74,7 @@ fn names_option(error: &OptionsError, key: &str) -> bool {
     error.message.contains(key) || error.path.iter().any(|part| part == key)
 }
 
-fn unexplained(plugin: &Plugin) -> Vec<Finding> {
+fn undocumented_options(plugin: &Plugin) -> Vec<Finding> {
     let schema = Value::from((plugin.schema)());
     let is_explained = |option: &str| {
         let about = schema.pointer(&format!("/properties/{option}/description"));
@@ -86,7 +86,7 @@ fn unexplained(plugin: &Plugin) -> Vec<Finding> {
     options.map(tell).collect()
 }
 
-fn unmentioned(plugin: &Plugin) -> Vec<Finding> {
+fn options_missing_in_sample(plugin: &Plugin) -> Vec<Finding> {
     let is_mentioned = |option: &String| {
         plugin.sample.lines().any(|line| {
             let line = line.trim_start_matches(['#', ' ']);

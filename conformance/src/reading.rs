@@ -24,10 +24,10 @@ impl ReadBounds {
     }
 
     /// The bounds for damaged variants of an input with this result.
-    pub(crate) fn around(sound: &ReadResult, len: usize) -> Self {
-        let payload: usize = sound.events.iter().map(|event| event.payload.len()).sum();
+    pub(crate) fn around(valid: &ReadResult, len: usize) -> Self {
+        let payload: usize = valid.events.iter().map(|event| event.payload.len()).sum();
         Self {
-            events: sound.events.len() * 4 + len * 2 + 1_000,
+            events: valid.events.len() * 4 + len * 2 + 1_000,
             payload: payload * 8 + len * 2 + (1 << 20),
             idle: 10_000 + len,
         }

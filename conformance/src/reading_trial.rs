@@ -22,7 +22,7 @@ use crate::source::SourceTrial;
 use crate::{Promise, sniffing};
 
 /// The value that a case leaves if the sample was read without faults.
-const SOUND: &str = "sound";
+const VALID: &str = "sound";
 
 /// A source and its trial.
 pub(crate) struct TrialSubject<'t> {
@@ -61,26 +61,26 @@ impl<'t> TrialSubject<'t> {
         self.write_all(&folder);
         let pool = BlockPool::new(1 << 20, 4);
         cases.case("the sample as it is", |cases| {
-            let faults = self.sound_faults(&folder, &pool);
+            let faults = self.sample_faults(&folder, &pool);
             if faults.is_empty() {
-                cases.learn(json!(SOUND));
+                cases.learn(json!(VALID));
             }
             faults
         });
         // Everything else is compared with this result.
-        if !cases.learned().iter().any(|learned| learned == SOUND) {
+        if !cases.learned().iter().any(|learned| learned == VALID) {
             return;
         }
         let Ok(source) = self.source(&folder) else { return };
-        let mut sound = read_all(&*source, u64::MAX, &pool, self.bounds());
-        sound.remarks.extend(source_remarks(&*source));
-        cases.case("the sample in pieces", |_| self.in_pieces(&folder, &sound));
-        cases.case("the sample, in part", |_| self.in_part(&folder, &sound, &pool));
-        cases.unlimited_case("the sample, run by the engine", |_| self.by_engine(&folder, &sound));
+        let mut valid = read_all(&*source, u64::MAX, &pool, self.bounds());
+        valid.remarks.extend(source_remarks(&*source));
+        cases.case("the sample in pieces", |_| self.in_pieces(&folder, &valid));
+        cases.case("the sample, in part", |_| self.in_part(&folder, &valid, &pool));
+        cases.unlimited_case("the sample, run by the engine", |_| self.by_engine(&folder, &valid));
         if let Some(first) = self.trial.files.first().filter(|_| self.is_single(&folder)) {
             cases.case("first bytes of files", |_| self.sniffed(&folder, &first.0));
         }
-        let subject = DamageTrial { subject: self, folder, sound, pool };
+        let subject = DamageTrial { subject: self, folder, valid, pool };
         for sample in self.samples() {
             subject.try_damage(cases, &sample);
         }
@@ -126,7 +126,7 @@ impl<'t> TrialSubject<'t> {
         inputs.is_some_and(|inputs| inputs.len() == 1)
     }
 
-    fn sound_faults(&self, folder: &Path, pool: &BlockPool) -> Vec<Fault> {
+    fn sample_faults(&self, folder: &Path, pool: &BlockPool) -> Vec<Fault> {
         let read = match self.read(folder, u64::MAX, pool, self.bounds()) {
             Ok(read) => read,
             Err(fault) => return vec![fault],
@@ -160,13 +160,13 @@ impl<'t> TrialSubject<'t> {
         Some(Fault::new(Promise::Accounting, what, detail))
     }
 
-    pub(crate) fn in_pieces(&self, folder: &Path, sound: &ReadResult) -> Vec<Fault> {
+    pub(crate) fn in_pieces(&self, folder: &Path, valid: &ReadResult) -> Vec<Fault> {
         let mut faults: Vec<Fault> = self.coverage_fault(folder).into_iter().collect();
-        let differs = self.split_difference(folder, sound, self.bounds(), &self.targets());
+        let differs = self.split_difference(folder, valid, self.bounds(), &self.targets());
         faults.extend(differs.or_else(|| {
             let targets =
                 [(self.len() as u64 / 40).max(self.min_target().max(7)), self.len() as u64 / 3];
-            self.order_difference(folder, sound, self.bounds(), &targets)
+            self.order_difference(folder, valid, self.bounds(), &targets)
         }));
         faults
     }
@@ -248,10 +248,10 @@ impl<'t> TrialSubject<'t> {
     }
 
     /// Checks that a query yields what filtering everything would.
-    fn in_part(&self, folder: &Path, sound: &ReadResult, pool: &BlockPool) -> Vec<Fault> {
+    fn in_part(&self, folder: &Path, valid: &ReadResult, pool: &BlockPool) -> Vec<Fault> {
         let third = (self.len() as u64 / 3).max(self.min_target());
         for target in [u64::MAX, third] {
-            for (words, query) in queries(sound) {
+            for (words, query) in queries(valid) {
                 let read = |query: Query| {
                     let mode = ReadMode { query, ..ReadMode::in_pieces(target) };
                     let source = self.source(folder)?;
@@ -355,8 +355,8 @@ impl SampleFile<'_> {
 }
 
 /// Queries for parts of the sample, with descriptions.
-fn queries(sound: &ReadResult) -> Vec<(String, Query)> {
-    let mut times: Vec<i64> = sound.events.iter().map(|event| event.timestamp).collect();
+fn queries(valid: &ReadResult) -> Vec<(String, Query)> {
+    let mut times: Vec<i64> = valid.events.iter().map(|event| event.timestamp).collect();
     times.sort_unstable();
     let at = |numerator: usize| times.get(times.len() * numerator / 4).copied();
     let window = |start: Option<i64>, end: Option<i64>| Query { start, end, ..Query::default() };
@@ -367,8 +367,8 @@ fn queries(sound: &ReadResult) -> Vec<(String, Query)> {
         // Ends are easily off by one: a window that only contains the last event.
         window(times.last().copied(), times.last().map(|last| last.saturating_add(1))),
     ];
-    let first = sound.events.first().map(|event| &event.channel[..]);
-    let last = sound.events.last().map(|event| &event.channel[..]);
+    let first = valid.events.first().map(|event| &event.channel[..]);
+    let last = valid.events.last().map(|event| &event.channel[..]);
     for name in first.into_iter().chain(last.filter(|last| first != Some(last))) {
         let Ok(pattern) = Pattern::parse(name) else { continue };
         let (names, none) = (Patterns(vec![pattern]), Patterns::default());

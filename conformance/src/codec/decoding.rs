@@ -84,7 +84,7 @@ impl DecodedPayloads {
 }
 
 /// A payload that the codec can decode.
-pub(super) struct SoundPayload<'p> {
+pub(super) struct ValidPayload<'p> {
     pub(super) bytes: &'p [u8],
     pub(super) key: TypeKey,
     pub(super) form: Arc<dyn PayloadType>,
@@ -92,7 +92,7 @@ pub(super) struct SoundPayload<'p> {
     row: RecordBatch,
 }
 
-impl<'p> SoundPayload<'p> {
+impl<'p> ValidPayload<'p> {
     /// Decodes a valid payload. `Err` if the codec cannot.
     pub(super) fn decode(
         codec: &dyn Codec,
@@ -153,7 +153,7 @@ impl<'p> SoundPayload<'p> {
         };
         let each = (0..).zip(&payloads).flat_map(|(event, payload)| {
             if event % 2 == 0 {
-                self.still_sound(&decoded, event)
+                self.unchanged_fault(&decoded, event)
             } else {
                 self.changed_fault(&decoded, event, payload)
             }
@@ -195,7 +195,7 @@ impl<'p> SoundPayload<'p> {
         (!is_same).then(|| Fault::new(Promise::Identity, kind, String::new()))
     }
 
-    fn still_sound(&self, decoded: &DecodedPayloads, event: u32) -> Option<Fault> {
+    fn unchanged_fault(&self, decoded: &DecodedPayloads, event: u32) -> Option<Fault> {
         let kind = "a bad payload changes the row of another one";
         match decoded.row(event) {
             Some(row) if row == self.row => None,

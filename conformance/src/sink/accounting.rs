@@ -1,5 +1,5 @@
-//! Checks that every event that a sink reports as written is in its output: leaves out one event at a
-//! time, which has to change the output.
+//! Checks that every event that a sink reports as written is in its output: leaves out one event
+//! at a time, which has to change the output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

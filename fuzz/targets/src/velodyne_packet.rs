@@ -16,7 +16,9 @@ static STAGES: LazyLock<Vec<Box<dyn Map>>> = LazyLock::new(|| {
     let options = MODELS.into_iter().flat_map(|model| {
         [
             json!({ "model": model }),
-            json!({ "model": model, "drop_zero_returns": true, "min_range": 1.5, "max_range": 90.0 }),
+            json!({
+                "model": model, "drop_zero_returns": true, "min_range": 1.5, "max_range": 90.0,
+            }),
         ]
     });
     let made = options.map(|options| match inputs::stage("velodyne", options) {

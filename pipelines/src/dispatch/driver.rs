@@ -144,7 +144,9 @@ impl DispatchDriver<'_> {
                 return Ok(why.err().map(|error| error.to_string()));
             }
             match why {
-                Err(error) if !state.has_heard && !self.was_any_begun(orders) => return Err(error),
+                Err(error) if !state.has_heard && !self.was_any_started(orders) => {
+                    return Err(error);
+                }
                 why if round == ATTEMPTS => return Ok(why.err().map(|error| error.to_string())),
                 _ => {}
             }
@@ -161,25 +163,30 @@ impl DispatchDriver<'_> {
     where
         S: FnMut(usize, ReceivedDelivery) -> UnitOutcome,
     {
-        let looked = self.exchange.deliveries();
+        let listing = self.exchange.deliveries();
         // The file system may recover before the next poll.
-        let (there, trouble) = looked.map_or_else(|e| (Vec::new(), Some(e)), |there| (there, None));
+        let (deliveries, trouble) =
+            listing.map_or_else(|e| (Vec::new(), Some(e)), |deliveries| (deliveries, None));
         state.last_error = trouble;
-        state.has_heard |= !there.is_empty();
+        state.has_heard |= !deliveries.is_empty();
         // One unit at a time, because deliveries can be large.
-        let units = there.chunk_by(|(unit, _), (next, _)| unit == next);
+        let units = deliveries.chunk_by(|(unit, _), (next, _)| unit == next);
         units.filter(|deliveries| self.settle_unit(state, deliveries)).count()
     }
 
     /// Settles a unit that has these deliveries; returns whether one of them settled it.
-    fn settle_unit<S>(&self, state: &mut DispatchState<'_, S>, there: &[(usize, PathBuf)]) -> bool
+    fn settle_unit<S>(
+        &self,
+        state: &mut DispatchState<'_, S>,
+        deliveries: &[(usize, PathBuf)],
+    ) -> bool
     where
         S: FnMut(usize, ReceivedDelivery) -> UnitOutcome,
     {
-        let Some((unit, _)) = there.first().cloned() else { return false };
+        let Some((unit, _)) = deliveries.first().cloned() else { return false };
         let was_open = state.is_open(unit);
         let (mut found, mut over) = (Vec::new(), Vec::new());
-        for (_, path) in there {
+        for (_, path) in deliveries {
             // Redundant and invalid deliveries are just removed.
             match was_open.then(|| UnitDelivery::read(self.exchange.site(), path, unit)) {
                 // The file system or store may recover: retried at the next poll.
@@ -222,7 +229,9 @@ impl DispatchDriver<'_> {
         let again = if self.is_recorded { "; --resume retries it" } else { "" };
         let why = why.unwrap_or_else(|| "no worker completed it".to_owned()) + again;
         let left = |unit: usize| match refused.get(&unit) {
-            _ if self.options.stop.is_aborted() && self.was_begun(unit) => UnitOutcome::Interrupted,
+            _ if self.options.stop.is_aborted() && self.was_started(unit) => {
+                UnitOutcome::Interrupted
+            }
             _ if self.options.stop.is_requested() => UnitOutcome::NotStarted,
             Some(refused) => UnitOutcome::Failed(refused.clone()),
             None => UnitOutcome::Failed(why.clone()),
@@ -231,11 +240,11 @@ impl DispatchDriver<'_> {
         each.map(|(unit, outcome)| outcome.unwrap_or_else(|| left(unit))).collect()
     }
 
-    fn was_any_begun(&self, orders: &[UnitOrder]) -> bool {
-        orders.iter().any(|order| self.was_begun(order.unit()))
+    fn was_any_started(&self, orders: &[UnitOrder]) -> bool {
+        orders.iter().any(|order| self.was_started(order.unit()))
     }
 
-    fn was_begun(&self, unit: usize) -> bool {
+    fn was_started(&self, unit: usize) -> bool {
         self.exchange.site().attempts(unit).is_ok_and(|attempts| attempts > 0)
     }
 }

@@ -120,8 +120,8 @@ pub(crate) const NODE_KEYS: [FileKey; 6] = [
     FileKey {
         name: "source_name",
         about: "The source name of the events, such as \"{name}\" for the name of their input \
-                file; {stem}, {ext}, {parent} and {path} stand for parts of its path, {source} for the \
-                default name.",
+                file; {stem}, {ext}, {parent} and {path} stand for parts of its path, {source} for \
+                the default name.",
         required: false,
         value: ValueForm::Text,
         kinds: SOURCES,
