@@ -111,7 +111,7 @@ pub(crate) struct PlayArgs {
 fn renaming(text: &str) -> Result<(String, String), String> {
     let (from, to) = text.rsplit_once('=').ok_or("expected a channel, `=` and its new name")?;
     if to.is_empty() {
-        return Err("expected a new name behind `=`".to_owned());
+        return Err("expected a new name after `=`".to_owned());
     }
     Ok((channel_pattern(from)?, to.to_owned()))
 }
