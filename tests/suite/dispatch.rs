@@ -485,7 +485,7 @@ fn what_only_a_run_here_can_do_is_refused_before_anything_is_sent() {
     assert!(refused(&sink("jsonl", "path = \"/dev/null\"")).contains("/dev/null"));
     folder.write("more.lcm", log(&drive(1, 3)));
     let more = sink("lcm-log", "path = \"${DIR}/more.lcm\"\nappend = true");
-    assert!(refused(&more).contains("continues"));
+    assert!(refused(&more).contains("appends to"));
     let piped = sink("jsonl", "path = \"${DIR}/out.jsonl\"").replace("${DIR}/in/*.lcm", "-");
     assert!(refused(&piped).contains("standard input"));
     let both = sink("jsonl", "path = \"${DIR}/out/{stem}.jsonl\"");

@@ -128,7 +128,7 @@ fn what_is_missing_is_named_and_nothing_is_changed() {
     merge(&folder).expect(1).expect_stderr("shards are missing: 2/4, 4/4");
     assert_same_files(&before, &tree(&folder.at("out")));
     shard(&folder, "1/3", &["--resume"]).expect(0);
-    merge(&folder).expect(1).expect_stderr("records of 3 and of 4 parts");
+    merge(&folder).expect(1).expect_stderr("records of 3 and of 4 shards");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_part_that_was_interrupted_is_completed_by_resuming() {
     folder.write("out/_shard-2-of-2.units.jsonl", format!("{}\n", record["units"][0]));
     fs::remove_file(folder.at("out/_shard-2-of-2.json")).unwrap();
     fs::remove_file(folder.at("out/3.lcm.zst")).unwrap();
-    merge(&folder).expect(1).expect_stderr("part 2/2 was interrupted");
+    merge(&folder).expect(1).expect_stderr("shard 2/2 was interrupted");
     run_sluice(&folder, &["verify", "out"]).expect(1);
     shard(&folder, "2/2", &["--resume"]).expect(0).expect_stderr("1 done before");
     merge(&folder).expect(0);
