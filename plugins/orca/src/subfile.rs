@@ -600,7 +600,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn thinned_offsets_locate_the_same_records(count in 0usize..200, max_offsets in 2usize..40) {
+        fn thinned_offsets_locate_the_same_records(
+            count in 0usize..200,
+            max_offsets in 2usize..40,
+        ) {
             let bytes = framed(RecordPrefix::default(), &objects(count));
             let prefix = Some(RecordPrefix::default());
             let hints = FramingHints { prefix, ..FramingHints::default() };
