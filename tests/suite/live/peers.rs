@@ -212,7 +212,7 @@ fn the_real_player_is_heard_and_the_real_logger_hears_us() {
         events.iter().map(|event| (event.channel.clone(), event.payload.clone())).collect()
     };
 
-    let listener = receive(&peers.network, &folder, "limit = 50\nduration = 30");
+    let listener = receive(&peers.network, &folder, "limit = 50\nduration = 300");
     let mut player = peers.tool("lcm-logplayer");
     done(
         peers

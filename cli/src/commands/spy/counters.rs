@@ -401,7 +401,7 @@ mod tests {
         let whole = seen(&[]);
         assert_eq!((whole.0, whole.1), (20, 210));
         assert!(
-            whole.2[0].starts_with("A 10 110 Rates { hz: Some(10.0), jitter_ms: Some(0.0)"),
+            whole.2[0].starts_with("A 10 110 ChannelRates { hz: Some(10.0), jitter_ms: Some(0.0)"),
             "{whole:?}"
         );
         for cut in 1..20 {

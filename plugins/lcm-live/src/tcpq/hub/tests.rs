@@ -205,14 +205,18 @@ fn a_slow_client_loses_messages_which_is_said_and_a_fast_one_gets_all() {
         until(|| hub.clients()[0].subscriptions == 1);
         let payload = vec![1; 100_000];
         let mut sent = 0;
-        // A writer that had no time to run yet makes the queue overflow, too, and empties it when
-        // it has.
-        let is_stuck = || hub.clients()[0].dropped >= 5 && hub.clients()[0].waiting > 900_000;
-        while !is_stuck() {
+        // The queue also overflows while the client's writer had no time to run, which then empties
+        // it: the client is slow if nothing at all was sent to it during some messages.
+        let (mut before, mut unsent) = (hub.clients()[0], 0);
+        while unsent < 20 {
             send(&mut from, "A", &payload);
             assert_eq!(next(&mut fast).1, payload);
             sent += 1;
             assert!(sent < 10_000, "nothing is ever dropped");
+            let now = hub.clients()[0];
+            let is_full = now.dropped >= 5 && now.waiting > 900_000;
+            unsent = if is_full && now.sent == before.sent { unsent + 1 } else { 0 };
+            before = now;
         }
         assert!(log.line("is too slow: ").ends_with("in all"));
         let slow_one = hub.clients()[0];
