@@ -279,7 +279,7 @@ impl<'t> Lexer<'t> {
             _ => "",
         };
         let end = start + first.len_utf8();
-        Err(error_at(start..end, format!("`{first}` means nothing here{advice}")))
+        Err(error_at(start..end, format!("`{first}` is not an operator{advice}")))
     }
 }
 

@@ -73,7 +73,7 @@ fn notes_are_few_however_many_channels_there_are() {
     }
     events.extend(steady("LAST", (0..20_000).step_by(10)));
     let notes = notes(json!({}), &events);
-    let more = [("50 more channels have gaps, too", 0), ("50 more channels end early, too", 0)];
+    let more = [("50 more channels also have gaps", 0), ("50 more channels also end early", 0)];
     let more = more.map(|(what, count)| (what.to_owned(), count));
     assert_eq!((notes.len(), &notes[100], &notes[201]), (202, &more[0], &more[1]));
 }
@@ -255,7 +255,7 @@ fn an_expected_rate_counts_for_any_events() {
     let named = json!({ "longer_than": "500ms", "rates": { "G*": 10, "GPS": 1 } });
     assert_eq!(notes(named, &slow), []);
     let other = notes(options, &steady("POSE", (0..10_000).step_by(10)));
-    assert_eq!(other, [("G*: events are expected, and none came".to_owned(), 0)]);
+    assert_eq!(other, [("G*: expected events, but none came".to_owned(), 0)]);
 }
 
 #[test]
