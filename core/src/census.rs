@@ -242,7 +242,7 @@ mod tests {
         [(0, 100, 0), (1, 110, 1), (0, 105, 2), (0, 400, 7), (1, 90, 8), (1, 90, 9)];
 
     #[test]
-    fn gaps_and_steps_back_are_told_by_channel_and_over_all() {
+    fn gaps_and_steps_back_are_counted_by_channel_and_in_total() {
         let part = part(&EVENTS);
         assert_eq!((part.all.steps_back, part.all.largest_step_back), (2, 310));
         assert_eq!(

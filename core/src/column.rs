@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vector_that_comes_back_is_empty_and_has_room() {
+    fn a_recycled_vector_is_empty_and_has_capacity() {
         drop(column((0..50_000i64).collect()));
         let again = vector::<i64>(40_000);
         assert!(again.is_empty() && again.capacity() >= 40_000);

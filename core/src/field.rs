@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_character() {
+    fn errors_name_the_character() {
         let message = |text: &str| FieldPath::parse(text).unwrap_err();
         for (text, part) in [
             ("", "at character 1: expected a name, found the end"),

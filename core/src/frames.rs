@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seek_table_that_cannot_be_is_none() {
+    fn an_invalid_seek_table_is_none() {
         let good = seekable(3);
         let len = good.len();
         let patched = |at: usize, bytes: &[u8]| {
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_never_gives_more_or_less_than_is_due() {
+    fn a_frame_never_decompresses_to_another_length() {
         let frame = compress(&[7; 1000], 3).unwrap();
         for due in [0, 999, 1001] {
             assert!(decompress(&frame, &mut vec![0; due]).unwrap_err().contains("1000 bytes"));

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_no_text_are_found() {
+    fn names_that_are_not_utf8_are_found() {
         let folder =
             folder(&[b"a.lcm", b"b\xff.lcm", b"b\xfe.lcm", b"x\xff/c.lcm", b"\xc3\xbc.lcm"]);
         let all: [&[u8]; 4] = [b"a.lcm", b"b\xfe.lcm", b"b\xff.lcm", b"\xc3\xbc.lcm"];
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_glob_is_refused() {
+    fn an_invalid_glob_is_refused() {
         for wrong in ["a[", "**a/b", "a***"] {
             assert!(expand(Path::new(wrong)).unwrap_err().to_string().contains("is not a glob"));
         }

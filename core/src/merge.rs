@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_stream_is_waited_for_only_while_memory_lasts() {
+    fn a_silent_stream_is_waited_for_until_the_buffer_is_full() {
         let mut merge = Merge::new(2, MergeWait::Source, 100);
         merge.push(0, batch(&[1, 2, 3, 4, 5, 6], 0));
         assert_eq!(merge.starved(), None);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_memory_did_not_last_is_told_if_it_is_too_late() {
+    fn late_events_are_counted_after_the_buffer_was_full() {
         let mut merge = Merge::new(2, MergeWait::Source, 100);
         assert_eq!(merge.push(1, batch(&[1, 2, 3, 4, 5, 6], 1)), 0);
         assert_eq!(drain(&mut merge, false).len(), 6);

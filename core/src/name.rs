@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_printed_controls_a_terminal_or_looks_like_what_was_spelled() {
+    fn printed_text_never_controls_a_terminal_or_looks_escaped() {
         let spelled = [
             ("\u{1b}[31m\u{7f}\u{9b}", "\\u{1b}[31m\\u{7f}\\u{9b}"),
             (
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_differ_in_case_only_are_told_apart_in_any_order() {
+    fn names_that_differ_only_in_case_get_distinct_names_in_any_order() {
         let names = ["POSE", "Pose", "pose", "b", "c.", "c", "%C3%A9"].map(str::to_owned);
         let apart = portable(names.clone(), ("", ""));
         let mut backwards = names.clone();

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn flat_out_everything_is_due() {
+    fn at_speed_0_everything_is_due() {
         let (_, mut pace) = pace(0.0, None);
         assert!((0..5).all(|n| pace.poll(Some(n * 1_000_000 * MS)) == PlaybackTurn::Now));
     }

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_from_paths() {
+    fn addresses_are_distinguished_from_paths() {
         for text in ["a.lcm", "/mem/a", "mem:/b/a", "-", "C://x", "://x", "", "a/mem://b/c"] {
             assert!(place(text).unwrap().is_none(), "{text}");
             assert!(!is_address(Path::new(text)), "{text}");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_is_not_linked_is_told_from_a_missing_file() {
+    fn a_store_that_is_not_linked_is_not_a_missing_file() {
         let said = place("s3://bucket/a.lcm").unwrap_err();
         assert!(said.to_string().contains(FULL_PROGRAM), "{said}");
         assert!(matches!(said.kind(), ErrorKind::NotAllowed(_)));

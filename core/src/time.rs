@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forgotten_plus_is_told_and_never_taken_for_1970() {
+    fn a_missing_plus_is_an_error_and_never_means_1970() {
         let refused = |text: &str| TimePoint::parse_chosen(text).unwrap_err();
         for text in ["2", "2s", "1m", "2.5", "500ms", "36h", "100000", " 2s "] {
             let hint = format!("write `+{}`", text.trim());

@@ -293,7 +293,7 @@ fn a_disk_that_fails_while_units_are_published_leaves_each_whole_or_as_it_was() 
     for step in (0..steps).step_by(steps as usize / 9) {
         let faults = Arc::new(FaultInjector::at(step, StepFault::Broken));
         let report = run(&faults).unwrap();
-        assert!(faults.struck().is_some(), "step {step}");
+        assert!(faults.failed_step().is_some(), "step {step}");
         assert_eq!(report.count(Status::Failed), 1, "step {step}");
         assert_eq!(report.count(Status::Done), UNITS - 1, "step {step}");
         let mut found = tree(&folder.at("out"));

@@ -74,10 +74,10 @@ impl SinkBench<'_> {
             self.reset(before);
             let faults = Arc::new(fails(step));
             let ran = self.run(&SinkRun { faults: Some(Arc::clone(&faults)), ..how.clone() });
-            let Some(struck) = faults.struck() else { return };
+            let Some(failed_step) = faults.failed_step() else { return };
             let what =
                 if before == &DirSnapshot::default() { "a new output" } else { "one that exists" };
-            let case = format!("step {step} ({struck:?}) of writing {what} failing");
+            let case = format!("step {step} ({failed_step:?}) of writing {what} failing");
             self.check_atomic(before, ran.map(drop), found, &case);
         }
     }

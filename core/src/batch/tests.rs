@@ -96,6 +96,7 @@ proptest! {
             prop_assert_eq!(mixed.event(row), both[*n as usize].event(*r as usize));
         }
         let all: Vec<u32> = (0..mixed.len() as u32).rev().collect();
-        prop_assert_eq!(payloads(&mixed.take(all)), payloads(&mixed).into_iter().rev().collect::<Vec<_>>());
+        let reversed: Vec<_> = payloads(&mixed).into_iter().rev().collect();
+        prop_assert_eq!(payloads(&mixed.take(all)), reversed);
     }
 }

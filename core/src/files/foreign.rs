@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_told_by_their_first_bytes() {
+    fn formats_are_recognized_by_their_first_bytes() {
         let mut tar = [vec![b'a'; 257], b"ustar\0".to_vec(), vec![0; 249]].concat();
         let unsummed = tar.clone();
         let sum = tar.iter().map(|byte| u32::from(*byte)).sum::<u32>() - 8 * (97 - 32);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_other_control_characters_is_no_text() {
+    fn bytes_with_other_control_characters_are_not_text() {
         assert!(is_text_bytes("struct p {\r\n\tü x; }\x1b[0m\x0c\n".as_bytes()));
         assert!(is_text_bytes(b"\xe4 in Latin-1"));
         // The first bytes of a truncated LCM event.

@@ -45,7 +45,7 @@ fn globs_mean_objects_and_list_only_what_begins_as_they_do() {
 }
 
 #[test]
-fn names_without_an_object_are_told() {
+fn names_without_an_object_are_errors() {
     MEMORY.set("told", "folder/a.lcm", "x");
     let said = |key: &str| expand(&[at("told", key)]).unwrap_err().to_string();
     assert!(said("none.lcm").contains("no such"), "{}", said("none.lcm"));

@@ -269,11 +269,13 @@ impl ColumnReader {
     ) -> Result<(), LayoutError> {
         match (self, node) {
             (Self::Words { array, of }, LayoutNode::Number { register, .. }) => {
-                let start = out.len();
-                words(*of, array, row, 1, out)?;
-                if let Some(register) = register.and_then(|at| state.registers.get_mut(at)) {
-                    *register = length_value(*of, out.get(start..).unwrap_or_default());
-                }
+                write_number(
+                    *of,
+                    array,
+                    row,
+                    register.and_then(|at| state.registers.get_mut(at)),
+                    out,
+                )?;
             }
             (Self::Bools(bools), LayoutNode::Bool { width }) => {
                 check_valid(bools, row)?;
@@ -337,6 +339,22 @@ impl ColumnReader {
             _ => (start..start + count).try_for_each(|row| self.write(node, row, out, state)),
         }
     }
+}
+
+/// Appends a number, and sets its register if it is a length.
+fn write_number(
+    of: NumberType,
+    array: &ArrayRef,
+    row: usize,
+    register: Option<&mut i64>,
+    out: &mut Vec<u8>,
+) -> Result<(), LayoutError> {
+    let start = out.len();
+    words(of, array, row, 1, out)?;
+    if let Some(register) = register {
+        *register = length_value(of, out.get(start..).unwrap_or_default());
+    }
+    Ok(())
 }
 
 /// Appends a boolean: its original bytes if they mean the same value, 0 or 1 otherwise.

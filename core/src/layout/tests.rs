@@ -146,7 +146,7 @@ fn what_takes_no_bytes_has_no_column() {
 }
 
 #[test]
-fn layouts_that_cannot_be_are_refused() {
+fn invalid_layouts_are_refused() {
     let deep = (0..40).fold(FieldShape::Bool, |inner, _| list(inner));
     let wide = (0..3000).map(|n| LayoutField::new(n.to_string(), FieldShape::Bool)).collect();
     let refused =
@@ -262,13 +262,18 @@ proptest! {
         payloads in vec(vec(prop_oneof![3 => 0u8..3, 1 => any::<u8>()], 0..60), 0..12))
     {
         let members: Vec<LayoutField> =
-            shapes.into_iter().enumerate().map(|(n, s)| LayoutField::new(format!("c{n}"), s)).collect();
+            shapes
+                .into_iter()
+                .enumerate()
+                .map(|(n, shape)| LayoutField::new(format!("c{n}"), shape))
+                .collect();
         let wire = if ice { ICE } else { VEL };
         let Ok(layout) = PayloadLayout::new(wire, &members) else { return Ok(()) };
         let (mut rows, mut good) = (layout.rows(), Vec::new());
         for payload in &payloads {
             // The longest front that is a whole payload, if any is.
-            if let Some(len) = (0..=payload.len()).rev().find(|len| rows.push(&payload[..*len]).is_ok()) {
+            let mut lengths = (0..=payload.len()).rev();
+            if let Some(len) = lengths.find(|len| rows.push(&payload[..*len]).is_ok()) {
                 good.push(payload[..len].to_vec());
             }
         }

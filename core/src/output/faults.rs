@@ -49,7 +49,7 @@ pub struct FaultInjector {
     fault: Option<(u64, StepFault)>,
     lasts: bool,
     steps: AtomicU64,
-    struck: OnceLock<OutputStep>,
+    failed_step: OnceLock<OutputStep>,
 }
 
 impl FaultInjector {
@@ -74,8 +74,8 @@ impl FaultInjector {
     }
 
     /// The first step that failed, if one did.
-    pub fn struck(&self) -> Option<OutputStep> {
-        self.struck.get().copied()
+    pub fn failed_step(&self) -> Option<OutputStep> {
+        self.failed_step.get().copied()
     }
 
     /// The fault of the next step, if any.
@@ -83,7 +83,7 @@ impl FaultInjector {
         let number = self.steps.fetch_add(1, Ordering::Relaxed);
         let fails = |at: u64| number == at || (self.lasts && number > at);
         let (_, fault) = self.fault.filter(|(at, _)| fails(*at))?;
-        self.struck.get_or_init(|| step);
+        self.failed_step.get_or_init(|| step);
         Some(fault)
     }
 }

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_twice_is_kept_once() {
+    fn repeated_rules_are_kept_once() {
         let a_or_b = only("A").or(only("B"));
         assert_eq!(a_or_b.clone().or(a_or_b.clone()), a_or_b);
         assert_eq!(only("A").and(&only("A")), only("A"));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_takes_too_long_to_say_wants_more() {
+    fn a_query_with_too_many_rules_wants_more() {
         let many = |letter: &str, count: usize| {
             let each = (0..count).map(|n| only(&format!("{letter}{n}")));
             each.reduce(ChannelQuery::or).unwrap()

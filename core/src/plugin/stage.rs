@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_in_chains_are_one_line() {
+    fn nested_chains_are_flattened() {
         let map = |name| Stage::Map(Box::new(NoOpStage(name)));
         let inner = Stage::Chain(vec![Stage::Fold(Box::new(NoOpStage("f"))), map("b")]);
         let chain = Stage::Chain(vec![map("a"), Stage::Chain(Vec::new()), inner, map("c")]);

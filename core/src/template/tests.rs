@@ -248,7 +248,9 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_written_by_a_template_that_shields_its_braces(text in "[{}a`]{0,12}|\\PC{0,12}") {
+    fn any_text_is_written_by_a_template_that_escapes_its_braces(
+        text in "[{}a`]{0,12}|\\PC{0,12}")
+    {
         let shielded = text.replace('{', "{{").replace('}', "}}");
         let (template, mut out) = (Template::parse(&shielded).unwrap(), Vec::new());
         prop_assert!(template.bind(None).write(&channel(), &EVENT, None, &mut out));

@@ -73,7 +73,7 @@ impl EventSize {
     }
 
     /// The number of its rows that fit into a piece.
-    fn rows_a_piece(self) -> usize {
+    fn rows_per_piece(self) -> usize {
         (PIECE_BYTES / self.row.max(1)).clamp(1, PIECE_ROWS)
     }
 }
@@ -107,7 +107,7 @@ impl UnnestPieces {
     /// The next elements of an event that has too many for one piece.
     fn next_elements(&mut self) -> Option<UnnestPiece> {
         let (event, size, start) = self.long.as_mut()?;
-        let end = start.saturating_add(size.rows_a_piece()).min(size.rows);
+        let end = start.saturating_add(size.rows_per_piece()).min(size.rows);
         let piece = UnnestPiece::elements(event.clone(), *start..end);
         *start = end;
         if end == size.rows {

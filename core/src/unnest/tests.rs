@@ -248,11 +248,14 @@ proptest! {
             next += gap;
             next - 1
         }).collect();
-        let ids: ArrayRef = Arc::new(Int64Array::from_iter_values((0..lists.len() as i64).map(|n| n * 7)));
+        let ids = (0..lists.len() as i64).map(|n| n * 7);
+        let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(ids));
         let batch = events(next + 1).with_rows(vec![rows(&at, vec![("l", list), ("id", ids)])]);
         let UnnestedBatch { batch: apart, counts, .. } = unnest(&batch, &path("l")).unwrap();
 
-        let list_of = |event: u32| at.iter().position(|found| *found == event).map(|row| (row, &lists[row]));
+        let list_of = |event: u32| {
+            at.iter().position(|found| *found == event).map(|row| (row, &lists[row]))
+        };
         let mut wanted = Vec::new();
         for event in 0..next + 1 {
             match list_of(event) {

@@ -61,9 +61,12 @@ fn fail_at_every_step(before: &[&str], text: &str, fails: fn(u64, StepFault) -> 
         let (folder, faults) = (written(), Arc::new(fails(step, StepFault::Short)));
         let there = below(folder.path());
         let error = run(folder.path(), text, &faults).unwrap_err().to_string();
-        let struck = faults.struck().unwrap();
-        assert!(error.contains(&*folder.path().to_string_lossy()), "{step} {struck:?}: {error}");
-        assert_eq!(below(folder.path()), there, "{step} {struck:?}: {error}");
+        let failed_step = faults.failed_step().unwrap();
+        assert!(
+            error.contains(&*folder.path().to_string_lossy()),
+            "{step} {failed_step:?}: {error}"
+        );
+        assert_eq!(below(folder.path()), there, "{step} {failed_step:?}: {error}");
         run(folder.path(), text, &Arc::default()).unwrap();
     }
 }

@@ -185,7 +185,7 @@ fn a_file_beside_no_target_is_an_error_before_it_is_written() {
 }
 
 #[test]
-fn what_is_there_is_judged_as_ever() {
+fn existing_targets_are_checked_as_usual() {
     let folder = tempfile::tempdir().unwrap();
     let (out, room) = (folder.path().join("out"), folder.path().join("room"));
     directly(&out, Overwrite::Refuse, b"before");
@@ -262,6 +262,6 @@ fn a_failure_while_adopting_or_publishing_leaves_everything_as_it_was() {
         let was = tree(&out);
         let faults = Arc::new(FaultInjector::since(step, StepFault::Full));
         handed_on(&room, &out, (Overwrite::Replace, b"after"), &faults).unwrap_err();
-        assert_eq!(tree(&out), was, "step {step}, {:?}", faults.struck());
+        assert_eq!(tree(&out), was, "step {step}, {:?}", faults.failed_step());
     }
 }
