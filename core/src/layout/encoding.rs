@@ -269,13 +269,8 @@ impl ColumnReader {
     ) -> Result<(), LayoutError> {
         match (self, node) {
             (Self::Words { array, of }, LayoutNode::Number { register, .. }) => {
-                write_number(
-                    *of,
-                    array,
-                    row,
-                    register.and_then(|at| state.registers.get_mut(at)),
-                    out,
-                )?;
+                let register = register.and_then(|at| state.registers.get_mut(at));
+                write_number(*of, array, row, register, out)?;
             }
             (Self::Bools(bools), LayoutNode::Bool { width }) => {
                 check_valid(bools, row)?;
