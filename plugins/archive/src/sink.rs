@@ -275,14 +275,12 @@ fn long_frame_note(longest: u64, readers_take: u64) -> Option<String> {
 
 /// Refuses events that are too long for any frame, unless the format refused them already.
 fn refuse_too_long(lengths: &[u32], context: &mut EncodeContext<'_>) {
-    let valid: Vec<u32> = context.refused.iter().map(|(row, _)| *row).collect();
+    let refused: Vec<u32> = context.refused.iter().map(|(row, _)| *row).collect();
     for (row, len) in (0..).zip(lengths) {
-        if u64::from(*len) > MAX_SINGLE_EVENT && !valid.contains(&row) {
+        if u64::from(*len) > MAX_SINGLE_EVENT && !refused.contains(&row) {
             let most = ByteSize(MAX_SINGLE_EVENT);
-            let reason = format!(
-                "an event of {len} bytes is longer than the {most} that a frame \
-                can hold"
-            );
+            let reason =
+                format!("an event of {len} bytes is longer than the {most} that a frame can hold");
             context.refused.push((row, reason));
         }
     }

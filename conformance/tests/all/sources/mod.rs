@@ -143,14 +143,14 @@ fn a_number_of_events_that_is_not_theirs() {
 #[test]
 fn an_error_at_the_first_damage() {
     let findings = trial("gives-up").findings();
-    let words = ["a cut costs events", "damage ends the reading, though"];
+    let words = ["a cut loses events", "damage ends the reading, though"];
     expect_findings(&findings, &[Promise::Damage], &words);
 }
 
 #[test]
 fn a_damaged_file_of_which_nothing_is_given() {
     let findings = trial("gives-nothing-of-damaged").findings();
-    let words = ["a cut costs events", "valid events before damage are lost"];
+    let words = ["a cut loses events", "valid events before damage are lost"];
     expect_findings(&findings, &[Promise::Damage], &words);
 }
 

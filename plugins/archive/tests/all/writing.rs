@@ -100,12 +100,12 @@ fn refused_events_are_not_in_the_archive() {
 #[test]
 fn option_mistakes_are_reported_before_anything_is_opened() {
     for (key, value, says) in [
-        ("level", json!(0), "levels 1 to 22"),
-        ("level", json!(23), "not 23"),
-        ("level", json!(5_000_000_000i64), "levels 1 to 22"),
-        ("frame", json!(0), "more than nothing"),
+        ("level", json!(0), "a zstd level from 1 to 22, found 0"),
+        ("level", json!(23), "found 23"),
+        ("level", json!(5_000_000_000i64), "a zstd level from 1 to 22"),
+        ("frame", json!(0), "at least 1 byte"),
         ("frame", json!("129MiB"), "at most 128MiB"),
-        ("format", json!("vle"), "`vle` in this program; it can hold: arrow, toy"),
+        ("format", json!("vle"), "no archive format `vle`; available formats: arrow, toy"),
     ] {
         let mut options = json!({ "path": "out" });
         options[key] = value;
