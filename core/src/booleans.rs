@@ -55,12 +55,8 @@ pub fn raw_key(base: TypeKey) -> TypeKey {
 /// `Err` says why there is no such column.
 pub fn raw_column(schema: &Schema, columns: &RecordBatch) -> Result<BinaryArray, String> {
     let name = schema.fields().last().map_or(NAME, |field| field.name());
-    let column = columns.column_by_name(name).ok_or_else(|| {
-        format!(
-            "there is there is no column \
-                                                            `{name}`"
-        )
-    })?;
+    let column =
+        columns.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"))?;
     let mut unfit = vec![false; columns.num_rows()];
     let column = as_type(column, &DataType::Binary, &mut unfit);
     let column = column.map_err(|reason| format!("column `{name}`: {reason}"))?;

@@ -231,8 +231,6 @@ pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
 /// assert_eq!(key_of(&7u32.to_le_bytes()), Some(TypeKey(1)));
 /// # Ok::<(), String>(())
 /// ```
-///
-///
 pub trait Codec: Send + Sync {
     /// The errors in the files it was made from, rendered with file, line, column and advice.
     fn mistakes(&self) -> &[String];

@@ -309,10 +309,9 @@ impl PathScanner<'_> {
         let name: Arc<str> = self.rest().get(..len).unwrap_or_default().into();
         if name.is_empty() {
             return match self.next() {
-                Some('"' | '\'') => self.error(
-                    "expected a name; quote names with special characters with \
-                                backquotes",
-                ),
+                Some('"' | '\'') => {
+                    self.error("expected a name; put names with special characters in backquotes")
+                }
                 Some(found) => self.error(format!("expected a name, found `{found}`")),
                 None => self.error("expected a name, found the end"),
             };

@@ -260,7 +260,7 @@ impl<F: Framing> FramedReader<F> {
         else {
             return Ok(FastPath::NeedsBlock);
         };
-        let hop = loop {
+        let outcome = loop {
             if at >= stop {
                 break FastPath::Advanced;
             }
@@ -285,7 +285,7 @@ impl<F: Framing> FramedReader<F> {
         };
         let is_beyond = at > bytes.len();
         self.at = start + at as u64;
-        Ok(match hop {
+        Ok(match outcome {
             // Damage ended beyond the block: the bytes between were classified, and may be
             // discarded.
             FastPath::NeedsBlock if is_beyond => FastPath::NeedsBlock,
@@ -326,10 +326,10 @@ impl<F: Framing> FramedReader<F> {
     /// The slow path: one record or one damaged range. False at the end of the log or of the run.
     fn read_slow(&mut self, batch: &mut BatchBuilder) -> Result<bool, Error> {
         let (at, framing) = (self.at, &mut self.framing);
-        let Some(verdict) = self.log.scan(|log| framing.classify(log, at))? else {
+        let Some(content) = self.log.scan(|log| framing.classify(log, at))? else {
             return Ok(false);
         };
-        match verdict {
+        match content {
             PositionContent::End { mark } => {
                 self.note_trailing_bytes(mark);
                 self.report_truncation();
@@ -413,8 +413,7 @@ impl<F: Framing> FramedReader<F> {
         if left > 0 && self.at >= self.start {
             let input = &self.input;
             let what = format!(
-                "the log ends at byte {end}; the {left} bytes after it are not read: \
-                         {input}"
+                "the log ends at byte {end}; the {left} bytes after it are not read: {input}"
             );
             self.context.losses.note(what, 0);
         }

@@ -135,10 +135,8 @@ pub fn value(array: &ArrayRef) -> Result<WriteCell<'_>, Error> {
         other => match number(array).or_else(|| moment(array)).or_else(|| decimal(array)) {
             Some(cell) => cell,
             None => {
-                return Err(Error::invalid(format!(
-                    "{other} columns cannot be written as \
-                                                       JSON"
-                )));
+                let what = format!("{other} columns cannot be written as JSON");
+                return Err(Error::invalid(what));
             }
         },
     })

@@ -14,7 +14,8 @@ const BATCH: usize = 8192;
 /// How long a merge waits for an empty stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeWait {
-    /// Until it has events or ends: for independent streams.
+    /// Until it has events or ends: for streams that advance independently, because they have
+    /// different sources or one of them is delayed.
     Source,
     /// Until the current step is over: for streams that were split from one and advance together.
     Step,
@@ -55,9 +56,9 @@ impl MergeInput {
 
 impl Merge {
     /// A merge of `inputs` streams that buffers about `limit` bytes.
-    pub fn new(inputs: usize, patience: MergeWait, limit: usize) -> Self {
+    pub fn new(inputs: usize, wait: MergeWait, limit: usize) -> Self {
         let inputs = (0..inputs).map(|_| MergeInput::default()).collect();
-        Self { wait: patience, inputs, limit }
+        Self { wait, inputs, limit }
     }
 
     /// Adds the next batch of a stream. Returns the number of late events: later ones of other

@@ -72,7 +72,10 @@ pub struct InPaths(pub Vec<PathBuf>);
 impl<'de> Deserialize<'de> for InPaths {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let paths: Vec<PathBuf> = one_or_many(deserializer)?;
-        if paths.is_empty() || paths.iter().any(|path| path.as_os_str().is_empty()) {
+        if paths.is_empty() {
+            return Err(serde::de::Error::custom("expected a path, found an empty list"));
+        }
+        if paths.iter().any(|path| path.as_os_str().is_empty()) {
             return Err(serde::de::Error::custom("expected a path, found an empty string"));
         }
         Ok(Self(paths))

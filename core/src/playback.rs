@@ -57,24 +57,24 @@ impl Default for PlaybackState {
 impl Playback {
     /// Pauses or resumes. Returns whether it is paused now.
     pub fn toggle(&self) -> bool {
-        self.change(|desk| {
-            desk.paused = !desk.paused;
-            desk.steps = 0;
-            desk.paused
+        self.change(|state| {
+            state.paused = !state.paused;
+            state.steps = 0;
+            state.paused
         })
     }
 
     /// Plays this many more events, then pauses.
     pub fn step(&self, events: u64) {
-        self.change(|desk| {
-            desk.paused = true;
-            desk.steps += events;
+        self.change(|state| {
+            state.paused = true;
+            state.steps += events;
         });
     }
 
     /// Sets the multiple of the sinks' own speed.
     pub fn set_factor(&self, factor: f64) {
-        self.change(|desk| desk.factor = factor);
+        self.change(|state| state.factor = factor);
     }
 
     /// The multiple of the sinks' own speed.
@@ -84,12 +84,12 @@ impl Playback {
 
     /// Continues with the first event at or after this time.
     pub fn seek(&self, time: i64) {
-        self.change(|desk| desk.seek = Some(time));
+        self.change(|state| state.seek = Some(time));
     }
 
     /// Ends playback: the run ends as if its sources had.
     pub fn end(&self) {
-        self.change(|desk| desk.over = true);
+        self.change(|state| state.over = true);
     }
 
     /// Whether playback has ended.
@@ -104,8 +104,8 @@ impl Playback {
 
     /// The time of the last event played, or of a pending seek.
     pub fn position(&self) -> Option<i64> {
-        let desk = self.state();
-        desk.seek.or(desk.position)
+        let state = self.state();
+        state.seek.or(state.position)
     }
 
     /// The time of the first event played, regardless of seeks.
@@ -120,24 +120,24 @@ impl Playback {
 
     /// Whether a seek is pending or playback has ended.
     pub fn is_redirected(&self) -> bool {
-        let desk = self.state();
-        desk.over || desk.seek.is_some()
+        let state = self.state();
+        state.over || state.seek.is_some()
     }
 
     /// Takes the pending seek. For the engine, which then reads from about there.
     pub fn take_seek(&self) -> Option<i64> {
-        let mut desk = self.state();
-        let seek = desk.seek.take()?;
-        desk.seeks += 1;
-        (desk.from, desk.position) = (Some(seek), Some(seek));
+        let mut state = self.state();
+        let seek = state.seek.take()?;
+        state.seeks += 1;
+        (state.from, state.position) = (Some(seek), Some(seek));
         Some(seek)
     }
 
     /// Restarts from the beginning. For the engine, which then reads all sources again.
     pub fn begin_again(&self) {
-        let mut desk = self.state();
-        desk.seeks += 1;
-        desk.from = None;
+        let mut state = self.state();
+        state.seeks += 1;
+        state.from = None;
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut PlaybackState) -> T) -> T {
@@ -199,46 +199,46 @@ struct TimeAnchor {
 }
 
 /// The interval for checking cancellation.
-const PATIENCE: Duration = Duration::from_millis(50);
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl PlaybackClock {
     /// A clock that starts with the first event it is asked about.
-    pub fn new(playback: Arc<Playback>, cancelled: Arc<AtomicBool>, tempo: PlaybackSpeed) -> Self {
-        let clock = PlaybackTimer { speed: tempo, anchor: None, last: None };
-        Self { playback, cancelled, timer: clock, seeks: 0, from: None }
+    pub fn new(playback: Arc<Playback>, cancelled: Arc<AtomicBool>, speed: PlaybackSpeed) -> Self {
+        let timer = PlaybackTimer { speed, anchor: None, last: None };
+        Self { playback, cancelled, timer, seeks: 0, from: None }
     }
 
     /// Decides about an event without waiting. An event without a time (one outside the 64-bit
     /// range) is due immediately and does not affect others; it is skipped while seeking.
     pub fn poll(&mut self, time: Option<i64>) -> PlaybackTurn {
-        let mut desk = self.playback.state();
-        if self.cancelled.load(Ordering::Relaxed) || desk.over || desk.seek.is_some() {
+        let mut state = self.playback.state();
+        if self.cancelled.load(Ordering::Relaxed) || state.over || state.seek.is_some() {
             return PlaybackTurn::Never;
         }
-        if self.seeks != desk.seeks {
-            (self.seeks, self.from) = (desk.seeks, desk.from);
+        if self.seeks != state.seeks {
+            (self.seeks, self.from) = (state.seeks, state.from);
             (self.timer.anchor, self.timer.last) = (None, None);
         }
         if self.from.is_some_and(|from| time.is_none_or(|time| time < from)) {
             return PlaybackTurn::Never;
         }
         self.from = None;
-        if desk.paused {
+        if state.paused {
             // After a pause the next event is due immediately.
             self.timer.anchor = None;
-            if desk.steps == 0 {
+            if state.steps == 0 {
                 return PlaybackTurn::Later;
             }
-            desk.steps -= 1;
-        } else if self.timer.due(time, desk.factor).is_some_and(|due| due > Instant::now()) {
+            state.steps -= 1;
+        } else if self.timer.due(time, state.factor).is_some_and(|due| due > Instant::now()) {
             return PlaybackTurn::Later;
         }
         if let Some(time) = time {
             self.timer.last = Some(time);
-            desk.position = Some(time);
-            desk.first.get_or_insert(time);
+            state.position = Some(time);
+            state.first.get_or_insert(time);
         }
-        desk.played += 1;
+        state.played += 1;
         PlaybackTurn::Now
     }
 
@@ -249,11 +249,11 @@ impl PlaybackClock {
                 PlaybackTurn::Later => {}
                 turn => return turn,
             }
-            let desk = self.playback.state();
-            let due = if desk.paused { None } else { self.timer.due(time, desk.factor) };
+            let state = self.playback.state();
+            let due = if state.paused { None } else { self.timer.due(time, state.factor) };
             let left = due.map(|due| due.saturating_duration_since(Instant::now()));
-            let wait = left.unwrap_or(PATIENCE).min(PATIENCE);
-            let waited = self.playback.changed.wait_timeout(desk, wait);
+            let wait = left.unwrap_or(CANCEL_CHECK_INTERVAL).min(CANCEL_CHECK_INTERVAL);
+            let waited = self.playback.changed.wait_timeout(state, wait);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
         }
     }

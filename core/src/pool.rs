@@ -39,9 +39,9 @@ pub struct PooledBlock {
 
 impl BlockPool {
     /// A pool of blocks of `block_len` bytes that keeps at most `keep` unused ones.
-    pub fn new(usual: usize, keep: usize) -> Self {
+    pub fn new(block_len: usize, keep: usize) -> Self {
         let (free, lent) = (Mutex::default(), AtomicUsize::new(0));
-        Self(Arc::new(PoolState { block_len: usual, keep, free, lent_bytes: lent }))
+        Self(Arc::new(PoolState { block_len, keep, free, lent_bytes: lent }))
     }
 
     /// The usual length of a block.

@@ -88,8 +88,8 @@ impl ProcessGroup {
     /// `Err` if it cannot be started, or after [`shut_down`].
     pub fn start(spawn: impl FnOnce() -> io::Result<Child>) -> io::Result<(Child, Self)> {
         // Hold the lock while it starts: otherwise `kill_all` could miss it.
-        let mut at_work = running_programs();
-        if at_work.is_over {
+        let mut running = running_programs();
+        if running.is_over {
             return Err(io::Error::other("the process is shutting down"));
         }
         let mut child = spawn()?;
@@ -98,10 +98,10 @@ impl ProcessGroup {
             child.wait()?;
             return Err(io::Error::other("invalid process id"));
         };
-        if let Some(files) = at_work.files {
+        if let Some(files) = running.files {
             allow_files(pid, files);
         }
-        at_work.groups.push(pid);
+        running.groups.push(pid);
         Ok((child, Self(pid)))
     }
 
@@ -134,9 +134,9 @@ pub fn kill_all() {
 
 /// Like [`kill_all`], and prevents new ones from starting. For use right before this process exits.
 pub fn shut_down() {
-    let mut at_work = running_programs();
-    at_work.is_over = true;
-    at_work.kill_all();
+    let mut running = running_programs();
+    running.is_over = true;
+    running.kill_all();
 }
 
 /// Sets the limit of open files for programs started from now on: programs that use `select` fail

@@ -125,8 +125,8 @@ fn unit_nanos(unit: &str) -> Option<i64> {
 }
 
 /// `digits` (a decimal number) times `unit`, without rounding through floats: `1.5` of 1000 is
-/// 1500. The inner `None` is a number that is too large, the outer one stands for what is no such
-/// number.
+/// 1500. The inner `None` means that the result is too large, the outer one that `digits` is not a
+/// decimal number.
 pub fn scaled(digits: &str, unit: i64) -> Option<Option<i64>> {
     let (sign, digits) = digits.strip_prefix('-').map_or((1, digits), |rest| (-1, rest));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -242,7 +242,7 @@ text_option!(
 text_option!(
     TimeLength,
     TimeLength::parse,
-    "a length of time such as 1.5 (seconds), 200ms or 1m30s",
+    "a duration such as 1.5 (seconds), 200ms or 1m30s",
     |length| format!("{}ns", length.0)
 );
 

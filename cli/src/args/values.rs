@@ -46,7 +46,7 @@ pub(crate) fn regex_pattern(text: &str) -> Result<String, String> {
 pub fn duration(text: &str) -> Result<String, String> {
     match TimeLength::parse(text)? {
         TimeLength(1..) => Ok(text.trim().to_owned()),
-        TimeLength(_) => Err("expected a length of time above 0".to_owned()),
+        TimeLength(_) => Err("expected a duration above 0".to_owned()),
     }
 }
 

@@ -110,7 +110,7 @@ pub enum ParseOutcome<'b> {
     },
     /// An event of known length that is damaged, such as one with a wrong checksum.
     Damaged {
-        /// Their number.
+        /// Its length in bytes.
         len: usize,
         /// What is wrong with it.
         reason: &'static str,

@@ -110,8 +110,7 @@ fn matches(name: &Path, place: &StorePath) -> Result<Vec<Input>, Error> {
     let key = place.at.key();
     let Some(fixed) = key.find(['*', '?', '[']) else {
         return Err(Error::refused(format!(
-            "expected the name of a bucket, found a glob: \
-                                           {}",
+            "expected the name of a bucket, found a glob: {}",
             name.display()
         )));
     };

@@ -39,10 +39,7 @@ impl Stream {
 
     pub(super) fn read_at(&mut self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let missing = || {
-            io::Error::other(
-                "this part of the stream was discarded; a stream cannot be read \
-                                 twice",
-            )
+            io::Error::other("this part of the stream was discarded; a stream cannot be read twice")
         };
         let start = position.checked_sub(self.base).ok_or_else(missing)?;
         let start = usize::try_from(start).map_err(io::Error::other)?;

@@ -64,12 +64,8 @@ impl<'l> LayoutColumns<'l> {
         let fields = layout.schema().fields().iter();
         let given = fields.zip(&layout.compiled.nodes).map(|(field, node)| {
             let name = field.name();
-            let column = columns.column_by_name(name).ok_or_else(|| {
-                format!(
-                    "there is there is no column \
-                                                                    `{name}`"
-                )
-            });
+            let column =
+                columns.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"));
             let column = as_type(column?, field.data_type(), &mut unfit);
             Ok(ColumnReader::new(
                 node,

@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::faults::{FaultInjector, OutputStep, inject, write_all};
-use super::objects::in_parallel as beside_each_other;
 use super::{TEMPORARY, folder_of, objects};
 use crate::Error;
 
@@ -71,7 +70,7 @@ pub(super) fn sync_folders<'f>(folders: impl IntoIterator<Item = &'f Path>) {
         [] => {}
         [folder] => sync_folder(folder),
         // A failure to sync is ignored.
-        _ => drop(beside_each_other(folders, |folder| {
+        _ => drop(objects::in_parallel(folders, |folder| {
             sync_folder(folder);
             Ok(())
         })),

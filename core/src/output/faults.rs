@@ -1,6 +1,5 @@
 //! Fault injection: makes an output operation fail at a chosen step, so that tests can try every
 //! step.
-//!
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -228,7 +228,7 @@ fn move_all(
     from: &Path,
     to: &Path,
     replaces: bool,
-    given: &mut RenameLog<'_>,
+    renames: &mut RenameLog<'_>,
 ) -> Result<(), Error> {
     let fail = |e| Error::io("publish", to, e);
     // List all names first: moving entries while reading a folder may skip others.
@@ -237,14 +237,14 @@ fn move_all(
     });
     for name in names.map_err(fail)? {
         let (old, new) = (from.join(&name), to.join(&name));
-        match given.rename_new(&old, &new) {
+        match renames.rename_new(&old, &new) {
             Ok(()) => {}
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(Error::io("publish", new, error));
             }
-            Err(_) if old.is_dir() && new.is_dir() => move_all(&old, &new, replaces, given)?,
+            Err(_) if old.is_dir() && new.is_dir() => move_all(&old, &new, replaces, renames)?,
             Err(_) if replaces => {
-                given.swap(&old, &new).map_err(|error| publish_error(&new, error))?;
+                renames.swap(&old, &new).map_err(|error| publish_error(&new, error))?;
             }
             Err(_) => return Err(appeared_error(&new)),
         }

@@ -300,8 +300,8 @@ impl Drop for Outputs {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let staged = state.staged.iter().filter_map(|staged| staged.temporary.as_ref());
-        let rooms = state.staged_folders.iter().filter_map(StagedFolder::path);
-        for temporary in state.open.values().chain(staged).chain(rooms) {
+        let folders = state.staged_folders.iter().filter_map(StagedFolder::path);
+        for temporary in state.open.values().chain(staged).chain(folders) {
             remove_any(temporary);
             live().remove(temporary);
         }

@@ -200,7 +200,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The store path of an output.
 fn place_of(path: &Path) -> Result<StorePath, Error> {
     StorePath::parse(path)?
-        .ok_or_else(|| Error::internal(format!("{} is no address", path.display())))
+        .ok_or_else(|| Error::internal(format!("{} is not an address", path.display())))
 }
 
 fn put(upload: &Upload, faults: Option<&FaultInjector>) -> Result<PublishedObject, Error> {

@@ -119,9 +119,9 @@ impl Outputs {
         replaced.try_for_each(|path| self.check_not_input(path))?;
         let aside = MovedAside::move_aside(self, &stale, files)?;
         let mut names = RenameLog::new(faults);
-        let given = rename_all(&state.staged, &state.staged_folders, &mut names)
+        let renamed = rename_all(&state.staged, &state.staged_folders, &mut names)
             .and_then(|()| put_objects(state, manifests, faults));
-        if let Err(error) = given {
+        if let Err(error) = renamed {
             let written = manifests.iter().map(|(folder, _)| folder.join(MANIFEST));
             written.for_each(|manifest| drop(fs::remove_file(manifest)));
             names.roll_back();
@@ -146,7 +146,7 @@ fn rename_all(
         };
         names.rename(temporary, &staged.at, staged.replaces)?;
     }
-    folders_staged.iter().try_for_each(|room| room.publish(names))
+    folders_staged.iter().try_for_each(|folder| folder.publish(names))
 }
 
 /// Uploads objects, then writes the manifests. On failure, uploads are rolled back.

@@ -68,8 +68,8 @@ impl<'f> RenameLog<'f> {
     /// Undoes all renames in reverse order.
     pub(super) fn roll_back(self) {
         // Further errors are ignored: the first one is reported.
-        for given in self.renames.into_iter().rev() {
-            match given {
+        for rename in self.renames.into_iter().rev() {
+            match rename {
                 Rename::Fresh(name) => remove_any(&name),
                 Rename::Swapped { old, name } => drop(exchange(&old, &name)),
             }

@@ -181,10 +181,10 @@ impl MovedAside {
         if paths.is_empty() {
             return Ok(());
         }
-        let (room, lock) = outputs.temporary_folder(folder)?;
-        self.dirs.push((room.clone(), lock));
+        let (dir, lock) = outputs.temporary_folder(folder)?;
+        self.dirs.push((dir.clone(), lock));
         for (number, path) in paths.iter().enumerate() {
-            let place = room.join(number.to_string());
+            let place = dir.join(number.to_string());
             let moved = outputs.inject(OutputStep::Rename).and_then(|()| fs::rename(path, &place));
             moved.map_err(|e| Error::io("replace", *path, e))?;
             self.moved.push(((*path).to_owned(), place));
@@ -199,17 +199,17 @@ impl MovedAside {
         // where it is.
         self.removed.iter().rev().for_each(|folder| drop(fs::create_dir(folder)));
         self.moved.iter().for_each(|(was, is)| drop(rename_new(is, was)));
-        for (room, _lock) in self.dirs {
-            drop(fs::remove_dir(&room));
-            live().remove(&room);
+        for (dir, _lock) in self.dirs {
+            drop(fs::remove_dir(&dir));
+            live().remove(&dir);
         }
     }
 
     /// Removes the files permanently.
     pub(super) fn discard(self) {
-        for (room, _lock) in self.dirs {
-            remove_any(&room);
-            live().remove(&room);
+        for (dir, _lock) in self.dirs {
+            remove_any(&dir);
+            live().remove(&dir);
         }
     }
 }

@@ -42,7 +42,7 @@ pub struct StagedFile {
 impl StagingDir {
     /// A staging directory for sinks with these targets, which may also write next to or below
     /// them. Relative targets are relative to the current folder.
-    pub fn new(room: PathBuf, targets: &[PathBuf]) -> Self {
+    pub fn new(root: PathBuf, targets: &[PathBuf]) -> Self {
         let is_folder = |target: &Path| target.as_os_str().as_encoded_bytes().ends_with(b"/");
         let folder = |target: &PathBuf| match is_folder(target) || target.file_name().is_none() {
             true => real_path(target),
@@ -56,7 +56,7 @@ impl StagingDir {
         };
         let parents = around.iter().map(parent);
         let common = parents.reduce(|a, b| shared(&a, &b)).unwrap_or_default();
-        Self { root: room, around, common, put: Mutex::default() }
+        Self { root, around, common, put: Mutex::default() }
     }
 
     /// The staged path of a target.

@@ -344,11 +344,11 @@ pub trait Sink: Send + Sync + 'static {
 pub trait DynSink: Send + Sync {
     /// See [`Sink::targets`].
     fn targets(&self) -> Vec<PathBuf>;
-    /// See [`Sink::holds_events`].
+    /// See [`Sink::buffers_events`].
     fn buffers_events(&self) -> bool;
     /// See [`Sink::wants_hashes`].
     fn wants_hashes(&self) -> bool;
-    /// See [`Sink::takes_rows`].
+    /// See [`Sink::accepts_rows`].
     fn accepts_rows(&self) -> bool;
     /// See [`Sink::rows_unwritten`].
     fn rows_unwritten(&self) -> Option<String>;
@@ -370,7 +370,7 @@ pub trait DynSink: Send + Sync {
     fn is_readable_unfinished(&self) -> bool;
     /// See [`Sink::rounds`].
     fn rounds(&self) -> u64;
-    /// See [`Sink::left_out`].
+    /// See [`Sink::take_skipped`].
     fn take_skipped(&self, output: &mut dyn Any) -> Vec<u32>;
     /// See [`Sink::finish`].
     fn finish(&self, output: Box<dyn Any + Send>) -> Result<u64, Error>;

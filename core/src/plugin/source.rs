@@ -256,8 +256,6 @@ impl ReadContext {
 /// assert_eq!(contents.events[3].payload, b"3");
 /// # Ok::<(), Error>(())
 /// ```
-///
-///
 pub trait Source: Send + Sync {
     /// The inputs, in reading order. Looks at names and lengths, but opens nothing.
     fn inputs(&self) -> Result<Vec<Input>, Error>;

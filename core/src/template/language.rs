@@ -130,13 +130,8 @@ impl<'t> TemplateScanner<'t> {
         let wrong = |at: usize, what| TemplateError { at: self.at + at, what };
         let (path, len) = FieldPath::scan(path_text, DashRule::InNames).map_err(|error| {
             let is_all = path_text.get(error.at..).is_some_and(|rest| rest.starts_with('*'));
-            let what = if is_all {
-                "`[*]` is only allowed at the \
-                                    end"
-                .to_owned()
-            } else {
-                error.what
-            };
+            let what =
+                if is_all { "`[*]` is only allowed at the end".to_owned() } else { error.what };
             wrong(error.at, what)
         })?;
         match path_text.get(len..).and_then(|rest| rest.chars().next()) {

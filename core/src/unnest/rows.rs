@@ -239,8 +239,8 @@ impl UnnestedColumns {
         let mut taken: BTreeSet<String> = self.fields.iter().map(|f| f.name().clone()).collect();
         for (at, (field, array)) in element_columns(elements, list)?.into_iter().enumerate() {
             let name = unique_name(field.name(), list.name(), &mut taken);
-            let said = list.metadata().clone().into_iter().chain(field.metadata().clone());
-            let field = field.with_name(name).with_metadata(said.collect());
+            let metadata = list.metadata().clone().into_iter().chain(field.metadata().clone());
+            let field = field.with_name(name).with_metadata(metadata.collect());
             self.fields.insert(self.list + at, Arc::new(field));
             self.arrays.insert(self.list + at, array);
         }
