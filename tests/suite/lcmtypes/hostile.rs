@@ -133,7 +133,10 @@ fn bytes_behind_a_message_are_not_lost() {
     }
     drive.good("nothing", writer.payload("nothing", &[]));
     let notes = drive.run(&folder);
-    assert!(notes.contains("no `small`: bytes are left over behind the message"), "{notes}");
+    assert!(
+        notes.contains("not a valid `small`: bytes are left over behind the message"),
+        "{notes}"
+    );
 }
 
 #[test]
@@ -147,7 +150,10 @@ fn a_message_may_be_cut_anywhere() {
         drive.good("nested", whole.clone());
     }
     let notes = drive.run(&folder);
-    assert!(notes.contains("no `nested`: the payload ends before its message does"), "{notes}");
+    assert!(
+        notes.contains("not a valid `nested`: the payload ends before its message does"),
+        "{notes}"
+    );
     assert!(notes.contains("payload does not identify its type"), "{notes}");
 }
 
@@ -201,8 +207,11 @@ fn counts_may_be_below_zero_and_too_great() {
         drive.bad("grid", writer.payload("grid", &[&n.to_be_bytes(), &m.to_be_bytes(), &[0; 64]]));
     }
     let notes = drive.run(&folder);
-    assert!(notes.contains("no `counted`: a length field is negative"), "{notes}");
-    assert!(notes.contains("no `counted`: a length field says more than the payload"), "{notes}");
+    assert!(notes.contains("not a valid `counted`: a length field is negative"), "{notes}");
+    assert!(
+        notes.contains("not a valid `counted`: a length field says more than the payload"),
+        "{notes}"
+    );
 }
 
 /// Counts without a bound, as the elements take no bytes.
@@ -259,7 +268,7 @@ fn strings_may_be_of_any_length_and_without_an_end() {
         drive.good("text", of(bytes.len() as i32, bytes));
     }
     let notes = drive.run(&folder);
-    assert!(notes.contains("no `text`: a string does not end with a zero"), "{notes}");
+    assert!(notes.contains("not a valid `text`: a string does not end with a zero"), "{notes}");
 }
 
 #[test]
@@ -300,7 +309,10 @@ fn what_holds_itself_may_do_so_as_deep_as_it_likes() {
     drive.bad("endless", writer.payload("endless", &[]));
     drive.bad("endless", writer.payload("endless", &[&[0; 100]]));
     let notes = drive.run(&folder);
-    assert!(notes.contains("no `chain`: it holds itself deeper than 256 levels"), "{notes}");
+    assert!(
+        notes.contains("not a valid `chain`: it holds itself deeper than 256 levels"),
+        "{notes}"
+    );
 }
 
 #[test]

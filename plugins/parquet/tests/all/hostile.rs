@@ -117,7 +117,10 @@ fn tables_of_others_are_events_if_they_have_times() {
     assert_eq!((found[0].source.as_str(), found[0].channel.as_str()), ("test", "GPS"));
     foreign(&path, &[("speed", Arc::clone(&speed))]);
     let error = read(&path).unwrap_err().to_string();
-    assert!(error.contains("no column `timestamp`") && error.contains("GPS.parquet"), "{error}");
+    assert!(
+        error.contains("the column `timestamp` is missing") && error.contains("GPS.parquet"),
+        "{error}"
+    );
     foreign(&path, &[("timestamp", speed)]);
     assert!(read(&path).unwrap_err().to_string().contains("Int64"));
     // What cannot be an event is damage: these times have a gap, and those are out of range.
@@ -141,5 +144,5 @@ fn anything_but_a_file_is_refused() {
     let none = read(&folder.path().join("no.parquet")).unwrap_err().to_string();
     assert!(none.contains("no such file"), "{none}");
     let empty = read(folder.path()).unwrap_err().to_string();
-    assert!(empty.contains("no Parquet file in this folder"), "{empty}");
+    assert!(empty.contains("no Parquet files in this folder"), "{empty}");
 }

@@ -224,7 +224,7 @@ fn hostile_types_cost_little() {
         1,
     );
     let mut refused = codec.types().iter().filter_map(|known| known.payload_type.as_ref().err());
-    assert!(refused.next_back().unwrap().contains("too many columns together"));
+    assert!(refused.next_back().unwrap().contains("too many columns in total"));
     let huge = "struct t { double x[2147483647][2147483647]; }";
     let codec = LcmCodec::from_files(files(&[("huge.lcm", huge)]), 1);
     assert!(codec.types()[0].payload_type.as_ref().unwrap_err().contains("2 GiB"));
