@@ -97,7 +97,7 @@ impl CodecTrial {
             Err(Finding::new(Promise::Options, format!("it cannot be made: {what}")))
         };
         let PluginFactory::Codec(make) = plugin.make else {
-            return unfit("it is no codec".to_owned());
+            return unfit("it is not a codec".to_owned());
         };
         match make(self.options.clone()) {
             Err(error) => unfit(error.to_string()),
@@ -134,7 +134,7 @@ impl CodecTrial {
         let known = again.types().iter().find(|known| known.message_type.key == valid.key)?;
         let is_same =
             known.payload_type.as_ref().is_ok_and(|form| form.schema() == valid.form.schema());
-        let kind = "made again of the same options, it has other columns";
+        let kind = "created again with the same options, it has other columns";
         (!is_same).then(|| Fault::new(Promise::WholeRows, kind, String::new()))
     }
 }

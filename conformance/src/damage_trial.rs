@@ -301,11 +301,11 @@ fn first_cuts(len: usize) -> Vec<usize> {
         return (0..len).collect();
     }
     // A truncated file has half the length on average.
-    let room = (BUDGET / (len / 2).max(1)).clamp(40, effort.most_cuts);
-    let edge = effort.edge.min(room * 8);
-    let stride = (len / room).max(1);
+    let count = (BUDGET / (len / 2).max(1)).clamp(40, effort.most_cuts);
+    let edge = effort.edge.min(count * 8);
+    let stride = (len / count).max(1);
     let mut cuts: Vec<usize> = (0..edge).chain((0..len).step_by(stride)).collect();
-    cuts.extend(len - edge.min(room)..len);
+    cuts.extend(len - edge.min(count)..len);
     cuts.sort_unstable();
     cuts.dedup();
     cuts

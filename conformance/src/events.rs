@@ -30,7 +30,7 @@ pub(crate) struct ComparableEvent {
     pub(crate) payload: Vec<u8>,
 }
 
-/// The time of the kit's first event:
+/// The time of the kit's first event: 2007-11-03T14:00:00Z.
 const START_TIME: i64 = 1_194_098_400_000_000_000;
 
 /// The number of events in the kit's mix.

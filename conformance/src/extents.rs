@@ -41,11 +41,10 @@ impl CutResults {
     }
 
     /// A position inside an event or header where truncation is not reported, and the number of
-    /// further ones. A format may end at other positions than right after an event, but not at
-    /// several consecutive ones.
+    /// further ones.
     ///
-    /// Isolated silent positions are allowed: a format may also end elsewhere than right after an
-    /// event.
+    /// A format may end at other positions than right after an event, but not at several
+    /// consecutive ones.
     pub(crate) fn silent(&self, len: usize) -> Option<(usize, usize)> {
         let all = self.0.get(&len)?.events;
         let mut silent = Vec::new();

@@ -325,6 +325,6 @@ impl SplitReader<'_> {
             return Some(format!("{payload} bytes of payloads, and there are more"));
         }
         (idle > self.bounds.idle)
-            .then(|| format!("{idle} empty batches one behind another, and there are more"))
+            .then(|| format!("{idle} consecutive empty batches, and there are more"))
     }
 }

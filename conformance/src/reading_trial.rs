@@ -102,7 +102,7 @@ impl<'t> TrialSubject<'t> {
 
     pub(crate) fn source(&self, folder: &Path) -> Result<Box<dyn Source>, Fault> {
         let PluginFactory::Source(make) = self.plugin.make else {
-            return Err(Fault::new(Promise::Options, "it is no source", String::new()));
+            return Err(Fault::new(Promise::Options, "it is not a source", String::new()));
         };
         make(self.options(folder)).map_err(|error| {
             let what = "the options of the trial are refused";
@@ -192,13 +192,13 @@ impl<'t> TrialSubject<'t> {
         targets: &[u64],
     ) -> Option<Fault> {
         let blocks = [1 << 20, 100, 4096];
-        let manners = targets.iter().zip(blocks.into_iter().cycle());
+        let modes = targets.iter().zip(blocks.into_iter().cycle());
         // Made-up events do not use blocks, and take their time.
         let as_a_whole: &[(&u64, usize)] = match self.len() {
             0 => &[],
             _ => &[(&u64::MAX, 29), (&u64::MAX, 1000)],
         };
-        for (target, block) in manners.chain(as_a_whole.iter().copied()) {
+        for (target, block) in modes.chain(as_a_whole.iter().copied()) {
             let pool = BlockPool::new(block, 2);
             let read = match self.read(folder, *target, &pool, bounds) {
                 Ok(read) => read,
@@ -317,10 +317,10 @@ impl<'t> TrialSubject<'t> {
     /// How the result differs in the engine, with several thread counts and with little memory.
     pub(crate) fn by_engine(&self, folder: &Path, whole: &ReadResult) -> Vec<Fault> {
         let mut faults = Vec::new();
-        for mode in RUN_CONFIGS {
-            let (jobs, memory) = mode;
+        for config in RUN_CONFIGS {
+            let (jobs, memory) = config;
             let with = format!("{jobs} threads and {memory} MiB");
-            match run(self.plugin.name, &self.options(folder), mode, self.registry) {
+            match run(self.plugin.name, &self.options(folder), config, self.registry) {
                 Err(mistakes) => {
                     let what = "a pipeline with it is refused";
                     faults.push(Fault::new(Promise::Options, what, mistakes));

@@ -357,7 +357,8 @@ impl<'t> SinkBench<'t> {
         make(self.options.clone()).ok()
     }
 
-    /// Checks that the files are those it announces, or next to them with the same stem.
+    /// Checks that the files are those it announces, or next to them with
+    /// a stem that starts like theirs.
     fn targets(&self, tree: &DirSnapshot, found: &mut FindingSet) {
         let Some(sink) = self.make_sink() else { return };
         let targets = sink.targets();
@@ -422,7 +423,8 @@ fn written(report: &Report) -> u64 {
     report.sinks.get("out").map_or(0, |sink| sink.events)
 }
 
-/// Whether a file is a target, is inside it, or is next to it with the same stem.
+/// Whether a file is a target, is inside it, or is next to it with a stem that starts with
+/// the target's.
 fn is_target_file(file: &Path, target: &Path) -> bool {
     if file.starts_with(target) {
         return true;
@@ -439,8 +441,8 @@ fn is_target_file(file: &Path, target: &Path) -> bool {
 fn run_fault(failure: &RunFailure) -> Fault {
     match failure {
         RunFailure::Error(what) => {
-            let is_books = what.contains("a sink was handed") || what.contains("internal:");
-            let promise = if is_books { Promise::Accounting } else { Promise::Readable };
+            let is_accounting = what.contains("a sink was handed") || what.contains("internal:");
+            let promise = if is_accounting { Promise::Accounting } else { Promise::Readable };
             Fault::new(promise, "the run fails", what)
         }
         RunFailure::Panic(what) => Fault::new(Promise::NoPanic, "it panics", what),

@@ -42,7 +42,7 @@ fn own_sample_faults(plugin: &Plugin, sample: &Path, registry: &Registry) -> Vec
         (Ok(SniffResult::Yes), _) => RecognizedBy::Path(SniffResult::Yes),
         (Ok(SniffResult::Maybe), SniffResult::No) => RecognizedBy::Path(SniffResult::Maybe),
         (Err(error), _) => {
-            let what = "it fails to judge its own sample";
+            let what = "it fails to sniff its own sample";
             return vec![Fault::new(Promise::Sniffing, what, error.to_string())];
         }
         (_, SniffResult::No) if has_extension(plugin, sample) => RecognizedBy::Extension,

@@ -46,7 +46,7 @@ pub struct StageTrial {
 ///   and notes. A map may get its batches in any order.
 /// - **Threads**: any number of threads yields the same.
 /// - **Accounting**: events pass or are counted as filtered; delayed ones come out at the end. It
-///   needs no more than it declares (`query`), and delays nothing if it says so (`holds`).
+///   needs no more than it declares (`query`), and delays nothing if it says so (`delays_events`).
 /// - **WholeRows**: rows belong to existing events, one row per event.
 /// - **NoPanic, Memory**: garbage payloads do no harm.
 pub fn stage(plugin: &str) -> StageTrial {

@@ -138,14 +138,14 @@ impl Report {
         inputs: &[Input],
         channels: &Channels,
     ) -> Result<Self, Error> {
-        let mut books = Accounting::new(labels, &finished.tally);
+        let mut accounting = Accounting::new(labels, &finished.tally);
         let mut report = Self {
             damaged_ranges: finished.damaged_ranges,
             bytes_read: finished.bytes_read,
             files: finished.published,
             ..Self::default()
         };
-        books.check_stage_counts()?;
+        accounting.check_stage_counts()?;
         for (node, (name, from)) in labels.iter().enumerate() {
             let mut tally = finished.tally.get(node);
             tally.notes.extend(lost_sources(&tally.without_sources, channels));
@@ -155,9 +155,9 @@ impl Report {
                 let (events, lost) = (tally.left.total(), losses.values().sum());
                 let source = SourceReport { events, damaged_bytes, lost, losses };
                 report.sources.insert(name.clone(), source);
-            } else if books.readers[node] == 0 {
+            } else if accounting.readers[node] == 0 {
                 report.sinks.insert(name.clone(), SinkReport { events: tally.left.total() });
-                report.channels.extend(books.sink_rows(node, channels)?);
+                report.channels.extend(accounting.sink_rows(node, channels)?);
             }
             report.clamped_times += tally.clamped;
             report.notes.extend(notes_of(name, tally.notes));

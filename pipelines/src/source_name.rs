@@ -24,7 +24,7 @@ pub(crate) fn with_source_name(
         (PluginInstance::Source(source), Some(text)) => (source, text),
         (part, _) => return Ok(part),
     };
-    let wrong = |_| Error::internal(format!("`{text}` is no name of a source"));
+    let wrong = |_| Error::internal(format!("`{text}` is not a source name"));
     let name = Template::parse_source_name(text).map_err(wrong)?;
     Ok(PluginInstance::Source(Box::new(NamedSource { inner, name })))
 }

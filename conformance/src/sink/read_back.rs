@@ -239,7 +239,7 @@ impl SinkBench<'_> {
                 match due {
                     Some(due) => Some(format!("{told}: {}", keeps.difference(due, &event)?)),
                     None => Some(format!(
-                        "{told} was not given, or before the one that is read before it"
+                        "{told} was not written, or was written before the event read before it"
                     )),
                 }
             })

@@ -71,8 +71,8 @@ impl DirectStage<'_> {
         Ok([all?, few?])
     }
 
-    /// Runs a map on its batches in reverse order, and restores the order of the output; `None` for
-    /// a stage with memory.
+    /// Runs a stage of maps on its batches in reverse order, and restores the order of the output;
+    /// `None` if it has a fold.
     pub(super) fn backwards(&self, size: usize) -> Option<Result<StageOutcome, String>> {
         let mut work = match self.start_pass() {
             Ok(work) => work,
@@ -95,7 +95,7 @@ impl DirectStage<'_> {
 
     fn start_pass(&self) -> Result<StagePass<'_>, String> {
         let PluginFactory::Stage(make) = self.plugin.make else {
-            return Err("it is no stage".to_owned());
+            return Err("it is not a stage".to_owned());
         };
         let stage = make(self.options.clone()).map_err(|error| error.to_string())?;
         let origin = self.events.batch.timestamps().first().copied();
@@ -293,7 +293,7 @@ impl StageOutcome {
             faults.push(Fault::new(Promise::WholeRows, "rows do not lie beside events", what));
         }
         if let Some(what) = &self.held_back {
-            let kind = "it declares that it delays no event (`holds`), and does";
+            let kind = "it declares that it delays no event (`delays_events`), and does";
             faults.push(Fault::new(Promise::Accounting, kind, what));
         }
         let entered = |channel: &str| {

@@ -491,7 +491,7 @@ fn events_that_are_counted_wrong() {
 
 #[test]
 fn payloads_that_are_not_what_they_were() {
-    let words = ["what `written` reads of it", "was not given"];
+    let words = ["what `written` reads of it", "was not written"];
     expect_findings(&trial("cuts-payloads").findings(), &[Promise::Readable], &words);
 }
 

@@ -36,14 +36,14 @@ struct JournalObjects {
 impl Journal {
     /// The journal with this file name.
     pub(super) fn new(folder: &Path, name: &str) -> Self {
-        let kind = if is_address(folder) {
+        let storage = if is_address(folder) {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let prefix = format!("{:016x}-{}", since.as_micros(), std::process::id());
             JournalStorage::Objects(JournalObjects { prefix, next: AtomicU64::new(0) })
         } else {
             JournalStorage::File(Mutex::default())
         };
-        Self { path: folder.join(name), storage: kind }
+        Self { path: folder.join(name), storage }
     }
 
     /// Creates the journal, which marks the batch as started. Idempotent.

@@ -178,8 +178,8 @@ impl BatchRecorder {
         parts.iter().try_for_each(|part| part.remove(&self.folder))
     }
 
-    /// The units left over by this batch and by earlier ones, without those whose input no longer
-    /// exists.
+    /// The units left over by this batch, and those left over by earlier batches that this one did
+    /// not touch and whose input still exists.
     fn merge_left_over(
         &self,
         done: &[UnitRecord],

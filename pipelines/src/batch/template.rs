@@ -150,7 +150,7 @@ impl Template {
         })
     }
 
-    /// Whether file names are its only distinction between inputs.
+    /// Whether it contains the file name or its stem, which inputs in different folders may share.
     pub(crate) fn uses_file_name(&self) -> bool {
         let is_name = |piece: &TemplateSegment| {
             matches!(piece, TemplateSegment::Placeholder(Placeholder::Name | Placeholder::Stem))

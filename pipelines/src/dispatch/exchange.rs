@@ -99,8 +99,8 @@ impl ExchangeDir {
     /// it.
     pub(super) fn refuse_second_driver(&self) -> Result<(), Error> {
         let Some(folder) = self.path().parent() else { return Ok(()) };
-        let rooms = exchange_objects::exchange_dirs(folder)?;
-        if rooms.iter().all(|exchange| exchange == self.path() || is_abandoned(exchange)) {
+        let dirs = exchange_objects::exchange_dirs(folder)?;
+        if dirs.iter().all(|exchange| exchange == self.path() || is_abandoned(exchange)) {
             return Ok(());
         }
         Err(Error::refused(format!(
@@ -266,11 +266,8 @@ fn now(folder: &Path) -> Result<SystemTime, Error> {
 pub(crate) fn remove_abandoned(folder: &Path) {
     if is_address(folder) {
         // A later run removes what cannot be inspected now.
-        let rooms = exchange_objects::exchange_dirs(folder).unwrap_or_default();
-        rooms
-            .iter()
-            .filter(|exchange| is_abandoned(exchange))
-            .for_each(|exchange| remove(exchange));
+        let dirs = exchange_objects::exchange_dirs(folder).unwrap_or_default();
+        dirs.iter().filter(|exchange| is_abandoned(exchange)).for_each(|exchange| remove(exchange));
         return;
     }
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

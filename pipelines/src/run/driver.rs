@@ -98,7 +98,7 @@ impl<'r> RunDriver<'r> {
         topology: Topology,
         reading: ReadPlan,
         publisher: &'r Publisher<'r>,
-        (room, quarantines): (OutputSet, Quarantines),
+        (outputs, quarantines): (OutputSet, Quarantines),
     ) -> Result<Self, Error> {
         let (setup, options) = (publisher.setup, publisher.options);
         let Topology { sources, folds, merges, sinks, ports } = topology;
@@ -134,7 +134,7 @@ impl<'r> RunDriver<'r> {
         Ok(Self {
             setup,
             options,
-            writers: Writers::open(publisher, room, sinks)?,
+            writers: Writers::open(publisher, outputs, sinks)?,
             sources: running,
             folds: folds.into_iter().map(|fold| RunningFold { fold, ended: false }).collect(),
             merges,
@@ -205,8 +205,8 @@ impl<'r> RunDriver<'r> {
                 break;
             }
             self.sources[source].turns += 1;
-            let (patience, room) = (self.patience(source), self.budget_for(source));
-            let step = self.sources[source].steps.next_step(patience, room)?;
+            let (patience, budget) = (self.patience(source), self.budget_for(source));
+            let step = self.sources[source].steps.next_step(patience, budget)?;
             // An interrupted source must not look ended.
             self.setup.check()?;
             match step {

@@ -36,14 +36,14 @@ impl NamingNodes {
         if !noted.channels && !noted.fields {
             return None;
         }
-        let mut met = ObservedNames::default();
+        let mut observed = ObservedNames::default();
         if noted.channels {
-            met.entered = channels_by_origin(batch);
+            observed.entered = channels_by_origin(batch);
         }
         if noted.fields {
-            met.note_columns(batch);
+            observed.note_columns(batch);
         }
-        Some(met)
+        Some(observed)
     }
 
     /// The same for a batch that leaves a node.

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::names::{NameReport, NodeNames, RunFacts, match_names};
 use crate::spec::{PipelineNode, PluginInstance};
+
 /// What follows from the options, before any file is opened.
 pub(super) struct Setup {
     pub(super) memory: usize,

@@ -181,15 +181,15 @@ impl SourceSteps {
 
     /// The next step in order; `None` when the source is at its end, or drained after a stop
     /// request. A silent live source returns an empty step after `patience`. Steps in flight are
-    /// kept within `room` bytes.
+    /// kept within `budget` bytes.
     pub(crate) fn next_step(
         &mut self,
         patience: Duration,
-        room: usize,
+        budget: usize,
     ) -> Result<Option<SourceStep>, Error> {
         self.last_polled = Instant::now();
         loop {
-            self.start_ahead(room)?;
+            self.start_ahead(budget)?;
             let Some(front) = self.pending.front_mut() else { return Ok(None) };
             match front {
                 PendingSplit::Task { split, result } => {
@@ -232,9 +232,9 @@ impl SourceSteps {
     }
 
     /// Starts tasks for splits and for arrived batches, as far as the window allows.
-    fn start_ahead(&mut self, room: usize) -> Result<(), Error> {
-        self.start_arrived(room)?;
-        while self.next < self.splits.len() && self.may_start(room) {
+    fn start_ahead(&mut self, budget: usize) -> Result<(), Error> {
+        self.start_arrived(budget)?;
+        while self.next < self.splits.len() && self.may_start(budget) {
             let split = self.next;
             self.next += 1;
             let small =
@@ -249,11 +249,11 @@ impl SourceSteps {
         Ok(())
     }
 
-    fn may_start(&self, room: usize) -> bool {
+    fn may_start(&self, budget: usize) -> bool {
         let full = self.pending.len() >= self.limits.window;
         // With any amount of memory, one step at a time always runs.
         let short = self.context.blocks.lent_bytes() >= self.limits.max_lent_bytes
-            || self.in_flight() >= self.step_sizes.max_steps(room);
+            || self.in_flight() >= self.step_sizes.max_steps(budget);
         !self.context.is_cancelled() && !full && (self.pending.is_empty() || !short)
     }
 
@@ -266,13 +266,13 @@ impl SourceSteps {
         steps.sum()
     }
 
-    fn start_arrived(&mut self, room: usize) -> Result<(), Error> {
+    fn start_arrived(&mut self, budget: usize) -> Result<(), Error> {
         let Some(PendingSplit::Stream { .. }) = self.pending.front() else { return Ok(()) };
         loop {
             let Some(PendingSplit::Stream { batches, tasks, .. }) = self.pending.front() else {
                 return Ok(());
             };
-            if tasks.len() >= self.limits.window.min(self.step_sizes.max_steps(room)) {
+            if tasks.len() >= self.limits.window.min(self.step_sizes.max_steps(budget)) {
                 return Ok(());
             }
             let Ok(piece) = batches.try_recv() else { return Ok(()) };
@@ -308,7 +308,7 @@ impl SourceSteps {
         let own = ReadContext::with_own_logs;
         let context = if live { self.context.with_own_damage() } else { own(&self.context) };
         let abandoned = Arc::<AtomicBool>::default();
-        let _listening = ReaderGuard(Arc::clone(&abandoned));
+        let _guard = ReaderGuard(Arc::clone(&abandoned));
         let context = ReadContext { abandoned, ..context };
         let source = Arc::clone(&self.source);
         let piece = self.splits[split].clone();
@@ -319,13 +319,7 @@ impl SourceSteps {
             }
         });
         spawned.map_err(|e| Error::io("start a thread to read", &self.splits[split].input, e))?;
-        Ok(PendingSplit::Stream {
-            split,
-            live,
-            batches,
-            tasks: VecDeque::new(),
-            _guard: _listening,
-        })
+        Ok(PendingSplit::Stream { split, live, batches, tasks: VecDeque::new(), _guard })
     }
 
     fn start_batch(&self, piece: ReaderOutput) -> Receiver<Result<SourceStep, Error>> {

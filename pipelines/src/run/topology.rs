@@ -55,7 +55,7 @@ impl FoldFactory {
         let made = made.transpose().map_err(|e| Error::internal(e.to_string()))?;
         match made.and_then(|stage| stage.into_parts().into_iter().nth(self.part)) {
             Some(Stage::Fold(fold)) => Ok(fold),
-            _ => Err(Error::internal("a stage with memory cannot be made again")),
+            _ => Err(Error::internal("a fold cannot be created again")),
         }
     }
 }

@@ -43,14 +43,14 @@ struct Writer {
 impl<'r> Writers<'r> {
     pub(super) fn open(
         publisher: &'r Publisher<'r>,
-        room: OutputSet,
+        outputs: OutputSet,
         sinks: Vec<SinkNode>,
     ) -> Result<Self, Error> {
         let recording = publisher.options.recording.as_ref();
         let syncer = recording.map(|recording| Syncer::start(recording.flush)).transpose()?;
         let writer = |sink: SinkNode| (sink.node, Writer::closed(sink.name, sink.sink));
         let writers = sinks.into_iter().map(writer).collect();
-        let mut opened = Self { publisher, outputs: room, published: Vec::new(), syncer, writers };
+        let mut opened = Self { publisher, outputs, published: Vec::new(), syncer, writers };
         opened.open_all()?;
         Ok(opened)
     }

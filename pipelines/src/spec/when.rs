@@ -210,7 +210,7 @@ fn quoted(inside: &str) -> Result<(ConditionToken, &str), ConditionError> {
     let Some((text, after)) = inside.split_once('\'') else {
         return Err(ConditionError {
             message: "a `'` that is not closed".to_owned(),
-            help: "put one before and one behind the word".to_owned(),
+            help: "put one before and one after the word".to_owned(),
         });
     };
     Ok((ConditionToken::Word(Operand { text: text.to_owned(), quoted: true }), after))

@@ -76,13 +76,13 @@ impl RunDriver<'_> {
     /// Delivers a head's oldest tasks until another one fits its budget.
     pub(super) fn await_capacity(&mut self, head: StreamHead) -> Result<(), Error> {
         // The rest is for the sources.
-        let room = self.setup.step_budget / 4 * 3 / self.pending.len().max(1);
+        let budget = self.setup.step_budget / 4 * 3 / self.pending.len().max(1);
         // The point at which a fold learns that it is done must not depend on the number of
         // threads.
         let leads_on = !ports_of(&self.segment(head)).is_empty();
         let most = if leads_on { MAX_BETWEEN_FOLDS } else { self.setup.window + 1 };
-        while let Some(Pending { tasks, step_sizes: delivered }) = self.pending.get(&head)
-            && tasks.len() >= delivered.max_steps(room).min(most)
+        while let Some(Pending { tasks, step_sizes }) = self.pending.get(&head)
+            && tasks.len() >= step_sizes.max_steps(budget).min(most)
         {
             self.deliver_tasks(head, 1)?;
         }
