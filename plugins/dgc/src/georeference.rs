@@ -210,13 +210,13 @@ struct BatchPlacement {
 /// Rows that can be georeferenced.
 enum Placeable {
     Points(Points),
-    PoseHistory(Vec<Option<[f64; 3]>>),
+    Poses(Vec<Option<[f64; 3]>>),
 }
 
 impl Placeable {
     fn from_rows(rows: &Rows) -> Option<Self> {
         let points = Points::from_rows(rows).map(Self::Points);
-        points.or_else(|| double_lists::<3>(rows, POSITION).map(Self::PoseHistory))
+        points.or_else(|| double_lists::<3>(rows, POSITION).map(Self::Poses))
     }
 }
 
@@ -301,7 +301,7 @@ fn wrong_frame(channel: &str, frame: PointFrame) -> Error {
 fn place(rows: &Rows) -> Result<Rows, Error> {
     match Placeable::from_rows(rows) {
         Some(Placeable::Points(points)) => place_points(points),
-        Some(Placeable::PoseHistory(positions)) => place_poses(rows, &positions),
+        Some(Placeable::Poses(positions)) => place_poses(rows, &positions),
         None => Ok(rows.clone()),
     }
 }

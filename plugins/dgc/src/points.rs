@@ -204,8 +204,8 @@ fn assemble_rows(
 ) -> Rows {
     let element = Arc::new(Field::new_list_field(points.data_type().clone(), false));
     let list = ListArray::new(element, offsets, Arc::new(points), None);
-    let said = HashMap::from([(FRAME.to_owned(), frame.as_str().to_owned())]);
-    let field = Field::new(POINTS, list.data_type().clone(), false).with_metadata(said);
+    let metadata = HashMap::from([(FRAME.to_owned(), frame.as_str().to_owned())]);
+    let field = Field::new(POINTS, list.data_type().clone(), false).with_metadata(metadata);
     let (mut fields, mut columns): (Vec<FieldRef>, Vec<ArrayRef>) = others.into_iter().unzip();
     fields.push(Arc::new(field));
     columns.push(Arc::new(list));
@@ -231,16 +231,16 @@ impl<'c> MessageTimes<'c> {
     /// The time of a row in nanoseconds: its message's own time, or else the `timestamp` of its
     /// event.
     pub(crate) fn nanos(self, row: usize, timestamp: i64) -> i64 {
-        let said = self.0.filter(|utimes| utimes.is_valid(row)).map(|utimes| utimes.value(row));
-        said.map_or(timestamp, |utime| utime.saturating_mul(1_000))
+        let utime = self.0.filter(|utimes| utimes.is_valid(row)).map(|utimes| utimes.value(row));
+        utime.map_or(timestamp, |utime| utime.saturating_mul(1_000))
     }
 }
 
 /// Refuses rows that look like points but have no known frame or the wrong member types. Otherwise
 /// they would silently pass unchanged.
 pub(crate) fn refuse_unknown_frame(rows: &Rows, channel: &str) -> Result<(), Error> {
-    let looks = rows.message.name.starts_with(TYPE) || has_xyz_list(rows);
-    if !looks || Points::from_rows(rows).is_some() {
+    let looks_like_points = rows.message.name.starts_with(TYPE) || has_xyz_list(rows);
+    if !looks_like_points || Points::from_rows(rows).is_some() {
         return Ok(());
     }
     Err(Error::invalid(format!(

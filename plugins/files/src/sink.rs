@@ -153,7 +153,7 @@ impl Default for FileContent {
 }
 
 impl FileContent {
-    /// The bytes of an event; `place` is the type index and row of its decoded fields.
+    /// The bytes of an event; `location` is the type index and row of its decoded fields.
     fn bytes(&self, event: usize, location: Option<(usize, usize)>) -> Option<&[u8]> {
         match self {
             Self::Payloads(batch) => Some(batch.payload(event)),

@@ -41,7 +41,7 @@ struct Encode {
     types: Vec<KnownType>,
     channel_types: ChannelTypes,
     all: bool,
-    beside: Option<String>,
+    fingerprint: Option<String>,
     /// Types adopted from the descriptions in rows, and the columns of these rows.
     adopted: Mutex<Vec<(Arc<MessageType>, SchemaRef, TypeResult)>>,
 }
@@ -57,9 +57,9 @@ impl TryFrom<EncodeOptions> for Stage {
         let codecs = load_codecs(&options.types, &codec_options)?;
         let types: Vec<KnownType> = codecs.types().cloned().collect();
         let channel_types = ChannelTypes::new(options.channel_types, &types)?;
-        let beside = made_from(&codecs);
+        let fingerprint = made_from(&codecs);
         let (all, adopted) = (options.all, Mutex::default());
-        Ok(Self::Map(Box::new(Encode { codecs, types, channel_types, all, beside, adopted })))
+        Ok(Self::Map(Box::new(Encode { codecs, types, channel_types, all, fingerprint, adopted })))
     }
 }
 
@@ -227,7 +227,7 @@ impl Map for Encode {
     }
 
     fn fingerprint(&self) -> Option<String> {
-        self.beside.clone()
+        self.fingerprint.clone()
     }
 
     fn notes(&self) -> Vec<String> {

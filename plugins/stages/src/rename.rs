@@ -101,7 +101,7 @@ impl RenameRule {
             return Ok(Self::Glob { from, to });
         };
         let whole = Regex::new(&format!("^(?:{regex})$"))
-            .map_err(|e| ("from", format!("`{regex}` is no regular expression: {e}")))?;
+            .map_err(|e| ("from", format!("`{regex}` is not a regular expression: {e}")))?;
         match unknown_group(&to, &whole) {
             None => Ok(Self::Regex { from: whole, to }),
             Some(group) => Err((

@@ -209,8 +209,7 @@ impl<'de> Visitor<'de> for TemplatesVisitor {
         }
         if all.is_empty() {
             return Err(serde::de::Error::custom(
-                "expected at least one template, found an empty \
-                                                 table",
+                "expected at least one template, found an empty table",
             ));
         }
         Ok(all)

@@ -171,8 +171,8 @@ impl AttachImages {
         Ok(observations)
     }
 
-    fn observe(&mut self, observations: Observation) {
-        match observations {
+    fn observe(&mut self, observation: Observation) {
+        match observation {
             Observation::Image(camera, image) => self.cameras[camera].last = Some(image),
             Observation::Pose(pose) => self.history.add(pose),
         }
@@ -266,17 +266,16 @@ impl AttachImages {
             missing: BTreeMap::new(),
         };
         for row in points_rows(batch) {
-            while let Some((_, observations)) =
-                observations.next_if(|(event, _)| *event < row.event)
+            while let Some((_, observation)) = observations.next_if(|(event, _)| *event < row.event)
             {
-                self.observe(observations);
+                self.observe(observation);
             }
             if let Some(reason) = self.add_views(&row, &mut gathered)? {
                 let channel = batch.channels()[row.event as usize];
                 *gathered.missing.entry((channel, reason)).or_default() += 1;
             }
         }
-        observations.for_each(|(_, observations)| self.observe(observations));
+        observations.for_each(|(_, observation)| self.observe(observation));
         Ok(gathered)
     }
 

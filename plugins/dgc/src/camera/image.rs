@@ -65,11 +65,12 @@ impl ReadFromRows for CameraImage {
         let rows = rows.events.iter().enumerate().map(|(row, event)| {
             let fits = |bytes: &&[u8]| (1..=MAX_IMAGE_LEN).contains(&bytes.len());
             let bytes = value_bytes(bytes, row).filter(fits)?;
-            let said = utimes.filter(|utimes| utimes.is_valid(row)).map(|utimes| utimes.value(row));
+            let utime =
+                utimes.filter(|utimes| utimes.is_valid(row)).map(|utimes| utimes.value(row));
             let timestamp = timestamps[*event as usize];
             Some(Self {
-                time: said.map_or(timestamp, |micros| micros.saturating_mul(1_000)),
-                utime: said.unwrap_or(timestamp.div_euclid(1_000)),
+                time: utime.map_or(timestamp, |micros| micros.saturating_mul(1_000)),
+                utime: utime.unwrap_or(timestamp.div_euclid(1_000)),
                 declared_size: [widths[row], heights[row]],
                 jpeg_size: Picture::jpeg_size(bytes),
                 bytes: Buffer::from_slice_ref(bytes),

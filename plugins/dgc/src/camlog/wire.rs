@@ -189,13 +189,13 @@ impl FrameProgress {
         if len != expected {
             return Err(WRONG_LEN);
         }
-        let is_said = match kind {
+        let is_repeated = match kind {
             FORMAT | FRAME_INFO => self.format,
             TIMESTAMP | LATER_FRAME_INFO => self.time,
             SOURCE_UID => self.uid,
             _ => false,
         };
-        if is_said {
+        if is_repeated {
             return Err(NO_IMAGE);
         }
         let has_front = match kind {

@@ -102,8 +102,8 @@ impl BatchMove<'_> {
 
     fn check_poses(&self, rows: &Rows, wrong: &mut Vec<(u32, DropReason)>) {
         if self.are_poses(rows) {
-            let rows_without = sensor_pose::invalid_rows(rows, self.batch.timestamps());
-            let events = rows_without.iter().map(|row| rows.events[*row as usize]);
+            let invalid = sensor_pose::invalid_rows(rows, self.batch.timestamps());
+            let events = invalid.iter().map(|row| rows.events[*row as usize]);
             let named = events.filter(|event| self.plan(*event).is_some_and(|plan| plan.is_named));
             wrong.extend(named.map(|event| (event, DropReason::BadPose)));
         }

@@ -176,11 +176,10 @@ impl VelodyneStage {
         for (at, rows) in batch.rows().iter().enumerate() {
             let has_data = data_column(rows).is_some();
             for (row, event) in rows.events.iter().enumerate() {
-                let Ok(packet_found) = locations.binary_search_by_key(event, |(event, _)| *event)
-                else {
+                let Ok(index) = locations.binary_search_by_key(event, |(event, _)| *event) else {
                     continue;
                 };
-                let location = &mut locations[packet_found].1;
+                let location = &mut locations[index].1;
                 match (has_data, rows.payloads) {
                     (true, _) => *location = PacketLocation::Row(at, row),
                     (false, Payloads::Gone) if !matches!(location, PacketLocation::Row(..)) => {
@@ -198,16 +197,16 @@ impl VelodyneStage {
         &self,
         event: u32,
         channel: u32,
-        (packet_found, timestamp): (TimedPacket<'_>, i64),
+        (timed, timestamp): (TimedPacket<'_>, i64),
         cloud: &mut CloudBuilder,
         report: &mut EventReport<PacketIssue>,
     ) -> Result<(), Error> {
-        let blocks = DataBlocks::from_packet(packet_found.packet, self.model.has_halves());
+        let blocks = DataBlocks::from_packet(timed.packet, self.model.has_halves());
         if blocks.iter().next().is_none() {
             report.skip(event, channel, PacketIssue::NoBlock);
             return Ok(());
         }
-        let factory = FactoryBytes::from_packet(packet_found.packet);
+        let factory = FactoryBytes::from_packet(timed.packet);
         for (what, count) in [
             (PacketIssue::CutShort, u64::from(blocks.is_cut())),
             (PacketIssue::InvalidAzimuth, blocks.invalid_azimuths()),
@@ -219,12 +218,12 @@ impl VelodyneStage {
         if let Some(product) = self.other_product(factory, &blocks) {
             report.note(channel, PacketIssue::Product(self.model, product), 1);
         }
-        let ended = packet_found.utime.map_or(timestamp, |utime| utime.saturating_mul(1_000));
+        let ended = timed.utime.map_or(timestamp, |utime| utime.saturating_mul(1_000));
         let left_out = self.decoder.append(&blocks, factory, ended, cloud);
         if left_out > 0 {
             report.note(channel, PacketIssue::OutOfRange, left_out);
         }
-        cloud.end_event(event, packet_found.utime.unwrap_or(timestamp.div_euclid(1_000)), true)
+        cloud.end_event(event, timed.utime.unwrap_or(timestamp.div_euclid(1_000)), true)
     }
 
     /// The product number in the packet, if it is not that of our model.
@@ -310,9 +309,9 @@ impl Map for VelodyneStage {
         for (event, location) in locations {
             let (at, channel) = (event as usize, batch.channels()[event as usize]);
             match read_packet(&batch, event, location) {
-                Ok(packet_found) => {
-                    let packet_found = (packet_found, batch.timestamps()[at]);
-                    self.append(event, channel, packet_found, &mut cloud, &mut report)?;
+                Ok(timed) => {
+                    let timed = (timed, batch.timestamps()[at]);
+                    self.append(event, channel, timed, &mut cloud, &mut report)?;
                 }
                 Err(what) => report.skip(event, channel, what.bounded()),
             }

@@ -291,8 +291,7 @@ fn is_word(c: char) -> bool {
 /// What to write instead of a word of another language.
 fn foreign_word_advice(word: &str) -> Option<&'static str> {
     let lower = word.to_ascii_lowercase();
-    let stranger =
-        FOREIGN_WORDS.into_iter().find(|(foreign_word_advice, _)| *foreign_word_advice == lower);
+    let stranger = FOREIGN_WORDS.into_iter().find(|(foreign, _)| *foreign == lower);
     let is_keyword = || KEYWORDS.contains(&lower.as_str());
     let keyword = || is_keyword().then_some("write keywords in lower case");
     stranger.map(|(_, advice)| advice).or_else(keyword)

@@ -313,7 +313,7 @@ fn supported_end<'s>(tracks: impl Iterator<Item = &'s ChannelTrack>) -> Option<i
     ends.find(|((time, supported), before)| *supported || near(*time, *before)).map(|end| end.0.0)
 }
 
-/// The names of channels that have events, with their sources if names are ambiguous.
+/// The name of each channel, with its source if several channels with events have that name.
 fn names(channels: &Channels, tracks: &[ChannelTrack]) -> Vec<String> {
     let channels = channels.since(0);
     let (mut met, mut doubles) = (BTreeSet::new(), BTreeSet::new());

@@ -197,8 +197,7 @@ impl Framing for RowFraming<'_> {
                 RowScan::Invalid(why) => why.to_owned(),
                 RowScan::Row(_) | RowScan::Incomplete => {
                     format!(
-                        "a row of more than {} bytes, or quotes that are \
-                             not closed",
+                        "a row of more than {} bytes, or quotes that are not closed",
                         self.longest
                     )
                 }

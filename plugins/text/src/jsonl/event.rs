@@ -91,7 +91,7 @@ pub(crate) struct EventLines {
 enum UnknownEncoding {
     #[default]
     None,
-    LineContent(String),
+    Unreported(String),
     Reported,
 }
 
@@ -104,7 +104,7 @@ impl EventLines {
     /// The first unknown encoding name, once, in printable form. Such lines are events whose
     /// encoding is unknown.
     pub(crate) fn take_unknown_encoding(&mut self) -> Option<String> {
-        let UnknownEncoding::LineContent(word) = &mut self.unknown_encoding else { return None };
+        let UnknownEncoding::Unreported(word) = &mut self.unknown_encoding else { return None };
         let word = std::mem::take(word);
         self.unknown_encoding = UnknownEncoding::Reported;
         Some(word)
@@ -130,8 +130,7 @@ impl EventLines {
         };
         let Some(channel) = self.channel(&line)? else {
             let reason = format!(
-                "source, channel and metadata of the line are longer than \
-                         {MAX_CHANNEL_LEN} bytes"
+                "source, channel and metadata of the line are longer than {MAX_CHANNEL_LEN} bytes"
             );
             return Ok(LineContent::Damage(reason, None));
         };
@@ -162,7 +161,7 @@ impl EventLines {
         if let (Some(word), UnknownEncoding::None) =
             (line.unknown_encoding(), &self.unknown_encoding)
         {
-            self.unknown_encoding = UnknownEncoding::LineContent(excerpt(word));
+            self.unknown_encoding = UnknownEncoding::Unreported(excerpt(word));
         }
         let id = self.channels.intern(line.channel())?;
         if self.key.len() <= MAX_CACHED_KEY {
@@ -398,8 +397,7 @@ mod tests {
     fn a_payload_that_does_not_match_size_or_crc_is_damage() {
         assert_eq!(
             reason(&with("size", 8.into())),
-            "expected a payload of 8 bytes (`size`), found \
-             9"
+            "expected a payload of 8 bytes (`size`), found 9"
         );
         let wanted = "expected the CRC-32 1 (`crc32`) of the payload, found 3421780262";
         assert_eq!(reason(&with("crc32", 1.into())), wanted);
@@ -414,10 +412,7 @@ mod tests {
         for key in ["timestamp_ns", "source", "channel", "sequence"] {
             let reason = reason(&without(&[key]));
             assert!(
-                reason.starts_with(&format!(
-                    "not an event: missing \
-                                                 field `{key}`"
-                )),
+                reason.starts_with(&format!("not an event: missing field `{key}`")),
                 "{reason}"
             );
         }

@@ -129,14 +129,14 @@ impl<'d> CfgFile<'d> {
 
     /// The settings of a group in `calibration` or at the top level.
     fn group_settings<'s>(&'s self, name: &str) -> Option<FrameSettings<'s>> {
-        let in_home =
+        let entry_in =
             |section: &Section<'d>| section.entries.iter().find(|entry| entry.name == name);
-        let inside = in_home(&self.calibration);
+        let inside = entry_in(&self.calibration);
         let mut enclosing = vec![&self.root.index];
         if inside.is_some() {
             enclosing.insert(0, &self.calibration.index);
         }
-        let entry = inside.or_else(|| in_home(&self.root))?;
+        let entry = inside.or_else(|| entry_in(&self.root))?;
         let own = vec![entry.value.entries()?];
         Some(FrameSettings { name: &entry.name, span: &entry.span, own, enclosing })
     }
