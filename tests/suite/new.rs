@@ -179,7 +179,7 @@ fn names_that_cannot_be_had_are_refused_and_nothing_is_made() {
         ("source", "my--gyro", "between letters"),
         ("sink", "fn", "choose another name"),
         ("source", "lcm-log", "already has a source `lcm-log`"),
-        ("codec", "vel", "has a codec `vel` already"),
+        ("codec", "vel", "already has a codec `vel`"),
     ] {
         new(&folder, kind, name).expect(2).expect_stderr(why);
     }

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{
-    BatchBuilder, Channel, Encoding, Entry, Error, Input, Name, Query, ReadContext, Reader, Source,
-    Split,
+    BatchBuilder, Channel, Encoding, Error, Input, Name, Query, ReadContext, Reader, Source, Split,
+    SplitStart,
 };
 
 /// Generates one event per second.
@@ -17,8 +17,8 @@ pub struct Ticks {
 
 sluice_core::register! {
     source "ticks": Ticks,
-    about: "ticks like a clock, an event a second",
-    sample: "[sources.clock]\nplugin = \"ticks\"\n## How many events.\ncount = 60\n",
+    about: "ticks like a clock, one event per second",
+    sample: "[sources.clock]\nplugin = \"ticks\"\n## The number of events.\ncount = 60\n",
 }
 
 impl Source for Ticks {
@@ -33,7 +33,7 @@ impl Source for Ticks {
     fn read<'s>(
         &'s self,
         _: &Split,
-        _: Entry,
+        _: SplitStart,
         run: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let channel = Channel::new(Name::from_text("TICK"), run.source.clone(), Encoding::Text);
