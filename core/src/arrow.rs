@@ -152,7 +152,7 @@ impl Batch {
     ) -> Self {
         let len = timestamps.len();
         let same = sequences.len() == len && channels.len() == len && payloads.len() == len;
-        assert!(same, "one value an event");
+        assert!(same, "one value per event");
         Self {
             timestamps,
             sequences,

@@ -175,7 +175,7 @@ impl Batch {
     ///
     /// If there is not one timestamp per event.
     pub fn with_timestamps(mut self, timestamps: Vec<i64>) -> Self {
-        assert_eq!(timestamps.len(), self.len(), "one timestamp an event");
+        assert_eq!(timestamps.len(), self.len(), "one timestamp per event");
         self.timestamps = column(timestamps);
         self.wide_times = None;
         self
@@ -187,7 +187,7 @@ impl Batch {
     ///
     /// If there is not one time per event.
     pub fn with_wide_times(mut self, times: Vec<i128>) -> Self {
-        assert_eq!(times.len(), self.len(), "one time an event");
+        assert_eq!(times.len(), self.len(), "one time per event");
         self.timestamps = times.iter().map(|time| nearest(*time)).collect();
         let fit =
             times.iter().zip(&*self.timestamps).all(|(time, near)| *time == i128::from(*near));
@@ -201,7 +201,7 @@ impl Batch {
     ///
     /// If there is not one channel per event.
     pub fn with_channels(mut self, channels: Vec<u32>) -> Self {
-        assert_eq!(channels.len(), self.len(), "one channel an event");
+        assert_eq!(channels.len(), self.len(), "one channel per event");
         self.origins.get_or_insert(self.channels);
         self.channels = column(channels);
         self
@@ -344,7 +344,7 @@ impl Batch {
     ///
     /// If there is not one payload per event, or an index is out of range.
     pub fn with_payloads(self, events: &[u32], payloads: &BinaryArray) -> Self {
-        assert_eq!(events.len(), payloads.len(), "one payload an event");
+        assert_eq!(events.len(), payloads.len(), "one payload per event");
         let segment = self.segments.len() as u32;
         let (mut views, offsets) = (self.payloads.to_vec(), payloads.value_offsets());
         for (row, event) in events.iter().enumerate() {

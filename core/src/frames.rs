@@ -90,7 +90,7 @@ pub fn compress_bound(plain: u64) -> u64 {
 pub fn decompress(frame: &[u8], to: &mut [u8]) -> Result<(), String> {
     let (want, says) = (to.len() as u64, content_size(frame));
     if says != Some(want) {
-        let says = says.map_or("nothing".to_owned(), |says| format!("{says} bytes"));
+        let says = says.map_or("no length".to_owned(), |says| format!("{says} bytes"));
         return Err(format!("expected {want} bytes, found a frame that declares {says}"));
     }
     let held = DECOMPRESSOR.with_borrow_mut(|decompressor| decompressor.decompress(to, frame));

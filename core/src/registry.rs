@@ -26,7 +26,7 @@ pub enum PluginKind {
     Codec,
     /// Writes events.
     Sink,
-    /// Serves others, beside any pipeline.
+    /// Serves other programs, independently of any pipeline.
     Service,
 }
 

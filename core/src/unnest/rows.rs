@@ -178,7 +178,7 @@ fn check_repeated(
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "the fields beside the lists `{path}` would take {bytes} bytes, repeated in each row, \
+        "the fields next to the lists `{path}` would take {bytes} bytes, repeated in each row, \
          more than the limit of {MAX_REPEATED}; write the lists without `unnest`"
     )))
 }
