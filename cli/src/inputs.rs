@@ -268,9 +268,8 @@ fn refuse_foreign_formats(shell: &Shell, path: &Path, head: &[u8]) -> Result<(),
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         return Err(Failure::Usage(format!(
             "{name} declares types, and is not a log: give it as --types {name}, or its whole \
-             folder \
-             as --types {0}; without quotes, a shell expands --types {0}/* to one type file and \
-             further inputs",
+             folder as --types {0}; without quotes, a shell expands --types {0}/* to one type file \
+             and further inputs",
             folder.display()
         )));
     }

@@ -527,7 +527,7 @@ fn addresses_of_files_are_read_from_a_time_on_and_written_as_their_mode_says() {
     assert_eq!(cat.lines().count(), 4);
     run_sluice(&folder, &["info", "file://in.lcm?colour=red"])
         .expect(0)
-        .expect_stderr("`colour` means nothing");
+        .expect_stderr("unknown key `colour`");
 
     run_sluice(&folder, &["convert", "in.lcm", "--to", "file://out"])
         .expect(1)

@@ -226,13 +226,13 @@ fn records_of_several_folders_are_put_together_at_once() {
     let both = ["merge-manifests", "out", "other"];
     run_sluice(&folder, &both)
         .expect(1)
-        .expect_stderr("out: 2 parts")
+        .expect_stderr("out: merged 2 shards")
         .expect_stderr("other: shards are missing: 2/2");
     run_sluice(&folder, &["run", "other.toml", "--shard", "2/2"]).expect(0);
     run_sluice(&folder, &both)
         .expect(0)
         .expect_stderr("out: already merged")
-        .expect_stderr("other: 2 parts");
+        .expect_stderr("other: merged 2 shards");
 }
 
 #[test]

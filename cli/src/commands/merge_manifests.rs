@@ -52,10 +52,10 @@ pub(crate) fn run(args: &MergeManifestsArgs, shell: &Shell) -> CommandResult {
     Ok(ending)
 }
 
-fn merged_text(folder: &Path, parts: usize, inputs: usize) -> String {
-    let (parts, inputs) =
-        (units::pluralize(parts as u64, "part"), units::pluralize(inputs as u64, "input"));
-    format!("{}: merged {parts}, {inputs}", folder.display())
+fn merged_text(folder: &Path, shards: usize, inputs: usize) -> String {
+    let (shards, inputs) =
+        (units::pluralize(shards as u64, "shard"), units::pluralize(inputs as u64, "input"));
+    format!("{}: merged {shards}, {inputs}", folder.display())
 }
 
 fn report_reasons(folder: &Path, reasons: &[String], shell: &Shell) {
