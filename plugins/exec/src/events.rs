@@ -267,17 +267,16 @@ impl Defaults {
     /// The column, with nulls replaced by what `word` returns.
     fn fill(
         &self,
-        event_columns: Option<&ArrayRef>,
+        column: Option<&ArrayRef>,
         len: usize,
         word: impl Fn(&ChannelDefaults) -> Option<&str>,
     ) -> Result<ArrayRef, ArrowError> {
-        let nulls = event_columns.map(|event_columns| event_columns.logical_nulls());
+        let nulls = column.map(|column| column.logical_nulls());
         let is_full = |nulls: &Option<NullBuffer>| nulls.iter().all(|n| n.null_count() == 0);
-        if let Some(event_columns) = event_columns.filter(|_| nulls.as_ref().is_some_and(is_full)) {
-            return Ok(Arc::clone(event_columns));
+        if let Some(column) = column.filter(|_| nulls.as_ref().is_some_and(is_full)) {
+            return Ok(Arc::clone(column));
         }
-        let said =
-            event_columns.and_then(|event_columns| event_columns.as_dictionary_opt::<Int32Type>());
+        let said = column.and_then(|column| column.as_dictionary_opt::<Int32Type>());
         let values = said.and_then(|said| said.values().as_string_opt::<i32>());
         let first = values.map_or(0, StringArray::len);
         let is_said = |row| match &nulls {
@@ -314,11 +313,11 @@ pub(crate) fn to_batch(
     let timestamps = TimestampNanosecondArray::new(event_columns.timestamps.clone(), None);
     let build = || -> Result<RecordBatch, ArrowError> {
         let source =
-            defaults.fill(event_columns.source.as_ref(), len, |part_len| Some(&part_len.source))?;
+            defaults.fill(event_columns.source.as_ref(), len, |channel| Some(&channel.source))?;
         let encoding =
-            defaults.fill(event_columns.encoding.as_ref(), len, |part_len| part_len.encoding)?;
-        let attributes = defaults.fill(event_columns.attributes.as_ref(), len, |part_len| {
-            part_len.attributes.as_deref()
+            defaults.fill(event_columns.encoding.as_ref(), len, |channel| channel.encoding)?;
+        let attributes = defaults.fill(event_columns.attributes.as_ref(), len, |channel| {
+            channel.attributes.as_deref()
         })?;
         RecordBatch::try_from_iter([
             ("timestamp", Arc::new(timestamps) as ArrayRef),

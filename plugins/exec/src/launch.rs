@@ -191,14 +191,14 @@ impl LaunchOptions {
 /// An argument with the input's path filled in, byte by byte, so that any path works.
 fn fill_input(word: &str, input: Option<&Path>) -> OsString {
     let Some(input) = input else { return word.into() };
-    let mut fill_input = OsString::new();
+    let mut filled = OsString::new();
     for (n, text) in word.split(INPUT).enumerate() {
         if n > 0 {
-            fill_input.push(input);
+            filled.push(input);
         }
-        fill_input.push(text);
+        filled.push(text);
     }
-    fill_input
+    filled
 }
 
 /// A command as typed in a shell.
@@ -248,11 +248,11 @@ mod tests {
     fn arguments_have_the_path_of_the_input_byte_by_byte() {
         use std::os::unix::ffi::{OsStrExt, OsStringExt};
         let input = OsString::from_vec(b"/log\xff/a".to_vec());
-        let fill_input = |word| fill_input(word, Some(Path::new(&input))).as_bytes().to_vec();
-        assert_eq!(fill_input("{input}"), b"/log\xff/a");
-        assert_eq!(fill_input("a={input},{input}"), b"a=/log\xff/a,/log\xff/a");
-        assert_eq!(fill_input("plain"), b"plain");
-        assert_eq!(super::fill_input("{input}", None), "{input}");
+        let filled = |word| fill_input(word, Some(Path::new(&input))).as_bytes().to_vec();
+        assert_eq!(filled("{input}"), b"/log\xff/a");
+        assert_eq!(filled("a={input},{input}"), b"a=/log\xff/a,/log\xff/a");
+        assert_eq!(filled("plain"), b"plain");
+        assert_eq!(fill_input("{input}", None), "{input}");
     }
 
     #[test]

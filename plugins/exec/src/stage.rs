@@ -505,11 +505,11 @@ mod tests {
         let sent = [sent(&context)];
         let bytes = write_stream(&sent, &context.channels).unwrap();
         let answered = read_answers(&bytes, &sent, &context).unwrap();
-        let display_text = |batches: &[Batch]| -> Vec<_> {
+        let plain = |batches: &[Batch]| -> Vec<_> {
             let events = batches.iter().flat_map(Batch::iter);
             events.map(|e| (e.timestamp, e.sequence, e.channel, e.payload.to_vec())).collect()
         };
-        assert_eq!(display_text(&answered.batches), display_text(&sent));
+        assert_eq!(plain(&answered.batches), plain(&sent));
         assert_eq!((answered.added.len(), answered.missing), (0, 0));
     }
 

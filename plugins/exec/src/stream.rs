@@ -240,8 +240,8 @@ mod tests {
 
     #[test]
     fn sequence_numbers_are_read_or_generated() {
-        let event_columns = Arc::new(UInt16Array::from(vec![7, 9]));
-        assert_eq!(read(&stream_from(with("sequence", event_columns))).unwrap()[1].1, 9);
+        let sequences = Arc::new(UInt16Array::from(vec![7, 9]));
+        assert_eq!(read(&stream_from(with("sequence", sequences))).unwrap()[1].1, 9);
         let batch = RecordBatch::try_from_iter(sample_columns()).unwrap();
         let twice = read(&stream(&[batch.clone(), batch])).unwrap();
         assert_eq!(twice.iter().map(|event| event.1).collect::<Vec<_>>(), [0, 1, 2, 3]);

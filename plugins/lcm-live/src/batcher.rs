@@ -132,7 +132,7 @@ impl PayloadBuffer {
     }
 }
 
-/// Longer payloads stay in the memory they were received in.
+/// Payloads of at least this length stay in the memory they were received in.
 const MIN_OWNED_LEN: usize = 256 << 10;
 
 impl Batcher {

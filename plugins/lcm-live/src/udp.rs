@@ -173,7 +173,7 @@ fn grow_buffer(
     let advice = (actual < requested).then(|| {
         let (requested, limit) = (ByteSize(requested as u64), rmem_max());
         format!(
-            "the system gives the socket a buffer of {} only, {requested} were requested for: \
+            "the system gives the socket a buffer of only {}, {requested} were requested: \
              net.core.rmem_max is {limit}; sysctl -w net.core.rmem_max={} raises it",
             ByteSize(actual as u64),
             requested.0

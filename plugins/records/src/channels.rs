@@ -156,9 +156,9 @@ impl RecordKind {
             }
             NameSource::Text => Name::from_bytes(text(bytes.get(..len).unwrap_or_default())),
             NameSource::Template(template) => {
-                let render = self.render(format, template, record, (0, 0))?;
+                let name = self.render(format, template, record, (0, 0))?;
                 let wrong = || Error::internal("a channel's name could not be made of its record");
-                Name::from_text(&render.ok_or_else(wrong)?)
+                Name::from_text(&name.ok_or_else(wrong)?)
             }
         })
     }

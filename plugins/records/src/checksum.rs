@@ -71,8 +71,8 @@ const CRC_32_NOVATEL: Catalogued<u32> = Catalogued {
 };
 
 macro_rules! table {
-    ($name:ident, $width:ty, $compute:expr) => {
-        static $name: Crc<$width, Table<16>> = Crc::<$width, Table<16>>::new(&$compute);
+    ($name:ident, $width:ty, $algorithm:expr) => {
+        static $name: Crc<$width, Table<16>> = Crc::<$width, Table<16>>::new(&$algorithm);
     };
 }
 

@@ -131,7 +131,7 @@ impl RecordFormat {
         };
         let len = match self.len(kind, bytes, is_all) {
             Ok(len) => len,
-            Err(classify) => return classify,
+            Err(outcome) => return outcome,
         };
         if let Err(rejection) = self.check_len(kind, len) {
             return Classification::Rejected(rejection);

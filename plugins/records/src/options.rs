@@ -209,7 +209,7 @@ pub(crate) struct Field {
     pub(crate) counts: Option<LengthCounts>,
     /// For a length: a number to add. May be negative.
     pub(crate) plus: Option<i64>,
-    /// For a time: the number at which it wraps to 0; `true` for the range of its type.
+    /// For a time: the number at which it wraps to 0; `true` for the end of its type's range.
     pub(crate) wraps: Option<WrapPoint>,
     /// For a checksum: its algorithm.
     pub(crate) algorithm: Option<Algorithm>,

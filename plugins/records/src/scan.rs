@@ -34,7 +34,7 @@
 //! byte of progress it examines at most 256 bytes, plus 1 MiB and the last record, so that a log
 //! that pretends to have a long record at every byte ends in damage, not after days. Rejecting a
 //! checksum reads the whole record: at most 64 KiB per damage, or `max_record` if the declared
-//! length leads to a record or contains none. Memory is limited to the longest record.
+//! length leads to a record or contains no trusted one. Memory is limited to the longest record.
 
 #![warn(clippy::indexing_slicing)]
 

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_are_rounded_are_told() {
+    fn rounded_times_are_reported() {
         let channels = Channels::default();
         let buffers = BlockPool::new(16, 1);
         for (time, is_rounded) in

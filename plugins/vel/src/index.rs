@@ -539,13 +539,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_of_many_wrong_entries_are_told_one_by_one() {
+    fn only_the_first_of_many_wrong_entries_are_reported_one_by_one() {
         let findings = report_of(&[7; 50], &[0.0, 49_000.0]).findings();
         assert_eq!((findings.len(), &findings[21][..]), (22, "30 more entries are wrong"));
     }
 
     #[test]
-    fn seconds_that_are_not_indexed_are_told() {
+    fn seconds_that_are_not_indexed_are_reported() {
         for (entries, reach) in [(&[][..], 0), (&[-1; 4], 0), (&[12 + 3 * 8, -1, -1], 1)] {
             let findings = report_of(entries, &[0.0, 3_600_000.0]).findings();
             let left = 3601 - reach;

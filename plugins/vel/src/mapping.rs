@@ -145,7 +145,7 @@ impl BatchUsage {
         Self(vec![ChannelUsage::default(); channels])
     }
 
-    /// Adds an event of the channel with mapping `mapping`, which is `kinds[at]`.
+    /// Adds an event of the channel with this mapping, which has the index `at`.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_sources_that_are_not_those_of_the_messages_are_told() {
+    fn names_and_sources_that_are_not_those_of_the_messages_are_reported() {
         let payload = [&b"\x01\0\0\0b\x04\0\0\0im\xff\\"[..], &[0; 28]].concat();
         for (name, source, says) in [
             ("IMUStateM", "im\\xff\\", None),

@@ -134,7 +134,7 @@ fn bytes_behind_a_message_are_not_lost() {
     drive.good("nothing", writer.payload("nothing", &[]));
     let notes = drive.run(&folder);
     assert!(
-        notes.contains("not a valid `small`: bytes are left over behind the message"),
+        notes.contains("not a valid `small`: bytes are left over after the message"),
         "{notes}"
     );
 }

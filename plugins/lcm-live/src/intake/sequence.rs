@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_settled_is_told_from_what_came_twice() {
+    fn settled_numbers_are_distinguished_from_duplicates() {
         let mut window = window([1, 2, 3]);
         window.settle(2);
         window.settle(9);

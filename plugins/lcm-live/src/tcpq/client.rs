@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_no_hub_is_told_with_what_it_sent() {
+    fn a_server_that_is_no_hub_is_reported_with_what_it_sent() {
         let error = with_server(
             |mut socket| socket.write_all(b"SSH-2.0-OpenSSH\r\n").unwrap(),
             |client| client.unwrap_err().to_string(),
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_closes_early_is_told_with_what_it_sent() {
+    fn a_server_that_closes_early_is_reported_with_what_it_sent() {
         let error = with_server(
             |mut socket| {
                 let mut client_handshake = [0; HANDSHAKE_LEN];
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_connection_is_told_from_silence() {
+    fn a_closed_connection_is_distinguished_from_silence() {
         let (close, closing) = std::sync::mpsc::channel::<()>();
         with_server(
             greets(move |socket| {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hub_out_of_step_is_told() {
+    fn a_hub_out_of_step_is_reported() {
         with_server(
             greets(|mut socket| socket.write_all(&[0, 0, 0, 2, 0, 0, 0, 1, b'A']).unwrap()),
             |client| {
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hub_that_takes_nothing_is_told() {
+    fn a_hub_that_takes_nothing_is_reported() {
         let (over, until) = std::sync::mpsc::channel::<()>();
         with_server(
             greets(move |socket| {
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_nobody_listens_on_is_told() {
+    fn a_port_nobody_listens_on_is_reported() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);

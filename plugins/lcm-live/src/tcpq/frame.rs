@@ -230,7 +230,7 @@ impl FrameParser {
         Self { limits, at, partial: Vec::new() }
     }
 
-    /// The next frame; advances `input` behind it. `None` if `input` ends within the frame, which
+    /// The next frame; advances `input` past it. `None` if `input` ends within the frame, which
     /// is then kept.
     ///
     /// A frame owns its memory, copied once from `input`. After `Err` every call returns the same
@@ -277,7 +277,8 @@ impl FrameParser {
         else {
             return;
         };
-        // A false length costs its sender at least half of what it costs us.
+        // A false length takes at most twice the memory that its sender has filled, or the initial
+        // capacity.
         let room = need.min((2 * (have + more.len())).max(INITIAL_CAPACITY));
         self.partial.reserve_exact(room.saturating_sub(have));
         self.partial.extend_from_slice(more);
@@ -543,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greeting_of_something_else_is_shown() {
+    fn a_foreign_handshake_is_shown() {
         let wrong = check_handshake(PeerRole::Server, b"HTTP/1.1").unwrap_err();
         assert_eq!(
             wrong.to_string(),

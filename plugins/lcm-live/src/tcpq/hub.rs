@@ -169,7 +169,7 @@ enum DisconnectReason {
     #[error("has left {0} bytes into a frame")]
     LeftInFrame(usize),
     #[error("was disconnected: {0}")]
-    Greeting(#[from] HandshakeError),
+    Handshake(#[from] HandshakeError),
     #[error("was disconnected: {0}")]
     Malformed(#[from] MalformedFrame),
     #[error("was disconnected: it accepted no data for {0:?}")]

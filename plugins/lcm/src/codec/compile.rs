@@ -27,8 +27,8 @@ const MAX_MESSAGE_LEN: usize = i32::MAX as usize;
 
 /// Compiles the plan of a type.
 ///
-/// A recursive type becomes columns down to `depth` levels, fewer if there would be too many
-/// columns. Deeper levels stay bytes.
+/// A recursive type becomes columns down to `depth` levels inside itself, fewer if there would be
+/// too many columns. Deeper levels stay bytes.
 ///
 /// `Err` says why the type has no plan.
 pub(crate) fn compile(library: &Library, id: TypeId, depth: usize) -> Result<MessagePlan, String> {

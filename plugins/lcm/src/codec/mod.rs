@@ -54,7 +54,7 @@ pub(crate) const NAME: &str = "lcm";
 pub struct LcmTypes {
     /// Files that declare types, or names of built-in sets.
     pub types: TypePaths,
-    /// How many levels of a recursive type become columns; deeper levels stay bytes.
+    /// How many levels of a type inside itself become columns; deeper levels stay bytes.
     pub depth: Option<u8>,
 }
 
@@ -92,7 +92,7 @@ const MAX_FILE_LEN: usize = 16 << 20;
 
 impl LcmCodec {
     /// The codec for the types that `files` declare. Recursive types become columns down to `depth`
-    /// levels.
+    /// levels inside themselves.
     pub fn from_files(files: Vec<TypeFile>, depth: usize) -> Self {
         let made_from = codecs::fingerprint(NAME, &files);
         let library = Arc::new(Library::from_files(files));

@@ -14,7 +14,7 @@ pub(crate) type PayloadFault = &'static str;
 /// The payload is too short.
 pub(crate) const SHORT: PayloadFault = "the payload ends before its message does";
 /// The payload is too long.
-pub(crate) const LEFT_OVER: PayloadFault = "bytes are left over behind the message";
+pub(crate) const LEFT_OVER: PayloadFault = "bytes are left over after the message";
 /// An impossible count.
 const HUGE: PayloadFault = "a length field says more than the payload holds";
 const NEGATIVE: PayloadFault = "a length field is negative";

@@ -221,7 +221,7 @@ fn a_window_has_every_event_of_it_in_whatever_order_times_are() {
 }
 
 #[test]
-fn damage_outside_of_a_window_is_told_as_it_is_without_one() {
+fn damage_outside_of_a_window_is_reported_as_it_is_without_one() {
     let mut bytes = long_log(&(0..400).collect::<Vec<_>>());
     let at = bytes.len() / 4;
     bytes[at..at + 200_000].fill(0);

@@ -18,7 +18,7 @@ struct LogLayout {
     reasons: Vec<EventDamage>,
 }
 
-/// Judges a log from its first byte to its last, and checks that what is found tiles it.
+/// Classifies a log from its first byte to its last, and checks that the results tile it.
 fn walk_with(log: &mut impl ReadAt, len: u64, limits: &ScanLimits) -> LogLayout {
     let mut found = LogLayout::default();
     let mut pos = 0;

@@ -298,7 +298,7 @@ impl<'o> FieldLayout<'o, '_> {
             if placed.word.is_none() || !placed.field.bits.is_empty() {
                 placed.report(self.mistakes, key, format!("only numbers have a `{key}`"));
             } else if role.is_some_and(|role| role != Role::Time) {
-                let what = format!("a field whose role is not `time` has no `{key}`");
+                let what = format!("a field with a role other than `time` has no `{key}`");
                 placed.report(self.mistakes, key, what);
             } else if !number.is_finite() || (key == "scale" && *number == 0.0) {
                 placed.report(

@@ -117,7 +117,7 @@ impl SharedFields<'_> {
 
 fn build_format(options: &Options, mistakes: &mut Mistakes) -> Option<RecordFormat> {
     if options.head.is_empty() && options.fields.is_empty() && options.kinds.is_empty() {
-        // Follows from `fields` having been dropped as wrong.
+        // May follow from `fields` having been dropped as wrong.
         mistakes.at(&[], "`records` needs the fields of a record: `fields`, or `kinds`");
         return None;
     }
@@ -294,13 +294,13 @@ fn others(options: &Options, shared: &SharedFields<'_>, has_length: bool) -> Opt
         return None;
     }
     let is_timed = roles::has_time(&shared.head) || roles::has_time(&shared.tail);
-    let told = has_length || options.sync.is_some();
-    let usual = told && (is_timed || options.untimed == UntimedPolicy::Last);
+    let has_ends = has_length || options.sync.is_some();
+    let keeps = has_ends && (is_timed || options.untimed == UntimedPolicy::Last);
     Some(match options.other_kinds {
         Some(OtherKinds::Keep) => Disposition::Event,
         Some(OtherKinds::Skip) => Disposition::Skip,
         Some(OtherKinds::Damage) => Disposition::Damage,
-        None if usual => Disposition::Event,
+        None if keeps => Disposition::Event,
         None => Disposition::Damage,
     })
 }

@@ -80,7 +80,7 @@ pub(super) fn kind(
     options: &Options,
     (head, tail): (&[PlacedField<'_>], &[PlacedField<'_>]),
     draft: KindDraft<'_>,
-    end: &LengthBounds,
+    bounds: &LengthBounds,
     mistakes: &mut Mistakes,
 ) -> RecordKind {
     let fields: Vec<&PlacedField<'_>> = head.iter().chain(&draft.fields).chain(tail).collect();
@@ -90,13 +90,13 @@ pub(super) fn kind(
     let key = TypeKey(
         Algorithm::Crc64.compute(&[draft.name.as_bytes(), format!("{schema:?}").as_bytes()]),
     );
-    let is_last = head.len() + draft.fields.len();
+    let tail_from = head.len() + draft.fields.len();
     let naming = naming::compile(options, &draft, &fields, mistakes);
     RecordKind {
-        fixed_len: end.fixed_len,
-        min_len: end.min_len,
+        fixed_len: bounds.fixed_len,
+        min_len: bounds.min_len,
         constants: constants(&fields),
-        checksum: checksum(options, &fields, is_last, draft.extra, end, mistakes, &draft.path),
+        checksum: checksum(options, &fields, tail_from, draft.extra, bounds, mistakes, &draft.path),
         proof_bits: 0,
         is_doubtful: false,
         disposition: Disposition::Event,
@@ -282,7 +282,7 @@ fn checksum(
     fields: &[&PlacedField<'_>],
     tail_from: usize,
     extra: Option<u8>,
-    end: &LengthBounds,
+    bounds: &LengthBounds,
     mistakes: &mut Mistakes,
     path: &[String],
 ) -> Option<Checksum> {
@@ -312,12 +312,12 @@ fn checksum(
         None => at,
         Some(name) => offset_of_field(fields, placed, "until", name, mistakes)?,
     };
-    let is_fixed = options.kinds.is_empty() && end.fixed_len.is_some();
+    let is_fixed = options.kinds.is_empty() && bounds.fixed_len.is_some();
     check_cover(
         placed,
         (at, word.number.width()),
         (from, until),
-        (end.min_len, is_fixed),
+        (bounds.min_len, is_fixed),
         mistakes,
     );
     Some(Checksum { at, word, algorithm, from, until, extra })

@@ -224,7 +224,7 @@ fn mistakes_say_where_they_are() {
 }
 
 #[test]
-fn an_option_that_is_wrong_is_told_with_its_place() {
+fn a_wrong_option_is_reported_with_its_place() {
     let wrong = |messages: serde_json::Value| {
         let read = sluice_core::options::read::<VelTypes>(json!({ "messages": messages }));
         read.and_then(|options| Box::<dyn Codec>::try_from(options).map(drop)).unwrap_err()

@@ -197,7 +197,7 @@ fn an_ended_subscription_gets_nothing_more() {
 }
 
 #[test]
-fn a_slow_client_loses_messages_which_is_said_and_a_fast_one_gets_all() {
+fn a_slow_client_loses_messages_which_is_reported_and_a_fast_one_gets_all() {
     let limits = HubLimits { queue_bytes: 1 << 20, ..HubLimits::default() };
     with_hub(limits, |hub, log| {
         let (slow, mut fast, mut from) = (raw(hub), receiver(hub, &["A"]), client(hub));
@@ -232,7 +232,7 @@ fn a_slow_client_loses_messages_which_is_said_and_a_fast_one_gets_all() {
 }
 
 #[test]
-fn a_client_that_never_reads_is_sent_away() {
+fn a_client_that_never_reads_is_disconnected() {
     let limits = HubLimits { stall: Duration::from_millis(200), ..HubLimits::default() };
     with_hub(limits, |hub, log| {
         let (idle, mut from) = (raw(hub), client(hub));
@@ -252,7 +252,7 @@ fn a_client_that_never_reads_is_sent_away() {
 }
 
 #[test]
-fn whoever_does_not_speak_the_protocol_is_sent_away_and_nobody_else() {
+fn only_clients_that_break_the_protocol_are_disconnected() {
     let limits =
         HubLimits { handshake_timeout: Duration::from_millis(200), ..HubLimits::default() };
     with_hub(limits, |hub, log| {
@@ -287,7 +287,7 @@ fn whoever_does_not_speak_the_protocol_is_sent_away_and_nobody_else() {
 }
 
 #[test]
-fn what_is_no_regular_expression_is_said_and_ignored() {
+fn an_invalid_regular_expression_is_reported_and_ignored() {
     with_hub(HubLimits::default(), |hub, log| {
         let mut client = receiver(hub, &["CAM(", "B"]);
         let line = log.line("CAM(");
@@ -318,7 +318,7 @@ fn names_that_are_no_utf_8_are_matched_as_latin_1() {
 }
 
 #[test]
-fn one_client_too_many_is_sent_away() {
+fn one_client_too_many_is_disconnected() {
     with_hub(HubLimits { clients: 1, ..HubLimits::default() }, |hub, log| {
         let mut first = receiver(hub, &["A"]);
         let second = HubClient::connect("127.0.0.1", hub.local_addr().port(), LONG);
@@ -365,7 +365,7 @@ fn a_hub_can_serve_again() {
 }
 
 #[test]
-fn a_port_in_use_is_told() {
+fn a_port_in_use_is_reported() {
     let hub = Hub::bind("127.0.0.1:0").unwrap();
     let error = Hub::bind(hub.local_addr()).unwrap_err();
     assert!(matches!(error, HubError::InUse), "{error}");

@@ -185,7 +185,7 @@ fn hostile_payloads_say_why_they_are_none() {
     );
     assert_eq!(
         refusal("struct t { int32_t x; }", &[&int(0), &[0]]),
-        "bytes are left over behind the message"
+        "bytes are left over after the message"
     );
     let list = "struct t { int32_t n; double x[n]; }";
     assert_eq!(refusal(list, &[&int(-1)]), "a length field is negative");

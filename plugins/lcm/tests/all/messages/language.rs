@@ -136,7 +136,7 @@ struct nearly_t { x_tt other; }
 }
 
 #[test]
-fn what_is_wrong_is_told_with_what_to_do() {
+fn mistakes_are_reported_with_what_to_do() {
     for (text, help) in [
         ("struct t { uint8_t x; }", "the language has `byte`"),
         ("struct t { int x; }", "the language has `int32_t`"),

@@ -1,5 +1,5 @@
-//! Types and messages made up from a number: an own writer of the wire format, to hold the codec
-//! against.
+//! Types and messages made up from a number, with a separate writer of the wire format to check
+//! the codec against.
 
 use std::fmt::Write;
 
@@ -129,7 +129,7 @@ impl RandomTypes {
 
     fn value(&self, at: usize, random: &mut Random, out: &mut Vec<u8>) {
         let members = &self.0[at];
-        // Arrays of many empty arrays are taken for hostile, so only arrays of one dimension are
+        // Arrays of many empty arrays are considered hostile, so only arrays of one dimension are
         // empty.
         let is_inner = |place| {
             let inner = members.iter().filter(|member| member.sizes.len() > 1);
