@@ -272,7 +272,7 @@ mod tests {
             frame[at] ^= 4;
             let mut found = vec![0; plain.len()];
             let read = decompress(&frame, &mut found);
-            // Some bits mean nothing.
+            // Some bits of a frame have no effect.
             assert!(read.is_err() || found == plain, "byte {at}");
             frame[at] ^= 4;
         }

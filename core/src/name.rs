@@ -468,7 +468,7 @@ mod tests {
         let others = portable(names.clone(), ("", ".las"));
         assert_eq!(others.len(), 3, "{others:?}");
         assert_eq!(others["aux.b"], "%61%75%78%2E%62");
-        // Behind something else it is no device.
+        // After a prefix it is not a device name.
         assert_eq!(portable(names, ("channel=", "")).len(), 1);
     }
 

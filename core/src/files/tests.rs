@@ -1,4 +1,4 @@
-//! Inputs: files, streams, and objects of a store in memory that counts what is asked of it.
+//! Inputs: files, streams, and objects of a store in memory that records requests.
 
 use std::io::Write;
 

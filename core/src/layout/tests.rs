@@ -25,7 +25,7 @@ fn list(item: FieldShape) -> FieldShape {
     FieldShape::List(Box::new(item))
 }
 
-/// Reads payloads, and makes them again.
+/// Decodes payloads, and checks that encoding restores them.
 fn there_and_back(layout: &PayloadLayout, payloads: &[&[u8]]) -> RecordBatch {
     let mut rows = layout.rows();
     payloads.iter().for_each(|payload| rows.push(payload).unwrap());
@@ -271,7 +271,7 @@ proptest! {
         let Ok(layout) = PayloadLayout::new(wire, &members) else { return Ok(()) };
         let (mut rows, mut good) = (layout.rows(), Vec::new());
         for payload in &payloads {
-            // The longest front that is a whole payload, if any is.
+            // The longest prefix that is a complete payload, if any.
             let mut lengths = (0..=payload.len()).rev();
             if let Some(len) = lengths.find(|len| rows.push(&payload[..*len]).is_ok()) {
                 good.push(payload[..len].to_vec());

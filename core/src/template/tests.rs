@@ -1,4 +1,4 @@
-//! What templates write, and what is said of those that are none.
+//! The text of templates, and the errors of invalid ones.
 
 use super::*;
 use crate::{Channel, ChannelId, Clock, Encoding, Event, MessageType, Name, Payloads, TypeKey};

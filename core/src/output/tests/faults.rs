@@ -47,7 +47,8 @@ fn run(folder: &Path, text: &str, faults: &Arc<FaultInjector>) -> Result<(), Err
     published.map(drop)
 }
 
-/// Lets every step fail in turn over what `before` left: it alone, or with all after it.
+/// Writes `before`, then makes every step of writing `text` fail in turn, as `fails` says: alone,
+/// or with all steps after it.
 fn fail_at_every_step(before: &[&str], text: &str, fails: fn(u64, StepFault) -> FaultInjector) {
     let written = || {
         let folder = tempfile::tempdir().unwrap();
@@ -109,7 +110,7 @@ fn an_output_that_lacks_what_could_not_be_written_is_not_completed() {
         drop(file.write(b"more"));
         file.finish(1).unwrap_err().to_string()
     };
-    // The first step is that the file is made.
+    // Step 0 creates the file.
     for name in ["plain", "packed.zst"] {
         let error = write(name, FaultInjector::at(1, StepFault::Short));
         assert!(error.contains("cannot complete") && error.contains(name), "{error}");

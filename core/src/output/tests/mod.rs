@@ -215,7 +215,7 @@ fn what_a_target_is_is_judged_when_the_folders_on_the_way_to_it_are_there() {
     for (number, (open, overwrite, name, why)) in opens.into_iter().enumerate() {
         let error = open(&outputs(overwrite), &through(name)).unwrap_err().to_string();
         assert!(error.contains(why), "{number}: {error}");
-        // What was made to look is gone again.
+        // Folders created to resolve the path are removed again.
         assert!(!at("new").exists(), "{number}");
         assert_eq!(fs::read(at("in")).unwrap(), b"x");
     }

@@ -1,4 +1,4 @@
-//! Outputs in a store, by one in memory.
+//! Outputs in an object store, with one in memory.
 
 use super::*;
 use crate::output::staging::StagingDir;

@@ -1,4 +1,4 @@
-//! Outputs that one process puts together and another one publishes.
+//! Outputs that one process stages and another one publishes.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use super::*;
 use crate::output::faults::{FaultInjector, StepFault};
 use crate::output::staging::{StagedFile, StagingDir};
 
-/// Every file below a folder, by its path there, with what it holds. Rooms are left out.
+/// The contents of every file below a folder, by relative path.
 fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -28,7 +28,7 @@ fn manifest(folder: &Path, files: &[PublishedFile]) -> Result<String, Error> {
     Ok(serde_json::json!({ "files": files.collect::<Vec<_>>() }).to_string())
 }
 
-/// Writes every kind of output: files, one beside another, and folders.
+/// Writes every kind of output: files, one next to another, and folders.
 fn write_all_kinds(outputs: &Arc<Outputs>, out: &Path, text: &[u8]) -> Result<(), Error> {
     let mut file = outputs.create(&out.join("a.bin"))?;
     file.write(text)?;
