@@ -144,14 +144,14 @@ impl<'s> FrameReader<'s> {
     fn report_damage(&self, frame: usize, reason: &str) {
         let Some(span) = self.footer.spans.get(frame) else { return };
         let (number, all) = (frame + 1, self.footer.spans.len());
-        let held = match self.footer.frame_summary(frame) {
+        let content = match self.footer.frame_summary(frame) {
             Some(note) => {
                 let (first, last) = (time::format(note.first), time::format(note.last));
                 format!("{} events from {first} to {last}", note.events)
             }
             None => "no events".into(),
         };
-        let reason = format!("frame {number} of {all}, with {held}: {reason}");
+        let reason = format!("frame {number} of {all}, with {content}: {reason}");
         self.unpacker.report_damage(span.start, span.end(), reason);
     }
 }
@@ -163,10 +163,10 @@ pub(crate) fn matching_frames<'f>(
     query: &'f Query,
     source: Option<&str>,
 ) -> impl Iterator<Item = usize> + 'f {
-    let wanted = footer.index.pushdown(query, source);
+    let pushdown = footer.index.pushdown(query, source);
     frames.filter(move |frame| match footer.frame_summary(*frame) {
         _ if query.is_all() => true,
-        Some(note) => wanted.may_match(note),
+        Some(note) => pushdown.may_match(note),
         None => false,
     })
 }

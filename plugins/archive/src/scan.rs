@@ -55,9 +55,9 @@ struct FrameWalk {
 
 impl FrameWalk {
     fn new(mut log: LogFile, max_frame: u64) -> Result<Self, Error> {
-        let expected = seek_table_starts(&mut log)?;
+        let known_starts = seek_table_starts(&mut log)?;
         let (len, longest) = (log.len().unwrap_or_default(), compress_bound(max_frame));
-        Ok(Self { log, len, at: 0, known_starts: expected, longest, window: Vec::new(), base: 0 })
+        Ok(Self { log, len, at: 0, known_starts, longest, window: Vec::new(), base: 0 })
     }
 
     /// At least `want` bytes from `at` on; fewer only at the end.
@@ -195,12 +195,12 @@ impl<'s> FrameScan<'s> {
             Err(other) => return Ok(Err(other)),
         };
         walk.at = 0;
-        let (plain, ready) = ([format.head()?, format.tail()?], VecDeque::new());
+        let (head_and_tail, ready) = ([format.head()?, format.tail()?], VecDeque::new());
         Ok(Ok(Self {
             walk,
             format,
             unpacker,
-            head_and_tail: plain,
+            head_and_tail,
             ready,
             has_reported_end: false,
             is_done: false,

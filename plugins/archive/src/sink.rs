@@ -444,18 +444,17 @@ mod tests {
         }
         assert!(!starts_new_frame(0, MAX_SINGLE_EVENT, MAX_FRAME_OPTION));
         assert_eq!(long_frame_note(MAX_FRAME_OPTION, DEFAULT_MAX_FRAME), None);
-        let told = long_frame_note(DEFAULT_MAX_FRAME, DEFAULT_MAX_FRAME).unwrap();
-        assert!(told.contains("max_frame = \"257MiB\""), "{told}");
-        let told = long_frame_note(MAX_SINGLE_EVENT - 1, DEFAULT_MAX_FRAME).unwrap();
-        let said = told.split('"').nth(1).and_then(|size| ByteSize::parse(size).ok()).unwrap();
-        assert!(said.0 >= MAX_SINGLE_EVENT, "{told}");
+        let note = long_frame_note(DEFAULT_MAX_FRAME, DEFAULT_MAX_FRAME).unwrap();
+        assert!(note.contains("max_frame = \"257MiB\""), "{note}");
+        let note = long_frame_note(MAX_SINGLE_EVENT - 1, DEFAULT_MAX_FRAME).unwrap();
+        let noted = note.split('"').nth(1).and_then(|size| ByteSize::parse(size).ok()).unwrap();
+        assert!(noted.0 >= MAX_SINGLE_EVENT, "{note}");
     }
 
     /// Writes an archive for readers that accept frames of `reader_max_frame`; returns the notes.
-    fn write(path: &Path, lengths: &[usize], readers_take: u64) -> Vec<String> {
+    fn write(path: &Path, lengths: &[usize], reader_max_frame: u64) -> Vec<String> {
         let options = json!({ "path": path, "format": "arrow", "frame": 300 });
-        let sink =
-            ArchiveSink { reader_max_frame: readers_take, ..options::read(options).unwrap() };
+        let sink = ArchiveSink { reader_max_frame, ..options::read(options).unwrap() };
         let context = SinkContext::standalone();
         let mut events = BatchBuilder::default();
         let channel = Channel::new(Name::from_text("A"), "test", Encoding::Unknown);

@@ -165,11 +165,11 @@ fn add_once<T>(all: &mut Vec<(TypeKey, T)>, one: (TypeKey, T)) {
 /// in front of it, or else that of its name.
 fn roles(library: &SliceLibrary, id: TypeId) -> Vec<Role> {
     let declaration = &library.get(id).declaration;
-    let said = declaration.metadata.iter().filter_map(|text| text.strip_prefix("log:"));
-    let mut roles: Vec<Role> = said
-        .map(|said| match said.strip_suffix(":config") {
+    let declared = declaration.metadata.iter().filter_map(|text| text.strip_prefix("log:"));
+    let mut roles: Vec<Role> = declared
+        .map(|role| match role.strip_suffix(":config") {
             Some(interface) => Role { interface: interface.to_owned(), is_config: true },
-            None => Role { interface: said.to_owned(), is_config: false },
+            None => Role { interface: role.to_owned(), is_config: false },
         })
         .collect();
     let name = declaration.name.rsplit("::").next().unwrap_or_default();

@@ -60,8 +60,8 @@ pub(crate) struct ConfigEvidence<'f> {
 pub(crate) fn decide_config_count(facts: ConfigEvidence<'_>) -> (u64, bool) {
     let left = facts.records.checked_sub(facts.indexed);
     let known = usual_counts(facts.dialect, facts.interface);
-    let is_told = |count: &u64| *count > 0 || known.is_none_or(|counts| counts.len() > 1);
-    if let Some(count) = facts.by_name.filter(is_told) {
+    let is_decisive = |count: &u64| *count > 0 || known.is_none_or(|counts| counts.len() > 1);
+    if let Some(count) = facts.by_name.filter(is_decisive) {
         return (count, left == Some(count));
     }
     match known {

@@ -2,7 +2,7 @@
 //!
 //! A log is a *master file*, which gives the order of events, and the *subfiles* it names, each
 //! with the objects of one interface. `master` parses the text of the master file, `subfile` the
-//! bytes of a subfile, `config` tells configuration records from data, `log` combines them, and
+//! bytes of a subfile, `config` separates configuration records from data, `log` combines them, and
 //! `reader` follows the lines of the master. `source` and `sink` are the plugins. Objects are
 //! decoded by the codec `ice`; `types` has their declarations.
 

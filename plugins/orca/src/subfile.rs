@@ -174,8 +174,8 @@ impl<'r> ReadWindow<'r> {
             self.buffer.resize(want + ALIGNMENT, 0);
         }
         let pad = self.buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        let room = self.buffer.get_mut(pad..pad + want).unwrap_or_default();
-        let read = (self.read)(at, room)?;
+        let space = self.buffer.get_mut(pad..pad + want).unwrap_or_default();
+        let read = (self.read)(at, space)?;
         // Ignores what was appended since the file was opened.
         let left = usize::try_from(self.len.saturating_sub(at)).unwrap_or(usize::MAX);
         (self.at, self.span) = (at, pad..pad + read.min(left));
@@ -289,14 +289,14 @@ pub(crate) struct FramingHints {
 impl RecordIndex {
     /// Scans a subfile of length-prefixed records, several times if the prefix is unknown.
     ///
-    /// Keeps at most `most` offsets, for any number of records.
+    /// Keeps at most `max_offsets` offsets, for any number of records.
     pub(crate) fn build_framed(
         hints: FramingHints,
         len: u64,
         read: ReadAtFn<'_>,
         max_offsets: usize,
     ) -> Result<Self, Error> {
-        let form = |prefix| {
+        let framing = |prefix| {
             let FramingHints { byte_order: order, may_be_empty, .. } = hints;
             RecordFraming::Framed { prefix, order, may_be_empty }
         };
@@ -307,7 +307,7 @@ impl RecordIndex {
         let count = if hints.first_may_lack_id { 6 } else { 4 };
         let mut best: Option<(Self, u64)> = None;
         for prefix in prefixes(count) {
-            let (index, closed) = Self::walk(form(prefix), len, &mut *read, max_offsets)?;
+            let (index, closed) = Self::walk(framing(prefix), len, &mut *read, max_offsets)?;
             let worth = |index: &Self, closed| (index.damage.is_none(), closed);
             let is_better = best.as_ref().is_none_or(|(so_far, most_closed)| {
                 worth(&index, closed) > worth(so_far, *most_closed)
@@ -347,8 +347,8 @@ impl RecordIndex {
     ) -> Result<Option<Self>, Error> {
         let mut best: Option<(Self, u64)> = None;
         for prefix in prefixes {
-            let form = RecordFraming::Framed { prefix: *prefix, order, may_be_empty: true };
-            let (index, closed) = Self::walk(form, len, &mut *read, max_offsets)?;
+            let framing = RecordFraming::Framed { prefix: *prefix, order, may_be_empty: true };
+            let (index, closed) = Self::walk(framing, len, &mut *read, max_offsets)?;
             let is_right = index.damage.is_none() && index.records <= closed.saturating_mul(2);
             let ends_empty =
                 index.last_len < prefix.len(index.records.saturating_sub(1)) as u64 + 1;
@@ -371,14 +371,14 @@ impl RecordIndex {
 
     /// The index for one framing, and the number of records that end with a 0.
     fn walk(
-        form: RecordFraming,
+        framing: RecordFraming,
         len: u64,
         read: ReadAtFn<'_>,
         max_offsets: usize,
     ) -> Result<(Self, u64), Error> {
         let mut file = ReadWindow::new(read, len);
         let mut index = Self {
-            framing: form,
+            framing,
             records: 0,
             offsets: Vec::new(),
             shift: 0,
@@ -388,7 +388,7 @@ impl RecordIndex {
         };
         let mut closed = 0;
         loop {
-            match form.step(&mut file, index.records, index.end)? {
+            match framing.step(&mut file, index.records, index.end)? {
                 WalkStep::Record { end, is_closed } => {
                     index.push(end, max_offsets);
                     closed += u64::from(is_closed);

@@ -86,11 +86,11 @@ impl TableBytes {
         let ByteStore::Object(log) = &self.store else { return Ok(self.clone()) };
         let path = log.lock().unwrap_or_else(PoisonError::into_inner).path().to_owned();
         let mut log = LogFile::open_plain(&path)?;
-        let wanted = end.min(self.len).saturating_sub(start);
-        if wanted > MAX_PREFETCH {
+        let len = end.min(self.len).saturating_sub(start);
+        if len > MAX_PREFETCH {
             return Ok(Self::object(log, None));
         }
-        let mut bytes = vec![0; wanted as usize];
+        let mut bytes = vec![0; len as usize];
         let read = log.read_at(start, &mut bytes)?;
         bytes.truncate(read);
         // The bytes that the first reader buffered are not kept twice.

@@ -49,7 +49,7 @@ fn any_byte_may_be_wrong() {
 }
 
 #[test]
-fn any_byte_may_be_wrong_where_the_foot_is_gone() {
+fn any_byte_may_be_wrong_without_a_footer() {
     let folder = Folder::new();
     for format in FORMATS {
         let mut bytes =
@@ -79,13 +79,13 @@ fn a_truncated_archive_has_every_whole_frame_and_one_damage() {
             let whole = frames.iter().filter(|span| span.end() <= cut as u64).count();
             let is_whole = whole == 1 && frames[0].end() == cut as u64;
             if format == "toy" && is_whole {
-                // Nothing tells it from a log that was compressed in one piece.
+                // This cannot be distinguished from a log that was compressed in one piece.
                 assert_eq!(all.damage, []);
                 continue;
             }
             honest(&all, 25, &format!("{format}, cut at {cut}"));
             if format == "toy" && whole == 0 {
-                // Nor this, which its own source reads as far as it can be unpacked.
+                // Nor can this, which its own source reads as far as it can be unpacked.
                 continue;
             }
             let [(offset, length, _)] = &all.damage[..] else {

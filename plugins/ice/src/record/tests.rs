@@ -93,9 +93,9 @@ fn an_undeclared_slice_is_kept_with_its_name() {
 /// A record that refers to a class with a long name by number, over and over.
 fn bomb(name: usize, times: usize) -> Vec<u8> {
     let scan = scan();
-    let (head, known) = scan.split_at(9);
+    let (head, slices) = scan.split_at(9);
     let own = named(&"x".repeat(name), &[]);
-    [head, &own, &numbered(1, &[]).repeat(times), known].concat()
+    [head, &own, &numbered(1, &[]).repeat(times), slices].concat()
 }
 
 #[test]

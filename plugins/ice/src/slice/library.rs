@@ -79,8 +79,8 @@ pub(crate) const MAX_ANCESTRY: usize = 32;
 impl SliceLibrary {
     /// Parses these files and resolves their names.
     pub fn from_files(files: Vec<TypeFile>) -> Self {
-        let told = vec![0; files.len()];
-        let mut library = Self { files, mistake_counts: told, ..Self::default() };
+        let mistake_counts = vec![0; files.len()];
+        let mut library = Self { files, mistake_counts, ..Self::default() };
         let includes: Vec<Vec<String>> =
             (0..library.files.len()).map(|file| library.add(file)).collect();
         library.included = library.transitive_includes(&includes);
@@ -177,11 +177,8 @@ impl SliceLibrary {
             }
             self.types[at].uses = uses;
             if self.mistake_counts[file] + wrong.len() >= MAX_MISTAKES {
-                self.broken.note_file(
-                    file,
-                    "too many mistakes: the rest of the file is not \
-                    checked",
-                );
+                let reason = "too many mistakes: the rest of the file is not checked";
+                self.broken.note_file(file, reason);
             }
             wrong.into_iter().for_each(|mistake| self.report(file, mistake));
         }
@@ -228,8 +225,8 @@ impl SliceLibrary {
     }
 
     fn unknown_type(&self, name: &str, file: usize) -> (String, String) {
-        let wanted = name.rsplit("::").next().unwrap_or_default();
-        let same = self.by_last_name.get(wanted);
+        let last_name = name.rsplit("::").next().unwrap_or_default();
+        let same = self.by_last_name.get(last_name);
         let help = match same {
             Some(same) => {
                 let same = self.name(*same);

@@ -14,8 +14,8 @@ impl SliceLibrary {
     /// `Err` if it may contain two types of one name.
     pub(crate) fn text_of(&self, id: TypeId) -> Result<String, String> {
         let mut text = String::new();
-        for held in self.dependencies(id)? {
-            self.declare(held, &mut text);
+        for dependency in self.dependencies(id)? {
+            self.declare(dependency, &mut text);
         }
         Ok(text)
     }

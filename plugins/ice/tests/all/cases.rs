@@ -12,7 +12,7 @@ fn bytes_of(hex: &str) -> Vec<u8> {
     hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
 }
 
-/// `decoded`, if the record comes back byte for byte; or why it stays as it is.
+/// `decoded` if the record is restored byte for byte, else the reason it stays undecoded.
 fn outcome(codec: &IceCodec, name: &str, record: &[u8]) -> String {
     let known = codec.types().iter().find(|known| &*known.message_type.name == name).unwrap();
     let (form, mut bad) = (known.payload_type.clone().unwrap(), Vec::new());
@@ -47,7 +47,7 @@ fn every_case_has_the_expected_result() {
         } else {
             assert_eq!(found, wanted.trim_end(), "{}", case.display());
         }
-        // Cut off anywhere, a record that was right no longer is.
+        // Truncated anywhere, a valid record is invalid.
         let cuts = if found.starts_with("decoded") { record.len() } else { 0 };
         for cut in 0..cuts {
             let found = outcome(&codec, name, record.get(..cut).unwrap());

@@ -1,4 +1,4 @@
-//! The codec as a whole: which type a record is of, and records that are made up from a number.
+//! The codec as a whole: the choice of a type for a record, and generated types and records.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -40,7 +40,7 @@ fn known(codec: &IceCodec, key: Option<TypeKey>) -> Option<&KnownType> {
     codec.types().iter().find(|known| Some(known.message_type.key) == key)
 }
 
-/// The file and name of the type that a record of a channel is of.
+/// The file and name of the type of a channel's record.
 fn told(codec: &IceCodec, channel: &Channel, record: &[u8]) -> Option<String> {
     let key = codec.keys(channel)?(record);
     let known = known(codec, key)?;
@@ -192,7 +192,7 @@ fn all_built_in_types_can_be_decoded() {
             .unwrap_or_else(|e| panic!("{}: {e}", known.message_type.name));
         assert!(codec.adopt(&known.message_type, form.schema()).is_ok());
     }
-    // Of three layouts of one struct a record is of that whose length it has.
+    // Among three layouts of one struct, the length of the record decides.
     let power = channel(Encoding::Ice, "Power", false);
     let battery = |rest: usize| [&[0; 8][..], &[1, 1, b'm'], &vec![0; rest], &[0]].concat();
     for (rest, file) in [(12, "power-2007.ice"), (13, "power-2008-06.ice"), (11, "power-2009.ice")]
@@ -201,7 +201,7 @@ fn all_built_in_types_can_be_decoded() {
     }
 }
 
-/// A small generator of numbers that look random; the same for the same seed.
+/// A small pseudo-random number generator.
 struct Random(u64);
 
 impl Random {
@@ -223,7 +223,7 @@ enum ElementType {
     Generated(usize),
 }
 
-/// Types that hold only those before them, so that none holds itself.
+/// A generated type. It contains only earlier types, so that none contains itself.
 enum GeneratedType {
     Struct(Vec<ElementType>),
     Class { base: Option<usize>, members: Vec<ElementType> },
@@ -231,7 +231,7 @@ enum GeneratedType {
     Pairs(ElementType, ElementType),
 }
 
-/// Types made up from a number, and a writer of their records.
+/// Generates types from a seed, and writes records of them.
 struct TypeGenerator {
     types: Vec<GeneratedType>,
     random: Random,
@@ -435,7 +435,7 @@ impl RecordState {
     }
 }
 
-/// The records that can be decoded, which have to come back.
+/// The records that can be decoded, all of which must be restored.
 fn decoded(form: &dyn PayloadType, records: &[&[u8]]) -> Vec<u32> {
     let mut bad = Vec::new();
     let rows =

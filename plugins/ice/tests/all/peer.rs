@@ -75,14 +75,14 @@ fn spelled(library: &SliceLibrary, of: &TypeName, used: Option<TypeId>) -> Value
     }
 }
 
-/// Whether something of a class is in a record of a type.
+/// Whether records of a type may refer to instances, which they then list at their end.
 fn has_list(library: &SliceLibrary, id: TypeId) -> bool {
     let declared = library.get(id);
     matches!(declared.declaration.body, DeclarationBody::Class { .. })
         || declared.uses.iter().flatten().any(|used| has_list(library, *used))
 }
 
-/// What the peer writes of each struct and class in `files`.
+/// What the peer writes for each struct and class in `files`.
 fn written(python: &Path, files: &[PathBuf], known: &[PathBuf], count: usize) -> Vec<Value> {
     let library = SliceLibrary::from_files(files.iter().map(|path| read(path)).collect());
     assert!(library.mistakes().is_empty(), "{}", library.mistakes().join("\n"));
@@ -172,7 +172,7 @@ fn check(codec: &IceCodec, name: &str, line: &Value) {
     assert!(form.decode(&cut.finish(), &events, &mut bad).unwrap().events.is_empty());
 }
 
-/// Whether several references of a record lead to one instance.
+/// Whether a record has an instance with several references.
 fn has_shared(codec: &IceCodec, line: &Value) -> bool {
     let name = dotted(line["type"].as_str().unwrap());
     let known = codec.types().iter().find(|known| *known.message_type.name == *name).unwrap();
@@ -184,7 +184,7 @@ fn has_shared(codec: &IceCodec, line: &Value) -> bool {
     references.is_some_and(|ids| ids.as_list::<i32>().value_length(0) > 0)
 }
 
-/// Its description is enough to make the record again.
+/// Asserts that the description of a type suffices to restore the record.
 fn assert_adopted(
     codec: &IceCodec,
     form: &dyn PayloadType,
@@ -213,7 +213,7 @@ fn everything_that_ice_writes_is_read_and_made_again() {
     for line in &lines {
         check(&codec, &dotted(line["type"].as_str().unwrap()), line);
     }
-    // In some of them several references lead to one instance.
+    // Some have an instance with several references.
     let shared = lines.iter().filter(|line| has_shared(&codec, line)).count();
     assert!(shared > 10, "{shared}");
 }

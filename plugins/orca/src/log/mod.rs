@@ -106,7 +106,7 @@ impl OrcaLog {
     /// Reads the header of the master at `path`.
     ///
     /// `Err` for a master in an object store too, whose subfiles would all seem to be missing.
-    pub(crate) fn open(path: &Path, choices: &LogOptions) -> Result<Self, Error> {
+    pub(crate) fn open(path: &Path, options: &LogOptions) -> Result<Self, Error> {
         if is_address(path) {
             return Err(Error::refused(format!(
                 "Orca logs are read from a local folder, which holds the master and its subfiles; \
@@ -128,8 +128,8 @@ impl OrcaLog {
         };
         let subfiles = header.files.iter().map(subfile).collect();
         let (path, input) = (path.to_owned(), path.to_string_lossy().into());
-        let (choices, survey) = (choices.clone(), Mutex::default());
-        Ok(Self { path, input, header, subfiles, options: choices, summary: survey })
+        let (options, summary) = (options.clone(), Mutex::default());
+        Ok(Self { path, input, header, subfiles, options, summary })
     }
 
     /// The subfiles that exist and may be read, with their lengths.
@@ -218,32 +218,32 @@ impl OrcaLog {
 
     /// A summary of the data lines. Reads the master once and caches the result.
     pub(crate) fn summary(&self) -> Result<Arc<MasterSummary>, Error> {
-        let mut known = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(survey) = known.as_ref() {
-            return Ok(Arc::clone(survey));
+        let mut cached = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(summary) = cached.as_ref() {
+            return Ok(Arc::clone(summary));
         }
-        let survey = Arc::new(self.read_summary()?);
-        *known = Some(Arc::clone(&survey));
-        Ok(survey)
+        let summary = Arc::new(self.read_summary()?);
+        *cached = Some(Arc::clone(&summary));
+        Ok(summary)
     }
 
     fn read_summary(&self) -> Result<MasterSummary, Error> {
         let mut lines = self.lines()?;
-        let mut survey = MasterSummary {
+        let mut summary = MasterSummary {
             first_time: None,
             lines_by_subfile: vec![(0, -1); self.subfiles.len()],
         };
         while let Some(line) = lines.next()? {
             let Ok(Some(ParsedLine { data, .. })) = line.data() else { continue };
-            survey.first_time = survey.first_time.or(i64::try_from(data.time).ok());
+            summary.first_time = summary.first_time.or(i64::try_from(data.time).ok());
             let number = usize::try_from(data.subfile).ok();
-            if let Some((lines, highest)) = number.and_then(|n| survey.lines_by_subfile.get_mut(n))
+            if let Some((lines, highest)) = number.and_then(|n| summary.lines_by_subfile.get_mut(n))
             {
                 *lines += 1;
                 *highest = data.index.max(*highest);
             }
         }
-        Ok(survey)
+        Ok(summary)
     }
 
     /// The data lines.
@@ -262,12 +262,12 @@ impl OrcaLog {
         let Some(file) = self.subfiles.get(number) else {
             return Ok(Arc::new(Err(self.no_subfile_reason(number))));
         };
-        let mut opened = file.indexed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(opened) = opened.as_ref() {
-            return Ok(Arc::clone(opened));
+        let mut indexed = file.indexed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(outcome) = indexed.as_ref() {
+            return Ok(Arc::clone(outcome));
         }
         let outcome = Arc::new(self.index_subfile(number, file)?);
-        *opened = Some(Arc::clone(&outcome));
+        *indexed = Some(Arc::clone(&outcome));
         Ok(outcome)
     }
 
@@ -344,13 +344,13 @@ impl OrcaLog {
             return RecordIndex::build_lines(len, &mut read, most);
         }
         let comment = file.line.comment.as_ref();
-        let known = FramingHints {
+        let hints = FramingHints {
             prefix: self.options.prefix.or(comment.map(|comment| comment.prefix)),
             byte_order: self.options.order,
             may_be_empty: comment.is_some(),
             first_may_lack_id: self.header.dialect == Dialect::B && file.line.interface == b"Gps",
         };
-        RecordIndex::build_framed(known, len, &mut read, most)
+        RecordIndex::build_framed(hints, len, &mut read, most)
     }
 
     /// The number of configuration records: as the user or our own sink says, or else the best

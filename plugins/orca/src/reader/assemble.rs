@@ -74,9 +74,9 @@ impl OrcaReader {
             self.context.count_read(read as u64);
             // Beyond the end of the file, the block has bytes of an earlier use.
             let there = span.start + read as u64;
-            let held = records.get(rows).unwrap_or_default().iter();
-            for (_, start, end, row) in held.filter(|(_, _, end, _)| *end <= there) {
-                let in_block = |range: &u64| (at as u64 + (range - span.start)) as u32;
+            let in_span = records.get(rows).unwrap_or_default().iter();
+            for (_, start, end, row) in in_span.filter(|(_, _, end, _)| *end <= there) {
+                let in_block = |offset: &u64| (at as u64 + (offset - span.start)) as u32;
                 if let Some(range) = ranges.get_mut(*row) {
                     *range = Some(in_block(start)..in_block(end));
                 }

@@ -144,8 +144,7 @@ impl OrcaReader {
         }
         for name in self.log.unknown_names() {
             let note = format!(
-                "`config_records` names the subfile `{name}`, which the master does not \
-                    have"
+                "`config_records` names the subfile `{name}`, which the master does not have"
             );
             self.context.losses.note(note, 0);
         }
@@ -250,7 +249,7 @@ impl OrcaReader {
         let ParsedLine { data, swallowed, has_extra_columns } = match line.data() {
             Err(reason) => return Ok(Some(Some(LocatedEvent::Damage(self.damage(at, reason))))),
             Ok(None) => return Ok(Some(None)),
-            Ok(Some(told)) => told,
+            Ok(Some(parsed)) => parsed,
         };
         if has_extra_columns && !std::mem::replace(&mut self.noted_extra_columns, true) {
             let what =

@@ -49,7 +49,7 @@ impl OrcaReader {
         let len = file.len().unwrap_or(0);
         if len > LONGEST_RECORD {
             return Ok(Err(format!(
-                "a picture has {len} bytes: the most that is read are {LONGEST_RECORD}"
+                "a picture has {len} bytes, and at most {LONGEST_RECORD} are read"
             )));
         }
         // Not a pool block: most pictures are much smaller, and each would take one.

@@ -57,12 +57,12 @@ pub(super) fn writable_rows(
     });
     if is_cut {
         context.losses.insert(
-            "ids in dialect A, metadata of objects that is not Orca's, and metadata above \
-                16 KiB are not written",
+            "ids in dialect A, metadata of objects that is not Orca's, and metadata above 16 KiB are \
+             not written",
         );
     }
     if has_odd_id {
-        context.losses.insert("`orca.id` that is not a number from 0 to 255 is written as 0");
+        context.losses.insert("an `orca.id` that is not a number from 0 to 255 is written as 0");
     }
     if is_fine {
         let loss = "times are rounded to whole microseconds";

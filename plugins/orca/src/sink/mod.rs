@@ -265,12 +265,8 @@ impl OrcaSink {
         log.renumbered += u64::from(i64::try_from(index) != Ok(entry.sequence));
         log.first.get_or_insert(entry.micros);
         let (seconds, micros) = (entry.micros.div_euclid(SECOND), entry.micros.rem_euclid(SECOND));
-        let seconds = i64::try_from(seconds).map_err(|_| {
-            Error::internal(
-                "a time outside of the \
-            format's range was encoded",
-            )
-        })?;
+        let out_of_range = |_| Error::internal("a time outside of the format's range was encoded");
+        let seconds = i64::try_from(seconds).map_err(out_of_range)?;
         let width = if self.dialect == WriteDialect::A { WIDTH } else { 0 };
         log.lines.line(width, [seconds, micros as i64, place as i64, index as i64])
     }

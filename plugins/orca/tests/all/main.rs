@@ -1,4 +1,4 @@
-//! What the `orca` plugins promise, whatever the log looks like.
+//! The contract of the `orca` plugins, for valid and damaged logs.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -238,7 +238,7 @@ fn a_truncated_subfile_is_read_up_to_its_end() {
     assert_eq!(gather(&*log, 100).unwrap().events.len(), 7);
     let laser = folder.path().join("060804_153321_laser0.log");
     let bytes = fs::read(&laser).unwrap();
-    // In the middle of a record of which the length is still there.
+    // In the middle of a record whose length is intact.
     fs::write(&laser, &bytes[..bytes.len() - 9]).unwrap();
     let all = gather(&*log, 100).unwrap();
     assert_eq!(all.events.len(), 6);
@@ -527,7 +527,7 @@ fn config_of(channel: &Channel) -> Channel {
     config
 }
 
-/// What is read of configuration, and of everything else, as channel and payload.
+/// Configuration and all other events as read: channel and payload.
 fn apart(path: &Path) -> [Vec<(String, Vec<u8>)>; 2] {
     let all = any_splitting_is_the_same(&*source(path), &[100, 700]);
     assert_eq!(all.damage, []);

@@ -58,12 +58,12 @@ impl ParquetSink {
             let table = &mut tables[*place];
             let Some(file) = table.file.take() else { continue };
             let (channels, rows) = table.channels(context, &variants);
-            let (key, form) = (&table.key, table.schema.take());
+            let (key, schema) = (&table.key, table.schema.take());
             let meta = FooterMeta {
                 channels,
                 groups: GroupsMeta { rows, ..file.groups_meta.clone() },
                 by_sequence,
-                message: form.as_ref().and_then(|form| form.message.clone()),
+                message: schema.as_ref().and_then(|schema| schema.message.clone()),
             };
             let entries = meta.to_entries(&context.origin)?;
             let target = self.writes_folder().then(|| self.place(key, all, &otherwise));

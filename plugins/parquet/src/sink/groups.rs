@@ -117,9 +117,9 @@ impl ParquetSink {
                 &tables.context,
             )?);
         }
-        let form =
+        let schema =
             table.schema.as_ref().ok_or_else(|| Error::internal("a table without a schema"))?;
-        let has_place = form.encoder.table_columns.nanos || self.timestamp_ns == Some(false);
+        let has_place = schema.encoder.table_columns.nanos || self.timestamp_ns == Some(false);
         let batches = || pieces.iter().map(UnnestPiece::batch);
         if !has_place && batches().any(columns::has_sub_micros) {
             return Err(Error::invalid(format!(
@@ -132,7 +132,9 @@ impl ParquetSink {
         let has_variants = |batch: &Batch| {
             batch.channels().iter().any(|id| variants.get(*id as usize).is_some_and(|v| *v > 0))
         };
-        if table.key.is_none() && !form.encoder.table_columns.variant && batches().any(has_variants)
+        if table.key.is_none()
+            && !schema.encoder.table_columns.variant
+            && batches().any(has_variants)
         {
             return Err(Error::invalid(format!(
                 "two channels of the same name and source have different metadata, and follow a \
@@ -140,7 +142,7 @@ impl ParquetSink {
                 self.path.0.display()
             )));
         }
-        let (encoder, number) = (Arc::clone(&form.encoder), table.groups);
+        let (encoder, number) = (Arc::clone(&schema.encoder), table.groups);
         table.groups += 1;
         let encode = move || Ok((place, encoder.encode(pieces, number, &variants)?));
         let done = tables.groups.push(encode)?;
@@ -176,9 +178,9 @@ impl ParquetSink {
         } else {
             context.outputs.create_as_is(&self.path.0)?
         };
-        let form = table.schema.as_ref();
-        let form = form.ok_or_else(|| Error::internal("a row group without a table"))?;
-        TableFile::new(file, Arc::clone(&form.parquet_schema), Arc::clone(&form.properties))
+        let schema = table.schema.as_ref();
+        let schema = schema.ok_or_else(|| Error::internal("a row group without a table"))?;
+        TableFile::new(file, Arc::clone(&schema.parquet_schema), Arc::clone(&schema.properties))
     }
 }
 

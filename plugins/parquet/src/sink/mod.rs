@@ -186,8 +186,9 @@ impl ParquetSink {
     }
 
     fn layout(&self) -> TableLayout {
-        let told = if self.path.is_folder() { TableLayout::Channel } else { TableLayout::Single };
-        self.layout.unwrap_or(told)
+        let by_path =
+            if self.path.is_folder() { TableLayout::Channel } else { TableLayout::Single };
+        self.layout.unwrap_or(by_path)
     }
 
     /// The folder of the tables per channel.
@@ -358,9 +359,9 @@ impl Sink for ParquetSink {
         if self.layout() == TableLayout::Single && tables.tables.is_empty() {
             tables.tables.push(TableBuffer::new(None));
             tables.places.insert(None, 0);
-            let form = self.table_schema(&None, &[], &tables.projection, &tables.context)?;
+            let schema = self.table_schema(&None, &[], &tables.projection, &tables.context)?;
             let table = &mut tables.tables[0];
-            table.schema = Some(form);
+            table.schema = Some(schema);
             table.file = Some(self.create(table, &tables.context)?);
         }
         let keys: Vec<TableKey> = tables.places.keys().cloned().collect();

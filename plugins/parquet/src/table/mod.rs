@@ -51,7 +51,7 @@ pub(crate) struct GroupSpan {
     pub(crate) number: usize,
     /// The offset of its first byte.
     pub(crate) start: u64,
-    /// The offset behind its last byte.
+    /// The offset after its last byte.
     pub(crate) end: u64,
     /// The uncompressed bytes of its rows.
     pub(crate) plain_bytes: u64,
@@ -162,7 +162,7 @@ impl ParquetTable {
     /// the source of rows without one.
     pub(crate) fn matching_groups(&self, query: &Query, source: Option<&str>) -> Vec<GroupSpan> {
         let groups = self.groups().iter().enumerate();
-        let requested = groups.filter(|(number, group)| {
+        let matching = groups.filter(|(number, group)| {
             group.num_rows() > 0
                 && self.times(group).is_none_or(|(first, last)| query.wants_times(first, last))
                 && self.channels_in(*number).is_none_or(|channels| {
@@ -172,7 +172,7 @@ impl ParquetTable {
                     || source
                         .is_none_or(|source| query.channels.wants(self.channel.text(), source)))
         });
-        requested
+        matching
             .map(|(number, group)| {
                 let (start, end) = byte_range(group);
                 let plain = group.total_byte_size().max(0) as u64;

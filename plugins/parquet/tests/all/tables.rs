@@ -234,7 +234,7 @@ fn many_channels_share_the_memory() {
     assert!(read(&path).unwrap().events == events);
 }
 
-/// A batch of decoded messages on the channel POSE: one message an event, but for each third.
+/// A batch of decoded messages on the channel POSE: one message per event, except for every third.
 fn poses(channels: &sluice_core::Channels, key: u64, from: i64) -> sluice_core::Batch {
     let events: Vec<PlainEvent> =
         (from..from + 90).map(|n| event(n * 1_000, n, "POSE", &n.to_le_bytes())).collect();

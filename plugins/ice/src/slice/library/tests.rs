@@ -63,7 +63,7 @@ fn mistakes_on_long_lines_are_reported_by_position() {
     assert_eq!(all.len(), MAX_SHOWN + 1);
     assert!(all[0].contains("a.ice:1:12") && all[0].contains("struct T { q r; };"));
     assert!(all[1].ends_with("--> b.ice:2:2") && all[2].ends_with("--> b.ice:2:7"), "{}", all[2]);
-    assert!(all.iter().all(|told| told.len() < 400), "{}", all[1]);
+    assert!(all.iter().all(|mistake| mistake.len() < 400), "{}", all[1]);
     assert_eq!(all[MAX_SHOWN], "and at least 101 more mistakes");
     let short = "struct S { q r; }; ".repeat(2);
     assert_eq!(library(&[("a.ice", &short)]).mistakes().len(), 2);

@@ -593,8 +593,8 @@ mod tests {
         for text in ["/* open", "struct X { int a; /* ", "module m { interface I { /* } };", "[ /*"]
         {
             let (_, mistakes) = parse(text);
-            let told: Vec<&str> = mistakes.iter().map(|one| one.message.as_str()).collect();
-            assert_eq!(told, ["an unclosed comment"], "{text}");
+            let messages: Vec<&str> = mistakes.iter().map(|one| one.message.as_str()).collect();
+            assert_eq!(messages, ["an unclosed comment"], "{text}");
             assert_eq!(text.get(mistakes[0].span.clone()), Some("/*"));
         }
     }
@@ -605,8 +605,10 @@ mod tests {
             assert_eq!(wrong(&piece.repeat(1_000)).len(), MAX_MISTAKES, "{piece}");
         }
         let word = "ü".repeat(1 << 20);
-        assert!(wrong(&word).iter().all(|told| told.len() < 200 && told.contains("üü…`")));
-        assert!(wrong(&format!("struct S {{ {word} x; }};")).iter().all(|told| told.len() < 200));
+        assert!(wrong(&word).iter().all(|message| message.len() < 200 && message.contains("üü…`")));
+        assert!(
+            wrong(&format!("struct S {{ {word} x; }};")).iter().all(|message| message.len() < 200)
+        );
     }
 
     #[test]
