@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sphere_draws_places_to_its_centre_by_the_fourth_power_of_its_parameter() {
+    fn spherical_distortion_grows_with_the_fourth_power_of_its_parameter() {
         let model = CameraModel::new(
             &ahead(Distortion::Spherical { center: [0.0, 0.0], param: 1.2 }),
             100,

@@ -269,8 +269,8 @@ mod tests {
             for (at, byte) in changes {
                 bytes[at.index(len)] = byte;
             }
-            let told = check(&bytes).err().map(JpegFault::as_str);
-            prop_assert!(told != Some(""));
+            let fault = check(&bytes).err().map(JpegFault::as_str);
+            prop_assert!(fault != Some(""));
         }
 
         #[test]

@@ -45,17 +45,17 @@ pub(crate) struct PointLists {
 #[derive(Debug)]
 struct ConvertedMember {
     array: ArrayRef,
-    source: Option<NullBuffer>,
+    source_nulls: Option<NullBuffer>,
 }
 
 impl ConvertedMember {
     fn new(source: &ArrayRef, array: ArrayRef) -> Self {
-        Self { array, source: source.logical_nulls() }
+        Self { array, source_nulls: source.logical_nulls() }
     }
 
     /// Whether the conversion lost a value.
     fn is_lost(&self, at: usize) -> bool {
-        self.array.is_null(at) && self.source.as_ref().is_none_or(|nulls| nulls.is_valid(at))
+        self.array.is_null(at) && self.source_nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at))
     }
 }
 

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_of_just_the_rate_keeps_all_events() {
+    fn a_channel_with_exactly_the_rate_keeps_all_events() {
         let third = |n: i64| ("A", n * 1_000_000_000 / 3);
         let events: Vec<_> = (0..30).map(third).collect();
         assert_eq!(passing(json!({ "max_hz": 3.0 }), &events).len(), 30);

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_event_is_passed_on_where_the_order_has_got_to() {
+    fn a_late_event_that_is_kept_is_sorted_at_the_watermark() {
         let out = sorted(json!({ "sort": "10ns" }), &[&[5, 20, 30, 9, 25, 40]]);
         assert_eq!(out.times, [5, 20, 9, 25, 30, 40]);
         let note = "too late to be sorted; passed on out of order";

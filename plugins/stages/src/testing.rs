@@ -22,7 +22,7 @@ pub(crate) struct StageRunner {
 
 fn make(name: &str, options: Value) -> Result<Stage, OptionsError> {
     let plugin = *Registry::linked().get(PluginKind::Stage, name).unwrap();
-    let PluginFactory::Stage(make) = plugin.make else { panic!("{name} is no stage") };
+    let PluginFactory::Stage(make) = plugin.make else { panic!("{name} is not a stage") };
     make(options)
 }
 
@@ -274,7 +274,7 @@ mod properties {
         }
 
         #[test]
-        fn what_a_sort_calls_on_time_comes_in_order(window in 0i64..40, events in events()) {
+        fn events_that_are_not_late_come_in_order(window in 0i64..40, events in events()) {
             let options = json!({ "sort": format!("{window}ns"), "late": "drop" });
             let sorted = outcome("time", options, &events, true);
             prop_assert!(sorted.events.is_sorted_by_key(|event| (event.0, event.1)));

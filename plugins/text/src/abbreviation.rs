@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_and_what_is_no_json_stay() {
+    fn objects_and_invalid_json_stay() {
         let object = (0..20).map(|n| (n.to_string(), json!(n))).collect::<serde_json::Map<_, _>>();
         assert_eq!(short(&Value::Object(object.clone())), Value::Object(object).to_string());
         for odd in ["", "]", "}}", "\"", "\"a\\", "[", ",,,,,,,,,,,,", "nul"] {

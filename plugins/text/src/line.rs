@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn times_from_the_start_of_a_log_are_no_dates() {
+    fn relative_times_are_not_dates() {
         let mut channel = Channel::new(sluice_core::Name::from_text("IMU"), "log", Encoding::Vel);
         channel.clock = Clock::Relative;
         for (time, expected) in
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_with_a_payload_says_what_its_channel_has_beside_most() {
+    fn a_line_with_a_payload_has_the_other_attributes_of_its_channel() {
         let (channels, mut batch) = (Channels::default(), sluice_core::BatchBuilder::default());
         let name = sluice_core::Name::from_text("A");
         let plain = Channel::new(name, "log", Encoding::Unknown);

@@ -217,7 +217,7 @@ pub(crate) fn make(
     options: Value,
 ) -> Result<Box<dyn sluice_core::DynSink>, OptionsError> {
     let plugin = *Registry::linked().get(PluginKind::Sink, sink).unwrap();
-    let PluginFactory::Sink(make) = plugin.make else { panic!("{sink} is no sink") };
+    let PluginFactory::Sink(make) = plugin.make else { panic!("{sink} is not a sink") };
     make(options)
 }
 

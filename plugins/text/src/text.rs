@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_field_ends_the_run_if_it_is_to() {
+    fn a_missing_field_ends_the_run_with_stop() {
         let options = json!({ "line": "{v}", "missing": "stop" });
         let error = mixed().failure("text", options);
         assert!(error.contains("event 0 on channel `A` has no field `v`"), "{error}");

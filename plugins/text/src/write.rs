@@ -90,7 +90,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn hex_has_two_digits_a_byte() {
+    fn hex_has_two_digits_per_byte() {
         let mut out = Vec::new();
         hex(&mut out, &[0x00, 0x2e, 0xff]);
         assert_eq!(out, b"002eff");

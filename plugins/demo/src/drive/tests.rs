@@ -185,7 +185,7 @@ fn event_numbers_are_counted_without_computing_payloads() {
         }
         assert_eq!(drive.sequence_at(drive.slices()), events, "end of {seconds} s");
         drive.slice(drive.slices(), &mut slice);
-        assert!(slice.events.is_empty(), "a slice behind the last one");
+        assert!(slice.events.is_empty(), "a slice after the last one");
     }
 }
 

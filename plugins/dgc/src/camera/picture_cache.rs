@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_remembered() {
+    fn the_number_of_cached_pictures_is_limited() {
         let pictures = PictureCache::default();
         let first = file();
         let before = pictures.get_or_decode(&first).unwrap();

@@ -251,9 +251,9 @@ mod tests {
         let micros = new.columns.column_by_name("utime").unwrap();
         assert_eq!(micros.as_primitive::<arrow_array::types::Int64Type>().value(0), 1995);
         let expected = [UNDECODABLE, WRONG_SHAPE].map(|why| (format!("CAM_THUMB_RFC: {why}"), 1));
-        let mut told = context.notes.clone();
-        told.sort_by_key(|(what, _)| !what.ends_with(UNDECODABLE));
-        assert_eq!(told, expected);
+        let mut notes = context.notes.clone();
+        notes.sort_by_key(|(what, _)| !what.ends_with(UNDECODABLE));
+        assert_eq!(notes, expected);
     }
 
     #[test]

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_remembered() {
+    fn the_length_of_a_history_is_limited() {
         let times: Vec<i64> = (0..MAX_LEN as i64 + 10).collect();
         let history = history(&times);
         assert_eq!((history.at(9), history.at(10)), (None, Some(&TestValue(10, 10))));

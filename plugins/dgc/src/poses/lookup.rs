@@ -37,13 +37,13 @@ pub(crate) fn describe_miss(miss: LookupMiss, what: &str, max_age: MaxAge, max_g
         LookupMiss::After => format!("came after the last {what}"),
         LookupMiss::TooFar => {
             let limit = max_age.0.map_or(0, |age| age.0);
-            format!("have no {what} within {} of their time", format_duration(limit))
+            format!("had no {what} within {} of their time", format_duration(limit))
         }
         LookupMiss::GapTooWide => {
-            format!("lie between {what}s that are more than {} apart", format_duration(max_gap))
+            format!("lay between {what}s that are more than {} apart", format_duration(max_gap))
         }
         LookupMiss::AmbiguousSource => {
-            format!("are of a source without a {what}, while several other sources have one")
+            format!("came from a source without a {what}, while several other sources have one")
         }
     }
 }

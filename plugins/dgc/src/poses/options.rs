@@ -25,11 +25,11 @@ impl MaxAge {
 
 impl<'de> Deserialize<'de> for MaxAge {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let given = serde_json::Value::deserialize(deserializer)?;
-        if given == "none" {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        if value == "none" {
             return Ok(Self(None));
         }
-        let age: TimeLength = serde_json::from_value(given).map_err(serde::de::Error::custom)?;
+        let age: TimeLength = serde_json::from_value(value).map_err(serde::de::Error::custom)?;
         Ok(Self(Some(age)))
     }
 }
@@ -80,7 +80,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_age_is_a_length_or_any() {
+    fn an_age_is_a_duration_or_none() {
         let age = |value| serde_json::from_value::<MaxAge>(value);
         assert_eq!(age(json!("none")).unwrap(), MaxAge(None));
         assert_eq!(age(json!("1500ms")).unwrap(), MaxAge(Some(TimeLength(1_500_000_000))));

@@ -1,4 +1,4 @@
-//! The stages and codecs of the data set, through the public API.
+//! The stages and codecs of the dataset, through the public API.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -163,7 +163,7 @@ fn all_list_types_and_member_widths_are_accepted() {
             outcome.notes.iter().map(|(what, n)| (what.as_str(), *n)).collect();
         assert_eq!(noted.len(), 2, "{noted:?}");
         assert!(noted[0].0.contains("`laser`") && noted[1].0.contains("colours"), "{noted:?}");
-        assert_eq!(outcome.losses.len(), 1, "a time that is a mere number is told");
+        assert_eq!(outcome.losses.len(), 1, "a time that is a plain number is reported");
     }
 }
 

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 /// The Python with laspy and LASzip, or `None` with a message.
 fn python() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
-    let python = given.unwrap_or_else(|| root.join(".cache/peers-venv")).join("bin/python3");
+    let folder = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
+    let python = folder.unwrap_or_else(|| root.join(".cache/peers-venv")).join("bin/python3");
     let asked = Command::new(&python).args(["-c", "import laspy, laszip"]).output();
     if asked.is_ok_and(|asked| asked.status.success()) {
         return Some(python);

@@ -28,18 +28,18 @@ fn silences_are_counted_and_the_longest_is_reported() {
     let mut events = steady("POSE", (0..40_000).step_by(10));
     let gone = |time: &i64| !(5_000..7_500).contains(time) && !(9_000..20_240).contains(time);
     events.extend(steady("CAM", (0..40_000).step_by(20).filter(gone)));
-    let told = "CAM: fell silent; the longest gap is 11.26 s, after 2007-11-03T14:00:08.98Z";
-    assert_eq!(notes(json!({}), &events), [(told.to_owned(), 2)]);
+    let note = "CAM: fell silent; the longest gap is 11.26 s, after 2007-11-03T14:00:08.98Z";
+    assert_eq!(notes(json!({}), &events), [(note.to_owned(), 2)]);
     assert_eq!(notes(json!({ "channels": "POSE" }), &events), []);
-    assert_eq!(notes(json!({ "longer_than": "3s" }), &events), [(told.to_owned(), 1)]);
+    assert_eq!(notes(json!({ "longer_than": "3s" }), &events), [(note.to_owned(), 1)]);
 }
 
 #[test]
 fn a_channel_that_ends_before_the_others_is_reported() {
     let mut events = steady("POSE", (0..=60_000).step_by(10));
     events.extend(steady("CAM", (0..=36_000).step_by(50)));
-    let told = "CAM: nothing after 2007-11-03T14:00:36Z, 24 s before the end";
-    assert_eq!(notes(json!({ "channels": "C*" }), &events), [(told.to_owned(), 0)]);
+    let note = "CAM: nothing after 2007-11-03T14:00:36Z, 24 s before the end";
+    assert_eq!(notes(json!({ "channels": "C*" }), &events), [(note.to_owned(), 0)]);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn notes_in_order(events: &[(&str, i64)], wanted: TimeWindow) -> Vec<(String, u6
 const YEAR: i64 = 31_536_000_000;
 
 #[test]
-fn one_wrong_time_is_no_silence_and_not_the_end() {
+fn one_wrong_time_is_not_a_silence_and_not_the_end() {
     for wrong in [-YEAR, -20_000, 30_000, YEAR, 200 * YEAR] {
         for place in [0, 1, 500, 999, 1000] {
             let mut events = steady("A", (0..10_000).step_by(10));
@@ -122,8 +122,8 @@ fn a_clock_that_is_set_begins_anew() {
     events.extend(steady("A", (-60_000..-50_000).step_by(10)));
     assert_eq!(notes_in_order(&events, TimeWindow::default()), []);
     events.extend(steady("A", (-47_000..-46_000).step_by(10)));
-    let told = "A: fell silent; the longest gap is 3.01 s, after 2007-11-03T13:59:09.99Z";
-    assert_eq!(notes_in_order(&events, TimeWindow::default()), [(told.to_owned(), 1)]);
+    let note = "A: fell silent; the longest gap is 3.01 s, after 2007-11-03T13:59:09.99Z";
+    assert_eq!(notes_in_order(&events, TimeWindow::default()), [(note.to_owned(), 1)]);
 }
 
 #[test]
@@ -143,8 +143,8 @@ fn channels_with_too_few_events_are_not_reported() {
     events.extend(steady("BURSTS", (0..50_000).step_by(2_500).flat_map(|at| at..at + 4)));
     assert_eq!(notes(json!({}), &events), []);
     events.extend(steady("PAIRS", (0..40_000).step_by(100).flat_map(|at| [at, at])));
-    let told = "PAIRS: nothing after 2007-11-03T14:00:39.9Z, 20.09 s before the end";
-    assert_eq!(notes(json!({}), &events), [(told.to_owned(), 0)]);
+    let note = "PAIRS: nothing after 2007-11-03T14:00:39.9Z, 20.09 s before the end";
+    assert_eq!(notes(json!({}), &events), [(note.to_owned(), 0)]);
     assert_eq!(notes(json!({ "factor": 0 }), &events).len(), 5);
 }
 
@@ -159,8 +159,8 @@ fn only_the_pushed_down_window_is_reported() {
     };
     assert_eq!(notes_in_order(&events, window(0, 10_000)), []);
     assert_eq!(notes_in_order(&events, window(30_000, 60_000)), []);
-    let told = "A: nothing after 2007-11-03T14:00:09.99Z, 5 s before the end";
-    assert_eq!(notes_in_order(&events, window(0, 15_000)), [(told.to_owned(), 0)]);
+    let note = "A: nothing after 2007-11-03T14:00:09.99Z, 5 s before the end";
+    assert_eq!(notes_in_order(&events, window(0, 15_000)), [(note.to_owned(), 0)]);
 }
 
 #[test]
@@ -203,28 +203,28 @@ fn sensors_that_are_silent_for_nearly_a_second_are_reported_at_any_rate() {
             let from = times[times.len() / 2] - if rate == 10 { 450 } else { 5 };
             let gone = without(&times, from..from + 900);
             assert!(gone.len() < times.len());
-            let told = notes(options.clone(), &steady("S", gone.into_iter()));
+            let noted = notes(options.clone(), &steady("S", gone.into_iter()));
             // At two events per second, one missing event is within the jitter.
             if jitter == 0.0 || interval <= 250 {
-                assert_eq!(told.len(), 1, "{rate} in 10 s, {jitter}");
-                assert!(told[0].0.starts_with("S: fell silent"), "{told:?}");
-                assert_eq!(told[0].1, 1);
+                assert_eq!(noted.len(), 1, "{rate} in 10 s, {jitter}");
+                assert!(noted[0].0.starts_with("S: fell silent"), "{noted:?}");
+                assert_eq!(noted[0].1, 1);
             }
         }
     }
 }
 
 #[test]
-fn jitter_is_no_silence() {
+fn jitter_is_not_a_silence() {
     for rate in [10, 20, 50, 100, 220] {
         for (seed, jitter) in [(1, 0.1), (2, 0.3), (3, 0.6), (4, 0.95), (5, 0.99)] {
             let times = sensor(rate, jitter, seed);
             for longer_than in ["0s", "100ms", "500ms"] {
-                let told = notes(
+                let noted = notes(
                     json!({ "longer_than": longer_than }),
                     &steady("S", times.iter().copied()),
                 );
-                assert_eq!(told, [], "{rate} in 10 s, {jitter}");
+                assert_eq!(noted, [], "{rate} in 10 s, {jitter}");
             }
         }
     }
@@ -247,10 +247,10 @@ fn events_that_come_by_chance_have_no_silences() {
 fn an_expected_rate_counts_for_any_events() {
     let slow = steady("GPS", (0..10).map(|n| n * 1_000));
     let options = json!({ "longer_than": "500ms", "rates": { "G*": 10 } });
-    let told = notes(options.clone(), &slow);
-    assert_eq!(told.len(), 1);
-    assert!(told[0].0.starts_with("GPS: fell silent; the longest gap is 1 s"), "{told:?}");
-    assert_eq!(told[0].1, 9);
+    let noted = notes(options.clone(), &slow);
+    assert_eq!(noted.len(), 1);
+    assert!(noted[0].0.starts_with("GPS: fell silent; the longest gap is 1 s"), "{noted:?}");
+    assert_eq!(noted[0].1, 9);
     // A name takes precedence over a pattern.
     let named = json!({ "longer_than": "500ms", "rates": { "G*": 10, "GPS": 1 } });
     assert_eq!(notes(named, &slow), []);

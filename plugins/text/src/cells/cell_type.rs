@@ -186,7 +186,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_whole_number_stays_what_it_is_or_is_refused(
+        fn an_integer_is_kept_exactly_or_refused(
             near in -40i128..40, side: bool, plus: bool)
         {
             let whole = (if side { 1 } else { -1 }) * i128::from(EXACT) + near;

@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_no_event_whatever_is_in_it() {
+    fn a_list_is_not_an_event_whatever_is_in_it() {
         for list in [
             r#"[1,"log","A",0,2,2659403885,"YWI=",null,null,null,{}]"#,
             r#" [1,"log","A",0,0,null,null,null,null,null]"#,

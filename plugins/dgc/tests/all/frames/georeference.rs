@@ -92,7 +92,7 @@ fn events_without_a_reference_are_dropped_and_noted() {
         "{:?}",
         run.notes
     );
-    assert!(run.has_note("have no GPS reference within 10s"), "{:?}", run.notes);
+    assert!(run.has_note("had no GPS reference within 10s"), "{:?}", run.notes);
     let mut run = FrameRun::new("georeference", json!({ "without_reference": "stop" }));
     let batch = run.batch(&drive, PayloadForm::Decoded);
     assert!(run.all(vec![batch]).unwrap_err().to_string().contains("`without_reference"));

@@ -79,7 +79,7 @@ pub(crate) struct FrameRun {
 /// The stage of that name.
 pub(crate) fn make(name: &str, options: Value) -> Result<Stage, OptionsError> {
     let plugin = *Registry::linked().get(PluginKind::Stage, name).unwrap();
-    let PluginFactory::Stage(make) = plugin.make else { panic!("{name} is no stage") };
+    let PluginFactory::Stage(make) = plugin.make else { panic!("{name} is not a stage") };
     make(options)
 }
 

@@ -137,7 +137,7 @@ fn poses_too_far_apart_are_not_interpolated() {
     let mut run = FrameRun::new("to-frame", json!({ "choose": "interpolate" }));
     let found = xs(&run.drive(&drive));
     assert_eq!(found.iter().map(|(ms, _)| *ms).collect::<Vec<_>>(), [102]);
-    assert!(run.has_note("VELODYNE: 1 event with 1 point lie between poses"), "{:?}", run.notes);
+    assert!(run.has_note("VELODYNE: 1 event with 1 point lay between poses"), "{:?}", run.notes);
     assert!(run.has_note("100ms"), "{:?}", run.notes);
 }
 
@@ -147,7 +147,7 @@ fn a_pose_that_is_too_old_is_not_used_unless_the_age_is_unlimited() {
     let mut run = FrameRun::new("to-frame", json!({}));
     assert_eq!(xs(&run.drive(&drive)), [(1000, 1.0)]);
     assert!(
-        run.has_note("VELODYNE: 1 event with 1 point have no pose within 1s"),
+        run.has_note("VELODYNE: 1 event with 1 point had no pose within 1s"),
         "{:?}",
         run.notes
     );
@@ -289,7 +289,7 @@ fn points_without_poses_of_their_own_use_those_of_the_only_other_source() {
         let outs = run.drive(&[a, in_source("b", pose(0, 9.0)), in_source("laser", origin(5)), b]);
         assert_eq!(xs(&outs), []);
         assert!(
-            run.has_note("are of a source without a pose, while several other"),
+            run.has_note("came from a source without a pose, while several other"),
             "{:?}",
             run.notes
         );
