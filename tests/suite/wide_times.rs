@@ -211,7 +211,7 @@ fn is_kept(folder: &Folder, from: &str, copies: &[&str], clamped: u64) {
         let report = convert(from, to, 3);
         assert_eq!(report["clamped_times"], clamped, "{to}");
         let notes = report["notes"].as_array().unwrap();
-        let counts = notes.iter().filter(|note| note["what"].as_str().unwrap().contains("64 bits"));
+        let counts = notes.iter().filter(|note| note["what"].as_str().unwrap().contains("64-bit"));
         assert_eq!(
             counts.map(|note| note["count"].as_u64().unwrap()).sum::<u64>(),
             clamped,
@@ -219,7 +219,7 @@ fn is_kept(folder: &Folder, from: &str, copies: &[&str], clamped: u64) {
         );
     }
     let info = run_sluice(folder, &["info", from]).expect(0).text();
-    assert!(info.contains("damage   none") && info.contains("64 bits"), "{info}");
+    assert!(info.contains("damage   none") && info.contains("64-bit"), "{info}");
 }
 
 #[test]

@@ -656,7 +656,7 @@ fn events_of_other_formats_are_written_by_the_numbers_of_their_channels() {
     let other = Channel { name: Name::from_text("aca"), ..channel.clone() };
     let (bytes, losses, notes) = write_channels(vec![channel, other]);
     assert_eq!(bytes[body(&bytes) as usize + 5..][..8], [0x58, 0x89, 0, 0, 0, 0, 0, 0]);
-    for loss in ["names", "numbers", "sources", "encoded"] {
+    for loss in ["names", "numbers", "sources", "encodings"] {
         assert!(losses.iter().any(|said| said.contains(loss)), "{loss}: {losses:?}");
     }
     assert_eq!(notes.len(), 1, "{notes:?}");
