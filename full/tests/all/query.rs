@@ -65,9 +65,9 @@ fn times_out_of_range_are_reported_if_shown() {
 fn events_are_counted_by_channel_as_info_counts_them() {
     let folder = drive();
     let output = info(&folder, "drive.lcm");
-    let mut wanted: Vec<(u64, String)> = Vec::new();
+    let mut expected: Vec<(u64, String)> = Vec::new();
     for channel in output["channels"].as_array().unwrap() {
-        wanted
+        expected
             .push((channel["events"].as_u64().unwrap(), channel["name"].as_str().unwrap().into()));
     }
     let table = run_sluice(&folder, &["query", BY_CHANNEL, "drive.lcm"]).expect(0);
@@ -78,8 +78,8 @@ fn events_are_counted_by_channel_as_info_counts_them() {
         rows[2..].iter().map(|row| (row[1].parse().unwrap(), row[0].to_owned())).collect();
     assert!(found.is_sorted_by(|a, b| a.0 >= b.0), "{text}");
     found.sort();
-    wanted.sort();
-    assert_eq!(found, wanted);
+    expected.sort();
+    assert_eq!(found, expected);
     assert_eq!(table.stderr, "");
 }
 
@@ -124,11 +124,11 @@ values = 'count(*), sum(utime)::bigint, max(pos[1]), avg(vel[2])'
 table = 'tables/channel=POSE/*.parquet'
 row = duckdb.sql(f\"select {values} from '{table}'\").fetchall()[0]
 print(json.dumps(dict(zip('ntxv', row))))";
-    let Some(wanted) = run_script("duckdb", &folder, script) else { return };
-    assert_eq!((&found[0]["n"], &found[0]["t"]), (&wanted["n"], &wanted["t"]));
-    assert_eq!(found[0]["x"], wanted["x"]);
+    let Some(expected) = run_script("duckdb", &folder, script) else { return };
+    assert_eq!((&found[0]["n"], &found[0]["t"]), (&expected["n"], &expected["t"]));
+    assert_eq!(found[0]["x"], expected["x"]);
     let near = |row: &Value| (row["v"].as_f64().unwrap() * 1e9).round();
-    assert_eq!(near(&found[0]), near(&wanted));
+    assert_eq!(near(&found[0]), near(&expected));
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn each_query_sees_what_was_appended_to_a_log() {
     command.args(["query", "day.lcm", "--format", "csv"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().map(BufReader::new));
-    let mut heard = |message: &str, lines: usize| {
+    let mut send = |message: &str, lines: usize| {
         to.write_all(message.as_bytes()).unwrap();
         let mut text = String::new();
         for _ in 0..lines {
@@ -363,12 +363,12 @@ fn each_query_sees_what_was_appended_to_a_log() {
         }
         text
     };
-    assert_eq!(heard(".tables\n", 2), "day\nday.A\n");
-    assert_eq!(heard("select count(*) as n from day;\n", 2), "n\n1\n");
+    assert_eq!(send(".tables\n", 2), "day\nday.A\n");
+    assert_eq!(send("select count(*) as n from day;\n", 2), "n\n1\n");
     events.push(LcmEvent::new(1, BEGIN, "B", b"b"));
     folder.write("day.lcm", log(&events));
-    assert_eq!(heard("select count(*) as n from day.B;\n", 2), "n\n1\n");
-    assert_eq!(heard(".tables\n", 3), "day\nday.A\nday.B\n");
+    assert_eq!(send("select count(*) as n from day.B;\n", 2), "n\n1\n");
+    assert_eq!(send(".tables\n", 3), "day\nday.A\nday.B\n");
     drop(to);
     assert!(child.wait().unwrap().success());
 }
@@ -598,14 +598,14 @@ fn objects_are_queried_like_files_and_reread_each_time() {
     command.args(["query", "s3://logs/day.lcm", "--format", "csv"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().map(BufReader::new));
-    for (bytes, wanted) in [(one, "n\n1\n"), (two, "n\n2\n")] {
+    for (bytes, expected) in [(one, "n\n1\n"), (two, "n\n2\n")] {
         server.put("logs/day.lcm", &bytes);
         writeln!(to, "{count};").unwrap();
         let mut text = String::new();
         for _ in 0..2 {
             from.as_mut().unwrap().read_line(&mut text).unwrap();
         }
-        assert_eq!(text, wanted);
+        assert_eq!(text, expected);
     }
     drop(to);
     assert!(child.wait().unwrap().success());

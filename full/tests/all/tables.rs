@@ -273,7 +273,7 @@ fn events_and_damage_match_info() {
             (damage.clone(), damage.is_empty()),
             "{name}"
         );
-        assert!(session.take_findings().is_complete(), "what was told is not told again");
+        assert!(session.take_findings().is_complete(), "findings are returned once");
     }
 }
 

@@ -94,7 +94,7 @@ impl Drop for ClusterProcess {
         drop(self.child.kill());
         drop(self.child.wait());
         if std::thread::panicking() {
-            eprintln!("--- a process of the cluster said:\n{}", self.stderr());
+            eprintln!("--- stderr of a cluster process:\n{}", self.stderr());
         }
     }
 }

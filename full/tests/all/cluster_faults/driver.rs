@@ -78,7 +78,7 @@ fn staging_dir(gated: &GatedBatch) -> PathBuf {
     hidden_dirs
         .iter()
         .find(is_staging_dir)
-        .unwrap_or_else(|| panic!("no room in {hidden_dirs:?}"))
+        .unwrap_or_else(|| panic!("no staging directory in {hidden_dirs:?}"))
         .clone()
 }
 

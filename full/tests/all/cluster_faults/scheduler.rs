@@ -67,14 +67,14 @@ fn an_endless_response_is_cut() {
     let gated = GatedBatch::with_logs(1);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let talk = move || {
+    let serve = move || {
         // Until the client hangs up. Three clients connect, one of them twice.
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             while stream.write_all(&[b'a'; 4096]).is_ok() {}
         }
     };
-    std::thread::Builder::new().spawn(talk).unwrap();
+    std::thread::Builder::new().spawn(serve).unwrap();
     for report in reports_on(&gated, &address) {
         let mentions_address = report.stderr.contains(&address);
         assert!(

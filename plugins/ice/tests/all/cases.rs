@@ -15,13 +15,13 @@ fn bytes_of(hex: &str) -> Vec<u8> {
 /// `decoded` if the record is restored byte for byte, else the reason it stays undecoded.
 fn outcome(codec: &IceCodec, name: &str, record: &[u8]) -> String {
     let known = codec.types().iter().find(|known| &*known.message_type.name == name).unwrap();
-    let (form, mut bad) = (known.payload_type.clone().unwrap(), Vec::new());
+    let (payload_type, mut bad) = (known.payload_type.clone().unwrap(), Vec::new());
     let mut batch = BatchBuilder::default();
     batch.push_copy(0, 0, ChannelId(0), record);
-    let rows = booleans::decode(&*form, &batch.finish(), &[0], &mut bad).unwrap();
+    let rows = booleans::decode(&*payload_type, &batch.finish(), &[0], &mut bad).unwrap();
     let Some(rows) = rows.first() else { return bad.first().unwrap().1.to_owned() };
-    let form = codec.adopt(&rows.message, &rows.columns.schema()).unwrap();
-    let made = form.encode(&rows.columns, &mut bad).unwrap();
+    let payload_type = codec.adopt(&rows.message, &rows.columns.schema()).unwrap();
+    let made = payload_type.encode(&rows.columns, &mut bad).unwrap();
     assert_eq!((made.value(0), bad), (record, vec![]));
     let is_odd = rows.base_key() != rows.message.key;
     if is_odd { "decoded with raw booleans" } else { "decoded" }.to_owned()
@@ -40,12 +40,12 @@ fn every_case_has_the_expected_result() {
     for case in cases {
         let record = bytes_of(&fs::read_to_string(case.join("record.hex")).unwrap());
         let expected = fs::read_to_string(case.join("expected")).unwrap();
-        let (name, wanted) = expected.split_once('\n').unwrap();
+        let (name, expected_result) = expected.split_once('\n').unwrap();
         let found = outcome(&codec, name, &record);
         if std::env::var_os("BLESS").is_some() {
             fs::write(case.join("expected"), format!("{name}\n{found}\n")).unwrap();
         } else {
-            assert_eq!(found, wanted.trim_end(), "{}", case.display());
+            assert_eq!(found, expected_result.trim_end(), "{}", case.display());
         }
         // Truncated anywhere, a valid record is invalid.
         let cuts = if found.starts_with("decoded") { record.len() } else { 0 };

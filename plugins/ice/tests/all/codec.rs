@@ -41,7 +41,7 @@ fn known(codec: &IceCodec, key: Option<TypeKey>) -> Option<&KnownType> {
 }
 
 /// The file and name of the type of a channel's record.
-fn told(codec: &IceCodec, channel: &Channel, record: &[u8]) -> Option<String> {
+fn type_of(codec: &IceCodec, channel: &Channel, record: &[u8]) -> Option<String> {
     let key = codec.keys(channel)?(record);
     let known = known(codec, key)?;
     Some(format!("{} {}", known.file.as_ref().unwrap().display(), known.message_type.name))
@@ -54,23 +54,23 @@ const STRUCTS: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn a_struct_is_the_first_of_its_interface_that_is_just_as_long() {
+fn a_struct_is_the_first_of_its_interface_with_the_same_length() {
     let codec = codec(&STRUCTS);
     let power = channel(Encoding::Ice, "Power", false);
-    let told = |channel: &Channel, record: &[u8]| told(&codec, channel, record);
-    assert_eq!(told(&power, &[0, 0, 0, 0, 0]).unwrap(), "1.ice m.PowerData");
-    assert_eq!(told(&power, &[0; 9]).unwrap(), "2.ice m.PowerData");
-    assert_eq!(told(&power, &[1, b'x', 0]).unwrap(), "3.ice m.Any");
-    assert_eq!(told(&power, &[0; 8]), None);
+    let type_of = |channel: &Channel, record: &[u8]| type_of(&codec, channel, record);
+    assert_eq!(type_of(&power, &[0, 0, 0, 0, 0]).unwrap(), "1.ice m.PowerData");
+    assert_eq!(type_of(&power, &[0; 9]).unwrap(), "2.ice m.PowerData");
+    assert_eq!(type_of(&power, &[1, b'x', 0]).unwrap(), "3.ice m.Any");
+    assert_eq!(type_of(&power, &[0; 8]), None);
     assert_eq!(
-        told(&channel(Encoding::Ice, "Power", true), &[0; 2]).unwrap(),
+        type_of(&channel(Encoding::Ice, "Power", true), &[0; 2]).unwrap(),
         "1.ice m.PowerConfig"
     );
     let none = codec.keys(&power).unwrap()(&[0; 8]);
     assert_eq!(none, None, "a record of no known type has no number");
     // A single candidate is left to decoding, which reports what is wrong.
-    assert_eq!(told(&channel(Encoding::Ice, "Cpu", false), &[9]).unwrap(), "3.ice m.Any");
-    assert_eq!(told(&channel(Encoding::Ice, "", false), &[0; 9]), None);
+    assert_eq!(type_of(&channel(Encoding::Ice, "Cpu", false), &[9]).unwrap(), "3.ice m.Any");
+    assert_eq!(type_of(&channel(Encoding::Ice, "", false), &[0; 9]), None);
     assert!(codec.keys(&channel(Encoding::Lcm, "Power", false)).is_none());
 }
 
@@ -87,18 +87,18 @@ fn instance(classes: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn a_class_is_the_most_derived_that_is_known_in_the_version_that_fits() {
+fn a_class_is_the_most_derived_declared_one_in_the_matching_version() {
     let codec = codec(&[
         ("1.ice", "module m { class A { byte a; }; };"),
         ("2.ice", "module m { class A { byte a; byte b; }; class B extends A { byte c; }; };"),
     ]);
     let unknown = channel(Encoding::Unknown, "", false);
-    let told = |record: &[u8]| told(&codec, &unknown, record);
-    assert_eq!(told(&instance(&[("::m::A", &[1])])).unwrap(), "1.ice m.A");
-    assert_eq!(told(&instance(&[("::m::A", &[1, 2])])).unwrap(), "2.ice m.A");
-    assert_eq!(told(&instance(&[("::m::B", &[3]), ("::m::A", &[1, 2])])).unwrap(), "2.ice m.B");
-    assert_eq!(told(&instance(&[("::m::C", &[3]), ("::m::A", &[1])])).unwrap(), "1.ice m.A");
-    assert_eq!(told(&instance(&[("::m::C", &[3])])), None);
+    let type_of = |record: &[u8]| type_of(&codec, &unknown, record);
+    assert_eq!(type_of(&instance(&[("::m::A", &[1])])).unwrap(), "1.ice m.A");
+    assert_eq!(type_of(&instance(&[("::m::A", &[1, 2])])).unwrap(), "2.ice m.A");
+    assert_eq!(type_of(&instance(&[("::m::B", &[3]), ("::m::A", &[1, 2])])).unwrap(), "2.ice m.B");
+    assert_eq!(type_of(&instance(&[("::m::C", &[3]), ("::m::A", &[1])])).unwrap(), "1.ice m.A");
+    assert_eq!(type_of(&instance(&[("::m::C", &[3])])), None);
     assert_eq!(codec.keys(&unknown).unwrap()(&[1, 2, 3]), None);
 }
 
@@ -147,14 +147,14 @@ fn types_without_columns_have_a_reason() {
 }
 
 #[test]
-fn a_description_that_is_not_its_own_is_refused() {
+fn a_foreign_description_is_refused() {
     let codec = codec(&STRUCTS);
-    let form = codec.types()[0].payload_type.as_ref().unwrap();
-    let described = form.message_type();
-    assert!(codec.adopt(described, form.schema()).is_ok());
+    let payload_type = codec.types()[0].payload_type.as_ref().unwrap();
+    let described = payload_type.message_type();
+    assert!(codec.adopt(described, payload_type.schema()).is_ok());
     let with = |name: &str, text: &str| {
         let (name, text) = (name.into(), text.into());
-        codec.adopt(&MessageType { name, text, ..(**described).clone() }, form.schema())
+        codec.adopt(&MessageType { name, text, ..(**described).clone() }, payload_type.schema())
     };
     let refused = |name: &str, text: &str| with(name, text).unwrap_err();
     assert!(refused("m.Any", "struct Any { int i; };").contains("does not declare it"));
@@ -186,18 +186,18 @@ fn all_built_in_types_can_be_decoded() {
     let codec = IceCodec::from_files(files);
     assert!(codec.mistakes().is_empty(), "{}", codec.mistakes().join("\n"));
     for known in codec.types() {
-        let form = known
+        let payload_type = known
             .payload_type
             .as_ref()
             .unwrap_or_else(|e| panic!("{}: {e}", known.message_type.name));
-        assert!(codec.adopt(&known.message_type, form.schema()).is_ok());
+        assert!(codec.adopt(&known.message_type, payload_type.schema()).is_ok());
     }
     // Among three layouts of one struct, the length of the record decides.
     let power = channel(Encoding::Ice, "Power", false);
     let battery = |rest: usize| [&[0; 8][..], &[1, 1, b'm'], &vec![0; rest], &[0]].concat();
     for (rest, file) in [(12, "power-2007.ice"), (13, "power-2008-06.ice"), (11, "power-2009.ice")]
     {
-        assert!(told(&codec, &power, &battery(rest)).unwrap().contains(file), "{file}");
+        assert!(type_of(&codec, &power, &battery(rest)).unwrap().contains(file), "{file}");
     }
 }
 
@@ -436,14 +436,17 @@ impl RecordState {
 }
 
 /// The records that can be decoded, all of which must be restored.
-fn decoded(form: &dyn PayloadType, records: &[&[u8]]) -> Vec<u32> {
+fn decoded(payload_type: &dyn PayloadType, records: &[&[u8]]) -> Vec<u32> {
     let mut bad = Vec::new();
-    let rows =
-        form.decode(&batch(records), &(0..records.len() as u32).collect::<Vec<_>>(), &mut bad);
+    let rows = payload_type.decode(
+        &batch(records),
+        &(0..records.len() as u32).collect::<Vec<_>>(),
+        &mut bad,
+    );
     let rows = rows.unwrap();
     assert_eq!(rows.events.len() + bad.len(), records.len());
     bad.clear();
-    let again = form.encode(&rows.columns, &mut bad).unwrap();
+    let again = payload_type.encode(&rows.columns, &mut bad).unwrap();
     assert_eq!(bad, []);
     for (event, again) in rows.events.iter().zip(again.iter()) {
         assert_eq!(again, Some(records[*event as usize]));
@@ -464,13 +467,14 @@ proptest! {
             let name = format!("w.T{top}");
             let known = codec.types().iter().find(|known| *known.message_type.name == *name);
             let known = known.unwrap();
-            let form = known.payload_type.as_ref();
-            let form = form.unwrap_or_else(|reason| panic!("{reason}\n{text}"));
+            let payload_type = known.payload_type.as_ref();
+            let payload_type = payload_type.unwrap_or_else(|reason| panic!("{reason}\n{text}"));
             for _ in 0..4 {
                 let record = world.record(top);
-                prop_assert_eq!(decoded(form.as_ref(), &[&record]), [0], "{}\n{:?}", text, record);
+                let events = decoded(payload_type.as_ref(), &[&record]);
+                prop_assert_eq!(events, [0], "{}\n{:?}", text, record);
                 let cut: Vec<&[u8]> = (0..record.len()).map(|end| &record[..end]).collect();
-                prop_assert!(decoded(form.as_ref(), &cut).is_empty());
+                prop_assert!(decoded(payload_type.as_ref(), &cut).is_empty());
                 let mut random = Random(flips);
                 let other = |_| {
                     let mut other = record.clone();
@@ -481,10 +485,11 @@ proptest! {
                     other
                 };
                 let others: Vec<Vec<u8>> = (0..30).map(other).collect();
-                decoded(form.as_ref(), &others.iter().map(Vec::as_slice).collect::<Vec<_>>());
+                let others: Vec<&[u8]> = others.iter().map(Vec::as_slice).collect();
+                decoded(payload_type.as_ref(), &others);
             }
-            let adopted = codec.adopt(&known.message_type, form.schema()).unwrap();
-            prop_assert_eq!(adopted.schema(), form.schema());
+            let adopted = codec.adopt(&known.message_type, payload_type.schema()).unwrap();
+            prop_assert_eq!(adopted.schema(), payload_type.schema());
         }
     }
 }

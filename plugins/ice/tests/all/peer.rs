@@ -150,26 +150,27 @@ fn is_same_struct(found: &Map<String, Value>, put: &Map<String, Value>) -> bool 
 fn check(codec: &IceCodec, name: &str, line: &Value) {
     let record = bytes(line["record"].as_str().unwrap());
     let known = codec.types().iter().find(|known| *known.message_type.name == *name).unwrap();
-    let form = known.payload_type.as_ref().unwrap_or_else(|reason| panic!("{name}: {reason}"));
+    let payload_type =
+        known.payload_type.as_ref().unwrap_or_else(|reason| panic!("{name}: {reason}"));
     let mut batch = BatchBuilder::default();
     batch.push_copy(0, 0, ChannelId(0), &record);
     let mut bad = Vec::new();
-    let rows = form.decode(&batch.finish(), &[0], &mut bad).unwrap();
+    let rows = payload_type.decode(&batch.finish(), &[0], &mut bad).unwrap();
     assert!(bad.is_empty(), "{name}: {bad:?}: {line}");
     let mut cell = Vec::new();
     JsonRows::new(&rows.columns).unwrap().write(0, &mut cell);
     let found: Value = serde_json::from_slice(&cell).unwrap();
     assert!(is_same(&found, &line["value"]), "{name}\nfound {found}\nput   {}", line["value"]);
-    let again = form.encode(&rows.columns, &mut bad).unwrap();
+    let again = payload_type.encode(&rows.columns, &mut bad).unwrap();
     assert!(bad.is_empty() && again.value(0) == record, "{name}: {line}");
-    assert_adopted(codec, form.as_ref(), &rows.columns, &record);
+    assert_adopted(codec, payload_type.as_ref(), &rows.columns, &record);
     let mut cut = BatchBuilder::default();
     let ends = record.len().min(400) as u32;
     for end in 0..ends {
         cut.push_copy(0, i64::from(end), ChannelId(0), &record[..end as usize]);
     }
     let events: Vec<u32> = (0..ends).collect();
-    assert!(form.decode(&cut.finish(), &events, &mut bad).unwrap().events.is_empty());
+    assert!(payload_type.decode(&cut.finish(), &events, &mut bad).unwrap().events.is_empty());
 }
 
 /// Whether a record has an instance with several references.
@@ -178,8 +179,8 @@ fn has_shared(codec: &IceCodec, line: &Value) -> bool {
     let known = codec.types().iter().find(|known| *known.message_type.name == *name).unwrap();
     let mut batch = BatchBuilder::default();
     batch.push_copy(0, 0, ChannelId(0), &bytes(line["record"].as_str().unwrap()));
-    let form = known.payload_type.as_ref().unwrap();
-    let rows = form.decode(&batch.finish(), &[0], &mut Vec::new()).unwrap();
+    let payload_type = known.payload_type.as_ref().unwrap();
+    let rows = payload_type.decode(&batch.finish(), &[0], &mut Vec::new()).unwrap();
     let references = rows.columns.column_by_name("references");
     references.is_some_and(|ids| ids.as_list::<i32>().value_length(0) > 0)
 }
@@ -187,12 +188,12 @@ fn has_shared(codec: &IceCodec, line: &Value) -> bool {
 /// Asserts that the description of a type suffices to restore the record.
 fn assert_adopted(
     codec: &IceCodec,
-    form: &dyn PayloadType,
+    payload_type: &dyn PayloadType,
     columns: &arrow_array::RecordBatch,
     record: &[u8],
 ) {
-    let adopted = codec.adopt(form.message_type(), form.schema()).unwrap();
-    assert_eq!(adopted.schema(), form.schema());
+    let adopted = codec.adopt(payload_type.message_type(), payload_type.schema()).unwrap();
+    assert_eq!(adopted.schema(), payload_type.schema());
     assert_eq!(adopted.encode(columns, &mut Vec::new()).unwrap().value(0), record);
 }
 
@@ -204,7 +205,7 @@ const SKIPPED: &str =
     "skipped: no Python with Ice is there; install python3-zeroc-ice and zeroc-ice-slice";
 
 #[test]
-fn everything_that_ice_writes_is_read_and_made_again() {
+fn everything_that_ice_writes_is_decoded_and_restored() {
     let Some(python) = python() else { return println!("{SKIPPED}") };
     let files = [folder().join("types/everything.ice")];
     let codec = IceCodec::from_files(vec![read(&files[0])]);

@@ -120,12 +120,12 @@ fn channels_have_the_metadata_of_the_log() {
     let (_, channels) = channels_of(&case("dialect_a"));
     let laser = channels.iter().find(|c| c.name.text() == "orca.Laser").unwrap();
     assert_eq!((&laser.encoding, laser.type_name.as_deref()), (&Encoding::Ice, Some("Laser")));
-    let said = |key: &str| laser.metadata.get(key).map(String::as_str);
-    assert_eq!(said("ice.interface"), Some("Laser"));
-    assert_eq!((said("orca.dialect"), said("orca.encoding")), (Some("A"), Some("ice")));
-    assert_eq!(said("orca.file"), Some("060804_153321_laser0.log"));
-    assert_eq!(said("orca.proxy"), Some("laserscanner2d@alpha/laser2d"));
-    assert_eq!((said("ice.config"), said("orca.id"), said("orca.enabled")), (None, None, None));
+    let value = |key: &str| laser.metadata.get(key).map(String::as_str);
+    assert_eq!(value("ice.interface"), Some("Laser"));
+    assert_eq!((value("orca.dialect"), value("orca.encoding")), (Some("A"), Some("ice")));
+    assert_eq!(value("orca.file"), Some("060804_153321_laser0.log"));
+    assert_eq!(value("orca.proxy"), Some("laserscanner2d@alpha/laser2d"));
+    assert_eq!((value("ice.config"), value("orca.id"), value("orca.enabled")), (None, None, None));
     let config = channels.iter().find(|c| c.name.text() == "orca.Laser.config").unwrap();
     assert_eq!(config.metadata.get("ice.config").map(String::as_str), Some("true"));
 }
@@ -438,8 +438,8 @@ fn beside_files(channels: &[Arc<Channel>], dialect: &str) -> BTreeSet<Vec<String
             _ => true,
         };
         let metadata = channel.metadata.iter().filter(|(key, _)| is_kept(key));
-        let said = metadata.map(|(key, value)| format!("{key}={value}"));
-        [head, format!("{:?}", channel.type_name)].into_iter().chain(said).collect()
+        let entries = metadata.map(|(key, value)| format!("{key}={value}"));
+        [head, format!("{:?}", channel.type_name)].into_iter().chain(entries).collect()
     };
     channels.iter().map(tell).collect()
 }
@@ -498,7 +498,7 @@ fn batch_sizes_do_not_affect_the_output() {
 }
 
 #[test]
-fn what_is_lost_is_said() {
+fn losses_are_noted() {
     let folder = tempfile::tempdir().unwrap();
     let mut channel = lcm(b"X", "x");
     channel.metadata.insert("mine".into(), "gone".into());
@@ -515,8 +515,8 @@ fn what_is_lost_is_said() {
     let (notes, losses, refused) =
         write(json!({ "path": folder.path().join("x.orca") }), &events, 9);
     assert_eq!((losses.len(), refused), (2, 1));
-    let said = |what: &str| notes.iter().any(|(note, _)| note.contains(what));
-    assert!(said("event numbers are not kept") && said("its own time"), "{notes:?}");
+    let is_noted = |what: &str| notes.iter().any(|(note, _)| note.contains(what));
+    assert!(is_noted("event numbers are not kept") && is_noted("its own time"), "{notes:?}");
 }
 
 /// The channel of the configuration of a channel's objects.
@@ -600,7 +600,7 @@ fn late_configuration_is_still_noted_to_lose_its_time() {
 }
 
 #[test]
-fn configuration_is_written_as_data_where_nothing_can_be_put_to_the_front() {
+fn configuration_is_written_as_data_if_the_head_cannot_be_changed() {
     let folder = tempfile::tempdir().unwrap();
     let power = object("Power");
     let events = [
@@ -611,8 +611,8 @@ fn configuration_is_written_as_data_where_nothing_can_be_put_to_the_front() {
     std::os::unix::fs::symlink("/dev/null", folder.path().join("x_power0.log")).unwrap();
     let path = folder.path().join("x.orca");
     let (notes, _, _) = write_numbered(json!({ "path": path }), &events, 1);
-    let said = notes.iter().find(|(note, _)| note.contains("written as data"));
-    assert_eq!(said.map(|(_, count)| *count), Some(1), "{notes:?}");
+    let written_as_data = notes.iter().find(|(note, _)| note.contains("written as data"));
+    assert_eq!(written_as_data.map(|(_, count)| *count), Some(1), "{notes:?}");
     let master = fs::read_to_string(&path).unwrap();
     assert!(master.contains("config_records=1"), "{master}");
     assert_eq!(master.lines().skip_while(|line| *line != "#data").count(), 3, "{master}");
@@ -631,8 +631,8 @@ fn configuration_over_budget_is_written_as_data() {
         (2, (0, power, vec![3])),
     ];
     let (notes, _, _) = write_numbered(json!({ "path": path }), &events, 9);
-    let said = notes.iter().find(|(note, _)| note.contains("written as data"));
-    assert_eq!(said.map(|(_, count)| *count), Some(1), "{notes:?}");
+    let written_as_data = notes.iter().find(|(note, _)| note.contains("written as data"));
+    assert_eq!(written_as_data.map(|(_, count)| *count), Some(1), "{notes:?}");
     let [config, data] = apart(&path);
     assert_eq!(config, [("Power.config".to_owned(), vec![2])]);
     let data: Vec<Vec<u8>> = data.into_iter().map(|(_, payload)| payload).collect();
@@ -701,11 +701,11 @@ fn subfiles_of_the_log_that_is_replaced_are_replaced_with_it() {
 }
 
 #[test]
-fn subfiles_are_not_called_as_no_logger_calls_them() {
+fn unusual_subfile_names_are_replaced() {
     let folder = tempfile::tempdir().unwrap();
-    for (said, due) in [("a.py", "x_a0.log"), ("-a.log", "x_a0.log"), ("a.log", "a.log")] {
+    for (file, due) in [("a.py", "x_a0.log"), ("-a.log", "x_a0.log"), ("a.log", "a.log")] {
         let mut channel = lcm(b"A", "x");
-        channel.metadata.insert("orca.file".into(), said.into());
+        channel.metadata.insert("orca.file".into(), file.into());
         assert_eq!(replace(&folder.path().join("x.orca"), &[channel]), [due]);
     }
 }
@@ -876,7 +876,7 @@ proptest! {
     }
 
     #[test]
-    fn configuration_is_at_the_front_wherever_it_came(
+    fn configuration_is_written_first_whenever_it_arrives(
         events in proptest::collection::vec(
             (0usize..3, any::<bool>(), proptest::collection::vec(any::<u8>(), 1..20)), 0..50),
         order in Just((0i64..50).collect::<Vec<_>>()).prop_shuffle(),
@@ -918,7 +918,7 @@ proptest! {
     }
 
     #[test]
-    fn any_events_come_back(
+    fn any_events_are_restored(
         events in proptest::collection::vec(
             (-4_000_000i64..4_000_000, 0usize..4, proptest::collection::vec(any::<u8>(), 0..40)),
             0..60,

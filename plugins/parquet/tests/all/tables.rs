@@ -212,8 +212,8 @@ fn only_row_groups_and_rows_that_are_asked_for_are_read() {
     assert_eq!(splits.len(), 10);
     let context = ReadContext { query, ..ReadContext::standalone("log") };
     let found = gather_splits(&*source, splits, &context).unwrap().events;
-    let wanted: Vec<PlainEvent> = events.iter().filter(|e| e.channel == "B").cloned().collect();
-    assert_eq!(found, wanted);
+    let expected: Vec<PlainEvent> = events.iter().filter(|e| e.channel == "B").cloned().collect();
+    assert_eq!(found, expected);
     let none = Patterns(vec![Pattern::parse("X").unwrap()]);
     assert_eq!(source.splits(1 << 20, &only(&none)).unwrap(), []);
 }
@@ -400,8 +400,8 @@ fn channels_of_one_name_and_source_stay_separate() {
         let mut found = versions(&path);
         found.sort();
         for (number, version) in &found {
-            let wanted = if -number % 7 == 3 { "101" } else { "102" };
-            assert_eq!(version.as_deref(), Some(wanted), "{name}: {number}");
+            let expected = if -number % 7 == 3 { "101" } else { "102" };
+            assert_eq!(version.as_deref(), Some(expected), "{name}: {number}");
         }
         assert_eq!(found.len(), 500);
     }
@@ -602,10 +602,10 @@ fn partial_messages_do_not_claim_to_be_complete() {
         write(options, vec![scans(0, 50, &context.channels)], &context).unwrap();
         let table = footer(&folder.path().join("channel=A/part-00000.parquet"));
         let entries = table.metadata().file_metadata().key_value_metadata().unwrap();
-        let said = entries.iter().find(|entry| entry.key == "sluice.type").unwrap();
-        let said = said.value.clone().unwrap();
-        assert!(said.contains("scan") && !said.contains("lcm"), "{said}");
-        let message: MessageType = serde_json::from_str(&said).unwrap();
+        let text = entries.iter().find(|entry| entry.key == "sluice.type").unwrap();
+        let text = text.value.clone().unwrap();
+        assert!(text.contains("scan") && !text.contains("lcm"), "{text}");
+        let message: MessageType = serde_json::from_str(&text).unwrap();
         assert!(message.is_part(), "and readers know that no message can be made of them");
     }
 }

@@ -44,7 +44,7 @@ impl Functions {
             let class = if changes { FunctionClass::Volatile } else { class };
             for name in aliases.iter().map(String::as_str).chain([name]) {
                 // Some names are both; the one that needs fewer rows comes first, and the call
-                // tells them apart.
+                // distinguishes them.
                 all.entry(name.to_lowercase()).or_insert(class);
             }
         };
@@ -106,17 +106,17 @@ impl<'f> QueryAnalysis<'f> {
         let parts = ast.with.iter().flat_map(|with| &with.cte_tables);
         let cte_names = parts.map(|part| part.alias.name.value.clone()).collect();
         let (found, tables, pipeline_breaker) = (BTreeSet::new(), Vec::new(), None);
-        let mut look = Self { functions, cte_names, found, tables, pipeline_breaker, depth: 0 };
-        if let ControlFlow::Break(mistake) = ast.visit(&mut look) {
+        let mut analysis = Self { functions, cte_names, found, tables, pipeline_breaker, depth: 0 };
+        if let ControlFlow::Break(mistake) = ast.visit(&mut analysis) {
             return Err(mistake);
         }
-        look.tables = std::mem::take(&mut look.found).into_iter().collect();
-        if look.tables.is_empty() {
+        analysis.tables = std::mem::take(&mut analysis.found).into_iter().collect();
+        if analysis.tables.is_empty() {
             let what =
                 format!("the query reads no table: there is `{EVENTS}`, and one per channel");
             return Err(SqlMistake::new(what));
         }
-        Ok(look)
+        Ok(analysis)
     }
 
     fn breaks_pipeline(&mut self, what: impl Into<String>) {
