@@ -27,7 +27,7 @@ pub(crate) struct DecodeOptions {
     /// channels.
     #[schemars(extend("propertyNames" = { "type": "string", "format": CHANNELS_FORMAT }))]
     pub(crate) channel_types: BTreeMap<String, String>,
-    /// How many levels of a recursive type to decode; deeper levels stay bytes. Default: 1.
+    /// How many levels of a type inside itself become columns; deeper ones stay bytes. Default: 1.
     pub(crate) depth: Option<u8>,
     /// Messages that no file declares, as lists of their fields: see the codec `vel`.
     pub(crate) messages: Vec<Value>,
