@@ -425,7 +425,7 @@ mod tests {
     use crate::args::Color;
 
     #[test]
-    fn sources_that_need_more_than_a_path_are_not_proposed_and_are_refused_with_what_to_do() {
+    fn sources_that_need_more_options_are_not_proposed_and_are_refused_with_advice() {
         let shell = Shell::new(Registry::linked(), true, Color::Never);
         let proposed = sources_of_plain_files(&shell);
         assert!(proposed.contains(&"lcm-log") && proposed.contains(&"vel"), "{proposed:?}");

@@ -68,7 +68,7 @@ fn threads_and_memory_change_no_byte_of_an_archive() {
 }
 
 #[test]
-fn threads_and_memory_change_nothing_of_what_is_read() {
+fn threads_and_memory_do_not_change_what_is_read_from_an_archive() {
     let folder = folder();
     let text = "[sources.log]\nplugin = \"archive\"\npath = \"${DIR}/drive.lcm.zst\"\n\
          [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"${DIR}/out.lcm\"\n";
@@ -124,7 +124,7 @@ fn a_damaged_frame_is_reported_and_costs_only_its_events() {
 }
 
 #[test]
-fn an_archive_that_is_cut_off_gives_its_whole_frames() {
+fn a_truncated_archive_gives_its_complete_frames() {
     let folder = folder();
     for name in ["drive.lcm.zst", "drive.arrow.zst"] {
         write_archive(&folder, name);

@@ -90,7 +90,7 @@ fn every_input_has_outputs_of_its_own() {
 }
 
 #[test]
-fn a_unit_is_what_converting_its_input_alone_gives() {
+fn a_unit_equals_the_conversion_of_its_input_alone() {
     let folder = folder();
     let convert = ["convert", "in/0.lcm", "in/1.lcm", "--to", "out/{parent}-{stem}-{index}.jsonl"];
     run_sluice(&folder, &convert).expect(0);
@@ -113,7 +113,7 @@ fn a_path_with_braces_of_its_own_is_one_path() {
 }
 
 #[test]
-fn nothing_depends_on_what_runs_beside_what() {
+fn outputs_do_not_depend_on_which_units_run_at_the_same_time() {
     let mut first = None;
     for (jobs, memory) in [("1", "64MiB"), ("2", "64MiB"), ("8", "64MiB")] {
         let folder = folder();
@@ -138,7 +138,7 @@ fn the_order_of_inputs_matters_only_to_the_index() {
 }
 
 #[test]
-fn outputs_that_are_not_apart_are_refused_before_anything_runs() {
+fn units_with_the_same_output_are_refused_before_anything_runs() {
     let folder = folder();
     fs::create_dir(folder.at("other")).unwrap();
     folder.write("other/1.lcm", folder.read("in/0.lcm"));
@@ -161,7 +161,7 @@ fn outputs_that_are_not_apart_are_refused_before_anything_runs() {
 }
 
 #[test]
-fn what_exists_is_refused_before_anything_runs() {
+fn existing_outputs_are_refused_before_anything_runs() {
     let folder = folder();
     folder.write("batch.toml", BATCH);
     fs::create_dir(folder.at("out")).unwrap();
@@ -177,7 +177,7 @@ fn what_exists_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn a_folder_of_a_single_run_takes_no_batch_and_the_other_way_round() {
+fn batches_and_single_runs_do_not_share_a_folder() {
     let folder = folder();
     let single = ["convert", "in/0.lcm", "--to", "out/", "--as", "lcm-log"];
     run_sluice(&folder, &single).expect(0);
@@ -254,7 +254,7 @@ fn folder_with_broken_log() -> Folder {
 }
 
 #[test]
-fn a_failed_input_ends_the_batch_and_what_is_finished_stays() {
+fn a_failed_input_ends_the_batch_and_finished_outputs_stay() {
     let folder = folder_with_broken_log();
     let run = ["run", "strict.toml", "--jobs", "1", "--report", "report.json"];
     run_sluice(&folder, &run)
@@ -332,7 +332,7 @@ fn a_unit_recorded_twice_is_reported_once() {
 }
 
 #[test]
-fn keep_going_does_all_others_and_lists_what_failed() {
+fn keep_going_converts_all_others_and_lists_the_failed_inputs() {
     for jobs in ["1", "4"] {
         let folder = folder_with_broken_log();
         let run = ["run", "strict.toml", "--keep-going", "--jobs", jobs, "--report", "report.json"];
@@ -387,7 +387,7 @@ fn resuming_a_batch_that_is_done_does_nothing() {
 }
 
 #[test]
-fn resuming_makes_again_what_is_gone_or_differs() {
+fn resuming_replaces_outputs_that_are_missing_or_differ() {
     let folder = folder();
     folder.write("batch.toml", BATCH);
     run_sluice(&folder, &["run", "batch.toml"]).expect(0);
@@ -444,7 +444,7 @@ fn a_comment_in_the_pipeline_file_changes_nothing() {
 }
 
 #[test]
-fn files_that_a_unit_no_longer_writes_go_when_it_is_made_again() {
+fn files_that_a_unit_no_longer_writes_are_removed_when_it_runs_again() {
     let folder = folder();
     let convert = |split: &str| {
         let split = format!("split_mb={split}");
@@ -474,7 +474,7 @@ fn several_batches_share_a_folder() {
 }
 
 #[test]
-fn a_folder_for_each_input_is_checked_by_its_own_list() {
+fn the_folder_of_each_input_is_checked_by_its_own_manifest() {
     let folder = folder();
     let convert = ["convert", "in/*.lcm", "--to", "out/{stem}/", "--as", "lcm-log"];
     run_sluice(&folder, &convert).expect(0);
@@ -493,7 +493,7 @@ fn a_folder_for_each_input_is_checked_by_its_own_list() {
 }
 
 #[test]
-fn a_run_that_is_no_batch_is_resumed_by_its_folder() {
+fn a_single_run_is_resumed_by_its_output_folder() {
     let folder = folder();
     let convert = ["convert", "in/0.lcm", "--to", "out/", "--as", "lcm-log", "--resume"];
     run_sluice(&folder, &convert).expect(0);
@@ -510,7 +510,7 @@ fn a_run_that_is_no_batch_is_resumed_by_its_folder() {
 }
 
 #[test]
-fn a_single_file_is_made_again() {
+fn a_single_output_file_is_written_again() {
     let folder = folder();
     folder.write("out.lcm", "old");
     run_sluice(&folder, &["convert", "in/0.lcm", "--to", "out.lcm", "--resume"]).expect(0);
@@ -522,7 +522,7 @@ fn a_single_file_is_made_again() {
 }
 
 #[test]
-fn an_interrupted_batch_says_so_when_it_is_verified() {
+fn verify_reports_an_interrupted_batch() {
     let folder = folder();
     folder.write("batch.toml", BATCH);
     run_sluice(&folder, &["run", "batch.toml"]).expect(0);
@@ -560,7 +560,7 @@ fn damaged_bytes_of_each_input_have_a_file_of_their_own() {
 }
 
 #[test]
-fn an_interrupt_keeps_what_a_pipe_has_given_and_resuming_does_the_rest() {
+fn an_interrupt_keeps_the_events_of_a_pipe_and_resuming_does_the_rest() {
     let folder = folder();
     let parts =
         "[sinks.parts]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out/parts/{stem}/\"\n";
@@ -599,7 +599,7 @@ fn an_interrupt_keeps_what_a_pipe_has_given_and_resuming_does_the_rest() {
 }
 
 #[test]
-fn inputs_that_fail_take_no_folder_away_from_others() {
+fn failed_inputs_do_not_remove_the_folders_of_others() {
     let folder = folder();
     for n in 5..40 {
         let bytes = log(&drive(n, 5));

@@ -77,7 +77,7 @@ fn pipes_and_compressed_camera_logs_are_read_too() {
 }
 
 #[test]
-fn the_image_pipelines_make_the_same_of_a_camera_log() {
+fn the_image_pipelines_give_the_same_output_for_a_camera_log() {
     let (folder, images) = demo_drive_with_camlog();
     let run = |input: &str, out: &str, more: &[&str]| {
         let (input, out) = (format!("INPUT={input}"), format!("OUT={out}"));
@@ -113,7 +113,7 @@ fn run_stage_on_both(folder: &Folder, stage: &str) -> [String; 2] {
 }
 
 #[test]
-fn camera_stages_make_the_same_of_a_camera_log() {
+fn camera_stages_give_the_same_output_for_a_camera_log() {
     let (folder, images) = demo_drive_with_camlog();
     for stage in [
         "plugin = \"unproject\"\nheight = 0.0\nevery = 40\nmax_range = 60.0",
@@ -156,7 +156,7 @@ fn points_get_colours_from_a_camera_log_beside_the_drive() {
 }
 
 #[test]
-fn damage_is_told_with_file_and_place_and_costs_one_image() {
+fn damage_is_reported_with_file_and_offset_and_costs_one_image() {
     let (folder, images) = demo_drive_with_camlog();
     let mut bytes = folder.read("forward.camlog");
     let second = FRONT + images[0].payload.len() - 30;

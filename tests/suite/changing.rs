@@ -50,7 +50,7 @@ fn truncate(path: &std::path::Path, len: u64) {
 }
 
 #[test]
-fn what_a_log_lost_is_damage() {
+fn bytes_that_a_log_lost_are_damage() {
     for target in [u64::MAX, 30_000] {
         let folder = folder_with_log();
         let (numbers, damage) = read_after(&folder, target, |path| truncate(path, 50_000));
@@ -77,7 +77,7 @@ fn a_log_that_became_empty_is_damage_from_its_first_byte() {
 }
 
 #[test]
-fn what_is_appended_while_it_is_read_is_read_too() {
+fn events_appended_during_reading_are_read() {
     for target in [u64::MAX, 30_000] {
         let folder = folder_with_log();
         let (numbers, damage) = read_after(&folder, target, |path| {
@@ -91,7 +91,7 @@ fn what_is_appended_while_it_is_read_is_read_too() {
 }
 
 #[test]
-fn a_log_that_is_gone_ends_the_run() {
+fn a_vanished_log_fails_the_run() {
     let folder = folder_with_log();
     let plugin = *Registry::linked().get(PluginKind::Source, "lcm-log").unwrap();
     let PluginFactory::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };

@@ -104,6 +104,11 @@ fn bytes_before_the_first_event() -> Vec<DamageCase> {
         case("1 byte before the first event", &[stray(1), kept(0)], &[0], &[(0, 1)]),
         case("5 bytes before the first event", &[stray(5), kept(0), kept(1)], &[0, 1], &[(0, 5)]),
         case("500 bytes before the first event", &[stray(500), kept(0)], &[0], &[(0, 500)]),
+    ]
+}
+
+fn bytes_between_events() -> Vec<DamageCase> {
+    vec![
         case("a hole of zeros", &[kept(0), Lost(vec![0; 4096]), kept(1)], &[0, 1], &[(100, 4096)]),
         case(
             "a hole that looks like text",
@@ -111,11 +116,6 @@ fn bytes_before_the_first_event() -> Vec<DamageCase> {
             &[0, 1],
             &[(100, 999)],
         ),
-    ]
-}
-
-fn bytes_between_events() -> Vec<DamageCase> {
-    vec![
         case(
             "1 byte between events",
             &[kept(0), stray(1), kept(1), kept(2)],
@@ -410,7 +410,7 @@ impl DamageCase {
 }
 
 #[test]
-fn every_kind_of_damage_costs_what_it_must_and_no_more() {
+fn every_kind_of_damage_costs_only_the_events_it_touches() {
     let folder = Folder::new();
     for case in cases() {
         case.check(&folder, 0, 1);
@@ -462,7 +462,7 @@ path = "out.lcm"
 "#;
 
 #[test]
-fn a_run_that_is_to_stop_at_damage_publishes_nothing() {
+fn a_run_that_stops_at_damage_publishes_nothing() {
     let folder = Folder::new();
     folder.write("in.lcm", [event(0).bytes(), b"stray".to_vec(), event(1).bytes()].concat());
     folder.write("stop.toml", POLICY.replace("skip", "stop"));

@@ -136,7 +136,7 @@ fn by_channel(log: &[u8]) -> BTreeMap<String, Vec<LcmEvent>> {
 }
 
 #[test]
-fn tables_hold_what_the_log_holds() {
+fn tables_have_the_contents_of_the_log() {
     let folder = demo_drive("2");
     let counts: BTreeMap<String, usize> = by_channel(&folder.read("drive.lcm"))
         .into_iter()
@@ -265,7 +265,7 @@ fn threads_change_nothing() {
 }
 
 #[test]
-fn windows_beyond_the_log_give_what_there_is() {
+fn windows_beyond_the_log_give_the_existing_events() {
     let folder = Folder::new();
     folder.write("golden.lcm", golden("mitdgc-synth-small.lcm"));
     for (window, lines) in [(["START=1.5", "END=100"], true), (["START=100", "END=200"], false)] {
@@ -276,7 +276,7 @@ fn windows_beyond_the_log_give_what_there_is() {
 }
 
 #[test]
-fn points_before_any_pose_are_left_out_and_told() {
+fn points_before_any_pose_are_omitted_and_reported() {
     let folder = demo_drive("1");
     let all = events(&folder.read("drive.lcm"));
     let late = |event: &LcmEvent| event.channel != b"POSE" || event.utime > all[0].utime + 300_000;
@@ -299,7 +299,7 @@ fn changed(events: &[LcmEvent], change: impl Fn(usize, &mut LcmEvent)) -> Vec<u8
 }
 
 #[test]
-fn what_is_wrong_is_told_by_channel_and_the_rest_goes_on() {
+fn faults_are_reported_by_channel_and_the_rest_is_converted() {
     let folder = demo_drive("1");
     let all = events(&folder.read("drive.lcm"));
     let wrong = changed(&all, |at, event| match (&event.channel[..], at % 50) {
@@ -341,7 +341,7 @@ fn a_pipeline_is_found_beside_the_folder_that_it_wrote() {
 }
 
 #[test]
-fn a_format_that_is_none_is_told_with_what_it_can_be() {
+fn an_unknown_format_is_reported_with_the_possible_ones() {
     let folder = Folder::new();
     folder.write("golden.lcm", golden("mitdgc-synth-small.lcm"));
     for pipeline in ["dgc-poses", "dgc-images", "dgc-gps", "dgc-velodyne", "dgc-sick"] {

@@ -154,7 +154,7 @@ fn expected(text: &str, folder: &Folder) -> (DispatchTree, serde_json::Value) {
 }
 
 #[test]
-fn workers_elsewhere_make_what_a_run_here_makes() {
+fn workers_write_the_same_outputs_as_a_local_run() {
     let folder = folder();
     let (expected, report) = expected(KINDS, &folder);
     assert!(expected.len() > 60 && expected.contains_key("bad/3.bytes"), "{:?}", expected.keys());
@@ -165,7 +165,7 @@ fn workers_elsewhere_make_what_a_run_here_makes() {
 }
 
 #[test]
-fn whatever_happens_on_the_way_shows_in_nothing() {
+fn failures_of_workers_do_not_change_the_outputs() {
     let folder = folder();
     let (expected, report) = expected(KINDS, &folder);
     for seed in 0..5 {
@@ -184,7 +184,7 @@ fn whatever_happens_on_the_way_shows_in_nothing() {
 }
 
 #[test]
-fn what_was_there_before_is_replaced_as_a_run_here_does() {
+fn existing_outputs_are_replaced_as_in_a_local_run() {
     let one = folder();
     // Another pipeline with the same names leaves other files in the same folders.
     let before = KINDS.replace("split_mb = 0.004", "split_mb = 0.002");
@@ -243,7 +243,7 @@ path = "${DIR}/out/{stem}.jsonl"
 "#;
 
 #[test]
-fn a_unit_that_fails_stops_no_other_one_and_publishes_nothing() {
+fn a_failed_unit_publishes_nothing_and_stops_no_other() {
     let folder = folder();
     let (expected, report) = expected(STRICT, &folder);
     let carried = run_carried(STRICT, &folder, Overwrite::Refuse, &ThreadCarrier::reliable());
@@ -279,7 +279,7 @@ fn an_unreadable_input_is_retried_and_then_reported() {
 }
 
 #[test]
-fn a_disk_that_fails_while_units_are_published_leaves_each_whole_or_as_it_was() {
+fn a_disk_failure_during_publishing_leaves_each_unit_complete_or_unchanged() {
     let folder = folder();
     let faults = Arc::new(FaultInjector::none());
     let run = |faults: &Arc<FaultInjector>| {
@@ -331,7 +331,7 @@ fn a_worker_of_another_build_refuses_and_the_unit_fails_with_the_reason() {
 }
 
 #[test]
-fn asked_to_end_it_publishes_what_there_is_and_says_what_is_left() {
+fn a_stopped_run_publishes_finished_units_and_reports_the_others() {
     let folder = folder();
     let (expected, _) = expected(KINDS, &folder);
     for after in [0, 2] {
@@ -374,7 +374,7 @@ fn programs_run_only_where_the_worker_allows_it_too() {
 const KILLED: &str = "SLUICE_DISPATCH_KILLED";
 
 #[test]
-fn a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine() {
+fn either_engine_resumes_a_driver_killed_at_any_moment() {
     if let Some(dir) = std::env::var_os(KILLED) {
         let document = Document::generated("batch.toml", KINDS);
         let set = BTreeMap::from([("DIR".to_owned(), dir.into_string().unwrap())]);
@@ -387,7 +387,7 @@ fn a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine() {
     }
     let folder = folder();
     let (expected, _) = expected(KINDS, &folder);
-    let name = "dispatch::a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine";
+    let name = "dispatch::either_engine_resumes_a_driver_killed_at_any_moment";
     let out = folder.at("out");
     for (n, files) in [0, 1, 30, 90, 150].into_iter().enumerate() {
         let mut driver = std::process::Command::new(std::env::current_exe().unwrap());
@@ -456,7 +456,7 @@ fn staging_folders_of_dead_drivers_are_removed_and_disturb_no_run() {
 }
 
 #[test]
-fn what_only_a_run_here_can_do_is_refused_before_anything_is_sent() {
+fn pipelines_that_need_a_local_run_are_refused_before_anything_is_sent() {
     let folder = folder();
     let refused = |text: &str| {
         let pipeline = read(&Document::generated("refused.toml", text), &[], &folder);
@@ -531,7 +531,7 @@ fn compare(name: &str, set: &[(&str, &str)], folder: &Folder) {
 }
 
 #[test]
-fn pipelines_of_the_library_give_the_same_by_workers() {
+fn built_in_pipelines_give_the_same_outputs_by_workers() {
     let folder = folder();
     crate::robots::orca(&folder);
     let logs = ("INPUT", "${DIR}/in/*.lcm");

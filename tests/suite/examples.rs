@@ -150,7 +150,7 @@ fn gather(folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
 }
 
 #[test]
-fn the_slurm_array_gives_what_one_run_gives() {
+fn the_slurm_array_gives_the_outputs_of_a_single_run() {
     let site = Site::new();
     let expected = site.expected_outputs();
     let said = site.run("sh", &["examples/slurm/submit.sh"]).expect(0).text();
@@ -187,7 +187,7 @@ fn a_log_that_fails_fails_its_part_of_the_slurm_array() {
 }
 
 #[test]
-fn hosts_by_ssh_give_what_one_run_gives() {
+fn hosts_by_ssh_give_the_outputs_of_a_single_run() {
     let site = Site::new();
     let expected = site.expected_outputs();
     site.run("sh", &["examples/ssh/convert.sh", "alpha", "beta", "gamma"]).expect(0);
@@ -198,7 +198,7 @@ fn hosts_by_ssh_give_what_one_run_gives() {
 }
 
 #[test]
-fn gnu_parallel_gives_what_one_run_gives() {
+fn gnu_parallel_gives_the_outputs_of_a_single_run() {
     let site = Site::new();
     let expected = site.expected_outputs();
     let mut command = site.command("sh");
@@ -245,7 +245,7 @@ fn container(manifest: &Value) -> (Vec<String>, BTreeMap<String, String>) {
 }
 
 #[test]
-fn the_indexed_job_gives_what_one_run_gives() {
+fn the_indexed_job_gives_the_outputs_of_a_single_run() {
     let Some(jobs) = manifests(&["convert.yaml", "merge.yaml"]) else { return };
     let site = Site::new();
     let expected = site.expected_outputs();
@@ -291,7 +291,7 @@ fn a_wrong_pipeline_ends_the_indexed_job_at_once() {
 }
 
 #[test]
-fn what_kubernetes_files_name_is_there() {
+fn everything_that_kubernetes_files_name_exists() {
     let names: Vec<String> = fs::read_dir(root().join("docs/examples/kubernetes"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

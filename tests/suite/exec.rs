@@ -199,7 +199,7 @@ fn a_source_without_inputs_is_run_once() {
 }
 
 #[test]
-fn what_a_sink_prints_is_a_file_when_it_has_succeeded() {
+fn the_output_of_a_sink_program_becomes_a_file_if_it_succeeds() {
     let folder = with_log(500);
     let text = sink_pipeline(r#"["sh", "-c", "wc -c | tr -d ' '"]"#, r#"path = "${DIR}/out.txt""#);
     let report = allowed(&text, &folder, 2).unwrap();
@@ -210,7 +210,7 @@ fn what_a_sink_prints_is_a_file_when_it_has_succeeded() {
 }
 
 #[test]
-fn of_a_sink_that_fails_nothing_is_left() {
+fn a_failed_sink_program_leaves_nothing() {
     let folder = with_log(500);
     let path = r#"path = "${DIR}/out.txt""#;
     let said =
@@ -222,7 +222,7 @@ fn of_a_sink_that_fails_nothing_is_left() {
 }
 
 #[test]
-fn a_sink_that_does_not_take_everything_has_failed() {
+fn a_sink_program_that_does_not_read_everything_has_failed() {
     let path = r#"path = "${DIR}/out.txt""#;
     // A little fits into the pipe, a lot does not.
     for (count, command) in
@@ -272,7 +272,7 @@ fn text_from_a_program_is_quoted_in_the_error() {
 }
 
 #[test]
-fn a_stream_that_breaks_off_is_no_stream() {
+fn a_truncated_stream_is_an_error() {
     let folder = with_log(2000);
     stream(&folder);
     let said = failure(&source_pipeline(r#"["head", "-c", "50000", "in.arrows"]"#, ""), &folder);
@@ -318,7 +318,7 @@ fn expect_gone(process: Pid) {
         Err(_) => false,
     };
     while is_there() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "process {process:?} is still there");
+        assert!(begun.elapsed() < Duration::from_secs(20), "process {process:?} still exists");
         std::thread::yield_now();
     }
 }
@@ -341,7 +341,7 @@ fn a_program_that_does_nothing_is_ended_with_all_it_started() {
 }
 
 #[test]
-fn what_a_program_leaves_running_ends_with_it() {
+fn processes_that_a_program_leaves_running_end_with_it() {
     let folder = with_log(100);
     let text = stage_pipeline(r#"["sh", "-c", "sleep 1000 & echo $! > child; cat"]"#);
     allowed(&text, &folder, 2).unwrap();
@@ -481,7 +481,7 @@ fn commands_and_folders_are_seen_from_the_pipeline_file() {
 }
 
 #[test]
-fn resuming_does_again_what_another_program_made() {
+fn resuming_replaces_outputs_of_another_program() {
     let folder = with_log(10);
     folder.write("keep.sh", "cat");
     let text = stage_pipeline(r#"["sh", "keep.sh"]"#)

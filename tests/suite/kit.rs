@@ -250,7 +250,7 @@ pub(crate) fn python_script(folder: &Folder, script: &str, arguments: &[&str]) -
     let output =
         Command::new("python3").arg(&script).args(arguments).current_dir(folder.path()).output();
     let Ok(output) = output else {
-        report_skip("there is no python3, which is compared with");
+        report_skip("there is no python3 to compare with");
         return None;
     };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -138,7 +138,7 @@ fn long_events_taken_apart_are_put_together_by_time_however_little_memory_there_
 }
 
 #[test]
-fn a_source_taken_apart_and_put_together_is_what_it_was() {
+fn a_source_split_and_merged_again_is_unchanged() {
     let folder = Folder::new();
     let whole = drive(7, 2_000);
     folder.write("in.lcm", log(&whole));

@@ -95,7 +95,7 @@ fn any_events(seed: u64) -> Vec<LcmEvent> {
 const SEEDS: std::ops::Range<u64> = 1..9;
 
 #[test]
-fn the_python_reader_finds_in_our_logs_what_we_wrote() {
+fn the_python_reader_finds_the_events_of_our_logs() {
     let Some(python) = python() else { return };
     let folder = Folder::new();
     for seed in SEEDS {
@@ -110,7 +110,7 @@ fn the_python_reader_finds_in_our_logs_what_we_wrote() {
 }
 
 #[test]
-fn we_find_in_logs_of_the_python_writer_what_it_wrote() {
+fn we_find_the_events_of_logs_by_the_python_writer() {
     let Some(python) = python() else { return };
     let folder = Folder::new();
     for seed in SEEDS {
@@ -126,7 +126,7 @@ fn we_find_in_logs_of_the_python_writer_what_it_wrote() {
 }
 
 #[test]
-fn damage_that_stops_the_peer_does_not_stop_us_and_what_we_write_it_reads() {
+fn damage_that_stops_the_peer_does_not_stop_us_and_it_reads_our_copy() {
     let Some(python) = python() else { return };
     let folder = Folder::new();
     let events = any_events(7);
@@ -177,7 +177,7 @@ fn lcm_logplayer_plays_our_logs_to_their_end() {
 }
 
 #[test]
-fn the_zstd_program_unpacks_what_we_compress() {
+fn the_zstd_program_decompresses_our_files() {
     if Command::new("zstd").arg("--version").output().is_err() {
         return report_skip("the program `zstd` is not there");
     }

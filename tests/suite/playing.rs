@@ -43,7 +43,7 @@ fn numbers(folder: &Folder) -> Vec<i64> {
 }
 
 #[test]
-fn a_listener_hears_what_was_selected_under_its_new_name_as_often_as_asked() {
+fn a_listener_receives_the_selected_events_renamed_and_repeated() {
     let Some(network) = Network::new() else { return };
     let folder = Folder::new();
     seconds(&folder, 7);
@@ -75,7 +75,7 @@ fn long_silences_can_be_cut() {
 }
 
 #[test]
-fn nobody_waits_for_a_time_that_is_none() {
+fn invalid_times_cause_no_waiting() {
     let Some(network) = Network::new() else { return };
     let folder = Folder::new();
     let at = |n: i64, utime: i64| LcmEvent::new(n, utime, "A", b"");
@@ -104,7 +104,7 @@ fn damage_is_reported_by_the_exit_code_and_ctrl_c_by_a_message() {
 }
 
 #[test]
-fn what_cannot_be_played_is_wrong_use() {
+fn invalid_playback_requests_are_usage_errors() {
     let folder = Folder::new();
     seconds(&folder, 3);
     let wrong: [(&[&str], &str); 5] = [

@@ -55,7 +55,7 @@ fn screen(output: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_made_up_shows_events_and_time_and_leaves_no_bar_after_an_interrupt() {
+fn generated_events_show_counts_and_time_and_no_bar_after_an_interrupt() {
     let folder = Folder::new();
     folder.write("endless.toml", ENDLESS);
     let mut command = sluice(&folder);
@@ -79,7 +79,7 @@ fn what_is_made_up_shows_events_and_time_and_leaves_no_bar_after_an_interrupt() 
 }
 
 #[test]
-fn lines_of_progress_tell_no_bytes_of_what_is_made_up_either() {
+fn progress_lines_of_generated_events_have_no_bytes() {
     let folder = Folder::new();
     folder.write("endless.toml", ENDLESS.replace("360000", "1"));
     let ran =

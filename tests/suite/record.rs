@@ -151,7 +151,7 @@ fn now() -> i64 {
 }
 
 #[test]
-fn the_log_has_what_was_sent_byte_for_byte() {
+fn the_log_has_the_sent_messages_byte_for_byte() {
     let (folder, mut sender, mut sent) = (Folder::new(), Sender::new(), drive(1, 300));
     sent.push(LcmEvent::new(0, 0, "BÜROSTUHL", b""));
     sent.push(LcmEvent::new(0, 0, "", b"of no channel"));
@@ -203,7 +203,7 @@ fn channels_are_chosen_before_anything_is_counted() {
 }
 
 #[test]
-fn files_that_are_there_are_refused_continued_replaced_or_numbered() {
+fn existing_files_are_refused_continued_replaced_or_numbered() {
     let (folder, mut sender) = (Folder::new(), Sender::new());
     let mut record = |arguments: &[&str]| {
         let recorder = sender.start(&folder, &[&["--to", "a", "-n", "2"], arguments].concat());
@@ -297,7 +297,7 @@ fn tables_are_pieces_of_one_dataset() {
 }
 
 #[test]
-fn what_cannot_be_read_before_the_end_is_said_unless_it_is_cut() {
+fn formats_unreadable_before_the_end_cause_a_warning_unless_split() {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(7, 10)));
     let record = ["record", "file://in.lcm", "--to"];
@@ -405,7 +405,7 @@ fn send_until_the_end(sender: &mut Sender, mut recorder: Recorder) -> ProgramOut
 }
 
 #[test]
-fn a_file_that_cannot_grow_ends_a_recording_with_its_books_right() {
+fn a_file_size_limit_ends_a_recording_with_correct_counts() {
     for name in ["a.lcm", "a.lcm.zst"] {
         let (folder, mut sender) = (Folder::new(), Sender::new());
         let record = sender.record(&folder, &["--to", name, "--report", "report.json"]);
@@ -444,7 +444,7 @@ fn on_small_disk(folder: &Folder, command: &Command, kilobytes: u32) -> Option<C
     let usual = ["-rm", "sh", "-c"];
     let works = Command::new("unshare").args(usual).arg(&mount).current_dir(folder.path()).output();
     if !works.is_ok_and(|output| output.status.success()) {
-        report_skip("this system gives no disk of one's own (unshare -rm, mount -t tmpfs)");
+        report_skip("this system allows no private disk (unshare -rm, mount -t tmpfs)");
         return None;
     }
     let mut inside = Command::new("unshare");
@@ -456,7 +456,7 @@ fn on_small_disk(folder: &Folder, command: &Command, kilobytes: u32) -> Option<C
 }
 
 #[test]
-fn a_full_disk_ends_a_recording_with_its_books_right() {
+fn a_full_disk_ends_a_recording_with_correct_counts() {
     for name in ["a.lcm", "a.lcm.zst"] {
         let (folder, mut sender) = (Folder::new(), Sender::new());
         let to = format!("small/{name}");
@@ -492,7 +492,7 @@ fn a_disk_quota_that_is_exceeded_already_refuses() {
 }
 
 #[test]
-fn machines_are_told_how_it_goes_and_quiet_programs_say_nothing() {
+fn json_progress_is_printed_and_quiet_prints_nothing() {
     let (folder, mut sender) = (Folder::new(), Sender::new());
     let quiet = sender.record(&folder, &["-q", "--to", "quiet", "-n", "1", "--idle-timeout", "30"]);
     let mut quiet = { quiet }.stderr(Stdio::piped()).spawn().unwrap();
@@ -514,7 +514,7 @@ fn machines_are_told_how_it_goes_and_quiet_programs_say_nothing() {
 }
 
 #[test]
-fn addresses_of_files_are_read_from_a_time_on_and_written_as_their_mode_says() {
+fn file_urls_set_the_start_time_and_the_mode() {
     let (folder, events) = (Folder::new(), drive(6, 10));
     folder.write("in.lcm", log(&events));
     let from = events[6].utime;

@@ -89,7 +89,7 @@ with open("receiver.bin", "wb") as log:
 "#;
 
 #[test]
-fn every_format_of_the_readme_reads_what_such_devices_write() {
+fn every_format_of_the_readme_reads_logs_of_such_devices() {
     let folder = Folder::new();
     let Some(python) = python_with("pyarrow") else { return report_skip("Python writes the logs") };
     let mut command = std::process::Command::new(python);
@@ -198,7 +198,7 @@ fn any_number_of_threads_writes_the_same() {
 }
 
 #[test]
-fn damage_is_told_and_ends_with_its_exit_code() {
+fn damage_is_reported_and_sets_the_exit_code() {
     let folder = Folder::new();
     let mut log = packets(9);
     log[40] ^= 1;
@@ -332,7 +332,7 @@ fn described_logs_are_verified_and_played() {
 }
 
 #[test]
-fn a_description_that_does_not_fit_is_told_once_by_kind() {
+fn a_wrong_description_is_reported_once_per_reason() {
     let folder = Folder::new();
     folder.write("in.bin", packets(150));
     folder.write("rig.toml", DESCRIPTION);

@@ -75,7 +75,7 @@ fn every_plugin_says_what_it_does_in_one_line() {
 }
 
 #[test]
-fn a_readme_tells_of_every_plugin_and_option() {
+fn a_readme_describes_every_plugin_and_option() {
     let families =
         std::fs::read_dir(crate::kit::root().join("plugins")).expect("there are plugins");
     let readmes: Vec<String> = families

@@ -78,7 +78,7 @@ fn merge(folder: &Folder) -> ProgramOutput {
 }
 
 #[test]
-fn parts_that_run_at_the_same_time_make_what_one_run_makes() {
+fn parts_that_run_at_the_same_time_give_the_outputs_of_one_run() {
     let folder = folder();
     let expected = expected(&folder);
     for of in [1, 2, 3, 7] {
@@ -118,7 +118,7 @@ fn a_part_has_every_nth_input_and_reports_it_alone() {
 }
 
 #[test]
-fn what_is_missing_is_named_and_nothing_is_changed() {
+fn missing_parts_are_named_and_nothing_is_changed() {
     let folder = folder();
     merge(&folder).expect(1).expect_stderr("no shard records");
     for part in ["1/4", "3/4"] {
@@ -165,7 +165,7 @@ fn a_part_that_was_interrupted_is_completed_by_resuming() {
 }
 
 #[test]
-fn parts_of_different_batches_are_not_put_together() {
+fn parts_of_different_batches_are_not_merged() {
     let folder = folder();
     shard(&folder, "1/2", &[]).expect(0);
     shard(&folder, "2/2", &["--memory", "64MiB"]).expect(0);
@@ -178,7 +178,7 @@ fn parts_of_different_batches_are_not_put_together() {
 }
 
 #[test]
-fn files_that_are_not_as_they_were_written_are_found() {
+fn changed_files_are_found() {
     let folder = folder();
     let expected = expected(&folder);
     for part in ["1/2", "2/2"] {
@@ -200,7 +200,7 @@ fn files_that_are_not_as_they_were_written_are_found() {
 }
 
 #[test]
-fn a_run_of_the_whole_batch_takes_over_what_parts_did_and_the_other_way_round() {
+fn the_whole_batch_and_its_parts_resume_each_other() {
     let folder = folder();
     let expected = expected(&folder);
     shard(&folder, "1/2", &[]).expect(0);
@@ -216,7 +216,7 @@ fn a_run_of_the_whole_batch_takes_over_what_parts_did_and_the_other_way_round() 
 }
 
 #[test]
-fn records_of_several_folders_are_put_together_at_once() {
+fn records_of_several_folders_are_merged_at_once() {
     let folder = folder();
     folder.write("other.toml", BATCH.replace("out/", "other/"));
     for part in ["1/2", "2/2"] {
@@ -275,7 +275,7 @@ fn a_part_excludes_the_same_part_and_the_whole_batch() {
 }
 
 #[test]
-fn parts_that_cannot_be_are_wrong_use() {
+fn invalid_parts_are_usage_errors() {
     let folder = folder();
     for wrong in ["0/3", "4/3", "x", "1"] {
         shard(&folder, wrong, &[]).expect(2);

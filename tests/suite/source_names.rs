@@ -59,7 +59,7 @@ fn rows_say_which_input_they_are_from() {
 }
 
 #[test]
-fn what_is_damaged_is_counted_for_the_source_that_its_input_names() {
+fn damage_is_counted_for_the_source_that_its_input_names() {
     let folder = Folder::new();
     for name in ["a.lcm", "b.lcm"] {
         folder.write(name, log(&drive(7, 500)));
@@ -185,7 +185,7 @@ fn fields_that_no_output_writes_are_reported_with_advice() {
 }
 
 #[test]
-fn a_csv_that_would_lose_fields_is_refused_with_what_to_do() {
+fn a_csv_that_would_lose_fields_is_refused_with_advice() {
     let folder = two_logs();
     let types = ["convert", "lcmlog-2022.00", "--types", "mit-dgc", "--to", "out.csv"];
     let convert = |more: &[&str]| run_sluice(&folder, &[&types[..], more].concat());

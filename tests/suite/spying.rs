@@ -40,7 +40,7 @@ fn channel_counts(value: &Value) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn a_spy_counts_what_is_played_and_decodes_the_last_messages() {
+fn a_spy_counts_played_events_and_decodes_the_last_messages() {
     let Some(network) = Network::new() else { return };
     let folder = Folder::new();
     let expected = drive(&folder);
@@ -116,7 +116,7 @@ fn losses_are_reported_with_reasons_and_by_the_exit_code() {
 }
 
 #[test]
-fn what_cannot_be_spied_on_is_wrong_use() {
+fn invalid_urls_for_spy_are_usage_errors() {
     let folder = Folder::new();
     for (arguments, says) in [
         (&["drive.lcm"][..], "is not a URL"),

@@ -60,7 +60,7 @@ fn run_until(
 }
 
 #[test]
-fn what_can_be_read_again_is_given_up_and_nothing_of_it_is_published() {
+fn runs_whose_inputs_can_be_read_again_publish_nothing_if_stopped() {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(1, 3_000)));
     folder.write("out.lcm", "what was there before");
@@ -85,7 +85,7 @@ fn feed<'s>(scope: &'s Scope<'s, '_>, folder: &Folder, bytes: &'s [u8]) {
 }
 
 #[test]
-fn what_a_pipe_has_given_is_published_and_is_the_beginning_of_the_whole() {
+fn the_events_of_a_pipe_are_published_and_are_the_start_of_the_whole() {
     let (folder, whole) = (Folder::new(), log(&drive(1, 3_000)));
     for (step, jobs) in [(1, 1), (1, 4), (3, 2), (5, 8)] {
         let report = std::thread::scope(|scope| {
@@ -251,7 +251,7 @@ impl Source for StoppingSource {
 }
 
 #[test]
-fn what_follows_something_unfinished_is_not_published() {
+fn events_after_an_unfinished_split_are_not_published() {
     let folder = Folder::new();
     folder.write("in.lcm", "");
     let stop = Arc::<Stop>::default();

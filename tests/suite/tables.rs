@@ -114,7 +114,7 @@ assert set(tables.channel.unique()) == set(single.channel.unique())
 }
 
 #[test]
-fn pyarrow_finds_in_the_footer_what_is_true_of_the_rows() {
+fn the_footer_statistics_that_pyarrow_reads_match_the_rows() {
     let folder = tables();
     asks(
         "pyarrow",

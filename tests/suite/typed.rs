@@ -165,7 +165,7 @@ fn a_fingerprint_of_several_types_has_the_name_that_it_is_decoded_by() {
 }
 
 #[test]
-fn what_becomes_of_events_that_cannot_be_decoded_is_chosen() {
+fn an_option_chooses_what_to_do_with_undecodable_events() {
     let folder = Folder::new();
     types(&folder, "types.lcm", "struct t { int32_t x; }");
     let key = fingerprint(&folder, "types.lcm", "t");
@@ -223,7 +223,7 @@ fn mistakes_in_types_are_found_when_a_pipeline_is_checked() {
 }
 
 #[test]
-fn tables_are_made_again_when_types_have_changed() {
+fn tables_are_written_again_when_types_have_changed() {
     let folder = Folder::new();
     types(&folder, "types.lcm", "enum e { A } struct t { e x; }");
     let key = fingerprint(&folder, "types.lcm", "t");
@@ -277,7 +277,7 @@ fn odd_names_of_fields_and_messages_without_fields_come_back() {
 }
 
 #[test]
-fn fields_alone_are_no_payload() {
+fn rows_without_payload_must_be_encoded_for_logs() {
     let folder = Folder::new();
     types(&folder, "types.lcm", "struct t { int32_t x; }");
     let key = fingerprint(&folder, "types.lcm", "t");
@@ -309,7 +309,7 @@ fn fields_alone_are_no_payload() {
 }
 
 #[test]
-fn a_log_is_told_what_types_its_channels_have() {
+fn the_types_of_channels_in_a_log_can_be_given() {
     let folder = Folder::new();
     types(&folder, "types.lcm", "package p; struct t { int32_t x; }");
     let key = fingerprint(&folder, "types.lcm", "p.t");

@@ -35,7 +35,7 @@ fn mixed() -> Folder {
 }
 
 /// The messages about the folder `types` on standard error: each file once.
-fn expect_told(ran: &ProgramOutput) {
+fn expect_each_message_once(ran: &ProgramOutput) {
     let output = &ran.stderr;
     for says in [
         "types/lost.lcm: `p.lost_t` cannot be used: no type `absent.thing_t` (type in line 3)",
@@ -52,7 +52,7 @@ fn one_file_that_names_an_absent_package_does_not_cost_the_others() {
     let folder = mixed();
     let arguments =
         ["convert", "in.lcm", "--types", "types", "--to", "out.jsonl", "--report", "report.json"];
-    expect_told(&run_sluice(&folder, &arguments).expect(0));
+    expect_each_message_once(&run_sluice(&folder, &arguments).expect(0));
     let lines = String::from_utf8(folder.read("out.jsonl")).unwrap();
     assert!(lines.contains(r#""fields":{"x":7}"#), "{lines}");
     let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
@@ -64,13 +64,13 @@ fn one_file_that_names_an_absent_package_does_not_cost_the_others() {
         &["cat", "in.lcm", "--types", "types/*.lcm", "--json"],
     ] {
         let shown = run_sluice(&folder, arguments).expect(0);
-        expect_told(&shown);
+        expect_each_message_once(&shown);
         assert!(shown.text().contains(r#""fields":{"x":7}"#), "{}", shown.text());
     }
     // Types are reported once, even for many files.
     folder.write("again.lcm", folder.read("in.lcm"));
     let info = run_sluice(&folder, &["info", "in.lcm", "again.lcm", "--types", "types"]).expect(0);
-    expect_told(&info);
+    expect_each_message_once(&info);
     assert!(info.text().contains("p.good_t"), "{}", info.text());
 }
 
@@ -93,7 +93,7 @@ fn a_file_that_is_named_itself_has_to_be_right() {
     let refused = ran(&["types", "types/lost.lcm"]).expect(2);
     assert!(refused.stderr.contains("types/lost.lcm:3:"), "{}", refused.stderr);
     // This one is valid; the type it contains is not, and is in the folder.
-    expect_told(&ran(&["types", "types/outer.lcm"]).expect(0));
+    expect_each_message_once(&ran(&["types", "types/outer.lcm"]).expect(0));
     // Without any usable type, the command fails.
     fs::remove_file(folder.at("types/good.lcm")).unwrap();
     types(&folder, "types/lost.lcm", "package p;\nstruct lost_t { absent.thing_t t; }\n");
@@ -114,7 +114,7 @@ fn a_pipeline_is_right_and_says_which_types_it_cannot_use() {
     let checked = run_sluice(&folder, &["check", "folder.toml"]).expect(0);
     assert!(checked.text().contains("typed: "), "{}", checked.text());
     assert!(checked.text().contains("`p.lost_t` cannot be used"), "{}", checked.text());
-    expect_told(&run_sluice(&folder, &["run", "folder.toml"]).expect(0));
+    expect_each_message_once(&run_sluice(&folder, &["run", "folder.toml"]).expect(0));
     folder.write("named.toml", decode("\"types\", \"types/lost.lcm\""));
     run_sluice(&folder, &["check", "named.toml"]).expect(2);
 }
@@ -134,7 +134,7 @@ fn files_of_other_languages_do_not_cost_the_others_either() {
     let good = "[[messages]]\nname = \"GoodM\"\nversion = 1\nfields = []\n";
     types(&folder, "types/d.veltypes", good);
     let shown = run_sluice(&folder, &["cat", "in.lcm", "--types", "types", "--json"]).expect(0);
-    expect_told(&shown);
+    expect_each_message_once(&shown);
     for says in [
         "types/b.ice: `m.BadData` cannot be used: unknown type `Missing` (type in line 1)",
         "types/c.ice: `m.Child` cannot be used: unknown type `BadBase`",

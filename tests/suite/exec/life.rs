@@ -48,7 +48,7 @@ fn a_run_that_is_quit_leaves_no_program() {
 }
 
 #[test]
-fn cat_shows_what_programs_say() {
+fn cat_shows_the_messages_of_programs() {
     let folder = with_log(10);
     stream(&folder);
     let command = r#"command=["sh", "-c", "echo here we go >&2; cat $0", "{input}"]"#;
@@ -122,7 +122,7 @@ fn a_stage_may_finish_although_no_more_is_wanted() {
 }
 
 #[test]
-fn what_a_sink_has_started_may_print_when_it_has_ended_itself() {
+fn a_child_of_a_sink_program_may_print_after_the_program_ended() {
     let folder = with_log(500);
     // It prints after its parent is gone.
     let command = r#"["sh", "-c", "cat > raw; p=$$$$; (while kill -0 $p && ! grep -q 'State:.Z' /proc/$p/status; do :; done 2> none; echo summary) &"]"#;
@@ -131,7 +131,7 @@ fn what_a_sink_has_started_may_print_when_it_has_ended_itself() {
 }
 
 #[test]
-fn what_a_sink_has_started_may_not_keep_its_output_open() {
+fn a_child_of_a_sink_program_may_not_keep_its_output_open() {
     let folder = with_log(10);
     let command = r#"["sh", "-c", "cat > raw; sleep 1000 & echo $! > child"]"#;
     let said =
@@ -168,7 +168,7 @@ fn a_program_that_says_how_far_it_is_is_at_work() {
 }
 
 #[test]
-fn what_programs_are_called_is_safe_for_terminals() {
+fn names_of_programs_are_escaped_for_terminals() {
     let folder = with_log(10);
     let long = "x".repeat(5000);
     for command in ["false", "no-such-program-here"] {

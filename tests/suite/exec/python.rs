@@ -75,7 +75,7 @@ fn stage_of(folder: &Folder, python: &str, program: &str) -> String {
 }
 
 #[test]
-fn new_events_have_books_of_their_own() {
+fn new_events_are_counted_separately() {
     let Some(python) = python() else { return };
     let folder = with_log(1000);
     // Every event twice, and an invented one.
@@ -100,7 +100,7 @@ with pa.ipc.open_stream(sys.stdin.buffer) as events:
 }
 
 #[test]
-fn what_a_program_leaves_out_of_an_event_is_as_it_was() {
+fn columns_that_a_program_omits_are_unchanged() {
     let Some(python) = python() else { return };
     let folder = with_log(200);
     let program = r#"

@@ -116,7 +116,7 @@ fn change_some(loses: bool, which: impl Fn((&str, &str)) -> bool, change: impl F
             if loses && read.events.len() < EVENTS as usize {
                 let is_reported = read.damaged > 0 || read.error.is_some();
                 let events = read.events.len();
-                assert!(is_reported, "{name}, pieces of {target}: {events} events, and no word");
+                assert!(is_reported, "{name}, pieces of {target}: {events} events, and no report");
             }
             drop(fs::remove_file(&path));
             fs::write(&path, &whole).unwrap();
@@ -157,7 +157,7 @@ fn an_input_that_became_a_folder_is_reported() {
             fs::create_dir(&path).unwrap();
         });
         let (events, is_reported) = (read.events.len(), read.damaged > 0 || read.error.is_some());
-        assert!(is_reported || events == EVENTS as usize, "{name}: {events} events, and no word");
+        assert!(is_reported || events == EVENTS as usize, "{name}: {events} events, and no report");
     }
 }
 
@@ -166,7 +166,7 @@ fn an_input_that_became_a_folder_is_reported() {
 const OF_SEVERAL_FILES: &str = "orca";
 
 #[test]
-fn another_log_in_the_place_of_an_input_is_no_mixture_that_never_was() {
+fn a_replaced_input_never_gives_a_mixture_of_both() {
     let change = |path: &Path, other: &Path| fs::copy(other, path).map(drop).unwrap();
     change_some(false, |(plugin, _)| plugin != OF_SEVERAL_FILES, change);
 }
@@ -184,7 +184,7 @@ fn zeros_in_an_input_with_checksums_are_no_events() {
 }
 
 #[test]
-fn what_is_appended_makes_nothing_of_what_was_there() {
+fn appending_to_an_input_loses_no_event() {
     change_all(true, |path, _| {
         let file = open_for_writing(path);
         file.write_all_at(&[7; 10_000], len(path)).unwrap();
@@ -192,7 +192,7 @@ fn what_is_appended_makes_nothing_of_what_was_there() {
 }
 
 #[test]
-fn subfiles_that_are_gone_or_cut_are_told() {
+fn missing_or_truncated_subfiles_are_reported() {
     let (folder, other) = (folder_of(1), folder_of(2));
     let known = allowed_events([&folder, &other], "orca", "orca/log.txt");
     let master = folder.at("orca/log.txt");

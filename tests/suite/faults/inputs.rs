@@ -55,7 +55,7 @@ fn read_by(folder: &Folder, (source, options): (&str, &str), input: &str) -> Pro
 }
 
 #[test]
-fn what_cannot_be_opened_is_named_with_the_reason_whatever_reads_it() {
+fn inputs_that_cannot_be_opened_are_named_with_the_reason() {
     let folder = Folder::new();
     fs::create_dir(folder.at("folder")).unwrap();
     symlink("nowhere", folder.at("dangling")).unwrap();
@@ -73,7 +73,7 @@ fn what_cannot_be_opened_is_named_with_the_reason_whatever_reads_it() {
 }
 
 #[test]
-fn files_that_the_system_makes_up_are_read_as_what_they_hold() {
+fn virtual_files_are_read_like_other_files() {
     let folder = Folder::new();
     for source in SOURCES {
         // The system reports their length as 0.

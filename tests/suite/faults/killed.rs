@@ -111,7 +111,7 @@ fn a_single_run_that_is_killed_leaves_whole_files_and_nothing_in_the_way_of_the_
         let n = killer.tries;
         for (name, bytes) in super::tree(&folder.at("out")) {
             let is_whole = expected.get(&name) == Some(&bytes);
-            assert!(is_litter(&name) || is_whole, "kill {n}: {} is not whole", name.display());
+            assert!(is_litter(&name) || is_whole, "kill {n}: {} is incomplete", name.display());
         }
         run_sluice(&folder, &["run", "1.toml", "--overwrite"]).expect(0);
         let found = super::tree(&folder.at("out"));
@@ -139,7 +139,7 @@ fn a_run_over_older_outputs_that_is_killed_leaves_each_file_old_or_new() {
         let found = super::tree(&folder.at("out"));
         for (name, bytes) in &found {
             let is_whole = old.get(name) == Some(bytes) || new.get(name) == Some(bytes);
-            assert!(is_litter(name) || is_whole, "kill {n}: {} is not whole", name.display());
+            assert!(is_litter(name) || is_whole, "kill {n}: {} is incomplete", name.display());
         }
         // A manifest matches its folder.
         for name in ["tables", "files"] {

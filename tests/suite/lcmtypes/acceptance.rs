@@ -234,7 +234,7 @@ fn first_mistake(folder: &Folder) -> Option<String> {
 }
 
 #[test]
-fn what_is_right_and_wrong_is_what_it_is_for_lcm_gen() {
+fn texts_are_accepted_and_rejected_as_by_lcm_gen() {
     let peer = Peer::with("lcm");
     let folder = Folder::new();
     let take = BOTH_TAKE.iter().map(|text| (*text, true, None));

@@ -49,7 +49,7 @@ fn they_are_those_of_lcm_gen() {
 
 /// Some fingerprints of lcm-gen 1.5.3, for machines without it.
 #[test]
-fn they_stay_what_they_are() {
+fn known_fingerprints_do_not_change() {
     let ours = sluice_fingerprints(&Folder::new());
     for (name, fingerprint) in KNOWN {
         assert_eq!(ours[*name], *fingerprint, "{name}");

@@ -120,7 +120,7 @@ impl Drive {
 }
 
 #[test]
-fn bytes_behind_a_message_are_not_lost() {
+fn trailing_bytes_of_a_message_are_not_lost() {
     let folder = Folder::new();
     let (writer, mut drive) = (Writer::new(&folder), Drive::default());
     for more in [1, 7, 8, 1000] {
@@ -216,7 +216,7 @@ fn counts_may_be_below_zero_and_too_great() {
 
 /// Counts without a bound, as the elements take no bytes.
 #[test]
-fn what_takes_no_bytes_takes_no_time_either() {
+fn elements_without_bytes_take_no_time() {
     let folder = Folder::new();
     let (writer, mut drive) = (Writer::new(&folder), Drive::default());
     let most = i32::MAX.to_be_bytes();
@@ -291,7 +291,7 @@ fn a_boolean_that_is_2_is_true_and_comes_back_as_2() {
 }
 
 #[test]
-fn what_holds_itself_may_do_so_as_deep_as_it_likes() {
+fn recursive_messages_may_nest_to_any_depth() {
     let folder = Folder::new();
     let (writer, mut drive) = (Writer::new(&folder), Drive::default());
     let chain = |of: &str, depth: usize| writer.payload(of, &[&vec![1; depth], &[0]]);

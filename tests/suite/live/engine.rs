@@ -194,7 +194,7 @@ fn playback_continues_after_a_seek_and_every_event_is_counted() {
 }
 
 #[test]
-fn a_live_source_that_begins_to_talk_late_is_heard_at_once() {
+fn late_messages_of_a_live_source_are_received_at_once() {
     let (folder, busy, late) = (Folder::new(), port(), port());
     let text = live("busy", busy, "")
         + &live("late", late, "")

@@ -42,7 +42,7 @@ impl Network {
         let read = BufReader::new(holder.stdout.take()?).read_line(&mut said);
         let stdin = holder.stdin.take()?;
         if read.is_err() || said.trim() != "ready" {
-            report_skip("this system gives no network of one's own (unshare -rn, ip, nsenter)");
+            report_skip("this system allows no private network (unshare -rn, ip, nsenter)");
             drop(stdin);
             holder.wait().unwrap();
             return None;
@@ -155,7 +155,7 @@ fn listen(
             all.extend_from_slice(&part[..len]);
             if !announced && String::from_utf8_lossy(&all).contains(ready) {
                 announced = true;
-                let _told = sender.send(());
+                let _sent = sender.send(());
             }
         }
         all
@@ -171,7 +171,7 @@ fn listen_text(
         let mut all = String::new();
         for line in BufReader::new(from).lines().map_while(Result::ok) {
             if line.contains(ready) {
-                let _told = sender.send(());
+                let _sent = sender.send(());
             }
             all += &(line + "\n");
         }

@@ -70,7 +70,7 @@ fn wait_for_events(folder: &Folder, name: &str, count: usize) {
 }
 
 #[test]
-fn what_the_real_client_sends_comes_in_and_goes_out_to_it_again() {
+fn messages_of_the_real_client_are_received_and_sent_back() {
     let Some(peers) = peers() else { return };
     let folder = Folder::new();
     let messages = [
@@ -169,7 +169,7 @@ fn bursts_that_the_real_logger_loses_are_received_whole() {
 }
 
 #[test]
-fn what_the_system_drops_is_counted_message_by_message() {
+fn messages_dropped_by_the_system_are_counted() {
     let Some(peers) = peers() else { return };
     let folder = Folder::new();
     let mut messages = vec![("FIRST", 8, 500)];
@@ -199,7 +199,7 @@ fn what_the_system_drops_is_counted_message_by_message() {
 }
 
 #[test]
-fn the_real_player_is_heard_and_the_real_logger_hears_us() {
+fn we_receive_the_real_player_and_the_real_logger_receives_us() {
     let Some(peers) = peers() else { return };
     let folder = Folder::new();
     let events: Vec<LcmEvent> = (0..50)
@@ -244,7 +244,7 @@ fn the_real_player_is_heard_and_the_real_logger_hears_us() {
 }
 
 #[test]
-fn a_recording_is_what_the_real_logger_records_beside_it() {
+fn a_recording_equals_that_of_the_real_logger() {
     let Some(peers) = peers() else { return };
     let folder = Folder::new();
     let messages: Vec<(&str, usize, u64)> = (0..300)

@@ -61,7 +61,7 @@ fn logs_of_different_formats_are_printed_one_after_another() {
 }
 
 #[test]
-fn what_is_wrong_with_one_of_several_logs_names_it() {
+fn a_fault_in_one_of_several_logs_names_that_log() {
     let folder = folder();
     let cut = folder.read("b.lcm");
     folder.write("b.lcm", &cut[..cut.len() - 3]);

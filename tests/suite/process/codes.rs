@@ -53,7 +53,7 @@ fn nothing_lost_is_0() {
 }
 
 #[test]
-fn what_failed_is_1() {
+fn failures_exit_with_1() {
     assert_codes(&[
         (&["run", "copy.toml", "--set", "INPUT=nowhere.lcm"], 1),
         (&["convert", "nowhere.lcm", "--to", "out.lcm"], 1),
@@ -105,7 +105,7 @@ fn losses_that_were_reported_are_3() {
 }
 
 #[test]
-fn talk_goes_to_standard_error_and_data_to_standard_output() {
+fn messages_go_to_standard_error_and_data_to_standard_output() {
     let folder = folder();
     let quiet = run_sluice(&folder, &["-q", "convert", "clean.lcm", "--to", "out.lcm"]).expect(0);
     assert_eq!((quiet.text(), quiet.stderr), (String::new(), String::new()));

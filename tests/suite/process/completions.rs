@@ -31,7 +31,7 @@ fn bash_completions(folder: &Folder, words: &[&str]) -> Option<Vec<String>> {
         .current_dir(folder.path())
         .output();
     let Ok(output) = bash else {
-        report_skip("there is no bash, which is asked what it completes");
+        report_skip("there is no bash to compute completions");
         return None;
     };
     let said = String::from_utf8_lossy(&output.stderr);
@@ -117,7 +117,7 @@ fn bash_completes_plugins_and_formats() {
 }
 
 #[test]
-fn what_help_does_not_show_is_not_completed() {
+fn options_hidden_from_help_are_not_completed() {
     let folder = folder();
     assert_completions(&folder, &["sluice", ""], &["run"], &["query", "cluster"]);
     assert_completions(

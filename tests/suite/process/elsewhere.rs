@@ -54,7 +54,7 @@ fn a_printed_pipeline_reads_and_writes_the_same_files_from_anywhere() {
 }
 
 #[test]
-fn what_is_no_path_stays_as_it_is_typed() {
+fn values_that_are_not_paths_are_unchanged() {
     let folder = folder();
     let printed = |arguments: &[&str]| {
         in_folder(&folder, ODD, &[arguments, &["--print-pipeline"]].concat()).expect(0).text()

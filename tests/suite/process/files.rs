@@ -120,7 +120,7 @@ fn an_input_is_never_written() {
 const DETOUR: &str = "new/deep/../..";
 
 #[test]
-fn an_input_is_found_behind_folders_that_are_yet_to_be_made() {
+fn an_output_that_is_an_input_is_found_through_folders_to_be_created() {
     let folder = folder_with_log();
     for to in ["in.lcm.zst", "in.parquet", "tables/"] {
         run_sluice(&folder, &["convert", "in.lcm", "--to", to]).expect(0);
@@ -146,7 +146,7 @@ fn an_input_is_found_behind_folders_that_are_yet_to_be_made() {
 }
 
 #[test]
-fn pipelines_and_batches_find_inputs_behind_folders_that_are_yet_to_be_made() {
+fn pipelines_and_batches_find_inputs_through_folders_to_be_created() {
     let folder = Folder::new();
     let inputs = ["a/b.lcm", "b/a.lcm"];
     for (n, path) in inputs.iter().enumerate() {
@@ -172,7 +172,7 @@ fn pipelines_and_batches_find_inputs_behind_folders_that_are_yet_to_be_made() {
 }
 
 #[test]
-fn what_a_folder_holds_is_not_removed_while_it_is_read() {
+fn an_output_folder_is_not_cleared_while_it_is_an_input() {
     let folder = folder_with_log();
     run_sluice(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
     let tables = crate::batch::tree(&folder.at("tables"));

@@ -67,7 +67,7 @@ fn checking_opens_no_input() {
 }
 
 #[test]
-fn what_convert_would_run_can_be_saved_and_run() {
+fn the_pipeline_of_convert_can_be_saved_and_run() {
     let folder = Folder::new();
     folder.write("in.lcm", crate::kit::log(&crate::kit::drive(1, 200)));
     let convert = [

@@ -100,7 +100,7 @@ fn a_channel_is_looked_for_in_all_inputs_of_a_batch() {
 }
 
 #[test]
-fn what_archives_and_tables_leave_unread_is_known_all_the_same() {
+fn channels_that_archives_and_tables_skip_are_known() {
     let folder = demo();
     run_sluice(&folder, &["convert", "drive.lcm", "--to", "drive.lcm.zst"]).expect(0);
     run_sluice(&folder, &["convert", "drive.lcm", "--to", "tables/"]).expect(0);

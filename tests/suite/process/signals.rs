@@ -52,7 +52,7 @@ fn slow_log() -> Vec<LcmEvent> {
 }
 
 #[test]
-fn the_first_signal_gives_up_what_can_be_read_again() {
+fn the_first_signal_discards_outputs_of_inputs_that_can_be_read_again() {
     let signals = [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)];
     for (name, code) in signals.into_iter().filter(|(name, _)| !is_ignored(*name)) {
         let folder = Folder::new();
@@ -81,7 +81,7 @@ fn the_first_signal_gives_up_what_can_be_read_again() {
 }
 
 #[test]
-fn an_interrupt_publishes_what_a_pipe_has_given() {
+fn an_interrupt_publishes_the_events_of_a_pipe() {
     let folder = folder_with_pipe();
     folder.write("tee.toml", TEE);
     let mut child = start(sluice(&folder).args(["run", "tee.toml"]));

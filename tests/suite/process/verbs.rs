@@ -145,7 +145,7 @@ fn cat_lets_no_log_control_the_terminal() {
 }
 
 #[test]
-fn verify_finds_what_was_changed() {
+fn verify_finds_changed_files() {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(1, 200)));
     let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
@@ -163,7 +163,7 @@ fn verify_finds_what_was_changed() {
 }
 
 #[test]
-fn a_folder_gets_a_manifest_of_what_is_in_it() {
+fn a_folder_gets_a_manifest_of_its_files() {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(1, 200)));
     run_sluice(

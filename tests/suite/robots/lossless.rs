@@ -144,7 +144,7 @@ fn every_format_is_converted_to_every_other_one() {
 }
 
 #[test]
-fn verifying_tells_every_entry_of_an_index_that_is_wrong() {
+fn verify_reports_every_wrong_entry_of_an_index() {
     let folder = Folder::new();
     let mut log = vel(&folder);
     run_sluice(&folder, &["verify", "drive.vel"]).expect(0);

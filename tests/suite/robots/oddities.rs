@@ -46,7 +46,7 @@ fn an_encoding_that_is_not_known_is_named_whatever_the_interface_looks_like() {
 }
 
 #[test]
-fn a_record_of_no_bytes_does_not_hide_what_lies_behind_it() {
+fn an_empty_record_does_not_hide_the_following_ones() {
     let folder = Folder::new();
     orca(&folder);
     let before = events(&folder, "orca/master.log");
@@ -90,7 +90,7 @@ fn times_are_written_to_the_nearest_microsecond() {
 }
 
 #[test]
-fn what_is_not_to_be_played_is_not_played() {
+fn events_disabled_for_playback_are_not_played() {
     let folder = Folder::new();
     orca(&folder);
     let played =

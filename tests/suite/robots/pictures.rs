@@ -26,7 +26,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn what_is_said_of_pictures_reaches_tables_and_comes_back() {
+fn descriptions_of_pictures_reach_tables_and_are_restored() {
     for (case, infos) in [("jpeg_c", 3), ("jpeg_b", 3)] {
         let folder = Folder::new();
         log(&folder, case);

@@ -92,7 +92,7 @@ fn the_number_of_an_unknown_vel_type_survives_lcm_and_the_version_is_reported() 
 }
 
 #[test]
-fn what_cannot_be_looked_at_before_is_told_by_name_when_it_has_merged() {
+fn merged_channels_of_unseekable_inputs_are_reported_by_name() {
     let folder = Folder::new();
     vel(&folder);
     convert(&folder, "drive.vel", "drive.vel.zst", &[]).expect(0);

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_elsewhere_takes_what_it_was_built_from_and_nothing_if_that_is_gone() {
+    fn a_program_outside_a_checkout_uses_the_one_it_was_built_from_if_it_exists() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("target/debug/sluice");
         std::fs::create_dir_all(program.parent().unwrap()).unwrap();

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_refused_with_what_to_do() {
+    fn other_names_are_refused_with_advice() {
         let long = "x".repeat(65);
         for name in
             ["", "Gyro", "1st", "-x", "_x", "my log", "gyr\u{f6}", "../up", "a/b", "a\n", &long]

@@ -156,7 +156,7 @@ fn inverted_regexes_are_left_out() {
 }
 
 #[test]
-fn messages_are_chosen_by_what_is_in_them() {
+fn messages_are_selected_by_their_fields() {
     let text = generated_pipeline(&["--types", "mit-dgc", "--where", "utime > 3"]).unwrap();
     assert!(
         text.contains("plugin = \"decode\"") && text.contains("where = \"utime > 3\""),
@@ -212,7 +212,7 @@ fn contradictory_arguments_are_usage_errors() {
 }
 
 #[test]
-fn modes_of_addresses_say_what_becomes_of_a_file() {
+fn the_mode_of_a_url_decides_about_an_existing_file() {
     for (to, expected) in [
         ("file://a?mode=w", ExistingOutput::Replace),
         ("file://a?mode=a", ExistingOutput::Continue),

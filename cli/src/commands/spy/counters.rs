@@ -362,23 +362,25 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    fn books(names: &[&str]) -> (SpyCounters, Arc<Channels>) {
+    fn counters(names: &[&str]) -> (SpyCounters, Arc<Channels>) {
         let table = Arc::<Channels>::default();
         for name in names {
             table.intern(Channel::new(Name::from_text(name), "log", Encoding::Lcm)).unwrap();
         }
-        let books = SpyCounters::new(Duration::from_secs(5));
-        books.state().table = Some(Arc::clone(&table));
-        (books, table)
+        let counters = SpyCounters::new(Duration::from_secs(5));
+        counters.state().table = Some(Arc::clone(&table));
+        (counters, table)
     }
 
     /// Counts events (channel, time in ms, bytes) received at `now_ms`.
-    fn count(books: &SpyCounters, now_ms: u64, events: &[(u32, i64, usize)]) {
+    fn count(counters: &SpyCounters, now_ms: u64, events: &[(u32, i64, usize)]) {
         let mut builder = BatchBuilder::default();
         for (channel, time, bytes) in events {
             builder.push_copy(time * MS, 0, ChannelId(*channel), &vec![7; *bytes]);
         }
-        books.state().add(BatchCount::from_batch(builder.finish()), Duration::from_millis(now_ms));
+        counters
+            .state()
+            .add(BatchCount::from_batch(builder.finish()), Duration::from_millis(now_ms));
     }
 
     #[test]
@@ -386,13 +388,13 @@ mod tests {
         let events: Vec<(u32, i64, usize)> =
             (0..20).map(|n| ((n % 2) as u32, n * 50 + n % 2, 10 + (n % 2) as usize)).collect();
         let seen = |cuts: &[usize]| {
-            let (books, _) = books(&["B", "A"]);
+            let (counters, _) = counters(&["B", "A"]);
             let mut from = 0;
             for cut in cuts.iter().chain([&events.len()]) {
-                count(&books, 1000, &events[from..*cut]);
+                count(&counters, 1000, &events[from..*cut]);
                 from = *cut;
             }
-            let view = books.state().view(Duration::from_millis(1000));
+            let view = counters.state().view(Duration::from_millis(1000));
             let line = |seen: &ChannelView| {
                 format!("{} {} {} {:?}", seen.channel.name, seen.events, seen.bytes, seen.rates)
             };
@@ -412,13 +414,13 @@ mod tests {
 
     #[test]
     fn a_silent_channel_keeps_only_its_last_event() {
-        let (books, _) = books(&["A"]);
-        count(&books, 0, &[(0, 1, 100), (0, 2, 3)]);
-        let view = books.state().view(Duration::from_secs(3));
+        let (counters, _) = counters(&["A"]);
+        count(&counters, 0, &[(0, 1, 100), (0, 2, 3)]);
+        let view = counters.state().view(Duration::from_secs(3));
         let last = &view.channels[0].last;
         assert_eq!((last.time(), last.payload(), last.is_alone), (2 * MS, &[7u8; 3][..], false));
-        books.release_batches(&view);
-        let view = books.state().view(Duration::from_secs(3));
+        counters.release_batches(&view);
+        let view = counters.state().view(Duration::from_secs(3));
         let last = &view.channels[0].last;
         assert_eq!((last.time(), last.payload(), last.is_alone), (2 * MS, &[7u8; 3][..], true));
         assert_eq!(last.batch().len(), 1);
@@ -426,24 +428,24 @@ mod tests {
 
     #[test]
     fn counts_can_be_reset_and_channels_stay() {
-        let (books, _) = books(&["A"]);
-        count(&books, 0, &[(0, 1, 100), (0, 2, 3)]);
-        books.reset();
-        let view = books.view();
+        let (counters, _) = counters(&["A"]);
+        count(&counters, 0, &[(0, 1, 100), (0, 2, 3)]);
+        counters.reset();
+        let view = counters.view();
         assert_eq!((view.events, view.bytes), (0, 0));
         assert_eq!((view.channels[0].events, view.channels[0].rates), (0, ChannelRates::default()));
-        count(&books, 1, &[(0, 102, 3)]);
-        assert_eq!(books.view().channels[0].events, 1);
+        count(&counters, 1, &[(0, 102, 3)]);
+        assert_eq!(counters.view().channels[0].events, 1);
     }
 
     #[test]
     fn channels_beyond_the_maximum_are_only_counted() {
         let names: Vec<String> = (0..MOST_CHANNELS + 5).map(|n| n.to_string()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let (books, table) = books(&names);
+        let (counters, table) = counters(&names);
         let events: Vec<(u32, i64, usize)> = (0..table.len() as u32).map(|n| (n, 1, 1)).collect();
-        count(&books, 0, &events);
-        let view = books.view();
+        count(&counters, 0, &events);
+        let view = counters.view();
         assert_eq!((view.channels.len(), view.more_channels), (MOST_CHANNELS, 5));
         assert_eq!(view.events as usize, MOST_CHANNELS + 5);
     }

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_shown_with_what_of_them_is_text() {
+    fn bytes_are_shown_with_their_printable_characters() {
         let lines = bytes(b"\x00hub\x1b and so on, 20");
         assert_eq!(
             lines[0],

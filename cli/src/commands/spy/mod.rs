@@ -53,8 +53,8 @@ pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> CommandResult {
     let source = source(args, shell)?;
     let interval = interval(args)?;
     let messages = MessageDecoder::from_types(&args.types, &args.channel_types, shell)?;
-    let books = Arc::new(SpyCounters::new(WINDOW.max(interval)));
-    let counting = Box::new(CountingSink(Arc::clone(&books)));
+    let counters = Arc::new(SpyCounters::new(WINDOW.max(interval)));
+    let counting = Box::new(CountingSink(Arc::clone(&counters)));
     let node = inputs::source_node(source, options(args))?;
     let address = address(&node, args);
     let nodes = vec![node, inputs::sink_node(counting)];
@@ -65,7 +65,8 @@ pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> CommandResult {
     let options = Options { progress: Some(watch.clone()), ..Options::default() };
     let listening = SignalListener::start(Arc::clone(&options.stop), &STOPPING, |_| {});
     let stop = Arc::clone(&options.stop);
-    let spy = Spy { address, books: Arc::clone(&books), watch: Arc::clone(&watch), messages, stop };
+    let spy =
+        Spy { address, counters: Arc::clone(&counters), watch: Arc::clone(&watch), messages, stop };
     let decodes = !args.types.is_empty();
     let report = execute::run_with_watcher(
         &options.stop,
@@ -229,7 +230,7 @@ impl Progress for NetworkWatch {
 /// Displays the counters.
 struct Spy {
     address: String,
-    books: Arc<SpyCounters>,
+    counters: Arc<SpyCounters>,
     watch: Arc<NetworkWatch>,
     messages: MessageDecoder,
     stop: Arc<Stop>,
@@ -283,7 +284,7 @@ impl Spy {
     }
 
     fn table(&mut self) -> String {
-        let view = self.books.view();
+        let view = self.counters.view();
         let rows = self.rows(&view);
         let mut lines = self.head(&view).lines();
         lines.extend(table::lines(&rows, usize::MAX));
@@ -324,7 +325,7 @@ impl Spy {
     }
 
     fn json(&mut self, decodes: bool, since: &mut RateBaseline) -> Value {
-        let view = self.books.view();
+        let view = self.counters.view();
         let losses = self.watch.losses();
         let channels: Vec<Value> = view
             .channels
@@ -375,7 +376,7 @@ impl Spy {
             let is_due = Instant::now() >= due;
             if is_due {
                 due = Instant::now() + EVERY;
-                view = self.books.view();
+                view = self.counters.view();
                 rows = self.rows(&view);
                 choice.sort(&mut rows);
             }
@@ -388,7 +389,7 @@ impl Spy {
                 match choice.handle_key(key, &rows, size.1) {
                     Some(SpyCommand::Quit) => self.stop.request(),
                     Some(SpyCommand::Reset) => {
-                        self.books.reset();
+                        self.counters.reset();
                         self.watch.reset();
                         due = Instant::now();
                     }

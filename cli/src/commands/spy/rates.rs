@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_forgets_what_is_older() {
+    fn a_window_drops_older_gaps() {
         let mut window = RateWindow::with_length(Duration::from_secs(5));
         let at = Duration::from_millis;
         window.add(at(100), &gaps(&[0, 1, 2]));

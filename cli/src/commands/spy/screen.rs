@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_says_what_was_lost_and_why() {
+    fn the_header_shows_losses_by_reason() {
         let losses = BTreeMap::from([("late".to_owned(), 1), ("missing".to_owned(), 2000)]);
         let head = TableHeader { losses, more_channels: 5, events: 7, ..head() };
         let lines = head.lines();

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_hold_cannot_control_the_terminal() {
+    fn names_cannot_control_the_terminal() {
         let lines = lines(&[row("A\x1b[2J\nB")], 120);
         assert!(!lines.concat().contains(char::is_control), "{lines:?}");
         assert!(lines[1].starts_with("A\\u{1b}[2J\\nB"), "{}", lines[1]);
