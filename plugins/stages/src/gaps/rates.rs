@@ -34,7 +34,7 @@ struct Rate {
 
 impl Rates {
     /// Parses events per second, by channel or pattern of channels. Names take precedence over
-    /// patterns.
+    /// patterns; of several patterns, the first in alphabetical order counts.
     pub(super) fn parse(rates: &BTreeMap<String, f64>) -> Result<Self, OptionsError> {
         let mut parsed = Vec::new();
         for (channels, rate) in rates {
