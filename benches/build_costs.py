@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures what building Sluice costs, crate by crate, and prints the result as Markdown.
+"""Measures the build costs of Sluice, crate by crate, and prints the results as Markdown.
 
     benches/build_costs.py [--only release]… [--crates 20] [-j 2]
 
 Each build starts from an empty target directory. CPU time is user and system time; that of a crate
-is the compiler's (and the linker's, for programs), that of build scripts is what is left of the
-whole, mostly the C code of zstd. `BUILD.md` is what it printed last. Needs Linux.
+is the compiler's (and the linker's, for programs), that of build scripts is the rest, mostly the C
+code of zstd. `BUILD.md` holds its last output. Needs Linux.
 """
 
 import argparse
@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 LOG = "SLUICE_BUILD_COSTS_LOG"
 
-# What is built: name, what it is for, arguments of cargo.
+# The builds: name, purpose, arguments of cargo.
 BUILDS = {
     "release": ("`cargo build --release`", ["build", "--release"]),
     "test": ("`cargo test --workspace --no-run`", ["test", "--workspace", "--no-run"]),
@@ -40,7 +40,7 @@ ORDINARY = ["release", "test", "plugin"]
 
 
 def compile_one(command):
-    """What cargo runs instead of the compiler: runs it, and adds what it cost to the log."""
+    """Cargo runs this instead of the compiler: it runs the compiler and logs its cost."""
     start = time.monotonic()
     status = subprocess.run(command, close_fds=False, check=False).returncode
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -68,7 +68,7 @@ def argument(command, name):
 
 
 def measure(arguments, folder, target, jobs):
-    """Builds into an empty directory; gives CPU and wall seconds, and a line a compiler run."""
+    """Builds into an empty directory; returns CPU and wall seconds, and one line per compile."""
     target.mkdir(parents=True, exist_ok=True)
     log = target / "costs.jsonl"
     environment = {
@@ -108,7 +108,7 @@ def by_package(runs):
 
 
 def page(name, measured, pulled_in, crates):
-    """What one build cost, as Markdown."""
+    """The cost of one build, as Markdown."""
     title, _ = BUILDS[name]
     cpu, wall, runs = measured
     compiled = sum(run["cpu"] for run in runs)
@@ -130,14 +130,14 @@ def page(name, measured, pulled_in, crates):
 
 
 def sizes(program):
-    """Bytes of a program as it was built, and without symbols."""
+    """The bytes of a program as built, and without symbols."""
     with tempfile.NamedTemporaryFile() as stripped:
         subprocess.run(["strip", "-o", stripped.name, program], check=True)
         return program.stat().st_size, Path(stripped.name).stat().st_size
 
 
 def new_plugin(folder, sluice):
-    """A plugin crate as `sluice new` makes it."""
+    """A plugin crate as `sluice new` creates it."""
     command = [sluice, "new", "source", "my-log", "--sluice", ROOT]
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     # The versions of this workspace are in cargo's cache.
@@ -162,7 +162,7 @@ def main():
 
 
 def one(name, options, jobs, target):
-    """Builds, and prints a page."""
+    """Builds, and prints the results."""
     target.mkdir(parents=True)
     folder, arguments = ROOT / "full" if "full" in name else ROOT, BUILDS[name][1]
     if name == "plugin":

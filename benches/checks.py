@@ -1,4 +1,4 @@
-"""What was written is what had to be written. Every check takes a path and says yes or no."""
+"""Checks of outputs. Every check takes a path and returns whether it is right."""
 
 import filecmp
 import hashlib
@@ -15,7 +15,7 @@ def same_as(path):
 
 
 def has_rows_of(log, python):
-    """A table, or tables, with all rows and all bytes of payload of a log, channel by channel."""
+    """A table, or tables, with all rows and payload bytes of a log, by channel."""
 
     def check(out):
         counted = subprocess.run([python, COUNT_ROWS, out], stdout=subprocess.PIPE, check=False)
@@ -35,13 +35,13 @@ def has_sums(sums, python):
 
 
 def unpacks_to(log, zstd):
-    """Something that the zstd program unpacks to the log."""
+    """A file that the zstd program decompresses to the log."""
 
     def check(out):
         with subprocess.Popen([zstd, "-d", "-q", "-c", out], stdout=subprocess.PIPE) as unpacking:
             compared = subprocess.run(["cmp", "-s", "-", log.path], stdin=unpacking.stdout,
                                       check=False)
-            # Or zstd would wait for ever for somebody to read what is left.
+            # Otherwise zstd would block on the rest of its output.
             unpacking.stdout.close()
         return compared.returncode == 0 and unpacking.returncode == 0
 
@@ -49,7 +49,7 @@ def unpacks_to(log, zstd):
 
 
 def alike():
-    """The same bytes, file by file, in every file or folder that it is asked about."""
+    """The same bytes, file by file, in every file or folder that this check sees."""
     first = []
 
     def check(out):

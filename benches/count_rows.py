@@ -1,5 +1,4 @@
-"""Counts rows and bytes of payload by channel in a Parquet file, or in a folder of them, and prints
-them.
+"""Prints rows and payload bytes by channel of a Parquet file, or of a folder of them.
 
 Takes `channel` from a column or, as folders of tables have it, from the path. Needs pyarrow.
 """

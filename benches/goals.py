@@ -1,4 +1,4 @@
-"""What is wanted of Sluice, beside peers and in memory, and what of it was reached."""
+"""The goals for Sluice, compared with peers and for memory, and which of them are met."""
 
 import os
 from operator import attrgetter, methodcaller
@@ -17,7 +17,7 @@ from jobs_memory import CAP
 
 
 class Goal:
-    """How one job has to compare with another: at least or at most so many times its figure."""
+    """The goal for one job against another: a minimum or maximum multiple of its figure."""
 
     def __init__(self, text, ours, theirs, figure, *, least=None, most=None):
         self.text, self.ours, self.theirs = text, ours, theirs
@@ -29,7 +29,7 @@ class Goal:
             return None
         mine, other = self.figure(ours), self.figure(theirs)
         if self.least is not None:
-            # So many times faster: the other's figure in parts of ours.
+            # A speedup: the other's figure divided by ours.
             reached = other / mine
             shown = f"{reached:.3g} (CPU {theirs.cpu() / ours.cpu():.3g})"
             return row(self.text, f">= {self.least}", shown, reached >= self.least)
@@ -50,7 +50,7 @@ def per_byte(job):
 
 
 def goals():
-    """What is wanted beside peers, job by job. A job's name is task, log and who."""
+    """The goals against peers, job by job. A job's key is task, log and program."""
 
     def times(task, log, who, least, ours="sluice"):
         name = f"{task}, {log}" if ours == "sluice" else f"{task}, {log}, {ours},"
@@ -122,13 +122,13 @@ def goals():
                    most=1.25)
 
 
-# Anonymous memory in MiB that tasks of the group `memory` may have, whatever the log.
+# The maximum anonymous memory of tasks of the group `memory`, in MiB, for any log.
 CAPS = {"one table": 256, "archive": 64, "tables by channel": 256,
         f"tables by channel, --memory {CAP}": 128}
 
 
 def verdicts(jobs):
-    """The goals, and what of them was reached."""
+    """The goals, and whether they are met."""
     found = {(job.task, job.log.name, job.who): job for job in jobs}
     rows = [reached for goal in goals() if (reached := goal.row(found))]
     rows += [*overhead(found), *memory(jobs, found), *typed(found), *live(found)]
@@ -138,7 +138,7 @@ def verdicts(jobs):
 
 
 def memory(jobs, found):
-    """What a task may have, whatever the log."""
+    """The memory goals, for any log."""
     for log in ("dgc", "small", "large"):
         copy = found.get(("copy", log, "sluice"))
         if copy:
@@ -153,7 +153,7 @@ def memory(jobs, found):
 
 
 def overhead(found):
-    """What the engine adds to reading small events."""
+    """The overhead of the engine for small events."""
     bare, one = found.get(("read", "small", "bare loop")), found.get(
         ("read", "small", "sluice --jobs 1"))
     four, all_cores = found.get(("read", "small", "sluice --jobs 1, 4 stages")), found.get(
@@ -169,7 +169,7 @@ def overhead(found):
 
 
 def typed(found):
-    """What typed tables may have, and that no channel keeps the cores waiting."""
+    """The goals for typed tables: their memory, and that no channel keeps cores idle."""
     job = found.get((jobs_typed.TASK, "car", "sluice"))
     if not job:
         return
@@ -183,8 +183,7 @@ def typed(found):
 
 
 def live(found):
-    """What has to come of what is sent over UDP. Of rounds in which nothing may be lost, the worst
-    counts."""
+    """The goals for receiving over UDP. Where nothing may be lost, the worst round counts."""
     log = f"{jobs_live.PACED} B"
     ours, theirs = (found.get((jobs_live.RECEIVE, log, who))
                     for who in (jobs_live.RECORD, jobs_live.C))
@@ -192,7 +191,7 @@ def live(found):
         share, other = median(ours.shares()), median(theirs.shares())
         text = f"{jobs_live.RECEIVE}, {log}, in parts of what was sent"
         yield row(text, ">= 88 %", f"{share:.1%}", share >= 0.88)
-        # Of more than half, nobody can receive twice as much.
+        # More than half cannot be doubled.
         if other < 0.5:
             yield row(f"{text}, times {jobs_live.C}", ">= 2", f"{share / other:.2f}",
                       share >= 2 * other)
@@ -207,7 +206,7 @@ def live(found):
         ours, theirs = found.get((task, log, who)), found.get((task, log, peer))
         if ours and theirs:
             lost, rate = max(ours.lost()), ours.log.events / ours.wall()
-            # On a machine that cannot keep the pace, nothing is shown.
+            # Skipped on a machine that cannot keep the pace.
             kept = rate >= 0.95 * jobs_live.PACES.get(task, 0)
             text = f"lost of {task}, {log}, {who}, of {ours.log.events:,}"
             shown = f"{lost}, at {rate / 1e3:.1f} k/s ({peer}: {max(theirs.lost())})"

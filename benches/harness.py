@@ -1,5 +1,4 @@
-"""Runs programs one after another, checks what they did, and keeps what it cost. Knows no program
-by name."""
+"""Runs programs in turn, checks their outputs and records their cost. Knows no program by name."""
 
 import ctypes
 import os
@@ -21,21 +20,19 @@ def fail(text):
     sys.exit(f"run.py: {text}")
 
 
-# Seconds that processes a job leaves behind have to end.
+# Seconds within which processes that a job leaves behind must end.
 LEFT_BEHIND = 20
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans():
-    """Makes this program the parent of every process below it that loses its own: what they cost is
-    told to it."""
+    """Makes this program the parent of orphaned descendants, so that it learns their cost."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         fail(f"cannot become the parent of orphans: {os.strerror(ctypes.get_errno())}")
 
 
 def orphans():
-    """Waits for every process that is left, and gives what each cost, with those it has waited for.
-    """
+    """Waits for all remaining processes; returns the cost of each, including its children."""
     until = time.monotonic() + LEFT_BEHIND
     while True:
         try:
@@ -51,8 +48,7 @@ def orphans():
 
 
 class Prepared:
-    """A file that jobs read or are compared with, made once a session, before any job that needs
-    it."""
+    """A file that jobs read or are compared with, made once per session, before the jobs."""
 
     def __init__(self, path, *command):
         self.path, self.command = path, command
@@ -72,22 +68,23 @@ class Prepared:
 
 
 class Job:
-    """Something to measure: a command, and how what it prints and writes is checked."""
+    """A command to measure, and the checks of what it prints and writes."""
 
     def __init__(self, group, task, who, log, command, *, prints=None, reads=str, out=None,
                  check=None, needs=(),
                  rounds=None, times_itself=None, is_many=False):
         self.group, self.task, self.who, self.log = group, task, who, log
         self.command = command
-        # Gives what has to be printed; what is compared of it; takes what was written and fails if
-        # it is wrong.
+        # `prints` returns the expected text, `reads` extracts the compared part of it, `check`
+        # takes what was written.
         self.prints, self.reads, self.check = prints, reads, check
-        # Starts processes: memory is that of all of them together. (CPU always is.)
+        # It starts processes: memory is the sum over all of them. (CPU always is.)
         self.is_many = is_many
         self.out, self.needs = out, needs
-        # At most so many rounds. Whatever is watched only, for its memory, has none.
+        # The maximum number of rounds; 0 if only the memory is measured.
         self.rounds = rounds
-        # For what times a part of itself: takes what was printed and gives wall and CPU seconds.
+        # For programs that time a part of themselves: returns wall and CPU seconds from the
+        # printed text.
         self.times_itself = times_itself
         self.walls, self.cpus = [], []
         self.peak = self.anonymous = self.size = 0
@@ -105,8 +102,7 @@ class Job:
             prepared.make()
 
     def run_once(self, printed, watch=False):
-        """Runs and checks it once; gives wall and CPU seconds. What it prints goes through a file.
-        """
+        """Runs and checks it once; returns wall and CPU seconds. Its output goes through a file."""
         command = [str(word) for word in self.command]
         remove(self.out)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -116,7 +112,7 @@ class Job:
         watcher = Watcher(pid, self.is_many) if watch else None
         _, status, usage = os.wait4(pid, 0)
         wall = time.perf_counter() - began
-        # What a process cost has in it those that it has waited for. The others have come to us.
+        # The cost of a process includes the children it waited for. Orphans have come to us.
         cost = wall, sum(each.ru_utime + each.ru_stime for each in (usage, *orphans()))
         if watcher:
             self.peak, self.anonymous = watcher.end()
@@ -146,10 +142,9 @@ class Job:
 
 
 class Watcher(threading.Thread):
-    """Looks at a process's memory every few milliseconds, for the largest it was seen to have.
+    """Samples a process's memory every few milliseconds and keeps the maximum.
 
-    Of many processes, it is that of all together: resident memory as it is then, shared pages in
-    each."""
+    For many processes, it is the sum: resident memory, with shared pages counted in each."""
 
     def __init__(self, pid, is_many=False):
         super().__init__(daemon=True)
@@ -164,7 +159,7 @@ class Watcher(threading.Thread):
 
     def look_at_one(self):
         text = status_of(self.pid)
-        # A process that has ended has no memory any more.
+        # A process that has ended has no memory.
         if "\nVmHWM:" in text:
             self.peak = max(self.peak, kib(text, "VmHWM"))
             self.anonymous = max(self.anonymous, kib(text, "RssAnon"))
@@ -182,7 +177,7 @@ class Watcher(threading.Thread):
 
 
 def status_of(pid):
-    """What the system says of a process; nothing of one that is gone."""
+    """The status of a process; empty if it is gone."""
     try:
         return Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -190,11 +185,11 @@ def status_of(pid):
 
 
 def with_descendants(pid):
-    """A process, and all below it."""
+    """A process and all its descendants."""
     found = [pid]
     for each in found:
         try:
-            # A thread's children each have a list of their own.
+            # Every thread has its own list of children.
             lists = [(task / "children").read_text()
                      for task in Path(f"/proc/{each}/task").iterdir()]
         except OSError:
@@ -214,7 +209,7 @@ def two_numbers(text):
 
 
 def size_of(path):
-    """Bytes of a file, or of all files of a folder."""
+    """The bytes of a file, or of all files in a folder."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
 
@@ -227,7 +222,7 @@ def remove(path):
 
 
 def warm(path, size):
-    """Writes and removes a file, so that no job pays for memory nobody has touched before."""
+    """Writes and removes a file, so that no job pays for untouched memory."""
     with open(path, "wb") as file:
         block = bytes(1 << 20)
         for _ in range((size >> 20) + 64):
@@ -236,11 +231,11 @@ def warm(path, size):
 
 
 def measure(jobs, rounds, scratch):
-    """Watches every job once for its memory, then times all of them in turn, round by round."""
+    """Measures the memory of every job once, then times all of them in turn, round by round."""
     for job in jobs:
         job.make_ready()
     adopt_orphans()
-    # Writing back in the middle of a measurement would be measured.
+    # Otherwise writeback would be part of a measurement.
     os.sync()
     printed = scratch.with_suffix(".printed")
     for job in jobs:

@@ -1,4 +1,4 @@
-"""Logs to archives and back, beside the zstd program."""
+"""Logs to archives and back, compared with the zstd program."""
 
 import os
 

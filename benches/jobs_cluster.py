@@ -1,5 +1,4 @@
-"""Twenty logs to tables, by one process and by clusters on this machine, which have to write the
-same bytes."""
+"""Twenty logs to tables, by one process and by clusters on this machine, with equal outputs."""
 
 import os
 

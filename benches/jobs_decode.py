@@ -1,5 +1,5 @@
-"""Messages of one type to columns in memory, beside decoders written for just this type and classes
-of lcm-gen."""
+"""Messages of one type to columns in memory, compared with hand-written decoders for this type and
+with the classes of lcm-gen."""
 
 import json
 
@@ -8,7 +8,7 @@ from harness import Job, fail
 GROUP = "decode"
 TYPES = ("pose", "imu", "laser", "status")
 HAND, PYTHON = "by hand, in Rust", "Python classes + pyarrow"
-# Of so many in one process the best counts.
+# The rounds in one process, of which the best counts.
 OURS, THEIRS = 9, 2
 
 
@@ -33,8 +33,8 @@ def jobs(bench):
 
 
 def best(log):
-    """Takes what such a program prints. It has one thread that never waits: its CPU time is its
-    wall time."""
+    """Parses the output of such a program. It has one thread that never waits: its CPU time is
+    its wall time."""
 
     def seconds(text):
         said = json.loads(text)

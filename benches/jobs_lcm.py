@@ -1,4 +1,4 @@
-"""Reading, copying and filtering LCM logs, beside a bare loop and LCM's own tools."""
+"""Reading, copying and filtering LCM logs, compared with a bare loop and LCM's own tools."""
 
 import shutil
 from functools import partial
@@ -69,7 +69,7 @@ def filtering(bench, log):
     yield filters("bare loop", loop, log, "--out", out, flag, prefix)
     yield filters("sluice", job, "copy", log, out, flag, prefix + "*", prints=carried)
     if bench.peers.filter:
-        # Other event numbers than ours, unless ours are renumbered: then all must be equal.
+        # It renumbers events: only renumbered output of ours must be equal.
         path = bench.data / f"{log.name}.renumbered"
         command = [job, "copy", log, path, flag, prefix + "*", "--renumber"]
         renumbered = bench.prepared(path, *command)

@@ -1,11 +1,10 @@
-"""Live LCM over UDP multicast: sending and receiving, beside liblcm and LCM's own tools.
+"""Live LCM over UDP multicast: sending and receiving, compared with liblcm and LCM's own tools.
 
-Each run has a network of its own with nothing in it but `lo`: this file is imported by `run.py`,
-and runs itself as a program inside of such a network, where it starts a receiver, waits until that
-listens, starts a sender, and prints what both said and cost.
+Each run has its own network with only `lo` in it: `run.py` imports this file, which runs itself as
+a program inside such a network, where it starts a receiver, waits until that listens, starts a
+sender, and prints the output and cost of both.
 
-What was sent and received is counted by the programs themselves; what they have written down is
-read again here.
+The programs themselves count what was sent and received; their reports are read here.
 """
 
 import json
@@ -34,53 +33,52 @@ LARGER = "4 MiB"
 CHANNEL, URL = "BENCH", "udpm://239.255.76.67:7667?ttl=0"
 PORT, BUFFER = 7667, 4 << 20
 LARGER_URL = f"{URL}&recv_buf_size={BUFFER}"
-# Sizes in bytes, and how many of them are sent flat out.
+# Sizes in bytes, and the number of messages sent at full speed.
 FLAT_OUT = {144: 800_000, 1226: 500_000, 17_700: 60_000, 280_000: 4_000, 3_000_000: 400}
 PACED = 144
 PACES = {PACED_IN: 100_000, PACED_OUT: 50_000}
 PACED_SECONDS = 6
 BURST, BURST_BYTES, BURSTS_SENT, PAUSE_MS = 2000, 100, 5, 200
 
-# Seconds that a receiver waits for more.
+# Seconds without messages after which a receiver ends.
 IDLE, OUR_IDLE = "1", "2s"
-# Seconds until a receiver listens, until it has ended by itself or because it was told to, and for
-# all of a run.
+# Timeouts in seconds: until a receiver listens, until it ends by itself, until it ends when
+# stopped, and for a whole run.
 READY, SETTLED, ENDED, WHOLE = 20, 8, 30, 180
 
 
 class Messages:
-    """So many messages of one size. Stands where other jobs have their log."""
+    """A number of messages of one size. Takes the place of the log of other jobs."""
 
     def __init__(self, size, count):
         self.name, self.size, self.events = f"{size} B", size, max(1, count)
         self.bytes = size * self.events
 
     def datagrams(self):
-        """How many datagrams they are at least."""
+        """The minimum number of datagrams."""
         return self.events * -(-self.size // 65507)
 
 
 @dataclass
 class End:
-    """A program that sends or receives, and how it says how many messages that were."""
+    """A program that sends or receives, and how it reports the number of messages."""
 
     command: list
-    # Takes what it reports, and the messages. Nothing for who does not count: what it has written
-    # is counted.
+    # Returns the count from its report and the messages. None if it does not count: then its
+    # output is counted.
     counted: object
-    # Where it reports to; what it prints, if nowhere.
+    # The file of its report; None if it prints it.
     report: Path | None = None
-    # For a receiver: what it says on standard error once it listens. If nothing, its socket is
-    # looked for.
+    # For a receiver: the text on stderr once it listens. If None, its socket is polled.
     ready: str | None = None
     ends: bool = True
     out: Path | None = None
-    # 3 is ours for: done, but not all that was sent has come.
+    # Our 3 means: done, but with losses.
     good: tuple = (0,)
 
 
 class LiveJob:
-    """A sender, with a receiver or without, and what came of it in each round."""
+    """A sender with or without a receiver, and the results of each round."""
 
     group = GROUP
 
@@ -95,7 +93,7 @@ class LiveJob:
 
     @property
     def command(self):
-        """What is measured beside others, for the check of its pipeline."""
+        """The program under test, for the check of its pipeline."""
         measured = self.receiver if self.receiver and self.task != PACED_OUT else self.sender
         return measured.command
 
@@ -112,7 +110,7 @@ class LiveJob:
         return self.median("received_cpu" if self.receiver and self.task != PACED_OUT else "cpu")
 
     def shares(self):
-        """The part of what was sent that was received, in each round."""
+        """The share of sent messages that were received, by round."""
         return [run["received"] / run["sent"] for run in self.runs]
 
     def lost(self):
@@ -143,7 +141,7 @@ class LiveJob:
         self.runs.append(run)
 
     def count(self, end, said):
-        # One that had to be told to end may say so by how it ends.
+        # A stopped program may report that in its exit status.
         if said["status"] not in end.good and not said["stopped"]:
             fail(f"{shown(end)} failed: {said['error']}")
         if end.report and not end.report.exists():
@@ -152,7 +150,7 @@ class LiveJob:
         return end.counted(text, self.log) if end.counted else None
 
     def received(self, said):
-        """How many messages came. What the receiver has written is what it says."""
+        """The number of received messages. The output of the receiver must match its report."""
         claimed, out = self.count(self.receiver, said), self.receiver.out
         if not out:
             return claimed
@@ -187,7 +185,7 @@ def jobs(bench):
 
 
 def publishing(bench, messages):
-    """Flat out, and nobody listens."""
+    """At full speed, without a receiver."""
     log = log_of(bench, messages)
     yield LiveJob(PUBLISH, C, messages, by_c(bench, messages))
     if bench.peers.player:
@@ -197,7 +195,7 @@ def publishing(bench, messages):
 
 
 def receiving(bench, messages):
-    """Flat out, sent by liblcm."""
+    """At full speed, sent by liblcm."""
 
     def receives(who, receiver, info=None):
         return LiveJob(RECEIVE, who, messages, by_c(bench, messages), receiver, info=info)
@@ -239,7 +237,7 @@ def paced_receiving(bench):
 
 
 def paced_publishing(bench):
-    """To a subscriber of liblcm with the buffer that it has if nobody says anything."""
+    """To a subscriber of liblcm with its default buffer."""
     messages, pace = paced(bench, PACED_OUT), PACES[PACED_OUT]
     log = log_of(bench, messages, "paced")
     yield LiveJob(PACED_OUT, C, messages, by_c(bench, messages, pace), to_c(bench, URL))
@@ -248,13 +246,13 @@ def paced_publishing(bench):
 
 
 def log_of(bench, messages, name="live"):
-    """A log of what the C sender sends."""
+    """A log of the messages that the C sender sends."""
     path = bench.data / f"{name}-{messages.size}.lcm"
     return bench.prepared(path, bench.peers.live, "log", path, CHANNEL, messages.size,
                           messages.events)
 
 
-# ---- who sends and receives ----
+# ---- senders and receivers ----
 
 
 def by_c(bench, messages, rate=0, *burst):
@@ -264,7 +262,7 @@ def by_c(bench, messages, rate=0, *burst):
 
 
 def by_player(bench, log, messages):
-    # It says nothing of how many it has sent: the datagrams are counted.
+    # It does not report how many it has sent: the datagrams are counted.
     command = [bench.peers.player, "--speed=0", f"--lcm-url={URL}", log]
     return End(command, lambda _, messages: messages.events)
 
@@ -278,7 +276,7 @@ def by_sluice(bench, log, messages, rate=None):
 
 
 def to_c(bench, url):
-    # Its queue is not bounded: what is lost is not lost there.
+    # Its queue is unbounded, so it loses nothing itself.
     return End([bench.peers.live, "subscribe", url, CHANNEL, IDLE, 0], received_by_c, ready="ready")
 
 
@@ -301,7 +299,7 @@ def to_null(bench, url):
     return End(command, received_by_report, report, good=(0, 3))
 
 
-# ---- what they say ----
+# ---- their reports ----
 
 
 def received_by_c(text, messages):
@@ -318,8 +316,7 @@ def sent_by_report(text, _):
 
 
 def received_by_report(text, _):
-    """Events of the channel that is measured. Others are those by which receivers find out that
-    they hear."""
+    """Events of the measured channel. Others are probes by which receivers test reception."""
     said = json.loads(text)
     ours = sum(row["in"] for row in said["channels"] if row["channel"] == CHANNEL)
     others = sum(row["in"] for row in said["channels"] if row["channel"] != CHANNEL)
@@ -331,12 +328,12 @@ def received_by_report(text, _):
 
 @lru_cache(maxsize=1)
 def payload_end(size):
-    """What is behind the number in each payload, as `live_c.c` makes it."""
+    """The bytes after the number in each payload, as `live_c.c` makes them."""
     return bytes((at * 131 + at // 251) & 0xFF for at in range(8, size))
 
 
 def whole_messages(path, messages):
-    """How many messages a log has. All must be what was sent, in that order, each at most once."""
+    """The number of messages in a log. All must have been sent, in that order, at most once."""
     if not path.stat().st_size:
         return 0
     head, number_of = struct.Struct(">IqqII"), struct.Struct(">Q")
@@ -363,7 +360,7 @@ def whole_messages(path, messages):
 
 
 def in_a_network(ends, scratch):
-    """Runs a sender, and a receiver if there is one, in a network of their own."""
+    """Runs a sender, and a receiver if there is one, in a separate network."""
     spec = [
         {"command": [str(word) for word in end.command], "ready": end.ready, "ends": end.ends,
          "files": str(scratch)}
@@ -377,7 +374,7 @@ def in_a_network(ends, scratch):
         except subprocess.TimeoutExpired:
             printed = None
         if not printed:
-            # Whoever is left in there waits for something that will not come.
+            # The remaining processes wait for something that will not come.
             end_group(inside.pid)
     if not printed:
         fail(f"nothing came of {' and '.join(shown(end) for end in ends)}")
@@ -392,7 +389,7 @@ def end_group(group):
 
 
 def possible(peers):
-    """Whether this machine has what it takes; says what it has not."""
+    """Whether this machine has everything needed; prints what is missing."""
     if not peers.live:
         return False
     try:
@@ -415,7 +412,7 @@ def measure(jobs, rounds, scratch):
     for job in jobs:
         for prepared in job.needs:
             prepared.make()
-    # Writing back in the middle of a measurement would be measured.
+    # Otherwise writeback would be part of a measurement.
     os.sync()
     for number in range(rounds):
         for job in jobs:
@@ -451,18 +448,18 @@ def cells(job):
         shares, lost, cpu = job.shares(), job.lost(), job.median("received_cpu")
         received = job.median("received")
         yield f"{statistics.median(shares):.1%} ({min(shares):.1%})"
-        # While there was somebody who sent.
+        # While a sender was running.
         yield f"{statistics.median(run['received'] * log.size / run['wall'] for run in job.runs) / 1e6:.0f}"
         yield f"{statistics.median(lost):.0f} ({max(lost)})"
         yield f"{cpu:.3f}"
         yield f"{cpu / received * 1e6:.2f}" if received else ""
 
 
-# ---- inside of the network ----
+# ---- inside the network ----
 
 
 class Running:
-    """A program that runs, with what it prints in files."""
+    """A running program, with its output in files."""
 
     def __init__(self, spec, name):
         self.spec = spec
@@ -515,7 +512,7 @@ def datagrams_sent():
 
 
 def wait_for(what, seconds):
-    """Looks again and again; says whether it came true in time."""
+    """Polls a condition; returns whether it became true in time."""
     until = time.monotonic() + seconds
     while not what():
         if time.monotonic() > until:
@@ -534,14 +531,14 @@ def open_network():
 
 
 def run_inside(sender, receiver=None):
-    """Prints what the sender, and after it the receiver, said and cost."""
+    """Prints the output and cost of the sender and then of the receiver."""
     to = None
     if receiver:
         to = Running(receiver, "to")
         if not wait_for(lambda: to.listens() or to.poll(), READY) or to.ended:
             sys.exit(f"{' '.join(receiver['command'])} does not listen: {to.error.read_text()}")
         if not receiver["ready"]:
-            # Its socket is there; what it does before it reads from it is not known.
+            # Its socket exists; it may need some time before it reads.
             time.sleep(0.5)
     before = datagrams_sent()
     by = Running(sender, "by")

@@ -1,4 +1,4 @@
-"""What memory Sluice takes: many channels, long logs, a small cap. Watched once each, not timed."""
+"""The memory use of Sluice: many channels, long logs, a small cap. Measured once, not timed."""
 
 import jobs_archive
 import jobs_tables
@@ -18,8 +18,8 @@ def jobs(bench):
 
 
 def long_jobs(bench):
-    """The same with a log four times as long, written to where the logs are: it may not fit into
-    memory."""
+    """The same with a log four times as long. Outputs go to the folder of the logs: they may not
+    fit into memory."""
     large, folder = bench.log("large"), bench.data
     out = folder / "large.copy"
     command = [bench.programs / "run-job", "copy", large, out]

@@ -1,5 +1,5 @@
-"""Packets of a Velodyne into points in memory, beside a plain C program with the same tables; and
-everything that is in a log of the vehicle in one pass."""
+"""Velodyne packets to points in memory, compared with a plain C program with the same tables; and
+all contents of a log of the vehicle in one pass."""
 
 import json
 
@@ -11,7 +11,7 @@ LOG = "velodyne"
 ALL, SEEN = "packets to points", "packets to points, without empty returns"
 C = "C, one loop"
 TABLE = ROOT / "plugins" / "dgc" / "data" / "hdl-64e.csv"
-# Of so many in one process the best counts, batch by batch.
+# The rounds in one process, of which the best counts, batch by batch.
 ROUNDS = 15
 
 
@@ -37,7 +37,7 @@ def everything(bench, log):
 
 
 class Whole:
-    """Holds what `dgc-all` wrote to what is in the log."""
+    """Checks the output of `dgc-all` against the log."""
 
     def __init__(self, log):
         self.log = log
@@ -55,7 +55,7 @@ class Whole:
 
 
 class Same:
-    """Takes what such programs print, and holds them to the same points."""
+    """Parses the output of such programs, and checks that all have the same points."""
 
     def __init__(self, log):
         self.log, self.sums = log, None

@@ -1,5 +1,4 @@
-"""Questions about a log: in SQL on the log as it is, with DuckDB on its tables, and with a script
-in Python."""
+"""Queries on a log: in SQL on the log, with DuckDB on its tables, and with a Python script."""
 
 import csv
 import io
@@ -11,10 +10,10 @@ from jobs_typed import to_tables
 GROUP = "query"
 COUNT, WINDOW, FIELD = "count by channel", "a window of one channel", "an aggregate of a field"
 DUCKDB, PYTHON = "DuckDB, on tables", "Python lcm"
-# How a script is told of the question.
+# The names of the queries for scripts.
 WORDS = {COUNT: "count", WINDOW: "window", FIELD: "field"}
 ROUNDS = 3
-# When the generator's logs begin, in seconds since 1970, and how long this one is.
+# The start of the generator's logs, in seconds since 1970, and the length of this one.
 BEGIN, SECONDS = 1_194_098_400, 196
 
 
@@ -44,7 +43,7 @@ def asking(log, task, who, command, wanted, classes, *needs):
 
 
 def queries(begin, end):
-    """Each question as SQL about a log, and about the tables that it was turned into."""
+    """Each query as SQL on a log, and on the tables made from it."""
     pose = "read_parquet('TABLES/channel=POSE/*.parquet')"
     every = "read_parquet('TABLES/**/*.parquet', hive_partitioning = true)"
     count = "select channel, count(*) as events from {} group by channel order by channel"
@@ -70,14 +69,14 @@ def window_of(percent):
 
 
 def tables_of(bench, log):
-    """The tables that DuckDB is asked about; what they cost is told by `converting`."""
+    """The tables that DuckDB queries; `converting` measures their cost."""
     path = bench.data / f"{log.name}.query-tables"
     return bench.prepared(path,
                           *to_tables(bench, f"query-to-keep-{log.name}", log, path, "--overwrite"))
 
 
 def converting(bench, log):
-    """What has to be done once before DuckDB can be asked."""
+    """The conversion that DuckDB needs once."""
     out = bench.out("")
     command = to_tables(bench, f"query-tables-{log.name}", log, out)
     return Job(GROUP, "to tables, once", "sluice", log, command, out=out,
@@ -85,7 +84,7 @@ def converting(bench, log):
 
 
 def counts_of(bench, log):
-    """Tables with as many rows a channel as the log has events."""
+    """Tables with one row per event of the log, by channel."""
     if not bench.peers.has("duckdb"):
         return None
     sql = queries(0, 0)[COUNT]["tables"]
@@ -103,7 +102,7 @@ def counts_of(bench, log):
 
 
 def as_numbers(text):
-    """The rows of CSV, with numbers as far as sums in any order agree."""
+    """The rows of CSV, with numbers rounded so that sums in any order agree."""
     return [[plain(cell) for cell in row] for row in csv.reader(io.StringIO(text))]
 
 

@@ -1,8 +1,8 @@
 """Real logs as tables: what order and level cost and save.
 
-Real logs are short, and a log repeated to be longer would compress as no log does, because the
-repeats lie in one page. So each is converted as it is, many times, and CPU is summed up; what
-reading it into nothing costs is taken off, which is mostly the start of the program.
+Real logs are short, and repeating a log to make it longer would compress unrealistically, because
+the repeats are within one page. So each log is converted as it is, many times, and CPU is summed;
+the cost of only reading it, mostly the start of the program, is subtracted.
 """
 
 import pipelines
@@ -11,9 +11,9 @@ from harness import Job, fail, say, warm
 from logs import Log
 
 SYNC = bytes([0xED, 0xA1, 0xDA, 0x01])
-# Below this, a table's own frame is larger than what is in it.
+# Below this, a table's metadata is larger than its content.
 LEAST = 100_000
-# Bytes that are converted in all, and the most often that one log is.
+# The total bytes to convert, and the maximum number of runs per log.
 ENOUGH, OFTEN = 256_000_000, 60
 ORDERS = {"time": "by time", "channel": "by channel"}
 LEVELS = (1, 3, 6)
@@ -48,13 +48,13 @@ def jobs(bench, folder):
 
 
 def measure(jobs, scratch):
-    """Runs the jobs of each log in turn, as often as it takes."""
+    """Runs the jobs of each log in turn, as often as needed."""
     printed = scratch.with_suffix(".printed")
     for job in jobs:
         say(f"real: {job.log.name}, {job.who}")
         warm(scratch, job.log.bytes)
         job.run_once(printed)
-        # What is written does not change from run to run.
+        # The output is the same in every run.
         job.check = None
     for log in dict.fromkeys(job.log for job in jobs):
         for _ in range(min(OFTEN, ENOUGH // log.bytes + 1)):

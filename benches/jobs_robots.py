@@ -1,5 +1,5 @@
-"""Reading VEL DataLogs and Orca logs, beside a log of LCM, and their scans to columns, beside
-copying them."""
+"""Reading VEL DataLogs and Orca logs, compared with an LCM log, and their scans to columns,
+compared with copying them."""
 
 from harness import Job
 from jobs_decode import GROUP as DECODE, best
@@ -8,7 +8,7 @@ GROUP = "robots"
 PLUGINS = {"vel": "vel", "orca": "orca"}
 SCANS = ("vel-scans", "orca-scans")
 COPY = "copying payloads"
-# Of so many in one process the best counts.
+# The rounds in one process, of which the best counts.
 ROUNDS = 9
 
 
@@ -30,7 +30,7 @@ def jobs(bench):
 
 
 def long_jobs(bench):
-    """The memory that 4 GB of a VEL DataLog take."""
+    """The memory for 4 GB of a VEL DataLog."""
     log = bench.log("large-vel")
     command = [bench.programs / "run-job", "null", "--plugin", "vel", log]
     yield Job("memory", "read", "sluice", log, command, prints=log.carried, rounds=0)

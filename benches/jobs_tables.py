@@ -1,16 +1,15 @@
-"""Logs to Parquet, beside the programs that people write for it and the table writers of databases.
-"""
+"""Logs to Parquet, compared with typical scripts and with the table writers of databases."""
 
 import pipelines
 from checks import has_rows_of
 from harness import Job, two_numbers
 
-# Slow, and steady enough.
+# Slow, but steady.
 ROUNDS = 3
 
 
 def jobs(bench):
-    """Everything that is written as one table."""
+    """All jobs that write one table."""
     dgc, small = bench.log("dgc"), bench.log("small")
     time_order, by_channel, fast = {"order": "time"}, {"order": "channel"}, pipelines.zstd(1)
     zstd = pipelines.zstd(3)
@@ -29,7 +28,7 @@ def jobs(bench):
 
 
 def by_channel(bench):
-    """A table for each channel."""
+    """One table per channel."""
     log = bench.log("dgc")
     yield ours(bench, log, "tables by channel", "sluice", layout="channel")
     zstd = pipelines.zstd(3)
@@ -63,7 +62,7 @@ def written_by_others(bench, log, task, compression):
 
 
 def others_with_all_in_memory(bench, log, task):
-    """At zstd level 3, which is written into the scripts."""
+    """At zstd level 3, which is hard-coded in the scripts."""
     out = bench.out(".parquet")
     if bench.peers.has("lcm", "pandas"):
         command = bench.peers.script("parquet_lcm_pandas.py", log, out)

@@ -1,5 +1,5 @@
-"""Logs to typed tables, one a channel, and back, beside the classes of lcm-gen with pandas and with
-pyarrow."""
+"""Logs to typed tables, one per channel, and back, compared with the classes of lcm-gen with pandas
+and with pyarrow."""
 
 import pipelines
 from checks import has_sums, same_as
@@ -52,7 +52,7 @@ def restoring(bench, log):
 
 
 def sums_of(bench, log):
-    """The classes of lcm-gen, and what by them the columns of the tables have to add up to."""
+    """The classes of lcm-gen, and the expected sums of the columns according to them."""
     classes, path = bench.classes(), bench.data / f"{log.name}.sums"
     script = bench.peers.script("typed_sums.py", log, path, classes)
     return [classes, bench.prepared(path, *script)]

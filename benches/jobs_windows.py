@@ -1,5 +1,5 @@
-"""A window of ten seconds out of a log, beside one without events: a pass over the headers of all
-events."""
+"""A window of ten seconds out of a log, compared with one without events, which is a pass over the
+headers of all events."""
 
 import pipelines
 from checks import alike
@@ -20,8 +20,7 @@ def jobs(bench):
 
 
 def windows(bench, log, plugin):
-    """By default only headers are read outside the window; what is written is the same either way.
-    """
+    """By default only headers are read outside the window; the output is the same either way."""
     out, check = bench.out(log.path.suffix), alike()
     source = {"plugin": plugin, "path": str(log.path)}
     sink = {"plugin": plugin, "path": str(out)}

@@ -1,4 +1,4 @@
-"""The logs that are measured: made up, always the same, or real ones that somebody gives."""
+"""The logs of the benchmarks: deterministic generated ones, or real ones from the user."""
 
 import subprocess
 from functools import cached_property
@@ -7,10 +7,10 @@ from pathlib import Path
 from harness import fail, say
 
 HERE = Path(__file__).resolve().parent
-# The programs that make logs, and what decides what they make.
+# The programs that generate logs, and the sources that determine their output.
 GENERATORS = {"gen-log": ("mix.rs", "robots.rs"), "decoders": ("bin/decoders.rs", "robots.rs"),
               "points": ("points.rs",)}
-# How each is made, and its length in millions of bytes or in events.
+# The command of each, and its length in millions of bytes or in events.
 MADE_UP = {
     "dgc": (["gen-log", "dgc", "--mb"], 1000),
     "small": (["gen-log", "small", "--events"], 10_000_000),
@@ -31,8 +31,7 @@ MADE_UP = {
 
 
 class Log:
-    """A log, and how many events and bytes of payload each of its channels has. Is made when asked
-    for."""
+    """A log, with the events and payload bytes of each channel. Generated on demand."""
 
     def __init__(self, name, path, programs):
         self.name, self.path, self.programs = name, path, programs
@@ -47,7 +46,7 @@ class Log:
             self.there = True
 
     def write(self):
-        """Nothing to write, unless the log is made up."""
+        """Does nothing, unless the log is generated."""
 
     def table(self):
         """Channel, events and bytes, with tabs between them."""
@@ -75,17 +74,17 @@ class Log:
         return sum(events for events, _ in self.channels.values())
 
     def counted(self):
-        """What a program that counts events and bytes of payload has to print."""
+        """The expected output of a program that counts events and payload bytes."""
         return "".join(f"{c}\t{n}\t{size}\n" for c, (n, size) in sorted(self.channels.items()))
 
     def carried(self, keeps=lambda channel: True):
-        """What a pipeline that keeps some channels has to print."""
+        """The expected output of a pipeline that keeps some channels."""
         rows = sorted(self.channels.items())
         return "".join(f"{c}\t{n}\t{n if keeps(c) else 0}\n" for c, (n, _) in rows)
 
 
 class MadeUp(Log):
-    """A log of a generator's, kept until the generator is another one."""
+    """A generated log, kept until the generator changes."""
 
     def __init__(self, name, data, programs, percent, how=None):
         suffix = {"vel": ".vel", "large-vel": ".vel", "orca": ".orca"}.get(name, ".lcm")
@@ -115,14 +114,14 @@ class MadeUp(Log):
 
 
 class Drives(Log):
-    """Twenty logs of what `dgc` is, of many lengths, a gigabyte together."""
+    """Twenty logs like `dgc`, of different lengths, a gigabyte in total."""
 
     COUNT = 20
 
     def __init__(self, data, programs, percent):
         super().__init__("drives", data / "drives", programs)
         self.path.mkdir(exist_ok=True)
-        # 12 to 88 MB; long ones come among short ones.
+        # 12 to 88 MB, long ones among short ones.
         lengths = [12 + 4 * (number * 7 % self.COUNT) for number in range(self.COUNT)]
         self.logs = [MadeUp(f"{number:02}", self.path, programs, percent,
                             (["gen-log", "dgc", "--mb"], length))

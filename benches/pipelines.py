@@ -1,5 +1,4 @@
-"""The pipelines that are measured, and how they are run. The one place that knows how options are
-spelled."""
+"""The pipelines of the benchmarks, and how to run them. The only place that spells options."""
 
 import json
 import subprocess
@@ -14,7 +13,7 @@ def zstd(level):
 
 
 def parquet(out, layout="single", order=None, compression=None):
-    """Tables; what is not given is left to the sink."""
+    """Tables; options that are not given have the defaults of the sink."""
     codec, _, level = (compression or "").partition(":")
     options = {"plugin": "parquet", "path": str(out), "layout": layout, "order": order}
     options |= {"compression": codec or None, "level": int(level) if level else None}
@@ -31,7 +30,7 @@ def lcm_log(path):
 
 
 def archived(path):
-    """The source that reads what the archive sink wrote."""
+    """The source that reads archives."""
     return {"plugin": "archive", "path": str(path)}
 
 
@@ -41,7 +40,7 @@ def decode(types):
 
 
 def encode():
-    """Columns to payloads, by what the columns say themselves."""
+    """Columns to payloads, by the description in the columns."""
     return {"plugin": "encode"}
 
 
@@ -51,7 +50,7 @@ def typed(tables):
 
 
 def lcm_udp(url, **options):
-    """Live LCM, as a source or as a sink; what is None is left to it."""
+    """Live LCM, as a source or as a sink; None means the default."""
     options = {key: value for key, value in options.items() if value is not None}
     return {"plugin": "lcm-udp", "url": url, **options}
 
@@ -74,7 +73,7 @@ def text(source, sink, stage=None):
 
 
 class Sluice:
-    """The program as users run it, with pipeline files that are kept in a folder."""
+    """The program as users run it, with pipeline files in a folder."""
 
     def __init__(self, program, folder):
         self.program, self.folder = program, folder
@@ -87,17 +86,17 @@ class Sluice:
         return [self.program, "run", "-q", "--progress", "none", *flags, file]
 
     def query(self, query, log, types):
-        """The command that asks a question of a log."""
+        """The command that runs a query on a log."""
         known = [word for path in types for word in ("--types", path)]
         return [self.program, "query", "-q", "--format", "csv", *known, query, log]
 
     def has(self, verb):
-        """Whether this program was built with what a verb needs."""
+        """Whether this program was built with support for a subcommand."""
         words = {"query": ["select 1"], "cluster": ["status", "--scheduler", "127.0.0.1:1"]}[verb]
         said = subprocess.run([self.program, verb, *words], stdin=subprocess.DEVNULL,
                               capture_output=True, text=True,
                               check=False)
-        # An older one does not know the verb, or what is asked of it.
+        # An older program does not know the subcommand or its arguments.
         return not any(word in said.stderr
                        for word in ("built without", "unrecognized", "unexpected"))
 

@@ -1,5 +1,4 @@
-"""The programs that are measured: what is built here, and the peers that are found. What is missing
-is said."""
+"""The programs of the benchmarks: those built here, and the peers that are installed."""
 
 import json
 import os
@@ -31,12 +30,12 @@ def built(build, full=False):
 
 
 def target(workspace):
-    """Where cargo puts what it builds of a workspace."""
+    """A workspace's target directory."""
     return Path(os.environ.get("CARGO_TARGET_DIR", workspace / "target"))
 
 
 class Peers:
-    """What others use; what is not there is None."""
+    """The peer programs; None if missing."""
 
     def __init__(self):
         self.missing, self.versions = [], {}
@@ -46,7 +45,7 @@ class Peers:
             self.versions = versions_of(python)
         self.missing += [f"Python's {name}" for name in PACKAGES if name not in self.versions]
         self.filter = self.find("lcm-logfilter", VENV / "bin" / "lcm-logfilter")
-        # The programs themselves. What is in `bin` of the environment is a script that starts them.
+        # The programs themselves: `bin` of the environment has scripts that start them.
         self.logger = self.find("lcm-logger", in_wheel("bin/lcm-logger"))
         self.player = self.find("lcm-logplayer", in_wheel("bin/lcm-logplayer"))
         self.lcm_gen = self.find("lcm-gen", VENV / "bin" / "lcm-gen")
@@ -73,7 +72,7 @@ class Peers:
         return None
 
     def c_program(self, name, what):
-        """A C program, with the liblcm of the wheel if it has one, or else the system's."""
+        """A C program, with the liblcm of the wheel if there is one, otherwise the system's."""
         program = ROOT / ".cache" / name
         flags, version = ["-llcm"], "of the system"
         library = in_wheel("lib/liblcm.so.*.*")
@@ -98,12 +97,12 @@ class Peers:
 
 
 def in_wheel(pattern):
-    """A file that Python's packages have brought, if there is one."""
+    """A file of the installed Python packages, if there is one."""
     return next(VENV.glob(f"lib/python*/site-packages/{pattern}"), None)
 
 
 def versions_of(python):
-    """The versions of those packages that can be imported."""
+    """The versions of the packages that can be imported."""
     script = (
         "import importlib, importlib.metadata as metadata, json, sys\n"
         "versions = {}\n"

@@ -1,6 +1,6 @@
-"""What was measured, as Markdown: a table for each task and log. What was wanted is in `goals`."""
+"""The results as Markdown: one table per task and log. The goals are in `goals`."""
 
-# Where it is of interest how large the output is.
+# Where the size of the output matters.
 SIZED = ("parquet", "tables", "typed", "archive", "cluster")
 TITLES = {
     "lcm": "LCM logs",
@@ -28,7 +28,7 @@ def sections(jobs):
 
 
 def tables(jobs):
-    """One table a task and log."""
+    """One table per task and log."""
     for key in dict.fromkeys(job.key for job in jobs):
         group = [job for job in jobs if job.key == key]
         ours = next((job for job in group if job.who == "sluice"), None)
@@ -42,7 +42,7 @@ def tables(jobs):
         yield "|" + " --- |" * len(columns)
         for job in group:
             wall, cpu = job.wall(), job.cpu()
-            # The rows that such a job has in memory are not what it would take.
+            # The rows that such a job holds in memory are not representative.
             mib = ["", ""] if job.times_itself else [f"{job.peak / 1024:.0f}",
                                                      f"{job.anonymous / 1024:.0f}"]
             cells = [

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Measures Sluice beside bare programs and the tools people use, and prints the result as Markdown.
+"""Compares Sluice with minimal programs and with common tools, and prints the results as Markdown.
 
     benches/run.py [--rounds 5] [--data FOLDER] [--out FOLDER] [--only WORD]… [--large] [--real FOLDER]
 
-Makes the logs up where they are missing, builds, runs every job and every peer in turn, round by
-round, and checks what each printed and wrote. What is missing of the peers is left out, and said.
-Needs Linux.
+Generates missing logs, builds, runs every job and every peer in turn, round by round, and checks
+what each printed and wrote. Missing peers are skipped with a message. Needs Linux.
 """
 
 import argparse
@@ -34,7 +33,7 @@ from programs import HERE, ROOT, Peers, built
 
 
 class Bench:
-    """Where everything is: programs, peers, logs, and the place for outputs."""
+    """The programs, peers, logs and the output folder of a session."""
 
     def __init__(self, options):
         self.programs, program = built(options.build, options.full)
@@ -57,29 +56,29 @@ class Bench:
         return self.logs["drives"]
 
     def out(self, suffix):
-        """Where a job writes to."""
+        """The output path of a job."""
         return self.scratch.with_suffix(suffix or ".tables")
 
     def has(self, verb):
-        """Whether the program can do this; says so if it cannot."""
+        """Whether the program supports this; prints a message if not."""
         is_there = self.sluice.program.exists() and self.sluice.has(verb)
         if not is_there:
             say(f"MISSING, left out: {self.sluice.program} with {verb}; --full builds it")
         return is_there
 
     def prepared(self, path, *command):
-        """The file that a command writes; one for all that ask for it."""
+        """The file that a command writes, shared by all jobs that need it."""
         return self.files.setdefault(path, Prepared(path, *command))
 
     def classes(self):
-        """The folder of the Python classes that LCM's own compiler makes of all types."""
+        """The folder of the Python classes that lcm-gen makes of all types."""
         folder, of_the_car = self.data / "lcmtypes", sorted(
             (ROOT / "plugins" / "dgc" / "types").glob("*.lcm"))
         return self.prepared(folder, self.peers.lcm_gen, "-p", "--ppath", folder, self.types,
                              *of_the_car)
 
     def remove(self):
-        """Removes what is made anew each time, or too large to be kept."""
+        """Removes files that are made anew each time or are too large to keep."""
         for path in self.files:
             remove(path)
         for name in {"large", "large-vel"} & self.logs.keys():
@@ -87,7 +86,7 @@ class Bench:
 
 
 def jobs_of(bench, options):
-    """All jobs that there are, as far as their peers are here."""
+    """All jobs whose peers are installed."""
     yield from jobs_lcm.jobs(bench)
     yield from jobs_decode.jobs(bench)
     yield from jobs_robots.jobs(bench)
@@ -118,8 +117,7 @@ def jobs_of(bench, options):
 
 
 def chosen(jobs, words):
-    """The jobs that one of the words names. The name of a group means the group, and nothing else.
-    """
+    """The jobs that a word names. The name of a group selects exactly that group."""
     groups = {job.group for job in jobs}
 
     def named(job, word):

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""How a job of many drives scales with executors, and what bounds it: a simulation, the same for
-the same seed.
+"""Simulates how a job of many drives scales with executors, and what bounds it. Deterministic.
 
     benches/scaling.py [--drives 10000] [--executors 1,2,5,10,20,50,100] [--storage nfs-10] [--costs FILE]…
 
-What a unit costs is told by `unit_costs.py`, which measures a real program; what is built in is
-what it measured once. Storage, network, how long drives are and how often executors fail are
-assumptions, and options. Prints Markdown. Converts nothing itself, and knows of a cluster only what
-is written here. Sizes are in millions of bytes, times in seconds.
+`unit_costs.py` measures the cost of a unit with a real program; the defaults are one of its
+results. Storage, network, drive lengths and failure rates are assumptions, and options. Prints
+Markdown. Converts nothing, and models only the parts of a cluster that are described here. Sizes
+are in millions of bytes, times in seconds.
 """
 
 import argparse
@@ -20,37 +19,36 @@ from collections import deque
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-# An attempt at a unit that ends with its executor is made again, so many times in all.
+# The maximum number of attempts at a unit whose executor fails.
 ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What a unit costs beside its bytes, and what a core makes of bytes.
+    """The fixed costs of a unit, and the rate of a core.
 
-    The rate, and what is written, are those of typed tables in RESULTS.md. The rest was measured
-    with a program that was not optimised, on a machine that had other work: a real one costs less.
-    """
+    The rate and the output size are those of typed tables in RESULTS.md. The rest was measured
+    with an unoptimised program on a busy machine: a real one costs less."""
 
-    # Millions of bytes of input a second and core.
+    # Millions of bytes of input per second and core.
     rate: float = 165.0
     # Bytes written for each byte read.
     written: float = 0.72
-    # Files that a unit publishes.
+    # Files per unit.
     files: int = 61
-    # On the driver, before anything is sent: finding the input, making its order.
+    # On the driver, before anything is sent: finding the input, creating its order.
     order: float = 0.0002
-    # On the scheduler, one after another.
+    # On the scheduler, sequential.
     dispatch: float = 0.0047
-    # From a free slot to an order in it; nobody works meanwhile.
+    # From a free slot to an order in it; idle time.
     hand_over: float = 0.04
-    # On the executor: a process that has read its order and opened its input.
+    # On the executor: starting a process, until it has read its order and opened its input.
     start: float = 0.027
-    # On the executor: a file synced and named.
+    # On the executor: syncing and renaming a file.
     sync: float = 0.004
-    # How often the driver looks for deliveries.
+    # The polling interval of the driver.
     poll: float = 0.1
-    # On the driver, one after another: a unit judged, noted and published, each of its files, and
+    # On the driver, sequential: checking, recording and publishing a unit, each of its files, and
     # syncing the folder of each.
     publish: float = 0.0025
     publish_file: float = 0.0004
@@ -59,27 +57,26 @@ class Costs:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Executors that are alike, and what they share."""
+    """Identical executors, and the resources they share."""
 
     executors: int = 1
     cores: int = 8
-    # Units at a time; each has its share of the cores.
+    # Concurrent units, each with its share of the cores.
     slots: int = 8
-    # What an executor's network carries, in each direction.
+    # The network rate of an executor, in each direction.
     link: float = 1250.0
-    # What the storage that all share carries, read and written together, and how much of the logs
-    # is on it. An object store has no bound that one job would meet.
+    # The rate of the shared storage, reading and writing together, and the share of the logs on
+    # it. An object store has no bound that one job would reach.
     storage: float = math.inf
     logs: float = 1.0
-    # Hours until an executor fails, on average; how long until that is noticed, and until it is
+    # The mean hours until an executor fails; the seconds until that is noticed, and until it is
     # back.
     failing: float = math.inf
     lost_after: float = 20.0
     back_after: float = 600.0
 
 
-# What is shared carries so much, takes so long to sync a file or a folder, and has so much of the
-# logs.
+# Shared storage: rate, seconds to sync a file or folder, and share of the logs on it.
 STORAGE = {
     "disk": (2000.0, 0.0027, 1.0),
     "nfs-1": (1000.0, 0.004, 1.0),
@@ -89,7 +86,7 @@ STORAGE = {
 
 
 def lengths(count, mean, sigma, seed):
-    """Log-normal lengths of drives that have exactly this mean."""
+    """Log-normal drive lengths with exactly this mean."""
     dice = random.Random(seed)
     drawn = [dice.lognormvariate(0, sigma) for _ in range(count)]
     scale = mean * count / sum(drawn)
@@ -98,20 +95,20 @@ def lengths(count, mean, sigma, seed):
 
 @dataclass
 class Outcome:
-    """What came of a job."""
+    """The result of a job."""
 
     time: float
-    # Seconds that slots had a unit, that the driver published, that the scheduler dispatched.
+    # Seconds in which slots had a unit, the driver published, and the scheduler dispatched.
     busy: float
     driver: float
     scheduler: float
-    # Millions of bytes that went over the storage, and how many of them for nothing.
+    # Millions of bytes moved over the storage, and how many of them were wasted.
     moved: float
     wasted: float
     published: int
     given_up: int
     failures: int
-    # The least time that each of these would need if nothing else took any.
+    # The minimum time that each resource alone needs.
     bounds: dict
 
     @property
@@ -120,20 +117,19 @@ class Outcome:
 
 
 class Executor:
-    """A machine: its slots, and how far the units in them are."""
+    """A machine: its slots, and the progress of the units in them."""
 
     def __init__(self):
-        # How often it has failed: what was begun in an earlier life is void.
+        # The number of failures: work started in an earlier life is void.
         self.life = 0
-        # Units that read, convert and write, by how much has to be done until each is through, and
-        # what has been done.
+        # Working units, by the total work at which each finishes, and the work done so far.
         self.working, self.done, self.rate = [], 0.0, 0.0
-        # Units in its slots, and since when.
+        # The units in its slots, with start times.
         self.held = {}
 
 
 class Simulation:
-    """A job on a cluster, event by event."""
+    """A discrete-event simulation of a job on a cluster."""
 
     def __init__(self, drives, cluster, costs, seed=0):
         self.drives, self.cluster, self.costs = drives, cluster, costs
@@ -143,7 +139,7 @@ class Simulation:
         self.now, self.events, self.number = 0.0, [], 0
         self.queue, self.attempts = deque(range(len(drives))), [0] * len(drives)
         self.executors = [Executor() for _ in range(cluster.executors)]
-        # Of how many executors so many units are working.
+        # The number of executors by their number of working units.
         self.at_work = [cluster.executors] + [0] * cluster.slots
         self.waiting = deque()
         self.scheduler_free = self.driver_free = 0.0
@@ -165,7 +161,7 @@ class Simulation:
         heapq.heappush(self.events, (time, self.number, what, words))
 
     def step(self):
-        """Goes on to what happens next: an event, or a unit that is through with its bytes."""
+        """Advances to the next event, or to the next unit that finishes its bytes."""
         through, who = self.next_through()
         if self.events and self.events[0][0] <= through:
             time, _, what, words = heapq.heappop(self.events)
@@ -197,7 +193,7 @@ class Simulation:
             self.now = time
 
     def work_on(self, who, more):
-        """Says that an executor works on one unit more or less, and shares out what is shared."""
+        """Changes the number of working units of an executor, and redistributes the shared rates."""
         now = len(self.executors[who].working)
         self.at_work[now - more] -= 1
         self.at_work[now] += 1
@@ -210,7 +206,7 @@ class Simulation:
             executor.rate = rates[len(executor.working)]
 
     def fastest(self, units):
-        """What each of so many units on one executor can do if the storage has no bound."""
+        """The rate of each of this many units on one executor, with unbounded storage."""
         return min(self.costs.rate * self.threads,
                    through_link(self.cluster, self.costs) / max(1, units))
 
@@ -261,7 +257,7 @@ class Simulation:
         self.published += 1
 
     def fail(self, who):
-        """Everything that an executor had begun is lost, which is noticed later."""
+        """Loses all work in progress of an executor, which is noticed later."""
         executor = self.executors[who]
         self.failures += 1
         executor.life += 1
@@ -292,13 +288,13 @@ class Simulation:
 
 
 def fair(counts, most, whole):
-    """What each unit gets of `whole`, by how many are on its executor: the same for all, or the
-    most it can take."""
+    """The share of `whole` per unit, by the number of units on its executor: equal for all, or the
+    maximum it can take."""
     units = [number * count for number, count in enumerate(counts)]
     if sum(n * rate for n, rate in zip(units, most)) <= whole:
         return most
     level, left, some = 0.0, whole, sum(units)
-    # From the slowest on: who cannot take the level leaves the rest to the others.
+    # From the slowest: one that cannot take the level leaves the rest to the others.
     for rate, n in sorted(zip(most, units)):
         if n == 0:
             continue
@@ -310,12 +306,12 @@ def fair(counts, most, whole):
 
 
 def through_link(cluster, costs):
-    """Bytes of input that an executor's network has a second for, with what is written of them."""
+    """The input rate that an executor's network allows, including the output."""
     return cluster.link / max(1, costs.written)
 
 
 def through_storage(cluster, costs):
-    """Bytes that go over the shared storage for a byte of input."""
+    """Bytes moved over the shared storage per byte of input."""
     return cluster.logs + costs.written
 
 
@@ -328,15 +324,15 @@ def publishing(costs):
 
 
 def beside(costs):
-    """The seconds that a slot has a unit beside its bytes."""
+    """The fixed seconds of a unit in a slot."""
     return costs.dispatch + costs.hand_over + costs.start + finishing(costs)
 
 
 def bounds(drives, cluster, costs):
-    """How long a job takes at least, for each thing that can bound it."""
+    """The minimum time of a job, by resource."""
     count, bytes_ = len(drives), sum(drives)
     per_byte, rate = through_storage(cluster, costs), costs.rate * cluster.cores / cluster.slots
-    # Nobody is waited for, and nothing is shared.
+    # No waiting, and nothing is shared.
     alone = min(rate, through_link(cluster, costs), cluster.storage / per_byte)
     return {
         "executors": (beside(costs) * count + bytes_ / rate) / (cluster.executors * cluster.slots),
@@ -353,7 +349,7 @@ def simulate(drives, cluster, costs, seed=0):
 
 
 def table(drives, cluster, costs, counts, seed):
-    """A row for each number of executors."""
+    """One row per number of executors."""
     yield "| executors | time | speed-up | efficiency | bound by | which alone takes | slots busy | storage | driver | lost |"
     yield "|" + " ---: |" * 4 + " --- |" + " ---: |" * 5
     one = simulate(drives, replace(cluster, executors=1, failing=math.inf), costs, seed).time
@@ -414,14 +410,13 @@ def arguments():
 
 
 def costs_of(options, sync):
-    """The costs that are built in or were measured, on storage that syncs a file in this time, and
-    as they are set."""
+    """The default or measured costs, for storage with this sync time, with the overrides."""
     values = {}
     if options.costs:
         measured = json.loads(options.costs.read_text())
         values = {field.name: measured[field.name] for field in fields(Costs)
                   if field.name in measured}
-    # What is measured on a disk is not what it takes there.
+    # The measured sync time is that of a local disk.
     values |= {"sync": sync, "publish_sync": sync}
     for assignment in options.set:
         name, _, value = assignment.partition("=")

@@ -1,6 +1,6 @@
 """Adds up every column of a folder of typed tables, and prints channel, column, rows and the sum.
 
-Lists count with all that is in them, and bytes with how many they are. Needs pyarrow.
+Lists count with all their elements, bytes with their length. Needs pyarrow.
 """
 
 import sys
@@ -17,8 +17,7 @@ EVENTS = ("event_no", "timestamp", "source", "sequence", "channel", "payload")
 
 
 def total(array):
-    """The sum of what is in an array, in double precision: as an integer it might be more than 64
-    bits hold."""
+    """The sum of an array, in double precision, because an integer sum may exceed 64 bits."""
     if pa.types.is_list(array.type) or pa.types.is_large_list(
         array.type) or pa.types.is_fixed_size_list(array.type):
         return total(pc.list_flatten(array))

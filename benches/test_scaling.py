@@ -1,5 +1,4 @@
-"""The simulation of scaling.py keeps what has to hold of any job: nothing is made of nothing, and
-nothing is lost."""
+"""Checks invariants of the simulation in scaling.py: its bounds hold, and no work is lost."""
 
 import math
 import unittest
@@ -11,7 +10,7 @@ DRIVES = lengths(400, 1000, 1.0, seed=7)
 COSTS = Costs(rate=60, written=0.45, files=61, order=0.0002, dispatch=0.0007, hand_over=0.005,
               start=0.06, sync=0.002,
               poll=0.1, publish=0.004, publish_file=0.0002, publish_sync=0.0001)
-# A job that each of these bounds, and what it is.
+# Jobs, each with the resource that bounds it.
 BOUND = {
     "executors": (Cluster(), COSTS),
     "network of an executor": (Cluster(executors=3, link=20), COSTS),
@@ -63,7 +62,7 @@ class Scaling(unittest.TestCase):
             times = [simulate(DRIVES, Cluster(executors=n, storage=storage), COSTS).time
                      for n in (1, 2, 4, 8, 16, 64)]
             for fewer, more in zip(times, times[1:]):
-                # Units that end at other times are seen at another look of the driver's.
+                # Units that end at other times are seen at another poll of the driver.
                 self.assertLessEqual(more, fewer * 1.02)
 
     def test_faster_storage_takes_no_longer(self):

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Measures what a unit costs on this machine with a real program, and prints it as JSON for
-scaling.py.
+"""Measures the costs of a unit on this machine with a real program, as JSON for scaling.py.
 
     benches/unit_costs.py PROGRAM [--small 120] [--bulk-seconds 60] >costs.json
 
-Runs a scheduler, an executor and drivers on loopback, in a temporary folder. What is per unit is
-the difference between many tiny logs and few, so that what a run costs as a whole falls out; what
-is per file is the difference between logs that become one file each and logs that become many. CPU
-of each part is read from the system while it lives. What is not measured: any other storage or
-network than this machine's. PROGRAM has to be the full one.
+Runs a scheduler, an executor and drivers on loopback, in a temporary folder. The cost per unit is
+the difference between many tiny logs and few, so that the fixed cost of a run cancels out; the cost
+per file is the difference between logs that become one file each and logs that become many. The CPU
+of each part is read from the system while it runs. Only this machine's storage and network are
+measured. PROGRAM has to be the full one.
 """
 
 import argparse
@@ -24,7 +23,7 @@ import time
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
-# Seconds until a part of the cluster says that it is ready.
+# The timeout in seconds for a part of the cluster to become ready.
 READY = 60
 
 MAKE = """
@@ -56,7 +55,7 @@ types = "mit-dgc"
 
 
 def cpu_of(pid):
-    """Seconds of CPU that a process took itself, and those that it waited for."""
+    """CPU seconds of a process itself, and of the children it waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     own, children = (sum(int(field) for field in fields[first:first + 2]) / TICKS
                      for first in (11, 13))
@@ -64,7 +63,7 @@ def cpu_of(pid):
 
 
 class Part:
-    """A part of the cluster, until the end of this program. What it says goes into a file."""
+    """A part of the cluster, until the end of this program. Its stderr goes into a file."""
 
     def __init__(self, program, file, *words, says):
         command = [program, "cluster", *words]
@@ -123,8 +122,8 @@ class Site:
         return folder
 
     def run(self, logs, *flags, sink="parquet", suffix="/", stage=""):
-        """Converts the logs of a folder; gives wall and CPU of the driver, of others, and what was
-        written."""
+        """Converts the logs of a folder; returns wall time, CPU of the driver and of the others,
+        and the output size."""
         self.runs += 1
         out, file = self.folder / f"out-{self.runs}", self.folder / f"run-{self.runs}.toml"
         between = "typed" if stage else "log"
@@ -154,7 +153,7 @@ class Site:
 
 
 def folder_sync(folder, count=50):
-    """Seconds that syncing a folder takes in which something has just got its name: the median."""
+    """The median seconds to sync a folder after a rename in it."""
     took = []
     for number in range(count):
         within = folder / f"sync-{number}"
@@ -170,7 +169,7 @@ def folder_sync(folder, count=50):
 
 
 def per_unit(few, many, count, of):
-    """What a unit adds: the difference between two runs."""
+    """The cost per unit: the difference between two runs."""
     return max(0.0, (of(many) - of(few)) / count)
 
 
@@ -181,7 +180,7 @@ def measure(site, options):
     some = site.logs("few", 4, 0.02)
     more = site.logs("many", 4 + options.small, 0.02)
     tiny = sum(path.stat().st_size for path in more.iterdir()) / 1e6 / (4 + options.small)
-    # One thread, on this machine: what a core makes of bytes.
+    # One thread, on this machine: the rate of a core.
     site.run(bulk, "--jobs", 1, stage=TYPED)
     whole = site.run(bulk, "--jobs", 1, stage=TYPED)
     nothing = site.run(some, "--jobs", 1, stage=TYPED)
@@ -206,8 +205,8 @@ def measure(site, options):
                                 per_unit(wide_few, wide, count, driver) - costs["publish"]) / files
     costs["publish_sync"] = folder_sync(site.folder)
     costs["start"] = per_unit(few, many, count, lambda run: own(run) + children(run))
-    # With one slot, what is left of a unit's time is waiting: for the order, for disks, for being
-    # seen.
+    # With one slot, the rest of a unit's time is waiting: for the order, for disks, for the
+    # driver's poll.
     costs["hand_over"] = max(0.0,
                              per_unit(few, many, count, wall) - costs["start"] - costs["dispatch"])
     costs["sync"] = max(

@@ -1,4 +1,4 @@
-"""The classes that lcm-gen made, by fingerprint, and what of Arrow their fields are."""
+"""The classes that lcm-gen made, by fingerprint, and the Arrow types of their fields."""
 
 import importlib
 import sys
@@ -21,7 +21,7 @@ NUMBERS = {
 
 
 def of_folder(folder):
-    """All classes of a folder, by the eight bytes that begin their messages."""
+    """All classes of a folder, by the first eight bytes of their messages."""
     sys.path.insert(0, str(folder))
     found = {}
     for path in Path(folder).glob("*/[!_]*.py"):
@@ -36,8 +36,7 @@ def class_of(name):
 
 
 def arrow_type(name, sizes):
-    """The type of a field: lists where there are sizes, of which the innermost makes bytes a
-    binary."""
+    """The type of a field: sizes make lists, and the innermost makes a binary of bytes."""
     of = NUMBERS.get(name)
     if of is None:
         of = pa.struct([(field, arrow_type(*form)) for field, form in forms(class_of(name))])
@@ -50,12 +49,12 @@ def arrow_type(name, sizes):
 
 
 def forms(of):
-    """The fields of a class: name, and what it is."""
+    """The fields of a class: name and type."""
     return zip(of.__slots__, zip(of.__typenames__, of.__dimensions__))
 
 
 class Columns:
-    """How messages of a class become columns."""
+    """Converts messages of a class to columns."""
 
     def __init__(self, of):
         self.schema = pa.schema([(field, arrow_type(*form)) for field, form in forms(of)])
@@ -80,7 +79,7 @@ def taking(field, name, sizes):
 def as_dict(of):
     takes = [(field, taking(field, *form)) for field, form in forms(of)]
     if all(form[0] in NUMBERS for _, form in forms(of)):
-        # Nothing inside has to be turned into anything.
+        # Its elements need no conversion.
         return lambda value: {field: getattr(value, field) for field in of.__slots__}
     return lambda value: {field: take([value])[0] for field, take in takes}
 

@@ -1,5 +1,5 @@
-"""Decodes a log of one type of messages into an Arrow table, and prints a JSON line with the best
-of some rounds.
+"""Decodes a log of one message type into an Arrow table, and prints a JSON line with the best of
+several rounds.
 
     decode_lcm_pyarrow.py LOG FOLDER [ROUNDS]
 

@@ -1,4 +1,4 @@
-"""Writes a log as one Parquet table with LCM's Python module and pandas, all of it in memory.
+"""Writes a log as one Parquet table with LCM's Python module and pandas, entirely in memory.
 
     parquet_lcm_pandas.py LOG OUT
 """

@@ -20,7 +20,7 @@ SCHEMA = pa.schema([
 
 
 def batches(log):
-    """Row groups as lists of columns, of so many rows or bytes of payload."""
+    """Row groups as lists of columns, bounded by rows and payload bytes."""
     columns, size = ([], [], [], []), 0
     numbers, times, channels, payloads = columns
     for event in log:

@@ -1,4 +1,4 @@
-"""Prints what DuckDB answers, as CSV.
+"""Prints the result of a DuckDB query as CSV.
 
     query_duckdb.py QUERY
 """

@@ -1,4 +1,4 @@
-"""Answers a question about a log as people do in Python: reads it from front to back. Prints CSV.
+"""Answers a query on a log like a typical Python script: reads the whole log. Prints CSV.
 
     query_lcm.py LOG count|window|field BEGIN END FOLDER
 

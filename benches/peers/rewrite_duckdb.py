@@ -1,5 +1,4 @@
-"""Writes the rows of a Parquet file again with DuckDB, and prints the seconds of writing: wall and
-CPU.
+"""Writes the rows of a Parquet file again with DuckDB, and prints wall and CPU seconds.
 
     rewrite_duckdb.py IN OUT
 

@@ -1,5 +1,4 @@
-"""Writes the rows of a Parquet file again with polars, and prints the seconds of writing: wall and
-CPU.
+"""Writes the rows of a Parquet file again with polars, and prints wall and CPU seconds.
 
     rewrite_polars.py IN OUT
 

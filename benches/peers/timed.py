@@ -1,4 +1,4 @@
-"""Times a part of a program: what it costs to write rows that are in memory already."""
+"""Times a part of a program: writing rows that are already in memory."""
 
 import resource
 import time

@@ -1,4 +1,4 @@
-"""Decodes a log with the classes that lcm-gen made, and writes a table a channel with pandas.
+"""Decodes a log with the classes that lcm-gen made, and writes one table per channel with pandas.
 
     typed_lcm_pandas.py LOG OUT FOLDER
 """

@@ -1,4 +1,4 @@
-"""Decodes a log with the classes that lcm-gen made, and writes a table a channel with pyarrow,
+"""Decodes a log with the classes that lcm-gen made, and writes one table per channel with pyarrow,
 batch by batch.
 
     typed_lcm_pyarrow.py LOG OUT FOLDER
@@ -19,7 +19,7 @@ HEAD = [("event_no", pa.int64()), ("timestamp", pa.timestamp("us", tz="UTC"))]
 
 
 class Table:
-    """A channel's table, and what of it is not written yet."""
+    """A channel's table, and its rows that are not written yet."""
 
     def __init__(self, out, channel, of):
         path = Path(out) / f"channel={channel}" / "part-00000.parquet"

@@ -1,5 +1,5 @@
-"""Decodes a log with the classes that lcm-gen made, and writes what `sums.py` has to print of its
-tables.
+"""Decodes a log with the classes that lcm-gen made, and writes the expected output of `sums.py` for
+its tables.
 
     typed_sums.py LOG OUT FOLDER
 
@@ -14,7 +14,7 @@ import lcm
 
 
 def numbers(values):
-    """All numbers in lists of lists; of bytes, how many there are."""
+    """The sum of all numbers in nested lists; bytes count as their length."""
     values = list(values)
     if values and isinstance(values[0], bytes):
         return map(len, values)

@@ -1,6 +1,6 @@
 //! Event counts by channel: the output of every benchmark program, and its reference.
 //!
-//! One line a channel, sorted by name, events, bytes of payload, with tabs between them.
+//! One line per channel, sorted by name: name, events, bytes of payload, with tabs between them.
 
 use std::collections::BTreeMap;
 use std::fmt;
