@@ -94,7 +94,7 @@ async fn run(options: &ExecutorOptions, stop: &Stop, messages: MessageSender) ->
     let work_dir = work_dir.unwrap_or_else(|| std::path::Path::new("."));
     std::fs::create_dir_all(work_dir).map_err(|e| Error::io("create", work_dir, e))?;
     let runner = Arc::new(UnitRunner::new(options, messages.clone()));
-    let mut first = Some(Instant::now() + CONNECT_TIMEOUT);
+    let mut deadline = Some(Instant::now() + CONNECT_TIMEOUT);
     let mut backoff = Duration::from_millis(250);
     while !stop.is_requested() {
         match check_scheduler(&options.scheduler, &options.program).await {
@@ -104,11 +104,11 @@ async fn run(options: &ExecutorOptions, stop: &Stop, messages: MessageSender) ->
                     Ok(()) => break,
                     Err(why) => send_message(&messages, format!("{why}; reconnecting")).await,
                 }
-                (first, backoff) = (None, Duration::from_millis(250));
+                (deadline, backoff) = (None, Duration::from_millis(250));
             }
             // Whoever starts an executor wants to know at once that there is no scheduler. Later
             // on, waiting is worthwhile.
-            Err(HandshakeError::Unreachable(why)) => match first {
+            Err(HandshakeError::Unreachable(why)) => match deadline {
                 Some(end) if Instant::now() >= end => {
                     return Err(HandshakeError::Unreachable(why).into());
                 }
@@ -116,7 +116,7 @@ async fn run(options: &ExecutorOptions, stop: &Stop, messages: MessageSender) ->
             },
             Err(refused) => return Err(refused.into()),
         }
-        let limit = if first.is_some() { Duration::from_secs(1) } else { MAX_BACKOFF };
+        let limit = if deadline.is_some() { Duration::from_secs(1) } else { MAX_BACKOFF };
         wait(backoff.min(limit), stop).await;
     }
     Ok(())

@@ -158,7 +158,7 @@ async fn get_assigned(
 ) -> Json<AssignedTasks> {
     let jobs = jobs(&state.scheduler);
     for job_id in state.abandoned(&jobs) {
-        // Its units would be retried for nothing, each for seconds. A failed cancellation is
+        // Without its driver, its units would be retried for nothing, each for seconds. A failed cancellation is
         // retried soon.
         drop(state.scheduler.cancel_job(job_id.into()).await);
     }
@@ -237,7 +237,7 @@ fn jobs(scheduler: &Scheduler) -> Vec<(String, JobInfoCache)> {
 async fn executors(scheduler: &Scheduler, tasks: &[RunningTaskInfo]) -> Vec<ExecutorStatus> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let all = scheduler.state.executor_manager.get_executors_state().await.unwrap_or_default();
-    let worker = |(executor, last_seen, _): (_, Option<Duration>, _)| {
+    let status_of = |(executor, last_seen, _): (_, Option<Duration>, _)| {
         let executor: ballista_core::serde::scheduler::ExecutorMetadata = executor;
         ExecutorStatus {
             running: tasks.iter().filter(|task| task.executor_id == executor.id).count(),
@@ -247,9 +247,9 @@ async fn executors(scheduler: &Scheduler, tasks: &[RunningTaskInfo]) -> Vec<Exec
             silent: last_seen.map(|last_seen| now.saturating_sub(last_seen).as_secs()),
         }
     };
-    let mut workers: Vec<ExecutorStatus> = all.into_iter().map(worker).collect();
-    workers.sort_by(|a, b| a.id.cmp(&b.id));
-    workers
+    let mut executors: Vec<ExecutorStatus> = all.into_iter().map(status_of).collect();
+    executors.sort_by(|a, b| a.id.cmp(&b.id));
+    executors
 }
 
 fn task_of(task: &RunningTaskInfo) -> BallistaTask {

@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn missing_events_of_two_logs_add_up() {
-        let state = || {
+        let findings = || {
             let log = FindingsLog::default();
             let left_out = BTreeMap::from([("events of another type".to_owned(), 5)]);
             // One query may read a log twice.
@@ -110,8 +110,8 @@ mod tests {
             log.take()
         };
         let mut all = Findings::default();
-        all.extend(state());
-        all.extend(state());
+        all.extend(findings());
+        all.extend(findings());
         assert_eq!(all.left_out["events of another type"], 10);
         assert!(!all.is_complete());
     }

@@ -277,8 +277,8 @@ impl ReadAhead {
 
     fn start_task(&self, split: usize, entry: SplitStart) -> ActiveSplit {
         let (task, context) = (Arc::clone(&self.task), self.context.with_own_logs());
-        let (range, limit) = (self.splits[split].clone(), self.rows_left);
-        let step = self.spawn(move || read_split(&task, &range, entry, &context, limit));
+        let (to_read, limit) = (self.splits[split].clone(), self.rows_left);
+        let step = self.spawn(move || read_split(&task, &to_read, entry, &context, limit));
         ActiveSplit::Task { split, entry, step }
     }
 
@@ -316,10 +316,10 @@ impl ReadAhead {
     fn start_stream(&self, split: usize) -> ActiveSplit {
         let (sender, batches) = mpsc::channel(STREAM_AHEAD);
         let (task, context) = (Arc::clone(&self.task), self.context.with_own_logs());
-        let range = self.splits[split].clone();
+        let to_read = self.splits[split].clone();
         // Exits when the receiver is dropped.
         drop(tokio::task::spawn_blocking(move || {
-            if let Err(error) = stream_batches(&task, &range, &context, &sender) {
+            if let Err(error) = stream_batches(&task, &to_read, &context, &sender) {
                 drop(sender.blocking_send(Err(error)));
             }
         }));

@@ -250,10 +250,10 @@ fn fit(columns: &mut [TableColumn], width_available: usize) -> usize {
     for column in columns.iter_mut() {
         column.width = column.narrowed(cap);
     }
-    let mut rows_shown = 0;
+    let mut used = 0;
     let fits = |column: &&TableColumn| {
-        rows_shown += column.width + if rows_shown == 0 { 0 } else { GAP.len() };
-        rows_shown <= width_available
+        used += column.width + if used == 0 { 0 } else { GAP.len() };
+        used <= width_available
     };
     let fitting = columns.iter().take_while(fits).count();
     if fitting == 0

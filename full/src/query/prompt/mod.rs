@@ -29,7 +29,7 @@ a line or stops a query, Ctrl-D quits.
 .tables          list the tables of logs and channels; reads each log once
 .schema TABLE    show the columns of a table
 .types           show the types that messages are decoded by
-.format [FORM]   set how rows are shown: table, csv or jsonl
+.format [FORMAT] set how rows are shown: table, csv or jsonl
 .to FILE         write the rows of the next statement to .parquet, .arrow, .csv or .jsonl
 .help            show this help
 .quit            quit
