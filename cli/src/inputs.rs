@@ -432,8 +432,8 @@ mod tests {
         for name in ["records", "exec"] {
             assert!(!proposed.contains(&name), "{proposed:?}");
             let refused = source_for(&shell, &[], Some(name)).map(|plugin| plugin.name);
-            let Err(Failure::Usage(said)) = refused else { panic!("{name}: {refused:?}") };
-            assert!(said.contains(&format!("`sluice plugins {name}` shows how")), "{said}");
+            let Err(Failure::Usage(message)) = refused else { panic!("{name}: {refused:?}") };
+            assert!(message.contains(&format!("`sluice plugins {name}` shows how")), "{message}");
         }
         for name in proposed {
             assert!(source_for(&shell, &[], Some(name)).is_ok(), "{name}");

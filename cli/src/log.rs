@@ -126,14 +126,15 @@ mod tests {
 
     #[test]
     fn a_line_is_one_object_whatever_the_message() {
-        let said = "a \"quote\"\nand \u{1b}[31m \u{202e}txt";
-        let line = line("2007-11-03T14:00:00Z", Level::Warning, "note", json!({ "message": said }));
+        let message = "a \"quote\"\nand \u{1b}[31m \u{202e}txt";
+        let line =
+            line("2007-11-03T14:00:00Z", Level::Warning, "note", json!({ "message": message }));
         assert!(line.chars().all(|c| (' '..='~').contains(&c)), "{line}");
         let object: Value = serde_json::from_str(&line).unwrap();
         assert_eq!((&object["level"], &object["kind"]), (&json!("warning"), &json!("note")));
         assert_eq!(
             (&object["message"], &object["time"]),
-            (&json!(said), &json!("2007-11-03T14:00:00Z"))
+            (&json!(message), &json!("2007-11-03T14:00:00Z"))
         );
     }
 }

@@ -322,9 +322,9 @@ fn faults_are_reported_by_channel_and_the_rest_is_converted() {
     folder.write("wrong.lcm", wrong);
     let ran = run_on(&folder, "dgc-all", "wrong.lcm", &[]);
     assert!(matches!(ran.code, Some(0 | 3)), "{:?}\n{}", ran.code, ran.stderr);
-    let said = format!("{}\n{}", ran.stderr, report(&folder));
+    let printed = format!("{}\n{}", ran.stderr, report(&folder));
     for channel in ["VELODYNE", "CAM_THUMB_RFC", "CAM_THUMB_RFL", "BROOM_C"] {
-        assert!(said.contains(channel), "{channel} is not in:\n{said}");
+        assert!(printed.contains(channel), "{channel} is not in:\n{printed}");
     }
     assert!(folder.at("out/images/CAM_THUMB_RFR").exists());
     assert!(folder.at("out/points/channel=BROOM_L").exists());

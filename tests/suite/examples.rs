@@ -153,9 +153,9 @@ fn gather(folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
 fn the_slurm_array_gives_the_outputs_of_a_single_run() {
     let site = Site::new();
     let expected = site.expected_outputs();
-    let said = site.run("sh", &["examples/slurm/submit.sh"]).expect(0).text();
+    let printed = site.run("sh", &["examples/slurm/submit.sh"]).expect(0).text();
     site.expect(&expected);
-    assert_eq!(said, "array 1 converts, then 2 puts the records together\n");
+    assert_eq!(printed, "array 1 converts, then 2 merges the records\n");
     let calls = ["--parsable convert.sbatch", "--parsable --dependency=afterok:1 merge.sbatch"];
     assert_eq!(site.calls(), calls.map(|call| format!("sbatch {call}")));
     // As after a cancelled array: existing outputs are kept.
@@ -183,7 +183,7 @@ fn a_log_that_fails_fails_its_part_of_the_slurm_array() {
     site.workdir.write("data/tables/3", "in the way of its tables");
     let ran = site.run("sh", &["examples/slurm/submit.sh"]);
     assert_ne!(ran.code, Some(0), "{}", ran.stderr);
-    assert_eq!(site.calls().len(), 1, "nothing is put together");
+    assert_eq!(site.calls().len(), 1, "nothing is merged");
 }
 
 #[test]

@@ -105,9 +105,9 @@ fn failure(text: &str, folder: &Folder) -> String {
 }
 
 #[track_caller]
-fn assert_contains(said: &str, what: &[&str]) {
+fn assert_contains(message: &str, what: &[&str]) {
     for what in what {
-        assert!(said.contains(what), "no `{what}` in: {said}");
+        assert!(message.contains(what), "no `{what}` in: {message}");
     }
 }
 
@@ -213,10 +213,10 @@ fn the_output_of_a_sink_program_becomes_a_file_if_it_succeeds() {
 fn a_failed_sink_program_leaves_nothing() {
     let folder = with_log(500);
     let path = r#"path = "${DIR}/out.txt""#;
-    let said =
+    let message =
         failure(&sink_pipeline(r#"["sh", "-c", "cat; echo no room >&2; exit 3"]"#, path), &folder);
     assert_contains(
-        &said,
+        &message,
         &["`prog`: the program `sh -c", "failed with exit code 3", "its last messages:\n  no room"],
     );
 }
@@ -228,9 +228,9 @@ fn a_sink_program_that_does_not_read_everything_has_failed() {
     for (count, command) in
         [(3, r#"["true"]"#), (9000, r#"["true"]"#), (9000, r#"["head", "-c", "100000"]"#)]
     {
-        let said = failure(&sink_pipeline(command, path), &with_log(count));
-        let early = said.contains("before it had read all events");
-        assert!(early || said.contains("stopped reading"), "{said}");
+        let message = failure(&sink_pipeline(command, path), &with_log(count));
+        let early = message.contains("before it had read all events");
+        assert!(early || message.contains("stopped reading"), "{message}");
     }
 }
 
@@ -253,45 +253,45 @@ fn a_failed_program_is_reported_with_its_last_output() {
 #[test]
 fn a_killed_program_is_reported_with_its_signal() {
     let folder = with_log(100);
-    let said = failure(&stage_pipeline(r#"["sh", "-c", "kill -9 $$$$"]"#), &folder);
-    assert_contains(&said, &["was killed by signal 9 (SIGKILL"]);
+    let message = failure(&stage_pipeline(r#"["sh", "-c", "kill -9 $$$$"]"#), &folder);
+    assert_contains(&message, &["was killed by signal 9 (SIGKILL"]);
 }
 
 #[test]
 fn text_from_a_program_is_quoted_in_the_error() {
     let folder = with_log(100);
-    let said = failure(&stage_pipeline(r#"["sh", "-c", "echo starting; cat"]"#), &folder);
-    assert_contains(&said, &["it printed the text \"starting\\n", "to standard error"]);
-    let said = failure(&stage_pipeline(r#"["sh", "-c", "cat; echo finished"]"#), &folder);
+    let message = failure(&stage_pipeline(r#"["sh", "-c", "echo starting; cat"]"#), &folder);
+    assert_contains(&message, &["it printed the text \"starting\\n", "to standard error"]);
+    let message = failure(&stage_pipeline(r#"["sh", "-c", "cat; echo finished"]"#), &folder);
     assert_contains(
-        &said,
+        &message,
         &["it printed the text \"finished\\n\" after the end of its Arrow stream"],
     );
-    let said = failure(&stage_pipeline(r#"["sh", "-c", "cat > /dev/null"]"#), &folder);
-    assert_contains(&said, &["nothing was written to standard output"]);
+    let message = failure(&stage_pipeline(r#"["sh", "-c", "cat > /dev/null"]"#), &folder);
+    assert_contains(&message, &["nothing was written to standard output"]);
 }
 
 #[test]
 fn a_truncated_stream_is_an_error() {
     let folder = with_log(2000);
     stream(&folder);
-    let said = failure(&source_pipeline(r#"["head", "-c", "50000", "in.arrows"]"#, ""), &folder);
-    assert_contains(&said, &["cut off at byte 50000"]);
-    let said = failure(&source_pipeline(r#"["head", "-c", "-8", "in.arrows"]"#, ""), &folder);
-    assert_contains(&said, &["has no end mark"]);
+    let message = failure(&source_pipeline(r#"["head", "-c", "50000", "in.arrows"]"#, ""), &folder);
+    assert_contains(&message, &["cut off at byte 50000"]);
+    let message = failure(&source_pipeline(r#"["head", "-c", "-8", "in.arrows"]"#, ""), &folder);
+    assert_contains(&message, &["has no end mark"]);
 }
 
 #[test]
 fn a_program_that_cannot_start_is_reported_with_the_reason() {
     let folder = with_log(10);
-    let said = failure(&stage_pipeline(r#"["no-such-program-here"]"#), &folder);
+    let message = failure(&stage_pipeline(r#"["no-such-program-here"]"#), &folder);
     assert_contains(
-        &said,
+        &message,
         &["cannot be started", "the program `no-such-program-here` is not on the PATH"],
     );
     folder.write("plain.sh", "#!/bin/sh\ncat\n");
-    let said = failure(&stage_pipeline(r#"["./plain.sh"]"#), &folder);
-    assert_contains(&said, &["`chmod +x` makes it so"]);
+    let message = failure(&stage_pipeline(r#"["./plain.sh"]"#), &folder);
+    assert_contains(&message, &["`chmod +x` makes it so"]);
     fs::set_permissions(folder.at("plain.sh"), PermissionsExt::from_mode(0o755)).unwrap();
     allowed(&stage_pipeline(r#"["./plain.sh"]"#), &folder, 1).unwrap();
     fs::remove_file(folder.at("out.lcm")).unwrap();

@@ -253,8 +253,8 @@ pub(crate) fn python_script(folder: &Folder, script: &str, arguments: &[&str]) -
         report_skip("there is no python3 to compare with");
         return None;
     };
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{} {arguments:?}: {said}", script.display());
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{} {arguments:?}: {stderr}", script.display());
     Some(String::from_utf8(output.stdout).unwrap())
 }
 

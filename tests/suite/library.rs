@@ -247,6 +247,6 @@ fn an_orca_log_becomes_one_lcm_log_with_sources_in_names() {
 #[test]
 fn the_quick_start_has_no_losses_to_report() {
     let folder = Folder::new();
-    let said = run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=1"]).expect(0).stderr;
-    assert!(!said.contains("not written"), "{said}");
+    let stderr = run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=1"]).expect(0).stderr;
+    assert!(!stderr.contains("not written"), "{stderr}");
 }

@@ -33,9 +33,9 @@ fn log_records(folder: &Folder, arguments: &[&str], code: i32) -> Vec<Value> {
 }
 
 #[track_caller]
-fn only(said: &[Value], kind: &str) -> Value {
-    let of_kind: Vec<&Value> = said.iter().filter(|line| line["kind"] == kind).collect();
-    assert_eq!(of_kind.len(), 1, "{kind} in {said:#?}");
+fn only(records: &[Value], kind: &str) -> Value {
+    let of_kind: Vec<&Value> = records.iter().filter(|line| line["kind"] == kind).collect();
+    assert_eq!(of_kind.len(), 1, "{kind} in {records:#?}");
     of_kind[0].clone()
 }
 
@@ -92,7 +92,7 @@ fn every_line_of_every_command_is_an_object() {
         let lines = objects(&ran.stderr);
         // Their findings are data.
         let finds = ["info", "verify"].contains(&arguments[0]);
-        assert!(*code == 0 || finds || !lines.is_empty(), "{arguments:?} said nothing");
+        assert!(*code == 0 || finds || !lines.is_empty(), "{arguments:?} printed nothing");
         kinds.extend(lines.iter().map(|line| line["kind"].as_str().unwrap().to_owned()));
     }
     let documented = fs::read_to_string(root().join("docs/log.md")).unwrap();
@@ -133,8 +133,8 @@ fn programs_speak_in_objects_too() {
         [sinks.out]\nplugin = \"exec\"\nfrom = \"log\"\ncommand = [\"sh\", \"-c\", \"echo \
         'a \\\"word\\\"' >&2; cat > /dev/null\"]\n";
     folder.write("exec.toml", pipeline);
-    let said = log_records(&folder, &["run", "exec.toml", "--allow-exec"], 0);
-    let program = only(&said, "program");
+    let records = log_records(&folder, &["run", "exec.toml", "--allow-exec"], 0);
+    let program = only(&records, "program");
     assert_eq!((&program["node"], &program["line"]), (&"out".into(), &"a \"word\"".into()));
 }
 

@@ -341,9 +341,9 @@ fn a_wrong_description_is_reported_once_per_reason() {
     let ran = ran.expect(3);
     let about: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("NOTE")).collect();
     assert_eq!(about.len(), 2, "{about:?}");
-    let said = "in.bin: 4 ranges (64 bytes), the first at byte 0, could not be read: NOTE: its \
+    let warning = "in.bin: 4 ranges (64 bytes), the first at byte 0, could not be read: NOTE: its \
         fields need 8 bytes, its payload has 6";
-    assert!(about[0].contains(said), "{about:?}");
+    assert!(about[0].contains(warning), "{about:?}");
     assert_eq!(lines(&String::from_utf8(folder.read("out.jsonl")).unwrap()).len(), 116);
 }
 

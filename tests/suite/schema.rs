@@ -40,9 +40,9 @@ fn pipelines_that_the_program_takes_fit_its_schema() {
     let example = root().join("docs/examples/drives-to-tables.toml");
     let example = ("an example".to_owned(), fs::read_to_string(example).unwrap());
     let files: BTreeMap<String, String> = samples.chain(shipped).chain([example]).collect();
-    let Some(verdicts) = validate(&files) else { return };
-    assert_eq!(verdicts.len(), files.len());
-    let wrong: Vec<_> = verdicts.iter().filter(|(_, mistakes)| !mistakes.is_empty()).collect();
+    let Some(errors) = validate(&files) else { return };
+    assert_eq!(errors.len(), files.len());
+    let wrong: Vec<_> = errors.iter().filter(|(_, mistakes)| !mistakes.is_empty()).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
@@ -71,9 +71,9 @@ fn a_validator_names_the_key_that_is_wrong() {
         (format!("{whole}[snks]"), "", "'snks' was unexpected"),
     ];
     let texts = cases.iter().map(|(sink, ..)| (sink.clone(), with_sink(sink)));
-    let Some(verdicts) = validate(&texts.collect()) else { return };
+    let Some(errors) = validate(&texts.collect()) else { return };
     for (sink, place, message) in cases {
-        let said = &verdicts[&sink];
+        let said = &errors[&sink];
         let is_meant = |(at, what): &(String, String)| at == place && what.contains(message);
         // A key of the wrong type is reported for each alternative, all at the same place.
         assert!(!said.is_empty() && said.iter().all(is_meant), "{sink}\n{message}: {said:#?}");

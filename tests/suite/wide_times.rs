@@ -85,7 +85,7 @@ fn other_outputs_have_the_nearest_time_and_say_so_for_each_channel() {
     let folder = folder();
     for to in ["out.jsonl", "out.csv", "out.parquet", "tables/", "out.arrow.zst", "out.vel"] {
         let line = ["convert", "in.lcm", "--to", to, "--report", "report.json"];
-        let said = run_sluice(&folder, &line).expect(3).stderr;
+        let stderr = run_sluice(&folder, &line).expect(3).stderr;
         let report = report(&folder);
         assert_eq!((&report["clamped_times"], &report["exit"]), (&600.into(), &3.into()), "{to}");
         let notes = report["notes"].as_array().unwrap();
@@ -93,7 +93,7 @@ fn other_outputs_have_the_nearest_time_and_say_so_for_each_channel() {
             let begins = format!("{channel}: times outside the range of 64-bit nanoseconds");
             let note = notes.iter().find(|n| n["what"].as_str().unwrap().starts_with(&begins));
             assert_eq!(note.map(|note| &note["count"]), Some(&300.into()), "{to}: {notes:?}");
-            assert!(said.contains(&begins), "{to}: {said}");
+            assert!(stderr.contains(&begins), "{to}: {stderr}");
         }
         for row in report["channels"].as_array().unwrap() {
             assert_eq!((&row["out"], &row["damaged"]), (&300.into(), &0.into()), "{to}");

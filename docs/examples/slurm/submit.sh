@@ -1,5 +1,5 @@
 #!/bin/sh
-# Converts all logs below DATA with a Slurm array, and puts the records of its parts together when all have ended well.
+# Converts all logs below DATA with a Slurm array, and merges the records of its parts when all have succeeded.
 #
 #   DATA=/shared/drives docs/examples/slurm/submit.sh
 #
@@ -11,4 +11,4 @@ cd "$(dirname "$0")"
 export DATA
 array=$(sbatch --parsable convert.sbatch)
 merge=$(sbatch --parsable --dependency="afterok:$array" merge.sbatch)
-echo "array $array converts, then $merge puts the records together"
+echo "array $array converts, then $merge merges the records"

@@ -134,9 +134,9 @@ fn a_child_of_a_sink_program_may_print_after_the_program_ended() {
 fn a_child_of_a_sink_program_may_not_keep_its_output_open() {
     let folder = with_log(10);
     let command = r#"["sh", "-c", "cat > raw; sleep 1000 & echo $! > child"]"#;
-    let said =
+    let message =
         failure(&sink_pipeline(command, "path = \"${DIR}/out.txt\"\ntimeout = \"300ms\""), &folder);
-    assert_contains(&said, &["a child of it kept its output open", "`timeout`"]);
+    assert_contains(&message, &["a child of it kept its output open", "`timeout`"]);
     expect_gone(read_pid(&folder.at("child")));
 }
 
@@ -173,9 +173,9 @@ fn names_of_programs_are_escaped_for_terminals() {
     let long = "x".repeat(5000);
     for command in ["false", "no-such-program-here"] {
         let text = sink_pipeline(&format!(r#"["{command}", "\u001b[31mred", "{long}"]"#), "");
-        let said = failure(&text, &folder);
-        assert_contains(&said, &["\\u{1b}[31mred"]);
-        assert!(said.len() < 1500 && !said.contains('\u{1b}'), "{said}");
+        let message = failure(&text, &folder);
+        assert_contains(&message, &["\\u{1b}[31mred"]);
+        assert!(message.len() < 1500 && !message.contains('\u{1b}'), "{message}");
     }
 }
 

@@ -132,25 +132,25 @@ with pa.ipc.open_stream(sys.stdin.buffer) as events:
             numbers = pc.add(batch["number"], 1000)
             out.write_batch(batch.set_column(0, events.schema.field(0), numbers))
 "#;
-    let said = failure(&stage_of(&folder, &python, program), &folder);
-    assert_contains(&said, &["`number`: no event was sent with the number 1000"]);
+    let message = failure(&stage_of(&folder, &python, program), &folder);
+    assert_contains(&message, &["`number`: no event was sent with the number 1000"]);
 }
 
 #[test]
 fn the_error_of_a_python_program_is_reported() {
     let Some(python) = python() else { return };
     let folder = with_log(20);
-    let said = failure(
+    let message = failure(
         &stage_of(&folder, &python, "import sys\nraise ValueError('no such robot')\n"),
         &folder,
     );
-    assert_contains(&said, &["failed with exit code 1", "ValueError: no such robot"]);
+    assert_contains(&message, &["failed with exit code 1", "ValueError: no such robot"]);
     let program = "import sys, pyarrow as pa\nt = pa.table({'time': [1.5], 'channel': ['A']})\n\
                    with pa.ipc.new_stream(sys.stdout.buffer, t.schema) as out: \
                    out.write_table(t)\n";
-    let said = failure(&stage_of(&folder, &python, program), &folder);
+    let message = failure(&stage_of(&folder, &python, program), &folder);
     assert_contains(
-        &said,
+        &message,
         &[
             "column `timestamp` is missing",
             "column `payload` is missing",

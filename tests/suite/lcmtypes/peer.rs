@@ -44,8 +44,8 @@ impl Peer {
         command.env("PYTHONDONTWRITEBYTECODE", "1").current_dir(folder);
         command.arg(here().join(script)).arg(&self.lcm_gen).args(arguments);
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{script} {arguments:?}: {}\n{said}", output.status);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{script} {arguments:?}: {}\n{stderr}", output.status);
         String::from_utf8(output.stdout).unwrap()
     }
 }

@@ -38,10 +38,10 @@ impl Network {
             .spawn();
         let has_nsenter = Command::new("nsenter").arg("--version").output().is_ok();
         let mut holder = holder.ok().filter(|_| has_nsenter)?;
-        let mut said = String::new();
-        let read = BufReader::new(holder.stdout.take()?).read_line(&mut said);
+        let mut printed = String::new();
+        let read = BufReader::new(holder.stdout.take()?).read_line(&mut printed);
         let stdin = holder.stdin.take()?;
-        if read.is_err() || said.trim() != "ready" {
+        if read.is_err() || printed.trim() != "ready" {
             report_skip("this system allows no private network (unshare -rn, ip, nsenter)");
             drop(stdin);
             holder.wait().unwrap();
@@ -117,7 +117,7 @@ impl Listener {
         let stderr = listen_text(child.stderr.take().unwrap(), ready, sender);
         if is_ready.recv_timeout(PATIENCE).is_err() {
             drop(child.kill());
-            panic!("it never said `{ready}`: {}", stderr.join().unwrap());
+            panic!("it never printed `{ready}`: {}", stderr.join().unwrap());
         }
         Self { child, stdout, stderr }
     }

@@ -42,8 +42,9 @@ impl Peers {
 
     fn publish_to(&self, url: &str, folder: &Folder) -> Value {
         let spec = folder.at("spec.json");
-        let said = done(self.command(&["publish", url, spec.to_str().unwrap()]).output().unwrap());
-        serde_json::from_str(&said).unwrap()
+        let printed =
+            done(self.command(&["publish", url, spec.to_str().unwrap()]).output().unwrap());
+        serde_json::from_str(&printed).unwrap()
     }
 
     /// A program of the LCM package.

@@ -51,8 +51,8 @@ fn options_of_other_programs_are_answered_with_ours() {
         (&["cat", "in.lcm", "--format", "vel"], "'--from'"),
         (&["convert", "in.lcm", "--to", "x.lcm", "--threads", "2"], "'--jobs'"),
     ] {
-        let said = run_sluice(&folder, arguments).expect(2).expect_stderr(advice);
-        assert!(!said.stderr.contains("similar argument"), "{}", said.stderr);
+        let refused = run_sluice(&folder, arguments).expect(2).expect_stderr(advice);
+        assert!(!refused.stderr.contains("similar argument"), "{}", refused.stderr);
         let as_json = [arguments, &["--log-format", "json"]].concat();
         let object = run_sluice(&folder, &as_json).expect(2).stderr;
         let object: serde_json::Value = serde_json::from_str(&object).unwrap();
@@ -83,10 +83,10 @@ fn verbs_that_this_program_lacks_are_not_offered_and_say_how_to_get_them() {
         (&["cluster", "status"], "runs on a cluster"),
         (&["run", "quickstart", "--engine", "ballista"], "runs on a cluster"),
     ] {
-        let said =
+        let refused =
             run_sluice(&folder, arguments).expect(2).expect_stderr(part).expect_stderr(build);
-        assert!(said.text().is_empty(), "{}", said.text());
-        assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+        assert!(refused.text().is_empty(), "{}", refused.text());
+        assert_eq!(refused.stderr.lines().count(), 1, "{}", refused.stderr);
     }
     run_sluice(&folder, &["help", "query"]).expect(2).expect_stderr(build);
 }

@@ -34,8 +34,8 @@ fn bash_completions(folder: &Folder, words: &[&str]) -> Option<Vec<String>> {
         report_skip("there is no bash to compute completions");
         return None;
     };
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "{words:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.is_empty(), "{words:?}: {stderr}");
     let proposed = String::from_utf8(output.stdout).unwrap();
     Some(proposed.lines().map(str::to_owned).collect())
 }

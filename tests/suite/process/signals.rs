@@ -36,7 +36,7 @@ fn wait_for(stderr: &mut BufReader<ChildStderr>, word: &str) {
     let mut line = String::new();
     while !line.contains(word) {
         line.clear();
-        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it never said `{word}`");
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it never printed `{word}`");
     }
 }
 
@@ -68,10 +68,13 @@ fn the_first_signal_discards_outputs_of_inputs_that_can_be_read_again() {
         signal(&child, name);
         wait_for(&mut stderr, "stopping");
         lines.read_to_end(&mut Vec::new()).unwrap();
-        let mut said = String::new();
-        stderr.read_to_string(&mut said).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(code), "{said}");
-        assert!(said.contains("nothing was published") && said.contains("again"), "{said}");
+        let mut printed = String::new();
+        stderr.read_to_string(&mut printed).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{printed}");
+        assert!(
+            printed.contains("nothing was published") && printed.contains("again"),
+            "{printed}"
+        );
         assert_eq!(folder.names(), ["in.lcm", "out.lcm", "report.json", "tee.toml"]);
         assert_eq!(folder.read("out.lcm"), b"what was there before");
         let report: serde_json::Value =

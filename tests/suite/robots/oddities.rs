@@ -40,8 +40,8 @@ fn an_encoding_that_is_not_known_is_named_whatever_the_interface_looks_like() {
         std::fs::write(folder.at("only.log"), format!("{bare}Laser jose l.log\n#data\n{data}"))
             .unwrap();
         let line = ["convert", "only.log", "--to", "out.lcm", "--overwrite"];
-        let said = run_sluice(&folder, &line).expect(3).stderr;
-        assert!(said.contains("`jose` objects of `Laser` are not supported"), "{said}");
+        let stderr = run_sluice(&folder, &line).expect(3).stderr;
+        assert!(stderr.contains("`jose` objects of `Laser` are not supported"), "{stderr}");
     }
 }
 

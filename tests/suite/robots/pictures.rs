@@ -34,8 +34,8 @@ fn descriptions_of_pictures_reach_tables_and_are_restored() {
         // Missing pictures are damage.
         convert(&folder, &master, "direct/log.orca", &[]).expect(3);
         let all = events(&folder, "direct/log.orca");
-        let said = all.iter().filter(|event| event[2] == "\"orca.Camera.info\"").count();
-        assert_eq!(said, infos, "{case}");
+        let descriptions = all.iter().filter(|event| event[2] == "\"orca.Camera.info\"").count();
+        assert_eq!(descriptions, infos, "{case}");
         convert(&folder, &master, "by.arrow.zst", &[]).expect(3);
         convert(&folder, "by.arrow.zst", "back/log.orca", &[]).expect(0);
         for entry in std::fs::read_dir(folder.at("direct")).unwrap() {

@@ -96,8 +96,8 @@ fn merged_channels_of_unseekable_inputs_are_reported_by_name() {
     let folder = Folder::new();
     vel(&folder);
     convert(&folder, "drive.vel", "drive.vel.zst", &[]).expect(0);
-    let merged = |said: &str| {
-        let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let merged = |stderr: &str| {
+        let words = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
         let is_told = words.contains("LaserRange2DDataM: 2 sources (`back`, `front`) became one");
         assert!(is_told && !words.contains("IMUStateM: "), "{words}");
     };
@@ -114,6 +114,6 @@ fn merged_channels_of_unseekable_inputs_are_reported_by_name() {
         [stages.own]\nplugin = \"rename\"\nfrom = \"log\"\nsuffix = \".{source}\"\n\
         [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"own\"\npath = \"own.lcm\"\n";
     folder.write("own.toml", line);
-    let said = run_sluice(&folder, &["run", "own.toml"]).expect(0).stderr;
-    assert!(!said.contains("became one"), "{said}");
+    let stderr = run_sluice(&folder, &["run", "own.toml"]).expect(0).stderr;
+    assert!(!stderr.contains("became one"), "{stderr}");
 }

@@ -62,13 +62,13 @@ fn an_index_that_is_wrong_or_missing_is_made_anew_and_messages_stay() {
         python_script(&folder, "vel_writer.py", &[&[name, "said.json"], &options[..]].concat())
     };
     let Some(_) = write("right.vel", "right") else { return };
-    let verdict = |name: &str| run_sluice(&folder, &["info", name]).expect(0).text();
-    assert!(verdict("right.vel").contains(" 0 wrong"));
+    let info_text = |name: &str| run_sluice(&folder, &["info", name]).expect(0).text();
+    assert!(info_text("right.vel").contains(" 0 wrong"));
     for index in ["wrong", "none", "unpatched", "short", "reserved"] {
         write("broken.vel", index).unwrap();
         run_sluice(&folder, &["run", "vel-repair", "--overwrite", "--set", "INPUT=broken.vel"])
             .expect(0);
-        let fixed = verdict("fixed.vel");
+        let fixed = info_text("fixed.vel");
         assert!(fixed.contains(" 0 wrong"), "{index}: {fixed}");
         let messages = |name: &str| {
             let all = super::events(&folder, name).into_iter();
@@ -81,7 +81,7 @@ fn an_index_that_is_wrong_or_missing_is_made_anew_and_messages_stay() {
         assert!(messages("fixed.vel").eq(broken), "{index}");
     }
     write("broken.vel", "wrong").unwrap();
-    assert!(!verdict("broken.vel").contains(" 0 wrong"));
+    assert!(!info_text("broken.vel").contains(" 0 wrong"));
 }
 
 const ORCA: &[(&[&str], i32)] = &[

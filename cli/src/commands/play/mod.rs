@@ -109,14 +109,14 @@ fn playback_options(source: &Plugin, mut options: Vec<Assignment>) -> Vec<Assign
 
 /// The speed of `--speed` or of the log's URL; 0 is as fast as possible.
 fn speed(args: &PlayArgs) -> Result<f64, Failure> {
-    let said = match (&args.speed, args.inputs.as_slice()) {
+    let given_speed = match (&args.speed, args.inputs.as_slice()) {
         (Some(speed), _) => Some(*speed),
         (None, [url]) => {
             inputs::parse_file_url(url).map_err(Failure::Usage)?.and_then(|url| url.speed)
         }
         (None, _) => None,
     };
-    Ok(said.unwrap_or(1.0).max(0.0))
+    Ok(given_speed.unwrap_or(1.0).max(0.0))
 }
 
 fn sink_options(args: &PlayArgs, speed: f64) -> Vec<Assignment> {

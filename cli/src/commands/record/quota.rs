@@ -51,7 +51,7 @@ impl DiskQuota {
     pub(super) fn check(&self) -> Result<(), Failure> {
         match self.exceeded()? {
             None => Ok(()),
-            Some(said) => Err(Failure::Failed(format!("{said}; nothing was recorded"))),
+            Some(message) => Err(Failure::Failed(format!("{message}; nothing was recorded"))),
         }
     }
 
@@ -66,9 +66,9 @@ impl DiskQuota {
         let look = move || {
             while let Err(RecvTimeoutError::Timeout) = dropped.recv_timeout(CHECK_INTERVAL) {
                 // Try again later if the disk cannot be queried.
-                let Ok(Some(said)) = self.exceeded() else { continue };
+                let Ok(Some(message)) = self.exceeded() else { continue };
                 if !stop.is_requested() {
-                    say(&format!("{said}: stopping"));
+                    say(&format!("{message}: stopping"));
                     stop.request();
                 }
                 return;

@@ -281,26 +281,26 @@ pub(super) fn recorded(path: &Path) -> Result<Vec<RecordedFile>, Failure> {
         if !files::exists(&folder.join(MANIFEST)) && !has_journal(folder)? {
             continue;
         }
-        let place = |entry: &RecordedFile| folder.join(&entry.path) == path;
-        let mut entry: Vec<RecordedFile> = match BatchRecord::read(folder)? {
+        let is_this_file = |entry: &RecordedFile| folder.join(&entry.path) == path;
+        let mut entries: Vec<RecordedFile> = match BatchRecord::read(folder)? {
             Some(record) => {
                 let of_unit = |unit: &UnitRecord| {
                     let partial = unit.partial;
-                    let entry = unit.files.iter().map(RecordedFile::from);
-                    entry.map(|entry| RecordedFile { partial, ..entry }).collect::<Vec<_>>()
+                    let files = unit.files.iter().map(RecordedFile::from);
+                    files.map(|entry| RecordedFile { partial, ..entry }).collect::<Vec<_>>()
                 };
-                record.latest_first().flat_map(of_unit).filter(place).collect()
+                record.latest_first().flat_map(of_unit).filter(is_this_file).collect()
             }
             None => {
                 let listing = listing(&folder.join(MANIFEST))?;
                 let partial = listing.as_ref().is_some_and(|listing| listing.partial);
                 let files = listing.and_then(|listing| listing.files).into_iter().flatten();
-                files.map(|entry| RecordedFile { partial, ..entry }).filter(place).collect()
+                files.map(|entry| RecordedFile { partial, ..entry }).filter(is_this_file).collect()
             }
         };
-        if !entry.is_empty() {
-            entry.iter_mut().for_each(|entry| entry.path = name.into());
-            return Ok(entry);
+        if !entries.is_empty() {
+            entries.iter_mut().for_each(|entry| entry.path = name.into());
+            return Ok(entries);
         }
     }
     Ok(Vec::new())

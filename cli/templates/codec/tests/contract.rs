@@ -14,7 +14,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_{{name}}");
 const PAYLOAD: &[u8] = b"\x07\0\0\0\0\0\0\0\0\0\0\x3f\0\0\x1c\x41\xfd\xff";
 
 #[test]
-fn it_keeps_what_every_codec_promises() {
+fn it_keeps_the_contract_of_every_codec() {
     sluice_conformance::codec(NAME)
         .payload("IMU", Encoding::Unknown, PAYLOAD)
         .check();

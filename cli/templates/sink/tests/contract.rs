@@ -8,7 +8,7 @@ const NAME: &str = "{{name}}";
 const PROGRAM: &str = env!("CARGO_BIN_EXE_{{name}}");
 
 #[test]
-fn it_keeps_what_every_sink_promises() {
+fn it_keeps_the_contract_of_every_sink() {
     sluice_conformance::sink(NAME).check();
 }
 

@@ -9,7 +9,7 @@ const NAME: &str = "{{name}}";
 const LOG: &[u8] = include_bytes!("../testdata/drive.bin");
 
 #[test]
-fn it_keeps_what_every_source_promises() {
+fn it_keeps_the_contract_of_every_source() {
     sluice_conformance::source(NAME)
         .sample("drive.bin", LOG)
         .check();

@@ -10,7 +10,7 @@ const NAME: &str = "{{name}}";
 const PROGRAM: &str = env!("CARGO_BIN_EXE_{{name}}");
 
 #[test]
-fn it_keeps_what_every_stage_promises() {
+fn it_keeps_the_contract_of_every_stage() {
     sluice_conformance::stage(NAME)
         .options(json!({ "least": 16 }))
         .check();
