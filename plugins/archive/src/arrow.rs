@@ -157,7 +157,7 @@ fn words_len(channel: &Channel) -> usize {
 fn check(piece: &[u8]) -> Result<(), String> {
     let mut rest = piece;
     loop {
-        let (message, body, behind) = message(rest)?;
+        let (message, body, remaining) = message(rest)?;
         let fits = match (message.header_as_dictionary_batch(), message.header_as_record_batch()) {
             (Some(words), _) => {
                 let fits = |values| fits_dictionary(&values, body.len()).unwrap_or_default();
@@ -165,7 +165,7 @@ fn check(piece: &[u8]) -> Result<(), String> {
             }
             (_, Some(columns)) => {
                 let fits = fits_columns(&columns, body.len()).unwrap_or_default();
-                if fits && behind.is_empty() {
+                if fits && remaining.is_empty() {
                     return Ok(());
                 }
                 false
@@ -176,7 +176,7 @@ fn check(piece: &[u8]) -> Result<(), String> {
             let at = piece.len() - rest.len();
             return Err(format!("the Arrow message at byte {at} of its content is malformed"));
         }
-        rest = behind;
+        rest = remaining;
     }
 }
 
@@ -190,8 +190,8 @@ fn message(bytes: &[u8]) -> Result<(Message<'_>, &[u8], &[u8]), String> {
     let (about, rest) = split().ok_or("an Arrow message is cut off")?;
     let message = root_as_message(about).map_err(|e| format!("not an Arrow message: {e}"))?;
     let body = usize::try_from(message.bodyLength()).ok().and_then(|n| rest.split_at_checked(n));
-    let (body, behind) = body.ok_or("the body of an Arrow message is cut off")?;
-    Ok((message, body, behind))
+    let (body, remaining) = body.ok_or("the body of an Arrow message is cut off")?;
+    Ok((message, body, remaining))
 }
 
 /// The bytes per value in each column of [`Batch::arrow_schema`].

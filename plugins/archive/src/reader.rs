@@ -32,10 +32,10 @@ pub(crate) struct FrameReader<'s> {
 fn frames_of(footer: &ArchiveFooter, split: &Split) -> Option<Range<usize>> {
     let end = split.end?;
     let first = footer.spans.partition_point(|span| span.start < split.start);
-    let behind = footer.spans.partition_point(|span| span.start < end);
+    let end_frame = footer.spans.partition_point(|span| span.start < end);
     let starts = footer.spans.get(first)?.start == split.start;
-    let ends = footer.spans.get(behind.checked_sub(1)?)?.end() == end;
-    (starts && ends && first < behind).then_some(first..behind)
+    let ends = footer.spans.get(end_frame.checked_sub(1)?)?.end() == end;
+    (starts && ends && first < end_frame).then_some(first..end_frame)
 }
 
 impl<'s> FrameReader<'s> {
@@ -67,8 +67,8 @@ impl<'s> FrameReader<'s> {
         let mut packed = self.unpacker.context().blocks.block_with_len(all);
         let (mut rest, mut frames) = (packed.as_mut_slice(), Vec::new());
         for ((_, span), _) in sound() {
-            let (frame, behind) = rest.split_at_mut(span.compressed_len as usize);
-            rest = behind;
+            let (frame, remaining) = rest.split_at_mut(span.compressed_len as usize);
+            rest = remaining;
             let read = self.log.read_at(span.start, frame)?;
             frames.push((frame.get(..read).unwrap_or_default(), span.content_len as usize));
         }

@@ -336,7 +336,7 @@ impl RecordIndex {
     }
 
     /// The index of a subfile with empty records, if it leads exactly to the end of the file.
-    /// Objects are never empty, but then the records behind the empty ones are right. Zeros at the
+    /// Objects are never empty, but then the records after the empty ones are right. Zeros at the
     /// end of a file are not records.
     fn build_with_empty_records(
         prefixes: &[RecordPrefix],

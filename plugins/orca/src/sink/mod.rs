@@ -178,17 +178,17 @@ impl OrcaSink {
     }
 
     fn role(&self, channel: &Channel) -> ChannelRole {
-        let said_id = channel.metadata.get("orca.id").map(|id| id.parse::<u8>());
-        let id = said_id.clone().and_then(Result::ok).unwrap_or(0);
-        let says_more = comment_metadata(channel).is_none();
+        let parsed_id = channel.metadata.get("orca.id").map(|id| id.parse::<u8>());
+        let id = parsed_id.clone().and_then(Result::ok).unwrap_or(0);
+        let is_unwritable = comment_metadata(channel).is_none();
         let loses_id = id != 0 && self.dialect == WriteDialect::A;
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         ChannelRole {
             key: keys.number(SubfileKey::from_channel(channel)),
             id,
             is_config: is_config(channel),
-            loses_metadata: says_more || loses_id,
-            has_invalid_id: said_id.is_some_and(|id| id.is_err()),
+            loses_metadata: is_unwritable || loses_id,
+            has_invalid_id: parsed_id.is_some_and(|id| id.is_err()),
             is_object: channel.encoding == Encoding::Ice,
         }
     }
@@ -216,15 +216,8 @@ impl OrcaSink {
         let key = self.key(number)?;
         let name = log.name_for(&key);
         let file = log.outputs.create_as_is(&log.path.with_file_name(&name))?;
-        let front = ConfigBuffer::default();
-        log.subfiles.push(SubfileWriter {
-            key,
-            name,
-            file,
-            config_buffer: front,
-            config: 0,
-            data: 0,
-        });
+        let config_buffer = ConfigBuffer::default();
+        log.subfiles.push(SubfileWriter { key, name, file, config_buffer, config: 0, data: 0 });
         Ok(log.subfiles.len() - 1)
     }
 
