@@ -1,11 +1,11 @@
 #!/bin/sh
-# Converts all logs below DATA on some hosts by ssh: a part for each, all at once, then puts their records together.
+# Converts all logs below DATA on several hosts by ssh: one part per host in parallel, then merges their records.
 #
 #   DATA=/shared/drives docs/examples/ssh/convert.sh alpha beta gamma
 #
-# DATA, the pipeline and the program have to be at the same path on every host. Run it again to go on where it was ended.
+# DATA, the pipeline and the program must have the same path on every host. Run it again to continue.
 set -eu
-: "${DATA:?say where the logs are: DATA=/shared/drives}"
+: "${DATA:?set the folder of the logs: DATA=/shared/drives}"
 here=$(cd "$(dirname "$0")" && pwd)
 pipeline=${PIPELINE:-$here/../drives-to-tables.toml}
 parts=$#
@@ -13,7 +13,7 @@ part=0
 running=
 for host in "$@"; do
     part=$((part + 1))
-    # -tt: when this script is ended, so is what it started.
+    # -tt: if this script ends, so do the programs it started.
     ssh -tt "$host" "DATA='$DATA' sluice run '$pipeline' --shard $part/$parts --memory 2GiB --resume --keep-going --progress plain" \
         </dev/null >"convert-$part.log" 2>&1 &
     running="$running $!"
@@ -22,7 +22,7 @@ failed=0
 for each in $running; do
     code=0
     wait "$each" || code=$?
-    # 3: done, but some input was damaged; all of it is in the record.
+    # 3: some input was damaged, as listed in the record.
     [ "$code" -eq 0 ] || [ "$code" -eq 3 ] || failed=1
 done
 if [ "$failed" -ne 0 ]; then
