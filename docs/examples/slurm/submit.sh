@@ -1,10 +1,11 @@
 #!/bin/sh
-# Converts all logs below DATA with a Slurm array, and merges the records of its parts if all succeed.
+# Converts all logs below DATA with a Slurm array, and merges the records of its parts if all
+# succeed.
 #
 #   DATA=/shared/drives docs/examples/slurm/submit.sh
 #
-# DATA and the program must have the same path on every node. Run it again to continue an earlier array:
-# finished logs are checked and skipped.
+# DATA and the program must have the same path on every node. Run it again to continue an earlier
+# array: finished logs are checked and skipped.
 set -eu
 cd "$(dirname "$0")"
 : "${DATA:?set the folder of the logs: DATA=/shared/drives}"

@@ -1,9 +1,11 @@
 #!/bin/sh
-# Converts all logs below DATA on several hosts by ssh: one part per host in parallel, then merges their records.
+# Converts all logs below DATA on several hosts by ssh: one part per host in parallel, then merges
+# their records.
 #
 #   DATA=/shared/drives docs/examples/ssh/convert.sh alpha beta gamma
 #
-# DATA, the pipeline and the program must have the same path on every host. Run it again to continue.
+# DATA, the pipeline and the program must have the same path on every host. Run it again to
+# continue.
 set -eu
 : "${DATA:?set the folder of the logs: DATA=/shared/drives}"
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Like convert.sh, with GNU parallel: many small parts, so that fast hosts run more of them, and a lost one
-# costs little.
+# Like convert.sh, with GNU parallel: many small parts, so that fast hosts run more of them, and a
+# lost one costs little.
 #
 #   DATA=/shared/drives HOSTS=alpha,beta,gamma docs/examples/ssh/parallel.sh
 set -eu
