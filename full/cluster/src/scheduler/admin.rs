@@ -158,8 +158,8 @@ async fn get_assigned(
 ) -> Json<AssignedTasks> {
     let jobs = jobs(&state.scheduler);
     for job_id in state.abandoned(&jobs) {
-        // Without its driver, its units would be retried for nothing, each for seconds. A failed cancellation is
-        // retried soon.
+        // Without a driver, its units would be retried for nothing, each for seconds. A failed
+        // cancellation is retried soon.
         drop(state.scheduler.cancel_job(job_id.into()).await);
     }
     let mut running = Vec::new();

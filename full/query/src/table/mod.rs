@@ -9,7 +9,7 @@
 //! | `source` | `Utf8View` | |
 //! | `channel` | `Utf8View` | the text form of its name |
 //! | `sequence` | `Int64` | |
-//! | `payload` | `BinaryView`, nullable | not copied; null if the event has only fields |
+//! | `payload` | `BinaryView`, nullable | not copied; null if the event has only fields that cannot be encoded |
 //!
 //! The table `drive."POSE"` has the events of one channel: `timestamp`, `source`, `sequence`, and
 //! the fields of the message, named as in written tables (`timestamp_` for a field `timestamp`).

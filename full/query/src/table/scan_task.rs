@@ -112,7 +112,7 @@ impl ScanTask {
         }
     }
 
-    /// Encodes rows that have no payloads.
+    /// Encodes rows that have no payloads; counts those that cannot be encoded, which stay null.
     fn with_payloads(&self, batch: Batch, output: &mut ScanOutput) -> Result<Batch, Error> {
         let gone = |batch: &Batch| {
             let gone = batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);

@@ -20,7 +20,7 @@ pub(crate) enum SubfileContent {
 
 impl SubfileContent {
     pub(super) fn from_header_line(dialect: Dialect, file: &FileLine) -> Self {
-        let unread = |why: &str| {
+        let unsupported = |why: &str| {
             Self::Unsupported(format!(
                 "`{}` objects of `{}` {why}",
                 display_name(&file.encoding),
@@ -31,11 +31,11 @@ impl SubfileContent {
             (b"ice" | b"lcm" | b"vel" | b"text" | b"unknown", _) => Self::Records,
             (b"asciigenerated", _) => Self::Lines,
             (b"ascii", Dialect::C) if is_one_line_per_object(&file.interface) => Self::Lines,
-            (b"ascii", _) => unread("span several lines and are not supported"),
+            (b"ascii", _) => unsupported("span several lines and are not supported"),
             (b"jpeg", Dialect::C) => Self::PictureLines,
             (b"jpeg", Dialect::B) => Self::PictureRecords,
-            (b"jpeg", Dialect::A) => unread("are not supported in logs of dialect A"),
-            _ => unread(
+            (b"jpeg", Dialect::A) => unsupported("are not supported in logs of dialect A"),
+            _ => unsupported(
                 "are not supported; supported encodings are `ice`, `ascii`, `asciigenerated` and \
                  `jpeg`",
             ),

@@ -430,7 +430,8 @@ pub(crate) fn open_subfile(path: &Path) -> Result<LogFile, String> {
         }),
         Ok(_) => Err(format!("a subfile must be a regular file: {at}")),
         Err(_) if with_zst(path).is_file() => Err(format!(
-            "the subfile is compressed, which is not supported; decompress it beside the master: {}",
+            "the subfile is compressed, which is not supported; decompress it beside the master: \
+             {}",
             display_name(with_zst(path).as_os_str().as_bytes())
         )),
         Err(_) => Err(format!("the subfile is missing: {at}")),

@@ -57,8 +57,8 @@ pub(super) fn writable_rows(
     });
     if is_cut {
         context.losses.insert(
-            "ids in dialect A, metadata of objects that is not Orca's, and metadata above 16 KiB are \
-             not written",
+            "ids in dialect A, metadata of objects that is not Orca's, and metadata above 16 KiB \
+             are not written",
         );
     }
     if has_odd_id {
