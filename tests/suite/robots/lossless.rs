@@ -97,7 +97,7 @@ fn check_round_trip(folder: &Folder, log: &SampleLog, name: &str, claim: &str) {
         claim => claim.trim_start_matches("all but ").split(", ").collect(),
     };
     // Losses are reported, and nothing else is lost.
-    assert!(there.contains("note:") || back.contains("note:"), "nobody was told: {case}");
+    assert!(there.contains("note:") || back.contains("note:"), "nothing was reported: {case}");
     for (place, word) in KEPT.iter().enumerate() {
         let [mut before, mut after] = [&before, &after].map(|all| column_values(all, place));
         if lost.contains(&"order") {

@@ -1,5 +1,5 @@
 
-# Pipelines: files that end in .toml, folders on the way to them, and the names of those that are built in.
+# Pipelines: files that end in .toml, folders that may have some, and the names of built-in ones.
 _sluice_with_pipelines() {
     local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" word verb=""
     _sluice "$@"

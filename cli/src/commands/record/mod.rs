@@ -164,7 +164,7 @@ impl<'s> RecordingSource<'s> {
         let takes = plugin.option_names();
         for (flag, name, value) in receive_options(args) {
             if !takes.iter().any(|option| option == name) {
-                return Err(does_not_go_with(flag, &format!("the source `{}`", plugin.name)));
+                return Err(cannot_be_used_with(flag, &format!("the source `{}`", plugin.name)));
             }
             options.push(Assignment { name: name.into(), value });
         }
@@ -184,7 +184,7 @@ impl<'s> RecordingSource<'s> {
         if let Some((flag, ..)) =
             receive_options(args).into_iter().find(|(flag, ..)| *flag != LIMIT)
         {
-            return Err(does_not_go_with(flag, "a log, which is not live"));
+            return Err(cannot_be_used_with(flag, "a log, which is not live"));
         }
         let (inputs, selection) = inputs::resolve_file_urls(&[url], selection, shell)?;
         let plugin = convert::find_source(&inputs, None, &[], shell)?;
@@ -194,7 +194,7 @@ impl<'s> RecordingSource<'s> {
     }
 }
 
-fn does_not_go_with(flag: &str, what: &str) -> Failure {
+fn cannot_be_used_with(flag: &str, what: &str) -> Failure {
     Failure::Usage(format!("{flag} cannot be used with {what}"))
 }
 

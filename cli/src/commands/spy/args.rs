@@ -22,8 +22,7 @@ Examples:
   sluice spy tcpq://127.0.0.1:7700 --channel 'CAM_*'
   sluice spy --types lcmtypes/ --json --duration 10s | jq -c '.channels[] | [.name, .hz]'
 
-Exit codes: 0 nothing was lost; 1 failed; 2 invalid command line; 3 messages were lost on the
-network.")]
+Exit codes: 0 nothing was lost; 1 failed; 2 invalid command line; 3 messages were lost.")]
 pub(crate) struct SpyArgs {
     /// What to listen to: udpm://GROUP:PORT or tcpq://HOST:PORT. By default LCM_DEFAULT_URL, or
     /// udpm://239.255.76.67:7667.
