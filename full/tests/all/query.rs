@@ -451,7 +451,7 @@ fn hostile_names_are_escaped() {
 fn help_explains_tables_and_shells_complete_the_command() {
     let folder = Folder::new();
     let help = run_sluice(&folder, &["query", "--help"]).expect(0).text();
-    for what in ["NAME=FILE", "drive.CHANNEL", "--limit-rows", "also called `log`"] {
+    for what in ["NAME=FILE", "drive.CHANNEL", "--limit-rows", "also the table `log`"] {
         assert!(help.contains(what), "{help}");
     }
     assert!(
