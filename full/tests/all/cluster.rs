@@ -275,7 +275,7 @@ fn a_cluster_of_another_version_or_with_other_plugins_is_refused() {
     let cases = [
         (hello(&json!("0.0.1"), plugins, ballista), "Sluice 0.0.1"),
         (hello(sluice, &fewer, ballista), "plugins are missing there: sink parquet"),
-        (hello(sluice, plugins, &json!("54.0.0")), "Ballista is 55.0.0 here and 54.0.0 there"),
+        (hello(sluice, plugins, &json!("54.0.0")), "here and 54.0.0 there"),
         (json!({ "what": "else" }), "is not a Sluice scheduler"),
     ];
     for (answer, words) in cases {
