@@ -274,7 +274,7 @@ fn an_unreadable_input_is_retried_and_then_reported() {
     let threads = ThreadCarrier::reliable();
     let carried = batch.run_by(&threads, &Registry::linked(), &options(Overwrite::Refuse)).unwrap();
     let error = carried.units[1].error.as_deref().unwrap();
-    assert!(error.contains("it is not there on"), "{error}");
+    assert!(error.contains("it does not exist on"), "{error}");
     assert_eq!(threads.again.load(Ordering::Relaxed), dispatch::ATTEMPTS - 1);
 }
 

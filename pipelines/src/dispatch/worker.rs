@@ -130,7 +130,7 @@ fn check_inputs_visible(order: &UnitOrder) -> Result<(), Error> {
         return Ok(());
     };
     let what = format!(
-        "it is not there on {}: inputs and outputs must be visible to every executor",
+        "it does not exist on {}: inputs and outputs must be visible to every executor",
         host()
     );
     Err(Error::io("open", missing, io::Error::new(io::ErrorKind::NotFound, what)))
