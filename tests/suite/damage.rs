@@ -79,6 +79,7 @@ fn cases() -> Vec<DamageCase> {
         whole_logs(),
         bytes_before_the_first_event(),
         bytes_between_events(),
+        sync_words_between_events(),
         truncated_tails(),
         trailing_bytes(),
         channel_lengths(),
@@ -147,6 +148,17 @@ fn bytes_between_events() -> Vec<DamageCase> {
             &[(100, 5)],
         ),
         case(
+            "damage in two places",
+            &[kept(0), stray(7), kept(1), stray(70), kept(2)],
+            &[0, 1, 2],
+            &[(100, 7), (207, 70)],
+        ),
+    ]
+}
+
+fn sync_words_between_events() -> Vec<DamageCase> {
+    vec![
+        case(
             "1 byte of a sync word between events",
             &[kept(0), Lost(SYNC[..1].into()), kept(1), kept(2)],
             &[0, 1, 2],
@@ -163,12 +175,6 @@ fn bytes_between_events() -> Vec<DamageCase> {
             &[kept(0), Lost(SYNC.into()), kept(1), kept(2)],
             &[0, 1, 2],
             &[(100, 4)],
-        ),
-        case(
-            "damage in two places",
-            &[kept(0), stray(7), kept(1), stray(70), kept(2)],
-            &[0, 1, 2],
-            &[(100, 7), (207, 70)],
         ),
     ]
 }
