@@ -8,24 +8,19 @@ use crate::kit::root;
 use crate::readmes::gather;
 
 /// Words in backquotes that look like paths of this repository, with the page that names them.
-fn named_paths() -> Vec<(String, String)> {
-    let mut pages = vec!["ARCHITECTURE.md".to_owned()];
-    for entry in fs::read_dir(root().join("docs/decisions")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        pages.push(format!("docs/decisions/{name}"));
-    }
-    pages.sort();
+fn named_paths() -> Vec<(PathBuf, String)> {
+    let is_map = |page: &PathBuf| {
+        // The page of old names has paths as they were then.
+        page == Path::new("ARCHITECTURE.md")
+            || page.starts_with("docs/decisions") && !page.ends_with("names.md")
+    };
     let mut paths = Vec::new();
-    for page in pages {
-        // What types were called before names files as they were then.
-        if page.ends_with("/names.md") {
-            continue;
-        }
+    for page in pages().into_iter().filter(is_map) {
         let text = fs::read_to_string(root().join(&page)).unwrap();
         let quoted = text.split('`').skip(1).step_by(2);
-        for word in quoted.filter(|word| is_path(word)) {
-            paths.push((page.clone(), word.to_owned()));
-        }
+        paths.extend(
+            quoted.filter(|word| is_path(word)).map(|word| (page.clone(), word.to_owned())),
+        );
     }
     paths
 }

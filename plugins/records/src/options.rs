@@ -398,7 +398,7 @@ impl<'de> Deserialize<'de> for Bits {
         let wrong = || {
             serde::de::Error::custom(format!(
                 "`{text}` is not a bit range: expected a number \
-                                                 such as 3, or a range such as \"4-6\""
+                 such as 3, or a range such as \"4-6\""
             ))
         };
         let (low, high) = text.split_once('-').ok_or_else(wrong)?;

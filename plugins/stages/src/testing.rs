@@ -225,7 +225,7 @@ mod properties {
             (0i64..60).prop_map(|than| (
                 "filter",
                 json!({ "where": format!("$sequence < {than} or t == 'text' or $channel matches \
-                                          '?'") })
+                '?'") })
             )),
             (-9i64..9).prop_map(move |by| (
                 "time",

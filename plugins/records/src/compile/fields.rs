@@ -337,7 +337,7 @@ impl<'o> FieldLayout<'o, '_> {
                         true => Ok(word.bytes(number.cast_unsigned())),
                         false => Err(format!(
                             "expected a number from {least} to {most}, the range \
-                                              of its type"
+                             of its type"
                         )),
                     }
                 }

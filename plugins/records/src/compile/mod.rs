@@ -253,7 +253,7 @@ fn check_keys(options: &Options, mistakes: &mut Mistakes) {
         mistakes.at_key(
             "leap_seconds",
             "expected at most 1000 seconds; GPS has been 18 seconds \
-                                         ahead of UTC since 2017",
+             ahead of UTC since 2017",
         );
     }
     if options.max_record.0 == 0 || options.max_record.0 > MAX_RECORD_LEN {

@@ -48,7 +48,7 @@ pub(super) fn common(
                 mistakes,
                 "role",
                 "with `kinds`, the field with the role `length` must \
-                                             be in `head`",
+                 be in `head`",
             );
             return None;
         }
@@ -164,7 +164,7 @@ fn sequence(
             mistakes,
             "role",
             "a sequence number must be a single integer at a fixed \
-                                         offset",
+             offset",
         );
     }
     whole
@@ -333,7 +333,7 @@ fn checksum_field(
             mistakes,
             "role",
             "a checksum must be a single unsigned number at a fixed \
-                                         offset",
+             offset",
         );
         return None;
     };
