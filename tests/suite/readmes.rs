@@ -161,7 +161,9 @@ fn an_example_that_fails_or_has_a_flag_of_no_verb_is_found() {
 #[test]
 fn pages_that_are_followed_are_all_but_those_that_other_tests_follow() {
     let pages = pages();
-    for page in ["README.md", "docs/security.md", "plugins/parquet/README.md", "fuzz/README.md"] {
+    for page in
+        ["README.md", "docs/security.md", "plugins/parquet/README.md", "tests/fuzz/README.md"]
+    {
         assert!(pages.iter().any(|name| name == page), "{page}: {pages:?}");
     }
     assert!(RUN_ELSEWHERE.iter().all(|page| root().join(page).exists()));

@@ -15,7 +15,7 @@ const CLI_MANIFEST_DIR: &str = env!("CARGO_MANIFEST_DIR");
 /// The crates that new crates depend on, and their folders in a checkout.
 const CRATES: [(&str, &str); 4] = [
     ("sluice-all", "plugins/all"),
-    ("sluice-conformance", "conformance"),
+    ("sluice-conformance", "tests/conformance"),
     ("sluice-core", "core"),
     ("sluice-logs", "cli"),
 ];

@@ -8,7 +8,7 @@ use sluice_ice::fuzzing::IceCodec;
 
 use crate::inverse::check_round_trip;
 
-const TYPES: &str = include_str!("../../../plugins/ice/tests/types/everything.ice");
+const TYPES: &str = include_str!("../../../../plugins/ice/tests/types/everything.ice");
 
 static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
     let codec =

@@ -1,6 +1,6 @@
 //! Fuzz targets: for everything that reads input, a function that takes any bytes and panics if a
-//! promise is broken. Fuzzers call them from `fuzz/fuzz_targets/`, and a test of this crate over
-//! `fuzz/seeds/`.
+//! promise is broken. Fuzzers call them from `tests/fuzz/fuzz_targets/`, and a test of this crate
+//! over `tests/fuzz/seeds/`.
 //!
 //! Targets generate no bytes, and check no timing.
 
@@ -88,7 +88,7 @@ pub use when::when;
 /// If a promise is broken.
 pub type Target = fn(&[u8]);
 
-/// All targets by the name of their program, seeds and line in `fuzz/README.md`; sorted.
+/// All targets by the name of their program, seeds and line in `tests/fuzz/README.md`; sorted.
 pub const TARGETS: &[(&str, Target)] = &[
     ("adopted_type", adopted_type),
     ("archive", archive),
