@@ -41,16 +41,34 @@ impl std::fmt::Display for Damage {
 
 /// Collects the damage that readers skip. Shared by the threads that read one split.
 #[derive(Debug, Default)]
-pub struct DamageLog(Mutex<Vec<Damage>>);
+pub struct DamageLog {
+    damage: Mutex<Vec<Damage>>,
+    keeps_bytes: bool,
+}
 
 impl DamageLog {
+    /// A log that asks for the damaged bytes of inputs that cannot be read twice.
+    pub fn keeping_bytes() -> Self {
+        Self { keeps_bytes: true, ..Self::default() }
+    }
+
+    /// An empty log of the same kind.
+    pub fn new_log(&self) -> Self {
+        Self { keeps_bytes: self.keeps_bytes, ..Self::default() }
+    }
+
+    /// Whether to report the damaged bytes of inputs that cannot be read twice.
+    pub fn keeps_bytes(&self) -> bool {
+        self.keeps_bytes
+    }
+
     /// Adds one damaged range.
     pub fn report(&self, damage: Damage) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(damage);
+        self.damage.lock().unwrap_or_else(PoisonError::into_inner).push(damage);
     }
 
     /// The damage reported since the last call, in order.
     pub fn take(&self) -> Vec<Damage> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.damage.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -242,7 +242,7 @@ impl<F: Framing> FramedReader<F> {
             }
         }
         self.done |= self.at >= self.end;
-        self.context.count_read(self.at - from);
+        self.context.run.count_read(self.at - from);
         self.log.file.forget(self.at);
         if !batch.is_empty() {
             batch.segment(self.log.share());
@@ -399,7 +399,7 @@ impl<F: Framing> FramedReader<F> {
     fn report(&mut self, end: u64, reason: String, channel: Option<ChannelId>) {
         let mut damage = Damage::new(&self.input, self.at, end - self.at, reason);
         damage.channel = channel;
-        if self.context.keep_damaged_bytes && !self.log.file.is_seekable() {
+        if self.context.damage.keeps_bytes() && !self.log.file.is_seekable() {
             damage.bytes = self.log.kept_bytes(self.at, end);
         }
         self.context.damage.report(damage);
@@ -444,7 +444,7 @@ impl<F: Framing> FramedReader<F> {
 
 impl<F: Framing> Reader for FramedReader<F> {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
-        while !self.done && !self.context.is_cancelled() {
+        while !self.done && !self.context.run.is_cancelled() {
             let batch = self.fill()?;
             if !batch.is_empty() {
                 return Ok(Some(batch));

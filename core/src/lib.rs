@@ -45,6 +45,7 @@ pub mod pool;
 pub mod programs;
 pub mod registry;
 pub mod rows;
+pub mod run_handle;
 pub mod selection;
 pub mod store;
 pub mod suggestion;
@@ -79,11 +80,12 @@ pub use playback::Playback;
 pub use plugin::{
     ChannelLog, ChannelQuery, DynSink, EncodeContext, Fold, FoldQuery, Input, Map, MapQuery, Query,
     ReadContext, Reader, RowsEffect, RunInput, RunOrigin, Seam, Service, Sink, SinkContext, Source,
-    Split, SplitStart, Stage, StageContext, TimeWindow, UndecodedPolicy,
+    Split, SplitStart, Stage, StageContext, StageReport, TimeWindow, UndecodedPolicy,
 };
 pub use pool::BlockPool;
 pub use registry::{FULL_PROGRAM, Plugin, PluginFactory, PluginKind, Registry, SniffResult};
 pub use rows::{Payloads, Rows};
+pub use run_handle::{RunHandle, RunHost};
 pub use tasks::{OrderedTasks, Tasks};
 pub use template::Template;
 pub use type_choice::{TypeChoice, TypesByKey};

@@ -3,9 +3,10 @@
 //! [`Playback`] is the shared control. [`PlaybackClock`] is the clock of one playing sink: it
 //! decides whether an event is due, waits for it, and follows the control.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::RunHandle;
 
 /// Controls playback. Shared by the sinks of a run and the user interface.
 #[derive(Debug, Default)]
@@ -175,7 +176,7 @@ pub enum PlaybackTurn {
 #[derive(Debug)]
 pub struct PlaybackClock {
     playback: Arc<Playback>,
-    cancelled: Arc<AtomicBool>,
+    run: RunHandle,
     timer: PlaybackTimer,
     seeks: u64,
     /// Earlier events are skipped until one is not.
@@ -203,16 +204,16 @@ const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl PlaybackClock {
     /// A clock that starts with the first event it is asked about.
-    pub fn new(playback: Arc<Playback>, cancelled: Arc<AtomicBool>, speed: PlaybackSpeed) -> Self {
+    pub fn new(playback: Arc<Playback>, run: RunHandle, speed: PlaybackSpeed) -> Self {
         let timer = PlaybackTimer { speed, anchor: None, last: None };
-        Self { playback, cancelled, timer, seeks: 0, from: None }
+        Self { playback, run, timer, seeks: 0, from: None }
     }
 
     /// Decides about an event without waiting. An event without a time (one outside the 64-bit
     /// range) is due immediately and does not affect others; it is skipped while seeking.
     pub fn poll(&mut self, time: Option<i64>) -> PlaybackTurn {
         let mut state = self.playback.state();
-        if self.cancelled.load(Ordering::Relaxed) || state.over || state.seek.is_some() {
+        if self.run.is_cancelled() || state.over || state.seek.is_some() {
             return PlaybackTurn::Never;
         }
         if self.seeks != state.seeks {
@@ -315,7 +316,7 @@ mod tests {
     fn pace(speed: f64, max_gap_ms: Option<u64>) -> (Arc<Playback>, PlaybackClock) {
         let playback = Arc::<Playback>::default();
         let tempo = PlaybackSpeed { speed, max_gap: max_gap_ms.map(Duration::from_millis) };
-        (Arc::clone(&playback), PlaybackClock::new(playback, Arc::default(), tempo))
+        (Arc::clone(&playback), PlaybackClock::new(playback, RunHandle::default(), tempo))
     }
 
     /// How long after the first event one of that time is due.

@@ -1,11 +1,10 @@
-//! Child processes of a run: how plugins declare them, how they talk to their run, and how they are
-//! killed with this process.
+//! Child processes of a run: how plugins declare them, and how they are killed
+//! with this process.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::process::Child;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -17,52 +16,6 @@ pub struct Program {
     pub line: String,
     /// The files named by its command, whose contents determine what it does.
     pub files: Vec<PathBuf>,
-}
-
-/// The part of the run that child processes need.
-pub trait RunHost: Send + Sync {
-    /// Logs a line that a program of this node has printed. Must not block.
-    fn log_line(&self, node: &str, line: &str);
-
-    /// Whether the run is aborted.
-    fn is_aborted(&self) -> bool;
-}
-
-/// A node's connection to its run, for nodes that wait for a program. Cheap to clone.
-#[derive(Clone, Default)]
-pub struct RunHandle {
-    node: Arc<str>,
-    host: Option<Arc<dyn RunHost>>,
-}
-
-impl RunHandle {
-    /// The handle of a node.
-    pub fn new(node: impl Into<Arc<str>>, host: Arc<dyn RunHost>) -> Self {
-        Self { node: node.into(), host: Some(host) }
-    }
-
-    /// The node's name; empty outside a pipeline.
-    pub fn node(&self) -> &str {
-        &self.node
-    }
-
-    /// Logs a line that a program has printed.
-    pub fn log_line(&self, line: &str) {
-        if let Some(host) = &self.host {
-            host.log_line(&self.node, line);
-        }
-    }
-
-    /// Whether the run is aborted.
-    pub fn is_aborted(&self) -> bool {
-        self.host.as_ref().is_some_and(|host| host.is_aborted())
-    }
-}
-
-impl fmt::Debug for RunHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Talk({})", self.node)
-    }
 }
 
 /// The child processes of this process.

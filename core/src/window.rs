@@ -300,7 +300,7 @@ impl ReadAt for BlockWindow {
     fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
         // Formats may look ahead for long and need not know about runs: check for cancellation
         // here.
-        if self.context.is_cancelled() {
+        if self.context.run.is_cancelled() {
             self.interrupted = true;
             return Err(io::ErrorKind::Other.into());
         }
@@ -316,7 +316,7 @@ impl ReadAt for BlockWindow {
 
     fn forget(&mut self, pos: u64) {
         let from = *self.kept_from.get_or_insert(pos);
-        if !self.context.keep_damaged_bytes || pos.saturating_sub(from) > MAX_KEPT {
+        if !self.context.damage.keeps_bytes() || pos.saturating_sub(from) > MAX_KEPT {
             self.file.forget(pos);
         }
     }

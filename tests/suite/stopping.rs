@@ -232,7 +232,7 @@ impl Source for StoppingSource {
         Ok(Box::new(std::iter::from_fn(move || {
             if first {
                 // As a reader that checks for cancellation.
-                while !context.is_cancelled() {
+                while !context.run.is_cancelled() {
                     std::thread::yield_now();
                 }
                 return None;

@@ -16,4 +16,6 @@ pub use sink::{
     DynSink, EncodeContext, RunInput, RunOrigin, SOURCES_LOST, Sink, SinkContext, times_clamped,
 };
 pub use source::{Input, ReadContext, Reader, Seam, Source, Split, SplitStart};
-pub use stage::{Fold, FoldQuery, Map, MapQuery, RowsEffect, Stage, StageContext, UndecodedPolicy};
+pub use stage::{
+    Fold, FoldQuery, Map, MapQuery, RowsEffect, Stage, StageContext, StageReport, UndecodedPolicy,
+};

@@ -3,18 +3,16 @@
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 
 use super::Input;
 use crate::name::printable;
-use crate::programs::RunHandle;
 use crate::tasks::InlineTasks;
 use crate::{
     Batch, BlockPool, Channel, ChannelId, Channels, Clock, Encoding, Error, Outputs, Overwrite,
-    Playback, Tasks,
+    RunHandle, Tasks,
 };
 
 /// The context for opening an output.
@@ -31,12 +29,8 @@ pub struct SinkContext {
     pub memory: usize,
     /// A description of the run, for sinks that record it.
     pub origin: Arc<RunOrigin>,
-    /// Controls sinks that play events by their times.
-    pub playback: Arc<Playback>,
-    /// Set when the run ends early. Sinks that wait must check it.
-    pub cancelled: Arc<AtomicBool>,
-    /// The connection to the run for sinks that wait for a program.
-    pub run_handle: RunHandle,
+    /// The connection to the run. Sinks that wait must check whether it is cancelled.
+    pub run: RunHandle,
 }
 
 impl SinkContext {
@@ -48,9 +42,7 @@ impl SinkContext {
             tasks: Arc::new(InlineTasks),
             memory: 256 << 20,
             origin: Arc::default(),
-            playback: Arc::default(),
-            cancelled: Arc::default(),
-            run_handle: RunHandle::default(),
+            run: RunHandle::default(),
         }
     }
 }

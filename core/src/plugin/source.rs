@@ -3,13 +3,11 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
 use super::Query;
-use crate::programs::RunHandle;
-use crate::{Batch, BlockPool, Channels, DamageLog, Error, LossLog, files};
+use crate::{Batch, BlockPool, Channels, DamageLog, Error, LossLog, RunHandle, files};
 
 /// A file or stream that a source reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +44,7 @@ impl Split {
         Self { input: input.into(), start: 0, end: None, bytes, live: false }
     }
 
-    /// A live input. Its reader checks [`ReadContext::is_cancelled`], and ends once it has returned
+    /// A live input. Its reader checks [`RunHandle::is_cancelled`], and ends once it has returned
     /// everything it had received.
     pub fn live(input: impl Into<PathBuf>) -> Self {
         Self { live: true, ..Self::whole(input, None) }
@@ -126,20 +124,13 @@ pub struct ReadContext {
     pub damage: Arc<DamageLog>,
     /// Collects losses of live readers.
     pub losses: Arc<LossLog>,
-    /// Whether to keep the damaged bytes of inputs that cannot be read twice.
-    pub keep_damaged_bytes: bool,
     /// The part of the source that is needed: the query its splits were made for.
     pub query: Query,
     /// Buffers to read into.
     pub blocks: BlockPool,
-    /// Set when the run ends early. Readers that wait or scan for long must check it.
-    pub cancelled: Arc<AtomicBool>,
-    /// Set when the results of this reader are no longer needed.
-    pub abandoned: Arc<AtomicBool>,
-    /// The connection to the run for readers that wait for a program.
-    pub run_handle: RunHandle,
-    /// Bytes of input read so far, for progress.
-    pub bytes_read: Arc<AtomicU64>,
+    /// The connection to the run. Readers that wait or scan for long must check whether it is
+    /// cancelled.
+    pub run: RunHandle,
 }
 
 impl ReadContext {
@@ -150,40 +141,21 @@ impl ReadContext {
             channels: Arc::default(),
             damage: Arc::default(),
             losses: Arc::default(),
-            keep_damaged_bytes: false,
             query: Query::default(),
             blocks: BlockPool::new(1 << 20, 4),
-            cancelled: Arc::default(),
-            abandoned: Arc::default(),
-            run_handle: RunHandle::default(),
-            bytes_read: Arc::default(),
+            run: RunHandle::default(),
         }
     }
 
     /// The same context with its own damage log.
     pub fn with_own_damage(&self) -> Self {
-        Self { damage: Arc::default(), ..self.clone() }
+        Self { damage: Arc::new(self.damage.new_log()), ..self.clone() }
     }
 
     /// The same context with its own logs: a split may be read again, and then its earlier reports
     /// are discarded.
     pub fn with_own_logs(&self) -> Self {
         Self { losses: Arc::default(), ..self.with_own_damage() }
-    }
-
-    /// Whether the run ends early.
-    pub fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed) || self.is_abandoned()
-    }
-
-    /// Whether the results of this reader are no longer needed.
-    pub fn is_abandoned(&self) -> bool {
-        self.abandoned.load(Ordering::Relaxed)
-    }
-
-    /// Counts bytes of input that were read.
-    pub fn count_read(&self, bytes: u64) {
-        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
@@ -314,7 +286,7 @@ pub trait Source: Send + Sync {
 /// events each; their payloads should be views into the blocks they were read into, not copies.
 ///
 /// A reader that waits, or scans for long without finding an event, has to check
-/// [`ReadContext::is_cancelled`] and then return `Ok(None)`. `Err` ends the run.
+/// [`RunHandle::is_cancelled`] and then return `Ok(None)`. `Err` ends the run.
 ///
 /// Every iterator over `Result<Batch, Error>` that is `Send` is a reader. Implement the trait to
 /// report a seam:

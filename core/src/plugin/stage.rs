@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{ChannelQuery, Query, TimeWindow, times_clamped};
-use crate::programs::RunHandle;
-use crate::{Batch, ChannelId, Channels, DeclaredColumns, Error, Event, FieldPath, Pattern};
+use crate::{
+    Batch, ChannelId, Channels, DeclaredColumns, Error, Event, FieldPath, Pattern, RunHandle,
+};
 
 /// Turns batches into batches: filters, renames, decodes, sorts.
 ///
@@ -117,8 +118,8 @@ impl Stage {
 /// The context of a stage, in which it accounts for events.
 ///
 /// The engine counts events before and after a stage, and the run fails if the difference is not
-/// accounted for: events in plus [`added`](Self::added) equal events out plus
-/// [`filtered`](Self::filtered).
+/// accounted for: events in plus [`added`](StageReport::added) equal events out plus
+/// [`filtered`](StageReport::filtered).
 #[derive(Debug)]
 pub struct StageContext<'r> {
     /// Every channel of the run.
@@ -128,6 +129,15 @@ pub struct StageContext<'r> {
     /// The time window of events needed after the stage. Sources may return more; events outside
     /// this window are not reported.
     pub window: TimeWindow,
+    /// What the stage did with events.
+    pub report: StageReport,
+    /// The connection to the run.
+    pub run: RunHandle,
+}
+
+/// What a stage did with the events it was given.
+#[derive(Clone, Debug, Default)]
+pub struct StageReport {
     /// The number of events dropped on purpose.
     pub filtered: u64,
     /// Events the stage has created: for each, its channel in [`Batch::origins`].
@@ -137,10 +147,8 @@ pub struct StageContext<'r> {
     pub undecoded: Vec<u32>,
     /// The number of events whose time was clamped.
     pub clamped: u64,
-    /// Notes for the report, with counts.
+    /// Notes, with counts.
     pub notes: Vec<(String, u64)>,
-    /// The connection to the run for folds that wait for a program.
-    pub run_handle: RunHandle,
 }
 
 impl<'r> StageContext<'r> {
@@ -150,12 +158,8 @@ impl<'r> StageContext<'r> {
             channels,
             origin,
             window: TimeWindow::default(),
-            filtered: 0,
-            added: Vec::new(),
-            undecoded: Vec::new(),
-            clamped: 0,
-            notes: Vec::new(),
-            run_handle: RunHandle::default(),
+            report: StageReport::default(),
+            run: RunHandle::default(),
         }
     }
 
@@ -172,7 +176,7 @@ impl<'r> StageContext<'r> {
         }
         for (row, channel) in batch.channels().iter().enumerate() {
             if batch.wide_time(row).is_some() {
-                self.clamped += 1;
+                self.report.clamped += 1;
                 self.note(times_clamped(&self.channels.get(ChannelId(*channel))), 1);
             }
         }
@@ -180,7 +184,7 @@ impl<'r> StageContext<'r> {
 
     /// Adds a note to the report, with a count.
     pub fn note(&mut self, what: impl Into<String>, count: u64) {
-        self.notes.push((what.into(), count));
+        self.report.notes.push((what.into(), count));
     }
 }
 
@@ -219,11 +223,11 @@ impl UndecodedPolicy {
     ) -> Batch {
         failed.sort_unstable();
         if self == Self::Drop && !failed.is_empty() {
-            context.filtered += failed.len() as u64;
+            context.report.filtered += failed.len() as u64;
             return batch.retain(|row| failed.binary_search(&(row as u32)).is_err());
         }
         let origins = batch.origins();
-        context.undecoded.extend(failed.iter().map(|event| origins[*event as usize]));
+        context.report.undecoded.extend(failed.iter().map(|event| origins[*event as usize]));
         batch
     }
 }
@@ -251,7 +255,7 @@ impl UndecodedPolicy {
 /// impl Map for DropEmpty {
 ///     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
 ///         let kept = batch.retain(|row| batch.payload_len(row) > 0);
-///         context.filtered += (batch.len() - kept.len()) as u64;
+///         context.report.filtered += (batch.len() - kept.len()) as u64;
 ///         Ok(kept)
 ///     }
 /// }
@@ -262,7 +266,7 @@ impl UndecodedPolicy {
 /// batch.push_copy(1, 0, ChannelId(0), b"");
 /// batch.push_copy(2, 1, ChannelId(0), b"payload");
 /// let kept = DropEmpty.apply(batch.finish(), &mut context)?;
-/// assert_eq!((kept.len(), context.filtered), (1, 1));
+/// assert_eq!((kept.len(), context.report.filtered), (1, 1));
 /// # Ok::<(), Error>(())
 /// ```
 pub trait Map: Send + Sync {
@@ -372,7 +376,7 @@ pub struct MapQuery {
 ///     ) -> Result<Vec<Batch>, Error> {
 ///         let kept = batch.len().min(self.left);
 ///         self.left -= kept;
-///         context.filtered += (batch.len() - kept) as u64;
+///         context.report.filtered += (batch.len() - kept) as u64;
 ///         Ok(vec![batch.slice(0, kept)])
 ///     }
 ///
@@ -393,7 +397,7 @@ pub struct MapQuery {
 /// }
 /// let mut first = First { left: 2 };
 /// assert_eq!(first.push(batch.finish(), &mut context)?[0].len(), 2);
-/// assert!(first.is_done() && context.filtered == 3);
+/// assert!(first.is_done() && context.report.filtered == 3);
 /// # Ok::<(), Error>(())
 /// ```
 pub trait Fold: Send {

@@ -20,7 +20,7 @@ use super::steps::{ReadAheadLimits, SourceStep, SourceSteps};
 use super::tally::RunTally;
 use super::topology::{MergeNode, Port, Topology};
 use super::writers::Writers;
-use super::{Options, Progress, ReadPlan, Setup, Snapshot, keeps_bytes};
+use super::{Options, Progress, ReadPlan, Setup, Snapshot, damage_log};
 use crate::manifest::RunEnd;
 use crate::report::MAX_DAMAGE;
 use crate::spec::OnDamage;
@@ -107,7 +107,7 @@ impl<'r> RunDriver<'r> {
         let mut running = Vec::new();
         let window = (setup.window / sources.len().max(1)).max(1);
         for (source, reading) in sources.iter().zip(reading.sources) {
-            let mut reads = setup.context(&source.name, keeps_bytes(&source.damage));
+            let mut reads = setup.context(&source.name, damage_log(&source.damage));
             reads.query = reading.query.clone();
             let shared = (setup.shared.clone(), setup.pool()?);
             let limits = ReadAheadLimits {

@@ -34,7 +34,9 @@ use sluice_core::options::ByteSize;
 use sluice_core::output::faults::FaultInjector;
 use sluice_core::output::staging::StagingDir;
 use sluice_core::output::{ListedLitter, PublishedFile};
-use sluice_core::{DynSink, Error, Input, Outputs, Overwrite, Playback, Query, RunOrigin, Split};
+use sluice_core::{
+    DamageLog, DynSink, Error, Input, Outputs, Overwrite, Playback, Query, RunOrigin, Split,
+};
 
 use crate::manifest::{self, RunEnd};
 use crate::names::NodeNames;
@@ -382,7 +384,10 @@ fn writes_folder(nodes: &[PipelineNode]) -> bool {
     targets.any(|target| target.as_os_str().as_encoded_bytes().ends_with(b"/"))
 }
 
-/// Whether to keep the bytes of a source's damage.
-fn keeps_bytes(damage: &OnDamage) -> bool {
-    matches!(damage, OnDamage::Quarantine(_))
+/// The log for the damage of a source.
+fn damage_log(damage: &OnDamage) -> DamageLog {
+    match damage {
+        OnDamage::Quarantine(_) => DamageLog::keeping_bytes(),
+        _ => DamageLog::default(),
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_core::name::printable;
-use sluice_core::{Error, ErrorKind, programs};
+use sluice_core::{Error, ErrorKind, RunHost};
 
 use super::stop::Interruption;
 use super::{Options, Progress, Stop};
@@ -27,14 +27,14 @@ pub fn check_programs_allowed(pipeline: &Pipeline, options: &Options) -> Result<
     Err(ErrorKind::NotAllowed(what).into())
 }
 
-/// The run, as programs see it.
-pub(super) struct ProgramHost {
+/// The run, as its nodes see it.
+pub(super) struct NodeHost {
     pub(super) stop: Arc<Stop>,
     pub(super) interruption: Interruption,
     pub(super) progress: Option<Arc<dyn Progress>>,
 }
 
-impl programs::RunHost for ProgramHost {
+impl RunHost for NodeHost {
     fn log_line(&self, node: &str, line: &str) {
         if let Some(progress) = &self.progress {
             progress.program_output(node, line);

@@ -81,9 +81,7 @@ impl Publisher<'_> {
             tasks: self.setup.tasks()?,
             memory: self.setup.sink_memory(),
             origin: Arc::clone(&self.origin),
-            playback: Arc::clone(&self.options.playback),
-            cancelled: Arc::clone(&self.options.stop.drain),
-            run_handle: self.setup.run_handle(sink),
+            run: self.setup.run_handle(sink),
         })
     }
 

@@ -120,7 +120,7 @@ impl TaskContext {
                 let batch = map.apply(batch, &mut context)?;
                 outcome.tally.node(*node).observe(self.naming.left(*node, &batch));
                 // The count alone is not enough: some may be dropped and others added.
-                let after = if batch.len() == before && context.added.is_empty() {
+                let after = if batch.len() == before && context.report.added.is_empty() {
                     counts.clone()
                 } else {
                     EventCounts::count(batch.origins())
@@ -189,11 +189,11 @@ pub(crate) fn count_stage(
     let tally = outcome.tally.node(node);
     tally.entered.add(before);
     tally.left.add(after);
-    tally.filtered += context.filtered;
-    tally.clamped += context.clamped;
-    tally.added.add(&EventCounts::count(&context.added));
-    tally.undecoded.add(&EventCounts::count(&context.undecoded));
-    for (note, count) in &context.notes {
+    tally.filtered += context.report.filtered;
+    tally.clamped += context.report.clamped;
+    tally.added.add(&EventCounts::count(&context.report.added));
+    tally.undecoded.add(&EventCounts::count(&context.report.undecoded));
+    for (note, count) in &context.report.notes {
         tally.note(note, *count);
     }
 }
@@ -208,8 +208,8 @@ mod tests {
 
     impl Map for Exchange {
         fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
-            context.filtered += 1;
-            context.added.push(batch.origins()[0]);
+            context.report.filtered += 1;
+            context.report.added.push(batch.origins()[0]);
             Ok(batch.take(vec![0, 0]))
         }
     }

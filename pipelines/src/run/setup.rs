@@ -6,19 +6,19 @@ use std::sync::atomic::AtomicU64;
 
 use rayon::ThreadPool;
 use sluice_core::options::ByteSize;
-use sluice_core::programs::RunHandle;
 use sluice_core::{
-    BlockPool, ChannelLog, Channels, Error, Query, ReadContext, Source, SplitStart, StageContext,
-    Tasks,
+    BlockPool, ChannelLog, Channels, DamageLog, Error, Playback, Query, ReadContext, RunHandle,
+    Source, SplitStart, StageContext, Tasks,
 };
 
 use super::observed::NamingNodes;
+use super::programs::NodeHost;
 use super::pushdown::Pushdown;
 use super::segment::TaskContext;
 use super::stop::{Interruption, Stop};
 use super::topology::FoldNode;
 use super::{
-    FinishedRun, Options, Progress, ReadPlan, SourcePlan, memory_cap, programs, start_pool, tasks,
+    FinishedRun, Options, Progress, ReadPlan, SourcePlan, memory_cap, start_pool, tasks,
     thread_count,
 };
 use crate::names::{NameReport, NodeNames, RunFacts, match_names};
@@ -41,6 +41,7 @@ pub(super) struct Setup {
     /// What a stop request does to the run. Known once its inputs are.
     pub(super) interruption: Interruption,
     pub(super) progress: Option<Arc<dyn Progress>>,
+    playback: Arc<Playback>,
     pub(super) bytes_read: Arc<AtomicU64>,
     /// The channels that sources were asked to skip.
     pub(super) left_out: ChannelLog,
@@ -77,6 +78,7 @@ impl Setup {
             stop: Arc::clone(&options.stop),
             interruption: Interruption::Truncates,
             progress: options.progress.clone(),
+            playback: Arc::clone(&options.playback),
             bytes_read: Arc::default(),
             left_out: ChannelLog::default(),
         }
@@ -127,19 +129,15 @@ impl Setup {
         self.pool.clone().map_err(Error::refused)
     }
 
-    pub(super) fn context(&self, source: &str, keep_damaged_bytes: bool) -> ReadContext {
+    pub(super) fn context(&self, source: &str, damage: DamageLog) -> ReadContext {
         ReadContext {
             source: source.into(),
             channels: Arc::clone(&self.shared.channels),
-            damage: Arc::default(),
+            damage: Arc::new(damage),
             losses: Arc::default(),
-            keep_damaged_bytes,
             query: Query::default(),
             blocks: self.shared.blocks.clone(),
-            cancelled: Arc::clone(&self.stop.drain),
-            abandoned: Arc::default(),
-            run_handle: self.run_handle(source),
-            bytes_read: Arc::clone(&self.bytes_read),
+            run: self.run_handle(source).counting_in(Arc::clone(&self.bytes_read)),
         }
     }
 
@@ -148,16 +146,17 @@ impl Setup {
         self.interruption.check(&self.stop)
     }
 
-    /// The run handle of the node with this name, for programs it starts.
+    /// The connection of the node with this name to the run.
     pub(super) fn run_handle(&self, node: &str) -> RunHandle {
         let (stop, progress) = (Arc::clone(&self.stop), self.progress.clone());
         let interruption = self.interruption;
-        RunHandle::new(node, Arc::new(programs::ProgramHost { stop, interruption, progress }))
+        let host = NodeHost { stop, interruption, progress };
+        RunHandle::new(node, Arc::new(host), Arc::clone(&self.stop.drain)).sharing(&self.playback)
     }
 
     pub(super) fn stage_context(&self, fold: &FoldNode) -> StageContext<'_> {
         let context = StageContext::new(&self.shared.channels, fold.origin).within(fold.window);
-        StageContext { run_handle: self.run_handle(&fold.name), ..context }
+        StageContext { run: self.run_handle(&fold.name), ..context }
     }
 
     pub(super) fn prepare(&self, nodes: &[PipelineNode]) -> Result<ReadPlan, Error> {
@@ -204,8 +203,8 @@ impl Setup {
         source: &dyn Source,
         name: &str,
     ) -> Result<Option<i64>, Error> {
-        let mut context = self.context(name, false);
-        context.bytes_read = Arc::default();
+        let mut context = self.context(name, DamageLog::default());
+        context.run = context.run.counting_in(Arc::default());
         for split in source.splits(self.split_bytes as u64, &Query::default())? {
             let Some(_) = split.bytes else {
                 return Err(Error::invalid(format!(

@@ -7,13 +7,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use rayon::ThreadPool;
 use sluice_core::{
-    Batch, Damage, Error, LossLog, Query, ReadContext, Seam, Source, Split, SplitStart,
+    Batch, Damage, Error, LossLog, Query, ReadContext, RunHandle, Seam, Source, Split, SplitStart,
 };
 
 use super::segment::{Branch, SegmentOutcome, TaskContext};
@@ -85,11 +84,11 @@ enum PendingSplit {
 
 /// Marks a reading thread as abandoned on drop. A reader that waits for a program could not notice
 /// otherwise.
-struct ReaderGuard(Arc<AtomicBool>);
+struct ReaderGuard(RunHandle);
 
 impl Drop for ReaderGuard {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.abandon();
     }
 }
 
@@ -212,7 +211,7 @@ impl SourceSteps {
                             return Ok(Some(SourceStep::default()));
                         }
                         // A reader that blocks on input cannot notice a stop request.
-                        Err(RecvTimeoutError::Timeout) if !self.context.is_cancelled() => {}
+                        Err(RecvTimeoutError::Timeout) if !self.context.run.is_cancelled() => {}
                         Err(_) => {
                             self.pending.pop_front();
                             self.stop_here_if_cancelled();
@@ -226,7 +225,7 @@ impl SourceSteps {
     /// After a stop request the last split may be incomplete: nothing may follow it, however much
     /// has been read ahead.
     fn stop_here_if_cancelled(&mut self) {
-        if self.context.is_cancelled() {
+        if self.context.run.is_cancelled() {
             self.pending.clear();
         }
     }
@@ -254,7 +253,7 @@ impl SourceSteps {
         // With any amount of memory, one step at a time always runs.
         let short = self.context.blocks.lent_bytes() >= self.limits.max_lent_bytes
             || self.in_flight() >= self.step_sizes.max_steps(budget);
-        !self.context.is_cancelled() && !full && (self.pending.is_empty() || !short)
+        !self.context.run.is_cancelled() && !full && (self.pending.is_empty() || !short)
     }
 
     /// Steps that are running or done but not delivered.
@@ -307,9 +306,8 @@ impl SourceSteps {
         let live = self.splits[split].live;
         let own = ReadContext::with_own_logs;
         let context = if live { self.context.with_own_damage() } else { own(&self.context) };
-        let abandoned = Arc::<AtomicBool>::default();
-        let _guard = ReaderGuard(Arc::clone(&abandoned));
-        let context = ReadContext { abandoned, ..context };
+        let context = ReadContext { run: context.run.detached(), ..context };
+        let _guard = ReaderGuard(context.run.clone());
         let source = Arc::clone(&self.source);
         let piece = self.splits[split].clone();
         let reader = std::thread::Builder::new().name("sluice-reader".into());
@@ -393,7 +391,7 @@ fn hand_over(
     let mut reader = source.read(split, SplitStart::At(split.start), context)?;
     while let Some(batch) = reader.next_batch()? {
         let piece = ReaderOutput { batch: Some(batch), log: ReaderLog::take(context, split.live) };
-        if sender.send(Ok(piece)).is_err() || context.is_cancelled() && !split.live {
+        if sender.send(Ok(piece)).is_err() || context.run.is_cancelled() && !split.live {
             return Ok(());
         }
     }

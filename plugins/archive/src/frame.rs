@@ -75,7 +75,7 @@ impl<'s> Unpacker<'s> {
             let place = at..at + plain;
             places.push(frames::decompress(frame, to).map(|()| place));
             at += aligned_len(*plain);
-            self.context.count_read(frame.len() as u64);
+            self.context.run.count_read(frame.len() as u64);
             self.limits.unpacked.fetch_add(1, Ordering::Relaxed);
         }
         let block = block.freeze();

@@ -174,7 +174,7 @@ pub(crate) fn matching_frames<'f>(
 impl Reader for FrameReader<'_> {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         while self.ready.is_empty() {
-            if self.frames.is_empty() || self.unpacker.context().is_cancelled() {
+            if self.frames.is_empty() || self.unpacker.context().run.is_cancelled() {
                 return Ok(None);
             }
             self.read_run()?;

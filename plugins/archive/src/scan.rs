@@ -293,7 +293,8 @@ impl<'s> FrameScan<'s> {
 
 impl Reader for FrameScan<'_> {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
-        while self.ready.is_empty() && !self.is_done && !self.unpacker.context().is_cancelled() {
+        while self.ready.is_empty() && !self.is_done && !self.unpacker.context().run.is_cancelled()
+        {
             self.step()?;
         }
         Ok(self.ready.pop_front())

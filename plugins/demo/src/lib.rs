@@ -107,7 +107,7 @@ impl Source for Demo {
         Ok(Box::new(slices.map(move |index| {
             slice.clear();
             drive.slice(index as usize, &mut slice);
-            context.count_read(SLICE_BYTES);
+            context.run.count_read(SLICE_BYTES);
             Ok(batch(&mut slice, drive.sequence_at(index as usize), &ids))
         })))
     }

@@ -275,7 +275,7 @@ impl BatchPlacement {
     /// Drops these events. The fold has already noted them.
     fn drop_events(mut self, without: &[u32], context: &mut StageContext<'_>) -> Self {
         if !without.is_empty() {
-            context.filtered += without.len() as u64;
+            context.report.filtered += without.len() as u64;
             self.batch = self.batch.retain(|row| without.binary_search(&(row as u32)).is_err());
         }
         self

@@ -8,9 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
-use sluice_core::Error;
 use sluice_core::name::printable;
-use sluice_core::programs::RunHandle;
+use sluice_core::{Error, RunHandle};
 
 use crate::process::Activity;
 

@@ -11,10 +11,10 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use sluice_core::Error;
 use sluice_core::name::printable;
-use sluice_core::programs::{Program, RunHandle};
+use sluice_core::programs::Program;
 use sluice_core::time::TimeLength;
+use sluice_core::{Error, RunHandle};
 
 use crate::process::{Pipes, Process, display_text};
 

@@ -132,8 +132,7 @@ impl Sink for ExecSink {
     fn open(&self, context: &SinkContext) -> Result<ProgramWriter, Error> {
         // Errors of the output file come before the program is started.
         let file = self.path.as_ref().map(|path| context.outputs.create(&path.0)).transpose()?;
-        let (mut process, pipes) =
-            self.launch.start(None, StdinMode::Piped, &context.run_handle)?;
+        let (mut process, pipes) = self.launch.start(None, StdinMode::Piped, &context.run)?;
         let input = pipes.input.ok_or_else(|| Error::internal("a program without an input"))?;
         let (feed, result) = StdinWriter::start(input, process.activity())?;
         let stdout = match file {
@@ -143,7 +142,7 @@ impl Sink for ExecSink {
                 StdoutTarget::File(save_stdout(pipes.output, file, process.activity())?)
             }
             None => {
-                let (talk, activity) = (context.run_handle.clone(), process.activity());
+                let (talk, activity) = (context.run.clone(), process.activity());
                 StdoutTarget::Log(ChildStderr::listen(pipes.output, talk, activity)?)
             }
         };

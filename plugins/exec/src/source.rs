@@ -121,8 +121,7 @@ impl Source for ExecSource {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let input = self.path.as_ref().map(|_| split.input.as_path());
-        let (mut process, pipes) =
-            self.launch.start(input, StdinMode::Null, &context.run_handle)?;
+        let (mut process, pipes) = self.launch.start(input, StdinMode::Null, &context.run)?;
         let heard = listen(pipes.output, process.activity())?;
         process.restart_timer();
         Ok(Box::new(ProgramReader {
@@ -149,13 +148,13 @@ impl Reader for ProgramReader {
         // Handling the previous batch does not count as the program's inactivity.
         self.process.restart_timer();
         while !self.is_done {
-            if self.context.is_cancelled() {
+            if self.context.run.is_cancelled() {
                 self.process.end();
                 return Ok(None);
             }
             match self.heard.recv_timeout(POLL_INTERVAL) {
                 Ok(StreamItem::Events(given, bytes)) => {
-                    self.context.count_read(bytes);
+                    self.context.run.count_read(bytes);
                     let defaults = Defaults::new(&self.context.source, &given);
                     let batch = to_batch(&given, self.events, &defaults, &self.context.channels);
                     let batch = batch.map_err(|error| {
@@ -171,7 +170,7 @@ impl Reader for ProgramReader {
                 Err(RecvTimeoutError::Timeout) => self.process.check_alive()?,
                 Err(RecvTimeoutError::Disconnected) => {
                     self.is_done = true;
-                    if self.process.wait_unless(|| self.context.is_cancelled())? {
+                    if self.process.wait_unless(|| self.context.run.is_cancelled())? {
                         self.process.check_exit()?;
                     }
                 }

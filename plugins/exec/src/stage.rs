@@ -135,8 +135,7 @@ impl ProgramSession {
     /// The program, started on first use.
     fn program(&mut self, context: &StageContext<'_>) -> Result<&mut RunningProgram, Error> {
         if self.program.is_none() {
-            let (process, pipes) =
-                self.launch.start(None, StdinMode::Piped, &context.run_handle)?;
+            let (process, pipes) = self.launch.start(None, StdinMode::Piped, &context.run)?;
             let input = pipes.input.ok_or_else(|| Error::internal("a program without an input"))?;
             let (feed, _) = StdinWriter::start(input, process.activity())?;
             let items = listen(pipes.output, process.activity())?;
@@ -237,7 +236,7 @@ impl ProgramSession {
             return Err(process.error("ended its stream without an end mark"));
         }
         self.state = State::Over;
-        context.filtered += self.answers.in_flight.missing();
+        context.report.filtered += self.answers.in_flight.missing();
         Ok(())
     }
 
@@ -247,8 +246,8 @@ impl ProgramSession {
         event_columns: &EventColumns,
         context: &mut StageContext<'_>,
     ) -> Result<Batch, Error> {
-        let node = context.run_handle.node();
-        match self.answers.take(event_columns, node, context.channels, &mut context.added) {
+        let node = context.run.node();
+        match self.answers.take(event_columns, node, context.channels, &mut context.report.added) {
             Ok(batch) => Ok(batch),
             Err(what) => Err(self.wrong(&what, context)),
         }
@@ -376,7 +375,7 @@ pub fn read_answers(
 impl Fold for ProgramSession {
     fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         if self.state >= State::Done {
-            context.filtered += batch.len() as u64;
+            context.report.filtered += batch.len() as u64;
             return Ok(Vec::new());
         }
         if !self.program_columns.fields {

@@ -72,12 +72,12 @@ impl Drop for InboxGuard {
 impl Reader for LiveReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         loop {
-            if self.context.is_cancelled() {
+            if self.context.run.is_cancelled() {
                 self.stop.store(true, Ordering::Relaxed);
             }
             match self.inbox.receive(POLL_INTERVAL)? {
                 InboxItem::Batch(batch) => {
-                    self.context.count_read(batch.payload_bytes());
+                    self.context.run.count_read(batch.payload_bytes());
                     return Ok(Some(batch));
                 }
                 InboxItem::Idle => {}

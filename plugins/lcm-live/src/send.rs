@@ -3,12 +3,11 @@
 use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, sendmmsg};
-use sluice_core::{Error, Playback};
+use sluice_core::{Error, Playback, RunHandle};
 use socket2::Socket;
 
 use crate::options::SocketInterface;
@@ -194,7 +193,7 @@ impl HubSender {
         }
         let Err(mut failed) = publish(&mut self.client, messages) else { return Ok(()) };
         let since = Instant::now();
-        while since.elapsed() < RECONNECT_TIMEOUT && !limit.cancelled.load(Ordering::Relaxed) {
+        while since.elapsed() < RECONNECT_TIMEOUT && !limit.run.is_cancelled() {
             std::thread::sleep(RETRY_INTERVAL);
             let client = HubClient::connect(&self.url.host, self.url.port, RETRY_INTERVAL);
             let Ok(mut client) = client else { continue };
@@ -228,7 +227,7 @@ pub(crate) struct RateLimiter {
     byte: f64,
     /// When the next datagram may be sent.
     next_send: Instant,
-    cancelled: Arc<AtomicBool>,
+    run: RunHandle,
     playback: Arc<Playback>,
 }
 
@@ -242,11 +241,11 @@ impl RateLimiter {
     pub(crate) fn new(
         messages: Option<f64>,
         bytes: Option<f64>,
-        (playback, cancelled): (Arc<Playback>, Arc<AtomicBool>),
+        (playback, run): (Arc<Playback>, RunHandle),
     ) -> Self {
         let per = |rate: Option<f64>| rate.map_or(0.0, |rate| 1.0 / rate);
         let next = Instant::now();
-        Self { message: per(messages), byte: per(bytes), next_send: next, cancelled, playback }
+        Self { message: per(messages), byte: per(bytes), next_send: next, run, playback }
     }
 
     /// Whether there is no limit.
@@ -263,7 +262,7 @@ impl RateLimiter {
             return weights.count();
         }
         while let Some(wait) = self.next_send.checked_duration_since(Instant::now()) {
-            if self.cancelled.load(Ordering::Relaxed) || self.playback.is_redirected() {
+            if self.run.is_cancelled() || self.playback.is_redirected() {
                 return weights.count();
             }
             std::thread::sleep(wait.min(POLL_INTERVAL));
@@ -320,8 +319,9 @@ mod tests {
 
     #[test]
     fn what_ends_early_is_not_cut() {
-        let cancelled = Arc::new(AtomicBool::new(true));
-        let mut limiter = RateLimiter::new(None, Some(1.0), (Arc::default(), cancelled));
+        let run = RunHandle::default();
+        run.cancel();
+        let mut limiter = RateLimiter::new(None, Some(1.0), (Arc::default(), run));
         limiter.acquire([DatagramCost { bytes: 1_000_000, messages: 1 }]);
         assert_eq!(
             limiter.acquire((0..46).map(|_| DatagramCost { bytes: 65_507, messages: 0 })),

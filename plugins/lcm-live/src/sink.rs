@@ -8,7 +8,7 @@ use serde::Deserialize;
 use sluice_core::options::{ByteSize, above_zero};
 use sluice_core::playback::{PlaybackClock, PlaybackSpeed, PlaybackTurn};
 use sluice_core::time::TimeLength;
-use sluice_core::{Batch, EncodeContext, Encoding, Error, PerChannel, Sink, SinkContext};
+use sluice_core::{Batch, EncodeContext, Encoding, Error, PerChannel, Playback, Sink, SinkContext};
 
 use crate::options::{self, Address, Interface};
 use crate::send::{GroupSender, HubSender, Outgoing, RateLimiter, Transport, without_nul};
@@ -126,16 +126,12 @@ impl Sink for LcmLiveSink {
     fn open(&self, context: &SinkContext) -> Result<LiveOutput, Error> {
         let tempo =
             PlaybackSpeed { speed: self.speed, max_gap: self.max_gap.map(TimeLength::duration) };
-        let cancelled = Arc::clone(&context.cancelled);
+        let playback = context.run.shared::<Playback>();
         let bytes = self.max_bandwidth.map(|bytes| bytes.0.max(1) as f64);
         Ok(LiveOutput {
             transport: self.transport()?,
-            clock: PlaybackClock::new(Arc::clone(&context.playback), Arc::clone(&cancelled), tempo),
-            limiter: RateLimiter::new(
-                self.max_rate,
-                bytes,
-                (Arc::clone(&context.playback), cancelled),
-            ),
+            clock: PlaybackClock::new(Arc::clone(&playback), context.run.clone(), tempo),
+            limiter: RateLimiter::new(self.max_rate, bytes, (playback, context.run.clone())),
             left_out: Vec::new(),
         })
     }

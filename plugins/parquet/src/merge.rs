@@ -134,7 +134,7 @@ pub(crate) struct MergeReader {
 
 impl Reader for MergeReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
-        if self.context.is_cancelled() {
+        if self.context.run.is_cancelled() {
             return Ok(None);
         }
         let query = self.context.query.clone();

@@ -196,7 +196,7 @@ impl Encode {
 
 fn mark_undecoded(batch: &Batch, events: &[u32], context: &mut StageContext<'_>) {
     let origins = batch.origins();
-    context.undecoded.extend(events.iter().map(|event| origins[*event as usize]));
+    context.report.undecoded.extend(events.iter().map(|event| origins[*event as usize]));
 }
 
 impl Map for Encode {

@@ -32,7 +32,7 @@ use sluice_core::{Batch, StageContext};
 /// The events for which `keep` is true. The others are counted as filtered.
 fn keep(batch: &Batch, context: &mut StageContext<'_>, keep: impl FnMut(usize) -> bool) -> Batch {
     let kept = batch.retain(keep);
-    context.filtered += (batch.len() - kept.len()) as u64;
+    context.report.filtered += (batch.len() - kept.len()) as u64;
     kept
 }
 

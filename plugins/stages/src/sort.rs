@@ -181,7 +181,7 @@ impl Sorter {
             LatePolicy::Drop => "too late to be sorted; dropped",
         };
         if self.late == LatePolicy::Drop {
-            context.filtered += tally.late;
+            context.report.filtered += tally.late;
         }
         let early = "passed on early: the sort window holds more than `sort_events` or \
                      `sort_bytes`";

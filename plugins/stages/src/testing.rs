@@ -124,8 +124,8 @@ impl StageRunner {
     ) -> Result<Batch, Error> {
         let mut context = StageContext::new(&self.channels, self.origin).within(self.wanted);
         let out = step(&mut self.stage, &mut context)?;
-        self.filtered += context.filtered;
-        self.notes.append(&mut context.notes);
+        self.filtered += context.report.filtered;
+        self.notes.append(&mut context.report.notes);
         Ok(joined(&out))
     }
 }

@@ -275,7 +275,7 @@ impl sluice_core::Source for FakeLiveSource {
         Ok(Box::new(std::iter::from_fn(move || {
             let mut left = left.lock().unwrap();
             if *left == 0 {
-                while self.then == WhenDrained::Waits && !context.is_cancelled() {
+                while self.then == WhenDrained::Waits && !context.run.is_cancelled() {
                     std::thread::yield_now();
                 }
                 return None;

@@ -46,7 +46,7 @@ impl Map for MinPayloadLength {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let kept = batch.retain(|row| batch.payload_len(row) >= self.least);
         // Every event must be accounted for, or the run fails.
-        context.filtered += (batch.len() - kept.len()) as u64;
+        context.report.filtered += (batch.len() - kept.len()) as u64;
         Ok(kept)
     }
 

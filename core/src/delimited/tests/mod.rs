@@ -3,14 +3,14 @@
 
 use std::io::Write;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::contract::{SourceContents, gather, gather_with, splits_cover_the_inputs};
 use crate::time::TimePoint;
-use crate::{BlockPool, Clock};
+use crate::{BlockPool, Clock, RunHandle};
 
 /// `#!`, the payload length, a time, the payload, and the sum of all bytes before.
 struct MarkedFormat(InPaths);
@@ -278,7 +278,7 @@ struct LongEventFormat {
     path: InPaths,
     shown: Arc<AtomicU64>,
     /// Set after this many bytes.
-    cancelled: (u64, Arc<AtomicBool>),
+    cancelled: (u64, RunHandle),
 }
 
 const LONGEST: u64 = 64 << 10;
@@ -299,7 +299,7 @@ impl Delimited for LongEventFormat {
     fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         let (most, cancelled) = &self.cancelled;
         if self.shown.fetch_add(bytes.len() as u64, Ordering::Relaxed) > *most {
-            cancelled.store(true, Ordering::Relaxed);
+            cancelled.cancel();
         }
         let Some([_, _, len @ ..]) = bytes.first_chunk::<6>() else { return ParseOutcome::More };
         let end = 6 + u32::from_le_bytes(*len) as usize;
@@ -333,7 +333,7 @@ fn read_long(bytes: &[u8]) -> (SourceContents, u64) {
     let mut all: Option<(SourceContents, u64)> = None;
     for block in [1 << 20, 1 << 12, 300] {
         let shown = Arc::default();
-        let never = (u64::MAX, Arc::default());
+        let never = (u64::MAX, RunHandle::default());
         let path = file.path.clone();
         let source = LongEventFormat { path, shown: Arc::clone(&shown), cancelled: never };
         let blocks = BlockPool::new(block, 2);
@@ -382,7 +382,7 @@ fn a_search_ends_when_the_run_does() {
     for target in [u64::MAX, 150_000] {
         let context = ReadContext::standalone("test");
         let (shown, most) = (Arc::new(AtomicU64::new(0)), 300_000);
-        let cancelled = (most, Arc::clone(&context.cancelled));
+        let cancelled = (most, context.run.clone());
         let source =
             LongEventFormat { path: file.path.clone(), shown: Arc::clone(&shown), cancelled };
         let read = gather_with(&source, target, &context).unwrap();

@@ -403,12 +403,12 @@ pub(super) fn count_events(from: &Batch, places: &[u32], context: &mut StageCont
     let mut used = 0u64;
     for place in places {
         if last.replace(*place) == Some(*place) {
-            context.added.push(from.origins()[*place as usize]);
+            context.report.added.push(from.origins()[*place as usize]);
         } else {
             used += 1;
         }
     }
-    context.filtered += (from.len() as u64).saturating_sub(used);
+    context.report.filtered += (from.len() as u64).saturating_sub(used);
 }
 
 fn broken(error: &ArrowError) -> Error {

@@ -15,7 +15,7 @@ impl Fold for LimitFold {
         let passed = self.0.fetch.unwrap_or(u64::MAX).min(len - skipped);
         self.0.skip -= skipped;
         self.0.fetch = self.0.fetch.map(|fetch| fetch - passed);
-        context.filtered += len - passed;
+        context.report.filtered += len - passed;
         Ok(vec![batch.slice(skipped as usize, passed as usize)])
     }
 

@@ -123,7 +123,7 @@ impl Map for ChannelPrefilter {
         let places = self.members.places(context.channels)?;
         let channels = batch.channels();
         let kept = batch.retain(|row| places[channels[row] as usize].is_some());
-        context.filtered += (batch.len() - kept.len()) as u64;
+        context.report.filtered += (batch.len() - kept.len()) as u64;
         Ok(kept)
     }
 

@@ -87,9 +87,9 @@ impl StageRun {
             let mut step = |work: &mut PartStep<'_>| -> Result<usize, Error> {
                 let mut context = StageContext::new(&self.channels, None);
                 let got = work(part, &mut context)?;
-                self.filtered += context.filtered;
-                self.added += context.added.len() as u64;
-                self.notes.append(&mut context.notes);
+                self.filtered += context.report.filtered;
+                self.added += context.report.added.len() as u64;
+                self.notes.append(&mut context.report.notes);
                 let count = got.len();
                 next.extend(got);
                 Ok(count)

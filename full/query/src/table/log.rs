@@ -10,7 +10,7 @@ use arrow_schema::SchemaRef;
 use serde_json::{Value, json};
 use sluice_core::{
     BlockPool, ChannelId, Channels, Error, LossLog, Map, OptionsError, PluginFactory, PluginKind,
-    Query, ReadContext, Registry, Source, Split, Stage,
+    Query, ReadContext, Registry, RunHandle, Source, Split, Stage,
 };
 
 use super::columns::{ChannelLabels, TableKind};
@@ -197,13 +197,9 @@ impl LogTables {
             channels: Arc::clone(&self.channels),
             damage: Arc::default(),
             losses: Arc::<LossLog>::default(),
-            keep_damaged_bytes: false,
             query,
             blocks,
-            cancelled: Arc::default(),
-            abandoned: Arc::default(),
-            run_handle: sluice_core::programs::RunHandle::default(),
-            bytes_read: Arc::clone(&self.bytes_read),
+            run: RunHandle::default().counting_in(Arc::clone(&self.bytes_read)),
         }
     }
 

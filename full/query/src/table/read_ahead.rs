@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
 use datafusion::common::runtime::SpawnedTask;
@@ -86,7 +85,7 @@ impl ReadAhead {
         limit: Option<usize>,
     ) -> Self {
         let context = task.log.context(task.pushdown.query(), resources.blocks.clone());
-        let context = ReadContext { abandoned: Arc::<AtomicBool>::default(), ..context };
+        let context = ReadContext { run: context.run.detached(), ..context };
         Self {
             task,
             resources,
@@ -127,7 +126,7 @@ impl ReadAhead {
 
     /// Stops reading.
     fn stop(&mut self) {
-        self.context.abandoned.store(true, Ordering::Relaxed);
+        self.context.run.abandon();
         self.active.clear();
         self.next = self.splits.len();
     }
@@ -354,7 +353,7 @@ fn read_split(
 ) -> Result<ReadStep> {
     let mut reader = task.log.source.read(split, entry, context).map_err(external)?;
     let mut output = ScanOutput::default();
-    while limit.is_none_or(|limit| output.rows < limit) && !context.is_cancelled() {
+    while limit.is_none_or(|limit| output.rows < limit) && !context.run.is_cancelled() {
         match reader.next_batch().map_err(external)? {
             Some(batch) => task.add(batch, &mut output)?,
             None => break,
@@ -377,7 +376,7 @@ fn stream_batches(
     };
     let mut reader = task.log.source.read(split, SplitStart::At(split.start), context)?;
     while let Some(batch) = reader.next_batch()? {
-        if sender.blocking_send(Ok(with_findings(Some(batch)))).is_err() || context.is_cancelled() {
+        if sender.blocking_send(Ok(with_findings(Some(batch)))).is_err() || context.run.is_cancelled() {
             return Ok(());
         }
     }

@@ -59,7 +59,7 @@ impl ScanTask {
         if self.built.contains(&LogColumn::Timestamp) {
             let mut context = StageContext::new(&self.log.channels, None);
             context.note_clamped_times(&batch);
-            output.note(context.notes);
+            output.note(context.report.notes);
         }
         let labels = self.log.labels();
         let rows = record_batch(&self.built, &self.built_schema, &batch, fields.as_ref(), &labels);
@@ -97,7 +97,7 @@ impl ScanTask {
                     Some(decode) => {
                         let mut context = StageContext::new(&self.log.channels, None);
                         let decoded = decode.apply(batch, &mut context)?;
-                        output.note(context.notes);
+                        output.note(context.report.notes);
                         decoded
                     }
                     None => batch,

@@ -26,7 +26,7 @@ pub(super) struct DroppedFold;
 
 impl Fold for DroppedFold {
     fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
-        context.filtered += batch.len() as u64;
+        context.report.filtered += batch.len() as u64;
         Ok(Vec::new())
     }
 

@@ -42,9 +42,9 @@ fn number(payload: &[u8]) -> u64 {
 impl Map for ThinningMap {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let kept = batch.retain(|row| !number(batch.payload(row)).is_multiple_of(3));
-        context.filtered += (batch.len() - kept.len()) as u64;
+        context.report.filtered += (batch.len() - kept.len()) as u64;
         context.note("thinned", (batch.len() - kept.len()) as u64);
-        context.undecoded.extend(kept.origins().first());
+        context.report.undecoded.extend(kept.origins().first());
         Ok(with_payloads(&kept, |row| (number(kept.payload(row)) * 2).to_string()))
     }
 }
@@ -128,7 +128,7 @@ impl Fold for FirstEvents {
     fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let passing = self.0.min(batch.len());
         self.0 -= passing;
-        context.filtered += (batch.len() - passing) as u64;
+        context.report.filtered += (batch.len() - passing) as u64;
         Ok(vec![batch.slice(0, passing)])
     }
 
@@ -214,7 +214,7 @@ impl Map for WindowMap {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let is_b = |row: usize| context.channels.get(batch.event(row).channel).name.text() == "B";
         let kept = batch.retain(|row| WINDOW.contains(&batch.timestamps()[row]) && is_b(row));
-        context.filtered += (batch.len() - kept.len()) as u64;
+        context.report.filtered += (batch.len() - kept.len()) as u64;
         Ok(kept)
     }
 

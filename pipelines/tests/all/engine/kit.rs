@@ -93,11 +93,7 @@ impl Sink for LineSink {
 
     fn open(&self, context: &SinkContext) -> Result<Self::Output, Error> {
         let tempo = PlaybackSpeed { speed: 0.0, max_gap: None };
-        let pace = PlaybackClock::new(
-            Arc::clone(&context.playback),
-            Arc::clone(&context.cancelled),
-            tempo,
-        );
+        let pace = PlaybackClock::new(context.run.shared(), context.run.clone(), tempo);
         Ok((pace, Arc::clone(&context.channels), 0))
     }
 

@@ -20,7 +20,7 @@ impl Map for OnlyChannels {
             self.0.contains(&channel.name.text())
         };
         let kept = batch.retain(passes);
-        context.filtered += (batch.len() - kept.len()) as u64;
+        context.report.filtered += (batch.len() - kept.len()) as u64;
         Ok(kept)
     }
 }

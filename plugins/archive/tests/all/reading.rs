@@ -1,6 +1,5 @@
 //! What the source reads.
 
-use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -117,7 +116,7 @@ fn all_that_is_read_of_a_file_is_counted() {
     let source = source(&folder.at("in.zst"));
     let splits = source.splits(300, &Query::default()).unwrap();
     gather_splits(&source, splits, &context).unwrap();
-    assert_eq!(context.bytes_read.load(Ordering::Relaxed), packed);
+    assert_eq!(context.run.bytes_read(), packed);
 }
 
 #[test]

@@ -251,7 +251,7 @@ mod tests {
         let micros = new.columns.column_by_name("utime").unwrap();
         assert_eq!(micros.as_primitive::<arrow_array::types::Int64Type>().value(0), 1995);
         let expected = [UNDECODABLE, WRONG_SHAPE].map(|why| (format!("CAM_THUMB_RFC: {why}"), 1));
-        let mut notes = context.notes.clone();
+        let mut notes = context.report.notes.clone();
         notes.sort_by_key(|(what, _)| !what.ends_with(UNDECODABLE));
         assert_eq!(notes, expected);
     }
@@ -289,7 +289,7 @@ mod tests {
         let once = map.apply(batch(&channels, &[("CAM_THUMB_RFC", &image)]), &mut context).unwrap();
         let twice = map.apply(once.clone(), &mut context).unwrap();
         assert_eq!(bytes(&twice.rows()[0], 0), bytes(&once.rows()[0], 0));
-        assert_eq!(context.notes, [(format!("CAM_THUMB_RFC: {NOT_AN_IMAGE}"), 1)]);
+        assert_eq!(context.report.notes, [(format!("CAM_THUMB_RFC: {NOT_AN_IMAGE}"), 1)]);
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl BatchMove<'_> {
             let name = context.channels.get(channel).name.text().to_owned();
             self.stage.report(&name, wrong, count, context)?;
         }
-        context.filtered += wrong.len() as u64;
+        context.report.filtered += wrong.len() as u64;
         let is_left = |row: usize| wrong.binary_search_by_key(&(row as u32), |(e, _)| *e).is_err();
         self.batch = self.batch.retain(is_left);
         Ok(self)

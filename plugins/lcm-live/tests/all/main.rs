@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use sluice_core::contract::PlainEvent;
 use sluice_core::{
-    Batch, BatchBuilder, Channel, ChannelId, Channels, EncodeContext, Encoding, Name, Query,
-    ReadContext, Service, Sink, SinkContext, Source, SplitStart,
+    Batch, BatchBuilder, Channel, ChannelId, Channels, EncodeContext, Encoding, Name, Playback,
+    Query, ReadContext, RunHandle, Service, Sink, SinkContext, Source, SplitStart,
 };
 use sluice_lcm_live::{LcmHub, LcmLive, LcmLiveSink};
 use socket2::{Domain, Socket, Type};
@@ -232,12 +232,12 @@ fn receiving_ends_by_itself_or_when_it_is_told_to() {
     );
     ends(json!({ "url": url, "interface": "lo", "limit": 1 }));
     let context = ReadContext::standalone("live");
-    let cancelled = Arc::clone(&context.cancelled);
+    let run = context.run.clone();
     let endless = source(json!({ "url": url, "interface": "lo" }));
     let heard = receive_in(&endless, &context, || {
         let wild = RawSender::new(port);
         (0..1000).for_each(|n| wild.short(n, "A", &[1; 100]));
-        cancelled.store(true, Ordering::Relaxed);
+        run.cancel();
     });
     assert_eq!((heard.events.len(), heard.lost()), (1000, 0), "what has come is given to the end");
 }
@@ -368,7 +368,9 @@ fn messages_of_any_size_arrive() {
 #[test]
 fn playing_can_be_told_to_go_elsewhere() {
     let port = free_port();
-    let context = SinkContext::standalone();
+    let playback = Arc::new(Playback::default());
+    let run = RunHandle::default().sharing(&playback);
+    let context = SinkContext { run, ..SinkContext::standalone() };
     let sink = sink(json!({ "url": url(port), "interface": "lo" }));
     let messages = [(0, "A", vec![0]), (3_600_000, "A", vec![1]), (3_600_001, "B", vec![2])];
     let batch = batch(&context.channels, &messages);
@@ -378,7 +380,7 @@ fn playing_can_be_told_to_go_elsewhere() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(100));
-            context.playback.end();
+            playback.end();
         });
         // The second message is an hour away.
         assert_eq!(sink.append(&mut output, block).unwrap(), 1);

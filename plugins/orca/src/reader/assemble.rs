@@ -71,7 +71,7 @@ impl OrcaReader {
             let space = block.get_mut(at..at + len).unwrap_or_default();
             let path = self.log.subfiles.get(subfile).map_or(Path::new(""), |file| &file.path);
             let read = self.files.read_at(subfile, path, span.start, space)?;
-            self.context.count_read(read as u64);
+            self.context.run.count_read(read as u64);
             // Beyond the end of the file, the block has bytes of an earlier use.
             let there = span.start + read as u64;
             let in_span = records.get(rows).unwrap_or_default().iter();

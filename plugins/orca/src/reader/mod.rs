@@ -245,7 +245,7 @@ impl OrcaReader {
             );
         };
         let at = (line.offset, line.len);
-        self.context.count_read(line.len);
+        self.context.run.count_read(line.len);
         let ParsedLine { data, swallowed, has_extra_columns } = match line.data() {
             Err(reason) => return Ok(Some(Some(LocatedEvent::Damage(self.damage(at, reason))))),
             Ok(None) => return Ok(Some(None)),
@@ -393,7 +393,7 @@ impl Reader for OrcaReader {
             self.start()?;
             self.phase = ReadPhase::Data;
         }
-        while !self.context.is_cancelled() {
+        while !self.context.run.is_cancelled() {
             let Some(located) = self.locate_batch()? else { return Ok(None) };
             let batch = self.assemble(located)?;
             if !batch.is_empty() {

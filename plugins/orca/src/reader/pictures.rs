@@ -56,7 +56,7 @@ impl OrcaReader {
         let mut picture = vec![0; len as usize];
         let read = file.read_at(0, &mut picture)?;
         picture.truncate(read);
-        self.context.count_read(read as u64);
+        self.context.run.count_read(read as u64);
         Ok(Ok(picture.into()))
     }
 }

@@ -258,7 +258,7 @@ impl ParquetTable {
             reader.report(&reason);
             return Ok(reader);
         }
-        context.count_read(place.end - place.start);
+        context.run.count_read(place.end - place.start);
         let group = &self.groups()[place.number];
         let selection = self.selection(place.number, query);
         let sorts = self.is_by_channel(place.number);

@@ -23,7 +23,7 @@ fn decided(text: &str, columns: Vec<(&str, ArrayRef)>) -> DecidedRows {
     let batch = run.batch(&events).with_rows(vec![rows("t", &all, columns)]);
     let mut context = StageContext::new(&run.channels, None);
     let truths = condition.decide(&batch, |_| true, &mut context).unwrap();
-    (truths, context.notes)
+    (truths, context.report.notes)
 }
 
 fn sample() -> Vec<(&'static str, ArrayRef)> {

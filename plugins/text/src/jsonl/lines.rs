@@ -88,7 +88,7 @@ impl LineBuffer {
             if self.scanned - self.next > self.max_len {
                 return self.step_over().map(Some);
             }
-            if self.context.is_cancelled() {
+            if self.context.run.is_cancelled() {
                 return Ok(None);
             }
             self.read_more()?;
@@ -110,7 +110,7 @@ impl LineBuffer {
             }
             self.next = self.buffer.len();
             self.scanned = self.next;
-            if self.ended || self.position() >= limit || self.context.is_cancelled() {
+            if self.ended || self.position() >= limit || self.context.run.is_cancelled() {
                 return Ok(false);
             }
             self.read_more()?;

@@ -91,7 +91,7 @@ impl JsonLineReader {
             }
         }
         self.done |= self.lines.position() >= self.end;
-        self.context.count_read(self.lines.position() - from);
+        self.context.run.count_read(self.lines.position() - from);
         if let Some(word) = self.events.take_unknown_encoding() {
             self.note_unknown_encoding(&word);
         }
@@ -130,7 +130,8 @@ impl JsonLineReader {
     fn report(&self, line: LineSpan, reason: String, channel: Option<ChannelId>) {
         let mut damage = Damage::new(&self.input, line.at, line.end - line.at, reason);
         damage.channel = channel;
-        if self.context.keep_damaged_bytes && line.is_complete && !self.lines.log().is_seekable() {
+        if self.context.damage.keeps_bytes() && line.is_complete && !self.lines.log().is_seekable()
+        {
             damage.bytes = vec![self.lines.bytes(line).to_vec().into()];
         }
         self.context.damage.report(damage);
@@ -139,7 +140,7 @@ impl JsonLineReader {
     /// Handles a file that ends before the split does, and cancellation.
     fn end_early(&mut self) {
         self.done = true;
-        if self.context.is_cancelled() {
+        if self.context.run.is_cancelled() {
             return;
         }
         let at = self.lines.position();
@@ -160,7 +161,7 @@ impl JsonLineReader {
 
 impl Reader for JsonLineReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
-        while !self.done && !self.context.is_cancelled() {
+        while !self.done && !self.context.run.is_cancelled() {
             let batch = self.fill()?;
             if !batch.is_empty() {
                 return Ok(Some(batch));

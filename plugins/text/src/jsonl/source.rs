@@ -144,8 +144,8 @@ mod tests {
         SourceContents, any_splitting_is_the_same, gather, gather_with, splits_cover_the_inputs,
     };
     use sluice_core::{
-        BatchBuilder, Channel, Channels, Clock, Encoding, Name, Registry, SniffResult, frames,
-        options,
+        BatchBuilder, Channel, Channels, Clock, DamageLog, Encoding, Name, Registry, SniffResult,
+        frames, options,
     };
 
     use super::*;
@@ -245,7 +245,8 @@ mod tests {
         let text = format!("{LINE}\nno JSON\n{LINE}\n");
         let packed = file(&frames::compress(text.as_bytes(), 3).unwrap());
         let (source, context) = (source(&packed), ReadContext::standalone("test"));
-        let context = ReadContext { keep_damaged_bytes: true, ..context };
+        let damage = Arc::new(DamageLog::keeping_bytes());
+        let context = ReadContext { damage, ..context };
         let splits = source.splits(10, &Query::default()).unwrap();
         assert_eq!(splits, [Split::whole(packed.path(), None)]);
         let mut reader = source.read(&splits[0], SplitStart::At(0), &context).unwrap();

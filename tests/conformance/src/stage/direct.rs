@@ -213,10 +213,10 @@ impl StagePass<'_> {
         let mut context = StageContext::new(channels, self.origin).within(wanted);
         let Some(part) = self.parts.get_mut(place) else { return Ok(Vec::new()) };
         let given = work(part, &mut context).map_err(|error| error.to_string())?;
-        self.log.filtered += context.filtered;
-        count(&context.undecoded, self.events, &mut self.log.undecoded);
-        count(&context.added, self.events, &mut self.log.added);
-        for (what, count) in context.notes {
+        self.log.filtered += context.report.filtered;
+        count(&context.report.undecoded, self.events, &mut self.log.undecoded);
+        count(&context.report.added, self.events, &mut self.log.added);
+        for (what, count) in context.report.notes {
             *self.log.notes.entry(what).or_default() += count;
         }
         let wrong = given

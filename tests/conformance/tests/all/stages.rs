@@ -130,7 +130,7 @@ impl Map for ToyStage {
         match self.wrong {
             StageDefect::Nothing | StageDefect::MisplacesRows => {
                 let kept = batch.retain(|row| !odd(&batch, row));
-                context.filtered += (batch.len() - kept.len()) as u64;
+                context.report.filtered += (batch.len() - kept.len()) as u64;
                 let beyond = u32::from(self.wrong == StageDefect::MisplacesRows);
                 let rows = lengths(&kept, beyond);
                 Ok(if kept.is_empty() { kept } else { kept.with_rows(vec![rows]) })
@@ -138,7 +138,7 @@ impl Map for ToyStage {
             StageDefect::Remembers => {
                 let kept =
                     batch.retain(|_| !self.seen.fetch_add(1, Ordering::Relaxed).is_multiple_of(3));
-                context.filtered += (batch.len() - kept.len()) as u64;
+                context.report.filtered += (batch.len() - kept.len()) as u64;
                 Ok(kept)
             }
             StageDefect::Loses => Ok(batch.retain(|row| !odd(&batch, row))),
@@ -150,7 +150,7 @@ impl Map for ToyStage {
                 Ok(batch)
             }
             StageDefect::LeavesOutFirst => {
-                context.filtered += u64::from(!batch.is_empty());
+                context.report.filtered += u64::from(!batch.is_empty());
                 Ok(batch.retain(|row| row > 0))
             }
             StageDefect::Panics => {
@@ -213,7 +213,7 @@ impl Fold for OneInThree {
             self.0 += 1;
             self.0.is_multiple_of(3)
         });
-        context.filtered += (batch.len() - kept.len()) as u64;
+        context.report.filtered += (batch.len() - kept.len()) as u64;
         Ok(vec![kept])
     }
 

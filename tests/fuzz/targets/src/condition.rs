@@ -29,7 +29,7 @@ pub fn condition(bytes: &[u8]) {
         let decided =
             condition.decide(batch, |_| true, &mut context).expect("no event is an error");
         assert_eq!(decided.len(), batch.len());
-        assert!(context.notes.iter().all(|(what, count)| !what.is_empty() && *count > 0));
+        assert!(context.report.notes.iter().all(|(what, count)| !what.is_empty() && *count > 0));
         decided
     };
     let whole = decide(&batch);

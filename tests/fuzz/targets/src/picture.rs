@@ -38,5 +38,5 @@ pub fn picture(bytes: &[u8]) {
     let [rows] = out.rows() else { panic!("{:?}", out.rows()) };
     let is_straight = rows.payloads == Payloads::Gone;
     assert_eq!((out.len(), rows.events.len()), (1, 1));
-    assert_eq!(is_straight, context.notes.is_empty(), "{:?}", context.notes);
+    assert_eq!(is_straight, context.report.notes.is_empty(), "{:?}", context.report.notes);
 }

@@ -55,7 +55,7 @@ fn stage_output(mut stage: Stage, most: usize) -> Option<Vec<OutputEvent>> {
     let events = out.iter().flat_map(|batch| (0..batch.len()).map(|row| plain(batch, row)));
     let events: Vec<OutputEvent> = events.collect();
     assert_eq!(
-        events.len() as u64 + context.filtered,
+        events.len() as u64 + context.report.filtered,
         EVENTS as u64,
         "every event is accounted for"
     );

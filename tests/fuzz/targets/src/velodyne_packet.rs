@@ -38,8 +38,8 @@ fn applied(stage: &dyn Map, payloads: &[Vec<u8>]) -> (Batch, usize) {
     }
     let mut context = StageContext::new(&channels, None);
     let out = stage.apply(batch.finish(), &mut context).expect("no payload is an error");
-    assert!(context.notes.iter().all(|(what, count)| !what.is_empty() && *count > 0));
-    (out, context.undecoded.len())
+    assert!(context.report.notes.iter().all(|(what, count)| !what.is_empty() && *count > 0));
+    (out, context.report.undecoded.len())
 }
 
 fn points(batch: &Batch) -> Vec<Points> {

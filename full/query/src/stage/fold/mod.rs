@@ -127,7 +127,7 @@ impl QueryFold {
         let FoldState::Running(execution, mapping) = &mut self.state else { return Ok(Vec::new()) };
         let mapping = mapping.clone();
         loop {
-            let step = execution.step(&|| context.run_handle.is_aborted());
+            let step = execution.step(&|| context.run.is_aborted());
             match step.map_err(|error| run_error(error, &self.query, &self.budget))? {
                 ExecutionStep::Rows(rows) if rows.num_rows() == 0 => {}
                 ExecutionStep::Rows(rows) => {
@@ -149,7 +149,7 @@ impl QueryFold {
         mapping: &EventMapping,
         context: &mut StageContext<'_>,
     ) -> Result<Batch, Error> {
-        let source = match context.run_handle.node() {
+        let source = match context.run.node() {
             "" => "sql",
             node => node,
         };
@@ -160,14 +160,14 @@ impl QueryFold {
             Error::invalid(format!("the query `{}`: {error}", self.query.excerpt()))
         })?;
         self.next = self.next.saturating_add(events.len() as i64);
-        context.added.extend(events.origins());
+        context.report.added.extend(events.origins());
         Ok(events)
     }
 }
 
 impl Fold for QueryFold {
     fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
-        context.filtered += batch.len() as u64;
+        context.report.filtered += batch.len() as u64;
         if batch.is_empty() || matches!(self.state, FoldState::Finished) {
             return Ok(Vec::new());
         }

@@ -134,7 +134,7 @@ impl CameraRun {
         let carried = self.fold.push(batch, &mut context).unwrap();
         let painted = carried.into_iter().map(|batch| self.map.apply(batch, &mut context).unwrap());
         let painted = painted.collect();
-        for (what, count) in context.notes {
+        for (what, count) in context.report.notes {
             *self.notes.entry(what).or_default() += count;
         }
         painted

@@ -143,8 +143,8 @@ impl FrameRun {
     ) -> Result<Vec<Batch>, Error> {
         let mut context = StageContext::new(&self.channels, None);
         let out = step(&mut context)?;
-        self.filtered += context.filtered;
-        for (content, count) in context.notes {
+        self.filtered += context.report.filtered;
+        for (content, count) in context.report.notes {
             *self.notes.entry(content).or_default() += count;
         }
         Ok(out)

@@ -48,7 +48,7 @@ fn points(options: Value, channel: &str, file: &[u8]) -> (Option<Points>, Vec<St
     let mut context = StageContext::new(&channels, None);
     let out = map.apply(batch, &mut context).unwrap();
     assert_eq!((out.len(), out.timestamps()), (1, &[1_000_000][..]));
-    let notes = context.notes.into_iter().map(|(what, _)| what).collect();
+    let notes = context.report.notes.into_iter().map(|(what, _)| what).collect();
     (out.rows().first().and_then(Points::from_rows), notes)
 }
 

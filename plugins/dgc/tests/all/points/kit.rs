@@ -50,11 +50,11 @@ impl PointRun {
     pub(crate) fn apply(&mut self, batch: Batch) -> Result<Batch, Error> {
         let mut context = StageContext::new(&self.channels, None);
         let out = self.map.apply(batch, &mut context)?;
-        for (what, count) in context.notes {
+        for (what, count) in context.report.notes {
             *self.notes.entry(what).or_default() += count;
         }
-        self.filtered += context.filtered;
-        self.undecoded += context.undecoded.len();
+        self.filtered += context.report.filtered;
+        self.undecoded += context.report.undecoded.len();
         Ok(out)
     }
 
