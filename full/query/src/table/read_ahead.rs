@@ -376,7 +376,9 @@ fn stream_batches(
     };
     let mut reader = task.log.source.read(split, SplitStart::At(split.start), context)?;
     while let Some(batch) = reader.next_batch()? {
-        if sender.blocking_send(Ok(with_findings(Some(batch)))).is_err() || context.run.is_cancelled() {
+        if sender.blocking_send(Ok(with_findings(Some(batch)))).is_err()
+            || context.run.is_cancelled()
+        {
             return Ok(());
         }
     }

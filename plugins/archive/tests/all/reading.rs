@@ -1,6 +1,5 @@
 //! What the source reads.
 
-
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_archive::fuzzing::Archive;
