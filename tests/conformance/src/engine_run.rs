@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use sluice_core::Registry;
 use sluice_core::options::ByteSize;
-use sluice_pipeline::report::DamageReport;
+use sluice_pipeline::report::{DamageReport, Note};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Document, Pipeline, Variables};
 
@@ -20,23 +20,46 @@ pub(crate) const RUN_CONFIGS: [(usize, u64); 4] = [(1, 512), (2, 512), (8, 512),
 pub(crate) fn run(
     plugin: &str,
     options: &Value,
-    (jobs, memory): (usize, u64),
+    limits: (usize, u64),
     registry: &Registry,
 ) -> Result<ReadResult, String> {
+    let document = |place| {
+        text(plugin, options, place).map(|text| Document::generated("conformance.toml", text))
+    };
+    Ok(run_document(document, limits, registry)?.0)
+}
+
+/// Runs a pipeline that ends in the kit's own sink with the place it is given. Also returns its
+/// notes.
+pub(crate) fn run_document(
+    document: impl FnOnce(u64) -> Result<Document, String>,
+    (jobs, memory): (usize, u64),
+    registry: &Registry,
+) -> Result<(ReadResult, Vec<String>), String> {
     let place = new_place();
-    let text = text(plugin, options, place)?;
-    // Paths are literal; braces in them are not variables.
-    let variables = Variables { set: BTreeMap::new(), environment: false };
-    let document = Document::generated("conformance.toml", text);
-    let pipeline = Pipeline::read(&document, &variables, registry).map_err(|m| m.to_string())?;
+    let pipeline = read_document(&document(place)?, registry)?;
     let (jobs, memory) = (Some(jobs), Some(ByteSize(memory << 20)));
     let ran = run::run(pipeline, &Options { jobs, memory, ..Options::default() });
-    let mut read = ReadResult { events: take_kept(place), ..ReadResult::default() };
+    let (mut read, mut notes) =
+        (ReadResult { events: take_kept(place), ..ReadResult::default() }, Vec::new());
     match ran {
-        Ok(report) => read.damage = report.damage.into_iter().map(damage_range).collect(),
+        Ok(report) => {
+            read.damage = report.damage.into_iter().map(damage_range).collect();
+            let counted = |note: Note| match note.count {
+                0 => format!("{}: {}", note.node, note.what),
+                count => format!("{}: {} ({count})", note.node, note.what),
+            };
+            notes = report.notes.into_iter().map(counted).collect();
+        }
         Err(error) => read.error = Some(error.to_string()),
     }
-    Ok(read.in_reported_order())
+    Ok((read.in_reported_order(), notes))
+}
+
+/// Reads a pipeline without variables: paths are literal, braces in them are not variables.
+pub(crate) fn read_document(document: &Document, registry: &Registry) -> Result<Pipeline, String> {
+    let variables = Variables { set: BTreeMap::new(), environment: false };
+    Pipeline::read(document, &variables, registry).map_err(|mistakes| mistakes.to_string())
 }
 
 fn damage_range(damage: DamageReport) -> DamageRange {

@@ -13,6 +13,7 @@
 //! The kit knows no plugin: it finds them in the registry of the test program and runs them with
 //! the real engine. What a format means is up to the plugin's own tests.
 
+mod cases;
 mod codec;
 mod damage_checker;
 mod damage_trial;
@@ -34,6 +35,7 @@ mod sniffing;
 mod source;
 mod stage;
 
+pub use cases::cases;
 pub use codec::{CodecTrial, codec};
 pub use finding::{Finding, Promise};
 pub use sink::{EventOrder, FormatFidelity, SinkTrial, TimeRounding, sink};

@@ -11,7 +11,6 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_core::contract::{
     PlainEvent, SourceContents, any_splitting_is_the_same, gather, gather_splits, gather_with,
-    splits_cover_the_inputs,
 };
 use sluice_core::{
     Batch, BatchBuilder, BlockPool, Channel, ChannelQuery, Channels, DynSink, EncodeContext,
@@ -55,53 +54,9 @@ fn master_of(case: &Path) -> PathBuf {
     names.map(|name| case.join(name)).into_iter().find(|path| path.exists()).unwrap()
 }
 
-fn shown(event: &PlainEvent) -> Value {
-    let payload: String = event.payload.iter().map(|byte| format!("{byte:02x}")).collect();
-    json!({ "time": event.timestamp, "number": event.sequence, "source": event.source,
-        "channel": event.channel, "payload": payload })
-}
-
 #[test]
-fn every_case_has_the_expected_events_for_any_splits() {
-    assert!(cases().len() > 20);
-    for case in cases() {
-        let expected: Value =
-            serde_json::from_slice(&fs::read(case.join("expected.json")).unwrap()).unwrap();
-        let log = source_with(&master_of(&case), &expected["options"]);
-        let all = any_splitting_is_the_same(&*log, &[1, 40, 100, 1000]);
-        splits_cover_the_inputs(&*log, 60);
-        let events: Vec<Value> = all.events.iter().map(shown).collect();
-        assert_eq!(json!(events), expected["events"], "{}", case.display());
-        let damage = expected["damage"].as_array().unwrap();
-        assert_eq!(all.damage.len(), damage.len(), "{}: {:?}", case.display(), all.damage);
-        for ((at, length, reason), due) in all.damage.iter().zip(damage) {
-            let place = (json!(at), json!(length));
-            assert_eq!(
-                place,
-                (due["at"].clone(), due["length"].clone()),
-                "{}: {reason}",
-                case.display()
-            );
-            let says = due["reason"].as_str().unwrap();
-            assert!(reason.contains(says), "{}: `{reason}` instead of `{says}`", case.display());
-        }
-    }
-}
-
-#[test]
-fn the_size_of_blocks_does_not_matter() {
-    for case in cases() {
-        let expected: Value =
-            serde_json::from_slice(&fs::read(case.join("expected.json")).unwrap()).unwrap();
-        let log = source_with(&master_of(&case), &expected["options"]);
-        let all = gather(&*log, u64::MAX).unwrap();
-        for block in [1, 29, 300] {
-            let mut context = ReadContext::standalone("test");
-            context.blocks = BlockPool::new(block, 2);
-            let small = gather_with(&*log, u64::MAX, &context).unwrap();
-            assert_eq!(small, all, "{}: blocks of {block}", case.display());
-        }
-    }
+fn every_case_has_the_expected_events_and_damage() {
+    sluice_conformance::cases(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata"));
 }
 
 fn case(name: &str) -> PathBuf {

@@ -1,6 +1,6 @@
 //! The kit finds the defect of sources that each have one, and finds nothing in a valid source.
 
-mod toy;
+pub(crate) mod toy;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
