@@ -378,6 +378,7 @@ pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<PipelineNod
         source_name: None,
         span: 0..0,
         names,
+        condition_note: None,
     })
 }
 
@@ -399,6 +400,7 @@ pub(crate) fn sink_node(sink: Box<dyn DynSink>) -> PipelineNode {
         source_name: None,
         span: 0..0,
         names: Vec::new(),
+        condition_note: None,
     }
 }
 

@@ -67,7 +67,7 @@ fn a_validator_names_the_key_that_is_wrong() {
         ("plugin = \"csv\"\npath = \"x\"".into(), "sinks/out", "'from' is a required property"),
         ("from = \"drive\"".into(), "sinks/out", "'plugin' is a required property"),
         (whole.replace("\"csv\"", "\"cvs\""), "sinks/out/plugin", "'cvs' is not valid"),
-        (format!("{whole}when = true"), "sinks/out/when", "True is not of type 'string'"),
+        (format!("{whole}when = true"), "sinks/out/when", "True is not valid"),
         (format!("{whole}[snks]"), "", "'snks' was unexpected"),
     ];
     let texts = cases.iter().map(|(sink, ..)| (sink.clone(), with_sink(sink)));

@@ -197,6 +197,7 @@ impl NodeBlueprint {
             source_name,
             span,
             names,
+            condition_note: None,
         })
     }
 }

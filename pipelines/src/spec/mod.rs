@@ -102,15 +102,18 @@ pub struct PipelineNode {
     pub span: Range<usize>,
     /// The names in its options that have to match something.
     pub names: Vec<NameOption>,
+    /// How to write its condition, if that has an outdated form.
+    pub condition_note: Option<String>,
 }
 
 impl PipelineNode {
     /// Its notes before the first event.
     pub fn notes(&self) -> Vec<String> {
-        match &self.instance {
-            PluginInstance::Stage(stage) => stage.notes(),
-            PluginInstance::Source(_) | PluginInstance::Sink(_) => Vec::new(),
+        let mut notes: Vec<String> = self.condition_note.iter().cloned().collect();
+        if let PluginInstance::Stage(stage) = &self.instance {
+            notes.extend(stage.notes());
         }
+        notes
     }
 }
 

@@ -66,6 +66,7 @@ impl NodeDraft {
             source_name,
             span,
             names,
+            condition_note: self.when.and_then(|when| when.note),
         })
     }
 }

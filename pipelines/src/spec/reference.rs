@@ -30,6 +30,8 @@ enum ValueForm {
     Size(&'static str),
     /// A name, or a list of names.
     Names,
+    /// Values of variables.
+    Condition,
     /// The nodes of this kind.
     Nodes(PluginKind),
 }
@@ -95,10 +97,11 @@ pub(crate) const NODE_KEYS: [FileKey; 6] = [
     },
     FileKey {
         name: "when",
-        about: "The condition for the node, such as \"${FORMAT:-table} == text\": two words with \
-                == or !=, and `or` between several of these.",
+        about: "The values of variables for which the node is there, such as { FORMAT = \"text\" }. \
+                Words in a list are alternatives, { not = \"text\" } stands for any other, and \
+                \"\" for an unset variable. Of a list of such tables, one has to hold.",
         required: false,
-        value: ValueForm::Text,
+        value: ValueForm::Condition,
         kinds: NODES,
     },
     FileKey {
@@ -161,6 +164,7 @@ impl FileKey {
                 let list = json!({ "type": "array", "items": text, "minItems": 1 });
                 json!({ "anyOf": [text, list] })
             }
+            ValueForm::Condition => condition(&text),
             ValueForm::Nodes(kind) => json!({
                 "type": "object",
                 "propertyNames": { "pattern": "^[A-Za-z0-9_-]+$" },
@@ -172,4 +176,22 @@ impl FileKey {
         }
         schema
     }
+}
+
+/// The schema of [`ValueForm::Condition`]: tables, and the string that was the form before.
+fn condition(text: &Value) -> Value {
+    let words = json!([text, { "type": "array", "items": text }]);
+    let negated = json!({
+        "type": "object",
+        "properties": { "not": { "anyOf": words } },
+        "required": ["not"],
+        "additionalProperties": false,
+    });
+    let table = json!({
+        "type": "object",
+        "propertyNames": { "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" },
+        "additionalProperties": { "anyOf": [words[0], words[1], negated] },
+    });
+    let former = json!({ "type": "string", "deprecated": true });
+    json!({ "anyOf": [table, { "type": "array", "items": table }, former] })
 }

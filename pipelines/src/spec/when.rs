@@ -1,256 +1,232 @@
-//! The key `when`: word comparisons that decide whether a node is part of the pipeline. Parses and
-//! evaluates conditions; `prune` removes the nodes.
+//! The key `when`: a condition on variables that decides whether a node is part of the pipeline.
+//! Reads and evaluates conditions; `prune` removes the nodes.
 
 use std::fmt;
 use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use super::check::Check;
+use super::check::{Check, TomlKey, TomlValue};
 use super::messages::kind_of;
+use super::relocation::string_literal;
 
-/// A condition: true if one of its alternatives is.
+/// A condition: true if all tests of one of its alternatives are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
-    alternatives: Vec<Comparison>,
+    alternatives: Vec<Vec<ValueTest>>,
     /// Its position.
     pub(super) span: Range<usize>,
+    /// How to write it as a table, if it is a string.
+    pub(super) note: Option<String>,
 }
 
-/// Compares two words for equality or inequality.
+/// Tests whether a value is one of some words, or none of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Comparison {
-    left: Operand,
-    equal: bool,
-    right: Operand,
-}
-
-/// One side of a comparison.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Operand {
-    text: String,
-    quoted: bool,
-}
-
-/// Why a condition is invalid, and what to do.
-#[derive(Debug, PartialEq, Eq)]
-struct ConditionError {
-    message: String,
-    help: String,
+struct ValueTest {
+    /// What stands for the value in messages: its variable, or in a string the value itself.
+    shown: String,
+    value: String,
+    words: Vec<String>,
+    is_negated: bool,
 }
 
 impl Condition {
     pub(super) fn holds(&self) -> bool {
-        let holds = |one: &Comparison| (one.left.text == one.right.text) == one.equal;
-        self.alternatives.iter().any(holds)
+        let holds = |test: &ValueTest| test.words.contains(&test.value) != test.is_negated;
+        self.alternatives.iter().any(|tests| tests.iter().all(holds))
     }
 }
 
-/// Displays as it would be written without variables.
+/// Displays as comparisons: `FORMAT == text or FORMAT == both`.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, Comparison { left, equal, right }) in self.alternatives.iter().enumerate() {
-            let or = if n > 0 { " or " } else { "" };
-            let operator = if *equal { "==" } else { "!=" };
-            write!(f, "{or}{left} {operator} {right}")?;
-        }
-        Ok(())
+        let each: Vec<String> = self.alternatives.iter().map(|tests| comparisons(tests)).collect();
+        f.write_str(&each.join(" or "))
     }
 }
 
-impl fmt::Display for Operand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let needs_none = !self.text.is_empty() && self.text.chars().all(is_plain) && !is_or(self);
-        if needs_none && !self.quoted {
-            f.write_str(&self.text)
-        } else {
-            write!(f, "'{}'", self.text)
-        }
-    }
+fn comparisons(tests: &[ValueTest]) -> String {
+    let each = tests.iter().map(|test| {
+        let (operator, join) = if test.is_negated { ("!=", " and ") } else { ("==", " or ") };
+        let left = quoted(&test.shown);
+        let right = |word: &String| format!("{left} {operator} {}", quoted(word));
+        test.words.iter().map(right).collect::<Vec<_>>().join(join)
+    });
+    each.collect::<Vec<_>>().join(" and ")
 }
 
-impl Check<'_> {
-    /// The condition of a node; `None` if there is none or after a reported mistake.
-    pub(super) fn when(&mut self, table: &DeTable<'_>) -> Option<Condition> {
-        let value = table.get("when")?;
-        let DeValue::String(text) = value.get_ref() else {
-            let message = format!("expected a condition, found {}", kind_of(value.get_ref()));
-            self.mistake_at(value.span(), message, Some(SYNTAX_HELP.to_owned()));
-            return None;
-        };
-        let span = value.span();
-        let mut alternatives = match parse(text) {
-            Ok(alternatives) => alternatives,
-            Err(ConditionError { message, help }) => {
-                self.mistake_at(span, message, Some(help));
-                return None;
-            }
-        };
-        // All are checked, so that every unset variable is reported.
-        let mut filled = true;
-        for Comparison { left, right, .. } in &mut alternatives {
-            filled &= self.fill(left, &span) & self.fill(right, &span);
-        }
-        filled.then_some(Condition { alternatives, span })
-    }
-
-    fn fill(&mut self, word: &mut Operand, span: &Range<usize>) -> bool {
-        let Some(expanded) = self.expand(&word.text, span.clone()) else { return false };
-        let text = expanded.text;
-        word.text = if word.quoted { text } else { text.trim().to_owned() };
-        true
-    }
-}
-
-const SYNTAX_HELP: &str = "write for example `when = \"${FORMAT:-table} == text\"`, with `==` \
-                           or `!=`, and `or` between several of these";
-
-const NO_AND: &str =
-    "there is no `and`: put one condition on the node and the other on what it reads from";
-
-const NO_NOT: &str = "there is no `not`: write `!=` for `==`, or `==` for `!=`";
-
-/// Parses a condition as written: variables are filled in later, so that their values are never
-/// parsed.
-fn parse(text: &str) -> Result<Vec<Comparison>, ConditionError> {
-    let mut tokens = tokens(text)?.into_iter().peekable();
-    let mut alternatives = Vec::new();
-    loop {
-        let place = if alternatives.is_empty() { "at the beginning" } else { "after `or`" };
-        let left = expect_operand(tokens.next(), place)?;
-        let is_not = left.text == "not" && !left.quoted;
-        if is_not && matches!(tokens.peek(), Some(ConditionToken::Word(_))) {
-            return Err(negated("`not` before a comparison".to_owned()));
-        }
-        let equal = expect_operator(tokens.next())?;
-        let after = if equal { "after `==`" } else { "after `!=`" };
-        let right = expect_operand(tokens.next(), after)?;
-        alternatives.push(Comparison { left, equal, right });
-        match tokens.next() {
-            None => return Ok(alternatives),
-            Some(ConditionToken::Word(next)) if is_or(&next) => {}
-            Some(other) => {
-                let help = if is_and(&other) { NO_AND } else { SYNTAX_HELP };
-                let message = format!("expected `or` or the end, found {other}");
-                return Err(ConditionError { message, help: help.to_owned() });
-            }
-        }
-    }
-}
-
-fn expect_operand(token: Option<ConditionToken>, place: &str) -> Result<Operand, ConditionError> {
-    match token {
-        Some(ConditionToken::Word(word)) if !is_or(&word) => Ok(word),
-        Some(ConditionToken::Operator(operator)) if operator == "!" => {
-            Err(negated(format!("expected a word {place}, found `!`")))
-        }
-        Some(other) => Err(syntax_error(format!("expected a word {place}, found {other}"))),
-        None => Err(syntax_error(format!("expected a word {place}, found nothing"))),
-    }
-}
-
-fn expect_operator(token: Option<ConditionToken>) -> Result<bool, ConditionError> {
-    match token {
-        Some(ConditionToken::Operator(operator)) if operator == "==" => Ok(true),
-        Some(ConditionToken::Operator(operator)) if operator == "!=" => Ok(false),
-        Some(other) => Err(syntax_error(format!("expected `==` or `!=`, found {other}"))),
-        None => Err(syntax_error("expected `==` or `!=`, found nothing".to_owned())),
-    }
-}
-
-fn is_and(token: &ConditionToken) -> bool {
-    match token {
-        ConditionToken::Word(word) => word.text == "and" && !word.quoted,
-        ConditionToken::Operator(operator) => operator == "&&",
-    }
-}
-
-fn negated(message: String) -> ConditionError {
-    ConditionError { message, help: NO_NOT.to_owned() }
-}
-
-fn is_or(word: &Operand) -> bool {
-    word.text == "or" && !word.quoted
-}
-
-fn syntax_error(message: String) -> ConditionError {
-    ConditionError { message, help: SYNTAX_HELP.to_owned() }
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum ConditionToken {
-    Word(Operand),
-    Operator(String),
-}
-
-impl fmt::Display for ConditionToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Word(word) if word.quoted => write!(f, "`{word}`"),
-            Self::Word(Operand { text, .. }) | Self::Operator(text) => write!(f, "`{text}`"),
-        }
-    }
-}
-
-fn tokens(text: &str) -> Result<Vec<ConditionToken>, ConditionError> {
-    let (mut tokens, mut rest) = (Vec::new(), text.trim_start());
-    while let Some(first) = rest.chars().next() {
-        let (token, after) = match first {
-            '\'' => quoted(&rest[1..])?,
-            _ if is_operator(first) => operator_token(rest),
-            _ => plain(rest)?,
-        };
-        tokens.push(token);
-        rest = after.trim_start();
-    }
-    Ok(tokens)
-}
-
-fn quoted(inside: &str) -> Result<(ConditionToken, &str), ConditionError> {
-    let Some((text, after)) = inside.split_once('\'') else {
-        return Err(ConditionError {
-            message: "a `'` that is not closed".to_owned(),
-            help: "put one before and one after the word".to_owned(),
-        });
-    };
-    Ok((ConditionToken::Word(Operand { text: text.to_owned(), quoted: true }), after))
-}
-
-fn is_operator(c: char) -> bool {
-    matches!(c, '=' | '!' | '<' | '>' | '~' | '&' | '|')
-}
-
-fn operator_token(text: &str) -> (ConditionToken, &str) {
-    let end = text.find(|c| !is_operator(c)).unwrap_or(text.len());
-    let (operator, after) = text.split_at(end);
-    (ConditionToken::Operator(operator.to_owned()), after)
-}
-
-/// An unquoted word. A variable in it is one unit, whatever its default contains.
-fn plain(text: &str) -> Result<(ConditionToken, &str), ConditionError> {
-    let mut end = 0;
-    while let Some(c) = text[end..].chars().next() {
-        let variable = text[end..].starts_with("${").then(|| text[end..].find('}')).flatten();
-        match variable {
-            Some(closed) => end += closed + 1,
-            None if c.is_whitespace() || is_operator(c) => break,
-            None if is_plain(c) => end += c.len_utf8(),
-            None => return Err(needs_quotes(c)),
-        }
-    }
-    let (word, after) = text.split_at(end);
-    Ok((ConditionToken::Word(Operand { text: word.to_owned(), quoted: false }), after))
+fn quoted(word: &str) -> String {
+    let is_plain = !word.is_empty() && word != "or" && word.chars().all(is_plain);
+    if is_plain { word.to_owned() } else { format!("'{word}'") }
 }
 
 fn is_plain(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '+' | '@' | '%' | ',' | '$')
 }
 
-fn needs_quotes(found: char) -> ConditionError {
-    ConditionError {
-        message: format!("`{}` in a word without quotes", found.escape_default()),
-        help: "put the word into single quotes; there are no brackets and no patterns".to_owned(),
+const HELP: &str = "write for example `when = { FORMAT = \"text\" }`; several words in a list are \
+                    alternatives, and `{ not = \"text\" }` stands for any other";
+
+impl Check<'_> {
+    /// The condition of a node; `None` if there is none or after a reported mistake.
+    pub(super) fn when(&mut self, table: &DeTable<'_>) -> Option<Condition> {
+        let value = table.get("when")?;
+        let (mut note, span) = (None, value.span());
+        let alternatives = match value.get_ref() {
+            DeValue::String(text) => {
+                let Some(compared) = parse(text) else {
+                    self.mistake_at(span, "expected a table of variables", Some(HELP.to_owned()));
+                    return None;
+                };
+                note = Some(as_table(&compared).map_or_else(
+                    || "`when` as a string is outdated: write a table of variables".to_owned(),
+                    |table| format!("`when` as a string is outdated: write `when = {table}`"),
+                ));
+                self.each(&compared, |check, one| Some(vec![check.comparison(one, &span)?]))?
+            }
+            DeValue::Array(list) => {
+                let tables: Vec<_> = list.iter().collect();
+                self.each(&tables, |check, table| check.tests(table))?
+            }
+            _ => vec![self.tests(value)?],
+        };
+        Some(Condition { alternatives, span, note })
     }
+
+    /// Reads all of them, so that every mistake is reported.
+    fn each<T, R>(
+        &mut self,
+        all: &[T],
+        mut read: impl FnMut(&mut Self, &T) -> Option<R>,
+    ) -> Option<Vec<R>> {
+        let read: Vec<Option<R>> = all.iter().map(|one| read(self, one)).collect();
+        read.into_iter().collect()
+    }
+
+    fn tests(&mut self, value: &TomlValue<'_>) -> Option<Vec<ValueTest>> {
+        let Some(table) = value.get_ref().as_table() else {
+            let found = kind_of(value.get_ref());
+            let message = format!("expected a table of variables, found {found}");
+            self.mistake_at(value.span(), message, Some(HELP.to_owned()));
+            return None;
+        };
+        let entries: Vec<_> = table.iter().collect();
+        self.each(&entries, |check, (name, value)| check.test(name, value))
+    }
+
+    fn test(&mut self, name: &TomlKey<'_>, value: &TomlValue<'_>) -> Option<ValueTest> {
+        let shown = name.get_ref().to_string();
+        // An unset variable is empty.
+        let found = self.expand(&format!("${{{shown}:-}}"), name.span());
+        let negated = value.get_ref().as_table().filter(|table| table.len() == 1);
+        let negated = negated.and_then(|table| table.get("not"));
+        let listed = negated.unwrap_or(value);
+        let words = match listed.get_ref() {
+            DeValue::Array(list) => {
+                let words: Vec<_> = list.iter().collect();
+                self.each(&words, |check, word| check.word(word))
+            }
+            _ => self.word(listed).map(|word| vec![word]),
+        };
+        let (value, words) = (found?.text.trim().to_owned(), words?);
+        Some(ValueTest { shown, value, words, is_negated: negated.is_some() })
+    }
+
+    fn word(&mut self, value: &TomlValue<'_>) -> Option<String> {
+        let DeValue::String(text) = value.get_ref() else {
+            let message = format!("expected a word, found {}", kind_of(value.get_ref()));
+            self.mistake_at(value.span(), message, Some(HELP.to_owned()));
+            return None;
+        };
+        self.expand(text, value.span()).map(|expanded| expanded.text)
+    }
+
+    fn comparison(&mut self, one: &Comparison<'_>, span: &Range<usize>) -> Option<ValueTest> {
+        let [value, word] = [one.left, one.right].map(|side| {
+            let expanded = self.expand(unquoted(side), span.clone())?.text;
+            Some(if side.starts_with('\'') { expanded } else { expanded.trim().to_owned() })
+        });
+        let (shown, words) = (value.clone()?, vec![word?]);
+        Some(ValueTest { shown, value: value?, words, is_negated: !one.is_equal })
+    }
+}
+
+/// Compares two words, with their quotes and variables, in a condition that is a string.
+struct Comparison<'t> {
+    left: &'t str,
+    is_equal: bool,
+    right: &'t str,
+}
+
+/// Parses a string: comparisons with `==` or `!=`, and `or` between them. Variables are filled in
+/// later, so that their values are never parsed.
+fn parse(text: &str) -> Option<Vec<Comparison<'_>>> {
+    let (mut found, mut rest) = (Vec::new(), text);
+    loop {
+        let (left, after) = first_word(rest)?;
+        let (operator, after) = after.trim_start().split_at_checked(2)?;
+        let is_equal = operator == "==";
+        let (right, after) = first_word(after).filter(|_| is_equal || operator == "!=")?;
+        found.push(Comparison { left, is_equal, right });
+        if after.trim().is_empty() {
+            return Some(found);
+        }
+        rest = first_word(after).filter(|(word, _)| *word == "or")?.1;
+    }
+}
+
+/// The first word of a text, and what follows it. A variable is one unit, whatever its default.
+fn first_word(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start();
+    let mut end = text.strip_prefix('\'').map_or(Some(0), |rest| Some(rest.find('\'')? + 2))?;
+    while let Some(c) = text[end..].chars().next().filter(|_| !text.starts_with('\'')) {
+        match c {
+            '$' if text[end..].starts_with("${") => end += text[end..].find('}')? + 1,
+            c if is_plain(c) => end += c.len_utf8(),
+            _ => break,
+        }
+    }
+    (end > 0).then(|| text.split_at(end))
+}
+
+fn unquoted(word: &str) -> &str {
+    word.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).unwrap_or(word)
+}
+
+/// A condition as a table, or a list of them; `None` if it has no such form.
+fn as_table(compared: &[Comparison<'_>]) -> Option<String> {
+    let mut tests: Vec<(&str, bool, Vec<&str>)> = Vec::new();
+    for Comparison { left, is_equal, right } in compared {
+        let (left, right) = (unquoted(left), unquoted(right));
+        let (variable, word) = if left.starts_with("${") { (left, right) } else { (right, left) };
+        let inside = variable.strip_prefix("${")?.strip_suffix('}')?;
+        let (name, default) = inside.split_once(":-").unwrap_or((inside, ""));
+        let has_form = !name.contains('$') && !default.contains('$') && !word.contains('$');
+        if !has_form || word.is_empty() && !default.is_empty() {
+            return None;
+        }
+        let unset = (default == word && !word.is_empty()).then_some("");
+        let words = unset.into_iter().chain([word]);
+        match tests.last_mut().filter(|last| *is_equal && last.1 && last.0 == name) {
+            Some((_, _, more)) => more.extend(words),
+            None => tests.push((name, *is_equal, words.collect())),
+        }
+    }
+    let tables = tests.into_iter().map(|(name, is_equal, words)| {
+        let words: Vec<String> = words.into_iter().map(string_literal).collect();
+        let words = if let [word] = &words[..] { word.clone() } else { list(&words) };
+        if is_equal { format!("{{ {name} = {words} }}") } else { negated(name, &words) }
+    });
+    let tables: Vec<String> = tables.collect();
+    Some(if let [table] = &tables[..] { table.clone() } else { list(&tables) })
+}
+
+fn negated(name: &str, words: &str) -> String {
+    format!("{{ {name} = {{ not = {words} }} }}")
+}
+
+fn list(each: &[String]) -> String {
+    format!("[{}]", each.join(", "))
 }
 
 #[cfg(test)]
@@ -258,74 +234,63 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn holds(text: &str) -> bool {
-        Condition { alternatives: parse(text).unwrap(), span: 0..0 }.holds()
-    }
-
-    fn message(text: &str) -> String {
-        parse(text).unwrap_err().message
+    fn compared(text: &str) -> Vec<(&str, bool, &str)> {
+        parse(text).unwrap().iter().map(|one| (one.left, one.is_equal, one.right)).collect()
     }
 
     #[test]
-    fn words_are_compared() {
-        assert!(holds("a == a") && !holds("a == b") && holds("a!=b") && !holds(" a !=a "));
-        assert!(holds("a == b or a == a") && !holds("a == b or a == c or a != a"));
-        assert!(holds("'a b'=='a b'") && holds("'' != a") && holds("'or' == 'or'"));
-        assert!(holds("é.1/x == é.1/x"));
+    fn strings_are_comparisons_of_words() {
+        assert_eq!(compared("a == b"), [("a", true, "b")]);
+        assert_eq!(compared(" a!=a "), [("a", false, "a")]);
+        assert_eq!(compared("'a b'=='or'"), [("'a b'", true, "'or'")]);
+        let variable = "${A:-x == y or z}";
+        assert_eq!(compared(&format!("é.1/x == {variable}")), [("é.1/x", true, variable)]);
+        assert_eq!(compared("a == b or c != ''"), [("a", true, "b"), ("c", false, "''")]);
     }
 
     #[test]
-    fn a_variable_is_one_word_whatever_its_default_holds() {
-        let comparisons = parse("${A:-x == y or z} == b").unwrap();
-        assert_eq!(comparisons.len(), 1);
-        assert_eq!(comparisons[0].left.text, "${A:-x == y or z}");
-    }
-
-    #[test]
-    fn invalid_conditions_are_reported() {
-        assert_eq!(message(""), "expected a word at the beginning, found nothing");
-        assert_eq!(message("== a"), "expected a word at the beginning, found `==`");
-        assert_eq!(message("a"), "expected `==` or `!=`, found nothing");
-        assert_eq!(message("a = b"), "expected `==` or `!=`, found `=`");
-        assert_eq!(message("a is b"), "expected `==` or `!=`, found `is`");
-        assert_eq!(message("a =="), "expected a word after `==`, found nothing");
-        assert_eq!(message("a != or b == c"), "expected a word after `!=`, found `or`");
-        assert_eq!(message("a == b or"), "expected a word after `or`, found nothing");
-        assert_eq!(message("a == b and c == d"), "expected `or` or the end, found `and`");
-        assert_eq!(message("a == b || c == d"), "expected `or` or the end, found `||`");
-        assert_eq!(message("a == 'b"), "a `'` that is not closed");
-        assert_eq!(message("a == b*"), "`*` in a word without quotes");
-    }
-
-    #[test]
-    fn the_help_says_what_to_write_for_and_and_not() {
-        let help = |text: &str| parse(text).unwrap_err().help;
-        for text in ["a == b and c == d", "a == b && c == d"] {
-            assert_eq!(help(text), NO_AND, "{text}");
+    fn other_strings_are_no_conditions() {
+        for text in [
+            "",
+            "== a",
+            "a",
+            "a = b",
+            "a is b",
+            "a ==",
+            "a == b or",
+            "a == b and c == d",
+            "a == b || c == d",
+            "a == 'b",
+            "a == b*",
+            "not a == b",
+            "a == b c",
+            "(a == b)",
+        ] {
+            assert!(parse(text).is_none(), "{text}");
         }
-        for text in ["not a == b", "!a == b", "a == b or not c == d"] {
-            assert_eq!(help(text), NO_NOT, "{text}");
+    }
+
+    #[test]
+    fn strings_have_a_form_as_tables() {
+        let table = |text: &str| as_table(&parse(text).unwrap());
+        for (text, expected) in [
+            ("${FORMAT:-table} == table", r#"{ FORMAT = ["", "table"] }"#),
+            ("${FORMAT:-table} == text", r#"{ FORMAT = "text" }"#),
+            ("${A} == b or ${A} == 'c d'", r#"{ A = ["b", "c d"] }"#),
+            ("${MASKS:-} != ''", r#"{ MASKS = { not = "" } }"#),
+            ("a != ${A} or ${B} == c", r#"[{ A = { not = "a" } }, { B = "c" }]"#),
+        ] {
+            assert_eq!(table(text).as_deref(), Some(expected), "{text}");
         }
-        assert!(holds("not == not") && holds("and == and"));
-        assert_eq!(help("a == b c"), SYNTAX_HELP);
+        for text in ["a == b", "${A}${B} == c", "${A} == ${B}", "${A:-x} == ''"] {
+            assert_eq!(table(text), None, "{text}");
+        }
     }
 
     proptest! {
         #[test]
         fn no_text_makes_parsing_panic(text in "\\PC*|[a-c'=!$\\{\\}:\\- or\u{e9}\\n]{0,40}") {
-            drop(parse(&text));
-        }
-
-        #[test]
-        fn what_is_shown_of_a_condition_means_the_same(
-            words in proptest::collection::vec(("[a-z]{0,3}", any::<bool>(), "[a-z ]{0,3}"), 1..4),
-        ) {
-            let quoted = |text: &str| Operand { text: text.to_owned(), quoted: true };
-            let each = words.iter().map(|(left, equal, right)| {
-                Comparison { left: quoted(left), equal: *equal, right: quoted(right) }
-            });
-            let condition = Condition { alternatives: each.collect(), span: 0..0 };
-            prop_assert_eq!(parse(&condition.to_string()).unwrap(), condition.alternatives);
+            drop(parse(&text).as_deref().map(as_table));
         }
     }
 }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_core::PluginKind;
-use sluice_pipeline::{Document, OnDamage, Outline, Pipeline, Variables, graph, library, schema};
+use sluice_pipeline::{
+    Document, OnDamage, Outline, Pipeline, PipelineNode, Variables, graph, library, schema,
+};
 
 use crate::toys;
 
@@ -176,7 +178,7 @@ path = "x.log"
 
 [sources.other]
 plugin = "demo"
-when = "${OTHER:-} != ''"
+when = { OTHER = { not = "" } }
 
 [stages.fields]
 plugin = "pass"
@@ -190,21 +192,19 @@ from = "fields"
 plugin = "jsonl"
 from = "lines"
 path = "out.txt"
-when = "${FORMAT:-table} == text or ${FORMAT:-table} == both"
+when = { FORMAT = ["text", "both"] }
 
 [sinks.table]
 plugin = "file"
 from = ["fields", "log"]
 path = "{stem}.table"
-when = "${FORMAT:-table} != text"
+when = { FORMAT = { not = "text" } }
 "#;
 
 /// The names of a pipeline's nodes with those they read from.
 fn shape(pipeline: &Pipeline) -> Vec<(String, Vec<String>)> {
     let name = |at: &usize| pipeline.nodes[*at].name.clone();
-    let of = |node: &sluice_pipeline::PipelineNode| {
-        (node.name.clone(), node.from.iter().map(name).collect())
-    };
+    let of = |node: &PipelineNode| (node.name.clone(), node.from.iter().map(name).collect());
     pipeline.nodes.iter().map(of).collect()
 }
 
@@ -245,12 +245,12 @@ fn pruned_nodes_name_the_condition_that_pruned_them() {
         read(text, None, set).pruned.iter().map(ToString::to_string).collect()
     };
     let chosen = told(CHOICE, &[("FORMAT", "text"), ("OTHER", "1")]);
-    assert_eq!(chosen, ["table, since its condition fails (when: text != text)"]);
+    assert_eq!(chosen, ["table, since its condition fails (when: FORMAT != text)"]);
     let expected = [
-        "other, since its condition fails (when: '' != '')",
+        "other, since its condition fails (when: OTHER != '')",
         "lines, since only text reads from it, which is left out \
-         (when: table == text or table == both)",
-        "text, since its condition fails (when: table == text or table == both)",
+         (when: FORMAT == text or FORMAT == both)",
+        "text, since its condition fails (when: FORMAT == text or FORMAT == both)",
     ];
     assert_eq!(told(CHOICE, &[]), expected);
     let unfed = CHOICE.replace("[sources.log]\n", "[sources.log]\nwhen = \"a == b\"\n")
@@ -258,11 +258,11 @@ fn pruned_nodes_name_the_condition_that_pruned_them() {
            [sinks.copy]\nplugin = \"jsonl\"\nfrom = \"third\"\npath = \"copy\"\n";
     let expected = [
         "log, since its condition fails (when: a == b)",
-        "other, since its condition fails (when: '' != '')",
-        "fields, since its inputs other and log are left out (when: '' != '')",
-        "lines, since its input fields is left out (when: '' != '')",
-        "text, since its condition fails (when: table == text or table == both)",
-        "table, since its inputs fields and log are left out (when: '' != '')",
+        "other, since its condition fails (when: OTHER != '')",
+        "fields, since its inputs other and log are left out (when: OTHER != '')",
+        "lines, since its input fields is left out (when: OTHER != '')",
+        "text, since its condition fails (when: FORMAT == text or FORMAT == both)",
+        "table, since its inputs fields and log are left out (when: OTHER != '')",
     ];
     assert_eq!(told(&unfed, &[]), expected);
 }
@@ -274,6 +274,42 @@ fn whatever_a_variable_holds_is_one_word_of_a_condition() {
         assert_eq!(pipeline.nodes.last().unwrap().name, "table", "{value}");
     }
     assert_eq!(read(CHOICE, None, &[("FORMAT", " text ")]).nodes.last().unwrap().name, "text");
+}
+
+#[test]
+fn conditions_as_strings_do_the_same_and_say_how_to_write_them() {
+    let former = CHOICE
+        .replace("{ OTHER = { not = \"\" } }", "\"${OTHER:-} != ''\"")
+        .replace("[\"text\", \"both\"]", "")
+        .replace("{ FORMAT =  }", "\"${FORMAT:-table} == text or ${FORMAT:-table} == both\"")
+        .replace("{ FORMAT = { not = \"text\" } }", "\"${FORMAT:-table} != text\"");
+    assert_eq!(former.matches("= \"${").count(), 3, "{former}");
+    for set in [&[][..], &[("FORMAT", "text")], &[("OTHER", "1")], &[("FORMAT", " both ")]] {
+        let (former, now) = (read(&former, None, set), read(CHOICE, None, set));
+        assert_eq!(shape(&former), shape(&now), "{set:?}");
+        assert!(now.nodes.iter().all(|node| node.notes().is_empty()));
+    }
+    let all = read(&former, None, &[("OTHER", "1"), ("FORMAT", "both")]);
+    let notes: Vec<String> = all.nodes.iter().flat_map(PipelineNode::notes).collect();
+    let note = |form: &str| format!("`when` as a string is outdated: write `when = {form}`");
+    let expected = ["{ OTHER = { not = \"\" } }", "{ FORMAT = [\"text\", \"both\"] }"];
+    assert_eq!(notes[..2], expected.map(note));
+    assert_eq!(notes[2], note("{ FORMAT = { not = \"text\" } }"));
+}
+
+#[test]
+fn every_variable_of_a_table_and_one_table_of_a_list_has_to_match() {
+    let when = |when: &str, set: &[(&str, &str)]| {
+        let text = CHOICE.replace("{ FORMAT = [\"text\", \"both\"] }", when);
+        read(&text, None, set).nodes.iter().any(|node| node.name == "text")
+    };
+    let both = "{ A = \"1\", B = [\"\", \"${C:-2}\"] }";
+    assert!(when(both, &[("A", "1")]) && when(both, &[("A", " 1 "), ("B", "2")]));
+    assert!(!when(both, &[]) && !when(both, &[("A", "1"), ("B", "3")]));
+    assert!(when(both, &[("A", "1"), ("B", "3"), ("C", "3")]));
+    let one = "[{ A = \"1\" }, { B = { not = [\"\", \"0\"] } }]";
+    assert!(when(one, &[("A", "1")]) && when(one, &[("B", "2")]));
+    assert!(!when(one, &[]) && !when(one, &[("B", "0")]));
 }
 
 #[test]
@@ -304,7 +340,9 @@ fn the_schema_has_every_option_of_every_plugin() {
         log["properties"].get("on_damage").is_some() && log["properties"].get("from").is_none()
     );
     for node in ["source-log", "stage-pass", "sink-table"] {
-        assert_eq!(schema["$defs"][node]["properties"]["when"]["type"], "string");
+        let when = &schema["$defs"][node]["properties"]["when"]["anyOf"];
+        assert_eq!(when[0]["type"], "object");
+        assert_eq!(when[2], json!({ "type": "string", "deprecated": true }));
     }
     let demo = &schema["$defs"]["source-demo"]["properties"]["seconds"];
     assert_eq!(demo["anyOf"][1]["type"], "string");
