@@ -30,6 +30,7 @@ pub mod frames;
 pub mod ids;
 pub mod json;
 pub mod layout;
+pub mod lines;
 pub mod lists;
 pub mod loss;
 pub mod merge;

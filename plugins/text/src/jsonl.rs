@@ -4,7 +4,6 @@
 pub(crate) mod source;
 
 mod event;
-mod lines;
 mod reader;
 
 use std::path::PathBuf;

@@ -6,16 +6,13 @@ use std::path::Path;
 
 use sluice_core::Error;
 use sluice_core::files::LogFile;
+use sluice_core::lines::LineReader;
 
 use super::data::DataLine;
 use super::is_blank;
 
-/// The maximum length of a line; longer ones are damage.
+/// The maximum length of a line without its end; longer ones are damage.
 pub(crate) const LONGEST_LINE: usize = 64 << 10;
-/// The maximum bytes per read.
-const MAX_READ: usize = 256 << 10;
-/// The minimum bytes per read, if only some lines are needed.
-const MIN_READ: usize = 1 << 10;
 
 /// A line of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,130 +59,48 @@ pub(crate) struct ParsedLine {
     pub(crate) has_extra_columns: bool,
 }
 
-/// Reads the lines of a file in order.
+/// Reads the lines of a master in order.
 #[derive(Debug)]
-pub(crate) struct MasterLines {
-    log: LogFile,
-    /// Bytes of the file; those before `consumed` have been returned.
-    bytes: Vec<u8>,
-    consumed: usize,
-    /// The position of `consumed` in the file.
-    at: u64,
-    ended: bool,
-    /// The number of bytes per read.
-    read_len: usize,
-}
+pub(crate) struct MasterLines(LineReader);
 
 impl MasterLines {
     /// Reads the lines from the start of a line, `at`.
     pub(crate) fn new(log: LogFile, at: u64) -> Self {
-        Self { log, bytes: Vec::new(), consumed: 0, at, ended: false, read_len: MAX_READ }
+        Self(LineReader::new(log, at, LONGEST_LINE))
     }
 
-    /// Sets the read size for a reader that needs about this many bytes.
-    pub(crate) fn expecting(mut self, bytes: u64) -> Self {
-        let bytes = usize::try_from(bytes).unwrap_or(MAX_READ);
-        self.read_len = bytes.saturating_add(MIN_READ).min(MAX_READ);
-        self
+    /// Declares that only lines that start before `end` are needed.
+    pub(crate) fn until(self, end: u64) -> Self {
+        Self(self.0.until(end))
     }
 
     /// Reads from the first line that starts in `from..to`; `None` if none does.
     pub(crate) fn search(log: LogFile, from: u64, to: u64) -> Result<Option<Self>, Error> {
-        let Some(before) = from.checked_sub(1).filter(|_| from < to) else {
-            return Ok((from < to).then(|| Self::new(log, 0)));
-        };
-        let mut lines = Self::new(log, before).expecting(to - before);
-        lines.skip_line(to)?;
-        Ok((lines.at < to && lines.at > before && !lines.is_at_end()?).then_some(lines))
+        // Starting one byte earlier finds a line that starts exactly at `from`.
+        let mut lines = Self::new(log, from.saturating_sub(1)).until(to);
+        let is_placed = from < to && (from == 0 || lines.0.skip_line(to)?);
+        Ok((is_placed && (from == 0 || !lines.0.is_at_end()?)).then_some(lines))
     }
 
     /// The position of the next line.
     pub(crate) fn position(&self) -> u64 {
-        self.at
+        self.0.position()
     }
 
     /// The error of a compressed file that could only be read up to here.
     pub(crate) fn broken(&self) -> Option<&str> {
-        self.log.decompression_error()
+        self.0.log().decompression_error()
     }
 
     /// The next line; `None` at the end of the file.
     pub(crate) fn next(&mut self) -> Result<Option<MasterLine<'_>>, Error> {
-        let offset = self.at;
-        let len = loop {
-            let rest = self.rest();
-            if let Some(end) = memchr::memchr(b'\n', rest) {
-                break end + 1;
-            }
-            if self.ended || rest.len() > LONGEST_LINE {
-                break rest.len();
-            }
-            self.read_more()?;
-        };
-        if len == 0 {
-            return Ok(None);
-        }
-        if len > LONGEST_LINE {
-            self.skip_line(u64::MAX)?;
-            return Ok(Some(MasterLine {
-                offset,
-                len: self.at - offset,
-                text: None,
-                is_unterminated: false,
-            }));
-        }
-        let from = self.consumed;
-        self.advance(len);
-        let text = self.bytes.get(from..self.consumed).unwrap_or_default();
-        let is_unterminated = text.last().is_some_and(|byte| !is_blank(*byte));
-        let text = text.strip_suffix(b"\n").unwrap_or(text);
-        let text = text.strip_suffix(b"\r").unwrap_or(text);
-        Ok(Some(MasterLine { offset, len: len as u64, text: Some(text), is_unterminated }))
-    }
-
-    /// Skips to the end of the current line, but not further than `to`.
-    fn skip_line(&mut self, to: u64) -> Result<(), Error> {
-        while self.at < to {
-            let rest = self.rest();
-            if let Some(end) = memchr::memchr(b'\n', rest) {
-                self.advance(end + 1);
-                return Ok(());
-            }
-            self.advance(rest.len());
-            if self.ended {
-                return Ok(());
-            }
-            self.read_more()?;
-        }
-        Ok(())
-    }
-
-    fn is_at_end(&mut self) -> Result<bool, Error> {
-        while self.rest().is_empty() && !self.ended {
-            self.read_more()?;
-        }
-        Ok(self.rest().is_empty())
-    }
-
-    fn rest(&self) -> &[u8] {
-        self.bytes.get(self.consumed..).unwrap_or_default()
-    }
-
-    fn advance(&mut self, by: usize) {
-        self.consumed += by;
-        self.at += by as u64;
-    }
-
-    fn read_more(&mut self) -> Result<(), Error> {
-        self.bytes.drain(..self.consumed);
-        self.consumed = 0;
-        self.log.forget(self.at);
-        let kept = self.bytes.len();
-        let mut extra = vec![0; self.read_len];
-        let read = self.log.read_at(self.at + kept as u64, &mut extra)?;
-        self.bytes.extend_from_slice(extra.get(..read).unwrap_or_default());
-        self.ended = read < self.read_len;
-        Ok(())
+        let Some(span) = self.0.step()? else { return Ok(None) };
+        let text = span.is_complete.then(|| self.0.bytes(span));
+        let last = text.and_then(<[u8]>::last);
+        let is_unterminated = last.is_some_and(|byte| !is_blank(*byte));
+        let text = text.map(|text| text.strip_suffix(b"\n").unwrap_or(text));
+        let text = text.map(|text| text.strip_suffix(b"\r").unwrap_or(text));
+        Ok(Some(MasterLine { offset: span.at, len: span.end - span.at, text, is_unterminated }))
     }
 }
 

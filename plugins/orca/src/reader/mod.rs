@@ -99,8 +99,6 @@ impl OrcaReader {
         let end = split.end.unwrap_or(u64::MAX);
         let data = log.header.data_start;
         let file = LogFile::open(&log.path)?;
-        let within =
-            |lines: MasterLines| lines.expecting(end.saturating_sub(split.start.max(data)));
         // Nothing is searched before the first data line.
         let entry = match entry {
             SplitStart::Search if split.start <= data => SplitStart::At(split.start),
@@ -110,7 +108,7 @@ impl OrcaReader {
             SplitStart::Search => MasterLines::search(file, split.start, end)?,
             SplitStart::At(at) if at > data && at >= end => None,
             SplitStart::At(at) if file.is_seekable() => {
-                Some(within(MasterLines::new(file, at.max(data))))
+                Some(MasterLines::new(file, at.max(data)).until(end))
             }
             SplitStart::At(_) => Some(skip_header(file, data)?),
         };

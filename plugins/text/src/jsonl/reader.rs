@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use sluice_core::files::{InputContent, LogFile};
 use sluice_core::framed::LIKELY_EVENTS;
+use sluice_core::lines::{LineReader, LineSpan};
 use sluice_core::{
     Batch, BatchBuilder, ChannelId, Damage, Error, PayloadOffset, ReadContext, Reader, Seam, Split,
     SplitStart,
 };
 
 use super::event::{EventHead, EventLines, LineContent};
-use super::lines::{LineBuffer, LineSpan};
 
 /// How much a file may have grown since it was split for the last split to read it all.
 const MAX_GROWTH: u64 = 4 << 20;
@@ -19,7 +19,7 @@ const MAX_GROWTH: u64 = 4 << 20;
 /// Reads one split of a file of JSON lines.
 #[derive(Debug)]
 pub(crate) struct JsonLineReader {
-    lines: LineBuffer,
+    lines: LineReader,
     events: EventLines,
     context: ReadContext,
     input: Arc<str>,
@@ -49,13 +49,8 @@ impl JsonLineReader {
             // Starting one byte earlier finds a line that starts exactly at the split.
             SplitStart::Search => split.start.saturating_sub(1),
         };
-        let mut lines = LineBuffer::new(
-            LogFile::open_expecting(path, InputContent::Marked)?,
-            at,
-            end,
-            max_len,
-            context,
-        );
+        let log = LogFile::open_expecting(path, InputContent::Marked)?;
+        let mut lines = LineReader::new(log, at, max_len).until(end).cancelled_by(&context.run);
         let is_placed = matches!(entry, SplitStart::At(_)) || split.start == 0;
         let began = (is_placed || lines.skip_line(end)?).then(|| lines.position());
         let expected = split.bytes.map_or(0, |bytes| split.start.saturating_add(bytes));

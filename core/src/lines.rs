@@ -3,19 +3,20 @@
 use std::ops::Range;
 
 use memchr::memchr;
-use sluice_core::files::LogFile;
-use sluice_core::{Error, ReadContext};
+
+use crate::files::LogFile;
+use crate::{Error, RunHandle};
 
 /// How much to read at a time.
 const STEP: usize = 256 << 10;
 /// The minimum to read, for a line that continues after the end of the range.
 const OVERHANG: usize = 4 << 10;
 
-/// A buffer over a file that returns its lines.
+/// Reads the lines of a file in order.
 #[derive(Debug)]
-pub(crate) struct LineBuffer {
+pub struct LineReader {
     log: LogFile,
-    context: ReadContext,
+    run: RunHandle,
     /// The maximum length of a line.
     max_len: usize,
     /// Beyond this position, only the rest of a line is read.
@@ -32,31 +33,25 @@ pub(crate) struct LineBuffer {
 
 /// The place of a line in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LineSpan {
+pub struct LineSpan {
     /// The position of its first byte.
-    pub(crate) at: u64,
+    pub at: u64,
     /// The position after its line feed, or the end of the file.
-    pub(crate) end: u64,
+    pub end: u64,
     /// Whether it is short enough to be in the buffer.
-    pub(crate) is_complete: bool,
+    pub is_complete: bool,
 }
 
-impl LineBuffer {
-    /// The lines from `at` on. Those that start before `needed_until` are needed.
-    pub(crate) fn new(
-        log: LogFile,
-        at: u64,
-        needed_until: u64,
-        max_len: usize,
-        context: &ReadContext,
-    ) -> Self {
-        let (buffer, context) = (Vec::new(), context.clone());
+impl LineReader {
+    /// Reads the lines from `at` on, which starts a line. Those of more than `max_len` bytes,
+    /// without their end, are only found, not kept.
+    pub fn new(log: LogFile, at: u64, max_len: usize) -> Self {
         Self {
             log,
-            context,
+            run: RunHandle::default(),
             max_len,
-            needed_until,
-            buffer,
+            needed_until: u64::MAX,
+            buffer: Vec::new(),
             start: at,
             next: 0,
             scanned: 0,
@@ -64,18 +59,32 @@ impl LineBuffer {
         }
     }
 
+    /// Declares that only lines that start before `end` are needed, so that little is read beyond.
+    #[must_use]
+    pub fn until(mut self, end: u64) -> Self {
+        self.needed_until = end;
+        self
+    }
+
+    /// Stops when this run is cancelled.
+    #[must_use]
+    pub fn cancelled_by(mut self, run: &RunHandle) -> Self {
+        self.run = run.clone();
+        self
+    }
+
     /// The file.
-    pub(crate) fn log(&self) -> &LogFile {
+    pub fn log(&self) -> &LogFile {
         &self.log
     }
 
     /// Where the next line begins.
-    pub(crate) fn position(&self) -> u64 {
+    pub fn position(&self) -> u64 {
         self.start + self.next as u64
     }
 
     /// The next line; `None` at the end of the file, and when the run is cancelled.
-    pub(crate) fn step(&mut self) -> Result<Option<LineSpan>, Error> {
+    pub fn step(&mut self) -> Result<Option<LineSpan>, Error> {
         loop {
             if let Some(end) = self.find_end() {
                 return Ok(Some(self.take(end)));
@@ -88,7 +97,7 @@ impl LineBuffer {
             if self.scanned - self.next > self.max_len {
                 return self.step_over().map(Some);
             }
-            if self.context.run.is_cancelled() {
+            if self.run.is_cancelled() {
                 return Ok(None);
             }
             self.read_more()?;
@@ -96,13 +105,13 @@ impl LineBuffer {
     }
 
     /// The bytes of the line that [`step`](Self::step) returned last; empty if it was too long.
-    pub(crate) fn bytes(&self, line: LineSpan) -> &[u8] {
+    pub fn bytes(&self, line: LineSpan) -> &[u8] {
         self.buffer.get(self.held(line)).unwrap_or_default()
     }
 
     /// Moves to the start of the next line, after a line feed at `position` or later, without
     /// keeping what precedes it. Returns false if there is none before `limit`.
-    pub(crate) fn skip_line(&mut self, limit: u64) -> Result<bool, Error> {
+    pub fn skip_line(&mut self, limit: u64) -> Result<bool, Error> {
         loop {
             if let Some(end) = self.find_end() {
                 (self.next, self.scanned) = (end, end);
@@ -110,11 +119,19 @@ impl LineBuffer {
             }
             self.next = self.buffer.len();
             self.scanned = self.next;
-            if self.ended || self.position() >= limit || self.context.run.is_cancelled() {
+            if self.ended || self.position() >= limit || self.run.is_cancelled() {
                 return Ok(false);
             }
             self.read_more()?;
         }
+    }
+
+    /// Whether no line follows.
+    pub fn is_at_end(&mut self) -> Result<bool, Error> {
+        while self.next == self.buffer.len() && !self.ended && !self.run.is_cancelled() {
+            self.read_more()?;
+        }
+        Ok(self.next == self.buffer.len())
     }
 
     /// The end of the line that starts at `next`, if it is in the buffer.
@@ -173,9 +190,9 @@ mod tests {
 
     use super::*;
 
-    fn lines(text: &[u8], at: u64, max_len: usize) -> LineBuffer {
+    fn lines(text: &[u8], at: u64, max_len: usize) -> LineReader {
         let log = LogFile::stream(Path::new("-"), Box::new(Cursor::new(text.to_vec()))).unwrap();
-        LineBuffer::new(log, at, u64::MAX, max_len, &ReadContext::standalone("test"))
+        LineReader::new(log, at, max_len)
     }
 
     fn all(text: &[u8], max_len: usize) -> Vec<(u64, u64, Option<Vec<u8>>)> {
