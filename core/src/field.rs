@@ -24,6 +24,7 @@ use schemars::{JsonSchema, Schema as OptionSchema, SchemaGenerator, json_schema}
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::booleans::is_raw;
+use crate::cursor::Cursor;
 use crate::options::FIELDS_FORMAT;
 
 /// A path to a value in a decoded message, starting with the name of a column.
@@ -91,12 +92,12 @@ impl FieldPath {
 
     /// Parses the path at the start of `text`, and returns it with its length in bytes.
     pub fn scan(text: &str, dash: DashRule) -> Result<(Self, usize), PathError> {
-        let mut scanner = PathScanner { text, at: 0, dash };
+        let mut scanner = PathScanner { cursor: Cursor::new(text), dash };
         let mut path = Self::column(scanner.name()?);
         while let Some(step) = scanner.step()? {
             path.steps.push(step);
         }
-        Ok((path, scanner.at))
+        Ok((path, scanner.cursor.position()))
     }
 
     /// The name of the column it begins with.
@@ -267,48 +268,33 @@ fn byte<'a>(array: impl ArrayAccessor<Item = &'a [u8]>, index: i64) -> ArrayRef 
 
 /// Parses a path from the start of a text.
 struct PathScanner<'t> {
-    text: &'t str,
-    at: usize,
+    cursor: Cursor<'t>,
     dash: DashRule,
 }
 
 impl PathScanner<'_> {
-    fn rest(&self) -> &str {
-        self.text.get(self.at..).unwrap_or_default()
-    }
-
-    fn next(&self) -> Option<char> {
-        self.rest().chars().next()
-    }
-
     fn error<T>(&self, what: impl Into<String>) -> Result<T, PathError> {
-        Err(PathError { at: self.at, what: what.into() })
+        Err(PathError { at: self.cursor.position(), what: what.into() })
     }
 
     fn step(&mut self) -> Result<Option<PathStep>, PathError> {
-        match self.next() {
-            Some('.') => {
-                self.at += 1;
-                Ok(Some(PathStep::Name(self.name()?)))
-            }
-            Some('[') => {
-                self.at += 1;
-                Ok(Some(PathStep::Index(self.index()?)))
-            }
-            _ => Ok(None),
+        if self.cursor.eat(".") {
+            Ok(Some(PathStep::Name(self.name()?)))
+        } else if self.cursor.eat("[") {
+            Ok(Some(PathStep::Index(self.index()?)))
+        } else {
+            Ok(None)
         }
     }
 
     fn name(&mut self) -> Result<Arc<str>, PathError> {
-        if self.next() == Some('`') {
+        if self.cursor.peek() == Some('`') {
             return self.quoted_name();
         }
         let dash = self.dash == DashRule::InNames;
-        let is_end = |c: char| !(is_plain(c) || dash && c == '-');
-        let len = self.rest().find(is_end).unwrap_or(self.rest().len());
-        let name: Arc<str> = self.rest().get(..len).unwrap_or_default().into();
+        let name = self.cursor.take_while(|c| is_plain(c) || dash && c == '-').text;
         if name.is_empty() {
-            return match self.next() {
+            return match self.cursor.peek() {
                 Some('"' | '\'') => {
                     self.error("expected a name; put names with special characters in backquotes")
                 }
@@ -316,17 +302,16 @@ impl PathScanner<'_> {
                 None => self.error("expected a name, found the end"),
             };
         }
-        self.at += len;
-        Ok(name)
+        Ok(name.into())
     }
 
     fn quoted_name(&mut self) -> Result<Arc<str>, PathError> {
         let mut name = String::new();
-        let mut rest = self.rest().char_indices().skip(1).peekable();
+        let mut rest = self.cursor.rest().char_indices().skip(1).peekable();
         while let Some((at, c)) = rest.next() {
             match c {
                 '`' if rest.next_if(|(_, next)| *next == '`').is_none() => {
-                    self.at += at + 1;
+                    self.cursor.take(at + 1);
                     return Ok(name.into());
                 }
                 c => name.push(c),
@@ -336,17 +321,13 @@ impl PathScanner<'_> {
     }
 
     fn index(&mut self) -> Result<i64, PathError> {
-        let is_end = |c: char| !(c.is_ascii_digit() || c == '-');
-        let len = self.rest().find(is_end).unwrap_or(self.rest().len());
-        let Ok(index) = self.rest().get(..len).unwrap_or_default().parse() else {
+        let before = self.cursor;
+        let digits = self.cursor.take_while(|c| c.is_ascii_digit() || c == '-');
+        let Ok(index) = digits.text.parse() else {
+            self.cursor = before;
             return self.error("expected a whole number such as 0, or -1 for the last");
         };
-        self.at += len;
-        if self.next() != Some(']') {
-            return self.error("expected `]`");
-        }
-        self.at += 1;
-        Ok(index)
+        if self.cursor.eat("]") { Ok(index) } else { self.error("expected `]`") }
     }
 }
 

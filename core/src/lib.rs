@@ -18,6 +18,7 @@ pub mod codec;
 pub mod codecs;
 pub mod contract;
 pub mod counts;
+pub mod cursor;
 pub mod damage;
 pub mod declared;
 pub mod delimited;

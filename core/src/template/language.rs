@@ -1,6 +1,7 @@
 //! Parses templates into parts.
 
 use crate::FieldPath;
+use crate::cursor::Cursor;
 use crate::field::DashRule;
 
 use super::decimals::NumberFormat;
@@ -37,7 +38,7 @@ pub(super) struct TemplateError {
 
 /// Parses a template into its parts.
 pub(super) fn parse(text: &str) -> Result<Vec<TemplatePart>, TemplateError> {
-    let mut scanner = TemplateScanner { text, at: 0 };
+    let mut scanner = TemplateScanner(Cursor::new(text));
     let mut parts = Vec::new();
     while let Some(part) = scanner.part()? {
         parts.push(part);
@@ -46,22 +47,15 @@ pub(super) fn parse(text: &str) -> Result<Vec<TemplatePart>, TemplateError> {
 }
 
 /// Scans a template.
-struct TemplateScanner<'t> {
-    text: &'t str,
-    at: usize,
-}
+struct TemplateScanner<'t>(Cursor<'t>);
 
-impl<'t> TemplateScanner<'t> {
-    fn rest(&self) -> &'t str {
-        self.text.get(self.at..).unwrap_or_default()
-    }
-
+impl TemplateScanner<'_> {
     fn error<T>(&self, what: impl Into<String>) -> Result<T, TemplateError> {
-        Err(TemplateError { at: self.at, what: what.into() })
+        Err(TemplateError { at: self.0.position(), what: what.into() })
     }
 
     fn part(&mut self) -> Result<Option<TemplatePart>, TemplateError> {
-        let rest = self.rest();
+        let rest = self.0.rest();
         if rest.is_empty() {
             return Ok(None);
         }
@@ -75,37 +69,34 @@ impl<'t> TemplateScanner<'t> {
     fn literal(&mut self) -> Result<TemplatePart, TemplateError> {
         let mut literal = String::new();
         loop {
-            let len = self.rest().find(['{', '}']).unwrap_or(self.rest().len());
-            literal.push_str(self.rest().get(..len).unwrap_or_default());
-            self.at += len;
-            let brace = match self.rest().get(..2) {
-                Some("{{") => '{',
-                Some("}}") => '}',
-                _ if self.rest().starts_with('}') => {
-                    return self.error("`}` without `{`; write `}}` for a literal brace");
-                }
-                _ => return Ok(TemplatePart::Text(literal)),
-            };
-            literal.push(brace);
-            self.at += 2;
+            literal.push_str(self.0.take_while(|c| !matches!(c, '{' | '}')).text);
+            if self.0.eat("{{") {
+                literal.push('{');
+            } else if self.0.eat("}}") {
+                literal.push('}');
+            } else if self.0.peek() == Some('}') {
+                return self.error("`}` without `{`; write `}}` for a literal brace");
+            } else {
+                return Ok(TemplatePart::Text(literal));
+            }
         }
     }
 
     /// Scans the value in braces.
     fn inserted(&mut self) -> Result<TemplatePart, TemplateError> {
-        let inside = self.rest().get(1..).unwrap_or_default();
+        let inside = self.0.rest().get(1..).unwrap_or_default();
         let Some((len, _)) = unquoted(inside).find(|(_, c)| *c == '}') else {
             return self.error("this brace is not closed; write `{{` for a literal brace");
         };
-        self.at += 1;
+        self.0.take(1);
         let inside = inside.get(..len).unwrap_or_default();
         let end = unquoted(inside).find(|(_, c)| matches!(c, ':' | ';'));
         let end = end.map_or(len, |(at, _)| at);
         let (value, behind) = inside.split_at_checked(end).unwrap_or((inside, ""));
         let part = self.value(value)?;
-        self.at += end;
+        self.0.take(end);
         let part = self.formatted(part, behind)?;
-        self.at += len - end + 1;
+        self.0.eat("}");
         Ok(part)
     }
 
@@ -127,7 +118,7 @@ impl<'t> TemplateScanner<'t> {
         while let Some(before) = path_text.strip_suffix(ALL) {
             (path_text, depth) = (before, depth + 1);
         }
-        let wrong = |at: usize, what| TemplateError { at: self.at + at, what };
+        let wrong = |at: usize, what| TemplateError { at: self.0.position() + at, what };
         let (path, len) = FieldPath::scan(path_text, DashRule::InNames).map_err(|error| {
             let is_all = path_text.get(error.at..).is_some_and(|rest| rest.starts_with('*'));
             let what =
@@ -147,7 +138,7 @@ impl<'t> TemplateScanner<'t> {
         }
     }
 
-    /// Applies the format after a name: `:.6`, `:016;,`.
+    /// Takes and applies the format after a name: `:.6`, `:016;,`.
     fn formatted(
         &mut self,
         mut part: TemplatePart,
@@ -168,14 +159,15 @@ impl<'t> TemplateScanner<'t> {
                 _ => return self.error("this is text; formats are for numbers"),
             }
         }
+        self.0.take(format_text.len());
         if let Some(separator) = separator {
-            self.at += format_text.len();
             match &mut part {
                 TemplatePart::Field(inserted) if inserted.depth > 0 => {
                     separator.clone_into(&mut inserted.separator);
                 }
                 _ => return self.error("separators are for lists, as in `{ranges[*];,}`"),
             }
+            self.0.take(1 + separator.len());
         }
         Ok(part)
     }

@@ -69,6 +69,7 @@ fn fields_are_put_in_by_their_paths() {
 fn lists_are_written_element_by_element() {
     assert_eq!(whole("{ranges[*]:.2}", &pose()), "1.25 0.10");
     assert_eq!(whole("{ranges[*];,}|{ranges[*]:.1; - }", &pose()), "1.25,0.1|1.2 - 0.1");
+    assert_eq!(whole("{ranges[*]:.1;,} and {{more}}", &pose()), "1.2,0.1 and {more}");
     assert_eq!(whole("{pos[*]}", &pose()), "1.5 -0.0 1e-7");
     assert_eq!(written("<{ranges[*]}>", &pose(), 1), Some("<>".to_owned()));
     assert_eq!(written("{pos[*]}", &pose(), 1), None, "an element is null");

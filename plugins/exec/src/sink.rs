@@ -1,6 +1,5 @@
 //! Sink `exec`: a program writes the events. Its output file appears only if it succeeds.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
@@ -9,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, bounded};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::options::OutPath;
 use sluice_core::time::TimeLength;
@@ -23,22 +22,13 @@ use crate::stdin::{Delivery, StdinResult, StdinWriter};
 use crate::wire::END;
 
 /// Sends events to a program.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(try_from = "Options")]
+#[schemars(with = "Options")]
 pub(crate) struct ExecSink {
     launch: LaunchOptions,
     path: Option<OutPath>,
     program_columns: ProgramColumns,
-}
-
-impl JsonSchema for ExecSink {
-    fn schema_name() -> Cow<'static, str> {
-        "ExecSink".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        Options::json_schema(generator)
-    }
 }
 
 /// The options as written.

@@ -1,11 +1,10 @@
 //! Source `exec`: events from programs, one program per input.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use sluice_core::options::InPaths;
@@ -21,21 +20,12 @@ use crate::process::{POLL_INTERVAL, Process};
 use crate::stdout::{StreamItem, listen};
 
 /// Reads events from a program's Arrow stream.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(try_from = "Options")]
+#[schemars(with = "Options")]
 pub(crate) struct ExecSource {
     launch: LaunchOptions,
     path: Option<InPaths>,
-}
-
-impl JsonSchema for ExecSource {
-    fn schema_name() -> Cow<'static, str> {
-        "ExecSource".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        Options::json_schema(generator)
-    }
 }
 
 /// The options as written.

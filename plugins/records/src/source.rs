@@ -1,12 +1,11 @@
 //! The source plugin: logs, cut into splits if reading can start anywhere.
 
-use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use sluice_core::files::{InputContent, LogFile};
@@ -29,8 +28,9 @@ use crate::scan::{self, LONG_RECORD, LogStart, RecordScanner};
 use crate::time::TimeState;
 
 /// Reads binary logs that are described in the pipeline file.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(try_from = "Options")]
+#[schemars(with = "Options", rename = "Records")]
 pub struct RecordsSource {
     options: Options,
     format: Arc<RecordFormat>,
@@ -42,16 +42,6 @@ impl TryFrom<Options> for RecordsSource {
     fn try_from(options: Options) -> Result<Self, OptionsError> {
         let format = Arc::new(compile(&options)?);
         Ok(Self { options, format })
-    }
-}
-
-impl JsonSchema for RecordsSource {
-    fn schema_name() -> Cow<'static, str> {
-        "Records".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        Options::json_schema(generator)
     }
 }
 

@@ -1,13 +1,12 @@
 //! Source `vel`: one or more logs, cut into splits. A time window is read by headers, or by the
 //! index if the user says that times rise.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::files::{self, InputContent};
 use sluice_core::options::{ByteSize, InPaths, Seek};
@@ -30,22 +29,13 @@ use crate::wire::MAGIC;
 ///
 /// Damage is skipped and reported. Every plausible message becomes an event, whatever its type. Its
 /// number is its position in the file.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(try_from = "Options")]
+#[schemars(with = "Options")]
 pub struct Vel {
     options: Options,
     /// Cached times of the first messages of logs.
     first_times: Arc<Mutex<BTreeMap<PathBuf, i64>>>,
-}
-
-impl JsonSchema for Vel {
-    fn schema_name() -> Cow<'static, str> {
-        "Vel".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        Options::json_schema(generator)
-    }
 }
 
 /// The options as written.

@@ -7,11 +7,10 @@ mod images;
 mod tests;
 mod wire;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use sluice_core::files::{self, InputContent};
@@ -42,8 +41,9 @@ pub(crate) struct CameraLogOptions {
 }
 
 /// Reads camera logs and continues after damage.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(try_from = "CameraLogOptions")]
+#[schemars(with = "CameraLogOptions")]
 pub(crate) struct CameraLog {
     frames: CameraLogFrames,
 }
@@ -65,16 +65,6 @@ impl TryFrom<CameraLogOptions> for CameraLog {
                 channels_by_uid,
             },
         })
-    }
-}
-
-impl JsonSchema for CameraLog {
-    fn schema_name() -> Cow<'static, str> {
-        "CameraLog".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        CameraLogOptions::json_schema(generator)
     }
 }
 

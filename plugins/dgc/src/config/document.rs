@@ -173,7 +173,7 @@ struct QuotedScalar<'w>(&'w Scalar);
 impl fmt::Display for QuotedScalar<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = &self.0.text;
-        if !text.is_empty() && text.bytes().all(parser::is_in_name) {
+        if !text.is_empty() && text.chars().all(parser::is_in_name) {
             f.write_str(text)
         } else {
             write!(f, "\"{text}\"")

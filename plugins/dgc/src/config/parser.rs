@@ -106,7 +106,7 @@ impl ConfigParser<'_> {
     /// Skips a cast in front of a value; it has no meaning.
     fn cast(&mut self) -> Result<(), MistakeRecorded> {
         let opened = self.bump().span;
-        if self.tokens.skip_past(b')') {
+        if self.tokens.skip_past(')') {
             return Ok(());
         }
         self.push_mistake(opened, "unclosed `(`", None);

@@ -13,18 +13,12 @@
 
 use std::ops::Range;
 
-/// A word, string, line or mark, and its position.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SliceToken<'t> {
-    pub(crate) text: &'t str,
-    pub(crate) span: Range<usize>,
-}
+use sluice_core::cursor::{Cursor, Token};
 
 /// Returns the tokens of a text in order.
 #[derive(Debug)]
 pub(crate) struct Tokenizer<'t> {
-    text: &'t str,
-    at: usize,
+    cursor: Cursor<'t>,
     is_line_start: bool,
     /// Quotes before this offset are never closed: a search has found no end.
     open_quotes: usize,
@@ -33,9 +27,8 @@ pub(crate) struct Tokenizer<'t> {
 
 impl<'t> Tokenizer<'t> {
     pub(crate) fn new(text: &'t str) -> Self {
-        // Some editors add a byte order mark.
-        let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-        Self { text, at, is_line_start: true, open_quotes: 0, unclosed: None }
+        let cursor = Cursor::after_mark(text);
+        Self { cursor, is_line_start: true, open_quotes: 0, unclosed: None }
     }
 
     /// The position of the `/*` of an unclosed comment, known after the last token.
@@ -45,11 +38,13 @@ impl<'t> Tokenizer<'t> {
 
     /// The length of the first piece of `rest`, and whether it is a token.
     fn next_piece(&mut self, rest: &str) -> (usize, bool) {
-        let first = rest.chars().next().unwrap_or_default();
-        match first {
-            '/' if rest.starts_with("//") => (line(rest), false),
-            '/' if rest.starts_with("/*") => (self.comment(rest), false),
-            '#' if self.is_line_start => (line(rest), true),
+        if let Some((length, is_closed)) = self.cursor.comment() {
+            let at = self.cursor.position();
+            self.unclosed = (!is_closed).then_some(at..at + "/*".len());
+            return (length, false);
+        }
+        match rest.chars().next().unwrap_or_default() {
+            '#' if self.is_line_start => (rest.find('\n').unwrap_or(rest.len()), true),
             '"' => (self.quoted(rest), true),
             c if c.is_whitespace() => (c.len_utf8(), false),
             c if is_part(c) || rest.starts_with("::") => (word(rest), true),
@@ -57,26 +52,17 @@ impl<'t> Tokenizer<'t> {
         }
     }
 
-    fn comment(&mut self, rest: &str) -> usize {
-        const MARK: usize = 2;
-        let close = rest.get(MARK..).and_then(|inner| inner.find("*/"));
-        if close.is_none() {
-            self.unclosed = Some(self.at..self.at + MARK);
-        }
-        close.map_or(rest.len(), |at| at + 2 * MARK)
-    }
-
     /// The length of a string with its quotes, or of only the quote if the string does not end on
     /// its line.
     fn quoted(&mut self, rest: &str) -> usize {
-        if self.at < self.open_quotes {
+        if self.cursor.position() < self.open_quotes {
             return 1;
         }
         match closing_quote(rest) {
             Ok(end) => end,
             Err(looked) => {
                 // All other quotes on that line are escaped, so none closes another.
-                self.open_quotes = self.at + looked;
+                self.open_quotes = self.cursor.position() + looked;
                 1
             }
         }
@@ -84,25 +70,19 @@ impl<'t> Tokenizer<'t> {
 }
 
 impl<'t> Iterator for Tokenizer<'t> {
-    type Item = SliceToken<'t>;
+    type Item = Token<'t>;
 
-    fn next(&mut self) -> Option<SliceToken<'t>> {
-        while let Some(rest) = self.text.get(self.at..).filter(|rest| !rest.is_empty()) {
-            let (length, is_token) = self.next_piece(rest);
-            let text = rest.get(..length).unwrap_or_default();
-            self.is_line_start = !is_token && (self.is_line_start || text.contains('\n'));
-            let start = self.at;
-            self.at += length;
+    fn next(&mut self) -> Option<Token<'t>> {
+        while self.cursor.peek().is_some() {
+            let (length, is_token) = self.next_piece(self.cursor.rest());
+            let piece = self.cursor.take(length);
+            self.is_line_start = !is_token && (self.is_line_start || piece.text.contains('\n'));
             if is_token {
-                return Some(SliceToken { text, span: start..self.at });
+                return Some(piece);
             }
         }
         None
     }
-}
-
-fn line(rest: &str) -> usize {
-    rest.find('\n').unwrap_or(rest.len())
 }
 
 /// The length of a string with its quotes. `Err` has the length that was searched if it does not

@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+use sluice_core::cursor::Token;
 use sluice_core::mistake::Mistake;
 
 use super::literal::{is_float, leading_integer, whole_integer};
 use super::syntax::{
     Constant, Declaration, Dimension, Primitive, StructMember, TypeBody, TypeName,
 };
-use super::token::{LcmToken, tokenize};
+use super::token::tokenize;
 
 /// The declarations of a text in order, and the mistakes in it.
 pub fn parse(text: &str) -> (Vec<Declaration>, Vec<Mistake>) {
@@ -31,7 +32,7 @@ struct MistakeReported;
 type ParseResult<T> = Result<T, MistakeReported>;
 
 struct LcmParser<'t> {
-    tokens: Vec<LcmToken<'t>>,
+    tokens: Vec<Token<'t>>,
     /// The length of the text.
     end: usize,
     next: usize,
@@ -286,12 +287,7 @@ impl<'t> LcmParser<'t> {
         }
     }
 
-    fn constant(
-        &mut self,
-        of: Primitive,
-        name: &str,
-        value: &LcmToken<'_>,
-    ) -> ParseResult<Constant> {
+    fn constant(&mut self, of: Primitive, name: &str, value: &Token<'_>) -> ParseResult<Constant> {
         let (name, text) = (name.to_owned(), value.text.to_owned());
         let Some((least, most)) = of.integer_range() else {
             if is_float(value.text) {
@@ -312,7 +308,7 @@ impl<'t> LcmParser<'t> {
         }
     }
 
-    fn check_name(&mut self, name: &LcmToken<'_>, parts: &StructParts) -> ParseResult<()> {
+    fn check_name(&mut self, name: &Token<'_>, parts: &StructParts) -> ParseResult<()> {
         if !name.text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
             let message = format!("`{}` cannot be a name", name.text);
             let help = "names start with a letter or `_`";
@@ -372,7 +368,7 @@ impl<'t> LcmParser<'t> {
     }
 
     /// The value of an enum constant: the given one, or one above the greatest before it.
-    fn value(&mut self, name: &LcmToken<'_>, greatest: i32) -> ParseResult<i32> {
+    fn value(&mut self, name: &Token<'_>, greatest: i32) -> ParseResult<i32> {
         let (number, span) = if self.peek().is_some_and(|token| token.text == "=") {
             self.next += 1;
             let value = self.word("the value")?;
@@ -387,18 +383,18 @@ impl<'t> LcmParser<'t> {
         })
     }
 
-    fn peek(&self) -> Option<LcmToken<'t>> {
+    fn peek(&self) -> Option<Token<'t>> {
         self.tokens.get(self.next).cloned()
     }
 
-    fn next_token(&mut self) -> Option<LcmToken<'t>> {
+    fn next_token(&mut self) -> Option<Token<'t>> {
         let token = self.peek();
         self.next += usize::from(token.is_some());
         token
     }
 
     /// The next token, which must be a word.
-    fn word(&mut self, what: &str) -> ParseResult<LcmToken<'t>> {
+    fn word(&mut self, what: &str) -> ParseResult<Token<'t>> {
         let Some(token) = self.peek() else { return Err(self.unexpected_end(what)) };
         let is_mark =
             token.text.starts_with(|c: char| c.is_ascii() && "{}[]();,:\"'!~<>=&|^%*+".contains(c));

@@ -9,56 +9,36 @@
 //! lcm-gen treats braces as parts of words, and needs white space between a word and a comment.
 //! This tokenizer does not, but reads everything that lcm-gen reads in the same way.
 
-use std::ops::Range;
-
-/// A word or mark, and its position.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LcmToken<'t> {
-    pub(crate) text: &'t str,
-    pub(crate) span: Range<usize>,
-}
+use sluice_core::cursor::{Cursor, Token};
 
 /// The tokens of a text, in order.
-pub(crate) fn tokenize(text: &str) -> Vec<LcmToken<'_>> {
-    // Some editors write a byte order mark.
-    let mut at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-    let mut tokens = Vec::new();
-    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        let (length, is_token) = scan_token(rest);
-        if is_token {
-            let span = at..at + length;
-            tokens.push(LcmToken { text: rest.get(..length).unwrap_or_default(), span });
+pub(crate) fn tokenize(text: &str) -> Vec<Token<'_>> {
+    let (mut cursor, mut tokens) = (Cursor::after_mark(text), Vec::new());
+    while let Some(first) = cursor.peek() {
+        if let Some((length, _)) = cursor.comment() {
+            cursor.take(length);
+        } else if is_space(first) {
+            cursor.next_char();
+        } else if is_mark(first) {
+            tokens.push(cursor.take(first.len_utf8()));
+        } else if is_operator(first) {
+            tokens.push(cursor.take_while(is_operator));
+        } else {
+            tokens.push(cursor.take(word_len(cursor.rest())));
         }
-        at += length;
     }
     tokens
 }
 
-/// The length of the first token or skipped part of `rest`, and whether it is a token.
-fn scan_token(rest: &str) -> (usize, bool) {
-    let run =
-        |is_part: &dyn Fn(char) -> bool| rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
-    let first = rest.chars().next().unwrap_or_default();
-    if rest.starts_with("//") {
-        return (rest.find('\n').unwrap_or(rest.len()), false);
-    }
-    if rest.starts_with("/*") {
-        let close = rest.get(2..).and_then(|inner| inner.find("*/"));
-        return (close.map_or(rest.len(), |at| at + 4), false);
-    }
-    match first {
-        c if c.is_ascii_whitespace() || c == '\x0b' => (1, false),
-        c if is_mark(c) => (1, true),
-        c if is_operator(c) => (run(&is_operator), true),
-        _ => (word_len(rest), true),
-    }
+fn is_space(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\x0b'
 }
 
 fn word_len(rest: &str) -> usize {
     let ends = |(at, c): &(usize, char)| {
         let after = rest.get(*at..).unwrap_or_default();
         let is_comment = *at > 0 && (after.starts_with("//") || after.starts_with("/*"));
-        c.is_ascii_whitespace() || *c == '\x0b' || is_mark(*c) || is_operator(*c) || is_comment
+        is_space(*c) || is_mark(*c) || is_operator(*c) || is_comment
     };
     rest.char_indices().find(ends).map_or(rest.len(), |(at, _)| at)
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use sluice_core::FieldPath;
+use sluice_core::cursor::Cursor;
 use sluice_core::field::DashRule;
 
 use super::number::Number;
@@ -82,7 +83,7 @@ const FOREIGN_WORDS: [(&str, &str); 6] = [
 
 /// The tokens of `text`, followed by an end token.
 pub(super) fn tokens(text: &str) -> Result<Vec<ConditionToken>, ConditionError> {
-    let mut lexer = Lexer { text, at: 0 };
+    let mut lexer = Lexer { cursor: Cursor::new(text) };
     let mut tokens = Vec::new();
     loop {
         let token = lexer.token()?;
@@ -95,24 +96,19 @@ pub(super) fn tokens(text: &str) -> Result<Vec<ConditionToken>, ConditionError> 
 }
 
 struct Lexer<'t> {
-    text: &'t str,
-    at: usize,
+    cursor: Cursor<'t>,
 }
 
-impl<'t> Lexer<'t> {
-    fn rest(&self) -> &'t str {
-        self.text.get(self.at..).unwrap_or_default()
-    }
-
+impl Lexer<'_> {
     fn token(&mut self) -> Result<ConditionToken, ConditionError> {
-        self.at = self.text.len() - self.rest().trim_start().len();
-        let start = self.at;
+        self.cursor.take_while(char::is_whitespace);
+        let start = self.cursor.position();
         let kind = self.kind()?;
-        Ok(ConditionToken { kind, span: start..self.at })
+        Ok(ConditionToken { kind, span: start..self.cursor.position() })
     }
 
     fn kind(&mut self) -> Result<TokenKind, ConditionError> {
-        let mut chars = self.rest().chars();
+        let mut chars = self.cursor.rest().chars();
         let (Some(first), second) = (chars.next(), chars.next()) else {
             return Ok(TokenKind::End);
         };
@@ -128,30 +124,18 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn take(&mut self, len: usize) -> &'t str {
-        let taken = self.rest().get(..len).unwrap_or_default();
-        self.at += taken.len();
-        taken
-    }
-
-    fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'t str {
-        let rest = self.rest();
-        self.take(rest.find(|c| !wanted(c)).unwrap_or(rest.len()))
-    }
-
     /// Quotes are doubled inside text. There are no escapes, because patterns would have to double
     /// theirs.
     fn text(&mut self, quote: char) -> Result<TokenKind, ConditionError> {
-        let start = self.at;
+        let start = self.cursor.position();
         let mut text = String::new();
         loop {
-            self.take(1);
-            text.push_str(self.take_while(|c| c != quote));
-            if self.rest().is_empty() {
+            self.cursor.take(1);
+            text.push_str(self.cursor.take_while(|c| c != quote).text);
+            if self.cursor.next_char().is_none() {
                 return Err(error_at(start..start + 1, "this quote is not closed"));
             }
-            self.take(1);
-            if !self.rest().starts_with(quote) {
+            if !self.cursor.rest().starts_with(quote) {
                 return Ok(TokenKind::Text(text));
             }
             text.push(quote);
@@ -159,40 +143,43 @@ impl<'t> Lexer<'t> {
     }
 
     fn field(&mut self) -> Result<TokenKind, ConditionError> {
-        let scanned = FieldPath::scan(self.rest(), DashRule::EndsNames);
+        let scanned = FieldPath::scan(self.cursor.rest(), DashRule::EndsNames);
         let (path, len) = scanned.map_err(|error| {
-            let at = self.at + error.at;
+            let at = self.cursor.position() + error.at;
             error_at(at..at + 1, error.what)
         })?;
-        self.take(len);
+        self.cursor.take(len);
         Ok(TokenKind::Field(path))
     }
 
     fn event_field(&mut self) -> Result<TokenKind, ConditionError> {
-        let start = self.at;
-        self.take(1);
-        let name = self.take_while(is_word);
+        let start = self.cursor.position();
+        self.cursor.take(1);
+        let name = self.cursor.take_while(is_word).text;
         EventField::named(name).map(TokenKind::EventField).ok_or_else(|| {
             let known = EventField::ALL.map(|(name, _)| format!("`${name}`")).join(", ");
-            error_at(start..self.at, format!("events have no `${name}`; expected one of {known}"))
+            error_at(
+                start..self.cursor.position(),
+                format!("events have no `${name}`; expected one of {known}"),
+            )
         })
     }
 
     fn word(&mut self) -> Result<TokenKind, ConditionError> {
-        let start = self.at;
-        let word = self.take_while(is_word);
+        let (start, before) = (self.cursor.position(), self.cursor);
+        let word = self.cursor.take_while(is_word).text;
         if let Some(keyword) = KEYWORDS.into_iter().find(|keyword| *keyword == word) {
             return Ok(TokenKind::Sign(keyword));
         }
-        if self.rest().trim_start().starts_with('(') {
+        if self.cursor.rest().trim_start().starts_with('(') {
             return self.function(word, start);
         }
-        self.at = start;
+        self.cursor = before;
         let field = self.field()?;
-        let is_only_word = self.at == start + word.len();
+        let is_only_word = self.cursor.position() == start + word.len();
         match foreign_word_advice(word).filter(|_| is_only_word) {
             Some(advice) => Err(error_at(
-                start..self.at,
+                start..self.cursor.position(),
                 format!("{advice}; put backquotes around a field of that name: `{word}`"),
             )),
             None => Ok(field),
@@ -204,27 +191,32 @@ impl<'t> Lexer<'t> {
             let known = Function::ALL.map(|(name, _)| format!("`{name}`")).join(", ");
             let advice = foreign_word_advice(name)
                 .map_or_else(|| format!("expected one of {known}"), str::to_owned);
-            error_at(start..self.at, format!("there is no function `{name}`; {advice}"))
+            error_at(
+                start..self.cursor.position(),
+                format!("there is no function `{name}`; {advice}"),
+            )
         })
     }
 
     fn number(&mut self) -> Result<TokenKind, ConditionError> {
-        let start = self.at;
-        let hex = self.rest().strip_prefix("0x").or_else(|| self.rest().strip_prefix("0X"));
+        let mut before = self.cursor;
+        let hex =
+            self.cursor.rest().strip_prefix("0x").or_else(|| self.cursor.rest().strip_prefix("0X"));
         let number = match hex {
             Some(_) => self.hexadecimal(),
             None => self.decimal(),
         };
-        self.take_while(|c| is_word(c) || c == '.');
-        let span = start..self.at;
-        let spelled = self.text.get(span.clone()).unwrap_or_default();
-        let whole = number.filter(|(_, end)| *end == self.at);
+        self.cursor.take_while(|c| is_word(c) || c == '.');
+        let end = self.cursor.position();
+        let spelled = before.take(end - before.position());
+        let whole = number.filter(|(_, number_end)| *number_end == end);
         whole.map(|(number, _)| TokenKind::Number(number)).ok_or_else(|| {
             error_at(
-                span,
+                spelled.span,
                 format!(
-                    "`{spelled}` is not a number; put backquotes around names that start with a \
-                     digit"
+                    "`{}` is not a number; put backquotes around names that start with a \
+                     digit",
+                    spelled.text
                 ),
             )
         })
@@ -232,34 +224,32 @@ impl<'t> Lexer<'t> {
 
     /// The number and the offset of its end.
     fn hexadecimal(&mut self) -> Option<(Number, usize)> {
-        self.take(2);
-        let digits = self.take_while(|c| c.is_ascii_hexdigit());
-        let number = u64::from_str_radix(digits, 16).ok()?;
-        Some((Number::from_i128(number.into()), self.at))
+        self.cursor.take(2);
+        let digits = self.cursor.take_while(|c| c.is_ascii_hexdigit());
+        let number = u64::from_str_radix(digits.text, 16).ok()?;
+        Some((Number::from_i128(number.into()), self.cursor.position()))
     }
 
     fn decimal(&mut self) -> Option<(Number, usize)> {
-        let start = self.at;
+        let mut before = self.cursor;
         let digits = |c: char| c.is_ascii_digit();
-        self.take_while(digits);
-        if self.rest().starts_with('.') {
-            self.take(1);
-            self.take_while(digits);
+        self.cursor.take_while(digits);
+        if self.cursor.eat(".") {
+            self.cursor.take_while(digits);
         }
-        if self.rest().starts_with(['e', 'E']) {
-            self.take(1);
-            let sign = usize::from(self.rest().starts_with(['+', '-']));
-            self.take(sign);
-            self.take_while(digits);
+        if self.cursor.eat("e") || self.cursor.eat("E") {
+            let _is_signed = self.cursor.eat("+") || self.cursor.eat("-");
+            self.cursor.take_while(digits);
         }
-        let spelled = self.text.get(start..self.at)?;
+        let end = self.cursor.position();
+        let spelled = before.take(end - before.position()).text;
         let float = || spelled.parse().ok().map(Number::Float);
         let number = spelled.parse().ok().map(Number::from_i128).or_else(float)?;
-        Some((number, self.at))
+        Some((number, end))
     }
 
     fn symbol(&mut self, first: char) -> Result<TokenKind, ConditionError> {
-        let (start, rest) = (self.at, self.rest());
+        let (start, rest) = (self.cursor.position(), self.cursor.rest());
         if let Some((spelled, advice)) =
             FOREIGN_SYMBOLS.into_iter().find(|(s, _)| rest.starts_with(s))
         {
@@ -269,7 +259,7 @@ impl<'t> Lexer<'t> {
             ));
         }
         if let Some((spelled, sign)) = SYMBOLS.into_iter().find(|(s, _)| rest.starts_with(s)) {
-            self.take(spelled.len());
+            self.cursor.take(spelled.len());
             return Ok(TokenKind::Sign(sign));
         }
         let advice = match first {

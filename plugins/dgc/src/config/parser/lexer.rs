@@ -4,19 +4,24 @@
 use std::fmt;
 use std::ops::Range;
 
+use sluice_core::cursor::Cursor;
 use sluice_core::mistake::Mistake;
 
 /// Maximum length of a name or string, in bytes.
 const MAX_TOKEN_LEN: usize = 255;
 
-/// Whether a byte may occur in names and unquoted values.
-pub(in crate::config) fn is_in_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'+')
+/// Whether a character may occur in names and unquoted values.
+pub(in crate::config) fn is_in_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '+')
 }
 
 /// Whitespace as in C.
-fn is_space(byte: u8) -> bool {
-    byte.is_ascii_whitespace() || byte == 0x0b
+fn is_space(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\x0b'
+}
+
+fn is_symbol(c: char) -> bool {
+    matches!(c, '=' | ';' | ',' | '{' | '}' | '[' | ']' | '(' | ')')
 }
 
 /// A token and its byte range.
@@ -52,88 +57,82 @@ impl fmt::Display for TokenKind {
 
 /// The lexer of a text.
 pub(super) struct Lexer<'t> {
-    bytes: &'t [u8],
-    at: usize,
+    text: &'t str,
+    cursor: Cursor<'t>,
 }
 
 impl<'t> Lexer<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        Self { bytes: text.as_bytes(), at: 0 }
+        Self { text, cursor: Cursor::new(text) }
     }
 
     /// The token at the end of the text.
     pub(super) fn end(&self) -> ConfigToken {
-        ConfigToken { kind: TokenKind::End, span: self.bytes.len()..self.bytes.len() }
+        ConfigToken { kind: TokenKind::End, span: self.text.len()..self.text.len() }
     }
 
     /// The next token. After `Err`, continues past the mistake.
     pub(super) fn next(&mut self) -> Result<ConfigToken, Mistake> {
         while self.peek().is_some_and(is_space) {
-            self.bump();
+            self.cursor.next_char();
         }
-        let start = self.at;
+        let start = self.cursor.position();
         let kind = match self.peek() {
             None => return Ok(self.end()),
-            Some(b'"') => self.text()?,
-            Some(byte) if is_in_name(byte) => self.name()?,
-            Some(byte) if b"=;,{}[]()".contains(&byte) => {
-                self.bump();
-                TokenKind::Symbol(char::from(byte))
+            Some('"') => self.text()?,
+            Some(c) if is_in_name(c) => self.name()?,
+            Some(c) if is_symbol(c) => {
+                self.cursor.next_char();
+                TokenKind::Symbol(c)
             }
-            Some(byte) => return Err(self.unexpected_bytes(byte)),
+            Some(c) => return Err(self.unexpected(c)),
         };
-        Ok(ConfigToken { kind, span: start..self.at })
+        Ok(ConfigToken { kind, span: start..self.cursor.position() })
     }
 
-    /// Skips past the next occurrence of the byte. Returns `false` without moving if there is none.
-    pub(super) fn skip_past(&mut self, wanted: u8) -> bool {
-        let start = self.at;
-        while let Some(byte) = self.peek() {
-            self.bump();
-            if byte == wanted {
+    /// Skips past the next occurrence of the character. Returns `false` without moving if there is
+    /// none.
+    pub(super) fn skip_past(&mut self, wanted: char) -> bool {
+        let before = self.cursor;
+        while self.peek().is_some() {
+            if self.cursor.next_char() == Some(wanted) {
                 return true;
             }
         }
-        self.at = start;
+        self.cursor = before;
         false
     }
 
     fn name(&mut self) -> Result<TokenKind, Mistake> {
-        let (start, mut name) = (self.at, String::new());
-        // A comment ends a name, so the byte is read without skipping comments.
-        while let Some(byte) = self.bytes.get(self.at).copied().filter(|byte| is_in_name(*byte)) {
-            if name.len() <= MAX_TOKEN_LEN {
-                name.push(char::from(byte));
-            }
-            self.bump();
+        let name = self.cursor.take_while(is_in_name);
+        if name.text.len() > MAX_TOKEN_LEN {
+            return Err(too_long(name.span));
         }
-        if name.len() > MAX_TOKEN_LEN {
-            Err(too_long(start..self.at))
-        } else {
-            Ok(TokenKind::Name(name))
-        }
+        Ok(TokenKind::Name(name.text.to_owned()))
     }
 
     fn text(&mut self) -> Result<TokenKind, Mistake> {
-        let start = self.at;
-        let (mut text, mut last, mut first_bad) = (String::new(), b'"', None);
-        self.bump();
-        while let Some(byte) = self.peek() {
-            let at = self.at;
-            self.bump();
-            if byte == b'"' && last != b'\\' {
+        let start = self.cursor.position();
+        let (mut text, mut last, mut first_bad) = (String::new(), '"', None);
+        self.cursor.next_char();
+        while let Some(c) = self.peek() {
+            let at = self.cursor.position();
+            self.cursor.next_char();
+            if c == '"' && last != '\\' {
                 return match first_bad {
-                    Some(at) => Err(not_printable(at, self.bytes)),
-                    None if text.len() > MAX_TOKEN_LEN => Err(too_long(start..self.at)),
+                    Some(at) => Err(self.not_printable(at)),
+                    None if text.len() > MAX_TOKEN_LEN => {
+                        Err(too_long(start..self.cursor.position()))
+                    }
                     None => Ok(TokenKind::Text(text)),
                 };
             }
-            if !(byte.is_ascii_graphic() || is_space(byte)) {
+            if !(c.is_ascii_graphic() || is_space(c)) {
                 first_bad = first_bad.or(Some(at));
             } else if text.len() <= MAX_TOKEN_LEN {
-                text.push(char::from(byte));
+                text.push(c);
             }
-            last = byte;
+            last = c;
         }
         Err(Mistake {
             span: start..start + 1,
@@ -143,50 +142,41 @@ impl<'t> Lexer<'t> {
         })
     }
 
-    /// Reports a run of bytes that start no token.
-    fn unexpected_bytes(&mut self, first: u8) -> Mistake {
-        let start = self.at;
-        let is_stranger =
-            |byte: &u8| !(is_space(*byte) || is_in_name(*byte) || b"=;,{}[]()\"#".contains(byte));
-        while self.bytes.get(self.at).is_some_and(is_stranger) {
-            self.at += 1;
-        }
+    /// Reports a run of characters that start no token.
+    fn unexpected(&mut self, first: char) -> Mistake {
+        let starts_token = |c| is_space(c) || is_in_name(c) || is_symbol(c) || "\"#".contains(c);
+        let span = self.cursor.take_while(|c| !starts_token(c)).span;
         if !first.is_ascii_graphic() {
-            return not_printable(start, self.bytes);
+            return self.not_printable(span.start);
         }
         Mistake {
-            span: start..self.at,
-            message: format!("unexpected character `{}`", char::from(first)),
+            span,
+            message: format!("unexpected character `{first}`"),
             help: Some("quote it if it belongs to a value".into()),
             detail: None,
         }
     }
 
-    /// The next byte outside comments.
-    fn peek(&mut self) -> Option<u8> {
-        let rest = self.bytes.get(self.at..)?;
-        if rest.first() == Some(&b'#') {
-            self.at += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+    /// The next character outside comments.
+    fn peek(&mut self) -> Option<char> {
+        if self.cursor.peek() == Some('#') {
+            self.cursor.take_while(|c| c != '\n');
         }
-        self.bytes.get(self.at).copied()
+        self.cursor.peek()
     }
 
-    fn bump(&mut self) {
-        self.at += 1;
+    fn not_printable(&self, at: usize) -> Mistake {
+        let byte = self.text.as_bytes().get(at).copied().unwrap_or_default();
+        Mistake {
+            span: at..at + 1,
+            message: format!("expected printable ASCII, found the byte 0x{byte:02x}"),
+            help: Some("other bytes are only allowed in comments".into()),
+            detail: None,
+        }
     }
 }
 
 fn too_long(span: Range<usize>) -> Mistake {
     let message = format!("longer than {MAX_TOKEN_LEN} bytes, the maximum length of a word");
     Mistake { span, message, help: None, detail: None }
-}
-
-fn not_printable(at: usize, bytes: &[u8]) -> Mistake {
-    let byte = bytes.get(at).copied().unwrap_or_default();
-    Mistake {
-        span: at..at + 1,
-        message: format!("expected printable ASCII, found the byte 0x{byte:02x}"),
-        help: Some("other bytes are only allowed in comments".into()),
-        detail: None,
-    }
 }

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use sluice_core::cursor::Token;
 use sluice_core::mistake::Mistake;
 
 use super::syntax::{
     Builtin, Declaration, DeclarationBody, SliceFile, SliceMember, TypeName, TypeRef,
 };
-use super::token::{SliceToken, Tokenizer};
+use super::token::Tokenizer;
 
 mod tokens;
 
@@ -42,7 +43,7 @@ struct MistakeReported;
 type ParseResult<T> = Result<T, MistakeReported>;
 
 struct SliceParser<'t> {
-    next: Option<SliceToken<'t>>,
+    next: Option<Token<'t>>,
     /// The tokens after the next one.
     tokens: Tokenizer<'t>,
     /// The length of the text.
@@ -108,7 +109,7 @@ impl<'t> SliceParser<'t> {
         }
     }
 
-    fn declaration(&mut self, word: &SliceToken<'t>, metadata: Vec<String>) -> ParseResult<()> {
+    fn declaration(&mut self, word: &Token<'t>, metadata: Vec<String>) -> ParseResult<()> {
         match word.text {
             "module" => self.module(),
             "struct" => self.structure(metadata),
@@ -164,7 +165,7 @@ impl<'t> SliceParser<'t> {
         Ok(())
     }
 
-    fn full_name(&self, name: &SliceToken<'_>) -> String {
+    fn full_name(&self, name: &Token<'_>) -> String {
         format!("{}::{}", self.scope(), unescaped(name.text))
     }
 
@@ -172,7 +173,7 @@ impl<'t> SliceParser<'t> {
         self.modules.last().map_or("", |scope| scope)
     }
 
-    fn add(&mut self, name: &SliceToken<'_>, body: DeclarationBody, metadata: Vec<String>) {
+    fn add(&mut self, name: &Token<'_>, body: DeclarationBody, metadata: Vec<String>) {
         let (name, span) = (self.full_name(name), name.span.clone());
         self.total_name_len = self.total_name_len.saturating_add(name.len());
         if self.total_name_len > MAX_TOTAL_NAMES {
@@ -420,7 +421,7 @@ impl<'t> SliceParser<'t> {
             let text =
                 self.take().filter(|token| token.text.len() > 1 && token.text.starts_with('"'));
             let Some(text) = text else {
-                let Some(SliceToken { span, .. }) = self.peek() else {
+                let Some(Token { span, .. }) = self.peek() else {
                     return Err(self.report_end("a string in quotes"));
                 };
                 let help = "metadata is `[\"…\"]`";

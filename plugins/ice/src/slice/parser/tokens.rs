@@ -3,17 +3,18 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use sluice_core::cursor::Token;
 use sluice_core::mistake::Mistake;
 
 use super::{MAX_MISTAKES, MAX_NAME, MistakeReported, ParseResult, SliceParser};
-use crate::slice::token::{SliceToken, Tokenizer};
+use crate::slice::token::Tokenizer;
 
 impl<'t> SliceParser<'t> {
-    pub(super) fn peek(&self) -> Option<SliceToken<'t>> {
+    pub(super) fn peek(&self) -> Option<Token<'t>> {
         self.next.clone()
     }
 
-    pub(super) fn take(&mut self) -> Option<SliceToken<'t>> {
+    pub(super) fn take(&mut self) -> Option<Token<'t>> {
         std::mem::replace(&mut self.next, self.tokens.next())
     }
 
@@ -31,7 +32,7 @@ impl<'t> SliceParser<'t> {
     }
 
     /// Consumes the next token, which must be a word.
-    pub(super) fn word(&mut self, what: &str) -> ParseResult<SliceToken<'t>> {
+    pub(super) fn word(&mut self, what: &str) -> ParseResult<Token<'t>> {
         let Some(token) = self.peek() else { return Err(self.report_end(what)) };
         let is_word = |c: char| c.is_alphanumeric() || "_.+-\\:\"\u{fffd}".contains(c);
         if !token.text.starts_with(is_word) {
@@ -43,7 +44,7 @@ impl<'t> SliceParser<'t> {
     }
 
     /// Consumes the next token, which must be a name without a module.
-    pub(super) fn name(&mut self, what: &str) -> ParseResult<SliceToken<'t>> {
+    pub(super) fn name(&mut self, what: &str) -> ParseResult<Token<'t>> {
         let Some(token) = self.peek() else { return Err(self.report_end(what)) };
         if !is_name(token.text) {
             let message = format!("expected {what}, found `{}`", abbreviated(token.text));
