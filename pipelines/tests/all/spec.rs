@@ -284,17 +284,17 @@ fn conditions_as_strings_do_the_same_and_say_how_to_write_them() {
         .replace("{ FORMAT =  }", "\"${FORMAT:-table} == text or ${FORMAT:-table} == both\"")
         .replace("{ FORMAT = { not = \"text\" } }", "\"${FORMAT:-table} != text\"");
     assert_eq!(former.matches("= \"${").count(), 3, "{former}");
-    for set in [&[][..], &[("FORMAT", "text")], &[("OTHER", "1")], &[("FORMAT", " both ")]] {
+    let notes = |set: &[(&str, &str)]| -> Vec<String> {
         let (former, now) = (read(&former, None, set), read(CHOICE, None, set));
         assert_eq!(shape(&former), shape(&now), "{set:?}");
         assert!(now.nodes.iter().all(|node| node.notes().is_empty()));
-    }
-    let all = read(&former, None, &[("OTHER", "1"), ("FORMAT", "both")]);
-    let notes: Vec<String> = all.nodes.iter().flat_map(PipelineNode::notes).collect();
+        former.nodes.iter().flat_map(PipelineNode::notes).collect()
+    };
     let note = |form: &str| format!("`when` as a string is outdated: write `when = {form}`");
-    let expected = ["{ OTHER = { not = \"\" } }", "{ FORMAT = [\"text\", \"both\"] }"];
-    assert_eq!(notes[..2], expected.map(note));
-    assert_eq!(notes[2], note("{ FORMAT = { not = \"text\" } }"));
+    let (other, text) = ("{ OTHER = { not = \"\" } }", "{ FORMAT = [\"text\", \"both\"] }");
+    assert_eq!(notes(&[]), [note("{ FORMAT = { not = \"text\" } }")]);
+    assert_eq!(notes(&[("FORMAT", " text ")]), [note(text)]);
+    assert_eq!(notes(&[("FORMAT", "text"), ("OTHER", "1")]), [note(other), note(text)]);
 }
 
 #[test]
