@@ -33,7 +33,8 @@ pub use crate::inputs::{SOURCE_NAME, expand, extension, path_of_url};
 pub use crate::log::{Level, is_json, log_json_message, log_message};
 pub use crate::shell::Shell;
 pub use crate::signals::{SignalListener, SignalMessages, terminate_by_signal};
-pub use crate::terminal::{clipped, width};
+pub use crate::table::{Align, Column, line_width, push_line};
+pub use crate::terminal::{clipped, stdout_width, width};
 pub use crate::units::{count, pluralize};
 
 /// A verb of the command line.

@@ -31,6 +31,7 @@ mod recipe;
 mod shell;
 mod signals;
 mod stdout;
+mod table;
 mod terminal;
 mod units;
 mod usage;

@@ -449,6 +449,13 @@ fn key_from_sequence(parameters: &[u8], last: u8) -> Option<KeyPress> {
     })
 }
 
+/// The width of standard output, if it is a terminal.
+pub fn stdout_width() -> Option<usize> {
+    let stdout = io::stdout();
+    let size = stdout.is_terminal().then(|| tcgetwinsize(&stdout).ok()).flatten()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
 /// The width of a text in columns.
 pub fn width(text: &str) -> usize {
     text.width()

@@ -48,6 +48,21 @@ impl Name {
     }
 }
 
+/// The name of a field in a table whose own columns have the names `reserved`: one of them, with
+/// any number of underscores after it, gets one more.
+///
+/// [`field_of_column`] is the inverse.
+pub fn column_of_field(field: &str, reserved: &[&str]) -> String {
+    let is_reserved = reserved.contains(&field.trim_end_matches('_'));
+    if is_reserved { format!("{field}_") } else { field.to_owned() }
+}
+
+/// The name of the field in a column; `None` if the column is one of `reserved`.
+pub fn field_of_column<'n>(column: &'n str, reserved: &[&str]) -> Option<&'n str> {
+    let is_reserved = reserved.contains(&column.trim_end_matches('_'));
+    if is_reserved { column.strip_suffix('_') } else { Some(column) }
+}
+
 /// Text from an input, safe to print on a terminal: [unprintable](is_unprintable) characters become
 /// `\n`, `\r`, `\t` or `\u{202e}`, and a backslash that would read as such an escape becomes
 /// `\x5c`.
@@ -384,6 +399,25 @@ impl fmt::Debug for Name {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_named_like_reserved_columns_round_trip() {
+        let reserved = ["timestamp", "timestamp_ns", "payload"];
+        for (field, column) in [
+            ("x", "x"),
+            ("timestamp", "timestamp_"),
+            ("timestamp_", "timestamp__"),
+            ("timestamp_ns", "timestamp_ns_"),
+            ("payload___", "payload____"),
+            ("timestamp_x", "timestamp_x"),
+            ("_", "_"),
+            ("", ""),
+        ] {
+            assert_eq!(column_of_field(field, &reserved), column);
+            assert_eq!(field_of_column(column, &reserved), Some(field));
+        }
+        assert_eq!(field_of_column("payload", &reserved), None);
+    }
     use proptest::prelude::*;
 
     #[test]

@@ -6,8 +6,7 @@ use sluice::extension::Shell;
 use sluice_core::mistake::Mistake;
 use sluice_core::name::printable_sentence;
 use sluice_query::session::InvalidQuery;
-
-use super::statements::Statement;
+use sluice_query::statements::Statement;
 
 /// The text that has the statement.
 #[derive(Clone, Copy)]

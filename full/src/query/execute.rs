@@ -11,12 +11,12 @@ use sluice_core::name::printable_sentence;
 use sluice_pipeline::Report;
 use sluice_pipeline::report::{DamageReport, Note};
 use sluice_query::session::QueryError;
+use sluice_query::statements::Statement;
 use sluice_query::table::Findings;
 
 use super::diagnostic::{self, SqlText};
 use super::logs::Logs;
 use super::out::{OutputSummary, OutputTarget, ResultMetadata};
-use super::statements::Statement;
 
 /// The result of a statement.
 pub(super) struct QueryAnswer {

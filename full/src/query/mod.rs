@@ -9,7 +9,6 @@ mod logs;
 mod out;
 mod prompt;
 mod script;
-mod statements;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use sluice::extension::{CommandResult, Failure, Shell, Verb};

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use sluice::extension::{CommandResult, ExitStatus, Failure, Shell, pluralize};
 use sluice_core::Error;
+use sluice_query::statements::Statements;
 
 use super::args::QueryArgs;
 use super::arguments::QueryArguments;
@@ -14,7 +15,6 @@ use super::interrupt::QueryInterrupt;
 use super::logs::Logs;
 use super::out::OutputTarget;
 use super::prompt::{self, PromptAction, Repl};
-use super::statements;
 
 /// The longest text, in bytes.
 const MAX_QUERY_BYTES: u64 = 1 << 20;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &QueryArgs, shell: &Shell) -> CommandResult {
 
 /// Runs all statements of a text, up to the first that is invalid or fails.
 fn script(text: SqlText<'_>, logs: &Logs, to: &OutputTarget, shell: &Shell) -> CommandResult {
-    let statements = statements::all(text.text);
+    let statements = Statements::split(text.text).all;
     if statements.is_empty() {
         return Err(Failure::Usage(format!("there is no statement in {}", text.name)));
     }

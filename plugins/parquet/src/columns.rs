@@ -8,6 +8,7 @@ use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, TimestampMicrosecondA
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use arrow_select::interleave::interleave;
+use sluice_core::name::{column_of_field, field_of_column};
 use sluice_core::{Batch, Channels, Error, Rows};
 
 /// The time of the event.
@@ -25,7 +26,9 @@ pub(crate) const SEQUENCE: &str = "sequence";
 /// The payload's bytes.
 pub(crate) const PAYLOAD: &str = "payload";
 
-const RESERVED: [&str; 7] = [TIMESTAMP, TIMESTAMP_NS, SOURCE, CHANNEL, VARIANT, SEQUENCE, PAYLOAD];
+/// The names of our own columns, which no field may have.
+pub(crate) const RESERVED: [&str; 7] =
+    [TIMESTAMP, TIMESTAMP_NS, SOURCE, CHANNEL, VARIANT, SEQUENCE, PAYLOAD];
 
 /// Nanoseconds per microsecond.
 const MICRO: i64 = 1_000;
@@ -52,7 +55,7 @@ impl TableColumns {
         let fields = batch.rows().first().map(|rows| {
             let fields = rows.columns.schema_ref().fields().iter();
             fields.map(|field| {
-                Arc::new(field.as_ref().clone().with_name(to_column_name(field.name())))
+                Arc::new(field.as_ref().clone().with_name(column_of_field(field.name(), &RESERVED)))
             })
         });
         let fields = fields.into_iter().flatten().collect();
@@ -136,7 +139,7 @@ fn field_column(
     all: &[Rows],
     places: &[(usize, usize)],
 ) -> Result<ArrayRef, Error> {
-    let name = to_field_name(field.name()).unwrap_or_default();
+    let name = field_of_column(field.name(), &RESERVED).unwrap_or_default();
     let column = |rows: &Rows| {
         let column = rows.columns.column_by_name(name);
         column.and_then(|column| cast_without_loss(column, field.data_type())).ok_or_else(|| {
@@ -167,23 +170,6 @@ fn cast_without_loss(column: &ArrayRef, data_type: &DataType) -> Option<ArrayRef
     (&back == column).then_some(there)
 }
 
-/// The column name for a message's field, which must not collide with our own columns.
-pub(crate) fn to_column_name(field: &str) -> String {
-    // A name that collides, with any number of trailing underscores, gets one more, which can be
-    // removed again.
-    let is_ours = RESERVED.contains(&field.trim_end_matches('_'));
-    if is_ours { format!("{field}_") } else { field.to_owned() }
-}
-
-/// The name of the message's field in a column; `None` if the column is one of ours.
-pub(crate) fn to_field_name(column: &str) -> Option<&str> {
-    if RESERVED.contains(&column) {
-        return None;
-    }
-    let is_ours = RESERVED.contains(&column.trim_end_matches('_'));
-    if is_ours { column.strip_suffix('_') } else { Some(column) }
-}
-
 /// Whether a batch has times that are not whole microseconds.
 pub(crate) fn has_sub_micros(batch: &Batch) -> bool {
     batch.timestamps().iter().any(|time| time % MICRO != 0)
@@ -209,22 +195,5 @@ fn add_leaves(array: &ArrayRef, leaves: &mut Vec<ArrayRef>) {
             entries.columns().iter().for_each(|child| add_leaves(child, leaves));
         }
         _ => leaves.push(Arc::clone(array)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_named_like_our_columns_round_trip() {
-        for name in
-            ["x", "timestamp", "timestamp_", "timestamp_ns", "payload___", "_", "source_x", ""]
-        {
-            let outer = to_column_name(name);
-            assert!(!RESERVED.contains(&outer.as_str()));
-            assert_eq!(to_field_name(&outer), Some(name));
-        }
-        assert_eq!(to_field_name("sequence"), None);
     }
 }

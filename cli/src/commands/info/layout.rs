@@ -1,11 +1,8 @@
 //! Wraps text to the width of the output. Knows nothing of logs.
 
 use std::fmt::Write;
-use std::io::{self, IsTerminal};
 
-use rustix::termios::tcgetwinsize;
-
-use crate::terminal::{clipped, width};
+use crate::terminal::{clipped, stdout_width, width};
 
 /// The line width if standard output is not a terminal.
 const DEFAULT_WIDTH: usize = 80;
@@ -26,10 +23,7 @@ impl LineLayout {
     /// The width of standard output: that of the terminal, or 80 columns, so that piped output is
     /// always the same.
     pub(super) fn of_stdout() -> Self {
-        let stdout = io::stdout();
-        let columns = stdout.is_terminal().then(|| tcgetwinsize(&stdout).ok()).flatten();
-        let columns = columns.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
-        Self { width: columns.unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH) }
+        Self { width: stdout_width().unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH) }
     }
 
     /// Appends `words` after `head`, wrapped to lines indented by `indent`. Only a word longer than

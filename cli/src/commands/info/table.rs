@@ -7,14 +7,12 @@ use sluice_core::name::printable;
 
 use super::census::Census;
 use super::layout::{LineLayout, line};
+use crate::table::{Align, Column, GAP, push_line};
 use crate::terminal::{clipped, width};
 use crate::units;
 
 /// The minimum width of name columns; longer names get lines of their own.
 const MIN_NAME_WIDTH: usize = 12;
-
-/// Separates columns.
-const GAP: &str = "  ";
 
 /// The row of a channel.
 struct ChannelRow {
@@ -134,42 +132,29 @@ impl ColumnWidths {
     }
 
     fn write(&self, row: &ChannelRow, layout: LineLayout, text: &mut String) {
-        let source = self.source.map(|width| (row.source.as_str(), width));
         let fits = |(cell, column): (&str, usize)| width(cell) <= column;
-        let is_narrow = fits((&row.channel, self.channel)) && source.is_none_or(fits);
-        let mut cells = String::new();
-        if is_narrow {
-            pad(&row.channel, self.channel, &mut cells);
-            if let Some((cell, column)) = source {
-                cells.push_str(GAP);
-                pad(cell, column, &mut cells);
-            }
-        } else {
+        let source = self.source.map(|width| (row.source.as_str(), width));
+        let mut names = vec![(row.channel.as_str(), self.channel)];
+        names.extend(source);
+        if !names.iter().copied().all(fits) {
             let max_width = layout.width.saturating_sub(2 * GAP.len());
-            line(text, format_args!("{GAP}{}", clipped(&row.channel, max_width)));
-            if let Some((cell, _)) = source {
-                line(text, format_args!("{GAP}{GAP}{}", clipped(cell, max_width)));
+            for (depth, (cell, _)) in names.iter_mut().enumerate() {
+                let indent = GAP.repeat(depth + 1);
+                line(text, format_args!("{indent}{}", clipped(cell, max_width)));
+                *cell = "";
             }
-            let column = self.channel + self.source.map_or(0, |width| width + GAP.len());
-            pad("", column, &mut cells);
         }
-        for (cell, column) in row.numbers.iter().zip(self.numbers) {
-            let Some(column) = column else { continue };
-            cells.push_str(GAP);
-            cells.extend(std::iter::repeat_n(' ', column.saturating_sub(width(cell))));
-            cells.push_str(cell);
+        let numbers = row.numbers.iter().zip(self.numbers);
+        let numbers = numbers.filter_map(|(cell, width)| Some((cell.as_str(), width?)));
+        let types = Some((row.types.as_str(), self.types)).filter(|types| fits(*types));
+        let left = |(cell, width)| (cell, Column { width, align: Align::Left });
+        let right = |(cell, width)| (cell, Column { width, align: Align::Right });
+        let names = names.into_iter().map(left);
+        text.push_str(GAP);
+        push_line(names.chain(numbers.map(right)).chain(types.map(left)), text);
+        text.push('\n');
+        if types.is_none() {
+            layout.write_wrapped("", 6, &row.types, text);
         }
-        if fits((&row.types, self.types)) {
-            line(text, format_args!("{GAP}{}", format!("{cells}{GAP}{}", row.types).trim_end()));
-            return;
-        }
-        line(text, format_args!("{GAP}{cells}"));
-        layout.write_wrapped("", 6, &row.types, text);
     }
-}
-
-/// Appends a cell, padded to its column.
-fn pad(cell: &str, column: usize, text: &mut String) {
-    text.push_str(cell);
-    text.extend(std::iter::repeat_n(' ', column.saturating_sub(width(cell))));
 }

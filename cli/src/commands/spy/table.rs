@@ -5,6 +5,7 @@ use std::time::Duration;
 use sluice_core::name::printable;
 
 use super::messages::TypeLabel;
+use crate::table::{Align, Column, line_width, push_line};
 use crate::terminal::{clipped, width};
 use crate::units;
 
@@ -32,8 +33,6 @@ const DISPENSABLE: [usize; COLUMNS - 2] = [6, 4, 1, 7, 2, 5];
 /// Text columns, which are left-aligned, and the width to which they may be clipped.
 const TEXT_COLUMNS: [(usize, usize); 2] = [(0, 12), (1, 12)];
 
-const GAP: usize = 2;
-
 /// The header and one line per row, none wider than `max_width`.
 pub(super) fn lines(rows: &[SpyRow], max_width: usize) -> Vec<String> {
     let cells: Vec<[String; COLUMNS]> =
@@ -43,21 +42,19 @@ pub(super) fn lines(rows: &[SpyRow], max_width: usize) -> Vec<String> {
     let widths = fit_widths(std::array::from_fn(widest), max_width);
     let line = |row: &[String; COLUMNS]| {
         let each = row.iter().zip(widths).enumerate().filter(|(_, (_, width))| *width > 0);
-        let each = each.map(|(column, (cell, max_width))| padded(cell, max_width, is_text(column)));
-        let line = each.collect::<Vec<_>>().join(&" ".repeat(GAP));
-        clipped(line.trim_end(), max_width)
+        let each = each.map(|(column, (cell, width))| {
+            let align = if is_text(column) { Align::Left } else { Align::Right };
+            (clipped(cell, width), Column { width, align })
+        });
+        let mut line = String::new();
+        push_line(each, &mut line);
+        clipped(&line, max_width)
     };
     cells.iter().map(line).collect()
 }
 
 fn is_text(column: usize) -> bool {
     TEXT_COLUMNS.iter().any(|(text, _)| *text == column)
-}
-
-fn padded(cell: &str, max_width: usize, left: bool) -> String {
-    let cell = clipped(cell, max_width);
-    let space = " ".repeat(max_width.saturating_sub(width(&cell)));
-    if left { cell + &space } else { space + &cell }
 }
 
 /// The widths of the columns; dropped columns have width 0.
@@ -81,8 +78,7 @@ fn fit_widths(widest: [usize; COLUMNS], max_width: usize) -> [usize; COLUMNS] {
 }
 
 fn total(widths: &[usize; COLUMNS]) -> usize {
-    let shown = widths.iter().filter(|width| **width > 0);
-    shown.clone().sum::<usize>() + shown.count().saturating_sub(1) * GAP
+    line_width(widths.iter().copied().filter(|width| *width > 0))
 }
 
 fn cells(row: &SpyRow) -> [String; COLUMNS] {

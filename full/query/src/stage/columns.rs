@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use sluice_core::name::{column_of_field, field_of_column};
 
 /// The columns that every event has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +70,10 @@ pub(super) fn channel_schema(fields: &Fields) -> SchemaRef {
     let event_columns =
         [EventColumn::Timestamp, EventColumn::Source, EventColumn::Channel, EventColumn::Sequence];
     let event_columns = event_columns.map(|column| Arc::new(column.field()));
-    let named = fields
-        .iter()
-        .map(|field| Arc::new(field.as_ref().clone().with_name(column_name(field.name()))));
+    let names = EventColumn::ALL.map(EventColumn::name);
+    let named = fields.iter().map(|field| {
+        Arc::new(field.as_ref().clone().with_name(column_of_field(field.name(), &names)))
+    });
     Arc::new(Schema::new(event_columns.into_iter().chain(named).collect::<Vec<_>>()))
 }
 
@@ -81,16 +83,9 @@ pub(super) fn with_event(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().cloned().chain([event]).collect::<Vec<_>>()))
 }
 
-/// The column name of a message field: a field that is named like an event column gets a `_`.
-pub(super) fn column_name(field: &str) -> String {
-    let is_event_column = EventColumn::from_name(field.trim_end_matches('_')).is_some();
-    if is_event_column { format!("{field}_") } else { field.to_owned() }
-}
-
-/// The field name of a column, the inverse of `column_name`.
+/// The field name of a column of results; an event column keeps its name.
 pub(super) fn field_name(column: &str) -> &str {
-    let is_event_column = EventColumn::from_name(column.trim_end_matches('_')).is_some();
-    if is_event_column { column.strip_suffix('_').unwrap_or(column) } else { column }
+    field_of_column(column, &EventColumn::ALL.map(EventColumn::name)).unwrap_or(column)
 }
 
 /// Whether rows can be sorted by this type.
@@ -133,15 +128,6 @@ pub(super) fn field_type(kind: &DataType) -> Result<DataType, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_event_columns_survive_a_round_trip() {
-        for name in ["x", "timestamp", "timestamp_", "payload___", "_", "source_x", ""] {
-            let outer = column_name(name);
-            assert_eq!(EventColumn::from_name(&outer), None);
-            assert_eq!(field_name(&outer), name);
-        }
-    }
 
     #[test]
     fn views_and_dictionaries_are_unpacked() {

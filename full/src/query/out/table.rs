@@ -2,12 +2,9 @@
 //! control characters are escaped, binary values show their length. On a terminal, the table fits
 //! its width.
 
-use std::io::{self, IsTerminal};
-
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
-use rustix::termios::tcgetwinsize;
-use sluice::extension::{clipped, count, pluralize, width};
+use sluice::extension::{Align, Column, clipped, count, line_width, pluralize, push_line, width};
 use sluice_core::name::printable;
 use sluice_core::{Error, OutputFile};
 
@@ -25,9 +22,6 @@ const NUMBER_WIDTH: usize = 24;
 
 /// How many columns that are left out are named.
 const MAX_NAMED: usize = 10;
-
-/// The gap between columns.
-const GAP: &str = "  ";
 
 /// How many rows determine the column widths.
 const SAMPLE: usize = 1_000;
@@ -67,7 +61,7 @@ impl TableWriter {
         limit: Option<u64>,
         separator: &str,
     ) -> Self {
-        let terminal = file.is_terminal().then(terminal_width);
+        let terminal = file.is_terminal().then(|| stdout_width().unwrap_or(80));
         let limit = limit.or(terminal.map(|_| MAX_TERMINAL_ROWS));
         let columns = schema.fields().iter().map(|field| {
             let name = clipped(&printable(field.name()), MAX_WIDTH);
@@ -133,21 +127,12 @@ impl TableWriter {
     }
 
     fn line(&mut self, fitting: usize, cells: &[String]) {
-        let start = self.out.len();
-        for (at, (cell, column)) in cells.iter().zip(&self.columns).take(fitting).enumerate() {
-            if at > 0 {
-                self.out += GAP;
-            }
+        let cells = cells.iter().zip(&self.columns).take(fitting).map(|(cell, column)| {
             let widest = if self.terminal.is_some() { column.width } else { MAX_WIDTH };
-            let cell = clipped(cell, widest);
-            let pad = " ".repeat(column.width.saturating_sub(width(&cell)));
-            let (left, right) = if column.is_number { (&*pad, "") } else { ("", &*pad) };
-            for part in [left, &cell, right] {
-                self.out += part;
-            }
-        }
-        let end = start + self.out.get(start..).unwrap_or_default().trim_end().len();
-        self.out.truncate(end);
+            let align = if column.is_number { Align::Right } else { Align::Left };
+            (clipped(cell, widest), Column { width: column.width, align })
+        });
+        push_line(cells, &mut self.out);
         self.out.push('\n');
     }
 
@@ -238,24 +223,21 @@ fn visible_prefix(text: &[u8]) -> std::borrow::Cow<'_, str> {
 
 /// Narrows columns to fit, the widest first; returns how many fit.
 fn fit(columns: &mut [TableColumn], width_available: usize) -> usize {
-    let gaps = GAP.len() * columns.len().saturating_sub(1);
-    let sum = |columns: &[TableColumn], cap: usize| -> usize {
-        gaps + columns.iter().map(|column| column.narrowed(cap)).sum::<usize>()
+    let narrowed = |columns: &[TableColumn], cap: usize| {
+        line_width(columns.iter().map(|column| column.narrowed(cap)))
     };
     let widest = columns.iter().map(|column| column.width).max().unwrap_or(0);
     let cap = (MIN_WIDTH..=widest)
         .rev()
-        .find(|cap| sum(columns, *cap) <= width_available)
+        .find(|cap| narrowed(columns, *cap) <= width_available)
         .unwrap_or(MIN_WIDTH);
     for column in columns.iter_mut() {
         column.width = column.narrowed(cap);
     }
-    let mut used = 0;
-    let fits = |column: &&TableColumn| {
-        used += column.width + if used == 0 { 0 } else { GAP.len() };
-        used <= width_available
+    let fits = |count: &usize| {
+        line_width(columns.iter().take(*count).map(|column| column.width)) <= width_available
     };
-    let fitting = columns.iter().take_while(fits).count();
+    let fitting = (0..=columns.len()).rev().find(fits).unwrap_or(0);
     if fitting == 0
         && let Some(first) = columns.first_mut()
     {
@@ -277,9 +259,4 @@ fn is_number(kind: &DataType) -> bool {
         DataType::Dictionary(_, value) => is_number(value),
         kind => kind.is_numeric(),
     }
-}
-
-fn terminal_width() -> usize {
-    let size = io::stdout().is_terminal().then(|| tcgetwinsize(io::stdout()).ok()).flatten();
-    size.filter(|size| size.ws_col > 0).map_or(80, |size| usize::from(size.ws_col))
 }

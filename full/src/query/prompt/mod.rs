@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use sluice::extension::{ExitStatus, Failure, Shell, log_message, pluralize, print_types};
 use sluice_core::name::printable;
+use sluice_query::statements::{Statement, Statements};
 
 use super::args::RowFormat;
 use super::diagnostic::SqlText;
@@ -17,7 +18,6 @@ use super::execute;
 use super::interrupt::QueryInterrupt;
 use super::logs::Logs;
 use super::out::OutputTarget;
-use super::statements::{self, Statement};
 use completion::Vocabulary;
 pub(super) use editor::run_prompt;
 use names::quoted;
@@ -93,7 +93,7 @@ impl<'a> Repl<'a> {
             return self.run_command(text.trim());
         }
         let source = SqlText { name: "query", text };
-        for statement in statements::all(text) {
+        for statement in Statements::split(text).all {
             if self.run_statement(&statement, source)? == PromptAction::Failed {
                 return Ok(PromptAction::Failed);
             }
@@ -240,15 +240,7 @@ pub(super) fn is_command(text: &str) -> bool {
 
 /// Whether the text is a command, or ends with a complete statement.
 pub(super) fn is_whole(text: &str) -> bool {
-    if is_command(text) {
-        return true;
-    }
-    let mut rest = text;
-    while let Some((_, after)) = statements::first(rest) {
-        rest = after;
-    }
-    // A comment may be open.
-    rest.trim().is_empty() || (statements::is_blank(rest) && !rest.contains("/*"))
+    is_command(text) || !Statements::split(text).is_open
 }
 
 #[cfg(test)]

@@ -9,13 +9,14 @@ use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOpti
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
+use sluice_core::name::field_of_column;
 use sluice_core::{Batch, Damage, Error, MessageType, Payloads, ReadContext, Rows, TypeKey};
 
 use super::channel_resolver::{ChannelColumns, ChannelResolver};
 use super::{GroupSpan, ParquetTable, catch_panics, nanos_of, word_dictionary};
 use crate::bytes::ReadFailure;
 use crate::columns::{
-    CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT, to_field_name,
+    CHANNEL, PAYLOAD, RESERVED, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT,
 };
 
 /// The maximum rows per batch.
@@ -182,7 +183,7 @@ impl GroupReader {
     pub(super) fn message(&self, rows: &RecordBatch) -> Option<Rows> {
         let schema = rows.schema();
         let mine = schema.fields().iter().zip(rows.columns()).filter_map(|(field, column)| {
-            let name = to_field_name(field.name())?;
+            let name = field_of_column(field.name(), &RESERVED)?;
             Some((Arc::new(field.as_ref().clone().with_name(name)), Arc::clone(column)))
         });
         let (fields, columns): (Vec<_>, Vec<_>) = mine.unzip();
