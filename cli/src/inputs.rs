@@ -424,7 +424,7 @@ mod tests {
     use sluice_core::Registry;
 
     use super::*;
-    use crate::args::Color;
+    use crate::shell::Color;
 
     #[test]
     fn sources_that_need_more_options_are_not_proposed_and_are_refused_with_advice() {

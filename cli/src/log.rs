@@ -7,11 +7,19 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use clap::ValueEnum;
 use serde_json::{Value, json};
 use sluice_core::name::{json_escaped, printable_lines};
 use sluice_core::time;
 
-use crate::args::LogFormat;
+/// The format of messages on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Text for people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
 
 /// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

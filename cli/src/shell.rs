@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::io::{self, IsTerminal};
 use std::sync::{Mutex, PoisonError};
 
+use clap::ValueEnum;
 use serde_json::{Value, json};
 use sluice_core::Registry;
 use sluice_core::mistake::Mistake;
@@ -12,9 +13,19 @@ use sluice_core::name::{printable_lines, printable_sentence};
 use sluice_pipeline::Mistakes;
 use sluice_pipeline::report::Note;
 
-use crate::args::Color;
 use crate::log::{self, Level, log_message};
 use crate::units;
+
+/// When to use colors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
 
 /// The context of a command.
 pub struct Shell {

@@ -8,10 +8,10 @@ use clap::{CommandFactory, Parser};
 use sluice_all as _;
 use sluice_core::Registry;
 
-use crate::args::{BuiltInVerb, Cli, Color};
+use crate::args::{BuiltInVerb, Cli};
 use crate::commands::convert;
 use crate::exit::Failure;
-use crate::shell::Shell;
+use crate::shell::{Color, Shell};
 
 fn exit_code(arguments: &[&str]) -> u8 {
     let arguments = ["sluice", "-q"].iter().chain(arguments).map(OsString::from);

@@ -6,9 +6,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, ValueEnum};
 use serde_json::json;
 
-use crate::args::{self, LogFormat};
+use crate::args;
 use crate::exit;
 use crate::features;
+use crate::log::LogFormat;
 use crate::log::{self, Level};
 
 /// The value of `--log-format`, even if the rest of the command line is invalid.

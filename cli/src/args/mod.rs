@@ -8,7 +8,7 @@ mod program;
 mod running;
 mod values;
 
-use clap::{Args, Command, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, Command, CommandFactory, Parser, Subcommand};
 
 pub(crate) use convert::{ConvertArgs, SelectionArgs};
 pub(crate) use inspection::{CatArgs, InfoArgs, TypesArgs, VerifyArgs};
@@ -18,6 +18,8 @@ pub(crate) use running::{EngineArgs, EngineKind, ListenArgs, ProgressFormat, Run
 pub use values::{Assignment, assignment, channel_type, duration};
 pub(crate) use values::{channel_pattern, finite_number, positive_number, regex_pattern};
 
+use crate::log::LogFormat;
+use crate::shell::Color;
 use crate::{extension, features};
 
 pub(crate) use crate::commands::hub::HubArgs;
@@ -139,24 +141,4 @@ pub(crate) enum BuiltInVerb {
     Completions(CompletionsArgs),
     /// Print the manual page
     Man(ManArgs),
-}
-
-/// The format of messages on standard error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Text for people.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
-/// When to use colors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    /// On a terminal, unless NO_COLOR is set.
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
 }

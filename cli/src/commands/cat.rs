@@ -8,7 +8,7 @@ use sluice_pipeline::Report;
 use sluice_pipeline::run::{self, Options};
 
 use crate::args::{Assignment, CatArgs, ProgressFormat, SelectionArgs};
-use crate::commands::{convert, execute};
+use crate::commands::{convert, execute, generated};
 use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
@@ -121,7 +121,7 @@ fn print_group(
         fields: &args.field,
         ..Recipe::default()
     };
-    let pipeline = convert::parse_generated("sluice cat", &recipe.text(), shell)?;
+    let pipeline = generated::parse_generated("sluice cat", &recipe.text(), shell)?;
     // Show no progress, only the messages of child programs.
     let meter = Arc::new(ProgressMeter::new(ProgressFormat::None, shell));
     let allow_exec = args.allow_exec;

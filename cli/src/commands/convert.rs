@@ -1,17 +1,15 @@
 //! `convert`: generates the most common pipeline from arguments, and runs it.
 
-use std::env;
-use std::io::{self, Write};
 use std::path::Path;
 
-use sluice_core::{Error, Plugin, PluginKind, Source};
-use sluice_pipeline::names::SearchedName;
-use sluice_pipeline::{Document, Pipeline, PipelineNode, PluginInstance, Variables};
+use sluice_core::{Plugin, PluginKind, Source};
+use sluice_pipeline::PluginInstance;
 
 use crate::args::{Assignment, ConvertArgs, EngineArgs};
-use crate::commands::{execute, shared_names};
-use crate::exit::{CommandResult, ExitStatus, Failure};
-use crate::flags::{self, PipelineOrigin};
+use crate::commands::generated::{parse_generated, print_pipeline};
+use crate::commands::{execute, run, shared_names};
+use crate::exit::{CommandResult, Failure};
+use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
 use crate::inputs::{self, OpenMode};
 use crate::recipe::Recipe;
@@ -26,59 +24,13 @@ pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> CommandResult {
     }
     let overwrite = args.engine.overwrite || mode_replaces(&args.to)?;
     let engine = EngineArgs { overwrite, ..args.engine.clone() };
-    execute::execute(pipeline, &engine, PipelineOrigin::Flags, shell)
+    run::execute(pipeline, &engine, PipelineOrigin::Flags, shell)
 }
 
 /// Whether a `file://` URL asks to replace the log.
 fn mode_replaces(to: &str) -> Result<bool, Failure> {
     let url = inputs::parse_file_url(to).map_err(Failure::Usage)?;
     Ok(url.is_some_and(|url| url.mode == Some(OpenMode::Write)))
-}
-
-/// Parses a generated pipeline, which has no variables.
-pub(crate) fn parse_generated(name: &str, text: &str, shell: &Shell) -> Result<Pipeline, Failure> {
-    let document = Document::generated(format!("{name} (the pipeline made for it)"), text);
-    let pipeline = Pipeline::read(&document, &Variables::default(), &shell.registry)
-        .map_err(|mistakes| flags::mistakes_with_flags(&mistakes))?;
-    refuse_fields_without_decoding(&pipeline)?;
-    Ok(pipeline)
-}
-
-/// Prints a generated pipeline with absolute paths, so that it can be saved anywhere.
-pub(crate) fn print_pipeline(name: &str, text: String, shell: &Shell) -> CommandResult {
-    let here = env::current_dir().map_err(|e| Error::io("find", Path::new("."), e))?;
-    if here.to_str().is_none() {
-        let what =
-            "the path of this folder is not UTF-8, so the paths are relative to it: save it here";
-        shell.warn(what);
-        io::stdout().write_all(text.as_bytes())?;
-        return Ok(ExitStatus::Done);
-    }
-    let document = Document::generated(name, text);
-    let text = document.relocated(&here, &Variables::default(), &shell.registry)?;
-    io::stdout().write_all(text.as_bytes())?;
-    Ok(ExitStatus::Done)
-}
-
-/// Refuses flags that name fields if nothing is decoded.
-fn refuse_fields_without_decoding(pipeline: &Pipeline) -> Result<(), Failure> {
-    let has_rows = |node: &PipelineNode| match &node.instance {
-        PluginInstance::Source(source) => !source.is_undecoded(),
-        PluginInstance::Stage(_) => node.plugin == "decode",
-        PluginInstance::Sink(_) => false,
-    };
-    if pipeline.nodes.iter().any(has_rows) {
-        return Ok(());
-    }
-    let names = pipeline.nodes.iter().flat_map(|node| node.names.iter().map(move |n| (node, n)));
-    let mut fields = names.filter(|(_, name)| matches!(name.name, SearchedName::Field(_)));
-    match fields.next() {
-        None => Ok(()),
-        Some((node, name)) => Err(Failure::Usage(format!(
-            "{}: only decoded messages have fields; give the files that declare them with --types",
-            flags::flag(&node.name, &name.option)
-        ))),
-    }
 }
 
 /// The pipeline file equivalent to the arguments.

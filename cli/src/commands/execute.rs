@@ -11,15 +11,14 @@ use sluice_core::files::FileIdentity;
 use sluice_core::name::{json_escaped, printable_sentence};
 use sluice_core::output::canonical_path;
 use sluice_core::{Error, Overwrite};
-use sluice_pipeline::dispatch::{self, Carrier};
+use sluice_pipeline::dispatch::Carrier;
 use sluice_pipeline::names::NameReport;
 use sluice_pipeline::report::Note;
-use sluice_pipeline::resume::{self, EarlierRun};
-use sluice_pipeline::run::{self, Options, Stop};
+use sluice_pipeline::resume::EarlierRun;
+use sluice_pipeline::run::{Options, Stop};
 use sluice_pipeline::{Pipeline, PluginInstance, Report};
 
 use crate::args::{EngineArgs, EngineKind, ProgressFormat, RunningArgs};
-use crate::commands::{batch, plan};
 use crate::damage;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::extension::{self, ClusterOptions};
@@ -72,63 +71,6 @@ fn engine() -> Result<&'static extension::Engine, Failure> {
     extension::engine().ok_or_else(|| features::CLUSTER.failure())
 }
 
-/// Runs a pipeline, or prints its plan with `--dry-run`.
-pub(crate) fn execute(
-    pipeline: Pipeline,
-    args: &EngineArgs,
-    origin: PipelineOrigin,
-    shell: &Shell,
-) -> CommandResult {
-    if args.dry_run {
-        return plan::print_text(&pipeline, &engine_options(args), shell);
-    }
-    run::check_programs_allowed(&pipeline, &engine_options(args))?;
-    if !pipeline.templates.is_empty() {
-        return batch::execute(&pipeline, args, origin, shell);
-    }
-    if args.shard.is_some() {
-        return Err(Failure::Usage(
-            "--shard runs a part of the inputs, so outputs must be named after inputs: put \
-             `{stem}` into their paths"
-                .into(),
-        ));
-    }
-    let targets = resume::targets(&pipeline);
-    let only_prints = targets.iter().all(|target| target == Path::new("-"));
-    let report_file = ReportFile::open_if_requested(&args.running, &pipeline, &targets)?;
-    if args.resume
-        && let Some(before) = resume::earlier_run(&pipeline, &engine_options(args))?
-    {
-        resume::sweep_outputs(&targets);
-        return already_done(&before, report_file, shell);
-    }
-    let carrier = connect_carrier(args, shell)?;
-    let meter = Arc::new(ProgressMeter::new(args.running.progress, shell));
-    let watched = |options: &Options| match &carrier {
-        Some(carrier) => Ok(dispatch::run_by(pipeline, &**carrier, &shell.registry, options)?),
-        None => Ok(run::run(pipeline, options)?),
-    };
-    let result = run_watched_with(&meter, engine_options(args), &signals::PUBLISHING, watched);
-    let result = result.map_err(Failure::with_retry_hint);
-    if let Some(file) = report_file {
-        file.write(result.as_ref().map(Report::to_json))?;
-    }
-    let mut report =
-        result.map_err(
-            |failure| if only_prints { failure } else { failure.stdout_closed_is_failure() },
-        )?;
-    if args.resume {
-        resume::sweep_outputs(&targets);
-    }
-    meter.drop_reported_notes(&mut report);
-    report_losses(&report, origin, shell);
-    report_unmatched(&report, origin, shell);
-    if !report.refused {
-        print_summary(&summary_text(&report), summary_fields(&report), &args.running, shell);
-    }
-    Ok(exit_status(&report, args.running.strict))
-}
-
 /// The exit status of a completed run.
 pub(crate) fn exit_status(report: &Report, strict: bool) -> ExitStatus {
     match report.unmatched().next() {
@@ -165,7 +107,7 @@ pub(crate) fn report_unmatched(report: &Report, origin: PipelineOrigin, shell: &
 }
 
 /// Reports that `--resume` found nothing to do.
-fn already_done(
+pub(super) fn already_done(
     before: &EarlierRun,
     report_file: Option<ReportFile>,
     shell: &Shell,

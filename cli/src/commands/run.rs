@@ -1,13 +1,82 @@
-//! `run`: runs a pipeline file.
+//! `run`: runs a pipeline file; and how any verb runs its pipeline.
 
-use crate::args::RunArgs;
-use crate::commands::{execute, pipeline};
-use crate::exit::CommandResult;
+use std::path::Path;
+use std::sync::Arc;
+
+use sluice_pipeline::run::{self, Options};
+use sluice_pipeline::{Pipeline, Report, dispatch, resume};
+
+use super::execute::{
+    ReportFile, already_done, connect_carrier, engine_options, exit_status, print_summary,
+    report_losses, report_unmatched, run_watched_with, summary_fields, summary_text,
+};
+use super::{batch, execute, pipeline, plan};
+use crate::args::{EngineArgs, RunArgs};
+use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
+use crate::progress::ProgressMeter;
 use crate::shell::Shell;
+use crate::signals;
 
 pub(crate) fn run(args: &RunArgs, shell: &Shell) -> CommandResult {
     execute::check_engine(&args.engine)?;
     let pipeline = pipeline(&args.file, &args.variables, shell)?;
-    execute::execute(pipeline, &args.engine, PipelineOrigin::File, shell)
+    execute(pipeline, &args.engine, PipelineOrigin::File, shell)
+}
+
+/// Runs a pipeline, or prints its plan with `--dry-run`.
+pub(crate) fn execute(
+    pipeline: Pipeline,
+    args: &EngineArgs,
+    origin: PipelineOrigin,
+    shell: &Shell,
+) -> CommandResult {
+    if args.dry_run {
+        return plan::print_text(&pipeline, &engine_options(args), shell);
+    }
+    run::check_programs_allowed(&pipeline, &engine_options(args))?;
+    if !pipeline.templates.is_empty() {
+        return batch::execute(&pipeline, args, origin, shell);
+    }
+    if args.shard.is_some() {
+        return Err(Failure::Usage(
+            "--shard runs a part of the inputs, so outputs must be named after inputs: put \
+             `{stem}` into their paths"
+                .into(),
+        ));
+    }
+    let targets = resume::targets(&pipeline);
+    let only_prints = targets.iter().all(|target| target == Path::new("-"));
+    let report_file = ReportFile::open_if_requested(&args.running, &pipeline, &targets)?;
+    if args.resume
+        && let Some(before) = resume::earlier_run(&pipeline, &engine_options(args))?
+    {
+        resume::sweep_outputs(&targets);
+        return already_done(&before, report_file, shell);
+    }
+    let carrier = connect_carrier(args, shell)?;
+    let meter = Arc::new(ProgressMeter::new(args.running.progress, shell));
+    let watched = |options: &Options| match &carrier {
+        Some(carrier) => Ok(dispatch::run_by(pipeline, &**carrier, &shell.registry, options)?),
+        None => Ok(run::run(pipeline, options)?),
+    };
+    let result = run_watched_with(&meter, engine_options(args), &signals::PUBLISHING, watched);
+    let result = result.map_err(Failure::with_retry_hint);
+    if let Some(file) = report_file {
+        file.write(result.as_ref().map(Report::to_json))?;
+    }
+    let mut report =
+        result.map_err(
+            |failure| if only_prints { failure } else { failure.stdout_closed_is_failure() },
+        )?;
+    if args.resume {
+        resume::sweep_outputs(&targets);
+    }
+    meter.drop_reported_notes(&mut report);
+    report_losses(&report, origin, shell);
+    report_unmatched(&report, origin, shell);
+    if !report.refused {
+        print_summary(&summary_text(&report), summary_fields(&report), &args.running, shell);
+    }
+    Ok(exit_status(&report, args.running.strict))
 }

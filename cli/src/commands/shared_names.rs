@@ -7,7 +7,7 @@ use sluice_core::Plugin;
 use sluice_pipeline::run::{self, Options};
 
 use crate::args::Assignment;
-use crate::commands::convert;
+use crate::commands::generated::parse_generated;
 use crate::inputs;
 use crate::recipe::Recipe;
 use crate::shell::Shell;
@@ -38,7 +38,7 @@ pub(super) fn find(
             sink: "null",
             ..Recipe::default()
         };
-        let Ok(pipeline) = convert::parse_generated("sluice convert", &recipe.text(), shell) else {
+        let Ok(pipeline) = parse_generated("sluice convert", &recipe.text(), shell) else {
             continue;
         };
         let Ok(report) = run::run(pipeline, &Options::default()) else { continue };

@@ -28,12 +28,10 @@ use tokio::runtime::Runtime;
 pub use error::{InvalidQuery, QueryError, QueryPosition};
 pub(crate) use error::{name_list, nearest};
 
-use crate::table::{Catalog, Findings, LogTables, ReadResources};
+use crate::table::{Catalog, Findings, LogTables, ROOT_SCHEMA, ReadResources};
 
 /// The name of the only catalog.
 const CATALOG_NAME: &str = "sluice";
-/// The schema that has a table per log.
-pub(crate) const ROOT: &str = "public";
 
 /// Longer queries are refused: a parser holds several copies of the text.
 const MAX_QUERY_BYTES: usize = 1 << 20;
@@ -136,7 +134,7 @@ impl Session {
         let resources = Arc::new(ReadResources::new(threads, options.memory));
         let operator_memory = options.memory.saturating_sub(resources.max_memory()).max(1 << 20);
         let mut config = SessionConfig::new()
-            .with_default_catalog_and_schema(CATALOG_NAME, ROOT)
+            .with_default_catalog_and_schema(CATALOG_NAME, ROOT_SCHEMA)
             .with_create_default_catalog_and_schema(false)
             .with_information_schema(true)
             .with_target_partitions(options.partitions.max(1))

@@ -9,9 +9,7 @@ use bytes::Bytes;
 use object_store::aws::AmazonS3;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
-use object_store::{
-    Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload,
-};
+use object_store::{Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 use sluice_core::store::{
     Address, ListDepth, ObjectState, PendingRead, PutMode, Store, changed_error,
 };
@@ -84,7 +82,7 @@ impl Store for S3 {
     fn put(&self, at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()> {
         let (client, key) = (client(at.bucket())?, key(at)?);
         runtime::block_on(async move {
-            let put = put(&client, &key, bytes.into(), how).await;
+            let put = upload::put(&client, &key, bytes.into(), how).await;
             put.map_err(|error| errors::request_error(&error))
         })
     }
@@ -141,36 +139,6 @@ async fn read(
         return Err(changed_error());
     }
     found.bytes().await.map_err(|error| errors::request_error(&error))
-}
-
-/// Uploads an object in one request.
-pub(crate) async fn put(
-    client: &AmazonS3,
-    key: &Path,
-    payload: PutPayload,
-    how: PutMode,
-) -> Result<(), Error> {
-    let mode = match how {
-        PutMode::New => object_store::PutMode::Create,
-        PutMode::Replace => object_store::PutMode::Overwrite,
-    };
-    match client.put_opts(key, payload.clone(), mode.into()).await {
-        // The server has no conditional put: check first, then put.
-        Err(Error::NotImplemented { .. }) if how == PutMode::New => {
-            expect_none(client, key).await?;
-            client.put_opts(key, payload, object_store::PutMode::Overwrite.into()).await.map(drop)
-        }
-        other => other.map(drop),
-    }
-}
-
-/// `Err` if the object exists.
-pub(crate) async fn expect_none(client: &AmazonS3, key: &Path) -> Result<(), Error> {
-    match client.head(key).await {
-        Err(Error::NotFound { .. }) => Ok(()),
-        Err(error) => Err(error),
-        Ok(_) => Err(Error::AlreadyExists { path: key.to_string(), source: "it is there".into() }),
-    }
 }
 
 /// Lists the keys that start with `prefix`, page by page. The prefix need not end with a slash.

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use object_store::aws::AmazonS3;
 use object_store::path::Path;
-use object_store::{Error, MultipartUpload, ObjectStoreExt};
+use object_store::{Error, MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
 use sluice_core::store::PutMode;
 
-use crate::{errors, runtime, s3};
+use crate::{errors, runtime};
 
 /// Files up to this size are uploaded in one request.
 const MAX_SINGLE_PUT: u64 = 16 << 20;
@@ -30,14 +30,14 @@ pub(crate) fn file(client: Arc<AmazonS3>, key: Path, file: &Local, how: PutMode)
     if len <= MAX_SINGLE_PUT {
         let bytes = read_exact(&mut file, len)?;
         return runtime::block_on(async move {
-            let put = s3::put(&client, &key, bytes.into(), how).await;
+            let put = put(&client, &key, bytes.into(), how).await;
             put.map_err(|error| errors::request_error(&error))
         });
     }
     let part = MIN_PART.max(len.div_ceil(MAX_PARTS));
     runtime::block_on(async move {
         if how == PutMode::New {
-            let free = s3::expect_none(&client, &key).await;
+            let free = expect_none(&client, &key).await;
             free.map_err(|error| errors::request_error(&error))?;
         }
         let begun = client.put_multipart(&key).await;
@@ -88,7 +88,7 @@ async fn complete(
 ) -> io::Result<()> {
     // Completing cannot be conditional in the protocol: check as late as possible.
     if how == PutMode::New {
-        let free = s3::expect_none(client, key).await;
+        let free = expect_none(client, key).await;
         free.map_err(|error| errors::request_error(&error))?;
     }
     upload.complete().await.map(drop).map_err(|error| errors::request_error(&error))
@@ -99,4 +99,34 @@ fn read_exact(file: &mut File, len: u64) -> io::Result<Bytes> {
     let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
     file.read_exact(&mut bytes)?;
     Ok(bytes.into())
+}
+
+/// Uploads an object in one request.
+pub(crate) async fn put(
+    client: &AmazonS3,
+    key: &Path,
+    payload: PutPayload,
+    how: PutMode,
+) -> Result<(), Error> {
+    let mode = match how {
+        PutMode::New => object_store::PutMode::Create,
+        PutMode::Replace => object_store::PutMode::Overwrite,
+    };
+    match client.put_opts(key, payload.clone(), mode.into()).await {
+        // The server has no conditional put: check first, then put.
+        Err(Error::NotImplemented { .. }) if how == PutMode::New => {
+            expect_none(client, key).await?;
+            client.put_opts(key, payload, object_store::PutMode::Overwrite.into()).await.map(drop)
+        }
+        other => other.map(drop),
+    }
+}
+
+/// `Err` if the object exists.
+async fn expect_none(client: &AmazonS3, key: &Path) -> Result<(), Error> {
+    match client.head(key).await {
+        Err(Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err(Error::AlreadyExists { path: key.to_string(), source: "it is there".into() }),
+    }
 }

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use sluice_core::Channel;
 use sluice_core::census::ChannelCensus;
 
-use super::LogSummary;
 use super::census::Census;
+use super::summary::LogSummary;
 
 /// The summary of a log as one JSON object.
 pub(super) fn summary_json(summary: &LogSummary) -> Value {

@@ -4,16 +4,15 @@ mod census;
 mod json;
 mod layout;
 mod overview;
+mod summary;
 mod table;
 mod text;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_core::Input;
 use sluice_core::name::json_escaped;
-use sluice_pipeline::Report;
 
 use crate::args::InfoArgs;
 use crate::exit::{CommandResult, ExitStatus, Failure};
@@ -24,17 +23,7 @@ use census::Census;
 pub(crate) use census::{CensusSink, TypeNames};
 use layout::LineLayout;
 use overview::Overview;
-
-/// The summary of one file.
-struct LogSummary {
-    path: PathBuf,
-    format: &'static str,
-    bytes: Option<u64>,
-    census: Census,
-    report: Report,
-    /// What the source reports about the file.
-    findings: Vec<String>,
-}
+use summary::LogSummary;
 
 /// Prints summaries, and collects the overview.
 struct InfoPrinter {

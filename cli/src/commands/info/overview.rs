@@ -7,8 +7,8 @@ use std::path::Path;
 use sluice_core::name::printable;
 use sluice_core::{Clock, time};
 
-use super::LogSummary;
 use super::layout::{LineLayout, line};
+use super::summary::LogSummary;
 use crate::terminal::width;
 use crate::units;
 

@@ -5,7 +5,7 @@ use sluice_core::name::printable;
 use sluice_core::plugin::times_clamped;
 use sluice_core::{Clock, time};
 
-use super::LogSummary;
+use super::summary::LogSummary;
 
 use super::layout::{LineLayout, NO_BREAK_SPACE, line};
 use super::table;

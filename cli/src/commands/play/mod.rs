@@ -20,7 +20,7 @@ use sluice_pipeline::run::{self, Options, Progress, Snapshot};
 use sluice_pipeline::{Pipeline, Report};
 
 use crate::args::{Assignment, ProgressFormat};
-use crate::commands::{convert, execute};
+use crate::commands::{convert, execute, generated};
 use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
@@ -45,9 +45,9 @@ const STOPPING: SignalMessages = ["stopping; another signal aborts", "aborting"]
 
 pub(crate) fn run(args: &PlayArgs, shell: &Shell) -> CommandResult {
     let (text, speed) = text(args, shell)?;
-    let pipeline = convert::parse_generated("sluice play", &text, shell)?;
+    let pipeline = generated::parse_generated("sluice play", &text, shell)?;
     if args.print_pipeline {
-        return convert::print_pipeline("sluice play", text, shell);
+        return generated::print_pipeline("sluice play", text, shell);
     }
     let form = PlayerDisplay::from_args(args, shell);
     if args.paused && !matches!(form, PlayerDisplay::Keys(_)) {

@@ -183,3 +183,8 @@ pub(crate) struct ReceiveArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     pub(crate) sink_option: Vec<Assignment>,
 }
+
+/// Converts mebibytes to bytes, at least one.
+pub(super) fn bytes(mb: f64) -> u64 {
+    ((mb * f64::from(1 << 20)) as u64).max(1)
+}

@@ -19,7 +19,7 @@ use sluice_pipeline::run::{self, Options, Recording, Stop};
 use sluice_pipeline::{Pipeline, PipelineNode, PluginInstance, Report};
 
 use crate::args::{Assignment, SelectionArgs};
-use crate::commands::{convert, execute};
+use crate::commands::{convert, execute, generated};
 use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
 use crate::inputs;
@@ -29,6 +29,7 @@ use crate::shell::Shell;
 use crate::signals;
 
 pub(crate) use args::RecordArgs;
+use args::bytes;
 use naming::{ExistingOutput, Numbering};
 use output::RecordingOutput;
 use pieces::{PieceCutter, PieceLimits, State};
@@ -40,9 +41,9 @@ const DEFAULT_SOURCE: &str = "lcm-udp";
 pub(crate) fn run(args: &RecordArgs, shell: &Shell) -> CommandResult {
     let out = RecordingOutput::from_args(args, shell)?;
     let text = text(args, &out, shell)?;
-    let pipeline = convert::parse_generated("sluice record", &text, shell)?;
+    let pipeline = generated::parse_generated("sluice record", &text, shell)?;
     if args.print_pipeline {
-        return convert::print_pipeline("sluice record", text, shell);
+        return generated::print_pipeline("sluice record", text, shell);
     }
     record(pipeline, args, out, shell)
 }
@@ -239,11 +240,6 @@ fn selection(args: &RecordArgs, shell: &Shell) -> SelectionArgs {
 fn looks_like_regex(glob: &str) -> bool {
     let marks = [".*", ".+", "|", "(", "^", "$", "\\"];
     !glob.starts_with("re:") && marks.iter().any(|mark| glob.contains(mark))
-}
-
-/// Converts mebibytes to bytes, at least one.
-fn bytes(mb: f64) -> u64 {
-    ((mb * f64::from(1 << 20)) as u64).max(1)
 }
 
 /// The engine options.

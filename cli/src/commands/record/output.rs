@@ -11,8 +11,7 @@ use crate::exit::Failure;
 use crate::inputs::{self, OpenMode};
 use crate::shell::Shell;
 
-use super::args::RecordArgs;
-use super::bytes;
+use super::args::{RecordArgs, bytes};
 use super::naming::{ExistingOutput, FileNaming, Numbering};
 use super::pieces::PieceLimits;
 

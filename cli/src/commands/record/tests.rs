@@ -13,8 +13,9 @@ use sluice_core::{
 };
 
 use super::*;
-use crate::args::{BuiltInVerb, Cli, Color};
+use crate::args::{BuiltInVerb, Cli};
 use crate::exit::ExitStatus;
+use crate::shell::Color;
 
 /// A log in place of a live source, for arguments that are only parsed.
 const LOG: &str = "file://drive.lcm?mode=r";
@@ -298,7 +299,7 @@ fn recorded(live: FakeLiveSource, folder: &Path, arguments: &[&str]) -> CommandR
     let (args, shell) = (parsed(&arguments)?, shell());
     let out = RecordingOutput::from_args(&args, &shell)?;
     let text = text(&args, &out, &shell)?;
-    let mut pipeline = convert::parse_generated("test", &text, &shell)?;
+    let mut pipeline = generated::parse_generated("test", &text, &shell)?;
     pipeline.nodes[0].instance = PluginInstance::Source(Box::new(live));
     record(pipeline, &args, out, &shell)
 }

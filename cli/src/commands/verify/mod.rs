@@ -17,8 +17,8 @@ use crate::input_format::InputFormat;
 use crate::inputs;
 use crate::shell::Shell;
 use crate::stdout;
-use record::{RecordedFile, STOPPED_EARLY, verify_folder, verify_report};
-use result::VerifyResult;
+use record::{STOPPED_EARLY, verify_folder, verify_report};
+use result::{RecordedFile, VerifyResult};
 
 /// Verifies every path, continuing after failures.
 pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
@@ -116,7 +116,7 @@ fn read_through(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Color;
+    use crate::shell::Color;
     use sluice_core::Registry;
     use sluice_core::output::MANIFEST;
     use std::fs;

@@ -14,7 +14,7 @@ use sluice_core::store::is_address;
 use sluice_pipeline::batch::{BatchRecord, JOURNAL, Status, UnfinishedUnit, UnitRecord};
 use sluice_pipeline::manifest::OutputFile;
 
-use super::result::VerifyResult;
+use super::result::{RecordedFile, VerifyResult};
 use crate::exit::Failure;
 use crate::shell::Shell;
 use crate::units;
@@ -25,26 +25,6 @@ const MAX_UNFINISHED_SHOWN: usize = 20;
 /// The message for outputs of a run that stopped before the end of its input.
 pub(super) const STOPPED_EARLY: &str =
     "the run stopped before the end of its input; --resume runs it again";
-
-/// An output file as recorded by a manifest or report.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct RecordedFile {
-    pub(super) path: PathBuf,
-    pub(super) bytes: u64,
-    pub(super) blake3: Option<String>,
-    /// `None` in manifests of other programs.
-    pub(super) rows: Option<u64>,
-    /// Whether the run that wrote it stopped before the end of its input.
-    #[serde(skip)]
-    pub(super) partial: bool,
-}
-
-impl From<&OutputFile> for RecordedFile {
-    fn from(file: &OutputFile) -> Self {
-        let OutputFile { path, rows, bytes, blake3 } = file.clone();
-        Self { path, bytes, blake3, rows: Some(rows), partial: false }
-    }
-}
 
 /// The part of manifests and reports that is verified.
 #[derive(Debug, Deserialize)]

@@ -1,15 +1,15 @@
 //! The result of verifying a path, and the comparison of one file with its record.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use serde_json::json;
 use sluice_core::files::{self, PathKind};
 use sluice_core::name::printable_sentence;
 use sluice_core::{Input, PluginFactory};
-use sluice_pipeline::manifest;
+use sluice_pipeline::manifest::{self, OutputFile};
 
-use super::record::RecordedFile;
 use crate::exit::{ExitStatus, Failure};
 use crate::inputs;
 use crate::shell::Shell;
@@ -25,6 +25,26 @@ pub(super) struct VerifyResult {
     pub(super) differences: Vec<String>,
     /// Damage inside logs.
     pub(super) damage: Vec<String>,
+}
+
+/// An output file as recorded by a manifest or report.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct RecordedFile {
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+    pub(super) blake3: Option<String>,
+    /// `None` in manifests of other programs.
+    pub(super) rows: Option<u64>,
+    /// Whether the run that wrote it stopped before the end of its input.
+    #[serde(skip)]
+    pub(super) partial: bool,
+}
+
+impl From<&OutputFile> for RecordedFile {
+    fn from(file: &OutputFile) -> Self {
+        let OutputFile { path, rows, bytes, blake3 } = file.clone();
+        Self { path, bytes, blake3, rows: Some(rows), partial: false }
+    }
 }
 
 impl VerifyResult {

@@ -11,7 +11,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::{MessageSender, send_message};
+use super::context::{MessageSender, send_message};
 use crate::unit::UnitResult;
 
 /// How long a cancelled process may take to stop its own children and exit.

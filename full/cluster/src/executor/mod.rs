@@ -4,24 +4,24 @@
 //! It polls for work, so it needs no port and works behind a firewall. It touches no data.
 
 pub(crate) mod child;
+mod context;
 mod done_marker;
 mod session;
 mod unit_runner;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::Error;
-use sluice_pipeline::dispatch::ProgramIdentity;
 use sluice_pipeline::run::Stop;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use crate::address::Address;
 use crate::handshake::{HandshakeError, check_scheduler};
 use crate::{POLL_INTERVAL, runtime, stop_requested};
+pub use context::ExecutorOptions;
+use context::{MessageSender, send_message};
 use session::SchedulerSession;
 use unit_runner::UnitRunner;
 
@@ -30,28 +30,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The longest pause between attempts to reconnect.
 const MAX_BACKOFF: Duration = Duration::from_secs(15);
-
-/// Options of an executor.
-#[derive(Clone, Debug)]
-pub struct ExecutorOptions {
-    /// The address of the scheduler.
-    pub scheduler: Address,
-    /// The name of the executor; the host name by default.
-    pub name: Option<String>,
-    /// How many units run at a time.
-    pub slots: usize,
-    /// How many threads each unit uses.
-    pub jobs: usize,
-    /// Where Ballista keeps its (small) files; a temporary folder by default.
-    pub work_dir: Option<PathBuf>,
-    /// Whether pipelines may run programs here.
-    pub allow_exec: bool,
-    /// The version and plugins of this program.
-    pub program: ProgramIdentity,
-}
-
-/// Where tasks of the executor send messages for the user.
-pub(crate) type MessageSender = mpsc::Sender<String>;
 
 /// Serves as an executor until `stop` is requested, then cancels its units; other executors run
 /// them again. Reports when it joins or loses its scheduler, and what units print on stderr.
@@ -128,9 +106,4 @@ async fn wait(time: Duration, stop: &Stop) {
         () = sleep(time.max(POLL_INTERVAL)) => {}
         () = stop_requested(stop) => {}
     }
-}
-
-async fn send_message(messages: &MessageSender, text: String) {
-    // At shutdown nobody receives it.
-    drop(messages.send(text).await);
 }

@@ -33,8 +33,8 @@ use sluice_pipeline::run::Stop;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::Channel;
 
+use super::context::{ExecutorOptions, MessageSender, send_message};
 use super::unit_runner::UnitRunner;
-use super::{ExecutorOptions, MessageSender, send_message};
 use crate::address::Address;
 use crate::handshake::SchedulerIdentity;
 use crate::http::get_json;

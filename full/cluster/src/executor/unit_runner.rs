@@ -16,8 +16,8 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::child::{self, ChildExit};
+use super::context::{ExecutorOptions, MessageSender, send_message};
 use super::done_marker::DoneMarker;
-use super::{ExecutorOptions, MessageSender, send_message};
 use crate::address::Address;
 use crate::plan::{BallistaTask, UnitWorker};
 use crate::scheduler::admin::JobMessage;

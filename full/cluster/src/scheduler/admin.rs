@@ -9,14 +9,18 @@ use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ballista_core::ids::new_instance_id;
+use ballista_scheduler::scheduler_server::SchedulerServer;
 use ballista_scheduler::state::execution_graph::RunningTaskInfo;
 use ballista_scheduler::state::task_manager::JobInfoCache;
+use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use serde::{Deserialize, Serialize};
 use sluice_pipeline::dispatch::ProgramIdentity;
 
-use super::Scheduler;
 use crate::handshake::{self, SchedulerIdentity};
 use crate::plan::BallistaTask;
+
+/// Ballista's scheduler with its plan types.
+pub(super) type Scheduler = SchedulerServer<LogicalPlanNode, PhysicalPlanNode>;
 
 /// What a scheduler has assigned to an executor.
 #[derive(Debug, Serialize, Deserialize)]

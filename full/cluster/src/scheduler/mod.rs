@@ -16,13 +16,13 @@ use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
 use ballista_scheduler::scheduler_process::create_scheduler;
-use ballista_scheduler::scheduler_server::SchedulerServer;
-use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use sluice_core::Error;
 use sluice_pipeline::dispatch::ProgramIdentity;
 use sluice_pipeline::run::Stop;
 use tokio::net::TcpListener;
 use tonic::service::RoutesBuilder;
+
+use admin::Scheduler;
 
 use crate::address::Address;
 use crate::plan::PlanCodec;
@@ -33,9 +33,6 @@ const IDLE_CLUSTER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How often Ballista may retry a unit: more often than the executors do, so that they decide.
 const MAX_ATTEMPTS: usize = 8;
-
-/// Ballista's scheduler with its plan types.
-pub(crate) type Scheduler = SchedulerServer<LogicalPlanNode, PhysicalPlanNode>;
 
 /// Options of a scheduler.
 #[derive(Clone, Debug)]

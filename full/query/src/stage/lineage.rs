@@ -80,9 +80,17 @@ fn with_event_last(plan: LogicalPlan) -> Result<LogicalPlan> {
 fn multi_row_error(node: &LogicalPlan) -> DataFusionError {
     let what = node.display().to_string();
     let what = what.split([':', ' ', '(']).next().unwrap_or_default().to_owned();
-    DataFusionError::Plan(super::options::needs_memory(&format!("the step {what}")))
+    DataFusionError::Plan(needs_memory(&format!("the step {what}")))
 }
 
 fn internal(what: &str) -> DataFusionError {
     DataFusionError::Internal(what.to_owned())
+}
+
+/// The message for queries that need all rows.
+pub(super) fn needs_memory(what: &str) -> String {
+    format!(
+        "{what} needs all rows before the query returns one: set a limit, such as `memory = \
+         \"256MiB\"`; what does not fit goes to temporary files"
+    )
 }

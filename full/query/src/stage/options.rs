@@ -15,6 +15,7 @@ use sluice_core::{OptionsError, Stage};
 use super::declared;
 use super::fold::{self, MemoryBudget, QueryFold};
 use super::limit::LimitFold;
+use super::lineage::needs_memory;
 use super::pending::{ChannelPrefilter, DeferredRowMap};
 use super::plan::Planner;
 use super::query::{Functions, Query, SqlMistake};
@@ -97,14 +98,6 @@ sluice_core::register! {
     stage "sql": SqlStage,
     about: "runs an SQL query over events, and turns its rows into events",
     sample: include_str!("../../samples/sql.toml"),
-}
-
-/// The message for queries that need all rows.
-pub(super) fn needs_memory(what: &str) -> String {
-    format!(
-        "{what} needs all rows before the query returns one: set a limit, such as `memory = \
-         \"256MiB\"`; what does not fit goes to temporary files"
-    )
 }
 
 /// A planner that only checks queries: it cannot spill.

@@ -15,10 +15,13 @@ use super::columns::TableKind;
 use super::provider::LogTable;
 use super::scan_task::external;
 use super::{Findings, LogTables};
-use crate::session::{InvalidQuery, QueryError, ROOT, name_list, nearest};
+use crate::session::{InvalidQuery, QueryError, name_list, nearest};
+
+/// The schema that has a table per log.
+pub(crate) const ROOT_SCHEMA: &str = "public";
 
 /// Names with another meaning.
-const RESERVED_NAMES: [&str; 2] = [ROOT, "information_schema"];
+const RESERVED_NAMES: [&str; 2] = [ROOT_SCHEMA, "information_schema"];
 
 /// The logs of a session. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -112,11 +115,11 @@ fn not_found(kind: &str, written: &str, known: &[String]) -> DataFusionError {
 
 impl CatalogProvider for Catalog {
     fn schema_names(&self) -> Vec<String> {
-        [ROOT.to_owned()].into_iter().chain(self.names()).collect()
+        [ROOT_SCHEMA.to_owned()].into_iter().chain(self.names()).collect()
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        if name == ROOT {
+        if name == ROOT_SCHEMA {
             return Some(Arc::new(RootSchema(self.clone())));
         }
         match self.resolve(name) {

@@ -34,7 +34,7 @@ mod resources;
 mod scan;
 mod scan_task;
 
-pub(crate) use catalog::Catalog;
+pub(crate) use catalog::{Catalog, ROOT_SCHEMA};
 pub use findings::Findings;
 pub use log::LogTables;
 pub(crate) use resources::ReadResources;

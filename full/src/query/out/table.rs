@@ -4,7 +4,9 @@
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
-use sluice::extension::{Align, Column, clipped, count, line_width, pluralize, push_line, width};
+use sluice::extension::{
+    Align, Column, clipped, count, line_width, pluralize, push_line, stdout_width, width,
+};
 use sluice_core::name::printable;
 use sluice_core::{Error, OutputFile};
 

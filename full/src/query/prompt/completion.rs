@@ -13,8 +13,8 @@ use sluice_core::name::printable;
 use sluice_query::session::Session;
 use sluice_query::table::LogTables;
 
+use super::input::{is_command, is_whole};
 use super::names::quoted;
-use super::{is_command, is_whole};
 
 const COMMANDS: [&str; 7] = [".format", ".help", ".quit", ".schema", ".tables", ".to", ".types"];
 

@@ -2,6 +2,7 @@
 
 mod completion;
 mod editor;
+mod input;
 mod names;
 
 use std::io::{self, Write};
@@ -20,6 +21,7 @@ use super::logs::Logs;
 use super::out::OutputTarget;
 use completion::Vocabulary;
 pub(super) use editor::run_prompt;
+pub(super) use input::{is_command, is_whole};
 use names::quoted;
 
 const HELP: &str = "\
@@ -230,30 +232,5 @@ impl<'a> Repl<'a> {
         to.check()?;
         self.next_to = Some(to);
         Ok(PromptAction::Continue)
-    }
-}
-
-/// Whether this is a dot command.
-pub(super) fn is_command(text: &str) -> bool {
-    text.trim_start().starts_with('.')
-}
-
-/// Whether the text is a command, or ends with a complete statement.
-pub(super) fn is_whole(text: &str) -> bool {
-    is_command(text) || !Statements::split(text).is_open
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn complete_input_ends_with_a_semicolon_or_is_a_command() {
-        for complete in [".tables", "", " \n", "select 1;", "select ';' ; ", "a; -- b", "-- a\n"] {
-            assert!(is_whole(complete), "{complete}");
-        }
-        for open in ["select 1", "select 1; select 2", "select ';", "/* ;", "a; /* b"] {
-            assert!(!is_whole(open), "{open}");
-        }
     }
 }

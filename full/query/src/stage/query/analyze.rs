@@ -1,6 +1,7 @@
 //! Analyzes a parsed query: the tables and functions that it uses, and whether it needs all rows.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::ControlFlow;
 
 use datafusion::common::utils::datafusion_strsim::normalized_levenshtein;
@@ -11,8 +12,8 @@ use datafusion::sql::sqlparser::ast::{
     SetOperator, SetQuantifier, TableFactor, Value, ValueWithSpan, Visit, Visitor,
 };
 
+use super::SqlMistake;
 use super::complexity::name_of;
-use super::{EVENTS, PipelineBreaker, QueryTable, SqlMistake};
 use crate::stage::columns::EventColumn;
 
 /// The functions that queries may call.
@@ -86,6 +87,38 @@ impl Functions {
         (likeness > 0.6).then_some(nearest)
     }
 }
+
+/// The table of all events.
+pub(in crate::stage) const EVENTS: &str = "events";
+
+/// A table that a query reads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::stage) enum QueryTable {
+    /// All events.
+    Events,
+    /// The decoded events of a channel.
+    Channel(String),
+}
+
+impl QueryTable {
+    /// The name in queries.
+    pub(in crate::stage) fn name(&self) -> &str {
+        match self {
+            Self::Events => EVENTS,
+            Self::Channel(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for QueryTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", sluice_core::name::printable(self.name()))
+    }
+}
+
+/// A part of a query that needs all rows, in words, with its article.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::stage) struct PipelineBreaker(pub(in crate::stage) String);
 
 /// The result of the analysis.
 #[derive(Debug)]

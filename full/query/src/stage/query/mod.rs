@@ -4,8 +4,6 @@ mod analyze;
 mod complexity;
 mod sql_mistake;
 
-use std::fmt;
-
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
@@ -13,14 +11,11 @@ use datafusion::sql::sqlparser::ast::{
     Value,
 };
 
-pub(super) use analyze::Functions;
+pub(super) use analyze::{EVENTS, Functions, PipelineBreaker, QueryTable};
 pub(super) use sql_mistake::SqlMistake;
 
 use super::columns::{self, EventColumn};
 use analyze::QueryAnalysis;
-
-/// The table of all events.
-pub(super) const EVENTS: &str = "events";
 
 /// Longer queries are refused: parsing takes a multiple of their length.
 const MAX_BYTES: usize = 16 << 10;
@@ -44,35 +39,6 @@ pub(super) struct Query {
     /// Whether they keep channels and sources.
     pub(super) keeps_channels: bool,
 }
-
-/// A table that a query reads.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum QueryTable {
-    /// All events.
-    Events,
-    /// The decoded events of a channel.
-    Channel(String),
-}
-
-impl QueryTable {
-    /// The name in queries.
-    pub(super) fn name(&self) -> &str {
-        match self {
-            Self::Events => EVENTS,
-            Self::Channel(name) => name,
-        }
-    }
-}
-
-impl fmt::Display for QueryTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`", sluice_core::name::printable(self.name()))
-    }
-}
-
-/// A part of a query that needs all rows, in words, with its article.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PipelineBreaker(pub(super) String);
 
 /// `LIMIT` and `OFFSET`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

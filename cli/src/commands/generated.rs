@@ -1,0 +1,59 @@
+//! Parses and prints the pipelines that verbs generate from their arguments.
+
+use std::env;
+use std::io::{self, Write};
+use std::path::Path;
+
+use sluice_core::Error;
+use sluice_pipeline::names::SearchedName;
+use sluice_pipeline::{Document, Pipeline, PipelineNode, PluginInstance, Variables};
+
+use crate::exit::{CommandResult, ExitStatus, Failure};
+use crate::flags;
+use crate::shell::Shell;
+
+/// Parses a generated pipeline, which has no variables.
+pub(crate) fn parse_generated(name: &str, text: &str, shell: &Shell) -> Result<Pipeline, Failure> {
+    let document = Document::generated(format!("{name} (the pipeline made for it)"), text);
+    let pipeline = Pipeline::read(&document, &Variables::default(), &shell.registry)
+        .map_err(|mistakes| flags::mistakes_with_flags(&mistakes))?;
+    refuse_fields_without_decoding(&pipeline)?;
+    Ok(pipeline)
+}
+
+/// Prints a generated pipeline with absolute paths, so that it can be saved anywhere.
+pub(crate) fn print_pipeline(name: &str, text: String, shell: &Shell) -> CommandResult {
+    let here = env::current_dir().map_err(|e| Error::io("find", Path::new("."), e))?;
+    if here.to_str().is_none() {
+        let what =
+            "the path of this folder is not UTF-8, so the paths are relative to it: save it here";
+        shell.warn(what);
+        io::stdout().write_all(text.as_bytes())?;
+        return Ok(ExitStatus::Done);
+    }
+    let document = Document::generated(name, text);
+    let text = document.relocated(&here, &Variables::default(), &shell.registry)?;
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(ExitStatus::Done)
+}
+
+/// Refuses flags that name fields if nothing is decoded.
+fn refuse_fields_without_decoding(pipeline: &Pipeline) -> Result<(), Failure> {
+    let has_rows = |node: &PipelineNode| match &node.instance {
+        PluginInstance::Source(source) => !source.is_undecoded(),
+        PluginInstance::Stage(_) => node.plugin == "decode",
+        PluginInstance::Sink(_) => false,
+    };
+    if pipeline.nodes.iter().any(has_rows) {
+        return Ok(());
+    }
+    let names = pipeline.nodes.iter().flat_map(|node| node.names.iter().map(move |n| (node, n)));
+    let mut fields = names.filter(|(_, name)| matches!(name.name, SearchedName::Field(_)));
+    match fields.next() {
+        None => Ok(()),
+        Some((node, name)) => Err(Failure::Usage(format!(
+            "{}: only decoded messages have fields; give the files that declare them with --types",
+            flags::flag(&node.name, &name.option)
+        ))),
+    }
+}
