@@ -12,7 +12,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, BinaryArray, RecordBatch};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 
-use crate::layout::as_type;
+use crate::columns::as_type;
 use crate::{Batch, Error, MessageType, PayloadType, Rows, TypeKey};
 
 /// The reason for refusing a payload with a boolean that is neither 0 nor 1.

@@ -175,8 +175,8 @@ pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
 /// use std::sync::Arc;
 ///
 /// use arrow_schema::Schema;
-/// use sluice_core::layout::{
-///     FieldShape, LayoutField, LengthEncoding, NumberType, PayloadLayout, PlainType, WireRules,
+/// use sluice_core::columns::{
+///     FieldShape, NumberType, PayloadField, PayloadPlan, PlainType, WireRules,
 /// };
 /// use sluice_core::{
 ///     Channel, Codec, Encoding, KeyOf, KnownType, MessageType, Name, PayloadType, TypeKey,
@@ -189,11 +189,10 @@ pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
 ///
 /// impl Counters {
 ///     fn new() -> Result<Self, String> {
-///         let wire = WireRules { booleans: 1, lengths: LengthEncoding::U32 };
-///         let count = LayoutField::new("count", FieldShape::Number(NumberType::U32));
-///         let layout = PayloadLayout::new(wire, &[count])?;
+///         let count = PayloadField::new("count", FieldShape::Number(NumberType::U32));
+///         let plan = PayloadPlan::compile(WireRules::LITTLE_ENDIAN, &[count])?;
 ///         let message_type = Arc::new(MessageType::named("counter", TypeKey(1)));
-///         let payload_type = Arc::new(PlainType::new(Arc::clone(&message_type), layout));
+///         let payload_type = Arc::new(PlainType::new(Arc::clone(&message_type), plan));
 ///         let known =
 ///             KnownType { message_type, file: None, line: 0, payload_type: Ok(payload_type) };
 ///         Ok(Self { types: vec![known] })
@@ -272,20 +271,19 @@ pub trait Codec: Send + Sync {
 /// can be counted. `Err` means that no payload of the batch can be handled, and ends the run.
 ///
 /// Most codecs do not implement this trait but describe their payloads with
-/// [`layout::PlainType`](crate::layout::PlainType):
+/// [`columns::PlainType`](crate::columns::PlainType):
 ///
 /// ```
 /// use std::sync::Arc;
 ///
-/// use sluice_core::layout::{
-///     FieldShape, LayoutField, LengthEncoding, NumberType, PayloadLayout, PlainType, WireRules,
+/// use sluice_core::columns::{
+///     FieldShape, NumberType, PayloadField, PayloadPlan, PlainType, WireRules,
 /// };
 /// use sluice_core::{BatchBuilder, ChannelId, MessageType, PayloadType, TypeKey};
 ///
-/// let wire = WireRules { booleans: 1, lengths: LengthEncoding::U32 };
-/// let count = LayoutField::new("count", FieldShape::Number(NumberType::U32));
-/// let layout = PayloadLayout::new(wire, &[count]).unwrap();
-/// let counter = PlainType::new(Arc::new(MessageType::named("counter", TypeKey(1))), layout);
+/// let count = PayloadField::new("count", FieldShape::Number(NumberType::U32));
+/// let plan = PayloadPlan::compile(WireRules::LITTLE_ENDIAN, &[count]).unwrap();
+/// let counter = PlainType::new(Arc::new(MessageType::named("counter", TypeKey(1))), plan);
 ///
 /// let mut batch = BatchBuilder::default();
 /// batch.push_copy(0, 0, ChannelId(0), &7u32.to_le_bytes());

@@ -30,7 +30,7 @@ use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::layout::{self, LengthEncoding, PayloadLayout, WireRules};
+use sluice_core::columns::{LengthEncoding, PayloadPlan, WireRules};
 use sluice_core::payload_form::{FormType, PayloadForm};
 use sluice_core::type_library::TypeBudget;
 use sluice_core::{
@@ -186,17 +186,17 @@ fn roles(library: &SliceLibrary, id: TypeId) -> Vec<Role> {
 /// A compiled type and its description.
 struct CompiledType {
     plan: Arc<TypePlan>,
-    layout: PayloadLayout,
+    columns: PayloadPlan,
     text: String,
 }
 
-const WIRE: WireRules = WireRules { booleans: 1, lengths: LengthEncoding::Size };
+const WIRE: WireRules = WireRules { lengths: LengthEncoding::Size, ..WireRules::LITTLE_ENDIAN };
 
 fn compile(library: &SliceLibrary, id: TypeId) -> Result<CompiledType, String> {
     let plan = plan::compile(library, id)?;
-    let layout = PayloadLayout::new(WIRE, &plan.members)?;
+    let columns = PayloadPlan::compile(WIRE, &plan.members)?;
     let text = library.text_of(id)?;
-    Ok(CompiledType { plan: Arc::new(plan), layout, text })
+    Ok(CompiledType { plan: Arc::new(plan), columns, text })
 }
 
 /// The key of a type: the start of a hash of its description.
@@ -213,11 +213,11 @@ fn compile_known(
     let (name, codec) = (dotted(library.name(id)).into(), NAME.into());
     let (file, line) = (Some(library.file_of(id).to_owned()), library.get(id).line);
     match budget.check().and_then(|()| compile(library, id)) {
-        Ok(CompiledType { plan, layout, text }) => {
+        Ok(CompiledType { plan, columns, text }) => {
             budget.spend(plan.columns, text.len());
             let key = key_of_text(&text);
             let described = Arc::new(MessageType { name, key, codec, text: text.into() });
-            let payloads = payload_type(Arc::clone(&described), Arc::clone(&plan), layout);
+            let payloads = payload_type(Arc::clone(&described), Arc::clone(&plan), columns);
             (
                 KnownType {
                     message_type: described,
@@ -289,13 +289,13 @@ impl Codec for IceCodec {
         }
         let is_it = |id: &TypeId| dotted(library.name(*id)) == *described.name;
         let id = library.ids().find(is_it).ok_or("its description does not declare it")?;
-        let CompiledType { plan, layout, text } = compile(&library, id)?;
+        let CompiledType { plan, columns, text } = compile(&library, id)?;
         let key = key_of_text(&text);
         if ![key, booleans::raw_key(key)].contains(&described.key) {
             return Err("its description does not match its number".to_owned());
         }
         let base = Arc::new(MessageType { key, ..described.clone() });
-        let payloads = payload_type(base, plan, layout);
+        let payloads = payload_type(base, plan, columns);
         let raw = payloads.with_raw_booleans().filter(|_| key != described.key);
         Ok(raw.unwrap_or_else(|| Arc::new(payloads)))
     }
@@ -331,25 +331,26 @@ fn first_match<'f>(
     })
 }
 
-/// The payload type with this description, whose records have this plan and this layout.
+/// The payload type with this description, whose records have this plan and these columns.
 fn payload_type(
     described: Arc<MessageType>,
     plan: Arc<TypePlan>,
-    layout: PayloadLayout,
+    columns: PayloadPlan,
 ) -> FormType<RecordForm> {
     let raw = booleans::raw_key(described.key);
-    FormType::new(described, RecordForm { plan, layout }).with_raw_booleans_as(raw)
+    FormType::new(described, RecordForm { plan, columns }).with_raw_booleans_as(raw)
 }
 
 /// Decodes and encodes the records of a type.
 struct RecordForm {
     plan: Arc<TypePlan>,
-    layout: PayloadLayout,
+    /// The columns of its linear form.
+    columns: PayloadPlan,
 }
 
 impl PayloadForm for RecordForm {
     fn schema(&self) -> &SchemaRef {
-        self.layout.schema()
+        self.columns.schema()
     }
 
     fn decode(
@@ -357,13 +358,13 @@ impl PayloadForm for RecordForm {
         batch: &Batch,
         events: &[u32],
         bad: &mut Vec<(u32, &'static str)>,
-        mut raw: Option<&mut BinaryBuilder>,
+        raw: Option<&mut BinaryBuilder>,
     ) -> Result<(Vec<u32>, RecordBatch), Error> {
-        let mut scratch = Vec::new();
-        layout::decode(&self.layout, batch, events, bad, |rows, record| {
-            let linear = record::to_linear(&self.plan.root, record, &mut scratch)?;
-            rows.push_keeping(linear, raw.as_deref_mut())
-        })
+        let records = events.iter().map(|event| batch.payload(*event as usize));
+        let linear = record::LinearForms::new(&self.plan.root, records);
+        let mut each = linear.iter();
+        let next = |_| each.next().unwrap_or(Ok(&[]));
+        self.columns.decode(events, next, bad, raw)
     }
 
     fn encode(
@@ -373,9 +374,9 @@ impl PayloadForm for RecordForm {
         raw: Option<&BinaryArray>,
     ) -> Result<BinaryArray, String> {
         let mut linear = Vec::new();
-        layout::encode(&self.layout, columns, bad, |columns, row, out| {
+        self.columns.encode(columns, bad, |rows, row, out| {
             linear.clear();
-            columns.write_keeping(row, raw, &mut linear)?;
+            rows.write(row, raw, &mut linear)?;
             record::from_linear(&self.plan.root, &linear, out)
         })
     }

@@ -3,7 +3,7 @@
 //!
 //! | in a record | in its linear form | column |
 //! |---|---|---|
-//! | `bool`, `byte`, `short` … `double`, `string`, enums | unchanged | as core's layouts define |
+//! | `bool`, `byte`, `short` … `double`, `string`, enums | unchanged | as core's columns define |
 //! | struct | its members | `Struct` |
 //! | sequence | size, elements | `List`; of `byte`, `Binary` |
 //! | dictionary | size, pairs | `List` of `Struct` with `key` and `value` |
@@ -14,7 +14,7 @@
 //! `order`, the ids of instances in record order, empty if they rise; and `references`, the id of
 //! each instance in the linear form, empty if each has only one reference.
 
-use sluice_core::layout::{FieldShape, LayoutField, NumberType};
+use sluice_core::columns::{FieldShape, NumberType, PayloadField};
 
 use crate::slice::library::type_names;
 use crate::slice::syntax::{Builtin, DeclarationBody, TypeName, TypeRef};
@@ -25,7 +25,7 @@ use crate::slice::{SliceLibrary, TypeId};
 pub(crate) struct TypePlan {
     pub(crate) root: PlanRoot,
     /// The members of the linear form.
-    pub(crate) members: Vec<LayoutField>,
+    pub(crate) members: Vec<PayloadField>,
     /// The approximate number of columns.
     pub(crate) columns: usize,
 }
@@ -98,7 +98,7 @@ pub(crate) fn compile(library: &SliceLibrary, id: TypeId) -> Result<TypePlan, St
 }
 
 /// Adds the last members of the linear form of a record with references.
-fn push_trailer(members: &mut Vec<LayoutField>) {
+fn push_trailer(members: &mut Vec<PayloadField>) {
     for name in ["order", "references"] {
         members.push(synthetic_field(
             name,
@@ -109,12 +109,12 @@ fn push_trailer(members: &mut Vec<LayoutField>) {
 }
 
 /// A member that is not declared, under a name that no declared member has.
-fn synthetic_field(name: &str, beside: &[LayoutField], shape: FieldShape) -> LayoutField {
+fn synthetic_field(name: &str, beside: &[PayloadField], shape: FieldShape) -> PayloadField {
     let mut name = name.to_owned();
     while beside.iter().any(|member| member.name == name) {
         name.push('_');
     }
-    LayoutField::new(name, shape)
+    PayloadField::new(name, shape)
 }
 
 struct PlanCompiler<'l> {
@@ -125,7 +125,7 @@ struct PlanCompiler<'l> {
 }
 
 impl PlanCompiler<'_> {
-    fn structure(&mut self, id: TypeId) -> Result<(PlanRoot, Vec<LayoutField>), String> {
+    fn structure(&mut self, id: TypeId) -> Result<(PlanRoot, Vec<PayloadField>), String> {
         let (mut parts, mut members) = self.members(id)?;
         if let [PlanPart::Flat(_)] = parts.as_slice()
             && let Some(PlanPart::Flat(plain)) = parts.pop()
@@ -137,7 +137,7 @@ impl PlanCompiler<'_> {
     }
 
     /// A class with its bases, and its members, those of the root first.
-    fn class(&mut self, id: TypeId) -> Result<(ClassPlan, Vec<LayoutField>), String> {
+    fn class(&mut self, id: TypeId) -> Result<(ClassPlan, Vec<PayloadField>), String> {
         let (mut slices, mut members) = (Vec::new(), Vec::new());
         let mut line = self.library.ancestry(id);
         while let Some(id) = line.pop() {
@@ -152,7 +152,7 @@ impl PlanCompiler<'_> {
     }
 
     /// The members of a struct, or of a class without its bases.
-    fn members(&mut self, id: TypeId) -> Result<(Vec<PlanPart>, Vec<LayoutField>), String> {
+    fn members(&mut self, id: TypeId) -> Result<(Vec<PlanPart>, Vec<PayloadField>), String> {
         let library = self.library;
         let (mut parts, mut members) = (Vec::new(), Vec::new());
         for (member, used) in library.members(id).iter().zip(&library.get(id).uses) {
@@ -160,7 +160,7 @@ impl PlanCompiler<'_> {
             let (added, shape) =
                 compiled.map_err(|reason| format!("`{}`: {reason}", member.name))?;
             added.into_iter().for_each(|part| push_part(&mut parts, part));
-            members.push(LayoutField::new(member.name.clone(), shape));
+            members.push(PayloadField::new(member.name.clone(), shape));
         }
         Ok((parts, members))
     }
@@ -208,7 +208,7 @@ impl PlanCompiler<'_> {
                 for ((name, of), used) in names.zip(&declared.uses) {
                     let (added, shape) = self.value(of, *used)?;
                     added.into_iter().for_each(|part| push_part(&mut parts, part));
-                    members.push(LayoutField::new(name, shape));
+                    members.push(PayloadField::new(name, shape));
                 }
                 Ok((
                     vec![list_part(parts)],

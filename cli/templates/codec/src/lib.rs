@@ -14,8 +14,8 @@ use std::sync::Arc;
 use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::layout::{
-    FieldShape, LayoutField, LengthEncoding, NumberType, PayloadLayout, PlainType, WireRules,
+use sluice_core::columns::{
+    FieldShape, NumberType, PayloadField, PayloadPlan, PlainType, WireRules,
 };
 use sluice_core::{
     Channel, Codec, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey, TypePaths,
@@ -46,12 +46,12 @@ const TYPE: &str = "{{name}}.sample";
 const KEY: TypeKey = TypeKey(1);
 
 /// The fields of a payload, in order.
-fn fields() -> Vec<LayoutField> {
+fn fields() -> Vec<PayloadField> {
     let three = FieldShape::Fixed(Box::new(FieldShape::Number(NumberType::F32)), 3);
     vec![
-        LayoutField::new("count", FieldShape::Number(NumberType::U32)),
-        LayoutField::new("acceleration", three),
-        LayoutField::new("temperature", FieldShape::Number(NumberType::I16)),
+        PayloadField::new("count", FieldShape::Number(NumberType::U32)),
+        PayloadField::new("acceleration", three),
+        PayloadField::new("temperature", FieldShape::Number(NumberType::I16)),
     ]
 }
 
@@ -63,12 +63,9 @@ impl TryFrom<Payloads> for Box<dyn Codec> {
     type Error = OptionsError;
 
     fn try_from(_: Payloads) -> Result<Self, OptionsError> {
-        // The encoding of booleans and lengths, which this format does not use.
-        let wire = WireRules {
-            booleans: 1,
-            lengths: LengthEncoding::U32,
-        };
-        let layout = PayloadLayout::new(wire, &fields()).map_err(|message| OptionsError {
+        // The rules say how numbers, booleans, lengths and enums are written.
+        let plan = PayloadPlan::compile(WireRules::LITTLE_ENDIAN, &fields());
+        let plan = plan.map_err(|message| OptionsError {
             path: Vec::new(),
             message,
         })?;
@@ -79,9 +76,9 @@ impl TryFrom<Payloads> for Box<dyn Codec> {
             text: "".into(),
         };
         let message_type = Arc::new(message_type);
-        // The layout decodes and encodes. A payload that would not be restored byte for byte is not
+        // The plan decodes and encodes. A payload that would not be restored byte for byte is not
         // decoded.
-        let payload_type = PlainType::new(Arc::clone(&message_type), layout);
+        let payload_type = PlainType::new(Arc::clone(&message_type), plan);
         let known = KnownType {
             message_type,
             file: None,

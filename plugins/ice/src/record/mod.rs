@@ -71,16 +71,7 @@ fn to_linear_with<'r>(
     scratch: &'r mut Vec<u8>,
 ) -> Result<&'r [u8], RecordFault> {
     match top {
-        PlanRoot::Flat(plain) => {
-            let mut reader = IceReader::new(record).with_booleans(booleans);
-            skip_flat(plain, &mut reader)?;
-            match reader.rest() {
-                [0] => Ok(reader.since(0)),
-                [] => Err(TOO_SHORT),
-                [_] => Err(NO_EMPTY_LIST),
-                _ => Err(TRAILING_BYTES),
-            }
-        }
+        PlanRoot::Flat(plain) => flat_form(plain, record, booleans),
         _ => {
             scratch.clear();
             let is_certain = unfold(top, record, booleans, scratch)?;
@@ -93,6 +84,68 @@ fn to_linear_with<'r>(
             }
             Ok(scratch)
         }
+    }
+}
+
+/// The linear forms of many records.
+pub(crate) struct LinearForms<'r> {
+    /// Those that are not part of their records, one behind the other.
+    unfolded: Vec<u8>,
+    /// For each record its linear form in itself, or where it ends in `unfolded`, or why it has
+    /// none.
+    forms: Vec<Result<LinearForm<'r>, RecordFault>>,
+}
+
+enum LinearForm<'r> {
+    InRecord(&'r [u8]),
+    UnfoldedTo(usize),
+}
+
+impl<'r> LinearForms<'r> {
+    /// The linear forms of these records.
+    pub(crate) fn new(top: &PlanRoot, records: impl Iterator<Item = &'r [u8]>) -> Self {
+        let (mut unfolded, mut scratch) = (Vec::new(), Vec::new());
+        let forms = records.map(|record| match top {
+            PlanRoot::Flat(plain) => {
+                flat_form(plain, record, Booleans::Any).map(LinearForm::InRecord)
+            }
+            _ => {
+                unfolded.extend_from_slice(to_linear(top, record, &mut scratch)?);
+                Ok(LinearForm::UnfoldedTo(unfolded.len()))
+            }
+        });
+        let forms = forms.collect();
+        Self { unfolded, forms }
+    }
+
+    /// Each of them, in the order of the records.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<&[u8], RecordFault>> {
+        let mut start = 0;
+        self.forms.iter().map(move |form| match form {
+            Ok(LinearForm::InRecord(form)) => Ok(*form),
+            Ok(LinearForm::UnfoldedTo(end)) => {
+                let form = self.unfolded.get(start..*end).unwrap_or_default();
+                start = *end;
+                Ok(form)
+            }
+            Err(reason) => Err(*reason),
+        })
+    }
+}
+
+/// The linear form of a record without references: all but its end.
+fn flat_form<'r>(
+    plain: &[FlatPart],
+    record: &'r [u8],
+    booleans: Booleans,
+) -> Result<&'r [u8], RecordFault> {
+    let mut reader = IceReader::new(record).with_booleans(booleans);
+    skip_flat(plain, &mut reader)?;
+    match reader.rest() {
+        [0] => Ok(reader.since(0)),
+        [] => Err(TOO_SHORT),
+        [_] => Err(NO_EMPTY_LIST),
+        _ => Err(TRAILING_BYTES),
     }
 }
 

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sluice_core::columns::PayloadPlan;
 use sluice_core::payload_form::FormType;
 use sluice_core::type_library::TypeBudget;
 use sluice_core::{
@@ -33,17 +34,11 @@ use sluice_core::{booleans, codecs};
 use crate::types::library::TypeFile;
 use crate::types::{Library, TypeId, fingerprint};
 
-mod columns;
-mod compile;
-mod decode;
-mod encode;
 mod form;
-mod plan;
-mod raw_booleans;
-mod wire;
+mod shapes;
+mod skip;
 
 use form::LcmForm;
-use plan::MessagePlan;
 
 /// The name in the registry and in type descriptions.
 pub(crate) const NAME: &str = "lcm";
@@ -123,15 +118,15 @@ impl LcmCodec {
 
 /// The plan of a type, and its description.
 fn compile_type(
-    library: &Library,
+    library: &Arc<Library>,
     id: TypeId,
     depth: usize,
     budget: &mut TypeBudget,
-) -> Result<(MessagePlan, String), String> {
+) -> Result<(PayloadPlan, String), String> {
     budget.check()?;
-    let plan = compile::compile(library, id, depth)?;
+    let plan = shapes::compile(library, id, depth)?;
     let text = library.description(id).unwrap_or_default();
-    budget.spend(plan.slots.len(), text.len());
+    budget.spend(plan.column_count(), text.len());
     Ok((plan, text))
 }
 
@@ -149,7 +144,7 @@ fn known_type(
         Err(reason) => (Err(reason), Arc::default()),
     };
     let described = Arc::new(MessageType { name, key, codec, text });
-    let form = plan.map(|plan| Arc::new(form_type(Arc::clone(&described), library, plan)) as _);
+    let form = plan.map(|plan| Arc::new(form_type(Arc::clone(&described), plan)) as _);
     let (file, line) = (Some(library.file_of(id).to_owned()), library.get(id).line);
     KnownType { message_type: described, file, line, payload_type: form }
 }
@@ -206,7 +201,7 @@ impl Codec for LcmCodec {
         let (id, key) = found.ok_or("the description does not have the fingerprint")?;
         let plan = plan_for_columns(&library, id, self.depth, columns)?;
         let base = Arc::new(MessageType { key, ..described.clone() });
-        let form = form_type(base, &library, plan);
+        let form = form_type(base, plan);
         let raw = form.with_raw_booleans().filter(|_| key != described.key);
         Ok(raw.unwrap_or_else(|| Arc::new(form)))
     }
@@ -219,14 +214,14 @@ pub fn fingerprint_of(payload: &[u8]) -> Option<TypeKey> {
 
 /// The plan at the depth that matches these columns, or at depth `default_depth` if none does.
 fn plan_for_columns(
-    library: &Library,
+    library: &Arc<Library>,
     id: TypeId,
     default_depth: usize,
     columns: &Schema,
-) -> Result<MessagePlan, String> {
-    let plan = compile::compile(library, id, default_depth)?;
-    let fits = |plan: &MessagePlan| {
-        plan.schema.fields().iter().all(|field| {
+) -> Result<PayloadPlan, String> {
+    let plan = shapes::compile(library, id, default_depth)?;
+    let fits = |plan: &PayloadPlan| {
+        plan.schema().fields().iter().all(|field| {
             let found = columns.field_with_name(field.name());
             found.is_ok_and(|found| found.data_type().equals_datatype(field.data_type()))
         })
@@ -236,12 +231,15 @@ fn plan_for_columns(
     }
     let mut before: Option<SchemaRef> = None;
     for depth in 0..=MAX_DEPTH {
-        let other = compile::compile(library, id, depth)?;
+        let other = shapes::compile(library, id, depth)?;
         if fits(&other) {
             return Ok(other);
         }
         // Greater depths change nothing: the type is not recursive, or has too many columns.
-        if before.replace(Arc::clone(&other.schema)).is_some_and(|before| before == other.schema) {
+        if before
+            .replace(Arc::clone(other.schema()))
+            .is_some_and(|before| before == *other.schema())
+        {
             break;
         }
     }
@@ -249,12 +247,8 @@ fn plan_for_columns(
 }
 
 /// Combines a description and a plan into a payload type.
-fn form_type(
-    described: Arc<MessageType>,
-    library: &Arc<Library>,
-    plan: MessagePlan,
-) -> FormType<LcmForm> {
-    let (key, library) = (described.key, Arc::clone(library));
-    let form = LcmForm { fingerprint: key.0, library, plan };
+fn form_type(described: Arc<MessageType>, plan: PayloadPlan) -> FormType<LcmForm> {
+    let key = described.key;
+    let form = LcmForm { fingerprint: key.0, plan };
     FormType::new(described, form).with_raw_booleans_as(booleans::raw_key(key))
 }

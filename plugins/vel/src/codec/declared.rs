@@ -1,18 +1,16 @@
 //! Message declarations, from pipeline files, `.veltypes` files, and the descriptions stored with
-//! rows. Converts them to layouts; decodes nothing.
+//! rows. Compiles them; decodes nothing.
 
 use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sluice_core::layout::{
-    FieldShape, LayoutField, LengthEncoding, NumberType, PayloadLayout, WireRules,
-};
+use sluice_core::columns::{FieldShape, NumberType, PayloadField, PayloadPlan, WireRules};
 
 use crate::hash;
 
-/// VEL's encoding of booleans and lengths.
-const WIRE: WireRules = WireRules { booleans: 4, lengths: LengthEncoding::U32 };
+/// VEL's wire format.
+const WIRE: WireRules = WireRules { booleans: 4, ..WireRules::LITTLE_ENDIAN };
 /// The column for data after the known fields of a newer version.
 const TAIL: &str = "tail";
 
@@ -104,7 +102,7 @@ pub enum DeclaredCount {
     Named(String),
 }
 
-/// The versions that a layout applies to.
+/// The versions that a plan applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Versions {
     /// The declared version.
@@ -119,8 +117,8 @@ impl DeclaredMessage {
         hash::simple_hash(self.name.as_bytes())
     }
 
-    /// The layout of payloads. `Err` says why there is none.
-    pub fn layout(&self, versions: Versions) -> Result<PayloadLayout, String> {
+    /// The plan of payloads. `Err` says why there is none.
+    pub fn plan(&self, versions: Versions) -> Result<PayloadPlan, String> {
         if self.name.is_empty() {
             return Err("a message has an empty name".to_owned());
         }
@@ -131,17 +129,17 @@ impl DeclaredMessage {
             while is_taken(&name) {
                 name = format!("{name}_").into();
             }
-            members.push(LayoutField::new(name, FieldShape::Rest));
+            members.push(PayloadField::new(name, FieldShape::Rest));
         }
-        PayloadLayout::new(WIRE, &members)
+        PayloadPlan::compile(WIRE, &members)
     }
 }
 
-fn members(fields: &[DeclaredField]) -> Result<Vec<LayoutField>, String> {
+fn members(fields: &[DeclaredField]) -> Result<Vec<PayloadField>, String> {
     let each = fields.iter().enumerate().map(|(at, field)| {
         let shape = shape(field, fields.get(..at).unwrap_or_default());
         let shape = shape.map_err(|what| format!("`{}`: {what}", field.name))?;
-        Ok(LayoutField::new(field.name.clone(), shape))
+        Ok(PayloadField::new(field.name.clone(), shape))
     });
     each.collect()
 }

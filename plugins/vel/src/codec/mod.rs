@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::layout::PlainType;
+use sluice_core::columns::PlainType;
 use sluice_core::{
     Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeFile,
     TypeKey, TypePaths, UnusableTypes,
@@ -118,7 +118,7 @@ impl TryFrom<VelTypes> for Box<dyn Codec> {
             }
         }
         for (at, declared) in options.messages.into_iter().enumerate() {
-            let checked = declared.layout(Versions::This).map(drop);
+            let checked = declared.plan(Versions::This).map(drop);
             let checked = checked.and_then(|()| message_type(&declared, Versions::This).map(drop));
             checked.map_err(|message| OptionsError {
                 path: vec!["messages".to_owned(), at.to_string()],
@@ -211,19 +211,19 @@ impl VelCodec {
         let LocatedMessage { declared, file, line } = place;
         let mistake =
             |what: String| format!("error: `{}`: {what}: {}", declared.name, place.location());
-        let (described, layout) = (message_type(declared, versions), declared.layout(versions));
+        let (described, plan) = (message_type(declared, versions), declared.plan(versions));
         // A mistake in a declaration is reported once.
-        let wrong = [described.as_ref().err(), layout.as_ref().err()];
+        let wrong = [described.as_ref().err(), plan.as_ref().err()];
         if versions == Versions::This {
             for what in wrong.into_iter().flatten() {
                 self.mistakes.push(mistake(what.clone()));
                 self.mark_unusable(place, &format!("{what} (line {line})"));
             }
         }
-        if let (Ok(described), Ok(layout)) = (described, layout) {
+        if let (Ok(described), Ok(plan)) = (described, plan) {
             let described = Arc::new(described);
             let raw = raw_key(described.key);
-            let form = PlainType::new(Arc::clone(&described), layout).with_raw_booleans_as(raw);
+            let form = PlainType::new(Arc::clone(&described), plan).with_raw_booleans_as(raw);
             let form = Ok(Arc::new(form) as _);
             self.types.push(KnownType {
                 message_type: described,
@@ -337,8 +337,8 @@ impl Codec for VelCodec {
             let found = message_type(&declared, versions)?;
             let is_raw = message.key == raw_key(found.key);
             if (is_raw || message.key == found.key) && message.name == found.name {
-                let (layout, raw) = (declared.layout(versions)?, raw_key(found.key));
-                let form = PlainType::new(Arc::new(found), layout).with_raw_booleans_as(raw);
+                let (plan, raw) = (declared.plan(versions)?, raw_key(found.key));
+                let form = PlainType::new(Arc::new(found), plan).with_raw_booleans_as(raw);
                 let raw = form.with_raw_booleans().filter(|_| is_raw);
                 return Ok(raw.unwrap_or_else(|| Arc::new(form)));
             }

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use arrow_array::types::*;
 use arrow_array::{
-    ArrayRef, BinaryArray, BooleanArray, FixedSizeBinaryArray, FixedSizeListArray, ListArray,
-    PrimitiveArray, StringArray, StructArray,
+    Array, ArrayRef, BinaryArray, BooleanArray, FixedSizeBinaryArray, FixedSizeListArray,
+    Int32Array, ListArray, PrimitiveArray, StringArray, StructArray, make_array,
 };
-use arrow_buffer::{BooleanBuffer, Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
 
-use super::plan::{ColumnNode, SlotKind};
-use crate::types::syntax::Primitive;
+use super::NumberType;
+use super::plan::{ColumnNode, SlotKind, ValueType, VariantNode};
 
 /// The values of one slot, as they are collected.
 #[derive(Debug)]
-pub(crate) enum SlotBuilder {
+pub(super) enum SlotBuilder {
     W1(Vec<u8>),
     W2(Vec<u16>),
     W4(Vec<u32>),
@@ -25,7 +25,7 @@ pub(crate) enum SlotBuilder {
 }
 
 impl SlotBuilder {
-    pub(crate) fn new(slot: SlotKind) -> Self {
+    pub(super) fn new(slot: SlotKind) -> Self {
         match slot {
             SlotKind::Numbers(1) => Self::W1(Vec::new()),
             SlotKind::Numbers(2) => Self::W2(Vec::new()),
@@ -37,7 +37,7 @@ impl SlotBuilder {
     }
 
     /// Keeps the first `len` numbers or rows.
-    pub(crate) fn truncate(&mut self, len: usize) {
+    pub(super) fn truncate(&mut self, len: usize) {
         match self {
             Self::W1(values) => values.truncate(len),
             Self::W2(values) => values.truncate(len),
@@ -52,7 +52,7 @@ impl SlotBuilder {
     }
 
     /// Reserves capacity for `more` times the current length on top of it.
-    pub(crate) fn grow(&mut self, more: f64) {
+    pub(super) fn grow(&mut self, more: f64) {
         let by = |len: usize| (len as f64 * more) as usize;
         match self {
             Self::W1(values) => values.reserve(by(values.len())),
@@ -69,12 +69,12 @@ impl SlotBuilder {
 }
 
 /// The end of the last row.
-pub(crate) fn last_offset(offsets: &[i32]) -> usize {
+pub(super) fn last_offset(offsets: &[i32]) -> usize {
     offsets.last().map_or(0, |end| end.unsigned_abs() as usize)
 }
 
 /// The arrays of these nodes, each with `len` rows. Moves the values out of the slots.
-pub(crate) fn arrays(
+pub(super) fn arrays(
     nodes: &[ColumnNode],
     slots: &mut [SlotBuilder],
     len: usize,
@@ -99,7 +99,14 @@ fn array(node: &ColumnNode, slots: &mut [SlotBuilder], len: usize) -> Result<Arr
         }
         ColumnNode::FixedList { size, field, item } => {
             let items = array(item, slots, len * size)?;
-            Arc::new(FixedSizeListArray::try_new(Arc::clone(field), *size as i32, items, None)?)
+            let field = Arc::clone(field);
+            Arc::new(FixedSizeListArray::try_new_with_length(
+                field,
+                *size as i32,
+                items,
+                None,
+                len,
+            )?)
         }
         ColumnNode::List { offsets, field, item } => {
             let SlotBuilder::Offsets(ends) = &mut slots[*offsets] else {
@@ -114,25 +121,86 @@ fn array(node: &ColumnNode, slots: &mut [SlotBuilder], len: usize) -> Result<Arr
             let children = arrays(children, slots, len)?;
             Arc::new(StructArray::try_new_with_length(fields.clone(), children, None, len)?)
         }
+        ColumnNode::Variant(node) => Arc::new(variant(node, slots, len)?),
     })
 }
 
-fn number(of: Primitive, slot: &mut SlotBuilder) -> Result<ArrayRef, ArrowError> {
+fn number(of: ValueType, slot: &mut SlotBuilder) -> Result<ArrayRef, ArrowError> {
+    let of = match of {
+        ValueType::Number(of) => of,
+        ValueType::Bool(_) => return booleans(slot),
+        ValueType::Enum(_) => return enums(slot),
+    };
     let values = buffer(slot)?;
     Ok(match of {
-        Primitive::Int8 => primitive::<Int8Type>(values),
-        Primitive::Int16 => primitive::<Int16Type>(values),
-        Primitive::Int32 => primitive::<Int32Type>(values),
-        Primitive::Int64 => primitive::<Int64Type>(values),
-        Primitive::Byte => primitive::<UInt8Type>(values),
-        Primitive::Float => primitive::<Float32Type>(values),
-        Primitive::Double => primitive::<Float64Type>(values),
-        Primitive::Boolean => {
-            let bits = BooleanBuffer::collect_bool(values.len(), |at| values[at] != 0);
-            Arc::new(BooleanArray::new(bits, None))
-        }
-        Primitive::String => return Err(slot_mismatch()),
+        NumberType::I8 => primitive::<Int8Type>(values),
+        NumberType::U8 => primitive::<UInt8Type>(values),
+        NumberType::I16 => primitive::<Int16Type>(values),
+        NumberType::U16 => primitive::<UInt16Type>(values),
+        NumberType::I32 => primitive::<Int32Type>(values),
+        NumberType::U32 => primitive::<UInt32Type>(values),
+        NumberType::I64 => primitive::<Int64Type>(values),
+        NumberType::U64 => primitive::<UInt64Type>(values),
+        NumberType::F32 => primitive::<Float32Type>(values),
+        NumberType::F64 => primitive::<Float64Type>(values),
     })
+}
+
+fn booleans(slot: &mut SlotBuilder) -> Result<ArrayRef, ArrowError> {
+    fn bits<T: Default + PartialEq>(values: &[T]) -> BooleanBuffer {
+        let zero = T::default();
+        BooleanBuffer::collect_bool(values.len(), |at| values[at] != zero)
+    }
+    let bits = match slot {
+        SlotBuilder::W1(values) => bits(values),
+        SlotBuilder::W2(values) => bits(values),
+        SlotBuilder::W4(values) => bits(values),
+        SlotBuilder::W8(values) => bits(values),
+        SlotBuilder::Offsets(_) | SlotBuilder::Bytes { .. } => return Err(slot_mismatch()),
+    };
+    Ok(Arc::new(BooleanArray::new(bits, None)))
+}
+
+/// The values of an enum: unsigned if they are bytes.
+fn enums(slot: &mut SlotBuilder) -> Result<ArrayRef, ArrowError> {
+    Ok(match slot {
+        SlotBuilder::W1(values) => {
+            Arc::new(Int32Array::from_iter_values(values.iter().map(|value| i32::from(*value))))
+        }
+        SlotBuilder::W2(values) => {
+            let values = values.iter().map(|value| i32::from(value.cast_signed()));
+            Arc::new(Int32Array::from_iter_values(values))
+        }
+        _ => primitive::<Int32Type>(buffer(slot)?),
+    })
+}
+
+/// The structs of a variant's rows. The columns of other cases are null.
+fn variant(
+    node: &VariantNode,
+    slots: &mut [SlotBuilder],
+    len: usize,
+) -> Result<StructArray, ArrowError> {
+    let SlotBuilder::W1(cases) = &mut slots[node.slot] else { return Err(slot_mismatch()) };
+    let cases = std::mem::take(cases);
+    let index = |case: u8| usize::from(case).checked_sub(1);
+    let mut arrays: Vec<ArrayRef> = Vec::new();
+    if let Some(classes) = &node.cases.classes {
+        let class = |case: &u8| classes.get(index(*case)?).map(|class| &**class);
+        arrays.push(Arc::new(StringArray::from_iter(cases.iter().map(class))));
+    }
+    for (at, child) in node.children.iter().enumerate() {
+        let has_it = |children: &Vec<usize>| children.contains(&at);
+        let has_it: Vec<bool> = node.cases.children.iter().map(has_it).collect();
+        let valid = |case: &u8| index(*case).and_then(|at| has_it.get(at)) == Some(&true);
+        let valid: NullBuffer = cases.iter().map(valid).collect();
+        let data = array(child, slots, len)?.into_data();
+        // A nested null reference is null already.
+        let nulls = NullBuffer::union(data.nulls(), Some(&valid));
+        arrays.push(make_array(data.into_builder().nulls(nulls).build()?));
+    }
+    let valid: NullBuffer = cases.iter().map(|case| *case != 0).collect();
+    StructArray::try_new_with_length(node.fields.clone(), arrays, Some(valid), len)
 }
 
 fn primitive<T: ArrowPrimitiveType>(values: Buffer) -> ArrayRef {

@@ -1,37 +1,55 @@
 //! Decodes payloads into slots, following a plan. A first pass walks each payload, checks
-//! everything, and copies what has no fixed offset. Then the regions of a few hundred messages are
+//! everything, and copies what has no fixed offset. Then the regions of a few hundred payloads are
 //! read at once, column by column.
 //!
-//! A payload that turns out to be wrong leaves nothing behind. Nothing is allocated per message.
+//! A payload that turns out to be wrong leaves nothing behind. Nothing is allocated per payload.
 
-use arrow_array::RecordBatch;
-use arrow_array::RecordBatchOptions;
+use arrow_array::builder::BinaryBuilder;
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::ArrowError;
-use sluice_core::Batch;
-use sluice_core::name;
 
-use super::columns::{self, SlotBuilder, last_offset};
-use super::plan::{Leaf, MessagePlan, NumberArray, Op, Program, Region};
-use super::wire::{PayloadCursor, PayloadFault, check_booleans};
-use crate::types::Library;
+use super::arrays::{self, SlotBuilder, last_offset};
+use super::cursor::{NO_CASE, PayloadCursor, check_booleans};
+use super::plan::{Count, Leaf, NumberArray, Op, PayloadPlan, Program, Region, VariantOp};
+use super::{Endian, PayloadFault};
+use crate::{Error, name};
 
-/// Bytes of the fingerprint.
-pub(crate) const FINGERPRINT_LEN: usize = 8;
-
-/// Messages whose regions are collected before they are read, so that they stay in the core's own
+/// Payloads whose regions are collected before they are read, so that they stay in the core's own
 /// cache.
-const BLOCK_MESSAGES: usize = 256;
+const BLOCK_PAYLOADS: usize = 256;
 /// Most records that wait in one region's queue.
 const MAX_QUEUED: usize = 8 * 1024;
 
-/// Two valid messages may not fit into one batch: a column holds at most 2 GiB of text, or as many
-/// elements.
-const COLUMN_FULL: PayloadFault = "the column of its batch is full (2 GiB)";
+impl PayloadPlan {
+    /// Decodes the payloads of these events. Returns the events that could be decoded, and their
+    /// columns; the reasons for the others are added to `bad`. `payload` is called once for each
+    /// event, in their order.
+    ///
+    /// With `raw`, booleans may be any bytes, and those of each decoded payload are appended to it.
+    pub fn decode<'b>(
+        &'b self,
+        events: &[u32],
+        mut payload: impl FnMut(u32) -> Result<&'b [u8], PayloadFault>,
+        bad: &mut Vec<(u32, PayloadFault)>,
+        raw: Option<&mut BinaryBuilder>,
+    ) -> Result<(Vec<u32>, RecordBatch), Error> {
+        let decoded = match raw {
+            None => Decoder::new(self).decode(events, payload, bad),
+            Some(raw) => {
+                let normalized = self.normalize(events, &mut payload);
+                let mut each = normalized.payloads();
+                let next = |_| each.next().unwrap_or(Err(self.rules.faults.short));
+                let decoded = Decoder::new(self).decode(events, next, bad);
+                decoded.inspect(|(good, _)| normalized.append_raw(good, raw))
+            }
+        };
+        decoded.map_err(|e| Error::internal(e.to_string()))
+    }
+}
 
 /// Builds the rows of one batch.
-pub(crate) struct Decoder<'p, 'b> {
-    plan: &'p MessagePlan,
-    library: &'p Library,
+pub(super) struct Decoder<'b> {
+    plan: &'b PayloadPlan,
     slots: Vec<SlotBuilder>,
     /// The records of each region of the plan that are still to be read.
     queues: Vec<RegionQueue<'b>>,
@@ -39,7 +57,7 @@ pub(crate) struct Decoder<'p, 'b> {
     rows: usize,
 }
 
-/// The records of one region, over all messages.
+/// The records of one region, over all payloads.
 #[derive(Default)]
 struct RegionQueue<'b> {
     /// Each has one or more adjacent records, never none.
@@ -50,11 +68,10 @@ struct RegionQueue<'b> {
     total: usize,
 }
 
-impl<'p, 'b> Decoder<'p, 'b> {
-    pub(crate) fn new(plan: &'p MessagePlan, library: &'p Library) -> Self {
+impl<'b> Decoder<'b> {
+    pub(super) fn new(plan: &'b PayloadPlan) -> Self {
         Self {
             plan,
-            library,
             slots: plan.slots.iter().map(|slot| SlotBuilder::new(*slot)).collect(),
             queues: (0..plan.regions).map(|_| RegionQueue::default()).collect(),
             registers: vec![0; plan.registers],
@@ -64,37 +81,36 @@ impl<'p, 'b> Decoder<'p, 'b> {
 
     /// Decodes the payloads of these events. Returns the events that could be decoded, and their
     /// columns.
-    pub(crate) fn decode(
+    pub(super) fn decode(
         mut self,
-        batch: &'b Batch,
         events: &[u32],
+        mut payload: impl FnMut(u32) -> Result<&'b [u8], PayloadFault>,
         bad: &mut Vec<(u32, PayloadFault)>,
     ) -> Result<(Vec<u32>, RecordBatch), ArrowError> {
         let mut good = Vec::with_capacity(events.len());
-        for (nth, block) in events.chunks(BLOCK_MESSAGES).enumerate() {
+        for (nth, block) in events.chunks(BLOCK_PAYLOADS).enumerate() {
             for event in block {
-                match self.decode_message(batch.payload(*event as usize)) {
+                match payload(*event).and_then(|payload| self.decode_payload(payload)) {
                     Ok(()) => good.push(*event),
                     Err(reason) => bad.push((*event, reason)),
                 }
             }
             self.flush_all();
-            if nth == 0 && events.len() > BLOCK_MESSAGES {
-                let more = (events.len() - BLOCK_MESSAGES) as f64 / BLOCK_MESSAGES as f64;
-                // A little more than the first block predicts, as messages differ.
+            if nth == 0 && events.len() > BLOCK_PAYLOADS {
+                let more = (events.len() - BLOCK_PAYLOADS) as f64 / BLOCK_PAYLOADS as f64;
+                // A little more than the first block predicts, as payloads differ.
                 self.slots.iter_mut().for_each(|slot| slot.grow(more * 1.03));
             }
         }
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
-        let arrays = columns::arrays(&self.plan.columns, &mut self.slots, self.rows)?;
+        let arrays = arrays::arrays(&self.plan.columns, &mut self.slots, self.rows)?;
         let schema = self.plan.schema.clone();
         Ok((good, RecordBatch::try_new_with_options(schema, arrays, &options)?))
     }
 
-    fn decode_message(&mut self, payload: &'b [u8]) -> Result<(), PayloadFault> {
+    fn decode_payload(&mut self, payload: &'b [u8]) -> Result<(), PayloadFault> {
         let plan = self.plan;
-        let body = payload.get(FINGERPRINT_LEN..).unwrap_or_default();
-        let mut cursor = PayloadCursor::new(body, plan.program.empty_elements);
+        let mut cursor = PayloadCursor::new(payload, &plan.rules, plan.program.empty_elements);
         let walked = self.walk(&plan.program, &mut cursor).and_then(|()| cursor.end());
         match walked {
             Ok(()) => self.rows += 1,
@@ -105,7 +121,7 @@ impl<'p, 'b> Decoder<'p, 'b> {
 
     fn walk(
         &mut self,
-        program: &Program,
+        program: &'b Program,
         cursor: &mut PayloadCursor<'b>,
     ) -> Result<(), PayloadFault> {
         for op in &program.ops {
@@ -117,19 +133,19 @@ impl<'p, 'b> Decoder<'p, 'b> {
                 }
                 Op::Text { slot } => self.text(*slot, cursor.text()?)?,
                 Op::Bytes { slot, count } => {
-                    let count = cursor.count(self.registers[*count], 1)?;
+                    let count = self.count(*count, cursor, 1)?;
                     let bytes = cursor.take(count)?;
-                    push_bytes(&mut self.slots[*slot], bytes)?;
+                    self.push_bytes(*slot, bytes)?;
                 }
                 Op::Numbers { offsets, leaf, count } => {
                     let size = leaf.per_element * leaf.width;
-                    let count = cursor.count(self.registers[*count], size)?;
+                    let count = self.count(*count, cursor, size)?;
                     let bytes = cursor.take(count * size)?;
                     self.numbers(leaf, bytes)?;
                     self.push_offset(*offsets, count)?;
                 }
                 Op::List { offsets, count, item } => {
-                    let count = cursor.count(self.registers[*count], item.min_len)?;
+                    let count = self.count(*count, cursor, item.min_len)?;
                     self.push_offset(*offsets, count)?;
                     self.items(item, count, cursor)?;
                 }
@@ -138,8 +154,81 @@ impl<'p, 'b> Decoder<'p, 'b> {
                     self.items(item, *count, cursor)?;
                 }
                 Op::Opaque { slot, of } => {
-                    let value = cursor.skip(self.library, *of)?;
-                    push_bytes(&mut self.slots[*slot], value)?;
+                    let value = of.skip(cursor)?;
+                    self.push_bytes(*slot, value)?;
+                }
+                Op::Rest { slot } => {
+                    let rest = cursor.take(cursor.rest().len())?;
+                    self.push_bytes(*slot, rest)?;
+                }
+                Op::Variant(variant) => self.variant(variant, cursor)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of elements of a list.
+    #[inline]
+    fn count(
+        &self,
+        count: Count,
+        cursor: &mut PayloadCursor<'b>,
+        least: usize,
+    ) -> Result<usize, PayloadFault> {
+        match count {
+            Count::Prefix => cursor.length(least),
+            Count::Register(register) => cursor.count(self.registers[register], least),
+        }
+    }
+
+    fn variant(
+        &mut self,
+        variant: &'b VariantOp,
+        cursor: &mut PayloadCursor<'b>,
+    ) -> Result<(), PayloadFault> {
+        let case = cursor.byte()?;
+        let places = match case.checked_sub(1) {
+            None => &[][..],
+            Some(at) => variant.cases.children.get(usize::from(at)).ok_or(NO_CASE)?,
+        };
+        cursor.spend_blank(variant.blank)?;
+        self.push_case(variant, case);
+        for child in places.iter().filter_map(|place| variant.children.get(*place)) {
+            self.walk(child, cursor)?;
+        }
+        for (at, child) in variant.children.iter().enumerate() {
+            if !places.contains(&at) {
+                self.blank(child)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push_case(&mut self, variant: &VariantOp, case: u8) {
+        if let SlotBuilder::W1(cases) = &mut self.slots[variant.slot] {
+            cases.push(case);
+        }
+    }
+
+    /// Adds a row for a missing value: zeros, and nothing.
+    fn blank(&mut self, program: &'b Program) -> Result<(), PayloadFault> {
+        let plan = self.plan;
+        for op in &program.ops {
+            match op {
+                Op::Region(region) => {
+                    self.enqueue(region, plan.zeros.get(..region.size).unwrap_or_default(), 1);
+                }
+                Op::Text { slot }
+                | Op::Bytes { slot, .. }
+                | Op::Opaque { slot, .. }
+                | Op::Rest { slot } => self.push_bytes(*slot, &[])?,
+                Op::Numbers { offsets, .. } | Op::List { offsets, .. } => {
+                    self.push_offset(*offsets, 0)?;
+                }
+                Op::Repeat { count, item } => (0..*count).try_for_each(|_| self.blank(item))?,
+                Op::Variant(variant) => {
+                    self.push_case(variant, 0);
+                    variant.children.iter().try_for_each(|child| self.blank(child))?;
                 }
             }
         }
@@ -148,7 +237,7 @@ impl<'p, 'b> Decoder<'p, 'b> {
 
     fn items(
         &mut self,
-        item: &Program,
+        item: &'b Program,
         count: usize,
         cursor: &mut PayloadCursor<'b>,
     ) -> Result<(), PayloadFault> {
@@ -170,10 +259,10 @@ impl<'p, 'b> Decoder<'p, 'b> {
     #[inline]
     fn check(&mut self, region: &Region, record: &[u8]) -> Result<(), PayloadFault> {
         for at in &region.booleans {
-            check_booleans(record.get(at.clone()).unwrap_or_default())?;
+            check_booleans(record.get(at.clone()).unwrap_or_default(), &self.plan.rules)?;
         }
         for count in &region.counts {
-            self.registers[count.register] = count.read(record);
+            self.registers[count.register] = count.read(record, self.plan.rules.endian);
         }
         Ok(())
     }
@@ -190,25 +279,36 @@ impl<'p, 'b> Decoder<'p, 'b> {
     }
 
     fn text(&mut self, slot: usize, text: &[u8]) -> Result<(), PayloadFault> {
-        let slot = &mut self.slots[slot];
-        // Nearly every string is plain ASCII and is copied unchanged.
+        // Nearly every text is plain ASCII and is copied unchanged.
         if text.is_ascii() && memchr::memchr(b'\\', text).is_none() {
-            return push_bytes(slot, text);
+            return self.push_bytes(slot, text);
         }
-        push_bytes(slot, name::escaped(text).as_bytes())
+        self.push_bytes(slot, name::escaped(text).as_bytes())
+    }
+
+    fn push_bytes(&mut self, slot: usize, value: &[u8]) -> Result<(), PayloadFault> {
+        let SlotBuilder::Bytes { offsets, bytes } = &mut self.slots[slot] else { return Ok(()) };
+        let end = i32::try_from(bytes.len() + value.len());
+        offsets.push(end.map_err(|_| self.plan.rules.faults.full)?);
+        bytes.extend_from_slice(value);
+        Ok(())
     }
 
     #[inline]
     fn numbers(&mut self, leaf: &NumberArray, bytes: &[u8]) -> Result<(), PayloadFault> {
+        let rules = &self.plan.rules;
         if leaf.are_booleans {
-            check_booleans(bytes)?;
+            check_booleans(bytes, rules)?;
         }
-        match &mut self.slots[leaf.slot] {
-            SlotBuilder::W1(values) => values.extend_from_slice(bytes),
-            SlotBuilder::W2(values) => values.extend(words(bytes, u16::from_be_bytes)),
-            SlotBuilder::W4(values) => values.extend(words(bytes, u32::from_be_bytes)),
-            SlotBuilder::W8(values) => values.extend(words(bytes, u64::from_be_bytes)),
-            SlotBuilder::Offsets(_) | SlotBuilder::Bytes { .. } => {}
+        match (&mut self.slots[leaf.slot], rules.endian) {
+            (SlotBuilder::W1(values), _) => values.extend_from_slice(bytes),
+            (SlotBuilder::W2(values), Endian::Big) => extend(values, bytes, u16::from_be_bytes),
+            (SlotBuilder::W4(values), Endian::Big) => extend(values, bytes, u32::from_be_bytes),
+            (SlotBuilder::W8(values), Endian::Big) => extend(values, bytes, u64::from_be_bytes),
+            (SlotBuilder::W2(values), Endian::Little) => extend(values, bytes, u16::from_le_bytes),
+            (SlotBuilder::W4(values), Endian::Little) => extend(values, bytes, u32::from_le_bytes),
+            (SlotBuilder::W8(values), Endian::Little) => extend(values, bytes, u64::from_le_bytes),
+            (SlotBuilder::Offsets(_) | SlotBuilder::Bytes { .. }, _) => {}
         }
         Ok(())
     }
@@ -216,7 +316,8 @@ impl<'p, 'b> Decoder<'p, 'b> {
     #[inline]
     fn push_offset(&mut self, slot: usize, count: usize) -> Result<(), PayloadFault> {
         let SlotBuilder::Offsets(offsets) = &mut self.slots[slot] else { return Ok(()) };
-        let end = i32::try_from(last_offset(offsets) + count).map_err(|_| COLUMN_FULL)?;
+        let end =
+            i32::try_from(last_offset(offsets) + count).map_err(|_| self.plan.rules.faults.full)?;
         offsets.push(end);
         Ok(())
     }
@@ -232,21 +333,29 @@ impl<'p, 'b> Decoder<'p, 'b> {
             match op {
                 Op::Region(region) => self.flush_region(region),
                 Op::List { item, .. } | Op::Repeat { item, .. } => self.flush_program(item),
-                Op::Text { .. } | Op::Bytes { .. } | Op::Numbers { .. } | Op::Opaque { .. } => {}
+                Op::Variant(variant) => {
+                    variant.children.iter().for_each(|child| self.flush_program(child));
+                }
+                Op::Text { .. }
+                | Op::Bytes { .. }
+                | Op::Numbers { .. }
+                | Op::Opaque { .. }
+                | Op::Rest { .. } => {}
             }
         }
     }
 
     fn flush_region(&mut self, region: &Region) {
+        let endian = self.plan.rules.endian;
         let queue = &mut self.queues[region.id];
         let are_single = queue.records.len() == queue.total - queue.decoded;
         for leaf in &region.leaves {
             let slot = &mut self.slots[leaf.slot];
             if are_single {
-                gather(slot, leaf, queue.records.iter().copied());
+                gather(slot, leaf, endian, queue.records.iter().copied());
             } else {
                 let records = queue.records.iter().flat_map(|r| r.chunks_exact(region.size));
-                gather(slot, leaf, records);
+                gather(slot, leaf, endian, records);
             }
         }
         queue.records.clear();
@@ -258,9 +367,10 @@ impl<'p, 'b> Decoder<'p, 'b> {
         for op in &program.ops {
             match op {
                 Op::Region(region) => self.roll_back_region(region, rows),
-                Op::Text { slot } | Op::Bytes { slot, .. } | Op::Opaque { slot, .. } => {
-                    self.slots[*slot].truncate(rows);
-                }
+                Op::Text { slot }
+                | Op::Bytes { slot, .. }
+                | Op::Opaque { slot, .. }
+                | Op::Rest { slot } => self.slots[*slot].truncate(rows),
                 Op::Numbers { offsets, leaf, .. } => {
                     let items = self.roll_back_offsets(*offsets, rows);
                     self.slots[leaf.slot].truncate(items * leaf.per_element);
@@ -270,6 +380,10 @@ impl<'p, 'b> Decoder<'p, 'b> {
                     self.roll_back(item, items);
                 }
                 Op::Repeat { count, item } => self.roll_back(item, rows * count),
+                Op::Variant(variant) => {
+                    self.slots[variant.slot].truncate(rows);
+                    variant.children.iter().for_each(|child| self.roll_back(child, rows));
+                }
             }
         }
     }
@@ -295,14 +409,6 @@ impl<'p, 'b> Decoder<'p, 'b> {
     }
 }
 
-fn push_bytes(slot: &mut SlotBuilder, value: &[u8]) -> Result<(), PayloadFault> {
-    let SlotBuilder::Bytes { offsets, bytes } = slot else { return Ok(()) };
-    let end = i32::try_from(bytes.len() + value.len()).map_err(|_| COLUMN_FULL)?;
-    bytes.extend_from_slice(value);
-    offsets.push(end);
-    Ok(())
-}
-
 /// Splits bytes into words of `N` bytes.
 fn words<const N: usize, T>(
     bytes: &[u8],
@@ -311,14 +417,33 @@ fn words<const N: usize, T>(
     bytes.as_chunks().0.iter().map(move |word| read(*word))
 }
 
+#[inline]
+fn extend<const N: usize, T>(values: &mut Vec<T>, bytes: &[u8], read: impl Fn([u8; N]) -> T) {
+    values.extend(words(bytes, read));
+}
+
 /// Appends one leaf of each record.
-fn gather<'r>(slot: &mut SlotBuilder, leaf: &Leaf, records: impl Iterator<Item = &'r [u8]>) {
-    match slot {
-        SlotBuilder::W1(values) => gather_words(values, leaf, records, u8::from_be_bytes),
-        SlotBuilder::W2(values) => gather_words(values, leaf, records, u16::from_be_bytes),
-        SlotBuilder::W4(values) => gather_words(values, leaf, records, u32::from_be_bytes),
-        SlotBuilder::W8(values) => gather_words(values, leaf, records, u64::from_be_bytes),
-        SlotBuilder::Offsets(_) | SlotBuilder::Bytes { .. } => {}
+fn gather<'r>(
+    slot: &mut SlotBuilder,
+    leaf: &Leaf,
+    endian: Endian,
+    records: impl Iterator<Item = &'r [u8]>,
+) {
+    match (slot, endian) {
+        (SlotBuilder::W1(to), _) => gather_words(to, leaf, records, u8::from_be_bytes),
+        (SlotBuilder::W2(to), Endian::Big) => gather_words(to, leaf, records, u16::from_be_bytes),
+        (SlotBuilder::W4(to), Endian::Big) => gather_words(to, leaf, records, u32::from_be_bytes),
+        (SlotBuilder::W8(to), Endian::Big) => gather_words(to, leaf, records, u64::from_be_bytes),
+        (SlotBuilder::W2(to), Endian::Little) => {
+            gather_words(to, leaf, records, u16::from_le_bytes);
+        }
+        (SlotBuilder::W4(to), Endian::Little) => {
+            gather_words(to, leaf, records, u32::from_le_bytes);
+        }
+        (SlotBuilder::W8(to), Endian::Little) => {
+            gather_words(to, leaf, records, u64::from_le_bytes);
+        }
+        (SlotBuilder::Offsets(_) | SlotBuilder::Bytes { .. }, _) => {}
     }
 }
 

@@ -1,0 +1,540 @@
+//! Compiles fields into a plan: lays out regions, slots and columns, member by member.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef, Schema};
+
+use super::plan::{
+    ColumnNode, Count, CountField, Leaf, NumberArray, Op, PayloadPlan, Program, Region, SlotKind,
+    ValueType, VariantCases, VariantNode, VariantOp,
+};
+use super::{FieldShape, LengthEncoding, NumberType, PayloadField, WireRules};
+
+/// The key in a field's metadata for the names of an enum's values, as a JSON object.
+pub const ENUM: &str = "sluice.enum";
+
+/// The most columns of a type: declarations can expand to billions.
+const MAX_COLUMNS: usize = 2_000;
+/// Struct arrays with at most this many runs of numbers become part of the region around them.
+const MAX_INLINE_RUNS: usize = 64;
+/// Most zero-byte elements that fixed arrays may have; each takes memory.
+const MAX_EMPTY_ELEMENTS: usize = 256;
+/// A log cannot hold longer payloads.
+const MAX_PAYLOAD_LEN: usize = i32::MAX as usize;
+/// The column with the name of a variant's case.
+pub(super) const CLASS: &str = "class";
+
+impl PayloadPlan {
+    /// Compiles the plan of payloads with these fields. `Err` says why they cannot become columns.
+    pub fn compile(rules: WireRules, fields: &[PayloadField]) -> Result<Self, String> {
+        let mut compiler = PlanCompiler::new(rules, 0);
+        let mut out = ProgramBuilder::default();
+        let (fields, columns) = compiler.members(fields, &mut out)?;
+        let program = compiler.finish(out);
+        let PlanCompiler { slots, regions, registers, longest_region, .. } = compiler;
+        let (schema, zeros) = (Arc::new(Schema::new(fields)), vec![0; longest_region]);
+        Ok(Self { rules, program, slots, columns, schema, regions, registers, zeros })
+    }
+}
+
+struct PlanCompiler {
+    rules: WireRules,
+    slots: Vec<SlotKind>,
+    regions: usize,
+    registers: usize,
+    /// The longest region of a variant.
+    longest_region: usize,
+    depth: usize,
+}
+
+/// Builds a program; collects adjacent fixed-size members in the open region.
+#[derive(Default)]
+struct ProgramBuilder {
+    program: Program,
+    open: Region,
+}
+
+impl ProgramBuilder {
+    fn push(&mut self, op: Op, compiler: &mut PlanCompiler) {
+        self.close(compiler);
+        let prefix = compiler.rules.lengths.width();
+        self.program.min_len += match &op {
+            Op::Text { .. } => {
+                prefix + usize::from(compiler.rules.lengths == LengthEncoding::U32WithNul)
+            }
+            Op::Bytes { count, .. } | Op::Numbers { count, .. } | Op::List { count, .. } => {
+                if *count == Count::Prefix {
+                    prefix
+                } else {
+                    0
+                }
+            }
+            Op::Repeat { count, item } => count.saturating_mul(item.min_len),
+            Op::Variant(_) | Op::Opaque { .. } => 1,
+            Op::Region(region) => region.size,
+            Op::Rest { .. } => 0,
+        };
+        if let Op::Repeat { count, item } = &op
+            && item.min_len == 0
+        {
+            let more = count.saturating_mul(item.empty_elements + 1);
+            self.program.empty_elements =
+                self.program.empty_elements.saturating_add(more).min(MAX_EMPTY_ELEMENTS);
+        }
+        self.program.ops.push(op);
+    }
+
+    fn close(&mut self, compiler: &mut PlanCompiler) {
+        if self.open.size > 0 {
+            let mut region = std::mem::take(&mut self.open);
+            region.id = compiler.regions;
+            compiler.regions += 1;
+            self.program.min_len += region.size;
+            self.program.ops.push(Op::Region(region));
+        }
+    }
+}
+
+/// Registers by index of the counting member.
+type CountRegisters = HashMap<usize, usize>;
+
+type StructColumns = (Vec<FieldRef>, Vec<ColumnNode>);
+
+impl PlanCompiler {
+    fn new(rules: WireRules, depth: usize) -> Self {
+        Self { rules, slots: Vec::new(), regions: 0, registers: 0, longest_region: 0, depth }
+    }
+
+    fn finish(&mut self, mut out: ProgramBuilder) -> Program {
+        out.close(self);
+        out.program
+    }
+
+    fn members(
+        &mut self,
+        members: &[PayloadField],
+        out: &mut ProgramBuilder,
+    ) -> Result<StructColumns, String> {
+        let registers = self.registers_of(members)?;
+        let (mut fields, mut nodes, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
+        for (at, PayloadField { name, shape }) in members.iter().enumerate() {
+            let wrong = |what: String| format!("`{name}`: {what}");
+            if matches!(shape, FieldShape::Rest) && (self.depth > 0 || at + 1 < members.len()) {
+                return Err(wrong("only the last field can be the rest of the payload".to_owned()));
+            }
+            if takes_no_bytes(shape) {
+                // It has no column, but it may be wrong.
+                let mut apart = Self::new(self.rules, self.depth);
+                let compiled = apart.value(shape, &registers, &mut ProgramBuilder::default());
+                compiled.map_err(wrong)?;
+                continue;
+            }
+            if !names.insert(name) {
+                return Err(wrong("two fields have this name".to_owned()));
+            }
+            if let (Some(register), FieldShape::Number(of)) = (registers.get(&at), shape) {
+                let (offset, of, register) = (out.open.size, *of, *register);
+                out.open.counts.push(CountField { offset, of, register });
+            }
+            let node = self.value(shape, &registers, out).map_err(wrong)?;
+            fields.push(field(name, node.data_type(), node.is_nullable(), shape));
+            nodes.push(node);
+        }
+        Ok((fields, nodes))
+    }
+
+    /// A register for each member that counts another one.
+    fn registers_of(&mut self, members: &[PayloadField]) -> Result<CountRegisters, String> {
+        let mut registers = CountRegisters::new();
+        for (at, PayloadField { name, shape }) in members.iter().enumerate() {
+            for by in counting_members(shape) {
+                if by >= at || !is_integer(members.get(by)) {
+                    return Err(format!("`{name}`: its length is not an integer member before it"));
+                }
+                let next = self.registers + registers.len();
+                registers.entry(by).or_insert(next);
+            }
+        }
+        self.registers += registers.len();
+        Ok(registers)
+    }
+
+    fn nested<T>(
+        &mut self,
+        compile: impl FnOnce(&mut Self) -> Result<T, String>,
+    ) -> Result<T, String> {
+        if self.depth == self.rules.max_depth {
+            return Err(format!("it nests deeper than {}", self.rules.max_depth));
+        }
+        self.depth += 1;
+        let compiled = compile(self);
+        self.depth -= 1;
+        compiled
+    }
+
+    fn value(
+        &mut self,
+        shape: &FieldShape,
+        registers: &CountRegisters,
+        out: &mut ProgramBuilder,
+    ) -> Result<ColumnNode, String> {
+        if let Some((of, run)) = self.number_run(shape)? {
+            let slot = self.number(of, run, out)?;
+            return self.number_column(shape, slot);
+        }
+        match shape {
+            FieldShape::Text => {
+                let slot = self.slot(SlotKind::Bytes)?;
+                out.push(Op::Text { slot }, self);
+                Ok(ColumnNode::Text { slot })
+            }
+            FieldShape::Bytes => self.bytes(out, |slot| Op::Bytes { slot, count: Count::Prefix }),
+            FieldShape::CountedBytes(by) => {
+                let count = Count::Register(register(registers, *by)?);
+                self.bytes(out, |slot| Op::Bytes { slot, count })
+            }
+            FieldShape::Opaque(of) => self.bytes(out, |slot| Op::Opaque { slot, of: of.clone() }),
+            FieldShape::Rest => self.bytes(out, |slot| Op::Rest { slot }),
+            FieldShape::Fixed(item, size) => {
+                let (item, node) = self.nested(|inner| inner.item(item, registers))?;
+                self.repeat(*size, item, out)?;
+                Ok(fixed_list(*size, node))
+            }
+            FieldShape::List(item) if **item == FieldShape::Number(NumberType::U8) => {
+                self.bytes(out, |slot| Op::Bytes { slot, count: Count::Prefix })
+            }
+            FieldShape::List(item) => self.list(item, Count::Prefix, registers, out),
+            FieldShape::Counted(item, by) => {
+                self.list(item, Count::Register(register(registers, *by)?), registers, out)
+            }
+            FieldShape::Struct(members) => {
+                let (fields, children) = self.nested(|inner| inner.members(members, out))?;
+                Ok(ColumnNode::Struct { fields: fields.into(), children })
+            }
+            FieldShape::Variant(cases) => self.nested(|inner| inner.variant(cases, out)),
+            FieldShape::Number(_)
+            | FieldShape::Bool
+            | FieldShape::Enum(_)
+            | FieldShape::FixedBytes(_) => Err("it is not a number".to_owned()),
+        }
+    }
+
+    /// The type of the numbers of a shape that is nothing else, and how many there are.
+    fn number_run(&self, shape: &FieldShape) -> Result<Option<(ValueType, usize)>, String> {
+        Ok(Some(match shape {
+            FieldShape::Number(of) => (ValueType::Number(*of), 1),
+            FieldShape::Bool => (ValueType::Bool(self.rules.booleans), 1),
+            FieldShape::Enum(values) => (ValueType::Enum(self.rules.enums.width(values.len())), 1),
+            FieldShape::FixedBytes(size) => (ValueType::Number(NumberType::U8), *size),
+            FieldShape::Fixed(item, size) => {
+                let Some((of, run)) = self.number_run(item)? else { return Ok(None) };
+                self.check_fixed(*size, run.saturating_mul(of.width()))?;
+                (of, checked_mul(*size, run)?)
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// The column of the numbers of a shape that is nothing else.
+    fn number_column(&mut self, shape: &FieldShape, slot: usize) -> Result<ColumnNode, String> {
+        match shape {
+            FieldShape::Fixed(item, size) => {
+                let item = self.nested(|inner| inner.number_column(item, slot))?;
+                Ok(fixed_list(*size, item))
+            }
+            FieldShape::FixedBytes(size) => Ok(ColumnNode::FixedBytes { slot, size: *size }),
+            _ => {
+                let of = self.number_run(shape)?.ok_or("it is not a number")?.0;
+                Ok(ColumnNode::Number { slot, of })
+            }
+        }
+    }
+
+    /// Compiles the elements of an array as a separate program.
+    fn item(
+        &mut self,
+        item: &FieldShape,
+        registers: &CountRegisters,
+    ) -> Result<(Program, ColumnNode), String> {
+        let mut out = ProgramBuilder::default();
+        let node = self.value(item, registers, &mut out)?;
+        Ok((self.finish(out), node))
+    }
+
+    fn list(
+        &mut self,
+        item: &FieldShape,
+        count: Count,
+        registers: &CountRegisters,
+        out: &mut ProgramBuilder,
+    ) -> Result<ColumnNode, String> {
+        if takes_no_bytes(item) || *item == FieldShape::Rest {
+            return Err("a list of elements without bytes has no end".to_owned());
+        }
+        let offsets = self.slot(SlotKind::Offsets)?;
+        let node = if let Some((of, per_element)) = self.number_run(item)? {
+            let (width, are_booleans) = (of.width(), matches!(of, ValueType::Bool(_)));
+            let slot = self.slot(SlotKind::Numbers(width))?;
+            let leaf = NumberArray { slot, width, per_element, are_booleans };
+            out.push(Op::Numbers { offsets, leaf, count }, self);
+            self.nested(|inner| inner.number_column(item, slot))?
+        } else {
+            let (item, node) = self.nested(|inner| inner.item(item, registers))?;
+            out.push(Op::List { offsets, count, item }, self);
+            node
+        };
+        Ok(ColumnNode::List { offsets, field: element(&node), item: Box::new(node) })
+    }
+
+    fn bytes(
+        &mut self,
+        out: &mut ProgramBuilder,
+        op: impl FnOnce(usize) -> Op,
+    ) -> Result<ColumnNode, String> {
+        let slot = self.slot(SlotKind::Bytes)?;
+        out.push(op(slot), self);
+        Ok(ColumnNode::Bytes { slot })
+    }
+
+    /// Adds adjacent numbers to the open region, and returns their slot.
+    fn number(
+        &mut self,
+        of: ValueType,
+        run: usize,
+        out: &mut ProgramBuilder,
+    ) -> Result<usize, String> {
+        let width = of.width();
+        let (slot, offset) = (self.slot(SlotKind::Numbers(width))?, out.open.size);
+        out.open.size = checked_add(offset, checked_mul(width, run)?)?;
+        if matches!(of, ValueType::Bool(_)) {
+            out.open.booleans.push(offset..out.open.size);
+        }
+        out.open.leaves.push(Leaf { slot, offsets: vec![offset], run });
+        Ok(slot)
+    }
+
+    fn check_fixed(&self, count: usize, item_len: usize) -> Result<(), String> {
+        if item_len.saturating_mul(count) > self.rules.max_fixed_len {
+            return Err(format!("a list of {count} elements is too long"));
+        }
+        Ok(())
+    }
+
+    /// Adds `count` rows of `item`, inline in the open region if they are small.
+    fn repeat(
+        &mut self,
+        count: usize,
+        item: Program,
+        out: &mut ProgramBuilder,
+    ) -> Result<(), String> {
+        self.check_fixed(count, item.min_len)?;
+        checked_mul(count, item.min_len)?;
+        let small = match item.ops.as_slice() {
+            [Op::Region(region)] => {
+                let places = region.leaves.iter().map(|leaf| leaf.offsets.len());
+                count.saturating_mul(places.max().unwrap_or(0)) <= MAX_INLINE_RUNS
+            }
+            _ => false,
+        };
+        if !small {
+            out.push(Op::Repeat { count, item }, self);
+            return Ok(());
+        }
+        for op in item.ops {
+            let Op::Region(region) = op else { continue };
+            let starts: Vec<usize> = (0..count).map(|n| out.open.size + n * region.size).collect();
+            let moved = |places: &[usize]| -> Vec<usize> {
+                starts.iter().flat_map(|start| places.iter().map(move |at| start + at)).collect()
+            };
+            let leaves = region.leaves.iter();
+            out.open
+                .leaves
+                .extend(leaves.map(|leaf| Leaf { offsets: moved(&leaf.offsets), ..leaf.clone() }));
+            let booleans = starts.iter().flat_map(|start| {
+                region.booleans.iter().map(move |at| start + at.start..start + at.end)
+            });
+            out.open.booleans.extend(booleans);
+            out.open.size = checked_add(out.open.size, count * region.size)?;
+        }
+        Ok(())
+    }
+
+    fn variant(
+        &mut self,
+        cases: &[(String, Vec<PayloadField>)],
+        out: &mut ProgramBuilder,
+    ) -> Result<ColumnNode, String> {
+        let (members, places) = members_of_cases(cases)?;
+        let classes = (cases.len() > 1)
+            .then(|| cases.iter().map(|(name, _)| Arc::from(name.as_str())).collect::<Vec<_>>());
+        let mut fields = Vec::new();
+        if classes.is_some() {
+            if members.iter().any(|member| member.name == CLASS) {
+                return Err(format!("a member of a class cannot be called `{CLASS}`"));
+            }
+            fields.push(field(CLASS, DataType::Utf8, true, &FieldShape::Text));
+        }
+        let slot = self.slot(SlotKind::Numbers(1))?;
+        let (mut programs, mut nodes) = (Vec::new(), Vec::new());
+        // Members without bytes have no column, so indices shift.
+        let mut moved = Vec::new();
+        for PayloadField { name, shape } in &members {
+            let (program, node) = self.item(shape, &CountRegisters::new())?;
+            let has_bytes = !takes_no_bytes(shape);
+            moved.push(has_bytes.then_some(nodes.len()));
+            if has_bytes {
+                fields.push(field(name, node.data_type(), true, shape));
+                self.longest_region = self.longest_region.max(longest_region(&program));
+                programs.push(program);
+                nodes.push(node);
+            }
+        }
+        let children = places
+            .iter()
+            .map(|case| case.iter().filter_map(|at| *moved.get(*at)?).collect())
+            .collect();
+        let cases = Arc::new(VariantCases { classes, children });
+        let blank = blank_bytes(&nodes).saturating_add(1);
+        let op = VariantOp { slot, children: programs, cases: Arc::clone(&cases), blank };
+        out.push(Op::Variant(op), self);
+        Ok(ColumnNode::Variant(VariantNode { slot, fields: fields.into(), children: nodes, cases }))
+    }
+
+    fn slot(&mut self, slot: SlotKind) -> Result<usize, String> {
+        if self.slots.len() == MAX_COLUMNS {
+            return Err(format!("it would have more than {MAX_COLUMNS} columns"));
+        }
+        self.slots.push(slot);
+        Ok(self.slots.len() - 1)
+    }
+}
+
+fn field(name: &str, data_type: DataType, nullable: bool, shape: &FieldShape) -> FieldRef {
+    let field = Field::new(name, data_type, nullable);
+    let Some(values) = enum_values(shape) else { return Arc::new(field) };
+    let names: serde_json::Map<_, _> =
+        values.iter().map(|(name, value)| (name.clone(), (*value).into())).collect();
+    let metadata = HashMap::from([(ENUM.to_owned(), serde_json::Value::from(names).to_string())]);
+    Arc::new(field.with_metadata(metadata))
+}
+
+/// The values of an enum, or of an array of enums.
+fn enum_values(shape: &FieldShape) -> Option<&[(String, i32)]> {
+    match shape {
+        FieldShape::Enum(values) => Some(values),
+        FieldShape::Fixed(item, _) | FieldShape::Counted(item, _) => enum_values(item),
+        _ => None,
+    }
+}
+
+/// The members that count the elements of an array.
+fn counting_members(shape: &FieldShape) -> Vec<usize> {
+    match shape {
+        FieldShape::CountedBytes(by) => vec![*by],
+        FieldShape::Counted(item, by) => {
+            let mut all = counting_members(item);
+            all.push(*by);
+            all
+        }
+        FieldShape::Fixed(item, _) | FieldShape::List(item) => counting_members(item),
+        _ => Vec::new(),
+    }
+}
+
+fn is_integer(member: Option<&PayloadField>) -> bool {
+    let shape = member.map(|member| &member.shape);
+    matches!(shape, Some(FieldShape::Number(of))
+        if !matches!(of, NumberType::F32 | NumberType::F64))
+}
+
+fn register(registers: &CountRegisters, by: usize) -> Result<usize, String> {
+    registers.get(&by).copied().ok_or_else(|| "it has no length member".to_owned())
+}
+
+/// Whether a value never takes any bytes, and so has no column.
+fn takes_no_bytes(shape: &FieldShape) -> bool {
+    match shape {
+        FieldShape::Fixed(item, count) => *count == 0 || takes_no_bytes(item),
+        FieldShape::FixedBytes(size) => *size == 0,
+        FieldShape::Struct(members) => members.iter().all(|member| takes_no_bytes(&member.shape)),
+        _ => false,
+    }
+}
+
+/// The members of all cases of a variant, and for each case which of them it has.
+fn members_of_cases(
+    cases: &[(String, Vec<PayloadField>)],
+) -> Result<(Vec<&PayloadField>, Vec<Vec<usize>>), String> {
+    if cases.len() > usize::from(u8::MAX) {
+        return Err("it has more than 255 cases".to_owned());
+    }
+    let (mut all, mut places): (Vec<&PayloadField>, _) = (Vec::new(), Vec::new());
+    for (_, members) in cases {
+        let mut case = Vec::new();
+        for member in members {
+            if !counting_members(&member.shape).is_empty() {
+                return Err("a list cannot be counted by a member inside a variant".to_owned());
+            }
+            let same_name = all.iter().position(|other| other.name == member.name);
+            let place = same_name.unwrap_or(all.len());
+            if same_name.is_none() {
+                all.push(member);
+            } else if all.get(place).is_some_and(|other| other.shape != member.shape) {
+                return Err(format!("`{}` differs between its classes", member.name));
+            }
+            case.push(place);
+        }
+        places.push(case);
+    }
+    Ok((all, places))
+}
+
+/// The bytes of these columns for a missing value.
+fn blank_bytes(nodes: &[ColumnNode]) -> usize {
+    let blank = |node: &ColumnNode| match node {
+        ColumnNode::Number { of: ValueType::Bool(_), .. } => 1,
+        ColumnNode::Number { of: ValueType::Number(of), .. } => of.width(),
+        ColumnNode::Number { of: ValueType::Enum(_), .. }
+        | ColumnNode::Text { .. }
+        | ColumnNode::Bytes { .. }
+        | ColumnNode::List { .. } => 4,
+        ColumnNode::FixedBytes { size, .. } => *size,
+        ColumnNode::FixedList { size, item, .. } => {
+            size.saturating_mul(blank_bytes(std::slice::from_ref(item)))
+        }
+        ColumnNode::Struct { children, .. } => blank_bytes(children),
+        ColumnNode::Variant(variant) => blank_bytes(&variant.children).saturating_add(1),
+    };
+    nodes.iter().map(blank).fold(0, usize::saturating_add)
+}
+
+fn longest_region(program: &Program) -> usize {
+    let longest = |op: &Op| match op {
+        Op::Region(region) => region.size,
+        Op::List { item, .. } | Op::Repeat { item, .. } => longest_region(item),
+        Op::Variant(variant) => variant.children.iter().map(longest_region).max().unwrap_or(0),
+        _ => 0,
+    };
+    program.ops.iter().map(longest).max().unwrap_or(0)
+}
+
+fn checked_mul(a: usize, b: usize) -> Result<usize, String> {
+    a.checked_mul(b).filter(|n| *n <= MAX_PAYLOAD_LEN).ok_or_else(too_long)
+}
+
+fn checked_add(size: usize, by: usize) -> Result<usize, String> {
+    size.checked_add(by).filter(|n| *n <= MAX_PAYLOAD_LEN).ok_or_else(too_long)
+}
+
+fn too_long() -> String {
+    "messages are longer than 2 GiB".to_owned()
+}
+
+fn fixed_list(size: usize, item: ColumnNode) -> ColumnNode {
+    ColumnNode::FixedList { size, field: element(&item), item: Box::new(item) }
+}
+
+fn element(item: &ColumnNode) -> FieldRef {
+    Arc::new(Field::new("item", item.data_type(), item.is_nullable()))
+}
