@@ -149,7 +149,7 @@ impl IceCodec {
             types.push(known);
         }
         types.sort_by(|a, b| (&a.message_type.name, &a.file).cmp(&(&b.message_type.name, &b.file)));
-        let (mistakes, unusable) = (library.mistakes(), library.unusable());
+        let (mistakes, unusable) = (library.mistakes(), library.unusable(dotted));
         Self { types, mistakes, unusable, made_from, classes: Arc::new(classes), structs }
     }
 }

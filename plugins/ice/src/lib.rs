@@ -15,7 +15,7 @@ mod wire;
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::codec::IceCodec;
-    pub use crate::slice::library::{ResolvedType, SliceLibrary, type_names};
+    pub use crate::slice::library::{SliceLibrary, type_names};
     pub use crate::slice::syntax::{
         Builtin, Declaration, DeclarationBody, SliceMember, TypeName, TypeRef,
     };

@@ -24,7 +24,6 @@ pub mod fuzzing {
     pub use crate::codec::fingerprint_of;
     pub use crate::scan::{EventDamage, EventScan, ScanLimits, classify, next_event};
     pub use crate::types::fingerprint::fingerprints;
-    pub use crate::types::library::ResolvedType;
     pub use crate::types::parser::parse;
     pub use crate::types::syntax::{
         Constant, Declaration, Dimension, Primitive, StructMember, TypeBody, TypeName,

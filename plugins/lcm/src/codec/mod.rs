@@ -91,7 +91,7 @@ impl LcmCodec {
     pub fn from_files(files: Vec<TypeFile>, depth: usize) -> Self {
         let made_from = codecs::fingerprint(NAME, &files);
         let library = Arc::new(Library::from_files(files));
-        let (mut mistakes, mut unusable) = (library.mistakes(), library.unusable());
+        let (mut mistakes, mut unusable) = (library.mistakes(), library.unusable(str::to_owned));
         let (mut types, mut budget) = (Vec::new(), TypeBudget::default());
         let fingerprints = fingerprint::fingerprints(&library);
         for (id, fingerprint) in library.ids().zip(fingerprints) {
