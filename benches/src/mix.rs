@@ -315,9 +315,10 @@ fn append_words(event: u64, end: usize, noise: &mut Noise, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use sluice_core::{BatchBuilder, ChannelId, Codec, TypeFile};
+    use sluice_kit::TypeFile;
     use sluice_lcm::LcmCodec;
     use sluice_lcm::fuzzing::fingerprint_of;
+    use sluice_model::{BatchBuilder, ChannelId, Codec};
 
     use super::*;
     use crate::bare;

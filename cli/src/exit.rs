@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sluice_core::{Error, ErrorKind};
+use sluice_model::{Error, ErrorKind};
 use sluice_pipeline::Mistakes;
 use sluice_pipeline::run::Stop;
 

@@ -1,7 +1,7 @@
 //! Features that only the full program has, and the messages that say how to get it. Implements
 //! none of them.
 
-use sluice_core::{FULL_PROGRAM, store};
+use sluice_io::{FULL_PROGRAM, store};
 
 use crate::exit::Failure;
 use crate::extension;

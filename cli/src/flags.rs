@@ -1,7 +1,7 @@
 //! Maps nodes and options of a generated pipeline back to flags, so that messages name flags and
 //! not a file the user never wrote.
 
-use sluice_core::mistake::Mistake;
+use sluice_kit::mistake::Mistake;
 use sluice_pipeline::Mistakes;
 use sluice_pipeline::names::NameReport;
 use sluice_pipeline::report::Note;

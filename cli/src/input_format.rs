@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use sluice_core::{Input, Plugin, PluginKind, files};
+use sluice_io::files;
+use sluice_model::{Input, Plugin, PluginKind};
 
 use crate::args::Assignment;
 use crate::exit::Failure;

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use serde_json::{Map, Value, json};
-use sluice_core::files::ForeignFormat;
-use sluice_core::options::ByteSize;
-use sluice_core::store::is_address;
-use sluice_core::suggestion::nearest;
-use sluice_core::{
-    DynSink, Input, OptionsError, Plugin, PluginFactory, PluginKind, SniffResult, Source, files,
+use sluice_io::files::{self, ForeignFormat};
+use sluice_io::store::is_address;
+use sluice_kit::suggestion::nearest;
+use sluice_model::options::ByteSize;
+use sluice_model::{
+    DynSink, Input, OptionsError, Plugin, PluginFactory, PluginKind, SniffResult, Source,
 };
 use sluice_pipeline::names;
 use sluice_pipeline::run::{self, Options};
@@ -263,7 +263,7 @@ fn refuse_foreign_formats(shell: &Shell, path: &Path, head: &[u8]) -> Result<(),
         return Err(Failure::Usage(format.refusal(path)));
     }
     let may_declare = !head.is_empty() && !is_address(path) && files::is_text_bytes(head);
-    if may_declare && sluice_core::codecs::declares_types(&shell.registry, path) {
+    if may_declare && sluice_kit::codecs::declares_types(&shell.registry, path) {
         let (name, folder) = (path.display(), path.parent().unwrap_or(Path::new("")));
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         return Err(Failure::Usage(format!(
@@ -421,7 +421,7 @@ fn utf8_path(path: &Path) -> Result<&str, Failure> {
 #[cfg(test)]
 mod tests {
     use sluice_all as _;
-    use sluice_core::Registry;
+    use sluice_model::Registry;
 
     use super::*;
     use crate::shell::Color;

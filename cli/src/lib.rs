@@ -43,7 +43,7 @@ use std::time::Instant;
 use clap::{ArgMatches, FromArgMatches};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
-use sluice_core::{Registry, programs};
+use sluice_model::{Registry, programs};
 
 use args::{BuiltInVerb, GlobalArgs};
 use exit::CommandResult;

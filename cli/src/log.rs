@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use sluice_core::name::{json_escaped, printable_lines};
-use sluice_core::time;
+use sluice_io::escape::{json_escaped, printable_lines};
+use sluice_model::time;
 
 /// The format of messages on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

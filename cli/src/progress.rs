@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
-use sluice_core::name::{printable, printable_sentence};
+use sluice_io::escape::{printable, printable_sentence};
 use sluice_pipeline::Report;
 use sluice_pipeline::run::{Milestone, Progress, Snapshot};
 

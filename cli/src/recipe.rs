@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use sluice_core::PluginKind;
+use sluice_model::PluginKind;
 use sluice_pipeline::spec::quoted as key;
 pub(crate) use sluice_pipeline::spec::string_literal as string;
 
@@ -221,7 +221,7 @@ pub(crate) fn toml_value(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::Registry;
+    use sluice_model::Registry;
     use sluice_pipeline::{Document, Pipeline, Variables};
 
     fn texts(texts: &[&str]) -> Vec<String> {

@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use sluice_core::Registry;
-use sluice_core::mistake::Mistake;
-use sluice_core::name::{printable_lines, printable_sentence};
+use sluice_io::escape::{printable_lines, printable_sentence};
+use sluice_kit::mistake::Mistake;
+use sluice_model::Registry;
 use sluice_pipeline::Mistakes;
 use sluice_pipeline::report::Note;
 

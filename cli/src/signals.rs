@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
-use sluice_core::programs;
+use sluice_model::programs;
 use sluice_pipeline::run::Stop;
 
 use crate::exit::EXIT_FAILED;

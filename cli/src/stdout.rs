@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use sluice_core::name::{json_escaped, printable, printable_lines};
+use sluice_io::escape::{json_escaped, printable, printable_lines};
 
 /// Prints lines of text. Names in it must already be [`printable`], so that none spans several
 /// lines.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::{CommandFactory, Parser};
 use sluice_all as _;
-use sluice_core::Registry;
+use sluice_model::Registry;
 
 use crate::args::{BuiltInVerb, Cli};
 use crate::commands::convert;

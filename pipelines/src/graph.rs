@@ -1,8 +1,8 @@
 //! Renders a pipeline's graph as text for Mermaid and Graphviz.
 
-use sluice_core::PluginKind;
+use sluice_model::PluginKind;
 
-use sluice_core::name::printable;
+use sluice_io::escape::printable;
 
 use crate::spec::{Outline, OutlineNode};
 

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sluice_core::output::PublishedFile;
-use sluice_core::{Error, RunInput, RunOrigin, files::LogFile};
+use sluice_io::files::LogFile;
+use sluice_io::output::PublishedFile;
+use sluice_model::{Error, RunInput, RunOrigin};
 
 use crate::spec::PipelineNode;
 
@@ -43,7 +44,7 @@ pub(crate) fn is_false(value: &bool) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputFile {
     /// Its path as the user gave it.
-    #[serde(serialize_with = "sluice_core::name::path_as_text")]
+    #[serde(serialize_with = "sluice_io::escape::path_as_text")]
     pub path: PathBuf,
     /// Its length; `None` for streams.
     pub bytes: Option<u64>,

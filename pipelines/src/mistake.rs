@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use sluice_core::name::printable;
+use sluice_io::escape::printable;
 
 use crate::spec::Document;
 
 /// Further mistakes are counted, not shown.
 const MAX_SHOWN: usize = 100;
 
-pub use sluice_core::mistake::Mistake;
+pub use sluice_kit::mistake::Mistake;
 
 /// All mistakes in a pipeline file, by position. At least one.
 ///

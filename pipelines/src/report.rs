@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sluice_core::counts::EventCounts;
-use sluice_core::name::printable;
-use sluice_core::output::PublishedFile;
-use sluice_core::plugin::SOURCES_LOST;
-use sluice_core::{ChannelId, Channels, Damage, Error, Input};
+use sluice_io::escape::printable;
+use sluice_io::output::PublishedFile;
+use sluice_kit::counts::EventCounts;
+use sluice_model::plugin::SOURCES_LOST;
+use sluice_model::{ChannelId, Channels, Damage, Error, Input};
 
 use crate::names::NameReport;
 use crate::run::{FinishedRun, RunTally};
@@ -451,13 +451,13 @@ impl<'r> Accounting<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::{Channel, Encoding};
+    use sluice_model::{Channel, Encoding};
 
     #[test]
     fn channel_names_that_merge_several_sources_are_noted() {
         let channels = Channels::default();
         let id = |name: &str, source: &str| {
-            let name = sluice_core::Name::from_bytes(name.as_bytes());
+            let name = sluice_model::Name::from_bytes(name.as_bytes());
             channels.intern(Channel::new(name, source, Encoding::Unknown)).unwrap()
         };
         let one = BTreeSet::from([id("A", "x"), id("B", "x")]);

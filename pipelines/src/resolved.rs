@@ -4,9 +4,9 @@
 use std::fmt::Write;
 
 use serde_json::Value;
-use sluice_core::PluginKind;
-use sluice_core::name::printable;
-use sluice_core::options::ByteSize;
+use sluice_io::escape::printable;
+use sluice_model::PluginKind;
+use sluice_model::options::ByteSize;
 
 use crate::batch::template::escape_braces;
 use crate::manifest::hash_file;

@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use sluice_core::output::{MANIFEST, sweep};
-use sluice_core::{Error, Input, files};
+use sluice_io::files;
+use sluice_io::output::{MANIFEST, sweep};
+use sluice_model::{Error, Input};
 
 use crate::batch::{PlannedRun, RecordedRun};
 use crate::manifest::{self, Manifest};

@@ -1,7 +1,7 @@
 //! JSON descriptions of plugins and pipeline files, for editors and scripts.
 
 use serde_json::{Map, Value, json};
-use sluice_core::{Plugin, PluginKind, Registry};
+use sluice_model::{Plugin, PluginKind, Registry};
 
 use crate::spec::GROUPS;
 use crate::spec::reference::{self, FileKey, TOP_LEVEL};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_core::{
+use sluice_model::{
     Batch, Channel, ChannelId, Damage, Error, Input, Query, ReadContext, Reader, Seam, Source,
     Split, SplitStart,
 };

@@ -1,7 +1,7 @@
 //! Notes about decoded rows that nothing writes: a stage decodes messages, but all sinks after it
 //! store payloads. Reported before the run; changes nothing.
 
-use sluice_core::{RowsEffect, Stage};
+use sluice_model::{RowsEffect, Stage};
 
 use crate::spec::{PipelineNode, PluginInstance};
 

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use serde_json::Value;
-use sluice_core::options::ByteSize;
+use sluice_model::options::ByteSize;
 
 use crate::kit::{
     BEGIN, Folder, decompressed, drive, events, log, python_with, report_skip, run_sluice, run_with,

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 
 use serde_json::json;
-use sluice_core::{PluginFactory, PluginKind, Query, ReadContext, Registry, Source, SplitStart};
+use sluice_model::{PluginFactory, PluginKind, Query, ReadContext, Registry, Source, SplitStart};
 
 use crate::kit::{BEGIN, Folder, LcmEvent, log};
 

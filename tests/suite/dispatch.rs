@@ -8,8 +8,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sluice_core::output::faults::{FaultInjector, StepFault};
-use sluice_core::{ErrorKind, Overwrite, Registry};
+use sluice_io::output::{faults::FaultInjector, faults::StepFault};
+use sluice_model::{ErrorKind, Overwrite, Registry};
 use sluice_pipeline::batch::{Batch, BatchReport, FailurePolicy, Status};
 use sluice_pipeline::dispatch::{self, Carrier, OrderOutcome};
 use sluice_pipeline::run::{self, Options};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sluice_core::{Error, ErrorKind, Overwrite};
+use sluice_model::{Error, ErrorKind, Overwrite};
 use sluice_pipeline::Report;
 use sluice_pipeline::run::{self, Options, Progress, Snapshot};
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use sluice_core::contract::trials;
-use sluice_core::{PluginKind, Registry};
+use sluice_kit::contract::trials;
+use sluice_model::{PluginKind, Registry};
 
 use crate::kit::{Folder, ProgramOutput, SeededRng, drive, log, report_skip, run_sluice, sluice};
 

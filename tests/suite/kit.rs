@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use rustix::process::Signal;
 use sluice_all as _;
-use sluice_core::contract::overwrite;
-use sluice_core::options::ByteSize;
-use sluice_core::{Error, Overwrite, Registry};
+use sluice_kit::contract::overwrite;
 use sluice_lcm::fuzzing::{HEADER_LEN, LcmHeader, append_event};
+use sluice_model::options::ByteSize;
+use sluice_model::{Error, Overwrite, Registry};
 use sluice_pipeline::run::{self, Options, Stop};
 use sluice_pipeline::{Document, Pipeline, Report, Variables};
 

@@ -1,6 +1,6 @@
 //! Merging streams: by time, each stream in its own order.
 
-use sluice_core::options::ByteSize;
+use sluice_model::options::ByteSize;
 
 use crate::kit::{BEGIN, Folder, LcmEvent, SeededRng, drive, events, log, numbers, run, run_with};
 

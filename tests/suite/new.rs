@@ -163,7 +163,7 @@ fn a_program_that_was_installed_takes_sluice_from_the_checkout_it_was_built_from
     ProgramOutput::from_output(new.output().unwrap()).expect(0).expect_stderr(&from);
     let manifest: toml::Table =
         String::from_utf8(folder.read("gyro/Cargo.toml")).unwrap().parse().unwrap();
-    for (name, at) in [("sluice-core", "core"), ("sluice-logs", "cli")] {
+    for (name, at) in [("sluice-model", "core/model"), ("sluice-logs", "cli")] {
         let path = manifest["dependencies"][name]["path"].as_str();
         assert_eq!(path, root.join(at).to_str());
     }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use sluice_core::name::folded;
+use sluice_io::escape::folded;
 
 use crate::kit::{BEGIN, Folder, LcmEvent, log, run_sluice};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sluice_core::{Plugin, PluginKind, Registry};
+use sluice_model::{Plugin, PluginKind, Registry};
 use sluice_pipeline::{Document, Pipeline, Variables};
 
 /// Completes the sample to a pipeline, with a source for its inputs and a sink for its outputs.

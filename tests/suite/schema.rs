@@ -5,8 +5,8 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use sluice_core::options::ByteSize;
-use sluice_core::{PluginKind, Registry};
+use sluice_model::options::ByteSize;
+use sluice_model::{PluginKind, Registry};
 use sluice_pipeline::run::DEFAULT_MEMORY;
 use sluice_pipeline::{library, schema};
 

@@ -10,7 +10,7 @@ use std::thread::Scope;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use sluice_core::{
+use sluice_model::{
     BatchBuilder, Channel, Encoding, Error, ErrorKind, Input, Name, Overwrite, Query, ReadContext,
     Reader, Registry, Source, Split, SplitStart,
 };
@@ -43,7 +43,7 @@ fn run_until(
     folder: &Folder,
     jobs: usize,
     asks: &[(u64, u32)],
-) -> Result<sluice_pipeline::Report, sluice_core::Error> {
+) -> Result<sluice_pipeline::Report, sluice_model::Error> {
     let stop = Arc::<Stop>::default();
     let asks = asks.iter().copied().collect();
     let impatient = StopAfterSteps { steps: AtomicU64::new(0), asks, stop: Arc::clone(&stop) };

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sluice_core::contract::gather_splits;
-use sluice_core::{PluginFactory, PluginKind, Query, ReadContext, Registry};
+use sluice_kit::contract::gather_splits;
+use sluice_model::{PluginFactory, PluginKind, Query, ReadContext, Registry};
 
 use crate::kit::{BEGIN, Folder, LcmEvent, events, log, report_skip, run_sluice};
 

@@ -21,12 +21,10 @@ use arrow_schema::{DataType, Field};
 use clap::{Parser, Subcommand, ValueEnum};
 use sluice_benches::counts::CountTable;
 use sluice_benches::robots;
-use sluice_core::{
-    Batch, BatchBuilder, ChannelId, CodecOptions, Codecs, PayloadType, Registry, TypeFile,
-    TypePaths,
-};
 use sluice_ice as _;
+use sluice_kit::{CodecOptions, Codecs, TypeFile, TypePaths};
 use sluice_lcm::LcmCodec;
+use sluice_model::{Batch, BatchBuilder, ChannelId, PayloadType, Registry};
 use sluice_orca as _;
 use sluice_vel as _;
 
@@ -100,7 +98,7 @@ impl Type {
         };
         let file = TypeFile { path: "bench.lcm".into(), text: TYPES.to_owned() };
         let codec = LcmCodec::from_files(vec![file], 1);
-        let types = sluice_core::Codec::types(&codec).iter();
+        let types = sluice_model::Codec::types(&codec).iter();
         let known = types.into_iter().find(|known| &*known.message_type.name == name);
         known.and_then(|known| known.payload_type.clone().ok()).context("the type is declared")
     }

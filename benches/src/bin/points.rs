@@ -12,11 +12,11 @@ use arrow_array::types::{Float32Type, TimestampNanosecondType, UInt16Type};
 use clap::{Parser, Subcommand};
 use serde_json::json;
 use sluice_benches::{bare, points};
-use sluice_core::{
+use sluice_dgc::fuzzing::Points;
+use sluice_model::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Map, Name, PluginFactory, PluginKind,
     Registry, Stage, StageContext,
 };
-use sluice_dgc::fuzzing::Points;
 
 #[derive(Parser)]
 #[command(about)]

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{anyhow, ensure};
 use clap::{Parser, Subcommand};
-use sluice_core::options::ByteSize;
-use sluice_core::{Overwrite, Registry};
 use sluice_lcm as _;
+use sluice_model::options::ByteSize;
+use sluice_model::{Overwrite, Registry};
 use sluice_orca as _;
 use sluice_pipeline::run::Options;
 use sluice_pipeline::{Document, Pipeline, Report, Variables};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use sluice_core::options::ByteSize;
+use sluice_model::options::ByteSize;
 use sluice_pipeline::batch::Shard;
 
 use super::values::duration;

@@ -1,7 +1,7 @@
 //! Parses and validates the values of options.
 
-use sluice_core::Pattern;
-use sluice_core::time::{TimeLength, TimePoint};
+use sluice_model::Pattern;
+use sluice_model::time::{TimeLength, TimePoint};
 
 /// A name with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]

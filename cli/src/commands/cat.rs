@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sluice_core::time::TimePoint;
-use sluice_core::{Plugin, PluginKind};
+use sluice_model::time::TimePoint;
+use sluice_model::{Plugin, PluginKind};
 use sluice_pipeline::Report;
 use sluice_pipeline::run::{self, Options};
 

@@ -1,7 +1,7 @@
 //! `check`: prints every mistake in every file. Opens no input.
 
-use sluice_core::name::{printable, printable_sentence};
-use sluice_core::programs::Program;
+use sluice_io::escape::{printable, printable_sentence};
+use sluice_model::programs::Program;
 use sluice_pipeline::Pipeline;
 
 use crate::args::CheckArgs;

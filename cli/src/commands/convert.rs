@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sluice_core::{Plugin, PluginKind, Source};
+use sluice_model::{Plugin, PluginKind, Source};
 use sluice_pipeline::PluginInstance;
 
 use crate::args::{Assignment, ConvertArgs, EngineArgs};

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
 use serde_json::{Value, json};
-use sluice_core::files::FileIdentity;
-use sluice_core::name::{json_escaped, printable_sentence};
-use sluice_core::output::canonical_path;
-use sluice_core::{Error, Overwrite};
+use sluice_io::escape::{json_escaped, printable_sentence};
+use sluice_io::files::FileIdentity;
+use sluice_io::output::canonical_path;
+use sluice_model::{Error, Overwrite};
 use sluice_pipeline::dispatch::Carrier;
 use sluice_pipeline::names::NameReport;
 use sluice_pipeline::report::Note;

@@ -4,7 +4,7 @@ use std::env;
 use std::io::{self, Write};
 use std::path::Path;
 
-use sluice_core::Error;
+use sluice_model::Error;
 use sluice_pipeline::names::SearchedName;
 use sluice_pipeline::{Document, Pipeline, PipelineNode, PluginInstance, Variables};
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
-use sluice_core::name::printable_sentence;
-use sluice_core::{PluginFactory, PluginKind};
+use sluice_io::escape::printable_sentence;
+use sluice_model::{PluginFactory, PluginKind};
 use sluice_pipeline::run::Stop;
 
 use crate::exit::{CommandResult, ExitStatus, Failure};

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use sluice_core::Error;
+use sluice_model::Error;
 
 use crate::args::{self, ManArgs};
 use crate::exit::{CommandResult, ExitStatus};

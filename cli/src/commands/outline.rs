@@ -2,8 +2,8 @@
 //! place. Opens nothing.
 
 use serde_json::{Value, json};
-use sluice_core::PluginKind;
-use sluice_core::name::{json_escaped, printable, printable_sentence};
+use sluice_io::escape::{json_escaped, printable, printable_sentence};
+use sluice_model::PluginKind;
 use sluice_pipeline::{Outline, OutlineNode};
 
 /// As text for people.

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
-use sluice_core::files::{self, is_special};
-use sluice_core::name::{json_escaped, printable, printable_sentence};
-use sluice_core::{Input, PluginKind, time};
+use sluice_io::escape::{json_escaped, printable, printable_sentence};
+use sluice_io::files::{self, is_special};
+use sluice_model::{Input, PluginKind, time};
 use sluice_pipeline::batch::{self, Batch, Unit};
 use sluice_pipeline::run::{self, Options, ReadPlan, SourcePlan};
 use sluice_pipeline::{Mistakes, Outline, Pipeline, PipelineNode, PluginInstance};

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use sluice_core::registry::type_sets;
-use sluice_core::suggestion::nearest;
-use sluice_core::{Plugin, PluginKind};
+use sluice_kit::suggestion::nearest;
+use sluice_model::registry::type_sets;
+use sluice_model::{Plugin, PluginKind};
 use sluice_pipeline::schema;
 
 use crate::args::PluginsArgs;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_core::Plugin;
+use sluice_model::Plugin;
 use sluice_pipeline::run::{self, Options};
 
 use crate::args::Assignment;

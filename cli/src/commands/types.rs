@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use sluice_core::name::{json_escaped, printable, printable_sentence};
-use sluice_core::{CodecOptions, Codecs, KnownType, TypeKey, TypePaths, registry};
+use sluice_io::escape::{json_escaped, printable, printable_sentence};
+use sluice_kit::{CodecOptions, Codecs, TypePaths};
+use sluice_model::{KnownType, TypeKey, registry};
 
 use crate::args::TypesArgs;
 use crate::exit::{CommandResult, ExitStatus, Failure};

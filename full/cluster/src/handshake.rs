@@ -5,7 +5,7 @@ use std::fmt;
 
 use ballista_core::BALLISTA_VERSION;
 use serde::{Deserialize, Serialize};
-use sluice_core::{Error, ErrorKind};
+use sluice_model::{Error, ErrorKind};
 use sluice_pipeline::dispatch::ProgramIdentity;
 
 use crate::address::Address;

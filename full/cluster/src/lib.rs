@@ -23,7 +23,7 @@ pub use local::LocalCluster;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use sluice_core::Error;
+use sluice_model::Error;
 use sluice_pipeline::run::Stop;
 use tokio::runtime::{Builder, Runtime};
 

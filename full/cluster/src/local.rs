@@ -8,7 +8,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use sluice_core::Error;
+use sluice_model::Error;
 
 use crate::address::Address;
 use crate::executor::child::program;

@@ -1,6 +1,6 @@
 //! The status of a cluster, as text and as JSON.
 
-use sluice_core::Error;
+use sluice_model::Error;
 
 use crate::address::Address;
 use crate::handshake::{SchedulerIdentity, handshake_error};

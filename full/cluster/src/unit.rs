@@ -8,7 +8,7 @@ use std::io::{self, BufRead, Read, Write};
 use std::sync::mpsc::{self, Receiver};
 
 use serde::{Deserialize, Serialize};
-use sluice_core::{Error, Registry, programs};
+use sluice_model::{Error, Registry, programs};
 use sluice_pipeline::dispatch::{OrderOutcome, UnitOrder};
 use sluice_pipeline::run::Options;
 

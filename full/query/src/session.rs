@@ -22,7 +22,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use futures::StreamExt;
-use sluice_core::{Error, ErrorKind};
+use sluice_model::{Error, ErrorKind};
 use tokio::runtime::Runtime;
 
 pub use error::{InvalidQuery, QueryError, QueryPosition};

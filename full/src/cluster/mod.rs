@@ -18,9 +18,9 @@ use sluice_cluster::local::LocalClusterOptions;
 use sluice_cluster::scheduler::{self, SchedulerOptions};
 use sluice_cluster::status::ClusterStatus;
 use sluice_cluster::{Address, Ballista, LocalCluster, logging, unit};
-use sluice_core::Error;
-use sluice_core::name::{printable, printable_sentence};
-use sluice_core::time::TimeLength;
+use sluice_io::escape::{printable, printable_sentence};
+use sluice_model::Error;
+use sluice_model::time::TimeLength;
 use sluice_pipeline::dispatch::{Carrier, ProgramIdentity};
 use sluice_pipeline::run::{Options, Stop};
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
-use sluice_core::options::ByteSize;
+use sluice_model::options::ByteSize;
 
 use sluice::extension::{Assignment, assignment, channel_type};
 

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use sluice::extension::Shell;
-use sluice_core::mistake::Mistake;
-use sluice_core::name::printable_sentence;
+use sluice_io::escape::printable_sentence;
+use sluice_kit::mistake::Mistake;
 use sluice_query::session::InvalidQuery;
 use sluice_query::statements::Statement;
 

@@ -7,7 +7,7 @@ use arrow_schema::SchemaRef;
 use sluice::extension::{
     CommandResult, ExitStatus, Failure, SOURCE_NAME, Shell, pluralize, report_flag_losses,
 };
-use sluice_core::name::printable_sentence;
+use sluice_io::escape::printable_sentence;
 use sluice_pipeline::Report;
 use sluice_pipeline::report::{DamageReport, Note};
 use sluice_query::session::QueryError;
@@ -52,7 +52,7 @@ pub(super) fn execute(
             diagnostic::report(&wrong, statement, source, shell);
             Ok(None)
         }
-        Err(error) => Err(sluice_core::Error::from(error).into()),
+        Err(error) => Err(sluice_model::Error::from(error).into()),
     }
 }
 
@@ -85,7 +85,7 @@ pub(super) fn columns(
             diagnostic::report(&wrong, statement, source, shell);
             Ok(None)
         }
-        Err(error) => Err(sluice_core::Error::from(error).into()),
+        Err(error) => Err(sluice_model::Error::from(error).into()),
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice::extension::{Failure, LogArgs, SOURCE_NAME, Shell, expand, open_logs, path_of_url};
-use sluice_core::name::printable;
-use sluice_core::{Error, Input, Plugin};
+use sluice_io::escape::printable;
+use sluice_model::{Error, Input, Plugin};
 use sluice_pipeline::run::DEFAULT_MEMORY;
 use sluice_query::session::{Session, SessionOptions};
 use sluice_query::table::LogTables;
@@ -78,7 +78,7 @@ impl Logs {
 
     /// Lets the next query see what was written to logs meanwhile.
     pub(super) fn refresh(&self) -> Result<(), Error> {
-        sluice_core::files::forget_states();
+        sluice_io::files::forget_states();
         let logs = self.session.log_names().into_iter();
         let mut logs = logs.filter_map(|name| self.session.log(&name));
         logs.try_for_each(|log| log.refresh())

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::Path;
 
 use sluice::extension::{CommandResult, ExitStatus, Failure, Shell, pluralize};
-use sluice_core::Error;
+use sluice_model::Error;
 use sluice_query::statements::Statements;
 
 use super::args::QueryArgs;

@@ -5,7 +5,7 @@ use std::error::Error as _;
 use std::io;
 
 use object_store::Error;
-use sluice_core::store::changed_error;
+use sluice_io::store::changed_error;
 
 /// The metadata server of cloud machines: an error that names it means that no credentials are set.
 const METADATA_SERVER: &str = "169.254.169.254";

@@ -1,6 +1,6 @@
 //! Object stores: reads logs and writes outputs at addresses such as `s3://bucket/name`.
 //!
-//! Speaks the S3 protocol through the `object_store` library; `sluice_core` decides what is done
+//! Speaks the S3 protocol through the `object_store` library; `sluice_io` decides what is done
 //! with objects. Credentials come from the environment only, never from a pipeline file, and never
 //! appear in messages or outputs.
 
@@ -10,4 +10,4 @@ mod s3;
 mod settings;
 mod upload;
 
-sluice_core::register! { store ["s3", "s3a"]: &s3::S3 }
+sluice_model::register! { store ["s3", "s3a"]: &s3::S3 }

@@ -10,7 +10,7 @@ use object_store::aws::AmazonS3;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
-use sluice_core::store::{
+use sluice_io::store::{
     Address, ListDepth, ObjectState, PendingRead, PutMode, Store, changed_error,
 };
 

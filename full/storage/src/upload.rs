@@ -10,7 +10,7 @@ use bytes::Bytes;
 use object_store::aws::AmazonS3;
 use object_store::path::Path;
 use object_store::{Error, MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
-use sluice_core::store::PutMode;
+use sluice_io::store::PutMode;
 
 use crate::{errors, runtime};
 

@@ -14,7 +14,7 @@ use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use serde_json::{Value, json};
-use sluice_core::{ErrorKind, PluginFactory, PluginKind, Registry, Source};
+use sluice_model::{ErrorKind, PluginFactory, PluginKind, Registry, Source};
 use sluice_query::session::{PlannedQuery, QueryError, Session, SessionOptions, Spill};
 use sluice_query::table::{Findings, LogTables};
 

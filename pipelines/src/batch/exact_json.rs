@@ -3,7 +3,7 @@
 /// A plugin kind, by name.
 pub(super) mod kind {
     use serde::{Deserialize, Deserializer, Serializer, de};
-    use sluice_core::PluginKind;
+    use sluice_model::PluginKind;
 
     const KINDS: [PluginKind; 3] = [PluginKind::Source, PluginKind::Stage, PluginKind::Sink];
 

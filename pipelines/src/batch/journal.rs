@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sluice_core::output::{remove_objects, replace_file, sync_folder};
-use sluice_core::store::is_address;
-use sluice_core::{Error, files};
+use sluice_io::files;
+use sluice_io::output::{remove_objects, replace_file, sync_folder};
+use sluice_io::store::is_address;
+use sluice_model::Error;
 
 use super::record::JOURNAL;
 

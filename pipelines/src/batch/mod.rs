@@ -22,10 +22,10 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_core::files::{self, FileIdentity, is_special};
-use sluice_core::output::{MANIFEST, is_used, sweep};
-use sluice_core::store::is_address;
-use sluice_core::{Error, Input, Overwrite, Registry};
+use sluice_io::files::{self, FileIdentity, is_special};
+use sluice_io::output::{MANIFEST, is_used, sweep};
+use sluice_io::store::is_address;
+use sluice_model::{Error, Input, Overwrite, Registry};
 
 use crate::dispatch::remove_abandoned;
 use crate::report::Report;

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use sluice_core::Input;
+use sluice_model::Input;
 
 use super::record::{PlannedRun, UnitRecord};
 use crate::manifest;
 use crate::report::Report;
 use crate::resolved;
 use crate::spec::Pipeline;
-use sluice_core::options::ByteSize;
+use sluice_model::options::ByteSize;
 
 /// The outcome of a unit.
 #[derive(Debug)]

@@ -9,10 +9,10 @@ use std::path::{Component, Path, PathBuf, absolute};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_core::files::{self, PathKind};
-use sluice_core::output::{MANIFEST, PublishedFile};
-use sluice_core::store::is_address;
-use sluice_core::{Error, Input, RunOrigin};
+use sluice_io::files::{self, PathKind};
+use sluice_io::output::{MANIFEST, PublishedFile};
+use sluice_io::store::is_address;
+use sluice_model::{Error, Input, RunOrigin};
 
 use super::shard::{self, ShardFiles};
 use super::{Status, journal};
@@ -59,7 +59,7 @@ pub(super) struct BatchManifest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnfinishedUnit {
     /// The input.
-    #[serde(serialize_with = "sluice_core::name::path_as_text")]
+    #[serde(serialize_with = "sluice_io::escape::path_as_text")]
     pub input: PathBuf,
     /// Its outputs, as records name them.
     pub outputs: Vec<PathBuf>,

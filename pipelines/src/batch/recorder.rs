@@ -5,10 +5,10 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_core::files::FileIdentity;
-use sluice_core::output::{MANIFEST, remove_file, remove_unfinished_manifest, replace_file};
-use sluice_core::store::is_address;
-use sluice_core::{Error, files};
+use sluice_io::files::{self, FileIdentity};
+use sluice_io::output::{MANIFEST, remove_file, remove_unfinished_manifest, replace_file};
+use sluice_io::store::is_address;
+use sluice_model::Error;
 
 use super::journal::Journal;
 use super::record::{

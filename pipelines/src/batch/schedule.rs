@@ -6,8 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 
 use rayon::ThreadPool;
-use sluice_core::output::ListedLitter;
-use sluice_core::{Error, ErrorKind, Overwrite, Query, Registry, RunOrigin};
+use sluice_io::output::ListedLitter;
+use sluice_model::{Error, ErrorKind, Overwrite, Query, Registry, RunOrigin};
 
 use super::outcome::{UnitKey, UnitOutcome};
 use super::progress::BatchProgress;

@@ -12,8 +12,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sluice_core::Error;
-use sluice_core::output::sweep;
+use sluice_io::output::sweep;
+use sluice_model::Error;
 
 use super::record::{
     BatchRecord, UnitRecord, has_recorded_hash, has_recorded_length, parse_journal,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sluice_core::Error;
+use sluice_model::Error;
 
 use crate::spec::messages::{did_you_mean, listed};
 

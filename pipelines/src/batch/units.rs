@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_core::files::FileIdentity;
-use sluice_core::options::ByteSize;
-use sluice_core::output::canonical_path;
-use sluice_core::{Error, PluginKind, Registry};
+use sluice_io::files::FileIdentity;
+use sluice_io::output::canonical_path;
+use sluice_model::options::ByteSize;
+use sluice_model::{Error, PluginKind, Registry};
 
 use super::Unit;
 use crate::source_name;

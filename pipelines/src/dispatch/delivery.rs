@@ -3,9 +3,9 @@
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sluice_core::output::PublishedFile;
-use sluice_core::output::staging::StagedFile;
-use sluice_core::{Error, ErrorKind};
+use sluice_io::output::PublishedFile;
+use sluice_io::output::staging::StagedFile;
+use sluice_model::{Error, ErrorKind};
 
 use super::exchange::ExchangePath;
 use crate::batch::UnitRecord;

@@ -8,8 +8,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{Builder, Scope};
 use std::time::Duration;
 
-use sluice_core::output::remove_file;
-use sluice_core::{Error, ErrorKind};
+use sluice_io::output::remove_file;
+use sluice_model::{Error, ErrorKind};
 
 use super::delivery::{AttemptResult, UnitDelivery};
 use super::exchange::ExchangeDir;

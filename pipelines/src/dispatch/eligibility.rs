@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use sluice_core::files::is_special;
-use sluice_core::store::StorePath;
-use sluice_core::{Error, ErrorKind, Input, Query, Registry};
+use sluice_io::files::is_special;
+use sluice_io::store::StorePath;
+use sluice_model::{Error, ErrorKind, Input, Query, Registry};
 
 use crate::batch::Batch;
 use crate::run::Options;

@@ -17,8 +17,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sluice_core::store::is_address;
-use sluice_core::{Error, files};
+use sluice_io::files;
+use sluice_io::store::is_address;
+use sluice_model::Error;
 
 use super::exchange_objects::{self, ExchangeObjects};
 

@@ -10,9 +10,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sluice_core::Error;
-use sluice_core::output::{remove_file, remove_objects, replace_file};
-use sluice_core::store::{ListDepth, StorePath};
+use sluice_io::output::{remove_file, remove_objects, replace_file};
+use sluice_io::store::{ListDepth, StorePath};
+use sluice_model::Error;
 
 use super::exchange::{DIR_NAME, DRIVER, REMOVE_ATTEMPTS, unique};
 

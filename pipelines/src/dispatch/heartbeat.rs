@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{Builder, Scope};
 use std::time::Duration;
 
-use sluice_core::Error;
+use sluice_model::Error;
 
 use super::exchange::ExchangeDir;
 

@@ -2,7 +2,7 @@
 //! the same program to produce the same bytes.
 
 use serde::{Deserialize, Serialize};
-use sluice_core::Registry;
+use sluice_model::Registry;
 
 use crate::manifest::VERSION;
 

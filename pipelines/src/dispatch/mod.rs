@@ -28,7 +28,7 @@ mod worker;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sluice_core::{Error, ErrorKind, Registry};
+use sluice_model::{Error, ErrorKind, Registry};
 
 use crate::batch::{Batch, BatchProgress, BatchReport, UnitOutcome};
 use crate::report::Report;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use sluice_core::files::is_file;
-use sluice_core::options::ByteSize;
-use sluice_core::output::{remove_file, replace_file};
-use sluice_core::store::is_address;
-use sluice_core::{Error, Input, Overwrite, Registry};
+use sluice_io::files::is_file;
+use sluice_io::output::{remove_file, replace_file};
+use sluice_io::store::is_address;
+use sluice_model::options::ByteSize;
+use sluice_model::{Error, Input, Overwrite, Registry};
 
 use super::exchange::{ExchangeDir, ExchangePath};
 use super::{OrderOutcome, ProgramIdentity, worker};
@@ -306,7 +306,7 @@ fn json(value: &impl Serialize) -> Result<String, Error> {
 /// The overwrite mode, by name.
 mod overwrite_json {
     use serde::{Deserialize, Deserializer, Serializer, de};
-    use sluice_core::Overwrite;
+    use sluice_model::Overwrite;
 
     pub(super) fn serialize<S: Serializer>(what: &Overwrite, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(match what {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_core::files::FileIdentity;
-use sluice_core::output::{MANIFEST, PublishedFile};
-use sluice_core::{Error, ErrorKind, Outputs, Overwrite, files};
+use sluice_io::files::{self, FileIdentity};
+use sluice_io::output::{MANIFEST, PublishedFile};
+use sluice_model::{Error, ErrorKind, Outputs, Overwrite};
 
 use super::delivery::{AttemptResult, DeliveredFile, UnitOutputs};
 use crate::batch::{BatchRecorder, UnitOutcome, UnitRecord};

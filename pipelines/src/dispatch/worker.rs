@@ -7,11 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_core::files::path_kind;
-use sluice_core::output::staging::StagingDir;
-use sluice_core::output::{remove_file, replace_file};
-use sluice_core::store::is_address;
-use sluice_core::{Error, ErrorKind, Overwrite, Registry, RunOrigin};
+use sluice_io::files::path_kind;
+use sluice_io::output::staging::StagingDir;
+use sluice_io::output::{remove_file, replace_file};
+use sluice_io::store::is_address;
+use sluice_model::{Error, ErrorKind, Overwrite, Registry, RunOrigin};
 
 use super::delivery::{AttemptResult, DeliveredFile, UnitDelivery, UnitOutputs};
 use super::exchange::{ExchangePath, host, unique};

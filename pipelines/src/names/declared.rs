@@ -1,8 +1,8 @@
 //! Fields in options that no declared type has. Reported before the run where types are known by
 //! then.
 
-use sluice_core::suggestion::nearest_of;
-use sluice_core::{DeclaredColumns, FieldPath, RowsEffect, Stage};
+use sluice_kit::suggestion::nearest_of;
+use sluice_model::{DeclaredColumns, FieldPath, RowsEffect, Stage};
 
 use super::{NameOption, SearchedName};
 use crate::mistake::Mistake;

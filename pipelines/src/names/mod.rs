@@ -7,9 +7,9 @@ mod report;
 use std::ops::Range;
 
 use serde_json::Value;
-use sluice_core::options::{CHANNELS_FORMAT, FIELDS_FORMAT, SOURCES_FORMAT};
-use sluice_core::selection::FieldList;
-use sluice_core::{FieldPath, Pattern, Stage};
+use sluice_kit::selection::FieldList;
+use sluice_model::options::{CHANNELS_FORMAT, FIELDS_FORMAT, SOURCES_FORMAT};
+use sluice_model::{FieldPath, Pattern, Stage};
 
 use crate::spec::PluginInstance;
 use crate::spec::schema_view::SchemaView;

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use sluice_core::selection::FieldList;
-use sluice_core::suggestion::{nearest_of, nearest_to_pattern};
-use sluice_core::{Channel, Channels, FieldPath, Pattern};
+use sluice_kit::selection::FieldList;
+use sluice_kit::suggestion::{nearest_of, nearest_to_pattern};
+use sluice_model::{Channel, Channels, FieldPath, Pattern};
 
 use super::{CONDITION, NameOption, SearchedName};
 use crate::run::{NodeTally, RunTally};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use sluice_core::output::PublishedFile;
-use sluice_core::{Batch, Damage, Error, Outputs, Query, Source, Split};
+use sluice_io::output::PublishedFile;
+use sluice_model::{Batch, Damage, Error, Outputs, Query, Source, Split};
 
 use super::milestone::{InputLog, Milestone};
 use super::publisher::{OutputSet, Publisher};
@@ -321,7 +321,7 @@ impl<'r> RunDriver<'r> {
         let node = *node;
         match policy {
             OnDamage::Stop => {
-                return Err(sluice_core::ErrorKind::Damaged(damage.to_string()).into());
+                return Err(sluice_model::ErrorKind::Damaged(damage.to_string()).into());
             }
             OnDamage::Quarantine(_) => {
                 if let Some(quarantine) = self.quarantines.get_mut(&node) {

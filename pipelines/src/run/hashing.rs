@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use rayon::ThreadPool;
-use sluice_core::{Input, RunInput, RunOrigin};
+use sluice_model::{Input, RunInput, RunOrigin};
 
 use crate::manifest::hash_file;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use sluice_core::Split;
+use sluice_model::Split;
 
 use super::{Progress, SourcePlan};
 

@@ -29,14 +29,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use sluice_core::files::FileIdentity;
-use sluice_core::options::ByteSize;
-use sluice_core::output::faults::FaultInjector;
-use sluice_core::output::staging::StagingDir;
-use sluice_core::output::{ListedLitter, PublishedFile};
-use sluice_core::{
-    DamageLog, DynSink, Error, Input, Outputs, Overwrite, Playback, Query, RunOrigin, Split,
-};
+use sluice_io::files::FileIdentity;
+use sluice_io::output::faults::FaultInjector;
+use sluice_io::output::staging::StagingDir;
+use sluice_io::output::{ListedLitter, PublishedFile};
+use sluice_kit::Playback;
+use sluice_model::options::ByteSize;
+use sluice_model::{DamageLog, DynSink, Error, Input, Outputs, Overwrite, Query, RunOrigin, Split};
 
 use crate::manifest::{self, RunEnd};
 use crate::names::NodeNames;

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_core::counts::channels_by_origin;
-use sluice_core::{Batch, DeclaredColumns, TypeKey};
+use sluice_kit::counts::channels_by_origin;
+use sluice_model::{Batch, DeclaredColumns, TypeKey};
 
 use crate::names::SearchedName;
 use crate::spec::PipelineNode;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sluice_core::name::printable;
-use sluice_core::{Error, ErrorKind, RunHost};
+use sluice_io::escape::printable;
+use sluice_model::{Error, ErrorKind, RunHost};
 
 use super::stop::Interruption;
 use super::{Options, Progress, Stop};

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sluice_core::output::PublishedFile;
-use sluice_core::{Error, Outputs, RunOrigin, SinkContext};
+use sluice_io::output::PublishedFile;
+use sluice_model::{Error, Outputs, RunOrigin, SinkContext};
 
 use super::recording::PieceProgress;
 use super::{Options, ParentRun, Setup};

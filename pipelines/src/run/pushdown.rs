@@ -1,8 +1,8 @@
 //! Predicate pushdown: which events each source and stage can skip, derived from the filters and
 //! needs of everything after it. Only a hint; stages still check every event.
 
-use sluice_core::time::TimePoint;
-use sluice_core::{ChannelQuery, MapQuery, Query, Stage, TimeWindow};
+use sluice_model::time::TimePoint;
+use sluice_model::{ChannelQuery, MapQuery, Query, Stage, TimeWindow};
 
 use crate::spec::{PipelineNode, PluginInstance};
 

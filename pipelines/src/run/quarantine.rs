@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_core::files::LogFile;
-use sluice_core::store::is_address;
-use sluice_core::{Damage, Error, OutputFile, Outputs};
+use sluice_io::files::LogFile;
+use sluice_io::store::is_address;
+use sluice_model::{Damage, Error, OutputFile, Outputs};
 
 use crate::spec::{OnDamage, PipelineNode};
 

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
-use sluice_core::{Error, Outputs};
+use sluice_model::{Error, Outputs};
 
 /// How a run records.
 #[derive(Clone)]

@@ -6,9 +6,9 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use sluice_core::counts::EventCounts;
-use sluice_core::plugin::times_clamped;
-use sluice_core::{
+use sluice_kit::counts::EventCounts;
+use sluice_model::plugin::times_clamped;
+use sluice_model::{
     Batch, BlockPool, ChannelId, Channels, DynSink, EncodeContext, Error, Map, StageContext,
     TimeWindow,
 };
@@ -201,7 +201,7 @@ pub(crate) fn count_stage(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::BatchBuilder;
+    use sluice_model::BatchBuilder;
 
     /// Returns the first event twice, and drops the second.
     struct Exchange;

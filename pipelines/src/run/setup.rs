@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use rayon::ThreadPool;
-use sluice_core::options::ByteSize;
-use sluice_core::{
-    BlockPool, ChannelLog, Channels, DamageLog, Error, Playback, Query, ReadContext, RunHandle,
-    Source, SplitStart, StageContext, Tasks,
+use sluice_io::Tasks;
+use sluice_kit::Playback;
+use sluice_model::options::ByteSize;
+use sluice_model::{
+    BlockPool, ChannelLog, Channels, DamageLog, Error, Query, ReadContext, RunHandle, Source,
+    SplitStart, StageContext,
 };
 
 use super::observed::NamingNodes;

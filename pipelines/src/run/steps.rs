@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use rayon::ThreadPool;
-use sluice_core::{
+use sluice_model::{
     Batch, Damage, Error, LossLog, Query, ReadContext, RunHandle, Seam, Source, Split, SplitStart,
 };
 

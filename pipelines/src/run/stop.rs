@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use sluice_core::{DynSink, Error, ErrorKind};
+use sluice_model::{DynSink, Error, ErrorKind};
 
 use super::{ReadPlan, SourcePlan, sinks};
 use crate::spec::PipelineNode;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_core::ChannelId;
-use sluice_core::counts::EventCounts;
+use sluice_kit::counts::EventCounts;
+use sluice_model::ChannelId;
 
 use super::observed::ObservedNames;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rayon::ThreadPool;
-use sluice_core::Tasks;
+use sluice_io::Tasks;
 
 pub(super) struct PoolTasks(pub(super) Arc<ThreadPool>);
 

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_core::{Batch, DynSink, Error, Fold, Map, Source, Stage, StageContext, TimeWindow};
+use sluice_model::{Batch, DynSink, Error, Fold, Map, Source, Stage, StageContext, TimeWindow};
 
 use super::pushdown::Pushdown;
 use super::segment::Branch;
 use crate::spec::{OnDamage, PipelineNode, PluginInstance, StageFactory};
-use sluice_core::merge::{Merge, MergeWait};
+use sluice_kit::merge::{Merge, MergeWait};
 
 /// The node behind a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sluice_core::counts::EventCounts;
-use sluice_core::output::PublishedFile;
-use sluice_core::{DynSink, Error, ErrorKind, Outputs};
+use sluice_io::output::PublishedFile;
+use sluice_kit::counts::EventCounts;
+use sluice_model::{DynSink, Error, ErrorKind, Outputs};
 
 use super::publisher::{OutputSet, Publisher};
 use super::recording::Syncer;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use sluice_core::options::ByteSize;
-use sluice_core::{PluginKind, Registry};
+use sluice_model::options::ByteSize;
+use sluice_model::{PluginKind, Registry};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 

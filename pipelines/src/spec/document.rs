@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use sluice_core::Error;
+use sluice_model::Error;
 
 use super::messages::{did_you_mean, listed};
 use crate::library;

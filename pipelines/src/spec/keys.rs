@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use serde_json::json;
-use sluice_core::PluginKind;
-use sluice_core::options::PATH_FORMAT;
+use sluice_model::PluginKind;
+use sluice_model::options::PATH_FORMAT;
 use toml::de::{DeTable, DeValue};
 
 use super::OnDamage;

@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use sluice_core::PluginKind;
+use sluice_model::PluginKind;
 
 use super::check::Check;
 use super::messages::{joined, nearest, suggest};

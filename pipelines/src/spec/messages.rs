@@ -1,6 +1,6 @@
 //! The wording of mistakes: suggestions, lists of names, and serde's messages in plain words.
 
-pub(crate) use sluice_core::suggestion::nearest;
+pub(crate) use sluice_kit::suggestion::nearest;
 use toml::de::DeValue;
 
 /// ``did you mean `near`?``, if one of `known` is near.

@@ -8,9 +8,9 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use sluice_core::options::ByteSize;
-use sluice_core::programs::Program;
-use sluice_core::{
+use sluice_model::options::ByteSize;
+use sluice_model::programs::Program;
+use sluice_model::{
     DynSink, OptionsError, Plugin, PluginFactory, PluginKind, Registry, Source, Stage,
 };
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde_json::Value;
-use sluice_core::{FULL_PROGRAM, Plugin, PluginKind};
+use sluice_io::FULL_PROGRAM;
+use sluice_model::{Plugin, PluginKind};
 use toml::de::{DeTable, DeValue};
 
 use super::check::{Check, TomlKey, TomlValue};

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use serde_json::{Map, Value};
-use sluice_core::mistake::Mistake;
-use sluice_core::{OptionsError, Plugin, PluginFactory, PluginKind};
+use sluice_kit::mistake::Mistake;
+use sluice_model::{OptionsError, Plugin, PluginFactory, PluginKind};
 use toml::de::{DeTable, DeValue};
 
 use super::PluginInstance;

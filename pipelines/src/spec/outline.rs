@@ -2,7 +2,7 @@
 //! describe it, not to run it.
 
 use serde_json::{Map, Value};
-use sluice_core::{PluginKind, Registry};
+use sluice_model::{PluginKind, Registry};
 use toml::de::DeValue;
 
 use super::check::Check;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use sluice_core::PluginKind;
+use sluice_model::PluginKind;
 
 use super::check::Check;
 use super::links::Links;

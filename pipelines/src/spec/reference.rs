@@ -2,8 +2,8 @@
 //! the help and the documentation. Values are checked elsewhere.
 
 use serde_json::{Value, json};
-use sluice_core::PluginKind;
-use sluice_core::options::PATH_FORMAT;
+use sluice_model::PluginKind;
+use sluice_model::options::PATH_FORMAT;
 
 /// The ways to handle damage, in the order of [`super::OnDamage`].
 pub(crate) const DAMAGE_WORDS: [&str; 3] = ["skip", "stop", "quarantine"];

@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::path::Path;
 
-use sluice_core::Registry;
-use sluice_core::name::is_unprintable;
+use sluice_io::escape::is_unprintable;
+use sluice_model::Registry;
 
 use super::check::Check;
 use super::{Document, Variables};

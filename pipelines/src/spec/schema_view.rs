@@ -1,7 +1,7 @@
 //! A view of a JSON Schema for one value: just enough to read options and to describe them.
 
 use serde_json::Value;
-use sluice_core::options::{PATH_FORMAT, TYPES_FORMAT};
+use sluice_model::options::{PATH_FORMAT, TYPES_FORMAT};
 
 /// Deeper than option schemas nest; ends the walk through recursive types.
 const DEEPEST: usize = 16;

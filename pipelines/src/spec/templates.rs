@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_core::PluginKind;
+use sluice_model::PluginKind;
 use toml::de::DeValue;
 
 use super::check::{Check, TomlValue};

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use sluice_core::mistake::Mistake;
-use sluice_core::registry::type_set;
-use sluice_core::store::is_address;
+use sluice_io::store::is_address;
+use sluice_kit::mistake::Mistake;
+use sluice_model::registry::type_set;
 use toml::Spanned;
 use toml::de::{DeArray, DeFloat, DeInteger, DeTable, DeValue};
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_core::PluginKind;
+use sluice_model::PluginKind;
 use sluice_pipeline::{
     Document, OnDamage, Outline, Pipeline, PipelineNode, Variables, graph, library, schema,
 };

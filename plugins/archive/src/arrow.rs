@@ -14,7 +14,7 @@ use arrow_ipc::writer::{
 use arrow_ipc::{Message, RecordBatch, root_as_message};
 use arrow_schema::ArrowError;
 use bytes::Bytes;
-use sluice_core::{
+use sluice_model::{
     Batch, BatchBuilder, ByteFormat, Channel, Channels, EncodeContext, Error, ErrorKind,
     ReadContext,
 };
@@ -245,7 +245,7 @@ fn layout(columns: &RecordBatch<'_>, body: usize) -> Option<(usize, Vec<usize>, 
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use sluice_core::{Clock, Encoding, Name};
+    use sluice_model::{Clock, Encoding, Name};
 
     fn channels() -> Channels {
         let channels = Channels::default();
@@ -262,7 +262,7 @@ mod tests {
     fn batch(events: &[(i64, i64, u32, Vec<u8>)]) -> Batch {
         let mut batch = BatchBuilder::default();
         for (time, number, channel, payload) in events {
-            batch.push_copy(*time, *number, sluice_core::ChannelId(*channel), payload);
+            batch.push_copy(*time, *number, sluice_model::ChannelId(*channel), payload);
         }
         batch.finish()
     }
@@ -366,7 +366,7 @@ mod tests {
                 let fields = (event.timestamp, event.sequence, event.payload);
                 prop_assert_eq!(fields, (*time, *number, &payload[..]));
                 let there = context.channels.get(event.channel);
-                prop_assert_eq!(there, channels.get(sluice_core::ChannelId(*channel)));
+                prop_assert_eq!(there, channels.get(sluice_model::ChannelId(*channel)));
             }
         }
     }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde_json::json;
-use sluice_core::{
+use sluice_io::files;
+use sluice_model::{
     Error, PluginFactory, PluginKind, ReadContext, Reader, Registry, Source, Split, SplitStart,
-    files,
 };
 
 use crate::format::FormatOption;

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use sluice_core::files::{self, LogFile};
-use sluice_core::frames::{self, FrameSpan, MAGIC};
-use sluice_core::store::is_address;
-use sluice_core::{ByteFormat, Error, SniffResult};
+use sluice_io::files::{self, LogFile};
+use sluice_io::frames::{self, FrameSpan, MAGIC};
+use sluice_io::store::is_address;
+use sluice_model::{ByteFormat, Error, SniffResult};
 
 use crate::format;
 use crate::index::{self, ArchiveIndex, FrameSummary};

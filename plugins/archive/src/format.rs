@@ -1,7 +1,7 @@
 //! The byte formats of archives: those that the program's sources offer, and `arrow`.
 
 use serde::{Deserialize, Deserializer};
-use sluice_core::{ByteFormat, Error, Registry};
+use sluice_model::{ByteFormat, Error, Registry};
 
 use crate::arrow::{self, Arrow};
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use sluice_core::options::ByteSize;
-use sluice_core::{Batch, ByteFormat, Damage, Error, ReadContext, frames};
+use sluice_io::frames;
+use sluice_model::options::ByteSize;
+use sluice_model::{Batch, ByteFormat, Damage, Error, ReadContext};
 
 /// Unpacks the frames of one archive.
 pub(crate) struct Unpacker<'s> {

@@ -17,7 +17,8 @@ use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};
 
 use serde::{Deserialize, Serialize};
-use sluice_core::{Query, frames};
+use sluice_io::frames;
+use sluice_model::Query;
 use zstd::stream::{read::Decoder, write::Encoder};
 
 /// The version of the layout described here.
@@ -233,7 +234,7 @@ impl FramePushdown<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::{ChannelQuery, Pattern, Patterns};
+    use sluice_model::{ChannelQuery, Pattern, Patterns};
 
     fn channel(name: &str, source: Option<&str>) -> IndexedChannel {
         IndexedChannel { name: name.into(), source: source.map(Into::into) }

@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_core::files::LogFile;
-use sluice_core::frames::{FrameSpan, compress_bound};
-use sluice_core::{Batch, Error, Query, Reader, Seam, Split, time};
+use sluice_io::files::LogFile;
+use sluice_io::frames::{FrameSpan, compress_bound};
+use sluice_model::{Batch, Error, Query, Reader, Seam, Split, time};
 
 use crate::footer::ArchiveFooter;
 use crate::frame::{Unpacker, aligned_len};

@@ -10,11 +10,11 @@ use std::path::Path;
 
 use bytes::Bytes;
 use memchr::memmem;
-use sluice_core::files::LogFile;
-use sluice_core::frames::{
+use sluice_io::files::LogFile;
+use sluice_io::frames::{
     self, FrameSpan, MAGIC, compress_bound, content_size, frame_len, skippable_len,
 };
-use sluice_core::{Batch, ByteFormat, Error, ReadContext, Reader, Seam};
+use sluice_model::{Batch, ByteFormat, Error, ReadContext, Reader, Seam};
 
 use crate::format;
 use crate::frame::Unpacker;

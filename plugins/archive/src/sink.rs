@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
-use sluice_core::frames::{self, DEFAULT_LEN, DEFAULT_LEVEL, LEVELS, SeekTableBuilder};
-use sluice_core::options::{ByteSize, OutPath};
-use sluice_core::{
-    Batch, ByteFormat, ChannelId, Channels, EncodeContext, Error, OrderedTasks, OutputFile, Sink,
-    SinkContext,
+use sluice_io::OrderedTasks;
+use sluice_io::frames::{self, DEFAULT_LEN, DEFAULT_LEVEL, LEVELS, SeekTableBuilder};
+use sluice_model::options::{ByteSize, OutPath};
+use sluice_model::{
+    Batch, ByteFormat, ChannelId, Channels, EncodeContext, Error, OutputFile, Sink, SinkContext,
 };
 
 use crate::format::FormatOption;
@@ -47,7 +47,7 @@ fn reader_max_frame() -> u64 {
     DEFAULT_MAX_FRAME
 }
 
-sluice_core::register! {
+sluice_model::register! {
     sink "archive": ArchiveSink,
     about: "writes a log as a zstd file that can be read by time and by channel",
     sample: include_str!("../samples/archive-sink.toml"),
@@ -422,8 +422,8 @@ mod tests {
     use std::path::Path;
 
     use serde_json::{Value, json};
-    use sluice_core::contract::gather;
-    use sluice_core::{BatchBuilder, BlockPool, Channel, Encoding, Name, options};
+    use sluice_kit::contract::gather;
+    use sluice_model::{BatchBuilder, BlockPool, Channel, Encoding, Name, options};
 
     use super::*;
     use crate::source;

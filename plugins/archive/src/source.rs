@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::files::{self, LogFile, PathKind};
-use sluice_core::frames::MAGIC;
-use sluice_core::options::{ByteSize, InPaths};
-use sluice_core::{
+use sluice_io::files::{self, LogFile, PathKind};
+use sluice_io::frames::MAGIC;
+use sluice_model::options::{ByteSize, InPaths};
+use sluice_model::{
     ByteFormat, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
@@ -41,7 +41,7 @@ pub struct Archive {
     unpacked: AtomicU64,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     source "archive": Archive,
     about: "reads archives, by time and by channel, and recovers after damage",
     sample: include_str!("../samples/archive-source.toml"),

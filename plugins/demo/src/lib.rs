@@ -8,7 +8,7 @@ pub mod drive;
 use drive::{Drive, DriveOptions, DriveSlice, SLICE_NS, START_NS};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::{
+use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, Encoding, Error, Input, Name, PayloadOffset, Query,
     ReadContext, Reader, Source, Split, SplitStart,
 };
@@ -35,7 +35,7 @@ fn default_seed() -> u64 {
     1
 }
 
-sluice_core::register! {
+sluice_model::register! {
     source "demo": Demo,
     about: "generates a small robot drive: poses, GPS, laser scanners, cameras, a Velodyne",
     sample: include_str!("../samples/demo.toml"),

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sluice_core::codec::PayloadType;
-use sluice_core::{
-    Batch, Channel, Channels, CodecOptions, Codecs, Error, KeyOf, OptionsError, PerChannel,
-    Registry, Rows, TypeKey, TypePaths, booleans,
+use sluice_kit::{CodecOptions, Codecs, TypePaths};
+use sluice_model::codec::PayloadType;
+use sluice_model::{
+    Batch, Channel, Channels, Error, KeyOf, OptionsError, PerChannel, Registry, Rows, TypeKey,
+    booleans,
 };
 
 /// Decodes events that are not decoded yet.
@@ -35,7 +36,7 @@ impl DatasetDecoder {
         let types = TypePaths(vec![PathBuf::from("mit-dgc")]);
         let registry = Registry::linked();
         // Without this codec only events that are already decoded are found.
-        let is_linked = registry.get(sluice_core::PluginKind::Codec, "lcm").is_some();
+        let is_linked = registry.get(sluice_model::PluginKind::Codec, "lcm").is_some();
         let types = if is_linked { types } else { TypePaths::default() };
         let codecs = Codecs::from_paths(&registry, &types, &CodecOptions::default())?;
         let mut payload_types = HashMap::new();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use sluice_core::{Batch, ChannelId, Error, Rows, StageContext, UndecodedPolicy};
+use sluice_model::{Batch, ChannelId, Error, Rows, StageContext, UndecodedPolicy};
 
 use crate::poses::rows;
 

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::time::TimeLength;
-use sluice_core::{
+use sluice_model::time::TimeLength;
+use sluice_model::{
     Batch, Channel, ChannelId, Channels, Error, Map, MapQuery, OptionsError, Pattern, Patterns,
     PerChannel, Rows, Stage, StageContext,
 };
@@ -73,7 +73,7 @@ impl Default for GeoreferenceOptions {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "georeference": GeoreferenceOptions,
     about: "adds latitude, longitude and altitude to points and poses of the local frame",
     sample: include_str!("../samples/georeference.toml"),

@@ -9,7 +9,7 @@
 
 use std::f64::consts::PI;
 
-use sluice_core::Rows;
+use sluice_model::Rows;
 
 use crate::geometry::Quaternion;
 use crate::poses::attach::AttachedValue;

@@ -41,7 +41,7 @@ const TYPES: &[(&str, &str)] = &[
     ("velodyne_t.lcm", include_str!("../types/velodyne_t.lcm")),
 ];
 
-sluice_core::register! {
+sluice_model::register! {
     types "mit-dgc": TYPES,
     codec: "lcm",
     about: "message types of the MIT Urban Challenge vehicle: poses, GPS, scans, images, packets",

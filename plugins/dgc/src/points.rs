@@ -18,7 +18,7 @@ use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::{Error, MessageType, Payloads, Rows};
+use sluice_model::{Error, MessageType, Payloads, Rows};
 
 use crate::poses::rows::type_key;
 

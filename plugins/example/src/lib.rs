@@ -5,9 +5,10 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::options::InPaths;
-use sluice_core::time::TimePoint;
-use sluice_core::{LineContent, TextLines, register};
+use sluice_kit::{DelimitedSource, LineContent, TextLines};
+use sluice_model::options::InPaths;
+use sluice_model::register;
+use sluice_model::time::TimePoint;
 
 /// Reads text files whose lines are a time, a channel and a text.
 #[derive(Deserialize, JsonSchema)]
@@ -18,7 +19,7 @@ pub struct LinesSource {
 }
 
 register! {
-    source "lines": LinesSource,
+    source "lines": DelimitedSource<LinesSource>,
     about: "reads text files, one event per line",
     sample: include_str!("../samples/lines.toml"),
     extensions: &["txt"],

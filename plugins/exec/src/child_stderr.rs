@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
-use sluice_core::name::printable;
-use sluice_core::{Error, RunHandle};
+use sluice_io::escape::printable;
+use sluice_model::{Error, RunHandle};
 
 use crate::process::Activity;
 

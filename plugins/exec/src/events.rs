@@ -12,8 +12,8 @@ use arrow_array::{
 use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
-use sluice_core::json::JsonRows;
-use sluice_core::{Batch, ChannelId, Channels, Error, Payloads};
+use sluice_kit::json::JsonRows;
+use sluice_model::{Batch, ChannelId, Channels, Error, Payloads};
 
 use crate::columns::EventColumns;
 use crate::wire::END;

@@ -11,10 +11,10 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use sluice_core::name::printable;
-use sluice_core::programs::Program;
-use sluice_core::time::TimeLength;
-use sluice_core::{Error, RunHandle};
+use sluice_io::escape::printable;
+use sluice_model::programs::Program;
+use sluice_model::time::TimeLength;
+use sluice_model::{Error, RunHandle};
 
 use crate::process::{Pipes, Process, display_text};
 
@@ -224,7 +224,7 @@ pub(crate) fn program(options: &Value) -> Program {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::{PluginFactory, PluginKind};
+    use sluice_model::{PluginFactory, PluginKind};
 
     #[test]
     fn commands_are_shown_as_they_would_be_typed() {
@@ -267,7 +267,7 @@ mod tests {
             ("env", serde_json::json!({ "A": "\0" })),
             ("timeout", serde_json::json!(-1)),
         ];
-        let registry = sluice_core::Registry::linked();
+        let registry = sluice_model::Registry::linked();
         for kind in [PluginKind::Source, PluginKind::Stage] {
             let plugin = registry.get(kind, "exec").unwrap();
             for (key, value) in &wrong {

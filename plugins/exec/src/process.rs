@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use rustix::io::ioctl_fionread;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
-use sluice_core::name::printable;
-use sluice_core::programs::ProcessGroup;
-use sluice_core::{Error, ErrorKind, RunHandle};
+use sluice_io::escape::printable;
+use sluice_model::programs::ProcessGroup;
+use sluice_model::{Error, ErrorKind, RunHandle};
 
 use crate::child_stderr::ChildStderr;
 use crate::launch::StdinMode;

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, bounded};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::options::OutPath;
-use sluice_core::time::TimeLength;
-use sluice_core::{Batch, EncodeContext, Error, OutputFile, Sink, SinkContext};
+use sluice_model::options::OutPath;
+use sluice_model::time::TimeLength;
+use sluice_model::{Batch, EncodeContext, Error, OutputFile, Sink, SinkContext};
 
 use crate::child_stderr::ChildStderr;
 use crate::events::{ProgramColumns, refuse_without_payload};
@@ -74,7 +74,7 @@ impl TryFrom<Options> for ExecSink {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     sink "exec": ExecSink,
     about: "runs a program in any language that reads events as an Arrow stream",
     sample: include_str!("../samples/exec-sink.toml"),

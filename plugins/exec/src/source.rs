@@ -7,11 +7,12 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_core::options::InPaths;
-use sluice_core::time::TimeLength;
-use sluice_core::{
+use sluice_io::files;
+use sluice_model::options::InPaths;
+use sluice_model::time::TimeLength;
+use sluice_model::{
     Batch, Error, Input, OptionsError, PluginFactory, Query, ReadContext, Reader, Source, Split,
-    SplitStart, files,
+    SplitStart,
 };
 
 use crate::events::{Defaults, to_batch};
@@ -81,11 +82,11 @@ impl TryFrom<Options> for ExecSource {
 
 /// Parses and checks options, so that errors of both name their key.
 fn make(options: Value) -> Result<Box<dyn Source>, OptionsError> {
-    let source: ExecSource = sluice_core::options::read::<Options>(options)?.try_into()?;
+    let source: ExecSource = sluice_model::options::read::<Options>(options)?.try_into()?;
     Ok(Box::new(source))
 }
 
-sluice_core::register! {
+sluice_model::register! {
     source "exec": ExecSource,
     about: "runs a program in any language that writes events as an Arrow stream",
     sample: include_str!("../samples/exec-source.toml"),

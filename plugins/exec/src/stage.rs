@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::time::TimeLength;
-use sluice_core::{
+use sluice_model::time::TimeLength;
+use sluice_model::{
     Batch, ChannelId, Channels, Error, Fold, OptionsError, ReadContext, Stage, StageContext,
 };
 
@@ -60,7 +60,7 @@ impl TryFrom<ExecStage> for Stage {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "exec": ExecStage,
     about: "passes events through a program in any language, as Arrow streams",
     sample: include_str!("../samples/exec-stage.toml"),
@@ -422,7 +422,7 @@ mod tests {
     use crate::events::write_stream;
     use arrow_array::*;
     use arrow_ipc::writer::StreamWriter;
-    use sluice_core::{BatchBuilder, Channel, Encoding, Name};
+    use sluice_model::{BatchBuilder, Channel, Encoding, Name};
 
     /// Three events on two channels.
     fn sent(context: &ReadContext) -> Batch {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use sluice_core::Error;
+use sluice_model::Error;
 
 use crate::process::Activity;
 use crate::wire::END;

@@ -5,7 +5,7 @@ use std::process::ChildStdout;
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use sluice_core::Error;
+use sluice_model::Error;
 
 use crate::columns::EventColumns;
 use crate::process::Activity;

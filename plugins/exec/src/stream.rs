@@ -10,7 +10,7 @@ use arrow_buffer::Buffer;
 use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::read_record_batch;
 use arrow_ipc::{Endianness, MessageHeader};
-use sluice_core::{Batch, ReadContext};
+use sluice_model::{Batch, ReadContext};
 
 use crate::columns::{EventColumns, StreamLayout};
 use crate::dictionaries::Dictionaries;
@@ -141,7 +141,7 @@ mod tests {
     use arrow_ipc::writer::{DictionaryHandling, IpcWriteOptions, StreamWriter};
     use arrow_schema::{DataType, Field, Schema};
     use proptest::prelude::*;
-    use sluice_core::{BatchBuilder, Channel, Encoding, Name};
+    use sluice_model::{BatchBuilder, Channel, Encoding, Name};
 
     /// Time, sequence, channel and payload.
     type Read = (i64, i64, String, Vec<u8>);

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use sluice_core::Template;
-use sluice_core::name::{folded, printable_sentence};
-use sluice_core::output::MANIFEST;
+use sluice_io::escape::{folded, printable_sentence};
+use sluice_io::output::MANIFEST;
+use sluice_kit::Template;
 
 use crate::index::FileIndex;
 

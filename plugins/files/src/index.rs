@@ -1,14 +1,14 @@
 //! The index of the files: one line per file, as a table or as names only. Opens no files.
 
 use serde::Deserialize;
-use sluice_core::json::integer;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::{Channel, Clock, Event, time};
+use sluice_kit::json::integer;
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{Channel, Clock, Event, time};
 
 /// The kind of index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum FileIndex {
     /// A table `index.csv`.
     #[default]
@@ -101,7 +101,7 @@ fn push_quoted(text: &str, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::{ChannelId, Encoding, Name};
+    use sluice_model::{ChannelId, Encoding, Name};
 
     #[test]
     fn a_line_describes_a_file() {
@@ -128,7 +128,7 @@ mod tests {
             let event = Event { timestamp, sequence: 0, channel: ChannelId(0), payload: b"" };
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
             push_time(channel.clock, timestamp, &mut ours);
-            let template = sluice_core::Template::parse("{timestamp}").unwrap();
+            let template = sluice_kit::Template::parse("{timestamp}").unwrap();
             assert!(template.bind(None).write(&channel, &event, None, &mut theirs));
             assert_eq!(String::from_utf8(ours).unwrap(), String::from_utf8(theirs).unwrap());
         }

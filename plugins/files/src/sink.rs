@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer};
-use sluice_core::name::{file_name, printable, without_device_names};
-use sluice_core::options::OutPath;
-use sluice_core::output::OutputFiles;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::template::BoundTemplate;
-use sluice_core::{
+use sluice_io::escape::{file_name, printable, without_device_names};
+use sluice_io::output::OutputFiles;
+use sluice_kit::Template;
+use sluice_kit::template::BoundTemplate;
+use sluice_model::options::OutPath;
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{
     Batch, Channel, Channels, EncodeContext, Error, Event, FieldPath, Name, OutputFile, PerChannel,
-    Rows, Sink, SinkContext, Template,
+    Rows, Sink, SinkContext,
 };
 
 use crate::byte_values::ByteValues;
@@ -24,7 +25,7 @@ use crate::skip_report::SkipReport;
 /// Options of `files`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub struct FilesSink {
     /// The folder to write.
     #[serde(deserialize_with = "deserialize_folder")]
@@ -56,7 +57,7 @@ pub struct FilesSink {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 enum FileCheck {
     #[default]
     None,
@@ -65,7 +66,7 @@ enum FileCheck {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 enum BadFiles {
     #[default]
     Keep,
@@ -74,14 +75,14 @@ enum BadFiles {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 enum EmptyFiles {
     #[default]
     Drop,
     Keep,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     sink "files": FilesSink,
     about: "writes each payload or field as a file, such as the images of cameras, with an index",
     sample: include_str!("../samples/files.toml"),

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_core::name::printable;
-use sluice_core::{ChannelId, Channels, FieldPath};
+use sluice_io::escape::printable;
+use sluice_model::{ChannelId, Channels, FieldPath};
 
 use crate::file_name::{NameError, NameFault};
 

@@ -4,7 +4,7 @@
 //! | Slice | column |
 //! |---|---|
 //! | `bool`, `byte` … `double` | `Boolean`, `UInt8`, `Int16`, `Int32`, `Int64`, `Float32`, `Float64` |
-//! | `string` | `Utf8`; invalid bytes become `\xNN`, see [`sluice_core::name::escaped`] |
+//! | `string` | `Utf8`; invalid bytes become `\xNN`, see [`sluice_io::escape::escaped`] |
 //! | enum | `Int32`, with the names in the field's metadata as `sluice.enum` |
 //! | struct | `Struct` |
 //! | sequence; of `byte` | `List`; `Binary` |
@@ -30,12 +30,13 @@ use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::columns::{LengthEncoding, PayloadPlan, WireRules};
-use sluice_core::payload_form::{FormType, PayloadForm};
-use sluice_core::type_library::TypeBudget;
-use sluice_core::{
+use sluice_kit::columns::{LengthEncoding, PayloadPlan, WireRules};
+use sluice_kit::payload_form::{FormType, PayloadForm};
+use sluice_kit::type_library::TypeBudget;
+use sluice_kit::{TypePaths, codecs};
+use sluice_model::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadType, TypeKey, TypePaths, UnusableTypes, booleans, codecs,
+    PayloadType, TypeKey, UnusableTypes, booleans,
 };
 
 use crate::plan::{self, TypePlan, dotted};
@@ -61,7 +62,7 @@ pub(crate) struct IceTypes {
     pub(crate) types: TypePaths,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     codec "ice": IceTypes,
     about: "records in Ice encoding 1.0, by the types that .ice files declare",
     sample: include_str!("../samples/ice-codec.toml"),

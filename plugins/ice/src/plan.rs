@@ -14,7 +14,7 @@
 //! `order`, the ids of instances in record order, empty if they rise; and `references`, the id of
 //! each instance in the linear form, empty if each has only one reference.
 
-use sluice_core::columns::{FieldShape, NumberType, PayloadField};
+use sluice_kit::columns::{FieldShape, NumberType, PayloadField};
 
 use crate::slice::library::type_names;
 use crate::slice::syntax::{Builtin, DeclarationBody, TypeName, TypeRef};

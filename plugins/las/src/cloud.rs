@@ -12,8 +12,8 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_buffer::NullBuffer;
 use arrow_cast::cast;
 use arrow_schema::{DataType, TimeUnit};
-use sluice_core::lists::ListColumn;
-use sluice_core::{Batch, FieldPath, Rows};
+use sluice_kit::lists::ListColumn;
+use sluice_model::{Batch, FieldPath, Rows};
 
 use crate::points::PointColumns;
 

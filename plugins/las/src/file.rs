@@ -6,7 +6,7 @@ use las::raw::vlr::RecordLength;
 use las::raw::{self, header::LargeFile};
 use laz::LazVlr;
 use laz::laszip::{ChunkTable, ChunkTableEntry};
-use sluice_core::{Error, OutputFile};
+use sluice_model::{Error, OutputFile};
 
 use crate::pack::{
     CHUNK, CoordinateTransform, LasCompression, LasVersion, PackedChunk, RecordFormat, StepBounds,
@@ -243,7 +243,7 @@ fn text<const LEN: usize>(text: &str) -> [u8; LEN] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::SinkContext;
+    use sluice_model::SinkContext;
 
     #[test]
     fn old_files_hold_no_more_points_than_they_can_count() {

@@ -39,7 +39,7 @@ pub(crate) fn adjusted(nanos: i64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::time::format;
+    use sluice_model::time::format;
 
     #[test]
     fn leap_seconds_start_with_months() {

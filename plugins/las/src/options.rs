@@ -1,14 +1,14 @@
 //! Types, defaults and validation of the options of `las`.
 
 use serde::{Deserialize, Deserializer};
-use sluice_core::FieldPath;
-use sluice_core::options::OutPath;
-use sluice_core::schemars::JsonSchema;
+use sluice_model::FieldPath;
+use sluice_model::options::OutPath;
+use sluice_model::schemars::JsonSchema;
 
 /// Which files have colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum ColourPolicy {
     #[default]
     Auto,
@@ -18,7 +18,7 @@ pub(crate) enum ColourPolicy {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a number above 0, or three of them")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum OneOrThree {
     One(f64),
     Three([f64; 3]),

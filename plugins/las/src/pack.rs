@@ -4,8 +4,8 @@ use std::io::Cursor;
 
 use laz::{LasZipCompressor, LazItemRecordBuilder, LazVlr, LazVlrBuilder};
 use serde::Deserialize;
-use sluice_core::Error;
-use sluice_core::schemars::JsonSchema;
+use sluice_model::Error;
+use sluice_model::schemars::JsonSchema;
 
 use crate::gps;
 use crate::points::PointColumns;
@@ -15,7 +15,7 @@ pub(crate) const CHUNK: usize = 50_000;
 
 /// The version of the format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum LasVersion {
     /// For old viewers.
     #[serde(rename = "1.2")]
@@ -29,7 +29,7 @@ pub(crate) enum LasVersion {
 /// Whether points are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum LasCompression {
     /// Uncompressed.
     None,

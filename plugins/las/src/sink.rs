@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
-use sluice_core::name::{file_name, portable, printable};
-use sluice_core::options::OutPath;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::{
-    Batch, Channel, Clock, EncodeContext, Error, FieldPath, OrderedTasks, PerChannel, Sink,
-    SinkContext,
+use sluice_io::OrderedTasks;
+use sluice_io::escape::{file_name, portable, printable};
+use sluice_model::options::OutPath;
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{
+    Batch, Channel, Clock, EncodeContext, Error, FieldPath, PerChannel, Sink, SinkContext,
 };
 
 use crate::cloud::{
@@ -28,7 +28,7 @@ use crate::points::PointColumns;
 /// Options of `las`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub struct LasSink {
     /// The file to write; or, with a trailing slash, a folder with one file per channel.
     #[serde(deserialize_with = "path")]
@@ -62,7 +62,7 @@ pub struct LasSink {
     names: PerChannel<ChannelFile>,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     sink "las": LasSink,
     about: "writes points of decoded events as LAS or LAZ files, for point cloud viewers",
     sample: include_str!("../samples/las.toml"),
@@ -362,7 +362,7 @@ impl Sink for LasSink {
         let mut channels: Vec<u32> = batch.channels().to_vec();
         channels.dedup();
         let is_relative =
-            |id: u32| context.channels.get(sluice_core::ChannelId(id)).clock == Clock::Relative;
+            |id: u32| context.channels.get(sluice_model::ChannelId(id)).clock == Clock::Relative;
         if cloud.events > 0 && channels.into_iter().any(is_relative) {
             context.losses.insert(RELATIVE_TIMES);
         }

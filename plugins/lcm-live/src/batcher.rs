@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sluice_core::pool::PooledBlock;
-use sluice_core::{
-    Batch, BatchBuilder, BlockPool, ChannelIds, ChannelQuery, Encoding, Error, Patterns,
-    PayloadOffset, ReadContext,
+use sluice_kit::ChannelIds;
+use sluice_model::pool::PooledBlock;
+use sluice_model::{
+    Batch, BatchBuilder, BlockPool, ChannelQuery, Encoding, Error, Patterns, PayloadOffset,
+    ReadContext,
 };
 
 use hashbrown::HashMap;
@@ -64,7 +65,7 @@ impl LiveChannelFilter {
 
     fn evaluate(&self, name: &[u8]) -> bool {
         let takes = self.allows_self_test(name);
-        let name = sluice_core::Name::from_bytes(name);
+        let name = sluice_model::Name::from_bytes(name);
         let chosen = self.channels.is_empty() || self.channels.matches(name.text());
         // Evaluated first: the query has to see every channel, including those excluded here.
         let is_asked = self.query.may_want(name.text());
@@ -201,7 +202,7 @@ impl Batcher {
         Ok(())
     }
 
-    fn push_copy(&mut self, bytes: &[u8], id: sluice_core::ChannelId, time: i64) {
+    fn push_copy(&mut self, bytes: &[u8], id: sluice_model::ChannelId, time: i64) {
         let place = PayloadOffset { segment: 0, offset: self.buffer.len() as u32 };
         self.builder.push(time, self.sequence, id, bytes, place);
         self.buffer.extend_from_slice(bytes);

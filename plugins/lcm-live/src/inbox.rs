@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sluice_core::{Batch, Error};
+use sluice_model::{Batch, Error};
 
 /// Batches on their way from the receiving thread to the pipeline.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::{BatchBuilder, ChannelId};
+    use sluice_model::{BatchBuilder, ChannelId};
 
     fn batch(events: usize) -> Batch {
         let mut builder = BatchBuilder::default();

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use nix::net::if_::if_nametoindex;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
-use sluice_core::Error;
+use sluice_model::Error;
 
 use crate::url::Url;
 

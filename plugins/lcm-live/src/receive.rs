@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrIn, recvmmsg};
 use nix::sys::time::TimeSpec;
-use sluice_core::{Batch, Error, LossLog, ReadContext, Reader};
+use sluice_model::{Batch, Error, LossLog, ReadContext, Reader};
 use socket2::Socket;
 
 use crate::batcher::{Batcher, LiveChannelFilter};

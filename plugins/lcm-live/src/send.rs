@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, sendmmsg};
-use sluice_core::{Error, Playback, RunHandle};
+use sluice_kit::Playback;
+use sluice_model::{Error, RunHandle};
 use socket2::Socket;
 
 use crate::options::SocketInterface;

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::{Error, Service};
+use sluice_model::{Error, Service};
 
 use crate::tcpq::hub::Hub;
 
@@ -22,7 +22,7 @@ fn default_listen() -> String {
     "0.0.0.0:7700".to_owned()
 }
 
-sluice_core::register! {
+sluice_model::register! {
     service "lcm-hub": LcmHub,
     about: "relays live LCM messages between programs over TCP (tcpq://)",
     sample: include_str!("../samples/lcm-hub.toml"),

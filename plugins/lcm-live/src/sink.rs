@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::options::{ByteSize, above_zero};
-use sluice_core::playback::{PlaybackClock, PlaybackSpeed, PlaybackTurn};
-use sluice_core::time::TimeLength;
-use sluice_core::{Batch, EncodeContext, Encoding, Error, PerChannel, Playback, Sink, SinkContext};
+use sluice_kit::Playback;
+use sluice_kit::playback::{PlaybackClock, PlaybackSpeed, PlaybackTurn};
+use sluice_model::options::{ByteSize, above_zero};
+use sluice_model::time::TimeLength;
+use sluice_model::{Batch, EncodeContext, Encoding, Error, PerChannel, Sink, SinkContext};
 
 use crate::options::{self, Address, Interface};
 use crate::send::{GroupSender, HubSender, Outgoing, RateLimiter, Transport, without_nul};
@@ -64,7 +65,7 @@ fn speed<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Er
     ))
 }
 
-sluice_core::register! {
+sluice_model::register! {
     sink "lcm-udp": LcmLiveSink,
     about: "sends live LCM over UDP multicast or to a hub, at the recorded pace",
     sample: include_str!("../samples/lcm-udp-sink.toml"),
@@ -143,7 +144,7 @@ impl Sink for LcmLiveSink {
     ) -> Result<SendableEvents, Error> {
         context.note_names_only(&batch, &Encoding::Lcm);
         let named =
-            |channel: &sluice_core::Channel| Ok([channel.name.as_bytes(), &[0]].concat().into());
+            |channel: &sluice_model::Channel| Ok([channel.name.as_bytes(), &[0]].concat().into());
         let names = self.names.table(context.channels, |channel| named(channel))?;
         let mut fits = vec![true; batch.len()];
         for (row, fits) in fits.iter_mut().enumerate() {

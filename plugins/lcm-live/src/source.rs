@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::options::ByteSize;
-use sluice_core::time::TimeLength;
-use sluice_core::{Error, Input, Patterns, Query, ReadContext, Reader, Source, Split, SplitStart};
+use sluice_model::options::ByteSize;
+use sluice_model::time::TimeLength;
+use sluice_model::{Error, Input, Patterns, Query, ReadContext, Reader, Source, Split, SplitStart};
 
 use crate::batcher::{Batcher, LiveChannelFilter};
 use crate::inbox::Inbox;
@@ -69,7 +69,7 @@ fn default_unfinished() -> ByteSize {
     ByteSize(IntakeLimits::default().bytes as u64)
 }
 
-sluice_core::register! {
+sluice_model::register! {
     source "lcm-udp": LcmLive,
     about: "receives live LCM over UDP multicast or from a hub, and counts lost messages",
     sample: include_str!("../samples/lcm-udp-source.toml"),

@@ -5,8 +5,8 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use nix::sys::socket::{setsockopt, sockopt};
-use sluice_core::Error;
-use sluice_core::options::ByteSize;
+use sluice_model::Error;
+use sluice_model::options::ByteSize;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type};
 
 use crate::options::SocketInterface;

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_core::framed::LIKELY_EVENTS;
-use sluice_core::{
-    Batch, BatchBuilder, ByteFormat, Channel, ChannelIds, Channels, EncodeContext, Encoding, Error,
-    Event, PayloadOffset, ReadContext,
+use sluice_kit::ChannelIds;
+use sluice_kit::framed::LIKELY_EVENTS;
+use sluice_model::{
+    Batch, BatchBuilder, ByteFormat, Channel, Channels, EncodeContext, Encoding, Error, Event,
+    PayloadOffset, ReadContext,
 };
 
 use crate::reader::NANOS_PER_MICRO;
@@ -170,7 +171,7 @@ fn split_event(bytes: &[u8]) -> Result<(LcmHeader, &[u8], &[u8]), &'static str> 
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use sluice_core::{BlockPool, Name};
+    use sluice_model::{BlockPool, Name};
 
     fn batch(events: &[(i64, i64, u8, Vec<u8>)], channels: &Channels) -> Batch {
         let mut batch = BatchBuilder::default();

@@ -6,12 +6,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_core::files::{InputContent, LogFile};
-use sluice_core::framed::{
+use sluice_io::files::{InputContent, LogFile};
+use sluice_kit::ChannelIds;
+use sluice_kit::framed::{
     EventHeader, FramedReader, Framing, Peek, PositionContent, RecordContent, RecordOutline,
 };
-use sluice_core::window::ReadAt;
-use sluice_core::{ChannelIds, Encoding, Error, ReadContext, Split, SplitStart, plugin};
+use sluice_kit::window::ReadAt;
+use sluice_model::{Encoding, Error, ReadContext, Split, SplitStart, plugin};
 
 use crate::scan::{self, ScanLimits};
 use crate::wire::{HEADER_LEN, LcmHeader, SYNC};

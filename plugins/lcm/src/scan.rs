@@ -54,7 +54,7 @@ use std::ops::Range;
 
 use memchr::memmem::Finder;
 
-use sluice_core::window::{ReadAt, Search, bytes_from};
+use sluice_kit::window::{ReadAt, Search, bytes_from};
 
 use crate::wire::{HEADER_LEN, LcmHeader, SYNC};
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::options::{OutPath, above_zero};
-use sluice_core::plugin::TimeWindow;
-use sluice_core::pool::PooledBlock;
-use sluice_core::{
+use sluice_model::options::{OutPath, above_zero};
+use sluice_model::plugin::TimeWindow;
+use sluice_model::pool::PooledBlock;
+use sluice_model::{
     Batch, EncodeContext, Encoding, Error, OutputFile, Outputs, PerChannel, ReadContext, Reader,
     Sink, SinkContext, Split, SplitStart,
 };
@@ -42,7 +42,7 @@ pub struct LcmLogSink {
     names: PerChannel<Arc<[u8]>>,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     sink "lcm-log": LcmLogSink,
     about: "writes LCM event logs",
     sample: include_str!("../samples/lcm-log-sink.toml"),

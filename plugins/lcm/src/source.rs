@@ -5,11 +5,11 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::files::{self, InputContent, LogFile};
-use sluice_core::options::{ByteSize, InPaths, Seek};
-use sluice_core::plugin::TimeWindow;
-use sluice_core::window::ReadAt;
-use sluice_core::{
+use sluice_io::files::{self, InputContent, LogFile};
+use sluice_kit::window::ReadAt;
+use sluice_model::options::{ByteSize, InPaths, Seek};
+use sluice_model::plugin::TimeWindow;
+use sluice_model::{
     Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
@@ -54,7 +54,7 @@ fn sniff(head: &[u8]) -> SniffResult {
     if memchr::memmem::find(head, &SYNC).is_some() { SniffResult::Maybe } else { SniffResult::No }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     source "lcm-log": LcmLog,
     about: "reads LCM event logs, including damaged ones",
     sample: include_str!("../samples/lcm-log-source.toml"),

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
-use sluice_core::files::{self, InputContent};
-use sluice_core::options::InPaths;
-use sluice_core::{
+use sluice_io::files::{self, InputContent};
+use sluice_model::options::InPaths;
+use sluice_model::{
     Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
@@ -70,7 +70,7 @@ enum DisabledSubfiles {
     Skip,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     source "orca": Orca,
     about: "reads logs of the Orca robotics project: a master file and its subfiles",
     sample: include_str!("../samples/orca-source.toml"),

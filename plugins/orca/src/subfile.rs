@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use serde::Deserialize;
-use sluice_core::Error;
+use sluice_model::Error;
 
 /// The maximum length of a record.
 pub(crate) const LONGEST_RECORD: u64 = 256 << 20;

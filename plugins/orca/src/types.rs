@@ -45,7 +45,7 @@ pub(crate) const TYPES: &[(&str, &str)] = &[
     ),
 ];
 
-sluice_core::register! {
+sluice_model::register! {
     types "orca": TYPES,
     codec: "ice",
     about: "scans, poses, images, GPS, power and other objects of the Orca robotics project, 2006 \

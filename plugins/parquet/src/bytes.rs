@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use parquet::errors::Result as ParquetResult;
 use parquet::file::reader::{ChunkReader, Length};
-use sluice_core::Error;
-use sluice_core::files::LogFile;
-use sluice_core::store::is_address;
+use sluice_io::files::LogFile;
+use sluice_io::store::is_address;
+use sluice_model::Error;
 
 /// The longest row group of an object that is fetched at once: a request takes as long as reading a
 /// megabyte.

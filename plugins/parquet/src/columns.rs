@@ -8,8 +8,8 @@ use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, TimestampMicrosecondA
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use arrow_select::interleave::interleave;
-use sluice_core::name::{column_of_field, field_of_column};
-use sluice_core::{Batch, Channels, Error, Rows};
+use sluice_io::escape::{column_of_field, field_of_column};
+use sluice_model::{Batch, Channels, Error, Rows};
 
 /// The time of the event.
 pub(crate) const TIMESTAMP: &str = "timestamp";

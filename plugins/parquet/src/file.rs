@@ -17,7 +17,7 @@ use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::{SerializedRowGroupWriter, TrackedWrite};
 use parquet::schema::types::SchemaDescPtr;
-use sluice_core::{Error, OutputFile};
+use sluice_model::{Error, OutputFile};
 
 use crate::columns::{CHANNEL, SEQUENCE, SOURCE, TIMESTAMP};
 use crate::group::{EncodedGroup, RowOrder};

@@ -9,8 +9,8 @@ use parquet::arrow::arrow_writer::{
     compute_leaves,
 };
 use rayon::prelude::*;
-use sluice_core::unnest::UnnestPiece;
-use sluice_core::{Batch, ChannelId, Channels, Error};
+use sluice_kit::unnest::UnnestPiece;
+use sluice_model::{Batch, ChannelId, Channels, Error};
 
 use crate::columns::TableColumns;
 use crate::meta::ChannelMeta;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use sluice_core::{Batch, Error, Query, ReadContext, Reader};
+use sluice_model::{Batch, Error, Query, ReadContext, Reader};
 
 use crate::table::{GroupReader, GroupSpan, ParquetTable};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parquet::file::metadata::KeyValue;
 use serde::{Deserialize, Serialize};
-use sluice_core::{Channel, Clock, Encoding, Error, MessageType, Name, RunOrigin};
+use sluice_model::{Channel, Clock, Encoding, Error, MessageType, Name, RunOrigin};
 
 /// The start of `created_by` in tables that we wrote.
 pub(crate) const CREATED_BY: &str = "sluice ";

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use arrow_array::Array;
-use sluice_core::selection::{FieldList, FieldPresence};
-use sluice_core::unnest::{UnnestPiece, row_counts, unnest, unnested_type};
-use sluice_core::{Batch, Error, FieldPath, MessageType, Rows};
+use sluice_kit::selection::{FieldList, FieldPresence};
+use sluice_kit::unnest::{UnnestPiece, row_counts, unnest, unnested_type};
+use sluice_model::{Batch, Error, FieldPath, MessageType, Rows};
 
 /// The projection of messages onto columns.
 #[derive(Clone, Debug, Default)]

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use sluice_core::options::InPaths;
-use sluice_core::output::MANIFEST;
-use sluice_core::{
-    Batch, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart, files,
+use sluice_io::files;
+use sluice_io::output::MANIFEST;
+use sluice_model::options::InPaths;
+use sluice_model::{
+    Batch, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
 use crate::merge::{MergeReader, TableMerge};
@@ -30,7 +31,7 @@ pub struct Parquet {
     path: InPaths,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     source "parquet": Parquet,
     about: "reads Parquet tables as events",
     sample: include_str!("../samples/parquet-source.toml"),

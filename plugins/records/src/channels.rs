@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use sluice_core::{
-    Channel, ChannelId, Channels, Clock, Encoding, Error, Event, Name, ReadContext, Template,
+use sluice_kit::Template;
+use sluice_model::{
+    Channel, ChannelId, Channels, Clock, Encoding, Error, Event, Name, ReadContext,
 };
 
 use crate::columns::{self, text};

@@ -12,8 +12,8 @@ use arrow_array::{
 };
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef};
-use sluice_core::name::escaped;
-use sluice_core::{Batch, Error, Payloads, Rows};
+use sluice_io::escape::escaped;
+use sluice_model::{Batch, Error, Payloads, Rows};
 
 use crate::format::{RecordFormat, RecordKind, RecordOffset};
 use crate::walk::WalkResult;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use memchr::memmem::Finder;
-use sluice_core::{Clock, MessageType};
+use sluice_model::{Clock, MessageType};
 
 use crate::channels::ChannelNaming;
 use crate::checksum::Algorithm;

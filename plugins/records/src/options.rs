@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
-use sluice_core::options::{ByteSize, InPaths};
-use sluice_core::time::TimePoint;
+use sluice_model::options::{ByteSize, InPaths};
+use sluice_model::time::TimePoint;
 
 use crate::checksum::Algorithm;
 pub(crate) use crate::literal::Literal;

@@ -41,7 +41,7 @@
 use std::io;
 use std::ops::Range;
 
-use sluice_core::window::{ReadAt, Search};
+use sluice_kit::window::{ReadAt, Search};
 
 use crate::classify::{Classification, Rejection};
 use crate::format::{HeaderEnd, RecordExtent, RecordFormat, RecordKind};

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_core::files::{InputContent, LogFile};
-use sluice_core::framed::{
+use sluice_io::files::{self, InputContent, LogFile};
+use sluice_kit::framed::{
     EventHeader, FramedReader, Framing, Peek, PositionContent, RecordContent,
 };
-use sluice_core::window::ReadAt;
-use sluice_core::{
+use sluice_kit::window::ReadAt;
+use sluice_model::{
     Batch, Error, Input, LossLog, OptionsError, PluginFactory, Query, ReadContext, Reader, Seam,
-    Source, Split, SplitStart, files, options as core_options,
+    Source, Split, SplitStart, options as core_options,
 };
 
 use crate::channels::ChannelIds;
@@ -50,7 +50,7 @@ fn make(options: Value) -> Result<Box<dyn Source>, OptionsError> {
     RecordsSource::new(options).map(|records| Box::new(records) as _)
 }
 
-sluice_core::register! {
+sluice_model::register! {
     source "records": RecordsSource,
     about: "reads binary logs of your own format, which the pipeline file describes",
     sample: include_str!("../samples/records.toml"),

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_core::options::CHANNELS_FORMAT;
-use sluice_core::suggestion::nearest;
-use sluice_core::{
-    Batch, Channel, ChannelId, Codec, CodecOptions, Codecs, DeclaredColumns, Error, KeyOf,
-    KnownType, Map, MapQuery, OptionsError, Pattern, Patterns, PerChannel, Registry, RowsEffect,
-    Stage, StageContext, TypeChoice, TypeKey, TypePaths, TypesByKey, UndecodedPolicy, booleans,
+use sluice_kit::suggestion::nearest;
+use sluice_kit::{CodecOptions, Codecs, TypeChoice, TypePaths, TypesByKey};
+use sluice_model::options::CHANNELS_FORMAT;
+use sluice_model::{
+    Batch, Channel, ChannelId, Codec, DeclaredColumns, Error, KeyOf, KnownType, Map, MapQuery,
+    OptionsError, Pattern, Patterns, PerChannel, Registry, RowsEffect, Stage, StageContext,
+    TypeKey, UndecodedPolicy, booleans,
 };
 
 /// Options of `decode`.
@@ -35,7 +36,7 @@ pub(crate) struct DecodeOptions {
     pub(crate) undecoded: UndecodedPolicy,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "decode": DecodeOptions,
     about: "turns payloads into columns, by declared types",
     sample: include_str!("../samples/decode.toml"),

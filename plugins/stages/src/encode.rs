@@ -8,9 +8,10 @@ use arrow_schema::SchemaRef;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_core::{
-    Batch, ChannelId, CodecOptions, Codecs, Error, KnownType, Map, MapQuery, MessageType,
-    OptionsError, PayloadType, Payloads, Rows, RowsEffect, Stage, StageContext, TypePaths,
+use sluice_kit::{CodecOptions, Codecs, TypePaths};
+use sluice_model::{
+    Batch, ChannelId, Error, KnownType, Map, MapQuery, MessageType, OptionsError, PayloadType,
+    Payloads, Rows, RowsEffect, Stage, StageContext,
 };
 
 use crate::decode::{ChannelTypes, load_codecs, made_from};
@@ -30,7 +31,7 @@ pub(crate) struct EncodeOptions {
     pub(crate) all: bool,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "encode": EncodeOptions,
     about: "turns columns back into payloads",
     sample: include_str!("../samples/encode.toml"),

@@ -1,12 +1,14 @@
 //! Stage `filter`: passes events by channel, source, time and a condition on decoded fields.
 
 use serde::Deserialize;
-use sluice_core::options::SOURCES_FORMAT;
-use sluice_core::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use sluice_core::time::TimePoint;
-use sluice_core::{
+use sluice_model::options::SOURCES_FORMAT;
+use sluice_model::time::TimePoint;
+use sluice_model::{
     Batch, Channel, ChannelQuery, Error, FieldPath, Map, OptionsError, Patterns, PerChannel,
     RowsEffect, Stage, StageContext, plugin,
+};
+use sluice_model::{
+    schemars::JsonSchema, schemars::Schema, schemars::SchemaGenerator, schemars::json_schema,
 };
 
 use crate::condition::Condition;
@@ -15,7 +17,7 @@ use crate::window::ClipWindow;
 /// Options of `filter`. An event passes if it passes every option that is given.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct FilterOptions {
     /// The channels that pass. Default: all.
     pub(crate) channels: Patterns,
@@ -39,7 +41,7 @@ pub(crate) struct FilterOptions {
 /// What happens to events whose condition cannot be evaluated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum MissingPolicy {
     /// They do not pass.
     #[default]
@@ -64,7 +66,7 @@ impl TryFrom<FilterOptions> for Stage {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "filter": FilterOptions,
     about: "passes events by channel, source, time and decoded fields",
     sample: include_str!("../samples/filter.toml"),

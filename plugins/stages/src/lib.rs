@@ -27,7 +27,7 @@ pub mod fuzzing {
     pub use crate::condition::Condition;
 }
 
-use sluice_core::{Batch, StageContext};
+use sluice_model::{Batch, StageContext};
 
 /// The events for which `keep` is true. The others are counted as filtered.
 fn keep(batch: &Batch, context: &mut StageContext<'_>, keep: impl FnMut(usize) -> bool) -> Batch {

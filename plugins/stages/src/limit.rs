@@ -1,13 +1,13 @@
 //! Stage `limit`: passes the first events.
 
 use serde::Deserialize;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::{Batch, Error, Fold, OptionsError, RowsEffect, Stage, StageContext};
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{Batch, Error, Fold, OptionsError, RowsEffect, Stage, StageContext};
 
 /// Options of `limit`. At least one is needed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct LimitOptions {
     /// How many events pass. Reading stops after them.
     pub(crate) events: Option<u64>,
@@ -37,7 +37,7 @@ impl TryFrom<LimitOptions> for Stage {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "limit": LimitOptions,
     about: "passes the first events, of all or of each channel",
     sample: include_str!("../samples/limit.toml"),

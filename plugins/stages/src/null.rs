@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::{Batch, EncodeContext, Error, Sink, SinkContext};
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{Batch, EncodeContext, Error, Sink, SinkContext};
 
 /// Options of `null`: there are none.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct Null {}
 
-sluice_core::register! {
+sluice_model::register! {
     sink "null": Null,
     about: "takes every event and writes nothing",
     sample: include_str!("../samples/null.toml"),
@@ -56,7 +56,7 @@ impl Sink for Null {
 mod tests {
     use super::*;
     use crate::testing::StageRunner;
-    use sluice_core::{BlockPool, Channels};
+    use sluice_model::{BlockPool, Channels};
 
     #[test]
     fn events_are_counted_and_nothing_is_written() {

@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use regex::Regex;
 use serde::Deserialize;
-use sluice_core::options::CHANNELS_FORMAT;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::{
+use sluice_model::options::CHANNELS_FORMAT;
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{
     Batch, Channel, ChannelId, Channels, Error, Map, Name, OptionsError, Pattern, PerChannel,
     RowsEffect, Stage, StageContext, plugin,
 };
@@ -16,7 +16,7 @@ use sluice_core::{
 /// apply to every channel.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct RenameOptions {
     /// Rules. The first whose pattern matches a channel's name gives its new name.
     pub(crate) channels: Vec<RuleOptions>,
@@ -34,7 +34,7 @@ pub(crate) struct RenameOptions {
 /// A rule of `rename`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct RuleOptions {
     /// The names it applies to: a glob, or `re:` and a regular expression for the whole name.
     #[schemars(extend("format" = CHANNELS_FORMAT))]
@@ -87,7 +87,7 @@ impl TryFrom<RenameOptions> for Stage {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "rename": RenameOptions,
     about: "gives channels other names and sources",
     sample: include_str!("../samples/rename.toml"),

@@ -1,8 +1,8 @@
 //! Stage `sample`: thins out channels by count or by rate. Does not average or interpolate.
 
 use serde::Deserialize;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::{
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{
     Batch, Channel, Error, Fold, OptionsError, Patterns, PerChannel, RowsEffect, Stage,
     StageContext,
 };
@@ -10,7 +10,7 @@ use sluice_core::{
 /// Options of `sample`. Exactly one of `every` and `max_hz` is needed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct SampleOptions {
     /// Pass the first event of each channel, then every n-th.
     pub(crate) every: Option<u64>,
@@ -55,7 +55,7 @@ impl TryFrom<SampleOptions> for Stage {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "sample": SampleOptions,
     about: "thins out channels, to every n-th event or to a rate",
     sample: include_str!("../samples/sample.toml"),

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-use sluice_core::{Batch, StageContext};
+use sluice_model::{Batch, StageContext};
 
 use crate::time::LatePolicy;
 
@@ -264,7 +264,7 @@ impl SortedRun {
 mod tests {
     use crate::testing::{StageRunner, times};
     use serde_json::{Value, json};
-    use sluice_core::Batch;
+    use sluice_model::Batch;
 
     struct SortOutput {
         times: Vec<i64>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, RecordBatch};
 use serde_json::Value;
-use sluice_core::{
+use sluice_model::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Error, FoldQuery, MessageType, Name,
     OptionsError, Payloads, PluginFactory, PluginKind, Registry, Rows, Stage, StageContext,
     TimeWindow, TypeKey,
@@ -149,7 +149,7 @@ mod properties {
     use arrow_array::{Int64Array, ListArray};
     use proptest::prelude::*;
     use serde_json::json;
-    use sluice_core::ChannelId;
+    use sluice_model::ChannelId;
 
     /// Events and, for each, whether a batch starts there.
     type Events = Vec<(usize, i64, bool)>;

@@ -1,10 +1,12 @@
 //! Stage `time`: shifts timestamps, clips to a window, and sorts events by time.
 
 use serde::Deserialize;
-use sluice_core::options::ByteSize;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::time::{TimeLength, TimePoint};
-use sluice_core::{Batch, Error, Fold, Map, OptionsError, RowsEffect, Stage, StageContext, plugin};
+use sluice_model::options::ByteSize;
+use sluice_model::schemars::JsonSchema;
+use sluice_model::time::{TimeLength, TimePoint};
+use sluice_model::{
+    Batch, Error, Fold, Map, OptionsError, RowsEffect, Stage, StageContext, plugin,
+};
 
 use crate::sort::{SortLimits, Sorter};
 use crate::window::{Bounds, ClipWindow};
@@ -15,7 +17,7 @@ const SORT_BYTES: ByteSize = ByteSize(128 << 20);
 /// Options of `time`, applied in this order: `shift`, `clip_start` and `clip_end`, `sort`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct TimeOptions {
     /// Added to every timestamp; may be negative. Events that would leave the range of times are
     /// dropped.
@@ -37,7 +39,7 @@ pub(crate) struct TimeOptions {
 /// What happens to an event that arrives too late to be sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum LatePolicy {
     /// It is passed on at once, out of order.
     #[default]
@@ -60,7 +62,7 @@ impl TryFrom<TimeOptions> for Stage {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "time": TimeOptions,
     about: "shifts timestamps, clips them to a window and sorts events by time",
     sample: include_str!("../samples/time.toml"),

@@ -1,7 +1,7 @@
 //! Time windows of options, and their bounds in a run.
 
-use sluice_core::time::TimePoint;
-use sluice_core::{Error, OptionsError};
+use sluice_model::time::TimePoint;
+use sluice_model::{Error, OptionsError};
 
 /// From `start`, included, to `end`, excluded. Either may be open.
 #[derive(Clone, Copy, Debug, Default)]

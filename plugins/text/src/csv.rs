@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
-use sluice_core::options::OutPath;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::selection::FieldList;
-use sluice_core::unnest::list_path;
-use sluice_core::{
+use sluice_kit::selection::FieldList;
+use sluice_kit::unnest::list_path;
+use sluice_model::options::OutPath;
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{
     Batch, Channel, EncodeContext, Error, Event, FieldPath, PerChannel, Sink, SinkContext, booleans,
 };
 
@@ -23,7 +23,7 @@ use crate::write::{self, TimestampWriter};
 /// Options of `csv`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct Csv {
     /// The file to write; `-` is standard output.
     path: OutPath,
@@ -54,7 +54,7 @@ pub(crate) struct Csv {
 /// A column that every event has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum EventColumn {
     /// The time in nanoseconds since 1970.
     TimestampNs,
@@ -75,7 +75,7 @@ pub(crate) enum EventColumn {
 /// How to write payloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum PayloadFormat {
     /// Not at all.
     #[default]
@@ -138,7 +138,7 @@ fn delimiter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<char, D::Erro
     Ok(delimiter)
 }
 
-sluice_core::register! {
+sluice_model::register! {
     sink "csv": Csv,
     about: "writes a table with one row per event, and columns for decoded fields",
     sample: include_str!("../samples/csv.toml"),
@@ -354,7 +354,7 @@ impl Sink for Csv {
 mod tests {
     use crate::testing::{SampleLog, make};
     use serde_json::json;
-    use sluice_core::Name;
+    use sluice_model::Name;
 
     const HEAD: &str = "timestamp_ns,timestamp,source,channel,sequence,size,crc32";
 

@@ -3,8 +3,8 @@
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
-use sluice_core::json::{JsonRows, WriteCell, value};
-use sluice_core::{Batch, Error, Payloads};
+use sluice_kit::json::{JsonRows, WriteCell, value};
+use sluice_model::{Batch, Error, Payloads};
 
 use crate::write;
 
@@ -32,7 +32,7 @@ struct RowCursor<'b> {
 impl<'b> DecodedRows<'b> {
     /// The decoded rows of `batch`.
     pub(crate) fn from_batch(batch: &'b Batch) -> Result<Self, Error> {
-        let cursor = |rows: &'b sluice_core::Rows| {
+        let cursor = |rows: &'b sluice_model::Rows| {
             let fields = JsonRows::new(&rows.columns)?;
             Ok(RowCursor { rows: RowFinder::new(&rows.events), fields })
         };

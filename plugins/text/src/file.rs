@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sluice_core::options::OutPath;
-use sluice_core::pool::PooledBlock;
-use sluice_core::unnest::{UnnestPiece, UnnestPieces, UnnestedBatch};
-use sluice_core::{
+use sluice_kit::unnest::{UnnestPiece, UnnestPieces, UnnestedBatch};
+use sluice_model::options::OutPath;
+use sluice_model::pool::PooledBlock;
+use sluice_model::{
     Batch, BlockPool, Channels, EncodeContext, Error, FieldPath, OutputFile, SinkContext,
 };
 

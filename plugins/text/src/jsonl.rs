@@ -9,11 +9,11 @@ mod reader;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer};
-use sluice_core::options::OutPath;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::selection::{self, FieldList, FieldPresence};
-use sluice_core::unnest::list_path;
-use sluice_core::{Batch, EncodeContext, Error, FieldPath, Sink, SinkContext};
+use sluice_kit::selection::{self, FieldList, FieldPresence};
+use sluice_kit::unnest::list_path;
+use sluice_model::options::OutPath;
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{Batch, EncodeContext, Error, FieldPath, Sink, SinkContext};
 
 use crate::file::{self, Blocks, LinePiece, TextBlock, TextFile};
 use crate::line::{JsonLines, JsonParts};
@@ -21,7 +21,7 @@ use crate::line::{JsonLines, JsonParts};
 /// Options of `jsonl`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct Jsonl {
     /// The file to write; `-` is standard output.
     path: OutPath,
@@ -65,7 +65,7 @@ fn yes() -> bool {
     true
 }
 
-sluice_core::register! {
+sluice_model::register! {
     sink "jsonl": Jsonl,
     about: "writes one JSON object per line, with the fields of decoded events",
     sample: include_str!("../samples/jsonl.toml"),

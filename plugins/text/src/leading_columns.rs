@@ -1,6 +1,6 @@
 //! The columns of a CSV that every event has, and lines of these columns only.
 
-use sluice_core::FieldPath;
+use sluice_model::FieldPath;
 
 use crate::write;
 

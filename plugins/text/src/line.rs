@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_core::name::{json_escaped, printable};
-use sluice_core::{Batch, Channel, Channels, Clock, Encoding, Error, Event, PerChannel};
+use sluice_io::escape::{json_escaped, printable};
+use sluice_model::{Batch, Channel, Channels, Clock, Encoding, Error, Event, PerChannel};
 
 use crate::abbreviation::abbreviated;
 use crate::fields::{DecodedRows, GonePayloads};
@@ -282,12 +282,12 @@ mod tests {
 
     #[test]
     fn relative_times_are_not_dates() {
-        let mut channel = Channel::new(sluice_core::Name::from_text("IMU"), "log", Encoding::Vel);
+        let mut channel = Channel::new(sluice_model::Name::from_text("IMU"), "log", Encoding::Vel);
         channel.clock = Clock::Relative;
         for (time, expected) in
             [(10_027_000_001, "+10.027000001 s  IMU"), (-5, "-0.000000005 s  IMU")]
         {
-            let id = sluice_core::ChannelId(0);
+            let id = sluice_model::ChannelId(0);
             let event = Event { timestamp: time, sequence: 0, channel: id, payload: b"" };
             let mut out = Vec::new();
             text_line(&channel, &event, &mut out);
@@ -311,8 +311,8 @@ mod tests {
 
     #[test]
     fn a_line_with_a_payload_has_the_other_attributes_of_its_channel() {
-        let (channels, mut batch) = (Channels::default(), sluice_core::BatchBuilder::default());
-        let name = sluice_core::Name::from_text("A");
+        let (channels, mut batch) = (Channels::default(), sluice_model::BatchBuilder::default());
+        let name = sluice_model::Name::from_text("A");
         let plain = Channel::new(name, "log", Encoding::Unknown);
         let full = Channel {
             encoding: Encoding::Ice,
@@ -340,7 +340,7 @@ mod tests {
             let log = SampleLog::new(&[(name, 0, b"")]);
             let line = &json_lines(&log, JsonParts::default())[0];
             let text = line["channel"].as_str().unwrap();
-            assert_eq!(sluice_core::Name::from_text(text).as_bytes(), name);
+            assert_eq!(sluice_model::Name::from_text(text).as_bytes(), name);
         }
     }
 

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use sluice_core::json::WriteCell;
-use sluice_core::name::printable;
-use sluice_core::options::OutPath;
-use sluice_core::selection::{FieldList, FieldPresence};
-use sluice_core::{Batch, ChannelId, Channels, Error, ErrorKind, FieldPath, MessageType, Rows};
+use sluice_io::escape::printable;
+use sluice_kit::json::WriteCell;
+use sluice_kit::selection::{FieldList, FieldPresence};
+use sluice_model::options::OutPath;
+use sluice_model::{Batch, ChannelId, Channels, Error, ErrorKind, FieldPath, MessageType, Rows};
 
 use crate::fields::{RowFinder, table_cell};
 use crate::file::{TextBlock, TextFile};

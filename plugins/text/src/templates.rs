@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use sluice_core::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use sluice_core::template::{BoundTemplate, MAX_TEXT};
-use sluice_core::{
-    Batch, Channel, Channels, Error, Event, FieldPath, Pattern, PerChannel, Rows, Template,
+use sluice_kit::Template;
+use sluice_kit::template::{BoundTemplate, MAX_TEXT};
+use sluice_model::{Batch, Channel, Channels, Error, Event, FieldPath, Pattern, PerChannel, Rows};
+use sluice_model::{
+    schemars::JsonSchema, schemars::Schema, schemars::SchemaGenerator, schemars::json_schema,
 };
 
 use crate::fields::RowFinder;
@@ -27,7 +28,7 @@ pub(crate) struct LineTemplates {
 /// What happens to events that lack a field of their template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum MissingFieldPolicy {
     /// They have no line, and the report counts them.
     #[default]

@@ -12,7 +12,7 @@ use arrow_array::{
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::Field;
 use serde_json::{Map, Value};
-use sluice_core::{
+use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Error, MessageType,
     Name, OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind, Registry, Rows,
     SinkContext, TypeKey,
@@ -215,7 +215,7 @@ impl SampleLog {
 pub(crate) fn make(
     sink: &str,
     options: Value,
-) -> Result<Box<dyn sluice_core::DynSink>, OptionsError> {
+) -> Result<Box<dyn sluice_model::DynSink>, OptionsError> {
     let plugin = *Registry::linked().get(PluginKind::Sink, sink).unwrap();
     let PluginFactory::Sink(make) = plugin.make else { panic!("{sink} is not a sink") };
     make(options)

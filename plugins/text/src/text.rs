@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use sluice_core::options::OutPath;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::unnest::list_path;
-use sluice_core::{Batch, EncodeContext, Error, FieldPath, Sink, SinkContext};
+use sluice_kit::unnest::list_path;
+use sluice_model::options::OutPath;
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{Batch, EncodeContext, Error, FieldPath, Sink, SinkContext};
 
 use crate::file::{self, Blocks, LinePiece, TextBlock, TextFile};
 use crate::line::{Detail, TextLines};
@@ -16,7 +16,7 @@ use crate::templates::{LineTemplates, MissingFieldPolicy, SkippedLines};
 /// Options of `text`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct TextSink {
     /// The file to write; `-`, the default, is standard output.
     #[serde(default = "stdout")]
@@ -61,7 +61,7 @@ fn stdout() -> OutPath {
     OutPath(PathBuf::from("-"))
 }
 
-sluice_core::register! {
+sluice_model::register! {
     sink "text": TextSink,
     about: "writes one line per event, for people or from a template",
     sample: include_str!("../samples/text.toml"),

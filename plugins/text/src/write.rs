@@ -1,7 +1,7 @@
 //! Appends numbers, strings and bytes to a text buffer, without allocating.
 
-pub(crate) use sluice_core::json::{base64, integer, string as json_string};
-use sluice_core::time;
+pub(crate) use sluice_kit::json::{base64, integer, string as json_string};
+use sluice_model::time;
 
 const NANOS: i64 = 1_000_000_000;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use sluice_core::{Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
+use sluice_model::{Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
 
 use crate::hash::{MessageNames, hex};
 use crate::layout::sensor;

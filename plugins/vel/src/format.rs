@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_core::framed::LIKELY_EVENTS;
-use sluice_core::{
+use sluice_kit::framed::LIKELY_EVENTS;
+use sluice_model::{
     Batch, BatchBuilder, ByteFormat, ChannelId, Channels, Clock, EncodeContext, Error, Event,
     PayloadOffset, ReadContext,
 };
@@ -204,7 +204,7 @@ mod tests {
     use arrow_array::{RecordBatch, RecordBatchOptions};
     use arrow_schema::Schema;
     use proptest::prelude::*;
-    use sluice_core::{BlockPool, Channel, Encoding, MessageType, Name, Payloads, Rows};
+    use sluice_model::{BlockPool, Channel, Encoding, MessageType, Name, Payloads, Rows};
 
     fn batch(events: &[(i64, u8, Vec<u8>)], channels: &Channels) -> Batch {
         let mut batch = BatchBuilder::default();

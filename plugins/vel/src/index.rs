@@ -12,8 +12,8 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-use sluice_core::Error;
-use sluice_core::window::ReadAt;
+use sluice_kit::window::ReadAt;
+use sluice_model::Error;
 
 use crate::probe::LogProbe;
 use crate::rules::{DeletedMessages, Rules};

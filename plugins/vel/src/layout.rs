@@ -6,7 +6,7 @@
 
 use std::io;
 
-use sluice_core::window::ReadAt;
+use sluice_kit::window::ReadAt;
 
 use crate::hash::{IMAGE, IMU_STATE, LASER_CONFIG, LASER_DATA};
 use crate::wire::read_string;

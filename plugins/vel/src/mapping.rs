@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_core::{Batch, Channel, Clock, Encoding, Name};
+use sluice_model::{Batch, Channel, Clock, Encoding, Name};
 
 use crate::channels::{MARKER_KEY, TYPE_KEY, VERSION_KEY, sensor_of};
 use crate::codec::{ABOVE, type_of_key};

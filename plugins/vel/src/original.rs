@@ -1,9 +1,9 @@
 //! The run's only input, if that is a VEL log: a sink reads the exact times from it that
 //! nanoseconds cannot hold. Reads no events.
 
-use sluice_core::files::LogFile;
-use sluice_core::store::is_address;
-use sluice_core::{Error, SinkContext};
+use sluice_io::files::LogFile;
+use sluice_io::store::is_address;
+use sluice_model::{Error, SinkContext};
 
 use crate::sink::MAX_SECONDS;
 use crate::wire::{END_MARK, FileHead, HEAD_LEN, MAGIC, MessageHeader, SIZE_LEN, VERSION};

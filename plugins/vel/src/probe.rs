@@ -4,9 +4,9 @@
 use std::io;
 use std::path::Path;
 
-use sluice_core::Error;
-use sluice_core::files::LogFile;
-use sluice_core::window::ReadAt;
+use sluice_io::files::LogFile;
+use sluice_kit::window::ReadAt;
+use sluice_model::Error;
 
 /// A log with random access.
 pub(crate) struct LogProbe {

@@ -6,12 +6,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_core::files::{InputContent, LogFile};
-use sluice_core::framed::{
+use sluice_io::files::{InputContent, LogFile};
+use sluice_kit::framed::{
     EventHeader, FramedReader, Framing, Peek, PositionContent, RecordContent, RecordOutline,
 };
-use sluice_core::window::ReadAt;
-use sluice_core::{Clock, Damage, Error, ReadContext, Split, SplitStart, plugin};
+use sluice_kit::window::ReadAt;
+use sluice_model::{Clock, Damage, Error, ReadContext, Split, SplitStart, plugin};
 
 use crate::channels::ChannelCache;
 use crate::layout::{has_sensor_name, sensor};
@@ -111,7 +111,7 @@ impl VelFraming {
         header: &MessageHeader,
         timestamp: i64,
         pos: u64,
-        channel: sluice_core::ChannelId,
+        channel: sluice_model::ChannelId,
     ) -> EventHeader {
         let len = header.message_len() as usize;
         EventHeader { timestamp, sequence: pos.cast_signed(), channel, payload: HEADER_LEN..len }

@@ -62,7 +62,7 @@
 use std::io;
 use std::ops::Range;
 
-use sluice_core::window::{ReadAt, Search, bytes_from};
+use sluice_kit::window::{ReadAt, Search, bytes_from};
 
 use crate::hash::is_built_in;
 use crate::layout::{PayloadFit, payload_fit};

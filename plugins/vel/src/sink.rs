@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::options::OutPath;
-use sluice_core::pool::PooledBlock;
-use sluice_core::{
+use sluice_model::options::OutPath;
+use sluice_model::pool::PooledBlock;
+use sluice_model::{
     Batch, Clock, EncodeContext, Error, Event, OutputFile, PerChannel, Sink, SinkContext,
 };
 
@@ -47,7 +47,7 @@ pub struct VelSink {
     mappings: PerChannel<ChannelMapping>,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     sink "vel": VelSink,
     about: "writes Koblenz VEL DataLog files",
     sample: include_str!("../samples/vel-sink.toml"),
@@ -217,8 +217,8 @@ fn nanos_since(timestamp: i64, epoch: i64) -> Result<i64, Error> {
             "an event at {} is more than 292 years from the time that becomes 0 ms, {}; set \
              another \
              `epoch`",
-            sluice_core::time::format(timestamp),
-            sluice_core::time::format(epoch)
+            sluice_model::time::format(timestamp),
+            sluice_model::time::format(epoch)
         ))
     })
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
-use sluice_core::options::OutPath;
-use sluice_core::time::TimePoint;
+use sluice_model::options::OutPath;
+use sluice_model::time::TimePoint;
 
 use crate::sink::MAX_SECONDS;
 

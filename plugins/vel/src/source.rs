@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::files::{self, InputContent};
-use sluice_core::options::{ByteSize, InPaths, Seek};
-use sluice_core::time::TimePoint;
-use sluice_core::{
+use sluice_io::files::{self, InputContent};
+use sluice_model::options::{ByteSize, InPaths, Seek};
+use sluice_model::time::TimePoint;
+use sluice_model::{
     Clock, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
     TimeWindow,
 };
@@ -101,7 +101,7 @@ fn sniff(head: &[u8]) -> SniffResult {
     if head.starts_with(&MAGIC) { SniffResult::Yes } else { SniffResult::No }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     source "vel": Vel,
     about: "reads Koblenz VEL DataLog files, including damaged ones",
     sample: include_str!("../samples/vel-source.toml"),

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use sluice_core::window::ReadAt;
+use sluice_kit::window::ReadAt;
 
 use crate::rules::Rules;
 use crate::scan::{MessageDamage, find, plausible_end, reaches, resume_position};

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use sluice_core::contract::{PlainEvent, splits_cover_the_inputs};
-use sluice_core::{BlockPool, Registry, Source};
+use sluice_kit::contract::{PlainEvent, splits_cover_the_inputs};
+use sluice_model::{BlockPool, Registry, Source};
 use sluice_pipeline::{Document, PluginInstance};
 
 use crate::engine_run::{self, RUN_CONFIGS};

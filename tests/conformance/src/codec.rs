@@ -7,8 +7,8 @@ mod decoding;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sluice_core::contract::overwrite;
-use sluice_core::{Channel, Codec, Encoding, Name, Plugin, PluginFactory, PluginKind};
+use sluice_kit::contract::overwrite;
+use sluice_model::{Channel, Codec, Encoding, Name, Plugin, PluginFactory, PluginKind};
 
 use crate::finding::{Fault, expect_none};
 use crate::hostile::{ByteChange, changes};

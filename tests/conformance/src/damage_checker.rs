@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::path::Path;
 
-use sluice_core::contract::PlainEvent;
+use sluice_kit::contract::PlainEvent;
 
 use crate::extents::EventExtents;
 use crate::finding::Fault;
@@ -338,7 +338,7 @@ fn damage_range_fault(damage: &[DamageRange]) -> Option<Fault> {
             return Some(Fault::new(Promise::Damage, what, &range.input));
         };
         let end = range.offset.checked_add(range.length);
-        let is_packed = sluice_core::files::is_zstd(Path::new(&range.input)).unwrap_or(false);
+        let is_packed = sluice_io::files::is_zstd(Path::new(&range.input)).unwrap_or(false);
         if !is_packed && end.is_none_or(|end| end > meta.len()) {
             let what = "damage is reported for bytes that the file does not have";
             let (DamageRange { offset, length, .. }, len) = (range, meta.len());

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use sluice_core::BlockPool;
-use sluice_core::contract::trials;
+use sluice_kit::contract::trials;
+use sluice_model::BlockPool;
 
 use crate::Promise;
 use crate::damage_checker::{DamageChecker, read_faults};
@@ -65,8 +65,7 @@ impl DamageTrial<'_, '_> {
         checker.footer = self.subject.trial.footer;
         checker.is_divisible = checker.is_single && !self.subject.trial.whole_or_nothing;
         checker.header = if sample.place == 0 { self.subject.trial.header } else { 0 };
-        checker.is_plain =
-            !sluice_core::files::is_zstd(&sample.path(&self.folder)).unwrap_or(false);
+        checker.is_plain = !sluice_io::files::is_zstd(&sample.path(&self.folder)).unwrap_or(false);
         let cuts = self.try_cuts(cases, sample, &checker);
         self.try_silent_cuts(cases, sample, &checker, &cuts);
         self.try_lossy_cuts(cases, sample, &checker, &cuts);

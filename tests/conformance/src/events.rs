@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_core::{
+use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, Channels, EncodeContext, Encoding, Error, Input, Name,
     Query, ReadContext, Reader, Rows, Sink, SinkContext, Source, Split, SplitStart,
 };

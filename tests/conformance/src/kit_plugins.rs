@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
-use sluice_core::contract::PlainEvent;
-use sluice_core::registry::{make_sink, make_source, schema_of};
-use sluice_core::schemars::JsonSchema;
-use sluice_core::{
+use sluice_kit::contract::PlainEvent;
+use sluice_model::registry::{make_sink, make_source, schema_of};
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{
     Batch, Channels, EncodeContext, Error, Input, Plugin, PluginFactory, ReadContext, Reader,
     Registry, Sink, SinkContext, Source, Split, SplitStart,
 };
@@ -36,7 +36,7 @@ pub(crate) fn registry() -> Registry {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 struct NothingSource {}
 
 impl Source for NothingSource {
@@ -86,7 +86,7 @@ pub(crate) fn plain_events<'b>(
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 struct KeepSink {
     place: u64,
 }

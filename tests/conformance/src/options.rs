@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use sluice_core::{OptionsError, Plugin, PluginFactory, PluginKind, Registry};
+use sluice_model::{OptionsError, Plugin, PluginFactory, PluginKind, Registry};
 use sluice_pipeline::{Document, Mistakes, Pipeline, Variables};
 
 use crate::kit_plugins::{KEEP, NOTHING};

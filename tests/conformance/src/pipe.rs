@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde_json::Value;
-use sluice_core::Registry;
-use sluice_core::options::ByteSize;
+use sluice_model::Registry;
+use sluice_model::options::ByteSize;
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Document, Pipeline, PluginInstance, Report, Variables};
 

@@ -1,8 +1,8 @@
 //! Reads a source like the engine, but with bounds: a source that yields more than its input could
 //! hold is stopped. Checks nothing else.
 
-use sluice_core::contract::PlainEvent;
-use sluice_core::{
+use sluice_kit::contract::PlainEvent;
+use sluice_model::{
     BlockPool, Damage, Error, Query, ReadContext, Reader, Seam, Source, Split, SplitStart,
 };
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use sluice_core::contract::{PlainEvent, overwrite};
-use sluice_core::{
+use sluice_kit::contract::{PlainEvent, overwrite};
+use sluice_model::{
     BlockPool, ChannelQuery, Pattern, Patterns, Plugin, PluginFactory, Query, Registry, Source,
 };
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sluice_core::output::faults::FaultInjector;
-use sluice_core::{DynSink, Overwrite, Plugin, PluginFactory, PluginKind, Registry};
+use sluice_io::output::faults::FaultInjector;
+use sluice_model::{DynSink, Overwrite, Plugin, PluginFactory, PluginKind, Registry};
 use sluice_pipeline::Report;
 use sluice_pipeline::run::Options;
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use sluice_core::{Plugin, PluginKind, Registry, SniffResult, files};
+use sluice_io::files;
+use sluice_model::{Plugin, PluginKind, Registry, SniffResult};
 
 use crate::Promise;
 use crate::finding::Fault;

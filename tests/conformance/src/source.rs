@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use sluice_core::PluginKind;
+use sluice_model::PluginKind;
 
 use crate::finding::expect_none;
 use crate::isolation::Isolation;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use arrow_array::BinaryArray;
 use serde_json::{Value, json};
-use sluice_core::{Batch, Plugin, PluginKind, Registry};
+use sluice_model::{Batch, Plugin, PluginKind, Registry};
 use sluice_pipeline::run::Options;
 
 use crate::events::{Events, GatherSink, ReplaySource, concat};

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::{
+use sluice_model::{
     BatchBuilder, Channel, Encoding, Error, Input, Name, Query, ReadContext, Reader, Source, Split,
     SplitStart,
 };
@@ -15,7 +15,7 @@ pub struct Ticks {
     count: u64,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     source "ticks": Ticks,
     about: "ticks like a clock, one event per second",
     sample: "[sources.clock]\nplugin = \"ticks\"\n## The number of events.\ncount = 60\n",

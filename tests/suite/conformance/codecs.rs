@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 use sluice_conformance::{CodecTrial, codec};
-use sluice_core::{Channel, Encoding, Name};
+use sluice_model::{Channel, Encoding, Name};
 
 use crate::kit::{Folder, events, root, run};
 

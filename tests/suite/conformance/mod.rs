@@ -5,7 +5,7 @@ mod sinks;
 mod sources;
 mod stages;
 
-use sluice_core::{PluginKind, Registry};
+use sluice_model::{PluginKind, Registry};
 
 /// Plugins not tested here, and why.
 const EXCEPTIONS: &[(PluginKind, &str, &str)] = &[

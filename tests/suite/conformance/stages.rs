@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluice_conformance::stage;
-use sluice_core::contract::trials;
+use sluice_kit::contract::trials;
 
 /// The stages tested here.
 pub(super) const NAMES: &[&str] = &[

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sluice_core::{Error, Registry};
+use sluice_model::{Error, Registry};
 use sluice_pipeline::dispatch::{ATTEMPTS, Carrier, OrderOutcome, UnitOrder};
 use sluice_pipeline::run::{Options, Stop};
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use serde_json::json;
-use sluice_core::{
+use sluice_model::{
     Error, PluginFactory, PluginKind, Query, ReadContext, Registry, Source, SplitStart,
 };
 
@@ -68,7 +68,7 @@ fn read_after(plugin: &str, path: &Path, target: u64, change: impl FnOnce()) -> 
 
 fn read(
     source: &dyn Source,
-    splits: &[sluice_core::Split],
+    splits: &[sluice_model::Split],
     context: &ReadContext,
     events: &mut Vec<ComparedEvent>,
 ) -> Result<(), Error> {

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use sluice_core::{PluginKind, Registry};
+use sluice_model::{PluginKind, Registry};
 
 use crate::kit::{Folder, LcmEvent, ProgramOutput, drive, log, report_skip, run_sluice, sluice};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use sluice_core::contract::trials;
+use sluice_kit::contract::trials;
 
 use crate::kit::{Folder, drive, log, run_sluice};
 

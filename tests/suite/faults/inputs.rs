@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
-use sluice_core::{PluginKind, Registry};
+use sluice_model::{PluginKind, Registry};
 
 use crate::kit::{Folder, ProgramOutput, drive, log, report_skip, run_sluice, sluice};
 

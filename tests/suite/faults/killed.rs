@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use sluice_core::contract::trials;
+use sluice_kit::contract::trials;
 
 use crate::kit::{Folder, SeededRng, drive, log, run_sluice, sluice};
 

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use sluice_core::Playback;
+use sluice_kit::Playback;
 use sluice_pipeline::Report;
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
 

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Command};
 use clap_complete::Shell as Dialect;
-use sluice_core::{PluginKind, Registry};
+use sluice_model::{PluginKind, Registry};
 use sluice_pipeline::library;
 
 use crate::args::{self, CompletionsArgs};

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_core::census::{self, BatchCensus, ChannelCensus, TimeStatistics};
-use sluice_core::{
-    Batch, Channel, Channels, CodecOptions, Codecs, EncodeContext, Error, KeyOf, KnownType,
-    PerChannel, Sink, SinkContext, TypeKey, TypePaths, TypesByKey,
+use sluice_kit::census::{self, BatchCensus, ChannelCensus, TimeStatistics};
+use sluice_kit::{CodecOptions, Codecs, TypePaths, TypesByKey};
+use sluice_model::{
+    Batch, Channel, Channels, EncodeContext, Error, KeyOf, KnownType, PerChannel, Sink,
+    SinkContext, TypeKey,
 };
 
 use crate::exit::Failure;

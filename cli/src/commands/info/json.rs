@@ -1,8 +1,8 @@
 //! `info --json`: a contract with scripts.
 
 use serde_json::{Value, json};
-use sluice_core::Channel;
-use sluice_core::census::ChannelCensus;
+use sluice_kit::census::ChannelCensus;
+use sluice_model::Channel;
 
 use super::census::Census;
 use super::summary::LogSummary;

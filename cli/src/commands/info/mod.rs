@@ -11,8 +11,8 @@ mod text;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_core::Input;
-use sluice_core::name::json_escaped;
+use sluice_io::escape::json_escaped;
+use sluice_model::Input;
 
 use crate::args::InfoArgs;
 use crate::exit::{CommandResult, ExitStatus, Failure};

@@ -4,8 +4,8 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use sluice_core::name::printable;
-use sluice_core::{Clock, time};
+use sluice_io::escape::printable;
+use sluice_model::{Clock, time};
 
 use super::layout::{LineLayout, line};
 use super::summary::LogSummary;

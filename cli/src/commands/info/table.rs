@@ -1,9 +1,9 @@
 //! The table of channels, fitted to the width of the output. Names that are too long get a line of
 //! their own.
 
-use sluice_core::Channel;
-use sluice_core::census::ChannelCensus;
-use sluice_core::name::printable;
+use sluice_io::escape::printable;
+use sluice_kit::census::ChannelCensus;
+use sluice_model::Channel;
 
 use super::census::Census;
 use super::layout::{LineLayout, line};

@@ -1,9 +1,9 @@
 //! The summary of a log as text.
 
-use sluice_core::census::TimeStatistics;
-use sluice_core::name::printable;
-use sluice_core::plugin::times_clamped;
-use sluice_core::{Clock, time};
+use sluice_io::escape::printable;
+use sluice_kit::census::TimeStatistics;
+use sluice_model::plugin::times_clamped;
+use sluice_model::{Clock, time};
 
 use super::summary::LogSummary;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use sluice_core::PluginKind;
+use sluice_model::PluginKind;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

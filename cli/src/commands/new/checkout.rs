@@ -13,11 +13,13 @@ pub(super) struct Checkout {
 const CLI_MANIFEST_DIR: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The crates that new crates depend on, and their folders in a checkout.
-const CRATES: [(&str, &str); 4] = [
+const CRATES: [(&str, &str); 6] = [
     ("sluice-all", "plugins/all"),
     ("sluice-conformance", "tests/conformance"),
-    ("sluice-core", "core"),
+    ("sluice-io", "core/io"),
+    ("sluice-kit", "core/kit"),
     ("sluice-logs", "cli"),
+    ("sluice-model", "core/model"),
 ];
 
 impl Checkout {
@@ -68,7 +70,7 @@ impl Checkout {
         &self.root
     }
 
-    /// The value of a dependency such as `sluice-core` in a manifest.
+    /// The value of a dependency such as `sluice-model` in a manifest.
     pub(super) fn dependency(&self, name: &str) -> String {
         let folder = CRATES.iter().find(|(known, _)| *known == name).map(|(_, at)| *at);
         let path = self.root.join(folder.unwrap_or_default());
@@ -138,7 +140,7 @@ mod tests {
     #[test]
     fn paths_are_written_so_that_a_manifest_can_be_read() {
         let odd = Checkout { root: "/a \"b\" \\c".into() };
-        let table: toml::Table = format!("x = {}", odd.dependency("sluice-core")).parse().unwrap();
-        assert_eq!(table["x"]["path"].as_str(), Some("/a \"b\" \\c/core"));
+        let table: toml::Table = format!("x = {}", odd.dependency("sluice-model")).parse().unwrap();
+        assert_eq!(table["x"]["path"].as_str(), Some("/a \"b\" \\c/core/model"));
     }
 }

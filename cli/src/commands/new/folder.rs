@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sluice_core::Error;
+use sluice_model::Error;
 
 use super::template::TemplateFile;
 use crate::exit::Failure;

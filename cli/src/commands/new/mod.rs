@@ -42,9 +42,9 @@ pub(crate) fn run(args: &NewArgs, shell: &Shell) -> CommandResult {
 
 /// What was created, and the next steps.
 fn next_steps(kind: NewKind, name: &str, folder: &str, checkout: &Checkout) -> String {
-    let (kind, folder) = (kind.kind(), sluice_core::name::printable(folder));
+    let (kind, folder) = (kind.kind(), sluice_io::escape::printable(folder));
     let root = checkout.root().to_string_lossy();
-    let sluice = sluice_core::name::printable(&root);
+    let sluice = sluice_io::escape::printable(&root);
     format!(
         "created the {kind} `{name}` in {folder}\n\n\
          \x20 cd {folder}\n\

@@ -1,6 +1,6 @@
 //! Validates the name of a new plugin, which is also that of its crate and program.
 
-use sluice_core::{PluginKind, Registry};
+use sluice_model::{PluginKind, Registry};
 
 /// Files are named after the plugin, so the length is limited.
 const MAX_NAME_LEN: usize = 64;
@@ -76,7 +76,7 @@ const RESERVED_NAMES: &[&str] = &[
 /// Checks the name of a plugin of this kind. `Err` says what is wrong and what to use instead.
 pub(super) fn check(name: &str, kind: PluginKind, registry: &Registry) -> Result<(), String> {
     let shown =
-        || sluice_core::name::printable(name).chars().take(MAX_NAME_LEN).collect::<String>();
+        || sluice_io::escape::printable(name).chars().take(MAX_NAME_LEN).collect::<String>();
     let is_allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_');
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(is_allowed) {
         return Err(format!(

@@ -91,7 +91,7 @@ fn dependencies(kind: NewKind, checkout: &Checkout) -> String {
         "schemars = \"1\"".to_owned(),
         "serde = { version = \"1\", features = [\"derive\"] }".to_owned(),
     ];
-    for name in ["sluice-all", "sluice-core", "sluice-logs"] {
+    for name in ["sluice-all", "sluice-io", "sluice-kit", "sluice-logs", "sluice-model"] {
         lines.push(format!("{name} = {}", checkout.dependency(name)));
     }
     if kind == NewKind::Codec {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use sluice_core::options::ByteSize;
+use sluice_model::options::ByteSize;
 
 use crate::args::{
     Assignment, RunningArgs, SelectionArgs, assignment, channel_pattern, duration, finite_number,

@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use sluice_core::name::printable_sentence;
-use sluice_core::{Playback, Plugin, PluginKind};
+use sluice_io::escape::printable_sentence;
+use sluice_kit::Playback;
+use sluice_model::{Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot};
 use sluice_pipeline::{Pipeline, Report};
 

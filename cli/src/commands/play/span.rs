@@ -1,7 +1,7 @@
 //! Finds the time of the last event of a log by reading only its end.
 
-use sluice_core::time::TimePoint;
-use sluice_core::{Error, Query, ReadContext, Source, Split, SplitStart};
+use sluice_model::time::TimePoint;
+use sluice_model::{Error, Query, ReadContext, Source, Split, SplitStart};
 use sluice_pipeline::{Pipeline, PluginInstance};
 
 use crate::args::SelectionArgs;

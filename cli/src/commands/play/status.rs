@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sluice_core::time;
+use sluice_model::time;
 
 use super::keys::PlaybackPosition;
 use crate::units;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use sluice_core::options::ByteSize;
+use sluice_model::options::ByteSize;
 
 use crate::args::{
     Assignment, ListenArgs, RunningArgs, assignment, channel_pattern, channel_type,

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::output::PublishedFile;
-use sluice_core::{Overwrite, Plugin, PluginKind};
+use sluice_io::output::PublishedFile;
+use sluice_model::{Overwrite, Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options, Recording, Stop};
 use sluice_pipeline::{Pipeline, PipelineNode, PluginInstance, Report};
 

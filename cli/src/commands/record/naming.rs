@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Zoned;
 use jiff::fmt::strtime::BrokenDownTime;
-use sluice_core::output::{is_used, sync_folder};
-use sluice_core::{Error, files};
+use sluice_io::files;
+use sluice_io::output::{is_used, sync_folder};
+use sluice_model::Error;
 
 /// What to do with an output that exists when a recording starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

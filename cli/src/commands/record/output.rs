@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sluice_core::{PluginKind, files};
+use sluice_io::files;
+use sluice_model::PluginKind;
 
 use crate::args::Assignment;
 use crate::commands::convert::OutputTarget;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Zoned;
-use sluice_core::Error;
+use sluice_model::Error;
 use sluice_pipeline::run::{self, PieceProgress, Stop};
 
 use super::naming::{ExistingOutput, FileNaming};

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::fs::statvfs;
-use sluice_core::Error;
-use sluice_core::options::ByteSize;
+use sluice_model::Error;
+use sluice_model::options::ByteSize;
 use sluice_pipeline::run::Stop;
 
 use crate::exit::Failure;

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use clap::Parser;
 use sluice_all as _;
-use sluice_core::{
+use sluice_model::{
     BatchBuilder, Channel, Encoding, Error, Input, Name, Query, ReadContext, Reader, Registry,
     Split, SplitStart,
 };
@@ -255,7 +255,7 @@ enum WhenDrained {
     Waits,
 }
 
-impl sluice_core::Source for FakeLiveSource {
+impl sluice_model::Source for FakeLiveSource {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         Ok(Vec::new())
     }

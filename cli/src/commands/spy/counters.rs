@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sluice_core::{Batch, Channel, ChannelId, Channels, EncodeContext, Error, Sink, SinkContext};
+use sluice_model::{Batch, Channel, ChannelId, Channels, EncodeContext, Error, Sink, SinkContext};
 
 use super::rates::{ChannelRates, GapSums, RateWindow};
 
@@ -358,7 +358,7 @@ impl Sink for CountingSink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::{BatchBuilder, Encoding, Name};
+    use sluice_model::{BatchBuilder, Encoding, Name};
 
     const MS: i64 = 1_000_000;
 

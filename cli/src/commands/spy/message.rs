@@ -1,7 +1,7 @@
 //! Formats one message as lines: its fields as JSON, or a hex dump.
 
 use serde_json::Value;
-use sluice_core::name::printable;
+use sluice_io::escape::printable;
 
 use crate::units;
 

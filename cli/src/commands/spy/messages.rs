@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 
 use serde_json::{Map as Object, Value, json};
-use sluice_core::json::JsonRows;
-use sluice_core::{
-    ChannelId, Channels, Map, PluginFactory, PluginKind, Stage, StageContext, TypeKey, TypePaths,
+use sluice_kit::TypePaths;
+use sluice_kit::json::JsonRows;
+use sluice_model::{
+    ChannelId, Channels, Map, PluginFactory, PluginKind, Stage, StageContext, TypeKey,
 };
 
 use super::counters::{ChannelView, LastEvent};

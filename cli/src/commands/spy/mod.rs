@@ -18,9 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use sluice_core::name::{json_escaped, printable_sentence};
-use sluice_core::time::{self, TimeLength};
-use sluice_core::{Plugin, PluginKind};
+use sluice_io::escape::{json_escaped, printable_sentence};
+use sluice_model::time::{self, TimeLength};
+use sluice_model::{Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
 use sluice_pipeline::{Pipeline, Report};
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sluice_core::name::printable;
+use sluice_io::escape::printable;
 
 use super::table::{self, SpyRow};
 use crate::terminal::{KeyPress, clipped, width};

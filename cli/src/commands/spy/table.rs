@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_core::name::printable;
+use sluice_io::escape::printable;
 
 use super::messages::TypeLabel;
 use crate::table::{Align, Column, line_width, push_line};
@@ -124,7 +124,7 @@ fn age(age: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::TypeKey;
+    use sluice_model::TypeKey;
 
     fn row(name: &str) -> SpyRow {
         SpyRow {

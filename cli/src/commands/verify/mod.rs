@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use sluice_core::files;
+use sluice_io::files;
 use sluice_pipeline::batch;
 
 use crate::args::VerifyArgs;
@@ -97,7 +97,7 @@ const NOTHING_TO_COMPARE: &str =
 
 fn read_through(
     path: &Path,
-    source: &sluice_core::Plugin,
+    source: &sluice_model::Plugin,
     options: &Map<String, Value>,
     result: &mut VerifyResult,
 ) -> Result<(), Failure> {
@@ -117,8 +117,8 @@ fn read_through(
 mod tests {
     use super::*;
     use crate::shell::Color;
-    use sluice_core::Registry;
-    use sluice_core::output::MANIFEST;
+    use sluice_io::output::MANIFEST;
+    use sluice_model::Registry;
     use std::fs;
 
     fn shell() -> Shell {

@@ -6,11 +6,11 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
-use sluice_core::Error;
-use sluice_core::files;
-use sluice_core::name::printable;
-use sluice_core::output::MANIFEST;
-use sluice_core::store::is_address;
+use sluice_io::escape::printable;
+use sluice_io::files;
+use sluice_io::output::MANIFEST;
+use sluice_io::store::is_address;
+use sluice_model::Error;
 use sluice_pipeline::batch::{BatchRecord, JOURNAL, Status, UnfinishedUnit, UnitRecord};
 use sluice_pipeline::manifest::OutputFile;
 

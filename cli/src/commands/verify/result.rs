@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::json;
-use sluice_core::files::{self, PathKind};
-use sluice_core::name::printable_sentence;
-use sluice_core::{Input, PluginFactory};
+use sluice_io::escape::printable_sentence;
+use sluice_io::files::{self, PathKind};
+use sluice_model::{Input, PluginFactory};
 use sluice_pipeline::manifest::{self, OutputFile};
 
 use crate::exit::{ExitStatus, Failure};

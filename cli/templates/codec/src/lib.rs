@@ -14,12 +14,9 @@ use std::sync::Arc;
 use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::columns::{
-    FieldShape, NumberType, PayloadField, PayloadPlan, PlainType, WireRules,
-};
-use sluice_core::{
-    Channel, Codec, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey, TypePaths,
-    register,
+use sluice_kit::columns::{FieldShape, NumberType, PayloadField, PayloadPlan, PlainType, WireRules};
+use sluice_model::{
+    Channel, Codec, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey, register,
 };
 
 /// Decodes {{name}} payloads.

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
-use sluice_core::Encoding;
+use sluice_model::Encoding;
 
 use {{crate}} as _;
 

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::name::path_escaped;
-use sluice_core::options::OutPath;
-use sluice_core::{
+use sluice_io::escape::path_escaped;
+use sluice_model::options::OutPath;
+use sluice_model::{
     Batch, Channel, EncodeContext, Error, Event, OutputFile, Sink, SinkContext, register,
 };
 

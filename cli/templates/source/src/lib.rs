@@ -13,8 +13,9 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::options::InPaths;
-use sluice_core::{Delimited, EventMarker, ParseOutcome, SniffResult, register};
+use sluice_kit::{Delimited, DelimitedSource, EventMarker, ParseOutcome};
+use sluice_model::options::InPaths;
+use sluice_model::{SniffResult, register};
 
 /// Reads {{name}} logs.
 // The options in pipeline files. Their doc comments are the help of `plugins {{name}}`.
@@ -26,7 +27,7 @@ pub struct LogSource {
 }
 
 register! {
-    source "{{name}}": LogSource,
+    source "{{name}}": DelimitedSource<LogSource>,
     about: "reads {{name}} logs",
     sample: include_str!("../samples/{{name}}.toml"),
     extensions: &["{{name}}"],

@@ -4,7 +4,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::{Batch, Error, Map, MapQuery, OptionsError, Stage, StageContext, register};
+use sluice_model::{Batch, Error, Map, MapQuery, OptionsError, Stage, StageContext, register};
 
 /// Keeps events whose payload is long enough.
 // The options in pipeline files. Their doc comments are the help of `plugins {{name}}`.

@@ -13,7 +13,7 @@ use ballista_core::serde::protobuf::{
 };
 use ballista_core::utils::{GrpcClientConfig, create_grpc_client_endpoint};
 use ballista_core::version::insert_version_header;
-use sluice_core::Error;
+use sluice_model::Error;
 use sluice_pipeline::run::Stop;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::Channel;

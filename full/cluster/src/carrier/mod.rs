@@ -6,7 +6,7 @@ mod job;
 
 use std::time::Duration;
 
-use sluice_core::Error;
+use sluice_model::Error;
 use sluice_pipeline::dispatch::{Carrier, ProgramIdentity, UnitOrder};
 use sluice_pipeline::run::Stop;
 

@@ -12,7 +12,7 @@ mod unit_runner;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::Error;
+use sluice_model::Error;
 use sluice_pipeline::run::Stop;
 use tempfile::TempDir;
 use tokio::sync::mpsc;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use sluice_core::name::printable;
+use sluice_io::escape::printable;
 use sluice_pipeline::dispatch::{ATTEMPTS, UnitOrder};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;

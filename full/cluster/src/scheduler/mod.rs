@@ -16,7 +16,7 @@ use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
 use ballista_scheduler::scheduler_process::create_scheduler;
-use sluice_core::Error;
+use sluice_model::Error;
 use sluice_pipeline::dispatch::ProgramIdentity;
 use sluice_pipeline::run::Stop;
 use tokio::net::TcpListener;

@@ -6,7 +6,7 @@ use datafusion::common::{DataFusionError, Diagnostic};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement;
 use datafusion::sql::sqlparser::parser::ParserError;
-use sluice_core::Error;
+use sluice_model::Error;
 
 use super::identifiers;
 

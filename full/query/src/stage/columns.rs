@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
-use sluice_core::name::{column_of_field, field_of_column};
+use sluice_io::escape::{column_of_field, field_of_column};
 
 /// The columns that every event has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::take::take_record_batch;
 use datafusion::arrow::buffer::ScalarBuffer;
-use sluice_core::{
+use sluice_model::{
     Batch, Channel, ChannelId, Channels, Clock, Encoding, Error, MessageType, Name, Payloads, Rows,
     StageContext, TypeKey,
 };

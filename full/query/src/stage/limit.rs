@@ -1,6 +1,6 @@
 //! `LIMIT` and `OFFSET` of per-row queries.
 
-use sluice_core::{Batch, Error, Fold, StageContext};
+use sluice_model::{Batch, Error, Fold, StageContext};
 
 use super::query::LimitOffset;
 

@@ -9,8 +9,8 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::options::ByteSize;
-use sluice_core::{OptionsError, Stage};
+use sluice_model::options::ByteSize;
+use sluice_model::{OptionsError, Stage};
 
 use super::declared;
 use super::fold::{self, MemoryBudget, QueryFold};
@@ -94,7 +94,7 @@ impl TryFrom<SqlStage> for Stage {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "sql": SqlStage,
     about: "runs an SQL query over events, and turns its rows into events",
     sample: include_str!("../../samples/sql.toml"),

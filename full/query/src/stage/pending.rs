@@ -1,7 +1,7 @@
 //! Per-row queries over several tables: events wait until the columns of all tables are known.
 
-use sluice_core::options::ByteSize;
-use sluice_core::{Batch, Error, Fold, Map, Pattern, StageContext};
+use sluice_model::options::ByteSize;
+use sluice_model::{Batch, Error, Fold, Map, Pattern, StageContext};
 
 use super::query::{Query, QueryTable};
 use super::row_map::{RowMap, channel_query};
@@ -127,8 +127,8 @@ impl Map for ChannelPrefilter {
         Ok(kept)
     }
 
-    fn query(&self) -> sluice_core::plugin::MapQuery {
-        sluice_core::plugin::MapQuery {
+    fn query(&self) -> sluice_model::plugin::MapQuery {
+        sluice_model::plugin::MapQuery {
             channels: channel_query(&self.tables),
             keeps_times: true,
             keeps_channels: true,

@@ -13,7 +13,7 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::StreamExt;
 use futures::executor::block_on;
-use sluice_core::{Batch, ChannelQuery, Error, Map, Pattern, Patterns, StageContext, plugin};
+use sluice_model::{Batch, ChannelQuery, Error, Map, Pattern, Patterns, StageContext, plugin};
 
 use super::event_mapping::{EventMapping, count_events, merge};
 use super::plan::{Planner, StagePlan};

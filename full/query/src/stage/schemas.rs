@@ -3,7 +3,7 @@
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Fields, SchemaRef};
-use sluice_core::{Batch, Channels, Error, StageContext};
+use sluice_model::{Batch, Channels, Error, StageContext};
 
 use super::columns;
 use super::query::{Query, QueryTable};

@@ -13,7 +13,7 @@ use arrow_select::concat::concat_batches;
 use arrow_select::take::{take_arrays, take_record_batch};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::sort_to_indices;
-use sluice_core::{Batch, Channel, Channels, Error, Payloads, PerChannel, Rows};
+use sluice_model::{Batch, Channel, Channels, Error, Payloads, PerChannel, Rows};
 
 use super::columns::{self, EventColumn};
 use super::query::QueryTable;

@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch};
 use serde_json::{Value, json};
-use sluice_core::{
+use sluice_model::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Error, MessageType, Name, OptionsError,
     Payloads, PluginFactory, PluginKind, Registry, Rows, Stage, StageContext, TypeKey,
 };

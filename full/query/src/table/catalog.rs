@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::TableType;
-use sluice_core::Error;
+use sluice_model::Error;
 
 use super::columns::TableKind;
 use super::provider::LogTable;

@@ -1,7 +1,7 @@
 //! Conditions on channels and sources: evaluated exactly as in SQL, and converted to queries for
 //! sources.
 
-use sluice_core::{Channel, ChannelQuery, Pattern, Patterns};
+use sluice_model::{Channel, ChannelQuery, Pattern, Patterns};
 
 /// A condition on the channel of an event.
 #[derive(Clone, Debug)]
@@ -133,7 +133,7 @@ fn escape_regex(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::{Encoding, Name};
+    use sluice_model::{Encoding, Name};
 
     fn channel(name: &str, source: &str) -> Channel {
         Channel::new(Name::from_text(name), source, Encoding::Lcm)

@@ -8,8 +8,8 @@ use arrow_array::{
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::take::take;
 use datafusion::arrow::buffer::NullBuffer;
-use sluice_core::name::column_of_field;
-use sluice_core::{Batch, Channels, Error, MessageType, Payloads};
+use sluice_io::escape::column_of_field;
+use sluice_model::{Batch, Channels, Error, MessageType, Payloads};
 
 pub(super) const TIMESTAMP: &str = "timestamp";
 pub(super) const SOURCE: &str = "source";
@@ -53,7 +53,7 @@ pub(crate) enum LogColumn {
 
 impl RowType {
     /// Whether rows have this type and these columns.
-    pub(crate) fn is_of(&self, rows: &sluice_core::Rows) -> bool {
+    pub(crate) fn is_of(&self, rows: &sluice_model::Rows) -> bool {
         let same = Arc::ptr_eq(&self.message, &rows.message) || self.message == rows.message;
         let columns = rows.columns.schema_ref();
         same && (Arc::ptr_eq(&self.columns, columns) || self.columns.fields() == columns.fields())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sluice_core::{
+use sluice_model::{
     Batch, BlockPool, Channel, Error, ErrorKind, PerChannel, Query, Rows, Split, SplitStart,
     StageContext, booleans,
 };

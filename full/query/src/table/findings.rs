@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-use sluice_core::Damage;
+use sluice_model::Damage;
 
 /// What a query reports besides its result.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow_schema::SchemaRef;
 use serde_json::{Value, json};
-use sluice_core::{
+use sluice_model::{
     BlockPool, ChannelId, Channels, Error, LossLog, Map, OptionsError, PluginFactory, PluginKind,
     Query, ReadContext, Registry, RunHandle, Source, Split, Stage,
 };
@@ -101,7 +101,7 @@ impl LogTables {
     }
 
     /// Like [`channels`](Self::channels), but returns
-    /// [`ErrorKind::Aborted`](sluice_core::ErrorKind::Aborted) soon after `stop` is set.
+    /// [`ErrorKind::Aborted`](sluice_model::ErrorKind::Aborted) soon after `stop` is set.
     pub fn channels_until(&self, stop: &AtomicBool) -> Result<Vec<String>, Error> {
         if !self.all_discovered.load(Ordering::Relaxed) && !self.is_read_once()? {
             discovery::discover_all(self, stop)?;

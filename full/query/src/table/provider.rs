@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_plan::ExecutionPlan;
-use sluice_core::{Error, PerChannel, Split};
+use sluice_model::{Error, PerChannel, Split};
 
 use super::LogTables;
 use super::columns::TableKind;

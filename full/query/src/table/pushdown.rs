@@ -4,7 +4,7 @@
 use arrow_schema::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Between, BinaryExpr, Cast, Expr, Operator, TryCast, expr::InList};
-use sluice_core::{Channel, Query, time};
+use sluice_model::{Channel, Query, time};
 
 use super::channels::{ChannelAttribute, ChannelTest, like_pattern};
 use super::columns::{CHANNEL, SOURCE, TIMESTAMP, TableKind};

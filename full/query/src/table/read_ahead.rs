@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::Result;
-use sluice_core::{Batch, Damage, Error, LossLog, ReadContext, Seam, Split, SplitStart};
+use sluice_model::{Batch, Damage, Error, LossLog, ReadContext, Seam, Split, SplitStart};
 use tokio::sync::mpsc;
 
 use super::resources::ReadResources;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::BlockPool;
+use sluice_model::BlockPool;
 use tokio::sync::Semaphore;
 
 /// The limits and buffers that all scans of a session share.

@@ -22,7 +22,7 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
 use futures::stream;
-use sluice_core::{Query, Split};
+use sluice_model::{Query, Split};
 
 use super::read_ahead::ReadAhead;
 use super::resources::ReadResources;

@@ -11,7 +11,7 @@ use arrow_select::filter::filter_record_batch;
 use arrow_select::interleave::interleave;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_expr::PhysicalExpr;
-use sluice_core::{Batch, Error, Payloads, PerChannel, Rows, StageContext, booleans};
+use sluice_model::{Batch, Error, Payloads, PerChannel, Rows, StageContext, booleans};
 
 use super::columns::{LogColumn, RowType, TableKind, column_mismatch, record_batch};
 use super::pushdown::Pushdown;

@@ -11,7 +11,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-use sluice_core::{Error, OutputFile};
+use sluice_model::{Error, OutputFile};
 
 use super::{ResultMetadata, RowWriter, plain};
 

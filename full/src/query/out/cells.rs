@@ -3,8 +3,8 @@
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
-use sluice_core::Error;
-use sluice_core::json;
+use sluice_kit::json;
+use sluice_model::Error;
 
 use super::plain;
 

@@ -3,7 +3,7 @@
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use sluice_core::{Error, OutputFile};
+use sluice_model::{Error, OutputFile};
 
 use super::RowWriter;
 use super::cells::{Binary, Cells};

@@ -2,8 +2,8 @@
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use sluice_core::name::printable;
-use sluice_core::{Error, OutputFile};
+use sluice_io::escape::printable;
+use sluice_model::{Error, OutputFile};
 
 use super::RowWriter;
 use super::cells::{Binary, Cells};

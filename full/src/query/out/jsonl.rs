@@ -1,8 +1,8 @@
 //! Writes rows as JSON lines, one object per row.
 
 use arrow_array::RecordBatch;
-use sluice_core::json::JsonRows;
-use sluice_core::{Error, OutputFile};
+use sluice_kit::json::JsonRows;
+use sluice_model::{Error, OutputFile};
 
 use super::{RowWriter, plain};
 

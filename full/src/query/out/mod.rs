@@ -15,7 +15,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Schema, SchemaRef};
 use sluice::extension::{Failure, extension};
-use sluice_core::{Error, OutputFile, Outputs, Overwrite};
+use sluice_model::{Error, OutputFile, Outputs, Overwrite};
 
 use super::args::{QueryArgs, RowFormat};
 

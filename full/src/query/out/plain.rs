@@ -13,7 +13,7 @@ use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, TimeUnit};
 use jiff::Timestamp;
-use sluice_core::Error;
+use sluice_model::Error;
 
 /// Converts all columns.
 pub(super) fn rows(rows: &RecordBatch) -> Result<RecordBatch, Error> {

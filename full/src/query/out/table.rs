@@ -7,8 +7,8 @@ use arrow_schema::{DataType, SchemaRef};
 use sluice::extension::{
     Align, Column, clipped, count, line_width, pluralize, push_line, stdout_width, width,
 };
-use sluice_core::name::printable;
-use sluice_core::{Error, OutputFile};
+use sluice_io::escape::printable;
+use sluice_model::{Error, OutputFile};
 
 use super::RowWriter;
 use super::cells::{Binary, Cells};

@@ -9,7 +9,7 @@ use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper};
-use sluice_core::name::printable;
+use sluice_io::escape::printable;
 use sluice_query::session::Session;
 use sluice_query::table::LogTables;
 
@@ -206,8 +206,8 @@ impl Validator for PromptHelper {
 
 #[cfg(test)]
 mod tests {
-    use sluice_core::Registry;
-    use sluice_core::{Error, Input, ReadContext, Reader, Source, Split, SplitStart};
+    use sluice_model::Registry;
+    use sluice_model::{Error, Input, ReadContext, Reader, Source, Split, SplitStart};
     use sluice_query::session::SessionOptions;
 
     use super::*;

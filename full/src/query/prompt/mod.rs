@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use sluice::extension::{ExitStatus, Failure, Shell, log_message, pluralize, print_types};
-use sluice_core::name::printable;
+use sluice_io::escape::printable;
 use sluice_query::statements::{Statement, Statements};
 
 use super::args::RowFormat;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use sluice_core::contract::trials;
+use sluice_kit::contract::trials;
 
 use super::{GatedBatch, until_idle};
 use crate::cluster::processes::{Cluster, ClusterProcess};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sluice_core::counts::EventCounts;
-use sluice_core::{Batch, Error, Fold, StageContext};
+use sluice_kit::counts::EventCounts;
+use sluice_model::{Batch, Error, Fold, StageContext};
 
 use super::super::observed::NamingNodes;
 use super::super::segment::{SegmentOutcome, count_stage};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sluice_core::Error;
+use sluice_model::Error;
 
 use super::super::topology::MergeNode;
 use super::{RunDriver, RunningSource};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, bounded};
-use sluice_core::{Batch, Error};
+use sluice_model::{Batch, Error};
 
 use super::super::segment::{Branch, SegmentOutcome};
 use super::super::step_sizes::StepSizes;

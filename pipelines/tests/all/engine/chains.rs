@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
 
-use sluice_core::time::TimePoint;
-use sluice_core::{
+use sluice_model::time::TimePoint;
+use sluice_model::{
     Batch, ChannelQuery, Error, Fold, FoldQuery, Map, MapQuery, OptionsError, Pattern, Patterns,
     Stage, StageContext,
 };

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sluice_core::playback::{PlaybackClock, PlaybackSpeed};
-use sluice_core::{
+use sluice_kit::playback::{PlaybackClock, PlaybackSpeed};
+use sluice_model::{
     Batch, BatchBuilder, Channel, Channels, EncodeContext, Encoding, Error, Input, Name,
     PluginKind, Query, ReadContext, Reader, Sink, SinkContext, Source, Split, SplitStart, Stage,
 };

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use sluice_core::options::ByteSize;
-use sluice_core::{Batch, BatchBuilder, Error, Fold, Map, Stage, StageContext};
+use sluice_model::options::ByteSize;
+use sluice_model::{Batch, BatchBuilder, Error, Fold, Map, Stage, StageContext};
 use sluice_pipeline::run::{self, Options};
 
 use crate::engine::kit::{LineSink, MadeUpSource, chain_of};
@@ -57,7 +57,7 @@ impl Map for SwellingMap {
         let large = CountedBytes::new(batch.payload_bytes() as usize * self.0, &self.1);
         let segment = builder.segment(Bytes::from_owner(large));
         for event in batch.iter() {
-            let place = sluice_core::PayloadOffset { segment, offset: 0 };
+            let place = sluice_model::PayloadOffset { segment, offset: 0 };
             builder.push(event.timestamp, event.sequence, event.channel, &[0; 64], place);
         }
         Ok(builder.finish())

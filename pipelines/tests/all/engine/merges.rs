@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use sluice_core::options::ByteSize;
-use sluice_core::{Batch, ChannelId, Error, Fold, Map, Stage, StageContext};
+use sluice_model::options::ByteSize;
+use sluice_model::{Batch, ChannelId, Error, Fold, Map, Stage, StageContext};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, PluginInstance, Report};
 

@@ -1,15 +1,16 @@
 //! Plugins that accept options and ignore them, and their registry.
 
 use serde::Deserialize;
-use sluice_core::options::{ByteSize, InPaths, OutPath};
-use sluice_core::plugin::{EncodeContext, Input, Reader, SinkContext, SplitStart};
-use sluice_core::registry::{make_sink, make_source, make_stage, schema_of};
-use sluice_core::schemars::{self, JsonSchema};
-use sluice_core::time::{TimeLength, TimePoint};
-use sluice_core::{
+use sluice_model::Input;
+use sluice_model::options::{ByteSize, InPaths, OutPath};
+use sluice_model::plugin::{EncodeContext, Reader, SinkContext, SplitStart};
+use sluice_model::registry::{make_sink, make_source, make_stage, schema_of};
+use sluice_model::time::{TimeLength, TimePoint};
+use sluice_model::{
     Batch, Error, Map, OptionsError, Patterns, Plugin, PluginFactory, ReadContext, Registry, Sink,
     Source, Split, Stage, StageContext,
 };
+use sluice_model::{schemars, schemars::JsonSchema};
 
 /// The toys.
 pub(crate) fn registry() -> Registry {

@@ -1,6 +1,6 @@
 //! The cost of damage: only the frames it is in, and never a wrong event.
 
-use sluice_core::contract::{SourceContents, sample_positions};
+use sluice_kit::contract::{SourceContents, sample_positions};
 
 use crate::kit::{ArchiveBuilder, FORMATS, Folder, are_among, log, plain, read, spans, unpacked};
 
@@ -105,10 +105,10 @@ fn a_truncated_archive_has_every_whole_frame_and_one_damage() {
 /// How many events a frame has: none, if it is a format's head or tail.
 fn count(format: &str, plain: &[u8]) -> usize {
     let format = sluice_archive::fuzzing::find_format(format).unwrap();
-    let context = sluice_core::ReadContext::standalone("test");
+    let context = sluice_model::ReadContext::standalone("test");
     let piece = bytes::Bytes::copy_from_slice(plain);
     let read = format.decode(piece, std::path::Path::new("x"), &context).unwrap();
-    read.map_or(0, |batches| batches.iter().map(sluice_core::Batch::len).sum())
+    read.map_or(0, |batches| batches.iter().map(sluice_model::Batch::len).sum())
 }
 
 #[test]

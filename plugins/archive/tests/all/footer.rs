@@ -1,8 +1,8 @@
 //! Wrong footers of intact frames: whatever the footer says, no wrong event is emitted.
 
 use serde_json::{Value, json};
-use sluice_core::contract::gather;
-use sluice_core::frames::{self, SeekTableBuilder};
+use sluice_io::frames::{self, SeekTableBuilder};
+use sluice_kit::contract::gather;
 
 use crate::kit::{ArchiveBuilder, Folder, are_among, log, plain, read, source, spans};
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sluice_archive::fuzzing::Archive;
-use sluice_core::contract::{PlainEvent, SourceContents, gather, overwrite};
-use sluice_core::frames::{FrameSpan, seek_table};
-use sluice_core::{
+use sluice_io::Tasks;
+use sluice_io::files::LogFile;
+use sluice_io::frames::{FrameSpan, seek_table};
+use sluice_kit::contract::{PlainEvent, SourceContents, gather, overwrite};
+use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, EncodeContext, Encoding, Error,
-    Name, OptionsError, PluginFactory, PluginKind, Registry, SinkContext, Tasks, files::LogFile,
-    options,
+    Name, OptionsError, PluginFactory, PluginKind, Registry, SinkContext, options,
 };
 
 /// An event of these tests: microseconds, channel, payload.

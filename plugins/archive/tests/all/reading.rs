@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_archive::fuzzing::Archive;
-use sluice_core::contract::{
+use sluice_kit::contract::{
     any_splitting_is_the_same, gather, gather_splits, splits_cover_the_inputs,
 };
-use sluice_core::{
+use sluice_model::{
     ChannelQuery, Pattern, Patterns, PluginKind, Query, ReadContext, Registry, SniffResult, Source,
     options,
 };

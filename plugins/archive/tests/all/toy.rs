@@ -7,10 +7,10 @@ use std::path::Path;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use sluice_core::files::{self, LogFile};
-use sluice_core::options::InPaths;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::{
+use sluice_io::files::{self, LogFile};
+use sluice_model::options::InPaths;
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{
     Batch, BatchBuilder, ByteFormat, Channel, Channels, Damage, EncodeContext, Encoding, Error,
     Input, Name, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
@@ -98,12 +98,12 @@ fn events(mut log: &[u8], context: &ReadContext) -> Result<(Batch, usize), Error
 /// Reads toy logs, plain or compressed.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct ToyLogSource {
     path: InPaths,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     source "toy": ToyLogSource,
     about: "reads the logs of these tests",
     sniff: |head| if head.first() == Some(&b'E') { SniffResult::Yes } else { SniffResult::No },

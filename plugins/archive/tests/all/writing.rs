@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_core::{Registry, SinkContext, Source, Tasks};
+use sluice_io::Tasks;
+use sluice_model::{Registry, SinkContext, Source};
 
 use crate::kit::{
     ArchiveBuilder, FORMATS, Folder, TestEvent, batch, log, read, sink, source, spans, unpacked,
@@ -25,7 +26,7 @@ impl Tasks for ThreadPerTask {
 
 /// The plain log, as the format's own sink would write it.
 fn plain_log(format: &str, events: &[TestEvent]) -> Vec<u8> {
-    let channels = sluice_core::Channels::default();
+    let channels = sluice_model::Channels::default();
     let mut log = Vec::new();
     let format = Registry::linked().byte_format(format).unwrap();
     format.encode(&[batch(events, 0, &channels)], &channels, &mut log).unwrap();

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use sluice_core::files;
-use sluice_core::mistake::Mistake;
-use sluice_core::options::TYPES_FORMAT;
+use sluice_io::files;
+use sluice_kit::mistake::Mistake;
+use sluice_model::options::TYPES_FORMAT;
 
 use crate::config::Document;
 use crate::geometry::{Quaternion, Transform};

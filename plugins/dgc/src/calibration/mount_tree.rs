@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use sluice_core::mistake::Mistake;
+use sluice_kit::mistake::Mistake;
 
 use super::Mount;
 use super::read::mistake;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sluice_core::mistake::Mistake;
+use sluice_kit::mistake::Mistake;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

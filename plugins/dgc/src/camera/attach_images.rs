@@ -10,7 +10,7 @@ use arrow_array::types::{Float64Type, Int32Type};
 use arrow_array::{Array, ArrayRef, DictionaryArray, FixedSizeListArray, Float64Array, Int32Array};
 use arrow_buffer::{Buffer, NullBuffer};
 use arrow_schema::{DataType, Field};
-use sluice_core::{
+use sluice_model::{
     Batch, ChannelId, ChannelQuery, Error, Fold, FoldQuery, OptionsError, Pattern, Patterns, Rows,
     StageContext,
 };

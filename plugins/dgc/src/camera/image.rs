@@ -4,7 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int16Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::Buffer;
-use sluice_core::Rows;
+use sluice_model::Rows;
 
 use super::picture::Picture;
 use crate::points::UTIME;

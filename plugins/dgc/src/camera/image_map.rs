@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sluice_core::{
+use sluice_model::{
     Batch, ChannelId, Error, Map, MapQuery, OptionsError, PerChannel, Rows, StageContext,
 };
 

@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::time::TimeLength;
-use sluice_core::{OptionsError, Pattern, Stage};
+use sluice_model::time::TimeLength;
+use sluice_model::{OptionsError, Pattern, Stage};
 
 use crate::calibration::{Calibration, CalibrationPath, Camera};
 use crate::poses::options::non_negative;
@@ -93,7 +93,7 @@ impl Default for CameraOptions {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "camera": CameraOptions,
     about: "adds to points their pixels and colours in camera images",
     sample: include_str!("../../samples/camera.toml"),

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
-use sluice_core::{Batch, ChannelId, Error, Map, MapQuery, PerChannel, Rows, StageContext};
+use sluice_model::{Batch, ChannelId, Error, Map, MapQuery, PerChannel, Rows, StageContext};
 
 use self::pixel_columns::{PixelColumns, with_members};
 use super::attach_images::{ImageView, ImageViews};

@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, BinaryArray, Int16Array, Int64Array, RecordBatch};
 use arrow_schema::{Field, Schema};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::{Error, MessageType, OptionsError, Payloads, Rows, Stage, TypeKey};
+use sluice_model::{Error, MessageType, OptionsError, Payloads, Rows, Stage, TypeKey};
 
 use super::image::{CameraImage, UNDISTORTED};
 use super::image_map::{ImageMap, ImageTransform, KeepReason, UNDECODABLE, WRONG_SHAPE};
@@ -34,7 +34,7 @@ impl Default for UndistortOptions {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "undistort": UndistortOptions,
     about: "removes the lens distortion from camera images",
     sample: include_str!("../../samples/undistort.toml"),
@@ -143,7 +143,7 @@ mod tests {
 
     use arrow_array::cast::AsArray;
     use serde_json::{Value, json};
-    use sluice_core::{Batch, BatchBuilder, Channel, Channels, Encoding, Map, Name, StageContext};
+    use sluice_model::{Batch, BatchBuilder, Channel, Channels, Encoding, Map, Name, StageContext};
 
     use super::super::image_map::NOT_AN_IMAGE;
     use super::*;

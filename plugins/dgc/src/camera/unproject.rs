@@ -8,7 +8,7 @@ use arrow_buffer::OffsetBuffer;
 use arrow_schema::Field;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::{Error, OptionsError, Rows, Stage};
+use sluice_model::{Error, OptionsError, Rows, Stage};
 
 use super::image::CameraImage;
 use super::image_map::{ImageMap, ImageTransform, KeepReason, UNDECODABLE, WRONG_SHAPE};
@@ -61,7 +61,7 @@ impl Default for UnprojectOptions {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "unproject": UnprojectOptions,
     about: "turns pixels of camera images into points at a depth or on a plane",
     sample: include_str!("../../samples/unproject.toml"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::BinaryArray;
 use arrow_buffer::{Buffer, OffsetBuffer};
-use sluice_core::{Batch, Error, LossLog, ReadContext, Reader, Seam};
+use sluice_model::{Batch, Error, LossLog, ReadContext, Reader, Seam};
 
 use super::wire::{CameraFrame, ParsedFrame};
 

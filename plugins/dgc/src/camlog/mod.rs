@@ -13,11 +13,12 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_core::files::{self, InputContent};
-use sluice_core::options::{self as core_options, InPaths};
-use sluice_core::{
-    Channel, Delimited, Encoding, Error, EventMarker, Input, Name, OptionsError, ParseOutcome,
-    PluginFactory, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
+use sluice_io::files::{self, InputContent};
+use sluice_kit::{Delimited, DelimitedSource, EventMarker, ParseOutcome};
+use sluice_model::options::{self as core_options, InPaths};
+use sluice_model::{
+    Channel, Encoding, Error, Input, Name, OptionsError, PluginFactory, Query, ReadContext, Reader,
+    SniffResult, Source, Split, SplitStart,
 };
 
 use crate::calibration::{Calibration, CalibrationPath};
@@ -45,7 +46,7 @@ pub(crate) struct CameraLogOptions {
 #[serde(try_from = "CameraLogOptions")]
 #[schemars(with = "CameraLogOptions")]
 pub(crate) struct CameraLog {
-    frames: CameraLogFrames,
+    frames: DelimitedSource<CameraLogFrames>,
 }
 
 impl TryFrom<CameraLogOptions> for CameraLog {
@@ -59,11 +60,11 @@ impl TryFrom<CameraLogOptions> for CameraLog {
         let calibration = load.map_err(|message| OptionsError::at("calibration", message))?;
         let channels_by_uid = channels_by_uid(&calibration)?;
         Ok(Self {
-            frames: CameraLogFrames {
+            frames: DelimitedSource(CameraLogFrames {
                 path: options.path,
                 channel: options.channel,
                 channels_by_uid,
-            },
+            }),
         })
     }
 }
@@ -82,7 +83,7 @@ fn sniff(head: &[u8]) -> SniffResult {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     source "camlog": CameraLog,
     about: "reads camera logs, such as the full-size images of the MIT Urban Challenge vehicle",
     sample: include_str!("../../samples/camlog.toml"),
@@ -201,7 +202,7 @@ impl Source for CameraLog {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let frames = self.frames.read(split, entry, context)?;
-        let has_channel_option = self.frames.channel.is_some();
+        let has_channel_option = self.frames.0.channel.is_some();
         Ok(Box::new(ImageReader::new(frames, has_channel_option, context)))
     }
 }

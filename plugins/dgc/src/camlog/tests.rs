@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use jpeg_encoder::{ColorType, Encoder};
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_core::contract::{SourceContents, any_splitting_is_the_same, gather, gather_with};
+use sluice_kit::contract::{SourceContents, any_splitting_is_the_same, gather, gather_with};
 
 use super::*;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use sluice_core::mistake::Mistake;
+use sluice_kit::mistake::Mistake;
 
 use super::{number, parser};
 

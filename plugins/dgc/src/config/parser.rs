@@ -4,7 +4,7 @@ mod lexer;
 
 use std::ops::Range;
 
-use sluice_core::mistake::Mistake;
+use sluice_kit::mistake::Mistake;
 
 use self::lexer::{ConfigToken, Lexer, TokenKind};
 use super::{ConfigEntry, ConfigValue, Document, Scalar};

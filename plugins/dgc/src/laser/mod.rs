@@ -11,7 +11,7 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::{
+use sluice_model::{
     Batch, Channel, Error, Map, MapQuery, OptionsError, Pattern, Patterns, PerChannel, Rows, Stage,
     StageContext,
 };
@@ -24,7 +24,7 @@ use crate::ranges;
 use crate::to_frame::mounts::SensorMounts;
 use angles::{AngleTables, SampleAngles};
 use scan::ScanColumns;
-use sluice_core::UndecodedPolicy;
+use sluice_model::UndecodedPolicy;
 
 /// Options of `laser`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -64,7 +64,7 @@ impl Default for LaserOptions {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "laser": LaserOptions,
     about: "turns planar laser scans into points",
     sample: include_str!("../../samples/laser.toml"),

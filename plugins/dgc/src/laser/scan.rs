@@ -4,7 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
-use sluice_core::Rows;
+use sluice_model::Rows;
 
 use crate::points::UTIME;
 

@@ -15,7 +15,7 @@ mod report;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use sluice_core::{
+use sluice_model::{
     Batch, Channel, ChannelId, ChannelQuery, Error, Fold, FoldQuery, Patterns, PerChannel, Rows,
     StageContext,
 };
@@ -369,7 +369,7 @@ impl<K: AttachedValue> AttachFold<K> {
     ) -> Result<(), Error> {
         if let Some(advice) = self.plan.stop_advice {
             let (when, why) =
-                (sluice_core::time::format(request.time), (self.plan.describe_miss)(miss));
+                (sluice_model::time::format(request.time), (self.plan.describe_miss)(miss));
             return Err(Error::invalid(format!(
                 "an event of `{channel}` of {when} {why}: {advice}"
             )));

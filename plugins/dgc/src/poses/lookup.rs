@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sluice_core::{Batch, ChannelId, Rows, StageContext};
+use sluice_model::{Batch, ChannelId, Rows, StageContext};
 
 use super::options::{MaxAge, format_duration};
 use super::{LookupMiss, Timestamped};

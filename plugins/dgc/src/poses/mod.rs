@@ -10,7 +10,7 @@ mod reader;
 mod sources;
 mod weight;
 
-use sluice_core::Rows;
+use sluice_model::Rows;
 
 use crate::geometry::{Quaternion, Transform};
 pub(crate) use history::{History, Timestamped};

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
-use sluice_core::OptionsError;
-use sluice_core::time::TimeLength;
+use sluice_model::OptionsError;
+use sluice_model::time::TimeLength;
 
 /// Maximum age of a value: a duration, or `none` for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

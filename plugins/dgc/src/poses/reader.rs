@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use arrow_array::{Array, ArrayRef};
-use sluice_core::{
+use sluice_model::{
     Batch, Channel, ChannelId, Error, OptionsError, Pattern, PerChannel, Rows, StageContext,
 };
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, BinaryArray, FixedSizeListArray, Float64Array, RecordBatch};
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Schema};
-use sluice_core::{Batch, Channels, Error, MessageType, Payloads, Rows, TypeKey};
+use sluice_model::{Batch, Channels, Error, MessageType, Payloads, Rows, TypeKey};
 
 use crate::dataset_decoder::DatasetDecoder;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::StageContext;
+use sluice_model::StageContext;
 
 use super::{History, Timestamped};
 

@@ -3,7 +3,7 @@
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_schema::DataType;
-use sluice_core::{Batch, Rows};
+use sluice_model::{Batch, Rows};
 
 use crate::points::Points;
 
@@ -63,7 +63,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow_array::{ArrayRef, RecordBatch, StringArray};
-    use sluice_core::{BatchBuilder, ChannelId, MessageType, Payloads, TypeKey};
+    use sluice_model::{BatchBuilder, ChannelId, MessageType, Payloads, TypeKey};
 
     use super::*;
     use crate::points::{CloudBuilder, PointFrame};

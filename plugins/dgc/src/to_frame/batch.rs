@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array};
-use sluice_core::{Batch, ChannelId, Error, Rows, StageContext};
+use sluice_model::{Batch, ChannelId, Error, Rows, StageContext};
 
 use super::frame_change::FrameChange;
 use super::{ChannelPlan, DropReason, POSE, ToFrame, sensor_pose};

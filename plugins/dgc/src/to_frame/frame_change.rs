@@ -1,6 +1,6 @@
 //! The transform from one frame to another, and what it depends on. Moves no points.
 
-use sluice_core::Error;
+use sluice_model::Error;
 
 use crate::geometry::Transform;
 use crate::points::PointFrame;

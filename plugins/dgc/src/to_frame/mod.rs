@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::time::TimeLength;
-use sluice_core::{
+use sluice_model::time::TimeLength;
+use sluice_model::{
     Batch, Channel, Error, Map, MapQuery, OptionsError, Pattern, Patterns, PerChannel, Rows, Stage,
     StageContext,
 };
@@ -96,7 +96,7 @@ impl Default for ToFrameOptions {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "to-frame": ToFrameOptions,
     about: "moves points between the frames of sensors, vehicle and surroundings",
     sample: include_str!("../../samples/to-frame.toml"),

@@ -1,6 +1,6 @@
 //! Converts poses of the body to poses of a sensor. Moves no points.
 
-use sluice_core::{Error, Rows};
+use sluice_model::{Error, Rows};
 
 use crate::calibration::Mount;
 use crate::geometry::Quaternion;
@@ -77,7 +77,7 @@ mod tests {
 
     use arrow_array::{Array, RecordBatch};
     use arrow_schema::Schema;
-    use sluice_core::{MessageType, Payloads, TypeKey};
+    use sluice_model::{MessageType, Payloads, TypeKey};
 
     use super::*;
 

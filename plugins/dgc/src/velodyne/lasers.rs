@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use sluice_core::{Error, files};
+use sluice_io::files;
+use sluice_model::Error;
 
 use super::model::Model;
 

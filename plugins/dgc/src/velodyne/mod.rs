@@ -17,7 +17,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::{
+use sluice_model::{
     Batch, Channel, Channels, Error, Map, MapQuery, OptionsError, Pattern, Patterns, Payloads,
     PerChannel, Rows, Stage, StageContext,
 };
@@ -26,7 +26,7 @@ use crate::event_report::EventReport;
 use crate::points::{CloudBuilder, PointFrame, UTIME};
 use decoder::{PacketDecoder, RangeLimits};
 use model::{Model, product_name};
-use sluice_core::UndecodedPolicy;
+use sluice_model::UndecodedPolicy;
 use wire::{BLOCKS, DataBlocks, FactoryBytes, LANES, NoPacket, TimedPacket};
 
 /// Options of `velodyne`.
@@ -38,7 +38,7 @@ pub(crate) struct VelodyneOptions {
     /// The sensor model.
     pub(crate) model: Model,
     /// Laser table of the sensor, as CSV. Default: the built-in table of the model.
-    #[schemars(extend("format" = sluice_core::options::PATH_FORMAT))]
+    #[schemars(extend("format" = sluice_model::options::PATH_FORMAT))]
     pub(crate) lasers: Option<PathBuf>,
     /// Drops empty returns. For an HDL-64E they become points within 0.6 m otherwise.
     pub(crate) drop_zero_returns: bool,
@@ -64,7 +64,7 @@ impl Default for VelodyneOptions {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "velodyne": VelodyneOptions,
     about: "turns packets of Velodyne sensors into points",
     sample: include_str!("../../samples/velodyne.toml"),

@@ -4,9 +4,9 @@
 
 use serde_json::json;
 use sluice_conformance::Integrity;
-use sluice_core::contract::{SourceContents, any_splitting_is_the_same};
-use sluice_core::{PluginFactory, PluginKind, Registry};
 use sluice_example as _;
+use sluice_kit::contract::{SourceContents, any_splitting_is_the_same};
+use sluice_model::{PluginFactory, PluginKind, Registry};
 
 const NOTES: &str = "1194098400.25 DRIVER takes over\n\
     2007-11-03T14:00:01Z GPS no fix\n1194098402 DRIVER \n";

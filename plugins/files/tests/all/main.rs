@@ -10,12 +10,13 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_core::{
+use sluice_files as _;
+use sluice_io::Tasks;
+use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, EncodeContext, Encoding, Error,
     MessageType, Name, OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind,
-    Registry, Rows, SinkContext, Tasks, TypeKey,
+    Registry, Rows, SinkContext, TypeKey,
 };
-use sluice_files as _;
 
 /// 2007-11-03T14:00:00Z
 const BEGIN: i64 = 1_194_098_400_000_000_000;

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::{Deref, Range};
 use std::path::Path;
 
-pub(crate) use sluice_core::TypeFile;
-use sluice_core::mistake::Mistake;
-pub(crate) use sluice_core::type_library::TypeId;
-use sluice_core::type_library::{ResolvedType, TypeLibrary};
+pub(crate) use sluice_kit::TypeFile;
+use sluice_kit::mistake::Mistake;
+pub(crate) use sluice_kit::type_library::TypeId;
+use sluice_kit::type_library::{ResolvedType, TypeLibrary};
 
 use super::parser::{self, MAX_MISTAKES};
 use super::syntax::{Declaration, DeclarationBody, SliceMember, TypeName, TypeRef};

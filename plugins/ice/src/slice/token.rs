@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use sluice_core::cursor::{Cursor, Token};
+use sluice_model::cursor::{Cursor, Token};
 
 /// Returns the tokens of a text in order.
 #[derive(Debug)]

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sluice_core::TypeFile;
-use sluice_core::{BatchBuilder, ChannelId, Codec, booleans};
 use sluice_ice::fuzzing::IceCodec;
+use sluice_kit::TypeFile;
+use sluice_model::{BatchBuilder, ChannelId, Codec, booleans};
 
 fn bytes_of(hex: &str) -> Vec<u8> {
     hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()

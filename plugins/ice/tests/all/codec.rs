@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::path::Path;
 
 use proptest::prelude::*;
-use sluice_core::TypeFile;
-use sluice_core::{
+use sluice_ice::fuzzing::IceCodec;
+use sluice_kit::TypeFile;
+use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, Codec, Encoding, KnownType, MessageType, Name,
     PayloadType, TypeKey,
 };
-use sluice_ice::fuzzing::IceCodec;
 
 fn codec(files: &[(&str, &str)]) -> IceCodec {
     let file =

@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 
 use arrow_array::cast::AsArray;
 use serde_json::{Map, Value, json};
-use sluice_core::TypeFile;
-use sluice_core::json::JsonRows;
-use sluice_core::type_library::TypeId;
-use sluice_core::{BatchBuilder, ChannelId, Codec, PayloadType};
 use sluice_ice::fuzzing::IceCodec;
 use sluice_ice::fuzzing::SliceLibrary;
 use sluice_ice::fuzzing::type_names;
 use sluice_ice::fuzzing::{DeclarationBody, TypeName, TypeRef};
+use sluice_kit::TypeFile;
+use sluice_kit::json::JsonRows;
+use sluice_kit::type_library::TypeId;
+use sluice_model::{BatchBuilder, ChannelId, Codec, PayloadType};
 
 /// A Python that has Ice, if there is one.
 fn python() -> Option<PathBuf> {
@@ -130,7 +130,7 @@ fn is_same(found: &Value, put: &Value) -> bool {
         }
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
         (Value::String(a), Value::String(b)) => {
-            a == b || String::from_utf8_lossy(&sluice_core::name::unescaped(a)) == *b
+            a == b || String::from_utf8_lossy(&sluice_io::escape::unescaped(a)) == *b
         }
         _ => found == put,
     }

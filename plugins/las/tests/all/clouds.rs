@@ -11,7 +11,7 @@ use crate::kit::{
 use las::Reader;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_core::SinkContext;
+use sluice_model::SinkContext;
 
 /// The points of a file.
 fn read(path: &Path) -> (las::Header, Vec<las::Point>) {

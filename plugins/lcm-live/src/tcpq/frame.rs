@@ -8,7 +8,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use sluice_core::name::printable;
+use sluice_io::escape::printable;
 
 /// Bytes of a handshake: magic number and version.
 pub(crate) const HANDSHAKE_LEN: usize = 8;

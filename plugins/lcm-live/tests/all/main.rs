@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sluice_core::contract::PlainEvent;
-use sluice_core::{
-    Batch, BatchBuilder, Channel, ChannelId, Channels, EncodeContext, Encoding, Name, Playback,
-    Query, ReadContext, RunHandle, Service, Sink, SinkContext, Source, SplitStart,
-};
+use sluice_kit::Playback;
+use sluice_kit::contract::PlainEvent;
 use sluice_lcm_live::{LcmHub, LcmLive, LcmLiveSink};
+use sluice_model::{
+    Batch, BatchBuilder, Channel, ChannelId, Channels, EncodeContext, Encoding, Name, Query,
+    ReadContext, RunHandle, Service, Sink, SinkContext, Source, SplitStart,
+};
 use socket2::{Domain, Socket, Type};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
@@ -286,7 +287,7 @@ fn play(
 ) -> (u64, Vec<String>) {
     let batch = batch(&context.channels, messages);
     let mut output = sink.open(context).unwrap();
-    let blocks = sluice_core::BlockPool::new(1 << 20, 4);
+    let blocks = sluice_model::BlockPool::new(1 << 20, 4);
     let mut encode = EncodeContext::new(&context.channels, &blocks);
     let block = sink.encode(batch, &mut encode).unwrap();
     let refused = encode.refused.into_iter().map(|(_, why)| why).collect();
@@ -375,7 +376,7 @@ fn playing_can_be_told_to_go_elsewhere() {
     let messages = [(0, "A", vec![0]), (3_600_000, "A", vec![1]), (3_600_001, "B", vec![2])];
     let batch = batch(&context.channels, &messages);
     let mut output = sink.open(&context).unwrap();
-    let blocks = sluice_core::BlockPool::new(1 << 20, 4);
+    let blocks = sluice_model::BlockPool::new(1 << 20, 4);
     let block = sink.encode(batch, &mut EncodeContext::new(&context.channels, &blocks)).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -3,9 +3,9 @@
 use arrow_array::builder::BinaryBuilder;
 use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::SchemaRef;
-use sluice_core::columns::{PayloadFault, PayloadPlan};
-use sluice_core::payload_form::PayloadForm;
-use sluice_core::{Batch, Error};
+use sluice_kit::columns::{PayloadFault, PayloadPlan};
+use sluice_kit::payload_form::PayloadForm;
+use sluice_model::{Batch, Error};
 
 /// Bytes of the fingerprint.
 const FINGERPRINT_LEN: usize = 8;

@@ -22,14 +22,14 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::columns::PayloadPlan;
-use sluice_core::payload_form::FormType;
-use sluice_core::type_library::TypeBudget;
-use sluice_core::{
+use sluice_kit::columns::PayloadPlan;
+use sluice_kit::payload_form::FormType;
+use sluice_kit::type_library::TypeBudget;
+use sluice_kit::{TypePaths, codecs};
+use sluice_model::{
     Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey,
-    TypePaths, UnusableTypes,
+    UnusableTypes, booleans,
 };
-use sluice_core::{booleans, codecs};
 
 use crate::types::library::TypeFile;
 use crate::types::{Library, TypeId, fingerprint};
@@ -55,7 +55,7 @@ pub struct LcmTypes {
 
 const DEFAULT_DEPTH: u8 = 1;
 
-sluice_core::register! {
+sluice_model::register! {
     codec "lcm": LcmTypes,
     about: "LCM messages, using types declared in .lcm files",
     sample: include_str!("../../samples/lcm-codec.toml"),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::columns::{
+use sluice_kit::columns::{
     Endian, EnumEncoding, Faults, FieldShape, LengthEncoding, NumberType, OpaqueValue,
     PayloadField, PayloadPlan, WireRules,
 };

@@ -2,7 +2,7 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use sluice_core::columns::{PayloadCursor, PayloadFault};
+use sluice_kit::columns::{PayloadCursor, PayloadFault};
 
 use super::shapes::FAULTS;
 use crate::types::syntax::{Dimension, Primitive, StructMember, TypeBody, TypeName};

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::Path;
 
-pub(crate) use sluice_core::TypeFile;
-use sluice_core::mistake::Mistake;
-pub use sluice_core::type_library::TypeId;
-use sluice_core::type_library::{MAX_SHOWN, ResolvedType, TypeLibrary};
+pub(crate) use sluice_kit::TypeFile;
+use sluice_kit::mistake::Mistake;
+pub use sluice_kit::type_library::TypeId;
+use sluice_kit::type_library::{MAX_SHOWN, ResolvedType, TypeLibrary};
 
 use super::fingerprint::MAX_COMPONENT;
 use super::graph::TypeComponents;

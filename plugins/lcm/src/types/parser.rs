@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use sluice_core::cursor::Token;
-use sluice_core::mistake::Mistake;
+use sluice_kit::mistake::Mistake;
+use sluice_model::cursor::Token;
 
 use super::literal::{is_float, leading_integer, whole_integer};
 use super::syntax::{

@@ -9,7 +9,7 @@
 //! lcm-gen treats braces as parts of words, and needs white space between a word and a comment.
 //! This tokenizer does not, but reads everything that lcm-gen reads in the same way.
 
-use sluice_core::cursor::{Cursor, Token};
+use sluice_model::cursor::{Cursor, Token};
 
 /// The tokens of a text, in order.
 pub(crate) fn tokenize(text: &str) -> Vec<Token<'_>> {

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_core::contract::{
+use sluice_kit::contract::{
     PlainEvent, SourceContents, any_splitting_is_the_same, gather, gather_splits, gather_with,
     splits_cover_the_inputs, trials,
 };
-use sluice_core::{
+use sluice_lcm::fuzzing::append_event;
+use sluice_model::{
     BlockPool, PluginFactory, PluginKind, Query, ReadContext, Registry, SniffResult, Source,
 };
-use sluice_lcm::fuzzing::append_event;
 
 fn plugin_source(options: serde_json::Value) -> Box<dyn Source> {
     let registry = Registry::linked();

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 
 use proptest::prelude::*;
-use sluice_core::window::ReadAt;
+use sluice_kit::window::ReadAt;
 use sluice_lcm::fuzzing::{
     EventDamage, EventScan, HEADER_LEN, LcmHeader, SYNC, ScanLimits, append_event, classify,
     next_event,

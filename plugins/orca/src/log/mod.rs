@@ -11,10 +11,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_core::files::LogFile;
-use sluice_core::name::{escaped, printable};
-use sluice_core::store::is_address;
-use sluice_core::{Channel, Encoding, Error, Name};
+use sluice_io::escape::{escaped, printable};
+use sluice_io::files::LogFile;
+use sluice_io::store::is_address;
+use sluice_model::{Channel, Encoding, Error, Name};
 
 use crate::config::{self, ConfigEvidence};
 use crate::master::{self, Dialect, FileLine, MasterHeader, MasterLines, ParsedLine};

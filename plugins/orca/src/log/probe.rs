@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use sluice_core::Error;
-use sluice_core::files::LogFile;
+use sluice_io::files::LogFile;
+use sluice_model::Error;
 
 use super::display_name;
 use crate::config;

@@ -2,7 +2,7 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use sluice_core::Error;
+use sluice_model::Error;
 
 use super::data::DataLine;
 use super::dialect::Dialect;

@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
-use sluice_core::Error;
-use sluice_core::files::LogFile;
-use sluice_core::lines::LineReader;
+use sluice_io::files::LogFile;
+use sluice_kit::lines::LineReader;
+use sluice_model::Error;
 
 use super::data::DataLine;
 use super::is_blank;

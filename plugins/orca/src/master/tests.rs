@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
-use sluice_core::Clock;
-use sluice_core::files::LogFile;
+use sluice_io::files::LogFile;
+use sluice_model::Clock;
 
 use super::data::{decimal_numbers, number};
 use super::header::MAX_FILES;

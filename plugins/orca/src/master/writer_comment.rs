@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use sluice_core::Clock;
+use sluice_model::Clock;
 
 use super::words;
 use crate::percent;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use bytes::Bytes;
-use sluice_core::{Batch, BatchBuilder, Error, PayloadOffset};
+use sluice_model::{Batch, BatchBuilder, Error, PayloadOffset};
 
 use super::{LocatedEvent, OrcaReader, RecordRequest, subfile_changed};
 use crate::log::RecordKind;

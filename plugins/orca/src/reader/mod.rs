@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_core::files::LogFile;
-use sluice_core::{Batch, ChannelId, Damage, Error, ReadContext, Reader, Seam, Split, SplitStart};
+use sluice_io::files::LogFile;
+use sluice_model::{Batch, ChannelId, Damage, Error, ReadContext, Reader, Seam, Split, SplitStart};
 
 use crate::log::{IndexOutcome, IndexedSubfile, OrcaLog, RecordKind, is_picture};
 use crate::master::{DataLine, MasterLines, ParsedLine};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use sluice_core::Error;
-use sluice_core::files::LogFile;
+use sluice_io::files::LogFile;
+use sluice_model::Error;
 
 use crate::log::open_subfile;
 

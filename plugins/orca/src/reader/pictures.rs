@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use bytes::Bytes;
-use sluice_core::Error;
+use sluice_model::Error;
 
 use super::{LocatedEvent, OrcaReader, RecordRequest};
 use crate::log::{IndexedSubfile, open_subfile};

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use sluice_core::pool::PooledBlock;
-use sluice_core::{Batch, EncodeContext};
+use sluice_model::pool::PooledBlock;
+use sluice_model::{Batch, EncodeContext};
 
 use super::{ChannelRole, MICRO, OrcaSink, SECOND, WriteDialect};
 use crate::subfile::LONGEST_RECORD;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sluice_core::name::{escaped, folded};
+use sluice_io::escape::{escaped, folded};
 
 use super::LogWriter;
 use super::subfile_key::SubfileKey;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use sluice_core::{Error, OutputFile};
+use sluice_model::{Error, OutputFile};
 
 /// The maximum bytes of data lines buffered in memory.
 pub(super) const MAX_BUFFERED_LINES: usize = 8 << 20;

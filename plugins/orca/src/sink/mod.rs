@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
-use sluice_core::options::OutPath;
-use sluice_core::{
+use sluice_model::options::OutPath;
+use sluice_model::{
     Batch, Channel, Clock, EncodeContext, Encoding, Error, OutputFile, Outputs, PerChannel, Sink,
     SinkContext,
 };
@@ -66,7 +66,7 @@ enum WriteDialect {
     C,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     sink "orca": OrcaSink,
     about: "writes logs of the Orca robotics project: a master file and one subfile per channel",
     sample: include_str!("../../samples/orca-sink.toml"),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_core::{Channel, Clock, Encoding};
+use sluice_model::{Channel, Clock, Encoding};
 
 use crate::percent;
 

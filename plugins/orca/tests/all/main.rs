@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_core::contract::{
+use sluice_kit::contract::{
     PlainEvent, SourceContents, any_splitting_is_the_same, gather, gather_splits, gather_with,
 };
-use sluice_core::{
+use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, ChannelQuery, Channels, DynSink, EncodeContext,
     Encoding, Name, Outputs, Overwrite, Pattern, Patterns, PluginFactory, PluginKind, Query,
     ReadContext, Registry, SinkContext, SniffResult, Source, SplitStart,
@@ -324,7 +324,7 @@ fn events_of_other_formats_are_restored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("drive.orca");
         let mut relative = lcm(b"", "");
-        relative.clock = sluice_core::Clock::Relative;
+        relative.clock = sluice_model::Clock::Relative;
         let typed = Channel { type_name: Some("a b".into()), ..lcm(b"POSE", "alpha") };
         let names = [
             lcm(b"POSE", "alpha"),

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sluice_core::name::{portable, short_path_escaped};
-use sluice_core::{Error, OrderedTasks};
+use sluice_io::OrderedTasks;
+use sluice_io::escape::{portable, short_path_escaped};
+use sluice_model::Error;
 
 use super::ParquetSink;
 use super::tables::{OpenTables, SequenceOrder, TableKey};

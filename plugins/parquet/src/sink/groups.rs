@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sluice_core::unnest::UnnestPiece;
-use sluice_core::{Batch, Error, SinkContext};
+use sluice_kit::unnest::UnnestPiece;
+use sluice_model::{Batch, Error, SinkContext};
 
 use super::ParquetSink;
 use super::tables::{OpenTables, TableBuffer, TableKey};
@@ -230,7 +230,7 @@ const ROW_BYTES: usize = 40;
 impl RowSizes {
     fn measure(batch: &Batch, projection: &TableProjection) -> Result<Self, Error> {
         let counts = projection.row_counts(batch)?;
-        let all: usize = batch.rows().iter().map(sluice_core::Rows::memory).sum();
+        let all: usize = batch.rows().iter().map(sluice_model::Rows::memory).sum();
         let events = batch.len().max(1);
         let row = match &counts {
             // Fields outside of the list are repeated in each row.

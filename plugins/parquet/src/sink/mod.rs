@@ -8,12 +8,11 @@ use std::sync::Arc;
 use parquet::basic::ZstdLevel;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
-use sluice_core::options::{ByteSize, OutPath};
-use sluice_core::selection::FieldList;
-use sluice_core::unnest::list_path;
-use sluice_core::{
-    Batch, EncodeContext, Error, FieldPath, OrderedTasks, PerChannel, Sink, SinkContext,
-};
+use sluice_io::OrderedTasks;
+use sluice_kit::selection::FieldList;
+use sluice_kit::unnest::list_path;
+use sluice_model::options::{ByteSize, OutPath};
+use sluice_model::{Batch, EncodeContext, Error, FieldPath, PerChannel, Sink, SinkContext};
 
 use crate::columns;
 use crate::projection::{ProjectionMatches, TableProjection};
@@ -118,7 +117,7 @@ enum RowSorting {
     Time,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     sink "parquet": ParquetSink,
     about: "writes Parquet tables, one per channel or one of all events",
     sample: include_str!("../../samples/parquet-sink.toml"),

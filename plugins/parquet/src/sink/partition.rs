@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_core::{Batch, EncodeContext, Error};
+use sluice_model::{Batch, EncodeContext, Error};
 
 use super::ParquetSink;
 use super::tables::{PartitionedEvents, SequenceOrder, TableKey};

@@ -11,8 +11,8 @@ use parquet::basic::{Compression as Codec, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::SchemaDescPtr;
-use sluice_core::unnest::UnnestPiece;
-use sluice_core::{Batch, ChannelId, Channels, Error, MessageType, SinkContext};
+use sluice_kit::unnest::UnnestPiece;
+use sluice_model::{Batch, ChannelId, Channels, Error, MessageType, SinkContext};
 
 use super::tables::TableKey;
 use super::{Compression, ParquetSink, RowSorting};

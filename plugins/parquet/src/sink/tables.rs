@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_core::unnest::UnnestPiece;
-use sluice_core::{Batch, ChannelId, Channels, Name, OrderedTasks, SinkContext, TypeKey};
+use sluice_io::OrderedTasks;
+use sluice_kit::unnest::UnnestPiece;
+use sluice_model::{Batch, ChannelId, Channels, Name, SinkContext, TypeKey};
 
 use super::groups::GroupCapacity;
 use super::schema::TableSchema;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
-use sluice_core::{Channel, ChannelId, Encoding, Error, Name, ReadContext};
+use sluice_model::{Channel, ChannelId, Encoding, Error, Name, ReadContext};
 
 use super::ParquetTable;
 use crate::meta::ChannelMeta;

@@ -9,8 +9,8 @@ use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOpti
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
-use sluice_core::name::field_of_column;
-use sluice_core::{Batch, Damage, Error, MessageType, Payloads, ReadContext, Rows, TypeKey};
+use sluice_io::escape::field_of_column;
+use sluice_model::{Batch, Damage, Error, MessageType, Payloads, ReadContext, Rows, TypeKey};
 
 use super::channel_resolver::{ChannelColumns, ChannelResolver};
 use super::{GroupSpan, ParquetTable, catch_panics, nanos_of, word_dictionary};

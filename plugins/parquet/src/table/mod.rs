@@ -15,7 +15,7 @@ use parquet::arrow::arrow_reader::{
 use parquet::file::metadata::{PageIndexPolicy, RowGroupMetaData};
 use parquet::file::reader::Length;
 use parquet::file::statistics::Statistics;
-use sluice_core::{Error, Name, Query, ReadContext};
+use sluice_model::{Error, Name, Query, ReadContext};
 
 use crate::bytes::TableBytes;
 use crate::columns::{CHANNEL, PAYLOAD, SOURCE, TIMESTAMP, TIMESTAMP_NS};

@@ -9,7 +9,7 @@ use crate::kit::{drive, read, write_single};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 use parquet::arrow::ArrowWriter;
 use serde_json::json;
-use sluice_core::contract::{PlainEvent, overwrite, sample_positions};
+use sluice_kit::contract::{PlainEvent, overwrite, sample_positions};
 
 /// A small table in several row groups, and its events.
 fn table(path: &Path) -> (Vec<PlainEvent>, Vec<u8>) {

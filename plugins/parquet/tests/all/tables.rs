@@ -18,8 +18,8 @@ use arrow_schema::Field;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_core::contract::{PlainEvent, gather_splits, trials};
-use sluice_core::{
+use sluice_kit::contract::{PlainEvent, gather_splits, trials};
+use sluice_model::{
     ChannelQuery, MessageType, Pattern, Patterns, Payloads, Query, ReadContext, Rows, SinkContext,
     TypeKey,
 };
@@ -235,7 +235,7 @@ fn many_channels_share_the_memory() {
 }
 
 /// A batch of decoded messages on the channel POSE: one message per event, except for every third.
-fn poses(channels: &sluice_core::Channels, key: u64, from: i64) -> sluice_core::Batch {
+fn poses(channels: &sluice_model::Channels, key: u64, from: i64) -> sluice_model::Batch {
     let events: Vec<PlainEvent> =
         (from..from + 90).map(|n| event(n * 1_000, n, "POSE", &n.to_le_bytes())).collect();
     let decoded: Vec<u32> = (0..90).filter(|n| n % 3 != 0).collect();
@@ -277,7 +277,7 @@ fn decoded_messages_become_columns_and_are_read_decoded() {
     );
     let (source, context) = (source(&typed), ReadContext::standalone("log"));
     let splits = source.splits(1 << 20, &Query::default()).unwrap();
-    let mut reader = source.read(&splits[0], sluice_core::SplitStart::At(0), &context).unwrap();
+    let mut reader = source.read(&splits[0], sluice_model::SplitStart::At(0), &context).unwrap();
     let back = reader.next_batch().unwrap().unwrap();
     let original = poses(&context.channels, 7, 0);
     assert_eq!(back.rows()[0].message.key, TypeKey(7));
@@ -326,7 +326,7 @@ fn any_event() -> impl Strategy<Value = PlainEvent> {
     (any::<i64>(), any::<i64>(), "[A-C]|\\PC{0,5}", payload).prop_map(
         |(time, number, channel, payload)| {
             // The text form of a name, as from every source.
-            let channel = sluice_core::Name::from_text(&channel).text().to_owned();
+            let channel = sluice_model::Name::from_text(&channel).text().to_owned();
             event(time, number, &channel, &payload)
         },
     )
@@ -354,16 +354,16 @@ proptest! {
 }
 
 /// Events of two channels with one name and one source, which only their versions tell apart.
-fn of_two_versions(context: &SinkContext) -> Vec<sluice_core::Batch> {
+fn of_two_versions(context: &SinkContext) -> Vec<sluice_model::Batch> {
     let channel = |version: &str| {
-        let name = sluice_core::Name::from_text("SCAN");
-        let mut channel = sluice_core::Channel::new(name, "laser", sluice_core::Encoding::Vel);
+        let name = sluice_model::Name::from_text("SCAN");
+        let mut channel = sluice_model::Channel::new(name, "laser", sluice_model::Encoding::Vel);
         channel.metadata.insert("version".into(), version.into());
         context.channels.intern(channel).unwrap()
     };
     let (old, new) = (channel("101"), channel("102"));
     let batches = (0..10).map(|n| {
-        let mut batch = sluice_core::BatchBuilder::default();
+        let mut batch = sluice_model::BatchBuilder::default();
         for m in 0..50 {
             let at = n * 50 + m;
             batch.push_copy(at, -at, if at % 7 == 3 { old } else { new }, &at.to_le_bytes());
@@ -378,7 +378,7 @@ fn versions(path: &Path) -> Vec<(i64, Option<String>)> {
     let (source, context) = (source(path), ReadContext::standalone("test"));
     let mut found = Vec::new();
     for split in source.splits(u64::MAX, &Query::default()).unwrap() {
-        let mut reader = source.read(&split, sluice_core::SplitStart::At(0), &context).unwrap();
+        let mut reader = source.read(&split, sluice_model::SplitStart::At(0), &context).unwrap();
         while let Some(batch) = reader.next_batch().unwrap() {
             found.extend(batch.iter().map(|event| {
                 let channel = context.channels.get(event.channel);
@@ -409,7 +409,7 @@ fn channels_of_one_name_and_source_stay_separate() {
 
 /// `count` events on the channels `A` to `C`; those on `A` and `B` are scans: event `n` has a list
 /// of `n % 4` points, whose `x` counts through all of them, and `utime`.
-fn scans(first: i64, count: i64, channels: &sluice_core::Channels) -> sluice_core::Batch {
+fn scans(first: i64, count: i64, channels: &sluice_model::Channels) -> sluice_model::Batch {
     let name = |n: i64| ["A", "B", "C"][n as usize % 3];
     let events: Vec<PlainEvent> = (first..first + count)
         .map(|n| event(n / 2 * 1_000_000, n, name(n), format!("{n}").as_bytes()))
@@ -447,7 +447,7 @@ fn read_apart(path: &Path) -> Vec<(String, i64, i64, f64)> {
     let (source, mut found) = (source(path), Vec::new());
     let context = ReadContext::standalone("log");
     for split in source.splits(1 << 20, &context.query).unwrap() {
-        let mut reader = source.read(&split, sluice_core::SplitStart::Search, &context).unwrap();
+        let mut reader = source.read(&split, sluice_model::SplitStart::Search, &context).unwrap();
         while let Some(batch) = reader.next_batch().unwrap() {
             for rows in batch.rows() {
                 let utime = rows.columns.column_by_name("utime");
@@ -618,9 +618,9 @@ fn lists_are_not_unnested_if_payloads_are_written() {
         json!({ "path": "t/", "unnest": "points", "payload": "keep" }),
         json!({ "path": "t/", "unnest": "points[0]" }),
     ] {
-        let registry = sluice_core::Registry::linked();
-        let plugin = registry.get(sluice_core::PluginKind::Sink, "parquet").unwrap();
-        let sluice_core::PluginFactory::Sink(make) = plugin.make else { panic!() };
+        let registry = sluice_model::Registry::linked();
+        let plugin = registry.get(sluice_model::PluginKind::Sink, "parquet").unwrap();
+        let sluice_model::PluginFactory::Sink(make) = plugin.make else { panic!() };
         assert!(make(options.clone()).is_err(), "{options}");
     }
 }

@@ -7,7 +7,7 @@ mod offsets;
 mod roles;
 
 use memchr::memmem::Finder;
-use sluice_core::{Clock, OptionsError};
+use sluice_model::{Clock, OptionsError};
 
 use crate::channels::ChannelNaming;
 use crate::format::{

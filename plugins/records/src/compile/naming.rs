@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sluice_core::Template;
+use sluice_kit::Template;
 
 use crate::channels::{ChannelNaming, MAX_KEY_LEN, NameSource};
 use crate::format::{RecordFormat, RecordKind};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_schema::Schema;
-use sluice_core::{MessageType, TypeKey};
+use sluice_model::{MessageType, TypeKey};
 
 use crate::checksum::Algorithm;
 use crate::columns::{Arity, FieldPlace, RecordColumn};

@@ -2,7 +2,7 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
-use sluice_core::contract::{SourceContents, any_splitting_is_the_same, splits_cover_the_inputs};
+use sluice_kit::contract::{SourceContents, any_splitting_is_the_same, splits_cover_the_inputs};
 use sluice_records::fuzzing::{Algorithm, RecordsSource};
 
 fn toml(text: &str) -> Value {

@@ -4,11 +4,11 @@ use std::io::Write;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_core::contract::{
+use sluice_kit::contract::{
     SourceContents, any_splitting_is_the_same, sample_positions as places_to_try,
     splits_cover_the_inputs, trials,
 };
-use sluice_core::window::ReadAt;
+use sluice_kit::window::ReadAt;
 use sluice_records::fuzzing::{Algorithm, RecordsSource, Tile, tile_at, tiles};
 
 /// A description without its path.

@@ -4,7 +4,7 @@ use std::io::Write;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, UInt32Type, UInt64Type};
 use serde_json::json;
-use sluice_core::{Query, ReadContext, Rows, Source, SplitStart};
+use sluice_model::{Query, ReadContext, Rows, Source, SplitStart};
 use sluice_records::fuzzing::RecordsSource;
 
 /// The rows of the only batch of a log.

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use sluice_core::FieldPath;
-use sluice_core::cursor::Cursor;
-use sluice_core::field::DashRule;
+use sluice_model::FieldPath;
+use sluice_model::cursor::Cursor;
+use sluice_model::field::DashRule;
 
 use super::number::Number;
 use super::tree::{EventField, Function};

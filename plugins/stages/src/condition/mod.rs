@@ -17,8 +17,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
-use sluice_core::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use sluice_core::{Batch, Channel, Error, FieldPath, Payloads, PerChannel, Rows, StageContext};
+use sluice_model::{Batch, Channel, Error, FieldPath, Payloads, PerChannel, Rows, StageContext};
+use sluice_model::{
+    schemars::JsonSchema, schemars::Schema, schemars::SchemaGenerator, schemars::json_schema,
+};
 
 use evaluate::{EvalScope, TypeMismatches};
 use number::Number;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sluice_core::{FieldPath, Pattern};
+use sluice_model::{FieldPath, Pattern};
 
 use super::lexer::{ConditionToken, TokenKind, tokens};
 use super::number::{Arithmetic, Number};

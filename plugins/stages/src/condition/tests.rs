@@ -6,7 +6,7 @@ use arrow_array::builder::FixedSizeBinaryBuilder;
 use arrow_array::types::Int32Type;
 use arrow_array::*;
 use proptest::prelude::*;
-use sluice_core::StageContext;
+use sluice_model::StageContext;
 
 use super::Condition;
 use crate::testing::{StageRunner, rows};

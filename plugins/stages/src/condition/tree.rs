@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sluice_core::Pattern;
+use sluice_model::Pattern;
 
 use super::number::{Arithmetic, Number};
 

@@ -7,9 +7,9 @@ mod rates;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::time::{self, TimeLength};
-use sluice_core::{
+use sluice_model::schemars::JsonSchema;
+use sluice_model::time::{self, TimeLength};
+use sluice_model::{
     Batch, Channel, Channels, Clock, Error, Fold, FoldQuery, OptionsError, Patterns, Stage,
     StageContext,
 };
@@ -20,7 +20,7 @@ use rates::Rates;
 /// Options of `gaps`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct GapsOptions {
     /// The channels to watch. Default: all.
     #[serde(default)]
@@ -99,7 +99,7 @@ impl TryFrom<GapsOptions> for Stage {
     }
 }
 
-sluice_core::register! {
+sluice_model::register! {
     stage "gaps": GapsOptions,
     about: "reports channels that fall silent, and passes every event",
     sample: include_str!("../../samples/gaps.toml"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sluice_core::{OptionsError, Pattern};
+use sluice_model::{OptionsError, Pattern};
 
 use crate::histogram::Histogram;
 

@@ -2,7 +2,7 @@
 
 use crate::testing::StageRunner;
 use serde_json::{Value, json};
-use sluice_core::TimeWindow;
+use sluice_model::TimeWindow;
 
 const START: i64 = 1_194_098_400_000_000_000;
 const MILLIS: i64 = 1_000_000;

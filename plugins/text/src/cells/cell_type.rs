@@ -6,8 +6,8 @@ use arrow_array::builder::{
 };
 use arrow_schema::DataType;
 use serde::Deserialize;
-use sluice_core::name::{escaped, printable};
-use sluice_core::schemars::JsonSchema;
+use sluice_io::escape::{escaped, printable};
+use sluice_model::schemars::JsonSchema;
 
 use super::scan::Cell;
 
@@ -17,7 +17,7 @@ const EXACT: u64 = 1 << 53;
 /// The type of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum CellType {
     /// A number.
     F64,

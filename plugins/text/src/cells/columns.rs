@@ -10,10 +10,10 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::{Field, Schema, SchemaRef};
 use serde::Deserialize;
-use sluice_core::name::{escaped, printable};
-use sluice_core::schemars::JsonSchema;
-use sluice_core::time::{self, TimePoint};
-use sluice_core::{Error, MessageType, TypeKey};
+use sluice_io::escape::{escaped, printable};
+use sluice_model::schemars::JsonSchema;
+use sluice_model::time::{self, TimePoint};
+use sluice_model::{Error, MessageType, TypeKey};
 
 use super::CsvSource;
 use super::cell_type::{CellSample, CellType, ColumnBuilder, describe_cell, guess, parsed};
@@ -31,7 +31,7 @@ const TIMES: [&str; 4] = ["timestamp_ns", "timestamp", "time", "t"];
 /// The unit of numbers in the time column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum TimeUnit {
     /// Seconds.
     S,

@@ -9,10 +9,10 @@ mod reader;
 mod scan;
 
 use serde::{Deserialize, Deserializer};
-use sluice_core::files::{self, InputContent};
-use sluice_core::options::{ByteSize, InPaths};
-use sluice_core::schemars::JsonSchema;
-use sluice_core::{Clock, Error, Input, Query, ReadContext, Reader, Source, Split, SplitStart};
+use sluice_io::files::{self, InputContent};
+use sluice_model::options::{ByteSize, InPaths};
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{Clock, Error, Input, Query, ReadContext, Reader, Source, Split, SplitStart};
 
 pub(crate) use columns::TimeUnit;
 
@@ -22,7 +22,7 @@ use reader::CellReader;
 /// Reads tables of text, such as CSV files of loggers and spreadsheets.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct CsvSource {
     /// The files: one, a glob, a list of them, or `-` for standard input. Each may have other
     /// columns; zstd is decompressed.
@@ -76,7 +76,7 @@ pub(crate) struct CsvSource {
     max_row: ByteSize,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     source "csv": CsvSource,
     about: "reads tables of text with typed columns, one row per event",
     sample: include_str!("../../samples/csv-source.toml"),

@@ -5,12 +5,12 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use sluice_core::files::{InputContent, LogFile};
-use sluice_core::framed::{
+use sluice_io::files::{InputContent, LogFile};
+use sluice_kit::framed::{
     EventHeader, FramedReader, Framing, Peek, PositionContent, RecordContent,
 };
-use sluice_core::window::{ReadAt, Search};
-use sluice_core::{
+use sluice_kit::window::{ReadAt, Search};
+use sluice_model::{
     Batch, Channel, ChannelId, Channels, Clock, Encoding, Error, Name, Payloads, ReadContext,
     Reader, Rows, Seam, Split, SplitStart,
 };

@@ -9,11 +9,12 @@ use arrow_array::types::{Float64Type, Int64Type};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_core::contract::{
+use sluice_io::frames;
+use sluice_kit::contract::{
     SourceContents, any_splitting_is_the_same, gather, splits_cover_the_inputs,
 };
-use sluice_core::{
-    Clock, PluginFactory, PluginKind, ReadContext, Registry, Source, Split, SplitStart, frames,
+use sluice_model::{
+    Clock, PluginFactory, PluginKind, ReadContext, Registry, Source, Split, SplitStart,
 };
 
 const SECOND: i64 = 1_000_000_000;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
-use sluice_core::name::printable;
-use sluice_core::{Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
+use sluice_io::escape::printable;
+use sluice_model::{Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
 
 use crate::line::USUAL_ENCODING;
 

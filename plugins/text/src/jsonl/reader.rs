@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_core::files::{InputContent, LogFile};
-use sluice_core::framed::LIKELY_EVENTS;
-use sluice_core::lines::{LineReader, LineSpan};
-use sluice_core::{
+use sluice_io::files::{InputContent, LogFile};
+use sluice_kit::framed::LIKELY_EVENTS;
+use sluice_kit::lines::{LineReader, LineSpan};
+use sluice_model::{
     Batch, BatchBuilder, ChannelId, Damage, Error, PayloadOffset, ReadContext, Reader, Seam, Split,
     SplitStart,
 };

@@ -6,10 +6,10 @@ use std::path::Path;
 use memchr::{memchr, memmem};
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
-use sluice_core::files::{self, InputContent, PathKind};
-use sluice_core::options::{ByteSize, InPaths};
-use sluice_core::schemars::JsonSchema;
-use sluice_core::{
+use sluice_io::files::{self, InputContent, PathKind};
+use sluice_model::options::{ByteSize, InPaths};
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{
     Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
@@ -21,7 +21,7 @@ use super::reader::JsonLineReader;
 /// reading continues with the next one.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub struct JsonlSource {
     /// The files: one, a glob, a list of them, or `-` for standard input. Files are read in order;
     /// zstd is decompressed.
@@ -46,7 +46,7 @@ fn line_len<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::E
     Err(D::Error::custom(format!("expected at most {}, found {size}", ByteSize(MAX_LINE))))
 }
 
-sluice_core::register! {
+sluice_model::register! {
     source "jsonl": JsonlSource,
     about: "reads JSON lines with payloads back as events",
     sample: include_str!("../../samples/jsonl-source.toml"),
@@ -140,12 +140,13 @@ mod tests {
     use proptest::collection::{btree_map, vec};
     use proptest::prelude::*;
     use serde_json::json;
-    use sluice_core::contract::{
+    use sluice_io::frames;
+    use sluice_kit::contract::{
         SourceContents, any_splitting_is_the_same, gather, gather_with, splits_cover_the_inputs,
     };
-    use sluice_core::{
+    use sluice_model::{
         BatchBuilder, Channel, Channels, Clock, DamageLog, Encoding, Name, Registry, SniffResult,
-        frames, options,
+        options,
     };
 
     use super::*;
@@ -234,7 +235,7 @@ mod tests {
         let (source, context) = (source(&file), ReadContext::standalone("test"));
         let splits = source.splits(u64::MAX, &Query::default()).unwrap();
         file.as_file().set_len(LINE.len() as u64 + 1).unwrap();
-        let found = sluice_core::contract::gather_splits(&source, splits, &context).unwrap();
+        let found = sluice_kit::contract::gather_splits(&source, splits, &context).unwrap();
         let len = LINE.len() as u64 + 1;
         let reason = "the file became shorter while it was read".to_owned();
         assert_eq!((found.events.len(), found.damage), (1, vec![(len, len, reason)]));
@@ -273,7 +274,7 @@ mod tests {
     fn batches_are_no_longer_than_blocks_ask_for() {
         let text = format!("{LINE}\n").repeat(100);
         let file = file(text.as_bytes());
-        let (blocks, many) = (sluice_core::BlockPool::new(1 << 10, 4), source(&file));
+        let (blocks, many) = (sluice_model::BlockPool::new(1 << 10, 4), source(&file));
         let context = ReadContext { blocks, ..ReadContext::standalone("test") };
         let split = many.splits(u64::MAX, &Query::default()).unwrap().remove(0);
         let mut reader = many.read(&split, SplitStart::At(0), &context).unwrap();

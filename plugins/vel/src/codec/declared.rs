@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sluice_core::columns::{FieldShape, NumberType, PayloadField, PayloadPlan, WireRules};
+use sluice_kit::columns::{FieldShape, NumberType, PayloadField, PayloadPlan, WireRules};
 
 use crate::hash;
 

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::columns::PlainType;
-use sluice_core::{
-    Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeFile,
-    TypeKey, TypePaths, UnusableTypes,
+use sluice_kit::columns::PlainType;
+use sluice_kit::{TypeFile, TypePaths};
+use sluice_model::{
+    Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey,
+    UnusableTypes,
 };
 
 use crate::channels::{TYPE_KEY, VERSION_KEY};
@@ -43,14 +44,14 @@ pub struct VelTypes {
     pub messages: Vec<DeclaredMessage>,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     codec "vel": VelTypes,
     about: "VEL messages, using declared lists of fields",
     sample: include_str!("../../samples/vel-codec.toml"),
     extensions: &["veltypes"],
 }
 
-sluice_core::register! {
+sluice_model::register! {
     types "vel": TYPES,
     codec: "vel",
     about: "images, inertial states, laser scans and laser settings of the Koblenz VEL DataLog",

@@ -4,10 +4,10 @@ use arrow_array::types::*;
 use arrow_array::{BinaryArray, RecordBatch};
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_core::{Batch, BatchBuilder, ChannelId, Clock, Name, Rows, booleans};
+use sluice_model::{Batch, BatchBuilder, ChannelId, Clock, Name, Rows, booleans};
 
 fn codec(options: serde_json::Value) -> Box<dyn Codec> {
-    sluice_core::options::read::<VelTypes>(options).unwrap().try_into().unwrap()
+    sluice_model::options::read::<VelTypes>(options).unwrap().try_into().unwrap()
 }
 
 fn built_in() -> Box<dyn Codec> {
@@ -226,7 +226,7 @@ fn mistakes_say_where_they_are() {
 #[test]
 fn a_wrong_option_is_reported_with_its_place() {
     let wrong = |messages: serde_json::Value| {
-        let read = sluice_core::options::read::<VelTypes>(json!({ "messages": messages }));
+        let read = sluice_model::options::read::<VelTypes>(json!({ "messages": messages }));
         read.and_then(|options| Box::<dyn Codec>::try_from(options).map(drop)).unwrap_err()
     };
     let error =

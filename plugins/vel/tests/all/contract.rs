@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_core::contract::{
+use sluice_kit::contract::{
     SourceContents, any_splitting_is_the_same, gather, gather_with, overwrite,
     splits_cover_the_inputs,
 };
-use sluice_core::{
+use sluice_model::{
     BatchBuilder, BlockPool, Channel, Clock, EncodeContext, Encoding, Input, Name, PluginFactory,
     PluginKind, Query, ReadContext, Registry, RunInput, RunOrigin, SinkContext, SniffResult,
     Source, SplitStart,
@@ -139,7 +139,7 @@ fn a_channel_says_its_type_version_and_clock() {
     ] {
         let context = ReadContext::standalone("test");
         gather_with(&*plugin_source(options), u64::MAX, &context).unwrap();
-        let channel = context.channels.get(sluice_core::ChannelId(5));
+        let channel = context.channels.get(sluice_model::ChannelId(5));
         assert_eq!((channel.type_name.as_deref(), channel.clock), (Some("0x12345678.v7"), clock));
         let metadata: Vec<_> = channel.metadata.iter().map(|(k, v)| (&k[..], &v[..])).collect();
         assert_eq!(metadata, [("vel.type", "0x12345678"), ("vel.version", "7")]);
@@ -355,7 +355,7 @@ fn a_window_of_a_sorted_log_with_a_right_index_reads_a_part_of_it_and_gives_all_
     let read: u64 = splits.iter().filter_map(|split| split.bytes).sum();
     assert!(read < bytes.len() as u64 / 10, "{read} of {}", bytes.len());
     let context = ReadContext::standalone("test");
-    let all = sluice_core::contract::gather_splits(&*log, splits, &context).unwrap();
+    let all = sluice_kit::contract::gather_splits(&*log, splits, &context).unwrap();
     assert_eq!(all.events[0].timestamp, 190_000_000_000);
     assert!(all.events.last().unwrap().timestamp >= 219_000_000_000);
     assert_eq!(all.damage, []);
@@ -366,7 +366,7 @@ fn queried(path: &Path, seek: serde_json::Value, query: &Query) -> SourceContent
     let log = plugin_source(json!({ "path": path, "seek": seek }));
     let splits = log.splits(1 << 20, query).unwrap();
     let context = ReadContext { query: query.clone(), ..ReadContext::standalone("test") };
-    sluice_core::contract::gather_splits(&*log, splits, &context).unwrap()
+    sluice_kit::contract::gather_splits(&*log, splits, &context).unwrap()
 }
 
 #[test]
@@ -600,7 +600,7 @@ fn an_index_is_as_long_as_asked_for() {
     ] {
         let to = folder.path().join(name);
         let sunk = converted(json!({ "path": path }), json!({ "path": to, "index": index }));
-        let bytes = sluice_core::files::head(&to, 1 << 20).unwrap();
+        let bytes = sluice_io::files::head(&to, 1 << 20).unwrap();
         assert_eq!(bytes.len(), 12 + 8 * entries + body.len(), "{name}");
         assert!(bytes.ends_with(body), "{name}");
         let verdict = inspect(&to, &Rules::default()).unwrap().unwrap();

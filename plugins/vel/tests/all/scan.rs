@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sluice_core::window::ReadAt;
+use sluice_kit::window::ReadAt;
 use sluice_vel::fuzzing::{
     AfterDamage, DeletedMessages, FileHead, FileStart, IMU_STATE, LASER_DATA, MARKER,
     MessageDamage, MessageNames, MessageScan, Rules, append_message, classify, find,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::FieldRef;
-use sluice_core::{
+use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, Codec, KeyOf, PayloadType, Rows, TypeKey,
 };
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_core::output::MANIFEST;
+use sluice_io::output::MANIFEST;
 use sluice_pipeline::Report;
 
 use super::files::DirSnapshot;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::output::faults::{FaultInjector, StepFault};
+use sluice_io::output::{faults::FaultInjector, faults::StepFault};
 
 use super::files::DirSnapshot;
 use super::{SinkBench, SinkRun, run_fault};

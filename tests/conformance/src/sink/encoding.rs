@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use sluice_core::{BlockPool, EncodeContext, Error, Outputs, Overwrite, SinkContext};
+use sluice_model::{BlockPool, EncodeContext, Error, Outputs, Overwrite, SinkContext};
 
 use super::files::DirSnapshot;
 use super::{SinkBench, run_fault};

@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, new_null_array};
 use arrow_schema::DataType;
 use serde_json::json;
-use sluice_core::Channel;
+use sluice_model::Channel;
 use sluice_pipeline::Report;
 use sluice_pipeline::run::Options;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_core::{
+use sluice_model::{
     Batch, ChannelId, Error, Plugin, PluginFactory, Query, Rows, Stage, StageContext, TimeWindow,
 };
 

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use sluice_core::time::TimePoint;
-use sluice_core::{ChannelId, ChannelQuery, MapQuery, Pattern, Patterns, Query, Stage, TimeWindow};
+use sluice_model::time::TimePoint;
+use sluice_model::{
+    ChannelId, ChannelQuery, MapQuery, Pattern, Patterns, Query, Stage, TimeWindow,
+};
 
 use crate::events::Events;
 

@@ -9,9 +9,9 @@ use arrow_schema::{Schema, SchemaRef};
 use serde::Deserialize;
 use serde_json::Value;
 use sluice_conformance::{CodecTrial, Promise, codec};
-use sluice_core::registry::schema_of;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::{
+use sluice_model::registry::schema_of;
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
     PayloadType, Payloads, Plugin, PluginFactory, Rows, TypeKey, options,
 };
@@ -49,12 +49,12 @@ enum CodecDefect {
 /// There are no options.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 struct ToyCodecOptions {}
 
 macro_rules! toy {
     ($($name:literal: $wrong:ident),* $(,)?) => {
-        $(sluice_core::inventory::submit! {
+        $(sluice_model::inventory::submit! {
             Plugin {
                 about: "decodes a name and a number",
                 sample: "",

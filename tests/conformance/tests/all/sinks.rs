@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sluice_conformance::{EventOrder, FormatFidelity, Promise, SinkTrial, TimeRounding, sink};
-use sluice_core::options::OutPath;
-use sluice_core::registry::{make_source, schema_of};
-use sluice_core::schemars::JsonSchema;
-use sluice_core::{
+use sluice_model::options::OutPath;
+use sluice_model::registry::{make_source, schema_of};
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{
     Batch, BatchBuilder, Channel, DynSink, EncodeContext, Encoding, Error, Input, Name,
     OptionsError, OutputFile, Plugin, PluginFactory, ReadContext, Reader, Sink, SinkContext,
     Source, Split, SplitStart, options,
@@ -59,7 +59,7 @@ enum SinkDefect {
 /// Writes the logs of these tests.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 struct ToySinkOptions {
     /// The log.
     path: OutPath,
@@ -78,7 +78,7 @@ fn make(value: Value, wrong: SinkDefect) -> Result<Box<dyn DynSink>, OptionsErro
 
 macro_rules! toy {
     ($($name:literal: $wrong:ident),* $(,)?) => {
-        $(sluice_core::inventory::submit! {
+        $(sluice_model::inventory::submit! {
             Plugin {
                 about: "writes the logs of these tests",
                 sample: concat!(
@@ -119,7 +119,7 @@ toy! {
 /// Writes to a file that `path` does not name.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 struct FileSinkOptions {
     /// The log.
     file: OutPath,
@@ -128,7 +128,7 @@ struct FileSinkOptions {
 /// As [`ToySink`], under another option.
 macro_rules! filed {
     ($($name:literal: $wrong:ident),* $(,)?) => {
-        $(sluice_core::inventory::submit! {
+        $(sluice_model::inventory::submit! {
             Plugin {
                 about: "writes the logs of these tests",
                 sample: concat!(
@@ -268,13 +268,13 @@ impl Sink for ToySink {
 /// Reads the logs of these tests.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 struct ToySource {
     /// The log.
     path: PathBuf,
 }
 
-sluice_core::inventory::submit! {
+sluice_model::inventory::submit! {
     Plugin::new("written", PluginFactory::Source(make_source::<ToySource>), schema_of::<ToySource>)
 }
 

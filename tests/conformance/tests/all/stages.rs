@@ -8,10 +8,10 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use serde::Deserialize;
 use serde_json::Value;
 use sluice_conformance::{Promise, stage};
-use sluice_core::registry::schema_of;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::time::TimePoint;
-use sluice_core::{
+use sluice_model::registry::schema_of;
+use sluice_model::schemars::JsonSchema;
+use sluice_model::time::TimePoint;
+use sluice_model::{
     Batch, Error, Fold, FoldQuery, Map, MapQuery, MessageType, OptionsError, Payloads, Plugin,
     PluginFactory, Rows, Stage, StageContext, TypeKey, options,
 };
@@ -57,12 +57,12 @@ enum StageDefect {
 /// There are no options.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 struct ToyStageOptions {}
 
 macro_rules! toy {
     ($($name:literal: $wrong:ident),* $(,)?) => {
-        $(sluice_core::inventory::submit! {
+        $(sluice_model::inventory::submit! {
             Plugin {
                 about: "does nothing to events but what these tests are about",
                 sample: concat!("[stages.toy]\nplugin = \"", $name, "\"\nfrom = \"log\""),

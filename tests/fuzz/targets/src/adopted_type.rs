@@ -5,12 +5,10 @@ use std::sync::{Arc, LazyLock};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use serde_json::json;
-use sluice_core::{
-    Codec, CodecOptions, Codecs, MessageType, PayloadType, PluginFactory, PluginKind, TypeFile,
-    TypePaths,
-};
 use sluice_ice::fuzzing::IceCodec;
+use sluice_kit::{CodecOptions, Codecs, TypeFile, TypePaths};
 use sluice_lcm::LcmCodec;
+use sluice_model::{Codec, MessageType, PayloadType, PluginFactory, PluginKind};
 
 use crate::inputs;
 use crate::inverse::check_round_trip;

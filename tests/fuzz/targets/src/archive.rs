@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use serde_json::json;
 use sluice_archive::fuzzing::Archive;
 use sluice_archive::fuzzing::Arrow;
-use sluice_core::contract::{PlainEvent, SourceContents, gather};
-use sluice_core::files::LogFile;
-use sluice_core::frames::{self, SeekTableBuilder};
-use sluice_core::{
+use sluice_io::files::LogFile;
+use sluice_io::frames::{self, SeekTableBuilder};
+use sluice_kit::contract::{PlainEvent, SourceContents, gather};
+use sluice_model::{
     BatchBuilder, BlockPool, ByteFormat, Channel, EncodeContext, Encoding, Error, Name,
     PluginFactory, PluginKind, ReadContext, SinkContext, options,
 };

@@ -7,7 +7,7 @@ use arrow_array::{
     ArrayRef, BinaryArray, BooleanArray, Float64Array, Int64Array, ListArray, NullArray,
     RecordBatch, StringArray, UInt64Array,
 };
-use sluice_core::{
+use sluice_model::{
     Batch, BatchBuilder, Channel, Channels, Encoding, MessageType, Name, Payloads, Rows,
     StageContext, TypeKey,
 };

@@ -1,7 +1,7 @@
 //! Sources that only say where their events end, read through core's `Delimited`.
 
-use sluice_core::options::{self, InPaths};
-use sluice_core::{Delimited, EventMarker, ParseOutcome};
+use sluice_kit::{Delimited, DelimitedSource, EventMarker, ParseOutcome};
+use sluice_model::options::{self, InPaths};
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ pub fn delimited(bytes: &[u8]) {
     let form =
         [DelimitedForm::Marked, DelimitedForm::Bare, DelimitedForm::Lines][usize::from(which % 3)];
     let path = options::read(json!(inputs::file("log.bin", log))).expect("it is a path");
-    pieces::read(&DelimitedLog { path, form }, log.len());
+    pieces::read(&DelimitedSource(DelimitedLog { path, form }), log.len());
 }
 
 impl Delimited for DelimitedLog {

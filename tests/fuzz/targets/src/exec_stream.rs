@@ -1,8 +1,8 @@
 //! The standard output of programs, as the plugins of `exec` read it.
 
 use arrow_ipc::root_as_message;
-use sluice_core::{Batch, BatchBuilder, Channel, ChannelId, Encoding, Name, ReadContext};
 use sluice_exec::fuzzing::{read_answers, read_events, write_stream};
+use sluice_model::{Batch, BatchBuilder, Channel, ChannelId, Encoding, Name, ReadContext};
 
 /// Any bytes are a stream of events or refused. The events are the rows of its batches, and
 /// round-trip through Sluice's own writer; a stage loses none and invents none.

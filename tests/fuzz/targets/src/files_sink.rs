@@ -1,7 +1,7 @@
 //! The file names of the sink `files`.
 
 use serde_json::json;
-use sluice_core::{
+use sluice_model::{
     BatchBuilder, BlockPool, Channel, EncodeContext, Encoding, Name, PluginFactory, PluginKind,
     SinkContext,
 };

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use sluice_core::TypeFile;
-use sluice_core::{Codec, PayloadType};
 use sluice_ice::fuzzing::IceCodec;
+use sluice_kit::TypeFile;
+use sluice_model::{Codec, PayloadType};
 
 use crate::inverse::check_round_trip;
 

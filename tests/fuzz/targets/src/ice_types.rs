@@ -1,8 +1,8 @@
 //! Files of the Slice language.
 
-use sluice_core::Codec;
-use sluice_core::TypeFile;
 use sluice_ice::fuzzing::IceCodec;
+use sluice_kit::TypeFile;
+use sluice_model::Codec;
 
 use crate::inputs;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde_json::Value;
-use sluice_core::{OptionsError, PluginFactory, PluginKind, Registry, Source, Stage};
+use sluice_model::{OptionsError, PluginFactory, PluginKind, Registry, Source, Stage};
 use tempfile::TempDir;
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(Registry::linked);

@@ -1,7 +1,7 @@
 //! Checks that decoded payloads encode to the same bytes, for any format.
 
 use arrow_array::RecordBatch;
-use sluice_core::{BatchBuilder, ChannelId, PayloadType};
+use sluice_model::{BatchBuilder, ChannelId, PayloadType};
 
 /// Decodes the payloads and encodes the rows again; returns the columns.
 ///

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use sluice_core::contract::any_splitting_is_the_same;
-use sluice_core::{Batch, Channels, Query, ReadContext, Source, SplitStart, options};
+use sluice_kit::contract::any_splitting_is_the_same;
+use sluice_model::{Batch, Channels, Query, ReadContext, Source, SplitStart, options};
 use sluice_text::fuzzing::{JsonLines, JsonParts, JsonlSource};
 
 use crate::inputs;

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use sluice_core::{Codec, PayloadType, TypeFile};
+use sluice_kit::TypeFile;
 use sluice_lcm::LcmCodec;
+use sluice_model::{Codec, PayloadType};
 
 use crate::inverse::check_round_trip;
 

@@ -1,7 +1,8 @@
 //! Files of the LCM language.
 
-use sluice_core::{Codec, TypeFile};
+use sluice_kit::TypeFile;
 use sluice_lcm::LcmCodec;
+use sluice_model::Codec;
 
 use crate::inputs;
 

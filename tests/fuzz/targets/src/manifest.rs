@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use sluice_core::output::MANIFEST;
+use sluice_io::output::MANIFEST;
 use sluice_pipeline::batch::{BatchRecord, JOURNAL, UnitRecord};
 use sluice_pipeline::manifest::Manifest;
 

@@ -1,7 +1,7 @@
 //! Channel names, and texts derived from them.
 
-use sluice_core::Name;
-use sluice_core::name::{file_name, path_escaped, printable};
+use sluice_io::escape::{file_name, path_escaped, printable};
+use sluice_model::Name;
 
 /// The text form of a name loses nothing, and what is printed cannot control a terminal.
 pub fn name(bytes: &[u8]) {

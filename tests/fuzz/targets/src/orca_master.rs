@@ -1,7 +1,7 @@
 //! Orca logs: a master file and a subfile.
 
 use serde_json::json;
-use sluice_core::contract::gather;
+use sluice_kit::contract::gather;
 
 use crate::inputs;
 

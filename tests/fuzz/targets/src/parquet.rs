@@ -1,7 +1,7 @@
 //! Tables in Parquet files.
 
 use serde_json::json;
-use sluice_core::contract::gather;
+use sluice_kit::contract::gather;
 
 use crate::inputs;
 

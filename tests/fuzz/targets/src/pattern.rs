@@ -1,6 +1,6 @@
 //! Patterns of names: globs and regular expressions.
 
-use sluice_core::{ChannelQuery, Pattern, Patterns};
+use sluice_model::{ChannelQuery, Pattern, Patterns};
 
 use crate::inputs;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use arrow_array::{ArrayRef, BinaryArray, Int16Array, Int64Array, RecordBatch};
 use serde_json::json;
-use sluice_core::{
+use sluice_model::{
     BatchBuilder, Channel, Channels, Encoding, Map, MessageType, Name, Payloads, Rows, Stage,
     StageContext, TypeKey,
 };

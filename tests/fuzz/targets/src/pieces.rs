@@ -1,7 +1,7 @@
 //! Checks for any source that splits yield the same as the whole, and that damage lies in the file.
 
-use sluice_core::Source;
-use sluice_core::contract::{SourceContents, any_splitting_is_the_same, gather};
+use sluice_kit::contract::{SourceContents, any_splitting_is_the_same, gather};
+use sluice_model::Source;
 
 /// Reads a file of this length whole and in splits; `None` if it is refused.
 ///

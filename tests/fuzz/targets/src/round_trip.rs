@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use sluice_core::contract::{PlainEvent, gather};
-use sluice_core::{
+use sluice_kit::contract::{PlainEvent, gather};
+use sluice_model::{
     Batch, BlockPool, Channels, EncodeContext, PluginFactory, PluginKind, Query, ReadContext,
     SinkContext, Source, SplitStart,
 };

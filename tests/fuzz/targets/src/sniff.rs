@@ -1,6 +1,6 @@
 //! Sniffing formats by the first bytes of files.
 
-use sluice_core::SniffResult;
+use sluice_model::SniffResult;
 
 use crate::inputs;
 

@@ -1,6 +1,6 @@
 //! Options of the stages that select, shift and thin out events: time windows, patterns, numbers.
 
-use sluice_core::{
+use sluice_model::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Map, Name, Stage, StageContext,
 };
 

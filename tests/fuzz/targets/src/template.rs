@@ -7,9 +7,9 @@ use arrow_array::{
     ArrayRef, BinaryArray, FixedSizeListArray, Float32Array, Float64Array, Int64Array, ListArray,
     RecordBatch, StringArray, UInt64Array,
 };
-use sluice_core::{
-    Channel, ChannelId, Clock, Encoding, Event, MessageType, Name, Payloads, Rows, Template,
-    TypeKey,
+use sluice_kit::Template;
+use sluice_model::{
+    Channel, ChannelId, Clock, Encoding, Event, MessageType, Name, Payloads, Rows, TypeKey,
 };
 
 use crate::inputs;

@@ -1,7 +1,7 @@
 //! VEL logs and their indexes.
 
 use serde_json::json;
-use sluice_core::contract::gather;
+use sluice_kit::contract::gather;
 use sluice_vel::fuzzing::{
     DeletedMessages, FileHead, FileStart, MessageScan, Rules, check_index, classify, narrow,
     read_start,

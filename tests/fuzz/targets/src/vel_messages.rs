@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use serde_json::json;
-use sluice_core::{PayloadType, PluginFactory, PluginKind};
+use sluice_model::{PayloadType, PluginFactory, PluginKind};
 
 use crate::inputs;
 use crate::inverse::check_round_trip;

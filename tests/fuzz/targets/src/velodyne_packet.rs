@@ -3,10 +3,10 @@
 use std::sync::LazyLock;
 
 use serde_json::json;
-use sluice_core::{
+use sluice_dgc::fuzzing::Points;
+use sluice_model::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Map, Name, Stage, StageContext,
 };
-use sluice_dgc::fuzzing::Points;
 
 use crate::inputs;
 

@@ -1,7 +1,7 @@
 //! Times, durations and sizes as people write them.
 
-use sluice_core::options::ByteSize;
-use sluice_core::time::{self, TimeLength, TimePoint};
+use sluice_model::options::ByteSize;
+use sluice_model::time::{self, TimeLength, TimePoint};
 
 use crate::inputs;
 

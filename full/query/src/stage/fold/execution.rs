@@ -18,7 +18,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::streaming::StreamingTableExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
-use sluice_core::Error;
+use sluice_model::Error;
 use tokio::runtime::{Builder, Runtime};
 
 use super::super::plan::{Planner, StagePlan};

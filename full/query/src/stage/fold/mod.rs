@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use sluice_core::options::ByteSize;
-use sluice_core::{Batch, Clock, Error, ErrorKind, Fold, Pattern, StageContext};
+use sluice_model::options::ByteSize;
+use sluice_model::{Batch, Clock, Error, ErrorKind, Fold, Pattern, StageContext};
 
 use super::event_mapping::{EventMapping, NewEventDefaults};
 use super::pending::PendingEvents;
@@ -114,7 +114,7 @@ impl QueryFold {
         let mut last = None;
         for id in batch.channels() {
             if last.replace(*id) != Some(*id) {
-                let clock = context.channels.get(sluice_core::ChannelId(*id)).clock;
+                let clock = context.channels.get(sluice_model::ChannelId(*id)).clock;
                 // With several clocks, times are taken as they are.
                 let same = self.clock.is_none_or(|schemas| schemas == clock);
                 self.clock = Some(if same { clock } else { Clock::Utc });

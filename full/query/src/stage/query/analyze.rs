@@ -112,7 +112,7 @@ impl QueryTable {
 
 impl fmt::Display for QueryTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`", sluice_core::name::printable(self.name()))
+        write!(f, "`{}`", sluice_io::escape::printable(self.name()))
     }
 }
 

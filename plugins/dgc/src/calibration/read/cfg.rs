@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use sluice_core::mistake::Mistake;
+use sluice_kit::mistake::Mistake;
 
 use super::{
     BOUNDS, CalibrationReader, ConfigTree, EntryIndex, FRAMES, FrameSettings, MASKS, ORIENTATIONS,

@@ -8,7 +8,7 @@ mod toml;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use sluice_core::mistake::Mistake;
+use sluice_kit::mistake::Mistake;
 
 use super::mount_tree::{self, BODY, RelativeMount};
 use super::{Camera, Distortion, Mount, Pinhole, VehicleBounds, VehicleCalibration};

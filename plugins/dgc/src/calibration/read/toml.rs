@@ -1,7 +1,7 @@
 //! The layout of TOML calibrations: tables `sensor.NAME` and `camera.NAME`, and a few others.
 //! Unknown keys are mistakes.
 
-use sluice_core::mistake::Mistake;
+use sluice_kit::mistake::Mistake;
 
 use super::{BOUNDS, CAMERA_TEXTS, CORNERS, FRAMES, MASKS, NAD83, ORIENTATIONS, PINHOLE};
 use super::{CalibrationReader, ConfigTree, FrameSettings, mistake};

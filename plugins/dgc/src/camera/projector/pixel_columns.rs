@@ -11,7 +11,7 @@ use arrow_array::{
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{Field, Schema};
 use arrow_select::filter::filter;
-use sluice_core::Rows;
+use sluice_model::Rows;
 
 use super::super::PixelOf;
 use super::super::picture::Picture;

@@ -11,7 +11,7 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field};
 use serde_json::{Value, json};
-use sluice_core::{
+use sluice_model::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Fold, Map, MessageType, Name, Payloads, Rows,
     Stage, StageContext, TypeKey,
 };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
 use serde_json::{Value, json};
-use sluice_core::StageContext;
+use sluice_model::StageContext;
 
 use self::kit::*;
 use super::*;

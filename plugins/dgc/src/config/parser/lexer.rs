@@ -4,8 +4,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use sluice_core::cursor::Cursor;
-use sluice_core::mistake::Mistake;
+use sluice_kit::mistake::Mistake;
+use sluice_model::cursor::Cursor;
 
 /// Maximum length of a name or string, in bytes.
 const MAX_TOKEN_LEN: usize = 255;

@@ -7,7 +7,7 @@ use arrow_array::types::Float64Type;
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float64Array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field};
-use sluice_core::{Error, Rows};
+use sluice_model::{Error, Rows};
 
 use crate::poses::ReadFromRows;
 use crate::poses::rows::with_columns;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_core::StageContext;
+use sluice_model::StageContext;
 
 use super::{AttachFold, AttachedValue, InputSeen};
 use crate::poses::LookupMiss;

@@ -7,7 +7,7 @@ use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::{
+use sluice_model::{
     Batch, Channel, Codec, Error, KeyOf, KnownType, MessageType, OptionsError, PayloadType,
     Payloads, Rows, TypeKey,
 };
@@ -21,7 +21,7 @@ pub(crate) struct TwoTypesOptions {
     types: Vec<String>,
 }
 
-sluice_core::register! {
+sluice_model::register! {
     codec "lcm": TwoTypesOptions,
     about: "poses and GPS references for tests",
     sample: "",

@@ -9,12 +9,12 @@ use arrow_array::types::Float64Type;
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use serde_json::Value;
-use sluice_core::{
+use sluice_dgc::fuzzing::{CloudBuilder, PointFrame, Points, Quaternion};
+use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, Channels, Encoding, Error, MessageType, Name,
     OptionsError, Payloads, PluginFactory, PluginKind, Registry, Rows, Stage, StageContext,
     TypeKey,
 };
-use sluice_dgc::fuzzing::{CloudBuilder, PointFrame, Points, Quaternion};
 
 /// The content of a scripted event.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_core::Stage;
 use sluice_dgc::fuzzing::PointFrame;
+use sluice_model::Stage;
 
 use crate::frames::kit::{
     FrameRun, OutputEvent, PayloadForm, ScriptedContent, ScriptedEvent, at, in_source, make,
@@ -236,7 +236,7 @@ fn the_internal_column_is_removed_from_all_rows() {
     let second = run.batch(&[pose(2, 1.0), origin(3), other(4)], PayloadForm::Decoded);
     let merged = {
         // Both channels in one table of rows, as a previous stage may produce them.
-        let both = |batch: sluice_core::Batch| {
+        let both = |batch: sluice_model::Batch| {
             let (points, rest): (Vec<_>, Vec<_>) = batch
                 .rows()
                 .to_vec()
@@ -246,7 +246,7 @@ fn the_internal_column_is_removed_from_all_rows() {
             let columns =
                 arrow_select::concat::concat_batches(&columns[0].schema(), &columns).unwrap();
             let events = points.iter().flat_map(|rows| rows.events.clone()).collect();
-            let rows = sluice_core::Rows { events, columns, ..points[0].clone() };
+            let rows = sluice_model::Rows { events, columns, ..points[0].clone() };
             batch.with_rows(rest.into_iter().chain([rows]).collect())
         };
         vec![both(first), both(second)]
@@ -371,8 +371,8 @@ fn points_of_unknown_frame_are_refused_on_selected_channels() {
                 let schema = arrow_schema::Schema::new(fields).into();
                 let columns = rows.columns.columns().to_vec();
                 let columns = arrow_array::RecordBatch::try_new(schema, columns).unwrap();
-                let message = sluice_core::MessageType::named(name, rows.message.key).into();
-                return sluice_core::Rows { message, columns, ..rows.clone() };
+                let message = sluice_model::MessageType::named(name, rows.message.key).into();
+                return sluice_model::Rows { message, columns, ..rows.clone() };
             }
             rows.clone()
         });

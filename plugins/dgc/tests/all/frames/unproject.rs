@@ -8,11 +8,11 @@ use arrow_array::types::Float64Type;
 use arrow_array::{ArrayRef, BinaryArray, Int16Array, Int64Array, RecordBatch};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_core::{
+use sluice_dgc::fuzzing::{BUILT_IN, Calibration, CameraModel, PointFrame, Points};
+use sluice_model::{
     BatchBuilder, Channel, Channels, Encoding, MessageType, Name, Payloads, Rows, Stage,
     StageContext, TypeKey,
 };
-use sluice_dgc::fuzzing::{BUILT_IN, Calibration, CameraModel, PointFrame, Points};
 
 use crate::frames::kit::make;
 

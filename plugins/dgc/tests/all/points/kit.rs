@@ -7,11 +7,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int64Type, TimestampNanosecondType, UInt16Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use serde_json::Value;
-use sluice_core::{
+use sluice_dgc::fuzzing::{PointFrame, Points};
+use sluice_model::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Error, Map, MessageType, Name, OptionsError,
     Payloads, PluginFactory, PluginKind, Registry, Rows, Stage, StageContext, TypeKey,
 };
-use sluice_dgc::fuzzing::{PointFrame, Points};
 
 pub(crate) struct PointRun {
     map: Box<dyn Map>,

@@ -8,7 +8,7 @@ use arrow_array::{
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_core::{Batch, Payloads, Rows};
+use sluice_model::{Batch, Payloads, Rows};
 
 use crate::points::kit::{EventPoints, PointRun, RawEvent, make, points, rows};
 

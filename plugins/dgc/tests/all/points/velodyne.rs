@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BinaryArray, FixedSizeBinaryArray, Int64Array};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_core::Payloads;
+use sluice_model::Payloads;
 
 use crate::points::kit::{EventPoints, PointRun, RawEvent, make, points, rows};
 

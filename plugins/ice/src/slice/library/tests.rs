@@ -1,6 +1,6 @@
 //! Name resolution, and the mistakes for names that cannot be resolved.
 
-use sluice_core::type_library::MAX_SHOWN;
+use sluice_kit::type_library::MAX_SHOWN;
 
 use super::*;
 

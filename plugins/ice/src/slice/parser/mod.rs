@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use sluice_core::cursor::Token;
-use sluice_core::mistake::Mistake;
+use sluice_kit::mistake::Mistake;
+use sluice_model::cursor::Token;
 
 use super::syntax::{
     Builtin, Declaration, DeclarationBody, SliceFile, SliceMember, TypeName, TypeRef,

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use sluice_core::cursor::Token;
-use sluice_core::mistake::Mistake;
+use sluice_kit::mistake::Mistake;
+use sluice_model::cursor::Token;
 
 use super::{MAX_MISTAKES, MAX_NAME, MistakeReported, ParseResult, SliceParser};
 use crate::slice::token::Tokenizer;

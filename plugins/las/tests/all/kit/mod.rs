@@ -13,12 +13,13 @@ use arrow_array::{
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
 use serde_json::{Value, json};
-use sluice_core::{
+use sluice_io::Tasks;
+use sluice_las as _;
+use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, EncodeContext, Encoding, Error,
     MessageType, Name, OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind,
-    Registry, Rows, SinkContext, Tasks, TypeKey,
+    Registry, Rows, SinkContext, TypeKey,
 };
-use sluice_las as _;
 
 /// The time of the first event: 2007-11-03T14:00:00Z.
 pub(crate) const BEGIN: i64 = 1_194_098_400_000_000_000;

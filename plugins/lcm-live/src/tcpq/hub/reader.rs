@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use sluice_core::name::printable;
+use sluice_io::escape::printable;
 
 use super::{ConnectedClient, DisconnectReason, Hub, READ_LEN};
 use crate::tcpq::frame::{FrameParser, HANDSHAKE_LEN, Publish, TcpqFrame};

@@ -8,8 +8,8 @@ use arrow_array::types::{Float64Type, Int32Type, UInt8Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 use proptest::prelude::*;
-use sluice_core::{Batch, BatchBuilder, ChannelId, Codec, PayloadType, Rows};
 use sluice_lcm::LcmCodec;
+use sluice_model::{Batch, BatchBuilder, ChannelId, Codec, PayloadType, Rows};
 
 use crate::messages::language::files;
 use crate::messages::random_types::{Random, RandomTypes};
@@ -354,7 +354,7 @@ fn booleans_of_any_byte_are_read_and_come_back() {
     let (mut bad, events) = (Vec::new(), [0, 1, 2]);
     let short = odd[..odd.len() - 1].to_vec();
     let batch = batch(&[tame.clone(), odd.clone(), short]);
-    let rows = sluice_core::booleans::decode(&*form, &batch, &events, &mut bad).unwrap();
+    let rows = sluice_model::booleans::decode(&*form, &batch, &events, &mut bad).unwrap();
     assert_eq!(bad.iter().map(|(event, _)| *event).collect::<Vec<_>>(), [2]);
     let [plain, raw] = rows.as_slice() else { panic!("{rows:?}") };
     assert_eq!((plain.events.as_slice(), raw.events.as_slice()), (&[0][..], &[1][..]));

@@ -2,9 +2,10 @@
 //! one go.
 
 use proptest::prelude::*;
-use sluice_core::{Codec, TypeFile};
+use sluice_kit::TypeFile;
 use sluice_lcm::LcmCodec;
 use sluice_lcm::fuzzing::{Library, TypeBody, fingerprints, parse};
+use sluice_model::Codec;
 
 use crate::messages::random_types::{Random, RandomTypes};
 

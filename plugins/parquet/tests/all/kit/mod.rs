@@ -6,10 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sluice_core::contract::{PlainEvent, SourceContents, gather};
-use sluice_core::{
+use sluice_io::Tasks;
+use sluice_kit::contract::{PlainEvent, SourceContents, gather};
+use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Error, Name,
-    Outputs, Overwrite, PluginFactory, PluginKind, Registry, SinkContext, Source, Tasks,
+    Outputs, Overwrite, PluginFactory, PluginKind, Registry, SinkContext, Source,
 };
 use sluice_parquet as _;
 

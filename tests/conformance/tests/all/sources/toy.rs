@@ -8,10 +8,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use serde::Deserialize;
-use sluice_core::files;
-use sluice_core::options::InPaths;
-use sluice_core::schemars::JsonSchema;
-use sluice_core::{
+use sluice_io::files;
+use sluice_model::options::InPaths;
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{
     Batch, BatchBuilder, Channel, Damage, Encoding, Error, Input, Name, Query, ReadContext, Reader,
     SniffResult, Source, Split, SplitStart, register,
 };
@@ -63,7 +63,7 @@ pub(crate) mod defect {
 /// Reads files of frames.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct ToyLogSource<const DEFECT: u8> {
     /// The files.
     path: InPaths,
@@ -73,7 +73,7 @@ pub(crate) struct ToyLogSource<const DEFECT: u8> {
 
 /// Accepts any option.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 struct LooseSource {
     /// The files.
     path: InPaths,
@@ -82,7 +82,7 @@ struct LooseSource {
 /// Does not document its option.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(crate = "sluice_core::schemars")]
+#[schemars(crate = "sluice_model::schemars")]
 struct UndocumentedSource {
     /// The files.
     path: InPaths,

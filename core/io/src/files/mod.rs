@@ -1,0 +1,257 @@
+//! Input files: expanding names to files, and reading at any position. A name may be an address in
+//! an [object store](crate::store); all functions here accept both.
+//!
+//! Files are read, never mapped: a mapped file that shrinks kills the process.
+
+mod foreign;
+mod log;
+mod object_reader;
+mod objects;
+mod stream;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::globs::{self, is_glob};
+use crate::store::{self, StorePath};
+
+pub use foreign::{
+    ForeignFormat, InputContent, is_text, is_text_bytes, refuse_foreign, stdin_head,
+};
+pub use log::LogFile;
+pub(crate) use objects::forget;
+pub use objects::{forget_states, objects_below};
+
+/// A file or stream that a source reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// Its path, as given by the user; `-` is standard input.
+    #[serde(serialize_with = "crate::escape::path_as_text")]
+    pub path: PathBuf,
+    /// Its length in bytes, if it has one.
+    pub bytes: Option<u64>,
+}
+
+/// The end of the names of temporary files.
+pub const TEMPORARY: &str = ".sluice-tmp";
+
+/// Whether this is the name of a temporary file, not of an output.
+pub fn is_litter(name: &str) -> bool {
+    name.starts_with('.') && name.ends_with(TEMPORARY)
+}
+
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const SKIPPABLE_MAGIC: [u8; 3] = [0x2a, 0x4d, 0x18];
+
+/// The files that these names mean: the file of that name if it exists, otherwise the files that
+/// match it as a glob, sorted by name. `-` is standard input.
+///
+/// `Err` for a name without a file, a glob without a match, and a folder.
+pub fn expand(names: &[PathBuf]) -> Result<Vec<Input>, Error> {
+    let mut inputs = Vec::new();
+    for name in names {
+        if name == Path::new("-") {
+            inputs.push(Input { path: name.clone(), bytes: None });
+            continue;
+        }
+        if let Some(place) = StorePath::parse(name)? {
+            objects::expand(name, &place, &mut inputs)?;
+            continue;
+        }
+        match fs::metadata(name) {
+            Ok(meta) => inputs.push(input(name, &meta)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_glob(name.as_os_str()) => {
+                inputs.extend(matches(name)?);
+            }
+            Err(error) => return Err(Error::io("open", name, error)),
+        }
+    }
+    Ok(inputs)
+}
+
+fn matches(name: &Path) -> Result<Vec<Input>, Error> {
+    let mut found = Vec::new();
+    for path in globs::expand(name)? {
+        let meta = fs::metadata(&path).map_err(|e| Error::io("open", &path, e))?;
+        // A glob means files; matching folders are ignored.
+        if !meta.is_dir() {
+            found.push(input(&path, &meta)?);
+        }
+    }
+    if found.is_empty() {
+        return Err(Error::refused(format!("no file matches `{}`", name.display())));
+    }
+    Ok(found)
+}
+
+fn input(path: &Path, meta: &fs::Metadata) -> Result<Input, Error> {
+    if meta.is_dir() {
+        return Err(Error::refused(format!(
+            "expected a file, found a folder: pass its files, such as {}",
+            path.join("*").display()
+        )));
+    }
+    Ok(Input { path: path.to_owned(), bytes: meta.is_file().then_some(meta.len()) })
+}
+
+/// The first `len` bytes of a file, decompressed if necessary; fewer if the file is shorter.
+///
+/// Returns nothing for pipes, and does not consume them.
+pub fn head(path: &Path, len: usize) -> Result<Vec<u8>, Error> {
+    if !store::is_address(path)
+        && !fs::metadata(path).map_err(|e| Error::io("open", path, e))?.is_file()
+    {
+        return Ok(Vec::new());
+    }
+    let mut log = LogFile::open(path)?;
+    let mut bytes = vec![0; len];
+    let found = log.read_at(0, &mut bytes)?;
+    bytes.truncate(found);
+    Ok(bytes)
+}
+
+/// Whether a file is compressed with zstd, judging by its first bytes.
+pub fn is_zstd(path: &Path) -> Result<bool, Error> {
+    if let Some(mut ranges) = object_reader::ObjectReader::open(path)? {
+        return ranges.is_zstd().map_err(|e| Error::io("read", path, e));
+    }
+    let mut magic = [0; 4];
+    let file = open(path)?;
+    let found = fill(|buf, at| file.read_at(buf, at), 0, &mut magic)
+        .map_err(|e| Error::io("read", path, e))?;
+    Ok(found == magic.len() && is_magic(magic))
+}
+
+/// Whether these are the first bytes of a zstd file.
+fn is_magic(bytes: [u8; 4]) -> bool {
+    bytes == ZSTD_MAGIC || bytes[1..] == SKIPPABLE_MAGIC && bytes[0] >> 4 == 5
+}
+
+fn open(path: &Path) -> Result<File, Error> {
+    File::open(path).map_err(|e| Error::io("open", path, e))
+}
+
+/// Reads until `buffer` is full or the end is reached.
+fn fill(
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
+    position: u64,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match read(&mut buffer[filled..], position + filled as u64) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// The kind of thing at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathKind {
+    /// A file or an object of this length.
+    File(u64),
+    /// A folder, or a prefix of objects in a store.
+    Folder,
+    /// A device, a pipe or a socket.
+    Special,
+}
+
+/// The kind of thing at a path, following links; `None` if nothing is there.
+///
+/// An address is always looked up in the store, ignoring cached states.
+pub fn path_kind(path: &Path) -> Result<Option<PathKind>, Error> {
+    if let Some(place) = StorePath::parse(path)? {
+        return objects::path_kind(&place).map_err(|e| Error::io("look at", path, e));
+    }
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Ok(Some(PathKind::Folder)),
+        Ok(meta) if meta.is_file() => Ok(Some(PathKind::File(meta.len()))),
+        Ok(_) => Ok(Some(PathKind::Special)),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(Error::io("look at", path, error)),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Whether there is a file or an object. False on errors.
+pub fn is_file(path: &Path) -> bool {
+    matches!(path_kind(path), Ok(Some(PathKind::File(_))))
+}
+
+/// Whether there is a folder, or a prefix of objects in a store. False on errors.
+pub fn is_folder(path: &Path) -> bool {
+    matches!(path_kind(path), Ok(Some(PathKind::Folder)))
+}
+
+/// Whether anything is there. False on errors.
+pub fn exists(path: &Path) -> bool {
+    matches!(path_kind(path), Ok(Some(_)))
+}
+
+/// All bytes of a small file or object.
+pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    match StorePath::parse(path)? {
+        Some(place) => objects::read(&place).map_err(|e| Error::io("read", path, e)),
+        None => fs::read(path).map_err(|e| Error::io("read", path, e)),
+    }
+}
+
+/// Like [`read`], but `None` if there is nothing.
+pub fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    match read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.is_missing() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The identity of a file: the same for all its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileIdentity(IdentityKey);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum IdentityKey {
+    File {
+        device: u64,
+        inode: u64,
+    },
+    /// The hash of its address.
+    Object([u8; blake3::OUT_LEN]),
+}
+
+impl FileIdentity {
+    /// The identity of the regular file at `path`, following links; `None` if there is none. An
+    /// address has one whether or not the object exists.
+    pub fn read(path: &Path) -> Option<Self> {
+        if let Some(place) = StorePath::parse(path).ok()? {
+            return Some(Self(IdentityKey::Object(
+                *blake3::hash(place.at.to_string().as_bytes()).as_bytes(),
+            )));
+        }
+        let meta = fs::metadata(path).ok()?;
+        meta.is_file().then(|| Self(IdentityKey::File { device: meta.dev(), inode: meta.ino() }))
+    }
+}
+
+/// Whether a path is a device, a pipe or a socket.
+pub fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| {
+        let kind = meta.file_type();
+        kind.is_char_device() || kind.is_fifo() || kind.is_socket() || kind.is_block_device()
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Objects as inputs: expanding addresses, and pinning each object to the state in which it was
+//! first seen.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use glob::{MatchOptions, Pattern};
+
+use super::PathKind;
+use super::object_reader::PinnedObject;
+use crate::globs::is_glob;
+use crate::store::{Address, ListDepth, ObjectState, StorePath};
+use crate::{Error, Input};
+
+/// The objects this process has seen, each with its state at that time: a run that reads an object
+/// several times must not read two versions.
+fn pinned_objects() -> MutexGuard<'static, HashMap<Address, Arc<PinnedObject>>> {
+    static SEEN: LazyLock<Mutex<HashMap<Address, Arc<PinnedObject>>>> =
+        LazyLock::new(Mutex::default);
+    SEEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Forgets the pinned states, so that objects are read as they are now. For programs that do
+/// several things in sequence; not during a run.
+pub fn forget_states() {
+    pinned_objects().clear();
+}
+
+/// Forgets the state of an object that this process has changed.
+pub(crate) fn forget(at: &Address) {
+    pinned_objects().remove(at);
+}
+
+/// An object in its pinned state.
+pub(super) fn pin(place: &StorePath) -> io::Result<Arc<PinnedObject>> {
+    if let Some(object) = pinned_objects().get(&place.at) {
+        return Ok(Arc::clone(object));
+    }
+    let state = place.store.stat(&place.at)?;
+    Ok(pin_state(place, state))
+}
+
+/// Pins the state of an object, unless it is pinned already.
+fn pin_state(place: &StorePath, state: ObjectState) -> Arc<PinnedObject> {
+    let object = || Arc::new(PinnedObject::new(place.clone(), state));
+    Arc::clone(pinned_objects().entry(place.at.clone()).or_insert_with(object))
+}
+
+/// What is at an address at the moment.
+pub(super) fn path_kind(place: &StorePath) -> io::Result<Option<PathKind>> {
+    if !place.at.key().is_empty() && !place.at.key().ends_with('/') {
+        match place.store.stat(&place.at) {
+            Ok(state) => return Ok(Some(PathKind::File(state.len))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let folder = place.folder();
+    let found = folder.store.list(&folder.at, ListDepth::All, 1)?;
+    Ok((!found.is_empty()).then_some(PathKind::Folder))
+}
+
+/// All bytes of an object in its current state.
+pub(super) fn read(place: &StorePath) -> io::Result<Vec<u8>> {
+    let state = place.store.stat(&place.at)?;
+    let len = state.len;
+    if len == 0 {
+        return Ok(Vec::new());
+    }
+    Ok(place.store.read(&place.at, &state, 0..len).wait()?.to_vec())
+}
+
+/// All objects below an address, sorted by path; `None` if the path is not an address.
+pub fn objects_below(folder: &Path) -> Result<Option<Vec<Input>>, Error> {
+    let Some(place) = StorePath::parse(folder)? else { return Ok(None) };
+    let place = place.folder();
+    let found = place.store.list(&place.at, ListDepth::All, usize::MAX);
+    let found = found.map_err(|e| Error::io("list", folder, e))?;
+    Ok(Some(inputs(&place, found, |_| true)))
+}
+
+/// The inputs that an address means: the object, or else those that match it as a glob.
+pub(super) fn expand(name: &Path, place: &StorePath, inputs: &mut Vec<Input>) -> Result<(), Error> {
+    let missing = match pin(place) {
+        Ok(object) => {
+            inputs.push(Input { path: name.to_owned(), bytes: Some(object.state.len) });
+            return Ok(());
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => error,
+        Err(error) => return Err(Error::io("open", name, error)),
+    };
+    if is_glob(name.as_os_str()) {
+        inputs.append(&mut matches(name, place)?);
+        return Ok(());
+    }
+    match path_kind(&place.folder()) {
+        Ok(Some(_)) => Err(Error::refused(format!(
+            "expected an object, found a folder of objects: pass its objects, such as {}",
+            name.join("*").display()
+        ))),
+        _ => Err(Error::io("open", name, missing)),
+    }
+}
+
+/// The objects that match a glob, sorted by path. Lists keys with the glob's literal prefix.
+fn matches(name: &Path, place: &StorePath) -> Result<Vec<Input>, Error> {
+    let key = place.at.key();
+    let Some(fixed) = key.find(['*', '?', '[']) else {
+        return Err(Error::refused(format!(
+            "expected the name of a bucket, found a glob: {}",
+            name.display()
+        )));
+    };
+    let pattern = Pattern::new(key)
+        .map_err(|e| Error::invalid(format!("`{}` is not a glob: {e}", name.display())))?;
+    let (prefix, open) = key.split_at(fixed);
+    let depth =
+        if open.contains('/') || open.contains("**") { ListDepth::All } else { ListDepth::One };
+    let found = place.store.list(&place.at.with_key(prefix), depth, usize::MAX);
+    let found = found.map_err(|e| Error::io("list", name, e))?;
+    let options = MatchOptions { require_literal_separator: true, ..MatchOptions::default() };
+    // Unpublished objects of a run are not inputs.
+    let is_litter = |key: &str| key.split('/').any(super::is_litter);
+    let inputs = inputs(place, found, |key| pattern.matches_with(key, options) && !is_litter(key));
+    if inputs.is_empty() {
+        return Err(Error::refused(format!("no object matches `{}`", name.display())));
+    }
+    Ok(inputs)
+}
+
+/// Listed objects as inputs, pinned to the state in the listing. Directory markers and keys that
+/// cannot be addresses are skipped.
+fn inputs(
+    place: &StorePath,
+    found: Vec<(String, ObjectState)>,
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<Input> {
+    let mut inputs = Vec::new();
+    for (key, state) in found {
+        let address = place.with_key(&*key);
+        let path: PathBuf = address.at.path();
+        let is_plain = !key.ends_with('/') && matches!(StorePath::parse(&path), Ok(Some(_)));
+        if is_plain && wanted(&key) {
+            let listed = state.len;
+            let has_version = !state.version.is_empty();
+            let bytes = if has_version { pin_state(&address, state).state.len } else { listed };
+            inputs.push(Input { path, bytes: Some(bytes) });
+        }
+    }
+    inputs.sort_by(|a, b| a.path.cmp(&b.path));
+    inputs
+}

@@ -1,0 +1,313 @@
+//! Output files: written under a temporary name beside the target, and published all together.
+//!
+//! A file under its final name is always complete: it was written, synced and renamed after every
+//! sink of the run had finished. A killed run leaves files named `.NAME.*.sluice-tmp`, which the
+//! next run with the same target removes.
+//!
+//! Many small files are staged in a hidden folder next to their targets, see [`many`].
+//!
+//! Objects of a [store](crate::store) are written to local temporary files and uploaded on
+//! publication.
+//!
+//! A process whose outputs are published by another one writes to a staging directory, see
+//! [`staging`].
+//!
+//! Recordings are the exception: their files grow under their final names ([`Outputs::in_place`]),
+//! so that nothing is lost whatever happens.
+
+mod atomic;
+mod create;
+pub mod faults;
+mod file;
+mod litter;
+pub mod many;
+mod objects;
+mod publish;
+mod renames;
+mod replace;
+pub mod staging;
+mod targets;
+mod temporary;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use crate::files::{FileIdentity, TEMPORARY, is_special};
+use crate::tasks::InlineTasks;
+use crate::{Error, Tasks};
+
+use atomic::temporary_path;
+use faults::{FaultInjector, OutputStep, inject};
+use litter::{live, remove_any, remove_stale};
+use many::StagedFolder;
+use objects::holds_objects;
+use replace::{files_in_manifest, holds_batch};
+use staging::StagingDir;
+use targets::{real_path, resolve_link};
+
+pub use atomic::{remove_file, replace_file, sync_folder};
+pub use file::OutputFile;
+pub use litter::{ListedLitter, is_used, remove_unfinished_manifest, sweep};
+pub use many::OutputFiles;
+pub use objects::remove_objects;
+
+/// The file that describes an output folder.
+pub const MANIFEST: &str = "_manifest.json";
+
+/// What to do if a target exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overwrite {
+    /// Refuse the run.
+    #[default]
+    Refuse,
+    /// Replace it when the run succeeds.
+    Replace,
+    /// Replace it, but never continue it: it may be this run's own output from before an
+    /// interruption.
+    Redo,
+}
+
+/// A published file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishedFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The number of its events or rows.
+    pub rows: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Its BLAKE3 hash in hex, if the run computes hashes.
+    pub blake3: Option<String>,
+}
+
+/// The outputs of a run: creates files under temporary names, and publishes them together.
+#[derive(Debug)]
+pub struct Outputs {
+    overwrite: Overwrite,
+    hash: bool,
+    inputs: BTreeSet<FileIdentity>,
+    /// The inputs of other runs of the same batch.
+    other_inputs: Arc<BTreeSet<FileIdentity>>,
+    /// The litter that the batch has listed so far.
+    litter: Arc<ListedLitter>,
+    tasks: Arc<dyn Tasks>,
+    in_place: bool,
+    /// Targets that are renamed.
+    names: BTreeMap<PathBuf, PathBuf>,
+    /// The staging directory, if another process publishes.
+    staging: Option<Arc<StagingDir>>,
+    /// Faults injected by tests.
+    faults: Option<Arc<FaultInjector>>,
+    /// Bytes written so far.
+    written: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Files that grow under their final names.
+    growing: BTreeMap<PathBuf, Arc<File>>,
+    /// Those of them that this run created.
+    fresh: BTreeSet<PathBuf>,
+    /// Open temporary files and staging directories, by target.
+    open: BTreeMap<PathBuf, PathBuf>,
+    /// The canonical paths of all targets so far.
+    claimed: BTreeSet<PathBuf>,
+    /// Files that are complete.
+    staged: Vec<StagedOutput>,
+    /// Staging directories that are complete.
+    staged_folders: Vec<StagedFolder>,
+    /// Folders that get a manifest.
+    folders: Vec<PathBuf>,
+    /// Folders created for this run; removed again, if empty, when it fails.
+    made: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+struct StagedOutput {
+    temporary: Option<PathBuf>,
+    /// The path it is renamed to: its final name, unless outputs are staged.
+    at: PathBuf,
+    file: PublishedFile,
+    /// Whether it may replace a file of that name.
+    replaces: bool,
+}
+
+impl Outputs {
+    /// The outputs of a run that reads `inputs`, which must not be overwritten. Hashes are computed
+    /// only if `hash` is set.
+    pub fn new(overwrite: Overwrite, hash: bool, inputs: &[PathBuf]) -> Self {
+        let inputs = inputs.iter().filter_map(|path| FileIdentity::read(path)).collect();
+        Self {
+            overwrite,
+            hash,
+            inputs,
+            other_inputs: Arc::default(),
+            litter: Arc::default(),
+            tasks: Arc::new(InlineTasks),
+            in_place: false,
+            names: BTreeMap::new(),
+            staging: None,
+            faults: None,
+            written: AtomicU64::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Protects these inputs of other runs from being overwritten, too.
+    pub fn with_protected_inputs(mut self, inputs: Arc<BTreeSet<FileIdentity>>) -> Self {
+        self.other_inputs = inputs;
+        self
+    }
+
+    /// Shares the list of litter with other runs of a batch, so that folders are searched only
+    /// once.
+    pub fn with_litter(mut self, litter: Arc<ListedLitter>) -> Self {
+        self.litter = litter;
+        self
+    }
+
+    /// Makes files grow under their final names.
+    pub fn in_place(mut self, in_place: bool) -> Self {
+        self.in_place = in_place;
+        self
+    }
+
+    /// Renames a target, and everything in it if it is a folder.
+    pub fn with_name(mut self, target: &Path, name: PathBuf) -> Self {
+        self.names.insert(target.to_owned(), name);
+        self
+    }
+
+    /// Compresses on these tasks.
+    pub fn with_tasks(mut self, tasks: Arc<dyn Tasks>) -> Self {
+        self.tasks = tasks;
+        self
+    }
+
+    /// Injects faults. For tests.
+    pub fn with_faults(mut self, faults: Arc<FaultInjector>) -> Self {
+        self.faults = Some(faults);
+        self
+    }
+
+    /// The number of bytes written so far.
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// The files that grow under their final names, for a background sync.
+    pub fn growing(&self) -> Vec<(PathBuf, Arc<File>)> {
+        let state = self.state();
+        state.growing.iter().map(|(path, file)| (path.clone(), Arc::clone(file))).collect()
+    }
+
+    /// The actual path of a target: mostly its own.
+    pub fn actual_path(&self, target: &Path) -> PathBuf {
+        let inside = |(from, to): (&PathBuf, &PathBuf)| {
+            let rest = target.strip_prefix(from).ok()?;
+            // Joining an empty path would append a slash.
+            Some(if rest.as_os_str().is_empty() { to.clone() } else { to.join(rest) })
+        };
+        self.names.iter().find_map(inside).unwrap_or_else(|| target.to_owned())
+    }
+
+    /// Declares a folder that gets a manifest. It must be empty or new, and must not contain, or be
+    /// contained in, another such folder of the run.
+    pub fn folder(&self, folder: &Path) -> Result<(), Error> {
+        let folder = &self.actual_path(folder);
+        let at = self.folder_at(folder)?;
+        // Before it is checked, as for files.
+        self.make_folder(&at)?;
+        self.check_disjoint(folder)?;
+        if self.overwrite == Overwrite::Refuse
+            && holds_objects(folder)?.unwrap_or_else(|| is_used(folder))
+        {
+            return Err(Error::refused(format!(
+                "the output folder exists and is not empty; --overwrite replaces it: {}",
+                folder.display()
+            )));
+        }
+        if holds_batch(folder) {
+            return Err(Error::refused(format!(
+                "the output folder holds the record of a batch; write elsewhere: {}",
+                folder.display()
+            )));
+        }
+        let mut replaced = files_in_manifest(folder).into_iter().chain([folder.join(MANIFEST)]);
+        replaced.try_for_each(|path| self.check_not_input(&path))?;
+        // Once per folder, not per file.
+        remove_stale(&at, None);
+        self.state().folders.push(folder.to_owned());
+        Ok(())
+    }
+
+    /// Claims a target; no other file may have its name.
+    fn claim(&self, target: &Path) -> Result<(), Error> {
+        if self.state().claimed.insert(canonical_path(target)) {
+            return Ok(());
+        }
+        Err(written_twice(target))
+    }
+
+    fn inject(&self, step: OutputStep) -> io::Result<()> {
+        inject(self.faults.as_deref(), step)
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The folder of a target, `.` if it has none.
+fn folder_of(target: &Path) -> &Path {
+    target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The canonical path of a target in an existing folder.
+pub fn canonical_path(target: &Path) -> PathBuf {
+    let folder = folder_of(target);
+    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    real.join(target.file_name().unwrap_or_default())
+}
+
+/// Whether several sinks may write to the same target.
+fn is_shared(target: &Path) -> bool {
+    target == Path::new("-") || is_special(target)
+}
+
+fn written_twice(target: &Path) -> Error {
+    Error::refused(format!("two sinks write to one file: {}", target.display()))
+}
+
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let staged = state.staged.iter().filter_map(|staged| staged.temporary.as_ref());
+        let folders = state.staged_folders.iter().filter_map(StagedFolder::path);
+        for temporary in state.open.values().chain(staged).chain(folders) {
+            remove_any(temporary);
+            live().remove(temporary);
+        }
+        // An empty file that never grew would only block the next run.
+        for (path, file) in &state.growing {
+            if state.fresh.contains(path) && file.metadata().is_ok_and(|meta| meta.len() == 0) {
+                drop(fs::remove_file(path));
+            }
+        }
+        // Reverse order visits inner folders first. Non-empty folders stay.
+        let made: BTreeSet<&PathBuf> = state.made.iter().collect();
+        for folder in made.into_iter().rev() {
+            drop(fs::remove_dir(folder));
+        }
+    }
+}

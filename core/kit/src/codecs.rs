@@ -1,0 +1,320 @@
+//! The codecs of a run, made from the files and built-in sets that declare its types. Parses no
+//! type file itself.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sluice_io::files;
+use sluice_model::options::{self, TYPES_FORMAT};
+use sluice_model::registry::{type_set, type_sets};
+use sluice_model::{
+    Codec, Error, KnownType, OptionsError, Plugin, PluginFactory, PluginKind, Registry,
+    UnusableTypes,
+};
+
+use crate::suggestion::nearest;
+
+/// A file that declares types.
+#[derive(Clone, Debug)]
+pub struct TypeFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its contents.
+    pub text: String,
+}
+
+/// The [`Codec::fingerprint`] of a codec made from these files.
+pub fn fingerprint(codec: &str, files: &[TypeFile]) -> String {
+    let mut hash = blake3::Hasher::new();
+    for file in files {
+        hash.update(&(file.text.len() as u64).to_be_bytes()).update(file.text.as_bytes());
+    }
+    format!("{codec} types, blake3 {}", hash.finalize().to_hex())
+}
+
+/// Where types come from: files, globs, folders, and names of built-in sets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct TypePaths(pub Vec<PathBuf>);
+
+impl TypePaths {
+    /// All built-in sets.
+    pub fn built_in() -> Self {
+        Self(type_sets().into_iter().map(|set| PathBuf::from(set.name)).collect())
+    }
+
+    /// Reads every file, for a codec of that name whose files are at most `longest` bytes long.
+    /// Bytes that are not UTF-8 are replaced: comments may be in any encoding.
+    ///
+    /// `Err` names the path that cannot be read, or is not a file of types.
+    pub fn texts(&self, codec: &str, longest: usize) -> Result<Vec<TypeFile>, OptionsError> {
+        let mut all = Vec::new();
+        for (at, path) in self.0.iter().enumerate() {
+            let texts = texts(path, codec, longest);
+            all.extend(texts.map_err(|e| OptionsError {
+                path: vec!["types".to_owned(), at.to_string()],
+                message: e.to_string(),
+            })?);
+        }
+        Ok(all)
+    }
+}
+
+fn texts(path: &Path, codec: &str, longest: usize) -> Result<Vec<TypeFile>, Error> {
+    if let Some(set) = type_set(path).filter(|set| set.codec == codec) {
+        let file = |(name, text): &(&str, &str)| TypeFile {
+            path: Path::new(set.name).join(name),
+            text: (*text).to_owned(),
+        };
+        return Ok(set.files.iter().map(file).collect());
+    }
+    let bytes = files::head(path, longest + 1)?;
+    if bytes.len() > longest {
+        return Err(Error::invalid(format!("longer than any file of types: {}", path.display())));
+    }
+    if bytes.contains(&0) {
+        let what = "it contains zero bytes, so it is probably a log, not a file of types";
+        return Err(Error::invalid(format!("{what}: {}", path.display())));
+    }
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(vec![TypeFile { path: path.to_owned(), text }])
+}
+
+impl<'de> Deserialize<'de> for TypePaths {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        options::one_or_many(deserializer).map(Self)
+    }
+}
+
+impl JsonSchema for TypePaths {
+    fn schema_name() -> Cow<'static, str> {
+        "TypePaths".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let one = json_schema!({ "type": "string", "format": TYPES_FORMAT });
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one }],
+            "description": "files, globs, folders, or names of built-in sets of types" })
+    }
+}
+
+/// Options of codecs besides the files. Each codec is given those that it has.
+#[derive(Clone, Debug, Default)]
+pub struct CodecOptions {
+    /// How often a recursive type is expanded inside itself.
+    pub depth: Option<u8>,
+    /// Types declared by options, in the language of the codec that accepts them.
+    pub messages: Vec<Value>,
+}
+
+impl CodecOptions {
+    fn values(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        let depth = self.depth.map(|depth| ("depth", json!(depth)));
+        let messages = (!self.messages.is_empty()).then(|| ("messages", json!(self.messages)));
+        depth.into_iter().chain(messages)
+    }
+}
+
+/// Codecs with the types they were made from.
+#[derive(Default)]
+pub struct Codecs {
+    all: Vec<(&'static str, Box<dyn Codec>)>,
+    /// The files that were named individually, not found in a folder or by a glob.
+    named: HashSet<PathBuf>,
+}
+
+impl fmt::Debug for Codecs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.all.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+impl Codecs {
+    /// Makes the codecs of a registry from files and sets of types. Each codec gets the files of
+    /// its own kind, and those options that it has.
+    ///
+    /// Errors in the files are kept in the codecs: see [`refusal`](Self::refusal). `Err` if a file
+    /// cannot be read, or no codec knows its kind.
+    pub fn from_paths(
+        registry: &Registry,
+        types: &TypePaths,
+        options: &CodecOptions,
+    ) -> Result<Self, OptionsError> {
+        let plugins: Vec<&Plugin> =
+            registry.iter().filter(|p| p.kind() == PluginKind::Codec).collect();
+        let mut files: Vec<Vec<PathBuf>> = vec![Vec::new(); plugins.len()];
+        let mut named = HashSet::new();
+        for (at, path) in types.0.iter().enumerate() {
+            let wrong = |message: String| OptionsError {
+                path: vec!["types".to_owned(), at.to_string()],
+                message,
+            };
+            for file in expanded(path, &plugins).map_err(|e| wrong(e.to_string()))? {
+                let place = plugins.iter().position(|plugin| reads(plugin, &file));
+                let place = place.ok_or_else(|| wrong(unknown(&file, &plugins)))?;
+                if file == *path {
+                    named.insert(file.clone());
+                }
+                if !files[place].contains(&file) {
+                    files[place].push(file);
+                }
+            }
+        }
+        let made = plugins.into_iter().zip(files);
+        let made = made.map(|(plugin, files)| Ok((plugin.name, make(plugin, &files, options)?)));
+        Ok(Self { all: made.collect::<Result<_, _>>()?, named })
+    }
+
+    /// The codecs, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &dyn Codec> {
+        self.all.iter().map(|(_, codec)| &**codec)
+    }
+
+    /// The codec of this name.
+    pub fn get(&self, name: &str) -> Option<&dyn Codec> {
+        self.all.iter().find(|(known, _)| *known == name).map(|(_, codec)| &**codec)
+    }
+
+    /// All types of all codecs.
+    pub fn types(&self) -> impl Iterator<Item = &KnownType> {
+        self.iter().flat_map(Codec::types)
+    }
+
+    /// All errors in the files as one text; `None` if there are none.
+    pub fn mistakes(&self) -> Option<String> {
+        let all: Vec<&str> = self.iter().flat_map(Codec::mistakes).map(String::as_str).collect();
+        (!all.is_empty()).then(|| format!("the types have mistakes\n\n{}", all.join("\n\n")))
+    }
+
+    /// Why these types cannot be used at all: all errors as one text, if a file that was named
+    /// individually has one, or if no type is usable. Errors in other files of a folder or glob
+    /// only affect the types that depend on them: see [`unusable`](Self::unusable).
+    pub fn refusal(&self) -> Option<String> {
+        let is_named = |unusable: &UnusableTypes| {
+            let file = unusable.file.as_ref();
+            unusable.has_mistake && file.is_none_or(|file| self.named.contains(file))
+        };
+        let is_named = self.iter().flat_map(Codec::unusable).any(is_named);
+        if is_named || self.types().next().is_none() { self.mistakes() } else { None }
+    }
+
+    /// The types that cannot be used, one line each; after a hundred only their number.
+    pub fn unusable(&self) -> Vec<String> {
+        const MAX_SHOWN: usize = 100;
+        let all: Vec<&UnusableTypes> = self.iter().flat_map(Codec::unusable).collect();
+        let more = all.len().saturating_sub(MAX_SHOWN);
+        let lines = all.into_iter().take(MAX_SHOWN).map(UnusableTypes::to_string);
+        lines.chain((more > 0).then(|| format!("and {more} more like these"))).collect()
+    }
+}
+
+/// Whether a codec of the registry finds types in a file, regardless of its name.
+pub fn declares_types(registry: &Registry, file: &Path) -> bool {
+    let codecs = registry.iter().filter(|plugin| plugin.kind() == PluginKind::Codec);
+    let files = [file.to_owned()];
+    codecs.into_iter().any(|plugin| {
+        make(plugin, &files, &CodecOptions::default()).is_ok_and(|codec| {
+            let is_named = |unusable: &UnusableTypes| !unusable.types.is_empty();
+            !codec.types().is_empty() || codec.unusable().iter().any(is_named)
+        })
+    })
+}
+
+fn make(
+    plugin: &Plugin,
+    files: &[PathBuf],
+    given: &CodecOptions,
+) -> Result<Box<dyn Codec>, OptionsError> {
+    let mut options = serde_json::Map::from_iter([("types".to_owned(), json!(files))]);
+    let names = plugin.option_names();
+    for (name, value) in given.values() {
+        if names.iter().any(|known| known == name) {
+            options.insert(name.to_owned(), value);
+        }
+    }
+    match plugin.make {
+        PluginFactory::Codec(make) => make(options.into()),
+        _ => Err(OptionsError { path: Vec::new(), message: "this is not a codec".to_owned() }),
+    }
+}
+
+fn reads(plugin: &Plugin, file: &Path) -> bool {
+    if let Some(set) = type_set(file) {
+        return set.codec == plugin.name;
+    }
+    let extension = file.extension().map(|e| e.to_string_lossy().into_owned());
+    extension.is_some_and(|found| plugin.extensions.iter().any(|e| e.eq_ignore_ascii_case(&found)))
+}
+
+fn unknown(file: &Path, plugins: &[&Plugin]) -> String {
+    let extensions = plugins.iter().flat_map(|plugin| plugin.extensions).map(|e| format!(".{e}"));
+    let mut known: Vec<String> = extensions.collect();
+    known.extend(type_sets().into_iter().map(|set| set.name.to_owned()));
+    format!(
+        "{} declares no types that this program can read; it knows {}",
+        file.display(),
+        known.join(", ")
+    )
+}
+
+/// The files and sets that one path means.
+fn expanded(path: &Path, plugins: &[&Plugin]) -> Result<Vec<PathBuf>, Error> {
+    if type_set(path).is_some() {
+        return Ok(vec![path.to_owned()]);
+    }
+    if path.is_dir() {
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
+        below(path, plugins, &mut seen, &mut found)?;
+        found.sort();
+        let none = || Error::refused(format!("no file below {} declares types", path.display()));
+        return if found.is_empty() { Err(none()) } else { Ok(found) };
+    }
+    let inputs = files::expand(&[path.to_owned()]).map_err(|error| match near_set(path) {
+        Some(near) if error.is_missing() => error.with_detail(&near),
+        _ => error,
+    })?;
+    Ok(inputs.into_iter().map(|input| input.path).collect())
+}
+
+/// The built-in set with the most similar name.
+fn near_set(path: &Path) -> Option<String> {
+    let name = path.to_str().filter(|name| !name.contains(['/', '*', '.']))?;
+    let sets: Vec<&str> = type_sets().iter().map(|set| set.name).collect();
+    Some(format!("did you mean the built-in types `{}`?", nearest(name, &sets)?))
+}
+
+/// Logs may have the extension of type files and lie next to them, but contain zero bytes.
+fn is_text(path: &Path) -> Result<bool, Error> {
+    Ok(!files::head(path, 1024)?.contains(&0))
+}
+
+/// Each folder is visited once: links may form cycles.
+fn below(
+    folder: &Path,
+    plugins: &[&Plugin],
+    seen: &mut HashSet<PathBuf>,
+    found: &mut Vec<PathBuf>,
+) -> Result<(), Error> {
+    let list = |e| Error::io("list", folder, e);
+    if !seen.insert(folder.canonicalize().map_err(list)?) {
+        return Ok(());
+    }
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(list)? {
+        let path = entry.map_err(list)?.path();
+        if path.is_dir() {
+            folders.push(path);
+        } else if plugins.iter().any(|plugin| reads(plugin, &path)) && is_text(&path)? {
+            found.push(path);
+        }
+    }
+    // Which of two paths to a folder is used must not depend on the order in which the system lists
+    // them.
+    folders.sort();
+    folders.iter().try_for_each(|folder| below(folder, plugins, seen, found))
+}

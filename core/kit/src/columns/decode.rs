@@ -1,0 +1,493 @@
+//! Decodes payloads into slots, following a plan. A first pass walks each payload, checks
+//! everything, and copies what has no fixed offset. Then the regions of a few hundred payloads are
+//! read at once, column by column.
+//!
+//! A payload that turns out to be wrong leaves nothing behind. Nothing is allocated per payload.
+
+use arrow_array::builder::BinaryBuilder;
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::ArrowError;
+use sluice_io::escape;
+use sluice_model::Error;
+
+use super::arrays::{self, SlotBuilder, last_offset};
+use super::cursor::{NO_CASE, PayloadCursor, check_booleans};
+use super::plan::{Count, Leaf, NumberArray, Op, PayloadPlan, Program, Region, VariantOp};
+use super::{Endian, PayloadFault};
+
+/// Payloads whose regions are collected before they are read, so that they stay in the core's own
+/// cache.
+const BLOCK_PAYLOADS: usize = 256;
+/// Most records that wait in one region's queue.
+const MAX_QUEUED: usize = 8 * 1024;
+
+impl PayloadPlan {
+    /// Decodes the payloads of these events. Returns the events that could be decoded, and their
+    /// columns; the reasons for the others are added to `bad`. `payload` is called once for each
+    /// event, in their order.
+    ///
+    /// With `raw`, booleans may be any bytes, and those of each decoded payload are appended to it.
+    pub fn decode<'b>(
+        &'b self,
+        events: &[u32],
+        mut payload: impl FnMut(u32) -> Result<&'b [u8], PayloadFault>,
+        bad: &mut Vec<(u32, PayloadFault)>,
+        raw: Option<&mut BinaryBuilder>,
+    ) -> Result<(Vec<u32>, RecordBatch), Error> {
+        let decoded = match raw {
+            None => Decoder::new(self).decode(events, payload, bad),
+            Some(raw) => {
+                let normalized = self.normalize(events, &mut payload);
+                let mut each = normalized.payloads();
+                let next = |_| each.next().unwrap_or(Err(self.rules.faults.short));
+                let decoded = Decoder::new(self).decode(events, next, bad);
+                decoded.inspect(|(good, _)| normalized.append_raw(good, raw))
+            }
+        };
+        decoded.map_err(|e| Error::internal(e.to_string()))
+    }
+}
+
+/// Builds the rows of one batch.
+pub(super) struct Decoder<'b> {
+    plan: &'b PayloadPlan,
+    slots: Vec<SlotBuilder>,
+    /// The records of each region of the plan that are still to be read.
+    queues: Vec<RegionQueue<'b>>,
+    registers: Vec<i64>,
+    rows: usize,
+}
+
+/// The records of one region, over all payloads.
+#[derive(Default)]
+struct RegionQueue<'b> {
+    /// Each has one or more adjacent records, never none.
+    records: Vec<&'b [u8]>,
+    /// Records already read into columns.
+    decoded: usize,
+    /// Records in all.
+    total: usize,
+}
+
+impl<'b> Decoder<'b> {
+    pub(super) fn new(plan: &'b PayloadPlan) -> Self {
+        Self {
+            plan,
+            slots: plan.slots.iter().map(|slot| SlotBuilder::new(*slot)).collect(),
+            queues: (0..plan.regions).map(|_| RegionQueue::default()).collect(),
+            registers: vec![0; plan.registers],
+            rows: 0,
+        }
+    }
+
+    /// Decodes the payloads of these events. Returns the events that could be decoded, and their
+    /// columns.
+    pub(super) fn decode(
+        mut self,
+        events: &[u32],
+        mut payload: impl FnMut(u32) -> Result<&'b [u8], PayloadFault>,
+        bad: &mut Vec<(u32, PayloadFault)>,
+    ) -> Result<(Vec<u32>, RecordBatch), ArrowError> {
+        let mut good = Vec::with_capacity(events.len());
+        for (nth, block) in events.chunks(BLOCK_PAYLOADS).enumerate() {
+            for event in block {
+                match payload(*event).and_then(|payload| self.decode_payload(payload)) {
+                    Ok(()) => good.push(*event),
+                    Err(reason) => bad.push((*event, reason)),
+                }
+            }
+            self.flush_all();
+            if nth == 0 && events.len() > BLOCK_PAYLOADS {
+                let more = (events.len() - BLOCK_PAYLOADS) as f64 / BLOCK_PAYLOADS as f64;
+                // A little more than the first block predicts, as payloads differ.
+                self.slots.iter_mut().for_each(|slot| slot.grow(more * 1.03));
+            }
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        let arrays = arrays::arrays(&self.plan.columns, &mut self.slots, self.rows)?;
+        let schema = self.plan.schema.clone();
+        Ok((good, RecordBatch::try_new_with_options(schema, arrays, &options)?))
+    }
+
+    fn decode_payload(&mut self, payload: &'b [u8]) -> Result<(), PayloadFault> {
+        let plan = self.plan;
+        let mut cursor = PayloadCursor::new(payload, &plan.rules, plan.program.empty_elements);
+        let walked = self.walk(&plan.program, &mut cursor).and_then(|()| cursor.end());
+        match walked {
+            Ok(()) => self.rows += 1,
+            Err(_) => self.roll_back(&plan.program, self.rows),
+        }
+        walked
+    }
+
+    fn walk(
+        &mut self,
+        program: &'b Program,
+        cursor: &mut PayloadCursor<'b>,
+    ) -> Result<(), PayloadFault> {
+        for op in &program.ops {
+            match op {
+                Op::Region(region) => {
+                    let record = cursor.take(region.size)?;
+                    self.check(region, record)?;
+                    self.enqueue(region, record, 1);
+                }
+                Op::Text { slot } => self.text(*slot, cursor.text()?)?,
+                Op::Bytes { slot, count } => {
+                    let count = self.count(*count, cursor, 1)?;
+                    let bytes = cursor.take(count)?;
+                    self.push_bytes(*slot, bytes)?;
+                }
+                Op::Numbers { offsets, leaf, count } => {
+                    let size = leaf.per_element * leaf.width;
+                    let count = self.count(*count, cursor, size)?;
+                    let bytes = cursor.take(count * size)?;
+                    self.numbers(leaf, bytes)?;
+                    self.push_offset(*offsets, count)?;
+                }
+                Op::List { offsets, count, item } => {
+                    let count = self.count(*count, cursor, item.min_len)?;
+                    self.push_offset(*offsets, count)?;
+                    self.items(item, count, cursor)?;
+                }
+                Op::Repeat { count, item } => {
+                    cursor.check(*count, item.min_len)?;
+                    self.items(item, *count, cursor)?;
+                }
+                Op::Opaque { slot, of } => {
+                    let value = of.skip(cursor)?;
+                    self.push_bytes(*slot, value)?;
+                }
+                Op::Rest { slot } => {
+                    let rest = cursor.take(cursor.rest().len())?;
+                    self.push_bytes(*slot, rest)?;
+                }
+                Op::Variant(variant) => self.variant(variant, cursor)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of elements of a list.
+    #[inline]
+    fn count(
+        &self,
+        count: Count,
+        cursor: &mut PayloadCursor<'b>,
+        least: usize,
+    ) -> Result<usize, PayloadFault> {
+        match count {
+            Count::Prefix => cursor.length(least),
+            Count::Register(register) => cursor.count(self.registers[register], least),
+        }
+    }
+
+    fn variant(
+        &mut self,
+        variant: &'b VariantOp,
+        cursor: &mut PayloadCursor<'b>,
+    ) -> Result<(), PayloadFault> {
+        let case = cursor.byte()?;
+        let places = match case.checked_sub(1) {
+            None => &[][..],
+            Some(at) => variant.cases.children.get(usize::from(at)).ok_or(NO_CASE)?,
+        };
+        cursor.spend_blank(variant.blank)?;
+        self.push_case(variant, case);
+        for child in places.iter().filter_map(|place| variant.children.get(*place)) {
+            self.walk(child, cursor)?;
+        }
+        for (at, child) in variant.children.iter().enumerate() {
+            if !places.contains(&at) {
+                self.blank(child)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push_case(&mut self, variant: &VariantOp, case: u8) {
+        if let SlotBuilder::W1(cases) = &mut self.slots[variant.slot] {
+            cases.push(case);
+        }
+    }
+
+    /// Adds a row for a missing value: zeros, and nothing.
+    fn blank(&mut self, program: &'b Program) -> Result<(), PayloadFault> {
+        let plan = self.plan;
+        for op in &program.ops {
+            match op {
+                Op::Region(region) => {
+                    self.enqueue(region, plan.zeros.get(..region.size).unwrap_or_default(), 1);
+                }
+                Op::Text { slot }
+                | Op::Bytes { slot, .. }
+                | Op::Opaque { slot, .. }
+                | Op::Rest { slot } => self.push_bytes(*slot, &[])?,
+                Op::Numbers { offsets, .. } | Op::List { offsets, .. } => {
+                    self.push_offset(*offsets, 0)?;
+                }
+                Op::Repeat { count, item } => (0..*count).try_for_each(|_| self.blank(item))?,
+                Op::Variant(variant) => {
+                    self.push_case(variant, 0);
+                    variant.children.iter().try_for_each(|child| self.blank(child))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn items(
+        &mut self,
+        item: &'b Program,
+        count: usize,
+        cursor: &mut PayloadCursor<'b>,
+    ) -> Result<(), PayloadFault> {
+        if let [Op::Region(region)] = item.ops.as_slice() {
+            let records = cursor.take(region.size * count)?;
+            if !region.booleans.is_empty() {
+                records
+                    .chunks_exact(region.size)
+                    .try_for_each(|record| self.check(region, record))?;
+            }
+            if count > 0 {
+                self.enqueue(region, records, count);
+            }
+            return Ok(());
+        }
+        (0..count).try_for_each(|_| self.walk(item, cursor))
+    }
+
+    #[inline]
+    fn check(&mut self, region: &Region, record: &[u8]) -> Result<(), PayloadFault> {
+        for at in &region.booleans {
+            check_booleans(record.get(at.clone()).unwrap_or_default(), &self.plan.rules)?;
+        }
+        for count in &region.counts {
+            self.registers[count.register] = count.read(record, self.plan.rules.endian);
+        }
+        Ok(())
+    }
+
+    /// Queues `count` adjacent records, at least one.
+    #[inline]
+    fn enqueue(&mut self, region: &Region, records: &'b [u8], count: usize) {
+        let queue = &mut self.queues[region.id];
+        queue.records.push(records);
+        queue.total += count;
+        if queue.records.len() >= MAX_QUEUED {
+            self.flush_region(region);
+        }
+    }
+
+    fn text(&mut self, slot: usize, text: &[u8]) -> Result<(), PayloadFault> {
+        // Nearly every text is plain ASCII and is copied unchanged.
+        if text.is_ascii() && memchr::memchr(b'\\', text).is_none() {
+            return self.push_bytes(slot, text);
+        }
+        self.push_bytes(slot, escape::escaped(text).as_bytes())
+    }
+
+    fn push_bytes(&mut self, slot: usize, value: &[u8]) -> Result<(), PayloadFault> {
+        let SlotBuilder::Bytes { offsets, bytes } = &mut self.slots[slot] else { return Ok(()) };
+        let end = i32::try_from(bytes.len() + value.len());
+        offsets.push(end.map_err(|_| self.plan.rules.faults.full)?);
+        bytes.extend_from_slice(value);
+        Ok(())
+    }
+
+    #[inline]
+    fn numbers(&mut self, leaf: &NumberArray, bytes: &[u8]) -> Result<(), PayloadFault> {
+        let rules = &self.plan.rules;
+        if leaf.are_booleans {
+            check_booleans(bytes, rules)?;
+        }
+        match (&mut self.slots[leaf.slot], rules.endian) {
+            (SlotBuilder::W1(values), _) => values.extend_from_slice(bytes),
+            (SlotBuilder::W2(values), Endian::Big) => extend(values, bytes, u16::from_be_bytes),
+            (SlotBuilder::W4(values), Endian::Big) => extend(values, bytes, u32::from_be_bytes),
+            (SlotBuilder::W8(values), Endian::Big) => extend(values, bytes, u64::from_be_bytes),
+            (SlotBuilder::W2(values), Endian::Little) => extend(values, bytes, u16::from_le_bytes),
+            (SlotBuilder::W4(values), Endian::Little) => extend(values, bytes, u32::from_le_bytes),
+            (SlotBuilder::W8(values), Endian::Little) => extend(values, bytes, u64::from_le_bytes),
+            (SlotBuilder::Offsets(_) | SlotBuilder::Bytes { .. }, _) => {}
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn push_offset(&mut self, slot: usize, count: usize) -> Result<(), PayloadFault> {
+        let SlotBuilder::Offsets(offsets) = &mut self.slots[slot] else { return Ok(()) };
+        let end =
+            i32::try_from(last_offset(offsets) + count).map_err(|_| self.plan.rules.faults.full)?;
+        offsets.push(end);
+        Ok(())
+    }
+
+    /// Reads all queued records.
+    fn flush_all(&mut self) {
+        let plan = self.plan;
+        self.flush_program(&plan.program);
+    }
+
+    fn flush_program(&mut self, program: &Program) {
+        for op in &program.ops {
+            match op {
+                Op::Region(region) => self.flush_region(region),
+                Op::List { item, .. } | Op::Repeat { item, .. } => self.flush_program(item),
+                Op::Variant(variant) => {
+                    variant.children.iter().for_each(|child| self.flush_program(child));
+                }
+                Op::Text { .. }
+                | Op::Bytes { .. }
+                | Op::Numbers { .. }
+                | Op::Opaque { .. }
+                | Op::Rest { .. } => {}
+            }
+        }
+    }
+
+    fn flush_region(&mut self, region: &Region) {
+        let endian = self.plan.rules.endian;
+        let queue = &mut self.queues[region.id];
+        let are_single = queue.records.len() == queue.total - queue.decoded;
+        for leaf in &region.leaves {
+            let slot = &mut self.slots[leaf.slot];
+            if are_single {
+                gather(slot, leaf, endian, queue.records.iter().copied());
+            } else {
+                let records = queue.records.iter().flat_map(|r| r.chunks_exact(region.size));
+                gather(slot, leaf, endian, records);
+            }
+        }
+        queue.records.clear();
+        queue.decoded = queue.total;
+    }
+
+    /// Removes what a program has added after its first `rows` rows.
+    fn roll_back(&mut self, program: &Program, rows: usize) {
+        for op in &program.ops {
+            match op {
+                Op::Region(region) => self.roll_back_region(region, rows),
+                Op::Text { slot }
+                | Op::Bytes { slot, .. }
+                | Op::Opaque { slot, .. }
+                | Op::Rest { slot } => self.slots[*slot].truncate(rows),
+                Op::Numbers { offsets, leaf, .. } => {
+                    let items = self.roll_back_offsets(*offsets, rows);
+                    self.slots[leaf.slot].truncate(items * leaf.per_element);
+                }
+                Op::List { offsets, item, .. } => {
+                    let items = self.roll_back_offsets(*offsets, rows);
+                    self.roll_back(item, items);
+                }
+                Op::Repeat { count, item } => self.roll_back(item, rows * count),
+                Op::Variant(variant) => {
+                    self.slots[variant.slot].truncate(rows);
+                    variant.children.iter().for_each(|child| self.roll_back(child, rows));
+                }
+            }
+        }
+    }
+
+    fn roll_back_offsets(&mut self, slot: usize, rows: usize) -> usize {
+        let SlotBuilder::Offsets(offsets) = &mut self.slots[slot] else { return 0 };
+        offsets.truncate(rows + 1);
+        last_offset(offsets)
+    }
+
+    fn roll_back_region(&mut self, region: &Region, rows: usize) {
+        let queue = &mut self.queues[region.id];
+        while queue.total > rows.max(queue.decoded) {
+            let Some(records) = queue.records.pop() else { break };
+            queue.total -= records.len() / region.size;
+        }
+        if queue.decoded > rows {
+            (queue.decoded, queue.total) = (rows, rows);
+            for leaf in &region.leaves {
+                self.slots[leaf.slot].truncate(rows * leaf.offsets.len() * leaf.run);
+            }
+        }
+    }
+}
+
+/// Splits bytes into words of `N` bytes.
+fn words<const N: usize, T>(
+    bytes: &[u8],
+    read: impl Fn([u8; N]) -> T,
+) -> impl ExactSizeIterator<Item = T> {
+    bytes.as_chunks().0.iter().map(move |word| read(*word))
+}
+
+#[inline]
+fn extend<const N: usize, T>(values: &mut Vec<T>, bytes: &[u8], read: impl Fn([u8; N]) -> T) {
+    values.extend(words(bytes, read));
+}
+
+/// Appends one leaf of each record.
+fn gather<'r>(
+    slot: &mut SlotBuilder,
+    leaf: &Leaf,
+    endian: Endian,
+    records: impl Iterator<Item = &'r [u8]>,
+) {
+    match (slot, endian) {
+        (SlotBuilder::W1(to), _) => gather_words(to, leaf, records, u8::from_be_bytes),
+        (SlotBuilder::W2(to), Endian::Big) => gather_words(to, leaf, records, u16::from_be_bytes),
+        (SlotBuilder::W4(to), Endian::Big) => gather_words(to, leaf, records, u32::from_be_bytes),
+        (SlotBuilder::W8(to), Endian::Big) => gather_words(to, leaf, records, u64::from_be_bytes),
+        (SlotBuilder::W2(to), Endian::Little) => {
+            gather_words(to, leaf, records, u16::from_le_bytes);
+        }
+        (SlotBuilder::W4(to), Endian::Little) => {
+            gather_words(to, leaf, records, u32::from_le_bytes);
+        }
+        (SlotBuilder::W8(to), Endian::Little) => {
+            gather_words(to, leaf, records, u64::from_le_bytes);
+        }
+        (SlotBuilder::Offsets(_) | SlotBuilder::Bytes { .. }, _) => {}
+    }
+}
+
+fn gather_words<'r, const N: usize, T: Copy + Default>(
+    values: &mut Vec<T>,
+    leaf: &Leaf,
+    records: impl Iterator<Item = &'r [u8]>,
+    read: impl Fn([u8; N]) -> T + Copy,
+) {
+    let [place] = leaf.offsets.as_slice() else {
+        for record in records {
+            for place in &leaf.offsets {
+                let bytes = record.get(*place..*place + leaf.run * N).unwrap_or_default();
+                values.extend(words(bytes, read));
+            }
+        }
+        return;
+    };
+    let place = *place;
+    // With a run length known at compile time these become plain moves.
+    match leaf.run {
+        1 => values.extend(records.map(|record| run::<1, N, T>(record, place, read)[0])),
+        2 => values.extend(records.flat_map(|record| run::<2, N, T>(record, place, read))),
+        3 => values.extend(records.flat_map(|record| run::<3, N, T>(record, place, read))),
+        4 => values.extend(records.flat_map(|record| run::<4, N, T>(record, place, read))),
+        6 => values.extend(records.flat_map(|record| run::<6, N, T>(record, place, read))),
+        9 => values.extend(records.flat_map(|record| run::<9, N, T>(record, place, read))),
+        length => {
+            for record in records {
+                let bytes = record.get(place..place + length * N).unwrap_or_default();
+                values.extend(words(bytes, read));
+            }
+        }
+    }
+}
+
+#[inline]
+fn run<const RUN: usize, const N: usize, T: Copy + Default>(
+    record: &[u8],
+    place: usize,
+    read: impl Fn([u8; N]) -> T,
+) -> [T; RUN] {
+    let bytes = record.get(place..place + RUN * N).unwrap_or_default();
+    let words = bytes.as_chunks().0.first_chunk::<RUN>();
+    words.map_or([T::default(); RUN], |words| words.map(read))
+}

@@ -1,0 +1,288 @@
+//! Payloads of declared types as Arrow columns, and back: the building block of codecs.
+//!
+//! A codec describes the fields of a type ([`PayloadField`]) and the rules of its wire format
+//! ([`WireRules`]). [`PayloadPlan::compile`] turns them into operations, which decode many payloads
+//! at once, column by column, and encode rows. Which payload has which type is the codec's part.
+//!
+//! | shape | column |
+//! |---|---|
+//! | [`NumberType`] | the same type |
+//! | [`FieldShape::Bool`] | `Boolean` |
+//! | [`FieldShape::Enum`] | `Int32`, with the names in the field's metadata as `sluice.enum` |
+//! | [`FieldShape::Text`] | `Utf8`, [`escaped`](sluice_io::escape::escaped) if it is not UTF-8 |
+//! | [`FieldShape::Bytes`], [`FieldShape::CountedBytes`], [`FieldShape::Rest`], [`FieldShape::Opaque`], a list of bytes | `Binary` |
+//! | [`FieldShape::FixedBytes`] | `FixedSizeBinary` |
+//! | [`FieldShape::Fixed`] | `FixedSizeList` |
+//! | [`FieldShape::List`], [`FieldShape::Counted`] | `List` |
+//! | [`FieldShape::Struct`] | `Struct` |
+//! | [`FieldShape::Variant`] | nullable `Struct` of all members; `class` if it has several cases |
+//! | fields without bytes | none |
+//!
+//! Decoding and encoding are inverse: a payload that would not be reproduced byte for byte is
+//! refused.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::builder::BinaryBuilder;
+use arrow_array::{BinaryArray, RecordBatch};
+use arrow_schema::{DataType, SchemaRef};
+use sluice_model::{Batch, Error};
+
+use crate::payload_form::{FormType, PayloadForm};
+
+mod arrays;
+mod cast;
+mod compile;
+mod cursor;
+mod decode;
+mod encode;
+mod odd_booleans;
+mod plan;
+
+#[cfg(test)]
+mod tests;
+
+pub use cast::as_type;
+pub use compile::ENUM;
+pub use cursor::{Faults, PayloadCursor};
+pub use encode::RowEncoder;
+pub use plan::PayloadPlan;
+
+/// Why a payload or a row is refused: a fixed text without data, so that refusals can be counted.
+pub type PayloadFault = &'static str;
+
+/// A type whose payloads consist of its fields and nothing else.
+pub type PlainType = FormType<PayloadPlan>;
+
+/// The parts of the wire format that differ between formats.
+#[derive(Clone, Copy, Debug)]
+pub struct WireRules {
+    /// The byte order of numbers and lengths.
+    pub endian: Endian,
+    /// The width of a boolean in bytes: 1, 2, 4 or 8. It is written as 0 or 1; see
+    /// [`sluice_model::booleans`] for other values.
+    pub booleans: usize,
+    /// How the length prefix of text, bytes and lists is written.
+    pub lengths: LengthEncoding,
+    /// How enums are written.
+    pub enums: EnumEncoding,
+    /// How deep shapes may nest.
+    pub max_depth: usize,
+    /// The most bytes of a list of fixed length.
+    pub max_fixed_len: usize,
+    /// What is said of payloads and rows that are refused.
+    pub faults: &'static Faults,
+}
+
+impl WireRules {
+    /// Little-endian, with booleans of one byte and lengths of 32 bits.
+    pub const LITTLE_ENDIAN: Self = Self {
+        endian: Endian::Little,
+        booleans: 1,
+        lengths: LengthEncoding::U32,
+        enums: EnumEncoding::ByCount,
+        max_depth: 32,
+        max_fixed_len: 16 << 20,
+        faults: &Faults::DEFAULT,
+    };
+}
+
+/// A byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endian {
+    /// Least significant byte first.
+    Little,
+    /// Most significant byte first.
+    Big,
+}
+
+/// How a length is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LengthEncoding {
+    /// As 32 bits.
+    U32,
+    /// As 32 bits. Text ends with a zero byte, which its length includes.
+    U32WithNul,
+    /// As one byte, or as 255 followed by 32 bits if it is 255 or more.
+    Size,
+}
+
+impl LengthEncoding {
+    /// The bytes of an empty list.
+    fn width(self) -> usize {
+        if self == Self::Size { 1 } else { 4 }
+    }
+}
+
+/// How an enum is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EnumEncoding {
+    /// One unsigned byte; two bytes if there are more than 127 values, four if more than 32767.
+    ByCount,
+    /// Four bytes.
+    I32,
+}
+
+impl EnumEncoding {
+    fn width(self, values: usize) -> usize {
+        match (self, values) {
+            (Self::ByCount, 0..=127) => 1,
+            (Self::ByCount, 128..=32_767) => 2,
+            _ => 4,
+        }
+    }
+}
+
+/// A type of number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "their names say it")]
+pub enum NumberType {
+    I8,
+    U8,
+    I16,
+    U16,
+    I32,
+    U32,
+    I64,
+    U64,
+    F32,
+    F64,
+}
+
+impl NumberType {
+    /// Its width in bytes.
+    pub fn width(self) -> usize {
+        match self {
+            Self::I8 | Self::U8 => 1,
+            Self::I16 | Self::U16 => 2,
+            Self::I32 | Self::U32 | Self::F32 => 4,
+            Self::I64 | Self::U64 | Self::F64 => 8,
+        }
+    }
+
+    fn data_type(self) -> DataType {
+        match self {
+            Self::I8 => DataType::Int8,
+            Self::U8 => DataType::UInt8,
+            Self::I16 => DataType::Int16,
+            Self::U16 => DataType::UInt16,
+            Self::I32 => DataType::Int32,
+            Self::U32 => DataType::UInt32,
+            Self::I64 => DataType::Int64,
+            Self::U64 => DataType::UInt64,
+            Self::F32 => DataType::Float32,
+            Self::F64 => DataType::Float64,
+        }
+    }
+}
+
+/// The type of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldShape {
+    /// A number.
+    Number(NumberType),
+    /// A boolean.
+    Bool,
+    /// One of these values.
+    Enum(Vec<(String, i32)>),
+    /// Text with a length prefix.
+    Text,
+    /// Bytes with a length prefix.
+    Bytes,
+    /// This many bytes.
+    FixedBytes(usize),
+    /// Bytes, as many as an earlier integer member of the same struct says, given by its index.
+    CountedBytes(usize),
+    /// A list of fixed length.
+    Fixed(Box<FieldShape>, usize),
+    /// A list with a length prefix.
+    List(Box<FieldShape>),
+    /// A list whose length is an earlier integer member of the same struct, given by its index.
+    Counted(Box<FieldShape>, usize),
+    /// Consecutive members.
+    Struct(Vec<PayloadField>),
+    /// A byte that selects which of these follows, counted from 1; 0 for none.
+    Variant(Vec<(String, Vec<PayloadField>)>),
+    /// A value that is kept as its bytes.
+    Opaque(OpaqueValue),
+    /// The rest of the payload.
+    Rest,
+}
+
+/// A value whose end only the format can find, such as one that holds itself.
+#[derive(Clone)]
+pub struct OpaqueValue(Arc<SkipValue>);
+
+/// Moves a cursor behind the value at its start.
+type SkipValue = dyn Fn(&mut PayloadCursor<'_>) -> Result<(), PayloadFault> + Send + Sync;
+
+impl OpaqueValue {
+    /// A value that `skip` moves a cursor behind. It takes at least a byte.
+    pub fn new(
+        skip: impl Fn(&mut PayloadCursor<'_>) -> Result<(), PayloadFault> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(skip))
+    }
+
+    fn skip<'b>(&self, cursor: &mut PayloadCursor<'b>) -> Result<&'b [u8], PayloadFault> {
+        let before = cursor.rest();
+        (self.0)(cursor)?;
+        Ok(before.get(..before.len() - cursor.rest().len()).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for OpaqueValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpaqueValue")
+    }
+}
+
+impl PartialEq for OpaqueValue {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for OpaqueValue {}
+
+/// A named field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PayloadField {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub shape: FieldShape,
+}
+
+impl PayloadField {
+    /// A member of that name and shape.
+    pub fn new(name: impl Into<String>, shape: FieldShape) -> Self {
+        Self { name: name.into(), shape }
+    }
+}
+
+impl PayloadForm for PayloadPlan {
+    fn schema(&self) -> &SchemaRef {
+        self.schema()
+    }
+
+    fn decode(
+        &self,
+        batch: &Batch,
+        events: &[u32],
+        bad: &mut Vec<(u32, PayloadFault)>,
+        raw: Option<&mut BinaryBuilder>,
+    ) -> Result<(Vec<u32>, RecordBatch), Error> {
+        self.decode(events, |event| Ok(batch.payload(event as usize)), bad, raw)
+    }
+
+    fn encode(
+        &self,
+        columns: &RecordBatch,
+        bad: &mut Vec<(u32, PayloadFault)>,
+        raw: Option<&BinaryArray>,
+    ) -> Result<BinaryArray, String> {
+        self.encode(columns, bad, |rows, row, out| rows.write(row, raw, out))
+    }
+}

@@ -1,0 +1,507 @@
+//! The guarantees of the adaptors, for a format with marker and checksum, one without either, and
+//! text.
+
+use std::io::Write;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
+use sluice_model::time::TimePoint;
+use sluice_model::{BlockPool, Clock, RunHandle};
+
+use super::*;
+use crate::contract::{SourceContents, gather, gather_with, splits_cover_the_inputs};
+
+/// `#!`, the payload length, a time, the payload, and the sum of all bytes before.
+struct MarkedFormat(InPaths);
+
+const MARK: &[u8] = b"#!";
+const HEAD: &[u8] = b"a log\n";
+
+impl Delimited for MarkedFormat {
+    fn paths(&self) -> &InPaths {
+        &self.0
+    }
+
+    fn mark(&self) -> EventMarker<'_> {
+        EventMarker::Begins(MARK)
+    }
+
+    fn longest(&self) -> usize {
+        200
+    }
+
+    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
+        if bytes.starts_with(HEAD) {
+            return ParseOutcome::Skip { len: HEAD.len() };
+        }
+        let Some([_, _, len, time]) = bytes.first_chunk() else { return ParseOutcome::More };
+        let end = 4 + usize::from(*len);
+        let Some((sum, event)) = bytes.get(..=end).and_then(<[u8]>::split_last) else {
+            return ParseOutcome::event(end + 1, 0, b"", 0..0);
+        };
+        if *sum != sum_of(event) {
+            return ParseOutcome::Damaged { len: end + 1, reason: "wrong sum" };
+        }
+        ParseOutcome::event(end + 1, i64::from(*time), &bytes[3..4], 0..end + 1)
+    }
+}
+
+fn sum_of(bytes: &[u8]) -> u8 {
+    bytes.iter().fold(0, |sum, byte| sum.wrapping_add(*byte))
+}
+
+fn marked(time: u8, payload: &[u8]) -> Vec<u8> {
+    let mut event = MARK.to_vec();
+    event.extend([payload.len() as u8, time]);
+    event.extend(payload);
+    event.push(sum_of(&event));
+    event
+}
+
+/// The number of bytes that follow, a byte `7`, and these bytes.
+struct UnmarkedFormat(InPaths);
+
+impl Delimited for UnmarkedFormat {
+    fn paths(&self) -> &InPaths {
+        &self.0
+    }
+
+    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
+        match bytes.first_chunk() {
+            None => ParseOutcome::More,
+            Some([len, 7]) => {
+                ParseOutcome::untimed(2 + usize::from(*len), b"BARE", 0..2 + usize::from(*len))
+            }
+            Some(_) => ParseOutcome::NotAnEvent("no seven"),
+        }
+    }
+}
+
+fn bare(payload: &[u8]) -> Vec<u8> {
+    [&[payload.len() as u8, 7], payload].concat()
+}
+
+/// `SECONDS TEXT`, and comments after `#`.
+struct Notes(InPaths);
+
+impl TextLines for Notes {
+    fn paths(&self) -> &InPaths {
+        &self.0
+    }
+
+    fn longest(&self) -> usize {
+        40
+    }
+
+    fn line<'b>(&self, line: &'b [u8]) -> LineContent<'b> {
+        if line.is_empty() || line.starts_with(b"#") {
+            return LineContent::Skip;
+        }
+        let words = str::from_utf8(line).ok().and_then(|line| line.split_once(' '));
+        match words.and_then(|(time, _)| TimePoint::parse(time).ok()) {
+            Some(TimePoint::At(time)) => LineContent::event(time, b"NOTE", 0..line.len()),
+            _ => LineContent::Damaged("no time"),
+        }
+    }
+
+    fn channel(&self, name: Name, source: Arc<str>) -> Channel {
+        Channel { clock: Clock::Relative, ..Channel::new(name, source, Encoding::Text) }
+    }
+}
+
+/// A file that different formats read.
+struct SampleLog {
+    path: InPaths,
+    _file: tempfile::NamedTempFile,
+}
+
+fn log(bytes: &[u8]) -> SampleLog {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    SampleLog { path: InPaths(vec![file.path().to_owned()]), _file: file }
+}
+
+/// Reads a log in several ways, and checks that the results are equal.
+fn read(make: fn(InPaths) -> Box<dyn Source>, bytes: &[u8]) -> SourceContents {
+    let (plain, packed) = (log(bytes), log(&zstd::encode_all(bytes, 1).unwrap()));
+    let source = make(plain.path.clone());
+    let whole = gather(&*source, u64::MAX).unwrap();
+    for target in [1, 7, 40, 300] {
+        splits_cover_the_inputs(&*source, target);
+        let pieces = gather(&*source, target).unwrap();
+        assert_eq!(pieces, whole, "pieces of {target} bytes");
+    }
+    for block in [65, 100, 200, 1000] {
+        let blocks = BlockPool::new(block, 2);
+        let context = ReadContext { blocks, ..ReadContext::standalone("test") };
+        for target in [50, u64::MAX] {
+            let other = gather_with(&*source, target, &context).unwrap();
+            assert_eq!(other, whole, "blocks of {block} bytes, pieces of {target}");
+        }
+        let stream = make(packed.path.clone());
+        let other = gather_with(&*stream, u64::MAX, &context).unwrap();
+        assert_eq!(other, whole, "a stream in blocks of {block} bytes");
+    }
+    whole
+}
+
+fn read_marked(bytes: &[u8]) -> SourceContents {
+    read(|path| Box::new(DelimitedSource(MarkedFormat(path))), bytes)
+}
+
+fn read_bare(bytes: &[u8]) -> SourceContents {
+    read(|path| Box::new(DelimitedSource(UnmarkedFormat(path))), bytes)
+}
+
+fn read_notes(bytes: &[u8]) -> SourceContents {
+    read(|path| Box::new(DelimitedSource(Notes(path))), bytes)
+}
+
+/// The ranges of events and damage, in order and without overlap; for formats whose payloads are
+/// whole events.
+fn tiles(gathered: &SourceContents) -> Vec<Range<u64>> {
+    let events = gathered.events.iter().map(|event| {
+        let start = event.sequence as u64;
+        start..start + event.payload.len() as u64
+    });
+    let damage = gathered.damage.iter().map(|(offset, length, _)| *offset..offset + length);
+    let mut tiles: Vec<_> = events.chain(damage).collect();
+    tiles.sort_by_key(|tile| tile.start);
+    tiles
+}
+
+fn payloads(gathered: &SourceContents) -> Vec<Vec<u8>> {
+    gathered.events.iter().map(|event| event.payload.clone()).collect()
+}
+
+fn damage(gathered: &SourceContents) -> Vec<(u64, u64, &str)> {
+    gathered.damage.iter().map(|(at, len, why)| (*at, *len, why.as_str())).collect()
+}
+
+#[test]
+fn events_come_with_time_channel_and_place_and_heads_are_passed_over() {
+    let bytes = [HEAD, &marked(9, b"one"), HEAD, &marked(8, b"")].concat();
+    let all = read_marked(&bytes);
+    let plain: Vec<_> =
+        all.events.iter().map(|e| (e.timestamp, e.sequence, e.channel.as_bytes())).collect();
+    assert_eq!(plain, [(9, 6, &b"\x09"[..]), (8, 20, b"\x08")]);
+    assert_eq!((payloads(&all), all.damage.len()), (vec![marked(9, b"one"), marked(8, b"")], 0));
+}
+
+#[test]
+fn an_event_with_a_wrong_sum_is_damage_and_its_neighbours_are_not() {
+    let mut wrong = marked(2, b"wrong");
+    wrong[5] ^= 1;
+    let all = read_marked(&[marked(1, b"a"), wrong, marked(3, b"c")].concat());
+    assert_eq!(payloads(&all), [marked(1, b"a"), marked(3, b"c")]);
+    assert_eq!(damage(&all), [(6, 10, "wrong sum")]);
+}
+
+#[test]
+fn a_wrong_length_does_not_swallow_the_events_behind_it() {
+    let mut long = marked(2, b"long");
+    long[2] = 20;
+    let bytes = [marked(1, b"a"), long, marked(3, b"c"), marked(4, b"d")].concat();
+    let all = read_marked(&bytes);
+    assert_eq!(payloads(&all), [marked(1, b"a"), marked(3, b"c"), marked(4, b"d")]);
+    assert_eq!(damage(&all).len(), 1);
+}
+
+#[test]
+fn whole_events_in_a_payload_do_not_split_it() {
+    let inner = [marked(5, b"in"), marked(6, b"side")].concat();
+    for behind in [&b""[..], b"garbage", &marked(7, b"next")] {
+        let all = read_marked(&[&marked(1, &inner), behind].concat());
+        assert_eq!(payloads(&all)[0], marked(1, &inner), "{behind:?}");
+    }
+}
+
+#[test]
+fn events_longer_than_the_longest_are_damage() {
+    let all = read_marked(&[marked(1, &[0; 196]), marked(2, b"b")].concat());
+    assert_eq!(payloads(&all), [marked(2, b"b")]);
+    assert_eq!(damage(&all), [(0, 201, TOO_LONG_WORDS)]);
+}
+
+const TOO_LONG_WORDS: &str = "it is longer than the longest event of this format";
+
+#[test]
+fn an_event_that_is_cut_off_is_damage_to_the_end() {
+    let whole = [marked(1, b"a"), marked(2, b"cut off")].concat();
+    for len in 7..whole.len() {
+        let all = read_marked(&whole[..len]);
+        assert_eq!(payloads(&all), [marked(1, b"a")], "{len}");
+        assert_eq!(damage(&all), [(6, len as u64 - 6, "cut off by the end of the log")], "{len}");
+    }
+}
+
+#[test]
+fn without_a_mark_events_are_found_again_behind_damage() {
+    let events: Vec<Vec<u8>> = (0..6u8).map(|n| bare(&[n; 5])).collect();
+    let all = read_bare(&[&events[0][..], b"\xff\xff\xff", &events[1..].concat()].concat());
+    assert_eq!(payloads(&all), events);
+    assert_eq!(damage(&all), [(7, 3, "no seven")]);
+    let untimed: Vec<i64> = all.events.iter().map(|event| event.timestamp).collect();
+    assert_eq!(untimed, [0, 10, 17, 24, 31, 38]);
+}
+
+#[test]
+fn lines_come_without_their_ends_and_bad_ones_cost_nobody_else() {
+    let all = read_notes(b"0.5 one\r\n\n# a remark\nno note\n2 two\n3 last");
+    assert_eq!(payloads(&all), [&b"0.5 one"[..], b"2 two", b"3 last"]);
+    let times: Vec<i64> = all.events.iter().map(|event| event.timestamp).collect();
+    assert_eq!(times, [500_000_000, 2_000_000_000, 3_000_000_000]);
+    assert_eq!(damage(&all), [(21, 8, "no time")]);
+}
+
+#[test]
+fn a_line_that_is_too_long_is_damage_up_to_the_next() {
+    let text = format!("1 one\n2 {}\n3 three\n", "x".repeat(500));
+    let all = read_notes(text.as_bytes());
+    assert_eq!(payloads(&all), [&b"1 one"[..], b"3 three"]);
+    assert_eq!(damage(&all), [(6, 503, TOO_LONG_WORDS)]);
+}
+
+#[test]
+fn channels_are_made_as_the_format_says() {
+    let file = log(b"1 one\n");
+    let (source, context) = (Notes(file.path.clone()), ReadContext::standalone("test"));
+    assert_eq!(gather_with(&DelimitedSource(source), 10, &context).unwrap().events.len(), 1);
+    let channel = &context.channels.since(0)[0];
+    assert_eq!((channel.clock, &channel.encoding), (Clock::Relative, &Encoding::Text));
+}
+
+/// `#!`, the payload length, the payload, and the sum of all bytes before. Counts the bytes it is
+/// passed.
+struct LongEventFormat {
+    path: InPaths,
+    shown: Arc<AtomicU64>,
+    /// Set after this many bytes.
+    cancelled: (u64, RunHandle),
+}
+
+const LONGEST: u64 = 64 << 10;
+
+impl Delimited for LongEventFormat {
+    fn paths(&self) -> &InPaths {
+        &self.path
+    }
+
+    fn mark(&self) -> EventMarker<'_> {
+        EventMarker::Begins(MARK)
+    }
+
+    fn longest(&self) -> usize {
+        LONGEST as usize
+    }
+
+    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
+        let (most, cancelled) = &self.cancelled;
+        if self.shown.fetch_add(bytes.len() as u64, Ordering::Relaxed) > *most {
+            cancelled.cancel();
+        }
+        let Some([_, _, len @ ..]) = bytes.first_chunk::<6>() else { return ParseOutcome::More };
+        let end = 6 + u32::from_le_bytes(*len) as usize;
+        if end >= self.longest() {
+            return ParseOutcome::NotAnEvent("too long");
+        }
+        match bytes.get(..=end).and_then(<[u8]>::split_last) {
+            None => ParseOutcome::More,
+            Some((sum, event)) if *sum == sum_of(event) => {
+                ParseOutcome::event(end + 1, 0, b"A", 6..end)
+            }
+            Some(_) => ParseOutcome::Damaged { len: end + 1, reason: "wrong sum" },
+        }
+    }
+}
+
+fn long(payload: &[u8]) -> Vec<u8> {
+    let mut event = [MARK, &(payload.len() as u32).to_le_bytes(), payload].concat();
+    event.push(sum_of(&event));
+    event
+}
+
+/// Consecutive headers of events of almost the maximum length.
+fn pretenders(count: usize) -> Vec<u8> {
+    [MARK, &(LONGEST as u32 - 100).to_le_bytes(), b"...1"].concat().repeat(count)
+}
+
+/// Reads a log in several ways; returns the result, and the most bytes passed to `parse`.
+fn read_long(bytes: &[u8]) -> (SourceContents, u64) {
+    let file = log(bytes);
+    let mut all: Option<(SourceContents, u64)> = None;
+    for block in [1 << 20, 1 << 12, 300] {
+        let shown = Arc::default();
+        let never = (u64::MAX, RunHandle::default());
+        let path = file.path.clone();
+        let source = LongEventFormat { path, shown: Arc::clone(&shown), cancelled: never };
+        let blocks = BlockPool::new(block, 2);
+        let context = ReadContext { blocks, ..ReadContext::standalone("test") };
+        let read = gather_with(&DelimitedSource(source), u64::MAX, &context).unwrap();
+        let shown = shown.load(Ordering::Relaxed);
+        all = match all {
+            None => Some((read, shown)),
+            Some((first, _)) if first != read => panic!("blocks of {block} bytes"),
+            Some((first, most)) => Some((first, most.max(shown))),
+        };
+    }
+    all.unwrap()
+}
+
+#[test]
+fn damage_that_pretends_to_be_long_events_everywhere_is_searched_in_bounded_time() {
+    let bytes = [pretenders(4000), vec![0; LONGEST as usize]].concat();
+    let (all, shown) = read_long(&bytes);
+    assert_eq!((all.events.len(), damage(&all).len()), (0, 1));
+    assert!(shown < bytes.len() as u64 * 300, "{shown} of {} bytes", bytes.len());
+}
+
+#[test]
+fn short_events_among_pretenders_are_found_and_long_ones_behind_them() {
+    let (short, large) = (long(b"short"), long(&[7; 50_000]));
+    let zeros = vec![0; LONGEST as usize];
+    let among = [&pretenders(1500)[..], &short, &pretenders(1500)].concat();
+    let all = read_long(&[&among[..], &zeros, &large, &large].concat()).0;
+    assert_eq!(payloads(&all), [&b"short"[..], &[7; 50_000], &[7; 50_000]]);
+    assert_eq!(damage(&all).len(), 2);
+}
+
+#[test]
+fn pretenders_inside_of_an_event_are_looked_at_in_bounded_time() {
+    let event = long(&pretenders(3000));
+    let bytes = [event.clone(), vec![1; LONGEST as usize]].concat();
+    let (all, shown) = read_long(&bytes);
+    assert_eq!(payloads(&all), [pretenders(3000)]);
+    assert!(shown < bytes.len() as u64 * 300, "{shown} of {} bytes", bytes.len());
+}
+
+#[test]
+fn a_search_ends_when_the_run_does() {
+    let file = log(&[pretenders(4000), vec![0; LONGEST as usize]].concat());
+    for target in [u64::MAX, 150_000] {
+        let context = ReadContext::standalone("test");
+        let (shown, most) = (Arc::new(AtomicU64::new(0)), 300_000);
+        let cancelled = (most, context.run.clone());
+        let source =
+            LongEventFormat { path: file.path.clone(), shown: Arc::clone(&shown), cancelled };
+        let read = gather_with(&DelimitedSource(source), target, &context).unwrap();
+        assert_eq!((read.events.len(), read.damage.len()), (0, 0), "nothing was found out");
+        let shown = shown.load(Ordering::Relaxed);
+        assert!(shown < 2 * most, "{shown}");
+    }
+}
+
+#[test]
+fn a_format_that_breaks_its_contract_ends_the_run() {
+    struct OutsidePayloadFormat(InPaths);
+    impl Delimited for OutsidePayloadFormat {
+        fn paths(&self) -> &InPaths {
+            &self.0
+        }
+        fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
+            if bytes.len() < 4 { ParseOutcome::More } else { ParseOutcome::event(4, 0, b"A", 2..9) }
+        }
+    }
+    struct LookingAhead(InPaths);
+    impl Delimited for LookingAhead {
+        fn paths(&self) -> &InPaths {
+            &self.0
+        }
+        fn mark(&self) -> EventMarker<'_> {
+            EventMarker::Begins(b"a")
+        }
+        fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
+            if bytes.len() < 6 { ParseOutcome::More } else { ParseOutcome::event(4, 0, b"A", 2..3) }
+        }
+    }
+    struct EmptyEventFormat(InPaths);
+    impl Delimited for EmptyEventFormat {
+        fn paths(&self) -> &InPaths {
+            &self.0
+        }
+        fn parse<'b>(&self, _: &'b [u8]) -> ParseOutcome<'b> {
+            ParseOutcome::event(0, 0, b"A", 0..0)
+        }
+    }
+    let error = |source: &dyn Source| gather(source, u64::MAX).unwrap_err().to_string();
+    let file = log(b"abcdabcdabcd");
+    let outside = error(&DelimitedSource(OutsidePayloadFormat(file.path.clone())));
+    assert!(outside.contains("payload at 2..9 for an event of 4 bytes"), "{outside}");
+    let file = log(b"abcdefgh");
+    let ahead = error(&DelimitedSource(LookingAhead(file.path.clone())));
+    assert!(ahead.contains("not when it was passed only these"), "{ahead}");
+    let empty = gather(&DelimitedSource(EmptyEventFormat(file.path.clone())), u64::MAX).unwrap();
+    assert!(empty.events.is_empty() && empty.damage[0].2.contains("without bytes"));
+}
+
+/// A log of valid events with garbage in between, which may look like events.
+fn mixed(event: fn(u8, &[u8]) -> Vec<u8>) -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let payload = proptest::collection::vec(any::<u8>(), 0..60);
+    let sound = (any::<u8>(), payload).prop_map(move |(time, payload)| event(time, &payload));
+    let word = prop_oneof![Just(b'#'), Just(b'!'), Just(7), Just(b'\n'), Just(b'1'), any::<u8>()];
+    let garbage = proptest::collection::vec(word, 0..90);
+    let part = prop_oneof![5 => sound, 1 => garbage];
+    proptest::collection::vec(part, 0..25)
+}
+
+fn note(time: u8, payload: &[u8]) -> Vec<u8> {
+    let text: String = payload.iter().take(20).map(|byte| char::from(b'a' + byte % 26)).collect();
+    format!("{time} {text}\n").into_bytes()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn marked_logs_are_tiled_by_events_and_damage(parts in mixed(marked)) {
+        let bytes = parts.concat();
+        let tiles = tiles(&read_marked(&bytes));
+        let mut at = 0;
+        for tile in tiles {
+            prop_assert_eq!(tile.start, at);
+            at = tile.end;
+        }
+        prop_assert_eq!(at, bytes.len() as u64);
+    }
+
+    #[test]
+    fn bare_logs_are_tiled_by_events_and_damage(parts in mixed(|_, payload| bare(payload))) {
+        let bytes = parts.concat();
+        let mut at = 0;
+        for tile in tiles(&read_bare(&bytes)) {
+            prop_assert_eq!(tile.start, at);
+            at = tile.end;
+        }
+        prop_assert_eq!(at, bytes.len() as u64);
+    }
+
+    #[test]
+    fn sound_logs_give_every_event(
+        payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..30))
+    {
+        let events: Vec<Vec<u8>> = payloads.iter().map(|payload| marked(1, payload)).collect();
+        let all = read_marked(&events.concat());
+        prop_assert_eq!(self::payloads(&all), events);
+        prop_assert!(all.damage.is_empty());
+        let events: Vec<Vec<u8>> = payloads.iter().map(|payload| bare(payload)).collect();
+        let all = read_bare(&events.concat());
+        prop_assert_eq!(self::payloads(&all), events);
+        prop_assert!(all.damage.is_empty());
+    }
+
+    #[test]
+    fn text_is_its_lines_however_it_is_read(parts in mixed(note)) {
+        let bytes = parts.concat();
+        let all = read_notes(&bytes);
+        let ended = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        let lines = ended.split(|byte| *byte == b'\n').filter(|line| line.len() < 39);
+        let notes = Notes(InPaths::default());
+        let is_event = |line: &&[u8]| matches!(notes.line(line), LineContent::Event(_));
+        let plain = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+        let wanted: Vec<&[u8]> = plain.filter(is_event).collect();
+        let got = payloads(&all);
+        let short_lines = got.iter().filter(|line| line.len() < 38);
+        prop_assert!(short_lines.eq(wanted.iter().filter(|line| line.len() < 38)));
+    }
+}

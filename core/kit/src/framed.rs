@@ -1,0 +1,470 @@
+//! Framed logs: files that are consecutive records. Reads one from front to back, block by block,
+//! into batches whose payloads are views into the blocks; skips and reports damage.
+//!
+//! What a record is, and where damage starts and ends, is decided by the format's [`Framing`].
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use sluice_io::files::LogFile;
+use sluice_model::{
+    Batch, BatchBuilder, ChannelId, Damage, Error, PayloadOffset, ReadContext, Reader, Seam, Split,
+    SplitStart, plugin,
+};
+
+use crate::window::{BlockWindow, ReadAt};
+
+/// Bytes read beyond the end of a split, for a record that crosses it.
+const OVERHANG: u64 = 4 << 10;
+/// Growth of a log since it was split that the last split still reads.
+const MAX_GROWTH: u64 = 4 << 20;
+/// Bytes read after a skipped record: another one to skip may follow.
+const FIRST_READ: u64 = 16 << 10;
+/// Bytes after a record that show whether another one starts there.
+const FOLLOWING: usize = 64;
+/// The initial capacity of a batch; columns are pooled, so excess capacity costs little.
+pub const LIKELY_EVENTS: usize = 8 << 10;
+
+/// How a format frames its records. Results depend on the bytes of the log and the position only,
+/// not on how they were read: this makes them independent of splitting.
+///
+/// Reading through `log` fails when the run is cancelled. Pass such an `Err` on; events read before
+/// are not lost.
+pub trait Framing: Send {
+    /// The fast path: parses the record at the start of `bytes`, which are at `pos`. Returns
+    /// `Ambiguous` in any case of doubt.
+    fn peek(&mut self, pos: u64, bytes: &[u8]) -> Result<Peek, Error>;
+
+    /// The slow path: classifies what is at `pos`. `Err` comes from `log` only.
+    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent>;
+
+    /// The start of the first record in `range`.
+    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>>;
+
+    /// The event of a record at `pos` that [`classify`](Self::classify) has accepted.
+    fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error>;
+
+    /// Length and time of the record at the start of `bytes`, which may be incomplete; `None` if
+    /// the whole record is needed to know its time.
+    fn outline(&mut self, bytes: &[u8]) -> Result<Option<RecordOutline>, Error> {
+        let _ = bytes;
+        Ok(None)
+    }
+
+    /// Whether `bytes` start with a record, which confirms the one before.
+    fn confirms(&self, bytes: &[u8]) -> bool {
+        let _ = bytes;
+        false
+    }
+}
+
+/// The length and the time of a record, from its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordOutline {
+    /// Bytes of the record.
+    pub len: u64,
+    /// Nanoseconds.
+    pub timestamp: i64,
+}
+
+/// An event in its record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventHeader {
+    /// Nanoseconds.
+    pub timestamp: i64,
+    /// The sequence number its origin assigned.
+    pub sequence: i64,
+    /// Its channel.
+    pub channel: ChannelId,
+    /// The range of its payload in the record.
+    pub payload: Range<usize>,
+}
+
+/// The result of [`Framing::peek`].
+#[derive(Debug)]
+pub enum Peek {
+    /// A complete record, beyond doubt.
+    Event {
+        /// Bytes of the record.
+        len: usize,
+        /// Its event.
+        head: EventHeader,
+    },
+    /// A complete record that is neither event nor damage, such as a blank line.
+    Skip {
+        /// Bytes of the record.
+        len: usize,
+    },
+    /// More bytes are needed.
+    More,
+    /// [`Framing::classify`] has to decide.
+    Ambiguous,
+}
+
+/// The result of [`Framing::classify`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PositionContent {
+    /// A record.
+    Record {
+        /// The position after it.
+        end: u64,
+    },
+    /// Damage.
+    Damage {
+        /// The start of the next record, or the end of the log.
+        end: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The end of the log, whatever follows.
+    End {
+        /// The length of the end marker.
+        mark: u64,
+    },
+}
+
+/// What a record holds.
+#[derive(Debug)]
+pub enum RecordContent {
+    /// An event.
+    Event(EventHeader),
+    /// An event whose time in nanoseconds does not fit into 64 bits; its header has the clamped
+    /// time.
+    Wide(EventHeader, i128),
+    /// Neither event nor damage, such as a blank line.
+    Skip,
+    /// A damaged event: the reason, and the channel if known.
+    Damage(String, Option<ChannelId>),
+}
+
+/// How many of `left` bytes to read first if a time window may skip most of them: at least the
+/// minimum seek distance, since a second request may cost more than it saves.
+fn first_read_len(log: &LogFile, left: u64) -> u64 {
+    log.min_seek_distance().map_or(left, |least| left.min(least.max(FIRST_READ)))
+}
+
+/// Reads one split of a framed log.
+#[derive(Debug)]
+pub struct FramedReader<F> {
+    log: BlockWindow,
+    framing: F,
+    context: ReadContext,
+    input: Arc<str>,
+    start: u64,
+    /// The current position.
+    at: u64,
+    /// Records that start here or later belong to the next split.
+    end: u64,
+    /// The time window; events outside it are skipped.
+    window: plugin::TimeWindow,
+    /// The position the log is known to reach.
+    expected: u64,
+    /// Whether the split was planned as a stream: compressed, or a pipe.
+    was_stream: bool,
+    began: Option<u64>,
+    done: bool,
+}
+
+impl<F: Framing> FramedReader<F> {
+    /// Opens a reader for one split of a log. A stream must be at its beginning.
+    pub fn new(
+        log: LogFile,
+        split: &Split,
+        entry: SplitStart,
+        framing: F,
+        context: &ReadContext,
+    ) -> Result<Self, Error> {
+        Self::with_window(plugin::TimeWindow::default(), log, split, entry, framing, context)
+    }
+
+    /// Like [`new`](Self::new), for a time window. All headers are read, so times need not be
+    /// sorted, but the rest of long records outside the window is skipped. Damage is reported
+    /// wherever it is.
+    pub fn with_window(
+        window: plugin::TimeWindow,
+        log: LogFile,
+        split: &Split,
+        entry: SplitStart,
+        mut framing: F,
+        context: &ReadContext,
+    ) -> Result<Self, Error> {
+        let input = log.path().to_string_lossy().into();
+        let mut log = BlockWindow::new(log, context);
+        let grown = |bytes: u64| split.start.saturating_add(bytes).saturating_add(MAX_GROWTH);
+        let end = split.end.or(split.bytes.map(grown)).unwrap_or(u64::MAX);
+        let began = match entry {
+            SplitStart::At(at) => Some(at),
+            SplitStart::Search => {
+                let want = end.saturating_sub(split.start).saturating_add(OVERHANG);
+                let look = if window.is_open() { want } else { first_read_len(&log.file, want) };
+                log.load(split.start, look)?;
+                let range = split.start..end;
+                log.scan(|log| framing.find(log, range))?.flatten()
+            }
+        };
+        let expected = split.bytes.map_or(0, |bytes| split.start.saturating_add(bytes));
+        Ok(Self {
+            log,
+            framing,
+            input,
+            context: context.clone(),
+            start: split.start,
+            at: began.unwrap_or(end),
+            end,
+            window,
+            expected: split.end.unwrap_or(expected),
+            was_stream: split.bytes.is_none(),
+            began,
+            done: began.is_none(),
+        })
+    }
+
+    /// Reads events until the block or the split ends.
+    fn fill(&mut self) -> Result<Batch, Error> {
+        let (mut batch, from) = (BatchBuilder::with_capacity(LIKELY_EVENTS), self.at);
+        while self.at < self.end {
+            match self.read_fast(&mut batch)? {
+                FastPath::Advanced => {}
+                // The block is full: the incomplete record must be read again with what follows.
+                FastPath::NeedsBlock if !batch.is_empty() => break,
+                // Far from the window there may be no event for long: return to check for
+                // cancellation.
+                FastPath::NeedsBlock if self.at - from > self.context.blocks.block_len() as u64 => {
+                    break;
+                }
+                FastPath::NeedsBlock => self.load_next()?,
+                FastPath::NeedsSlowPath => {
+                    if !self.read_slow(&mut batch)? {
+                        self.done = true;
+                        break;
+                    }
+                }
+            }
+        }
+        self.done |= self.at >= self.end;
+        self.context.run.count_read(self.at - from);
+        self.log.file.forget(self.at);
+        if !batch.is_empty() {
+            batch.segment(self.log.share());
+        }
+        Ok(batch.finish())
+    }
+
+    /// The fast path: reads all records that are complete in the block and beyond doubt.
+    #[inline]
+    fn read_fast(&mut self, batch: &mut BatchBuilder) -> Result<FastPath, Error> {
+        let start = self.log.start;
+        let bytes = self.log.bytes();
+        let stop = usize::try_from(self.end.saturating_sub(start)).unwrap_or(usize::MAX);
+        let Some(mut at) = self.at.checked_sub(start).and_then(|at| usize::try_from(at).ok())
+        else {
+            return Ok(FastPath::NeedsBlock);
+        };
+        let outcome = loop {
+            if at >= stop {
+                break FastPath::Advanced;
+            }
+            let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) else {
+                break FastPath::NeedsBlock;
+            };
+            match self.framing.peek(start + at as u64, rest)? {
+                Peek::Event { len, head } => {
+                    let offset = (at + head.payload.start) as u32;
+                    let EventHeader { timestamp, sequence, channel, payload } = head;
+                    if self.window.wants_time(timestamp) {
+                        let place = PayloadOffset { segment: 0, offset };
+                        let payload = rest.get(payload).unwrap_or_default();
+                        batch.push(timestamp, sequence, channel, payload, place);
+                    }
+                    at += len;
+                }
+                Peek::Skip { len } => at += len,
+                Peek::More => break FastPath::NeedsBlock,
+                Peek::Ambiguous => break FastPath::NeedsSlowPath,
+            }
+        };
+        let is_beyond = at > bytes.len();
+        self.at = start + at as u64;
+        Ok(match outcome {
+            // Damage ended beyond the block: the bytes between were classified, and may be
+            // discarded.
+            FastPath::NeedsBlock if is_beyond => FastPath::NeedsBlock,
+            FastPath::NeedsBlock if self.log.reaches_end() => FastPath::NeedsSlowPath,
+            FastPath::NeedsBlock if self.skip()? => FastPath::NeedsBlock,
+            FastPath::NeedsBlock if self.log.extend()? => FastPath::Advanced,
+            // A full block that starts here does not hold the record: it is longer than a block.
+            FastPath::NeedsBlock if self.log.begins_at(self.at) => FastPath::NeedsSlowPath,
+            other => other,
+        })
+    }
+
+    /// Skips the record here if it is outside the window, confirmed, and seeking is cheaper than
+    /// reading it.
+    fn skip(&mut self) -> Result<bool, Error> {
+        let Some(least) = self.log.file.min_seek_distance().filter(|_| !self.window.is_open())
+        else {
+            return Ok(false);
+        };
+        let Some(RecordOutline { len, timestamp }) =
+            self.framing.outline(self.log.from(self.at))?
+        else {
+            return Ok(false);
+        };
+        let end = self.at.saturating_add(len);
+        if self.window.wants_time(timestamp) || end.saturating_sub(self.log.end()) < least {
+            return Ok(false);
+        }
+        let mut following = [0; FOLLOWING];
+        let there = self.log.file.read_at(end, &mut following)?;
+        let confirmed = self.framing.confirms(following.get(..there).unwrap_or_default());
+        if confirmed {
+            self.at = end;
+        }
+        Ok(confirmed)
+    }
+
+    /// The slow path: one record or one damaged range. False at the end of the log or of the run.
+    fn read_slow(&mut self, batch: &mut BatchBuilder) -> Result<bool, Error> {
+        let (at, framing) = (self.at, &mut self.framing);
+        let Some(content) = self.log.scan(|log| framing.classify(log, at))? else {
+            return Ok(false);
+        };
+        match content {
+            PositionContent::End { mark } => {
+                self.note_trailing_bytes(mark);
+                self.report_truncation();
+                self.report_decompression_error();
+                return Ok(false);
+            }
+            PositionContent::Damage { end, reason } => {
+                self.report(end, reason, None);
+                self.at = end;
+            }
+            PositionContent::Record { end } if self.log.holds(at, end) => {
+                self.accept(batch, end)?
+            }
+            // A long record: it was accepted, so a block of its length may be allocated. Return the
+            // events before it first.
+            PositionContent::Record { .. } if !batch.is_empty() => self.log.forget_after(at),
+            PositionContent::Record { end } => {
+                self.log.load_exactly(at, end - at)?;
+                if !self.log.holds(at, end) {
+                    return Err(self.log.file_changed(at));
+                }
+                self.accept(batch, end)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn accept(&mut self, batch: &mut BatchBuilder, end: u64) -> Result<(), Error> {
+        let start = (self.at - self.log.start) as usize;
+        let record =
+            self.log.bytes().get(start..(end - self.log.start) as usize).unwrap_or_default();
+        match self.framing.event(self.at, record)? {
+            RecordContent::Event(head) | RecordContent::Wide(head, _)
+                if !self.window.wants_time(head.timestamp) => {}
+            RecordContent::Event(EventHeader { timestamp, sequence, channel, payload }) => {
+                let offset = (start + payload.start) as u32;
+                let payload = record.get(payload).unwrap_or_default();
+                batch.push(
+                    timestamp,
+                    sequence,
+                    channel,
+                    payload,
+                    PayloadOffset { segment: 0, offset },
+                );
+            }
+            RecordContent::Wide(EventHeader { sequence, channel, payload, .. }, time) => {
+                let place = PayloadOffset { segment: 0, offset: (start + payload.start) as u32 };
+                let payload = record.get(payload).unwrap_or_default();
+                batch.push_wide(time, sequence, channel, payload, place);
+            }
+            RecordContent::Skip => {}
+            RecordContent::Damage(reason, channel) => self.report(end, reason, channel),
+        }
+        self.at = end;
+        Ok(())
+    }
+
+    fn load_next(&mut self) -> Result<(), Error> {
+        let left = self.end.saturating_sub(self.at).saturating_add(OVERHANG);
+        // A record was skipped beyond the block: what follows may be skipped as well.
+        let has_skipped = !self.window.is_open() && self.at > self.log.end();
+        let look = if has_skipped { first_read_len(&self.log.file, left) } else { left };
+        self.log.load(self.at, look)
+    }
+
+    /// Reports `self.at..end`.
+    fn report(&mut self, end: u64, reason: String, channel: Option<ChannelId>) {
+        let mut damage = Damage::new(&self.input, self.at, end - self.at, reason);
+        damage.channel = channel;
+        if self.context.damage.keeps_bytes() && !self.log.file.is_seekable() {
+            damage.bytes = self.log.kept_bytes(self.at, end);
+        }
+        self.context.damage.report(damage);
+    }
+
+    /// The log declares its end here, but its file continues.
+    fn note_trailing_bytes(&self, mark: u64) {
+        let end = self.at.saturating_add(mark);
+        let left = self.log.file.len().map_or(0, |len| len.saturating_sub(end));
+        // Every split gets here; the one that contains the end reports it.
+        if left > 0 && self.at >= self.start {
+            let input = &self.input;
+            let what = format!(
+                "the log ends at byte {end}; the {left} bytes after it are not read: {input}"
+            );
+            self.context.losses.note(what, 0);
+        }
+    }
+
+    /// The log ends before the split does: it was truncated after splitting.
+    fn report_truncation(&mut self) {
+        // Each split reports its own part.
+        let from = self.at.max(self.start);
+        if self.was_stream && self.log.file.is_empty() {
+            let reason = "the log became empty before it was read";
+            self.context.damage.report(Damage::new(&self.input, 0, 0, reason));
+        }
+        let is_there = self.log.file.len().is_none_or(|len| len >= self.expected);
+        if from >= self.expected || is_there {
+            return;
+        }
+        let (length, reason) = (self.expected - from, "the log became shorter while it was read");
+        self.context.damage.report(Damage::new(&self.input, from, length, reason));
+    }
+
+    /// The log is compressed and cannot be decompressed further; how much is missing is unknown.
+    fn report_decompression_error(&mut self) {
+        let Some(reason) = self.log.file.decompression_error() else { return };
+        self.context.damage.report(Damage::new(&self.input, self.at, 0, reason));
+    }
+}
+
+impl<F: Framing> Reader for FramedReader<F> {
+    fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
+        while !self.done && !self.context.run.is_cancelled() {
+            let batch = self.fill()?;
+            if !batch.is_empty() {
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
+    }
+
+    fn seam(&self) -> Seam {
+        Seam { began: self.began, ended: self.began.map(|_| self.at) }
+    }
+}
+
+/// The result of the fast path.
+enum FastPath {
+    /// Events were read; there may be more.
+    Advanced,
+    /// The next record is not complete in the block, and the block is full.
+    NeedsBlock,
+    /// The next record has to be classified.
+    NeedsSlowPath,
+}

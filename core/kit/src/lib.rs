@@ -1,0 +1,37 @@
+//! The toolkit for authors of plugins: framed and delimited logs, decoding payloads by their
+//! layout, fields and lists, templates, and the contract that sources keep.
+//!
+//! Everything here could be written with the vocabulary of `sluice_model` alone. This crate knows
+//! no plugin, no pipeline file and no thread pool.
+
+pub mod census;
+pub mod codecs;
+pub mod columns;
+pub mod contract;
+pub mod counts;
+pub mod delimited;
+pub mod framed;
+pub mod ids;
+pub mod json;
+pub mod lines;
+pub mod lists;
+pub mod merge;
+pub mod mistake;
+pub mod payload_form;
+pub mod playback;
+pub mod selection;
+pub mod suggestion;
+pub mod template;
+mod type_choice;
+pub mod type_library;
+pub mod unnest;
+pub mod window;
+
+pub use codecs::{CodecOptions, Codecs, TypeFile, TypePaths};
+pub use delimited::{
+    Delimited, DelimitedSource, EventMarker, LineContent, ParseOutcome, TextLines,
+};
+pub use ids::ChannelIds;
+pub use playback::Playback;
+pub use template::Template;
+pub use type_choice::{TypeChoice, TypesByKey};

@@ -1,0 +1,287 @@
+//! Merges streams by time. Keeps the order within each stream, even if its times step back.
+//!
+//! The stream with the earliest next event comes first; at equal times the one with the lower
+//! index. Nothing is returned while a stream that may still bring an earlier event is empty, so the
+//! result depends on the events only.
+
+use std::collections::VecDeque;
+
+use sluice_model::Batch;
+
+/// The most events in a merged batch.
+const BATCH: usize = 8192;
+
+/// How long a merge waits for an empty stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeWait {
+    /// Until it has events or ends: for streams that advance independently, because they have
+    /// different sources or one of them is delayed.
+    Source,
+    /// Until the current step is over: for streams that were split from one and advance together.
+    Step,
+}
+
+/// Merges several streams into one.
+#[derive(Debug)]
+pub struct Merge {
+    wait: MergeWait,
+    inputs: Vec<MergeInput>,
+    /// The most bytes to buffer; above it, empty streams are no longer waited for.
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct MergeInput {
+    batches: VecDeque<Batch>,
+    /// The next event in the first batch.
+    next: usize,
+    bytes: usize,
+    ended: bool,
+    /// A live stream that is silent for now.
+    idle: bool,
+    /// The last event that was returned without waiting for this stream, because the buffer was
+    /// full: its time and stream.
+    overtaken_by: Option<(i64, usize)>,
+}
+
+impl MergeInput {
+    fn head(&self) -> Option<i64> {
+        self.batches.front().map(|batch| batch.timestamps()[self.next])
+    }
+
+    fn is_waited_for(&self) -> bool {
+        !self.ended && !self.idle && self.batches.is_empty()
+    }
+}
+
+impl Merge {
+    /// A merge of `inputs` streams that buffers about `limit` bytes.
+    pub fn new(inputs: usize, wait: MergeWait, limit: usize) -> Self {
+        let inputs = (0..inputs).map(|_| MergeInput::default()).collect();
+        Self { wait, inputs, limit }
+    }
+
+    /// Adds the next batch of a stream. Returns the number of late events: later ones of other
+    /// streams were returned already.
+    pub fn push(&mut self, input: usize, batch: Batch) -> u64 {
+        if batch.is_empty() {
+            return 0;
+        }
+        let (batch, waiting) = (batch.compact(), &mut self.inputs[input]);
+        let is_late = |time: &&i64| waiting.overtaken_by.is_some_and(|by| (**time, input) < by);
+        let late = batch.timestamps().iter().filter(is_late).count() as u64;
+        waiting.bytes += batch.memory();
+        waiting.batches.push_back(batch);
+        late
+    }
+
+    /// Marks a stream as ended.
+    pub fn end(&mut self, input: usize) {
+        self.inputs[input].ended = true;
+    }
+
+    /// Marks a live stream as idle or not. Idle streams are not waited for.
+    pub fn set_idle(&mut self, input: usize, idle: bool) {
+        self.inputs[input].idle = idle;
+    }
+
+    /// Restarts all streams after they have ended.
+    pub fn begin_again(&mut self) {
+        for waiting in &mut self.inputs {
+            (waiting.ended, waiting.overtaken_by) = (false, None);
+        }
+    }
+
+    /// Whether every stream has ended and is drained.
+    pub fn is_over(&self) -> bool {
+        self.inputs.iter().all(|waiting| waiting.ended && waiting.batches.is_empty())
+    }
+
+    /// The stream that must advance before anything can be returned, if any.
+    pub fn starved(&self) -> Option<usize> {
+        if self.is_full() {
+            return None;
+        }
+        self.inputs.iter().position(MergeInput::is_waited_for)
+    }
+
+    /// The number of buffered bytes.
+    pub fn bytes(&self) -> usize {
+        self.inputs.iter().map(|waiting| waiting.bytes).sum()
+    }
+
+    /// The number of buffered bytes of a stream.
+    pub fn waiting_bytes(&self, input: usize) -> usize {
+        self.inputs[input].bytes
+    }
+
+    /// Takes the next merged batch, if one is ready. `step_over` says that all events of the
+    /// current step have been pushed.
+    pub fn take(&mut self, step_over: bool) -> Option<Batch> {
+        let forced = self.wait == MergeWait::Step && step_over;
+        let (mut used, mut picks): (Vec<Batch>, Vec<(u32, u32)>) = (Vec::new(), Vec::new());
+        // For each stream, the index in `used` of its current batch.
+        let mut places: Vec<Option<u32>> = vec![None; self.inputs.len()];
+        while picks.len() < BATCH && (forced || self.starved().is_none()) {
+            let Some(first) = self.earliest() else { break };
+            let place = *places[first].get_or_insert_with(|| {
+                used.extend(self.inputs[first].batches.front().cloned());
+                (used.len() - 1) as u32
+            });
+            let begun = picks.len();
+            if self.pick_run(first, place, &mut picks) {
+                places[first] = None;
+            }
+            if !forced {
+                self.note_overtaken(first, &picks[begun..], &used);
+            }
+        }
+        match (picks.is_empty(), &used[..]) {
+            (true, _) => None,
+            (false, [one]) => Some(one.slice(picks[0].1 as usize, picks.len())),
+            _ => Some(Batch::interleave(&used, &picks)),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes() > self.limit
+    }
+
+    /// Records which streams were overtaken by these events of stream `first`.
+    fn note_overtaken(&mut self, first: usize, picks: &[(u32, u32)], used: &[Batch]) {
+        let silent =
+            |(n, waiting): &(usize, &mut MergeInput)| *n != first && waiting.is_waited_for();
+        for (_, waiting) in self.inputs.iter_mut().enumerate().filter(silent) {
+            let times = picks.iter().map(|(batch, row)| {
+                let batch = &used[*batch as usize];
+                (batch.timestamps()[*row as usize], first)
+            });
+            waiting.overtaken_by = times.chain(waiting.overtaken_by).max();
+        }
+    }
+
+    fn earliest(&self) -> Option<usize> {
+        let heads = self.inputs.iter().enumerate();
+        heads.filter_map(|(n, waiting)| Some((waiting.head()?, n))).min().map(|(_, n)| n)
+    }
+
+    /// Picks events of stream `first` until another stream is due. Returns whether its batch is
+    /// exhausted.
+    fn pick_run(&mut self, first: usize, place: u32, picks: &mut Vec<(u32, u32)>) -> bool {
+        let others = self.inputs.iter().enumerate().filter(|(n, _)| *n != first);
+        let rival = others.filter_map(|(n, waiting)| Some((waiting.head()?, n))).min();
+        let waiting = &mut self.inputs[first];
+        let Some(batch) = waiting.batches.front() else { return true };
+        while waiting.next < batch.len() && picks.len() < BATCH {
+            let due = (batch.timestamps()[waiting.next], first);
+            if rival.is_some_and(|rival| rival < due) {
+                return false;
+            }
+            picks.push((place, waiting.next as u32));
+            waiting.next += 1;
+        }
+        if waiting.next < batch.len() {
+            return false;
+        }
+        waiting.bytes -= batch.memory();
+        waiting.batches.pop_front();
+        waiting.next = 0;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_model::{BatchBuilder, ChannelId};
+
+    fn batch(times: &[i64], channel: u32) -> Batch {
+        let mut builder = BatchBuilder::default();
+        for time in times {
+            builder.push_copy(*time, 0, ChannelId(channel), b"");
+        }
+        builder.finish()
+    }
+
+    fn drain(merge: &mut Merge, step_over: bool) -> Vec<(i64, u32)> {
+        let mut all = Vec::new();
+        while let Some(batch) = merge.take(step_over) {
+            all.extend(batch.iter().map(|event| (event.timestamp, event.channel.0)));
+        }
+        all
+    }
+
+    #[test]
+    fn the_earliest_goes_first_and_ties_keep_the_order_of_streams() {
+        let mut merge = Merge::new(2, MergeWait::Source, 1 << 20);
+        merge.push(1, batch(&[1, 3, 5], 1));
+        assert_eq!(merge.starved(), Some(0));
+        assert!(drain(&mut merge, true).is_empty());
+        merge.push(0, batch(&[3, 4], 0));
+        assert_eq!(drain(&mut merge, false), [(1, 1), (3, 0), (3, 1), (4, 0)]);
+        merge.end(0);
+        assert_eq!(drain(&mut merge, false), [(5, 1)]);
+        merge.end(1);
+        assert!(merge.is_over());
+    }
+
+    #[test]
+    fn a_streams_own_order_is_kept_where_its_times_step_back() {
+        let mut merge = Merge::new(2, MergeWait::Source, 1 << 20);
+        merge.push(0, batch(&[10, 2, 11], 0));
+        merge.push(1, batch(&[5, 12], 1));
+        merge.end(0);
+        merge.end(1);
+        assert_eq!(drain(&mut merge, false), [(5, 1), (10, 0), (2, 0), (11, 0), (12, 1)]);
+    }
+
+    #[test]
+    fn streams_of_one_source_wait_no_longer_than_a_step() {
+        let mut merge = Merge::new(2, MergeWait::Step, 1 << 20);
+        merge.push(0, batch(&[1, 2], 0));
+        assert!(drain(&mut merge, false).is_empty());
+        assert_eq!(drain(&mut merge, true), [(1, 0), (2, 0)]);
+    }
+
+    #[test]
+    fn a_live_stream_that_is_silent_keeps_nobody_waiting() {
+        let mut merge = Merge::new(2, MergeWait::Source, 1 << 20);
+        merge.push(0, batch(&[1, 2], 0));
+        merge.set_idle(1, true);
+        assert_eq!(drain(&mut merge, false), [(1, 0), (2, 0)]);
+        merge.set_idle(1, false);
+        merge.push(0, batch(&[5], 0));
+        assert!(drain(&mut merge, false).is_empty());
+    }
+
+    #[test]
+    fn a_silent_stream_is_waited_for_until_the_buffer_is_full() {
+        let mut merge = Merge::new(2, MergeWait::Source, 100);
+        merge.push(0, batch(&[1, 2, 3, 4, 5, 6], 0));
+        assert_eq!(merge.starved(), None);
+        assert_eq!(drain(&mut merge, false).len(), 6);
+    }
+
+    #[test]
+    fn late_events_are_counted_after_the_buffer_was_full() {
+        let mut merge = Merge::new(2, MergeWait::Source, 100);
+        assert_eq!(merge.push(1, batch(&[1, 2, 3, 4, 5, 6], 1)), 0);
+        assert_eq!(drain(&mut merge, false).len(), 6);
+        assert_eq!(
+            merge.push(0, batch(&[5, 6, 7], 0)),
+            2,
+            "at equal times the first stream is first"
+        );
+        assert_eq!(merge.push(1, batch(&[2], 1)), 0, "a stream's own order is its own");
+    }
+
+    #[test]
+    fn nothing_is_too_late_where_an_idle_or_ended_stream_was_not_waited_for() {
+        let mut merge = Merge::new(3, MergeWait::Source, 1 << 20);
+        merge.set_idle(0, true);
+        merge.end(1);
+        merge.push(2, batch(&[5], 2));
+        assert_eq!(drain(&mut merge, false), [(5, 2)]);
+        assert_eq!(merge.push(0, batch(&[1], 0)), 0);
+    }
+}

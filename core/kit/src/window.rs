@@ -1,0 +1,323 @@
+//! Reading a log through a window: the current block, which batches share, and lookahead in the log
+//! around it. Knows no format.
+
+use std::io;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use sluice_io::files::LogFile;
+use sluice_model::pool::PooledBlock;
+use sluice_model::{Error, ReadContext};
+
+/// The alignment of reads: the system copies twice as fast to aligned addresses.
+const ALIGNED: usize = 64;
+/// The most bytes kept of one damaged range, for inputs that cannot be read again.
+const MAX_KEPT: u64 = 64 << 20;
+
+/// A log that can be read at any position.
+pub trait ReadAt {
+    /// Fills `buf` from `pos`, and returns the number of bytes read.
+    ///
+    /// Fewer bytes than requested mean the end of the log; at or after the end the result is 0.
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize>;
+
+    /// Declares that nothing before `pos` will be read until the current operation ends, so that
+    /// long damage in a stream need not be buffered.
+    fn forget(&mut self, pos: u64) {
+        let _ = pos;
+    }
+}
+
+impl ReadAt for &[u8] {
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let rest = usize::try_from(pos).ok().and_then(|pos| self.get(pos..)).unwrap_or_default();
+        let len = rest.len().min(buf.len());
+        if let (Some(to), Some(from)) = (buf.get_mut(..len), rest.get(..len)) {
+            to.copy_from_slice(from);
+        }
+        Ok(len)
+    }
+}
+
+/// The number of bytes from `pos` to the end of the log, by binary search; it must be less than
+/// `most`.
+pub fn bytes_from(log: &mut dyn ReadAt, pos: u64, most: u64) -> io::Result<u64> {
+    let mut there = 0..most;
+    while there.end - there.start > 1 {
+        let middle = there.start + (there.end - there.start) / 2;
+        match log.read_at(pos.saturating_add(middle - 1), &mut [0])? {
+            0 => there.end = middle,
+            _ => there.start = middle,
+        }
+    }
+    Ok(there.start)
+}
+
+/// A search reads little at first, because the target is often near, and doubles up to the maximum.
+const FIRST_SEARCH: usize = 512;
+const LARGEST_SEARCH: usize = 64 * 1024;
+
+/// Searches a range of a log for the start of something. Buffers at most 64 KiB.
+#[derive(Debug)]
+pub struct Search {
+    /// The start of the window.
+    start: u64,
+    /// The end of the range: matches must start before it.
+    until: u64,
+    /// The length of a match, less its first byte.
+    overlap: usize,
+    window: Vec<u8>,
+    /// The bytes of the window already searched.
+    searched: usize,
+    /// The size of the next window.
+    size: usize,
+    ended: bool,
+    forgets: bool,
+}
+
+impl Search {
+    /// Searches `range` for something recognized by `1 + overlap` bytes.
+    pub fn new(range: Range<u64>, overlap: usize) -> Self {
+        Self {
+            start: range.start,
+            until: range.end,
+            overlap,
+            window: Vec::new(),
+            searched: 0,
+            size: FIRST_SEARCH,
+            ended: false,
+            forgets: false,
+        }
+    }
+
+    /// Forgets bytes that have been searched: they are not read again.
+    pub fn forget(&mut self) {
+        self.forgets = true;
+    }
+
+    /// The next match of `find`, which returns its offset in the bytes passed, and how many of them
+    /// need not be searched again.
+    pub fn next(
+        &mut self,
+        log: &mut dyn ReadAt,
+        find: impl Fn(&[u8]) -> Option<(usize, usize)>,
+    ) -> io::Result<Option<u64>> {
+        loop {
+            let found = find(self.window.get(self.searched..).unwrap_or_default());
+            if let Some((at, done)) = found {
+                let at = self.start + (self.searched + at) as u64;
+                self.searched += done;
+                return Ok(Some(at).filter(|at| *at < self.until));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            self.slide(log)?;
+        }
+    }
+
+    /// Reads to the end of the range.
+    pub fn skip_to_end(&mut self, log: &mut dyn ReadAt) -> io::Result<()> {
+        self.forgets = true;
+        while !self.ended {
+            self.slide(log)?;
+        }
+        Ok(())
+    }
+
+    /// Advances the window, except for its last bytes, which may start a match.
+    fn slide(&mut self, log: &mut dyn ReadAt) -> io::Result<()> {
+        self.start += self.window.len().saturating_sub(self.overlap).max(self.searched) as u64;
+        self.searched = 0;
+        if self.forgets {
+            log.forget(self.start);
+        }
+        let wanted = self.until.saturating_sub(self.start).saturating_add(self.overlap as u64);
+        let len = usize::try_from(wanted).map_or(self.size, |wanted| wanted.min(self.size));
+        self.window.resize(len, 0);
+        let there = log.read_at(self.start, &mut self.window)?;
+        self.window.truncate(there);
+        self.ended = there < self.size;
+        self.size = (self.size * 2).min(LARGEST_SEARCH);
+        Ok(())
+    }
+
+    /// The end of the bytes read: the end of the log after a complete search.
+    pub fn reached(&self) -> u64 {
+        self.start + self.window.len() as u64
+    }
+}
+
+/// The current block, and the log around it.
+#[derive(Debug)]
+pub(crate) struct BlockWindow {
+    pub(crate) file: LogFile,
+    context: ReadContext,
+    block: Option<PooledBlock>,
+    /// The aligned start of data in the block.
+    pad: usize,
+    /// The position of the block in the log.
+    pub(crate) start: u64,
+    /// The number of bytes read into the block.
+    filled: usize,
+    /// Whether the log ended in the block.
+    ended: bool,
+    failed: Option<Error>,
+    /// Whether lookahead failed because the run was cancelled.
+    interrupted: bool,
+    kept_from: Option<u64>,
+}
+
+impl BlockWindow {
+    pub(crate) fn new(file: LogFile, context: &ReadContext) -> Self {
+        Self {
+            file,
+            context: context.clone(),
+            block: None,
+            pad: 0,
+            start: 0,
+            filled: 0,
+            ended: false,
+            failed: None,
+            interrupted: false,
+            kept_from: None,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let block = self.block.as_ref().map(|block| block.as_slice()).unwrap_or_default();
+        block.get(self.pad..self.pad + self.filled).unwrap_or_default()
+    }
+
+    /// The bytes of the block from `at` on.
+    pub(crate) fn from(&self, at: u64) -> &[u8] {
+        let skip = at.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok());
+        skip.and_then(|skip| self.bytes().get(skip..)).unwrap_or_default()
+    }
+
+    /// The end of the block in the log.
+    pub(crate) fn end(&self) -> u64 {
+        self.start.saturating_add(self.filled as u64)
+    }
+
+    /// Reads a block at `at`, of at most `want` bytes.
+    pub(crate) fn load(&mut self, at: u64, want: u64) -> Result<(), Error> {
+        let most = self.context.blocks.block_len().saturating_sub(ALIGNED).max(1);
+        self.load_exactly(at, want.min(most as u64))
+    }
+
+    /// Reads `want` bytes at `at` into a block of that size. Only for records that have been
+    /// accepted.
+    pub(crate) fn load_exactly(&mut self, at: u64, want: u64) -> Result<(), Error> {
+        let want = usize::try_from(want).unwrap_or(usize::MAX);
+        let mut block = self.context.blocks.block_with_len(want.saturating_add(ALIGNED));
+        let pad = block.as_ptr().align_offset(ALIGNED).min(ALIGNED);
+        let read = self.file.read_at(at, block.get_mut(pad..pad + want).unwrap_or_default())?;
+        (self.block, self.pad, self.start) = (Some(block), pad, at);
+        (self.filled, self.ended) = (read, read < want);
+        Ok(())
+    }
+
+    /// Reads more into the rest of the block. False if it is full.
+    pub(crate) fn extend(&mut self) -> Result<bool, Error> {
+        let Some(block) = &mut self.block else { return Ok(false) };
+        let free = block.get_mut(self.pad + self.filled..).unwrap_or_default();
+        if free.is_empty() {
+            return Ok(false);
+        }
+        // A little at a time: mostly one event crosses the end of the block.
+        let step = free.len().min(64 << 10);
+        let free = free.get_mut(..step).unwrap_or_default();
+        let read = self.file.read_at(self.start + self.filled as u64, free)?;
+        self.filled += read;
+        self.ended = read < step;
+        Ok(true)
+    }
+
+    pub(crate) fn reaches_end(&self) -> bool {
+        self.ended && self.block.is_some()
+    }
+
+    pub(crate) fn begins_at(&self, at: u64) -> bool {
+        self.block.is_some() && self.start == at
+    }
+
+    pub(crate) fn holds(&self, at: u64, end: u64) -> bool {
+        self.start <= at && end <= self.start + self.filled as u64
+    }
+
+    pub(crate) fn forget_after(&mut self, at: u64) {
+        self.filled = at.saturating_sub(self.start).min(self.filled as u64) as usize;
+        self.ended = false;
+        if let Some(block) = &mut self.block {
+            block.truncate(self.pad + self.filled);
+        }
+    }
+
+    /// Takes the block's bytes, to share them with a batch. The window is empty afterwards.
+    pub(crate) fn share(&mut self) -> Bytes {
+        let filled = std::mem::take(&mut self.filled);
+        self.ended = false;
+        let span = self.pad..self.pad + filled;
+        self.block.take().map(|block| block.freeze().slice(span)).unwrap_or_default()
+    }
+
+    /// Runs `scan`, and restores the original error if it fails. `None` if the run was cancelled
+    /// meanwhile: the result is then meaningless.
+    pub(crate) fn scan<T>(
+        &mut self,
+        scan: impl FnOnce(&mut dyn ReadAt) -> io::Result<T>,
+    ) -> Result<Option<T>, Error> {
+        let scanned = scan(self);
+        if self.interrupted {
+            return Ok(None);
+        }
+        scanned.map(Some).map_err(|error| {
+            self.failed.take().unwrap_or_else(|| Error::io("read", self.file.path(), error))
+        })
+    }
+
+    /// The buffered bytes of a damaged range; empty if it was too long.
+    pub(crate) fn kept_bytes(&mut self, at: u64, end: u64) -> Vec<Bytes> {
+        self.kept_from = None;
+        let mut bytes = vec![0; (end - at).min(MAX_KEPT) as usize];
+        let Ok(read) = self.file.read_at(at, &mut bytes) else { return Vec::new() };
+        bytes.truncate(read);
+        vec![bytes.into()]
+    }
+
+    pub(crate) fn file_changed(&self, at: u64) -> Error {
+        Error::malformed(
+            self.file.path().to_string_lossy(),
+            at,
+            "the log changed while it was read; run again when it is complete",
+        )
+    }
+}
+
+impl ReadAt for BlockWindow {
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
+        // Formats may look ahead for long and need not know about runs: check for cancellation
+        // here.
+        if self.context.run.is_cancelled() {
+            self.interrupted = true;
+            return Err(io::ErrorKind::Other.into());
+        }
+        if let Some(there) = self.from(pos).get(..buf.len()) {
+            buf.copy_from_slice(there);
+            return Ok(there.len());
+        }
+        self.file.read_at(pos, buf).map_err(|error| {
+            self.failed = Some(error);
+            io::ErrorKind::Other.into()
+        })
+    }
+
+    fn forget(&mut self, pos: u64) {
+        let from = *self.kept_from.get_or_insert(pos);
+        if !self.context.damage.keeps_bytes() || pos.saturating_sub(from) > MAX_KEPT {
+            self.file.forget(pos);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Codecs: identifying the type of payloads, and converting payloads to Arrow columns and back.
+//! Knows no format.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{BinaryArray, RecordBatch};
+use arrow_schema::{Schema, SchemaRef};
+use serde::{Deserialize, Serialize};
+use sluice_io::escape::printable;
+
+use crate::{Batch, Channel, Error, Rows};
+
+/// The key of a payload type within its codec: for LCM, the fingerprint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeKey(pub u64);
+
+impl fmt::Display for TypeKey {
+    /// Sixteen lower-case hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl TypeKey {
+    /// A key for a type whose format has none: a hash of `parts`.
+    pub fn from_parts<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> Self {
+        let mut hash = blake3::Hasher::new();
+        for part in parts {
+            hash.update(&(part.len() as u64).to_be_bytes()).update(part);
+        }
+        let hash = hash.finalize();
+        Self(hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes)))
+    }
+
+    /// Reads what [`Display`](fmt::Display) writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_key = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_key.then(|| u64::from_str_radix(text, 16).ok()).flatten().map(Self)
+    }
+}
+
+impl Serialize for TypeKey {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for TypeKey {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let wrong = || serde::de::Error::custom("expected sixteen hexadecimal digits");
+        Self::parse(&text).ok_or_else(wrong)
+    }
+}
+
+/// The codec name of types that no codec can encode.
+const PART: &str = "-";
+
+/// The description of a type that travels with its rows: enough to encode their payloads again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageType {
+    /// Its full name.
+    pub name: Arc<str>,
+    /// Its key within its codec.
+    pub key: TypeKey,
+    /// The name of its codec; empty if unknown, `-` if rows are parts of messages.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub codec: Arc<str>,
+    /// Its declaration and those of all types it uses, in the codec's own language.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub text: Arc<str>,
+}
+
+impl MessageType {
+    /// A type of which only name and key are known.
+    pub fn named(name: impl Into<Arc<str>>, key: TypeKey) -> Self {
+        Self { name: name.into(), key, ..Self::default() }
+    }
+
+    /// A type of rows that are elements of messages, or some of their fields, and cannot be
+    /// encoded.
+    pub fn part(name: impl Into<Arc<str>>, key: TypeKey) -> Self {
+        Self { codec: PART.into(), ..Self::named(name, key) }
+    }
+
+    /// Whether rows of this type are only parts of messages.
+    pub fn is_part(&self) -> bool {
+        &*self.codec == PART
+    }
+}
+
+/// A type known to a codec.
+#[derive(Clone, Debug)]
+pub struct KnownType {
+    /// Its description.
+    pub message_type: Arc<MessageType>,
+    /// The file that declares it, if any.
+    pub file: Option<PathBuf>,
+    /// The line of its declaration.
+    pub line: usize,
+    /// Decodes and encodes its payloads; or why that is impossible although the declaration is
+    /// valid.
+    pub payload_type: Result<Arc<dyn PayloadType>, String>,
+}
+
+/// Types of one file that cannot be used, and the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnusableTypes {
+    /// The file that declares them; `None` if options do.
+    pub file: Option<PathBuf>,
+    /// Their names; empty if the file cannot be parsed that far.
+    pub types: Vec<String>,
+    /// The reason, on one line.
+    pub why: String,
+    /// Whether the error is in this file. Otherwise its types use others that cannot be used.
+    pub has_mistake: bool,
+}
+
+impl UnusableTypes {
+    /// Adds a type, merged with the last entry if file and reason are the same.
+    pub fn add(
+        all: &mut Vec<Self>,
+        file: Option<&Path>,
+        name: &str,
+        (why, has_mistake): (String, bool),
+    ) {
+        match all.last_mut() {
+            Some(last) if last.file.as_deref() == file && last.why == why => {
+                last.types.push(name.to_owned());
+            }
+            _ => {
+                let (file, types) = (file.map(Path::to_owned), vec![name.to_owned()]);
+                all.push(Self { file, types, why, has_mistake });
+            }
+        }
+    }
+}
+
+impl fmt::Display for UnusableTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 8;
+        let names: Vec<String> =
+            self.types.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+        let what = match (names.as_slice(), self.types.len().saturating_sub(SHOWN)) {
+            ([], _) => "its types".to_owned(),
+            (names, 0) => names.join(", "),
+            (names, more) => format!("{} and {more} more types", names.join(", ")),
+        };
+        let file = self.file.as_deref().unwrap_or(Path::new("`messages`"));
+        let text = format!("{}: {what} cannot be used: {}", file.display(), self.why);
+        f.write_str(&printable(&text))
+    }
+}
+
+/// Returns the key of a payload's type, known or not; `None` if it has none. Called once per event.
+pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
+
+/// Knows the types of one encoding, and which type a payload has.
+///
+/// # How it is used
+///
+/// A codec is made once per run, from the files that declare types. Errors in these files do not
+/// prevent that: [`mistakes`](Self::mistakes) lists all of them, and types they do not affect can
+/// be used. Afterwards a codec never changes; all methods are called from any thread.
+///
+/// [`keys`](Self::keys) is called once per channel. The [`KeyOf`] it returns is called once per
+/// event, so it must not allocate or lock. [`types`](Self::types) maps its keys to
+/// [`PayloadType`]s, which decode and encode.
+///
+/// # Example
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use arrow_schema::Schema;
+/// use sluice_kit::columns::{FieldShape, NumberType, PayloadField, PayloadPlan, PlainType, WireRules};
+/// use sluice_model::{Channel, Codec, Encoding, KeyOf, KnownType, MessageType, Name, PayloadType, TypeKey};
+///
+/// /// Knows one type: a little-endian counter, on channels called `COUNT…`.
+/// struct Counters {
+///     types: Vec<KnownType>,
+/// }
+///
+/// impl Counters {
+///     fn new() -> Result<Self, String> {
+///         let count = PayloadField::new("count", FieldShape::Number(NumberType::U32));
+///         let plan = PayloadPlan::compile(WireRules::LITTLE_ENDIAN, &[count])?;
+///         let message_type = Arc::new(MessageType::named("counter", TypeKey(1)));
+///         let payload_type = Arc::new(PlainType::new(Arc::clone(&message_type), plan));
+///         let known =
+///             KnownType { message_type, file: None, line: 0, payload_type: Ok(payload_type) };
+///         Ok(Self { types: vec![known] })
+///     }
+/// }
+///
+/// impl Codec for Counters {
+///     fn mistakes(&self) -> &[String] {
+///         &[]
+///     }
+///
+///     fn types(&self) -> &[KnownType] {
+///         &self.types
+///     }
+///
+///     fn keys(&self, channel: &Channel) -> Option<KeyOf> {
+///         let is_ours = channel.name.text().starts_with("COUNT");
+///         is_ours.then(|| Arc::new(|_: &[u8]| Some(TypeKey(1))) as KeyOf)
+///     }
+///
+///     fn fingerprint(&self) -> &str {
+///         "counters, version 1"
+///     }
+///
+///     fn adopt(&self, wanted: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
+///         let known = self.types.iter().find(|known| *known.message_type == *wanted);
+///         let known = known.ok_or_else(|| format!("unknown type `{}`", wanted.name))?;
+///         known.payload_type.clone()
+///     }
+/// }
+///
+/// let codec = Counters::new()?;
+/// let channel = Channel::new(Name::from_text("COUNT_A"), "robot", Encoding::Unknown);
+/// let key_of = codec.keys(&channel).ok_or("the channel is not ours")?;
+/// assert_eq!(key_of(&7u32.to_le_bytes()), Some(TypeKey(1)));
+/// # Ok::<(), String>(())
+/// ```
+pub trait Codec: Send + Sync {
+    /// The errors in the files it was made from, rendered with file, line, column and advice.
+    fn mistakes(&self) -> &[String];
+
+    /// The types that cannot be used because of these errors and are not among
+    /// [`types`](Self::types), by file, with at least one entry per file that has an error.
+    fn unusable(&self) -> &[UnusableTypes] {
+        &[]
+    }
+
+    /// All usable types, sorted by name.
+    fn types(&self) -> &[KnownType];
+
+    /// Returns a function that identifies the types of this channel's payloads; `None` if they
+    /// cannot be of its types. Called once per channel.
+    fn keys(&self, channel: &Channel) -> Option<KeyOf>;
+
+    /// One line of text that identifies the types it was made from: outputs made with another
+    /// fingerprint are made again.
+    fn fingerprint(&self) -> &str;
+
+    /// Makes a type from its description, which may be untrusted, for rows with these columns.
+    /// `Err` says why that is impossible.
+    fn adopt(
+        &self,
+        described: &MessageType,
+        columns: &Schema,
+    ) -> Result<Arc<dyn PayloadType>, String>;
+}
+
+/// Turns payloads of one type into Arrow columns, and back.
+///
+/// [`decode`](Self::decode) and [`encode`](Self::encode) are called on any thread, once per batch
+/// and type. They are inverse: a payload that `encode` would not reproduce byte for byte must be
+/// refused by `decode`. The schema never changes during a run.
+///
+/// A payload that does not match its type is not an error: it gets no row, and its position and a
+/// reason are added to `bad`. Reasons are fixed strings, without data of the payload, so that they
+/// can be counted. `Err` means that no payload of the batch can be handled, and ends the run.
+///
+/// Most codecs do not implement this trait but describe their payloads with
+/// [`columns::PlainType`](sluice_kit::columns::PlainType):
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use sluice_kit::columns::{FieldShape, NumberType, PayloadField, PayloadPlan, PlainType, WireRules};
+/// use sluice_model::{BatchBuilder, ChannelId, MessageType, PayloadType, TypeKey};
+///
+/// let count = PayloadField::new("count", FieldShape::Number(NumberType::U32));
+/// let plan = PayloadPlan::compile(WireRules::LITTLE_ENDIAN, &[count]).unwrap();
+/// let counter = PlainType::new(Arc::new(MessageType::named("counter", TypeKey(1))), plan);
+///
+/// let mut batch = BatchBuilder::default();
+/// batch.push_copy(0, 0, ChannelId(0), &7u32.to_le_bytes());
+/// batch.push_copy(1, 1, ChannelId(0), b"cut");
+/// let mut bad = Vec::new();
+/// let rows = counter.decode(&batch.finish(), &[0, 1], &mut bad).unwrap();
+/// assert_eq!((rows.events, bad.len()), (vec![0], 1));
+///
+/// let payloads = counter.encode(&rows.columns, &mut bad).unwrap();
+/// assert_eq!(payloads.value(0), 7u32.to_le_bytes());
+/// ```
+pub trait PayloadType: fmt::Debug + Send + Sync {
+    /// Its description.
+    fn message_type(&self) -> &Arc<MessageType>;
+
+    /// Its columns. They never change during a run.
+    fn schema(&self) -> &SchemaRef;
+
+    /// Decodes the payloads of `events` (positions in `batch`, ascending) into one row each.
+    ///
+    /// A payload that does not match the type gets no row; its position and the reason are added to
+    /// `bad`.
+    fn decode(
+        &self,
+        batch: &Batch,
+        events: &[u32],
+        bad: &mut Vec<(u32, &'static str)>,
+    ) -> Result<Rows, Error>;
+
+    /// The variant of this type for payloads that [`decode`](Self::decode) refuses with
+    /// [`booleans::ODD_BOOLEAN`] as the reason: it has an additional column of raw booleans, from
+    /// which `encode` restores the payload. `None` if this is that variant, or if the type has no
+    /// booleans.
+    ///
+    /// [`booleans::ODD_BOOLEAN`]: crate::booleans::ODD_BOOLEAN
+    fn with_raw_booleans(&self) -> Option<Arc<dyn PayloadType>> {
+        None
+    }
+
+    /// Encodes rows as payloads, one per row; null for a row that cannot be encoded, whose number
+    /// and reason are added to `bad`.
+    ///
+    /// `Err` if no row can be encoded: a column is missing or has the wrong type.
+    fn encode(
+        &self,
+        columns: &RecordBatch,
+        bad: &mut Vec<(u32, &'static str)>,
+    ) -> Result<BinaryArray, String>;
+}

@@ -1,0 +1,67 @@
+//! The vocabulary that all parts of Sluice share: events and batches, channels, options, damage,
+//! the plugin traits and the registry.
+//!
+//! This crate knows no plugin, no pipeline file and no thread pool.
+//!
+//! # How the words fit together
+//!
+//! A [`Source`] lists its [`Split`]s; reading a split returns [`Batch`]es of events, in order. A
+//! [`Stage`] turns batches into batches. A [`Sink`] encodes batches and appends them to its output
+//! in order. A [`Codec`] turns payloads of one type into Arrow columns and back. Plugins use
+//! [`register!`] and are found by name in a [`Registry`].
+
+pub mod batch;
+pub mod booleans;
+pub mod channel;
+pub mod codec;
+
+pub mod cursor;
+pub mod field;
+pub mod loss;
+pub mod options;
+pub mod pattern;
+pub mod plugin;
+pub mod pool;
+pub mod programs;
+pub mod registry;
+pub mod rows;
+pub mod time;
+
+mod arrow;
+mod column;
+mod damage;
+mod declared;
+mod format;
+mod name;
+mod run_handle;
+
+pub use batch::{Batch, BatchBuilder, Event, PayloadOffset};
+pub use channel::{Channel, ChannelId, Channels, Clock, Encoding, PerChannel};
+pub use codec::{Codec, KeyOf, KnownType, MessageType, PayloadType, TypeKey, UnusableTypes};
+pub use damage::{Damage, DamageLog};
+pub use declared::DeclaredColumns;
+pub use field::FieldPath;
+pub use format::ByteFormat;
+pub use loss::LossLog;
+pub use name::Name;
+pub use pattern::{Pattern, Patterns};
+pub use plugin::{
+    ChannelLog, ChannelQuery, DynSink, EncodeContext, Fold, FoldQuery, Map, MapQuery, Query,
+    ReadContext, Reader, RowsEffect, RunInput, RunOrigin, Seam, Service, Sink, SinkContext, Source,
+    Split, SplitStart, Stage, StageContext, StageReport, TimeWindow, UndecodedPolicy,
+};
+pub use pool::BlockPool;
+pub use registry::{Plugin, PluginFactory, PluginKind, Registry, SniffResult};
+pub use rows::{Payloads, Rows};
+pub use run_handle::{RunHandle, RunHost};
+pub use sluice_io::{Error, ErrorKind, Input, OptionsError, OutputFile, Outputs, Overwrite, error};
+
+// Re-exports for the `register!` macro, so that plugin crates need no dependencies for it.
+#[doc(hidden)]
+pub use inventory;
+#[doc(hidden)]
+pub use schemars;
+#[doc(hidden)]
+pub use serde_json;
+#[doc(hidden)]
+pub use sluice_io::store::LinkedStore;

@@ -1,0 +1,21 @@
+//! The plugin traits, and the contexts the engine passes to them. Knows no plugin and runs nothing.
+//!
+//! A plugin is one type that holds its options and implements one of these traits. Constructing one
+//! only parses options: inputs are opened by [`Source::splits`] and [`Source::read`], outputs by
+//! [`Sink::open`].
+
+mod query;
+mod service;
+mod sink;
+mod source;
+mod stage;
+
+pub use query::{ChannelLog, ChannelQuery, Query, TimeWindow};
+pub use service::Service;
+pub use sink::{
+    DynSink, EncodeContext, RunInput, RunOrigin, SOURCES_LOST, Sink, SinkContext, times_clamped,
+};
+pub use source::{ReadContext, Reader, Seam, Source, Split, SplitStart};
+pub use stage::{
+    Fold, FoldQuery, Map, MapQuery, RowsEffect, Stage, StageContext, StageReport, UndecodedPolicy,
+};

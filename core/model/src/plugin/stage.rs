@@ -1,0 +1,560 @@
+//! The stage traits, and the context for processing batches.
+
+use std::fmt::Display;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{ChannelQuery, Query, TimeWindow, times_clamped};
+use crate::{
+    Batch, ChannelId, Channels, DeclaredColumns, Error, Event, FieldPath, Pattern, RunHandle,
+};
+
+/// Turns batches into batches: filters, renames, decodes, sorts.
+///
+/// The variant decides how the engine may run it:
+///
+/// | variant | state | threads | order |
+/// |---|---|---|---|
+/// | [`Map`](Self::Map) | none | any, several at once | any |
+/// | [`Fold`](Self::Fold) | yes | one at a time | the order of the events |
+/// | [`Chain`](Self::Chain) | that of its parts | that of its parts | that of its parts |
+///
+/// A stage plugin implements `TryFrom<Options>` for this type, see [`register!`](crate::register).
+///
+/// ```
+/// use sluice_model::{Batch, Error, Map, Stage, StageContext};
+///
+/// /// Lets every event pass.
+/// struct Pass;
+///
+/// impl Map for Pass {
+///     fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+///         Ok(batch)
+///     }
+/// }
+///
+/// let stage = Stage::Chain(vec![Stage::Map(Box::new(Pass)), Stage::Map(Box::new(Pass))]);
+/// assert_eq!(stage.parts().len(), 2);
+/// ```
+pub enum Stage {
+    /// Processes each batch on its own.
+    Map(Box<dyn Map>),
+    /// Processes all batches in order, with state.
+    Fold(Box<dyn Fold>),
+    /// A sequence of stages, run as if they were listed in the pipeline file. Counts and notes are
+    /// reported under the name of the whole stage.
+    ///
+    /// Useful for a fold that attaches state to events, followed by a map that does the work on all
+    /// cores. Parts share nothing but the batches: when sources are read again, folds are made
+    /// again and maps are not. An empty chain passes everything.
+    Chain(Vec<Self>),
+}
+
+impl std::fmt::Debug for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Map(_) => f.write_str("Map"),
+            Self::Fold(_) => f.write_str("Fold"),
+            Self::Chain(parts) => f.debug_list().entries(parts).finish(),
+        }
+    }
+}
+
+impl Stage {
+    /// Its maps and folds in order, with chains flattened.
+    pub fn into_parts(self) -> Vec<Self> {
+        let (mut parts, mut left) = (Vec::new(), vec![self]);
+        while let Some(stage) = left.pop() {
+            match stage {
+                Self::Chain(chain) => left.extend(chain.into_iter().rev()),
+                part => parts.push(part),
+            }
+        }
+        parts
+    }
+
+    /// Like [`into_parts`](Self::into_parts), borrowed.
+    pub fn parts(&self) -> Vec<&Self> {
+        let (mut parts, mut left) = (Vec::new(), vec![self]);
+        while let Some(stage) = left.pop() {
+            match stage {
+                Self::Chain(chain) => left.extend(chain.iter().rev()),
+                part => parts.push(part),
+            }
+        }
+        parts
+    }
+
+    /// Whether any part needs the time of the first event.
+    pub fn needs_origin(&self) -> bool {
+        self.parts().into_iter().any(|part| match part {
+            Self::Map(map) => map.needs_origin(),
+            Self::Fold(fold) => fold.needs_origin(),
+            Self::Chain(_) => false,
+        })
+    }
+
+    /// The fingerprints of its parts: see [`Map::fingerprint`].
+    pub fn fingerprints(&self) -> Vec<String> {
+        let of = |part: &Self| match part {
+            Self::Map(map) => map.fingerprint(),
+            Self::Fold(fold) => fold.fingerprint(),
+            Self::Chain(_) => None,
+        };
+        self.parts().into_iter().filter_map(of).collect()
+    }
+
+    /// Notes that do not depend on events: see [`Map::notes`].
+    pub fn notes(&self) -> Vec<String> {
+        let of = |part: &Self| match part {
+            Self::Map(map) => map.notes(),
+            Self::Fold(_) | Self::Chain(_) => Vec::new(),
+        };
+        self.parts().into_iter().flat_map(of).collect()
+    }
+}
+
+/// The context of a stage, in which it accounts for events.
+///
+/// The engine counts events before and after a stage, and the run fails if the difference is not
+/// accounted for: events in plus [`added`](StageReport::added) equal events out plus
+/// [`filtered`](StageReport::filtered).
+#[derive(Debug)]
+pub struct StageContext<'r> {
+    /// Every channel of the run.
+    pub channels: &'r Channels,
+    /// The time of the first event of the run's sources, if known.
+    pub origin: Option<i64>,
+    /// The time window of events needed after the stage. Sources may return more; events outside
+    /// this window are not reported.
+    pub window: TimeWindow,
+    /// What the stage did with events.
+    pub report: StageReport,
+    /// The connection to the run.
+    pub run: RunHandle,
+}
+
+/// What a stage did with the events it was given.
+#[derive(Clone, Debug, Default)]
+pub struct StageReport {
+    /// The number of events dropped on purpose.
+    pub filtered: u64,
+    /// Events the stage has created: for each, its channel in [`Batch::origins`].
+    pub added: Vec<u32>,
+    /// Events passed on unchanged because their payload could not be decoded or encoded: for each,
+    /// its channel in [`Batch::origins`].
+    pub undecoded: Vec<u32>,
+    /// The number of events whose time was clamped.
+    pub clamped: u64,
+    /// Notes, with counts.
+    pub notes: Vec<(String, u64)>,
+}
+
+impl<'r> StageContext<'r> {
+    /// An empty context, with an open time window.
+    pub fn new(channels: &'r Channels, origin: Option<i64>) -> Self {
+        Self {
+            channels,
+            origin,
+            window: TimeWindow::default(),
+            report: StageReport::default(),
+            run: RunHandle::default(),
+        }
+    }
+
+    /// Restricts the time window.
+    #[must_use]
+    pub fn within(self, wanted: TimeWindow) -> Self {
+        Self { window: wanted, ..self }
+    }
+
+    /// Records all events whose timestamp is clamped.
+    pub fn note_clamped_times(&mut self, batch: &Batch) {
+        if batch.wide_times().is_none() {
+            return;
+        }
+        for (row, channel) in batch.channels().iter().enumerate() {
+            if batch.wide_time(row).is_some() {
+                self.report.clamped += 1;
+                self.note(times_clamped(&self.channels.get(ChannelId(*channel))), 1);
+            }
+        }
+    }
+
+    /// Adds a note to the report, with a count.
+    pub fn note(&mut self, what: impl Into<String>, count: u64) {
+        self.report.notes.push((what.into(), count));
+    }
+}
+
+/// What to do with events that cannot be decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum UndecodedPolicy {
+    /// Pass them on unchanged, and count them.
+    #[default]
+    Keep,
+    /// Drop them.
+    Drop,
+    /// End the run.
+    Stop,
+}
+
+impl UndecodedPolicy {
+    /// The error for [`Stop`](Self::Stop).
+    pub fn refusal(event: &Event<'_>, context: &StageContext<'_>, why: impl Display) -> Error {
+        let channel = context.channels.get(event.channel);
+        Error::invalid(format!(
+            "event {} on channel `{}` cannot be decoded: {why}; `undecoded = \"keep\"` would pass \
+             it on undecoded",
+            event.sequence,
+            channel.name.text()
+        ))
+    }
+
+    /// Applies the policy to the events at the positions `failed`, counts them, and returns the
+    /// batch to pass on.
+    pub fn apply(
+        self,
+        batch: Batch,
+        mut failed: Vec<u32>,
+        context: &mut StageContext<'_>,
+    ) -> Batch {
+        failed.sort_unstable();
+        if self == Self::Drop && !failed.is_empty() {
+            context.report.filtered += failed.len() as u64;
+            return batch.retain(|row| failed.binary_search(&(row as u32)).is_err());
+        }
+        let origins = batch.origins();
+        context.report.undecoded.extend(failed.iter().map(|event| origins[*event as usize]));
+        batch
+    }
+}
+
+/// A stage without state: each batch is processed on its own.
+///
+/// [`apply`](Self::apply) is called on any thread, for several batches at the same time and in any
+/// order. Its result may depend on the events only, not on how they are cut into batches: the
+/// engine cuts them differently from run to run. Use it rather than [`Fold`] whenever possible: it
+/// runs on all cores.
+///
+/// The engine checks that events are conserved. An event that does not come out has to be counted
+/// in [`StageContext::filtered`], one that only comes out in [`StageContext::added`]; otherwise the
+/// run fails. `Err` ends the run.
+///
+/// Work that depends on the channel only belongs into a [`PerChannel`](crate::PerChannel) table,
+/// not into the loop over events.
+///
+/// ```
+/// use sluice_model::{Batch, BatchBuilder, ChannelId, Channels, Error, Map, StageContext};
+///
+/// /// Drops events without payload.
+/// struct DropEmpty;
+///
+/// impl Map for DropEmpty {
+///     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+///         let kept = batch.retain(|row| batch.payload_len(row) > 0);
+///         context.report.filtered += (batch.len() - kept.len()) as u64;
+///         Ok(kept)
+///     }
+/// }
+///
+/// let channels = Channels::default();
+/// let mut context = StageContext::new(&channels, None);
+/// let mut batch = BatchBuilder::default();
+/// batch.push_copy(1, 0, ChannelId(0), b"");
+/// batch.push_copy(2, 1, ChannelId(0), b"payload");
+/// let kept = DropEmpty.apply(batch.finish(), &mut context)?;
+/// assert_eq!((kept.len(), context.report.filtered), (1, 1));
+/// # Ok::<(), Error>(())
+/// ```
+pub trait Map: Send + Sync {
+    /// Processes one batch. How events are cut into batches must not matter.
+    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error>;
+
+    /// What the stage lets through, as far as that is known without events. Allows sources to skip
+    /// the rest.
+    fn query(&self) -> MapQuery {
+        MapQuery::default()
+    }
+
+    /// Whether it needs the time of the first event, which may have to be waited for.
+    fn needs_origin(&self) -> bool {
+        false
+    }
+
+    /// The fields that its expressions need. Fields in options of their own are found by their
+    /// schema.
+    fn fields(&self) -> Vec<FieldPath> {
+        Vec::new()
+    }
+
+    /// The channels named in expressions, each with its option: a run reports those that never
+    /// appear. Channels in options of their own are found by their schema.
+    fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
+        Vec::new()
+    }
+
+    /// The effect on decoded rows, as far as it is known beforehand. Allows checking field names
+    /// before the run.
+    fn rows_after(&self) -> RowsEffect {
+        RowsEffect::Unclear
+    }
+
+    /// Whether it uses or changes decoded rows.
+    fn uses_rows(&self) -> bool {
+        !matches!(self.rows_after(), RowsEffect::Same) || !self.fields().is_empty()
+    }
+
+    /// One line of text that identifies what determines its result besides options, such as the
+    /// contents of files they name. With `--resume`, outputs made with another fingerprint are made
+    /// again.
+    fn fingerprint(&self) -> Option<String> {
+        None
+    }
+
+    /// Notes for every run, whatever its events, such as options that have no effect.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// The effect of a stage on decoded rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RowsEffect {
+    /// Unknown before the events are read.
+    #[default]
+    Unclear,
+    /// Their columns do not change.
+    Same,
+    /// Events may get rows with these columns; others do not change.
+    Decoded(DeclaredColumns),
+}
+
+/// What a map lets through, in terms of times and channels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MapQuery {
+    /// Only events at or after this time pass.
+    pub start: Option<crate::time::TimePoint>,
+    /// Only events before this time pass.
+    pub end: Option<crate::time::TimePoint>,
+    /// Only events of these channels pass.
+    pub channels: ChannelQuery,
+    /// Whether timestamps do not change, so that time windows can be pushed down through the stage.
+    pub keeps_times: bool,
+    /// Whether channels do not change, so that channel filters can be pushed down.
+    pub keeps_channels: bool,
+}
+
+/// A stage with state: it sees all events in order, on one thread at a time.
+///
+/// The engine calls [`push`](Self::push) for every batch in the order of the events, then
+/// [`finish`](Self::finish) once. After each of them it calls [`more`](Self::more) until that
+/// returns nothing, so a fold never has to return everything at once. When sources are read again
+/// from the start, a new fold is made from the same options.
+///
+/// How events are cut into batches must not matter. Events are conserved as for [`Map`]: those held
+/// back are counted when they come out. `Err` ends the run.
+///
+/// A fold that looks only a bounded time back or ahead should say so in [`query`](Self::query), so
+/// that sources can skip what is not needed.
+///
+/// ```
+/// use sluice_model::{Batch, BatchBuilder, ChannelId, Channels, Error, Fold, StageContext};
+///
+/// /// Lets the first `left` events pass.
+/// struct First {
+///     left: usize,
+/// }
+///
+/// impl Fold for First {
+///     fn push(
+///         &mut self,
+///         batch: Batch,
+///         context: &mut StageContext<'_>,
+///     ) -> Result<Vec<Batch>, Error> {
+///         let kept = batch.len().min(self.left);
+///         self.left -= kept;
+///         context.report.filtered += (batch.len() - kept) as u64;
+///         Ok(vec![batch.slice(0, kept)])
+///     }
+///
+///     fn delays_events(&self) -> bool {
+///         false
+///     }
+///
+///     fn is_done(&self) -> bool {
+///         self.left == 0
+///     }
+/// }
+///
+/// let channels = Channels::default();
+/// let mut context = StageContext::new(&channels, None);
+/// let mut batch = BatchBuilder::default();
+/// for n in 0..5 {
+///     batch.push_copy(n, n, ChannelId(0), b"");
+/// }
+/// let mut first = First { left: 2 };
+/// assert_eq!(first.push(batch.finish(), &mut context)?[0].len(), 2);
+/// assert!(first.is_done() && context.report.filtered == 3);
+/// # Ok::<(), Error>(())
+/// ```
+pub trait Fold: Send {
+    /// Processes the next batch, and returns what is ready.
+    fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error>;
+
+    /// Returns the remaining events.
+    fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let _ = context;
+        Ok(Vec::new())
+    }
+
+    /// Returns more of the results of `push` or `finish`. Called after each of them until it
+    /// returns nothing.
+    fn more(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let _ = context;
+        Ok(Vec::new())
+    }
+
+    /// Which events it needs, so that queries can be pushed down through it. Sources may still
+    /// return more.
+    fn query(&self) -> FoldQuery {
+        FoldQuery::default()
+    }
+
+    /// Whether it needs the time of the first event, which may have to be waited for.
+    fn needs_origin(&self) -> bool {
+        false
+    }
+
+    /// See [`Map::fingerprint`].
+    fn fingerprint(&self) -> Option<String> {
+        None
+    }
+
+    /// See [`Map::named_channels`].
+    fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
+        Vec::new()
+    }
+
+    /// See [`Map::rows_after`].
+    fn rows_after(&self) -> RowsEffect {
+        RowsEffect::Unclear
+    }
+
+    /// Whether events may come out later than the batch they came in with. Merging its output with
+    /// other events of the same source then has to wait.
+    ///
+    /// `false` promises that `push` returns all results of its batch, in order.
+    fn delays_events(&self) -> bool {
+        true
+    }
+
+    /// Whether no more events will come out, so that reading may stop.
+    fn is_done(&self) -> bool {
+        false
+    }
+}
+
+/// Which events a fold needs if the stages after it need only some.
+///
+/// The default is all events. Anything else promises that events that are neither needed after the
+/// stage ([`StageContext::window`]) nor requested here have no effect: not on the events that are
+/// needed, on notes, on errors, or on the clock of a channel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoldQuery {
+    /// Whether timestamps do not change, and events outside a time window are only needed within
+    /// `reach` of it.
+    pub keeps_times: bool,
+    /// Whether channels do not change, and no channels are needed besides those needed after it and
+    /// those of `also`.
+    pub keeps_channels: bool,
+    /// Channels it needs in any case; `None` if there are none.
+    pub also: Option<ChannelQuery>,
+    /// The nanoseconds before and after a time window in which it needs events.
+    pub reach: i64,
+}
+
+impl FoldQuery {
+    /// The query before the stage, given the query after it.
+    pub fn before(self, after: Query) -> Query {
+        let reach = self.reach.max(0);
+        let times = if self.keeps_times { (after.start, after.end) } else { (None, None) };
+        let channels = match self.also {
+            _ if !self.keeps_channels => ChannelQuery::default(),
+            Some(also) => after.channels.or(also),
+            None => after.channels,
+        };
+        Query {
+            start: times.0.map(|start| start.saturating_sub(reach)),
+            end: times.1.map(|end| end.saturating_add(reach)),
+            channels,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Patterns;
+
+    struct NoOpStage(&'static str);
+
+    impl Map for NoOpStage {
+        fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+            Ok(batch)
+        }
+
+        fn fingerprint(&self) -> Option<String> {
+            Some(self.0.to_owned())
+        }
+    }
+
+    impl Fold for NoOpStage {
+        fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+            Ok(vec![batch])
+        }
+
+        fn needs_origin(&self) -> bool {
+            true
+        }
+    }
+
+    fn channels(names: &[&str]) -> ChannelQuery {
+        let names = names.iter().map(|name| Pattern::parse(name).unwrap()).collect();
+        ChannelQuery::from_patterns(&Patterns(names), &Patterns::default(), &Patterns::default())
+    }
+
+    #[test]
+    fn nested_chains_are_flattened() {
+        let map = |name| Stage::Map(Box::new(NoOpStage(name)));
+        let inner = Stage::Chain(vec![Stage::Fold(Box::new(NoOpStage("f"))), map("b")]);
+        let chain = Stage::Chain(vec![map("a"), Stage::Chain(Vec::new()), inner, map("c")]);
+        assert!(chain.needs_origin());
+        assert_eq!(chain.fingerprints(), ["a", "b", "c"]);
+        assert_eq!(format!("{:?}", chain.parts()), "[Map, Fold, Map, Map]");
+        assert_eq!(format!("{:?}", chain.into_parts()), "[Map, Fold, Map, Map]");
+    }
+
+    #[test]
+    fn a_fold_that_says_nothing_needs_everything() {
+        let after = Query { start: Some(5), end: Some(9), channels: channels(&["A"]) };
+        assert!(FoldQuery::default().before(after).is_all());
+    }
+
+    #[test]
+    fn a_folds_reach_and_channels_are_added_to_what_is_wanted() {
+        let fold = FoldQuery {
+            keeps_times: true,
+            keeps_channels: true,
+            also: Some(channels(&["POSE"])),
+            reach: 3,
+        };
+        let after = Query { start: Some(5), end: Some(i64::MAX), channels: channels(&["A"]) };
+        let before = fold.before(after);
+        assert_eq!((before.start, before.end), (Some(2), Some(i64::MAX)));
+        let wants = |name: &str| before.channels.wants(name, "");
+        assert!(wants("A") && wants("POSE") && !wants("B"));
+    }
+}

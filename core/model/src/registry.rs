@@ -1,0 +1,402 @@
+//! The registry: which plugins a program has, by kind and name.
+//!
+//! Plugins of linked crates are found through `inventory`, which silently misses crates that no
+//! code names: `plugins/all` names ours. Tests and embedders can make a registry by hand.
+
+use std::fmt;
+use std::path::Path;
+
+use schemars::{JsonSchema, Schema};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::programs::Program;
+use crate::{
+    ByteFormat, Codec, DynSink, Error, OptionsError, Service, Sink, Source, Stage, options,
+};
+
+/// The kinds of plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PluginKind {
+    /// Reads events.
+    Source,
+    /// Changes events.
+    Stage,
+    /// Decodes and encodes payloads.
+    Codec,
+    /// Writes events.
+    Sink,
+    /// Serves other programs, independently of any pipeline.
+    Service,
+}
+
+impl fmt::Display for PluginKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Source => "source",
+            Self::Stage => "stage",
+            Self::Codec => "codec",
+            Self::Sink => "sink",
+            Self::Service => "service",
+        })
+    }
+}
+
+/// The constructor of a plugin.
+#[derive(Clone, Copy)]
+pub enum PluginFactory {
+    /// Constructs a source.
+    Source(fn(Value) -> Result<Box<dyn Source>, OptionsError>),
+    /// Constructs a stage.
+    Stage(fn(Value) -> Result<Stage, OptionsError>),
+    /// Constructs a codec.
+    Codec(fn(Value) -> Result<Box<dyn Codec>, OptionsError>),
+    /// Constructs a sink.
+    Sink(fn(Value) -> Result<Box<dyn DynSink>, OptionsError>),
+    /// Constructs a service.
+    Service(fn(Value) -> Result<Box<dyn Service>, OptionsError>),
+}
+
+/// How certain a plugin is that bytes have its format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SniffResult {
+    /// They do not, or it cannot be recognized.
+    No,
+    /// They may: a weak magic, or the format after damage.
+    Maybe,
+    /// They start like its format.
+    Yes,
+}
+
+/// A registered plugin. Made by [`register!`](crate::register).
+#[derive(Clone, Copy)]
+pub struct Plugin {
+    /// The name that pipeline files use.
+    pub name: &'static str,
+    /// One sentence about what it does.
+    pub about: &'static str,
+    /// A commented excerpt of a pipeline file with every option.
+    pub sample: &'static str,
+    /// File extensions of its format, without the dot; used to choose a sink by path.
+    pub extensions: &'static [&'static str],
+    /// The URL schemes it accepts in its option `url`.
+    pub schemes: &'static [&'static str],
+    /// Recognizes its format by the first bytes of a file.
+    pub sniff: fn(&[u8]) -> SniffResult,
+    /// Recognizes a file or folder by more than its first bytes, such as its end or contents.
+    /// Called before `sniff`.
+    pub sniff_path: fn(&Path) -> Result<SniffResult, Error>,
+    /// Its format, if that can be stored in an archive. Set on the source, for both directions.
+    pub byte_format: Option<&'static dyn ByteFormat>,
+    /// Whether it is a source that may return events with decoded rows but no payload.
+    pub gives_rows: bool,
+    /// The built-in type sets of its payloads; such a source needs no others.
+    pub types: &'static [&'static str],
+    /// Whether it is a source whose channels may have the same name and differ only in their
+    /// source.
+    pub sensors_share_names: bool,
+    /// Whether it is a sink that stores only the names of channels, so that channels of the same
+    /// name are merged.
+    pub keeps_names_only: bool,
+    /// Defaults of options, as TOML values, for a source whose events are played.
+    pub when_played: &'static [(&'static str, &'static str)],
+    /// The program it runs with these options, if any. Such a plugin takes the working directory
+    /// from its option `folder`, which defaults to the folder of the pipeline file.
+    pub program: Option<fn(&Value) -> Program>,
+    /// The JSON Schema of its options.
+    pub schema: fn() -> Schema,
+    /// The constructor.
+    pub make: PluginFactory,
+}
+
+impl Plugin {
+    /// A plugin with defaults. `register!` fills in the rest.
+    pub const fn new(name: &'static str, make: PluginFactory, schema: fn() -> Schema) -> Self {
+        let sniff = |_: &[u8]| SniffResult::No;
+        let sniff_path = |_: &Path| Ok(SniffResult::No);
+        Self {
+            name,
+            about: "",
+            sample: "",
+            extensions: &[],
+            schemes: &[],
+            sniff,
+            sniff_path,
+            byte_format: None,
+            gives_rows: false,
+            types: &[],
+            sensors_share_names: false,
+            keeps_names_only: false,
+            when_played: &[],
+            program: None,
+            schema,
+            make,
+        }
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> PluginKind {
+        match self.make {
+            PluginFactory::Source(_) => PluginKind::Source,
+            PluginFactory::Stage(_) => PluginKind::Stage,
+            PluginFactory::Codec(_) => PluginKind::Codec,
+            PluginFactory::Sink(_) => PluginKind::Sink,
+            PluginFactory::Service(_) => PluginKind::Service,
+        }
+    }
+
+    /// The names of its options, from its schema.
+    pub fn option_names(&self) -> Vec<String> {
+        let schema = (self.schema)();
+        let properties = schema.get("properties").and_then(Value::as_object);
+        properties.map(|all| all.keys().cloned().collect()).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind(), self.name)
+    }
+}
+
+inventory::collect!(Plugin);
+
+/// A built-in set of types, whose name can be used instead of files.
+#[derive(Clone, Copy, Debug)]
+pub struct TypeSet {
+    /// The name.
+    pub name: &'static str,
+    /// One sentence about the types.
+    pub about: &'static str,
+    /// The codec that parses the files.
+    pub codec: &'static str,
+    /// The files, as name and text.
+    pub files: &'static [(&'static str, &'static str)],
+}
+
+inventory::collect!(TypeSet);
+
+/// All built-in sets of types, by name.
+pub fn type_sets() -> Vec<&'static TypeSet> {
+    let mut sets: Vec<_> = inventory::iter::<TypeSet>.into_iter().collect();
+    sets.sort_by_key(|set| set.name);
+    sets
+}
+
+/// The built-in set of types of this name.
+pub fn type_set(name: &Path) -> Option<&'static TypeSet> {
+    type_sets().into_iter().find(|set| Path::new(set.name) == name)
+}
+
+/// Reads options as `T` and boxes it as a source.
+#[doc(hidden)]
+pub fn make_source<T: Source + DeserializeOwned + 'static>(
+    value: Value,
+) -> Result<Box<dyn Source>, OptionsError> {
+    options::read::<T>(value).map(|source| Box::new(source) as _)
+}
+
+/// Reads options as `T` and boxes it as a sink.
+#[doc(hidden)]
+pub fn make_sink<T: Sink + DeserializeOwned>(
+    value: Value,
+) -> Result<Box<dyn DynSink>, OptionsError> {
+    options::read::<T>(value).map(|sink| Box::new(sink) as _)
+}
+
+/// Reads options as `T` and boxes it as a service.
+#[doc(hidden)]
+pub fn make_service<T: Service + DeserializeOwned + 'static>(
+    value: Value,
+) -> Result<Box<dyn Service>, OptionsError> {
+    options::read::<T>(value).map(|service| Box::new(service) as _)
+}
+
+/// Reads options as `T` and turns it into a codec.
+#[doc(hidden)]
+pub fn make_codec<T>(value: Value) -> Result<Box<dyn Codec>, OptionsError>
+where
+    T: DeserializeOwned + TryInto<Box<dyn Codec>, Error = OptionsError>,
+{
+    options::read::<T>(value)?.try_into()
+}
+
+/// Reads options as `T` and turns it into a stage.
+#[doc(hidden)]
+pub fn make_stage<T>(value: Value) -> Result<Stage, OptionsError>
+where
+    T: DeserializeOwned + TryInto<Stage, Error = OptionsError>,
+{
+    options::read::<T>(value)?.try_into()
+}
+
+/// The schema of an options type.
+#[doc(hidden)]
+pub fn schema_of<T: JsonSchema>() -> Schema {
+    schemars::SchemaGenerator::default().into_root_schema_for::<T>()
+}
+
+/// Registers a plugin with the program its crate is linked into.
+///
+/// The type holds the options: it is `Deserialize` (with `deny_unknown_fields`) and `JsonSchema`,
+/// and it implements [`Source`], [`Sink`] or [`Service`]; options of a stage or codec turn into
+/// one: they implement `TryFrom<Options, Error = OptionsError>` for [`Stage`] or `Box<dyn Codec>`.
+///
+/// `register! { types "name": FILES, codec: "lcm", about: "…" }` gives a set of types a name, and
+/// `register! { store ["scheme"]: &STORE }` the addresses of a [`Store`](sluice_io::store::Store) their
+/// scheme.
+///
+/// ```
+/// # use sluice_model::{*, error::OptionsError};
+/// /// Lets every event pass.
+/// #[derive(serde::Deserialize, sluice_model::schemars::JsonSchema)]
+/// #[serde(deny_unknown_fields)]
+/// #[schemars(crate = "sluice_model::schemars")]
+/// struct Pass {}
+/// impl Map for Pass {
+///     fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+///         Ok(batch)
+///     }
+/// }
+/// impl TryFrom<Pass> for Stage {
+///     type Error = OptionsError;
+///     fn try_from(pass: Pass) -> Result<Self, OptionsError> { Ok(Stage::Map(Box::new(pass))) }
+/// }
+/// sluice_model::register! { stage "pass": Pass, about: "lets every event pass", sample: "" }
+/// # fn main() { assert!(Registry::linked().get(PluginKind::Stage, "pass").is_some()); }
+/// ```
+#[macro_export]
+macro_rules! register {
+    (@make source $type:ty) => {
+        $crate::PluginFactory::Source($crate::registry::make_source::<$type>)
+    };
+    (@make stage $type:ty) => {
+        $crate::PluginFactory::Stage($crate::registry::make_stage::<$type>)
+    };
+    (@make codec $type:ty) => {
+        $crate::PluginFactory::Codec($crate::registry::make_codec::<$type>)
+    };
+    (@make sink $type:ty) => {
+        $crate::PluginFactory::Sink($crate::registry::make_sink::<$type>)
+    };
+    (@make service $type:ty) => {
+        $crate::PluginFactory::Service($crate::registry::make_service::<$type>)
+    };
+    (types $name:literal : $files:expr, codec: $codec:literal, about: $about:literal $(,)?) => {
+        $crate::inventory::submit! {
+            $crate::registry::TypeSet { name: $name, about: $about, codec: $codec, files: $files }
+        }
+    };
+    (store [$($scheme:literal),+] : $store:expr) => {
+        $crate::inventory::submit! {
+            $crate::LinkedStore { schemes: &[$($scheme),+], store: $store }
+        }
+    };
+    ($kind:ident $name:literal : $type:ty $(, $field:ident : $value:expr)* $(,)?) => {
+        $crate::inventory::submit! {
+            $crate::Plugin {
+                $($field: $value,)*
+                ..$crate::Plugin::new(
+                    $name,
+                    $crate::register!(@make $kind $type),
+                    $crate::registry::schema_of::<$type>,
+                )
+            }
+        }
+    };
+}
+
+/// The plugins a run may use.
+#[derive(Clone, Debug)]
+pub struct Registry(Vec<Plugin>);
+
+impl Registry {
+    /// Every plugin linked into this program.
+    ///
+    /// # Panics
+    ///
+    /// If two linked plugins of one kind have one name: that is a mistake in the build, not in the
+    /// input.
+    pub fn linked() -> Self {
+        Self::from_plugins(inventory::iter::<Plugin>.into_iter().copied())
+    }
+
+    /// A registry of exactly these plugins.
+    ///
+    /// # Panics
+    ///
+    /// If two of one kind have one name.
+    pub fn from_plugins(plugins: impl IntoIterator<Item = Plugin>) -> Self {
+        let mut all: Vec<Plugin> = plugins.into_iter().collect();
+        all.sort_by_key(|plugin| (plugin.name, plugin.kind()));
+        for pair in all.windows(2) {
+            let same = (pair[0].name, pair[0].kind()) == (pair[1].name, pair[1].kind());
+            assert!(!same, "two {}s are registered as `{}`", pair[0].kind(), pair[0].name);
+        }
+        Self(all)
+    }
+
+    /// The plugin of that kind and name.
+    pub fn get(&self, kind: PluginKind, name: &str) -> Option<&Plugin> {
+        self.0.iter().find(|plugin| plugin.name == name && plugin.kind() == kind)
+    }
+
+    /// All plugins, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Plugin> {
+        self.0.iter()
+    }
+
+    /// The names of all plugins of a kind, sorted.
+    pub fn names(&self, kind: PluginKind) -> Vec<&'static str> {
+        self.iter().filter(|plugin| plugin.kind() == kind).map(|plugin| plugin.name).collect()
+    }
+
+    /// The sources that may read a file that starts with `head`, the most certain first.
+    pub fn sniff(&self, head: &[u8]) -> Vec<&Plugin> {
+        let sources = self.iter().filter(|plugin| plugin.kind() == PluginKind::Source);
+        let mut sure: Vec<(SniffResult, &Plugin)> = sources
+            .map(|plugin| ((plugin.sniff)(head), plugin))
+            .filter(|(s, _)| *s != SniffResult::No)
+            .collect();
+        sure.sort_by_key(|(sniff, _)| std::cmp::Reverse(*sniff));
+        sure.into_iter().map(|(_, plugin)| plugin).collect()
+    }
+
+    /// The sources that recognize `path` by more than its first bytes, the most certain first.
+    pub fn sniff_path(&self, path: &Path) -> Result<Vec<&Plugin>, Error> {
+        let mut sure = Vec::new();
+        for plugin in self.iter().filter(|plugin| plugin.kind() == PluginKind::Source) {
+            let sniff = (plugin.sniff_path)(path)?;
+            sure.extend((sniff != SniffResult::No).then_some((sniff, plugin)));
+        }
+        sure.sort_by_key(|(sniff, _)| std::cmp::Reverse(*sniff));
+        Ok(sure.into_iter().map(|(_, plugin)| plugin).collect())
+    }
+
+    /// The byte format that the source of this name offers.
+    pub fn byte_format(&self, name: &str) -> Option<&'static dyn ByteFormat> {
+        self.get(PluginKind::Source, name)?.byte_format
+    }
+
+    /// The names of all byte formats, sorted.
+    pub fn byte_formats(&self) -> Vec<&'static str> {
+        self.iter()
+            .filter(|plugin| plugin.byte_format.is_some())
+            .map(|plugin| plugin.name)
+            .collect()
+    }
+
+    /// The plugin of that kind whose format has this extension.
+    pub fn by_extension(&self, kind: PluginKind, extension: &str) -> Option<&Plugin> {
+        let has =
+            |plugin: &&Plugin| plugin.extensions.iter().any(|e| e.eq_ignore_ascii_case(extension));
+        self.iter().filter(|plugin| plugin.kind() == kind).find(has)
+    }
+
+    /// The plugin of that kind that accepts a URL like this one, such as `udpm://…`.
+    pub fn by_url(&self, kind: PluginKind, url: &str) -> Option<&Plugin> {
+        let (scheme, _) = url.split_once("://")?;
+        let has = |plugin: &&Plugin| plugin.schemes.iter().any(|s| s.eq_ignore_ascii_case(scheme));
+        self.iter().filter(|plugin| plugin.kind() == kind).find(has)
+    }
+}
