@@ -105,11 +105,6 @@ impl FieldPath {
         &self.column
     }
 
-    /// Whether it is the name of a column and nothing else.
-    pub fn is_column(&self) -> bool {
-        self.steps.is_empty()
-    }
-
     /// The names it consists of; `None` if it contains an index.
     pub fn members(&self) -> Option<Vec<&str>> {
         let names = self.steps.iter().map(|step| match step {
