@@ -1,6 +1,7 @@
 //! Errors: what was expected, what was found, where, and what to do.
 //!
-//! An [`Error`] ends a run. Damage that can be skipped is not an error: see [`sluice_model::damage`].
+//! An [`Error`] ends a run. Damage that can be skipped is not an error: it is reported, and
+//! the run goes on.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -126,7 +126,7 @@ pub trait Store: Send + Sync {
     fn remove(&self, at: &Address) -> io::Result<()>;
 }
 
-/// A store that is linked into this program. Made by [`register!`](sluice_model::register).
+/// A store that is linked into this program. Made by `register!`.
 #[derive(Clone, Copy)]
 pub struct LinkedStore {
     /// Its URL schemes; the first is the canonical one.

@@ -15,13 +15,6 @@ use crate::column::{Element, column, recycle, vector};
 use crate::{ChannelId, Payloads, Rows};
 
 mod builder;
-/// A column of the values of these events.
-fn gathered<T: Element>(events: &[u32], value: impl Fn(u32) -> T) -> ScalarBuffer<T> {
-    let mut values = vector(events.len());
-    values.extend(events.iter().map(|event| value(*event)));
-    column(values)
-}
-
 #[cfg(test)]
 mod tests;
 
@@ -67,18 +60,19 @@ impl Batch {
     /// become empty.
     #[must_use]
     pub fn repeated(&self, events: &[u32], keeps_payload: impl Fn(u32) -> bool) -> Self {
-        let payload = |event: u32| match keeps_payload(event) {
-            true => self.payloads[event as usize],
-            false => 0,
-        };
         let keeps_some = events.iter().any(|event| keeps_payload(*event));
+        let mut payloads = vector(events.len());
+        payloads.extend(events.iter().map(|event| match keeps_payload(*event) {
+            true => self.payloads[*event as usize],
+            false => 0,
+        }));
         Self {
-            timestamps: gathered(events, |event| self.timestamps[event as usize]),
+            timestamps: gather(&self.timestamps, events),
             wide_times: None,
-            sequences: gathered(events, |event| self.sequences[event as usize]),
-            channels: gathered(events, |event| self.channels[event as usize]),
-            origins: self.origins.as_ref().map(|of| gathered(events, |event| of[event as usize])),
-            payloads: gathered(events, payload),
+            sequences: gather(&self.sequences, events),
+            channels: gather(&self.channels, events),
+            origins: self.origins.as_ref().map(|origins| gather(origins, events)),
+            payloads: column(payloads),
             segments: if keeps_some { Arc::clone(&self.segments) } else { Vec::new().into() },
             rows: Vec::new(),
         }

@@ -32,17 +32,19 @@ mod column;
 mod damage;
 mod declared;
 mod format;
+mod message;
 mod name;
 mod run_handle;
 
 pub use batch::{Batch, BatchBuilder, Event, PayloadOffset};
 pub use channel::{Channel, ChannelId, Channels, Clock, Encoding, PerChannel};
-pub use codec::{Codec, KeyOf, KnownType, MessageType, PayloadType, TypeKey, UnusableTypes};
+pub use codec::{Codec, KeyOf, KnownType, PayloadType, UnusableTypes};
 pub use damage::{Damage, DamageLog};
 pub use declared::DeclaredColumns;
 pub use field::FieldPath;
 pub use format::ByteFormat;
 pub use loss::LossLog;
+pub use message::{MessageType, TypeKey};
 pub use name::Name;
 pub use pattern::{Pattern, Patterns};
 pub use plugin::{

@@ -1,8 +1,8 @@
 //! Losses: messages of a live input that never arrived, or arrived incomplete. Counted while
 //! reading continues.
 //!
-//! Errors in a file are [`crate::damage`], with a position. What a network loses leaves only a gap
-//! in sequence numbers, so it is just counted, by reason.
+//! Errors in a file are [`Damage`](crate::Damage), with a position. What a network loses leaves
+//! only a gap in sequence numbers, so it is just counted, by reason.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -243,8 +243,8 @@ pub fn schema_of<T: JsonSchema>() -> Schema {
 /// one: they implement `TryFrom<Options, Error = OptionsError>` for [`Stage`] or `Box<dyn Codec>`.
 ///
 /// `register! { types "name": FILES, codec: "lcm", about: "…" }` gives a set of types a name, and
-/// `register! { store ["scheme"]: &STORE }` the addresses of a [`Store`](sluice_io::store::Store) their
-/// scheme.
+/// `register! { store ["scheme"]: &STORE }` the addresses of a
+/// [`Store`](sluice_io::store::Store) their scheme.
 ///
 /// ```
 /// # use sluice_model::{*, error::OptionsError};

@@ -51,8 +51,9 @@ impl<'b> LineContent<'b> {
 
 /// A source whose files are text, one event per line.
 ///
-/// Every implementation is a [`sluice_model::Source`]. Files are read in pieces, so line numbers are
-/// unknown: an event without a sequence number of its own gets the byte offset of its line.
+/// Register it as a [`DelimitedSource`](super::DelimitedSource). Files are read in pieces, so line
+/// numbers are unknown: an event without a sequence number of its own gets the byte offset of its
+/// line.
 pub trait TextLines: Send + Sync {
     /// The files.
     fn paths(&self) -> &InPaths;

@@ -21,7 +21,9 @@
 //!     path: InPaths,
 //! }
 //!
-//! sluice_model::register! { source "ticks": DelimitedSource<Ticks>, about: "reads ticks", sample: "" }
+//! sluice_model::register! {
+//!     source "ticks": DelimitedSource<Ticks>, about: "reads ticks", sample: "",
+//! }
 //!
 //! impl Delimited for Ticks {
 //!     fn paths(&self) -> &InPaths {
@@ -183,7 +185,7 @@ pub enum EventMarker<'m> {
 
 /// A source whose files are consecutive events, each of which determines its own end.
 ///
-/// Every implementation is a [`Source`].
+/// Its source is [`DelimitedSource`].
 pub trait Delimited: Send + Sync {
     /// The files.
     fn paths(&self) -> &InPaths;

@@ -197,7 +197,10 @@ impl<'r> EncodeContext<'r> {
 /// ```
 /// use std::path::PathBuf;
 ///
-/// use sluice_model::{Batch, BatchBuilder, BlockPool, ChannelId, EncodeContext, Error, OutputFile, Sink, SinkContext};
+/// use sluice_model::{
+///     Batch, BatchBuilder, BlockPool, ChannelId, EncodeContext, Error, OutputFile, Sink,
+///     SinkContext,
+/// };
 ///
 /// /// Writes the timestamps of events, one per line.
 /// struct Timestamps {

@@ -183,7 +183,10 @@ impl ReadContext {
 /// use std::iter::once;
 ///
 /// use sluice_kit::contract::gather;
-/// use sluice_model::{BatchBuilder, Channel, Encoding, Error, Input, Name, ReadContext, Reader, Source, Split, SplitStart};
+/// use sluice_model::{
+///     BatchBuilder, Channel, Encoding, Error, Input, Name, ReadContext, Reader, Source, Split,
+///     SplitStart,
+/// };
 ///
 /// /// Counts to ten, one event per number.
 /// struct Counter;

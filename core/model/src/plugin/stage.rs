@@ -240,7 +240,7 @@ impl UndecodedPolicy {
 /// runs on all cores.
 ///
 /// The engine checks that events are conserved. An event that does not come out has to be counted
-/// in [`StageContext::filtered`], one that only comes out in [`StageContext::added`]; otherwise the
+/// in [`StageReport::filtered`], one that only comes out in [`StageReport::added`]; otherwise the
 /// run fails. `Err` ends the run.
 ///
 /// Work that depends on the channel only belongs into a [`PerChannel`](crate::PerChannel) table,
