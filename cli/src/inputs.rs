@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 
 use serde_json::{Map, Value, json};
@@ -311,7 +312,7 @@ pub(crate) fn read_into(
     plugin: &Plugin,
     path: &Path,
     options: &Map<String, Value>,
-    sink: Box<dyn DynSink>,
+    sink: Arc<dyn DynSink>,
 ) -> Result<Report, Failure> {
     let nodes = vec![file_node(plugin, path, options)?, sink_node(sink)];
     let pipeline =
@@ -386,7 +387,7 @@ pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<PipelineNod
 pub const SOURCE_NAME: &str = "log";
 
 /// A sink node that is not part of a pipeline file and reads from node 0.
-pub(crate) fn sink_node(sink: Box<dyn DynSink>) -> PipelineNode {
+pub(crate) fn sink_node(sink: Arc<dyn DynSink>) -> PipelineNode {
     PipelineNode {
         name: "sink".into(),
         plugin: "sink",

@@ -76,10 +76,9 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
 /// Whether a sink of this pipeline needs payloads. Errors are reported later.
 fn needs_payloads(text: &str, shell: &Shell) -> bool {
     let Ok(pipeline) = parse_generated("sluice convert", text, shell) else { return false };
-    pipeline
-        .nodes
-        .iter()
-        .any(|node| matches!(&node.instance, PluginInstance::Sink(sink) if !sink.accepts_rows()))
+    pipeline.nodes.iter().any(
+        |node| matches!(&node.instance, PluginInstance::Sink(sink) if !sink.traits().accepts_rows),
+    )
 }
 
 /// The source for these inputs: the one called `from`, or the one that they sniff as.

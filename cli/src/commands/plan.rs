@@ -175,7 +175,7 @@ fn from_names<'p>(pipeline: &'p Pipeline, node: &PipelineNode) -> Vec<&'p str> {
 }
 
 fn targets(node: &PipelineNode) -> Vec<PathBuf> {
-    if let PluginInstance::Sink(sink) = &node.instance { sink.targets() } else { Vec::new() }
+    if let PluginInstance::Sink(sink) = &node.instance { sink.traits().targets } else { Vec::new() }
 }
 
 /// Whether an output exists and would have to be replaced.

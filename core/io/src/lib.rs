@@ -18,4 +18,4 @@ pub use error::{Error, ErrorKind, OptionsError};
 pub use files::Input;
 pub use output::{OutputFile, Outputs, Overwrite};
 pub use store::FULL_PROGRAM;
-pub use tasks::{OrderedTasks, Tasks};
+pub use tasks::Job;

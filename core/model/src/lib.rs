@@ -6,9 +6,9 @@
 //! # How the words fit together
 //!
 //! A [`Source`] lists its [`Split`]s; reading a split returns [`Batch`]es of events, in order. A
-//! [`Stage`] turns batches into batches. A [`Sink`] encodes batches and appends them to its output
-//! in order. A [`Codec`] turns payloads of one type into Arrow columns and back. Plugins use
-//! [`register!`] and are found by name in a [`Registry`].
+//! [`Stage`] turns batches into batches. A [`Sink`] prepares batches, gathers them into units, and
+//! writes these in order. A [`Codec`] turns payloads of one type into Arrow columns and back.
+//! Plugins use [`register!`] and are found by name in a [`Registry`].
 
 pub mod batch;
 pub mod booleans;
@@ -48,15 +48,18 @@ pub use message::{MessageType, TypeKey};
 pub use name::Name;
 pub use pattern::{Pattern, Patterns};
 pub use plugin::{
-    ChannelLog, ChannelQuery, DynSink, EncodeContext, Fold, FoldQuery, Map, MapQuery, Query,
-    ReadContext, Reader, RowsEffect, RunInput, RunOrigin, Seam, Service, Sink, SinkContext, Source,
-    Split, SplitStart, Stage, StageContext, StageReport, TimeWindow, UndecodedPolicy,
+    ChannelLog, ChannelQuery, DynSink, EncodeContext, Fold, FoldQuery, Map, MapQuery, OpenSink,
+    Query, ReadContext, Reader, RowsEffect, RunInput, RunOrigin, Seam, Service, Sink, SinkContext,
+    SinkInput, SinkTraits, Source, Split, SplitStart, Stage, StageContext, StageReport, TimeWindow,
+    UndecodedPolicy, Written,
 };
 pub use pool::BlockPool;
 pub use registry::{Plugin, PluginFactory, PluginKind, Registry, SniffResult};
 pub use rows::{Payloads, Rows};
 pub use run_handle::{RunHandle, RunHost};
-pub use sluice_io::{Error, ErrorKind, Input, OptionsError, OutputFile, Outputs, Overwrite, error};
+pub use sluice_io::{
+    Error, ErrorKind, Input, Job, OptionsError, OutputFile, Outputs, Overwrite, error,
+};
 
 // Re-exports for the `register!` macro, so that plugin crates need no dependencies for it.
 #[doc(hidden)]

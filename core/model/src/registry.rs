@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
@@ -52,7 +53,7 @@ pub enum PluginFactory {
     /// Constructs a codec.
     Codec(fn(Value) -> Result<Box<dyn Codec>, OptionsError>),
     /// Constructs a sink.
-    Sink(fn(Value) -> Result<Box<dyn DynSink>, OptionsError>),
+    Sink(fn(Value) -> Result<Arc<dyn DynSink>, OptionsError>),
     /// Constructs a service.
     Service(fn(Value) -> Result<Box<dyn Service>, OptionsError>),
 }
@@ -200,8 +201,8 @@ pub fn make_source<T: Source + DeserializeOwned + 'static>(
 #[doc(hidden)]
 pub fn make_sink<T: Sink + DeserializeOwned>(
     value: Value,
-) -> Result<Box<dyn DynSink>, OptionsError> {
-    options::read::<T>(value).map(|sink| Box::new(sink) as _)
+) -> Result<Arc<dyn DynSink>, OptionsError> {
+    options::read::<T>(value).map(|sink| Arc::new(sink) as _)
 }
 
 /// Reads options as `T` and boxes it as a service.

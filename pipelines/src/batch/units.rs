@@ -136,7 +136,9 @@ impl Blueprint {
             if draft.kind == PluginKind::Sink
                 && let PluginInstance::Sink(sink) = draft.node(registry, self.nodes.len())?.instance
             {
-                outputs.extend(sink.targets().into_iter().filter(|path| path != Path::new("-")));
+                outputs.extend(
+                    sink.traits().targets.into_iter().filter(|path| path != Path::new("-")),
+                );
             }
         }
         Ok(outputs)

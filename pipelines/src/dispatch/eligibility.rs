@@ -35,7 +35,7 @@ pub(super) fn check_pipeline(
                     return Err(refused(format!("`{}` is a live source", node.name)));
                 }
             }
-            PluginInstance::Sink(sink) => check_sink(node, &sink.targets(), talks)?,
+            PluginInstance::Sink(sink) => check_sink(node, &sink.traits().targets, talks)?,
             PluginInstance::Stage(_) => {}
         }
     }

@@ -343,7 +343,7 @@ impl<'r> RunDriver<'r> {
         for delivery in outcome.deliveries {
             match delivery {
                 SegmentOutput::Block { node, block } => {
-                    self.writers.append(node, block, &mut self.tally)?;
+                    self.writers.push(node, block, &mut self.tally)?;
                 }
                 SegmentOutput::Batch { port, batch } => self.deliver_to_port(port, batch)?,
             }

@@ -1,8 +1,8 @@
 //! The engine: runs a pipeline on this machine.
 //!
-//! One thread, the driver, polls sources for steps in order, appends encoded blocks to the sinks,
-//! and runs whatever needs order (folds and merges). Reading, maps and encoding are tasks on a
-//! rayon pool. The driver's decisions depend only on the events, never on which task finishes
+//! One thread, the driver, polls sources for steps in order, hands prepared blocks to the sinks,
+//! writes the units they make of them, and runs whatever needs order (folds and merges). Reading,
+//! maps, preparing and encoding are tasks on a rayon pool. The driver's decisions depend only on the events, never on which task finishes
 //! first, so the output is the same for any number of threads.
 
 mod driver;
@@ -20,7 +20,6 @@ mod step_sizes;
 mod steps;
 mod stop;
 mod tally;
-mod tasks;
 mod topology;
 mod writers;
 
@@ -215,7 +214,7 @@ fn run_prepared(
         options.report_milestone(&Milestone::planned(name, source));
     }
     let wants_hashes =
-        hashes || writes_folder(&nodes) || sinks(&nodes).any(|sink| sink.wants_hashes());
+        hashes || writes_folder(&nodes) || sinks(&nodes).any(|sink| sink.traits().wants_hashes);
     let hashing = wants_hashes.then(|| setup.pool()).transpose()?;
     let publisher = Publisher {
         setup,
@@ -224,8 +223,8 @@ fn run_prepared(
         origin: hashing::origin(name, text, &inputs, hashing),
         plugins: manifest::plugin_names(&nodes),
         inputs: inputs.iter().map(|input| input.path.clone()).collect(),
-        targets: sinks(&nodes).flat_map(DynSink::targets).collect(),
-        grows: sinks(&nodes).all(DynSink::is_readable_unfinished),
+        targets: sinks(&nodes).flat_map(|sink| sink.traits().targets).collect(),
+        grows: sinks(&nodes).all(|sink| sink.traits().is_readable_unfinished),
         hash: options.hash || hashes || writes_folder(&nodes),
     };
     let open = publisher.open_outputs()?;
@@ -374,12 +373,12 @@ fn sinks(nodes: &[PipelineNode]) -> impl Iterator<Item = &dyn DynSink> {
 
 /// The number of sinks that buffer events.
 fn holding_sinks(nodes: &[PipelineNode]) -> usize {
-    sinks(nodes).filter(|sink| sink.buffers_events()).count()
+    sinks(nodes).filter(|sink| sink.traits().buffers_events).count()
 }
 
 /// Whether a sink writes a folder, whose manifest holds hashes.
 fn writes_folder(nodes: &[PipelineNode]) -> bool {
-    let mut targets = sinks(nodes).flat_map(DynSink::targets);
+    let mut targets = sinks(nodes).flat_map(|sink| sink.traits().targets);
     targets.any(|target| target.as_os_str().as_encoded_bytes().ends_with(b"/"))
 }
 

@@ -78,7 +78,6 @@ impl Publisher<'_> {
         Ok(SinkContext {
             outputs: Arc::clone(&outputs.outputs),
             channels: Arc::clone(&self.setup.shared.channels),
-            tasks: self.setup.tasks()?,
             memory: self.setup.sink_memory(),
             origin: Arc::clone(&self.origin),
             run: self.setup.run_handle(sink),

@@ -1,6 +1,6 @@
 //! Segments: the part of a pipeline that one task runs on one batch, on any thread.
 //!
-//! A segment is a tree of maps. Its leaves are sinks, whose encoding belongs to the task, and
+//! A segment is a tree of maps. Its leaves are sinks, which prepare the batch in the task, and
 //! ports, where a batch continues to a node that has to see batches in order.
 
 use std::any::Any;
@@ -20,7 +20,7 @@ use super::tally::RunTally;
 pub(crate) enum Branch {
     /// Through a map, and on to its successors.
     Map { node: usize, map: Arc<dyn Map>, origin: Option<i64>, window: TimeWindow, next: Vec<Self> },
-    /// To a sink, which encodes it.
+    /// To a sink, which prepares it.
     Sink { node: usize, sink: Arc<dyn DynSink> },
     /// To this port, in order.
     Port(usize),
@@ -34,14 +34,14 @@ impl Branch {
 
 /// What a segment made of a batch, for nodes that work in order.
 pub(crate) enum SegmentOutput {
-    /// For a sink to append.
-    Block { node: usize, block: EncodedBlock },
+    /// For a sink to gather.
+    Block { node: usize, block: PreparedBlock },
     /// For the node behind a port.
     Batch { port: usize, batch: Batch },
 }
 
-/// An encoded block.
-pub(crate) struct EncodedBlock {
+/// A batch that a sink has prepared.
+pub(crate) struct PreparedBlock {
     pub(crate) block: Box<dyn Any + Send>,
     /// Its events, by channel.
     pub(crate) events: EventCounts,
@@ -128,7 +128,7 @@ impl TaskContext {
                 count_stage(*node, &context, counts, &after, outcome);
                 if batch.is_empty() { Ok(()) } else { self.fan_out(next, batch, &after, outcome) }
             }
-            Branch::Sink { node, sink } => self.encode(*node, &**sink, batch, counts, outcome),
+            Branch::Sink { node, sink } => self.prepare(*node, &**sink, batch, counts, outcome),
             Branch::Port(port) => {
                 outcome.deliveries.push(SegmentOutput::Batch { port: *port, batch });
                 Ok(())
@@ -136,7 +136,7 @@ impl TaskContext {
         }
     }
 
-    fn encode(
+    fn prepare(
         &self,
         node: usize,
         sink: &dyn DynSink,
@@ -146,8 +146,8 @@ impl TaskContext {
     ) -> Result<(), Error> {
         let mut context = EncodeContext::new(&self.channels, &self.blocks);
         let origins = batch.clone();
-        let bytes = if sink.buffers_events() { batch.payload_bytes() } else { 0 };
-        let block = sink.encode(batch, &mut context)?;
+        let bytes = if sink.traits().buffers_events { batch.payload_bytes() } else { 0 };
+        let block = sink.prepare(batch, &mut context)?;
         let tally = outcome.tally.node(node);
         tally.observe(self.naming.entered(node, &origins));
         tally.observe(self.naming.left(node, &origins));
@@ -172,7 +172,7 @@ impl TaskContext {
         }
         tally.clamped += context.clamped.len() as u64;
         tally.without_sources.append(&mut context.without_sources);
-        let block = EncodedBlock { block, events, bytes };
+        let block = PreparedBlock { block, events, bytes };
         outcome.deliveries.push(SegmentOutput::Block { node, block });
         Ok(())
     }

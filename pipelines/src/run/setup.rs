@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use rayon::ThreadPool;
-use sluice_io::Tasks;
+use sluice_io::tasks::TaskPool;
 use sluice_kit::Playback;
 use sluice_model::options::ByteSize;
 use sluice_model::{
@@ -20,8 +20,7 @@ use super::segment::TaskContext;
 use super::stop::{Interruption, Stop};
 use super::topology::FoldNode;
 use super::{
-    FinishedRun, Options, Progress, ReadPlan, SourcePlan, memory_cap, start_pool, tasks,
-    thread_count,
+    FinishedRun, Options, Progress, ReadPlan, SourcePlan, memory_cap, start_pool, thread_count,
 };
 use crate::names::{NameReport, NodeNames, RunFacts, match_names};
 use crate::spec::{PipelineNode, PluginInstance};
@@ -119,8 +118,10 @@ impl Setup {
         match_names(names, &facts)
     }
 
-    pub(super) fn tasks(&self) -> Result<Arc<dyn Tasks>, Error> {
-        Ok(Arc::new(tasks::PoolTasks(self.pool()?)))
+    /// Runs tasks of outputs and sinks on the thread pool.
+    pub(super) fn tasks(&self) -> Result<TaskPool, Error> {
+        let pool = self.pool()?;
+        Ok(TaskPool::new(pool.current_num_threads(), move |task| pool.spawn(task)))
     }
 
     pub(super) fn channels(&self) -> &Channels {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use sluice_model::{DynSink, Error, ErrorKind};
+use sluice_model::{Error, ErrorKind};
 
 use super::{ReadPlan, SourcePlan, sinks};
 use crate::spec::PipelineNode;
@@ -89,7 +89,7 @@ impl Interruption {
             return Self::Completes;
         }
         match (sources.iter().all(can_be_read_again), is_recording) {
-            (true, false) if sinks(nodes).all(|sink| DynSink::targets(sink).is_empty()) => {
+            (true, false) if sinks(nodes).all(|sink| sink.traits().targets.is_empty()) => {
                 Self::Completes
             }
             (true, false) => Self::Discards,

@@ -226,7 +226,6 @@ impl<'o> TopologyBuilder<'o> {
         let part = self.parts[node].take();
         match part.ok_or_else(|| Error::internal("a node is entered twice"))? {
             PluginInstance::Sink(sink) => {
-                let sink: Arc<dyn DynSink> = Arc::from(sink);
                 let (name, _) = self.label(node);
                 self.built.sinks.push(SinkNode { node, name, sink: Arc::clone(&sink) });
                 Ok(Branch::Sink { node, sink })

@@ -1,7 +1,6 @@
-//! The outputs of a run: opened, appended to in order, and completed; for a recording, piece by
+//! The outputs of a run: opened, written in order, and completed; for a recording, piece by
 //! piece.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -9,12 +8,12 @@ use std::sync::atomic::Ordering;
 
 use sluice_io::output::PublishedFile;
 use sluice_kit::counts::EventCounts;
-use sluice_model::{DynSink, Error, ErrorKind, Outputs};
+use sluice_model::{DynSink, Error, ErrorKind, OpenSink, Outputs, Written};
 
 use super::publisher::{OutputSet, Publisher};
 use super::recording::Syncer;
-use super::segment::EncodedBlock;
-use super::tally::RunTally;
+use super::segment::PreparedBlock;
+use super::tally::{NodeTally, RunTally};
 use super::topology::SinkNode;
 use crate::manifest::RunEnd;
 
@@ -32,7 +31,7 @@ struct Writer {
     name: Arc<str>,
     sink: Arc<dyn DynSink>,
     /// `None` once the disk was full.
-    output: Option<Box<dyn Any + Send>>,
+    output: Option<Box<dyn OpenSink>>,
     handed: u64,
     written: u64,
     left_out: u64,
@@ -59,21 +58,23 @@ impl<'r> Writers<'r> {
         for writer in self.writers.values_mut() {
             let closed = Writer::closed(Arc::clone(&writer.name), Arc::clone(&writer.sink));
             let context = self.publisher.context(&self.outputs, &writer.name)?;
-            *writer = Writer { output: Some(writer.sink.open(&context)?), ..closed };
+            let tasks = self.publisher.setup.tasks()?;
+            let output = Arc::clone(&writer.sink).open(&context, &tasks)?;
+            *writer = Writer { output: Some(output), ..closed };
         }
         Ok(())
     }
 
     /// How often the sources have to be read.
     pub(super) fn rounds(&self) -> u64 {
-        self.writers.values().map(|writer| writer.sink.rounds()).max().unwrap_or(1)
+        self.writers.values().map(|writer| writer.sink.traits().rounds).max().unwrap_or(1)
     }
 
-    /// Appends a block, whose events `tally` already counts as written.
-    pub(super) fn append(
+    /// Hands a block to its sink; `tally` already counts its events as written.
+    pub(super) fn push(
         &mut self,
         node: usize,
-        EncodedBlock { block, events, bytes }: EncodedBlock,
+        PreparedBlock { block, events, bytes }: PreparedBlock,
         tally: &mut RunTally,
     ) -> Result<(), Error> {
         let writer = self.writers.get_mut(&node);
@@ -82,14 +83,10 @@ impl<'r> Writers<'r> {
             tally.node(node).count_lost(&events);
             return Ok(());
         };
-        match writer.sink.append(&mut **output, block) {
+        match output.push(block) {
             Ok(written) => {
                 writer.handed += events.total();
-                writer.written += written;
-                for channel in writer.sink.take_skipped(&mut **output) {
-                    writer.left_out += 1;
-                    tally.node(node).left.remove_one(channel);
-                }
+                writer.count(written, tally.node(node));
                 if self.syncer.is_some() {
                     writer.unflushed.add(&events);
                 }
@@ -146,12 +143,14 @@ impl<'r> Writers<'r> {
         for node in self.nodes() {
             let Some(writer) = self.writers.get_mut(&node) else { continue };
             let Some(output) = &mut writer.output else { continue };
-            match writer.sink.flush(&mut **output) {
-                // Other formats lose it with the whole file.
-                Ok(()) if writer.sink.is_readable_unfinished() => {
-                    writer.unflushed = EventCounts::default();
+            match output.flush() {
+                Ok(written) => {
+                    writer.count(written, tally.node(node));
+                    // Other formats lose it with the whole file.
+                    if writer.sink.traits().is_readable_unfinished {
+                        writer.unflushed = EventCounts::default();
+                    }
                 }
-                Ok(()) => {}
                 Err(error) => self.give_up(node, error, tally)?,
             }
         }
@@ -177,10 +176,7 @@ impl<'r> Writers<'r> {
             self.publisher.setup.check()?;
             let Some(writer) = self.writers.get_mut(&node) else { continue };
             let Some(output) = writer.output.take() else { continue };
-            for (what, count) in writer.sink.notes(&*output) {
-                tally.node(node).note(&what, count);
-            }
-            if let Err(error) = writer.finish(output) {
+            if let Err(error) = writer.finish(output, tally.node(node)) {
                 self.give_up(node, error, tally)?;
             }
         }
@@ -214,7 +210,7 @@ impl<'r> Writers<'r> {
     /// Completes an output if possible; otherwise counts the events as lost that may not be in it.
     fn close(&mut self, node: usize, tally: &mut RunTally) {
         let Some(writer) = self.writers.get_mut(&node) else { return };
-        let closed = writer.output.take().map(|output| writer.sink.finish(output));
+        let closed = writer.output.take().map(|output| output.finish());
         if !matches!(closed, Some(Ok(_))) {
             // At most the events since the last flush are missing.
             tally.node(node).count_lost(&std::mem::take(&mut writer.unflushed));
@@ -232,10 +228,18 @@ impl Writer {
         Self { name, sink, output: None, handed: 0, written: 0, left_out: 0, unflushed }
     }
 
-    fn finish(&mut self, output: Box<dyn Any + Send>) -> Result<(), Error> {
-        let Self { sink, handed, written, left_out, .. } = self;
-        let written = *written + sink.finish(output)?;
-        if written + *left_out != *handed {
+    fn count(&mut self, done: Written, tally: &mut NodeTally) {
+        let Written { events, skipped, notes } = done;
+        self.written += events;
+        self.left_out += skipped.len() as u64;
+        skipped.into_iter().for_each(|channel| tally.left.remove_one(channel));
+        notes.iter().for_each(|(what, count)| tally.note(what, *count));
+    }
+
+    fn finish(&mut self, output: Box<dyn OpenSink>, tally: &mut NodeTally) -> Result<(), Error> {
+        self.count(output.finish()?, tally);
+        let Self { handed, written, left_out, .. } = self;
+        if *written + *left_out != *handed {
             return Err(Error::internal(format!(
                 "a sink was handed {handed} events, left out {left_out} and wrote {written}"
             )));

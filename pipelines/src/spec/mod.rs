@@ -6,6 +6,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sluice_model::options::ByteSize;
@@ -135,7 +136,7 @@ pub enum PluginInstance {
     /// Changes events.
     Stage(Stage),
     /// Writes events.
-    Sink(Box<dyn DynSink>),
+    Sink(Arc<dyn DynSink>),
 }
 
 impl fmt::Debug for PluginInstance {

@@ -129,7 +129,7 @@ impl Check<'_> {
         }
         for sink in of_kind(nodes, PluginKind::Sink) {
             let writes = match sink.instance() {
-                Some(PluginInstance::Sink(sink)) => writes_file(&sink.targets()),
+                Some(PluginInstance::Sink(sink)) => writes_file(&sink.traits().targets),
                 _ => false,
             };
             if writes && sink.templates.is_empty() {

@@ -1,4 +1,4 @@
-//! Sink `archive`: cuts events into frames, which tasks encode and compress.
+//! Sink `archive`: cuts events into frames, which jobs encode and compress.
 //!
 //! The cuts depend only on the events, and not on batches, threads or memory.
 
@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
-use sluice_io::OrderedTasks;
 use sluice_io::frames::{self, DEFAULT_LEN, DEFAULT_LEVEL, LEVELS, SeekTableBuilder};
 use sluice_model::options::{ByteSize, OutPath};
 use sluice_model::{
-    Batch, ByteFormat, ChannelId, Channels, EncodeContext, Error, OutputFile, Sink, SinkContext,
+    Batch, ByteFormat, ChannelId, Channels, EncodeContext, Error, Job, OutputFile, Sink,
+    SinkContext, SinkInput, SinkTraits, Written,
 };
 
 use crate::format::FormatOption;
@@ -90,8 +90,6 @@ fn frame<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Erro
 
 /// Frames from this size on copy their events, so as not to block the run's input buffers.
 const COPY_THRESHOLD: u64 = 8 << 20;
-/// The maximum uncompressed bytes in flight.
-const MAX_IN_FLIGHT: u64 = 64 << 20;
 
 /// Events with the approximate encoded length of each.
 pub(crate) struct MeasuredBatch {
@@ -106,8 +104,6 @@ pub(crate) struct ArchiveWriter {
     /// The events of the next frame, and their approximate length.
     next: Vec<Batch>,
     next_len: u64,
-    frames: OrderedTasks<EncodedFrame>,
-    in_flight: u64,
     table: SeekTableBuilder,
     /// Whether every frame so far has been written completely.
     is_complete: bool,
@@ -129,11 +125,9 @@ struct FrameEncoder {
 }
 
 /// A frame with events.
-struct EncodedFrame {
+pub(crate) struct EncodedFrame {
     packed: Vec<u8>,
     plain: usize,
-    /// The estimated uncompressed length, for accounting.
-    estimated_len: u64,
     summary: FrameSummary,
     /// Its channels in the order of their first events, with event counts.
     channels: Vec<(ChannelId, u32)>,
@@ -141,10 +135,15 @@ struct EncodedFrame {
 
 impl Sink for ArchiveSink {
     type Block = MeasuredBatch;
+    type Unit = EncodedFrame;
     type Output = ArchiveWriter;
 
-    fn targets(&self) -> Vec<PathBuf> {
-        vec![self.path.0.clone()]
+    fn traits(&self) -> SinkTraits {
+        SinkTraits {
+            accepts_wide_times: true,
+            is_readable_unfinished: true,
+            ..SinkTraits::writing(&self.path.0)
+        }
     }
 
     fn open(&self, context: &SinkContext) -> Result<ArchiveWriter, Error> {
@@ -159,8 +158,6 @@ impl Sink for ArchiveSink {
             file: context.outputs.create_as_is(&self.path.0)?,
             next: Vec::new(),
             next_len: 0,
-            frames: OrderedTasks::new(&context.tasks, context.tasks.width() + 2),
-            in_flight: 0,
             table: SeekTableBuilder::default(),
             is_complete: true,
             index,
@@ -176,11 +173,7 @@ impl Sink for ArchiveSink {
         Ok(archive)
     }
 
-    fn accepts_wide_times(&self) -> bool {
-        true
-    }
-
-    fn encode(
+    fn prepare(
         &self,
         batch: Batch,
         context: &mut EncodeContext<'_>,
@@ -203,50 +196,47 @@ impl Sink for ArchiveSink {
         Ok(MeasuredBatch { batch, lengths })
     }
 
-    fn append(&self, archive: &mut ArchiveWriter, block: MeasuredBatch) -> Result<u64, Error> {
-        let MeasuredBatch { batch, lengths } = block;
-        let mut start = 0;
+    fn gather(
+        &self,
+        archive: &mut ArchiveWriter,
+        input: SinkInput<MeasuredBatch>,
+    ) -> Result<Vec<Job<EncodedFrame>>, Error> {
+        let SinkInput::Block(MeasuredBatch { batch, lengths }) = input else {
+            return Ok(archive.cut_frame().into_iter().collect());
+        };
+        let (mut frames, mut start) = (Vec::new(), 0);
         for (row, len) in lengths.iter().map(|len| u64::from(*len)).enumerate() {
             if starts_new_frame(archive.next_len, len, self.reader_max_frame / 2) {
                 archive.add_events(&batch, start, row);
-                archive.cut_frame()?;
+                frames.extend(archive.cut_frame());
                 start = row;
             }
             archive.next_len += len;
             archive.longest = archive.longest.max(len);
             if archive.next_len >= self.frame.0 {
                 archive.add_events(&batch, start, row + 1);
-                archive.cut_frame()?;
+                frames.extend(archive.cut_frame());
                 start = row + 1;
             }
         }
         archive.add_events(&batch, start, batch.len());
-        archive.events += batch.len() as u64;
-        Ok(batch.len() as u64)
+        Ok(frames)
     }
 
-    fn flush(&self, archive: &mut ArchiveWriter) -> Result<(), Error> {
-        archive.cut_frame()?;
-        archive.write_pending()
+    fn write(&self, archive: &mut ArchiveWriter, frame: EncodedFrame) -> Result<Written, Error> {
+        let events = frame.summary.events;
+        archive.write_encoded(frame)?;
+        archive.events += events;
+        Ok(Written::events(events))
     }
 
-    fn is_readable_unfinished(&self) -> bool {
-        true
-    }
-
-    fn notes(&self, archive: &ArchiveWriter) -> Vec<(String, u64)> {
-        long_frame_note(archive.longest, self.reader_max_frame)
-            .into_iter()
-            .map(|what| (what, 0))
-            .collect()
-    }
-
-    fn finish(&self, mut archive: ArchiveWriter) -> Result<u64, Error> {
-        let whole = archive.is_complete;
-        archive.cut_frame()?;
+    fn finish(&self, archive: ArchiveWriter) -> Result<Written, Error> {
+        let (whole, longest) = (archive.is_complete, archive.longest);
         archive.complete()?;
         if whole {
-            return Ok(0);
+            let note = long_frame_note(longest, self.reader_max_frame);
+            let notes = note.into_iter().map(|what| (what, 0)).collect();
+            return Ok(Written { notes, ..Written::default() });
         }
         let what = std::io::Error::other("an earlier frame could not be written");
         Err(Error::io("complete", &self.path.0, what))
@@ -297,7 +287,7 @@ impl FrameEncoder {
         self.format.encode(events, &self.channels, &mut plain)?;
         let packed = frames::compress(&plain, self.level).map_err(|e| self.compress_error(e))?;
         let (note, channels) = self.summarize(events);
-        Ok(EncodedFrame { packed, plain: plain.len(), estimated_len: len, summary: note, channels })
+        Ok(EncodedFrame { packed, plain: plain.len(), summary: note, channels })
     }
 
     fn summarize(&self, events: &[Batch]) -> (FrameSummary, Vec<(ChannelId, u32)>) {
@@ -327,28 +317,18 @@ impl ArchiveWriter {
         }
     }
 
-    /// Hands over the next frame, unless it is empty.
-    fn cut_frame(&mut self) -> Result<(), Error> {
+    /// The job of encoding the next frame, unless it is empty.
+    fn cut_frame(&mut self) -> Option<Job<EncodedFrame>> {
         let (events, len) = (std::mem::take(&mut self.next), std::mem::take(&mut self.next_len));
         if events.is_empty() {
-            return Ok(());
+            return None;
         }
-        while self.in_flight + len > MAX_IN_FLIGHT
-            && let Some(frame) = self.frames.take_oldest()?
-        {
-            self.write_encoded(frame)?;
-        }
-        self.in_flight += len;
-        let encoder = self.encoder.clone();
-        match self.frames.push(move || encoder.encode_frame(&events, len))? {
-            Some(frame) => self.write_encoded(frame),
-            None => Ok(()),
-        }
+        let (encoder, bytes) = (self.encoder.clone(), usize::try_from(len).unwrap_or(usize::MAX));
+        Some(Job::new(bytes, move || encoder.encode_frame(&events, len)))
     }
 
     /// Writes an encoded frame in its turn.
     fn write_encoded(&mut self, mut frame: EncodedFrame) -> Result<(), Error> {
-        self.in_flight -= frame.estimated_len;
         let mut channels: Vec<(u32, u32)> =
             frame.channels.iter().map(|(id, events)| (self.channel_number(*id), *events)).collect();
         channels.sort_unstable();
@@ -380,24 +360,15 @@ impl ArchiveWriter {
     }
 
     fn write(&mut self, packed: &[u8], plain: usize) -> Result<(), Error> {
+        let written = self.file.write_binary(packed);
         // A failed write loses a frame: the archive is incomplete then.
-        self.is_complete = false;
-        self.file.write_binary(packed)?;
-        self.is_complete = true;
+        self.is_complete &= written.is_ok();
+        written?;
         self.table.push(packed.len(), plain).map_err(|e| self.encoder.compress_error(e))
-    }
-
-    /// Waits for and writes all frames in flight.
-    fn write_pending(&mut self) -> Result<(), Error> {
-        while let Some(frame) = self.frames.take_oldest()? {
-            self.write_encoded(frame)?;
-        }
-        Ok(())
     }
 
     /// Writes the tail, the index and the seek table.
     fn complete(mut self) -> Result<(), Error> {
-        self.write_pending()?;
         let tail = self.encoder.format.tail()?;
         if !tail.is_empty() {
             self.write_plain(&tail)?;
@@ -422,8 +393,9 @@ mod tests {
     use std::path::Path;
 
     use serde_json::{Value, json};
+    use sluice_io::tasks::TaskPool;
     use sluice_kit::contract::gather;
-    use sluice_model::{BatchBuilder, BlockPool, Channel, Encoding, Name, options};
+    use sluice_model::{BatchBuilder, BlockPool, Channel, DynSink, Encoding, Name, options};
 
     use super::*;
     use crate::source;
@@ -462,13 +434,14 @@ mod tests {
         for (n, len) in (0i64..).zip(lengths) {
             events.push_copy(n, n, channel, &vec![n as u8; *len]);
         }
-        let mut archive = sink.open(&context).unwrap();
+        let tasks = TaskPool::default();
+        let sink = Arc::new(sink);
+        let mut archive = DynSink::open(Arc::clone(&sink), &context, &tasks).unwrap();
         let buffers = BlockPool::new(1 << 10, 4);
         let mut encoding = EncodeContext::new(&context.channels, &buffers);
-        let block = sink.encode(events.finish(), &mut encoding).unwrap();
-        sink.append(&mut archive, block).unwrap();
-        let notes = sink.notes(&archive);
-        sink.finish(archive).unwrap();
+        let block = DynSink::prepare(&*sink, events.finish(), &mut encoding).unwrap();
+        archive.push(block).unwrap();
+        let notes = archive.finish().unwrap().notes;
         context.outputs.publish(|_, _| Ok(String::new())).unwrap();
         notes.into_iter().map(|(what, _)| what).collect()
     }

@@ -12,7 +12,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_model::options::OutPath;
 use sluice_model::time::TimeLength;
-use sluice_model::{Batch, EncodeContext, Error, OutputFile, Sink, SinkContext};
+use sluice_model::{
+    Batch, EncodeContext, Error, OutputFile, Sink, SinkContext, SinkTraits, Written,
+};
 
 use crate::child_stderr::ChildStderr;
 use crate::events::{ProgramColumns, refuse_without_payload};
@@ -109,14 +111,13 @@ pub(crate) struct ProgramInput {
 
 impl Sink for ExecSink {
     type Block = ProgramInput;
+    type Unit = ProgramInput;
     type Output = ProgramWriter;
 
-    fn targets(&self) -> Vec<PathBuf> {
-        self.path.iter().map(|path| path.0.clone()).collect()
-    }
-
-    fn accepts_rows(&self) -> bool {
-        self.program_columns.fields
+    fn traits(&self) -> SinkTraits {
+        let targets = self.path.iter().map(|path| path.0.clone()).collect();
+        let traits = SinkTraits { targets, ..SinkTraits::default() };
+        traits.with_rows(self.program_columns.fields)
     }
 
     fn open(&self, context: &SinkContext) -> Result<ProgramWriter, Error> {
@@ -142,7 +143,11 @@ impl Sink for ExecSink {
         Ok(writing)
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<ProgramInput, Error> {
+    fn prepare(
+        &self,
+        batch: Batch,
+        context: &mut EncodeContext<'_>,
+    ) -> Result<ProgramInput, Error> {
         if !self.program_columns.fields {
             refuse_without_payload(&batch, context.channels)?;
         }
@@ -150,15 +155,15 @@ impl Sink for ExecSink {
         Ok(ProgramInput { messages, events: batch.len() as u64 })
     }
 
-    fn append(&self, output: &mut ProgramWriter, block: ProgramInput) -> Result<u64, Error> {
+    fn write(&self, output: &mut ProgramWriter, block: ProgramInput) -> Result<Written, Error> {
         output.process.restart_timer();
         block.messages.into_iter().try_for_each(|message| output.write(message))?;
         output.events += block.events;
         // What the program makes of them is known when it has exited.
-        Ok(0)
+        Ok(Written::default())
     }
 
-    fn finish(&self, mut output: ProgramWriter) -> Result<u64, Error> {
+    fn finish(&self, mut output: ProgramWriter) -> Result<Written, Error> {
         output.process.restart_timer();
         output.write(END.to_vec())?;
         let ProgramWriter { mut process, feed, result, stdout, events } = output;
@@ -185,7 +190,7 @@ impl Sink for ExecSink {
             return Err(process.error("exited with code 0 before it had read all events"));
         }
         file.map_or(Ok(()), |file| file.finish(events))?;
-        Ok(events)
+        Ok(Written::events(events))
     }
 }
 

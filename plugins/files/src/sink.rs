@@ -1,7 +1,6 @@
 //! Sink `files`: options, the file of each event, and the report of events without one.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer};
@@ -13,7 +12,7 @@ use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
     Batch, Channel, Channels, EncodeContext, Error, Event, FieldPath, Name, OutputFile, PerChannel,
-    Rows, Sink, SinkContext,
+    Rows, Sink, SinkContext, SinkTraits, Written,
 };
 
 use crate::byte_values::ByteValues;
@@ -199,7 +198,6 @@ pub struct OutputFolder {
     index: Option<OutputFile>,
     names: UniqueNames,
     count: u64,
-    left_out: Vec<u32>,
     skips: SkipReport,
     channels: Arc<Channels>,
 }
@@ -313,16 +311,25 @@ fn row_locations(batch: &Batch) -> Vec<Option<(usize, usize)>> {
     row_locations
 }
 
+impl FilesSink {
+    /// Notes about the whole output.
+    fn notes(&self, folder: &OutputFolder) -> Vec<(String, u64)> {
+        let mut notes = folder.skips.notes(&folder.channels, self.field.as_ref());
+        if folder.names.renamed > 0 {
+            let what = "files whose name was taken; a number was added";
+            notes.push((what.to_owned(), folder.names.renamed));
+        }
+        notes
+    }
+}
+
 impl Sink for FilesSink {
     type Block = FileBlock;
+    type Unit = FileBlock;
     type Output = OutputFolder;
 
-    fn targets(&self) -> Vec<PathBuf> {
-        vec![self.path.0.clone()]
-    }
-
-    fn accepts_rows(&self) -> bool {
-        self.field.is_some()
+    fn traits(&self) -> SinkTraits {
+        SinkTraits::writing(&self.path.0).with_rows(self.field.is_some())
     }
 
     fn open(&self, context: &SinkContext) -> Result<OutputFolder, Error> {
@@ -334,16 +341,16 @@ impl Sink for FilesSink {
         if let Some(index) = &mut index {
             index.write(self.index.head())?;
         }
-        let (names, left_out, skips) = (UniqueNames::default(), Vec::new(), SkipReport::default());
+        let (names, skips) = (UniqueNames::default(), SkipReport::default());
         let channels = Arc::clone(&context.channels);
-        Ok(OutputFolder { files, index, names, count: 0, left_out, skips, channels })
+        Ok(OutputFolder { files, index, names, count: 0, skips, channels })
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<FileBlock, Error> {
+    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<FileBlock, Error> {
         self.block(&batch, context)
     }
 
-    fn append(&self, folder: &mut OutputFolder, block: FileBlock) -> Result<u64, Error> {
+    fn write(&self, folder: &mut OutputFolder, block: FileBlock) -> Result<Written, Error> {
         let FileBlock { content, files, lines, left_out, skips } = block;
         let (count, mut line_start, mut list) = (files.len() as u64, 0, Vec::new());
         for PendingFile { name, event, location, line_end } in files {
@@ -359,29 +366,16 @@ impl Sink for FilesSink {
             index.write(&list)?;
         }
         folder.count += count;
-        folder.left_out.extend(left_out);
         folder.skips.merge(skips);
-        Ok(count)
+        Ok(Written { events: count, skipped: left_out, ..Written::default() })
     }
 
-    fn take_skipped(&self, folder: &mut OutputFolder) -> Vec<u32> {
-        std::mem::take(&mut folder.left_out)
-    }
-
-    fn notes(&self, folder: &OutputFolder) -> Vec<(String, u64)> {
-        let mut notes = folder.skips.notes(&folder.channels, self.field.as_ref());
-        if folder.names.renamed > 0 {
-            let what = "files whose name was taken; a number was added";
-            notes.push((what.to_owned(), folder.names.renamed));
-        }
-        notes
-    }
-
-    fn finish(&self, folder: OutputFolder) -> Result<u64, Error> {
+    fn finish(&self, folder: OutputFolder) -> Result<Written, Error> {
+        let notes = self.notes(&folder);
         if let Some(index) = folder.index {
             index.finish(folder.count)?;
         }
         folder.files.finish()?;
-        Ok(0)
+        Ok(Written { notes, ..Written::default() })
     }
 }

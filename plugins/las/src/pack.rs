@@ -105,7 +105,7 @@ impl CoordinateTransform {
 
 /// An encoded chunk of points.
 #[derive(Debug)]
-pub(crate) struct PackedChunk {
+pub struct PackedChunk {
     pub(crate) bytes: Vec<u8>,
     pub(crate) count: u64,
     pub(crate) bounds: StepBounds,

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
-use sluice_io::OrderedTasks;
 use sluice_io::escape::{file_name, portable, printable};
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, Channel, Clock, EncodeContext, Error, FieldPath, PerChannel, Sink, SinkContext,
+    Batch, Channel, Clock, EncodeContext, Error, FieldPath, Job, PerChannel, Sink, SinkContext,
+    SinkInput, SinkTraits, Written,
 };
 
 use crate::cloud::{
@@ -136,10 +136,9 @@ pub struct OpenFiles {
     /// In order of first appearance.
     open: Vec<(Arc<str>, PointFile)>,
     index_by_name: BTreeMap<Arc<str>, usize>,
-    packed: OrderedTasks<(usize, PackedChunk)>,
     max_files: usize,
-    /// Original channels of events without points, not yet reported to the engine.
-    left_out: Vec<u32>,
+    /// What became of events and is not yet reported to the engine.
+    unreported: Written,
     losses: PointLosses,
     /// Number of points whose colours were dropped.
     dropped_colours: u64,
@@ -227,11 +226,12 @@ impl LasSink {
         Ok(files.open.len() - 1)
     }
 
-    fn append_points(
+    fn gather_points(
         &self,
         files: &mut OpenFiles,
         name: &Arc<str>,
         part: &FilePoints,
+        chunks: &mut Vec<Job<(usize, PackedChunk)>>,
     ) -> Result<(), Error> {
         let index = match files.index_by_name.get(name) {
             Some(index) => *index,
@@ -242,13 +242,47 @@ impl LasSink {
             let (added, full) = files.open[index].1.fill_chunk(&part.points, from);
             from += added;
             if let Some(points) = full {
-                files.pack(index, points)?;
+                chunks.push(files.pack(index, points));
             }
         }
         if self.colour != ColourPolicy::Drop && !files.open[index].1.form().0.has_colour {
             files.dropped_colours += part.coloured;
         }
         Ok(())
+    }
+
+    /// Notes about the whole output.
+    fn notes(&self, files: &OpenFiles) -> Vec<(String, u64)> {
+        let counts = files.losses.counts;
+        let absences = files.losses.without.iter();
+        let note = |((channel, reason), count): (&(Arc<str>, Absence), &u64)| {
+            (format!("{channel}: left out, {}", reason.text(&self.points)), *count)
+        };
+        let mut notes: Vec<(String, u64)> =
+            absences.clone().take(MAX_NAMED_CHANNELS).map(note).collect();
+        let others: u64 = absences.skip(MAX_NAMED_CHANNELS).map(|(_, count)| count).sum();
+        let more = [
+            ("left out, no points on further channels", others),
+            (
+                "points with a coordinate that is not a finite number; left out",
+                counts.without_position,
+            ),
+            ("intensities above 65535, written as 65535; see `intensity_scale`", counts.too_bright),
+            ("intensities below 0 or not a number, written as 0", counts.too_dark),
+            ("values of `laser` outside 0 to 65535, written as 0", counts.lasers),
+            (
+                "values of `time` before 1677 or after 2262, replaced by the time of their event",
+                counts.times,
+            ),
+            ("colours outside 0 to 65535, written as black", counts.colours),
+            (
+                "colours of points, not written since the first points have none; see `colour`",
+                files.dropped_colours,
+            ),
+        ];
+        notes
+            .extend(more.into_iter().filter(|(_, n)| *n > 0).map(|(what, n)| (what.to_owned(), n)));
+        notes
     }
 
     fn target(&self, name: &str) -> Option<PathBuf> {
@@ -310,31 +344,21 @@ impl LasSink {
 }
 
 impl OpenFiles {
-    /// Encodes a chunk in the background, and writes the oldest finished chunk.
-    fn pack(&mut self, index: usize, points: PointColumns) -> Result<(), Error> {
+    /// The job of encoding a chunk.
+    fn pack(&self, index: usize, points: PointColumns) -> Job<(usize, PackedChunk)> {
         let (form, transform) = self.open[index].1.form();
         let pack = move || Ok((index, pack::pack(&points, form, &transform)?));
-        match self.packed.push(pack)? {
-            Some((index, packed)) => self.open[index].1.write(&packed),
-            None => Ok(()),
-        }
+        Job::new(CHUNK * PointColumns::BYTES, pack)
     }
 }
 
 impl Sink for LasSink {
     type Block = PointBatch;
+    type Unit = (usize, PackedChunk);
     type Output = OpenFiles;
 
-    fn targets(&self) -> Vec<PathBuf> {
-        vec![self.path.0.clone()]
-    }
-
-    fn buffers_events(&self) -> bool {
-        true
-    }
-
-    fn accepts_rows(&self) -> bool {
-        true
+    fn traits(&self) -> SinkTraits {
+        SinkTraits { buffers_events: true, ..SinkTraits::writing(&self.path.0).with_rows(true) }
     }
 
     fn open(&self, context: &SinkContext) -> Result<OpenFiles, Error> {
@@ -344,20 +368,18 @@ impl Sink for LasSink {
             context.outputs.check_target(&context.outputs.actual_path(&self.path.0))?;
         }
         let chunk = CHUNK * PointColumns::BYTES;
-        let under_way = (context.memory / 2 / chunk).clamp(1, context.tasks.width() + 2);
         Ok(OpenFiles {
             context: context.clone(),
             open: Vec::new(),
             index_by_name: BTreeMap::new(),
-            packed: OrderedTasks::new(&context.tasks, under_way),
             max_files: (context.memory / 2 / chunk).clamp(1, MAX_FILES),
-            left_out: Vec::new(),
+            unreported: Written::default(),
             losses: PointLosses::default(),
             dropped_colours: 0,
         })
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<PointBatch, Error> {
+    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<PointBatch, Error> {
         let cloud = self.point_batch(&batch, context)?;
         let mut channels: Vec<u32> = batch.channels().to_vec();
         channels.dedup();
@@ -369,66 +391,48 @@ impl Sink for LasSink {
         Ok(cloud)
     }
 
-    fn append(&self, files: &mut OpenFiles, cloud: PointBatch) -> Result<u64, Error> {
-        let PointBatch { parts, events, without, losses } = cloud;
-        files.left_out.extend(without);
-        files.losses.add(losses);
-        for (name, part) in parts.iter().filter(|(_, part)| part.points.len() > 0) {
-            self.append_points(files, name, part)?;
-        }
-        Ok(events)
-    }
-
-    fn take_skipped(&self, files: &mut OpenFiles) -> Vec<u32> {
-        std::mem::take(&mut files.left_out)
-    }
-
-    fn notes(&self, files: &OpenFiles) -> Vec<(String, u64)> {
-        let counts = files.losses.counts;
-        let absences = files.losses.without.iter();
-        let note = |((channel, reason), count): (&(Arc<str>, Absence), &u64)| {
-            (format!("{channel}: left out, {}", reason.text(&self.points)), *count)
-        };
-        let mut notes: Vec<(String, u64)> =
-            absences.clone().take(MAX_NAMED_CHANNELS).map(note).collect();
-        let others: u64 = absences.skip(MAX_NAMED_CHANNELS).map(|(_, count)| count).sum();
-        let more = [
-            ("left out, no points on further channels", others),
-            (
-                "points with a coordinate that is not a finite number; left out",
-                counts.without_position,
-            ),
-            ("intensities above 65535, written as 65535; see `intensity_scale`", counts.too_bright),
-            ("intensities below 0 or not a number, written as 0", counts.too_dark),
-            ("values of `laser` outside 0 to 65535, written as 0", counts.lasers),
-            (
-                "values of `time` before 1677 or after 2262, replaced by the time of their event",
-                counts.times,
-            ),
-            ("colours outside 0 to 65535, written as black", counts.colours),
-            (
-                "colours of points, not written since the first points have none; see `colour`",
-                files.dropped_colours,
-            ),
-        ];
-        notes
-            .extend(more.into_iter().filter(|(_, n)| *n > 0).map(|(what, n)| (what.to_owned(), n)));
-        notes
-    }
-
-    fn finish(&self, mut files: OpenFiles) -> Result<u64, Error> {
-        // A file without points is still written.
-        if !self.path.is_folder() && files.open.is_empty() {
-            self.open_file(&mut files, &Arc::from(""), &FilePoints::default())?;
-        }
-        for index in 0..files.open.len() {
-            if let Some(rest) = files.open[index].1.take_rest() {
-                files.pack(index, rest)?;
+    fn gather(
+        &self,
+        files: &mut OpenFiles,
+        input: SinkInput<PointBatch>,
+    ) -> Result<Vec<Job<Self::Unit>>, Error> {
+        let mut chunks = Vec::new();
+        match input {
+            SinkInput::Block(PointBatch { parts, events, without: skipped, losses }) => {
+                files.unreported.add(Written { events, skipped, ..Written::default() });
+                files.losses.add(losses);
+                for (name, part) in parts.iter().filter(|(_, part)| part.points.len() > 0) {
+                    self.gather_points(files, name, part, &mut chunks)?;
+                }
+            }
+            // A short chunk is the last one of its file.
+            SinkInput::Flush => {}
+            SinkInput::End => {
+                // A file without points is still written.
+                if !self.path.is_folder() && files.open.is_empty() {
+                    self.open_file(files, &Arc::from(""), &FilePoints::default())?;
+                }
+                for index in 0..files.open.len() {
+                    let rest = files.open[index].1.take_rest();
+                    chunks.extend(rest.map(|rest| files.pack(index, rest)));
+                }
             }
         }
-        while let Some((index, packed)) = files.packed.take_oldest()? {
-            files.open[index].1.write(&packed)?;
-        }
+        Ok(chunks)
+    }
+
+    fn write(
+        &self,
+        files: &mut OpenFiles,
+        (index, packed): (usize, PackedChunk),
+    ) -> Result<Written, Error> {
+        files.open[index].1.write(&packed)?;
+        Ok(std::mem::take(&mut files.unreported))
+    }
+
+    fn finish(&self, mut files: OpenFiles) -> Result<Written, Error> {
+        let mut written = std::mem::take(&mut files.unreported);
+        written.notes = self.notes(&files);
         // Channels `a` and `A` must not share a file on case-insensitive systems, nor `con` name a
         // device.
         let names = files.open.iter().map(|(name, _)| name.to_string());
@@ -437,6 +441,6 @@ impl Sink for LasSink {
             let target = self.target(otherwise.get(&*name).map_or(&*name, String::as_str));
             file.finish(target.as_deref().map(Path::new))?;
         }
-        Ok(0)
+        Ok(written)
     }
 }

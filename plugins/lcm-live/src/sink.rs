@@ -1,6 +1,5 @@
 //! Sink `lcm-udp`: sends events to a multicast group or a hub when they are due.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -9,7 +8,9 @@ use sluice_kit::Playback;
 use sluice_kit::playback::{PlaybackClock, PlaybackSpeed, PlaybackTurn};
 use sluice_model::options::{ByteSize, above_zero};
 use sluice_model::time::TimeLength;
-use sluice_model::{Batch, EncodeContext, Encoding, Error, PerChannel, Sink, SinkContext};
+use sluice_model::{
+    Batch, EncodeContext, Encoding, Error, PerChannel, Sink, SinkContext, SinkTraits, Written,
+};
 
 use crate::options::{self, Address, Interface};
 use crate::send::{GroupSender, HubSender, Outgoing, RateLimiter, Transport, without_nul};
@@ -84,7 +85,6 @@ pub struct LiveOutput {
     transport: Transport,
     clock: PlaybackClock,
     limiter: RateLimiter,
-    left_out: Vec<u32>,
 }
 
 /// Messages collected before they are sent.
@@ -109,19 +109,16 @@ impl LcmLiveSink {
 
 impl Sink for LcmLiveSink {
     type Block = SendableEvents;
+    type Unit = SendableEvents;
     type Output = LiveOutput;
 
-    fn targets(&self) -> Vec<PathBuf> {
-        Vec::new()
-    }
-
-    fn rounds(&self) -> u64 {
-        if self.rounds == 0 { u64::MAX } else { self.rounds }
-    }
-
-    /// LCM messages have no time. Times beyond 64 bits are not waited for.
-    fn accepts_wide_times(&self) -> bool {
-        true
+    fn traits(&self) -> SinkTraits {
+        SinkTraits {
+            // LCM messages have no time. Times beyond 64 bits are not waited for.
+            accepts_wide_times: true,
+            rounds: if self.rounds == 0 { u64::MAX } else { self.rounds },
+            ..SinkTraits::default()
+        }
     }
 
     fn open(&self, context: &SinkContext) -> Result<LiveOutput, Error> {
@@ -133,11 +130,10 @@ impl Sink for LcmLiveSink {
             transport: self.transport()?,
             clock: PlaybackClock::new(Arc::clone(&playback), context.run.clone(), tempo),
             limiter: RateLimiter::new(self.max_rate, bytes, (playback, context.run.clone())),
-            left_out: Vec::new(),
         })
     }
 
-    fn encode(
+    fn prepare(
         &self,
         batch: Batch,
         context: &mut EncodeContext<'_>,
@@ -158,11 +154,11 @@ impl Sink for LcmLiveSink {
         Ok(SendableEvents { batch, names })
     }
 
-    fn append(&self, sending: &mut LiveOutput, block: SendableEvents) -> Result<u64, Error> {
+    fn write(&self, sending: &mut LiveOutput, block: SendableEvents) -> Result<Written, Error> {
         let SendableEvents { batch, names } = &block;
-        let LiveOutput { transport, clock: pace, limiter, left_out } = sending;
+        let LiveOutput { transport, clock: pace, limiter } = sending;
         let mut next: Vec<Outgoing<'_>> = Vec::with_capacity(SEND_BATCH);
-        let (mut bytes, mut sent) = (0, 0);
+        let (mut bytes, mut written) = (0, Written::default());
         // With a rate limit, each message needs its own check whether it is still due.
         let together = if limiter.is_unlimited() { SEND_BATCH } else { 1 };
         for (row, event) in batch.iter().enumerate() {
@@ -170,35 +166,30 @@ impl Sink for LcmLiveSink {
             let mut turn = pace.poll(time);
             if turn == PlaybackTurn::Later {
                 transport.send(&next, limiter)?;
-                (sent, bytes) = (sent + next.len() as u64, 0);
+                written.events += next.len() as u64;
+                bytes = 0;
                 next.clear();
                 turn = pace.wait(time);
             }
             if turn == PlaybackTurn::Never {
-                left_out.push(batch.origins()[row]);
+                written.skipped.push(batch.origins()[row]);
                 continue;
             }
             next.push(Outgoing { channel: &names[event.channel.index()], payload: event.payload });
             bytes += event.payload.len();
             if next.len() == together || bytes >= SEND_BATCH_BYTES {
                 transport.send(&next, limiter)?;
-                (sent, bytes) = (sent + next.len() as u64, 0);
+                written.events += next.len() as u64;
+                bytes = 0;
                 next.clear();
             }
         }
         transport.send(&next, limiter)?;
-        Ok(sent + next.len() as u64)
+        written.events += next.len() as u64;
+        Ok(written)
     }
 
-    fn take_skipped(&self, sending: &mut LiveOutput) -> Vec<u32> {
-        std::mem::take(&mut sending.left_out)
-    }
-
-    fn notes(&self, sending: &LiveOutput) -> Vec<(String, u64)> {
-        sending.transport.notes()
-    }
-
-    fn finish(&self, _: LiveOutput) -> Result<u64, Error> {
-        Ok(0)
+    fn finish(&self, sending: LiveOutput) -> Result<Written, Error> {
+        Ok(Written { notes: sending.transport.notes(), ..Written::default() })
     }
 }

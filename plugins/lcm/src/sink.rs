@@ -10,7 +10,7 @@ use sluice_model::plugin::TimeWindow;
 use sluice_model::pool::PooledBlock;
 use sluice_model::{
     Batch, EncodeContext, Encoding, Error, OutputFile, Outputs, PerChannel, ReadContext, Reader,
-    Sink, SinkContext, Split, SplitStart,
+    Sink, SinkContext, SinkTraits, Split, SplitStart, Written,
 };
 
 use crate::format::EncodableEvent;
@@ -155,14 +155,15 @@ fn write_bytes(log: &mut LcmOutput, bytes: &[u8]) -> Result<(), Error> {
 
 impl Sink for LcmLogSink {
     type Block = LcmBlock;
+    type Unit = LcmBlock;
     type Output = LcmOutput;
 
-    fn targets(&self) -> Vec<PathBuf> {
-        vec![self.path.0.clone()]
-    }
-
-    fn accepts_wide_times(&self) -> bool {
-        true
+    fn traits(&self) -> SinkTraits {
+        SinkTraits {
+            accepts_wide_times: true,
+            is_readable_unfinished: true,
+            ..SinkTraits::writing(&self.path.0)
+        }
     }
 
     fn open(&self, context: &SinkContext) -> Result<LcmOutput, Error> {
@@ -188,7 +189,7 @@ impl Sink for LcmLogSink {
         Ok(log)
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<LcmBlock, Error> {
+    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<LcmBlock, Error> {
         let names =
             self.names.table(context.channels, |channel| Ok(channel.name.as_bytes().into()))?;
         context.note_names_only(&batch, &Encoding::Lcm);
@@ -214,27 +215,23 @@ impl Sink for LcmLogSink {
         Ok(LcmBlock { bytes, events, starts })
     }
 
-    fn append(&self, log: &mut LcmOutput, mut block: LcmBlock) -> Result<u64, Error> {
+    fn write(&self, log: &mut LcmOutput, mut block: LcmBlock) -> Result<Written, Error> {
         if self.edits_events() {
             self.append_event_by_event(log, &mut block)?;
         } else {
             write_bytes(log, &block.bytes)?;
             log.rows += block.events;
         }
-        Ok(block.events)
+        Ok(Written::events(block.events))
     }
 
     fn flush(&self, log: &mut LcmOutput) -> Result<(), Error> {
         log.file.as_mut().map_or(Ok(()), OutputFile::flush)
     }
 
-    fn is_readable_unfinished(&self) -> bool {
-        true
-    }
-
-    fn finish(&self, mut log: LcmOutput) -> Result<u64, Error> {
+    fn finish(&self, mut log: LcmOutput) -> Result<Written, Error> {
         Self::close_file(&mut log)?;
-        Ok(0)
+        Ok(Written::default())
     }
 }
 

@@ -40,22 +40,6 @@ pub(crate) struct TableFile {
     pub(crate) rows: u64,
 }
 
-/// A table with its footer written.
-pub(crate) struct ClosedTable {
-    file: OutputFile,
-    rows: u64,
-}
-
-impl ClosedTable {
-    /// Completes the file, under the name `target` if that was not known before.
-    pub(crate) fn finish(self, target: Option<&Path>) -> Result<(), Error> {
-        match target {
-            Some(target) => self.file.finish_as(target, self.rows),
-            None => self.file.finish(self.rows),
-        }
-    }
-}
-
 /// The output below the Parquet library: computes a checksum, and keeps the reason when a write
 /// fails.
 struct RawOutput {
@@ -165,8 +149,13 @@ impl TableFile {
         Ok(())
     }
 
-    /// Writes the footer and syncs the file.
-    pub(crate) fn close(mut self, entries: Vec<KeyValue>) -> Result<ClosedTable, Error> {
+    /// Writes the footer, and completes the file, under the name `target` if that was not known
+    /// before.
+    pub(crate) fn close(
+        mut self,
+        entries: Vec<KeyValue>,
+        target: Option<&Path>,
+    ) -> Result<(), Error> {
         let metadata = FileMetaData::new(
             self.properties.writer_version().as_num(),
             self.rows as i64,
@@ -187,8 +176,10 @@ impl TableFile {
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
         write_result(written, failed)?;
-        file.sync()?;
-        Ok(ClosedTable { file, rows })
+        match target {
+            Some(target) => file.finish_as(target, rows),
+            None => file.finish(rows),
+        }
     }
 
     /// Calls a function that writes. An error of the output takes precedence over the library's.

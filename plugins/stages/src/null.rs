@@ -1,10 +1,8 @@
 //! Sink `null`: takes every event and writes nothing, to test and time what comes before it.
 
-use std::path::PathBuf;
-
 use serde::Deserialize;
 use sluice_model::schemars::JsonSchema;
-use sluice_model::{Batch, EncodeContext, Error, Sink, SinkContext};
+use sluice_model::{Batch, EncodeContext, Error, Sink, SinkContext, SinkTraits, Written};
 
 /// Options of `null`: there are none.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -21,34 +19,27 @@ sluice_model::register! {
 impl Sink for Null {
     /// The number of events.
     type Block = u64;
+    type Unit = u64;
     type Output = ();
 
-    fn targets(&self) -> Vec<PathBuf> {
-        Vec::new()
-    }
-
-    fn accepts_rows(&self) -> bool {
-        true
-    }
-
-    fn accepts_wide_times(&self) -> bool {
-        true
+    fn traits(&self) -> SinkTraits {
+        SinkTraits { accepts_wide_times: true, ..SinkTraits::default().with_rows(true) }
     }
 
     fn open(&self, _: &SinkContext) -> Result<(), Error> {
         Ok(())
     }
 
-    fn encode(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<u64, Error> {
+    fn prepare(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<u64, Error> {
         Ok(batch.len() as u64)
     }
 
-    fn append(&self, _: &mut (), events: u64) -> Result<u64, Error> {
-        Ok(events)
+    fn write(&self, _: &mut (), events: u64) -> Result<Written, Error> {
+        Ok(Written::events(events))
     }
 
-    fn finish(&self, _: ()) -> Result<u64, Error> {
-        Ok(0)
+    fn finish(&self, _: ()) -> Result<Written, Error> {
+        Ok(Written::default())
     }
 }
 
@@ -63,9 +54,10 @@ mod tests {
         let batch = StageRunner::new("filter", serde_json::json!({})).batch(&[("A", 0), ("B", 1)]);
         let (channels, buffers) = (Channels::default(), BlockPool::new(16, 1));
         let mut context = EncodeContext::new(&channels, &buffers);
-        let events = Null {}.encode(batch, &mut context).unwrap();
-        assert_eq!(Null {}.append(&mut (), events).unwrap(), 2);
-        assert_eq!((Null {}.finish(()).unwrap(), Null {}.targets().len()), (0, 0));
-        assert!(Null {}.accepts_rows());
+        let events = Null {}.prepare(batch, &mut context).unwrap();
+        assert_eq!(Null {}.write(&mut (), events).unwrap().events, 2);
+        assert_eq!(Null {}.finish(()).unwrap().events, 0);
+        let traits = Sink::traits(&Null {});
+        assert!(traits.accepts_rows && traits.targets.is_empty());
     }
 }

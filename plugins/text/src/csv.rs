@@ -2,7 +2,6 @@
 //!
 //! The syntax is RFC 4180, except that lines end with a line feed.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
@@ -11,11 +10,12 @@ use sluice_kit::unnest::list_path;
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, Channel, EncodeContext, Error, Event, FieldPath, PerChannel, Sink, SinkContext, booleans,
+    Batch, Channel, EncodeContext, Error, Event, FieldPath, PerChannel, Sink, SinkContext,
+    SinkTraits, Written, booleans,
 };
 
 use crate::fields::GonePayloads;
-use crate::file::{self, Blocks, LinePiece, TextBlock, TextFile};
+use crate::file::{Blocks, LinePiece, TextBlock, TextFile};
 use crate::leading_columns::{self, LeadingColumns};
 use crate::table::{self, ColumnValues, CsvTable, DetachedFields, TableBlock};
 use crate::write::{self, TimestampWriter};
@@ -299,14 +299,12 @@ impl Csv {
 
 impl Sink for Csv {
     type Block = Blocks<TableBlock>;
+    type Unit = Blocks<TableBlock>;
     type Output = CsvTable;
 
-    fn targets(&self) -> Vec<PathBuf> {
-        file::targets(&self.path)
-    }
-
-    fn accepts_rows(&self) -> bool {
-        self.payload == PayloadFormat::None
+    fn traits(&self) -> SinkTraits {
+        SinkTraits { is_readable_unfinished: true, ..SinkTraits::writing(&self.path.0) }
+            .with_rows(self.payload == PayloadFormat::None)
     }
 
     fn open(&self, context: &SinkContext) -> Result<CsvTable, Error> {
@@ -314,7 +312,7 @@ impl Sink for Csv {
         CsvTable::new((file, &self.path), self.leading(), self.header, self.fields.as_ref())
     }
 
-    fn encode(
+    fn prepare(
         &self,
         batch: Batch,
         context: &mut EncodeContext<'_>,
@@ -325,28 +323,21 @@ impl Sink for Csv {
         Blocks::encode(batch, self.unnest.as_ref(), context, encode)
     }
 
-    fn append(&self, output: &mut CsvTable, blocks: Blocks<TableBlock>) -> Result<u64, Error> {
+    fn write(&self, output: &mut CsvTable, blocks: Blocks<TableBlock>) -> Result<Written, Error> {
         let (channels, path) = (output.channels(), self.unnest.as_ref());
         let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(&piece, context);
-        blocks.append(path, &channels, encode, |block| output.append(block))
-    }
-
-    fn notes(&self, output: &CsvTable) -> Vec<(String, u64)> {
-        let mut notes = output.notes();
-        notes.extend(output.note_of_lists(self.unnest.as_ref()));
-        notes
+        blocks.write(path, &channels, encode, |block| output.append(block))
     }
 
     fn flush(&self, output: &mut CsvTable) -> Result<(), Error> {
         output.flush()
     }
 
-    fn is_readable_unfinished(&self) -> bool {
-        true
-    }
-
-    fn finish(&self, output: CsvTable) -> Result<u64, Error> {
-        output.finish()
+    fn finish(&self, output: CsvTable) -> Result<Written, Error> {
+        let mut notes = output.notes();
+        notes.extend(output.note_of_lists(self.unnest.as_ref()));
+        output.finish()?;
+        Ok(Written { notes, ..Written::default() })
     }
 }
 

@@ -1,13 +1,12 @@
 //! What the sinks of this crate share: blocks of text, and the output file.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use sluice_kit::unnest::{UnnestPiece, UnnestPieces, UnnestedBatch};
 use sluice_model::options::OutPath;
 use sluice_model::pool::PooledBlock;
 use sluice_model::{
-    Batch, BlockPool, Channels, EncodeContext, Error, FieldPath, OutputFile, SinkContext,
+    Batch, BlockPool, Channels, EncodeContext, Error, FieldPath, OutputFile, SinkContext, Written,
 };
 
 /// Events to write as lines, with lists unnested if asked for.
@@ -67,14 +66,14 @@ impl<B> Blocks<B> {
     }
 
     /// Passes all blocks to `append`, encoding what is left with `encode`. Returns the sum of the
-    /// results.
-    pub(crate) fn append(
+    /// events.
+    pub(crate) fn write(
         self,
         path: Option<&FieldPath>,
         channels: &Channels,
         mut encode: impl FnMut(LinePiece, &EncodeContext<'_>) -> Result<(B, usize), Error>,
         mut append: impl FnMut(B) -> Result<u64, Error>,
-    ) -> Result<u64, Error> {
+    ) -> Result<Written, Error> {
         let mut events = 0;
         for block in self.done {
             events += append(block)?;
@@ -84,7 +83,7 @@ impl<B> Blocks<B> {
             let context = EncodeContext::new(channels, &own);
             events += append(encode(LinePiece::from_unnest(&piece, path)?, &context)?.0)?;
         }
-        Ok(events)
+        Ok(Written::events(events))
     }
 }
 
@@ -201,14 +200,8 @@ impl TextFile {
         self.file.flush()
     }
 
-    /// Completes the file. Returns 0, because no event was held back.
-    pub(crate) fn finish(self) -> Result<u64, Error> {
-        self.file.finish(self.rows)?;
-        Ok(0)
+    /// Completes the file.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        self.file.finish(self.rows)
     }
-}
-
-/// The one target of a sink that writes one file.
-pub(crate) fn targets(path: &OutPath) -> Vec<PathBuf> {
-    vec![path.0.clone()]
 }

@@ -6,16 +6,16 @@ pub(crate) mod source;
 mod event;
 mod reader;
 
-use std::path::PathBuf;
-
 use serde::{Deserialize, Deserializer};
 use sluice_kit::selection::{self, FieldList, FieldPresence};
 use sluice_kit::unnest::list_path;
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
-use sluice_model::{Batch, EncodeContext, Error, FieldPath, Sink, SinkContext};
+use sluice_model::{
+    Batch, EncodeContext, Error, FieldPath, Sink, SinkContext, SinkTraits, Written,
+};
 
-use crate::file::{self, Blocks, LinePiece, TextBlock, TextFile};
+use crate::file::{Blocks, LinePiece, TextBlock, TextFile};
 use crate::line::{JsonLines, JsonParts};
 
 /// Options of `jsonl`.
@@ -121,39 +121,8 @@ impl JsonlFile {
     }
 }
 
-impl Sink for Jsonl {
-    type Block = Blocks<JsonlBlock>;
-    type Output = JsonlFile;
-
-    fn targets(&self) -> Vec<PathBuf> {
-        file::targets(&self.path)
-    }
-
-    fn accepts_rows(&self) -> bool {
-        !self.payload
-    }
-
-    fn open(&self, context: &SinkContext) -> Result<JsonlFile, Error> {
-        let file = TextFile::open(&self.path, b"", context)?;
-        let found = self.fields.as_ref().map(FieldList::none_found);
-        Ok(JsonlFile { file, found, is_empty: true })
-    }
-
-    fn encode(
-        &self,
-        batch: Batch,
-        context: &mut EncodeContext<'_>,
-    ) -> Result<Blocks<JsonlBlock>, Error> {
-        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(piece, context);
-        Blocks::encode(batch, self.unnest.as_ref(), context, encode)
-    }
-
-    fn append(&self, output: &mut JsonlFile, blocks: Blocks<JsonlBlock>) -> Result<u64, Error> {
-        let (channels, path) = (output.file.channels(), self.unnest.as_ref());
-        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(piece, context);
-        blocks.append(path, &channels, encode, |block| output.append(block))
-    }
-
+impl Jsonl {
+    /// Notes about the whole output.
     fn notes(&self, output: &JsonlFile) -> Vec<(String, u64)> {
         let mut notes = match (&self.fields, &output.found) {
             (Some(fields), Some(found)) if !output.is_empty => fields.notes(found),
@@ -162,17 +131,47 @@ impl Sink for Jsonl {
         notes.extend(output.file.note_of_lists(self.unnest.as_ref()));
         notes
     }
+}
+
+impl Sink for Jsonl {
+    type Block = Blocks<JsonlBlock>;
+    type Unit = Blocks<JsonlBlock>;
+    type Output = JsonlFile;
+
+    fn traits(&self) -> SinkTraits {
+        SinkTraits { is_readable_unfinished: true, ..SinkTraits::writing(&self.path.0) }
+            .with_rows(!self.payload)
+    }
+
+    fn open(&self, context: &SinkContext) -> Result<JsonlFile, Error> {
+        let file = TextFile::open(&self.path, b"", context)?;
+        let found = self.fields.as_ref().map(FieldList::none_found);
+        Ok(JsonlFile { file, found, is_empty: true })
+    }
+
+    fn prepare(
+        &self,
+        batch: Batch,
+        context: &mut EncodeContext<'_>,
+    ) -> Result<Blocks<JsonlBlock>, Error> {
+        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(piece, context);
+        Blocks::encode(batch, self.unnest.as_ref(), context, encode)
+    }
+
+    fn write(&self, output: &mut JsonlFile, blocks: Blocks<JsonlBlock>) -> Result<Written, Error> {
+        let (channels, path) = (output.file.channels(), self.unnest.as_ref());
+        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(piece, context);
+        blocks.write(path, &channels, encode, |block| output.append(block))
+    }
 
     fn flush(&self, output: &mut JsonlFile) -> Result<(), Error> {
         output.file.flush()
     }
 
-    fn is_readable_unfinished(&self) -> bool {
-        true
-    }
-
-    fn finish(&self, output: JsonlFile) -> Result<u64, Error> {
-        output.file.finish()
+    fn finish(&self, output: JsonlFile) -> Result<Written, Error> {
+        let notes = self.notes(&output);
+        output.file.finish()?;
+        Ok(Written { notes, ..Written::default() })
     }
 }
 
@@ -228,7 +227,7 @@ mod tests {
     #[test]
     fn events_without_payload_are_accepted_unless_payloads_are_written() {
         let takes = |payload: bool| {
-            make("jsonl", json!({ "path": "x", "payload": payload })).unwrap().accepts_rows()
+            make("jsonl", json!({ "path": "x", "payload": payload })).unwrap().traits().accepts_rows
         };
         assert_eq!((takes(false), takes(true)), (true, false));
     }

@@ -442,8 +442,8 @@ impl CsvTable {
         self.file.flush()
     }
 
-    /// Completes the file. Returns 0, because no event was held back.
-    pub(crate) fn finish(mut self) -> Result<u64, Error> {
+    /// Completes the file.
+    pub(crate) fn finish(mut self) -> Result<(), Error> {
         if matches!(self.layout, TableLayout::Undecided) && !self.leading.names.is_empty() {
             self.decide(TableLayout::Bare)?;
         }

@@ -12,10 +12,11 @@ use arrow_array::{
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::Field;
 use serde_json::{Map, Value};
+use sluice_io::tasks::TaskPool;
 use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Error, MessageType,
     Name, OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind, Registry, Rows,
-    SinkContext, TypeKey,
+    SinkContext, TypeKey, Written,
 };
 
 /// The text, the notes, and the number of rows in the manifest.
@@ -186,13 +187,13 @@ impl SampleLog {
         let mut options: Map<String, Value> = options.as_object().unwrap().clone();
         options.insert("path".into(), path.to_str().unwrap().into());
         let sink = make(sink, options.into()).unwrap();
-        assert_eq!(sink.targets(), [&*path]);
+        assert_eq!(sink.traits().targets, [&*path]);
         let (outputs, buffers) = (Arc::new(outputs), BlockPool::new(64, 2));
         let (channels, len) = (Arc::clone(&self.channels), self.batch.len());
         let context =
             SinkContext { outputs: Arc::clone(&outputs), channels, ..SinkContext::standalone() };
-        let mut output = sink.open(&context).unwrap();
-        let mut written = 0;
+        let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).unwrap();
+        let mut written = Written::default();
         let ends = cuts.iter().map(|cut| cut % (len + 1)).chain([len]);
         let mut ends: Vec<usize> = ends.collect();
         ends.sort_unstable();
@@ -200,22 +201,21 @@ impl SampleLog {
         for end in ends {
             let mut context = EncodeContext::new(&self.channels, &buffers);
             let piece = self.batch.slice(start, end - start);
-            let block = sink.encode(piece, &mut context)?;
-            written += sink.append(output.as_mut(), block)?;
+            let block = sink.prepare(piece, &mut context)?;
+            written.add(output.push(block)?);
             start = end;
         }
-        let notes = sink.notes(output.as_ref());
-        written += sink.finish(output).unwrap();
+        written.add(output.finish().unwrap());
         let published = outputs.publish(|_, _| Ok(String::new())).unwrap();
-        assert_eq!(written, len as u64, "sinks count events");
-        Ok((fs::read_to_string(path).unwrap(), notes, published[0].rows))
+        assert_eq!(written.events, len as u64, "sinks count events");
+        Ok((fs::read_to_string(path).unwrap(), written.notes, published[0].rows))
     }
 }
 
 pub(crate) fn make(
     sink: &str,
     options: Value,
-) -> Result<Box<dyn sluice_model::DynSink>, OptionsError> {
+) -> Result<Arc<dyn sluice_model::DynSink>, OptionsError> {
     let plugin = *Registry::linked().get(PluginKind::Sink, sink).unwrap();
     let PluginFactory::Sink(make) = plugin.make else { panic!("{sink} is not a sink") };
     make(options)

@@ -7,9 +7,11 @@ use serde::Deserialize;
 use sluice_kit::unnest::list_path;
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
-use sluice_model::{Batch, EncodeContext, Error, FieldPath, Sink, SinkContext};
+use sluice_model::{
+    Batch, EncodeContext, Error, FieldPath, Sink, SinkContext, SinkTraits, Written,
+};
 
-use crate::file::{self, Blocks, LinePiece, TextBlock, TextFile};
+use crate::file::{Blocks, LinePiece, TextBlock, TextFile};
 use crate::line::{Detail, TextLines};
 use crate::templates::{LineTemplates, MissingFieldPolicy, SkippedLines};
 
@@ -93,16 +95,24 @@ impl TextSink {
     }
 }
 
+impl TextSink {
+    /// Notes about the whole output.
+    fn notes(&self, output: &LinesFile) -> Vec<(String, u64)> {
+        let of = if self.unnest.is_some() { "elements or events" } else { "events" };
+        let mut notes = output.skipped.notes(of);
+        notes.extend(output.file.note_of_lists(self.unnest.as_ref()));
+        notes
+    }
+}
+
 impl Sink for TextSink {
     type Block = Blocks<LinesBlock>;
+    type Unit = Blocks<LinesBlock>;
     type Output = LinesFile;
 
-    fn targets(&self) -> Vec<PathBuf> {
-        file::targets(&self.path)
-    }
-
-    fn accepts_rows(&self) -> bool {
-        true
+    fn traits(&self) -> SinkTraits {
+        SinkTraits { is_readable_unfinished: true, ..SinkTraits::writing(&self.path.0) }
+            .with_rows(true)
     }
 
     fn open(&self, context: &SinkContext) -> Result<LinesFile, Error> {
@@ -111,7 +121,7 @@ impl Sink for TextSink {
         Ok(LinesFile { file, skipped: SkippedLines::default() })
     }
 
-    fn encode(
+    fn prepare(
         &self,
         batch: Batch,
         context: &mut EncodeContext<'_>,
@@ -120,32 +130,23 @@ impl Sink for TextSink {
         Blocks::encode(batch, self.unnest.as_ref(), context, encode)
     }
 
-    fn append(&self, output: &mut LinesFile, blocks: Blocks<LinesBlock>) -> Result<u64, Error> {
+    fn write(&self, output: &mut LinesFile, blocks: Blocks<LinesBlock>) -> Result<Written, Error> {
         let (channels, path) = (output.file.channels(), self.unnest.as_ref());
         let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(&piece, context);
-        blocks.append(path, &channels, encode, |block| {
+        blocks.write(path, &channels, encode, |block| {
             output.skipped.add(block.skipped);
             output.file.append(block.text)
         })
-    }
-
-    fn notes(&self, output: &LinesFile) -> Vec<(String, u64)> {
-        let of = if self.unnest.is_some() { "elements or events" } else { "events" };
-        let mut notes = output.skipped.notes(of);
-        notes.extend(output.file.note_of_lists(self.unnest.as_ref()));
-        notes
     }
 
     fn flush(&self, output: &mut LinesFile) -> Result<(), Error> {
         output.file.flush()
     }
 
-    fn is_readable_unfinished(&self) -> bool {
-        true
-    }
-
-    fn finish(&self, output: LinesFile) -> Result<u64, Error> {
-        output.file.finish()
+    fn finish(&self, output: LinesFile) -> Result<Written, Error> {
+        let notes = self.notes(&output);
+        output.file.finish()?;
+        Ok(Written { notes, ..Written::default() })
     }
 }
 
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn without_a_path_it_goes_to_standard_output() {
-        assert_eq!(make("text", json!({})).unwrap().targets(), [Path::new("-")]);
+        assert_eq!(make("text", json!({})).unwrap().traits().targets, [Path::new("-")]);
     }
 
     fn mixed() -> SampleLog {

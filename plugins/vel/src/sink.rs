@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -11,6 +11,7 @@ use sluice_model::options::OutPath;
 use sluice_model::pool::PooledBlock;
 use sluice_model::{
     Batch, Clock, EncodeContext, Error, Event, OutputFile, PerChannel, Sink, SinkContext,
+    SinkTraits, Written,
 };
 
 use crate::format::TIMES_ROUNDED;
@@ -223,16 +224,39 @@ fn nanos_since(timestamp: i64, epoch: i64) -> Result<i64, Error> {
     })
 }
 
+impl VelSink {
+    /// Notes about the whole output.
+    fn notes(&self, log: &VelOutput) -> Vec<(String, u64)> {
+        let mut notes = Vec::new();
+        if log.rounded > 0 {
+            notes.push((TIMES_ROUNDED.to_owned(), log.rounded));
+        }
+        if log.seconds.is_full() && self.index != IndexLen::Seconds(0) {
+            let most = log.seconds.positions().len();
+            notes.push((format!("the index ends after {most} seconds, before the last event"), 0));
+        }
+        for (type_id, names) in log.hashed.iter().filter(|(_, names)| names.len() > 1) {
+            let number = crate::hash::hex(*type_id);
+            let names = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            notes.push((format!("these names have the same number, {number}: {names}"), 0));
+        }
+        notes
+    }
+}
+
 impl Sink for VelSink {
     type Block = VelBlock;
+    type Unit = VelBlock;
     type Output = VelOutput;
 
-    fn targets(&self) -> Vec<PathBuf> {
-        vec![self.path.0.clone()]
-    }
-
-    fn accepts_wide_times(&self) -> bool {
-        true
+    fn traits(&self) -> SinkTraits {
+        let is_packed = self.path.0.extension().is_some_and(|extension| extension == "zst");
+        let is_rewritten = self.index != IndexLen::Seconds(0);
+        SinkTraits {
+            accepts_wide_times: true,
+            is_readable_unfinished: !(is_rewritten && (is_packed || self.path.is_stdout())),
+            ..SinkTraits::writing(&self.path.0)
+        }
     }
 
     fn open(&self, context: &SinkContext) -> Result<VelOutput, Error> {
@@ -265,7 +289,7 @@ impl Sink for VelSink {
         })
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<VelBlock, Error> {
+    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<VelBlock, Error> {
         let (mappings, decoded) = (self.mappings(context)?, decoded_types(&batch));
         let mut bytes = context.buffers.buffer();
         bytes.reserve(batch.payload_bytes() as usize + batch.len() * HEADER_LEN);
@@ -298,7 +322,7 @@ impl Sink for VelSink {
         Ok(VelBlock { bytes, messages, hashed: usage.hashed(&mappings) })
     }
 
-    fn append(&self, log: &mut VelOutput, mut block: VelBlock) -> Result<u64, Error> {
+    fn write(&self, log: &mut VelOutput, mut block: VelBlock) -> Result<Written, Error> {
         log.set_times(&mut block.bytes, &block.messages)?;
         log.write(&block.bytes)?;
         for (type_id, names) in block.hashed {
@@ -306,24 +330,7 @@ impl Sink for VelSink {
         }
         let events = block.messages.len() as u64;
         log.events += events;
-        Ok(events)
-    }
-
-    fn notes(&self, log: &VelOutput) -> Vec<(String, u64)> {
-        let mut notes = Vec::new();
-        if log.rounded > 0 {
-            notes.push((TIMES_ROUNDED.to_owned(), log.rounded));
-        }
-        if log.seconds.is_full() && self.index != IndexLen::Seconds(0) {
-            let most = log.seconds.positions().len();
-            notes.push((format!("the index ends after {most} seconds, before the last event"), 0));
-        }
-        for (type_id, names) in log.hashed.iter().filter(|(_, names)| names.len() > 1) {
-            let number = crate::hash::hex(*type_id);
-            let names = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-            notes.push((format!("these names have the same number, {number}: {names}"), 0));
-        }
-        notes
+        Ok(Written::events(events))
     }
 
     fn flush(&self, log: &mut VelOutput) -> Result<(), Error> {
@@ -333,12 +340,8 @@ impl Sink for VelSink {
         }
     }
 
-    fn is_readable_unfinished(&self) -> bool {
-        let is_packed = self.path.0.extension().is_some_and(|extension| extension == "zst");
-        self.index == IndexLen::Seconds(0) || !(is_packed || self.path.is_stdout())
-    }
-
-    fn finish(&self, mut log: VelOutput) -> Result<u64, Error> {
+    fn finish(&self, mut log: VelOutput) -> Result<Written, Error> {
+        let notes = self.notes(&log);
         log.write_end_mark()?;
         let front =
             HeadAndIndex { minor: log.minor, least: log.least, positions: log.seconds.positions() };
@@ -355,7 +358,7 @@ impl Sink for VelSink {
                 file.finish(log.events)?;
             }
         }
-        Ok(0)
+        Ok(Written { notes, ..Written::default() })
     }
 }
 

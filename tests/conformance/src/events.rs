@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, Channels, EncodeContext, Encoding, Error, Input, Name,
-    Query, ReadContext, Reader, Rows, Sink, SinkContext, Source, Split, SplitStart,
+    Query, ReadContext, Reader, Rows, Sink, SinkContext, SinkTraits, Source, Split, SplitStart,
+    Written,
 };
 
 use crate::hostile::SeededRandom;
@@ -304,33 +305,30 @@ impl GatherSink {
 
 impl Sink for GatherSink {
     type Block = Batch;
+    type Unit = Batch;
     type Output = (Arc<Channels>, Vec<Batch>);
 
-    fn targets(&self) -> Vec<PathBuf> {
-        Vec::new()
-    }
-
-    fn accepts_rows(&self) -> bool {
-        true
+    fn traits(&self) -> SinkTraits {
+        SinkTraits::default().with_rows(true)
     }
 
     fn open(&self, context: &SinkContext) -> Result<Self::Output, Error> {
         Ok((Arc::clone(&context.channels), Vec::new()))
     }
 
-    fn encode(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<Batch, Error> {
+    fn prepare(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<Batch, Error> {
         Ok(batch)
     }
 
-    fn append(&self, output: &mut Self::Output, batch: Batch) -> Result<u64, Error> {
+    fn write(&self, output: &mut Self::Output, batch: Batch) -> Result<Written, Error> {
         let events = batch.len() as u64;
         output.1.push(batch);
-        Ok(events)
+        Ok(Written::events(events))
     }
 
-    fn finish(&self, (channels, batches): Self::Output) -> Result<u64, Error> {
+    fn finish(&self, (channels, batches): Self::Output) -> Result<Written, Error> {
         let gathered = Events::from_batches(channels, &batches);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(gathered);
-        Ok(0)
+        Ok(Written::default())
     }
 }

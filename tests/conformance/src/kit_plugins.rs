@@ -2,7 +2,6 @@
 //! pipelines can name them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +11,7 @@ use sluice_model::registry::{make_sink, make_source, schema_of};
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
     Batch, Channels, EncodeContext, Error, Input, Plugin, PluginFactory, ReadContext, Reader,
-    Registry, Sink, SinkContext, Source, Split, SplitStart,
+    Registry, Sink, SinkContext, SinkTraits, Source, Split, SplitStart, Written,
 };
 
 /// The source without events.
@@ -93,32 +92,29 @@ struct KeepSink {
 
 impl Sink for KeepSink {
     type Block = Vec<PlainEvent>;
+    type Unit = Vec<PlainEvent>;
     type Output = Vec<PlainEvent>;
 
-    fn targets(&self) -> Vec<PathBuf> {
-        Vec::new()
-    }
-
-    fn accepts_rows(&self) -> bool {
-        true
+    fn traits(&self) -> SinkTraits {
+        SinkTraits::default().with_rows(true)
     }
 
     fn open(&self, _: &SinkContext) -> Result<Self::Output, Error> {
         Ok(Vec::new())
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Self::Block, Error> {
+    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Self::Block, Error> {
         Ok(plain_events(&batch, context.channels).collect())
     }
 
-    fn append(&self, output: &mut Self::Output, mut block: Self::Block) -> Result<u64, Error> {
+    fn write(&self, output: &mut Self::Output, mut block: Self::Unit) -> Result<Written, Error> {
         let events = block.len() as u64;
         output.append(&mut block);
-        Ok(events)
+        Ok(Written::events(events))
     }
 
-    fn finish(&self, output: Self::Output) -> Result<u64, Error> {
+    fn finish(&self, output: Self::Output) -> Result<Written, Error> {
         KEPT.lock().unwrap_or_else(PoisonError::into_inner).insert(self.place, output);
-        Ok(0)
+        Ok(Written::default())
     }
 }

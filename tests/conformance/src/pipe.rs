@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_model::Registry;
@@ -97,7 +98,7 @@ pub(crate) fn read_pipeline(
             (Some(replay), NOTHING) => {
                 node.instance = PluginInstance::Source(Box::new(replay.clone()))
             }
-            (_, KEEP) => node.instance = PluginInstance::Sink(Box::new(gather.clone())),
+            (_, KEEP) => node.instance = PluginInstance::Sink(Arc::new(gather.clone())),
             _ => {}
         }
     }

@@ -352,7 +352,7 @@ impl<'t> SinkBench<'t> {
         }
     }
 
-    fn make_sink(&self) -> Option<Box<dyn DynSink>> {
+    fn make_sink(&self) -> Option<Arc<dyn DynSink>> {
         let PluginFactory::Sink(make) = self.plugin.make else { return None };
         make(self.options.clone()).ok()
     }
@@ -361,7 +361,7 @@ impl<'t> SinkBench<'t> {
     /// a stem that starts like theirs.
     fn targets(&self, tree: &DirSnapshot, found: &mut FindingSet) {
         let Some(sink) = self.make_sink() else { return };
-        let targets = sink.targets();
+        let targets = sink.traits().targets;
         let case = "a run that writes all events";
         for file in tree.files() {
             let path = self.out().join(file);

@@ -10,7 +10,7 @@ use sluice_kit::census::{self, BatchCensus, ChannelCensus, TimeStatistics};
 use sluice_kit::{CodecOptions, Codecs, TypePaths, TypesByKey};
 use sluice_model::{
     Batch, Channel, Channels, EncodeContext, Error, KeyOf, KnownType, PerChannel, Sink,
-    SinkContext, TypeKey,
+    SinkContext, SinkTraits, TypeKey, Written,
 };
 
 use crate::exit::Failure;
@@ -109,37 +109,30 @@ pub(crate) struct PartialCensus {
 
 impl Sink for CensusSink {
     type Block = BatchCensus;
+    type Unit = BatchCensus;
     type Output = PartialCensus;
 
-    fn targets(&self) -> Vec<PathBuf> {
-        Vec::new()
+    fn traits(&self) -> SinkTraits {
+        SinkTraits { accepts_wide_times: true, ..SinkTraits::default().with_rows(true) }
     }
 
     fn open(&self, context: &SinkContext) -> Result<PartialCensus, Error> {
         Ok(PartialCensus { channels: Arc::clone(&context.channels), part: BatchCensus::default() })
     }
 
-    fn accepts_rows(&self) -> bool {
-        true
-    }
-
-    fn accepts_wide_times(&self) -> bool {
-        true
-    }
-
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<BatchCensus, Error> {
+    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<BatchCensus, Error> {
         let keys =
             self.keys.table(context.channels, |channel| Ok(self.types.type_lookup(channel)))?;
         Ok(BatchCensus::from_batch(&batch, &keys))
     }
 
-    fn append(&self, output: &mut PartialCensus, block: BatchCensus) -> Result<u64, Error> {
+    fn write(&self, output: &mut PartialCensus, block: BatchCensus) -> Result<Written, Error> {
         let events = block.all.events;
         output.part.append(block);
-        Ok(events)
+        Ok(Written::events(events))
     }
 
-    fn finish(&self, output: PartialCensus) -> Result<u64, Error> {
+    fn finish(&self, output: PartialCensus) -> Result<Written, Error> {
         let PartialCensus { channels, part } = output;
         let all = channels.since(0);
         let named = part
@@ -158,6 +151,6 @@ impl Sink for CensusSink {
         let census =
             Census { types: names, all: part.all, number_jumps: part.sequence_jumps, channels };
         *self.result.lock().unwrap_or_else(PoisonError::into_inner) = census;
-        Ok(0)
+        Ok(Written::default())
     }
 }

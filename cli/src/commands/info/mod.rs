@@ -147,7 +147,7 @@ fn inspect(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<LogSummary, F
     let (source, options) = format.source_for(file, shell)?;
     let result = Arc::new(Mutex::new(Census::default()));
     let counting = CensusSink::new(Arc::clone(&result), TypeNames::from_paths(&args.types, shell)?);
-    let report = inputs::read_into(source, &file.path, &options, Box::new(counting))?;
+    let report = inputs::read_into(source, &file.path, &options, Arc::new(counting))?;
     let census = std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner));
     let mut findings = inputs::findings(source, &file.path, &options)?;
     findings.extend(report.notes.iter().map(|note| note.what.clone()));

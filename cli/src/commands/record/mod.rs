@@ -56,7 +56,7 @@ fn record(
     shell: &Shell,
 ) -> CommandResult {
     let grows = |node: &PipelineNode| match &node.instance {
-        PluginInstance::Sink(sink) => sink.is_readable_unfinished(),
+        PluginInstance::Sink(sink) => sink.traits().is_readable_unfinished,
         _ => true,
     };
     if !pipeline.nodes.iter().all(grows) && out.limits == PieceLimits::default() {

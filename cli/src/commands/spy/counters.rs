@@ -3,11 +3,13 @@
 //! Receiving never blocks here: batches are counted on any thread, counts are combined in order,
 //! and viewers take a copy. Viewers decode at most one message per channel.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sluice_model::{Batch, Channel, ChannelId, Channels, EncodeContext, Error, Sink, SinkContext};
+use sluice_model::{
+    Batch, Channel, ChannelId, Channels, EncodeContext, Error, Sink, SinkContext, SinkTraits,
+    Written,
+};
 
 use super::rates::{ChannelRates, GapSums, RateWindow};
 
@@ -319,18 +321,11 @@ pub(super) struct CountingSink(pub(super) Arc<SpyCounters>);
 
 impl Sink for CountingSink {
     type Block = BatchCount;
+    type Unit = BatchCount;
     type Output = ();
 
-    fn targets(&self) -> Vec<PathBuf> {
-        Vec::new()
-    }
-
-    fn accepts_rows(&self) -> bool {
-        true
-    }
-
-    fn accepts_wide_times(&self) -> bool {
-        true
+    fn traits(&self) -> SinkTraits {
+        SinkTraits { accepts_wide_times: true, ..SinkTraits::default().with_rows(true) }
     }
 
     fn open(&self, context: &SinkContext) -> Result<(), Error> {
@@ -338,20 +333,20 @@ impl Sink for CountingSink {
         Ok(())
     }
 
-    fn encode(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<BatchCount, Error> {
+    fn prepare(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<BatchCount, Error> {
         Ok(BatchCount::from_batch(batch))
     }
 
-    fn append(&self, (): &mut (), part: BatchCount) -> Result<u64, Error> {
+    fn write(&self, (): &mut (), part: BatchCount) -> Result<Written, Error> {
         let events = part.all.count;
         let mut state = self.0.state();
         let now = state.began.elapsed();
         state.add(part, now);
-        Ok(events)
+        Ok(Written::events(events))
     }
 
-    fn finish(&self, (): ()) -> Result<u64, Error> {
-        Ok(0)
+    fn finish(&self, (): ()) -> Result<Written, Error> {
+        Ok(Written::default())
     }
 }
 

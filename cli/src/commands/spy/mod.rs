@@ -54,7 +54,7 @@ pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> CommandResult {
     let interval = interval(args)?;
     let messages = MessageDecoder::from_types(&args.types, &args.channel_types, shell)?;
     let counters = Arc::new(SpyCounters::new(WINDOW.max(interval)));
-    let counting = Box::new(CountingSink(Arc::clone(&counters)));
+    let counting = Arc::new(CountingSink(Arc::clone(&counters)));
     let node = inputs::source_node(source, options(args))?;
     let address = address(&node, args);
     let nodes = vec![node, inputs::sink_node(counting)];

@@ -102,7 +102,7 @@ fn read_through(
     result: &mut VerifyResult,
 ) -> Result<(), Failure> {
     let counting = CensusSink::new(Arc::default(), TypeNames::default());
-    let report = inputs::read_into(source, path, options, Box::new(counting))?;
+    let report = inputs::read_into(source, path, options, Arc::new(counting))?;
     result.damage.extend(inputs::faults(source, path, options)?);
     for damage in &report.damage {
         let (length, offset) = (damage.length, damage.offset);

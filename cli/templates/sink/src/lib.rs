@@ -3,14 +3,14 @@
 //! The format is a sample. Replace it with yours: only `write_event` depends on it.
 
 use std::fmt::Write;
-use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_io::escape::path_escaped;
 use sluice_model::options::OutPath;
 use sluice_model::{
-    Batch, Channel, EncodeContext, Error, Event, OutputFile, Sink, SinkContext, register,
+    Batch, Channel, EncodeContext, Error, Event, OutputFile, Sink, SinkContext, SinkTraits, Written,
+    register,
 };
 
 /// Writes {{name}} files.
@@ -57,10 +57,11 @@ pub struct LineFile {
 
 impl Sink for LineSink {
     type Block = EncodedLines;
+    type Unit = EncodedLines;
     type Output = LineFile;
 
-    fn targets(&self) -> Vec<PathBuf> {
-        vec![self.path.0.clone()]
+    fn traits(&self) -> SinkTraits {
+        SinkTraits { is_readable_unfinished: true, ..SinkTraits::writing(&self.path.0) }
     }
 
     // `outputs` publishes the file when the whole run has succeeded, never in part. If the path
@@ -70,8 +71,9 @@ impl Sink for LineSink {
         Ok(LineFile { file, events: 0 })
     }
 
-    // Called on all cores, in any order. Do the work here.
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<EncodedLines, Error> {
+    // Called on all cores, in any order. Do the work here. (A format whose units hold several
+    // batches, such as row groups, also implements `gather`.)
+    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<EncodedLines, Error> {
         let mut text = String::new();
         let channels = context.channels.since(0);
         let names: Vec<String> = channels.iter().map(|c| channel_text(c)).collect();
@@ -88,11 +90,11 @@ impl Sink for LineSink {
         Ok(EncodedLines { text, events })
     }
 
-    // Called in the order of the events, one block at a time.
-    fn append(&self, output: &mut LineFile, block: EncodedLines) -> Result<u64, Error> {
+    // Called in the order of the events, with what `prepare` made of each batch.
+    fn write(&self, output: &mut LineFile, block: EncodedLines) -> Result<Written, Error> {
         output.file.write(block.text.as_bytes())?;
         output.events += block.events;
-        Ok(block.events)
+        Ok(Written::events(block.events))
     }
 
     // An unfinished file is readable, so that recordings can flush it early.
@@ -100,14 +102,10 @@ impl Sink for LineSink {
         output.file.flush()
     }
 
-    fn is_readable_unfinished(&self) -> bool {
-        true
-    }
-
-    fn finish(&self, output: LineFile) -> Result<u64, Error> {
+    fn finish(&self, output: LineFile) -> Result<Written, Error> {
         output.file.finish(output.events)?;
         // No events were held back until now.
-        Ok(0)
+        Ok(Written::default())
     }
 }
 

@@ -9,8 +9,9 @@ use std::sync::atomic::Ordering;
 
 use super::faults::{FaultInjector, OutputStep, inject, write_all, write_all_at};
 use super::{Outputs, Overwrite, PublishedFile, StagedOutput, folder_of};
+use crate::Error;
 use crate::frames::{self, SeekTableBuilder};
-use crate::{Error, OrderedTasks, Tasks};
+use crate::tasks::{Job, OrderedTasks, TaskPool};
 
 /// An output that is being written. If it is dropped without [`finish`](Self::finish), it is not
 /// published.
@@ -54,8 +55,8 @@ struct CompressedFrame {
 }
 
 impl FrameWriter {
-    pub(super) fn new(file: HashingFile, tasks: &Arc<dyn Tasks>) -> Self {
-        let frames = OrderedTasks::new(tasks, tasks.width() + 2);
+    pub(super) fn new(file: HashingFile, tasks: &TaskPool) -> Self {
+        let frames = OrderedTasks::new(tasks, tasks.width() + 2, usize::MAX);
         Self {
             file,
             plain: Vec::new(),
@@ -80,12 +81,16 @@ impl FrameWriter {
 
     fn cut(&mut self, target: &Path) -> Result<(), Error> {
         let (plain, at) = (std::mem::take(&mut self.plain), target.to_owned());
-        let done = self.frames.push(move || {
+        let job = Job::new(plain.len(), move || {
             let packed = frames::compress(&plain, frames::DEFAULT_LEVEL);
             let packed = packed.map_err(|e| Error::io("compress", at, e))?;
             Ok(CompressedFrame { packed, plain: plain.len() })
-        })?;
-        done.map_or(Ok(()), |frame| self.put(target, &frame))
+        });
+        while let Some(frame) = self.frames.make_room(&job)? {
+            self.put(target, &frame)?;
+        }
+        self.frames.start(job);
+        Ok(())
     }
 
     fn put(&mut self, target: &Path, frame: &CompressedFrame) -> Result<(), Error> {
@@ -233,17 +238,6 @@ impl OutputFile {
         drop(file.set_len(len).and_then(|()| file.seek(SeekFrom::Start(len))));
     }
 
-    /// Flushes the file to disk. [`finish`](Self::finish) does this, too; many files are faster
-    /// synced in parallel before.
-    pub fn sync(&self) -> Result<(), Error> {
-        match &self.destination {
-            Destination::Plain(file) => {
-                sync(self.outputs.faults.as_deref(), file).map_err(|e| self.failed(e))
-            }
-            Destination::Packed(_) | Destination::Direct(_) => Ok(()),
-        }
-    }
-
     /// Makes everything written so far readable by others. Compressed output ends its current
     /// frame.
     pub fn flush(&mut self) -> Result<(), Error> {
@@ -252,10 +246,6 @@ impl OutputFile {
             Destination::Packed(packed) => packed.flush(&self.target),
             Destination::Direct(to) => to.flush().map_err(|e| Error::io("write", &self.target, e)),
         }
-    }
-
-    fn failed(&self, error: io::Error) -> Error {
-        Error::io("write", &self.target, error)
     }
 
     /// Whether it grows under its final name, where others can read it.
@@ -342,7 +332,8 @@ impl OutputFile {
                 (None, hasher, bytes)
             }
         };
-        if let Some(file) = file {
+        // The others are synced together when they are published.
+        if let Some(file) = file.filter(|_| base.is_some()) {
             sync(faults, &file).map_err(fail)?;
         }
         let blake3 = hasher.map(|hasher| hasher.finalize().to_hex().to_string());
@@ -391,7 +382,8 @@ impl OutputFile {
 /// Bytes moved or hashed at a time.
 const STEP: u64 = 1 << 20;
 
-fn sync(faults: Option<&FaultInjector>, file: &File) -> io::Result<()> {
+/// Flushes a file to disk.
+pub(super) fn sync(faults: Option<&FaultInjector>, file: &File) -> io::Result<()> {
     inject(faults, OutputStep::Sync)?;
     file.sync_all()
 }

@@ -41,9 +41,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use crate::Error;
 use crate::files::{FileIdentity, TEMPORARY, is_special};
-use crate::tasks::InlineTasks;
-use crate::{Error, Tasks};
+use crate::tasks::TaskPool;
 
 use atomic::temporary_path;
 use faults::{FaultInjector, OutputStep, inject};
@@ -99,7 +99,7 @@ pub struct Outputs {
     other_inputs: Arc<BTreeSet<FileIdentity>>,
     /// The litter that the batch has listed so far.
     litter: Arc<ListedLitter>,
-    tasks: Arc<dyn Tasks>,
+    tasks: TaskPool,
     in_place: bool,
     /// Targets that are renamed.
     names: BTreeMap<PathBuf, PathBuf>,
@@ -153,7 +153,7 @@ impl Outputs {
             inputs,
             other_inputs: Arc::default(),
             litter: Arc::default(),
-            tasks: Arc::new(InlineTasks),
+            tasks: TaskPool::default(),
             in_place: false,
             names: BTreeMap::new(),
             staging: None,
@@ -188,8 +188,8 @@ impl Outputs {
         self
     }
 
-    /// Compresses on these tasks.
-    pub fn with_tasks(mut self, tasks: Arc<dyn Tasks>) -> Self {
+    /// Compresses and syncs on this pool.
+    pub fn with_tasks(mut self, tasks: TaskPool) -> Self {
         self.tasks = tasks;
         self
     }

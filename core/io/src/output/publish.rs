@@ -1,12 +1,12 @@
-//! Publishing: renames all finished files and writes the manifests, all or nothing. Files were
-//! synced when they were finished.
+//! Publishing: syncs and renames all finished files and writes the manifests, all or nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use super::atomic::{replace_with, sync_folders};
 use super::faults::FaultInjector;
+use super::file::sync;
 use super::litter::live;
 use super::many::StagedFolder;
 use super::objects::{self, OldManifests, PublishedObjects, Upload};
@@ -19,6 +19,7 @@ use super::{
 };
 use crate::Error;
 use crate::store::is_address;
+use crate::tasks::{Job, OrderedTasks};
 
 /// A folder, and the text of the manifest that describes it.
 type Manifest = (PathBuf, String);
@@ -47,7 +48,9 @@ impl Outputs {
         let staged = state.staged.iter().map(|staged| staged.file.clone());
         let mut files: Vec<PublishedFile> =
             staged.chain(state.staged_folders.iter().flat_map(StagedFolder::files)).collect();
-        let published = describe(&state.folders, &files, manifest).and_then(|manifests| {
+        let synced = self.sync_all(&state.staged);
+        let described = synced.and_then(|()| describe(&state.folders, &files, manifest));
+        let published = described.and_then(|manifests| {
             let count = files.len();
             files.extend(manifests.iter().map(|(folder, text)| published_manifest(folder, text)));
             check_unique(&files)?;
@@ -70,6 +73,24 @@ impl Outputs {
             sync_folders(folders);
         }
         Ok(files)
+    }
+
+    /// Flushes every finished file to disk, several at a time.
+    fn sync_all(&self, staged: &[StagedOutput]) -> Result<(), Error> {
+        let mut syncs = OrderedTasks::new(&self.tasks, 4 * self.tasks.width(), usize::MAX);
+        for StagedOutput { temporary, file, .. } in staged {
+            let local = temporary.as_ref().filter(|temporary| !is_address(temporary));
+            let Some(temporary) = local.cloned() else { continue };
+            let (name, faults) = (file.path.clone(), self.faults.clone());
+            let sync = Job::new(0, move || {
+                let synced = File::open(temporary).and_then(|file| sync(faults.as_deref(), &file));
+                synced.map_err(|e| Error::io("write", name, e))
+            });
+            while syncs.make_room(&sync)?.is_some() {}
+            syncs.start(sync);
+        }
+        while syncs.take_oldest()?.is_some() {}
+        Ok(())
     }
 
     /// Moves every file and manifest to the staging directory, where nothing can be in the way.

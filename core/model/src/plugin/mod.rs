@@ -4,16 +4,19 @@
 //! only parses options: inputs are opened by [`Source::splits`] and [`Source::read`], outputs by
 //! [`Sink::open`].
 
+mod open_sink;
 mod query;
 mod service;
 mod sink;
 mod source;
 mod stage;
 
+pub use open_sink::{DynSink, OpenSink};
 pub use query::{ChannelLog, ChannelQuery, Query, TimeWindow};
 pub use service::Service;
 pub use sink::{
-    DynSink, EncodeContext, RunInput, RunOrigin, SOURCES_LOST, Sink, SinkContext, times_clamped,
+    EncodeContext, RunInput, RunOrigin, SOURCES_LOST, Sink, SinkContext, SinkInput, SinkTraits,
+    Written, times_clamped,
 };
 pub use source::{ReadContext, Reader, Seam, Source, Split, SplitStart};
 pub use stage::{

@@ -1,14 +1,14 @@
-//! The sink trait, and the contexts for opening and encoding.
+//! The sink trait, and the contexts for opening and preparing.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
-use sluice_io::Tasks;
 use sluice_io::escape::printable;
-use sluice_io::tasks::InlineTasks;
+use sluice_io::tasks::Job;
 
 use crate::{
     Batch, BlockPool, Channel, ChannelId, Channels, Clock, Encoding, Error, Input, Outputs,
@@ -22,8 +22,6 @@ pub struct SinkContext {
     pub outputs: Arc<Outputs>,
     /// Every channel of the run.
     pub channels: Arc<Channels>,
-    /// Runs background work of the sink.
-    pub tasks: Arc<dyn Tasks>,
     /// The memory budget for buffered events in bytes. It determines the size of row groups and the
     /// like, so it does not depend on the number of threads.
     pub memory: usize,
@@ -34,12 +32,11 @@ pub struct SinkContext {
 }
 
 impl SinkContext {
-    /// A context that runs tasks immediately; for tests and small tools.
+    /// A context for tests and small tools.
     pub fn standalone() -> Self {
         Self {
             outputs: Arc::new(Outputs::new(Overwrite::Refuse, false, &[])),
             channels: Arc::default(),
-            tasks: Arc::new(InlineTasks),
             memory: 256 << 20,
             origin: Arc::default(),
             run: RunHandle::default(),
@@ -162,30 +159,122 @@ impl<'r> EncodeContext<'r> {
     }
 }
 
+/// What the engine must know of a sink before a run.
+#[derive(Clone, Debug)]
+pub struct SinkTraits {
+    /// The files or folders it will write; `-` is standard output.
+    pub targets: Vec<PathBuf>,
+    /// Whether it buffers events, up to [`SinkContext::memory`], before it writes them.
+    pub buffers_events: bool,
+    /// Whether it stores the hashes of the inputs.
+    pub wants_hashes: bool,
+    /// Whether it can write events that have decoded rows but no payload. Other sinks do not
+    /// receive such events.
+    pub accepts_rows: bool,
+    /// Why it does not write decoded rows, with advice; `None` if it does.
+    pub rows_unwritten: Option<Cow<'static, str>>,
+    /// Whether it handles [`Batch::wide_times`] itself. For other sinks, clamped times are
+    /// reported.
+    pub accepts_wide_times: bool,
+    /// Whether an unfinished output is readable up to the last flush. Recordings of other sinks
+    /// only appear when they are complete.
+    pub is_readable_unfinished: bool,
+    /// How many times the sources are read in sequence.
+    pub rounds: u64,
+}
+
+impl Default for SinkTraits {
+    /// The traits of a sink that writes payloads, and no file.
+    fn default() -> Self {
+        Self {
+            targets: Vec::new(),
+            buffers_events: false,
+            wants_hashes: false,
+            accepts_rows: false,
+            rows_unwritten: Some(Cow::Borrowed(NO_FIELDS_WRITTEN)),
+            accepts_wide_times: false,
+            is_readable_unfinished: false,
+            rounds: 1,
+        }
+    }
+}
+
+impl SinkTraits {
+    /// The traits of a sink that writes payloads to this file or folder.
+    pub fn writing(target: impl AsRef<Path>) -> Self {
+        Self { targets: vec![target.as_ref().to_owned()], ..Self::default() }
+    }
+
+    /// The same for a sink that writes decoded rows, if `accepts_rows`.
+    pub fn with_rows(self, accepts_rows: bool) -> Self {
+        let rows_unwritten = self.rows_unwritten.filter(|_| !accepts_rows);
+        Self { accepts_rows, rows_unwritten, ..self }
+    }
+}
+
+/// What [`Sink::gather`] is told.
+#[derive(Debug)]
+pub enum SinkInput<B> {
+    /// The next prepared batch, in the order of the events.
+    Block(B),
+    /// Everything gathered so far must be written now. Only recordings are flushed.
+    Flush,
+    /// No block follows.
+    End,
+}
+
+/// What became of events that a sink was given.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// The number of events written.
+    pub events: u64,
+    /// The original channels of events that were skipped, such as by a seek during playback.
+    pub skipped: Vec<u32>,
+    /// Notes for the report, with counts; 0 if a count is meaningless.
+    pub notes: Vec<(String, u64)>,
+}
+
+impl Written {
+    /// This many events were written.
+    pub fn events(events: u64) -> Self {
+        Self { events, ..Self::default() }
+    }
+
+    /// Adds what was written later.
+    pub fn add(&mut self, later: Self) {
+        self.events += later.events;
+        self.skipped.extend(later.skipped);
+        self.notes.extend(later.notes);
+    }
+}
+
 /// Writes one kind of output: a format of files, or a stream.
 ///
 /// # How it is used
 ///
-/// 1. [`targets`](Self::targets) and the capabilities (`accepts_*`, `buffers_events`,
-///    `wants_hashes`) are asked before the run starts.
-/// 2. [`open`](Self::open) is called once per run. Files are created through
+/// 1. [`traits`](Self::traits) is asked before the run starts.
+/// 2. [`open`](Self::open) is called once per output. Files are created through
 ///    [`SinkContext::outputs`], so they appear under their final names only if the whole run
 ///    succeeds.
-/// 3. [`encode`](Self::encode) is called for every batch, on any thread, in any order and for
+/// 3. [`prepare`](Self::prepare) is called for every batch, on any thread, in any order and for
 ///    several batches at the same time. It must depend on the batch only.
-/// 4. [`append`](Self::append) receives the encoded blocks in the order of the events, on one
-///    thread at a time.
-/// 5. [`finish`](Self::finish) is called once, after the last `append`.
+/// 4. [`gather`](Self::gather) receives the prepared batches in the order of the events, cuts them
+///    into units, and returns a [`Job`] for each: the work of encoding it. The engine runs jobs on
+///    any thread, a few at a time, within [`SinkContext::memory`].
+/// 5. [`write`](Self::write) receives the encoded units in the order of their jobs.
+/// 6. [`finish`](Self::finish) is called once, after the last `write`.
 ///
-/// Put the work into `encode`: `append` is sequential. Work that needs several batches at once,
-/// such as compressing a row group, is started from `append` through [`SinkContext::tasks`], for
-/// instance with [`OrderedTasks`](sluice_io::OrderedTasks).
+/// Steps 4 to 6 run on one thread at a time and have the open output.
+///
+/// A sink whose units are the batches themselves encodes in `prepare` and leaves `gather` out: its
+/// [`Unit`](Self::Unit) is its [`Block`](Self::Block). A sink that needs several batches at once,
+/// such as for a row group, sorts or measures in `prepare`, and encodes in jobs.
 ///
 /// # What is guaranteed
 ///
 /// The output depends on the events and on [`SinkContext::memory`], never on the number of threads
-/// or the time. Every event is either counted by `append` and `finish`, listed in
-/// [`EncodeContext::refused`], or returned by [`take_skipped`](Self::take_skipped).
+/// or the time. Every event is either counted in a [`Written`] or listed in
+/// [`EncodeContext::refused`].
 ///
 /// # Errors
 ///
@@ -195,11 +284,13 @@ impl<'r> EncodeContext<'r> {
 /// # Example
 ///
 /// ```
-/// use std::path::PathBuf;
+/// use std::path::{Path, PathBuf};
+/// use std::sync::Arc;
 ///
+/// use sluice_io::tasks::TaskPool;
 /// use sluice_model::{
-///     Batch, BatchBuilder, BlockPool, ChannelId, EncodeContext, Error, OutputFile, Sink,
-///     SinkContext,
+///     Batch, BatchBuilder, BlockPool, ChannelId, DynSink, EncodeContext, Error, OutputFile, Sink,
+///     SinkContext, SinkTraits, Written,
 /// };
 ///
 /// /// Writes the timestamps of events, one per line.
@@ -208,262 +299,99 @@ impl<'r> EncodeContext<'r> {
 /// }
 ///
 /// impl Sink for Timestamps {
-///     type Block = (String, u64);
+///     type Block = Vec<String>;
+///     type Unit = Vec<String>;
 ///     type Output = (OutputFile, u64);
 ///
-///     fn targets(&self) -> Vec<PathBuf> {
-///         vec![self.path.clone()]
+///     fn traits(&self) -> SinkTraits {
+///         SinkTraits::writing(&self.path)
 ///     }
 ///
 ///     fn open(&self, context: &SinkContext) -> Result<Self::Output, Error> {
 ///         Ok((context.outputs.create(&self.path)?, 0))
 ///     }
 ///
-///     fn encode(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<Self::Block, Error> {
-///         let lines = batch.timestamps().iter().map(|time| format!("{time}\n")).collect();
-///         Ok((lines, batch.len() as u64))
+///     fn prepare(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<Vec<String>, Error> {
+///         Ok(batch.timestamps().iter().map(|time| format!("{time}\n")).collect())
 ///     }
 ///
-///     fn append(&self, output: &mut Self::Output, block: Self::Block) -> Result<u64, Error> {
-///         output.0.write(block.0.as_bytes())?;
-///         output.1 += block.1;
-///         Ok(block.1)
+///     fn write(&self, output: &mut Self::Output, lines: Vec<String>) -> Result<Written, Error> {
+///         output.0.write(lines.concat().as_bytes())?;
+///         output.1 += lines.len() as u64;
+///         Ok(Written::events(lines.len() as u64))
 ///     }
 ///
-///     fn finish(&self, (file, events): Self::Output) -> Result<u64, Error> {
+///     fn finish(&self, (file, events): Self::Output) -> Result<Written, Error> {
 ///         file.finish(events)?;
-///         Ok(0) // nothing was held back
+///         Ok(Written::default()) // nothing was held back
 ///     }
 /// }
 ///
 /// let folder = tempfile::tempdir().unwrap();
-/// let sink = Timestamps { path: folder.path().join("times.txt") };
+/// let path = folder.path().join("times.txt");
+/// let sink = Arc::new(Timestamps { path: path.clone() });
 /// let (context, buffers) = (SinkContext::standalone(), BlockPool::new(1 << 16, 1));
 /// let mut batch = BatchBuilder::default();
 /// batch.push_copy(7, 0, ChannelId(0), b"payload");
 ///
-/// let mut output = sink.open(&context)?;
-/// let mut encoding = EncodeContext::new(&context.channels, &buffers);
-/// let block = sink.encode(batch.finish(), &mut encoding)?;
-/// assert_eq!(sink.append(&mut output, block)?, 1);
-/// sink.finish(output)?;
+/// let mut output = DynSink::open(Arc::clone(&sink), &context, &TaskPool::default())?;
+/// let mut preparing = EncodeContext::new(&context.channels, &buffers);
+/// let block = DynSink::prepare(&*sink, batch.finish(), &mut preparing)?;
+/// assert_eq!(output.push(block)?.events, 1);
+/// output.finish()?;
 /// context.outputs.publish(|_, _| Ok(String::new()))?;
-/// assert_eq!(std::fs::read_to_string(&sink.path).unwrap(), "7\n");
+/// assert_eq!(std::fs::read_to_string(&path).unwrap(), "7\n");
 /// # Ok::<(), Error>(())
 /// ```
 pub trait Sink: Send + Sync + 'static {
-    /// An encoded piece of output, passed from `encode` to `append`.
+    /// A prepared batch, passed from `prepare` to `gather`.
     type Block: Send + 'static;
+    /// An encoded unit, passed from a job to `write`.
+    type Unit: Send + 'static;
     /// The open output.
     type Output: Send + 'static;
 
-    /// The files or folders it will write; `-` is standard output.
-    fn targets(&self) -> Vec<PathBuf>;
-
-    /// Whether it buffers events, up to [`SinkContext::memory`], before it writes them.
-    fn buffers_events(&self) -> bool {
-        false
-    }
-
-    /// Whether it stores the hashes of the inputs.
-    fn wants_hashes(&self) -> bool {
-        false
-    }
-
-    /// Whether it can write events that have decoded rows but no payload. Other sinks do not
-    /// receive such events.
-    fn accepts_rows(&self) -> bool {
-        false
-    }
-
-    /// Why it does not write decoded rows, with advice; `None` if it does.
-    fn rows_unwritten(&self) -> Option<String> {
-        (!self.accepts_rows()).then(|| NO_FIELDS_WRITTEN.to_owned())
-    }
-
-    /// Whether it handles [`Batch::wide_times`] itself. For other sinks, clamped times are
-    /// reported.
-    fn accepts_wide_times(&self) -> bool {
-        false
-    }
+    /// What the engine must know of it.
+    fn traits(&self) -> SinkTraits;
 
     /// Opens the output through `context.outputs`.
     fn open(&self, context: &SinkContext) -> Result<Self::Output, Error>;
 
-    /// Encodes a batch. Called on any thread, in any order.
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Self::Block, Error>;
+    /// Prepares a batch. Called on any thread, in any order.
+    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Self::Block, Error>;
 
-    /// Appends a block. Called in the order of the events. Returns the number of events written.
-    fn append(&self, output: &mut Self::Output, block: Self::Block) -> Result<u64, Error>;
-
-    /// Notes about the whole output, with counts; 0 if a count is meaningless. Called once, before
-    /// [`finish`](Self::finish).
-    fn notes(&self, output: &Self::Output) -> Vec<(String, u64)> {
+    /// Adds a block to what it has gathered, and returns a job for each unit that is complete; at a
+    /// flush and at the end, for every unit. Writes nothing.
+    ///
+    /// By default, each block is a unit of its own; its type must be [`Unit`](Self::Unit) then.
+    fn gather(
+        &self,
+        output: &mut Self::Output,
+        input: SinkInput<Self::Block>,
+    ) -> Result<Vec<Job<Self::Unit>>, Error> {
         let _ = output;
-        Vec::new()
+        let SinkInput::Block(block) = input else { return Ok(Vec::new()) };
+        let mut block = Some(block);
+        let unit = (&mut block as &mut dyn Any).downcast_mut::<Option<Self::Unit>>();
+        let unit = unit.and_then(Option::take).ok_or_else(|| {
+            Error::internal("a sink whose units are not its blocks does not gather them")
+        })?;
+        Ok(vec![Job::done(unit)])
     }
 
-    /// Makes everything appended so far visible to readers of the unfinished output. Called
-    /// regularly for recordings.
+    /// Writes a unit. Called in the order of the jobs.
+    fn write(&self, output: &mut Self::Output, unit: Self::Unit) -> Result<Written, Error>;
+
+    /// Makes everything written so far visible to readers of the unfinished output. Called after
+    /// the units of [`SinkInput::Flush`] were written.
     fn flush(&self, output: &mut Self::Output) -> Result<(), Error> {
         let _ = output;
         Ok(())
     }
 
-    /// Whether an unfinished output is readable up to the last flush. Recordings of other sinks
-    /// only appear when they are complete.
-    fn is_readable_unfinished(&self) -> bool {
-        false
-    }
-
-    /// How many times the sources are read in sequence.
-    fn rounds(&self) -> u64 {
-        1
-    }
-
-    /// The channels of events that were appended but skipped since the last call, such as by a seek
-    /// during playback.
-    fn take_skipped(&self, output: &mut Self::Output) -> Vec<u32> {
-        let _ = output;
-        Vec::new()
-    }
-
-    /// Completes the output. Returns the number of events written only now.
-    fn finish(&self, output: Self::Output) -> Result<u64, Error>;
-}
-
-/// The object-safe form of [`Sink`], implemented for every sink.
-pub trait DynSink: Send + Sync {
-    /// See [`Sink::targets`].
-    fn targets(&self) -> Vec<PathBuf>;
-    /// See [`Sink::buffers_events`].
-    fn buffers_events(&self) -> bool;
-    /// See [`Sink::wants_hashes`].
-    fn wants_hashes(&self) -> bool;
-    /// See [`Sink::accepts_rows`].
-    fn accepts_rows(&self) -> bool;
-    /// See [`Sink::rows_unwritten`].
-    fn rows_unwritten(&self) -> Option<String>;
-    /// See [`Sink::open`].
-    fn open(&self, context: &SinkContext) -> Result<Box<dyn Any + Send>, Error>;
-    /// See [`Sink::encode`].
-    fn encode(
-        &self,
-        batch: Batch,
-        context: &mut EncodeContext<'_>,
-    ) -> Result<Box<dyn Any + Send>, Error>;
-    /// See [`Sink::append`].
-    fn append(&self, output: &mut dyn Any, block: Box<dyn Any + Send>) -> Result<u64, Error>;
-    /// See [`Sink::notes`].
-    fn notes(&self, output: &dyn Any) -> Vec<(String, u64)>;
-    /// See [`Sink::flush`].
-    fn flush(&self, output: &mut dyn Any) -> Result<(), Error>;
-    /// See [`Sink::is_readable_unfinished`].
-    fn is_readable_unfinished(&self) -> bool;
-    /// See [`Sink::rounds`].
-    fn rounds(&self) -> u64;
-    /// See [`Sink::take_skipped`].
-    fn take_skipped(&self, output: &mut dyn Any) -> Vec<u32>;
-    /// See [`Sink::finish`].
-    fn finish(&self, output: Box<dyn Any + Send>) -> Result<u64, Error>;
+    /// Completes the output. Returns what is known only now, such as notes about the whole output.
+    fn finish(&self, output: Self::Output) -> Result<Written, Error>;
 }
 
 const NO_FIELDS_WRITTEN: &str = "decoded fields are not written, since this format stores \
                                  payloads; use tables (`tables/`), `.csv` or `.jsonl` for fields";
-
-const NO_PAYLOAD: &str =
-    "the event has decoded fields but no payload; put the stage `encode` before the sink";
-
-const NO_WHOLE_MESSAGE: &str =
-    "the event has only elements or selected fields of a message, which cannot be encoded";
-
-/// Why a sink of payloads cannot write an event that has only decoded rows.
-fn why_refused(batch: &Batch, event: u32) -> String {
-    let parts = batch.rows().iter().filter(|rows| rows.message.is_part());
-    let is_part = parts.into_iter().any(|rows| rows.events.binary_search(&event).is_ok());
-    if is_part { NO_WHOLE_MESSAGE } else { NO_PAYLOAD }.to_owned()
-}
-
-const FOREIGN_TYPE: &str = "a sink is only given the blocks and outputs it made";
-
-impl<S: Sink> DynSink for S {
-    fn targets(&self) -> Vec<PathBuf> {
-        Sink::targets(self)
-    }
-
-    fn buffers_events(&self) -> bool {
-        Sink::buffers_events(self)
-    }
-
-    fn wants_hashes(&self) -> bool {
-        Sink::wants_hashes(self)
-    }
-
-    fn accepts_rows(&self) -> bool {
-        Sink::accepts_rows(self)
-    }
-
-    fn rows_unwritten(&self) -> Option<String> {
-        Sink::rows_unwritten(self)
-    }
-
-    fn open(&self, context: &SinkContext) -> Result<Box<dyn Any + Send>, Error> {
-        Ok(Box::new(Sink::open(self, context)?))
-    }
-
-    fn encode(
-        &self,
-        batch: Batch,
-        context: &mut EncodeContext<'_>,
-    ) -> Result<Box<dyn Any + Send>, Error> {
-        if !Sink::accepts_wide_times(self) {
-            context.note_clamped_times(&batch);
-        }
-        let given = if Sink::accepts_rows(self) { None } else { batch.split_off_decoded_only() };
-        let Some((kept, alone)) = given else {
-            return Ok(Box::new(Sink::encode(self, batch, context)?));
-        };
-        let mut own = EncodeContext::new(context.channels, context.buffers);
-        let places: Vec<u32> = (0..batch.len())
-            .map(|row| row as u32)
-            .filter(|row| alone.binary_search(row).is_err())
-            .collect();
-        let block = Sink::encode(self, kept, &mut own)?;
-        context.losses.append(&mut own.losses);
-        context.without_sources.append(&mut own.without_sources);
-        let refused = own.refused.into_iter().map(|(row, why)| (places[row as usize], why));
-        context.refused.extend(refused);
-        context.clamped.extend(own.clamped.into_iter().map(|row| places[row as usize]));
-        context.refused.extend(alone.into_iter().map(|row| (row, why_refused(&batch, row))));
-        Ok(Box::new(block))
-    }
-
-    fn append(&self, output: &mut dyn Any, block: Box<dyn Any + Send>) -> Result<u64, Error> {
-        let block = block.downcast::<S::Block>().expect(FOREIGN_TYPE);
-        Sink::append(self, output.downcast_mut().expect(FOREIGN_TYPE), *block)
-    }
-
-    fn notes(&self, output: &dyn Any) -> Vec<(String, u64)> {
-        Sink::notes(self, output.downcast_ref().expect(FOREIGN_TYPE))
-    }
-
-    fn flush(&self, output: &mut dyn Any) -> Result<(), Error> {
-        Sink::flush(self, output.downcast_mut().expect(FOREIGN_TYPE))
-    }
-
-    fn is_readable_unfinished(&self) -> bool {
-        Sink::is_readable_unfinished(self)
-    }
-
-    fn rounds(&self) -> u64 {
-        Sink::rounds(self)
-    }
-
-    fn take_skipped(&self, output: &mut dyn Any) -> Vec<u32> {
-        Sink::take_skipped(self, output.downcast_mut().expect(FOREIGN_TYPE))
-    }
-
-    fn finish(&self, output: Box<dyn Any + Send>) -> Result<u64, Error> {
-        Sink::finish(self, *output.downcast().expect(FOREIGN_TYPE))
-    }
-}

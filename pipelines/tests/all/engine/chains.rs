@@ -369,7 +369,7 @@ fn what_is_wanted_of_many_branches_that_meet_again_is_found_soon() {
             nodes.push(stage("right", &[end], channel(&format!("re:A|R{end}"))));
             nodes.push(stage("both", &[end + 1, end + 2], ChannelQuery::default()));
         }
-        let out = PluginInstance::Sink(Box::new(LineSink::default()));
+        let out = PluginInstance::Sink(Arc::new(LineSink::default()));
         nodes.push(node("out", &[nodes.len() - 1], out, None));
         let pipeline = Pipeline { nodes, ..Pipeline::default() };
         let reading = run::plan(&pipeline, &Options::default()).unwrap();

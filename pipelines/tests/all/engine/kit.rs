@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use sluice_kit::playback::{PlaybackClock, PlaybackSpeed};
 use sluice_model::{
     Batch, BatchBuilder, Channel, Channels, EncodeContext, Encoding, Error, Input, Name,
-    PluginKind, Query, ReadContext, Reader, Sink, SinkContext, Source, Split, SplitStart, Stage,
+    PluginKind, Query, ReadContext, Reader, Sink, SinkContext, SinkTraits, Source, Split,
+    SplitStart, Stage, Written,
 };
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::spec::StageFactory;
@@ -81,14 +82,11 @@ pub(crate) struct LineSink {
 
 impl Sink for LineSink {
     type Block = Batch;
+    type Unit = Batch;
     type Output = (PlaybackClock, Arc<Channels>, u64);
 
-    fn targets(&self) -> Vec<std::path::PathBuf> {
-        Vec::new()
-    }
-
-    fn rounds(&self) -> u64 {
-        self.rounds
+    fn traits(&self) -> SinkTraits {
+        SinkTraits { rounds: self.rounds, ..SinkTraits::default() }
     }
 
     fn open(&self, context: &SinkContext) -> Result<Self::Output, Error> {
@@ -97,11 +95,11 @@ impl Sink for LineSink {
         Ok((pace, Arc::clone(&context.channels), 0))
     }
 
-    fn encode(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<Batch, Error> {
+    fn prepare(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<Batch, Error> {
         Ok(batch)
     }
 
-    fn append(&self, output: &mut Self::Output, batch: Batch) -> Result<u64, Error> {
+    fn write(&self, output: &mut Self::Output, batch: Batch) -> Result<Written, Error> {
         let (pace, channels, written) = output;
         let mut lines = self.lines.lock().unwrap();
         for event in batch.iter() {
@@ -111,11 +109,11 @@ impl Sink for LineSink {
             lines.push(format!("{name} {} {} {payload}", event.sequence, event.timestamp));
         }
         *written += batch.len() as u64;
-        Ok(batch.len() as u64)
+        Ok(Written::events(batch.len() as u64))
     }
 
-    fn finish(&self, _: Self::Output) -> Result<u64, Error> {
-        Ok(0)
+    fn finish(&self, _: Self::Output) -> Result<Written, Error> {
+        Ok(Written::default())
     }
 }
 
@@ -157,7 +155,7 @@ pub(crate) fn chain_of(
     for (name, stage) in stages {
         nodes.push(node(name, &[nodes.len() - 1], PluginInstance::Stage(stage), None));
     }
-    nodes.push(node("out", &[nodes.len() - 1], PluginInstance::Sink(Box::new(sink.clone())), None));
+    nodes.push(node("out", &[nodes.len() - 1], PluginInstance::Sink(Arc::new(sink.clone())), None));
     Pipeline { nodes, ..Pipeline::default() }
 }
 

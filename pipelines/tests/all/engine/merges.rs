@@ -1,6 +1,7 @@
 //! Merges of delayed and undelayed streams.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use sluice_model::options::ByteSize;
 use sluice_model::{Batch, ChannelId, Error, Fold, Map, Stage, StageContext};
@@ -92,7 +93,7 @@ fn parted(made: &MadeUpSource, fold: Stage, lines: &LineSink) -> Pipeline {
         stage("keep", &[1], only(&["A"])),
         stage("other", &[0], only(&["B", "C"])),
         stage("both", &[2, 3], Stage::Chain(Vec::new())),
-        node("out", &[4], PluginInstance::Sink(Box::new(lines.clone())), None),
+        node("out", &[4], PluginInstance::Sink(Arc::new(lines.clone())), None),
     ];
     Pipeline { nodes, ..Pipeline::default() }
 }
@@ -187,7 +188,7 @@ fn merges_behind_merges_of_two_sources_are_in_order() {
             stage("keep", &[2], only(&["A"])),
             stage("other", &[0], only(&["B"])),
             stage("all", &[3, 4, 1], Stage::Chain(Vec::new())),
-            node("out", &[5], PluginInstance::Sink(Box::new(lines.clone())), None),
+            node("out", &[5], PluginInstance::Sink(Arc::new(lines.clone())), None),
         ];
         let (lines, report) = ran(Pipeline { nodes, ..Pipeline::default() }, &lines, jobs, mib);
         assert_eq!(lines.len(), 30 * 60 + 20 * 120);

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use sluice_model::Input;
 use sluice_model::options::{ByteSize, InPaths, OutPath};
-use sluice_model::plugin::{EncodeContext, Reader, SinkContext, SplitStart};
+use sluice_model::plugin::{EncodeContext, Reader, SinkContext, SinkTraits, SplitStart, Written};
 use sluice_model::registry::{make_sink, make_source, make_stage, schema_of};
 use sluice_model::time::{TimeLength, TimePoint};
 use sluice_model::{
@@ -172,22 +172,23 @@ macro_rules! sink {
     ($($type:ty: $targets:expr),*) => {$(
         impl Sink for $type {
             type Block = ();
+            type Unit = ();
             type Output = ();
-            fn targets(&self) -> Vec<std::path::PathBuf> {
+            fn traits(&self) -> SinkTraits {
                 let targets: fn(&Self) -> Vec<std::path::PathBuf> = $targets;
-                targets(self)
+                SinkTraits { targets: targets(self), ..SinkTraits::default() }
             }
             fn open(&self, _: &SinkContext) -> Result<(), Error> {
                 Ok(())
             }
-            fn encode(&self, _: Batch, _: &mut EncodeContext<'_>) -> Result<(), Error> {
+            fn prepare(&self, _: Batch, _: &mut EncodeContext<'_>) -> Result<(), Error> {
                 Ok(())
             }
-            fn append(&self, (): &mut (), (): ()) -> Result<u64, Error> {
-                Ok(0)
+            fn write(&self, (): &mut (), (): ()) -> Result<Written, Error> {
+                Ok(Written::default())
             }
-            fn finish(&self, (): ()) -> Result<u64, Error> {
-                Ok(0)
+            fn finish(&self, (): ()) -> Result<Written, Error> {
+                Ok(Written::default())
             }
         }
     )*};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sluice_archive::fuzzing::Archive;
-use sluice_io::Tasks;
 use sluice_io::files::LogFile;
 use sluice_io::frames::{FrameSpan, seek_table};
+use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather, overwrite};
 use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, EncodeContext, Encoding, Error,
@@ -52,7 +52,7 @@ pub(crate) fn plain(events: &[TestEvent]) -> Vec<PlainEvent> {
     each.collect()
 }
 
-pub(crate) fn sink(options: Value) -> Result<Box<dyn DynSink>, OptionsError> {
+pub(crate) fn sink(options: Value) -> Result<Arc<dyn DynSink>, OptionsError> {
     let registry = Registry::linked();
     match registry.get(PluginKind::Sink, "archive").unwrap().make {
         PluginFactory::Sink(make) => make(options),
@@ -84,12 +84,12 @@ pub(crate) struct ArchiveBuilder {
     pub(crate) frame: u64,
     /// Events in a batch.
     pub(crate) batch: usize,
-    pub(crate) tasks: Option<Arc<dyn Tasks>>,
+    pub(crate) tasks: TaskPool,
 }
 
 impl ArchiveBuilder {
     pub(crate) fn new(format: &'static str) -> Self {
-        Self { format, frame: 200, batch: 7, tasks: None }
+        Self { format, frame: 200, batch: 7, tasks: TaskPool::default() }
     }
 
     /// The bytes of an archive of these events.
@@ -106,18 +106,17 @@ impl ArchiveBuilder {
         let path = folder.at("out");
         let sink =
             sink(json!({ "path": path, "format": self.format, "frame": self.frame })).unwrap();
-        let mut context = SinkContext::standalone();
-        context.tasks = self.tasks.clone().unwrap_or(context.tasks);
-        let mut output = sink.open(&context)?;
+        let context = SinkContext::standalone();
+        let mut output = Arc::clone(&sink).open(&context, &self.tasks)?;
         let buffers = BlockPool::new(1 << 10, 4);
         for (n, events) in events.chunks(self.batch).enumerate() {
             let batch = batch(events, n * self.batch, &context.channels);
             let mut encoding = EncodeContext::new(&context.channels, &buffers);
-            let block = sink.encode(batch, &mut encoding)?;
+            let block = sink.prepare(batch, &mut encoding)?;
             refused.extend(encoding.refused.into_iter().map(|(_, reason)| reason));
-            sink.append(&mut *output, block)?;
+            output.push(block)?;
         }
-        sink.finish(output)?;
+        output.finish()?;
         context.outputs.publish(|_, _| Ok(String::new()))?;
         Ok(std::fs::read(path).unwrap())
     }

@@ -1,28 +1,13 @@
 //! What the sink writes.
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_io::Tasks;
+use sluice_io::tasks::TaskPool;
 use sluice_model::{Registry, SinkContext, Source};
 
 use crate::kit::{
     ArchiveBuilder, FORMATS, Folder, TestEvent, batch, log, read, sink, source, spans, unpacked,
 };
-
-/// Runs each task on a thread of its own, the later the shorter it waits.
-struct ThreadPerTask;
-
-impl Tasks for ThreadPerTask {
-    fn width(&self) -> usize {
-        3
-    }
-
-    fn spawn(&self, task: Box<dyn FnOnce() + Send>) {
-        drop(std::thread::Builder::new().spawn(task).unwrap());
-    }
-}
 
 /// The plain log, as the format's own sink would write it.
 fn plain_log(format: &str, events: &[TestEvent]) -> Vec<u8> {
@@ -120,7 +105,7 @@ fn option_mistakes_are_reported_before_anything_is_opened() {
 fn a_missing_default_format_is_reported_when_the_run_starts() {
     let folder = Folder::new();
     let sink = sink(json!({ "path": folder.at("out") })).unwrap();
-    let error = sink.open(&SinkContext::standalone()).err().unwrap();
+    let error = sink.open(&SinkContext::standalone(), &TaskPool::default()).err().unwrap();
     assert!(error.to_string().contains("`lcm-log`"), "{error}");
 }
 
@@ -133,9 +118,8 @@ proptest! {
         let events = log(count);
         for format in FORMATS {
             let making = |batch, tasks| ArchiveBuilder { format, frame, batch, tasks };
-            let one = making(cuts[0], None).archive(&events);
-            let threads = Some(Arc::new(ThreadPerTask) as Arc<dyn Tasks>);
-            let many = making(cuts[1], threads).archive(&events);
+            let one = making(cuts[0], TaskPool::default()).archive(&events);
+            let many = making(cuts[1], TaskPool::thread_per_task(3)).archive(&events);
             prop_assert!(one == many, "{}", format);
         }
     }

@@ -11,11 +11,11 @@ use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_files as _;
-use sluice_io::Tasks;
+use sluice_io::tasks::TaskPool;
 use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, EncodeContext, Encoding, Error,
     MessageType, Name, OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind,
-    Registry, Rows, SinkContext, TypeKey,
+    Registry, Rows, SinkContext, TypeKey, Written,
 };
 
 /// 2007-11-03T14:00:00Z
@@ -62,20 +62,7 @@ fn batch(events: &[FileEvent], first: usize, channels: &Channels) -> Batch {
     builder.finish().with_rows(vec![rows])
 }
 
-/// Runs every task on its own thread, so that tasks finish in any order.
-struct UnorderedTasks(usize);
-
-impl Tasks for UnorderedTasks {
-    fn width(&self) -> usize {
-        self.0
-    }
-
-    fn spawn(&self, task: Box<dyn FnOnce() + Send>) {
-        drop(std::thread::Builder::new().spawn(task).unwrap());
-    }
-}
-
-fn make(options: Value) -> Result<Box<dyn DynSink>, OptionsError> {
+fn make(options: Value) -> Result<Arc<dyn DynSink>, OptionsError> {
     let PluginFactory::Sink(make) = Registry::linked().get(PluginKind::Sink, "files").unwrap().make
     else {
         panic!("files is no sink")
@@ -100,22 +87,22 @@ fn run(
     width: usize,
 ) -> Result<FilesOutcome, Error> {
     let outputs = Arc::new(Outputs::new(Overwrite::Replace, true, &[]));
-    let tasks = Arc::new(UnorderedTasks(width));
-    let context = SinkContext { outputs, tasks, ..SinkContext::standalone() };
+    let context = SinkContext { outputs, ..SinkContext::standalone() };
     let mut options = json!({ "path": format!("{}/", path.display()) });
     options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let (sink, buffers) = (make(options).unwrap(), BlockPool::new(64, 2));
-    let (mut output, mut outcome, mut first) = (sink.open(&context)?, FilesOutcome::default(), 0);
+    let mut output = Arc::clone(&sink).open(&context, &TaskPool::thread_per_task(width))?;
+    let (mut outcome, mut written, mut first) = (FilesOutcome::default(), Written::default(), 0);
     for some in events.chunks(cut.max(1)) {
         let mut encoding = EncodeContext::new(&context.channels, &buffers);
-        let block = sink.encode(batch(some, first, &context.channels), &mut encoding)?;
+        let block = sink.prepare(batch(some, first, &context.channels), &mut encoding)?;
         outcome.refused.extend(encoding.refused.into_iter().map(|(_, why)| why));
-        outcome.written += sink.append(output.as_mut(), block)?;
-        outcome.left_out += sink.take_skipped(output.as_mut()).len();
+        written.add(output.push(block)?);
         first += some.len();
     }
-    outcome.notes = sink.notes(output.as_ref());
-    outcome.written += sink.finish(output)?;
+    written.add(output.finish()?);
+    (outcome.written, outcome.left_out) = (written.events, written.skipped.len());
+    outcome.notes = written.notes;
     context.outputs.publish(|_, files| Ok(format!("{} files", files.len())))?;
     Ok(outcome)
 }

@@ -2,15 +2,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::kit::{
     BEGIN, CloudEvent, LasOutcome, Point, at, batch, batch_of_numbers, context, line, make, run,
-    write,
+    run_on, write,
 };
 use las::Reader;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sluice_io::tasks::TaskPool;
 use sluice_model::SinkContext;
 
 /// The points of a file.
@@ -80,10 +80,9 @@ fn batches_and_threads_do_not_change_the_bytes() {
         let mut first: Option<Vec<Vec<u8>>> = None;
         for (cut, threads) in [(60, 1), (7, 2), (1, 8)] {
             let path = folder.path().join(format!("{cut}-{name}"));
-            let context =
-                SinkContext { tasks: Arc::new(crate::kit::DetachedTasks(threads)), ..context() };
+            let (context, tasks) = (context(), TaskPool::thread_per_task(threads));
             let batches = events.chunks(cut).map(|some| batch(some, &context.channels)).collect();
-            let outcome = run(json!({ "path": path }), batches, &context).unwrap();
+            let outcome = run_on(&tasks, json!({ "path": path }), batches, &context).unwrap();
             assert_eq!((outcome.written, outcome.left_out), (48, 12));
             let bytes: Vec<Vec<u8>> = match name {
                 "each/" => ["A.las", "B.las"].map(|f| fs::read(path.join(f)).unwrap()).into(),

@@ -289,9 +289,9 @@ fn play(
     let mut output = sink.open(context).unwrap();
     let blocks = sluice_model::BlockPool::new(1 << 20, 4);
     let mut encode = EncodeContext::new(&context.channels, &blocks);
-    let block = sink.encode(batch, &mut encode).unwrap();
+    let block = sink.prepare(batch, &mut encode).unwrap();
     let refused = encode.refused.into_iter().map(|(_, why)| why).collect();
-    let sent = sink.append(&mut output, block).unwrap();
+    let sent = sink.write(&mut output, block).unwrap().events;
     sink.finish(output).unwrap();
     (sent, refused)
 }
@@ -377,17 +377,17 @@ fn playing_can_be_told_to_go_elsewhere() {
     let batch = batch(&context.channels, &messages);
     let mut output = sink.open(&context).unwrap();
     let blocks = sluice_model::BlockPool::new(1 << 20, 4);
-    let block = sink.encode(batch, &mut EncodeContext::new(&context.channels, &blocks)).unwrap();
-    std::thread::scope(|scope| {
+    let block = sink.prepare(batch, &mut EncodeContext::new(&context.channels, &blocks)).unwrap();
+    let written = std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(100));
             playback.end();
         });
         // The second message is an hour away.
-        assert_eq!(sink.append(&mut output, block).unwrap(), 1);
+        sink.write(&mut output, block).unwrap()
     });
-    assert_eq!(sink.take_skipped(&mut output).len(), 2);
-    assert!(sink.take_skipped(&mut output).is_empty());
+    assert_eq!((written.events, written.skipped.len()), (1, 2));
+    assert!(sink.finish(output).unwrap().skipped.is_empty());
 }
 
 #[test]

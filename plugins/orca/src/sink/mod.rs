@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer};
 use sluice_model::options::OutPath;
 use sluice_model::{
     Batch, Channel, Clock, EncodeContext, Encoding, Error, OutputFile, Outputs, PerChannel, Sink,
-    SinkContext,
+    SinkContext, SinkTraits, Written,
 };
 
 use crate::config_buffer::{ConfigBudget, ConfigBuffer, subtract_ranges};
@@ -135,6 +135,24 @@ pub(crate) struct LogWriter {
     /// The number of configuration records that were written as data.
     late_configs: u64,
     renumbered: u64,
+}
+
+impl LogWriter {
+    /// Notes about the whole log.
+    fn notes(&self) -> Vec<(String, u64)> {
+        // Without any data line, configuration is read at time 0.
+        let first = self.first.unwrap_or(0);
+        let is_moved = self.config_times.is_some_and(|times| times != (first, first));
+        let moved = if is_moved { self.configs } else { 0 };
+        let fronts = self.subfiles.iter().map(|subfile| subfile.config_buffer.renumbered());
+        let renumbered = self.renumbered + fronts.sum::<u64>();
+        let all = [
+            ("event numbers are not kept: they become the position in the subfile", renumbered),
+            ("configuration that arrived after its data is written as data", self.late_configs),
+            ("configuration loses its own time: it is read at the time of the first event", moved),
+        ];
+        all.into_iter().filter(|(_, n)| *n > 0).map(|(what, n)| (what.to_owned(), n)).collect()
+    }
 }
 
 #[derive(Debug)]
@@ -334,14 +352,11 @@ fn missing_subfile() -> Error {
 
 impl Sink for OrcaSink {
     type Block = EncodedEvents;
+    type Unit = EncodedEvents;
     type Output = LogWriter;
 
-    fn targets(&self) -> Vec<PathBuf> {
-        vec![self.path.0.clone()]
-    }
-
-    fn accepts_wide_times(&self) -> bool {
-        true
+    fn traits(&self) -> SinkTraits {
+        SinkTraits { accepts_wide_times: true, ..SinkTraits::writing(&self.path.0) }
     }
 
     fn open(&self, context: &SinkContext) -> Result<LogWriter, Error> {
@@ -369,7 +384,7 @@ impl Sink for OrcaSink {
         })
     }
 
-    fn encode(
+    fn prepare(
         &self,
         batch: Batch,
         context: &mut EncodeContext<'_>,
@@ -400,7 +415,7 @@ impl Sink for OrcaSink {
         Ok(EncodedEvents { bytes, runs, configs, events })
     }
 
-    fn append(&self, log: &mut LogWriter, block: EncodedEvents) -> Result<u64, Error> {
+    fn write(&self, log: &mut LogWriter, block: EncodedEvents) -> Result<Written, Error> {
         let deferred = self.add_lines(log, &block)?;
         for (key, run) in block.runs {
             let place = self.subfile(log, key)?;
@@ -410,25 +425,11 @@ impl Sink for OrcaSink {
             }
         }
         log.events += block.events.len() as u64;
-        Ok(block.events.len() as u64)
+        Ok(Written::events(block.events.len() as u64))
     }
 
-    fn notes(&self, log: &LogWriter) -> Vec<(String, u64)> {
-        // Without any data line, configuration is read at time 0.
-        let first = log.first.unwrap_or(0);
-        let is_moved = log.config_times.is_some_and(|times| times != (first, first));
-        let moved = if is_moved { log.configs } else { 0 };
-        let fronts = log.subfiles.iter().map(|subfile| subfile.config_buffer.renumbered());
-        let renumbered = log.renumbered + fronts.sum::<u64>();
-        let all = [
-            ("event numbers are not kept: they become the position in the subfile", renumbered),
-            ("configuration that arrived after its data is written as data", log.late_configs),
-            ("configuration loses its own time: it is read at the time of the first event", moved),
-        ];
-        all.into_iter().filter(|(_, n)| *n > 0).map(|(what, n)| (what.to_owned(), n)).collect()
-    }
-
-    fn finish(&self, mut log: LogWriter) -> Result<u64, Error> {
+    fn finish(&self, mut log: LogWriter) -> Result<Written, Error> {
+        let notes = log.notes();
         let header = self.header(&log);
         log.master.write(header.as_bytes())?;
         log.lines.copy_to(&mut log.master)?;
@@ -436,6 +437,6 @@ impl Sink for OrcaSink {
             subfile.finish()?;
         }
         log.master.finish(log.events)?;
-        Ok(0)
+        Ok(Written { notes, ..Written::default() })
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{
     PlainEvent, SourceContents, any_splitting_is_the_same, gather, gather_splits, gather_with,
 };
@@ -33,7 +34,7 @@ fn source(path: &Path) -> Box<dyn Source> {
     source_with(path, &json!({}))
 }
 
-fn sink(options: Value) -> Box<dyn DynSink> {
+fn sink(options: Value) -> Arc<dyn DynSink> {
     let registry = Registry::linked();
     let PluginFactory::Sink(make) = registry.get(PluginKind::Sink, "orca").unwrap().make else {
         panic!("a sink")
@@ -298,18 +299,17 @@ fn write_with(
     cut: usize,
 ) -> SinkReport {
     let sink = sink(options);
-    let mut output = sink.open(context).unwrap();
+    let mut output = Arc::clone(&sink).open(context, &TaskPool::default()).unwrap();
     let (mut losses, mut refused) = (Vec::new(), 0);
     let buffers = BlockPool::new(1 << 10, 2);
     for some in events.chunks(cut) {
         let mut encoding = EncodeContext::new(&context.channels, &buffers);
-        let block = sink.encode(batch(some, &context.channels), &mut encoding).unwrap();
+        let block = sink.prepare(batch(some, &context.channels), &mut encoding).unwrap();
         losses.extend(encoding.losses);
         refused += encoding.refused.len();
-        sink.append(&mut *output, block).unwrap();
+        output.push(block).unwrap();
     }
-    let notes = sink.notes(&*output);
-    sink.finish(output).unwrap();
+    let notes = output.finish().unwrap().notes;
     context.outputs.publish(|_, _| Ok(String::new())).unwrap();
     (notes, losses, refused)
 }

@@ -1,15 +1,14 @@
 //! Completes tables: footers and folders.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_io::OrderedTasks;
 use sluice_io::escape::{portable, short_path_escaped};
-use sluice_model::Error;
+use sluice_model::{Error, Job};
 
-use super::ParquetSink;
-use super::tables::{OpenTables, SequenceOrder, TableKey};
+use super::tables::{OpenTables, SequenceOrder, TableBuffer, TableKey, TableUnit};
+use super::{ParquetSink, TableLayout};
 use crate::meta::{FooterMeta, GroupsMeta};
 
 impl ParquetSink {
@@ -40,43 +39,53 @@ impl ParquetSink {
         path.join(PART)
     }
 
-    /// Completes the tables of `keys`. `all` is every key of the output, sorted.
+    /// The last unit of each table, by their keys: completed in this order, each is open only as
+    /// long as it is written.
+    pub(super) fn last_units(&self, tables: &mut OpenTables) -> Result<Vec<Job<TableUnit>>, Error> {
+        // Without any events, the table is still written.
+        if self.layout() == TableLayout::Single && tables.tables.is_empty() {
+            tables.tables.push(TableBuffer::new(None));
+            tables.places.insert(None, 0);
+        }
+        let places: Vec<(TableKey, usize)> =
+            tables.places.iter().map(|(key, place)| (key.clone(), *place)).collect();
+        let keys: Vec<TableKey> = tables.places.keys().cloned().collect();
+        // Channels `a` and `A` need different folders on case-insensitive file systems.
+        let channels = keys.iter().flatten().map(|(channel, ..)| escaped(channel));
+        let otherwise = portable(channels, ("channel=", ""));
+        let mut units = Vec::new();
+        for (key, place) in places {
+            let target = self.writes_folder().then(|| self.place(&key, &keys, &otherwise));
+            units.extend(self.cut_group(tables, place, Some(target))?);
+        }
+        Ok(units)
+    }
+
+    /// Completes a table: writes the footer.
     pub(super) fn close(
         &self,
         tables: &mut OpenTables,
-        keys: &[TableKey],
-        all: &[TableKey],
+        place: usize,
+        target: Option<&Path>,
     ) -> Result<(), Error> {
-        let by_sequence = tables.sequence_order != SequenceOrder::Unordered;
-        // Channels `a` and `A` need different folders on case-insensitive file systems.
-        let channels = all.iter().flatten().map(|(channel, ..)| escaped(channel));
-        let otherwise = portable(channels, ("channel=", ""));
-        let OpenTables { tables, places, context, variants, .. } = tables;
-        // Footers are written and synced concurrently; tables are completed in order.
-        let mut closing = OrderedTasks::new(&context.tasks, 4 * context.tasks.width());
-        let variants = variants.table();
-        for place in keys.iter().filter_map(|key| places.get(key)) {
-            let table = &mut tables[*place];
-            let Some(file) = table.file.take() else { continue };
-            let (channels, rows) = table.channels(context, &variants);
-            let (key, schema) = (&table.key, table.schema.take());
-            let meta = FooterMeta {
-                channels,
-                groups: GroupsMeta { rows, ..file.groups_meta.clone() },
-                by_sequence,
-                message: schema.as_ref().and_then(|schema| schema.message.clone()),
-            };
-            let entries = meta.to_entries(&context.origin)?;
-            let target = self.writes_folder().then(|| self.place(key, all, &otherwise));
-            let close = move || Ok((file.close(entries)?, target));
-            if let Some((table, target)) = closing.push(close)? {
-                table.finish(target.as_deref())?;
-            }
+        let OpenTables { tables, context, variants, sequence_order, projection, .. } = tables;
+        let table = &mut tables[place];
+        if table.schema.is_none() {
+            table.schema = Some(self.table_schema(&table.key, &[], projection, context)?);
         }
-        while let Some((table, target)) = closing.take_oldest()? {
-            table.finish(target.as_deref())?;
-        }
-        Ok(())
+        let file = match table.file.take() {
+            Some(file) => file,
+            None => self.create(table, context)?,
+        };
+        let (channels, rows) = table.channels(context, &variants.table());
+        let schema = table.schema.take();
+        let meta = FooterMeta {
+            channels,
+            groups: GroupsMeta { rows, ..file.groups_meta.clone() },
+            by_sequence: *sequence_order != SequenceOrder::Unordered,
+            message: schema.and_then(|schema| schema.message),
+        };
+        file.close(meta.to_entries(&context.origin)?, target)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Buffers events per table until a row group is full, and hands it over for encoding.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sluice_kit::unnest::UnnestPiece;
-use sluice_model::{Batch, Error, SinkContext};
+use sluice_model::{Batch, Error, Job, SinkContext};
 
 use super::ParquetSink;
-use super::tables::{OpenTables, TableBuffer, TableKey};
+use super::tables::{OpenTables, TableBuffer, TableKey, TableUnit};
 use crate::columns;
 use crate::file::TableFile;
 use crate::group::EncodedGroup;
@@ -18,8 +19,8 @@ impl ParquetSink {
         tables: &mut OpenTables,
         key: TableKey,
         batch: Batch,
-    ) -> Result<u64, Error> {
-        let mut written = 0;
+        groups: &mut Vec<Job<TableUnit>>,
+    ) -> Result<(), Error> {
         let place = match tables.places.get(&key) {
             Some(place) => *place,
             None => {
@@ -36,25 +37,25 @@ impl ParquetSink {
             let events = batch.slice(from, share.events);
             from += share.events;
             if share.events > 0 {
-                written += self.buffer(tables, place, UnnestPiece::whole(events), share)?;
+                self.buffer(tables, place, UnnestPiece::whole(events), share, groups)?;
             } else if capacity.is_empty {
                 // The event alone exceeds a row group.
                 let size = sizes.share(&batch, from);
-                written += self.add_oversized(tables, place, batch.slice(from, 1), size)?;
+                self.add_oversized(tables, place, batch.slice(from, 1), size, groups)?;
                 from += 1;
                 continue;
             }
             if from < batch.len() {
-                written += self.cut_group(tables, place)?;
+                groups.extend(self.cut_group(tables, place, None)?);
             }
         }
         // All channels share the memory: the largest buffers are cut first.
         while tables.buffered > limits.buffered {
             let most = tables.tables.iter().enumerate().max_by_key(|(n, t)| (t.bytes, *n));
             let Some((place, _)) = most else { break };
-            written += self.cut_group(tables, place)?;
+            groups.extend(self.cut_group(tables, place, None)?);
         }
-        Ok(written)
+        Ok(())
     }
 
     /// Adds an event that exceeds a row group: its rows are divided among several.
@@ -64,8 +65,9 @@ impl ParquetSink {
         place: usize,
         event: Batch,
         size: GroupShare,
-    ) -> Result<u64, Error> {
-        let (mut written, limits) = (0, tables.limits);
+        groups: &mut Vec<Job<TableUnit>>,
+    ) -> Result<(), Error> {
+        let limits = tables.limits;
         let row = size.bytes.div_ceil(size.rows.max(1)).max(1);
         let most = (limits.bytes / row).clamp(1, limits.rows);
         for start in (0..size.rows).step_by(most) {
@@ -75,9 +77,9 @@ impl ParquetSink {
                 1 => UnnestPiece::whole(event.clone()),
                 _ => UnnestPiece::elements(event.clone(), start..start + rows),
             };
-            written += self.buffer(tables, place, piece, share)?;
+            self.buffer(tables, place, piece, share, groups)?;
         }
-        Ok(written)
+        Ok(())
     }
 
     /// Adds a piece to the buffer of its table, and cuts a row group if that is full.
@@ -87,27 +89,36 @@ impl ParquetSink {
         place: usize,
         piece: UnnestPiece,
         share: GroupShare,
-    ) -> Result<u64, Error> {
+        groups: &mut Vec<Job<TableUnit>>,
+    ) -> Result<(), Error> {
         let (table, limits) = (&mut tables.tables[place], tables.limits);
         table.pieces.push(piece);
         table.rows += share.rows;
         table.bytes += share.bytes;
         tables.buffered += share.bytes;
         if table.rows >= limits.rows || table.bytes >= limits.bytes {
-            return self.cut_group(tables, place);
+            groups.extend(self.cut_group(tables, place, None)?);
         }
-        Ok(0)
+        Ok(())
     }
 
-    /// Hands the buffer of a table over as a row group. Returns the number of rows written
-    /// meanwhile.
-    pub(super) fn cut_group(&self, tables: &mut OpenTables, place: usize) -> Result<u64, Error> {
+    /// The job of encoding what a table has buffered, unless that is nothing. `last` is the name of
+    /// the file if this completes it.
+    pub(super) fn cut_group(
+        &self,
+        tables: &mut OpenTables,
+        place: usize,
+        last: Option<Option<PathBuf>>,
+    ) -> Result<Option<Job<TableUnit>>, Error> {
         let table = &mut tables.tables[place];
         if table.pieces.is_empty() {
-            return Ok(0);
+            return Ok(
+                last.map(|last| Job::done(TableUnit { place, group: None, last: Some(last) }))
+            );
         }
         let pieces = std::mem::take(&mut table.pieces);
-        tables.buffered -= std::mem::take(&mut table.bytes);
+        let bytes = std::mem::take(&mut table.bytes);
+        tables.buffered -= bytes;
         table.rows = 0;
         if table.schema.is_none() {
             table.schema = Some(self.table_schema(
@@ -144,9 +155,10 @@ impl ParquetSink {
         }
         let (encoder, number) = (Arc::clone(&schema.encoder), table.groups);
         table.groups += 1;
-        let encode = move || Ok((place, encoder.encode(pieces, number, &variants)?));
-        let done = tables.groups.push(encode)?;
-        done.map_or(Ok(0), |(place, group)| self.write_group(tables, place, group))
+        Ok(Some(Job::new(bytes, move || {
+            let group = Some(encoder.encode(pieces, number, &variants)?);
+            Ok(TableUnit { place, group, last })
+        })))
     }
 
     pub(super) fn write_group(
@@ -154,8 +166,8 @@ impl ParquetSink {
         tables: &mut OpenTables,
         place: usize,
         group: EncodedGroup,
-    ) -> Result<u64, Error> {
-        let (table, events) = (&mut tables.tables[place], group.events);
+    ) -> Result<(), Error> {
+        let table = &mut tables.tables[place];
         table.rows_by_channel.push(group.channels.clone());
         let mut file = match table.file.take() {
             Some(file) => file,
@@ -163,7 +175,7 @@ impl ParquetSink {
         };
         file.append(group)?;
         table.file = Some(file);
-        Ok(events)
+        Ok(())
     }
 
     /// Creates the file of a table, only once there is something to write: one of a thousand

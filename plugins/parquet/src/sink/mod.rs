@@ -8,11 +8,13 @@ use std::sync::Arc;
 use parquet::basic::ZstdLevel;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
-use sluice_io::OrderedTasks;
 use sluice_kit::selection::FieldList;
 use sluice_kit::unnest::list_path;
 use sluice_model::options::{ByteSize, OutPath};
-use sluice_model::{Batch, EncodeContext, Error, FieldPath, PerChannel, Sink, SinkContext};
+use sluice_model::{
+    Batch, EncodeContext, Error, FieldPath, Job, PerChannel, Sink, SinkContext, SinkInput,
+    SinkTraits, Written,
+};
 
 use crate::columns;
 use crate::projection::{ProjectionMatches, TableProjection};
@@ -24,8 +26,7 @@ mod schema;
 mod tables;
 
 use tables::{
-    ChannelVariants, GroupLimits, OpenTables, PartitionedEvents, SequenceOrder, TableBuffer,
-    TableKey,
+    ChannelVariants, GroupLimits, OpenTables, PartitionedEvents, SequenceOrder, TableKey, TableUnit,
 };
 
 /// Writes Parquet tables.
@@ -151,8 +152,9 @@ fn above_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, 
     }
 }
 
-/// The maximum number of tables closed concurrently: each is an open file until then.
-const MAX_CLOSING: usize = 256;
+const NO_FIELDS_IN_SINGLE: &str = "decoded fields are not written: one table of all events has \
+    only payloads. For one table per channel with one column per field, end the path with a \
+    slash, as in `tables/`";
 
 /// The maximum length of a payload in a page.
 const MAX_PAYLOAD: usize = 1 << 30;
@@ -203,6 +205,18 @@ impl ParquetSink {
         self.layout() == TableLayout::Channel || self.path.is_folder()
     }
 
+    /// Notes about the whole output.
+    fn notes(&self, tables: &OpenTables) -> Vec<(String, u64)> {
+        let is_lost = self.layout() == TableLayout::Channel
+            && tables.sequence_order == SequenceOrder::Unordered
+            && tables.tables.len() > 1;
+        let what = "event numbers do not rise: the tables read back in order of time, and events \
+                    of the same time in any order";
+        let mut notes = tables.projection.notes(&tables.matches);
+        notes.extend(is_lost.then(|| (what.to_owned(), 0)));
+        notes
+    }
+
     fn has_payload_column(&self, key: &TableKey) -> bool {
         let decoded = matches!(key, Some((_, Some(_), _)));
         match self.payload {
@@ -215,32 +229,26 @@ impl ParquetSink {
 
 impl Sink for ParquetSink {
     type Block = PartitionedEvents;
+    type Unit = TableUnit;
     type Output = OpenTables;
 
-    fn targets(&self) -> Vec<PathBuf> {
-        vec![if self.writes_folder() { self.folder() } else { self.path.0.clone() }]
-    }
-
-    fn buffers_events(&self) -> bool {
-        true
-    }
-
-    fn wants_hashes(&self) -> bool {
-        true
-    }
-
-    fn accepts_rows(&self) -> bool {
-        match self.layout() {
+    fn traits(&self) -> SinkTraits {
+        let accepts_rows = match self.layout() {
             TableLayout::Channel => self.payload != PayloadColumn::Keep,
             TableLayout::Single => self.payload == PayloadColumn::Drop,
+        };
+        let is_single = self.layout() == TableLayout::Single;
+        SinkTraits {
+            buffers_events: true,
+            wants_hashes: true,
+            accepts_rows,
+            rows_unwritten: is_single.then_some(NO_FIELDS_IN_SINGLE.into()),
+            ..SinkTraits::writing(if self.writes_folder() {
+                self.folder()
+            } else {
+                self.path.0.clone()
+            })
         }
-    }
-
-    fn rows_unwritten(&self) -> Option<String> {
-        let why = "decoded fields are not written: one table of all events has only payloads. For \
-            one table per channel with one column per field, end the path with a slash, as in \
-            `tables/`";
-        (self.layout() == TableLayout::Single).then(|| why.to_owned())
     }
 
     fn open(&self, context: &SinkContext) -> Result<OpenTables, Error> {
@@ -262,22 +270,21 @@ impl Sink for ParquetSink {
         let part = if self.layout() == TableLayout::Channel { 16 } else { 8 };
         let bytes = bytes.min(share / part).max(1 << 10);
         let limits = GroupLimits { rows: self.row_group_rows as usize, bytes, buffered: share / 4 };
-        let most = (context.tasks.width() * part / 8).min(share / 2 / bytes);
         Ok(OpenTables {
             limits,
             tables: Vec::new(),
             places: BTreeMap::new(),
             buffered: 0,
-            groups: OrderedTasks::new(&context.tasks, most),
             sequence_order: SequenceOrder::default(),
             variants: ChannelVariants::default(),
             projection: Arc::new(self.projection()),
             matches: ProjectionMatches::default(),
+            unreported: Written::default(),
             context: context.clone(),
         })
     }
 
-    fn encode(
+    fn prepare(
         &self,
         batch: Batch,
         context: &mut EncodeContext<'_>,
@@ -318,11 +325,21 @@ impl Sink for ParquetSink {
         })
     }
 
-    fn append(&self, tables: &mut OpenTables, sorted: PartitionedEvents) -> Result<u64, Error> {
-        let PartitionedEvents { parts, without_rows, matches, sequence_order: numbers } = sorted;
-        tables.sequence_order = tables.sequence_order.then(numbers);
+    fn gather(
+        &self,
+        tables: &mut OpenTables,
+        input: SinkInput<PartitionedEvents>,
+    ) -> Result<Vec<Job<TableUnit>>, Error> {
+        let PartitionedEvents { parts, without_rows, matches, sequence_order } = match input {
+            SinkInput::Block(partitioned) => partitioned,
+            // The size of row groups must not depend on when a recording is flushed.
+            SinkInput::Flush => return Ok(Vec::new()),
+            SinkInput::End => return self.last_units(tables),
+        };
+        tables.sequence_order = tables.sequence_order.then(sequence_order);
         tables.matches.add(matches);
-        let mut written = without_rows;
+        tables.unreported.events += without_rows;
+        let mut groups = Vec::new();
         for (key, batch) in parts {
             let variants = tables.variants.in_batch(&batch, &tables.context.channels);
             match key {
@@ -332,53 +349,31 @@ impl Sink for ParquetSink {
                         let is_it = |row: usize| tables.variants.is(batch.channels()[row], variant);
                         let part = batch.retain(is_it);
                         let key = Some((Arc::clone(&name), kind, variant));
-                        written += self.add(tables, key, part)?;
+                        self.add(tables, key, part, &mut groups)?;
                     }
                 }
-                key => written += self.add(tables, key, batch)?,
+                key => self.add(tables, key, batch, &mut groups)?,
             }
+        }
+        Ok(groups)
+    }
+
+    fn write(&self, tables: &mut OpenTables, unit: TableUnit) -> Result<Written, Error> {
+        let TableUnit { place, group, last } = unit;
+        let mut written = std::mem::take(&mut tables.unreported);
+        if let Some(group) = group {
+            written.events += group.events;
+            self.write_group(tables, place, group)?;
+        }
+        if let Some(target) = last {
+            self.close(tables, place, target.as_deref())?;
         }
         Ok(written)
     }
 
-    fn notes(&self, tables: &OpenTables) -> Vec<(String, u64)> {
-        let is_lost = self.layout() == TableLayout::Channel
-            && tables.sequence_order == SequenceOrder::Unordered
-            && tables.tables.len() > 1;
-        let what = "event numbers do not rise: the tables read back in order of time, and events \
-                    of the same time in any order";
-        let mut notes = tables.projection.notes(&tables.matches);
-        notes.extend(is_lost.then(|| (what.to_owned(), 0)));
-        notes
-    }
-
-    fn finish(&self, mut tables: OpenTables) -> Result<u64, Error> {
-        let mut written = 0;
-        // Without any events, the table is still written.
-        if self.layout() == TableLayout::Single && tables.tables.is_empty() {
-            tables.tables.push(TableBuffer::new(None));
-            tables.places.insert(None, 0);
-            let schema = self.table_schema(&None, &[], &tables.projection, &tables.context)?;
-            let table = &mut tables.tables[0];
-            table.schema = Some(schema);
-            table.file = Some(self.create(table, &tables.context)?);
-        }
-        let keys: Vec<TableKey> = tables.places.keys().cloned().collect();
-        for keys_at_once in keys.chunks(MAX_CLOSING) {
-            // The rest is in memory already, so all of it may be in flight; the largest first, to
-            // keep all threads busy. The order of writing does not affect any table.
-            let mut places: Vec<usize> =
-                keys_at_once.iter().filter_map(|key| tables.places.get(key).copied()).collect();
-            places.sort_by_key(|place| std::cmp::Reverse(tables.tables[*place].bytes));
-            tables.groups.set_limit(tables.groups.len() + places.len());
-            for place in places {
-                written += self.cut_group(&mut tables, place)?;
-            }
-            while let Some((place, group)) = tables.groups.take_oldest()? {
-                written += self.write_group(&mut tables, place, group)?;
-            }
-            self.close(&mut tables, keys_at_once, &keys)?;
-        }
+    fn finish(&self, mut tables: OpenTables) -> Result<Written, Error> {
+        let mut written = std::mem::take(&mut tables.unreported);
+        written.notes = self.notes(&tables);
         Ok(written)
     }
 }

@@ -1,11 +1,11 @@
 //! The tables being written, and their state. Writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use sluice_io::OrderedTasks;
 use sluice_kit::unnest::UnnestPiece;
-use sluice_model::{Batch, ChannelId, Channels, Name, SinkContext, TypeKey};
+use sluice_model::{Batch, ChannelId, Channels, Name, SinkContext, TypeKey, Written};
 
 use super::groups::GroupCapacity;
 use super::schema::TableSchema;
@@ -36,11 +36,22 @@ pub struct OpenTables {
     pub(super) places: BTreeMap<TableKey, usize>,
     /// The bytes of events buffered for row groups in all tables.
     pub(super) buffered: usize,
-    pub(super) groups: OrderedTasks<(usize, EncodedGroup)>,
     pub(super) sequence_order: SequenceOrder,
     pub(super) variants: ChannelVariants,
     pub(super) projection: Arc<TableProjection>,
     pub(super) matches: ProjectionMatches,
+    /// What became of events and is not yet reported to the engine.
+    pub(super) unreported: Written,
+}
+
+/// A row group to write, and whether its table is complete then.
+pub struct TableUnit {
+    /// The position of its table.
+    pub(super) place: usize,
+    /// `None` if the table is complete without another row group.
+    pub(super) group: Option<EncodedGroup>,
+    /// For the last unit of a table, the name of its file, unless it has that already.
+    pub(super) last: Option<Option<PathBuf>>,
 }
 
 /// Numbers the channels that have the same name and source, in order of first appearance.

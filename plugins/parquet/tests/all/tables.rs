@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::kit::{
-    batch, context, drive, event, read, source, write, write_single, write_with_notes,
+    batch, context, drive, event, read, source, write, write_on, write_single, write_with_notes,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
@@ -18,6 +18,7 @@ use arrow_schema::Field;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
 use serde_json::json;
+use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, gather_splits, trials};
 use sluice_model::{
     ChannelQuery, MessageType, Pattern, Patterns, Payloads, Query, ReadContext, Rows, SinkContext,
@@ -97,16 +98,16 @@ fn the_same_events_give_the_same_bytes_however_they_are_cut_and_run() {
         for cut in [1, 333, 6_000] {
             for threads in [false, true] {
                 drop(fs::remove_dir_all(&path));
-                let mut context = context(64 << 20);
-                if threads {
-                    context =
-                        SinkContext { tasks: Arc::new(crate::kit::UnorderedThreads), ..context };
-                }
+                let context = context(64 << 20);
+                let tasks = match threads {
+                    true => TaskPool::thread_per_task(3),
+                    false => TaskPool::default(),
+                };
                 let batches =
                     events.chunks(cut).map(|some| batch(some, &context.channels)).collect();
                 let mut options = json!({ "path": path.join(name) });
                 options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-                assert_eq!(write(options, batches, &context).unwrap(), 6_000);
+                assert_eq!(write_on(&tasks, options, batches, &context).unwrap().0, 6_000);
                 let bytes = files(&path);
                 assert!(
                     found.get_or_insert_with(|| bytes.clone()) == &bytes,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::json;
+use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{
     SourceContents, any_splitting_is_the_same, gather, gather_with, overwrite,
     splits_cover_the_inputs,
@@ -474,21 +475,20 @@ fn converted(from: serde_json::Value, to: serde_json::Value) -> WrittenLog {
     let reading =
         ReadContext { channels: Arc::clone(&context.channels), ..ReadContext::standalone("test") };
     let buffers = BlockPool::new(1 << 10, 4);
-    let mut output = sink.open(&context).unwrap();
+    let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).unwrap();
     let mut losses = std::collections::BTreeSet::new();
     let mut refused = 0;
     for split in log.splits(u64::MAX, &Query::default()).unwrap() {
         let mut reader = log.read(&split, SplitStart::At(0), &reading).unwrap();
         while let Some(batch) = reader.next_batch().unwrap() {
             let mut encoding = EncodeContext::new(&context.channels, &buffers);
-            let block = sink.encode(batch, &mut encoding).unwrap();
-            sink.append(&mut *output, block).unwrap();
+            let block = sink.prepare(batch, &mut encoding).unwrap();
+            output.push(block).unwrap();
             losses.append(&mut encoding.losses);
             refused += encoding.refused.len();
         }
     }
-    let notes = sink.notes(&*output);
-    sink.finish(output).unwrap();
+    let notes = output.finish().unwrap().notes;
     context.outputs.publish(|_, _| Ok(String::new())).unwrap();
     let bytes = std::fs::read(target).unwrap();
     WrittenLog { bytes, losses: losses.into_iter().collect(), notes, refused }
@@ -640,11 +640,10 @@ fn write_channels(channels: Vec<Channel>) -> (Vec<u8>, Vec<&'static str>, Vec<(S
         batch.push_copy(n as i64, 0, context.channels.intern(channel).unwrap(), b"payload");
     }
     let mut encoding = EncodeContext::new(&context.channels, &buffers);
-    let mut output = sink.open(&context).unwrap();
-    let block = sink.encode(batch.finish(), &mut encoding).unwrap();
-    sink.append(&mut *output, block).unwrap();
-    let notes = sink.notes(&*output);
-    sink.finish(output).unwrap();
+    let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).unwrap();
+    let block = sink.prepare(batch.finish(), &mut encoding).unwrap();
+    output.push(block).unwrap();
+    let notes = output.finish().unwrap().notes;
     context.outputs.publish(|_, _| Ok(String::new())).unwrap();
     (std::fs::read(path).unwrap(), encoding.losses.into_iter().collect(), notes)
 }

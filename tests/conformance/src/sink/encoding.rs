@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use sluice_io::tasks::TaskPool;
 use sluice_model::{BlockPool, EncodeContext, Error, Outputs, Overwrite, SinkContext};
 
 use super::files::DirSnapshot;
@@ -53,11 +54,11 @@ impl SinkBench<'_> {
             memory: MEMORY,
             ..SinkContext::standalone()
         };
-        let mut output = sink.open(&context)?;
+        let mut output = Arc::clone(&sink).open(&context, &TaskPool::default())?;
         let (pool, batches) = (BlockPool::new(1 << 16, 1 << 20), self.events.in_batches(SIZE));
         let encode = |at: usize| {
             let batch = batches.get(at).cloned().unwrap_or_default();
-            sink.encode(batch, &mut EncodeContext::new(&channels, &pool))
+            sink.prepare(batch, &mut EncodeContext::new(&channels, &pool))
         };
         let mut blocks = Vec::new();
         for at in 0..batches.len() {
@@ -69,10 +70,9 @@ impl SinkBench<'_> {
             }
         }
         for block in blocks {
-            sink.append(&mut *output, block)?;
+            output.push(block)?;
         }
-        sink.notes(&*output);
-        sink.finish(output)?;
+        output.finish()?;
         outputs.publish(|_, _| Ok("{}".to_owned())).map(drop)
     }
 }

@@ -8,3 +8,4 @@ mod found;
 mod sinks;
 mod sources;
 mod stages;
+mod units;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Deserialize;
@@ -11,9 +12,9 @@ use sluice_model::options::OutPath;
 use sluice_model::registry::{make_source, schema_of};
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, BatchBuilder, Channel, DynSink, EncodeContext, Encoding, Error, Input, Name,
-    OptionsError, OutputFile, Plugin, PluginFactory, ReadContext, Reader, Sink, SinkContext,
-    Source, Split, SplitStart, options,
+    Batch, BatchBuilder, Channel, Channels, DynSink, EncodeContext, Encoding, Error, Event, Input,
+    Name, OptionsError, OutputFile, Plugin, PluginFactory, ReadContext, Reader, Sink, SinkContext,
+    SinkTraits, Source, Split, SplitStart, Written, options,
 };
 
 use crate::found::expect_findings;
@@ -71,9 +72,9 @@ struct ToySink {
     encoded: AtomicU64,
 }
 
-fn make(value: Value, wrong: SinkDefect) -> Result<Box<dyn DynSink>, OptionsError> {
+fn make(value: Value, wrong: SinkDefect) -> Result<Arc<dyn DynSink>, OptionsError> {
     let ToySinkOptions { path } = options::read(value)?;
-    Ok(Box::new(ToySink { path: path.0, wrong, encoded: AtomicU64::new(0) }))
+    Ok(Arc::new(ToySink { path: path.0, wrong, encoded: AtomicU64::new(0) }))
 }
 
 macro_rules! toy {
@@ -156,9 +157,20 @@ struct Output {
     events: u64,
 }
 
-fn put(bytes: &mut Vec<u8>, field: &[u8]) {
+fn put_field(bytes: &mut Vec<u8>, field: &[u8]) {
     bytes.extend((field.len() as u32).to_le_bytes());
     bytes.extend(field);
+}
+
+/// Appends an event as the source `written` reads it.
+pub(crate) fn put(bytes: &mut Vec<u8>, event: &Event<'_>, channels: &Channels) {
+    let channel = channels.get(event.channel);
+    bytes.push(b'E');
+    bytes.extend(event.timestamp.to_le_bytes());
+    bytes.extend(event.sequence.to_le_bytes());
+    put_field(bytes, channel.name.as_bytes());
+    put_field(bytes, channel.source.as_bytes());
+    put_field(bytes, event.payload);
 }
 
 impl ToySink {
@@ -174,13 +186,14 @@ impl ToySink {
 
 impl Sink for ToySink {
     type Block = (Vec<u8>, u64);
+    type Unit = (Vec<u8>, u64);
     type Output = Output;
 
-    fn targets(&self) -> Vec<PathBuf> {
-        match self.wrong {
-            SinkDefect::OtherTargets => vec![self.path.with_file_name("elsewhere.toy")],
-            _ => vec![self.path.clone()],
-        }
+    fn traits(&self) -> SinkTraits {
+        SinkTraits::writing(match self.wrong {
+            SinkDefect::OtherTargets => self.path.with_file_name("elsewhere.toy"),
+            _ => self.path.clone(),
+        })
     }
 
     fn open(&self, context: &SinkContext) -> Result<Output, Error> {
@@ -204,7 +217,7 @@ impl Sink for ToySink {
         Ok(Output { file, bytes: Vec::new(), held: Vec::new(), events: 0 })
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Self::Block, Error> {
+    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Self::Block, Error> {
         let mut bytes = Vec::new();
         if self.wrong == SinkDefect::MarksBatches {
             bytes.push(b'#');
@@ -227,32 +240,27 @@ impl Sink for ToySink {
                 let beside = self.path.with_file_name(channel.name.text());
                 fs::write(beside, event.payload).map_err(|e| Error::io("write", &self.path, e))?;
             }
-            bytes.push(if self.wrong == SinkDefect::WritesIds {
-                event.channel.0 as u8
-            } else {
-                b'E'
-            });
-            bytes.extend(event.timestamp.to_le_bytes());
-            bytes.extend(event.sequence.to_le_bytes());
-            put(&mut bytes, channel.name.as_bytes());
-            put(&mut bytes, channel.source.as_bytes());
-            let cut = usize::from(self.wrong == SinkDefect::CutsPayloads);
-            put(&mut bytes, &event.payload[..event.payload.len().saturating_sub(cut)]);
+            let (start, cut) = (bytes.len(), usize::from(self.wrong == SinkDefect::CutsPayloads));
+            let payload = &event.payload[..event.payload.len().saturating_sub(cut)];
+            put(&mut bytes, &Event { payload, ..event }, context.channels);
+            if self.wrong == SinkDefect::WritesIds {
+                bytes[start] = event.channel.0 as u8;
+            }
         }
         Ok((bytes, batch.len() as u64))
     }
 
-    fn append(&self, output: &mut Output, (bytes, events): Self::Block) -> Result<u64, Error> {
+    fn write(&self, output: &mut Output, (bytes, events): Self::Unit) -> Result<Written, Error> {
         let now = match self.wrong {
             SinkDefect::LosesLast => std::mem::replace(&mut output.held, bytes),
             _ => bytes,
         };
         self.write(output, &now)?;
         output.events += events;
-        Ok(events)
+        Ok(Written::events(events))
     }
 
-    fn finish(&self, output: Output) -> Result<u64, Error> {
+    fn finish(&self, output: Output) -> Result<Written, Error> {
         match (output.file, self.wrong) {
             (Some(file), SinkDefect::IgnoresErrors) => drop(file.finish(output.events)),
             (Some(file), _) => file.finish(output.events)?,
@@ -261,7 +269,7 @@ impl Sink for ToySink {
                 fs::write(&self.path, output.bytes).unwrap();
             }
         }
-        Ok(u64::from(self.wrong == SinkDefect::Miscounts))
+        Ok(Written::events(u64::from(self.wrong == SinkDefect::Miscounts)))
     }
 }
 
@@ -335,7 +343,7 @@ const TOY: FormatFidelity = FormatFidelity {
     order: EventOrder::All,
 };
 
-fn trial(plugin: &str) -> SinkTrial {
+pub(crate) fn trial(plugin: &str) -> SinkTrial {
     sink(plugin).read_by("written").keeps(TOY)
 }
 

@@ -1,13 +1,14 @@
 //! Archives, their frames, and their indexes.
 
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::json;
 use sluice_archive::fuzzing::Archive;
 use sluice_archive::fuzzing::Arrow;
 use sluice_io::files::LogFile;
 use sluice_io::frames::{self, SeekTableBuilder};
+use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather};
 use sluice_model::{
     BatchBuilder, BlockPool, ByteFormat, Channel, EncodeContext, Encoding, Error, Name,
@@ -47,11 +48,11 @@ fn sound(format: &str) -> Vec<u8> {
         let id = context.channels.intern(channel).expect("few channels");
         batch.push_copy(i64::from(n) * 1_000, n.into(), id, &vec![n; usize::from(n)]);
     }
-    let mut output = sink.open(&context).expect("it opens");
+    let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).expect("it opens");
     let mut encoding = EncodeContext::new(&context.channels, &buffers);
-    let block = sink.encode(batch.finish(), &mut encoding).expect("it encodes");
-    sink.append(&mut *output, block).expect("it appends");
-    sink.finish(output).expect("it finishes");
+    let block = sink.prepare(batch.finish(), &mut encoding).expect("it is prepared");
+    output.push(block).expect("it is written");
+    output.finish().expect("it finishes");
     context.outputs.publish(|_, _| Ok(String::new())).expect("it is published");
     std::fs::read(path).expect("it is there")
 }

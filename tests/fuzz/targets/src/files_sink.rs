@@ -1,6 +1,9 @@
 //! The file names of the sink `files`.
 
+use std::sync::Arc;
+
 use serde_json::json;
+use sluice_io::tasks::TaskPool;
 use sluice_model::{
     BatchBuilder, BlockPool, Channel, EncodeContext, Encoding, Name, PluginFactory, PluginKind,
     SinkContext,
@@ -28,10 +31,10 @@ pub fn files_sink(bytes: &[u8]) {
     let id = context.channels.intern(channel).expect("few channels");
     batch.push_copy(1, 2, id, payload);
     batch.push_copy(1, 2, id, payload);
-    let mut output = sink.open(&context).expect("it opens");
-    let block = sink.encode(batch.finish(), &mut EncodeContext::new(&context.channels, &buffers));
-    sink.append(&mut *output, block.expect("it encodes")).expect("it appends");
-    sink.finish(output).expect("it finishes");
+    let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).expect("it opens");
+    let block = sink.prepare(batch.finish(), &mut EncodeContext::new(&context.channels, &buffers));
+    output.push(block.expect("it is prepared")).expect("it is written");
+    output.finish().expect("it finishes");
     context.outputs.publish(|_, _| Ok("manifest".to_owned())).expect("it is published");
     let manifest = folder.join("out/_manifest.json");
     let files = inputs::files_below(&folder).into_iter().filter(|path| *path != manifest);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, gather};
 use sluice_model::{
     Batch, BlockPool, Channels, EncodeContext, PluginFactory, PluginKind, Query, ReadContext,
@@ -103,14 +104,14 @@ fn is_written(format: &str, batches: &[Batch], channels: Arc<Channels>) -> bool 
     let sink = make(options).expect("good options");
     let context = SinkContext { channels, ..SinkContext::standalone() };
     let buffers = BlockPool::new(1 << 10, 4);
-    let mut output = sink.open(&context).expect("it opens");
+    let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).expect("it opens");
     for batch in batches {
         let mut encoding = EncodeContext::new(&context.channels, &buffers);
-        let Ok(block) = sink.encode(batch.clone(), &mut encoding) else { return false };
+        let Ok(block) = sink.prepare(batch.clone(), &mut encoding) else { return false };
         let is_whole = encoding.refused.is_empty() && encoding.losses.is_empty();
-        if !is_whole || sink.append(&mut *output, block).is_err() {
+        if !is_whole || output.push(block).is_err() {
             return false;
         }
     }
-    sink.finish(output).is_ok() && context.outputs.publish(|_, _| Ok(String::new())).is_ok()
+    output.finish().is_ok() && context.outputs.publish(|_, _| Ok(String::new())).is_ok()
 }

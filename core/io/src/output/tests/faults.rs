@@ -22,7 +22,6 @@ fn write_everything(outputs: &Arc<Outputs>, folder: &Path, text: &str) -> Result
     packed.finish(1)?;
     let mut named = outputs.create_below(&out)?;
     named.write(text.as_bytes())?;
-    named.sync()?;
     named.finish_as(&out.join("named"), 1)?;
     let mut many = outputs.many(&out)?;
     many.write(&format!("only-{text}"), text.as_bytes(), 1)?;

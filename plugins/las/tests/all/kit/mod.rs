@@ -13,12 +13,12 @@ use arrow_array::{
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
 use serde_json::{Value, json};
-use sluice_io::Tasks;
+use sluice_io::tasks::TaskPool;
 use sluice_las as _;
 use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, EncodeContext, Encoding, Error,
     MessageType, Name, OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind,
-    Registry, Rows, SinkContext, TypeKey,
+    Registry, Rows, SinkContext, TypeKey, Written,
 };
 
 /// The time of the first event: 2007-11-03T14:00:00Z.
@@ -173,26 +173,13 @@ pub(crate) fn wide(kind: ListKind, channels: &Channels) -> Batch {
     builder.finish().with_rows(vec![rows])
 }
 
-/// Runs every task on its own thread, so that tasks finish in any order.
-pub(crate) struct DetachedTasks(pub(crate) usize);
-
-impl Tasks for DetachedTasks {
-    fn width(&self) -> usize {
-        self.0
-    }
-
-    fn spawn(&self, task: Box<dyn FnOnce() + Send>) {
-        drop(std::thread::Builder::new().spawn(task).unwrap());
-    }
-}
-
 /// The context of a run.
 pub(crate) fn context() -> SinkContext {
     let outputs = Arc::new(Outputs::new(Overwrite::Replace, true, &[]));
     SinkContext { outputs, memory: 64 << 20, ..SinkContext::standalone() }
 }
 
-pub(crate) fn make(options: Value) -> Result<Box<dyn DynSink>, OptionsError> {
+pub(crate) fn make(options: Value) -> Result<Arc<dyn DynSink>, OptionsError> {
     let PluginFactory::Sink(make) = Registry::linked().get(PluginKind::Sink, "las").unwrap().make
     else {
         panic!("las is no sink")
@@ -216,19 +203,29 @@ pub(crate) fn run(
     batches: Vec<Batch>,
     context: &SinkContext,
 ) -> Result<LasOutcome, Error> {
+    run_on(&TaskPool::default(), options, batches, context)
+}
+
+/// The same with these tasks.
+pub(crate) fn run_on(
+    tasks: &TaskPool,
+    options: Value,
+    batches: Vec<Batch>,
+    context: &SinkContext,
+) -> Result<LasOutcome, Error> {
     let sink = make(options).unwrap();
-    let (mut output, buffers) = (sink.open(context)?, BlockPool::new(64, 2));
-    let mut outcome = LasOutcome::default();
+    let (mut output, buffers) = (Arc::clone(&sink).open(context, tasks)?, BlockPool::new(64, 2));
+    let (mut outcome, mut written) = (LasOutcome::default(), Written::default());
     for batch in batches {
         let mut encoding = EncodeContext::new(&context.channels, &buffers);
-        let block = sink.encode(batch, &mut encoding)?;
+        let block = sink.prepare(batch, &mut encoding)?;
         outcome.refused.append(&mut encoding.refused);
         outcome.losses.extend(encoding.losses);
-        outcome.written += sink.append(output.as_mut(), block)?;
-        outcome.left_out += sink.take_skipped(output.as_mut()).len();
+        written.add(output.push(block)?);
     }
-    outcome.notes = sink.notes(output.as_ref());
-    outcome.written += sink.finish(output)?;
+    written.add(output.finish()?);
+    (outcome.written, outcome.left_out) = (written.events, written.skipped.len());
+    outcome.notes = written.notes;
     context.outputs.publish(|_, _| Ok("{}".to_owned()))?;
     Ok(outcome)
 }

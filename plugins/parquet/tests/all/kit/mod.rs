@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sluice_io::Tasks;
+use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather};
 use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Error, Name,
-    Outputs, Overwrite, PluginFactory, PluginKind, Registry, SinkContext, Source,
+    Outputs, Overwrite, PluginFactory, PluginKind, Registry, SinkContext, Source, Written,
 };
 use sluice_parquet as _;
 
@@ -47,19 +47,6 @@ pub(crate) fn batch(events: &[PlainEvent], channels: &Channels) -> Batch {
     builder.finish()
 }
 
-/// Runs every task on a thread of its own, so that they end in no order.
-pub(crate) struct UnorderedThreads;
-
-impl Tasks for UnorderedThreads {
-    fn width(&self) -> usize {
-        3
-    }
-
-    fn spawn(&self, task: Box<dyn FnOnce() + Send>) {
-        drop(std::thread::Builder::new().spawn(task).unwrap());
-    }
-}
-
 /// The context of a run with this much memory for sinks.
 pub(crate) fn context(memory: usize) -> SinkContext {
     let outputs = Arc::new(Outputs::new(Overwrite::Replace, true, &[]));
@@ -81,22 +68,31 @@ pub(crate) fn write_with_notes(
     batches: Vec<Batch>,
     context: &SinkContext,
 ) -> Result<(u64, Vec<(String, u64)>), Error> {
+    write_on(&TaskPool::default(), options, batches, context)
+}
+
+/// The same with these tasks.
+pub(crate) fn write_on(
+    tasks: &TaskPool,
+    options: Value,
+    batches: Vec<Batch>,
+    context: &SinkContext,
+) -> Result<(u64, Vec<(String, u64)>), Error> {
     let registry = Registry::linked();
     let PluginFactory::Sink(make) = registry.get(PluginKind::Sink, "parquet").unwrap().make else {
         panic!()
     };
     let sink = make(options).unwrap();
-    let mut output = sink.open(context)?;
-    let (buffers, mut written) = (BlockPool::new(64, 2), 0);
+    let mut output = Arc::clone(&sink).open(context, tasks)?;
+    let (buffers, mut written) = (BlockPool::new(64, 2), Written::default());
     for batch in batches {
         let mut encode = EncodeContext::new(&context.channels, &buffers);
-        let block = sink.encode(batch, &mut encode)?;
-        written += sink.append(&mut *output, block)?;
+        let block = sink.prepare(batch, &mut encode)?;
+        written.add(output.push(block)?);
     }
-    let notes = sink.notes(&*output);
-    written += sink.finish(output)?;
+    written.add(output.finish()?);
     context.outputs.publish(|_, _| Ok("{}".to_owned()))?;
-    Ok((written, notes))
+    Ok((written.events, written.notes))
 }
 
 /// Writes events in batches of `cut` as a table of all.
