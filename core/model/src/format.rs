@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use crate::{Batch, Channels, EncodeContext, Error, ReadContext};
+use crate::{Batch, Channels, Error, PrepareContext, ReadContext};
 
 /// A format whose files consist of a head, any number of pieces with whole events, and a tail.
 ///
@@ -39,8 +39,8 @@ pub trait ByteFormat: Send + Sync {
     }
 
     /// The estimated encoded length of each event. Events that the format cannot store are added to
-    /// `context.refused`, and what it loses of others to `context.losses`.
-    fn lengths(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Vec<u32>, Error>;
+    /// `context.report.refused`, and what it loses of others to `context.report.losses`.
+    fn lengths(&self, batch: &Batch, context: &mut PrepareContext<'_>) -> Result<Vec<u32>, Error>;
 
     /// Encodes these events, none of them refused, as one piece appended to `out`.
     fn encode(&self, events: &[Batch], channels: &Channels, out: &mut Vec<u8>)

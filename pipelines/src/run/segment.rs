@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sluice_kit::counts::EventCounts;
 use sluice_model::plugin::times_clamped;
 use sluice_model::{
-    Batch, BlockPool, ChannelId, Channels, DynSink, EncodeContext, Error, Map, StageContext,
+    Batch, BlockPool, ChannelId, Channels, DynSink, Error, Map, PrepareContext, StageContext,
     TimeWindow,
 };
 
@@ -144,7 +144,7 @@ impl TaskContext {
         counts: &EventCounts,
         outcome: &mut SegmentOutcome,
     ) -> Result<(), Error> {
-        let mut context = EncodeContext::new(&self.channels, &self.blocks);
+        let mut context = PrepareContext::new(&self.channels, &self.blocks);
         let origins = batch.clone();
         let bytes = if sink.traits().buffers_events { batch.payload_bytes() } else { 0 };
         let block = sink.prepare(batch, &mut context)?;
@@ -154,7 +154,7 @@ impl TaskContext {
         tally.entered.add(counts);
         tally.left.add(counts);
         let mut refused = EventCounts::default();
-        for (row, reason) in &context.refused {
+        for (row, reason) in &context.report.refused {
             refused.add_one(origins.origins()[*row as usize]);
             tally.note(reason, 1);
         }
@@ -162,16 +162,19 @@ impl TaskContext {
         tally.left.subtract(&refused);
         let mut events = counts.clone();
         events.subtract(&refused);
-        for loss in &context.losses {
+        for loss in &context.report.losses {
             tally.note(loss, 0);
         }
-        context.clamped.retain(|row| context.refused.iter().all(|(refused, _)| refused != row));
-        for row in &context.clamped {
+        context
+            .report
+            .clamped
+            .retain(|row| context.report.refused.iter().all(|(refused, _)| refused != row));
+        for row in &context.report.clamped {
             let channel = self.channels.get(ChannelId(origins.channels()[*row as usize]));
             tally.note(&times_clamped(&channel), 1);
         }
-        tally.clamped += context.clamped.len() as u64;
-        tally.without_sources.append(&mut context.without_sources);
+        tally.clamped += context.report.clamped.len() as u64;
+        tally.without_sources.append(&mut context.report.without_sources);
         let block = PreparedBlock { block, events, bytes };
         outcome.deliveries.push(SegmentOutput::Block { node, block });
         Ok(())

@@ -15,7 +15,7 @@ use arrow_ipc::{Message, RecordBatch, root_as_message};
 use arrow_schema::ArrowError;
 use bytes::Bytes;
 use sluice_model::{
-    Batch, BatchBuilder, ByteFormat, Channel, Channels, EncodeContext, Error, ErrorKind,
+    Batch, BatchBuilder, ByteFormat, Channel, Channels, Error, ErrorKind, PrepareContext,
     ReadContext,
 };
 
@@ -55,7 +55,7 @@ impl ByteFormat for Arrow {
         true
     }
 
-    fn lengths(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Vec<u32>, Error> {
+    fn lengths(&self, batch: &Batch, context: &mut PrepareContext<'_>) -> Result<Vec<u32>, Error> {
         let known = context.channels.since(0);
         let words: Vec<usize> = known.iter().map(|channel| words_len(channel)).collect();
         let each = (0..batch.len()).map(|row| {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use sluice_io::frames::{self, DEFAULT_LEN, DEFAULT_LEVEL, LEVELS, SeekTableBuilder};
 use sluice_model::options::{ByteSize, OutPath};
 use sluice_model::{
-    Batch, ByteFormat, ChannelId, Channels, EncodeContext, Error, Job, OutputFile, Sink,
+    Batch, ByteFormat, ChannelId, Channels, Error, Job, OutputFile, PrepareContext, Sink,
     SinkContext, SinkInput, SinkTraits, Written,
 };
 
@@ -176,7 +176,7 @@ impl Sink for ArchiveSink {
     fn prepare(
         &self,
         batch: Batch,
-        context: &mut EncodeContext<'_>,
+        context: &mut PrepareContext<'_>,
     ) -> Result<MeasuredBatch, Error> {
         let mut batch = batch.with_rows(Vec::new());
         let format = self.format.format()?;
@@ -185,9 +185,9 @@ impl Sink for ArchiveSink {
         }
         let mut lengths = format.lengths(&batch, context)?;
         refuse_too_long(&lengths, context);
-        if !context.refused.is_empty() {
+        if !context.report.refused.is_empty() {
             let mut keep = vec![true; batch.len()];
-            context.refused.iter().for_each(|(row, _)| keep[*row as usize] = false);
+            context.report.refused.iter().for_each(|(row, _)| keep[*row as usize] = false);
             batch = batch.retain(|row| keep[row]);
             let mut kept = keep.into_iter();
             lengths.retain(|_| kept.next().unwrap_or(true));
@@ -264,14 +264,14 @@ fn long_frame_note(longest: u64, readers_take: u64) -> Option<String> {
 }
 
 /// Refuses events that are too long for any frame, unless the format refused them already.
-fn refuse_too_long(lengths: &[u32], context: &mut EncodeContext<'_>) {
-    let refused: Vec<u32> = context.refused.iter().map(|(row, _)| *row).collect();
+fn refuse_too_long(lengths: &[u32], context: &mut PrepareContext<'_>) {
+    let refused: Vec<u32> = context.report.refused.iter().map(|(row, _)| *row).collect();
     for (row, len) in (0..).zip(lengths) {
         if u64::from(*len) > MAX_SINGLE_EVENT && !refused.contains(&row) {
             let most = ByteSize(MAX_SINGLE_EVENT);
             let reason =
                 format!("an event of {len} bytes is longer than the {most} that a frame can hold");
-            context.refused.push((row, reason));
+            context.report.refused.push((row, reason));
         }
     }
 }
@@ -438,7 +438,7 @@ mod tests {
         let sink = Arc::new(sink);
         let mut archive = DynSink::open(Arc::clone(&sink), &context, &tasks).unwrap();
         let buffers = BlockPool::new(1 << 10, 4);
-        let mut encoding = EncodeContext::new(&context.channels, &buffers);
+        let mut encoding = PrepareContext::new(&context.channels, &buffers);
         let block = DynSink::prepare(&*sink, events.finish(), &mut encoding).unwrap();
         archive.push(block).unwrap();
         let notes = archive.finish().unwrap().notes;

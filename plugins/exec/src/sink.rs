@@ -13,7 +13,7 @@ use serde::Deserialize;
 use sluice_model::options::OutPath;
 use sluice_model::time::TimeLength;
 use sluice_model::{
-    Batch, EncodeContext, Error, OutputFile, Sink, SinkContext, SinkTraits, Written,
+    Batch, Error, OutputFile, PrepareContext, Sink, SinkContext, SinkTraits, Written,
 };
 
 use crate::child_stderr::ChildStderr;
@@ -146,7 +146,7 @@ impl Sink for ExecSink {
     fn prepare(
         &self,
         batch: Batch,
-        context: &mut EncodeContext<'_>,
+        context: &mut PrepareContext<'_>,
     ) -> Result<ProgramInput, Error> {
         if !self.program_columns.fields {
             refuse_without_payload(&batch, context.channels)?;

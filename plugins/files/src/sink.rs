@@ -11,8 +11,8 @@ use sluice_kit::template::BoundTemplate;
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, Channel, Channels, EncodeContext, Error, Event, FieldPath, Name, OutputFile, PerChannel,
-    Rows, Sink, SinkContext, SinkTraits, Written,
+    Batch, Channel, Channels, Error, Event, FieldPath, Name, OutputFile, PerChannel,
+    PrepareContext, Rows, Sink, SinkContext, SinkTraits, Written,
 };
 
 use crate::byte_values::ByteValues;
@@ -260,7 +260,7 @@ impl FilesSink {
         FileContent::ByteValues(batch.rows().iter().map(find).collect())
     }
 
-    fn block(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<FileBlock, Error> {
+    fn block(&self, batch: &Batch, context: &mut PrepareContext<'_>) -> Result<FileBlock, Error> {
         let channels =
             self.channels.table(context.channels, |c| Ok(Arc::new(ChannelNames::new(c))))?;
         let bound: Vec<_> = batch.rows().iter().map(|rows| self.name.bind(Some(rows))).collect();
@@ -290,7 +290,7 @@ impl FilesSink {
                     block.push(PendingFile { name, event: row, location, line_end: 0 });
                 }
                 Err(unnamed) => {
-                    context.refused.push((row as u32, unnamed.reason()));
+                    context.report.refused.push((row as u32, unnamed.reason()));
                     block.skips.note_unnamed(event.channel, unnamed);
                 }
             }
@@ -346,7 +346,7 @@ impl Sink for FilesSink {
         Ok(OutputFolder { files, index, names, count: 0, skips, channels })
     }
 
-    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<FileBlock, Error> {
+    fn prepare(&self, batch: Batch, context: &mut PrepareContext<'_>) -> Result<FileBlock, Error> {
         self.block(&batch, context)
     }
 

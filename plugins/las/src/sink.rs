@@ -9,7 +9,7 @@ use sluice_io::escape::{file_name, portable, printable};
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, Channel, Clock, EncodeContext, Error, FieldPath, Job, PerChannel, Sink, SinkContext,
+    Batch, Channel, Clock, Error, FieldPath, Job, PerChannel, PrepareContext, Sink, SinkContext,
     SinkInput, SinkTraits, Written,
 };
 
@@ -297,7 +297,7 @@ impl LasSink {
     fn point_batch(
         &self,
         batch: &Batch,
-        context: &mut EncodeContext<'_>,
+        context: &mut PrepareContext<'_>,
     ) -> Result<PointBatch, Error> {
         let fields = self.point_fields();
         let lists: Vec<Result<PointLists, Absence>> =
@@ -329,7 +329,7 @@ impl LasSink {
             let counts = list.append_row(row, batch.timestamps()[event], &mut part.points);
             if let Some(reason) = self.unwritable_reason(&part.points, from) {
                 part.points.truncate(from);
-                context.refused.push((event as u32, reason.to_owned()));
+                context.report.refused.push((event as u32, reason.to_owned()));
                 continue;
             }
             part.note_colour(from, list.has_colour());
@@ -337,7 +337,7 @@ impl LasSink {
             cloud.events += 1;
         }
         if lists.iter().flatten().any(|list| list.has_other_members) {
-            context.losses.insert(OTHER_MEMBERS);
+            context.report.losses.insert(OTHER_MEMBERS);
         }
         Ok(cloud)
     }
@@ -379,14 +379,14 @@ impl Sink for LasSink {
         })
     }
 
-    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<PointBatch, Error> {
+    fn prepare(&self, batch: Batch, context: &mut PrepareContext<'_>) -> Result<PointBatch, Error> {
         let cloud = self.point_batch(&batch, context)?;
         let mut channels: Vec<u32> = batch.channels().to_vec();
         channels.dedup();
         let is_relative =
             |id: u32| context.channels.get(sluice_model::ChannelId(id)).clock == Clock::Relative;
         if cloud.events > 0 && channels.into_iter().any(is_relative) {
-            context.losses.insert(RELATIVE_TIMES);
+            context.report.losses.insert(RELATIVE_TIMES);
         }
         Ok(cloud)
     }

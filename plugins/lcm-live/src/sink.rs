@@ -9,7 +9,7 @@ use sluice_kit::playback::{PlaybackClock, PlaybackSpeed, PlaybackTurn};
 use sluice_model::options::{ByteSize, above_zero};
 use sluice_model::time::TimeLength;
 use sluice_model::{
-    Batch, EncodeContext, Encoding, Error, PerChannel, Sink, SinkContext, SinkTraits, Written,
+    Batch, Encoding, Error, PerChannel, PrepareContext, Sink, SinkContext, SinkTraits, Written,
 };
 
 use crate::options::{self, Address, Interface};
@@ -136,7 +136,7 @@ impl Sink for LcmLiveSink {
     fn prepare(
         &self,
         batch: Batch,
-        context: &mut EncodeContext<'_>,
+        context: &mut PrepareContext<'_>,
     ) -> Result<SendableEvents, Error> {
         context.note_names_only(&batch, &Encoding::Lcm);
         let named =
@@ -147,10 +147,11 @@ impl Sink for LcmLiveSink {
             let name = without_nul(&names[batch.channels()[row] as usize]);
             if let Err(unfit) = wire::split_message(name, batch.payload_len(row)) {
                 *fits = false;
-                context.refused.push((row as u32, unfit.to_string()));
+                context.report.refused.push((row as u32, unfit.to_string()));
             }
         }
-        let batch = if context.refused.is_empty() { batch } else { batch.retain(|row| fits[row]) };
+        let batch =
+            if context.report.refused.is_empty() { batch } else { batch.retain(|row| fits[row]) };
         Ok(SendableEvents { batch, names })
     }
 

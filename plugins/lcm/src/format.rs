@@ -10,8 +10,8 @@ use bytes::Bytes;
 use sluice_kit::ChannelIds;
 use sluice_kit::framed::LIKELY_EVENTS;
 use sluice_model::{
-    Batch, BatchBuilder, ByteFormat, Channel, Channels, EncodeContext, Encoding, Error, Event,
-    PayloadOffset, ReadContext,
+    Batch, BatchBuilder, ByteFormat, Channel, Channels, Encoding, Error, Event, PayloadOffset,
+    PrepareContext, ReadContext,
 };
 
 use crate::reader::NANOS_PER_MICRO;
@@ -54,16 +54,17 @@ impl<'e> EncodableEvent<'e> {
         row: usize,
         (event, wide_time): (&'e Event<'e>, Option<i128>),
         name: &'e [u8],
-        context: &mut EncodeContext<'_>,
+        context: &mut PrepareContext<'_>,
     ) -> Option<Self> {
-        let refuse = |reason: TooLong| context.refused.push((row as u32, reason.to_string()));
+        let refuse =
+            |reason: TooLong| context.report.refused.push((row as u32, reason.to_string()));
         let encodable = Self::new(event, wide_time, name).map_err(refuse).ok()?;
         if encodable.is_clamped {
-            context.clamped.push(row as u32);
+            context.report.clamped.push(row as u32);
         }
         if encodable.is_truncated {
             let loss = "times are written in whole microseconds; smaller parts are cut off";
-            context.losses.insert(loss);
+            context.report.losses.insert(loss);
         }
         Some(encodable)
     }
@@ -88,7 +89,7 @@ impl ByteFormat for LcmByteFormat {
         true
     }
 
-    fn lengths(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Vec<u32>, Error> {
+    fn lengths(&self, batch: &Batch, context: &mut PrepareContext<'_>) -> Result<Vec<u32>, Error> {
         let known = context.channels.since(0);
         context.note_names_only(batch, &Encoding::Lcm);
         let each = batch.iter().enumerate().map(|(row, event)| {
@@ -225,17 +226,20 @@ mod tests {
         let events: Vec<_> = times.iter().map(|_| (0, 0, 1, vec![7])).collect();
         let events = batch(&events, &channels).with_wide_times(times);
         let buffers = BlockPool::new(16, 1);
-        let mut context = EncodeContext::new(&channels, &buffers);
+        let mut context = PrepareContext::new(&channels, &buffers);
         let lengths = LcmByteFormat.lengths(&events, &mut context).unwrap();
         let mut bytes = Vec::new();
         LcmByteFormat.encode(std::slice::from_ref(&events), &channels, &mut bytes).unwrap();
-        assert_eq!((lengths.iter().sum::<u32>() as usize, context.refused.len()), (bytes.len(), 0));
+        assert_eq!(
+            (lengths.iter().sum::<u32>() as usize, context.report.refused.len()),
+            (bytes.len(), 0)
+        );
         let back = decoded(&bytes).unwrap();
         let time = |batch: &Batch, row| {
             batch.wide_time(row).unwrap_or_else(|| batch.timestamps()[row].into())
         };
         let each = back.iter().flat_map(|batch| (0..batch.len()).map(move |row| time(batch, row)));
-        (each.collect(), context.clamped.len())
+        (each.collect(), context.report.clamped.len())
     }
 
     #[test]
@@ -270,7 +274,7 @@ mod tests {
             let channels = Channels::default();
             let whole = batch(&events, &channels);
             let buffers = BlockPool::new(16, 1);
-            let mut context = EncodeContext::new(&channels, &buffers);
+            let mut context = PrepareContext::new(&channels, &buffers);
             let lengths = LcmByteFormat.lengths(&whole, &mut context).unwrap();
             let cut = cut.min(whole.len());
             let parts = [whole.slice(0, cut), whole.slice(cut, whole.len() - cut)];

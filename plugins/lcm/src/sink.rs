@@ -9,7 +9,7 @@ use sluice_model::options::{OutPath, above_zero};
 use sluice_model::plugin::TimeWindow;
 use sluice_model::pool::PooledBlock;
 use sluice_model::{
-    Batch, EncodeContext, Encoding, Error, OutputFile, Outputs, PerChannel, ReadContext, Reader,
+    Batch, Encoding, Error, OutputFile, Outputs, PerChannel, PrepareContext, ReadContext, Reader,
     Sink, SinkContext, SinkTraits, Split, SplitStart, Written,
 };
 
@@ -189,7 +189,7 @@ impl Sink for LcmLogSink {
         Ok(log)
     }
 
-    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<LcmBlock, Error> {
+    fn prepare(&self, batch: Batch, context: &mut PrepareContext<'_>) -> Result<LcmBlock, Error> {
         let names =
             self.names.table(context.channels, |channel| Ok(channel.name.as_bytes().into()))?;
         context.note_names_only(&batch, &Encoding::Lcm);

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use sluice_model::schemars::JsonSchema;
-use sluice_model::{Batch, EncodeContext, Error, Sink, SinkContext, SinkTraits, Written};
+use sluice_model::{Batch, Error, PrepareContext, Sink, SinkContext, SinkTraits, Written};
 
 /// Options of `null`: there are none.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ impl Sink for Null {
         Ok(())
     }
 
-    fn prepare(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<u64, Error> {
+    fn prepare(&self, batch: Batch, _: &mut PrepareContext<'_>) -> Result<u64, Error> {
         Ok(batch.len() as u64)
     }
 
@@ -53,7 +53,7 @@ mod tests {
     fn events_are_counted_and_nothing_is_written() {
         let batch = StageRunner::new("filter", serde_json::json!({})).batch(&[("A", 0), ("B", 1)]);
         let (channels, buffers) = (Channels::default(), BlockPool::new(16, 1));
-        let mut context = EncodeContext::new(&channels, &buffers);
+        let mut context = PrepareContext::new(&channels, &buffers);
         let events = Null {}.prepare(batch, &mut context).unwrap();
         assert_eq!(Null {}.write(&mut (), events).unwrap().events, 2);
         assert_eq!(Null {}.finish(()).unwrap().events, 0);

@@ -10,7 +10,7 @@ use sluice_kit::unnest::list_path;
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, Channel, EncodeContext, Error, Event, FieldPath, PerChannel, Sink, SinkContext,
+    Batch, Channel, Error, Event, FieldPath, PerChannel, PrepareContext, Sink, SinkContext,
     SinkTraits, Written, booleans,
 };
 
@@ -181,7 +181,7 @@ impl Csv {
     fn write(
         &self,
         batch: &Batch,
-        context: &EncodeContext<'_>,
+        context: &PrepareContext<'_>,
         out: &mut Vec<u8>,
         mut behind: impl FnMut(usize, &mut Vec<u8>),
     ) -> Result<(), Error> {
@@ -249,7 +249,7 @@ impl Csv {
         &self,
         fields: &FieldList,
         piece: &LinePiece,
-        context: &EncodeContext<'_>,
+        context: &PrepareContext<'_>,
     ) -> Result<TableBlock, Error> {
         let batch = &piece.batch;
         let (leading, mut found) = (self.leading(), fields.none_found());
@@ -266,7 +266,7 @@ impl Csv {
     fn encode_detached(
         &self,
         piece: &LinePiece,
-        context: &EncodeContext<'_>,
+        context: &PrepareContext<'_>,
     ) -> Result<TableBlock, Error> {
         let batch = &piece.batch;
         let (mut parts, columns) = DetachedFields::from_batch(batch);
@@ -282,7 +282,7 @@ impl Csv {
     fn encode_piece(
         &self,
         piece: &LinePiece,
-        context: &EncodeContext<'_>,
+        context: &PrepareContext<'_>,
     ) -> Result<(TableBlock, usize), Error> {
         let block = if let Some(fields) = &self.fields {
             self.encode_selected(fields, piece, context)?
@@ -315,9 +315,9 @@ impl Sink for Csv {
     fn prepare(
         &self,
         batch: Batch,
-        context: &mut EncodeContext<'_>,
+        context: &mut PrepareContext<'_>,
     ) -> Result<Blocks<TableBlock>, Error> {
-        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(&piece, context);
+        let encode = |piece, context: &PrepareContext<'_>| self.encode_piece(&piece, context);
         // A table for people has one form of each type.
         let batch = booleans::drop_raw_columns(batch);
         Blocks::encode(batch, self.unnest.as_ref(), context, encode)
@@ -325,7 +325,7 @@ impl Sink for Csv {
 
     fn write(&self, output: &mut CsvTable, blocks: Blocks<TableBlock>) -> Result<Written, Error> {
         let (channels, path) = (output.channels(), self.unnest.as_ref());
-        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(&piece, context);
+        let encode = |piece, context: &PrepareContext<'_>| self.encode_piece(&piece, context);
         blocks.write(path, &channels, encode, |block| output.append(block))
     }
 

@@ -6,7 +6,7 @@ use sluice_kit::unnest::{UnnestPiece, UnnestPieces, UnnestedBatch};
 use sluice_model::options::OutPath;
 use sluice_model::pool::PooledBlock;
 use sluice_model::{
-    Batch, BlockPool, Channels, EncodeContext, Error, FieldPath, OutputFile, SinkContext, Written,
+    Batch, BlockPool, Channels, Error, FieldPath, OutputFile, PrepareContext, SinkContext, Written,
 };
 
 /// Events to write as lines, with lists unnested if asked for.
@@ -47,8 +47,8 @@ impl<B> Blocks<B> {
     pub(crate) fn encode(
         batch: Batch,
         path: Option<&FieldPath>,
-        context: &EncodeContext<'_>,
-        mut encode: impl FnMut(LinePiece, &EncodeContext<'_>) -> Result<(B, usize), Error>,
+        context: &PrepareContext<'_>,
+        mut encode: impl FnMut(LinePiece, &PrepareContext<'_>) -> Result<(B, usize), Error>,
     ) -> Result<Self, Error> {
         let most = context.buffers.block_len().saturating_mul(MAX_BUFFERS);
         let (mut rest, mut done, mut bytes) = (UnnestPieces::new(batch, path)?, Vec::new(), 0usize);
@@ -57,7 +57,7 @@ impl<B> Blocks<B> {
         while bytes <= most {
             let Some(piece) = rest.next() else { break };
             let buffers = if done.is_empty() { context.buffers } else { &own };
-            let context = EncodeContext::new(context.channels, buffers);
+            let context = PrepareContext::new(context.channels, buffers);
             let (block, len) = encode(LinePiece::from_unnest(&piece, path)?, &context)?;
             bytes = bytes.saturating_add(len);
             done.push(block);
@@ -71,7 +71,7 @@ impl<B> Blocks<B> {
         self,
         path: Option<&FieldPath>,
         channels: &Channels,
-        mut encode: impl FnMut(LinePiece, &EncodeContext<'_>) -> Result<(B, usize), Error>,
+        mut encode: impl FnMut(LinePiece, &PrepareContext<'_>) -> Result<(B, usize), Error>,
         mut append: impl FnMut(B) -> Result<u64, Error>,
     ) -> Result<Written, Error> {
         let mut events = 0;
@@ -80,7 +80,7 @@ impl<B> Blocks<B> {
         }
         let own = own_buffers();
         for piece in self.rest {
-            let context = EncodeContext::new(channels, &own);
+            let context = PrepareContext::new(channels, &own);
             events += append(encode(LinePiece::from_unnest(&piece, path)?, &context)?.0)?;
         }
         Ok(Written::events(events))
@@ -104,7 +104,7 @@ impl TextBlock {
     /// A block with what `write` appends for the rows of `piece`, one line each.
     pub(crate) fn new(
         piece: &LinePiece,
-        context: &EncodeContext<'_>,
+        context: &PrepareContext<'_>,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let mut text = context.buffers.buffer();

@@ -12,7 +12,7 @@ use sluice_kit::unnest::list_path;
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, EncodeContext, Error, FieldPath, Sink, SinkContext, SinkTraits, Written,
+    Batch, Error, FieldPath, PrepareContext, Sink, SinkContext, SinkTraits, Written,
 };
 
 use crate::file::{Blocks, LinePiece, TextBlock, TextFile};
@@ -99,7 +99,7 @@ impl Jsonl {
     fn encode_piece(
         &self,
         mut piece: LinePiece,
-        context: &EncodeContext<'_>,
+        context: &PrepareContext<'_>,
     ) -> Result<(JsonlBlock, usize), Error> {
         let parts = JsonParts { crc32: self.crc32, payload: self.payload };
         let mut found = self.fields.as_ref().map(FieldList::none_found);
@@ -152,15 +152,15 @@ impl Sink for Jsonl {
     fn prepare(
         &self,
         batch: Batch,
-        context: &mut EncodeContext<'_>,
+        context: &mut PrepareContext<'_>,
     ) -> Result<Blocks<JsonlBlock>, Error> {
-        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(piece, context);
+        let encode = |piece, context: &PrepareContext<'_>| self.encode_piece(piece, context);
         Blocks::encode(batch, self.unnest.as_ref(), context, encode)
     }
 
     fn write(&self, output: &mut JsonlFile, blocks: Blocks<JsonlBlock>) -> Result<Written, Error> {
         let (channels, path) = (output.file.channels(), self.unnest.as_ref());
-        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(piece, context);
+        let encode = |piece, context: &PrepareContext<'_>| self.encode_piece(piece, context);
         blocks.write(path, &channels, encode, |block| output.append(block))
     }
 

@@ -14,9 +14,9 @@ use arrow_schema::Field;
 use serde_json::{Map, Value};
 use sluice_io::tasks::TaskPool;
 use sluice_model::{
-    Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Error, MessageType,
-    Name, OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind, Registry, Rows,
-    SinkContext, TypeKey, Written,
+    Batch, BatchBuilder, BlockPool, Channel, Channels, Encoding, Error, MessageType, Name,
+    OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind, PrepareContext,
+    Registry, Rows, SinkContext, TypeKey, Written,
 };
 
 /// The text, the notes, and the number of rows in the manifest.
@@ -199,7 +199,7 @@ impl SampleLog {
         ends.sort_unstable();
         let mut start = 0;
         for end in ends {
-            let mut context = EncodeContext::new(&self.channels, &buffers);
+            let mut context = PrepareContext::new(&self.channels, &buffers);
             let piece = self.batch.slice(start, end - start);
             let block = sink.prepare(piece, &mut context)?;
             written.add(output.push(block)?);

@@ -8,7 +8,7 @@ use sluice_kit::unnest::list_path;
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, EncodeContext, Error, FieldPath, Sink, SinkContext, SinkTraits, Written,
+    Batch, Error, FieldPath, PrepareContext, Sink, SinkContext, SinkTraits, Written,
 };
 
 use crate::file::{Blocks, LinePiece, TextBlock, TextFile};
@@ -78,7 +78,7 @@ impl TextSink {
     fn encode_piece(
         &self,
         piece: &LinePiece,
-        context: &EncodeContext<'_>,
+        context: &PrepareContext<'_>,
     ) -> Result<(LinesBlock, usize), Error> {
         let mut skipped = SkippedLines::default();
         let text = TextBlock::new(piece, context, |out| {
@@ -124,15 +124,15 @@ impl Sink for TextSink {
     fn prepare(
         &self,
         batch: Batch,
-        context: &mut EncodeContext<'_>,
+        context: &mut PrepareContext<'_>,
     ) -> Result<Blocks<LinesBlock>, Error> {
-        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(&piece, context);
+        let encode = |piece, context: &PrepareContext<'_>| self.encode_piece(&piece, context);
         Blocks::encode(batch, self.unnest.as_ref(), context, encode)
     }
 
     fn write(&self, output: &mut LinesFile, blocks: Blocks<LinesBlock>) -> Result<Written, Error> {
         let (channels, path) = (output.file.channels(), self.unnest.as_ref());
-        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(&piece, context);
+        let encode = |piece, context: &PrepareContext<'_>| self.encode_piece(&piece, context);
         blocks.write(path, &channels, encode, |block| {
             output.skipped.add(block.skipped);
             output.file.append(block.text)

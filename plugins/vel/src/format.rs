@@ -11,8 +11,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sluice_kit::framed::LIKELY_EVENTS;
 use sluice_model::{
-    Batch, BatchBuilder, ByteFormat, ChannelId, Channels, Clock, EncodeContext, Error, Event,
-    PayloadOffset, ReadContext,
+    Batch, BatchBuilder, ByteFormat, ChannelId, Channels, Clock, Error, Event, PayloadOffset,
+    PrepareContext, ReadContext,
 };
 
 use crate::channels::ChannelCache;
@@ -82,7 +82,7 @@ impl ByteFormat for VelByteFormat {
         true
     }
 
-    fn lengths(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Vec<u32>, Error> {
+    fn lengths(&self, batch: &Batch, context: &mut PrepareContext<'_>) -> Result<Vec<u32>, Error> {
         let (table, decoded) =
             (ChannelMappings::new([batch], context.channels), decoded_types(batch));
         let (mut lengths, mut usage) =
@@ -95,19 +95,19 @@ impl ByteFormat for VelByteFormat {
                     usage.add(mapping, type_id, event.payload, decoded.is_some());
                 }
                 Err(reason) => {
-                    context.refused.push((row as u32, reason));
+                    context.report.refused.push((row as u32, reason));
                     lengths.push(0);
                     continue;
                 }
             }
             let time = time_of(batch, row);
             if to_wide_nanos(to_wide_millis(time)) != Some(time) {
-                context.losses.insert(TIMES_ROUNDED);
+                context.report.losses.insert(TIMES_ROUNDED);
             }
         }
-        usage.report_losses(&table.mappings, &mut context.losses);
+        usage.report_losses(&table.mappings, &mut context.report.losses);
         if usage.channels(&table.mappings).any(|mapping| mapping.clock == Clock::Utc) {
-            context.losses.insert(EPOCH_NOT_WRITTEN);
+            context.report.losses.insert(EPOCH_NOT_WRITTEN);
         }
         Ok(lengths)
     }
@@ -268,9 +268,9 @@ mod tests {
             [(1_999, false), (1_194_098_400_000_000_001, true), (i64::MAX, true)]
         {
             let events = batch(&[(time, 1, Vec::new())], &channels);
-            let mut context = EncodeContext::new(&channels, &buffers);
+            let mut context = PrepareContext::new(&channels, &buffers);
             assert_eq!(VelByteFormat.lengths(&events, &mut context).unwrap(), [21]);
-            assert_eq!(context.losses.contains(TIMES_ROUNDED), is_rounded, "{time}");
+            assert_eq!(context.report.losses.contains(TIMES_ROUNDED), is_rounded, "{time}");
         }
     }
 
@@ -296,9 +296,9 @@ mod tests {
                 columns: columns.unwrap(),
             };
             let events = batch(&[(0, 1, Vec::new())], &channels).with_rows(vec![rows]);
-            let mut context = EncodeContext::new(&channels, &buffers);
+            let mut context = PrepareContext::new(&channels, &buffers);
             VelByteFormat.lengths(&events, &mut context).unwrap();
-            assert_eq!(context.refused.len(), refused);
+            assert_eq!(context.report.refused.len(), refused);
             let written = VelByteFormat.encode(&[events], &channels, &mut Vec::new());
             assert_eq!(written.is_err(), refused > 0);
         }
@@ -324,7 +324,7 @@ mod tests {
             let channels = Channels::default();
             let whole = batch(&events, &channels);
             let buffers = BlockPool::new(16, 1);
-            let mut context = EncodeContext::new(&channels, &buffers);
+            let mut context = PrepareContext::new(&channels, &buffers);
             let lengths = VelByteFormat.lengths(&whole, &mut context).unwrap();
             let cut = cut.min(whole.len());
             let parts = [whole.slice(0, cut), whole.slice(cut, whole.len() - cut)];

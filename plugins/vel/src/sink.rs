@@ -10,7 +10,7 @@ use serde::Deserialize;
 use sluice_model::options::OutPath;
 use sluice_model::pool::PooledBlock;
 use sluice_model::{
-    Batch, Clock, EncodeContext, Error, Event, OutputFile, PerChannel, Sink, SinkContext,
+    Batch, Clock, Error, Event, OutputFile, PerChannel, PrepareContext, Sink, SinkContext,
     SinkTraits, Written,
 };
 
@@ -144,7 +144,7 @@ impl VelSink {
         clock == Clock::Relative || self.epoch.is_some()
     }
 
-    fn mappings(&self, context: &EncodeContext<'_>) -> Result<Arc<Vec<ChannelMapping>>, Error> {
+    fn mappings(&self, context: &PrepareContext<'_>) -> Result<Arc<Vec<ChannelMapping>>, Error> {
         self.mappings.table(context.channels, |channel| Ok(ChannelMapping::from_channel(channel)))
     }
 }
@@ -289,7 +289,7 @@ impl Sink for VelSink {
         })
     }
 
-    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<VelBlock, Error> {
+    fn prepare(&self, batch: Batch, context: &mut PrepareContext<'_>) -> Result<VelBlock, Error> {
         let (mappings, decoded) = (self.mappings(context)?, decoded_types(&batch));
         let mut bytes = context.buffers.buffer();
         bytes.reserve(batch.payload_bytes() as usize + batch.len() * HEADER_LEN);
@@ -302,7 +302,7 @@ impl Sink for VelSink {
                 let message = PendingMessage::append(&mut bytes, &event, mapping, type_id)?;
                 let message = PendingMessage { wide: batch.wide_time(row), ..message };
                 if message.wide.is_some() && !self.keeps_wide_times(mapping.clock) {
-                    context.clamped.push(row as u32);
+                    context.report.clamped.push(row as u32);
                 }
                 let channel = (event.channel.index(), mapping);
                 usage.add(channel, type_id, event.payload, decoded.is_some());
@@ -310,14 +310,14 @@ impl Sink for VelSink {
             });
             match written {
                 Ok(message) => messages.push(message),
-                Err(reason) => context.refused.push((row as u32, reason)),
+                Err(reason) => context.report.refused.push((row as u32, reason)),
             }
         }
-        usage.report_losses(&mappings, &mut context.losses);
+        usage.report_losses(&mappings, &mut context.report.losses);
         if self.epoch.is_none()
             && usage.channels(&mappings).any(|mapping| mapping.clock == Clock::Utc)
         {
-            context.losses.insert(EPOCH_IS_FIRST_EVENT);
+            context.report.losses.insert(EPOCH_IS_FIRST_EVENT);
         }
         Ok(VelBlock { bytes, messages, hashed: usage.hashed(&mappings) })
     }

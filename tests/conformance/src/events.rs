@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_model::{
-    Batch, BatchBuilder, Channel, ChannelId, Channels, EncodeContext, Encoding, Error, Input, Name,
-    Query, ReadContext, Reader, Rows, Sink, SinkContext, SinkTraits, Source, Split, SplitStart,
-    Written,
+    Batch, BatchBuilder, Channel, ChannelId, Channels, Encoding, Error, Input, Name,
+    PrepareContext, Query, ReadContext, Reader, Rows, Sink, SinkContext, SinkTraits, Source, Split,
+    SplitStart, Written,
 };
 
 use crate::hostile::SeededRandom;
@@ -316,7 +316,7 @@ impl Sink for GatherSink {
         Ok((Arc::clone(&context.channels), Vec::new()))
     }
 
-    fn prepare(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<Batch, Error> {
+    fn prepare(&self, batch: Batch, _: &mut PrepareContext<'_>) -> Result<Batch, Error> {
         Ok(batch)
     }
 

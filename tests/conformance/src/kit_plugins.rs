@@ -10,7 +10,7 @@ use sluice_kit::contract::PlainEvent;
 use sluice_model::registry::{make_sink, make_source, schema_of};
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, Channels, EncodeContext, Error, Input, Plugin, PluginFactory, ReadContext, Reader,
+    Batch, Channels, Error, Input, Plugin, PluginFactory, PrepareContext, ReadContext, Reader,
     Registry, Sink, SinkContext, SinkTraits, Source, Split, SplitStart, Written,
 };
 
@@ -103,7 +103,11 @@ impl Sink for KeepSink {
         Ok(Vec::new())
     }
 
-    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Self::Block, Error> {
+    fn prepare(
+        &self,
+        batch: Batch,
+        context: &mut PrepareContext<'_>,
+    ) -> Result<Self::Block, Error> {
         Ok(plain_events(&batch, context.channels).collect())
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sluice_kit::census::{self, BatchCensus, ChannelCensus, TimeStatistics};
 use sluice_kit::{CodecOptions, Codecs, TypePaths, TypesByKey};
 use sluice_model::{
-    Batch, Channel, Channels, EncodeContext, Error, KeyOf, KnownType, PerChannel, Sink,
+    Batch, Channel, Channels, Error, KeyOf, KnownType, PerChannel, PrepareContext, Sink,
     SinkContext, SinkTraits, TypeKey, Written,
 };
 
@@ -120,7 +120,11 @@ impl Sink for CensusSink {
         Ok(PartialCensus { channels: Arc::clone(&context.channels), part: BatchCensus::default() })
     }
 
-    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<BatchCensus, Error> {
+    fn prepare(
+        &self,
+        batch: Batch,
+        context: &mut PrepareContext<'_>,
+    ) -> Result<BatchCensus, Error> {
         let keys =
             self.keys.table(context.channels, |channel| Ok(self.types.type_lookup(channel)))?;
         Ok(BatchCensus::from_batch(&batch, &keys))

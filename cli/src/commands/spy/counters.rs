@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sluice_model::{
-    Batch, Channel, ChannelId, Channels, EncodeContext, Error, Sink, SinkContext, SinkTraits,
+    Batch, Channel, ChannelId, Channels, Error, PrepareContext, Sink, SinkContext, SinkTraits,
     Written,
 };
 
@@ -333,7 +333,7 @@ impl Sink for CountingSink {
         Ok(())
     }
 
-    fn prepare(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<BatchCount, Error> {
+    fn prepare(&self, batch: Batch, _: &mut PrepareContext<'_>) -> Result<BatchCount, Error> {
         Ok(BatchCount::from_batch(batch))
     }
 

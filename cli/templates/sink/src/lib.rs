@@ -9,7 +9,7 @@ use serde::Deserialize;
 use sluice_io::escape::path_escaped;
 use sluice_model::options::OutPath;
 use sluice_model::{
-    Batch, Channel, EncodeContext, Error, Event, OutputFile, Sink, SinkContext, SinkTraits, Written,
+    Batch, Channel, PrepareContext, Error, Event, OutputFile, Sink, SinkContext, SinkTraits, Written,
     register,
 };
 
@@ -73,7 +73,7 @@ impl Sink for LineSink {
 
     // Called on all cores, in any order. Do the work here. (A format whose units hold several
     // batches, such as row groups, also implements `gather`.)
-    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<EncodedLines, Error> {
+    fn prepare(&self, batch: Batch, context: &mut PrepareContext<'_>) -> Result<EncodedLines, Error> {
         let mut text = String::new();
         let channels = context.channels.since(0);
         let names: Vec<String> = channels.iter().map(|c| channel_text(c)).collect();
@@ -84,7 +84,7 @@ impl Sink for LineSink {
         }
         // Listed in the report as not written.
         context
-            .losses
+            .report.losses
             .insert("the numbers of events and the encodings of payloads are not written");
         let events = batch.len() as u64;
         Ok(EncodedLines { text, events })

@@ -15,8 +15,8 @@ pub use open_sink::{DynSink, OpenSink};
 pub use query::{ChannelLog, ChannelQuery, Query, TimeWindow};
 pub use service::Service;
 pub use sink::{
-    EncodeContext, RunInput, RunOrigin, SOURCES_LOST, Sink, SinkContext, SinkInput, SinkTraits,
-    Written, times_clamped,
+    PrepareContext, PrepareReport, RunInput, RunOrigin, SOURCES_LOST, Sink, SinkContext, SinkInput,
+    SinkTraits, Written, times_clamped,
 };
 pub use source::{ReadContext, Reader, Seam, Source, Split, SplitStart};
 pub use stage::{

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluice_io::tasks::{OrderedTasks, TaskPool};
 
-use super::sink::{EncodeContext, Sink, SinkContext, SinkInput, SinkTraits, Written};
+use super::sink::{PrepareContext, Sink, SinkContext, SinkInput, SinkTraits, Written};
 use crate::{Batch, Error};
 
 /// The object-safe form of [`Sink`], implemented for every sink.
@@ -26,7 +26,7 @@ pub trait DynSink: Send + Sync {
     fn prepare(
         &self,
         batch: Batch,
-        context: &mut EncodeContext<'_>,
+        context: &mut PrepareContext<'_>,
     ) -> Result<Box<dyn Any + Send>, Error>;
 }
 
@@ -130,7 +130,7 @@ impl<S: Sink> DynSink for S {
     fn prepare(
         &self,
         batch: Batch,
-        context: &mut EncodeContext<'_>,
+        context: &mut PrepareContext<'_>,
     ) -> Result<Box<dyn Any + Send>, Error> {
         let traits = Sink::traits(self);
         if !traits.accepts_wide_times {
@@ -140,18 +140,21 @@ impl<S: Sink> DynSink for S {
         let Some((kept, alone)) = given else {
             return Ok(Box::new(Sink::prepare(self, batch, context)?));
         };
-        let mut own = EncodeContext::new(context.channels, context.buffers);
+        let mut own = PrepareContext::new(context.channels, context.buffers);
         let places: Vec<u32> = (0..batch.len())
             .map(|row| row as u32)
             .filter(|row| alone.binary_search(row).is_err())
             .collect();
         let block = Sink::prepare(self, kept, &mut own)?;
-        context.losses.append(&mut own.losses);
-        context.without_sources.append(&mut own.without_sources);
-        let refused = own.refused.into_iter().map(|(row, why)| (places[row as usize], why));
-        context.refused.extend(refused);
-        context.clamped.extend(own.clamped.into_iter().map(|row| places[row as usize]));
-        context.refused.extend(alone.into_iter().map(|row| (row, why_refused(&batch, row))));
+        context.report.losses.append(&mut own.report.losses);
+        context.report.without_sources.append(&mut own.report.without_sources);
+        let refused = own.report.refused.into_iter().map(|(row, why)| (places[row as usize], why));
+        context.report.refused.extend(refused);
+        context
+            .report
+            .clamped
+            .extend(own.report.clamped.into_iter().map(|row| places[row as usize]));
+        context.report.refused.extend(alone.into_iter().map(|row| (row, why_refused(&batch, row))));
         Ok(Box::new(block))
     }
 }

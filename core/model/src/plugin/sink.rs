@@ -84,13 +84,20 @@ fn serialize_hash<S: serde::Serializer>(
     hash.wait().serialize(serializer)
 }
 
-/// The context for encoding a batch.
+/// The context for preparing a batch.
 #[derive(Debug)]
-pub struct EncodeContext<'r> {
+pub struct PrepareContext<'r> {
     /// Every channel of the run.
     pub channels: &'r Channels,
     /// Buffers to encode into.
     pub buffers: &'r BlockPool,
+    /// What the sink reports about the batch.
+    pub report: PrepareReport,
+}
+
+/// What a sink reports about a batch that it prepares.
+#[derive(Debug, Default)]
+pub struct PrepareReport {
     /// Events that the format cannot store, by position in the batch, with the reason.
     pub refused: Vec<(u32, String)>,
     /// What the format loses of events it does store: reported once.
@@ -113,19 +120,17 @@ pub fn times_clamped(channel: &Channel) -> String {
     )
 }
 
-impl<'r> EncodeContext<'r> {
+impl<'r> PrepareContext<'r> {
     /// An empty context.
     pub fn new(channels: &'r Channels, buffers: &'r BlockPool) -> Self {
-        let (losses, without_sources) = (BTreeSet::new(), BTreeSet::new());
-        let (refused, clamped) = (Vec::new(), Vec::new());
-        Self { channels, buffers, refused, losses, clamped, without_sources }
+        Self { channels, buffers, report: PrepareReport::default() }
     }
 
     /// Records all events whose timestamp is clamped.
     pub fn note_clamped_times(&mut self, batch: &Batch) {
         if batch.wide_times().is_some() {
             let rows = 0..batch.len() as u32;
-            self.clamped.extend(rows.filter(|row| batch.wide_time(*row as usize).is_some()));
+            self.report.clamped.extend(rows.filter(|row| batch.wide_time(*row as usize).is_some()));
         }
     }
 
@@ -149,12 +154,14 @@ impl<'r> EncodeContext<'r> {
             let is_recognizable = matches!(channel.encoding, Encoding::Unknown | Encoding::Text)
                 || channel.encoding == *encoding;
             if !is_recognizable || !channel.metadata.is_empty() {
-                self.losses.insert("encodings and versions of payloads are not written");
+                self.report.losses.insert("encodings and versions of payloads are not written");
             }
             if channel.clock == Clock::Relative {
-                self.losses.insert("times relative to the start of a log are written unchanged");
+                self.report
+                    .losses
+                    .insert("times relative to the start of a log are written unchanged");
             }
-            self.without_sources.insert(ChannelId(*id));
+            self.report.without_sources.insert(ChannelId(*id));
         }
     }
 }
@@ -274,12 +281,12 @@ impl Written {
 ///
 /// The output depends on the events and on [`SinkContext::memory`], never on the number of threads
 /// or the time. Every event is either counted in a [`Written`] or listed in
-/// [`EncodeContext::refused`].
+/// [`PrepareReport::refused`].
 ///
 /// # Errors
 ///
 /// `Err` ends the run, and nothing is published. An event that the format cannot hold is not an
-/// error: list it in [`EncodeContext::refused`] with a reason.
+/// error: list it in [`PrepareReport::refused`] with a reason.
 ///
 /// # Example
 ///
@@ -289,7 +296,7 @@ impl Written {
 ///
 /// use sluice_io::tasks::TaskPool;
 /// use sluice_model::{
-///     Batch, BatchBuilder, BlockPool, ChannelId, DynSink, EncodeContext, Error, OutputFile, Sink,
+///     Batch, BatchBuilder, BlockPool, ChannelId, DynSink, PrepareContext, Error, OutputFile, Sink,
 ///     SinkContext, SinkTraits, Written,
 /// };
 ///
@@ -311,7 +318,7 @@ impl Written {
 ///         Ok((context.outputs.create(&self.path)?, 0))
 ///     }
 ///
-///     fn prepare(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<Vec<String>, Error> {
+///     fn prepare(&self, batch: Batch, _: &mut PrepareContext<'_>) -> Result<Vec<String>, Error> {
 ///         Ok(batch.timestamps().iter().map(|time| format!("{time}\n")).collect())
 ///     }
 ///
@@ -335,7 +342,7 @@ impl Written {
 /// batch.push_copy(7, 0, ChannelId(0), b"payload");
 ///
 /// let mut output = DynSink::open(Arc::clone(&sink), &context, &TaskPool::default())?;
-/// let mut preparing = EncodeContext::new(&context.channels, &buffers);
+/// let mut preparing = PrepareContext::new(&context.channels, &buffers);
 /// let block = DynSink::prepare(&*sink, batch.finish(), &mut preparing)?;
 /// assert_eq!(output.push(block)?.events, 1);
 /// output.finish()?;
@@ -358,7 +365,8 @@ pub trait Sink: Send + Sync + 'static {
     fn open(&self, context: &SinkContext) -> Result<Self::Output, Error>;
 
     /// Prepares a batch. Called on any thread, in any order.
-    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Self::Block, Error>;
+    fn prepare(&self, batch: Batch, context: &mut PrepareContext<'_>)
+    -> Result<Self::Block, Error>;
 
     /// Adds a block to what it has gathered, and returns a job for each unit that is complete; at a
     /// flush and at the end, for every unit. Writes nothing.

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use sluice_kit::playback::{PlaybackClock, PlaybackSpeed};
 use sluice_model::{
-    Batch, BatchBuilder, Channel, Channels, EncodeContext, Encoding, Error, Input, Name,
-    PluginKind, Query, ReadContext, Reader, Sink, SinkContext, SinkTraits, Source, Split,
+    Batch, BatchBuilder, Channel, Channels, Encoding, Error, Input, Name, PluginKind,
+    PrepareContext, Query, ReadContext, Reader, Sink, SinkContext, SinkTraits, Source, Split,
     SplitStart, Stage, Written,
 };
 use sluice_pipeline::run::{self, Options};
@@ -95,7 +95,7 @@ impl Sink for LineSink {
         Ok((pace, Arc::clone(&context.channels), 0))
     }
 
-    fn prepare(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<Batch, Error> {
+    fn prepare(&self, batch: Batch, _: &mut PrepareContext<'_>) -> Result<Batch, Error> {
         Ok(batch)
     }
 

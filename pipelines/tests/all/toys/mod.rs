@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use sluice_model::Input;
 use sluice_model::options::{ByteSize, InPaths, OutPath};
-use sluice_model::plugin::{EncodeContext, Reader, SinkContext, SinkTraits, SplitStart, Written};
+use sluice_model::plugin::{PrepareContext, Reader, SinkContext, SinkTraits, SplitStart, Written};
 use sluice_model::registry::{make_sink, make_source, make_stage, schema_of};
 use sluice_model::time::{TimeLength, TimePoint};
 use sluice_model::{
@@ -181,7 +181,7 @@ macro_rules! sink {
             fn open(&self, _: &SinkContext) -> Result<(), Error> {
                 Ok(())
             }
-            fn prepare(&self, _: Batch, _: &mut EncodeContext<'_>) -> Result<(), Error> {
+            fn prepare(&self, _: Batch, _: &mut PrepareContext<'_>) -> Result<(), Error> {
                 Ok(())
             }
             fn write(&self, (): &mut (), (): ()) -> Result<Written, Error> {

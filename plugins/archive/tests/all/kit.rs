@@ -10,8 +10,8 @@ use sluice_io::frames::{FrameSpan, seek_table};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather, overwrite};
 use sluice_model::{
-    Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, EncodeContext, Encoding, Error,
-    Name, OptionsError, PluginFactory, PluginKind, Registry, SinkContext, options,
+    Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, Encoding, Error, Name,
+    OptionsError, PluginFactory, PluginKind, PrepareContext, Registry, SinkContext, options,
 };
 
 /// An event of these tests: microseconds, channel, payload.
@@ -111,9 +111,9 @@ impl ArchiveBuilder {
         let buffers = BlockPool::new(1 << 10, 4);
         for (n, events) in events.chunks(self.batch).enumerate() {
             let batch = batch(events, n * self.batch, &context.channels);
-            let mut encoding = EncodeContext::new(&context.channels, &buffers);
+            let mut encoding = PrepareContext::new(&context.channels, &buffers);
             let block = sink.prepare(batch, &mut encoding)?;
-            refused.extend(encoding.refused.into_iter().map(|(_, reason)| reason));
+            refused.extend(encoding.report.refused.into_iter().map(|(_, reason)| reason));
             output.push(block)?;
         }
         output.finish()?;

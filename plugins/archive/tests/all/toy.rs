@@ -11,8 +11,8 @@ use sluice_io::files::{self, LogFile};
 use sluice_model::options::InPaths;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, BatchBuilder, ByteFormat, Channel, Channels, Damage, EncodeContext, Encoding, Error,
-    Input, Name, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
+    Batch, BatchBuilder, ByteFormat, Channel, Channels, Damage, Encoding, Error, Input, Name,
+    PrepareContext, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
 pub(crate) struct ToyFormat;
@@ -24,13 +24,13 @@ impl ByteFormat for ToyFormat {
         time - time.rem_euclid(1_000)
     }
 
-    fn lengths(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Vec<u32>, Error> {
+    fn lengths(&self, batch: &Batch, context: &mut PrepareContext<'_>) -> Result<Vec<u32>, Error> {
         let mut lengths = Vec::new();
         for (row, event) in batch.iter().enumerate() {
             let name = context.channels.get(event.channel);
             let name = name.name.as_bytes();
             if name == b"REFUSED" {
-                context.refused.push((row as u32, "this name is refused".into()));
+                context.report.refused.push((row as u32, "this name is refused".into()));
             }
             lengths.push((HEADER + name.len() + event.payload.len()) as u32);
         }

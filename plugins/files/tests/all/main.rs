@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use sluice_files as _;
 use sluice_io::tasks::TaskPool;
 use sluice_model::{
-    Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, EncodeContext, Encoding, Error,
-    MessageType, Name, OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind,
+    Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, Encoding, Error, MessageType, Name,
+    OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind, PrepareContext,
     Registry, Rows, SinkContext, TypeKey, Written,
 };
 
@@ -94,9 +94,9 @@ fn run(
     let mut output = Arc::clone(&sink).open(&context, &TaskPool::thread_per_task(width))?;
     let (mut outcome, mut written, mut first) = (FilesOutcome::default(), Written::default(), 0);
     for some in events.chunks(cut.max(1)) {
-        let mut encoding = EncodeContext::new(&context.channels, &buffers);
+        let mut encoding = PrepareContext::new(&context.channels, &buffers);
         let block = sink.prepare(batch(some, first, &context.channels), &mut encoding)?;
-        outcome.refused.extend(encoding.refused.into_iter().map(|(_, why)| why));
+        outcome.refused.extend(encoding.report.refused.into_iter().map(|(_, why)| why));
         written.add(output.push(block)?);
         first += some.len();
     }

@@ -13,7 +13,7 @@ use sluice_kit::Playback;
 use sluice_kit::contract::PlainEvent;
 use sluice_lcm_live::{LcmHub, LcmLive, LcmLiveSink};
 use sluice_model::{
-    Batch, BatchBuilder, Channel, ChannelId, Channels, EncodeContext, Encoding, Name, Query,
+    Batch, BatchBuilder, Channel, ChannelId, Channels, Encoding, Name, PrepareContext, Query,
     ReadContext, RunHandle, Service, Sink, SinkContext, Source, SplitStart,
 };
 use socket2::{Domain, Socket, Type};
@@ -288,9 +288,9 @@ fn play(
     let batch = batch(&context.channels, messages);
     let mut output = sink.open(context).unwrap();
     let blocks = sluice_model::BlockPool::new(1 << 20, 4);
-    let mut encode = EncodeContext::new(&context.channels, &blocks);
+    let mut encode = PrepareContext::new(&context.channels, &blocks);
     let block = sink.prepare(batch, &mut encode).unwrap();
-    let refused = encode.refused.into_iter().map(|(_, why)| why).collect();
+    let refused = encode.report.refused.into_iter().map(|(_, why)| why).collect();
     let sent = sink.write(&mut output, block).unwrap().events;
     sink.finish(output).unwrap();
     (sent, refused)
@@ -377,7 +377,7 @@ fn playing_can_be_told_to_go_elsewhere() {
     let batch = batch(&context.channels, &messages);
     let mut output = sink.open(&context).unwrap();
     let blocks = sluice_model::BlockPool::new(1 << 20, 4);
-    let block = sink.prepare(batch, &mut EncodeContext::new(&context.channels, &blocks)).unwrap();
+    let block = sink.prepare(batch, &mut PrepareContext::new(&context.channels, &blocks)).unwrap();
     let written = std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(100));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use sluice_model::pool::PooledBlock;
-use sluice_model::{Batch, EncodeContext};
+use sluice_model::{Batch, PrepareContext};
 
 use super::{ChannelRole, MICRO, OrcaSink, SECOND, WriteDialect};
 use crate::subfile::LONGEST_RECORD;
@@ -39,13 +39,13 @@ pub(super) struct EventEntry {
 pub(super) fn writable_rows(
     batch: &Batch,
     rows: Vec<EventRow>,
-    context: &mut EncodeContext<'_>,
+    context: &mut PrepareContext<'_>,
 ) -> Vec<EventRow> {
     let (mut is_cut, mut is_fine, mut has_odd_id) = (false, false, false);
     let mut kept = rows;
     kept.retain(|(row, member)| match refusal(*member, batch.payload(*row as usize)) {
         Some(reason) => {
-            context.refused.push((*row, reason));
+            context.report.refused.push((*row, reason));
             false
         }
         None => {
@@ -56,17 +56,20 @@ pub(super) fn writable_rows(
         }
     });
     if is_cut {
-        context.losses.insert(
+        context.report.losses.insert(
             "ids in dialect A, metadata of objects that is not Orca's, and metadata above 16 KiB \
              are not written",
         );
     }
     if has_odd_id {
-        context.losses.insert("an `orca.id` that is not a number from 0 to 255 is written as 0");
+        context
+            .report
+            .losses
+            .insert("an `orca.id` that is not a number from 0 to 255 is written as 0");
     }
     if is_fine {
         let loss = "times are rounded to whole microseconds";
-        context.losses.insert(loss);
+        context.report.losses.insert(loss);
     }
     kept
 }

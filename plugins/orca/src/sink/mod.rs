@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use sluice_model::options::OutPath;
 use sluice_model::{
-    Batch, Channel, Clock, EncodeContext, Encoding, Error, OutputFile, Outputs, PerChannel, Sink,
+    Batch, Channel, Clock, Encoding, Error, OutputFile, Outputs, PerChannel, PrepareContext, Sink,
     SinkContext, SinkTraits, Written,
 };
 
@@ -387,7 +387,7 @@ impl Sink for OrcaSink {
     fn prepare(
         &self,
         batch: Batch,
-        context: &mut EncodeContext<'_>,
+        context: &mut PrepareContext<'_>,
     ) -> Result<EncodedEvents, Error> {
         let members = self.roles.table(context.channels, |channel| Ok(self.role(channel)))?;
         let rows: Vec<EventRow> = batch
@@ -398,7 +398,7 @@ impl Sink for OrcaSink {
             .collect();
         let rows = writable_rows(&batch, rows, context);
         let is_beyond = |row: &u32| !is_representable(time_of(&batch, *row));
-        context.clamped.extend(rows.iter().map(|(row, _)| *row).filter(is_beyond));
+        context.report.clamped.extend(rows.iter().map(|(row, _)| *row).filter(is_beyond));
         let micros = |row: u32| match time_of(&batch, row) {
             time if is_representable(time) => nearest_micros(time),
             _ => nearest_micros(batch.timestamps()[row as usize].into()),

@@ -14,8 +14,8 @@ use sluice_kit::contract::{
     PlainEvent, SourceContents, any_splitting_is_the_same, gather, gather_splits, gather_with,
 };
 use sluice_model::{
-    Batch, BatchBuilder, BlockPool, Channel, ChannelQuery, Channels, DynSink, EncodeContext,
-    Encoding, Name, Outputs, Overwrite, Pattern, Patterns, PluginFactory, PluginKind, Query,
+    Batch, BatchBuilder, BlockPool, Channel, ChannelQuery, Channels, DynSink, Encoding, Name,
+    Outputs, Overwrite, Pattern, Patterns, PluginFactory, PluginKind, PrepareContext, Query,
     ReadContext, Registry, SinkContext, SniffResult, Source, SplitStart,
 };
 use sluice_orca as _;
@@ -303,10 +303,10 @@ fn write_with(
     let (mut losses, mut refused) = (Vec::new(), 0);
     let buffers = BlockPool::new(1 << 10, 2);
     for some in events.chunks(cut) {
-        let mut encoding = EncodeContext::new(&context.channels, &buffers);
+        let mut encoding = PrepareContext::new(&context.channels, &buffers);
         let block = sink.prepare(batch(some, &context.channels), &mut encoding).unwrap();
-        losses.extend(encoding.losses);
-        refused += encoding.refused.len();
+        losses.extend(encoding.report.losses);
+        refused += encoding.report.refused.len();
         output.push(block).unwrap();
     }
     let notes = output.finish().unwrap().notes;

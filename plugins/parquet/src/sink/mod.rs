@@ -12,7 +12,7 @@ use sluice_kit::selection::FieldList;
 use sluice_kit::unnest::list_path;
 use sluice_model::options::{ByteSize, OutPath};
 use sluice_model::{
-    Batch, EncodeContext, Error, FieldPath, Job, PerChannel, Sink, SinkContext, SinkInput,
+    Batch, Error, FieldPath, Job, PerChannel, PrepareContext, Sink, SinkContext, SinkInput,
     SinkTraits, Written,
 };
 
@@ -287,7 +287,7 @@ impl Sink for ParquetSink {
     fn prepare(
         &self,
         batch: Batch,
-        context: &mut EncodeContext<'_>,
+        context: &mut PrepareContext<'_>,
     ) -> Result<PartitionedEvents, Error> {
         let long = (0..batch.len()).filter(|row| batch.payload_len(*row) > MAX_PAYLOAD);
         let refused = long.map(|row| {
@@ -303,9 +303,10 @@ impl Sink for ParquetSink {
             let is_refused = |row| refused.iter().any(|(r, _)| *r as usize == row);
             batch.retain(|row| !is_refused(row))
         };
-        context.refused.extend(refused);
+        context.report.refused.extend(refused);
         if self.timestamp_ns == Some(false) && columns::has_sub_micros(&batch) {
             context
+                .report
                 .losses
                 .insert("times are written in whole microseconds; what is finer is cut off");
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_model::{Batch, EncodeContext, Error};
+use sluice_model::{Batch, Error, PrepareContext};
 
 use super::ParquetSink;
 use super::tables::{PartitionedEvents, SequenceOrder, TableKey};
@@ -15,7 +15,7 @@ impl ParquetSink {
         &self,
         batch: Batch,
         numbers: SequenceOrder,
-        context: &EncodeContext<'_>,
+        context: &PrepareContext<'_>,
     ) -> Result<PartitionedEvents, Error> {
         let (projection, mut matches) = (self.projection(), ProjectionMatches::default());
         let events = batch.len();
@@ -44,7 +44,7 @@ impl ParquetSink {
     fn split_by_table(
         &self,
         batch: Batch,
-        context: &EncodeContext<'_>,
+        context: &PrepareContext<'_>,
     ) -> Result<Vec<(TableKey, Batch)>, Error> {
         let names =
             self.channel_names.table(context.channels, |channel| Ok(channel.name.text().into()))?;

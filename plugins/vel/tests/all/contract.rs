@@ -11,8 +11,8 @@ use sluice_kit::contract::{
     splits_cover_the_inputs,
 };
 use sluice_model::{
-    BatchBuilder, BlockPool, Channel, Clock, EncodeContext, Encoding, Input, Name, PluginFactory,
-    PluginKind, Query, ReadContext, Registry, RunInput, RunOrigin, SinkContext, SniffResult,
+    BatchBuilder, BlockPool, Channel, Clock, Encoding, Input, Name, PluginFactory, PluginKind,
+    PrepareContext, Query, ReadContext, Registry, RunInput, RunOrigin, SinkContext, SniffResult,
     Source, SplitStart,
 };
 use sluice_vel::fuzzing::{
@@ -481,11 +481,11 @@ fn converted(from: serde_json::Value, to: serde_json::Value) -> WrittenLog {
     for split in log.splits(u64::MAX, &Query::default()).unwrap() {
         let mut reader = log.read(&split, SplitStart::At(0), &reading).unwrap();
         while let Some(batch) = reader.next_batch().unwrap() {
-            let mut encoding = EncodeContext::new(&context.channels, &buffers);
+            let mut encoding = PrepareContext::new(&context.channels, &buffers);
             let block = sink.prepare(batch, &mut encoding).unwrap();
             output.push(block).unwrap();
-            losses.append(&mut encoding.losses);
-            refused += encoding.refused.len();
+            losses.append(&mut encoding.report.losses);
+            refused += encoding.report.refused.len();
         }
     }
     let notes = output.finish().unwrap().notes;
@@ -639,13 +639,13 @@ fn write_channels(channels: Vec<Channel>) -> (Vec<u8>, Vec<&'static str>, Vec<(S
     for (n, channel) in channels.into_iter().enumerate() {
         batch.push_copy(n as i64, 0, context.channels.intern(channel).unwrap(), b"payload");
     }
-    let mut encoding = EncodeContext::new(&context.channels, &buffers);
+    let mut encoding = PrepareContext::new(&context.channels, &buffers);
     let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).unwrap();
     let block = sink.prepare(batch.finish(), &mut encoding).unwrap();
     output.push(block).unwrap();
     let notes = output.finish().unwrap().notes;
     context.outputs.publish(|_, _| Ok(String::new())).unwrap();
-    (std::fs::read(path).unwrap(), encoding.losses.into_iter().collect(), notes)
+    (std::fs::read(path).unwrap(), encoding.report.losses.into_iter().collect(), notes)
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use sluice_io::tasks::TaskPool;
-use sluice_model::{BlockPool, EncodeContext, Error, Outputs, Overwrite, SinkContext};
+use sluice_model::{BlockPool, Error, Outputs, Overwrite, PrepareContext, SinkContext};
 
 use super::files::DirSnapshot;
 use super::{SinkBench, run_fault};
@@ -58,7 +58,7 @@ impl SinkBench<'_> {
         let (pool, batches) = (BlockPool::new(1 << 16, 1 << 20), self.events.in_batches(SIZE));
         let encode = |at: usize| {
             let batch = batches.get(at).cloned().unwrap_or_default();
-            sink.prepare(batch, &mut EncodeContext::new(&channels, &pool))
+            sink.prepare(batch, &mut PrepareContext::new(&channels, &pool))
         };
         let mut blocks = Vec::new();
         for at in 0..batches.len() {

@@ -12,9 +12,9 @@ use sluice_model::options::OutPath;
 use sluice_model::registry::{make_source, schema_of};
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, BatchBuilder, Channel, Channels, DynSink, EncodeContext, Encoding, Error, Event, Input,
-    Name, OptionsError, OutputFile, Plugin, PluginFactory, ReadContext, Reader, Sink, SinkContext,
-    SinkTraits, Source, Split, SplitStart, Written, options,
+    Batch, BatchBuilder, Channel, Channels, DynSink, Encoding, Error, Event, Input, Name,
+    OptionsError, OutputFile, Plugin, PluginFactory, PrepareContext, ReadContext, Reader, Sink,
+    SinkContext, SinkTraits, Source, Split, SplitStart, Written, options,
 };
 
 use crate::found::expect_findings;
@@ -217,7 +217,11 @@ impl Sink for ToySink {
         Ok(Output { file, bytes: Vec::new(), held: Vec::new(), events: 0 })
     }
 
-    fn prepare(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Self::Block, Error> {
+    fn prepare(
+        &self,
+        batch: Batch,
+        context: &mut PrepareContext<'_>,
+    ) -> Result<Self::Block, Error> {
         let mut bytes = Vec::new();
         if self.wrong == SinkDefect::MarksBatches {
             bytes.push(b'#');

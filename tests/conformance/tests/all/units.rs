@@ -7,7 +7,7 @@ use serde::Deserialize;
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, Channels, EncodeContext, Error, Job, OutputFile, Sink, SinkContext, SinkInput,
+    Batch, Channels, Error, Job, OutputFile, PrepareContext, Sink, SinkContext, SinkInput,
     SinkTraits, Written,
 };
 
@@ -41,7 +41,7 @@ impl Sink for UnitSink {
         Ok((context.outputs.create(&self.path.0)?, Vec::new(), Arc::clone(&context.channels)))
     }
 
-    fn prepare(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<Batch, Error> {
+    fn prepare(&self, batch: Batch, _: &mut PrepareContext<'_>) -> Result<Batch, Error> {
         Ok(batch.with_rows(Vec::new()).owned())
     }
 

@@ -11,8 +11,8 @@ use sluice_io::frames::{self, SeekTableBuilder};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather};
 use sluice_model::{
-    BatchBuilder, BlockPool, ByteFormat, Channel, EncodeContext, Encoding, Error, Name,
-    PluginFactory, PluginKind, ReadContext, SinkContext, options,
+    BatchBuilder, BlockPool, ByteFormat, Channel, Encoding, Error, Name, PluginFactory, PluginKind,
+    PrepareContext, ReadContext, SinkContext, options,
 };
 
 use crate::inputs;
@@ -49,7 +49,7 @@ fn sound(format: &str) -> Vec<u8> {
         batch.push_copy(i64::from(n) * 1_000, n.into(), id, &vec![n; usize::from(n)]);
     }
     let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).expect("it opens");
-    let mut encoding = EncodeContext::new(&context.channels, &buffers);
+    let mut encoding = PrepareContext::new(&context.channels, &buffers);
     let block = sink.prepare(batch.finish(), &mut encoding).expect("it is prepared");
     output.push(block).expect("it is written");
     output.finish().expect("it finishes");

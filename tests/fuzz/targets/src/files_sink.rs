@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use sluice_io::tasks::TaskPool;
 use sluice_model::{
-    BatchBuilder, BlockPool, Channel, EncodeContext, Encoding, Name, PluginFactory, PluginKind,
+    BatchBuilder, BlockPool, Channel, Encoding, Name, PluginFactory, PluginKind, PrepareContext,
     SinkContext,
 };
 
@@ -32,7 +32,7 @@ pub fn files_sink(bytes: &[u8]) {
     batch.push_copy(1, 2, id, payload);
     batch.push_copy(1, 2, id, payload);
     let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).expect("it opens");
-    let block = sink.prepare(batch.finish(), &mut EncodeContext::new(&context.channels, &buffers));
+    let block = sink.prepare(batch.finish(), &mut PrepareContext::new(&context.channels, &buffers));
     output.push(block.expect("it is prepared")).expect("it is written");
     output.finish().expect("it finishes");
     context.outputs.publish(|_, _| Ok("manifest".to_owned())).expect("it is published");

@@ -6,7 +6,7 @@ use serde_json::json;
 use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, gather};
 use sluice_model::{
-    Batch, BlockPool, Channels, EncodeContext, PluginFactory, PluginKind, Query, ReadContext,
+    Batch, BlockPool, Channels, PluginFactory, PluginKind, PrepareContext, Query, ReadContext,
     SinkContext, Source, SplitStart,
 };
 
@@ -106,9 +106,9 @@ fn is_written(format: &str, batches: &[Batch], channels: Arc<Channels>) -> bool 
     let buffers = BlockPool::new(1 << 10, 4);
     let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).expect("it opens");
     for batch in batches {
-        let mut encoding = EncodeContext::new(&context.channels, &buffers);
+        let mut encoding = PrepareContext::new(&context.channels, &buffers);
         let Ok(block) = sink.prepare(batch.clone(), &mut encoding) else { return false };
-        let is_whole = encoding.refused.is_empty() && encoding.losses.is_empty();
+        let is_whole = encoding.report.refused.is_empty() && encoding.report.losses.is_empty();
         if !is_whole || output.push(block).is_err() {
             return false;
         }

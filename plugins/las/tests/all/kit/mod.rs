@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use sluice_io::tasks::TaskPool;
 use sluice_las as _;
 use sluice_model::{
-    Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, EncodeContext, Encoding, Error,
-    MessageType, Name, OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind,
+    Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, Encoding, Error, MessageType, Name,
+    OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind, PrepareContext,
     Registry, Rows, SinkContext, TypeKey, Written,
 };
 
@@ -217,10 +217,10 @@ pub(crate) fn run_on(
     let (mut output, buffers) = (Arc::clone(&sink).open(context, tasks)?, BlockPool::new(64, 2));
     let (mut outcome, mut written) = (LasOutcome::default(), Written::default());
     for batch in batches {
-        let mut encoding = EncodeContext::new(&context.channels, &buffers);
+        let mut encoding = PrepareContext::new(&context.channels, &buffers);
         let block = sink.prepare(batch, &mut encoding)?;
-        outcome.refused.append(&mut encoding.refused);
-        outcome.losses.extend(encoding.losses);
+        outcome.refused.append(&mut encoding.report.refused);
+        outcome.losses.extend(encoding.report.losses);
         written.add(output.push(block)?);
     }
     written.add(output.finish()?);

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather};
 use sluice_model::{
-    Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Error, Name,
-    Outputs, Overwrite, PluginFactory, PluginKind, Registry, SinkContext, Source, Written,
+    Batch, BatchBuilder, BlockPool, Channel, Channels, Encoding, Error, Name, Outputs, Overwrite,
+    PluginFactory, PluginKind, PrepareContext, Registry, SinkContext, Source, Written,
 };
 use sluice_parquet as _;
 
@@ -86,7 +86,7 @@ pub(crate) fn write_on(
     let mut output = Arc::clone(&sink).open(context, tasks)?;
     let (buffers, mut written) = (BlockPool::new(64, 2), Written::default());
     for batch in batches {
-        let mut encode = EncodeContext::new(&context.channels, &buffers);
+        let mut encode = PrepareContext::new(&context.channels, &buffers);
         let block = sink.prepare(batch, &mut encode)?;
         written.add(output.push(block)?);
     }
