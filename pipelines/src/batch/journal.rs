@@ -13,7 +13,8 @@ use sluice_io::output::{remove_objects, replace_file, sync_folder};
 use sluice_io::store::is_address;
 use sluice_model::Error;
 
-use super::record::JOURNAL;
+/// The journal of an unfinished batch: one JSON object per line.
+pub const JOURNAL: &str = "_units.jsonl";
 
 /// An append-only journal in a folder. Created on the first append.
 pub(super) struct Journal {

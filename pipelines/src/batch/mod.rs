@@ -5,6 +5,7 @@
 
 mod exact_json;
 mod journal;
+mod merge;
 mod outcome;
 mod progress;
 mod record;
@@ -12,6 +13,7 @@ mod recorder;
 mod schedule;
 mod shard;
 pub(crate) mod template;
+mod unit_record;
 mod units;
 
 use std::collections::BTreeSet;
@@ -20,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use sluice_io::files::{self, FileIdentity, is_special};
 use sluice_io::output::{MANIFEST, is_used, sweep};
@@ -31,12 +33,16 @@ use crate::dispatch::remove_abandoned;
 use crate::report::Report;
 use crate::run::{self, Options, Stop};
 use crate::spec::Pipeline;
+pub use journal::JOURNAL;
+pub use merge::{FileCheck, MergeOutcome, merge};
 pub(crate) use outcome::{UnitKey, UnitOutcome};
 pub(crate) use progress::BatchProgress;
-pub use record::{BatchRecord, JOURNAL, UnfinishedUnit, UnitRecord};
-pub(crate) use record::{PlannedRun, RecordedRun, recorded_paths as recorded_outputs};
+pub use record::{BatchRecord, UnfinishedUnit};
 pub(crate) use recorder::BatchRecorder;
-pub use shard::{FileCheck, MergeOutcome, Shard, merge};
+pub use shard::Shard;
+pub(crate) use unit_record::{PlannedRun, RecordedRun, recorded_paths as recorded_outputs};
+pub use unit_record::{Status, UnitRecord};
+pub use units::Unit;
 pub(crate) use units::{Blueprint, FilledSlot};
 
 use shard::ShardHeader;
@@ -65,17 +71,6 @@ pub struct Batch {
     shard: Option<ShardHeader>,
 }
 
-/// One input and its outputs.
-#[derive(Clone, Debug)]
-pub struct Unit {
-    /// The input.
-    pub input: Input,
-    /// The files and folders that are named after it.
-    pub outputs: Vec<PathBuf>,
-    /// Its index among the inputs.
-    pub index: usize,
-}
-
 /// The outcome of a unit.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnitReport {
@@ -88,23 +83,6 @@ pub struct UnitReport {
     pub error: Option<String>,
     /// The exit code of a run for this input only; `None` if the unit was not started.
     pub exit: Option<u8>,
-}
-
-/// How a unit ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// It was run.
-    Done,
-    /// An earlier run had done it.
-    Skipped,
-    /// It failed and published nothing.
-    Failed,
-    /// It was interrupted and published nothing.
-    Interrupted,
-    /// It was not run.
-    #[serde(rename = "not started")]
-    NotStarted,
 }
 
 /// What a batch did.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_model::Input;
 
-use super::record::{PlannedRun, UnitRecord};
+use super::unit_record::{PlannedRun, UnitRecord};
 use crate::manifest;
 use crate::report::Report;
 use crate::resolved;

@@ -5,45 +5,18 @@
 //! latest units in `_units.jsonl`.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf, absolute};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_io::files::{self, PathKind};
-use sluice_io::output::{MANIFEST, PublishedFile};
+use sluice_io::files;
+use sluice_io::output::MANIFEST;
 use sluice_io::store::is_address;
-use sluice_model::{Error, Input, RunOrigin};
+use sluice_model::Error;
 
+use super::journal;
 use super::shard::{self, ShardFiles};
-use super::{Status, journal};
-use crate::manifest::{self, InputFile, OutputFile, RunEnd, VERSION, is_false};
-
-/// The journal of an unfinished batch: one JSON object per line.
-pub const JOURNAL: &str = "_units.jsonl";
-
-/// What one unit read and wrote.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnitRecord {
-    /// The pipeline file that ran, without variables and placeholders.
-    pub pipeline: String,
-    /// The pipeline's name.
-    pub name: Option<String>,
-    /// The version of Sluice that ran it.
-    pub sluice: String,
-    /// The plugins that took part.
-    pub plugins: Vec<String>,
-    /// What was read.
-    pub inputs: Vec<InputFile>,
-    /// The unit's outputs: files and folders that no other unit may write.
-    pub outputs: Vec<PathBuf>,
-    /// The files written, with paths relative to the record's folder, or absolute.
-    pub files: Vec<OutputFile>,
-    /// The exit code: 3 if there were losses.
-    pub exit: u8,
-    /// Whether the run was interrupted before it had read everything.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub partial: bool,
-}
+use super::unit_record::{Status, UnitRecord, has_recorded_length, parse_journal};
 
 /// The content of a batch's `_manifest.json`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -164,126 +137,6 @@ impl BatchRecord {
     }
 }
 
-impl UnitRecord {
-    /// The record of a run whose files are about to be published. Waits for the hashes of its
-    /// inputs.
-    pub(crate) fn from_run(
-        origin: &RunOrigin,
-        (plugins, ended): (&[String], RunEnd),
-        outputs: &[PathBuf],
-        files: &[PublishedFile],
-        folder: &Path,
-    ) -> Result<Self, Error> {
-        let each = files.iter().filter(|file| file.path != Path::new("-")).map(|file| {
-            let path = recorded_path(&file.path, folder)?;
-            Ok(OutputFile { path, rows: file.rows, bytes: file.bytes, blake3: file.blake3.clone() })
-        });
-        let mut files = each.collect::<Result<Vec<_>, Error>>()?;
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Self {
-            pipeline: origin.pipeline.clone(),
-            name: origin.name.clone(),
-            sluice: VERSION.to_owned(),
-            plugins: plugins.to_vec(),
-            inputs: manifest::hashed_inputs(origin),
-            outputs: recorded_paths(outputs, folder)?,
-            files,
-            exit: ended.exit,
-            partial: ended.partial,
-        })
-    }
-
-    /// Whether these files have the content that the record states.
-    pub(crate) fn describes(&self, files: &[PublishedFile]) -> bool {
-        let mut ours: Vec<_> = self.files.iter().map(|file| (file.bytes, &file.blake3)).collect();
-        let mut theirs: Vec<_> = files.iter().map(|file| (file.bytes, &file.blake3)).collect();
-        ours.sort();
-        theirs.sort();
-        ours == theirs
-    }
-
-    /// The run that this record describes.
-    pub(super) fn recorded_run(&self) -> RecordedRun<'_> {
-        RecordedRun {
-            pipeline: &self.pipeline,
-            sluice: &self.sluice,
-            plugins: &self.plugins,
-            inputs: &self.inputs,
-            files: &self.files,
-            partial: self.partial,
-        }
-    }
-}
-
-/// A run as a record or manifest describes it.
-#[derive(Clone, Copy)]
-pub(crate) struct RecordedRun<'c> {
-    pub(crate) pipeline: &'c str,
-    pub(crate) sluice: &'c str,
-    pub(crate) plugins: &'c [String],
-    pub(crate) inputs: &'c [InputFile],
-    pub(crate) files: &'c [OutputFile],
-    pub(crate) partial: bool,
-}
-
-/// A run that an earlier one may have done.
-pub(crate) struct PlannedRun<'d> {
-    pub(crate) pipeline: &'d str,
-    pub(crate) plugins: &'d [String],
-    pub(crate) inputs: &'d [Input],
-}
-
-impl RecordedRun<'_> {
-    /// Whether this is the planned run and all files are unchanged. Reads them in full.
-    pub(crate) fn matches(&self, due: &PlannedRun<'_>, folder: &Path) -> bool {
-        let same = self.pipeline == due.pipeline
-            && self.sluice == VERSION
-            && self.plugins == due.plugins
-            && !self.partial;
-        // Lengths are cheap to compare and reveal most differences.
-        same && self.inputs.len() == due.inputs.len()
-            && self.inputs.iter().zip(due.inputs).all(|(then, now)| {
-                then.path == now.path && now.bytes.is_some() && then.bytes == now.bytes
-            })
-            && self.files.iter().all(|file| has_recorded_length(folder, file))
-            && self.files.iter().all(|file| has_recorded_hash(folder, file))
-            && self.inputs.iter().all(|input| {
-                input.blake3.is_some() && manifest::hash_file(&input.path).ok() == input.blake3
-            })
-    }
-}
-
-/// Whether the file exists with the recorded length.
-pub(super) fn has_recorded_length(folder: &Path, file: &OutputFile) -> bool {
-    let found = files::path_kind(&folder.join(&file.path));
-    found.is_ok_and(|found| found == Some(PathKind::File(file.bytes)))
-}
-
-/// Whether the file has the recorded hash.
-pub(super) fn has_recorded_hash(folder: &Path, file: &OutputFile) -> bool {
-    file.blake3.is_some() && manifest::hash_file(&folder.join(&file.path)).ok() == file.blake3
-}
-
-/// A path as a record in `folder` names it: relative inside the folder, otherwise absolute.
-pub(super) fn recorded_path(path: &Path, folder: &Path) -> Result<PathBuf, Error> {
-    let inside = path.strip_prefix(folder).ok().filter(|inside| {
-        inside.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
-    });
-    match inside {
-        // Drops trailing slashes and `./`.
-        Some(inside) => Ok(inside.components().filter(|c| *c != Component::CurDir).collect()),
-        None if is_address(path) => Ok(path.to_owned()),
-        None => absolute(path).map_err(|e| Error::io("find", path, e)),
-    }
-}
-
-pub(crate) fn recorded_paths(paths: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    let mut all =
-        paths.iter().map(|path| recorded_path(path, folder)).collect::<Result<Vec<_>, _>>()?;
-    all.sort();
-    Ok(all)
-}
-
 /// A folder's batch manifest; the inner `Err` says why it is not one, `None` if there is none.
 fn read_manifest(folder: &Path) -> Result<Option<Result<BatchManifest, &'static str>>, Error> {
     let Some(text) = files::read_if_exists(&folder.join(MANIFEST))? else { return Ok(None) };
@@ -297,17 +150,14 @@ fn read_manifest(folder: &Path) -> Result<Option<Result<BatchManifest, &'static 
     Ok(Some(read.map_err(|_| "this batch record is not valid")))
 }
 
-/// The units of a journal. A truncated line has no newline and is skipped.
-pub(super) fn parse_journal(text: &[u8]) -> Vec<UnitRecord> {
-    let whole = text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
-    whole.filter_map(|line| serde_json::from_slice(line).ok()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
+    use super::super::journal::JOURNAL;
+    use super::super::unit_record::recorded_path;
     use super::*;
+    use crate::manifest::VERSION;
 
     #[test]
     fn a_line_that_was_cut_is_left_out() {

@@ -10,12 +10,10 @@ use sluice_io::output::{MANIFEST, remove_file, remove_unfinished_manifest, repla
 use sluice_io::store::is_address;
 use sluice_model::Error;
 
-use super::journal::Journal;
-use super::record::{
-    BatchManifest, BatchRecord, JOURNAL, UnfinishedUnit, UnitRecord, has_recorded_hash,
-    has_recorded_length,
-};
+use super::journal::{JOURNAL, Journal};
+use super::record::{BatchManifest, BatchRecord, UnfinishedUnit};
 use super::shard::{ShardFiles, ShardHeader, ShardLock, ShardRecord};
+use super::unit_record::{UnitRecord, has_recorded_hash, has_recorded_length};
 use crate::manifest::{OutputFile, VERSION};
 
 /// The record of a running batch. A folder holds the record of one batch at a time; each shard of a

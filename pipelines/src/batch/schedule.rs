@@ -11,8 +11,8 @@ use sluice_model::{Error, ErrorKind, Overwrite, Query, Registry, RunOrigin};
 
 use super::outcome::{UnitKey, UnitOutcome};
 use super::progress::BatchProgress;
-use super::record::UnitRecord;
 use super::recorder::BatchRecorder;
+use super::unit_record::UnitRecord;
 use super::{Batch, FailurePolicy, Unit};
 use crate::manifest;
 use crate::run::{self, Milestone, Options, ParentRun};

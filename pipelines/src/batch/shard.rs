@@ -5,20 +5,15 @@
 //! list, not on file lengths, which may change between the start of two shards; and logs of one
 //! day, which are neighbours, are spread evenly.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sluice_io::output::sweep;
 use sluice_model::Error;
 
-use super::record::{
-    BatchRecord, UnitRecord, has_recorded_hash, has_recorded_length, parse_journal,
-};
-use super::recorder::BatchRecorder;
+use super::unit_record::{UnitRecord, parse_journal};
 use crate::manifest::VERSION;
 
 /// One shard of a batch.
@@ -141,17 +136,17 @@ pub(crate) struct ShardHeader {
 /// The content of a shard's record.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ShardRecord {
-    sluice: String,
-    shard: usize,
-    of: usize,
-    batch: String,
+    pub(super) sluice: String,
+    pub(super) shard: usize,
+    pub(super) of: usize,
+    pub(super) batch: String,
     /// The number of inputs of the whole batch.
-    inputs: usize,
+    pub(super) inputs: usize,
     /// Inputs of the shard that are not done.
-    left: Vec<PathBuf>,
-    units: Vec<UnitRecord>,
+    pub(super) left: Vec<PathBuf>,
+    pub(super) units: Vec<UnitRecord>,
     /// Units of the previous record that belong to another batch or could not be redone.
-    earlier: Vec<UnitRecord>,
+    pub(super) earlier: Vec<UnitRecord>,
 }
 
 impl ShardRecord {
@@ -184,13 +179,13 @@ impl ShardRecord {
 /// The files of one shard in a folder.
 #[derive(Debug)]
 pub(super) struct ShardFiles {
-    shard: Shard,
+    pub(super) shard: Shard,
     /// `None` if the shard never finished.
-    record: Option<ShardRecord>,
+    pub(super) record: Option<ShardRecord>,
     /// The units of an unfinished shard, in completion order.
     pub(super) journal: Vec<UnitRecord>,
     /// Whether the shard is unfinished.
-    is_open: bool,
+    pub(super) is_open: bool,
 }
 
 impl ShardFiles {
@@ -280,83 +275,8 @@ fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// How files are checked before their records are merged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileCheck {
-    /// They exist with the recorded length.
-    Length,
-    /// They have the recorded hash. Reads them in full.
-    Hash,
-}
-
-/// The outcome of a merge.
-#[derive(Debug, PartialEq, Eq)]
-pub enum MergeOutcome {
-    /// The records are merged.
-    Done {
-        /// The number of shards.
-        parts: usize,
-        /// The number of units.
-        units: usize,
-    },
-    /// There are no shard records, but a merged one.
-    AlreadyMerged,
-    /// The records cannot be merged, for these reasons. Nothing was changed.
-    Incomplete(Vec<String>),
-}
-
-/// Merges the shard records in a folder, if all shards are complete and valid. The result is the
-/// record of an unsharded run.
-pub fn merge(folder: &Path, check: FileCheck) -> Result<MergeOutcome, Error> {
-    let record = BatchRecord::to_continue(folder)?;
-    if record.shards.is_empty() {
-        let what = "there are no shard records here".to_owned();
-        return Ok(if record.units.is_empty() {
-            MergeOutcome::Incomplete(vec![what])
-        } else {
-            MergeOutcome::AlreadyMerged
-        });
-    }
-    // Held until the record is written, so that no shard starts meanwhile.
-    let recorder = BatchRecorder::open(folder, None)?;
-    let parts = &recorder.previous().shards;
-    if parts.is_empty() {
-        return Ok(MergeOutcome::AlreadyMerged);
-    }
-    let problems = merge_problems(folder, parts, check);
-    if !problems.is_empty() {
-        return Ok(MergeOutcome::Incomplete(problems));
-    }
-    let units: Vec<&UnitRecord> = shard_units(parts).map(|(_, unit)| unit).collect();
-    let outputs: Vec<PathBuf> =
-        units.iter().flat_map(|unit| &unit.outputs).map(|path| folder.join(path)).collect();
-    let merged = MergeOutcome::Done { parts: parts.len(), units: units.len() };
-    recorder.close(Vec::new(), Vec::new())?;
-    sweep(outputs.iter().map(PathBuf::as_path));
-    Ok(merged)
-}
-
-/// All units of the batch, each with its shard.
-fn shard_units(parts: &[ShardFiles]) -> impl Iterator<Item = (Shard, &UnitRecord)> {
-    parts.iter().flat_map(|part| {
-        part.record.iter().flat_map(|record| &record.units).map(|unit| (part.shard, unit))
-    })
-}
-
-/// Why the shards do not form a complete batch.
-fn merge_problems(folder: &Path, parts: &[ShardFiles], check: FileCheck) -> Vec<String> {
-    let mut problems = mixed_batches(parts);
-    if problems.is_empty() {
-        problems.extend(missing_shards(parts));
-        problems.extend(parts.iter().filter_map(unfinished_shard));
-        problems.extend(duplicate_outputs(parts));
-        problems.extend(changed_files(folder, parts, check));
-    }
-    problems
-}
-
 /// Messages about shards of different batches.
-fn mixed_batches(parts: &[ShardFiles]) -> Vec<String> {
+pub(super) fn mixed_batches(parts: &[ShardFiles]) -> Vec<String> {
     let Some(first) = parts.first() else { return Vec::new() };
     if let Some(other) = parts.iter().find(|part| part.shard.total != first.shard.total) {
         return vec![format!(
@@ -379,7 +299,7 @@ fn mixed_batches(parts: &[ShardFiles]) -> Vec<String> {
     versions.chain(batches).collect()
 }
 
-fn missing_shards(parts: &[ShardFiles]) -> Option<String> {
+pub(super) fn missing_shards(parts: &[ShardFiles]) -> Option<String> {
     let of = parts.first()?.shard.total;
     let is_there = |number: &usize| parts.iter().any(|part| part.shard.number == *number);
     let missing: Vec<usize> = (1..=of).filter(|number| !is_there(number)).collect();
@@ -396,7 +316,7 @@ fn missing_shards(parts: &[ShardFiles]) -> Option<String> {
     (!missing.is_empty()).then_some(text)
 }
 
-fn unfinished_shard(part: &ShardFiles) -> Option<String> {
+pub(super) fn unfinished_shard(part: &ShardFiles) -> Option<String> {
     let ShardFiles { shard, record, is_open, .. } = part;
     if *is_open {
         return Some(format!(
@@ -411,43 +331,6 @@ fn unfinished_shard(part: &ShardFiles) -> Option<String> {
         many => format!("{many} inputs are not done, such as {first}"),
     };
     Some(format!("shard {shard} is not complete: {count}; run it again with --resume"))
-}
-
-fn duplicate_outputs(parts: &[ShardFiles]) -> Vec<String> {
-    let mut claimed: BTreeMap<&PathBuf, Shard> = BTreeMap::new();
-    let mut twice = Vec::new();
-    for (shard, unit) in shard_units(parts) {
-        for output in &unit.outputs {
-            if let Some(other) = claimed.insert(output, shard) {
-                let output = output.display();
-                twice.push(format!(
-                    "shards {other} and {shard} both claim to have written {output}"
-                ));
-            }
-        }
-    }
-    twice
-}
-
-fn changed_files(folder: &Path, parts: &[ShardFiles], check: FileCheck) -> Vec<String> {
-    let mut other = Vec::new();
-    for (shard, unit) in shard_units(parts) {
-        let is_other = |file: &&crate::manifest::OutputFile| match check {
-            FileCheck::Length => !has_recorded_length(folder, file),
-            FileCheck::Hash => {
-                !(has_recorded_length(folder, file) && has_recorded_hash(folder, file))
-            }
-        };
-        let files = unit.files.iter().filter(is_other).map(|file| {
-            let path = file.path.display();
-            format!(
-                "{path} has changed since shard {shard} wrote it; `--shard {shard} --resume` \
-                 writes it again"
-            )
-        });
-        other.extend(files);
-    }
-    other
 }
 
 #[cfg(test)]

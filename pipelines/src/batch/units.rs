@@ -8,13 +8,22 @@ use serde_json::Value;
 use sluice_io::files::FileIdentity;
 use sluice_io::output::canonical_path;
 use sluice_model::options::ByteSize;
-use sluice_model::{Error, PluginKind, Registry};
+use sluice_model::{Error, Input, PluginKind, Registry};
 
-use super::Unit;
 use crate::source_name;
 use crate::spec::options::make;
-use crate::spec::templates::{TemplateSlot, TemplateTarget};
-use crate::spec::{OnDamage, Pipeline, PipelineNode, PluginInstance};
+use crate::spec::{OnDamage, Pipeline, PipelineNode, PluginInstance, TemplateSlot, TemplateTarget};
+
+/// One input and its outputs.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// The input.
+    pub input: Input,
+    /// The files and folders that are named after it.
+    pub outputs: Vec<PathBuf>,
+    /// Its index among the inputs.
+    pub index: usize,
+}
 
 /// A pipeline before its plugins are created. Any number can be built from it, on any thread or
 /// machine.

@@ -14,15 +14,29 @@ use sluice_model::{Error, ErrorKind};
 use super::delivery::{AttemptResult, UnitDelivery};
 use super::exchange::ExchangeDir;
 use super::heartbeat::Heartbeat;
-use super::order::UnitOrder;
+use super::order::{ATTEMPTS, UnitOrder};
 use super::publish::ReceivedDelivery;
-use super::{ATTEMPTS, Carrier};
 use crate::batch::UnitOutcome;
 use crate::run::{Options, Stop};
 
 /// Polling intervals: after a delivery was found, and the maximum.
 const POLL_INTERVALS: (Duration, Duration) =
     (Duration::from_millis(10), Duration::from_millis(320));
+
+/// Brings orders to workers. Scheduling and retries are its responsibility.
+pub trait Carrier: Sync {
+    /// Has every order executed by some worker. Returns when no order will run any more; results
+    /// are only taken from the exchange directory. Returns promptly once `stop` is requested. `say`
+    /// shows the user a line at once; the line has no newline.
+    ///
+    /// `Err` if some orders could not be completed, with the reason.
+    fn carry(
+        &self,
+        orders: &[UnitOrder],
+        stop: &Stop,
+        say: &(dyn Fn(&str) + Sync),
+    ) -> Result<(), Error>;
+}
 
 /// Hands out orders and settles their deliveries.
 pub(super) struct DispatchDriver<'d> {

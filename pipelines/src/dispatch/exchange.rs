@@ -11,9 +11,8 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf, absolute};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -21,19 +20,11 @@ use sluice_io::files;
 use sluice_io::store::is_address;
 use sluice_model::Error;
 
+use super::exchange_names::{DIR_NAME, DRIVER, REMOVE_ATTEMPTS, host, unique, unique_hash};
 use super::exchange_objects::{self, ExchangeObjects};
-
-/// Prefix and suffix of the directory's name. The suffix marks it as temporary.
-pub(super) const DIR_NAME: (&str, &str) = (".cluster.", ".sluice-tmp");
 
 /// Suffix of a directory that is being removed.
 const REMOVED_SUFFIX: &str = ".gone.sluice-tmp";
-
-/// How often to retry removing a directory that late workers still write to.
-pub(super) const REMOVE_ATTEMPTS: usize = 100;
-
-/// The heartbeat file.
-pub(super) const DRIVER: &str = "driver";
 
 /// A driver without a heartbeat for this long is considered dead.
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -361,24 +352,4 @@ fn process_space() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let processes = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     format!("{} {} {}", host(), boot.trim(), processes.display())
-}
-
-/// The host name, reduced to characters that are valid in any file name.
-pub(super) fn host() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    let name: String = name.trim().chars().map(plain).take(40).collect();
-    if name.is_empty() { "host".to_owned() } else { name }
-}
-
-/// A globally unique name: host, process, time and counter.
-pub(super) fn unique() -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-    format!("{}-{}-{time:x}-{count}", host(), std::process::id())
-}
-
-fn unique_hash() -> String {
-    blake3::hash(unique().as_bytes()).to_hex().chars().take(16).collect()
 }

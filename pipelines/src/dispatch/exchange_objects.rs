@@ -14,7 +14,7 @@ use sluice_io::output::{remove_file, remove_objects, replace_file};
 use sluice_io::store::{ListDepth, StorePath};
 use sluice_model::Error;
 
-use super::exchange::{DIR_NAME, DRIVER, REMOVE_ATTEMPTS, unique};
+use super::exchange_names::{DIR_NAME, DRIVER, REMOVE_ATTEMPTS, unique};
 
 /// Prefix of the attempt markers. Counting these avoids listing the outputs of attempts.
 const ATTEMPT_PREFIX: &str = "begun/";

@@ -18,6 +18,7 @@ mod delivery;
 mod driver;
 mod eligibility;
 mod exchange;
+mod exchange_names;
 mod exchange_objects;
 mod heartbeat;
 mod identity;
@@ -32,44 +33,16 @@ use sluice_model::{Error, ErrorKind, Registry};
 
 use crate::batch::{Batch, BatchProgress, BatchReport, UnitOutcome};
 use crate::report::Report;
-use crate::run::{self, Options, Progress, Snapshot, Stop};
+use crate::run::{self, Options, Progress, Snapshot};
 use crate::spec::Pipeline;
+pub use driver::Carrier;
 use driver::DispatchDriver;
 use exchange::ExchangeDir;
 pub(crate) use exchange::remove_abandoned;
 pub use identity::ProgramIdentity;
-pub use order::UnitOrder;
+pub use order::{ATTEMPTS, OrderOutcome, UnitOrder};
 use order::{RunSpec, UnitSpec};
 use publish::DeliveryPublisher;
-
-/// How executing an order ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OrderOutcome {
-    /// A delivery exists, successful or not; nothing more to do.
-    Delivered,
-    /// It failed in a way that another attempt may not; retry, elsewhere if possible.
-    Retry(String),
-    /// The run no longer waits for it; nothing was done.
-    Abandoned(String),
-}
-
-/// The maximum number of attempts per unit, and of dispatch rounds.
-pub const ATTEMPTS: usize = 3;
-
-/// Brings orders to workers. Scheduling and retries are its responsibility.
-pub trait Carrier: Sync {
-    /// Has every order executed by some worker. Returns when no order will run any more; results
-    /// are only taken from the exchange directory. Returns promptly once `stop` is requested. `say`
-    /// shows the user a line at once; the line has no newline.
-    ///
-    /// `Err` if some orders could not be completed, with the reason.
-    fn carry(
-        &self,
-        orders: &[UnitOrder],
-        stop: &Stop,
-        say: &(dyn Fn(&str) + Sync),
-    ) -> Result<(), Error>;
-}
 
 impl Batch {
     /// Like [`run`](Self::run), on workers that `carrier` reaches. A failing unit does not stop the

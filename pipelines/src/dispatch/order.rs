@@ -12,11 +12,25 @@ use sluice_io::store::is_address;
 use sluice_model::options::ByteSize;
 use sluice_model::{Error, Input, Overwrite, Registry};
 
+use super::ProgramIdentity;
 use super::exchange::{ExchangeDir, ExchangePath};
-use super::{OrderOutcome, ProgramIdentity, worker};
 use crate::batch::{Blueprint, FilledSlot, Unit, UnitRecord};
 use crate::run::{self, Options};
 use crate::spec::{OnDamage, Pipeline, PluginInstance};
+
+/// How executing an order ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrderOutcome {
+    /// A delivery exists, successful or not; nothing more to do.
+    Delivered,
+    /// It failed in a way that another attempt may not; retry, elsewhere if possible.
+    Retry(String),
+    /// The run no longer waits for it; nothing was done.
+    Abandoned(String),
+}
+
+/// The maximum number of attempts per unit, and of dispatch rounds.
+pub const ATTEMPTS: usize = 3;
 
 /// A unit to run: everything that decides what is written, as plain data.
 ///
@@ -149,20 +163,6 @@ impl UnitOrder {
     /// The memory cap of the run.
     pub fn memory(&self) -> ByteSize {
         self.shared.memory
-    }
-
-    /// Runs the order in this process, whose current folder is [`folder`](Self::folder), and leaves
-    /// outputs and a delivery in the exchange directory. Of `options`, only threads, stop, progress
-    /// and `allow_exec` apply.
-    ///
-    /// `Err` if not even a failure could be delivered; retry, elsewhere if possible.
-    pub fn execute(&self, registry: &Registry, options: &Options) -> Result<OrderOutcome, Error> {
-        worker::execute(self, registry, options)
-    }
-
-    /// Delivers a failure on behalf of a worker process that died.
-    pub fn give_up(&self, why: &str) -> Result<(), Error> {
-        worker::give_up(self, why)
     }
 
     /// The number of attempts so far, according to the exchange directory.

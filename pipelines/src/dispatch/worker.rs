@@ -13,32 +13,46 @@ use sluice_io::output::{remove_file, replace_file};
 use sluice_io::store::is_address;
 use sluice_model::{Error, ErrorKind, Overwrite, Registry, RunOrigin};
 
+use super::ProgramIdentity;
 use super::delivery::{AttemptResult, DeliveredFile, UnitDelivery, UnitOutputs};
-use super::exchange::{ExchangePath, host, unique};
+use super::exchange::ExchangePath;
+use super::exchange_names::{host, unique};
 use super::exchange_objects::ExchangeObjects;
-use super::order::UnitOrder;
-use super::{ATTEMPTS, OrderOutcome, ProgramIdentity};
+use super::order::{ATTEMPTS, OrderOutcome, UnitOrder};
 use crate::batch::{UnitKey, UnitRecord, recorded_outputs};
 use crate::manifest;
 use crate::run::{self, Options, ParentRun};
 use crate::spec::Pipeline;
 
-/// See [`UnitOrder::execute`].
-pub(super) fn execute(
-    order: &UnitOrder,
-    registry: &Registry,
-    options: &Options,
-) -> Result<OrderOutcome, Error> {
-    let site = &order.shared.site;
-    if let Some(why) = site.abandoned_reason()? {
-        return Ok(OrderOutcome::Abandoned(why));
+impl UnitOrder {
+    /// Runs the order in this process, whose current folder is [`folder`](Self::folder), and leaves
+    /// outputs and a delivery in the exchange directory. Of `options`, only threads, stop, progress
+    /// and `allow_exec` apply.
+    ///
+    /// `Err` if not even a failure could be delivered; retry, elsewhere if possible.
+    pub fn execute(&self, registry: &Registry, options: &Options) -> Result<OrderOutcome, Error> {
+        let site = &self.shared.site;
+        if let Some(why) = site.abandoned_reason()? {
+            return Ok(OrderOutcome::Abandoned(why));
+        }
+        let Some(attempt) = Attempt::begin(site, self.unit())? else {
+            return Ok(OrderOutcome::Abandoned("the run is over".to_owned()));
+        };
+        let ended = run_attempt(self, &attempt, registry, options);
+        attempt.remove_if_over();
+        ended
     }
-    let Some(attempt) = Attempt::begin(site, order.unit())? else {
-        return Ok(OrderOutcome::Abandoned("the run is over".to_owned()));
-    };
-    let ended = run_attempt(order, &attempt, registry, options);
-    attempt.remove_if_over();
-    ended
+
+    /// Delivers a failure on behalf of a worker process that died.
+    pub fn give_up(&self, why: &str) -> Result<(), Error> {
+        let site = self.shared.site.clone();
+        // A separate attempt: the dead one's leftovers are meaningless.
+        let attempt = Attempt { folder: PathBuf::new(), name: unique(), site, unit: self.unit() };
+        let given_up =
+            attempt.deliver(AttemptResult::Failed { why: why.to_owned(), is_not_allowed: false });
+        attempt.remove_if_over();
+        given_up.map(drop)
+    }
 }
 
 /// Makes one attempt.
@@ -65,17 +79,6 @@ fn run_attempt(
             attempt.deliver(AttemptResult::failed(&error))
         }
     }
-}
-
-/// See [`UnitOrder::give_up`].
-pub(super) fn give_up(order: &UnitOrder, why: &str) -> Result<(), Error> {
-    let site = order.shared.site.clone();
-    // A separate attempt: the dead one's leftovers are meaningless.
-    let attempt = Attempt { folder: PathBuf::new(), name: unique(), site, unit: order.unit() };
-    let given_up =
-        attempt.deliver(AttemptResult::Failed { why: why.to_owned(), is_not_allowed: false });
-    attempt.remove_if_over();
-    given_up.map(drop)
 }
 
 /// Whether a retry, here or elsewhere, may succeed after this error.

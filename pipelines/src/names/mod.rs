@@ -2,6 +2,7 @@
 //! and reports which no declared type has and which matched nothing in a run. Filters no event.
 
 mod declared;
+mod option;
 mod report;
 
 use std::ops::Range;
@@ -15,33 +16,10 @@ use crate::spec::PluginInstance;
 use crate::spec::schema_view::SchemaView;
 
 pub(crate) use declared::undeclared;
+use option::CONDITION;
+pub use option::{NameOption, SearchedName};
 pub use report::{MatchOutcome, NameKind, NameReport};
 pub(crate) use report::{NodeNames, RunFacts, match_names};
-
-/// A name that the user wrote into an option.
-#[derive(Clone, Debug)]
-pub struct NameOption {
-    /// The option: the first of the keys that lead to it.
-    pub option: String,
-    /// What the name has to match.
-    pub name: SearchedName,
-    /// Its position in the pipeline file, for error messages.
-    pub span: Range<usize>,
-}
-
-/// What a name in an option refers to.
-#[derive(Clone, Debug)]
-pub enum SearchedName {
-    /// The channels of events.
-    Channel(Pattern),
-    /// The sources of events.
-    Source(Pattern),
-    /// The fields of decoded messages.
-    Field(FieldPath),
-}
-
-/// The option of `filter` that is an expression.
-const CONDITION: &str = "where";
 
 /// The names in a node's options, found by its plugin's schema. `span` maps an option to its
 /// position.

@@ -9,18 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use sluice_io::output::PublishedFile;
-use sluice_model::{Batch, Damage, Error, Outputs, Query, Source, Split};
+use sluice_model::{Batch, Damage, DamageLog, Error, Outputs, Query, Source, Split};
 
 use super::milestone::{InputLog, Milestone};
 use super::publisher::{OutputSet, Publisher};
 use super::quarantine::Quarantines;
 use super::segment::{Branch, SegmentOutcome, SegmentOutput};
 use super::steps::{ReadAheadLimits, SourceStep, SourceSteps};
-use super::tally::RunTally;
+use super::tally::{FinishedRun, RunTally};
 use super::topology::{MergeNode, Port, Topology};
 use super::writers::Writers;
-use super::{Options, Progress, ReadPlan, Setup, Snapshot, damage_log};
+use super::{Options, Progress, ReadPlan, Setup, Snapshot};
 use crate::manifest::RunEnd;
 use crate::report::MAX_DAMAGE;
 use crate::spec::OnDamage;
@@ -77,21 +76,6 @@ struct RunningSource {
 /// The note on events that a merge could not wait for.
 const MERGED_LATE: &str = "merged out of order, because too much would have had to wait; more \
                            --memory avoids this";
-
-/// The results of a completed run, for its report.
-pub(crate) struct FinishedRun {
-    pub(crate) tally: RunTally,
-    pub(crate) damage: Vec<(usize, Damage)>,
-    pub(crate) damaged_ranges: u64,
-    pub(crate) damaged_bytes: BTreeMap<usize, u64>,
-    pub(crate) bytes_read: u64,
-    /// The messages each live source lost, by reason.
-    pub(crate) losses: BTreeMap<usize, BTreeMap<String, u64>>,
-    /// Files published before the end.
-    pub(crate) published: Vec<PublishedFile>,
-    /// Whether everything requested was read: no source was cut short.
-    pub(crate) is_complete: bool,
-}
 
 impl<'r> RunDriver<'r> {
     pub(super) fn new(
@@ -421,4 +405,12 @@ fn total_bytes(reading: &ReadPlan) -> Option<u64> {
         None => split.bytes,
     };
     splits.map(length).sum()
+}
+
+/// The log for the damage of a source.
+fn damage_log(damage: &OnDamage) -> DamageLog {
+    match damage {
+        OnDamage::Quarantine(_) => DamageLog::keeping_bytes(),
+        _ => DamageLog::default(),
+    }
 }

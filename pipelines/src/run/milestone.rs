@@ -1,12 +1,60 @@
 //! Milestones of a run, for listeners that follow it closely. Do not affect the run.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use sluice_model::Split;
 
-use super::{Progress, SourcePlan};
+use super::SourcePlan;
+
+/// A snapshot of a run's progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Snapshot {
+    /// Bytes of input read.
+    pub bytes: u64,
+    /// Total bytes of input, if known.
+    pub total_bytes: Option<u64>,
+    /// Events read.
+    pub events: u64,
+    /// Damaged ranges so far.
+    pub damage: u64,
+    /// Messages lost from live inputs.
+    pub lost: u64,
+    /// Whether no input has a known length: all of it is made up or received.
+    pub without_bytes: bool,
+    /// Finished inputs of a batch.
+    pub units_done: u64,
+    /// Total inputs of a batch.
+    pub units: u64,
+}
+
+/// Receives the progress of a run after every step, from one thread at a time.
+pub trait Progress: Send + Sync {
+    /// Called at most a few hundred times a second; must not block.
+    fn update(&self, snapshot: &Snapshot);
+
+    /// The losses of a live input so far, by reason; at most ten times a second, and at the end.
+    fn losses(&self, node: &str, losses: &BTreeMap<String, u64>) {
+        let _ = (node, losses);
+    }
+
+    /// A line of output from a program that runs for a node, as it appears. Must not block.
+    fn program_output(&self, node: &str, line: &str) {
+        let _ = (node, line);
+    }
+
+    /// A note of a live input, as it appears.
+    fn note(&self, node: &str, what: &str) {
+        let _ = (node, what);
+    }
+
+    /// A milestone of the run: plan, inputs, outputs. Must not block.
+    fn milestone(&self, milestone: &Milestone<'_>) {
+        let _ = milestone;
+    }
+}
 
 /// A milestone of a run.
 #[derive(Clone, Copy, Debug)]

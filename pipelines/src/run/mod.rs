@@ -9,6 +9,8 @@ mod driver;
 mod hashing;
 mod milestone;
 mod observed;
+mod options;
+mod plan;
 mod programs;
 mod publisher;
 mod pushdown;
@@ -23,126 +25,34 @@ mod tally;
 mod topology;
 mod writers;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
-use sluice_io::files::FileIdentity;
-use sluice_io::output::faults::FaultInjector;
-use sluice_io::output::staging::StagingDir;
-use sluice_io::output::{ListedLitter, PublishedFile};
-use sluice_kit::Playback;
-use sluice_model::options::ByteSize;
-use sluice_model::{DamageLog, DynSink, Error, Input, Outputs, Overwrite, Query, RunOrigin, Split};
+use sluice_io::output::PublishedFile;
+use sluice_model::{DynSink, Error, Input, Outputs};
 
 use crate::manifest::{self, RunEnd};
 use crate::names::NodeNames;
 use crate::report::Report;
-use crate::spec::{OnDamage, Pipeline, PipelineNode, PluginInstance};
+use crate::spec::{Pipeline, PipelineNode};
 use crate::{resolved, source_name, unused_rows};
-pub(crate) use driver::FinishedRun;
-pub use milestone::Milestone;
+pub use milestone::{Milestone, Progress, Snapshot};
+pub use options::{DEFAULT_MEMORY, Options};
+pub(crate) use options::{ParentRun, memory_cap, thread_count};
+pub use plan::{ReadPlan, SourcePlan};
 pub use programs::check_programs_allowed;
 pub(crate) use quarantine::quarantine_path as quarantine_of;
 pub use recording::{PiecePolicy, PieceProgress, Recording};
+pub(crate) use setup::start_pool;
 pub use stop::Stop;
-pub(crate) use tally::{NodeTally, RunTally};
+pub(crate) use tally::{FinishedRun, NodeTally, RunTally};
 
 use driver::RunDriver;
 use observed::NamingNodes;
 use publisher::Publisher;
-use pushdown::Pushdown;
 use setup::Setup;
 use stop::Interruption;
 use topology::Topology;
-
-/// The default memory cap.
-pub const DEFAULT_MEMORY: ByteSize = ByteSize(512 << 20);
-
-/// How to run a pipeline.
-#[derive(Clone, Default)]
-pub struct Options {
-    /// Number of threads; `None` means one per core.
-    pub jobs: Option<usize>,
-    /// Overrides the pipeline's memory cap.
-    pub memory: Option<ByteSize>,
-    /// How to treat existing outputs.
-    pub overwrite: Overwrite,
-    /// Whether the report includes the hashes of outputs.
-    pub hash: bool,
-    /// Stops the run from outside.
-    pub stop: Arc<Stop>,
-    /// Progress listener.
-    pub progress: Option<Arc<dyn Progress>>,
-    /// Controls sinks that play events in real time.
-    pub playback: Arc<Playback>,
-    /// Whether nodes may run programs. Programs have the rights of the user, so a pipeline that
-    /// runs any is refused otherwise.
-    pub allow_exec: bool,
-    /// Set if the run is a recording.
-    pub recording: Option<Recording>,
-    /// Whether a name in an option that matches nothing keeps the run from publishing; see
-    /// [`Report::refused`].
-    pub strict: bool,
-    /// Injected output failures, for tests.
-    pub faults: Option<Arc<FaultInjector>>,
-}
-
-impl Options {
-    fn report_milestone(&self, milestone: &Milestone<'_>) {
-        if let Some(progress) = &self.progress {
-            progress.milestone(milestone);
-        }
-    }
-}
-
-/// A snapshot of a run's progress.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Snapshot {
-    /// Bytes of input read.
-    pub bytes: u64,
-    /// Total bytes of input, if known.
-    pub total_bytes: Option<u64>,
-    /// Events read.
-    pub events: u64,
-    /// Damaged ranges so far.
-    pub damage: u64,
-    /// Messages lost from live inputs.
-    pub lost: u64,
-    /// Whether no input has a known length: all of it is made up or received.
-    pub without_bytes: bool,
-    /// Finished inputs of a batch.
-    pub units_done: u64,
-    /// Total inputs of a batch.
-    pub units: u64,
-}
-
-/// Receives the progress of a run after every step, from one thread at a time.
-pub trait Progress: Send + Sync {
-    /// Called at most a few hundred times a second; must not block.
-    fn update(&self, snapshot: &Snapshot);
-
-    /// The losses of a live input so far, by reason; at most ten times a second, and at the end.
-    fn losses(&self, node: &str, losses: &BTreeMap<String, u64>) {
-        let _ = (node, losses);
-    }
-
-    /// A line of output from a program that runs for a node, as it appears. Must not block.
-    fn program_output(&self, node: &str, line: &str) {
-        let _ = (node, line);
-    }
-
-    /// A note of a live input, as it appears.
-    fn note(&self, node: &str, what: &str) {
-        let _ = (node, what);
-    }
-
-    /// A milestone of the run: plan, inputs, outputs. Must not block.
-    fn milestone(&self, milestone: &Milestone<'_>) {
-        let _ = milestone;
-    }
-}
 
 /// Runs a pipeline.
 ///
@@ -152,25 +62,6 @@ pub trait Progress: Send + Sync {
 pub fn run(pipeline: Pipeline, options: &Options) -> Result<Report, Error> {
     run_in_parent(pipeline, options, None)
 }
-
-/// What a run gets from the batch or worker that embeds it.
-pub(crate) struct ParentRun<'b> {
-    /// A shared thread pool; `None` if the run starts its own.
-    pub(crate) pool: Option<Arc<ThreadPool>>,
-    /// Whether to hash inputs and outputs, as a record needs.
-    pub(crate) hash: bool,
-    /// Files that other units read, which must not be replaced.
-    pub(crate) spared: Arc<BTreeSet<FileIdentity>>,
-    /// Temporary files of killed runs in the output folders.
-    pub(crate) litter: Arc<ListedLitter>,
-    /// Where to stage outputs that the driver of a cluster run publishes.
-    pub(crate) staging: Option<Arc<StagingDir>>,
-    /// Called with the run's end and all files about to be published. If it fails, none are.
-    pub(crate) announce: &'b AnnounceFn<'b>,
-}
-
-pub(crate) type AnnounceFn<'b> =
-    dyn Fn(&RunOrigin, RunEnd, &[PublishedFile]) -> Result<(), Error> + 'b;
 
 /// Like [`run`], for a run embedded in a batch or worker.
 pub(crate) fn run_in_parent(
@@ -288,87 +179,15 @@ fn initial_notes(nodes: &[PipelineNode], reading: &ReadPlan) -> Vec<(usize, Stri
     all
 }
 
-/// The read plan of a pipeline: inputs, queries and splits of its sources.
-#[derive(Debug)]
-pub struct ReadPlan {
-    /// The plan of each source.
-    pub sources: Vec<SourcePlan>,
-    origins: Vec<Option<i64>>,
-    pushdown: Pushdown,
-}
-
-/// The read plan of one source.
-#[derive(Debug)]
-pub struct SourcePlan {
-    /// The index of the source's node.
-    pub node: usize,
-    /// Its inputs.
-    pub inputs: Vec<Input>,
-    /// The pushed-down query.
-    pub query: Query,
-    /// The splits to read.
-    pub splits: Vec<Split>,
-}
-
-impl SourcePlan {
-    /// Whether the source is live.
-    fn is_live(&self) -> bool {
-        self.splits.iter().any(|split| split.live)
-    }
-
-    /// Whether it reads files or streams, as opposed to made-up or live data.
-    fn has_files(&self) -> bool {
-        !self.is_live() && !self.inputs.is_empty()
-    }
-}
-
-impl ReadPlan {
-    /// Whether a source that is not live is limited to a time window.
-    fn is_windowed(&self) -> bool {
-        let is_windowed = |source: &SourcePlan| {
-            !source.is_live() && (source.query.start.is_some() || source.query.end.is_some())
-        };
-        self.sources.iter().any(is_windowed)
-    }
-
-    fn inputs(&self) -> impl Iterator<Item = &Input> {
-        self.sources.iter().flat_map(|source| &source.inputs)
-    }
-}
-
 /// Plans what running this pipeline would read, with as little reading as possible.
 pub fn plan(pipeline: &Pipeline, options: &Options) -> Result<ReadPlan, Error> {
     Setup::new(options, pipeline.memory, holding_sinks(&pipeline.nodes), None)
         .prepare(&pipeline.nodes)
 }
 
-/// The memory cap.
-pub(crate) fn memory_cap(options: &Options, from_file: Option<ByteSize>) -> ByteSize {
-    options.memory.or(from_file).unwrap_or(DEFAULT_MEMORY)
-}
-
-/// The number of threads.
-pub(crate) fn thread_count(options: &Options) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    options.jobs.filter(|jobs| *jobs > 0).unwrap_or(cores)
-}
-
-/// Starts the thread pool for tasks.
-pub(crate) fn start_pool(jobs: usize) -> Result<Arc<ThreadPool>, Error> {
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(jobs)
-        .thread_name(|n| format!("sluice-{n}"))
-        // The driver notices the missing result and fails the run.
-        .panic_handler(|_| {})
-        .build();
-    pool.map(Arc::new).map_err(|e| Error::refused(format!("cannot start worker threads: {e}")))
-}
-
+/// The sinks among these nodes.
 fn sinks(nodes: &[PipelineNode]) -> impl Iterator<Item = &dyn DynSink> {
-    nodes.iter().filter_map(|node| match &node.instance {
-        PluginInstance::Sink(sink) => Some(&**sink),
-        _ => None,
-    })
+    nodes.iter().filter_map(PipelineNode::sink)
 }
 
 /// The number of sinks that buffer events.
@@ -380,12 +199,4 @@ fn holding_sinks(nodes: &[PipelineNode]) -> usize {
 fn writes_folder(nodes: &[PipelineNode]) -> bool {
     let mut targets = sinks(nodes).flat_map(|sink| sink.traits().targets);
     targets.any(|target| target.as_os_str().as_encoded_bytes().ends_with(b"/"))
-}
-
-/// The log for the damage of a source.
-fn damage_log(damage: &OnDamage) -> DamageLog {
-    match damage {
-        OnDamage::Quarantine(_) => DamageLog::keeping_bytes(),
-        _ => DamageLog::default(),
-    }
 }

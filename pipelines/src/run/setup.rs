@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use rayon::ThreadPool;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::Playback;
 use sluice_model::options::ByteSize;
@@ -19,9 +19,7 @@ use super::pushdown::Pushdown;
 use super::segment::TaskContext;
 use super::stop::{Interruption, Stop};
 use super::topology::FoldNode;
-use super::{
-    FinishedRun, Options, Progress, ReadPlan, SourcePlan, memory_cap, start_pool, thread_count,
-};
+use super::{FinishedRun, Options, Progress, ReadPlan, SourcePlan, memory_cap, thread_count};
 use crate::names::{NameReport, NodeNames, RunFacts, match_names};
 use crate::spec::{PipelineNode, PluginInstance};
 
@@ -227,4 +225,15 @@ impl Setup {
         }
         Ok(None)
     }
+}
+
+/// Starts the thread pool for tasks.
+pub(crate) fn start_pool(jobs: usize) -> Result<Arc<ThreadPool>, Error> {
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(jobs)
+        .thread_name(|n| format!("sluice-{n}"))
+        // The driver notices the missing result and fails the run.
+        .panic_handler(|_| {})
+        .build();
+    pool.map(Arc::new).map_err(|e| Error::refused(format!("cannot start worker threads: {e}")))
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use sluice_model::{Error, ErrorKind};
 
-use super::{ReadPlan, SourcePlan, sinks};
+use super::{ReadPlan, SourcePlan};
 use crate::spec::PipelineNode;
 
 /// Shells add this to the number of the signal that ended a program.
@@ -89,7 +89,12 @@ impl Interruption {
             return Self::Completes;
         }
         match (sources.iter().all(can_be_read_again), is_recording) {
-            (true, false) if sinks(nodes).all(|sink| sink.traits().targets.is_empty()) => {
+            (true, false)
+                if nodes
+                    .iter()
+                    .filter_map(PipelineNode::sink)
+                    .all(|sink| sink.traits().targets.is_empty()) =>
+            {
                 Self::Completes
             }
             (true, false) => Self::Discards,

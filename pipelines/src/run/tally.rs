@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use sluice_io::output::PublishedFile;
 use sluice_kit::counts::EventCounts;
-use sluice_model::ChannelId;
+use sluice_model::{ChannelId, Damage};
 
 use super::observed::ObservedNames;
 
@@ -85,4 +86,19 @@ impl RunTally {
             self.node(*node).add(tally);
         }
     }
+}
+
+/// The results of a completed run, for its report.
+pub(crate) struct FinishedRun {
+    pub(crate) tally: RunTally,
+    pub(crate) damage: Vec<(usize, Damage)>,
+    pub(crate) damaged_ranges: u64,
+    pub(crate) damaged_bytes: BTreeMap<usize, u64>,
+    pub(crate) bytes_read: u64,
+    /// The messages each live source lost, by reason.
+    pub(crate) losses: BTreeMap<usize, BTreeMap<String, u64>>,
+    /// Files published before the end.
+    pub(crate) published: Vec<PublishedFile>,
+    /// Whether everything requested was read: no source was cut short.
+    pub(crate) is_complete: bool,
 }

@@ -1,64 +1,41 @@
-//! One pass over a pipeline file: the top level, and the list of mistakes that all checks share.
+//! What all checks of a pipeline file share: its text, and the list of mistakes.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use sluice_model::options::ByteSize;
-use sluice_model::{PluginKind, Registry};
+use sluice_model::Registry;
 use toml::Spanned;
-use toml::de::{DeString, DeTable, DeValue};
+use toml::de::{DeString, DeValue};
 
-use super::messages::{kind_of, nearest, plainly, suggest};
-use super::node::NodeDraft;
-use super::reference::TOP_LEVEL;
-use super::relocation::TextEdit;
-use super::schema_view::SchemaView;
-use super::syntax::{self, SyntaxFault};
-use super::templates::{TemplateSlot, TemplateUse};
+use super::Document;
+use super::messages::kind_of;
 use super::variables::Variables;
-use super::{Document, GROUPS, Outline, Pipeline, PrunedNode};
-use crate::mistake::{Mistake, Mistakes};
-use crate::names::undeclared;
+use crate::mistake::Mistake;
 
 pub(super) type TomlKey<'t> = Spanned<DeString<'t>>;
 pub(super) type TomlValue<'t> = Spanned<DeValue<'t>>;
 
-const NO_TOML: &str = "this is not a pipeline file; if it is a log, `sluice convert` reads it";
+/// A replacement for a part of a file.
+#[derive(Debug)]
+pub(super) struct TextEdit {
+    pub(super) span: Range<usize>,
+    pub(super) text: String,
+}
 
 /// The state that all checks of a file share.
 pub(super) struct Check<'c> {
     pub(super) document: &'c Document,
     pub(super) variables: &'c Variables,
     pub(super) registry: &'c Registry,
-    mistakes: Vec<Mistake>,
+    pub(super) mistakes: Vec<Mistake>,
     /// The variables without a value, and the number of mistakes about them.
-    unset: (BTreeSet<String>, usize),
+    pub(super) unset: (BTreeSet<String>, usize),
     /// Whether paths are parsed as templates, in which braces are special.
     pub(super) reads_templates: bool,
     /// The edits that make every path of the file absolute.
     pub(super) edits: Vec<TextEdit>,
     /// The lines with TOML syntax errors. Nothing else is checked there.
-    broken_lines: Vec<Range<usize>>,
-}
-
-/// The content of a file, as far as it could be read.
-struct Graph {
-    name: Option<String>,
-    memory: Option<ByteSize>,
-    nodes: Vec<NodeDraft>,
-    /// What each node reads from, as indices of nodes.
-    links: Vec<Vec<usize>>,
-    left_out: Vec<PrunedNode>,
-}
-
-/// The content of the top level.
-#[derive(Default)]
-struct TopLevel {
-    name: Option<String>,
-    memory: Option<ByteSize>,
-    nodes: Vec<NodeDraft>,
-    /// Whether there are unknown tables, in which nodes may be.
-    has_unknown_tables: bool,
+    pub(super) broken_lines: Vec<Range<usize>>,
 }
 
 impl<'c> Check<'c> {
@@ -79,68 +56,6 @@ impl<'c> Check<'c> {
             edits,
             broken_lines: broken,
         }
-    }
-
-    /// Runs all checks.
-    pub(super) fn run(mut self) -> Result<Pipeline, Mistakes> {
-        let graph = self.graph();
-        let Some(graph) = graph.filter(|_| self.mistakes.is_empty()) else {
-            return Err(Mistakes::new(self.document.clone(), self.mistakes));
-        };
-        let Graph { name, memory, nodes, links, left_out } = graph;
-        let templates = slots(&nodes);
-        let nodes = nodes.into_iter().zip(links).filter_map(|(node, from)| node.finish(from));
-        let (nodes, text): (Vec<_>, _) = (nodes.collect(), self.document.text.clone());
-        let undeclared = undeclared(&nodes);
-        if !undeclared.is_empty() {
-            return Err(Mistakes::new(self.document.clone(), undeclared));
-        }
-        Ok(Pipeline { name, memory, nodes, pruned: left_out, text, templates })
-    }
-
-    /// The same, but variables may lack values.
-    pub(super) fn outline(mut self) -> Result<Outline, Mistakes> {
-        let graph = self.graph();
-        let Some(graph) = graph.filter(|_| self.mistakes.len() == self.unset.1) else {
-            return Err(Mistakes::new(self.document.clone(), self.mistakes));
-        };
-        let Graph { name, nodes, links, left_out, .. } = graph;
-        let nodes = nodes.into_iter().zip(links).filter_map(|(node, from)| node.outline(from));
-        let unset = self.unset.0.into_iter().collect();
-        Ok(Outline { name, nodes: nodes.collect(), pruned: left_out, unset })
-    }
-
-    /// The edits that make every path of the file absolute, if its folder is.
-    pub(super) fn edits(mut self) -> Result<Vec<TextEdit>, Mistakes> {
-        let is_right = self.graph().is_some() && self.mistakes.is_empty();
-        if is_right {
-            Ok(self.edits)
-        } else {
-            Err(Mistakes::new(self.document.clone(), self.mistakes))
-        }
-    }
-
-    /// The nodes of the file and their links; `None` if it is not TOML.
-    fn graph(&mut self) -> Option<Graph> {
-        let (text, mut broken) = syntax::blank_unclosed(&self.document.text);
-        let (table, errors) = DeTable::parse_recoverable(&text);
-        broken.extend(syntax::parser_faults(&text, &errors));
-        if broken.len() > syntax::MAX_FAULTS {
-            broken.truncate(1);
-            self.note_syntax_faults(broken, Some(NO_TOML));
-            return None;
-        }
-        self.note_syntax_faults(broken, None);
-        let mut top = self.top(table.get_ref());
-        top.nodes.sort_by_key(|node| node.name_span.start);
-        if !top.has_unknown_tables {
-            self.check_ends(table.get_ref());
-        }
-        let links = self.links(&top.nodes);
-        let (nodes, links, left_out) = self.prune(top.nodes, links);
-        self.check_batch(&nodes);
-        let TopLevel { name, memory, .. } = top;
-        Some(Graph { name, memory, nodes, links, left_out })
     }
 
     /// Reports a variable without a value.
@@ -191,119 +106,4 @@ impl<'c> Check<'c> {
         let message = format!("expected {what}, found {}", kind_of(found.get_ref()));
         self.mistake_at(found.span(), message, None);
     }
-
-    fn note_syntax_faults(&mut self, broken: Vec<SyntaxFault>, help: Option<&str>) {
-        for SyntaxFault { span, message, area } in broken {
-            let help = help.map(str::to_owned);
-            self.mistakes.push(Mistake { span, message, help, detail: None });
-            self.broken_lines.push(syntax::whole_lines(&self.document.text, &area));
-        }
-    }
-
-    fn top(&mut self, table: &DeTable<'_>) -> TopLevel {
-        let mut top = TopLevel::default();
-        for (key, value) in table {
-            match key.get_ref().as_ref() {
-                "name" => top.name = self.string(value),
-                "memory" => top.memory = self.memory(value),
-                other => match GROUPS.iter().find(|(group, _)| *group == other) {
-                    Some((group, kind)) => top.nodes.extend(self.group(group, Some(*kind), value)),
-                    None => self.unknown_key(key, value, &mut top),
-                },
-            }
-        }
-        top
-    }
-
-    fn string(&mut self, value: &TomlValue<'_>) -> Option<String> {
-        match value.get_ref() {
-            DeValue::String(text) => self.expand(text, value.span()).map(|expanded| expanded.text),
-            _ => {
-                self.expected("a string", value);
-                None
-            }
-        }
-    }
-
-    fn memory(&mut self, value: &TomlValue<'_>) -> Option<ByteSize> {
-        let given = self.value(value, &SchemaView::unknown())?;
-        match serde_json::from_value(given) {
-            Ok(size) => Some(size),
-            Err(error) => {
-                let message = plainly(&error.to_string(), Some(value.get_ref()));
-                self.mistake_at(value.span(), message, None);
-                None
-            }
-        }
-    }
-
-    /// An unknown top-level key. If it is most likely a misspelled group, it is read as that group.
-    fn unknown_key(&mut self, key: &TomlKey<'_>, value: &TomlValue<'_>, top: &mut TopLevel) {
-        let name = key.get_ref();
-        let message = format!("unknown key `{name}` at the top level");
-        let table = value.get_ref().is_table();
-        let groups = GROUPS.map(|(group, _)| group);
-        let all = TOP_LEVEL.map(|key| key.name);
-        let known = if table { &groups[..] } else { &all[..] };
-        self.mistake_at(key.span(), message, Some(suggest(name, known, "known keys are")));
-        if !table {
-            return;
-        }
-        let meant = nearest(name, known);
-        let kind = GROUPS.iter().find(|(group, _)| Some(*group) == meant).map(|(_, kind)| *kind);
-        top.nodes.extend(self.group(name, kind, value));
-        top.has_unknown_tables = true;
-    }
-
-    fn group(
-        &mut self,
-        group: &str,
-        kind: Option<PluginKind>,
-        value: &TomlValue<'_>,
-    ) -> Vec<NodeDraft> {
-        let Some(table) = value.get_ref().as_table() else {
-            self.mistake_at(
-                value.span(),
-                format!("`{group}` must be a table"),
-                Some(node_help(group)),
-            );
-            return Vec::new();
-        };
-        let stray = table.iter().find(|(_, value)| !value.get_ref().is_table());
-        if let Some((key, _)) = stray.filter(|_| kind.is_some()) {
-            let message =
-                format!("`{}` is outside of any {}", key.get_ref(), group.trim_end_matches('s'));
-            self.mistake_at(key.span(), message, Some(node_help(group)));
-        }
-        let nodes =
-            table.iter().filter_map(|(key, value)| Some((key, value, value.get_ref().as_table()?)));
-        nodes.map(|(key, value, table)| self.node(kind, key, value.span(), table)).collect()
-    }
-
-    /// A pipeline needs sources and sinks. Groups that contain anything have been checked.
-    fn check_ends(&mut self, top: &DeTable<'_>) {
-        for (group, does) in [("sources", "reads"), ("sinks", "writes")] {
-            let empty =
-                |value: &TomlValue<'_>| value.get_ref().as_table().is_some_and(DeTable::is_empty);
-            if top.get(group).is_none_or(empty) {
-                let message = format!("there are no {group}: nothing {does} events");
-                self.missing(0..0, message, Some(node_help(group)));
-            }
-        }
-    }
-}
-
-fn slots(nodes: &[NodeDraft]) -> Vec<TemplateSlot> {
-    let of = |(node, draft): (usize, &NodeDraft)| {
-        let slot = move |found: &TemplateUse| {
-            let TemplateUse { target: place, template, span: _ } = found.clone();
-            TemplateSlot { node, target: place, template }
-        };
-        draft.templates.iter().map(slot).collect::<Vec<_>>()
-    };
-    nodes.iter().enumerate().flat_map(of).collect()
-}
-
-fn node_help(group: &str) -> String {
-    format!("write `[{group}.NAME]` with a name of your choice, and `plugin = …` below it")
 }

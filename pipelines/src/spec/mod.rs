@@ -3,21 +3,7 @@
 //!
 //! Opens no input; the only file it reads is the pipeline file itself.
 
-use std::fmt;
-use std::ops::Range;
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use serde::{Deserialize, Serialize};
-use sluice_model::options::ByteSize;
-use sluice_model::programs::Program;
-use sluice_model::{
-    DynSink, OptionsError, Plugin, PluginFactory, PluginKind, Registry, Source, Stage,
-};
-
-use crate::mistake::Mistakes;
-use crate::names::NameOption;
-
+mod batch;
 mod check;
 mod document;
 mod keys;
@@ -26,7 +12,9 @@ pub(crate) mod messages;
 mod node;
 pub(crate) mod options;
 mod outline;
+mod pipeline;
 mod prune;
+mod read;
 pub(crate) mod reference;
 mod relocation;
 pub(crate) mod schema_view;
@@ -38,125 +26,10 @@ mod when;
 
 pub use document::Document;
 pub use outline::{Outline, OutlineNode};
-pub use prune::PrunedNode;
+pub(crate) use pipeline::TemplateTarget;
+pub(crate) use pipeline::{GROUPS, stage_factory};
+pub use pipeline::{
+    OnDamage, Pipeline, PipelineNode, PluginInstance, PrunedNode, StageFactory, TemplateSlot,
+};
 pub use relocation::{quoted, string_literal};
-pub use templates::TemplateSlot;
 pub use variables::Variables;
-
-/// The node groups of a pipeline file, with the plugin kind of each.
-pub(crate) const GROUPS: [(&str, PluginKind); 3] =
-    [("sources", PluginKind::Source), ("stages", PluginKind::Stage), ("sinks", PluginKind::Sink)];
-
-/// A valid pipeline: its graph is complete and its plugins accepted their options.
-#[derive(Debug, Default)]
-pub struct Pipeline {
-    /// Its name.
-    pub name: Option<String>,
-    /// The memory cap for a run.
-    pub memory: Option<ByteSize>,
-    /// Its sources, stages and sinks, in file order, without pruned nodes.
-    pub nodes: Vec<PipelineNode>,
-    /// The nodes that conditions remove, in file order.
-    pub pruned: Vec<PrunedNode>,
-    /// The text of the file.
-    pub text: String,
-    /// The output paths with placeholders. If there are any, the pipeline runs as a batch; see
-    /// [`crate::batch`].
-    pub templates: Vec<TemplateSlot>,
-}
-
-impl Pipeline {
-    /// Reads a pipeline file. `Err` holds every mistake in it.
-    pub fn read(
-        document: &Document,
-        variables: &Variables,
-        registry: &Registry,
-    ) -> Result<Self, Mistakes> {
-        check::Check::new(document, variables, registry).run()
-    }
-}
-
-/// A source, stage or sink of a pipeline.
-#[derive(Debug)]
-pub struct PipelineNode {
-    /// Its name: letters, digits, `_` and `-`; unique in its pipeline.
-    pub name: String,
-    /// The name of its plugin.
-    pub plugin: &'static str,
-    /// The kind of its plugin.
-    pub kind: PluginKind,
-    /// The nodes it reads from, as indices of [`Pipeline::nodes`]; none for sources.
-    pub from: Vec<usize>,
-    /// The plugin instance, created from its options.
-    pub instance: PluginInstance,
-    /// The options it was created from: variables filled in, paths resolved.
-    pub options: serde_json::Value,
-    /// Recreates a stage from its options, for reading the sources once more.
-    pub stage_factory: Option<StageFactory>,
-    /// The program it runs, if any.
-    pub program: Option<Program>,
-    /// How to handle damaged input; sources only.
-    pub damage: OnDamage,
-    /// The source name of its events, with placeholders; sources only.
-    pub source_name: Option<String>,
-    /// The node's position in [`Pipeline::text`], for checks that come later.
-    pub span: Range<usize>,
-    /// The names in its options that have to match something.
-    pub names: Vec<NameOption>,
-    /// How to write its condition, if that has an outdated form.
-    pub condition_note: Option<String>,
-}
-
-impl PipelineNode {
-    /// Its notes before the first event.
-    pub fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self.condition_note.iter().cloned().collect();
-        if let PluginInstance::Stage(stage) = &self.instance {
-            notes.extend(stage.notes());
-        }
-        notes
-    }
-}
-
-/// Creates a stage from its options.
-pub type StageFactory = fn(serde_json::Value) -> Result<Stage, OptionsError>;
-
-/// The factory of this plugin, if it is a stage.
-pub(crate) fn stage_factory(plugin: &Plugin) -> Option<StageFactory> {
-    match plugin.make {
-        PluginFactory::Stage(make) => Some(make),
-        _ => None,
-    }
-}
-
-/// A plugin instance in a pipeline.
-pub enum PluginInstance {
-    /// Reads events.
-    Source(Box<dyn Source>),
-    /// Changes events.
-    Stage(Stage),
-    /// Writes events.
-    Sink(Arc<dyn DynSink>),
-}
-
-impl fmt::Debug for PluginInstance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Source(_) => "Source",
-            Self::Stage(_) => "Stage",
-            Self::Sink(_) => "Sink",
-        })
-    }
-}
-
-/// What a run does with damaged input.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum OnDamage {
-    /// Reports it and goes on.
-    #[default]
-    Skip,
-    /// Ends the run.
-    Stop,
-    /// Reports it, writes its bytes to a file (this one, if given) and goes on.
-    Quarantine(Option<PathBuf>),
-}

@@ -9,11 +9,11 @@ use sluice_model::{OptionsError, Plugin, PluginFactory, PluginKind};
 use toml::de::{DeTable, DeValue};
 
 use super::PluginInstance;
-use super::check::{Check, TomlKey, TomlValue};
+use super::check::{Check, TextEdit, TomlKey, TomlValue};
 use super::messages::{did_you_mean, field, lines, listed, nearest, plainly, variants};
 use super::outline::as_written;
 use super::reference;
-use super::relocation::{TextEdit, string_literal};
+use super::relocation::string_literal;
 use super::schema_view::SchemaView;
 use super::templates::TemplateUse;
 

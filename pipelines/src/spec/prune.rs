@@ -1,10 +1,9 @@
 //! Prunes nodes whose condition fails, and the nodes that depend on them. Works on the graph of the
 //! whole file; mistakes in pruned nodes have been reported before.
 
-use std::fmt;
-
 use sluice_model::PluginKind;
 
+use super::PrunedNode;
 use super::check::Check;
 use super::links::Links;
 use super::node::NodeDraft;
@@ -12,21 +11,6 @@ use super::when::Condition;
 
 /// The maximum number of conditions to quote in one message.
 const MAX_QUOTED: usize = 8;
-
-/// A node that a condition removes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PrunedNode {
-    /// Its name.
-    pub node: String,
-    /// Why, as a clause that starts with `since`.
-    pub why: String,
-}
-
-impl fmt::Display for PrunedNode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {}", self.node, self.why)
-    }
-}
 
 /// Why a node is pruned.
 #[derive(Clone, Copy, PartialEq, Eq)]

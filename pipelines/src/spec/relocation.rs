@@ -1,22 +1,14 @@
 //! Relocates pipeline files: makes every path that is relative to the file absolute. Changes
 //! nothing else in the text.
 
-use std::ops::Range;
 use std::path::Path;
 
 use sluice_io::escape::is_unprintable;
 use sluice_model::Registry;
 
-use super::check::Check;
+use super::check::{Check, TextEdit};
 use super::{Document, Variables};
 use crate::mistake::Mistakes;
-
-/// A replacement for a part of a file.
-#[derive(Debug)]
-pub(super) struct TextEdit {
-    pub(super) span: Range<usize>,
-    pub(super) text: String,
-}
 
 impl Document {
     /// The text with every path relative to its folder joined to `folder`, which is absolute. The

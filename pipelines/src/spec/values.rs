@@ -10,8 +10,8 @@ use sluice_model::registry::type_set;
 use toml::Spanned;
 use toml::de::{DeArray, DeFloat, DeInteger, DeTable, DeValue};
 
-use super::check::Check;
-use super::relocation::{TextEdit, string_literal};
+use super::check::{Check, TextEdit};
+use super::relocation::string_literal;
 use super::schema_view::SchemaView;
 use super::variables::ExpandedText;
 use crate::batch::template::escape_braces;

@@ -11,7 +11,9 @@ use sluice_model::{
 };
 
 use crate::format::FormatOption;
-use crate::source::NAME;
+
+/// The name of the source and the sink.
+const NAME: &str = "archive";
 
 /// The other sources, each created on first use.
 #[derive(Default)]

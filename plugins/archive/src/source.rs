@@ -20,9 +20,6 @@ use crate::frame::{UnpackLimits, Unpacker};
 use crate::reader::{CHANGED, FrameReader, matching_frames};
 use crate::scan::{AmbiguousFile, FrameScan, ScanRefusal};
 
-/// The name of the source and the sink.
-pub(crate) const NAME: &str = "archive";
-
 /// Reads archives, and only the frames that are needed.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

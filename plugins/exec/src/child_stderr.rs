@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, bounded};
 use sluice_io::escape::printable;
 use sluice_model::{Error, RunHandle};
 
-use crate::process::Activity;
+use crate::activity::Activity;
 
 /// The maximum length of a line to pass on.
 const MAX_LINE_LEN: usize = 2000;

@@ -16,7 +16,7 @@ use sluice_model::programs::Program;
 use sluice_model::time::TimeLength;
 use sluice_model::{Error, RunHandle};
 
-use crate::process::{Pipes, Process, display_text};
+use crate::process::{Pipes, Process, StdinMode, display_text};
 
 /// The placeholder for the input's path in arguments.
 pub(crate) const INPUT: &str = "{input}";
@@ -28,13 +28,6 @@ pub(crate) struct LaunchOptions {
     pub(crate) folder: PathBuf,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) timeout: TimeLength,
-}
-
-/// What a program gets on standard input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StdinMode {
-    Piped,
-    Null,
 }
 
 /// The default of `timeout`.

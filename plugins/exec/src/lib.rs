@@ -4,6 +4,7 @@
 //! A program runs with the rights of the user who starts the run. Whether it may run is not decided
 //! here.
 
+mod activity;
 mod child_stderr;
 mod columns;
 mod dictionaries;

@@ -4,7 +4,7 @@ use std::io::{self, PipeReader, PipeWriter};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::io::ioctl_fionread;
@@ -13,8 +13,8 @@ use sluice_io::escape::printable;
 use sluice_model::programs::ProcessGroup;
 use sluice_model::{Error, ErrorKind, RunHandle};
 
+use crate::activity::Activity;
 use crate::child_stderr::ChildStderr;
-use crate::launch::StdinMode;
 
 /// How long to wait for data between checks of the program.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -28,8 +28,12 @@ const STDOUT_GRACE: Duration = Duration::from_secs(10);
 /// The maximum length of a command line in messages.
 const MAX_SHOWN: usize = 400;
 
-/// Counts reads, writes and messages of a program.
-pub(crate) type Activity = Arc<AtomicU64>;
+/// What a program gets on standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StdinMode {
+    Piped,
+    Null,
+}
 
 /// Our ends of a program's pipes.
 pub(crate) struct Pipes {

@@ -16,10 +16,11 @@ use sluice_model::{
     Batch, Error, OutputFile, PrepareContext, Sink, SinkContext, SinkTraits, Written,
 };
 
+use crate::activity::Activity;
 use crate::child_stderr::ChildStderr;
 use crate::events::{ProgramColumns, refuse_without_payload};
-use crate::launch::{self, LaunchOptions, StdinMode, here, program, timeout};
-use crate::process::{Activity, POLL_INTERVAL, Process, STDERR_GRACE};
+use crate::launch::{self, LaunchOptions, here, program, timeout};
+use crate::process::{POLL_INTERVAL, Process, STDERR_GRACE, StdinMode};
 use crate::stdin::{Delivery, StdinResult, StdinWriter};
 use crate::wire::END;
 

@@ -16,8 +16,8 @@ use sluice_model::{
 };
 
 use crate::events::{Defaults, to_batch};
-use crate::launch::{self, INPUT, LaunchOptions, StdinMode, here, program, timeout};
-use crate::process::{POLL_INTERVAL, Process};
+use crate::launch::{self, INPUT, LaunchOptions, here, program, timeout};
+use crate::process::{POLL_INTERVAL, Process, StdinMode};
 use crate::stdout::{StreamItem, listen};
 
 /// Reads events from a program's Arrow stream.

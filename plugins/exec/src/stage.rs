@@ -15,8 +15,8 @@ use sluice_model::{
 use crate::columns::EventColumns;
 use crate::events::{Defaults, ProgramColumns, refuse_without_payload, to_batch, with_origins};
 use crate::in_flight::{Answer, InFlight, SentChannels};
-use crate::launch::{self, LaunchOptions, StdinMode, here, program, timeout};
-use crate::process::{POLL_INTERVAL, Process};
+use crate::launch::{self, LaunchOptions, here, program, timeout};
+use crate::process::{POLL_INTERVAL, Process, StdinMode};
 use crate::stdin::StdinWriter;
 use crate::stdout::{StreamItem, listen};
 use crate::stream::EventStream;

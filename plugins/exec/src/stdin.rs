@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use sluice_model::Error;
 
-use crate::process::Activity;
+use crate::activity::Activity;
 use crate::wire::END;
 
 /// How many messages may be queued.

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use sluice_model::Error;
 
+use crate::activity::Activity;
 use crate::columns::EventColumns;
-use crate::process::Activity;
 use crate::stream::EventStream;
 
 /// How many batches may be queued.

@@ -8,6 +8,7 @@
 
 mod config;
 mod config_buffer;
+mod display;
 mod log;
 mod master;
 mod percent;

@@ -1,7 +1,5 @@
 //! Maps records to channels: by a fixed name, or by the values of fields.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -11,50 +9,14 @@ use sluice_model::{
 };
 
 use crate::columns::{self, text};
-use crate::format::{RecordFormat, RecordKind, RecordOffset};
-use crate::wire::BinaryNumber;
+use crate::format::{RecordFormat, RecordKind};
+use crate::naming::{ChannelNaming, NameSource};
+use crate::offset::RecordOffset;
 
 /// How many bytes of a record may determine its channel.
 pub(crate) const MAX_KEY_LEN: usize = 256;
 /// The maximum number of cached channels; a damaged log can contain any number of names.
 const MAX_CACHED: usize = 1 << 14;
-
-/// How records of a kind get their channel.
-#[derive(Clone, Debug)]
-pub(crate) enum ChannelNaming {
-    /// A fixed name.
-    Fixed(String),
-    /// The name of the source in the pipeline.
-    Source,
-    /// From bytes of the record.
-    ByFields {
-        /// The offsets and lengths of these bytes.
-        places: Vec<(RecordOffset, usize)>,
-        /// How they form a name.
-        name_from: NameSource,
-    },
-}
-
-/// How fields form a channel name.
-#[derive(Clone)]
-pub(crate) enum NameSource {
-    /// An integer that is looked up, or used as the name.
-    Number(BinaryNumber, BTreeMap<i128, String>),
-    /// The name itself.
-    Text,
-    /// A template that is filled in.
-    Template(Template),
-}
-
-impl fmt::Debug for NameSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Number(..) => f.write_str("Number"),
-            Self::Text => f.write_str("Text"),
-            Self::Template(template) => write!(f, "Template({template})"),
-        }
-    }
-}
 
 /// Caches channel ids per reader, so that the run's channels are rarely locked.
 #[derive(Debug)]

@@ -5,8 +5,9 @@
 
 use std::fmt;
 
-use crate::format::{ChecksumValues, RecordExtent, RecordFormat, RecordKind, RecordOffset};
+use crate::format::{ChecksumValues, RecordExtent, RecordFormat, RecordKind};
 use crate::literal::display_bytes;
+use crate::offset::RecordOffset;
 use crate::options::LengthCounts;
 use crate::walk::WalkResult;
 use crate::wire::BinaryNumber;

@@ -6,9 +6,10 @@ use arrow_schema::SchemaRef;
 use memchr::memmem::Finder;
 use sluice_model::{Clock, MessageType};
 
-use crate::channels::ChannelNaming;
 use crate::checksum::Algorithm;
-use crate::columns::RecordColumn;
+use crate::column::RecordColumn;
+use crate::naming::ChannelNaming;
+use crate::offset::RecordOffset;
 use crate::options::{LengthCounts, Literal};
 use crate::time::Timing;
 use crate::walk::FieldWalk;
@@ -173,32 +174,6 @@ impl RecordKind {
     #[inline]
     pub(crate) fn is_checked(&self, len: usize) -> bool {
         self.checksum.is_some_and(|checksum| !checksum.covers_nothing(len))
-    }
-}
-
-/// An offset in a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecordOffset {
-    /// From its start.
-    Start(usize),
-    /// From its end.
-    End(usize),
-}
-
-impl RecordOffset {
-    /// The offset from the start of a record of this length.
-    #[inline]
-    pub(crate) fn in_record(self, len: usize) -> Option<usize> {
-        match self {
-            Self::Start(at) => Some(at),
-            Self::End(before) => len.checked_sub(before),
-        }
-    }
-
-    /// The bytes of `record` from this offset on.
-    #[inline]
-    pub(crate) fn bytes_in(self, record: &[u8]) -> &[u8] {
-        self.in_record(record.len()).and_then(|at| record.get(at..)).unwrap_or_default()
     }
 }
 

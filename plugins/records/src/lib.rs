@@ -11,10 +11,13 @@
 mod channels;
 mod checksum;
 mod classify;
+mod column;
 mod columns;
 mod compile;
 mod format;
 mod literal;
+mod naming;
+mod offset;
 mod options;
 mod scan;
 mod source;

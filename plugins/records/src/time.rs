@@ -2,7 +2,7 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use crate::format::RecordOffset;
+use crate::offset::RecordOffset;
 use crate::wire::BinaryNumber;
 
 const NANOS: i128 = 1_000_000_000;

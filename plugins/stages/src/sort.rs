@@ -8,12 +8,24 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
+use serde::Deserialize;
+use sluice_model::schemars::JsonSchema;
 use sluice_model::{Batch, StageContext};
-
-use crate::time::LatePolicy;
 
 /// Events per output batch.
 const BATCH: usize = 8192;
+
+/// What happens to an event that arrives too late to be sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(crate = "sluice_model::schemars")]
+pub(crate) enum LatePolicy {
+    /// It is passed on at once, out of order.
+    #[default]
+    Keep,
+    /// It is dropped.
+    Drop,
+}
 
 /// The maximum to hold back. Beyond it, the earliest event is passed on early.
 #[derive(Clone, Copy, Debug)]

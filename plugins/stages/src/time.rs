@@ -8,7 +8,7 @@ use sluice_model::{
     Batch, Error, Fold, Map, OptionsError, RowsEffect, Stage, StageContext, plugin,
 };
 
-use crate::sort::{SortLimits, Sorter};
+use crate::sort::{LatePolicy, SortLimits, Sorter};
 use crate::window::{Bounds, ClipWindow};
 
 const SORT_EVENTS: u64 = 1_000_000;
@@ -34,18 +34,6 @@ pub(crate) struct TimeOptions {
     pub(crate) sort_events: Option<u64>,
     /// How many bytes of payload `sort` may hold back. Default: `128MiB`.
     pub(crate) sort_bytes: Option<ByteSize>,
-}
-
-/// What happens to an event that arrives too late to be sorted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(crate = "sluice_model::schemars")]
-pub(crate) enum LatePolicy {
-    /// It is passed on at once, out of order.
-    #[default]
-    Keep,
-    /// It is dropped.
-    Drop,
 }
 
 impl TryFrom<TimeOptions> for Stage {

@@ -5,7 +5,7 @@ use sluice_io::files::LogFile;
 use sluice_io::store::is_address;
 use sluice_model::{Error, SinkContext};
 
-use crate::sink::MAX_SECONDS;
+use crate::sink_options::MAX_SECONDS;
 use crate::wire::{END_MARK, FileHead, HEAD_LEN, MAGIC, MessageHeader, SIZE_LEN, VERSION};
 
 /// Bytes of the original read at a time.

@@ -19,12 +19,9 @@ use crate::front::HeadAndIndex;
 use crate::index::IndexBuilder;
 use crate::mapping::{BatchUsage, ChannelMapping, HashedNames, TypeVersion, decoded_types};
 use crate::original::OriginalLog;
-use crate::sink_options::{EpochTime, IndexLen, one_log};
+use crate::sink_options::{EpochTime, IndexLen, MAX_SECONDS, one_log};
 use crate::time::{to_wide_millis, to_wide_nanos};
 use crate::wire::{END_MARK, HEADER_LEN, MessageHeader, TIME_AT, VERSION, append_message};
-
-/// Most seconds in an index.
-pub(crate) const MAX_SECONDS: u32 = 10_000_000;
 
 /// Seconds in the index of a recording by default.
 const RECORDING_SECONDS: u32 = 3600;

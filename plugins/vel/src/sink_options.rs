@@ -8,7 +8,8 @@ use serde::{Deserialize, Deserializer};
 use sluice_model::options::OutPath;
 use sluice_model::time::TimePoint;
 
-use crate::sink::MAX_SECONDS;
+/// Most seconds in an index.
+pub(crate) const MAX_SECONDS: u32 = 10_000_000;
 
 /// Parses a path that is not a folder.
 pub(crate) fn one_log<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Error> {

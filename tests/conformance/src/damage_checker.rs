@@ -8,11 +8,12 @@ use std::path::Path;
 
 use sluice_kit::contract::PlainEvent;
 
+use crate::Promise;
 use crate::extents::EventExtents;
 use crate::finding::Fault;
 use crate::hostile::{ByteChange, ChangeKind};
 use crate::reading::{DamageRange, ReadResult, shown};
-use crate::{Integrity, Promise};
+use crate::subject::Integrity;
 
 /// The valid sample and its properties, against which damaged results are checked.
 pub(crate) struct DamageChecker<'s> {

@@ -13,7 +13,7 @@ use crate::finding::Fault;
 use crate::hostile::{ByteChange, changes};
 use crate::isolation::Cases;
 use crate::reading::{ReadBounds, ReadResult, claimed_count, read_all, source_remarks};
-use crate::reading_trial::{SampleFile, TrialSubject};
+use crate::subject::{Integrity, SampleFile, TrialSubject};
 
 /// The approximate number of bytes to read for truncations and for changes.
 const BUDGET: usize = 8 << 20;
@@ -177,7 +177,7 @@ impl DamageTrial<'_, '_> {
         cuts: &CutResults,
     ) {
         // A missing secondary file may be reported event by event.
-        if checker.integrity == crate::Integrity::Nothing || !checker.is_single {
+        if checker.integrity == Integrity::Nothing || !checker.is_single {
             return;
         }
         let Some((at, more)) = cuts.silent(sample.bytes.len()) else { return };

@@ -34,10 +34,12 @@ mod sink;
 mod sniffing;
 mod source;
 mod stage;
+mod subject;
 
 pub use cases::cases;
 pub use codec::{CodecTrial, codec};
 pub use finding::{Finding, Promise};
 pub use sink::{EventOrder, FormatFidelity, SinkTrial, TimeRounding, sink};
-pub use source::{Integrity, SourceTrial, source};
+pub use source::source;
 pub use stage::{StageTrial, stage};
+pub use subject::{Integrity, SourceTrial};

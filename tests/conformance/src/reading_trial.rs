@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sluice_kit::contract::{PlainEvent, overwrite};
-use sluice_model::{
-    BlockPool, ChannelQuery, Pattern, Patterns, Plugin, PluginFactory, Query, Registry, Source,
-};
+use sluice_model::{BlockPool, ChannelQuery, Pattern, Patterns, PluginFactory, Query, Source};
 
 use crate::damage_trial::DamageTrial;
 use crate::engine_run::{RUN_CONFIGS, resolve_options, run};
@@ -18,25 +16,11 @@ use crate::reading::{
     ReadBounds, ReadMode, ReadResult, SplitOrder, claimed_count, read_all, read_with_mode,
     source_remarks,
 };
-use crate::source::SourceTrial;
+use crate::subject::{SampleFile, TrialSubject};
 use crate::{Promise, sniffing};
 
 /// The value that a case leaves if the sample was read without faults.
 const VALID: &str = "sound";
-
-/// A source and its trial.
-pub(crate) struct TrialSubject<'t> {
-    pub(crate) trial: &'t SourceTrial,
-    pub(crate) plugin: &'t Plugin,
-    pub(crate) registry: &'t Registry,
-}
-
-/// A file of the sample.
-pub(crate) struct SampleFile<'t> {
-    pub(crate) place: usize,
-    pub(crate) name: &'t str,
-    pub(crate) bytes: &'t [u8],
-}
 
 impl<'t> TrialSubject<'t> {
     /// The options, with the sample in some folder.

@@ -7,40 +7,8 @@ use sluice_model::PluginKind;
 
 use crate::finding::expect_none;
 use crate::isolation::Isolation;
-use crate::reading_trial::TrialSubject;
+use crate::subject::{Integrity, SourceTrial, TrialSubject};
 use crate::{Finding, kit_plugins, options};
-
-/// How well a format detects damage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Integrity {
-    /// Any bytes are events, as in lines of text: damage is only reported where nothing can be
-    /// read.
-    Nothing,
-    /// The framing of events is checked, their content is not: a changed byte may change its own
-    /// event and no other.
-    #[default]
-    Framed,
-    /// Every changed byte is detected: no event is ever altered.
-    Checksummed,
-}
-
-/// A source under test.
-#[derive(Clone, Debug)]
-#[must_use = "nothing is tried before `check` or `findings`"]
-pub struct SourceTrial {
-    pub(crate) plugin: String,
-    pub(crate) options: Value,
-    pub(crate) files: Vec<(String, Vec<u8>)>,
-    pub(crate) integrity: Integrity,
-    pub(crate) reads: Vec<String>,
-    pub(crate) seed: u64,
-    pub(crate) header: usize,
-    pub(crate) footer: usize,
-    pub(crate) whole_or_nothing: bool,
-    is_read: bool,
-    patience: Duration,
-    memory: u64,
-}
 
 /// Tests the source registered under this name.
 ///

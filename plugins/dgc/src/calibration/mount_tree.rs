@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use sluice_kit::mistake::Mistake;
 
-use super::Mount;
-use super::read::mistake;
+use super::vehicle::Mount;
 
 /// The frame that mounts are relative to by default.
 pub(super) const BODY: &str = "body";
@@ -98,4 +97,9 @@ fn unknown_frame(other: &str, span: &Range<usize>) -> Mistake {
     let help = "expected a sensor or camera of this file, or \"body\"";
     let message = format!("unknown frame `{other}`");
     Mistake { help: Some(help.to_owned()), ..mistake(span.clone(), &message) }
+}
+
+/// A mistake without help or detail.
+pub(super) fn mistake(span: Range<usize>, message: impl Into<String>) -> Mistake {
+    Mistake { span, message: message.into(), help: None, detail: None }
 }

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::geometry::Quaternion;
 
 fn built_in() -> Calibration {
     Calibration::load(Path::new(BUILT_IN)).unwrap()

@@ -6,7 +6,8 @@ use sluice_kit::mistake::Mistake;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::read::{ConfigTree, mistake};
+use super::mount_tree::mistake;
+use super::read::ConfigTree;
 use crate::config::{ConfigEntry, ConfigValue, Scalar};
 
 /// Parses a TOML text, or returns all its mistakes.

@@ -16,7 +16,7 @@ use sluice_model::{
 };
 
 use super::image::CameraImage;
-use super::{CameraChannel, CameraOptions, image_column, view_column};
+use super::options::{CameraChannel, CameraOptions, image_column, view_column};
 use crate::geometry::{Quaternion, Transform};
 use crate::points::{PointFrame, Points};
 use crate::poses::{ChannelReader, Pose, PoseHistory};

@@ -8,7 +8,7 @@ use sluice_model::{
 };
 
 use super::image::CameraImage;
-use super::{CameraChannel, camera_channels};
+use super::options::{CameraChannel, camera_channels};
 use crate::calibration::{CalibrationPath, Camera};
 use crate::dataset_decoder::DatasetDecoder;
 use crate::poses::ReadFromRows;

@@ -12,9 +12,11 @@ use sluice_model::{Batch, ChannelId, Error, Map, MapQuery, PerChannel, Rows, Sta
 
 use self::pixel_columns::{PixelColumns, with_members};
 use super::attach_images::{ImageView, ImageViews};
+use super::options::{
+    CameraChannel, CameraOptions, PixelOf, UnseenPoints, image_column, view_column,
+};
 use super::picture::Picture;
 use super::picture_cache::PictureCache;
-use super::{CameraChannel, CameraOptions, PixelOf, UnseenPoints, image_column, view_column};
 use crate::camera_model::CameraModel;
 use crate::geometry::Transform;
 use crate::points::{PointFrame, Points};

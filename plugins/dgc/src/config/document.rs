@@ -3,9 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use sluice_kit::mistake::Mistake;
-
-use super::{number, parser};
+use super::number;
 
 /// The content of a configuration file. Documents are compared without their positions.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,11 +55,6 @@ impl PartialEq for Scalar {
 }
 
 impl Document {
-    /// Parses a text. `Err` lists its mistakes in order, about twenty at most.
-    pub fn parse(text: &str) -> Result<Self, Vec<Mistake>> {
-        parser::parse(text)
-    }
-
     /// The top-level entries, in file order.
     pub fn entries(&self) -> &[ConfigEntry] {
         &self.entries
@@ -167,13 +160,18 @@ fn write_entries(f: &mut fmt::Formatter<'_>, entries: &[ConfigEntry], depth: usi
     Ok(())
 }
 
+/// Whether a character may occur in names and unquoted values.
+pub(super) fn is_in_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '+')
+}
+
 /// Formats a scalar, quoted where necessary.
 struct QuotedScalar<'w>(&'w Scalar);
 
 impl fmt::Display for QuotedScalar<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = &self.0.text;
-        if !text.is_empty() && text.chars().all(parser::is_in_name) {
+        if !text.is_empty() && text.chars().all(is_in_name) {
             f.write_str(text)
         } else {
             write!(f, "\"{text}\"")

@@ -9,20 +9,20 @@ use sluice_kit::mistake::Mistake;
 use self::lexer::{ConfigToken, Lexer, TokenKind};
 use super::{ConfigEntry, ConfigValue, Document, Scalar};
 
-pub(super) use self::lexer::is_in_name;
-
 /// Maximum nesting of groups.
 const MAX_DEPTH: usize = 64;
 /// Parsing stops after this many mistakes.
 const MAX_MISTAKES: usize = 20;
 
-/// Parses a text.
-pub(super) fn parse(text: &str) -> Result<Document, Vec<Mistake>> {
-    let tokens = Lexer::new(text);
-    let mut parser =
-        ConfigParser { tokens, next: None, last: 0..0, open: Vec::new(), mistakes: Vec::new() };
-    let entries = parser.file();
-    if parser.mistakes.is_empty() { Ok(Document { entries }) } else { Err(parser.mistakes) }
+impl Document {
+    /// Parses a text. `Err` lists its mistakes in order, about twenty at most.
+    pub fn parse(text: &str) -> Result<Self, Vec<Mistake>> {
+        let tokens = Lexer::new(text);
+        let mut parser =
+            ConfigParser { tokens, next: None, last: 0..0, open: Vec::new(), mistakes: Vec::new() };
+        let entries = parser.file();
+        if parser.mistakes.is_empty() { Ok(Self { entries }) } else { Err(parser.mistakes) }
+    }
 }
 
 /// Marks an error that was already recorded; parsing continues after it.

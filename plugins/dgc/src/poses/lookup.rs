@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use sluice_model::{Batch, ChannelId, Rows, StageContext};
 
+use super::Timestamped;
 use super::options::{MaxAge, format_duration};
-use super::{LookupMiss, Timestamped};
 
 /// Maximum delay between a message's own time and its event in the log, in nanoseconds.
 const MAX_LOG_DELAY: i64 = 1_000_000_000;
@@ -28,6 +28,21 @@ pub(crate) fn within_max_age<K: Timestamped + Clone>(
     } else {
         Err(LookupMiss::TooFar)
     }
+}
+
+/// Why there is no value for a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LookupMiss {
+    /// There is none before it.
+    Before,
+    /// There is none after it.
+    After,
+    /// The nearest one is too far away.
+    TooFar,
+    /// The two around it are too far apart.
+    GapTooWide,
+    /// Its source has none, and several others have.
+    AmbiguousSource,
 }
 
 /// Describes a miss for notes; `what` is a singular noun.

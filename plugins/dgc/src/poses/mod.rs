@@ -14,6 +14,7 @@ use sluice_model::Rows;
 
 use crate::geometry::{Quaternion, Transform};
 pub(crate) use history::{History, Timestamped};
+pub(crate) use lookup::LookupMiss;
 pub(crate) use reader::{ChannelReader, ReadFromRows, double_lists, finite, row_times};
 
 /// The type of poses of a sensor, as opposed to the body. They have the same fields.
@@ -37,21 +38,6 @@ pub(crate) struct Pose {
 
 /// The newest poses, with lookup by log order ([`History::last`]) and by time.
 pub(crate) type PoseHistory = History<Pose>;
-
-/// Why there is no value for a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum LookupMiss {
-    /// There is none before it.
-    Before,
-    /// There is none after it.
-    After,
-    /// The nearest one is too far away.
-    TooFar,
-    /// The two around it are too far apart.
-    GapTooWide,
-    /// Its source has none, and several others have.
-    AmbiguousSource,
-}
 
 impl Pose {
     /// Parses the numbers of [`AttachedValue::append`](attach::AttachedValue::append). The time is

@@ -8,7 +8,8 @@ use arrow_array::{ArrayRef, Float64Array};
 use sluice_model::{Batch, ChannelId, Error, Rows, StageContext};
 
 use super::frame_change::FrameChange;
-use super::{ChannelPlan, DropReason, POSE, ToFrame, sensor_pose};
+use super::plan::{ChannelPlan, DropReason, POSE, ToFrame};
+use super::sensor_pose;
 use crate::geometry::Transform;
 use crate::points::{Points, refuse_unknown_frame};
 use crate::poses::attach::{AttachedColumn, AttachedValue};

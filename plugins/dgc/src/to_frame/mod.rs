@@ -7,6 +7,7 @@
 mod batch;
 mod frame_change;
 pub(crate) mod mounts;
+mod plan;
 mod sensor_pose;
 
 use std::collections::BTreeMap;
@@ -19,17 +20,17 @@ use sluice_model::{
     StageContext,
 };
 
-use crate::calibration::{CalibrationPath, Mount};
+use crate::calibration::CalibrationPath;
 use crate::dataset_decoder::DatasetDecoder;
-use crate::geometry::Transform;
 use crate::points::{PointFrame, Points};
 use crate::poses::attach::{AttachFold, AttachPlan, LookupFn, LookupTimes, RowFilter};
 use crate::poses::lookup;
 use crate::poses::options::{MaxAge, MissingPolicy, non_negative};
-use crate::poses::{ChannelReader, Pose, PoseHistory, ReadFromRows};
+use crate::poses::{ChannelReader, Pose, PoseHistory};
 use batch::BatchMove;
 use frame_change::needs_pose;
 use mounts::SensorMounts;
+use plan::{ChannelPlan, DROP_ADVICE, POSE, ToFrame};
 
 /// Options of `to-frame`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -102,11 +103,6 @@ sluice_model::register! {
     sample: include_str!("../../samples/to-frame.toml"),
 }
 
-/// The channel of the dataset's poses.
-const POSE: &str = "POSE";
-
-/// Advice for errors that end the run.
-const DROP_ADVICE: &str = "`without_pose = \"drop\"` drops such events";
 /// The note if no event had points.
 const NOTHING_TO_MOVE: &str = "no event had points: add `velodyne` or `laser` before this stage";
 
@@ -176,38 +172,6 @@ fn lookup_fn(choose: PoseChoice, max_age: MaxAge, max_gap: i64) -> LookupFn<Pose
     }
 }
 
-/// The map that moves points.
-struct ToFrame {
-    frame: PointFrame,
-    mounts: SensorMounts,
-    plans: PerChannel<Option<ChannelPlan>>,
-    channels: Patterns,
-    /// The sensor to convert poses to.
-    sensor: Option<Mount>,
-    without_mount: MissingPolicy,
-    without_pose: MissingPolicy,
-    /// Whether the fold attaches poses.
-    has_poses: bool,
-    decoder: DatasetDecoder,
-}
-
-/// How the events of a channel are processed.
-#[derive(Clone, Copy)]
-struct ChannelPlan {
-    /// Whether `channels` names the channel, rather than being empty.
-    is_named: bool,
-    /// The transform from its sensor to the body.
-    mount: Option<Transform>,
-}
-
-/// Why an event is dropped.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum DropReason {
-    NoMount,
-    NoPose,
-    BadPose,
-}
-
 impl ToFrame {
     fn new(options: ToFrameOptions, has_poses: bool) -> Result<Self, OptionsError> {
         let wrong = |key: &'static str| move |message: String| OptionsError::at(key, message);
@@ -242,39 +206,6 @@ impl ToFrame {
         }
         let mount = self.mounts.mount_of(name).map(|mount| mount.to_body());
         Some(ChannelPlan { is_named, mount })
-    }
-}
-
-impl ToFrame {
-    fn report(
-        &self,
-        channel: &str,
-        wrong: DropReason,
-        count: u64,
-        context: &mut StageContext<'_>,
-    ) -> Result<(), Error> {
-        match wrong {
-            DropReason::NoMount => {
-                let what = format!(
-                    "{channel}: the calibration has no sensor of this name; name its sensor in \
-                     `mounts`"
-                );
-                if self.without_mount == MissingPolicy::Stop {
-                    return Err(Error::invalid(what));
-                }
-                context.note(what, count);
-            }
-            DropReason::BadPose => {
-                let what = format!("{channel}: {}", <Pose as ReadFromRows>::INVALID);
-                if self.without_pose == MissingPolicy::Stop {
-                    return Err(Error::invalid(format!("{what}; {DROP_ADVICE}")));
-                }
-                context.note(what, count);
-            }
-            // The fold has already noted it.
-            DropReason::NoPose => {}
-        }
-        Ok(())
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::instances::slice_body;
-use super::{
+use super::flat::{
     BAD_INSTANCE_IDS, DIFFERENT_COPIES, EMPTY_CLASS_NAME, LENGTH, NUMBERED, REFERENCE_COUNT, ROOT,
     SPELLED, TRAILING_BYTES, UNDECLARED_CLASS,
 };
-use super::{put_body, read_ints, skip_flat};
+use super::flat::{put_body, read_ints, skip_flat};
+use super::instances::slice_body;
 use crate::plan::{ClassPlan, ClassReference, PlanPart, PlanRoot};
 use crate::wire::{IceReader, RecordFault, put_length_since, put_size, put_sized};
 

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::{
+use super::flat::{
     BAD_INSTANCE_IDS, BAD_SLICE_KIND, BAD_SLICE_LENGTH, EMPTY_CLASS_NAME, LENGTH, LONGEST_SIZE,
     NUMBERED, TRAILING_BYTES, UNKNOWN_CLASS_NUMBER,
 };
-use super::{ROOT, SPELLED};
+use super::flat::{ROOT, SPELLED};
 use crate::wire::{IceReader, RecordFault};
 
 /// A slice of an instance in a record.

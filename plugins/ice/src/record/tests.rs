@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::flat::*;
 use super::*;
 use crate::plan::compile;
 use crate::slice::{SliceLibrary, TypeFile};

@@ -1,11 +1,11 @@
 //! Converts a record with references to its linear form.
 
-use super::instances::{InstanceSlice, Instances};
-use super::{
+use super::flat::{
     DANGLING_REFERENCE, FIRST_INSTANCE, GROWTH_ALLOWANCE, MAX_GROWTH, NO_FIRST_REFERENCE,
     TRAILING_SLICE_BYTES, UNDECLARED_CLASS, WRONG_BASES,
 };
-use super::{SPELLED, TOO_LARGE, UNREFERENCED_INSTANCE, put_body, put_ints, skip_flat};
+use super::flat::{SPELLED, TOO_LARGE, UNREFERENCED_INSTANCE, put_body, put_ints, skip_flat};
+use super::instances::{InstanceSlice, Instances};
 use crate::plan::{ClassPlan, ClassReference, PlanPart, PlanRoot};
 use crate::wire::{Booleans, IceReader, RecordFault, put_size, put_sized};
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use sluice_kit::columns::{
-    Endian, EnumEncoding, Faults, FieldShape, LengthEncoding, NumberType, OpaqueValue,
-    PayloadField, PayloadPlan, WireRules,
+    Endian, EnumEncoding, FieldShape, LengthEncoding, NumberType, OpaqueValue, PayloadField,
+    PayloadPlan, WireRules,
 };
 
-use super::skip::skip;
+use super::skip::{FAULTS, skip};
 use crate::types::syntax::{Dimension, Primitive, StructMember, TypeBody, TypeName};
 use crate::types::{Library, TypeId};
 
@@ -26,17 +26,6 @@ const WIRE: WireRules = WireRules {
     max_depth: usize::MAX,
     max_fixed_len: usize::MAX,
     faults: &FAULTS,
-};
-
-/// Why a message does not match its type.
-pub(super) const FAULTS: Faults = Faults {
-    short: "the payload ends before its message does",
-    left_over: "bytes are left over after the message",
-    too_many: "a length field says more than the payload holds",
-    negative: "a length field is negative",
-    full: "the column of its batch is full (2 GiB)",
-    other_length: "a list and its length field differ",
-    too_long: "a text is longer than 2 GiB",
 };
 
 /// Compiles the plan of a type.

@@ -2,11 +2,21 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use sluice_kit::columns::{PayloadCursor, PayloadFault};
+use sluice_kit::columns::{Faults, PayloadCursor, PayloadFault};
 
-use super::shapes::FAULTS;
 use crate::types::syntax::{Dimension, Primitive, StructMember, TypeBody, TypeName};
 use crate::types::{Library, TypeId};
+
+/// Why a message does not match its type.
+pub(super) const FAULTS: Faults = Faults {
+    short: "the payload ends before its message does",
+    left_over: "bytes are left over after the message",
+    too_many: "a length field says more than the payload holds",
+    negative: "a length field is negative",
+    full: "the column of its batch is full (2 GiB)",
+    other_length: "a list and its length field differ",
+    too_long: "a text is longer than 2 GiB",
+};
 
 const DEEP: PayloadFault = "it holds itself deeper than 256 levels";
 

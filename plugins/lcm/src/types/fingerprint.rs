@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use super::graph::TypeComponents;
+use super::graph::{MAX_COMPONENT, TypeComponents};
 use super::syntax::{Declaration, Dimension, TypeBody, TypeName};
 use super::{Library, TypeId};
 
@@ -36,8 +36,6 @@ pub fn fingerprints(library: &Library) -> Vec<Result<u64, &'static str>> {
 /// Most steps for all types of a library: the number of paths through mutually recursive types
 /// grows exponentially.
 const MAX_STEPS: usize = 4_000_000;
-/// Most types that may contain each other.
-pub(super) const MAX_COMPONENT: usize = 64;
 const TOO_ENTANGLED: &str = "too many types contain each other to compute a fingerprint";
 
 struct FingerprintSums<'l> {

@@ -1,6 +1,11 @@
 //! The strongly connected components of the graph of types, in dependency order.
 
-use super::{Library, TypeId};
+use sluice_kit::type_library::{TypeId, TypeLibrary};
+
+use super::syntax::Declaration;
+
+/// Most types that may contain each other.
+pub(super) const MAX_COMPONENT: usize = 64;
 
 /// The types of a library in strongly connected components: types that contain each other, directly
 /// or not. A component comes after those it uses.
@@ -11,7 +16,7 @@ pub(crate) struct TypeComponents {
 
 impl TypeComponents {
     /// Tarjan's algorithm with an explicit stack: types may nest to any depth.
-    pub(crate) fn new(library: &Library) -> Self {
+    pub(crate) fn new(library: &TypeLibrary<Declaration>) -> Self {
         let len = library.ids().count();
         let mut walk = TarjanWalk {
             library,
@@ -44,7 +49,7 @@ impl TypeComponents {
 const UNVISITED: usize = usize::MAX;
 
 struct TarjanWalk<'l> {
-    library: &'l Library,
+    library: &'l TypeLibrary<Declaration>,
     index: Vec<usize>,
     lowlink: Vec<usize>,
     stack: Vec<TypeId>,

@@ -13,8 +13,7 @@ use sluice_kit::mistake::Mistake;
 pub use sluice_kit::type_library::TypeId;
 use sluice_kit::type_library::{MAX_SHOWN, ResolvedType, TypeLibrary};
 
-use super::fingerprint::MAX_COMPONENT;
-use super::graph::TypeComponents;
+use super::graph::{MAX_COMPONENT, TypeComponents};
 use super::parser;
 use super::syntax::{Declaration, Dimension, TypeBody, TypeName};
 
@@ -73,7 +72,7 @@ impl Library {
     }
 
     fn find_empty_types(&mut self) {
-        let groups = TypeComponents::new(self);
+        let groups = TypeComponents::new(&self.types);
         self.empty = vec![false; self.ids().count()];
         for group in groups.iter() {
             let is_next = |library: &Self, id: TypeId| {

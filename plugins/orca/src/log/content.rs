@@ -1,6 +1,6 @@
 //! The content of subfiles, by their declared encoding.
 
-use super::display_name;
+use crate::display::display_name;
 use crate::master::{Dialect, FileLine};
 
 /// The content of a subfile.

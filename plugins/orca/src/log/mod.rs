@@ -17,6 +17,7 @@ use sluice_io::store::is_address;
 use sluice_model::{Channel, Encoding, Error, Name};
 
 use crate::config::{self, ConfigEvidence};
+use crate::display::display_name;
 use crate::master::{self, Dialect, FileLine, MasterHeader, MasterLines, ParsedLine};
 use crate::sink::RESERVED_KEYS;
 use crate::subfile::{ByteOrder, FramingHints, RecordIndex, RecordPrefix};
@@ -413,11 +414,6 @@ fn source_of(name: &[u8]) -> Arc<str> {
         _ => stem,
     };
     escaped(rest).as_ref().into()
-}
-
-/// A name from a file in printable form.
-pub(crate) fn display_name(name: &[u8]) -> String {
-    printable(&escaped(name)).into_owned()
 }
 
 /// Opens a file beside a master. `Err` is the reason it is not read.

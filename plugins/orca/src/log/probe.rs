@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use sluice_io::files::LogFile;
 use sluice_model::Error;
 
-use super::display_name;
 use crate::config;
+use crate::display::display_name;
 use crate::master;
 use crate::subfile::{IndexCursor, RecordFraming, RecordIndex};
 

@@ -9,7 +9,7 @@ use super::dialect::Dialect;
 use super::lines::{LONGEST_LINE, MasterLine, MasterLines};
 use super::writer_comment::WriterComment;
 use super::{is_file_name, strip_bom, words};
-use crate::log::display_name;
+use crate::display::display_name;
 
 /// The maximum number of header lines that are read; each is a file.
 pub(crate) const MAX_FILES: usize = 10_000;

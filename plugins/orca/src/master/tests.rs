@@ -12,7 +12,7 @@ use sluice_model::Clock;
 use super::data::{decimal_numbers, number};
 use super::header::MAX_FILES;
 use super::*;
-use crate::log::display_name;
+use crate::display::display_name;
 use crate::subfile::RecordPrefix;
 
 fn file(text: &[u8]) -> LogFile {

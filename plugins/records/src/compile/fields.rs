@@ -1,8 +1,8 @@
 //! Lays out the fields of a description: their offsets, lengths and columns. Roles are not
 //! considered.
 
-use crate::columns::{Arity, FieldPlace, RecordColumn, ValueKind};
-use crate::format::RecordOffset;
+use crate::column::{Arity, FieldPlace, RecordColumn, ValueKind};
+use crate::offset::RecordOffset;
 use crate::options::{Amount, Bits, Constant, Field, FieldType, Options, Role};
 use crate::walk::{FieldWalk, WalkSize};
 use crate::wire::{BinaryNumber, Number};

@@ -1,7 +1,8 @@
 //! Compiles the field with the role `kind` and the values of each kind.
 
-use crate::columns::Arity;
-use crate::format::{KindKey, RecordOffset};
+use crate::column::Arity;
+use crate::format::KindKey;
+use crate::offset::RecordOffset;
 use crate::options::{Options, Role};
 use crate::wire::BinaryNumber;
 

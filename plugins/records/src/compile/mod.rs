@@ -9,10 +9,9 @@ mod roles;
 use memchr::memmem::Finder;
 use sluice_model::{Clock, OptionsError};
 
-use crate::channels::ChannelNaming;
-use crate::format::{
-    Disposition, HeaderEnd, KindKey, RecordExtent, RecordFormat, RecordKind, RecordOffset,
-};
+use crate::format::{Disposition, HeaderEnd, KindKey, RecordExtent, RecordFormat, RecordKind};
+use crate::naming::ChannelNaming;
+use crate::offset::RecordOffset;
 use crate::options::{Epoch, HeaderOption, Literal, Options, OtherKinds, UntimedPolicy};
 
 use crate::time::MAX_COUNTERS;

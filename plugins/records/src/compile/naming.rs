@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use sluice_kit::Template;
 
-use crate::channels::{ChannelNaming, MAX_KEY_LEN, NameSource};
+use crate::channels::MAX_KEY_LEN;
 use crate::format::{RecordFormat, RecordKind};
+use crate::naming::{ChannelNaming, NameSource};
 use crate::options::{Options, Role};
 
 use super::fields::PlacedField;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::columns::{Arity, FieldPlace};
-use crate::format::RecordOffset;
+use crate::column::{Arity, FieldPlace};
+use crate::offset::RecordOffset;
 use crate::walk::{FieldWalk, MAX_REGISTERS, WalkSize, WalkStep};
 use crate::wire::BinaryNumber;
 

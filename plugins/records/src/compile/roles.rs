@@ -7,8 +7,9 @@ use arrow_schema::Schema;
 use sluice_model::{MessageType, TypeKey};
 
 use crate::checksum::Algorithm;
-use crate::columns::{Arity, FieldPlace, RecordColumn};
-use crate::format::{Checksum, Disposition, RecordExtent, RecordKind, RecordOffset};
+use crate::column::{Arity, FieldPlace, RecordColumn};
+use crate::format::{Checksum, Disposition, RecordExtent, RecordKind};
+use crate::offset::RecordOffset;
 use crate::options::{
     CoverStart, Epoch, Field, FieldType, Options, Role, UntimedPolicy, WrapPoint,
 };

@@ -6,9 +6,9 @@ use sluice_model::FieldPath;
 use sluice_model::cursor::Cursor;
 use sluice_model::field::DashRule;
 
+use super::error::{ConditionError, error_at};
 use super::number::Number;
 use super::tree::{EventField, Function};
-use super::{ConditionError, error_at};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ConditionToken {

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use sluice_model::{FieldPath, Pattern};
 
+use super::error::{ConditionError, error_at};
 use super::lexer::{ConditionToken, TokenKind, tokens};
 use super::number::{Arithmetic, Number};
 use super::tree::{Comparison, Expr, ExprNode, ExprType, Function, Literal};
-use super::{ConditionError, error_at};
 
 /// The maximum nesting depth; each level uses stack.
 const MAX_DEPTH: usize = 50;

@@ -4,19 +4,17 @@
 //! Reads only the header and the first rows, to guess types.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Field, Schema, SchemaRef};
-use serde::Deserialize;
 use sluice_io::escape::{escaped, printable};
-use sluice_model::schemars::JsonSchema;
 use sluice_model::time::{self, TimePoint};
 use sluice_model::{Error, MessageType, TypeKey};
 
-use super::CsvSource;
 use super::cell_type::{CellSample, CellType, ColumnBuilder, describe_cell, guess, parsed};
+use super::options::{CsvSource, TimeUnit};
 use super::scan::{Cell, RowScan, scan};
 
 /// The maximum number of columns.
@@ -27,39 +25,6 @@ const SAMPLED_ROWS: usize = 256;
 const CHANNEL: &str = "channel";
 const SEQUENCE: &str = "sequence";
 const TIMES: [&str; 4] = ["timestamp_ns", "timestamp", "time", "t"];
-
-/// The unit of numbers in the time column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(crate = "sluice_model::schemars")]
-pub(crate) enum TimeUnit {
-    /// Seconds.
-    S,
-    /// Milliseconds.
-    Ms,
-    /// Microseconds.
-    Us,
-    /// Nanoseconds.
-    Ns,
-}
-
-impl TimeUnit {
-    fn nanos(self) -> i64 {
-        match self {
-            Self::S => 1_000_000_000,
-            Self::Ms => 1_000_000,
-            Self::Us => 1_000,
-            Self::Ns => 1,
-        }
-    }
-
-    /// The unit in a column's name, such as `timestamp_ns`; seconds by default.
-    fn from_name(name: &str) -> Self {
-        let units = [("_ns", Self::Ns), ("_us", Self::Us), ("_ms", Self::Ms)];
-        let named = units.into_iter().find(|(end, _)| name.ends_with(end));
-        named.map_or(Self::S, |(_, unit)| unit)
-    }
-}
 
 /// A position in the file, and what is wrong there.
 pub(super) type HeaderError = (u64, String);
@@ -407,6 +372,3 @@ impl CsvSource {
         is_comment || row.is_empty() || row.starts_with(b"\n") || row.starts_with(b"\r\n")
     }
 }
-
-/// Types by column name.
-pub(super) type ColumnTypes = BTreeMap<String, CellType>;

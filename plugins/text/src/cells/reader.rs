@@ -15,8 +15,8 @@ use sluice_model::{
     Reader, Rows, Seam, Split, SplitStart,
 };
 
-use super::CsvSource;
 use super::columns::CsvColumns;
+use super::options::CsvSource;
 use super::scan::{Cell, RowScan, scan};
 
 /// How much of a file to read to learn its columns, unless rows may be longer.

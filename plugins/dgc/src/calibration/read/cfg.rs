@@ -9,7 +9,7 @@ use super::{
     BOUNDS, CalibrationReader, ConfigTree, EntryIndex, FRAMES, FrameSettings, MASKS, ORIENTATIONS,
     PINHOLE,
 };
-use crate::calibration::VehicleCalibration;
+use crate::calibration::vehicle::VehicleCalibration;
 use crate::config::{ConfigEntry, ConfigValue, first_value};
 
 /// Reads the calibration from a configuration file.

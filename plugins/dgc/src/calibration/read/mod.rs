@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use sluice_kit::mistake::Mistake;
 
-use super::mount_tree::{self, BODY, RelativeMount};
-use super::{Camera, Distortion, Mount, Pinhole, VehicleBounds, VehicleCalibration};
+use super::mount_tree::{self, BODY, RelativeMount, mistake};
+use super::vehicle::{Camera, Distortion, Mount, Pinhole, VehicleBounds, VehicleCalibration};
 use crate::config::{ConfigEntry, ConfigValue, Scalar, first_value};
 use crate::geometry::Quaternion;
 
@@ -35,11 +35,6 @@ const CORNERS: [&str; 4] = ["front_left", "front_right", "rear_left", "rear_righ
 const FRAMES: [&str; 2] = ["imu_body_frame", "gps_body_frame"];
 const NAD83: &str = "nad83_offset_deg_deg_m";
 const MASKS: &str = "laser_mask";
-
-/// A mistake without help or detail.
-pub(super) fn mistake(span: Range<usize>, message: impl Into<String>) -> Mistake {
-    Mistake { span, message: message.into(), help: None, detail: None }
-}
 
 /// The value of the first entry of each name.
 struct EntryIndex<'d>(HashMap<&'d str, &'d ConfigValue>);

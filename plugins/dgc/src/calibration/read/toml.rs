@@ -4,8 +4,9 @@
 use sluice_kit::mistake::Mistake;
 
 use super::{BOUNDS, CAMERA_TEXTS, CORNERS, FRAMES, MASKS, NAD83, ORIENTATIONS, PINHOLE};
-use super::{CalibrationReader, ConfigTree, FrameSettings, mistake};
-use crate::calibration::VehicleCalibration;
+use super::{CalibrationReader, ConfigTree, FrameSettings};
+use crate::calibration::mount_tree::mistake;
+use crate::calibration::vehicle::VehicleCalibration;
 use crate::config::ConfigEntry;
 
 const MOUNT: [&str; 5] = ["position", "orientation", "rpy", "angleaxis", "relative_to"];

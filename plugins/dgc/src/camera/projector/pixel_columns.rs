@@ -13,7 +13,7 @@ use arrow_schema::{Field, Schema};
 use arrow_select::filter::filter;
 use sluice_model::Rows;
 
-use super::super::PixelOf;
+use super::super::options::PixelOf;
 use super::super::picture::Picture;
 use crate::camera_model::{CameraModel, Pixel};
 use crate::points::{POINTS, Points};

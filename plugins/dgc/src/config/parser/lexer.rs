@@ -7,13 +7,10 @@ use std::ops::Range;
 use sluice_kit::mistake::Mistake;
 use sluice_model::cursor::Cursor;
 
+use crate::config::document::is_in_name;
+
 /// Maximum length of a name or string, in bytes.
 const MAX_TOKEN_LEN: usize = 255;
-
-/// Whether a character may occur in names and unquoted values.
-pub(in crate::config) fn is_in_name(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '+')
-}
 
 /// Whitespace as in C.
 fn is_space(c: char) -> bool {
