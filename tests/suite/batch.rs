@@ -458,6 +458,26 @@ fn files_that_a_unit_no_longer_writes_are_removed_when_it_runs_again() {
 }
 
 #[test]
+fn a_log_that_was_published_in_part_is_written_again_under_the_same_names() {
+    let folder = folder();
+    let convert = ["convert", "in/*.lcm", "--to", "out/{stem}_master.log", "--as", "orca"];
+    run_sluice(&folder, &convert).expect(0);
+    let whole = tree(&folder.at("out"));
+    // As if the batch had been killed before the last file of a unit was published.
+    let manifest: Value = json(&whole["_manifest.json"]);
+    let units = manifest["units"].as_array().unwrap();
+    let lines: String = units.iter().map(|unit| format!("{unit}\n")).collect();
+    folder.write("out/_units.jsonl", lines);
+    for file in ["_manifest.json", "2_master.log"] {
+        fs::remove_file(folder.at("out").join(file)).unwrap();
+    }
+    run_sluice(&folder, &[&convert[..], &["--resume"]].concat())
+        .expect(0)
+        .expect_stderr("4 done before");
+    assert_same_files(&tree(&folder.at("out")), &whole);
+}
+
+#[test]
 fn several_batches_share_a_folder() {
     let folder = folder();
     folder.write("out.lcm", "");

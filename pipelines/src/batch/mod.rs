@@ -246,6 +246,11 @@ impl Batch {
         }
         let recorder = BatchRecorder::open(&self.folder, self.heading()?)?
             .with_inputs(Arc::clone(&self.inputs));
+        if options.overwrite != Overwrite::Refuse {
+            let outputs = self.units.iter().map(|unit| self.recorded_outputs(unit));
+            let outputs: Vec<Vec<PathBuf>> = outputs.collect::<Result<_, _>>()?;
+            recorder.remove_partial_units(&outputs.concat())?;
+        }
         let (outcomes, done) = match run(&recorder) {
             Ok(ran) => ran,
             Err(error) => {

@@ -101,6 +101,18 @@ impl BatchRecord {
         self.latest_first().filter(meets)
     }
 
+    /// The journaled units that have one of these outputs.
+    pub(super) fn journaled<'r>(
+        &'r self,
+        outputs: &'r [PathBuf],
+    ) -> impl Iterator<Item = &'r UnitRecord> {
+        let outputs: BTreeSet<&PathBuf> = outputs.iter().collect();
+        let meets =
+            move |unit: &&UnitRecord| unit.outputs.iter().any(|path| outputs.contains(path));
+        let parts = self.shards.iter().flat_map(|part| &part.journal);
+        parts.chain(&self.journal).filter(meets)
+    }
+
     /// All units, latest first.
     pub fn latest_first(&self) -> impl Iterator<Item = &UnitRecord> {
         let parts = self.shards.iter().flat_map(ShardFiles::latest_first);

@@ -123,6 +123,30 @@ impl BatchRecorder {
         self.journal.append(&line)
     }
 
+    /// Removes the published files of units with these outputs that were killed before all of
+    /// theirs were published: a sink of several files would take them for those of others.
+    pub(super) fn remove_partial_units(&self, outputs: &[PathBuf]) -> Result<(), Error> {
+        let is_whole = |unit: &&UnitRecord| {
+            unit.files.iter().all(|file| has_recorded_length(&self.folder, file))
+        };
+        for unit in self.previous.journaled(outputs).filter(|unit| !is_whole(unit)) {
+            self.remove_files(unit.files.iter())?;
+        }
+        Ok(())
+    }
+
+    /// Removes files that a unit has written, unless they changed since or are inputs.
+    fn remove_files<'f>(&self, files: impl Iterator<Item = &'f OutputFile>) -> Result<(), Error> {
+        for file in files.filter(|file| is_ours(&self.folder, file)) {
+            let path = self.folder.join(&file.path);
+            let identity = FileIdentity::read(&path);
+            if !identity.is_some_and(|identity| self.inputs.contains(&identity)) {
+                remove_file(&path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Removes files that earlier runs of this unit wrote and this run did not, unless they changed
     /// since.
     pub(crate) fn remove_stale_files(&self, unit: &UnitRecord) -> Result<(), Error> {
@@ -132,15 +156,7 @@ impl BatchRecorder {
             if !earlier.outputs.iter().all(|output| outputs.contains(output)) {
                 continue;
             }
-            let stale = earlier.files.iter().filter(|file| !kept.contains(&file.path));
-            for file in stale.filter(|file| is_ours(&self.folder, file)) {
-                let path = self.folder.join(&file.path);
-                if !FileIdentity::read(&path)
-                    .is_some_and(|identity| self.inputs.contains(&identity))
-                {
-                    remove_file(&path)?;
-                }
-            }
+            self.remove_files(earlier.files.iter().filter(|file| !kept.contains(&file.path)))?;
         }
         Ok(())
     }

@@ -80,7 +80,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
 use sluice_io::files::{self, InputContent, LogFile};
@@ -230,9 +230,24 @@ pub trait Delimited: Send + Sync {
 }
 
 /// The source of a [`Delimited`] format. Its options are those of the format.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(transparent)]
 pub struct DelimitedSource<D>(pub D);
+
+// Derived, it would refer to the schema of the format.
+impl<D: JsonSchema> JsonSchema for DelimitedSource<D> {
+    fn schema_name() -> Cow<'static, str> {
+        D::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        D::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        D::json_schema(generator)
+    }
+}
 
 impl<D: Delimited> Source for DelimitedSource<D> {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
