@@ -48,6 +48,17 @@ impl Rows {
         self.with(events, self.take_rows(rows.to_vec()))
     }
 
+    /// The rows of the events that `is_selected` accepts; `None` if there are none.
+    pub fn pick_events(&self, is_selected: impl Fn(u32) -> bool) -> Option<Self> {
+        let picked = (0..).zip(&self.events).filter(|(_, event)| is_selected(**event));
+        let picked: Vec<u32> = picked.map(|(row, _)| row).collect();
+        match picked.len() {
+            0 => None,
+            len if len == self.events.len() => Some(self.clone()),
+            _ => Some(self.pick(&picked)),
+        }
+    }
+
     fn take_rows(&self, rows: Vec<u32>) -> Vec<ArrayRef> {
         take_arrays(self.columns.columns(), &UInt32Array::from(rows), None)
             .expect("rows are numbered as the columns are long")

@@ -63,13 +63,8 @@ impl DatasetDecoder {
         let mut decoded = vec![false; if batch.rows().is_empty() { 0 } else { batch.len() }];
         for rows in batch.rows() {
             rows.events.iter().for_each(|event| decoded[*event as usize] = true);
-            let is_selected = |row: &u32| events.binary_search(&rows.events[*row as usize]).is_ok();
-            let selected: Vec<u32> = (0..rows.events.len() as u32).filter(is_selected).collect();
-            match selected.len() {
-                0 => {}
-                len if len == rows.events.len() => decoded_events.rows.push(rows.clone()),
-                _ => decoded_events.rows.push(rows.pick(&selected)),
-            }
+            let is_selected = |event: u32| events.binary_search(&event).is_ok();
+            decoded_events.rows.extend(rows.pick_events(is_selected));
         }
         rest.extend(
             events.iter().filter(|event| !decoded.get(**event as usize).is_some_and(|d| *d)),

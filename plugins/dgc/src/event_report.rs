@@ -66,19 +66,9 @@ impl<R: Copy + Ord + Display> EventReport<R> {
 
 /// Replaces all rows of the events in `rows`.
 fn replace_events(batch: Batch, rows: Rows) -> Batch {
-    let mut all: Vec<Rows> =
-        batch.rows().iter().filter_map(|old| without_events(old, &rows)).collect();
+    let is_left = |event: u32| rows.events.binary_search(&event).is_err();
+    let left = batch.rows().iter().filter_map(|old| old.pick_events(is_left));
+    let mut all: Vec<Rows> = left.collect();
     all.push(rows);
     rows::replace_rows(batch, all)
-}
-
-/// The rows of `old` whose events are not in `new`.
-fn without_events(old: &Rows, new: &Rows) -> Option<Rows> {
-    let is_left = |row: &u32| new.events.binary_search(&old.events[*row as usize]).is_err();
-    let left: Vec<u32> = (0..old.events.len() as u32).filter(is_left).collect();
-    match left.len() {
-        0 => None,
-        len if len == old.events.len() => Some(old.clone()),
-        _ => Some(old.pick(&left)),
-    }
 }

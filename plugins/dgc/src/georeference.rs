@@ -6,9 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float64Array};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_model::time::TimeLength;
@@ -20,7 +18,7 @@ use sluice_model::{
 use crate::dataset_decoder::DatasetDecoder;
 use crate::geometry::Quaternion;
 use crate::globe::{GlobeProjection, GpsReference};
-use crate::points::{PointFrame, Points, refuse_unknown_frame};
+use crate::points::{PointFrame, Points, refuse_unknown_frames};
 use crate::poses::attach::{
     AttachFold, AttachPlan, AttachedColumn, AttachedValue, LookupFn, LookupTimes,
 };
@@ -188,7 +186,7 @@ impl Georeference {
 impl Map for Georeference {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let work = BatchPlacement { selected: self.selected(context.channels), batch };
-        work.refuse_unknown_frame(context)?;
+        refuse_unknown_frames(&work.batch, |event| work.is_selected(event), context.channels)?;
         if !self.channels.is_empty() {
             work.note_idle_events(context);
         }
@@ -223,17 +221,6 @@ impl Placeable {
 impl BatchPlacement {
     fn is_selected(&self, event: u32) -> bool {
         self.selected[self.batch.channels()[event as usize] as usize]
-    }
-
-    /// Refuses points of unknown frame on the selected channels.
-    fn refuse_unknown_frame(&self, context: &StageContext<'_>) -> Result<(), Error> {
-        for rows in self.batch.rows() {
-            let selected = rows.events.iter().find(|event| self.is_selected(**event));
-            let Some(event) = selected else { continue };
-            let channel = ChannelId(self.batch.channels()[*event as usize]);
-            refuse_unknown_frame(rows, context.channels.get(channel).name.text())?;
-        }
-        Ok(())
     }
 
     /// Notes events on named channels without points or poses.
@@ -318,11 +305,6 @@ fn place_points(points: Points) -> Result<Rows, Error> {
         projection.append_all(points.xyz().map(|axis| &axis[run.clone()]), &mut globe);
     }
     let members = ["latitude", "longitude", "altitude"].into_iter().zip(globe);
-    let members = members.map(|(name, values)| {
-        let values: ArrayRef = Arc::new(Float64Array::from(values));
-        (name, values)
-    });
-    let members = members.collect();
     Ok(points
         .without_column(GpsReference::COLUMN)
         .with_members(members, PointFrame::Local)
@@ -333,17 +315,7 @@ fn place_points(points: Points) -> Result<Rows, Error> {
 fn runs(points: &Points) -> Result<Vec<(Range<usize>, GlobeProjection)>, Error> {
     let references =
         AttachedColumn::from_column::<GpsReference>(points.column(GpsReference::COLUMN));
-    let mut runs: Vec<(Range<usize>, GlobeProjection)> = Vec::new();
-    let mut last = None;
-    for row in 0..points.events().len() {
-        let (range, reference) = (points.range(row), references.values(row));
-        match runs.last_mut() {
-            Some((run, _)) if last == Some(reference) => run.end = range.end,
-            _ => runs.push((range, projection_of(&references, row)?)),
-        }
-        last = Some(reference);
-    }
-    Ok(runs)
+    points.runs(|row, _| references.values(row), |row, _| projection_of(&references, row))
 }
 
 fn place_poses(rows: &Rows, positions: &[Option<[f64; 3]>]) -> Result<Rows, Error> {

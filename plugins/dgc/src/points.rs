@@ -5,6 +5,7 @@
 //! names the frame of the points.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_model::{Error, MessageType, Payloads, Rows};
+use sluice_model::{Batch, ChannelId, Channels, Error, MessageType, Payloads, Rows};
 
 use crate::poses::rows::type_key;
 
@@ -236,9 +237,23 @@ impl<'c> MessageTimes<'c> {
     }
 }
 
-/// Refuses rows that look like points but have no known frame or the wrong member types. Otherwise
-/// they would silently pass unchanged.
-pub(crate) fn refuse_unknown_frame(rows: &Rows, channel: &str) -> Result<(), Error> {
+/// Refuses selected rows that look like points but have no known frame or the wrong member types.
+/// Otherwise they would silently pass unchanged.
+pub(crate) fn refuse_unknown_frames(
+    batch: &Batch,
+    is_selected: impl Fn(u32) -> bool,
+    channels: &Channels,
+) -> Result<(), Error> {
+    for rows in batch.rows() {
+        if let Some(event) = rows.events.iter().find(|event| is_selected(**event)) {
+            let channel = channels.get(ChannelId(batch.channels()[*event as usize]));
+            refuse_unknown_frame(rows, channel.name.text())?;
+        }
+    }
+    Ok(())
+}
+
+fn refuse_unknown_frame(rows: &Rows, channel: &str) -> Result<(), Error> {
     let looks_like_points = rows.message.name.starts_with(TYPE) || has_xyz_list(rows);
     if !looks_like_points || Points::from_rows(rows).is_some() {
         return Ok(());
@@ -324,7 +339,7 @@ impl Points {
     /// # Panics
     ///
     /// If there is no such row.
-    pub fn range(&self, row: usize) -> std::ops::Range<usize> {
+    pub fn range(&self, row: usize) -> Range<usize> {
         self.offsets[row] as usize..self.offsets[row + 1] as usize
     }
 
@@ -365,17 +380,39 @@ impl Points {
         events.map(|(row, event)| utimes.nanos(row, timestamps[*event as usize])).collect()
     }
 
+    /// The runs of consecutive points whose events have the same key, with the value of each.
+    pub(crate) fn runs<K: PartialEq, V>(
+        &self,
+        key: impl Fn(usize, u32) -> K,
+        value: impl Fn(usize, u32) -> Result<V, Error>,
+    ) -> Result<Vec<(Range<usize>, V)>, Error> {
+        let (mut runs, mut last): (Vec<(Range<usize>, V)>, _) = (Vec::new(), None);
+        for (row, event) in self.events.iter().enumerate() {
+            let (range, key) = (self.range(row), Some(key(row, *event)));
+            match runs.last_mut() {
+                Some((run, _)) if last == key => run.end = range.end,
+                _ => runs.push((range, value(row, *event)?)),
+            }
+            last = key;
+        }
+        Ok(runs)
+    }
+
     /// Replaces or adds members, and sets the frame.
     ///
     /// # Panics
     ///
     /// If a member does not have one value per point.
-    pub fn with_members(mut self, members: Vec<(&str, ArrayRef)>, frame: PointFrame) -> Self {
+    pub fn with_members<'m>(
+        mut self,
+        members: impl IntoIterator<Item = (&'m str, Vec<f64>)>,
+        frame: PointFrame,
+    ) -> Self {
         let (fields, mut columns, nulls) = self.members.into_parts();
         let mut fields: Vec<FieldRef> = fields.iter().cloned().collect();
-        for (name, array) in members {
-            let nullable = array.is_nullable();
-            let field = Arc::new(Field::new(name, array.data_type().clone(), nullable));
+        for (name, values) in members {
+            let array: ArrayRef = Arc::new(Float64Array::from(values));
+            let field = Arc::new(Field::new(name, DataType::Float64, false));
             match fields.iter().position(|existing| existing.name() == name) {
                 Some(at) => (fields[at], columns[at]) = (field, array),
                 None => {

@@ -127,13 +127,6 @@ fn note_kept(batch: &Batch, kept: Vec<KeptEvent>, context: &mut StageContext<'_>
     }
 }
 
-/// The rows of all other events. `events` is ascending.
-fn other_rows(rows: &Rows, events: &[u32]) -> Option<Rows> {
-    let is_other = |row: &u32| events.binary_search(&rows.events[*row as usize]).is_err();
-    let other_rows: Vec<u32> = (0..rows.events.len() as u32).filter(is_other).collect();
-    (!other_rows.is_empty()).then(|| rows.pick(&other_rows))
-}
-
 impl<P: ImageTransform> Map for ImageMap<P> {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let camera_of = self.camera_of.table(context.channels, |channel| {
@@ -152,7 +145,8 @@ impl<P: ImageTransform> Map for ImageMap<P> {
             return Ok(batch);
         }
         let new = self.image_transform.build_rows(replaced.output)?;
-        let old = batch.rows().iter().filter_map(|rows| other_rows(rows, &replaced.events));
+        let is_other = |event: u32| replaced.events.binary_search(&event).is_err();
+        let old = batch.rows().iter().filter_map(|rows| rows.pick_events(is_other));
         let all = old.chain([new]).collect();
         Ok(replace_rows(batch, all))
     }

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float64Array};
 use sluice_model::{Batch, ChannelId, Error, Rows, StageContext};
 
 use super::frame_change::FrameChange;
 use super::plan::{ChannelPlan, DropReason, POSE, ToFrame};
 use super::sensor_pose;
 use crate::geometry::Transform;
-use crate::points::{Points, refuse_unknown_frame};
+use crate::points::{Points, refuse_unknown_frames};
 use crate::poses::attach::{AttachedColumn, AttachedValue};
 use crate::poses::rows::{map_rows, map_selected, with_decoded_rows};
 use crate::poses::{Pose, lookup};
@@ -52,13 +51,8 @@ impl BatchMove<'_> {
 
     /// Refuses points of unknown frame on the selected channels.
     pub(super) fn refuse_unknown_frame(&self, context: &StageContext<'_>) -> Result<(), Error> {
-        for rows in self.batch.rows() {
-            let selected = rows.events.iter().find(|event| self.plan(**event).is_some());
-            let Some(event) = selected else { continue };
-            let channel = ChannelId(self.batch.channels()[*event as usize]);
-            refuse_unknown_frame(rows, context.channels.get(channel).name.text())?;
-        }
-        Ok(())
+        let is_selected = |event| self.plan(event).is_some();
+        refuse_unknown_frames(&self.batch, is_selected, context.channels)
     }
 
     /// The events to drop, and why; ascending.
@@ -173,11 +167,6 @@ impl BatchMove<'_> {
         }
         let moved = transform_runs(points.xyz(), &self.runs(&points, change)?);
         let members = ["x", "y", "z"].into_iter().zip(moved);
-        let members = members.map(|(name, values)| {
-            let values: ArrayRef = Arc::new(Float64Array::from(values));
-            (name, values)
-        });
-        let members = members.collect();
         Ok(points.without_column(Pose::COLUMN).with_members(members, change.to).into_rows())
     }
 
@@ -189,22 +178,15 @@ impl BatchMove<'_> {
         change: FrameChange,
     ) -> Result<Vec<(Range<usize>, Transform)>, Error> {
         let poses = AttachedColumn::from_column::<Pose>(points.column(Pose::COLUMN));
-        let mut runs: Vec<(Range<usize>, Transform)> = Vec::new();
-        let mut last = None;
-        for (row, event) in points.events().iter().enumerate() {
-            let channel = self.batch.channels()[*event as usize];
-            let (range, values) = (points.range(row), poses.values(row));
-            match runs.last_mut() {
-                Some((run, _)) if last == Some((channel, values)) => run.end = range.end,
-                _ => {
-                    let mount = self.plan(*event).and_then(|plan| plan.mount);
-                    let pose = values.and_then(Pose::from_values).map(|pose| pose.transform());
-                    runs.push((range, change.transform(mount, pose)?));
-                }
-            }
-            last = Some((channel, values));
-        }
-        Ok(runs)
+        let channel = |event: u32| self.batch.channels()[event as usize];
+        points.runs(
+            |row, event| (channel(event), poses.values(row)),
+            |row, event| {
+                let mount = self.plan(event).and_then(|plan| plan.mount);
+                let pose = poses.values(row).and_then(Pose::from_values);
+                change.transform(mount, pose.map(|pose| pose.transform()))
+            },
+        )
     }
 }
 
