@@ -18,7 +18,8 @@ fn it_keeps_the_contract_of_every_source() {
 
 #[test]
 fn events_have_the_times_channels_and_payloads_of_the_log() {
-    let log: DelimitedSource<LogSource> = serde_json::from_value(json!({ "path": "testdata/drive.bin" })).unwrap();
+    let log: DelimitedSource<LogSource> =
+        serde_json::from_value(json!({ "path": "testdata/drive.bin" })).unwrap();
     let read = gather(&log, u64::MAX).unwrap();
     assert_eq!((read.events.len(), read.damage), (12, vec![]));
     let second = &read.events[1];
