@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::Arc;
 
 use sluice_kit::mistake::Mistake;
 use sluice_model::cursor::Token;
@@ -14,10 +13,10 @@ use super::token::Tokenizer;
 
 mod tokens;
 
-use tokens::{abbreviated, is_name, unescaped};
-
-/// The maximum number of mistakes per file: parsing stops at the last.
-pub(crate) const MAX_MISTAKES: usize = 200;
+pub(crate) use tokens::MAX_MISTAKES;
+use tokens::{
+    MAX_NAME, MistakeReported, ParseResult, SliceParser, abbreviated, is_name, unescaped,
+};
 
 /// Parses a text. Returns its syntax and its mistakes: at most [`MAX_MISTAKES`], with nothing
 /// parsed after the last. Linear in the length of the text.
@@ -37,27 +36,6 @@ pub(crate) fn parse(text: &str) -> (SliceFile, Vec<Mistake>) {
     (parser.unit, parser.mistakes)
 }
 
-/// A mistake has been reported; parsing continues after it.
-struct MistakeReported;
-
-type ParseResult<T> = Result<T, MistakeReported>;
-
-struct SliceParser<'t> {
-    next: Option<Token<'t>>,
-    /// The tokens after the next one.
-    tokens: Tokenizer<'t>,
-    /// The length of the text.
-    end: usize,
-    /// The full names of the open modules, the innermost last.
-    modules: Vec<Arc<str>>,
-    /// Whether parsing is inside a struct, class or enum.
-    is_inside: bool,
-    /// The total length of the full names of all types.
-    total_name_len: usize,
-    unit: SliceFile,
-    mistakes: Vec<Mistake>,
-}
-
 const DECLARATION_HELP: &str = "a file holds modules, structs, classes, sequences, dictionaries, \
     enums, interfaces, \
                    exceptions and constants";
@@ -75,9 +53,6 @@ const DECLARATIONS: [&str; 10] = [
 ];
 /// The maximum nesting depth of modules.
 const MAX_MODULE_DEPTH: usize = 32;
-/// The maximum length of a name. Types have full names: a small text with long names could use much
-/// memory.
-const MAX_NAME: usize = 1000;
 /// The maximum total length of a file's full type names.
 const MAX_TOTAL_NAMES: usize = 32 << 20;
 

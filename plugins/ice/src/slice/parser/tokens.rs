@@ -2,12 +2,42 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use sluice_kit::mistake::Mistake;
 use sluice_model::cursor::Token;
 
-use super::{MAX_MISTAKES, MAX_NAME, MistakeReported, ParseResult, SliceParser};
+use crate::slice::syntax::SliceFile;
 use crate::slice::token::Tokenizer;
+
+/// The maximum number of mistakes per file: parsing stops at the last.
+pub(crate) const MAX_MISTAKES: usize = 200;
+
+/// The maximum length of a name. Types have full names: a small text with long names could use much
+/// memory.
+pub(super) const MAX_NAME: usize = 1000;
+
+/// A mistake has been reported; parsing continues after it.
+pub(super) struct MistakeReported;
+
+pub(super) type ParseResult<T> = Result<T, MistakeReported>;
+
+/// A parser of one file.
+pub(super) struct SliceParser<'t> {
+    pub(super) next: Option<Token<'t>>,
+    /// The tokens after the next one.
+    pub(super) tokens: Tokenizer<'t>,
+    /// The length of the text.
+    pub(super) end: usize,
+    /// The full names of the open modules, the innermost last.
+    pub(super) modules: Vec<Arc<str>>,
+    /// Whether parsing is inside a struct, class or enum.
+    pub(super) is_inside: bool,
+    /// The total length of the full names of all types.
+    pub(super) total_name_len: usize,
+    pub(super) unit: SliceFile,
+    pub(super) mistakes: Vec<Mistake>,
+}
 
 impl<'t> SliceParser<'t> {
     pub(super) fn peek(&self) -> Option<Token<'t>> {
