@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_model::{
-    Batch, Channel, ChannelId, Damage, Error, Input, Query, ReadContext, Reader, Seam, Source,
-    Split, SplitStart,
+    Batch, Channel, ChannelId, Damage, Error, Input, LiveBatches, Query, ReadContext, Reader, Seam,
+    Source, Split, SplitStart,
 };
 
 use crate::batch::template::Template;
@@ -103,6 +103,12 @@ impl Source for NamedSource {
         let reader = self.inner.read(split, entry, &inside)?;
         let (name, input, run) = (&self.name, split.input.clone(), context.clone());
         Ok(Box::new(NamedReader { reader, name, input, inside, run, ids: Vec::new() }))
+    }
+
+    fn listen(&self, split: &Split, context: &ReadContext) -> Result<LiveBatches, Error> {
+        let source = self.name.source_name(&split.input, &context.source)?.into();
+        let query = inner_query(&context.query);
+        self.inner.listen(split, &ReadContext { source, query, ..context.clone() })
     }
 }
 

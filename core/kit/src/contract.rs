@@ -2,8 +2,11 @@
 //! say how.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use sluice_model::{Damage, Error, ReadContext, Seam, Source, Split, SplitStart};
+use crate::reading::{InlineExecutor, NextStep, ReadAhead, ReadLimits, SplitWork};
+use sluice_model::{Batch, Channels, Damage, Error, ReadContext, Source, Split};
 
 mod trials;
 
@@ -54,37 +57,34 @@ pub fn gather_splits(
     splits: Vec<Split>,
     context: &ReadContext,
 ) -> Result<SourceContents, Error> {
+    let work = Gathering { source, channels: Arc::clone(&context.channels) };
+    let limits = ReadLimits::in_turn();
+    let mut reading = ReadAhead::new(work, splits, context.clone(), InlineExecutor, limits);
     let mut gathered = SourceContents::default();
-    let mut last: Option<(Split, Seam)> = None;
-    for split in splits {
-        let follows = last.as_ref().filter(|(before, _)| before.is_followed_by(&split));
-        let due = follows.and_then(|(_, seam)| seam.ended);
-        let entry =
-            if follows.is_some() { SplitStart::Search } else { SplitStart::At(split.start) };
-        let (mut part, mut seam) = read(source, &split, entry, context)?;
-        if due.is_some() && seam.began != due {
-            let entry = SplitStart::At(due.unwrap_or_default());
-            (part, seam) = read(source, &split, entry, context)?;
-        }
-        gathered.events.append(&mut part.events);
-        gathered.damage.append(&mut part.damage);
-        last = Some((split, seam));
+    while let NextStep::Step(step) = reading.next(Duration::MAX, usize::MAX)? {
+        gathered.events.extend(step.output);
+        let plain = |d: Damage| (d.offset, d.length, d.reason);
+        gathered.damage.extend(step.damage.into_iter().map(plain));
+        step.notes.into_iter().for_each(|(what, count)| context.losses.note(what, count));
     }
     Ok(gathered)
 }
 
-fn read(
-    source: &dyn Source,
-    split: &Split,
-    entry: SplitStart,
-    context: &ReadContext,
-) -> Result<(SourceContents, Seam), Error> {
-    let context = context.with_own_damage();
-    let mut reader = source.read(split, entry, &context)?;
-    let mut gathered = SourceContents::default();
-    while let Some(batch) = reader.next_batch()? {
-        gathered.events.extend(batch.iter().map(|event| {
-            let channel = context.channels.get(event.channel);
+struct Gathering<'s> {
+    source: &'s dyn Source,
+    channels: Arc<Channels>,
+}
+
+impl SplitWork for Gathering<'_> {
+    type Output = Vec<PlainEvent>;
+
+    fn source(&self) -> &dyn Source {
+        self.source
+    }
+
+    fn add(&self, batch: Batch, events: &mut Self::Output) -> Result<(), Error> {
+        events.extend(batch.iter().map(|event| {
+            let channel = self.channels.get(event.channel);
             PlainEvent {
                 timestamp: event.timestamp,
                 sequence: event.sequence,
@@ -93,10 +93,8 @@ fn read(
                 payload: event.payload.to_vec(),
             }
         }));
+        Ok(())
     }
-    let plain = |d: Damage| (d.offset, d.length, d.reason);
-    gathered.damage = context.damage.take().into_iter().map(plain).collect();
-    Ok((gathered, reader.seam()))
 }
 
 /// Checks that any splitting of a source gives the same events, damage and order.

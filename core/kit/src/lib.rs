@@ -19,6 +19,7 @@ pub mod merge;
 pub mod mistake;
 pub mod payload_form;
 pub mod playback;
+pub mod reading;
 pub mod selection;
 pub mod suggestion;
 pub mod template;

@@ -48,10 +48,10 @@ pub use message::{MessageType, TypeKey};
 pub use name::Name;
 pub use pattern::{Pattern, Patterns};
 pub use plugin::{
-    ChannelLog, ChannelQuery, DynSink, Fold, FoldQuery, Map, MapQuery, OpenSink, PrepareContext,
-    PrepareReport, Query, ReadContext, Reader, RowsEffect, RunInput, RunOrigin, Seam, Service,
-    Sink, SinkContext, SinkInput, SinkTraits, Source, Split, SplitStart, Stage, StageContext,
-    StageReport, TimeWindow, UndecodedPolicy, Written,
+    ChannelLog, ChannelQuery, DynSink, Fold, FoldQuery, LiveBatches, Map, MapQuery, OpenSink,
+    PrepareContext, PrepareReport, Query, ReadContext, Reader, RowsEffect, RunInput, RunOrigin,
+    Seam, Service, Sink, SinkContext, SinkInput, SinkTraits, Source, Split, SplitStart, Stage,
+    StageContext, StageReport, TimeWindow, UndecodedPolicy, Written,
 };
 pub use pool::BlockPool;
 pub use registry::{Plugin, PluginFactory, PluginKind, Registry, SniffResult};

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use sluice_kit::reading::ReadLimits;
 use sluice_model::{Batch, Damage, DamageLog, Error, Outputs, Query, Source, Split};
 
 use super::milestone::{InputLog, Milestone};
 use super::publisher::{OutputSet, Publisher};
 use super::quarantine::Quarantines;
 use super::segment::{Branch, SegmentOutcome, SegmentOutput};
-use super::steps::{ReadAheadLimits, SourceStep, SourceSteps};
+use super::steps::{PoolExecutor, SegmentWork, SourceStep, SourceSteps};
 use super::tally::{FinishedRun, RunTally};
 use super::topology::{MergeNode, Port, Topology};
 use super::writers::Writers;
@@ -73,6 +74,13 @@ struct RunningSource {
     was_cut_short: bool,
 }
 
+impl RunningSource {
+    /// Whether asking it may yield something without waiting for a live split.
+    fn has_data(&self) -> bool {
+        !self.steps.is_live() || self.steps.is_ready()
+    }
+}
+
 /// The note on events that a merge could not wait for.
 const MERGED_LATE: &str = "merged out of order, because too much would have had to wait; more \
                            --memory avoids this";
@@ -89,23 +97,20 @@ impl<'r> RunDriver<'r> {
         let total_bytes = total_bytes(&reading);
         let without_bytes = reading.sources.iter().all(|source| !source.has_files());
         let mut running = Vec::new();
-        let window = (setup.window / sources.len().max(1)).max(1);
+        let window = (setup.limits.window / sources.len().max(1)).max(1);
+        let limits = ReadLimits { window, ..setup.limits };
         for (source, reading) in sources.iter().zip(reading.sources) {
             let mut reads = setup.context(&source.name, damage_log(&source.damage));
             reads.query = reading.query.clone();
-            let shared = (setup.shared.clone(), setup.pool()?);
-            let limits = ReadAheadLimits {
-                window,
-                task_bytes: setup.split_bytes as u64 * 4,
-                max_lent_bytes: setup.max_lent_bytes(),
-            };
+            let work = SegmentWork::new(source, setup.shared.clone());
+            let executor = PoolExecutor(setup.pool()?);
             running.push(RunningSource {
                 node: source.node,
                 name: Arc::clone(&source.name),
                 source: Arc::clone(&source.source),
                 plan: (reading.splits.clone(), reading.query),
                 inputs: InputLog::new(&source.name, &reading.splits),
-                steps: SourceSteps::new(source, reading.splits, reads, shared, limits),
+                steps: SourceSteps::new(work, reading.splits, reads, executor, limits),
                 damage: source.damage.clone(),
                 segment: Arc::clone(&source.segment),
                 turns: 0,
@@ -189,8 +194,7 @@ impl<'r> RunDriver<'r> {
                 break;
             }
             self.sources[source].turns += 1;
-            let (patience, budget) = (self.patience(source), self.budget_for(source));
-            let step = self.sources[source].steps.next_step(patience, budget)?;
+            let step = self.next_step(source)?;
             // An interrupted source must not look ended.
             self.setup.check()?;
             match step {
@@ -235,7 +239,7 @@ impl<'r> RunDriver<'r> {
             let (mut splits, mut query) = source.plan.clone();
             if let Some(time) = sought {
                 query.start = Some(query.start.map_or(time, |start| start.max(time)));
-                splits = source.source.splits(self.setup.split_bytes as u64, &query)?;
+                splits = source.source.splits(self.setup.limits.split_bytes as u64, &query)?;
             }
             source.inputs = InputLog::new(&source.name, &splits);
             source.steps.restart(splits, query);
@@ -268,12 +272,10 @@ impl<'r> RunDriver<'r> {
     }
 
     fn handle_step(&mut self, source: usize, step: SourceStep) -> Result<(), Error> {
-        for damage in step.damage {
-            self.note_damage(source, damage)?;
-        }
+        let SourceStep { split, output: outcome, damage, notes, .. } = step;
+        let read = outcome.tally.get(self.sources[source].node).left.total();
+        self.note_reports(source, damage, notes)?;
         let RunningSource { node, name, steps, .. } = &self.sources[source];
-        let read = step.outcome.tally.get(*node).left.total();
-        let split = steps.current();
         self.events += read;
         if steps.is_live() {
             for (what, count) in steps.losses().take_notes() {
@@ -287,7 +289,7 @@ impl<'r> RunDriver<'r> {
         if read > 0 {
             self.sources[source].last_data = Instant::now();
         }
-        self.deliver(step.outcome)?;
+        self.deliver(outcome)?;
         self.end_step()?;
         if read == 0 {
             // While no data arrives, nothing that has arrived may wait.
@@ -298,6 +300,21 @@ impl<'r> RunDriver<'r> {
             self.report_losses();
         }
         Ok(())
+    }
+
+    /// Records what a reader reports; damage that was one event of a known channel is counted there.
+    fn note_reports(
+        &mut self,
+        source: usize,
+        damage: Vec<Damage>,
+        notes: Vec<(String, u64)>,
+    ) -> Result<(), Error> {
+        let tally = self.tally.node(self.sources[source].node);
+        for channel in damage.iter().filter_map(|damage| damage.channel) {
+            tally.damaged.add_one(channel.0);
+        }
+        notes.iter().for_each(|(what, count)| tally.note(what, *count));
+        damage.into_iter().try_for_each(|damage| self.note_damage(source, damage))
     }
 
     fn note_damage(&mut self, source: usize, damage: Damage) -> Result<(), Error> {

@@ -18,7 +18,6 @@ mod quarantine;
 mod recording;
 mod segment;
 mod setup;
-mod step_sizes;
 mod steps;
 mod stop;
 mod tally;

@@ -3,14 +3,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::Playback;
+use sluice_kit::reading::{InlineExecutor, NextStep, ReadAhead, ReadLimits, SplitWork};
 use sluice_model::options::ByteSize;
 use sluice_model::{
-    BlockPool, ChannelLog, Channels, DamageLog, Error, Query, ReadContext, RunHandle, Source,
-    SplitStart, StageContext,
+    Batch, ChannelLog, Channels, DamageLog, Error, Query, ReadContext, RunHandle, Source,
+    StageContext,
 };
 
 use super::observed::NamingNodes;
@@ -28,10 +30,8 @@ pub(super) struct Setup {
     pub(super) memory: usize,
     /// The number of sinks that buffer events.
     pub(super) holders: usize,
-    /// The split size for files. Must not depend on the number of threads, because it decides how
-    /// events are batched.
-    pub(super) split_bytes: usize,
-    pub(super) window: usize,
+    /// How far sources together are read ahead.
+    pub(super) limits: ReadLimits,
     /// The memory budget for what steps deliver.
     pub(super) step_budget: usize,
     pub(super) shared: TaskContext,
@@ -55,23 +55,22 @@ impl Setup {
     ) -> Self {
         let memory = memory_cap(options, from_file).0 as usize;
         let jobs = thread_count(options);
-        let piece = (memory / 256).clamp(64 << 10, 2 << 20);
         // Half of the memory is for sinks that buffer events, if there are any.
         let for_reading = if holders > 0 { memory / 2 } else { memory };
-        let window = (for_reading / (piece * 4)).clamp(1, 2 * jobs + 1);
-        let held = (memory - for_reading) / piece;
+        let mut limits = ReadLimits::new(memory, for_reading, jobs);
+        let for_sinks = memory - for_reading;
+        limits.max_lent_bytes += for_sinks;
         let pool = pool.map_or_else(|| start_pool(jobs), Ok);
         Self {
             memory,
             holders,
-            split_bytes: piece,
-            window,
+            limits,
             // The rest is for delivered events that are being processed.
             step_budget: for_reading / 4 * 3,
             shared: TaskContext {
                 channels: Arc::default(),
                 naming: NamingNodes::default(),
-                blocks: BlockPool::new(piece + (64 << 10), window * 3 + held.min(64)),
+                blocks: limits.blocks((for_sinks / limits.split_bytes).min(64)),
             },
             pool: pool.map_err(|e| e.to_string()),
             stop: Arc::clone(&options.stop),
@@ -91,12 +90,6 @@ impl Setup {
     /// The bytes of events that each buffering sink may hold.
     pub(super) fn sink_memory(&self) -> usize {
         self.memory / 2 / self.holders.max(1)
-    }
-
-    /// The bytes of blocks in use before reading waits for some to be returned.
-    pub(super) fn max_lent_bytes(&self) -> usize {
-        let held = if self.holders > 0 { self.memory / 2 } else { 0 };
-        self.window * 3 * self.shared.blocks.block_len() + held
     }
 
     /// Matches the names in options against what the run observed.
@@ -170,7 +163,7 @@ impl Setup {
             let channels = query.channels.with_log(self.left_out.clone());
             let query = Query { channels, ..query };
             let inputs = source.files()?;
-            let splits = source.splits(self.split_bytes as u64, &query)?;
+            let splits = source.splits(self.limits.split_bytes as u64, &query)?;
             sources.push(SourcePlan { node, inputs, query, splits });
         }
         Ok(ReadPlan { sources, origins, pushdown: wanted })
@@ -206,24 +199,46 @@ impl Setup {
     ) -> Result<Option<i64>, Error> {
         let mut context = self.context(name, DamageLog::default());
         context.run = context.run.counting_in(Arc::default());
-        for split in source.splits(self.split_bytes as u64, &Query::default())? {
-            let Some(_) = split.bytes else {
-                return Err(Error::invalid(format!(
-                    "a time relative to the first event (+…) needs an input that can be read \
-                     twice, and `{}` cannot: give absolute times",
-                    split.input.display()
-                )));
-            };
-            let mut reader = source.read(&split, SplitStart::At(split.start), &context)?;
-            while let Some(batch) = reader.next_batch()? {
-                // A time outside the range is no reference for relative times.
-                let mut times = batch.timestamps().iter().enumerate();
-                if let Some((_, first)) = times.find(|(row, _)| batch.wide_time(*row).is_none()) {
-                    return Ok(Some(*first));
-                }
+        let splits = source.splits(self.limits.split_bytes as u64, &Query::default())?;
+        let once = splits.iter().find(|split| split.bytes.is_none()).cloned();
+        let again = splits.into_iter().take_while(|split| split.bytes.is_some()).collect();
+        let limits = ReadLimits::in_turn();
+        let mut reading =
+            ReadAhead::new(FirstTimestamp(source), again, context, InlineExecutor, limits);
+        while let NextStep::Step(step) = reading.next(Duration::MAX, usize::MAX)? {
+            if step.output.is_some() {
+                return Ok(step.output);
             }
         }
-        Ok(None)
+        once.map_or(Ok(None), |split| {
+            Err(Error::invalid(format!(
+                "a time relative to the first event (+…) needs an input that can be read twice, \
+                 and `{}` cannot: give absolute times",
+                split.input.display()
+            )))
+        })
+    }
+}
+
+/// Finds the first time that is within the range of times: others are no reference.
+struct FirstTimestamp<'s>(&'s dyn Source);
+
+impl SplitWork for FirstTimestamp<'_> {
+    type Output = Option<i64>;
+
+    fn source(&self) -> &dyn Source {
+        self.0
+    }
+
+    fn add(&self, batch: Batch, first: &mut Option<i64>) -> Result<(), Error> {
+        let mut times = batch.timestamps().iter().enumerate();
+        let in_range = times.find(|(row, _)| batch.wide_time(*row).is_none());
+        *first = first.or(in_range.map(|(_, time)| *time));
+        Ok(())
+    }
+
+    fn is_enough(&self, first: &Option<i64>) -> bool {
+        first.is_some()
     }
 }
 

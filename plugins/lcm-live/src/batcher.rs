@@ -10,7 +10,7 @@ use sluice_kit::ChannelIds;
 use sluice_model::pool::PooledBlock;
 use sluice_model::{
     Batch, BatchBuilder, BlockPool, ChannelQuery, Encoding, Error, Patterns, PayloadOffset,
-    ReadContext,
+    ReadContext, RunHandle,
 };
 
 use hashbrown::HashMap;
@@ -79,7 +79,8 @@ impl LiveChannelFilter {
 
 /// Makes batches.
 pub(crate) struct Batcher {
-    inbox: Arc<Inbox>,
+    pub(crate) inbox: Inbox,
+    run: RunHandle,
     blocks: BlockPool,
     ids: ChannelIds,
     builder: BatchBuilder,
@@ -137,10 +138,11 @@ impl PayloadBuffer {
 const MIN_OWNED_LEN: usize = 256 << 10;
 
 impl Batcher {
-    pub(crate) fn new(inbox: Arc<Inbox>, context: &ReadContext, limit: Option<u64>) -> Self {
+    pub(crate) fn new(inbox: Inbox, context: &ReadContext, limit: Option<u64>) -> Self {
         let (source, channels) = (Arc::clone(&context.source), Arc::clone(&context.channels));
         Self {
             inbox,
+            run: context.run.clone(),
             blocks: context.blocks.clone(),
             ids: ChannelIds::new(source, Encoding::Lcm, channels),
             builder: BatchBuilder::default(),
@@ -242,6 +244,9 @@ impl Batcher {
         }
         self.owned_bytes = 0;
         let batch: Batch = builder.finish();
-        self.inbox.push(batch);
+        let bytes = batch.payload_bytes();
+        if self.inbox.push(batch) {
+            self.run.count_read(bytes);
+        }
     }
 }

@@ -1,98 +1,55 @@
-//! The bounded queue between receiver and pipeline. Batches that do not fit are dropped and
+//! The channel from receiver to pipeline, bounded in bytes. Batches that do not fit are dropped and
 //! counted, so that receiving never waits for a disk.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use sluice_model::{Batch, Error};
+use crossbeam_channel::{Sender, unbounded};
+use sluice_model::{Batch, Error, LiveBatches};
 
-/// Batches on their way from the receiving thread to the pipeline.
+/// The sending side, on the receiving thread.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    queue: Mutex<InboxQueue>,
-    changed: Condvar,
+    batches: Sender<Result<Batch, Error>>,
     capacity: usize,
-}
-
-#[derive(Debug, Default)]
-struct InboxQueue {
-    batches: VecDeque<Batch>,
+    /// The sizes of the batches in the channel, and of some that have been taken since.
+    sizes: VecDeque<usize>,
+    /// Their sum.
     bytes: usize,
     /// Events that did not fit.
     dropped: u64,
-    ended: Option<Result<(), Error>>,
-    /// Whether the end has been set.
-    closed: bool,
-}
-
-/// The result of waiting for a batch.
-#[derive(Debug)]
-pub(crate) enum InboxItem {
-    Batch(Batch),
-    /// Nothing arrived in time.
-    Idle,
-    /// Nothing will arrive any more.
-    End,
 }
 
 impl Inbox {
-    /// An inbox for about `capacity` bytes.
-    pub(crate) fn new(capacity: usize) -> Self {
-        Self { queue: Mutex::default(), changed: Condvar::new(), capacity }
+    /// An inbox for about `capacity` bytes, and where its batches arrive.
+    pub(crate) fn new(capacity: usize) -> (Self, LiveBatches) {
+        let (batches, arriving) = unbounded();
+        (Self { batches, capacity, sizes: VecDeque::new(), bytes: 0, dropped: 0 }, arriving)
     }
 
-    /// Adds a batch if it fits. An empty inbox takes any batch.
-    pub(crate) fn push(&self, batch: Batch) {
-        let mut queue = self.queue();
+    /// What sends the error that ends receiving.
+    pub(crate) fn sender(&self) -> Sender<Result<Batch, Error>> {
+        self.batches.clone()
+    }
+
+    /// Sends a batch if it fits; an empty channel takes any batch. Returns whether it fits.
+    pub(crate) fn push(&mut self, batch: Batch) -> bool {
+        while self.sizes.len() > self.batches.len() {
+            self.bytes -= self.sizes.pop_front().unwrap_or_default();
+        }
         let bytes = batch.memory();
-        if queue.bytes + bytes > self.capacity && !queue.batches.is_empty() {
-            queue.dropped += batch.len() as u64;
-            return;
+        if self.bytes + bytes > self.capacity && !self.sizes.is_empty() {
+            self.dropped += batch.len() as u64;
+            return false;
         }
-        queue.bytes += bytes;
-        queue.batches.push_back(batch);
-        drop(queue);
-        self.changed.notify_one();
-    }
-
-    /// Ends the inbox with a result. Only the first call counts.
-    pub(crate) fn end(&self, how: Result<(), Error>) {
-        let mut queue = self.queue();
-        if !std::mem::replace(&mut queue.closed, true) {
-            queue.ended = Some(how);
-        }
-        drop(queue);
-        self.changed.notify_one();
+        self.bytes += bytes;
+        self.sizes.push_back(bytes);
+        // The receiver is gone if the run has failed.
+        self.batches.send(Ok(batch)).is_ok()
     }
 
     /// Events dropped so far.
     pub(crate) fn dropped(&self) -> u64 {
-        self.queue().dropped
-    }
-
-    /// Takes the oldest batch; waits for one up to `patience`.
-    pub(crate) fn receive(&self, patience: Duration) -> Result<InboxItem, Error> {
-        let mut queue = self.queue();
-        if queue.batches.is_empty() && queue.ended.is_none() {
-            let waited = self.changed.wait_timeout(queue, patience);
-            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        if let Some(batch) = queue.batches.pop_front() {
-            queue.bytes -= batch.memory();
-            return Ok(InboxItem::Batch(batch));
-        }
-        match queue.ended.take() {
-            None => Ok(InboxItem::Idle),
-            Some(how) => {
-                queue.ended = Some(Ok(()));
-                how.map(|()| InboxItem::End)
-            }
-        }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, InboxQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.dropped
     }
 }
 
@@ -109,23 +66,23 @@ mod tests {
 
     #[test]
     fn what_no_longer_fits_is_counted_and_what_waits_is_kept() {
-        let inbox = Inbox::new(3000);
-        [10, 10, 10, 1].into_iter().for_each(|events| inbox.push(batch(events)));
-        inbox.end(Ok(()));
-        let mut taken = Vec::new();
-        while let InboxItem::Batch(batch) = inbox.receive(Duration::ZERO).unwrap() {
-            taken.push(batch.len());
-        }
-        assert_eq!((taken, inbox.dropped()), (vec![10, 10, 1], 10));
-        assert!(matches!(inbox.receive(Duration::ZERO), Ok(InboxItem::End)));
+        let (mut inbox, batches) = Inbox::new(3000);
+        let fits = [10, 10, 10, 1].map(|events| inbox.push(batch(events)));
+        assert_eq!((fits, inbox.dropped()), ([true, true, false, true], 10));
+        let taken: Vec<usize> = batches.try_iter().map(|batch| batch.unwrap().len()).collect();
+        assert_eq!(taken, [10, 10, 1]);
+        assert!(inbox.push(batch(20)), "what was taken makes room");
+        drop(inbox);
+        assert_eq!(batches.iter().count(), 1);
     }
 
     #[test]
     fn one_batch_fits_whatever_its_size_and_a_failure_comes_after_what_was_received() {
-        let inbox = Inbox::new(1);
+        let (mut inbox, batches) = Inbox::new(1);
+        let errors = inbox.sender();
         inbox.push(batch(1000));
-        inbox.end(Err(Error::refused("the network is gone")));
-        assert!(matches!(inbox.receive(Duration::ZERO), Ok(InboxItem::Batch(_))));
-        assert!(inbox.receive(Duration::ZERO).is_err());
+        errors.send(Err(Error::refused("the network is gone"))).unwrap();
+        assert!(batches.recv().unwrap().is_ok());
+        assert!(batches.recv().unwrap().is_err());
     }
 }

@@ -5,19 +5,17 @@ use std::io::{self, IoSliceMut};
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crossbeam_channel::Sender;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrIn, recvmmsg};
 use nix::sys::time::TimeSpec;
-use sluice_model::{Batch, Error, LossLog, ReadContext, Reader};
+use sluice_model::{Batch, Error, LossLog, ReadContext, RunHandle};
 use socket2::Socket;
 
 use crate::batcher::{Batcher, LiveChannelFilter};
-use crate::inbox::{Inbox, InboxItem};
 use crate::intake::{Intake, IntakeLimits, MessagePayload};
 use crate::options::SocketInterface;
 use crate::tcpq::client::{CONNECT_TIMEOUT, HubClient, RETRY_INTERVAL};
@@ -31,78 +29,50 @@ pub(crate) struct StopConditions {
     pub(crate) idle: Option<Duration>,
 }
 
-/// Reads the batches that a thread receives.
-pub(crate) struct LiveReader {
-    inbox: Arc<Inbox>,
-    stop: Arc<AtomicBool>,
-    context: ReadContext,
-    thread: Option<JoinHandle<()>>,
-}
-
 /// How long to wait for messages before checking whether to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-impl LiveReader {
-    /// Starts a thread that receives and fills the inbox until it is stopped.
-    pub(crate) fn start(
-        inbox: Arc<Inbox>,
-        context: &ReadContext,
-        receive: impl FnOnce(&AtomicBool) -> Result<(), Error> + Send + 'static,
-    ) -> Result<Self, Error> {
-        let stop = Arc::<AtomicBool>::default();
-        let (full, stopped) = (InboxGuard(Arc::clone(&inbox)), Arc::clone(&stop));
-        let run = move || full.0.end(receive(&stopped));
-        let thread = std::thread::Builder::new().name("sluice-receive".into()).spawn(run);
-        let thread = thread
-            .map_err(|e| Error::refused(format!("cannot start the receiving thread: {e}")))?;
-        Ok(Self { inbox, stop, context: context.clone(), thread: Some(thread) })
-    }
-}
-
-/// Ends the inbox even if the receiving thread panics; otherwise the reader would wait for ever.
-struct InboxGuard(Arc<Inbox>);
-
-impl Drop for InboxGuard {
-    fn drop(&mut self) {
-        // Does nothing if the inbox has already ended.
-        self.0.end(Err(Error::internal("the receiving thread panicked")));
-    }
-}
-
-impl Reader for LiveReader {
-    fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
-        loop {
-            if self.context.run.is_cancelled() {
-                self.stop.store(true, Ordering::Relaxed);
-            }
-            match self.inbox.receive(POLL_INTERVAL)? {
-                InboxItem::Batch(batch) => {
-                    self.context.run.count_read(batch.payload_bytes());
-                    return Ok(Some(batch));
-                }
-                InboxItem::Idle => {}
-                InboxItem::End => return Ok(None),
-            }
+/// Receives on a new thread until it is time to stop, which ends the batches.
+pub(crate) fn start(
+    session: ReceiveSession,
+    receive: impl FnOnce(ReceiveSession) -> Result<(), Error> + Send + 'static,
+) -> Result<(), Error> {
+    let end = SessionEnd(session.batcher.inbox.sender());
+    let run = move || {
+        if let Err(error) = receive(session) {
+            end.send(error);
         }
+    };
+    let thread = std::thread::Builder::new().name("sluice-receive".into()).spawn(run);
+    let failed = |e| Error::refused(format!("cannot start the receiving thread: {e}"));
+    thread.map(drop).map_err(failed)
+}
+
+/// Sends the error that ended receiving, also if the thread panics.
+struct SessionEnd(Sender<Result<Batch, Error>>);
+
+impl SessionEnd {
+    fn send(&self, error: Error) {
+        // The receiver is gone if the run has failed.
+        drop(self.0.send(Err(error)));
     }
 }
 
-impl Drop for LiveReader {
+impl Drop for SessionEnd {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
+        if std::thread::panicking() {
+            self.send(Error::internal("the receiving thread panicked"));
         }
     }
 }
 
 /// The state of a receiving thread.
 pub(crate) struct ReceiveSession {
-    pub(crate) inbox: Arc<Inbox>,
     pub(crate) batcher: Batcher,
     pub(crate) filter: LiveChannelFilter,
     pub(crate) stop_conditions: StopConditions,
     pub(crate) losses: Arc<LossLog>,
+    run: RunHandle,
     started: Instant,
     /// When the last message arrived.
     last_message: Instant,
@@ -111,19 +81,18 @@ pub(crate) struct ReceiveSession {
 
 impl ReceiveSession {
     pub(crate) fn new(
-        inbox: Arc<Inbox>,
         batcher: Batcher,
         filter: LiveChannelFilter,
         stop_conditions: StopConditions,
-        losses: Arc<LossLog>,
+        context: &ReadContext,
     ) -> Self {
         let now = Instant::now();
         Self {
-            inbox,
             batcher,
             filter,
             stop_conditions,
-            losses,
+            losses: Arc::clone(&context.losses),
+            run: context.run.clone(),
             started: now,
             last_message: now,
             events_seen: 0,
@@ -131,14 +100,14 @@ impl ReceiveSession {
     }
 
     /// Whether to stop receiving.
-    fn should_stop(&mut self, stop: &AtomicBool) -> bool {
+    fn should_stop(&mut self) -> bool {
         if self.batcher.events() > self.events_seen {
             (self.events_seen, self.last_message) = (self.batcher.events(), Instant::now());
         }
         let past = |limit: Option<Duration>, since: Instant| {
             limit.is_some_and(|limit| since.elapsed() >= limit)
         };
-        stop.load(Ordering::Relaxed)
+        self.run.is_cancelled()
             || self.batcher.is_done()
             || past(self.stop_conditions.duration, self.started)
             || past(self.stop_conditions.idle, self.last_message)
@@ -160,7 +129,10 @@ impl ReceiveSession {
     /// Losses on this side of the network.
     fn own_losses(&self) -> [(&'static str, u64); 2] {
         [
-            ("messages received while the pipeline or the disk was too slow", self.inbox.dropped()),
+            (
+                "messages received while the pipeline or the disk was too slow",
+                self.batcher.inbox.dropped(),
+            ),
             (
                 "messages on more channels than are told apart (65536)",
                 self.batcher.over_channel_limit,
@@ -227,8 +199,8 @@ impl GroupReceiver {
     }
 
     /// Receives until it is time to stop.
-    pub(crate) fn run(mut self, mut to: ReceiveSession, stop: &AtomicBool) -> Result<(), Error> {
-        while !to.should_stop(stop) {
+    pub(crate) fn run(mut self, mut to: ReceiveSession) -> Result<(), Error> {
+        while !to.should_stop() {
             let received = self.receive(&mut to)?;
             to.batcher.flush_due(false);
             self.publish_counts(&to, false);
@@ -399,9 +371,9 @@ impl HubReceiver {
     }
 
     /// Receives until it is time to stop.
-    pub(crate) fn run(mut self, mut to: ReceiveSession, stop: &AtomicBool) -> Result<(), Error> {
+    pub(crate) fn run(mut self, mut to: ReceiveSession) -> Result<(), Error> {
         let (mut tried, mut shown) = (Instant::now(), Instant::now());
-        while !to.should_stop(stop) {
+        while !to.should_stop() {
             if shown.elapsed() >= PUBLISH_INTERVAL {
                 shown = Instant::now();
                 to.losses.set(to.own_losses());

@@ -1,18 +1,18 @@
 //! Source `lcm-udp`: receives from a multicast group or a hub.
 
-use std::sync::Arc;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_model::options::ByteSize;
 use sluice_model::time::TimeLength;
-use sluice_model::{Error, Input, Patterns, Query, ReadContext, Reader, Source, Split, SplitStart};
+use sluice_model::{
+    Error, Input, LiveBatches, Patterns, Query, ReadContext, Reader, Source, Split, SplitStart,
+};
 
 use crate::batcher::{Batcher, LiveChannelFilter};
 use crate::inbox::Inbox;
 use crate::intake::IntakeLimits;
 use crate::options::{self, Address, Interface};
-use crate::receive::{GroupReceiver, HubReceiver, LiveReader, ReceiveSession, StopConditions};
+use crate::receive::{self, GroupReceiver, HubReceiver, ReceiveSession, StopConditions};
 use crate::udp::{self, GroupSocket};
 use crate::url::{TcpUrl, UdpUrl, Url};
 
@@ -85,9 +85,9 @@ impl LcmLive {
         }
     }
 
-    fn session(&self, context: &ReadContext) -> ReceiveSession {
-        let inbox = Arc::new(Inbox::new(usize::try_from(self.buffer.0).unwrap_or(usize::MAX)));
-        let batcher = Batcher::new(Arc::clone(&inbox), context, self.limit);
+    fn session(&self, context: &ReadContext) -> (ReceiveSession, LiveBatches) {
+        let (inbox, batches) = Inbox::new(usize::try_from(self.buffer.0).unwrap_or(usize::MAX));
+        let batcher = Batcher::new(inbox, context, self.limit);
         let filter = LiveChannelFilter {
             channels: self.channels.clone(),
             exclude: self.exclude.clone(),
@@ -95,16 +95,10 @@ impl LcmLive {
             self_test: self.self_test,
             ..LiveChannelFilter::default()
         };
-        ReceiveSession::new(
-            inbox,
-            batcher,
-            filter,
-            self.stop_conditions(),
-            Arc::clone(&context.losses),
-        )
+        (ReceiveSession::new(batcher, filter, self.stop_conditions(), context), batches)
     }
 
-    fn open_group(&self, url: UdpUrl, context: &ReadContext) -> Result<LiveReader, Error> {
+    fn open_group(&self, url: UdpUrl, context: &ReadContext) -> Result<LiveBatches, Error> {
         let interface = options::resolve_interface(self.interface.as_ref())?;
         let GroupSocket { socket, buffer, advice } =
             udp::open_receiver(&url, interface, self.socket_buffer)?;
@@ -121,20 +115,20 @@ impl LcmLive {
         advice.into_iter().for_each(|advice| context.losses.note(advice, 0));
         let bytes = usize::try_from(self.unfinished.0).unwrap_or(usize::MAX);
         let limits = IntakeLimits { bytes, ..IntakeLimits::default() };
-        let receiving = self.session(context);
-        let inbox = Arc::clone(&receiving.inbox);
+        let (session, batches) = self.session(context);
         let group = GroupReceiver::new(socket, url, interface, limits);
-        LiveReader::start(inbox, context, move |stop| group.run(receiving, stop))
+        receive::start(session, move |session| group.run(session))?;
+        Ok(batches)
     }
 
-    fn open_hub(&self, url: TcpUrl, context: &ReadContext) -> Result<LiveReader, Error> {
+    fn open_hub(&self, url: TcpUrl, context: &ReadContext) -> Result<LiveBatches, Error> {
         options::refuse_interface(self.interface.as_ref())?;
         let note = format!("listening to {url}");
         let hub = HubReceiver::connect(url, self.regexes())?;
         context.losses.note(note, 0);
-        let receiving = self.session(context);
-        let inbox = Arc::clone(&receiving.inbox);
-        LiveReader::start(inbox, context, move |stop| hub.run(receiving, stop))
+        let (session, batches) = self.session(context);
+        receive::start(session, move |session| hub.run(session))?;
+        Ok(batches)
     }
 
     /// The subscriptions for a hub: channel names if all patterns are names, or else everything.
@@ -161,13 +155,17 @@ impl Source for LcmLive {
 
     fn read<'s>(
         &'s self,
-        _: &Split,
+        split: &Split,
         _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        Ok(Box::new(match options::url_or_default(self.url.as_ref())? {
-            Url::Udp(url) => self.open_group(url, context)?,
-            Url::Tcp(url) => self.open_hub(url, context)?,
-        }))
+        Ok(Box::new(self.listen(split, context)?.into_iter()))
+    }
+
+    fn listen(&self, _: &Split, context: &ReadContext) -> Result<LiveBatches, Error> {
+        match options::url_or_default(self.url.as_ref())? {
+            Url::Udp(url) => self.open_group(url, context),
+            Url::Tcp(url) => self.open_hub(url, context),
+        }
     }
 }

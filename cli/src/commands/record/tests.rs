@@ -3,13 +3,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
 
 use clap::Parser;
 use sluice_all as _;
 use sluice_model::{
-    BatchBuilder, Channel, Encoding, Error, Input, Name, Query, ReadContext, Reader, Registry,
-    Split, SplitStart,
+    BatchBuilder, Channel, Encoding, Error, Input, LiveBatches, Name, Query, ReadContext, Reader,
+    Registry, Split, SplitStart,
 };
 
 use super::*;
@@ -266,29 +265,35 @@ impl sluice_model::Source for FakeLiveSource {
 
     fn read<'s>(
         &'s self,
-        _: &Split,
+        split: &Split,
         _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
+        Ok(Box::new(self.listen(split, context)?.into_iter()))
+    }
+
+    fn listen(&self, _: &Split, context: &ReadContext) -> Result<LiveBatches, Error> {
         let channel = Channel::new(Name::from_text("POSE"), "test", Encoding::Unknown);
         let channel = context.channels.intern(channel)?;
-        let (context, left) = (context.clone(), Mutex::new(self.batches));
-        Ok(Box::new(std::iter::from_fn(move || {
-            let mut left = left.lock().unwrap();
-            if *left == 0 {
-                while self.then == WhenDrained::Waits && !context.run.is_cancelled() {
-                    std::thread::yield_now();
+        let (sender, batches) = crossbeam_channel::bounded(4);
+        let Self { batches: count, events, then } = *self;
+        let run = context.run.clone();
+        let send = move || {
+            for number in 1..=count as i64 {
+                let mut batch = BatchBuilder::default();
+                (0..events).for_each(|_| {
+                    batch.push_copy(number * 1_000_000, number, channel, &[7; 68]);
+                });
+                if sender.send(Ok(batch.finish())).is_err() {
+                    return;
                 }
-                return None;
             }
-            *left -= 1;
-            let mut batch = BatchBuilder::default();
-            let number = (self.batches - *left) as i64;
-            (0..self.events).for_each(|_| {
-                batch.push_copy(number * 1_000_000, number, channel, &[7; 68]);
-            });
-            Some(Ok(batch.finish()))
-        })))
+            while then == WhenDrained::Waits && !run.is_cancelled() {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::Builder::new().spawn(send).unwrap();
+        Ok(batches)
     }
 }
 

@@ -18,7 +18,7 @@ pub use sink::{
     PrepareContext, PrepareReport, RunInput, RunOrigin, SOURCES_LOST, Sink, SinkContext, SinkInput,
     SinkTraits, Written, times_clamped,
 };
-pub use source::{ReadContext, Reader, Seam, Source, Split, SplitStart};
+pub use source::{LiveBatches, ReadContext, Reader, Seam, Source, Split, SplitStart};
 pub use stage::{
     Fold, FoldQuery, Map, MapQuery, RowsEffect, Stage, StageContext, StageReport, UndecodedPolicy,
 };

@@ -23,8 +23,8 @@ pub struct Split {
     /// Its approximate length; `None` for live and compressed inputs, which are read on a thread of
     /// their own.
     pub bytes: Option<u64>,
-    /// Whether it continues until it is stopped. Everything its reader has received by then is
-    /// still read.
+    /// Whether it continues until it is stopped, and is received ([`Source::listen`]) rather than
+    /// read. Everything received by then is still delivered.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub live: bool,
 }
@@ -35,8 +35,7 @@ impl Split {
         Self { input: input.into(), start: 0, end: None, bytes, live: false }
     }
 
-    /// A live input. Its reader checks [`RunHandle::is_cancelled`], and ends once it has returned
-    /// everything it had received.
+    /// A live input, for [`Source::listen`].
     pub fn live(input: impl Into<PathBuf>) -> Self {
         Self { live: true, ..Self::whole(input, None) }
     }
@@ -149,6 +148,10 @@ impl ReadContext {
         Self { losses: Arc::default(), ..self.with_own_damage() }
     }
 }
+
+/// The batches of a live split as they arrive; it ends when its sender is dropped. An error is the
+/// last thing sent.
+pub type LiveBatches = crossbeam_channel::Receiver<Result<Batch, Error>>;
 
 /// Reads one kind of input: a format of files, or a stream.
 ///
@@ -268,6 +271,17 @@ pub trait Source: Send + Sync {
         entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error>;
+
+    /// Starts receiving a live split ([`Split::live`]), usually on a thread of its own. Called
+    /// instead of [`read`](Self::read) for live splits, on the thread that runs the pipeline.
+    ///
+    /// The source bounds what waits in the channel, and reports what it drops to
+    /// `context.losses`. Its events have the source name of the context. When the run is cancelled
+    /// it sends what it has received, and drops the sender.
+    fn listen(&self, split: &Split, context: &ReadContext) -> Result<LiveBatches, Error> {
+        let _ = context;
+        Err(Error::internal(format!("{} is live, but cannot be received", split.input.display())))
+    }
 }
 
 /// Reads the batches of one split, in order.

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use sluice_kit::reading::{InlineExecutor, NextStep, ReadAhead, ReadLimits, SplitWork};
 use sluice_model::{
-    Batch, BlockPool, Channel, Error, ErrorKind, PerChannel, Query, Rows, Split, SplitStart,
-    StageContext, booleans,
+    Batch, BlockPool, Channel, Error, ErrorKind, PerChannel, Query, Rows, Source, StageContext,
+    booleans,
 };
 
 use super::LogTables;
@@ -16,9 +18,10 @@ use super::columns::{RowType, TableKind};
 const SPLIT_BYTES: u64 = 256 << 10;
 
 /// The type of a channel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) enum ChannelSchema {
     /// The log has no such channel.
+    #[default]
     Missing,
     /// None of its events can be decoded.
     Payloads,
@@ -42,34 +45,81 @@ pub(super) fn discover_channel(
     name: &str,
     stop: &AtomicBool,
 ) -> Result<ChannelSchema, Error> {
-    let test = ChannelTest::named(name);
-    let query = Query { channels: test.query(), ..Query::default() };
-    let (mut known, matches) = (ChannelSchema::Missing, PerChannel::default());
-    each_batch(log, &query, stop, |batch| {
+    discover(log, Some(ChannelTest::named(name)), stop)
+}
+
+/// Discovers all channels of a log. Stops like [`discover_channel`].
+pub(super) fn discover_all(log: &LogTables, stop: &AtomicBool) -> Result<(), Error> {
+    discover(log, None, stop).map(drop)
+}
+
+/// Reads a log until the type of the channel is known. Damage is not reported here, but when a
+/// query reads it.
+fn discover(
+    log: &LogTables,
+    channel: Option<ChannelTest>,
+    stop: &AtomicBool,
+) -> Result<ChannelSchema, Error> {
+    let channels = channel.as_ref().map(ChannelTest::query).unwrap_or_default();
+    let query = Query { channels, ..Query::default() };
+    let splits = log.splits(SPLIT_BYTES, &query)?;
+    let context = log.context(query, BlockPool::new(SPLIT_BYTES as usize + (64 << 10), 2));
+    let work = Discovery { log, stop, channel, matches: PerChannel::default() };
+    let mut reading = ReadAhead::new(work, splits, context, InlineExecutor, ReadLimits::in_turn());
+    let mut known = ChannelSchema::Missing;
+    while let NextStep::Step(step) = reading.next(Duration::MAX, usize::MAX)? {
+        match step.output {
+            ChannelSchema::Missing => {}
+            ChannelSchema::Payloads => known = ChannelSchema::Payloads,
+            fields => return Ok(fields),
+        }
+    }
+    Ok(known)
+}
+
+struct Discovery<'l> {
+    log: &'l LogTables,
+    stop: &'l AtomicBool,
+    /// The channel whose type is wanted; `None` for the names of all.
+    channel: Option<ChannelTest>,
+    matches: PerChannel<bool>,
+}
+
+impl SplitWork for Discovery<'_> {
+    type Output = ChannelSchema;
+
+    fn source(&self) -> &dyn Source {
+        &*self.log.source
+    }
+
+    fn add(&self, batch: Batch, known: &mut ChannelSchema) -> Result<(), Error> {
+        let Self { log, stop, channel, matches } = self;
+        if stop.load(Ordering::Relaxed) {
+            return Err(ErrorKind::Aborted.into());
+        }
+        let Some(test) = channel else {
+            log.add_channels(&channels_of(&batch));
+            return Ok(());
+        };
         let table = matches.table(&log.channels, |channel: &Channel| Ok(test.holds(channel)))?;
         let batch = batch.retain(|row| table[batch.channels()[row] as usize]);
         if batch.is_empty() {
-            return Ok(true);
+            return Ok(());
         }
         log.add_channels(&channels_of(&batch));
-        known = match first_rows(booleans::drop_raw_columns(decoded(log, batch)?)) {
+        *known = match first_rows(booleans::drop_raw_columns(decoded(log, batch)?)) {
             Some(rows) => {
                 let (message, columns) = (Arc::clone(&rows.message), rows.columns.schema());
                 ChannelSchema::Fields(Arc::new(RowType { message, columns }))
             }
             None => ChannelSchema::Payloads,
         };
-        Ok(matches!(known, ChannelSchema::Payloads))
-    })?;
-    Ok(known)
-}
+        Ok(())
+    }
 
-/// Discovers all channels of a log. Stops like [`discover_channel`].
-pub(super) fn discover_all(log: &LogTables, stop: &AtomicBool) -> Result<(), Error> {
-    each_batch(log, &Query::default(), stop, |batch| {
-        log.add_channels(&channels_of(&batch));
-        Ok(true)
-    })
+    fn is_enough(&self, known: &ChannelSchema) -> bool {
+        matches!(known, ChannelSchema::Fields(_))
+    }
 }
 
 /// Which channels a batch has, by channel id.
@@ -91,34 +141,4 @@ fn decoded(log: &LogTables, batch: Batch) -> Result<Batch, Error> {
 fn first_rows(batch: Batch) -> Option<Rows> {
     let with_rows = batch.rows().iter().filter(|rows| !rows.events.is_empty());
     with_rows.min_by_key(|rows| rows.events.first().copied()).cloned()
-}
-
-/// Reads a log in order, so that every split starts at a known position, until `visit` returns
-/// `false`. Damage is not reported here, but when a query reads it.
-fn each_batch(
-    log: &LogTables,
-    query: &Query,
-    stop: &AtomicBool,
-    mut visit: impl FnMut(Batch) -> Result<bool, Error>,
-) -> Result<(), Error> {
-    let context = log.context(query.clone(), BlockPool::new(SPLIT_BYTES as usize + (64 << 10), 2));
-    let mut before: Option<(Split, Option<u64>)> = None;
-    for split in log.splits(SPLIT_BYTES, query)? {
-        let due =
-            before.filter(|(last, _)| last.is_followed_by(&split)).and_then(|(_, ended)| ended);
-        let entry = SplitStart::At(due.unwrap_or(split.start));
-        let mut reader = log.source.read(&split, entry, &context)?;
-        while let Some(batch) = reader.next_batch()? {
-            if stop.load(Ordering::Relaxed) {
-                return Err(ErrorKind::Aborted.into());
-            }
-            if !visit(batch)? {
-                return Ok(());
-            }
-            // Discard it: a damaged log has much of it.
-            drop(context.damage.take());
-        }
-        before = Some((split, reader.seam().ended));
-    }
-    Ok(())
 }

@@ -29,9 +29,9 @@ mod findings;
 mod log;
 mod provider;
 mod pushdown;
-mod read_ahead;
 mod resources;
 mod scan;
+mod scan_rows;
 mod scan_task;
 
 pub(crate) use catalog::{Catalog, ROOT_SCHEMA};

@@ -121,7 +121,7 @@ impl TableProvider for LogTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let resources = state.config().get_extension::<ReadResources>().unwrap_or_default();
         let task = Arc::new(self.scan_task(state, projection, filters)?);
-        let (planned_task, split_bytes) = (Arc::clone(&task), resources.split_bytes);
+        let (planned_task, split_bytes) = (Arc::clone(&task), resources.limits.split_bytes as u64);
         let planned =
             tokio::task::spawn_blocking(move || plan_splits(&planned_task, split_bytes)).await;
         let planned = planned.map_err(|_| external(Error::internal("planning a scan panicked")))?;

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
+use sluice_kit::reading::ReadLimits;
 use sluice_model::BlockPool;
 use tokio::sync::Semaphore;
 
 /// The limits and buffers that all scans of a session share.
 #[derive(Debug)]
 pub(crate) struct ReadResources {
-    /// The size of splits.
-    pub(crate) split_bytes: u64,
-    /// The most splits that are read ahead or wait to be taken.
-    pub(crate) window: usize,
+    /// How far each log is read ahead.
+    pub(crate) limits: ReadLimits,
     /// The most bytes that wait to be taken.
     pub(crate) queue_bytes: usize,
     /// One permit per reading thread.
@@ -23,20 +22,19 @@ pub(crate) struct ReadResources {
 impl ReadResources {
     /// The resources for this many threads and this memory, which operators share.
     pub(crate) fn new(jobs: usize, memory: usize) -> Self {
-        let split_bytes = (memory / 256).clamp(64 << 10, 2 << 20);
-        let window = (memory / 2 / (split_bytes * 4)).clamp(1, 2 * jobs + 1);
+        let limits = ReadLimits::new(memory, memory / 2, jobs);
         Self {
-            split_bytes: split_bytes as u64,
-            window,
+            // Blocks are shared by all scans: none may keep another from reading ahead.
+            limits: ReadLimits { max_lent_bytes: usize::MAX, ..limits },
             queue_bytes: memory / 4,
             permits: Arc::new(Semaphore::new(jobs)),
-            blocks: BlockPool::new(split_bytes + (64 << 10), window * 3),
+            blocks: limits.blocks(0),
         }
     }
 
     /// About the most memory that reading one log takes.
     pub(crate) fn max_memory(&self) -> usize {
-        self.queue_bytes.min(self.window * self.split_bytes as usize * 4)
+        self.queue_bytes.min(self.limits.memory())
     }
 }
 

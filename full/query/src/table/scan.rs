@@ -24,8 +24,8 @@ use datafusion::physical_plan::{
 use futures::stream;
 use sluice_model::{Query, Split};
 
-use super::read_ahead::ReadAhead;
 use super::resources::ReadResources;
+use super::scan_rows::ScanRows;
 use super::scan_task::{ScanTask, external};
 
 /// A scan of a log's table.
@@ -47,10 +47,10 @@ pub(super) struct LogScan {
     metrics: ExecutionPlanMetricsSet,
 }
 
-/// A read-ahead that each partition joins once.
+/// Rows that each partition joins once.
 #[derive(Default)]
 struct SharedRead {
-    read_ahead: Option<Arc<tokio::sync::Mutex<ReadAhead>>>,
+    rows: Option<Arc<tokio::sync::Mutex<ScanRows>>>,
     partitions_started: Vec<usize>,
 }
 
@@ -101,21 +101,21 @@ impl LogScan {
         self.properties.partitioning.partition_count()
     }
 
-    /// The read-ahead of a partition: a new one if the partition has joined the last.
-    fn read_ahead(&self, partition: usize) -> Result<Arc<tokio::sync::Mutex<ReadAhead>>> {
+    /// The rows that a partition shares: new ones if it has joined the last.
+    fn shared_rows(&self, partition: usize) -> Result<Arc<tokio::sync::Mutex<ScanRows>>> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.partitions_started.contains(&partition) {
             *shared = SharedRead::default();
         }
-        let read_ahead = match &shared.read_ahead {
-            Some(read_ahead) => Arc::clone(read_ahead),
+        let rows = match &shared.rows {
+            Some(rows) => Arc::clone(rows),
             None => {
                 self.task.log.claim_read().map_err(external)?;
                 let (task, resources) = (Arc::clone(&self.task), Arc::clone(&self.resources));
-                let read_ahead = ReadAhead::new(task, resources, self.splits.clone(), self.limit);
-                let read_ahead = Arc::new(tokio::sync::Mutex::new(read_ahead));
-                shared.read_ahead = Some(Arc::clone(&read_ahead));
-                read_ahead
+                let rows = ScanRows::new(task, resources, self.splits.clone(), self.limit);
+                let rows = Arc::new(tokio::sync::Mutex::new(rows));
+                shared.rows = Some(Arc::clone(&rows));
+                rows
             }
         };
         shared.partitions_started.push(partition);
@@ -123,12 +123,12 @@ impl LogScan {
             // Reading stops with the last stream, not with the plan.
             *shared = SharedRead::default();
         }
-        Ok(read_ahead)
+        Ok(rows)
     }
 
     /// The number of splits without pushdown.
     fn all_splits(&self) -> Option<usize> {
-        let all = self.task.log.splits(self.resources.split_bytes, &Query::default());
+        let all = self.task.log.splits(self.resources.limits.split_bytes as u64, &Query::default());
         all.ok().map(|splits| splits.len())
     }
 }
@@ -209,11 +209,11 @@ impl ExecutionPlan for LogScan {
         partition: usize,
         _context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let read_ahead = self.read_ahead(partition)?;
+        let rows = self.shared_rows(partition)?;
         let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let rows = stream::try_unfold((read_ahead, metrics), |(read_ahead, metrics)| async {
-            let rows = read_ahead.lock().await.next_rows().await?;
-            Ok(rows.map(|rows| (rows.record_output(&metrics), (read_ahead, metrics))))
+        let rows = stream::try_unfold((rows, metrics), |(rows, metrics)| async {
+            let batch = rows.lock().await.next_rows().await?;
+            Ok(batch.map(|batch| (batch.record_output(&metrics), (rows, metrics))))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }

@@ -43,6 +43,8 @@ pub(super) struct ScanOutput {
     /// Numbers of missing events, by reason.
     pub(super) left_out: BTreeMap<String, u64>,
     pub(super) notes: BTreeMap<String, u64>,
+    /// The error that ended this output.
+    pub(super) failed: Option<DataFusionError>,
 }
 
 impl ScanTask {

@@ -1,15 +1,21 @@
-//! Which source the driver polls next, how long it waits for it, and how much it may read.
+//! Which source the driver asks next, how long it waits for it, and how much it may read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crossbeam_channel::Select;
+use sluice_kit::reading::NextStep;
 use sluice_model::Error;
 
+use super::super::steps::SourceStep;
 use super::super::topology::MergeNode;
 use super::{RunDriver, RunningSource};
 
-/// How long to wait for a live source before doing something else.
+/// How long to wait for live sources before doing something else.
 const LIVE_PATIENCE: Duration = Duration::from_millis(20);
+
+/// How long to wait for a step before checking whether the run was stopped.
+const STEP_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How long a live source may be silent before merges go on without it.
 const SILENCE_TIMEOUT: Duration = Duration::from_millis(50);
@@ -28,12 +34,12 @@ impl RunDriver<'_> {
         self.note_silence();
         let open = |source: &usize| !self.sources[*source].ended;
         let turn = |source: &usize| {
-            let RunningSource { steps, turns, .. } = &self.sources[*source];
-            (!steps.has_data(), self.is_held_back(*source), *turns, *source)
+            let running = &self.sources[*source];
+            (!running.has_data(), self.is_held_back(*source), running.turns, *source)
         };
         // A silent source that no merge waits for would otherwise never get its turn.
         let back =
-            |source: &usize| self.sources[*source].silent && self.sources[*source].steps.has_data();
+            |source: &usize| self.sources[*source].silent && self.sources[*source].has_data();
         let back = (0..self.sources.len()).filter(open).filter(back).min_by_key(turn);
         let starved = (0..self.merges.len())
             .filter_map(|merge| self.awaited(merge)?.iter().copied().filter(open).min_by_key(turn));
@@ -55,20 +61,35 @@ impl RunDriver<'_> {
         Some(&self.merges[merge].roots[input])
     }
 
-    /// How long to wait for the chosen live source: not at all if there is other work.
-    pub(super) fn patience(&self, chosen: usize) -> Duration {
-        let others =
-            self.sources.iter().enumerate().filter(|(n, other)| *n != chosen && !other.ended);
-        let (mut count, mut busy) = (0, false);
-        for (_, other) in others {
-            count += 1;
-            busy |= other.steps.has_data();
+    /// The next step of the chosen source; `None` at its end. A live source without data gives an
+    /// empty step.
+    pub(super) fn next_step(&mut self, chosen: usize) -> Result<Option<SourceStep>, Error> {
+        if !self.sources.iter().any(|source| !source.ended && source.has_data()) {
+            self.await_live();
         }
-        match (busy, count) {
-            (true, _) => Duration::ZERO,
-            (false, 0) => LIVE_PATIENCE,
-            (false, _) => LIVE_PATIENCE / 10,
+        let budget = self.budget_for(chosen);
+        let RunningSource { steps, .. } = &mut self.sources[chosen];
+        loop {
+            let is_idle = steps.is_live() && steps.in_flight() == 0;
+            let patience = if is_idle { Duration::ZERO } else { STEP_PATIENCE };
+            match steps.next(patience, budget)? {
+                NextStep::Step(step) => return Ok(Some(step)),
+                NextStep::Pending if steps.is_live() && steps.in_flight() == 0 => {
+                    return Ok(Some(SourceStep::default()));
+                }
+                NextStep::Pending => {}
+                NextStep::End => return Ok(None),
+            }
         }
+    }
+
+    /// Waits for any live source, but not for long: silence matters too.
+    fn await_live(&self) {
+        let mut select = Select::new();
+        let open = self.sources.iter().filter(|source| !source.ended);
+        open.for_each(|source| source.steps.add_to(&mut select));
+        // Data or not, the caller goes on.
+        select.ready_timeout(LIVE_PATIENCE).ok();
     }
 
     /// The bytes that running steps of a source may take: what the others leave.

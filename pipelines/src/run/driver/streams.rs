@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, bounded};
+use sluice_kit::reading::StepSizes;
 use sluice_model::{Batch, Error};
 
 use super::super::segment::{Branch, SegmentOutcome};
-use super::super::step_sizes::StepSizes;
 use super::super::topology::{Port, ports_of};
 use super::RunDriver;
 
@@ -80,7 +80,7 @@ impl RunDriver<'_> {
         // The point at which a fold learns that it is done must not depend on the number of
         // threads.
         let leads_on = !ports_of(&self.segment(head)).is_empty();
-        let most = if leads_on { MAX_BETWEEN_FOLDS } else { self.setup.window + 1 };
+        let most = if leads_on { MAX_BETWEEN_FOLDS } else { self.setup.limits.window + 1 };
         while let Some(Pending { tasks, step_sizes }) = self.pending.get(&head)
             && tasks.len() >= step_sizes.max_steps(budget).min(most)
         {

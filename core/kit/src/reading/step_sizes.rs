@@ -16,11 +16,11 @@ const PEAK: usize = 2;
 
 /// The output sizes of recent steps of one stream.
 #[derive(Debug, Default)]
-pub(super) struct StepSizes(Mutex<VecDeque<usize>>);
+pub struct StepSizes(Mutex<VecDeque<usize>>);
 
 impl StepSizes {
     /// Records the output size of a step.
-    pub(super) fn note(&self, bytes: usize) {
+    pub fn note(&self, bytes: usize) {
         let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if recent.len() >= WINDOW {
             recent.pop_front();
@@ -30,7 +30,7 @@ impl StepSizes {
 
     /// The number of steps that likely fit into this many bytes. At least one, so that the run
     /// always makes progress.
-    pub(super) fn max_steps(&self, bytes: usize) -> usize {
+    pub fn max_steps(&self, bytes: usize) -> usize {
         match self.largest() {
             None => INITIAL_STEPS,
             Some(0) => usize::MAX,
@@ -39,7 +39,7 @@ impl StepSizes {
     }
 
     /// The bytes that this many steps likely take.
-    pub(super) fn estimated_bytes(&self, steps: usize) -> usize {
+    pub fn estimated_bytes(&self, steps: usize) -> usize {
         self.largest().unwrap_or(0).saturating_mul(PEAK).saturating_mul(steps)
     }
 

@@ -1,0 +1,100 @@
+//! Batches on their way from a reader or a live source to the loop over splits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Select, Sender};
+
+use super::{SplitWork, Wake};
+use sluice_model::{Batch, Damage, DamageLog, Error, LiveBatches, ReadContext, Split, SplitStart};
+
+/// Where the batches of a split arrive that is not read by a task.
+pub(super) enum BatchReceiver {
+    /// From a reader on its own thread.
+    Reader(Receiver<Result<ReadBatch, Error>>),
+    /// From a live source, whose damage is in the log.
+    Live(LiveBatches, Arc<DamageLog>),
+}
+
+/// A batch of a reader, with what it has reported since the last one.
+pub(super) struct ReadBatch {
+    pub(super) batch: Option<Batch>,
+    pub(super) damage: Vec<Damage>,
+    pub(super) notes: Vec<(String, u64)>,
+}
+
+impl BatchReceiver {
+    /// The next batch. Waits for it up to `patience`.
+    pub(super) fn receive(
+        &self,
+        patience: Duration,
+    ) -> Result<Result<ReadBatch, Error>, RecvTimeoutError> {
+        match self {
+            Self::Reader(batches) => batches.recv_timeout(patience),
+            Self::Live(batches, damage) => {
+                let batch = batches.recv_timeout(patience)?;
+                let with_damage = |batch| ReadBatch {
+                    batch: Some(batch),
+                    damage: damage.take(),
+                    notes: Vec::new(),
+                };
+                Ok(batch.map(with_damage))
+            }
+        }
+    }
+
+    /// Adds the arrival of a batch to a selection.
+    pub(super) fn add_to<'s>(&'s self, select: &mut Select<'s>) -> usize {
+        match self {
+            Self::Reader(batches) => select.recv(batches),
+            Self::Live(batches, _) => select.recv(batches),
+        }
+    }
+}
+
+/// Sends results, and wakes the consumer after each and when it is dropped.
+pub(super) struct Reply<T> {
+    sender: Option<Sender<T>>,
+    wake: Wake,
+}
+
+impl<T> Reply<T> {
+    pub(super) fn new(sender: Sender<T>, wake: &Wake) -> Self {
+        Self { sender: Some(sender), wake: Arc::clone(wake) }
+    }
+
+    /// Returns whether anyone receives it.
+    pub(super) fn send(&self, value: T) -> bool {
+        let is_received = self.sender.as_ref().is_some_and(|sender| sender.send(value).is_ok());
+        (self.wake)();
+        is_received
+    }
+}
+
+impl<T> Drop for Reply<T> {
+    fn drop(&mut self) {
+        self.sender = None;
+        (self.wake)();
+    }
+}
+
+/// Reads a split and sends its batches, as long as they are received.
+pub(super) fn send_batches<W: SplitWork>(
+    work: &W,
+    split: &Split,
+    context: &ReadContext,
+    reply: &Reply<Result<ReadBatch, Error>>,
+) -> Result<(), Error> {
+    let with_reports = |batch| {
+        let (damage, notes) = (context.damage.take(), context.losses.take_notes());
+        Ok(ReadBatch { batch, damage, notes })
+    };
+    let mut reader = work.source().read(split, SplitStart::At(split.start), context)?;
+    while let Some(batch) = reader.next_batch()? {
+        if !reply.send(with_reports(Some(batch))) || context.run.is_cancelled() {
+            return Ok(());
+        }
+    }
+    reply.send(with_reports(None));
+    Ok(())
+}

@@ -1,0 +1,441 @@
+//! The loop over splits: starts tasks and readers, delivers their results in order, and reads a
+//! split again if it did not begin where the previous one ended.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Select, bounded};
+
+use super::batches::{BatchReceiver, ReadBatch, Reply, send_batches};
+use super::{Executor, ReadLimits, SplitWork, StepSizes, Wake};
+use sluice_model::{
+    Damage, Error, LossLog, Query, ReadContext, RunHandle, Seam, Split, SplitStart,
+};
+
+/// The batches that a reader on its own thread may be ahead.
+const MAX_BATCHES_AHEAD: usize = 4;
+
+/// The result for a split, or for one batch of a split that is not read by a task.
+#[derive(Debug, Default)]
+pub struct ReadStep<O> {
+    /// The split, as an index.
+    pub split: usize,
+    /// The result of the work.
+    pub output: O,
+    /// The damage found, in order.
+    pub damage: Vec<Damage>,
+    /// Notes of the reader, with counts. Those of live splits are in the context at once.
+    pub notes: Vec<(String, u64)>,
+    seam: Seam,
+}
+
+/// What [`ReadAhead::next`] returns.
+#[derive(Debug)]
+pub enum NextStep<O> {
+    /// The next step in order.
+    Step(ReadStep<O>),
+    /// The next step is not complete yet.
+    Pending,
+    /// Everything has been read, or as much as a stop request allows.
+    End,
+}
+
+/// Reads splits of a source ahead, and returns what [`SplitWork`] makes of them, in order.
+///
+/// # How a split is read
+///
+/// A split of known, small size is read by one task, which searches for the first event unless the
+/// split is the first of its input. If it turns out not to begin where the previous split ended, it
+/// is read again from there. Other splits (pipes, compressed files) are read by a reader on its own
+/// thread, and live splits send their batches by themselves; each batch is then a task.
+///
+/// # Limits
+///
+/// At most [`ReadLimits::window`] splits are in progress, and as many steps as fit into the
+/// `budget` of [`next`](Self::next), judged by the latest ones. One step is always allowed.
+///
+/// # Stopping
+///
+/// After [`RunHandle::is_cancelled`] no split is started, and none follows the one in progress. A
+/// live split ends by itself, once it has sent all that it received. Dropping this abandons what is
+/// in progress.
+///
+/// # Example
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use sluice_kit::reading::{InlineExecutor, NextStep, ReadAhead, ReadLimits, SplitWork};
+/// use sluice_model::{Batch, Error, Query, ReadContext, Source};
+///
+/// /// Counts events.
+/// struct Count<'s>(&'s dyn Source);
+///
+/// impl SplitWork for Count<'_> {
+///     type Output = usize;
+///
+///     fn source(&self) -> &dyn Source {
+///         self.0
+///     }
+///
+///     fn add(&self, batch: Batch, events: &mut usize) -> Result<(), Error> {
+///         *events += batch.len();
+///         Ok(())
+///     }
+/// }
+///
+/// fn count(source: &dyn Source) -> Result<usize, Error> {
+///     let splits = source.splits(1 << 20, &Query::default())?;
+///     let context = ReadContext::standalone("log");
+///     let limits = ReadLimits::in_turn();
+///     let mut reading = ReadAhead::new(Count(source), splits, context, InlineExecutor, limits);
+///     let mut events = 0;
+///     while let NextStep::Step(step) = reading.next(Duration::MAX, usize::MAX)? {
+///         events += step.output;
+///     }
+///     Ok(events)
+/// }
+/// ```
+pub struct ReadAhead<'a, W: SplitWork> {
+    work: Arc<W>,
+    executor: Box<dyn Executor<'a> + 'a>,
+    wake: Wake,
+    context: ReadContext,
+    limits: ReadLimits,
+    splits: Vec<Split>,
+    /// The next split to start.
+    next: usize,
+    active: VecDeque<ActiveSplit<W::Output>>,
+    /// The last finished split, and where reading it ended.
+    last: Option<(usize, Option<u64>)>,
+    sizes: Arc<StepSizes>,
+}
+
+struct ActiveSplit<O> {
+    split: usize,
+    progress: SplitProgress<O>,
+    _guard: AbandonGuard,
+}
+
+enum SplitProgress<O> {
+    Task { entry: SplitStart, result: StepReceiver<O> },
+    Batches { batches: BatchReceiver, steps: VecDeque<StepReceiver<O>> },
+}
+
+type StepReceiver<O> = Receiver<Result<ReadStep<O>, Error>>;
+
+/// Abandons a split on drop: a reader that waits for a program could not notice otherwise.
+struct AbandonGuard(RunHandle);
+
+impl Drop for AbandonGuard {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+impl<'a, W: SplitWork + 'a> ReadAhead<'a, W>
+where
+    W::Output: 'a,
+{
+    /// Reads these splits, which were made for the context's query.
+    pub fn new(
+        work: W,
+        splits: Vec<Split>,
+        context: ReadContext,
+        executor: impl Executor<'a> + 'a,
+        limits: ReadLimits,
+    ) -> Self {
+        Self {
+            work: Arc::new(work),
+            wake: executor.waker(),
+            executor: Box::new(executor),
+            context,
+            limits,
+            splits,
+            next: 0,
+            active: VecDeque::new(),
+            last: None,
+            sizes: Arc::default(),
+        }
+    }
+
+    /// Starts again with these splits, which were made for `query`.
+    pub fn restart(&mut self, splits: Vec<Split>, query: Query) {
+        self.active.clear();
+        self.context.losses.begin_again();
+        (self.next, self.last) = (0, None);
+        (self.splits, self.context.query) = (splits, query);
+    }
+
+    /// Changes the most splits in progress.
+    pub fn set_window(&mut self, window: usize) {
+        self.limits.window = window;
+    }
+
+    /// Whether a split is live.
+    pub fn is_live(&self) -> bool {
+        self.splits.iter().any(|split| split.live)
+    }
+
+    /// The losses and notes that live splits report.
+    pub fn losses(&self) -> &LossLog {
+        &self.context.losses
+    }
+
+    /// Steps that are running, or done but not returned.
+    pub fn in_flight(&self) -> usize {
+        let steps = self.active.iter().map(|active| match &active.progress {
+            SplitProgress::Task { .. } => 1,
+            SplitProgress::Batches { steps, .. } => steps.len(),
+        });
+        steps.sum()
+    }
+
+    /// The estimated bytes of steps in flight.
+    pub fn estimated_bytes(&self) -> usize {
+        self.sizes.estimated_bytes(self.in_flight())
+    }
+
+    /// Whether [`next`](Self::next) would return or do something without waiting.
+    pub fn is_ready(&self) -> bool {
+        let mut select = Select::new();
+        self.add_to(&mut select);
+        self.active.is_empty() || select.try_ready().is_ok()
+    }
+
+    /// Adds what the next step waits for to a selection; nothing if no split is in progress.
+    pub fn add_to<'s>(&'s self, select: &mut Select<'s>) {
+        let Some(front) = self.active.front() else { return };
+        match &front.progress {
+            SplitProgress::Task { result, .. } => select.recv(result),
+            SplitProgress::Batches { batches, steps } => match (steps.front(), batches) {
+                (Some(step), _) => select.recv(step),
+                (None, batches) => batches.add_to(select),
+            },
+        };
+    }
+
+    /// The next step in order. Waits for it up to `patience`. Keeps steps in flight within
+    /// `budget` bytes.
+    ///
+    /// `Err` if the source or the work failed. The first error in order is returned; nothing is
+    /// read after it.
+    pub fn next(
+        &mut self,
+        patience: Duration,
+        budget: usize,
+    ) -> Result<NextStep<W::Output>, Error> {
+        loop {
+            self.start_ahead(budget)?;
+            let Some(front) = self.active.front_mut() else { return Ok(NextStep::End) };
+            match &mut front.progress {
+                SplitProgress::Task { entry, result } => {
+                    let Some(step) = received(result, patience)? else {
+                        return Ok(NextStep::Pending);
+                    };
+                    let (split, entry) = (front.split, *entry);
+                    self.finish_split();
+                    if let Some(step) = self.check_seam(split, entry, step)? {
+                        return Ok(NextStep::Step(step));
+                    }
+                }
+                SplitProgress::Batches { steps, .. } if !steps.is_empty() => {
+                    let Some(result) = steps.front() else { continue };
+                    let Some(step) = received(result, patience)? else {
+                        return Ok(NextStep::Pending);
+                    };
+                    steps.pop_front();
+                    return Ok(NextStep::Step(step));
+                }
+                SplitProgress::Batches { batches, .. } => {
+                    let is_live = matches!(batches, BatchReceiver::Live(..));
+                    match batches.receive(patience) {
+                        Ok(batch) => self.start_batch(batch),
+                        // A reader that waits for its input cannot notice a stop request.
+                        Err(RecvTimeoutError::Timeout)
+                            if is_live || !self.context.run.is_cancelled() =>
+                        {
+                            return Ok(NextStep::Pending);
+                        }
+                        Err(_) => self.finish_split(),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the first split. After a stop request it may be incomplete: nothing may follow it,
+    /// however much has been read ahead.
+    fn finish_split(&mut self) {
+        self.active.pop_front();
+        if self.context.run.is_cancelled() {
+            self.active.clear();
+        }
+    }
+
+    /// The step of `split` if it began where the split before ended; otherwise restarts it there.
+    fn check_seam(
+        &mut self,
+        split: usize,
+        entry: SplitStart,
+        step: ReadStep<W::Output>,
+    ) -> Result<Option<ReadStep<W::Output>>, Error> {
+        let ended = self.last.filter(|(last, _)| self.follows(*last, split));
+        match ended.and_then(|(_, ended)| ended) {
+            Some(due) if entry == SplitStart::Search && step.seam.began != Some(due) => {
+                let again = self.start_task(split, SplitStart::At(due));
+                self.active.push_front(again);
+                Ok(None)
+            }
+            _ => {
+                self.last = Some((split, step.seam.ended));
+                Ok(Some(step))
+            }
+        }
+    }
+
+    fn follows(&self, before: usize, split: usize) -> bool {
+        self.splits[before].is_followed_by(&self.splits[split])
+    }
+
+    /// Starts tasks for arrived batches and for splits, as far as the limits allow.
+    fn start_ahead(&mut self, budget: usize) -> Result<(), Error> {
+        let most = self.limits.window.min(self.sizes.max_steps(budget));
+        while let Some(ActiveSplit { progress, .. }) = self.active.front_mut()
+            && let SplitProgress::Batches { batches, steps } = progress
+            && steps.len() < most
+            && let Ok(batch) = batches.receive(Duration::ZERO)
+        {
+            self.start_batch(batch);
+        }
+        while self.next < self.splits.len() && self.may_start(budget) {
+            let split = self.next;
+            self.next += 1;
+            let max = self.limits.max_task_bytes;
+            let is_task = max.is_none_or(|max| self.splits[split].bytes.is_some_and(|b| b <= max));
+            let started =
+                if is_task { self.start_search(split) } else { self.start_batches(split)? };
+            self.active.push_back(started);
+        }
+        Ok(())
+    }
+
+    fn may_start(&self, budget: usize) -> bool {
+        if self.context.run.is_cancelled() || self.active.len() >= self.limits.window {
+            return false;
+        }
+        // With any amount of memory, one step at a time always runs.
+        self.active.is_empty()
+            || self.context.blocks.lent_bytes() < self.limits.max_lent_bytes
+                && self.in_flight() < self.sizes.max_steps(budget)
+    }
+
+    fn start_search(&self, split: usize) -> ActiveSplit<W::Output> {
+        let is_first = split == 0 || !self.follows(split - 1, split);
+        // The first split of an input starts where the input does: nothing to search for.
+        let start = SplitStart::At(self.splits[split].start);
+        self.start_task(split, if is_first { start } else { SplitStart::Search })
+    }
+
+    fn start_task(&self, split: usize, entry: SplitStart) -> ActiveSplit<W::Output> {
+        let (context, guard) = detached(self.context.with_own_logs());
+        let (work, piece) = (Arc::clone(&self.work), self.splits[split].clone());
+        let result = self.spawn(move || read_split(&*work, (split, &piece), entry, &context));
+        ActiveSplit { split, progress: SplitProgress::Task { entry, result }, _guard: guard }
+    }
+
+    /// Starts a split whose batches arrive over a channel.
+    fn start_batches(&self, split: usize) -> Result<ActiveSplit<W::Output>, Error> {
+        let piece = self.splits[split].clone();
+        let (batches, guard) = if piece.live {
+            let (context, guard) = detached(self.context.with_own_damage());
+            let batches = self.work.source().listen(&piece, &context)?;
+            (BatchReceiver::Live(batches, context.damage), guard)
+        } else {
+            let (context, guard) = detached(self.context.with_own_logs());
+            let (sender, batches) = bounded(MAX_BATCHES_AHEAD);
+            let reply = Reply::new(sender, &self.wake);
+            let work = Arc::clone(&self.work);
+            self.executor.spawn_reader(Box::new(move || {
+                if let Err(error) = send_batches(&*work, &piece, &context, &reply) {
+                    reply.send(Err(error));
+                }
+            }))?;
+            (BatchReceiver::Reader(batches), guard)
+        };
+        let progress = SplitProgress::Batches { batches, steps: VecDeque::new() };
+        Ok(ActiveSplit { split, progress, _guard: guard })
+    }
+
+    /// Starts a step for a batch of the first split.
+    fn start_batch(&mut self, batch: Result<ReadBatch, Error>) {
+        let Some(split) = self.active.front().map(|front| front.split) else { return };
+        let work = Arc::clone(&self.work);
+        let result = self.spawn(move || {
+            let ReadBatch { batch, damage, notes } = batch?;
+            let mut output = W::Output::default();
+            batch.map_or(Ok(()), |batch| work.add(batch, &mut output))?;
+            Ok(ReadStep { split, output, damage, notes, seam: Seam::default() })
+        });
+        if let Some(ActiveSplit { progress: SplitProgress::Batches { steps, .. }, .. }) =
+            self.active.front_mut()
+        {
+            steps.push_back(result);
+        }
+    }
+
+    fn spawn(
+        &self,
+        step: impl FnOnce() -> Result<ReadStep<W::Output>, Error> + Send + 'a,
+    ) -> StepReceiver<W::Output> {
+        let (sender, result) = bounded(1);
+        let reply = Reply::new(sender, &self.wake);
+        let (work, sizes) = (Arc::clone(&self.work), Arc::clone(&self.sizes));
+        self.executor.spawn(Box::new(move || {
+            let step = step();
+            if let Ok(step) = &step {
+                sizes.note(work.memory(&step.output));
+            }
+            reply.send(step);
+        }));
+        result
+    }
+}
+
+/// The context, abandoned when the guard is dropped.
+fn detached(context: ReadContext) -> (ReadContext, AbandonGuard) {
+    let context = ReadContext { run: context.run.detached(), ..context };
+    let guard = AbandonGuard(context.run.clone());
+    (context, guard)
+}
+
+/// The result of a task; `None` if it is not complete in time.
+fn received<T>(
+    result: &Receiver<Result<T, Error>>,
+    patience: Duration,
+) -> Result<Option<T>, Error> {
+    match result.recv_timeout(patience) {
+        Ok(step) => step.map(Some),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => {
+            Err(Error::internal("a task panicked; its message is above"))
+        }
+    }
+}
+
+fn read_split<W: SplitWork>(
+    work: &W,
+    (at, split): (usize, &Split),
+    entry: SplitStart,
+    context: &ReadContext,
+) -> Result<ReadStep<W::Output>, Error> {
+    let mut output = W::Output::default();
+    let mut reader = work.source().read(split, entry, context)?;
+    while !work.is_enough(&output) && !context.run.is_abandoned() {
+        let Some(batch) = reader.next_batch()? else { break };
+        work.add(batch, &mut output)?;
+    }
+    let (damage, notes) = (context.damage.take(), context.losses.take_notes());
+    Ok(ReadStep { split: at, output, damage, notes, seam: reader.seam() })
+}

@@ -1,0 +1,194 @@
+//! Reads the splits of a log ahead, on blocking tasks, and returns their rows in order, without
+//! blocking.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use datafusion::error::Result;
+use sluice_kit::reading::{Executor, NextStep, ReadAhead, ReadStep, ReadTask, SplitWork, Wake};
+use sluice_model::{Batch, Error, Source, Split};
+use tokio::sync::{Notify, Semaphore};
+
+use super::resources::ReadResources;
+use super::scan_task::{ScanOutput, ScanTask, external};
+
+/// The rows of one scan.
+pub(super) struct ScanRows {
+    task: Arc<ScanTask>,
+    resources: Arc<ReadResources>,
+    /// `None` once enough was read.
+    reading: Option<ReadAhead<'static, ScanWork>>,
+    /// Notified of each result.
+    news: Arc<Notify>,
+    /// Rows to return.
+    ready: VecDeque<RecordBatch>,
+    /// How many rows are left before the limit.
+    rows_left: Option<usize>,
+    /// How many steps are finished.
+    steps_done: u32,
+    left_out: BTreeMap<String, u64>,
+    notes: BTreeMap<String, u64>,
+}
+
+/// Scans batches. Results need at most `limit` rows.
+struct ScanWork {
+    task: Arc<ScanTask>,
+    limit: usize,
+}
+
+impl SplitWork for ScanWork {
+    type Output = ScanOutput;
+
+    fn source(&self) -> &dyn Source {
+        &*self.task.log.source
+    }
+
+    fn add(&self, batch: Batch, output: &mut ScanOutput) -> std::result::Result<(), Error> {
+        // DataFusion's errors are returned in order with the rows.
+        output.failed = self.task.add(batch, output).err();
+        Ok(())
+    }
+
+    fn memory(&self, output: &ScanOutput) -> usize {
+        output.memory
+    }
+
+    fn is_enough(&self, output: &ScanOutput) -> bool {
+        output.rows >= self.limit || output.failed.is_some()
+    }
+}
+
+/// Runs tasks on blocking threads, each once there is a permit.
+struct BlockingExecutor {
+    permits: Arc<Semaphore>,
+    news: Arc<Notify>,
+}
+
+impl Executor<'static> for BlockingExecutor {
+    fn spawn(&self, task: ReadTask<'static>) {
+        let permits = Arc::clone(&self.permits);
+        drop(tokio::spawn(async move {
+            let permit = permits.acquire_owned().await;
+            drop(tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                task();
+            }));
+        }));
+    }
+
+    /// Takes no permit, as readers wait for the consumer.
+    fn spawn_reader(&self, task: ReadTask<'static>) -> std::result::Result<(), Error> {
+        drop(tokio::task::spawn_blocking(task));
+        Ok(())
+    }
+
+    fn waker(&self) -> Wake {
+        let news = Arc::clone(&self.news);
+        Arc::new(move || news.notify_one())
+    }
+}
+
+impl ScanRows {
+    /// Reads these splits, which must be made for the task's pushdown. Returns at most `limit`
+    /// rows.
+    pub(super) fn new(
+        task: Arc<ScanTask>,
+        resources: Arc<ReadResources>,
+        splits: Vec<Split>,
+        limit: Option<usize>,
+    ) -> Self {
+        let context = task.log.context(task.pushdown.query(), resources.blocks.clone());
+        let news = Arc::<Notify>::default();
+        let permits = Arc::clone(&resources.permits);
+        let executor = BlockingExecutor { permits, news: Arc::clone(&news) };
+        let work = ScanWork { task: Arc::clone(&task), limit: limit.unwrap_or(usize::MAX) };
+        let reading = ReadAhead::new(work, splits, context, executor, resources.limits);
+        Self {
+            task,
+            resources,
+            reading: Some(reading),
+            news,
+            ready: VecDeque::new(),
+            rows_left: limit,
+            steps_done: 0,
+            left_out: BTreeMap::new(),
+            notes: BTreeMap::new(),
+        }
+    }
+
+    /// The next rows in order; `None` at the end. Cancel safe.
+    pub(super) async fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(rows) = self.ready.pop_front() {
+                return Ok(Some(rows));
+            }
+            if self.rows_left == Some(0) {
+                self.reading = None;
+            }
+            let window = self.window();
+            let Some(reading) = &mut self.reading else { return Ok(None) };
+            reading.set_window(window);
+            match reading.next(Duration::ZERO, self.resources.queue_bytes) {
+                Ok(NextStep::Step(step)) => self.finish_step(step)?,
+                Ok(NextStep::Pending) => self.news.notified().await,
+                Ok(NextStep::End) => self.reading = None,
+                Err(error) => {
+                    self.reading = None;
+                    return Err(external(error));
+                }
+            }
+        }
+    }
+
+    fn finish_step(&mut self, step: ReadStep<ScanOutput>) -> Result<()> {
+        if let Some(error) = step.output.failed {
+            self.reading = None;
+            return Err(error);
+        }
+        self.steps_done = self.steps_done.saturating_add(1);
+        self.task.log.findings.add_damage(step.damage);
+        self.task.log.add_channels(&step.output.channels);
+        self.count(step.output.left_out, step.output.notes.into_iter().chain(step.notes));
+        for rows in step.output.batches {
+            let rows = match &mut self.rows_left {
+                None => rows,
+                Some(0) => break,
+                Some(left) => {
+                    let rows = rows.slice(0, rows.num_rows().min(*left));
+                    *left -= rows.num_rows();
+                    rows
+                }
+            };
+            self.ready.push_back(rows);
+        }
+        Ok(())
+    }
+
+    /// Publishes counts at once: a dropped stream has no other chance.
+    fn count(
+        &mut self,
+        left_out: BTreeMap<String, u64>,
+        notes: impl Iterator<Item = (String, u64)>,
+    ) {
+        let mut notes = notes.peekable();
+        if !left_out.is_empty() || notes.peek().is_some() {
+            add(&mut self.left_out, left_out);
+            add(&mut self.notes, notes);
+            self.task.log.findings.add_counts(&self.left_out, &self.notes);
+        }
+    }
+
+    /// The most splits in progress. With a limit, start with few: more are rarely needed.
+    fn window(&self) -> usize {
+        let window = self.resources.limits.window;
+        self.rows_left.map_or(window, |_| window.min(1 << self.steps_done.min(16)))
+    }
+}
+
+fn add(all: &mut BTreeMap<String, u64>, more: impl IntoIterator<Item = (String, u64)>) {
+    for (what, count) in more {
+        *all.entry(what).or_default() += count;
+    }
+}
