@@ -77,47 +77,6 @@ fn the_size_of_blocks_does_not_matter() {
 }
 
 #[test]
-fn damage_is_stepped_over_and_reported_to_the_byte() {
-    let clean = log(20);
-    let mut bytes = clean.clone();
-    bytes.splice(0..0, *b"front");
-    bytes.extend(b"tail");
-    let (_folder, path) = written(&bytes);
-    let all = any_splitting_is_the_same(&*source(&path), &[1, 50, 500]);
-    assert_eq!(all.events.len(), 20);
-    let ranges: Vec<(u64, u64)> =
-        all.damage.iter().map(|(offset, length, _)| (*offset, *length)).collect();
-    assert_eq!(ranges, [(0, 5), (5 + clean.len() as u64, 4)]);
-}
-
-#[test]
-fn events_of_times_that_timestamps_cannot_hold_have_the_nearest_ones() {
-    let mut bytes = Vec::new();
-    for utime in [-5, i64::MAX / 1_000, i64::MAX, i64::MIN] {
-        append_event(&mut bytes, 0, utime, b"T", b"").unwrap();
-    }
-    let (_folder, path) = written(&bytes);
-    let all = gather(&*source(&path), 10).unwrap();
-    assert_eq!(
-        all.events.iter().map(|e| e.timestamp).collect::<Vec<_>>(),
-        [-5_000, i64::MAX / 1_000 * 1_000, i64::MAX, i64::MIN]
-    );
-    assert_eq!(all.damage, []);
-}
-
-#[test]
-fn several_logs_are_read_in_the_order_of_their_names() {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, number) in [("b.lcm", 2), ("a.lcm", 1)] {
-        let mut bytes = Vec::new();
-        append_event(&mut bytes, number, 0, b"C", b"").unwrap();
-        std::fs::write(folder.path().join(name), bytes).unwrap();
-    }
-    let all = gather(&*source(&folder.path().join("*.lcm")), 1).unwrap();
-    assert_eq!(all.events.iter().map(|e| e.sequence).collect::<Vec<_>>(), [1, 2]);
-}
-
-#[test]
 fn long_damage_in_a_stream_is_stepped_over_without_keeping_it() {
     const DAMAGE: u64 = 5 << 20;
     let mut bytes = vec![0; DAMAGE as usize];
@@ -133,24 +92,6 @@ fn long_damage_in_a_stream_is_stepped_over_without_keeping_it() {
     assert_eq!((front.events.len(), front.damage[0].0, front.damage[0].1), (20, 0, DAMAGE));
     let back = gather(&*source(&folder.path().join("back")), u64::MAX).unwrap();
     assert_eq!((back.events.len(), back.damage[0].1), (3, 4 << 20));
-}
-
-#[test]
-fn an_empty_log_is_read_as_no_events() {
-    let (_folder, path) = written(b"");
-    assert_eq!(gather(&*source(&path), 100).unwrap(), SourceContents::default());
-}
-
-#[test]
-fn names_that_are_no_text_are_carried() {
-    let mut bytes = Vec::new();
-    for name in [&b"\xff\xfe"[..], b"", &[b'x'; 5000], b"NUL\0inside"] {
-        append_event(&mut bytes, 0, 0, name, b"payload").unwrap();
-    }
-    let (_folder, path) = written(&bytes);
-    let all = gather(&*source(&path), u64::MAX).unwrap();
-    let names: Vec<&str> = all.events.iter().map(|e| &e.channel[..]).collect();
-    assert_eq!(names, ["\\xff\\xfe", "", &"x".repeat(5000), "NUL\0inside"]);
 }
 
 #[test]

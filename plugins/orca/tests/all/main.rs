@@ -42,17 +42,15 @@ fn sink(options: Value) -> Arc<dyn DynSink> {
     make(options).unwrap()
 }
 
-fn cases() -> Vec<PathBuf> {
+/// The masters of all cases, but for compressed ones and those in digits.
+fn masters() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
-    let mut cases: Vec<PathBuf> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    cases.sort();
-    cases
-}
-
-fn master_of(case: &Path) -> PathBuf {
-    let names = ["master.log", "master.orca"];
-    names.map(|name| case.join(name)).into_iter().find(|path| path.exists()).unwrap()
+    let cases = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut masters: Vec<PathBuf> =
+        cases.flat_map(|case| ["master.log", "master.orca"].map(|name| case.join(name))).collect();
+    masters.retain(|path| path.exists());
+    masters.sort();
+    masters
 }
 
 #[test]
@@ -61,7 +59,7 @@ fn every_case_has_the_expected_events_and_damage() {
 }
 
 fn case(name: &str) -> PathBuf {
-    master_of(&cases().into_iter().find(|case| case.ends_with(name)).unwrap())
+    masters().into_iter().find(|path| path.parent().unwrap().ends_with(name)).unwrap()
 }
 
 /// Reads everything with a context and returns the channels.
@@ -123,67 +121,6 @@ fn files_are_the_master_and_its_existing_subfiles() {
 }
 
 #[test]
-fn objects_without_a_line_are_noted() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("m.log");
-    fs::write(&path, "p.log Power ice 1\n#data\n1 0 0 0\n").unwrap();
-    fs::write(folder.path().join("p.log"), [0, 1, 0, 0, 0, 0].repeat(3)).unwrap();
-    let context = ReadContext::standalone("test");
-    let all = gather_with(&*source(&path), 1, &context).unwrap();
-    assert_eq!((all.events.len(), all.damage.len()), (1, 0));
-    let notes = context.losses.take_notes();
-    assert!(
-        notes.iter().any(|(what, n)| what.contains("no line in the master") && *n == 2),
-        "{notes:?}"
-    );
-}
-
-#[test]
-fn lines_that_lost_their_break_are_damage_and_no_other_events() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("m.log");
-    let header = "p.log Power ice 1\n#data\n";
-    // The second line break is a vertical tab, which separates words; the last line was `3 0 0 10`.
-    fs::write(&path, format!("{header}1 0 0 0\n2 0 0 1\x0b2 5 0 2\n3 0 0 1")).unwrap();
-    fs::write(folder.path().join("p.log"), [0, 1, 0, 0, 0, 0].repeat(3)).unwrap();
-    let all = any_splitting_is_the_same(&*source(&path), &[1, 8, 24, 100]);
-    let numbers: Vec<i64> = all.events.iter().map(|event| event.sequence).collect();
-    assert_eq!(numbers, [0, 1]);
-    let at = header.len() as u64;
-    let damage: Vec<(u64, u64)> = all.damage.iter().map(|(at, len, _)| (*at, *len)).collect();
-    assert_eq!(damage, [(at + 16, 8), (at + 24, 7)]);
-    assert!(all.damage[0].2.contains("line break before"), "{:?}", all.damage);
-    assert!(all.damage[1].2.contains("cut off"), "{:?}", all.damage);
-}
-
-#[test]
-fn an_unknown_subfile_name_in_the_options_is_noted() {
-    let log = source_with(&case("dialect_a"), &json!({ "config_records": { "laser.log": 1 } }));
-    let context = ReadContext::standalone("test");
-    gather_with(&*log, 1, &context).unwrap();
-    let notes = context.losses.take_notes();
-    assert!(notes.iter().any(|(what, _)| what.contains("`laser.log`")), "{notes:?}");
-}
-
-#[test]
-fn a_compressed_master_is_read_like_a_plain_one() {
-    let plain = case("dialect_a");
-    let folder = tempfile::tempdir().unwrap();
-    for name in ["060804_153321_laser0.log", "060804_153321_power0.log"] {
-        fs::copy(plain.with_file_name(name), folder.path().join(name)).unwrap();
-    }
-    let packed = folder.path().join("master.log.zst");
-    let bytes = fs::read(&plain).unwrap();
-    fs::write(&packed, zstd::encode_all(&bytes[..], 1).unwrap()).unwrap();
-    let all = gather(&*source(&plain), 100).unwrap();
-    assert_eq!(gather(&*source(&packed), 100).unwrap(), all);
-    let whole = zstd::encode_all(&bytes[..], 1).unwrap();
-    fs::write(&packed, &whole[..whole.len() - 3]).unwrap();
-    let cut = gather(&*source(&packed), 100).unwrap();
-    assert!(cut.damage.iter().any(|(_, _, why)| why.contains("cut off")), "{:?}", cut.damage);
-}
-
-#[test]
 fn a_truncated_subfile_is_read_up_to_its_end() {
     let plain = case("dialect_a");
     let folder = tempfile::tempdir().unwrap();
@@ -231,9 +168,9 @@ fn lines_outside_of_a_window_or_of_other_channels_are_not_followed() {
 fn sniffing_tells_masters_from_other_files() {
     let registry = Registry::linked();
     let sniff = registry.get(PluginKind::Source, "orca").unwrap().sniff;
-    for case in cases() {
-        let name = case.file_name().unwrap().to_string_lossy().into_owned();
-        let sure = sniff(&fs::read(master_of(&case)).unwrap());
+    for path in masters() {
+        let name = path.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
+        let sure = sniff(&fs::read(&path).unwrap());
         let due = match &name[..] {
             "no_data_line" => SniffResult::Maybe,
             _ => SniffResult::Yes,
@@ -718,32 +655,6 @@ fn a_logger_that_was_killed_does_not_move_objects_to_the_times_of_others() {
             }
         }
     }
-}
-
-#[test]
-fn a_guess_for_a_damaged_subfile_is_noted() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("m.log");
-    fs::write(&path, "s.log Power ice 1\n#data\n1 0 0 0\n2 0 0 1\n").unwrap();
-    fs::write(folder.path().join("s.log"), [0, 2, 0, 0, 0, 1, 0, 0, 2, 0, 0, 0, 1]).unwrap();
-    let context = ReadContext::standalone("test");
-    gather_with(&*source(&path), 1, &context).unwrap();
-    let notes = context.losses.take_notes();
-    assert!(notes.iter().any(|(what, _)| what.contains("config_records")), "{notes:?}");
-}
-
-#[test]
-fn damage_holds_nothing_that_a_terminal_obeys() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("m.log");
-    fs::write(
-        &path,
-        "a\u{1b}[31m.log Power ice 1\nb \u{1b}[31m \u{1b}[31m 1\n#data\n1 0 0 0\n1 0 1 0\n",
-    )
-    .unwrap();
-    let all = gather(&*source(&path), 1).unwrap();
-    assert_eq!(all.damage.len(), 2);
-    assert!(!all.damage.iter().any(|(_, _, why)| why.contains('\u{1b}')), "{:?}", all.damage);
 }
 
 #[test]

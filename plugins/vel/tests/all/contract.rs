@@ -115,23 +115,6 @@ fn a_clean_log_gives_every_event_however_it_is_cut() {
 }
 
 #[test]
-fn channels_are_messages_and_sources_are_sensors() {
-    let (_folder, path) = written(&log(6));
-    let log = plugin_source(json!({ "path": path, "message_names": [ODOMETRY] }));
-    let all = gather(&*log, u64::MAX).unwrap();
-    let named: Vec<_> = all.events.iter().map(|e| (&e.channel[..], &e.source[..])).collect();
-    let expected = [
-        ("LaserRange2DDataM", "left"),
-        ("IMUStateM", "right"),
-        ("LaserRange2DDataM", "log"),
-        ("LaserRange2DConfigM", "right"),
-        ("OdometryM", "log"),
-        ("0x12345678", "log"),
-    ];
-    assert_eq!(named, expected);
-}
-
-#[test]
 fn a_channel_says_its_type_version_and_clock() {
     let (_folder, path) = written(&log(6));
     for (options, clock) in [
@@ -144,18 +127,6 @@ fn a_channel_says_its_type_version_and_clock() {
         assert_eq!((channel.type_name.as_deref(), channel.clock), (Some("0x12345678.v7"), clock));
         let metadata: Vec<_> = channel.metadata.iter().map(|(k, v)| (&k[..], &v[..])).collect();
         assert_eq!(metadata, [("vel.type", "0x12345678"), ("vel.version", "7")]);
-    }
-}
-
-#[test]
-fn times_may_be_told_from_the_start_or_from_the_first_message() {
-    let (_folder, path) = written(&log_of((0..3).map(|n| (5_000.0 + n as f64, message(n)))));
-    for (option, first) in
-        [("epoch", 1_194_048_005_000_000_000), ("first", 1_194_048_000_000_000_000)]
-    {
-        let log = plugin_source(json!({ "path": path, option: "2007-11-03" }));
-        let all = any_splitting_is_the_same(&*log, &[1, 40]);
-        assert_eq!((all.events[0].timestamp, all.events.len()), (first, 3), "{option}");
     }
 }
 
@@ -247,82 +218,6 @@ fn a_wrong_size_costs_its_own_message_only() {
             }
         }
     }
-}
-
-#[test]
-fn deleted_messages_are_damage_or_events_as_asked() {
-    let mut bytes = log(40);
-    let (_folder, path) = written(&bytes);
-    let whole = gather(&*source(&path), u64::MAX).unwrap();
-    for n in [3, 4, 5, 6, 7, 8, 20, 39] {
-        bytes[whole.events[n].sequence as usize + 4] = 0x30;
-    }
-    std::fs::write(&path, &bytes).unwrap();
-    let all = any_splitting_is_the_same(&*source(&path), &[10, 500]);
-    assert_eq!((all.events.len(), all.damage.len()), (32, 8), "{:?}", all.damage);
-    assert!(all.damage[0].2.contains("deleted (0x30)"), "{:?}", all.damage);
-    let kept = plugin_source(json!({ "path": path, "deleted": "keep" }));
-    let all = any_splitting_is_the_same(&*kept, &[10, 500]);
-    assert_eq!(all, whole);
-}
-
-#[test]
-fn reading_stops_at_damage_if_asked_to() {
-    let mut bytes = log(40);
-    let (_folder, path) = written(&bytes);
-    let whole = gather(&*source(&path), u64::MAX).unwrap();
-    let at = whole.events[17].sequence as usize;
-    bytes[at..at + 4].fill(0);
-    std::fs::write(&path, &bytes).unwrap();
-    let log = plugin_source(json!({ "path": path, "after_damage": "stop" }));
-    let all = any_splitting_is_the_same(&*log, &[10, 500, 5000]);
-    assert_eq!(all.events, whole.events[..17]);
-    let (offset, length, _) = &all.damage[0];
-    assert_eq!((*offset, offset + length, all.damage.len()), (at as u64, bytes.len() as u64, 1));
-}
-
-#[test]
-fn a_log_without_the_magic_is_read_only_if_its_first_message_is_where_it_says() {
-    let mut bytes = log(20);
-    bytes[0] = b'x';
-    let (_folder, path) = written(&bytes);
-    let all = any_splitting_is_the_same(&*source(&path), &[1, 100]);
-    assert_eq!((all.events.len(), all.damage.len(), all.damage[0].1), (20, 1, 4));
-    for other in [&b"PAR1 and a lot of other bytes"[..], b"no", &[0; 40]] {
-        std::fs::write(&path, other).unwrap();
-        let error = gather(&*source(&path), u64::MAX).unwrap_err().to_string();
-        assert!(error.contains("expected a4 56 45 4c"), "{error}");
-    }
-}
-
-#[test]
-fn other_major_versions_are_refused_and_newer_minor_ones_noted() {
-    let mut bytes = log(5);
-    bytes[6] = 9;
-    let (_folder, path) = written(&bytes);
-    let context = ReadContext::standalone("test");
-    assert_eq!(gather_with(&*source(&path), 50, &context).unwrap().events.len(), 5);
-    let notes = context.losses.take_notes();
-    assert!(notes.len() == 1 && notes[0].0.contains("version 1.9"), "{notes:?}");
-    bytes[4] = 2;
-    std::fs::write(&path, &bytes).unwrap();
-    let error = gather(&*source(&path), u64::MAX).unwrap_err().to_string();
-    assert!(error.contains("at byte 4") && error.contains("2.9"), "{error}");
-}
-
-#[test]
-fn a_log_of_no_bytes_is_damaged() {
-    let (_folder, path) = written(b"");
-    let all = gather(&*source(&path), 100).unwrap();
-    let reason = "the log is empty: expected at least a head of 12 bytes";
-    assert_eq!((all.events.len(), all.damage), (0, vec![(0, 0, reason.to_owned())]));
-}
-
-#[test]
-fn sensor_names_that_are_no_text_are_carried() {
-    let payload = [&b"\x01\0\0\0b\x03\0\0\0a\xff\\"[..], &[0; 28]].concat();
-    let (_folder, path) = written(&log_of([(0.0, (IMU_STATE, 102, payload))].into_iter()));
-    assert_eq!(gather(&*source(&path), u64::MAX).unwrap().events[0].source, "a\\xff\\");
 }
 
 #[test]
