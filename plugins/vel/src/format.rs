@@ -229,23 +229,15 @@ mod tests {
     }
 
     #[test]
-    fn payloads_are_not_copied() {
-        let piece = Bytes::from([one(), one()].concat());
-        let context = ReadContext::standalone("test");
-        let batches =
-            VelByteFormat.decode(piece.clone(), Path::new("x"), &context).unwrap().unwrap();
+    fn sequence_numbers_are_positions() {
+        let batches = decoded(&[one(), one()].concat()).unwrap();
         let [batch] = &batches[..] else { panic!("one piece is one batch") };
-        assert_eq!((batch.len(), batch.timestamps()), (2, &[2_000_000_000; 2][..]));
         assert_eq!(batch.sequences(), [0, one().len() as i64]);
-        assert_eq!(batch.payload(1).as_ptr(), piece[one().len() + HEADER_LEN..].as_ptr());
     }
 
     #[test]
     fn what_is_no_run_of_whole_messages_is_refused_as_a_whole() {
         let (good, len) = (one(), one().len());
-        for cut in 1..len {
-            assert!(decoded(&[&good[..], &good[..cut]].concat()).is_err(), "{cut}");
-        }
         for (at, with, says) in [
             (0, [3, 0, 0, 0], "impossible"),
             (0, [0xff; 4], "impossible"),
@@ -257,7 +249,6 @@ mod tests {
             bad[len + at..len + at + 4].copy_from_slice(&with);
             assert!(decoded(&bad).unwrap_err().contains(says), "{says}");
         }
-        assert!(decoded(b"").unwrap().is_empty());
     }
 
     #[test]
@@ -313,35 +304,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn events_survive_however_they_are_cut_into_batches(
-            events in proptest::collection::vec(
-                (-1_000_000i64..i64::MAX / 2, 1u8..20,
-                 proptest::collection::vec(any::<u8>(), 0..40)),
-                0..20),
-            cut in 0usize..20)
-        {
-            let channels = Channels::default();
-            let whole = batch(&events, &channels);
-            let buffers = BlockPool::new(16, 1);
-            let mut context = PrepareContext::new(&channels, &buffers);
-            let lengths = VelByteFormat.lengths(&whole, &mut context).unwrap();
-            let cut = cut.min(whole.len());
-            let parts = [whole.slice(0, cut), whole.slice(cut, whole.len() - cut)];
-            let (mut bytes, mut in_parts) = (Vec::new(), Vec::new());
-            VelByteFormat.encode(std::slice::from_ref(&whole), &channels, &mut bytes).unwrap();
-            VelByteFormat.encode(&parts, &channels, &mut in_parts).unwrap();
-            prop_assert_eq!(&bytes, &in_parts);
-            prop_assert_eq!(lengths.iter().sum::<u32>() as usize, bytes.len());
-            let back = decoded(&bytes).unwrap();
-            let back: Vec<_> = back.iter().flat_map(Batch::iter).collect();
-            prop_assert_eq!(back.len(), events.len());
-            for (event, (time, _, payload)) in back.iter().zip(&events) {
-                prop_assert_eq!(event.timestamp, VelByteFormat.stored_time(*time));
-                prop_assert_eq!(event.payload, &payload[..]);
-            }
-        }
-
         #[test]
         fn any_bytes_are_decoded_or_refused(bytes in proptest::collection::vec(
             prop_oneof![Just(0u8), Just(0x31u8), any::<u8>()], 0..100))

@@ -13,6 +13,7 @@
 //! The kit knows no plugin: it finds them in the registry of the test program and runs them with
 //! the real engine. What a format means is up to the plugin's own tests.
 
+mod byte_format;
 mod cases;
 mod codec;
 mod damage_checker;
@@ -36,6 +37,7 @@ mod source;
 mod stage;
 mod subject;
 
+pub use byte_format::byte_format;
 pub use cases::cases;
 pub use codec::{CodecTrial, codec};
 pub use finding::{Finding, Promise};

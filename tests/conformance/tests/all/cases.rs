@@ -28,6 +28,10 @@ fn differs(folder: &Path) -> String {
 
 #[test]
 fn a_case_that_differs_is_named_with_the_first_line_that_does() {
+    // With it, nothing differs.
+    if std::env::var_os("BLESS").is_some() {
+        return;
+    }
     let text = differs(case("").path());
     assert!(text.contains("garbage: expected.damage, line 1:"), "{text}");
     assert!(text.contains("found    a.toy "), "{text}");
