@@ -69,10 +69,6 @@ fn variables(set: &SetArgs) -> Variables {
 
 /// The variables that were set but do not occur in the file.
 fn unused<'s>(document: &Document, set: &'s SetArgs) -> Vec<&'s str> {
-    let mentions = |name: &str| {
-        [format!("${{{name}}}"), format!("${{{name}:-")]
-            .iter()
-            .any(|use_| document.text.contains(use_))
-    };
-    set.set.iter().map(|given| given.name.as_str()).filter(|name| !mentions(name)).collect()
+    let given = set.set.iter().map(|given| given.name.as_str());
+    given.filter(|name| !document.names_variable(name)).collect()
 }

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use sluice_model::Error;
+use toml::{Table, Value};
 
 use super::messages::{did_you_mean, listed};
 use crate::library;
@@ -41,6 +42,23 @@ impl Document {
     /// A text that is not in a file. Its relative paths are relative to the working folder.
     pub fn generated(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into(), folder: None }
+    }
+
+    /// Whether it names this variable, in a string or as the key of a condition.
+    pub fn names_variable(&self, name: &str) -> bool {
+        let is_tested = |when: &Value| match when {
+            Value::Table(tests) => tests.contains_key(name),
+            Value::Array(either) => either.iter().any(|tests| tests.get(name).is_some()),
+            _ => false,
+        };
+        let is_referred_to = [format!("${{{name}}}"), format!("${{{name}:-")]
+            .iter()
+            .any(|reference| self.text.contains(reference));
+        is_referred_to
+            || self.text.parse::<Table>().is_ok_and(|file| {
+                let nodes = file.values().filter_map(Value::as_table).flat_map(Table::values);
+                nodes.filter_map(|node| node.get("when")).any(is_tested)
+            })
     }
 
     fn load(path: &Path) -> Result<Self, Error> {

@@ -1,6 +1,8 @@
 //! Prunes nodes whose condition fails, and the nodes that depend on them. Works on the graph of the
 //! whole file; mistakes in pruned nodes have been reported before.
 
+use std::collections::BTreeSet;
+
 use sluice_model::PluginKind;
 
 use super::PrunedNode;
@@ -68,7 +70,9 @@ impl Check<'_> {
             .map(|(name, when)| format!("`when` of `{name}` is `{when}`"))
             .collect();
         let more = if failing.len() > MAX_QUOTED { ", …" } else { "" };
-        let message = format!("no sink is left: {}{more}", quoted.join(", "));
+        let values: BTreeSet<String> = failing.iter().flat_map(|(_, when)| when.values()).collect();
+        let values: String = values.iter().map(|value| format!("; {value}")).collect();
+        let message = format!("no sink is left: {}{more}{values}", quoted.join(", "));
         let help = "give the variables in them other values, with --set or in the environment";
         self.mistake_at(first.span.clone(), message, Some(help.to_owned()));
     }

@@ -35,6 +35,13 @@ impl Condition {
         let holds = |test: &ValueTest| test.words.contains(&test.value) != test.is_negated;
         self.alternatives.iter().any(|tests| tests.iter().all(holds))
     }
+
+    /// The values of its variables: "FORMAT is `text`".
+    pub(super) fn values(&self) -> impl Iterator<Item = String> {
+        let of_variables =
+            self.alternatives.iter().flatten().filter(|test| test.shown != test.value);
+        of_variables.map(|test| format!("{} is `{}`", test.shown, test.value))
+    }
 }
 
 /// Displays as comparisons: `FORMAT == text or FORMAT == both`.
