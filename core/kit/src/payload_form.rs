@@ -80,6 +80,14 @@ impl<F: PayloadForm> FormType<F> {
     }
 }
 
+impl<F: PayloadForm> FormType<F> {
+    /// The type with this key: itself, or that of its rows with raw booleans.
+    pub fn with_key(self, key: TypeKey) -> Arc<dyn PayloadType> {
+        let raw = self.with_raw_booleans().filter(|raw| raw.message_type().key == key);
+        raw.unwrap_or_else(|| Arc::new(self))
+    }
+}
+
 impl<F> fmt::Debug for FormType<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} ({:?})", self.message_type.name, self.message_type.key, self.odd_booleans)

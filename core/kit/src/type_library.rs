@@ -327,6 +327,10 @@ fn render_short(mistake: &Mistake, path: &str, line: usize, column: usize) -> St
     format!("error: {message}\n  --> {path}:{line}:{column}{}", help.unwrap_or_default())
 }
 
+/// The most bytes of a description: they come from untrusted files. None that Sluice writes is
+/// longer.
+pub const MAX_DESCRIPTION_LEN: usize = 1 << 20;
+
 /// The remaining budget for the columns and descriptions of all types of a codec: a small file can
 /// declare types that expand exponentially.
 #[derive(Debug)]

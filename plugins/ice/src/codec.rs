@@ -32,7 +32,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_kit::columns::{LengthEncoding, PayloadPlan, WireRules};
 use sluice_kit::payload_form::{FormType, PayloadForm};
-use sluice_kit::type_library::TypeBudget;
+use sluice_kit::type_library::{MAX_DESCRIPTION_LEN, TypeBudget};
 use sluice_kit::{TypePaths, codecs};
 use sluice_model::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
@@ -239,9 +239,6 @@ fn compile_known(
     }
 }
 
-/// The maximum length of a description; they come from untrusted files, and ours are shorter.
-const MAX_DESCRIPTION: usize = 1 << 20;
-
 impl Codec for IceCodec {
     fn mistakes(&self) -> &[String] {
         &self.mistakes
@@ -279,7 +276,7 @@ impl Codec for IceCodec {
         described: &MessageType,
         _columns: &Schema,
     ) -> Result<Arc<dyn PayloadType>, String> {
-        if described.text.len() > MAX_DESCRIPTION {
+        if described.text.len() > MAX_DESCRIPTION_LEN {
             return Err("its description is too long".to_owned());
         }
         let path = PathBuf::from(format!("the description of {}", described.name));
@@ -296,9 +293,7 @@ impl Codec for IceCodec {
             return Err("its description does not match its number".to_owned());
         }
         let base = Arc::new(MessageType { key, ..described.clone() });
-        let payloads = payload_type(base, plan, columns);
-        let raw = payloads.with_raw_booleans().filter(|_| key != described.key);
-        Ok(raw.unwrap_or_else(|| Arc::new(payloads)))
+        Ok(payload_type(base, plan, columns).with_key(described.key))
     }
 }
 

@@ -80,14 +80,18 @@ impl<'b> PayloadCursor<'b> {
     /// Takes the next `len` bytes.
     #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'b [u8], PayloadFault> {
-        let (taken, rest) = self.rest.split_at_checked(len).ok_or(self.rules.faults.short)?;
+        let Some((taken, rest)) = self.rest.split_at_checked(len) else {
+            return Err(self.rules.faults.short);
+        };
         self.rest = rest;
         Ok(taken)
     }
 
     #[inline]
     fn word<const N: usize>(&mut self) -> Result<[u8; N], PayloadFault> {
-        let (word, rest) = self.rest.split_first_chunk().ok_or(self.rules.faults.short)?;
+        let Some((word, rest)) = self.rest.split_first_chunk() else {
+            return Err(self.rules.faults.short);
+        };
         self.rest = rest;
         Ok(*word)
     }
@@ -123,14 +127,13 @@ impl<'b> PayloadCursor<'b> {
     /// Takes a length prefix, if that many elements of at least `least` bytes can follow.
     #[inline]
     pub(super) fn length(&mut self, least: usize) -> Result<usize, PayloadFault> {
-        let negative = self.rules.faults.negative;
         let length = match self.rules.lengths {
             LengthEncoding::U32 | LengthEncoding::U32WithNul => i64::from(self.u32()?),
             LengthEncoding::Size => match self.byte()? {
                 255 => match self.u32()?.cast_signed() {
                     length @ 255.. => length.into(),
                     0..=254 => return Err(ODD_LENGTH),
-                    _ => return Err(negative),
+                    _ => return Err(self.rules.faults.negative),
                 },
                 length => length.into(),
             },
@@ -149,13 +152,14 @@ impl<'b> PayloadCursor<'b> {
     /// Checks that `count` elements of at least `least` bytes can follow.
     #[inline]
     pub fn check(&mut self, count: usize, least: usize) -> Result<(), PayloadFault> {
-        let too_many = self.rules.faults.too_many;
-        if least == 0 {
-            self.empty_budget = self.empty_budget.checked_sub(count).ok_or(too_many)?;
-        } else if count.checked_mul(least).is_none_or(|bytes| bytes > self.rest.len()) {
-            return Err(too_many);
-        }
-        Ok(())
+        let fits = if least == 0 {
+            let left = self.empty_budget.checked_sub(count);
+            self.empty_budget = left.unwrap_or_default();
+            left.is_some()
+        } else {
+            count.checked_mul(least).is_some_and(|bytes| bytes <= self.rest.len())
+        };
+        if fits { Ok(()) } else { Err(self.rules.faults.too_many) }
     }
 
     /// Spends placeholder bytes from the budget.

@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_kit::columns::PayloadPlan;
 use sluice_kit::payload_form::FormType;
-use sluice_kit::type_library::TypeBudget;
+use sluice_kit::type_library::{MAX_DESCRIPTION_LEN, TypeBudget};
 use sluice_kit::{TypePaths, codecs};
 use sluice_model::{
     Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey,
@@ -149,8 +149,6 @@ fn known_type(
     KnownType { message_type: described, file, line, payload_type: form }
 }
 
-/// Descriptions come from untrusted files. None that Sluice writes is longer.
-const MAX_DESCRIPTION_LEN: usize = 1 << 20;
 /// Most levels of a recursive type tried for the columns of existing rows.
 const MAX_DEPTH: usize = 64;
 
@@ -201,9 +199,7 @@ impl Codec for LcmCodec {
         let (id, key) = found.ok_or("the description does not have the fingerprint")?;
         let plan = plan_for_columns(&library, id, self.depth, columns)?;
         let base = Arc::new(MessageType { key, ..described.clone() });
-        let form = form_type(base, plan);
-        let raw = form.with_raw_booleans().filter(|_| key != described.key);
-        Ok(raw.unwrap_or_else(|| Arc::new(form)))
+        Ok(form_type(base, plan).with_key(described.key))
     }
 }
 

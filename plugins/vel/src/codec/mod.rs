@@ -12,6 +12,7 @@ use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_kit::columns::PlainType;
+use sluice_kit::type_library::MAX_DESCRIPTION_LEN;
 use sluice_kit::{TypeFile, TypePaths};
 use sluice_model::{
     Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey,
@@ -294,9 +295,6 @@ fn channel_type(channel: &Channel) -> Option<(u32, i32)> {
         .zip(value(VERSION_KEY).and_then(|version| version.parse().ok()))
 }
 
-/// Descriptions come from untrusted files. None that Sluice writes is longer.
-const MAX_DESCRIPTION_LEN: usize = 1 << 20;
-
 impl Codec for VelCodec {
     fn mistakes(&self) -> &[String] {
         &self.mistakes
@@ -340,8 +338,7 @@ impl Codec for VelCodec {
             if (is_raw || message.key == found.key) && message.name == found.name {
                 let (plan, raw) = (declared.plan(versions)?, raw_key(found.key));
                 let form = PlainType::new(Arc::new(found), plan).with_raw_booleans_as(raw);
-                let raw = form.with_raw_booleans().filter(|_| is_raw);
-                return Ok(raw.unwrap_or_else(|| Arc::new(form)));
+                return Ok(form.with_key(message.key));
             }
         }
         Err("the description is of another message".to_owned())
