@@ -71,7 +71,7 @@ impl ChannelIds {
         let id = match cache.by_key.get(&*self.key) {
             Some(id) => *id,
             None => {
-                let name = described.channel_name(format, record, &self.source)?;
+                let name = described.channel_name(record, &self.source)?;
                 let channel = described.channel(&name, &self.source, format.clock);
                 let id = self.channels.intern(channel)?;
                 if cache.by_key.len() >= MAX_CACHED {
@@ -96,12 +96,7 @@ impl RecordKind {
     }
 
     /// The channel name of a record.
-    fn channel_name(
-        &self,
-        format: &RecordFormat,
-        record: &[u8],
-        source: &Arc<str>,
-    ) -> Result<Name, Error> {
+    fn channel_name(&self, record: &[u8], source: &Arc<str>) -> Result<Name, Error> {
         let (places, name_from) = match &self.naming {
             ChannelNaming::Fixed(name) => return Ok(Name::from_text(name)),
             ChannelNaming::Source => return Ok(Name::from_text(source)),
@@ -119,7 +114,7 @@ impl RecordKind {
             }
             NameSource::Text => Name::from_bytes(text(bytes.get(..len).unwrap_or_default())),
             NameSource::Template(template) => {
-                let name = self.render(format, template, record, (0, 0))?;
+                let name = self.render(template, record, (0, 0))?;
                 let wrong = || Error::internal("a channel's name could not be made of its record");
                 Name::from_text(&name.ok_or_else(wrong)?)
             }
@@ -130,12 +125,11 @@ impl RecordKind {
     /// uses a value the record does not have.
     pub(crate) fn render(
         &self,
-        format: &RecordFormat,
         template: &Template,
         record: &[u8],
         (timestamp, sequence): (i64, i64),
     ) -> Result<Option<String>, Error> {
-        let rows = columns::row(format, self, record)?;
+        let rows = columns::row(self, record)?;
         let channel = Channel::new(Name::from_text(""), "", Encoding::Unknown);
         let event = Event { timestamp, sequence, channel: ChannelId(0), payload: record };
         let mut out = Vec::new();

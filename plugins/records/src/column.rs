@@ -1,7 +1,8 @@
 //! What the columns of a kind of records hold, and where. Reads nothing.
 
+use sluice_kit::columns::ViewKind;
+
 use crate::offset::RecordOffset;
-use crate::wire::BinaryNumber;
 
 /// A column of a kind.
 #[derive(Clone, Debug)]
@@ -10,12 +11,8 @@ pub(crate) struct RecordColumn {
     pub(crate) name: String,
     /// Its unit.
     pub(crate) unit: Option<String>,
-    /// Where its values are stored.
-    pub(crate) at: FieldPlace,
     /// How its values are stored.
     pub(crate) value: ValueKind,
-    /// How many values a record has.
-    pub(crate) arity: Arity,
 }
 
 /// The place of a field in a record.
@@ -30,16 +27,8 @@ pub(crate) enum FieldPlace {
 /// How values are stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ValueKind {
-    /// Numbers.
-    Number(BinaryNumber),
-    /// Numbers with a factor and an offset.
-    Scaled(BinaryNumber, f64, f64),
-    /// One bit of a number.
-    Flag(BinaryNumber, u32),
-    /// Bits of a number: the lowest, and how many.
-    Bits(BinaryNumber, u32, u32),
-    /// A byte that is not 0.
-    Bool,
+    /// In numbers.
+    Number(ViewKind),
     /// Text up to the first NUL, without trailing blanks.
     Text,
     /// Bytes.

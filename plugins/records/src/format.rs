@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use memchr::memmem::Finder;
+use sluice_kit::columns::PayloadPlan;
 use sluice_model::{Clock, MessageType};
 
 use crate::checksum::Algorithm;
-use crate::column::RecordColumn;
 use crate::naming::ChannelNaming;
 use crate::offset::RecordOffset;
 use crate::options::{LengthCounts, Literal};
@@ -153,8 +153,8 @@ pub(crate) struct RecordKind {
     pub(crate) sequence: Option<(RecordOffset, BinaryNumber)>,
     /// How its records get their channel.
     pub(crate) naming: ChannelNaming,
-    /// Their columns.
-    pub(crate) columns: Vec<RecordColumn>,
+    /// How their columns are decoded.
+    pub(crate) plan: PayloadPlan,
     /// The schema of the columns.
     pub(crate) schema: SchemaRef,
     /// The message type of its rows.

@@ -120,10 +120,10 @@ impl WalkSize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Endian, Number};
+    use crate::wire::{Endian, NumberType};
     use proptest::prelude::*;
 
-    const COUNT: BinaryNumber = BinaryNumber { number: Number::U8, endian: Endian::Little };
+    const COUNT: BinaryNumber = BinaryNumber { number: NumberType::U8, endian: Endian::Little };
 
     fn lists() -> FieldWalk {
         let count = |by| WalkStep { size: WalkSize::Fixed(1), register: Some((COUNT, by)) };

@@ -2,66 +2,14 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use schemars::JsonSchema;
-use serde::Deserialize;
+pub(crate) use sluice_kit::columns::{Endian, NumberType};
 
-/// The byte order of a number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Endian {
-    /// Least significant byte first.
-    #[default]
-    Little,
-    /// Most significant byte first.
-    Big,
-}
-
-/// A type of number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Number {
-    U8,
-    I8,
-    U16,
-    I16,
-    U24,
-    I24,
-    U32,
-    I32,
-    U64,
-    I64,
-    F32,
-    F64,
-}
-
-impl Number {
-    /// Its width in bytes.
-    pub(crate) fn width(self) -> usize {
-        match self {
-            Self::U8 | Self::I8 => 1,
-            Self::U16 | Self::I16 => 2,
-            Self::U24 | Self::I24 => 3,
-            Self::U32 | Self::I32 | Self::F32 => 4,
-            Self::U64 | Self::I64 | Self::F64 => 8,
-        }
-    }
-
-    /// Whether it is a floating-point number.
-    pub(crate) fn is_float(self) -> bool {
-        matches!(self, Self::F32 | Self::F64)
-    }
-
-    /// Whether it is signed.
-    pub(crate) fn is_signed(self) -> bool {
-        !matches!(self, Self::U8 | Self::U16 | Self::U24 | Self::U32 | Self::U64)
-    }
-
-    /// The smallest and the largest integer it can hold.
-    pub(crate) fn range(self) -> (i128, i128) {
-        let bits = 8 * self.width() as u32;
-        match self.is_signed() {
-            true => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
-            false => (0, (1i128 << bits) - 1),
-        }
+/// The smallest and the largest integer that a number can hold.
+pub(crate) fn range(of: NumberType) -> (i128, i128) {
+    let bits = 8 * of.width() as u32;
+    match of.is_signed() {
+        true => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
+        false => (0, (1i128 << bits) - 1),
     }
 }
 
@@ -69,7 +17,7 @@ impl Number {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BinaryNumber {
     /// Its type.
-    pub(crate) number: Number,
+    pub(crate) number: NumberType,
     /// Its byte order.
     pub(crate) endian: Endian,
 }
@@ -109,8 +57,8 @@ impl BinaryNumber {
     #[inline]
     pub(crate) fn float(self, bytes: &[u8]) -> Option<f64> {
         Some(match self.number {
-            Number::F32 => f64::from(f32::from_bits(self.bits(bytes)? as u32)),
-            Number::F64 => f64::from_bits(self.bits(bytes)?),
+            NumberType::F32 => f64::from(f32::from_bits(self.bits(bytes)? as u32)),
+            NumberType::F64 => f64::from_bits(self.bits(bytes)?),
             _ => self.whole(bytes)? as f64,
         })
     }
@@ -136,16 +84,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn word(number: Number, endian: Endian) -> BinaryNumber {
+    fn word(number: NumberType, endian: Endian) -> BinaryNumber {
         BinaryNumber { number, endian }
     }
 
     #[test]
     fn odd_widths_keep_their_sign() {
         let bytes = [0xfe, 0xff, 0xff, 7];
-        assert_eq!(word(Number::I24, Endian::Little).whole(&bytes), Some(-2));
-        assert_eq!(word(Number::U24, Endian::Big).whole(&bytes), Some(0xfe_ffff));
-        assert_eq!(word(Number::U32, Endian::Big).whole(&bytes[1..]), None);
+        assert_eq!(word(NumberType::I24, Endian::Little).whole(&bytes), Some(-2));
+        assert_eq!(word(NumberType::U24, Endian::Big).whole(&bytes), Some(0xfe_ffff));
+        assert_eq!(word(NumberType::U32, Endian::Big).whole(&bytes[1..]), None);
     }
 
     proptest! {
@@ -153,8 +101,8 @@ mod tests {
         fn bits_survive_writing_and_reading(
             bits: u64,
             number in proptest::sample::select(vec![
-                Number::U8, Number::I16, Number::U24, Number::I24, Number::F32, Number::U64,
-                Number::F64,
+                NumberType::U8, NumberType::I16, NumberType::U24, NumberType::I24, NumberType::F32, NumberType::U64,
+                NumberType::F64,
             ]),
             big: bool,
         ) {
@@ -167,9 +115,9 @@ mod tests {
         fn numbers_are_what_the_machine_reads(bytes: [u8; 8]) {
             let little = |number| word(number, Endian::Little);
             let (signed, unsigned) = (i64::from_le_bytes(bytes), u64::from_le_bytes(bytes));
-            prop_assert_eq!(little(Number::I64).whole(&bytes), Some(i128::from(signed)));
-            prop_assert_eq!(little(Number::U64).whole(&bytes), Some(i128::from(unsigned)));
-            let float = word(Number::F64, Endian::Big).float(&bytes).map(f64::to_bits);
+            prop_assert_eq!(little(NumberType::I64).whole(&bytes), Some(i128::from(signed)));
+            prop_assert_eq!(little(NumberType::U64).whole(&bytes), Some(i128::from(unsigned)));
+            let float = word(NumberType::F64, Endian::Big).float(&bytes).map(f64::to_bits);
             prop_assert_eq!(float, Some(f64::from_be_bytes(bytes).to_bits()));
         }
     }

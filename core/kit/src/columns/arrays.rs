@@ -5,13 +5,14 @@ use std::sync::Arc;
 use arrow_array::types::*;
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BooleanArray, FixedSizeBinaryArray, FixedSizeListArray,
-    Int32Array, ListArray, PrimitiveArray, StringArray, StructArray, make_array,
+    Float64Array, Int32Array, ListArray, PrimitiveArray, StringArray, StructArray, UInt64Array,
+    make_array,
 };
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
 
-use super::NumberType;
 use super::plan::{ColumnNode, SlotKind, ValueType, VariantNode};
+use super::{NumberType, ViewKind};
 
 /// The values of one slot, as they are collected.
 #[derive(Debug)]
@@ -85,6 +86,7 @@ pub(super) fn arrays(
 fn array(node: &ColumnNode, slots: &mut [SlotBuilder], len: usize) -> Result<ArrayRef, ArrowError> {
     Ok(match node {
         ColumnNode::Number { slot, of } => number(*of, &mut slots[*slot])?,
+        ColumnNode::View { slot, of, kind } => view(*kind, *of, &mut slots[*slot])?,
         ColumnNode::FixedBytes { slot, size } => {
             let values = buffer(&mut slots[*slot])?;
             Arc::new(FixedSizeBinaryArray::try_new(*size as i32, values, None)?)
@@ -137,13 +139,61 @@ fn number(of: ValueType, slot: &mut SlotBuilder) -> Result<ArrayRef, ArrowError>
         NumberType::U8 => primitive::<UInt8Type>(values),
         NumberType::I16 => primitive::<Int16Type>(values),
         NumberType::U16 => primitive::<UInt16Type>(values),
-        NumberType::I32 => primitive::<Int32Type>(values),
-        NumberType::U32 => primitive::<UInt32Type>(values),
+        NumberType::I24 | NumberType::I32 => primitive::<Int32Type>(values),
+        NumberType::U24 | NumberType::U32 => primitive::<UInt32Type>(values),
         NumberType::I64 => primitive::<Int64Type>(values),
         NumberType::U64 => primitive::<UInt64Type>(values),
         NumberType::F32 => primitive::<Float32Type>(values),
         NumberType::F64 => primitive::<Float64Type>(values),
     })
+}
+
+/// What a view says of the numbers of a slot, which keeps them for further views.
+fn view(kind: ViewKind, of: NumberType, slot: &mut SlotBuilder) -> Result<ArrayRef, ArrowError> {
+    fn all<'s, T: Copy + Into<u64>>(values: &'s [T]) -> Box<dyn Iterator<Item = u64> + 's> {
+        Box::new(values.iter().map(|value| (*value).into()))
+    }
+    if kind == ViewKind::Value {
+        return number(ValueType::Number(of), slot);
+    }
+    let words = match slot {
+        SlotBuilder::W1(values) => all(values),
+        SlotBuilder::W2(values) => all(values),
+        SlotBuilder::W4(values) => all(values),
+        SlotBuilder::W8(values) => all(values),
+        SlotBuilder::Offsets(_) | SlotBuilder::Bytes { .. } => return Err(slot_mismatch()),
+    };
+    Ok(match kind {
+        ViewKind::Scaled(factor, offset) => {
+            let scaled = words.map(|word| float(of, word) * factor + offset);
+            Arc::new(Float64Array::from_iter_values(scaled))
+        }
+        ViewKind::Flag(bit) => Arc::new(flags(words.map(|word| word >> bit & 1 == 1))),
+        ViewKind::NonZero | ViewKind::Value => Arc::new(flags(words.map(|word| word != 0))),
+        ViewKind::Bits(low, count) => {
+            let mask = u64::MAX >> (64 - count.clamp(1, 64));
+            Arc::new(UInt64Array::from_iter_values(words.map(|word| word >> low & mask)))
+        }
+    })
+}
+
+fn flags(values: impl Iterator<Item = bool>) -> BooleanArray {
+    BooleanArray::from(values.collect::<Vec<_>>())
+}
+
+/// A number as a float, rounded if needed.
+fn float(of: NumberType, word: u64) -> f64 {
+    match of {
+        NumberType::I8 => f64::from(word as i8),
+        NumberType::I16 => f64::from(word as i16),
+        NumberType::I24 | NumberType::I32 => f64::from(word as i32),
+        NumberType::I64 => word.cast_signed() as f64,
+        NumberType::F32 => f64::from(f32::from_bits(word as u32)),
+        NumberType::F64 => f64::from_bits(word),
+        NumberType::U8 | NumberType::U16 | NumberType::U24 | NumberType::U32 | NumberType::U64 => {
+            word as f64
+        }
+    }
 }
 
 fn booleans(slot: &mut SlotBuilder) -> Result<ArrayRef, ArrowError> {

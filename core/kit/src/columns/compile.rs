@@ -9,13 +9,17 @@ use super::plan::{
     ColumnNode, Count, CountField, Leaf, NumberArray, Op, PayloadPlan, Program, Region, SlotKind,
     ValueType, VariantCases, VariantNode, VariantOp,
 };
-use super::{FieldShape, LengthEncoding, NumberType, PayloadField, WireRules};
+use super::shape::{
+    counting_members, enum_values, integer, is_integer, members_of_cases, takes_no_bytes,
+};
+use super::{
+    Endian, Extent, FieldShape, LengthEncoding, NumberType, NumberView, PayloadField, SpanKind,
+    ViewKind, WireRules,
+};
 
 /// The key in a field's metadata for the names of an enum's values, as a JSON object.
 pub const ENUM: &str = "sluice.enum";
 
-/// The most columns of a type: declarations can expand to billions.
-const MAX_COLUMNS: usize = 2_000;
 /// Struct arrays with at most this many runs of numbers become part of the region around them.
 const MAX_INLINE_RUNS: usize = 64;
 /// Most zero-byte elements that fixed arrays may have; each takes memory.
@@ -32,9 +36,9 @@ impl PayloadPlan {
         let mut out = ProgramBuilder::default();
         let (fields, columns) = compiler.members(fields, &mut out)?;
         let program = compiler.finish(out);
-        let PlanCompiler { slots, regions, registers, longest_region, .. } = compiler;
+        let PlanCompiler { slots, regions, registers, longest_region, is_one_way, .. } = compiler;
         let (schema, zeros) = (Arc::new(Schema::new(fields)), vec![0; longest_region]);
-        Ok(Self { rules, program, slots, columns, schema, regions, registers, zeros })
+        Ok(Self { rules, program, slots, columns, schema, regions, registers, zeros, is_one_way })
     }
 }
 
@@ -45,6 +49,9 @@ struct PlanCompiler {
     registers: usize,
     /// The longest region of a variant.
     longest_region: usize,
+    is_one_way: bool,
+    /// The byte order of the numbers that are being compiled.
+    endian: Endian,
     depth: usize,
 }
 
@@ -64,16 +71,15 @@ impl ProgramBuilder {
                 prefix + usize::from(compiler.rules.lengths == LengthEncoding::U32WithNul)
             }
             Op::Bytes { count, .. } | Op::Numbers { count, .. } | Op::List { count, .. } => {
-                if *count == Count::Prefix {
-                    prefix
-                } else {
-                    0
+                match *count {
+                    Count::Prefix => prefix,
+                    Count::Fixed(count) => count,
+                    Count::Register(_) | Count::Rest(_) => 0,
                 }
             }
             Op::Repeat { count, item } => count.saturating_mul(item.min_len),
             Op::Variant(_) | Op::Opaque { .. } => 1,
             Op::Region(region) => region.size,
-            Op::Rest { .. } => 0,
         };
         if let Op::Repeat { count, item } = &op
             && item.min_len == 0
@@ -103,7 +109,16 @@ type StructColumns = (Vec<FieldRef>, Vec<ColumnNode>);
 
 impl PlanCompiler {
     fn new(rules: WireRules, depth: usize) -> Self {
-        Self { rules, slots: Vec::new(), regions: 0, registers: 0, longest_region: 0, depth }
+        Self {
+            rules,
+            slots: Vec::new(),
+            regions: 0,
+            registers: 0,
+            longest_region: 0,
+            is_one_way: false,
+            endian: rules.endian,
+            depth,
+        }
     }
 
     fn finish(&mut self, mut out: ProgramBuilder) -> Program {
@@ -130,12 +145,29 @@ impl PlanCompiler {
                 compiled.map_err(wrong)?;
                 continue;
             }
-            if !names.insert(name) {
+            let has_views =
+                matches!(shape, FieldShape::Span(SpanKind::Skipped, _) | FieldShape::Views(..));
+            if !has_views && !names.insert(name) {
                 return Err(wrong("two fields have this name".to_owned()));
             }
-            if let (Some(register), FieldShape::Number(of)) = (registers.get(&at), shape) {
-                let (offset, of, register) = (out.open.size, *of, *register);
-                out.open.counts.push(CountField { offset, of, register });
+            if let (Some(register), Some((of, endian))) = (registers.get(&at), integer(shape)) {
+                let (offset, register) = (out.open.size, *register);
+                let endian = endian.unwrap_or(self.rules.endian);
+                out.open.counts.push(CountField { offset, of, endian, register });
+            }
+            if let FieldShape::Span(SpanKind::Skipped, extent) = shape {
+                self.skip(*extent, &registers, out).map_err(wrong)?;
+                continue;
+            }
+            if let FieldShape::Views(of, views) = shape {
+                let node = self.value(of, &registers, out).map_err(wrong)?;
+                self.is_one_way = true;
+                for NumberView { name, kind } in views {
+                    let node = view(&node, *kind).map_err(wrong)?;
+                    fields.push(field(name, node.data_type(), false, of));
+                    nodes.push(node);
+                }
+                continue;
             }
             let node = self.value(shape, &registers, out).map_err(wrong)?;
             fields.push(field(name, node.data_type(), node.is_nullable(), shape));
@@ -189,20 +221,37 @@ impl PlanCompiler {
                 out.push(Op::Text { slot }, self);
                 Ok(ColumnNode::Text { slot })
             }
-            FieldShape::Bytes => self.bytes(out, |slot| Op::Bytes { slot, count: Count::Prefix }),
+            FieldShape::Bytes => self.bytes(Count::Prefix, out),
             FieldShape::CountedBytes(by) => {
-                let count = Count::Register(register(registers, *by)?);
-                self.bytes(out, |slot| Op::Bytes { slot, count })
+                self.bytes(Count::Register(register(registers, *by)?), out)
             }
-            FieldShape::Opaque(of) => self.bytes(out, |slot| Op::Opaque { slot, of: of.clone() }),
-            FieldShape::Rest => self.bytes(out, |slot| Op::Rest { slot }),
+            FieldShape::Opaque(of) => {
+                let slot = self.slot(SlotKind::Bytes)?;
+                out.push(Op::Opaque { slot, of: of.clone() }, self);
+                Ok(ColumnNode::Bytes { slot })
+            }
+            FieldShape::Rest => self.bytes(Count::Rest(0), out),
+            FieldShape::Span(SpanKind::TrimmedText, extent) => {
+                self.is_one_way = true;
+                let (count, slot) = (count(*extent, registers)?, self.slot(SlotKind::Bytes)?);
+                out.push(Op::Bytes { slot, count, kind: SpanKind::TrimmedText }, self);
+                Ok(ColumnNode::Text { slot })
+            }
+            FieldShape::Span(_, extent) => self.bytes(count(*extent, registers)?, out),
+            FieldShape::RestList(item, tail) => self.list(item, Count::Rest(*tail), registers, out),
+            FieldShape::InOrder(endian, of) => {
+                let around = std::mem::replace(&mut self.endian, *endian);
+                let node = self.value(of, registers, out);
+                self.endian = around;
+                node
+            }
             FieldShape::Fixed(item, size) => {
                 let (item, node) = self.nested(|inner| inner.item(item, registers))?;
                 self.repeat(*size, item, out)?;
                 Ok(fixed_list(*size, node))
             }
             FieldShape::List(item) if **item == FieldShape::Number(NumberType::U8) => {
-                self.bytes(out, |slot| Op::Bytes { slot, count: Count::Prefix })
+                self.bytes(Count::Prefix, out)
             }
             FieldShape::List(item) => self.list(item, Count::Prefix, registers, out),
             FieldShape::Counted(item, by) => {
@@ -213,6 +262,7 @@ impl PlanCompiler {
                 Ok(ColumnNode::Struct { fields: fields.into(), children })
             }
             FieldShape::Variant(cases) => self.nested(|inner| inner.variant(cases, out)),
+            FieldShape::Views(..) => Err("only a member has views".to_owned()),
             FieldShape::Number(_)
             | FieldShape::Bool
             | FieldShape::Enum(_)
@@ -274,9 +324,8 @@ impl PlanCompiler {
         }
         let offsets = self.slot(SlotKind::Offsets)?;
         let node = if let Some((of, per_element)) = self.number_run(item)? {
-            let (width, are_booleans) = (of.width(), matches!(of, ValueType::Bool(_)));
-            let slot = self.slot(SlotKind::Numbers(width))?;
-            let leaf = NumberArray { slot, width, per_element, are_booleans };
+            let slot = self.number_slot(of)?;
+            let leaf = NumberArray { slot, of, endian: self.endian, per_element };
             out.push(Op::Numbers { offsets, leaf, count }, self);
             self.nested(|inner| inner.number_column(item, slot))?
         } else {
@@ -287,14 +336,31 @@ impl PlanCompiler {
         Ok(ColumnNode::List { offsets, field: element(&node), item: Box::new(node) })
     }
 
-    fn bytes(
-        &mut self,
-        out: &mut ProgramBuilder,
-        op: impl FnOnce(usize) -> Op,
-    ) -> Result<ColumnNode, String> {
+    fn bytes(&mut self, count: Count, out: &mut ProgramBuilder) -> Result<ColumnNode, String> {
         let slot = self.slot(SlotKind::Bytes)?;
-        out.push(op(slot), self);
+        out.push(Op::Bytes { slot, count, kind: SpanKind::Bytes }, self);
         Ok(ColumnNode::Bytes { slot })
+    }
+
+    /// Adds bytes without a column: to the open region if it is known how many.
+    fn skip(
+        &mut self,
+        extent: Extent,
+        registers: &CountRegisters,
+        out: &mut ProgramBuilder,
+    ) -> Result<(), String> {
+        self.is_one_way = true;
+        match count(extent, registers)? {
+            Count::Fixed(len) => out.open.size = checked_add(out.open.size, len)?,
+            count => out.push(Op::Bytes { slot: 0, count, kind: SpanKind::Skipped }, self),
+        }
+        Ok(())
+    }
+
+    /// A slot of numbers. Those of 24 bits are kept as 32.
+    fn number_slot(&mut self, of: ValueType) -> Result<usize, String> {
+        self.is_one_way |= of.width() == 3;
+        self.slot(SlotKind::Numbers(of.width().next_power_of_two()))
     }
 
     /// Adds adjacent numbers to the open region, and returns their slot.
@@ -305,12 +371,13 @@ impl PlanCompiler {
         out: &mut ProgramBuilder,
     ) -> Result<usize, String> {
         let width = of.width();
-        let (slot, offset) = (self.slot(SlotKind::Numbers(width))?, out.open.size);
+        let (slot, offset) = (self.number_slot(of)?, out.open.size);
         out.open.size = checked_add(offset, checked_mul(width, run)?)?;
         if matches!(of, ValueType::Bool(_)) {
             out.open.booleans.push(offset..out.open.size);
         }
-        out.open.leaves.push(Leaf { slot, offsets: vec![offset], run });
+        let (endian, offsets) = (self.endian, vec![offset]);
+        out.open.leaves.push(Leaf { slot, of, endian, offsets, run });
         Ok(slot)
     }
 
@@ -402,8 +469,9 @@ impl PlanCompiler {
     }
 
     fn slot(&mut self, slot: SlotKind) -> Result<usize, String> {
-        if self.slots.len() == MAX_COLUMNS {
-            return Err(format!("it would have more than {MAX_COLUMNS} columns"));
+        let max_columns = self.rules.max_columns;
+        if self.slots.len() == max_columns {
+            return Err(format!("it would have more than {max_columns} columns"));
         }
         self.slots.push(slot);
         Ok(self.slots.len() - 1)
@@ -419,75 +487,32 @@ fn field(name: &str, data_type: DataType, nullable: bool, shape: &FieldShape) ->
     Arc::new(field.with_metadata(metadata))
 }
 
-/// The values of an enum, or of an array of enums.
-fn enum_values(shape: &FieldShape) -> Option<&[(String, i32)]> {
-    match shape {
-        FieldShape::Enum(values) => Some(values),
-        FieldShape::Fixed(item, _) | FieldShape::Counted(item, _) => enum_values(item),
-        _ => None,
-    }
+/// The number of bytes of a span.
+fn count(extent: Extent, registers: &CountRegisters) -> Result<Count, String> {
+    Ok(match extent {
+        Extent::Fixed(len) => Count::Fixed(len),
+        Extent::Counted(by) => Count::Register(register(registers, by)?),
+        Extent::Rest(tail) => Count::Rest(tail),
+    })
 }
 
-/// The members that count the elements of an array.
-fn counting_members(shape: &FieldShape) -> Vec<usize> {
-    match shape {
-        FieldShape::CountedBytes(by) => vec![*by],
-        FieldShape::Counted(item, by) => {
-            let mut all = counting_members(item);
-            all.push(*by);
-            all
+/// The column of a view of numbers.
+fn view(numbers: &ColumnNode, kind: ViewKind) -> Result<ColumnNode, String> {
+    Ok(match numbers {
+        ColumnNode::Number { slot, of: ValueType::Number(of) } => {
+            ColumnNode::View { slot: *slot, of: *of, kind }
         }
-        FieldShape::Fixed(item, _) | FieldShape::List(item) => counting_members(item),
-        _ => Vec::new(),
-    }
-}
-
-fn is_integer(member: Option<&PayloadField>) -> bool {
-    let shape = member.map(|member| &member.shape);
-    matches!(shape, Some(FieldShape::Number(of))
-        if !matches!(of, NumberType::F32 | NumberType::F64))
+        ColumnNode::FixedList { size, item, .. } => fixed_list(*size, view(item, kind)?),
+        ColumnNode::List { offsets, item, .. } => {
+            let item = view(item, kind)?;
+            ColumnNode::List { offsets: *offsets, field: element(&item), item: Box::new(item) }
+        }
+        _ => return Err("only numbers have views".to_owned()),
+    })
 }
 
 fn register(registers: &CountRegisters, by: usize) -> Result<usize, String> {
     registers.get(&by).copied().ok_or_else(|| "it has no length member".to_owned())
-}
-
-/// Whether a value never takes any bytes, and so has no column.
-fn takes_no_bytes(shape: &FieldShape) -> bool {
-    match shape {
-        FieldShape::Fixed(item, count) => *count == 0 || takes_no_bytes(item),
-        FieldShape::FixedBytes(size) => *size == 0,
-        FieldShape::Struct(members) => members.iter().all(|member| takes_no_bytes(&member.shape)),
-        _ => false,
-    }
-}
-
-/// The members of all cases of a variant, and for each case which of them it has.
-fn members_of_cases(
-    cases: &[(String, Vec<PayloadField>)],
-) -> Result<(Vec<&PayloadField>, Vec<Vec<usize>>), String> {
-    if cases.len() > usize::from(u8::MAX) {
-        return Err("it has more than 255 cases".to_owned());
-    }
-    let (mut all, mut places): (Vec<&PayloadField>, _) = (Vec::new(), Vec::new());
-    for (_, members) in cases {
-        let mut case = Vec::new();
-        for member in members {
-            if !counting_members(&member.shape).is_empty() {
-                return Err("a list cannot be counted by a member inside a variant".to_owned());
-            }
-            let same_name = all.iter().position(|other| other.name == member.name);
-            let place = same_name.unwrap_or(all.len());
-            if same_name.is_none() {
-                all.push(member);
-            } else if all.get(place).is_some_and(|other| other.shape != member.shape) {
-                return Err(format!("`{}` differs between its classes", member.name));
-            }
-            case.push(place);
-        }
-        places.push(case);
-    }
-    Ok((all, places))
 }
 
 /// The bytes of these columns for a missing value.
@@ -495,6 +520,7 @@ fn blank_bytes(nodes: &[ColumnNode]) -> usize {
     let blank = |node: &ColumnNode| match node {
         ColumnNode::Number { of: ValueType::Bool(_), .. } => 1,
         ColumnNode::Number { of: ValueType::Number(of), .. } => of.width(),
+        ColumnNode::View { .. } => 8,
         ColumnNode::Number { of: ValueType::Enum(_), .. }
         | ColumnNode::Text { .. }
         | ColumnNode::Bytes { .. }

@@ -141,6 +141,15 @@ impl<'b> PayloadCursor<'b> {
         self.count(length, least)
     }
 
+    /// How many elements there are until `tail` bytes before the end, all of them whole.
+    pub(super) fn count_before(&self, tail: usize, size: usize) -> Result<usize, PayloadFault> {
+        let Some(left) = self.rest.len().checked_sub(tail) else {
+            return Err(self.rules.faults.short);
+        };
+        let size = size.max(1);
+        if left.is_multiple_of(size) { Ok(left / size) } else { Err(self.rules.faults.left_over) }
+    }
+
     /// Converts a number of elements, if that many of at least `least` bytes can follow.
     #[inline]
     pub(super) fn count(&mut self, number: i64, least: usize) -> Result<usize, PayloadFault> {

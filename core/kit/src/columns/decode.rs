@@ -12,8 +12,11 @@ use sluice_model::Error;
 
 use super::arrays::{self, SlotBuilder, last_offset};
 use super::cursor::{NO_CASE, PayloadCursor, check_booleans};
-use super::plan::{Count, Leaf, NumberArray, Op, PayloadPlan, Program, Region, VariantOp};
-use super::{Endian, PayloadFault};
+use super::plan::{
+    Count, Leaf, NumberArray, Op, PayloadPlan, Program, Region, ValueType, VariantOp,
+    sign_extended, u24_from_be_bytes, u24_from_le_bytes,
+};
+use super::{Endian, NumberType, PayloadFault, SpanKind};
 
 /// Payloads whose regions are collected before they are read, so that they stay in the core's own
 /// cache.
@@ -133,13 +136,17 @@ impl<'b> Decoder<'b> {
                     self.enqueue(region, record, 1);
                 }
                 Op::Text { slot } => self.text(*slot, cursor.text()?)?,
-                Op::Bytes { slot, count } => {
+                Op::Bytes { slot, count, kind } => {
                     let count = self.count(*count, cursor, 1)?;
                     let bytes = cursor.take(count)?;
-                    self.push_bytes(*slot, bytes)?;
+                    match kind {
+                        SpanKind::Bytes => self.push_bytes(*slot, bytes)?,
+                        SpanKind::TrimmedText => self.text(*slot, trimmed(bytes))?,
+                        SpanKind::Skipped => {}
+                    }
                 }
                 Op::Numbers { offsets, leaf, count } => {
-                    let size = leaf.per_element * leaf.width;
+                    let size = leaf.per_element * leaf.of.width();
                     let count = self.count(*count, cursor, size)?;
                     let bytes = cursor.take(count * size)?;
                     self.numbers(leaf, bytes)?;
@@ -158,10 +165,6 @@ impl<'b> Decoder<'b> {
                     let value = of.skip(cursor)?;
                     self.push_bytes(*slot, value)?;
                 }
-                Op::Rest { slot } => {
-                    let rest = cursor.take(cursor.rest().len())?;
-                    self.push_bytes(*slot, rest)?;
-                }
                 Op::Variant(variant) => self.variant(variant, cursor)?,
             }
         }
@@ -179,6 +182,8 @@ impl<'b> Decoder<'b> {
         match count {
             Count::Prefix => cursor.length(least),
             Count::Register(register) => cursor.count(self.registers[register], least),
+            Count::Fixed(count) => cursor.check(count, least).map(|()| count),
+            Count::Rest(tail) => cursor.count_before(tail, least),
         }
     }
 
@@ -219,10 +224,10 @@ impl<'b> Decoder<'b> {
                 Op::Region(region) => {
                     self.enqueue(region, plan.zeros.get(..region.size).unwrap_or_default(), 1);
                 }
-                Op::Text { slot }
-                | Op::Bytes { slot, .. }
-                | Op::Opaque { slot, .. }
-                | Op::Rest { slot } => self.push_bytes(*slot, &[])?,
+                Op::Bytes { kind: SpanKind::Skipped, .. } => {}
+                Op::Text { slot } | Op::Bytes { slot, .. } | Op::Opaque { slot, .. } => {
+                    self.push_bytes(*slot, &[])?;
+                }
                 Op::Numbers { offsets, .. } | Op::List { offsets, .. } => {
                     self.push_offset(*offsets, 0)?;
                 }
@@ -263,7 +268,7 @@ impl<'b> Decoder<'b> {
             check_booleans(record.get(at.clone()).unwrap_or_default(), &self.plan.rules)?;
         }
         for count in &region.counts {
-            self.registers[count.register] = count.read(record, self.plan.rules.endian);
+            self.registers[count.register] = count.read(record);
         }
         Ok(())
     }
@@ -297,12 +302,14 @@ impl<'b> Decoder<'b> {
 
     #[inline]
     fn numbers(&mut self, leaf: &NumberArray, bytes: &[u8]) -> Result<(), PayloadFault> {
-        let rules = &self.plan.rules;
-        if leaf.are_booleans {
-            check_booleans(bytes, rules)?;
+        if matches!(leaf.of, ValueType::Bool(_)) {
+            check_booleans(bytes, &self.plan.rules)?;
         }
-        match (&mut self.slots[leaf.slot], rules.endian) {
+        match (&mut self.slots[leaf.slot], leaf.endian) {
             (SlotBuilder::W1(values), _) => values.extend_from_slice(bytes),
+            (SlotBuilder::W4(values), endian) if leaf.of.width() == 3 => {
+                values.extend(words(bytes, read_24(leaf.of, endian)));
+            }
             (SlotBuilder::W2(values), Endian::Big) => extend(values, bytes, u16::from_be_bytes),
             (SlotBuilder::W4(values), Endian::Big) => extend(values, bytes, u32::from_be_bytes),
             (SlotBuilder::W8(values), Endian::Big) => extend(values, bytes, u64::from_be_bytes),
@@ -337,26 +344,21 @@ impl<'b> Decoder<'b> {
                 Op::Variant(variant) => {
                     variant.children.iter().for_each(|child| self.flush_program(child));
                 }
-                Op::Text { .. }
-                | Op::Bytes { .. }
-                | Op::Numbers { .. }
-                | Op::Opaque { .. }
-                | Op::Rest { .. } => {}
+                Op::Text { .. } | Op::Bytes { .. } | Op::Numbers { .. } | Op::Opaque { .. } => {}
             }
         }
     }
 
     fn flush_region(&mut self, region: &Region) {
-        let endian = self.plan.rules.endian;
         let queue = &mut self.queues[region.id];
         let are_single = queue.records.len() == queue.total - queue.decoded;
         for leaf in &region.leaves {
             let slot = &mut self.slots[leaf.slot];
             if are_single {
-                gather(slot, leaf, endian, queue.records.iter().copied());
+                gather(slot, leaf, queue.records.iter().copied());
             } else {
                 let records = queue.records.iter().flat_map(|r| r.chunks_exact(region.size));
-                gather(slot, leaf, endian, records);
+                gather(slot, leaf, records);
             }
         }
         queue.records.clear();
@@ -368,10 +370,10 @@ impl<'b> Decoder<'b> {
         for op in &program.ops {
             match op {
                 Op::Region(region) => self.roll_back_region(region, rows),
-                Op::Text { slot }
-                | Op::Bytes { slot, .. }
-                | Op::Opaque { slot, .. }
-                | Op::Rest { slot } => self.slots[*slot].truncate(rows),
+                Op::Bytes { kind: SpanKind::Skipped, .. } => {}
+                Op::Text { slot } | Op::Bytes { slot, .. } | Op::Opaque { slot, .. } => {
+                    self.slots[*slot].truncate(rows);
+                }
                 Op::Numbers { offsets, leaf, .. } => {
                     let items = self.roll_back_offsets(*offsets, rows);
                     self.slots[leaf.slot].truncate(items * leaf.per_element);
@@ -418,19 +420,35 @@ fn words<const N: usize, T>(
     bytes.as_chunks().0.iter().map(move |word| read(*word))
 }
 
+/// Reads numbers of 24 bits.
+fn read_24(of: ValueType, endian: Endian) -> impl Fn([u8; 3]) -> u32 + Copy {
+    let is_signed = of == ValueType::Number(NumberType::I24);
+    move |bytes| {
+        let word = match endian {
+            Endian::Little => u24_from_le_bytes(bytes),
+            Endian::Big => u24_from_be_bytes(bytes),
+        };
+        if is_signed { sign_extended(word) } else { word }
+    }
+}
+
+/// The text in a field of fixed length.
+fn trimmed(bytes: &[u8]) -> &[u8] {
+    let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
+    bytes.get(..end).unwrap_or_default().trim_ascii_end()
+}
+
 #[inline]
 fn extend<const N: usize, T>(values: &mut Vec<T>, bytes: &[u8], read: impl Fn([u8; N]) -> T) {
     values.extend(words(bytes, read));
 }
 
 /// Appends one leaf of each record.
-fn gather<'r>(
-    slot: &mut SlotBuilder,
-    leaf: &Leaf,
-    endian: Endian,
-    records: impl Iterator<Item = &'r [u8]>,
-) {
-    match (slot, endian) {
+fn gather<'r>(slot: &mut SlotBuilder, leaf: &Leaf, records: impl Iterator<Item = &'r [u8]>) {
+    match (slot, leaf.endian) {
+        (SlotBuilder::W4(to), endian) if leaf.of.width() == 3 => {
+            gather_words(to, leaf, records, read_24(leaf.of, endian));
+        }
         (SlotBuilder::W1(to), _) => gather_words(to, leaf, records, u8::from_be_bytes),
         (SlotBuilder::W2(to), Endian::Big) => gather_words(to, leaf, records, u16::from_be_bytes),
         (SlotBuilder::W4(to), Endian::Big) => gather_words(to, leaf, records, u32::from_be_bytes),

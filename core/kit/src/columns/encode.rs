@@ -96,6 +96,9 @@ pub struct RowEncoder<'p> {
 
 impl<'p> RowEncoder<'p> {
     fn new(plan: &'p PayloadPlan, columns: &RecordBatch) -> Result<Self, String> {
+        if plan.is_one_way {
+            return Err("its columns do not hold all of a payload".to_owned());
+        }
         let mut encoder = Self {
             plan,
             slots: plan.slots.iter().map(|_| SlotSource::default()).collect(),
@@ -144,6 +147,8 @@ impl<'p> RowEncoder<'p> {
                 let nulls = nulls.map(|nulls| nulls.expand(*size));
                 self.slots[*slot] = SlotSource::Numbers(Words::W1(values.into()), nulls);
             }
+            // Plans with views do not encode.
+            ColumnNode::View { .. } => {}
             ColumnNode::Text { slot } => {
                 self.slots[*slot] = SlotSource::Text(array.as_string::<i32>().clone(), nulls);
             }
@@ -192,18 +197,16 @@ impl<'p> RowEncoder<'p> {
             match op {
                 Op::Region(region) => self.region(region, row, out)?,
                 Op::Text { slot } => self.text(*slot, row, out)?,
-                Op::Bytes { slot, count } => {
+                Op::Bytes { slot, count, .. } => {
                     let bytes = self.bytes(*slot, row)?;
                     self.put_count(bytes.len(), *count, out)?;
                     out.extend_from_slice(bytes);
                 }
-                Op::Rest { slot } => out.extend_from_slice(self.bytes(*slot, row)?),
                 Op::Numbers { offsets, leaf, count } => {
                     let (start, end) = self.items(*offsets, row)?;
                     self.put_count(end - start, *count, out)?;
                     let range = start * leaf.per_element..end * leaf.per_element;
-                    let endian = self.plan.rules.endian;
-                    write_numbers(&self.slots[leaf.slot], range, endian, |bytes| {
+                    write_numbers(&self.slots[leaf.slot], range, leaf.endian, |bytes| {
                         out.extend_from_slice(bytes);
                     })?;
                 }
@@ -235,21 +238,21 @@ impl<'p> RowEncoder<'p> {
         row: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), PayloadFault> {
-        let (start, endian) = (out.len(), self.plan.rules.endian);
+        let start = out.len();
         out.resize(start + region.size, 0);
         let record = &mut out[start..];
-        for Leaf { slot, offsets, run } in &region.leaves {
+        for Leaf { slot, endian, offsets, run, .. } in &region.leaves {
             for (nth, offset) in offsets.iter().enumerate() {
                 let first = (row * offsets.len() + nth) * run;
                 let mut at = *offset;
-                write_numbers(&self.slots[*slot], first..first + run, endian, |bytes| {
+                write_numbers(&self.slots[*slot], first..first + run, *endian, |bytes| {
                     record[at..at + bytes.len()].copy_from_slice(bytes);
                     at += bytes.len();
                 })?;
             }
         }
         for count in &region.counts {
-            self.registers[count.register] = count.read(record, endian);
+            self.registers[count.register] = count.read(record);
         }
         Ok(())
     }
@@ -322,6 +325,8 @@ impl<'p> RowEncoder<'p> {
             Count::Prefix => put_length(length, &self.plan.rules, out),
             Count::Register(at) if usize::try_from(self.registers[at]) == Ok(length) => Ok(()),
             Count::Register(_) => Err(self.plan.rules.faults.other_length),
+            Count::Fixed(count) if count != length => Err(self.plan.rules.faults.other_length),
+            Count::Fixed(_) | Count::Rest(_) => Ok(()),
         }
     }
 }
@@ -383,8 +388,12 @@ fn numbers(of: ValueType, array: &ArrayRef, nulls: Nulls) -> SlotSource {
         ValueType::Number(NumberType::U8) => Words::W1(bits::<UInt8Type, _>(array)),
         ValueType::Number(NumberType::I16) => Words::W2(bits::<Int16Type, _>(array)),
         ValueType::Number(NumberType::U16) => Words::W2(bits::<UInt16Type, _>(array)),
-        ValueType::Number(NumberType::I32) => Words::W4(bits::<Int32Type, _>(array)),
-        ValueType::Number(NumberType::U32) => Words::W4(bits::<UInt32Type, _>(array)),
+        ValueType::Number(NumberType::I24 | NumberType::I32) => {
+            Words::W4(bits::<Int32Type, _>(array))
+        }
+        ValueType::Number(NumberType::U24 | NumberType::U32) => {
+            Words::W4(bits::<UInt32Type, _>(array))
+        }
         ValueType::Number(NumberType::F32) => Words::W4(bits::<Float32Type, _>(array)),
         ValueType::Number(NumberType::I64) => Words::W8(bits::<Int64Type, _>(array)),
         ValueType::Number(NumberType::U64) => Words::W8(bits::<UInt64Type, _>(array)),

@@ -16,10 +16,13 @@
 //! | [`FieldShape::List`], [`FieldShape::Counted`] | `List` |
 //! | [`FieldShape::Struct`] | `Struct` |
 //! | [`FieldShape::Variant`] | nullable `Struct` of all members; `class` if it has several cases |
+//! | [`FieldShape::RestList`] | `List` |
+//! | [`FieldShape::Span`] | `Binary`, `Utf8` or none |
+//! | [`FieldShape::Views`] | a column per view |
 //! | fields without bytes | none |
 //!
 //! Decoding and encoding are inverse: a payload that would not be reproduced byte for byte is
-//! refused.
+//! refused. Plans whose columns leave something out, as views and skipped bytes do, only decode.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,6 +30,8 @@ use std::sync::Arc;
 use arrow_array::builder::BinaryBuilder;
 use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use sluice_model::{Batch, Error};
 
 use crate::payload_form::{FormType, PayloadForm};
@@ -39,6 +44,7 @@ mod decode;
 mod encode;
 mod odd_booleans;
 mod plan;
+mod shape;
 
 #[cfg(test)]
 mod tests;
@@ -67,6 +73,8 @@ pub struct WireRules {
     pub lengths: LengthEncoding,
     /// How enums are written.
     pub enums: EnumEncoding,
+    /// The most columns, including nested ones.
+    pub max_columns: usize,
     /// How deep shapes may nest.
     pub max_depth: usize,
     /// The most bytes of a list of fixed length.
@@ -82,16 +90,20 @@ impl WireRules {
         booleans: 1,
         lengths: LengthEncoding::U32,
         enums: EnumEncoding::ByCount,
+        // Declarations can expand to billions.
+        max_columns: 2_000,
         max_depth: 32,
         max_fixed_len: 16 << 20,
         faults: &Faults::DEFAULT,
     };
 }
 
-/// A byte order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The byte order of a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Endian {
     /// Least significant byte first.
+    #[default]
     Little,
     /// Most significant byte first.
     Big,
@@ -142,6 +154,8 @@ pub enum NumberType {
     U8,
     I16,
     U16,
+    I24,
+    U24,
     I32,
     U32,
     I64,
@@ -156,9 +170,20 @@ impl NumberType {
         match self {
             Self::I8 | Self::U8 => 1,
             Self::I16 | Self::U16 => 2,
+            Self::I24 | Self::U24 => 3,
             Self::I32 | Self::U32 | Self::F32 => 4,
             Self::I64 | Self::U64 | Self::F64 => 8,
         }
+    }
+
+    /// Whether it is a floating-point number.
+    pub fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64)
+    }
+
+    /// Whether it is signed.
+    pub fn is_signed(self) -> bool {
+        !matches!(self, Self::U8 | Self::U16 | Self::U24 | Self::U32 | Self::U64)
     }
 
     fn data_type(self) -> DataType {
@@ -167,8 +192,8 @@ impl NumberType {
             Self::U8 => DataType::UInt8,
             Self::I16 => DataType::Int16,
             Self::U16 => DataType::UInt16,
-            Self::I32 => DataType::Int32,
-            Self::U32 => DataType::UInt32,
+            Self::I24 | Self::I32 => DataType::Int32,
+            Self::U24 | Self::U32 => DataType::UInt32,
             Self::I64 => DataType::Int64,
             Self::U64 => DataType::UInt64,
             Self::F32 => DataType::Float32,
@@ -208,6 +233,64 @@ pub enum FieldShape {
     Opaque(OpaqueValue),
     /// The rest of the payload.
     Rest,
+    /// A list of numbers until this many bytes before the end of the payload.
+    RestList(Box<FieldShape>, usize),
+    /// Bytes of this extent. Only plans without encoding have other spans than
+    /// [`SpanKind::Bytes`].
+    Span(SpanKind, Extent),
+    /// A number, or a list of numbers, of this byte order.
+    InOrder(Endian, Box<FieldShape>),
+    /// Columns of what a number, or a list of numbers, says; the field has none of its own. Plans
+    /// with such a field do not encode.
+    Views(Box<FieldShape>, Vec<NumberView>),
+}
+
+/// What the bytes of a span are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanKind {
+    /// Bytes.
+    Bytes,
+    /// Text up to the first zero byte, without trailing blanks.
+    TrimmedText,
+    /// Nothing: there is no column.
+    Skipped,
+}
+
+/// Where a span ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// After this many bytes.
+    Fixed(usize),
+    /// After as many bytes as an earlier integer member says, given by its index.
+    Counted(usize),
+    /// This many bytes before the end of the payload.
+    Rest(usize),
+}
+
+/// A column of what a number says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NumberView {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: ViewKind,
+}
+
+impl Eq for NumberView {}
+
+/// What a column says of a number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ViewKind {
+    /// The number itself. The last of the views of a number.
+    Value,
+    /// The number times a factor, plus an offset.
+    Scaled(f64, f64),
+    /// One bit.
+    Flag(u32),
+    /// The lowest of some bits, and how many there are.
+    Bits(u32, u32),
+    /// Whether it is not 0.
+    NonZero,
 }
 
 /// A value whose end only the format can find, such as one that holds itself.

@@ -7,7 +7,7 @@ use arrow_array::builder::BinaryBuilder;
 use sluice_model::booleans::is_true;
 
 use super::cursor::{NO_CASE, PayloadCursor};
-use super::plan::{Count, Op, PayloadPlan, Program};
+use super::plan::{Count, Op, PayloadPlan, Program, ValueType};
 use super::{Endian, PayloadFault};
 
 /// Payloads in which every boolean is 0 or 1.
@@ -97,7 +97,7 @@ impl PayloadPlan {
         let cursor = PayloadCursor::new(payload, &self.rules, self.program.empty_elements);
         let registers = vec![0; self.registers];
         let (len, ranges) = (payload.len(), Vec::new());
-        let mut walk = BooleanLocator { plan: self, cursor, len, registers, ranges };
+        let mut walk = BooleanLocator { cursor, len, registers, ranges };
         walk.program(&self.program)?;
         Ok(walk.ranges)
     }
@@ -130,7 +130,6 @@ impl Normalized<'_> {
 
 /// Walks over a payload and collects the ranges of its booleans.
 struct BooleanLocator<'w> {
-    plan: &'w PayloadPlan,
     cursor: PayloadCursor<'w>,
     /// Length of the payload.
     len: usize,
@@ -152,7 +151,7 @@ impl BooleanLocator<'_> {
                 self.ranges.extend(booleans.map(|place| at + place.start..at + place.end));
                 for count in &region.counts {
                     if let Some(register) = self.registers.get_mut(count.register) {
-                        *register = count.read(record, self.plan.rules.endian);
+                        *register = count.read(record);
                     }
                 }
             }
@@ -162,11 +161,11 @@ impl BooleanLocator<'_> {
                 self.cursor.take(count)?;
             }
             Op::Numbers { leaf, count, .. } => {
-                let size = leaf.per_element * leaf.width;
+                let size = leaf.per_element * leaf.of.width();
                 let taken = self.count(*count, size)?.saturating_mul(size);
                 let at = self.at();
                 self.cursor.take(taken)?;
-                if leaf.are_booleans {
+                if matches!(leaf.of, ValueType::Bool(_)) {
                     self.ranges.push(at..at + taken);
                 }
             }
@@ -191,7 +190,6 @@ impl BooleanLocator<'_> {
             }
             // Opaque values keep their booleans.
             Op::Opaque { of, .. } => drop(of.skip(&mut self.cursor)?),
-            Op::Rest { .. } => drop(self.cursor.take(self.cursor.rest().len())?),
         }
         Ok(())
     }
@@ -208,6 +206,8 @@ impl BooleanLocator<'_> {
                 let number = self.registers.get(register).copied().unwrap_or_default();
                 self.cursor.count(number, least)
             }
+            Count::Fixed(count) => self.cursor.check(count, least).map(|()| count),
+            Count::Rest(tail) => self.cursor.count_before(tail, least),
         }
     }
 }

@@ -8,9 +8,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, FieldRef, Fields, SchemaRef};
+use arrow_schema::{DataType, FieldRef, Fields, Schema, SchemaRef};
 
-use super::{Endian, NumberType, OpaqueValue, WireRules};
+use super::{Endian, NumberType, OpaqueValue, SpanKind, ViewKind, WireRules};
 
 /// How payloads of one type are decoded and encoded. Immutable and cheap to share.
 #[derive(Debug)]
@@ -24,9 +24,26 @@ pub struct PayloadPlan {
     pub(super) registers: usize,
     /// As many zeros as the longest region has bytes: what a missing value is decoded from.
     pub(super) zeros: Vec<u8>,
+    /// Whether its columns do not hold all of a payload.
+    pub(super) is_one_way: bool,
 }
 
 impl PayloadPlan {
+    /// The plan of payloads without fields.
+    pub fn empty() -> Self {
+        Self {
+            rules: WireRules::LITTLE_ENDIAN,
+            program: Program::default(),
+            slots: Vec::new(),
+            columns: Vec::new(),
+            schema: Arc::new(Schema::empty()),
+            regions: 0,
+            registers: 0,
+            zeros: Vec::new(),
+            is_one_way: false,
+        }
+    }
+
     /// Its columns.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -56,10 +73,11 @@ pub(super) enum Op {
     Text {
         slot: usize,
     },
-    /// Bytes, into a slot of bytes.
+    /// Bytes, into a slot of bytes unless they are skipped.
     Bytes {
         slot: usize,
         count: Count,
+        kind: SpanKind,
     },
     /// Number arrays, `per_element` numbers each.
     Numbers {
@@ -84,10 +102,6 @@ pub(super) enum Op {
         slot: usize,
         of: OpaqueValue,
     },
-    /// What is left of the payload, into a slot of bytes.
-    Rest {
-        slot: usize,
-    },
 }
 
 /// Where the number of elements is.
@@ -97,6 +111,10 @@ pub(super) enum Count {
     Prefix,
     /// In a register.
     Register(usize),
+    /// In the type.
+    Fixed(usize),
+    /// As many as there are until this many bytes before the end of the payload.
+    Rest(usize),
 }
 
 /// One of several structs, or none. Every child has a row for every variant; those of other cases
@@ -124,9 +142,9 @@ pub(super) struct VariantCases {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NumberArray {
     pub(super) slot: usize,
-    pub(super) width: usize,
+    pub(super) of: ValueType,
+    pub(super) endian: Endian,
     pub(super) per_element: usize,
-    pub(super) are_booleans: bool,
 }
 
 /// Adjacent members of fixed size.
@@ -146,6 +164,8 @@ pub(super) struct Region {
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     pub(super) slot: usize,
+    pub(super) of: ValueType,
+    pub(super) endian: Endian,
     /// Offsets in the record, in slot order.
     pub(super) offsets: Vec<usize>,
     /// Adjacent numbers at each offset.
@@ -157,27 +177,49 @@ pub(super) struct Leaf {
 pub(super) struct CountField {
     pub(super) offset: usize,
     pub(super) of: NumberType,
+    pub(super) endian: Endian,
     pub(super) register: usize,
 }
 
 impl CountField {
     /// The number in this record. One of 64 bits without a sign is negative if it is too large.
     #[inline]
-    pub(super) fn read(&self, record: &[u8], endian: Endian) -> i64 {
+    pub(super) fn read(&self, record: &[u8]) -> i64 {
+        let endian = self.endian;
         let bytes = record.get(self.offset..).unwrap_or_default();
         let bits = match self.of.width() {
             1 => word(bytes, endian, u8::from_be_bytes, u8::from_le_bytes).into(),
             2 => word(bytes, endian, u16::from_be_bytes, u16::from_le_bytes).into(),
+            3 => word(bytes, endian, u24_from_be_bytes, u24_from_le_bytes).into(),
             4 => word(bytes, endian, u32::from_be_bytes, u32::from_le_bytes).into(),
             _ => word(bytes, endian, u64::from_be_bytes, u64::from_le_bytes),
         };
         match self.of {
             NumberType::I8 => i64::from(bits as i8),
             NumberType::I16 => i64::from(bits as i16),
+            NumberType::I24 => i64::from(sign_extended(bits as u32).cast_signed()),
             NumberType::I32 => i64::from(bits as i32),
             _ => bits.cast_signed(),
         }
     }
+}
+
+/// A number of 24 bits.
+#[inline]
+pub(super) fn u24_from_le_bytes([a, b, c]: [u8; 3]) -> u32 {
+    u32::from_le_bytes([a, b, c, 0])
+}
+
+/// A number of 24 bits.
+#[inline]
+pub(super) fn u24_from_be_bytes([a, b, c]: [u8; 3]) -> u32 {
+    u32::from_be_bytes([0, a, b, c])
+}
+
+/// A number of 24 bits with a sign as one of 32.
+#[inline]
+pub(super) fn sign_extended(word: u32) -> u32 {
+    ((word << 8).cast_signed() >> 8).cast_unsigned()
 }
 
 /// The word at the start of these bytes.
@@ -234,6 +276,7 @@ impl ValueType {
 #[derive(Debug)]
 pub(super) enum ColumnNode {
     Number { slot: usize, of: ValueType },
+    View { slot: usize, of: NumberType, kind: ViewKind },
     FixedBytes { slot: usize, size: usize },
     Text { slot: usize },
     Bytes { slot: usize },
@@ -259,6 +302,12 @@ impl ColumnNode {
     pub(super) fn data_type(&self) -> DataType {
         match self {
             Self::Number { of, .. } => of.data_type(),
+            Self::View { of, kind, .. } => match kind {
+                ViewKind::Value => of.data_type(),
+                ViewKind::Scaled(..) => DataType::Float64,
+                ViewKind::Flag(_) | ViewKind::NonZero => DataType::Boolean,
+                ViewKind::Bits(..) => DataType::UInt64,
+            },
             Self::FixedBytes { size, .. } => DataType::FixedSizeBinary(*size as i32),
             Self::Text { .. } => DataType::Utf8,
             Self::Bytes { .. } => DataType::Binary,

@@ -361,6 +361,48 @@ fn values_that_only_the_format_can_skip_stay_bytes() {
 }
 
 #[test]
+fn views_and_spans_are_columns_of_what_is_around_them() {
+    let view = |name: &str, kind| NumberView { name: name.to_owned(), kind };
+    let views = |of, views| FieldShape::Views(Box::new(of), views);
+    let (flags, scaled) =
+        (number(NumberType::U16), FieldShape::Fixed(Box::new(number(NumberType::I24)), 2));
+    let one_way = plan(
+        VEL,
+        vec![
+            ("", FieldShape::Span(SpanKind::Skipped, Extent::Fixed(1))),
+            (
+                "",
+                views(
+                    FieldShape::InOrder(Endian::Big, Box::new(flags)),
+                    vec![
+                        view("bit", ViewKind::Flag(8)),
+                        view("low", ViewKind::Bits(0, 4)),
+                        view("all", ViewKind::Value),
+                    ],
+                ),
+            ),
+            ("", views(scaled, vec![view("half", ViewKind::Scaled(0.5, 1.0))])),
+            ("text", FieldShape::Span(SpanKind::TrimmedText, Extent::Fixed(4))),
+            ("rest", FieldShape::RestList(Box::new(number(NumberType::U16)), 1)),
+            ("last", number(NumberType::U8)),
+        ],
+    );
+    let payload = [&[9, 1, 0x23][..], &[4, 0, 0, 0xfe, 0xff, 0xff], b"a \0x", &[5, 0, 6, 0, 7]];
+    let (columns, bad) = decode(&one_way, &[&payload.concat(), &payload.concat()[..15]]);
+    assert_eq!(bad.len(), 1);
+    assert!(columns.column(0).as_boolean().value(0));
+    assert_eq!(columns.column(1).as_primitive::<UInt64Type>().value(0), 3);
+    assert_eq!(columns.column(2).as_primitive::<UInt16Type>().value(0), 0x123);
+    let half = columns.column(3).as_fixed_size_list().value(0);
+    assert_eq!(half.as_primitive::<Float64Type>().values(), &[3.0, 0.0]);
+    assert_eq!(columns.column(4).as_string::<i32>().value(0), "a");
+    let rest = columns.column(5).as_list::<i32>().value(0);
+    assert_eq!(rest.as_primitive::<UInt16Type>().values(), &[5, 6]);
+    assert_eq!(columns.column(6).as_primitive::<UInt8Type>().value(0), 7);
+    assert!(encode(&one_way, &columns).unwrap_err().contains("do not hold all"));
+}
+
+#[test]
 fn a_batch_is_decoded_event_by_event() {
     let one = plan(VEL, vec![("n", number(NumberType::U8))]);
     let mut batch = BatchBuilder::default();

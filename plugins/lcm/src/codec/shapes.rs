@@ -22,6 +22,7 @@ const WIRE: WireRules = WireRules {
     booleans: 1,
     lengths: LengthEncoding::U32WithNul,
     enums: EnumEncoding::I32,
+    max_columns: MAX_COLUMNS,
     // Types and arrays have limits of their own.
     max_depth: usize::MAX,
     max_fixed_len: usize::MAX,

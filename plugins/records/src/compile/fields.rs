@@ -1,11 +1,13 @@
 //! Lays out the fields of a description: their offsets, lengths and columns. Roles are not
 //! considered.
 
+use sluice_kit::columns::ViewKind;
+
 use crate::column::{Arity, FieldPlace, RecordColumn, ValueKind};
 use crate::offset::RecordOffset;
 use crate::options::{Amount, Bits, Constant, Field, FieldType, Options, Role};
 use crate::walk::{FieldWalk, WalkSize};
-use crate::wire::{BinaryNumber, Number};
+use crate::wire::{BinaryNumber, NumberType, range};
 
 use super::offsets::{LengthFields, OffsetTracker};
 use super::{KeyPath, KindDraft, Mistakes, path};
@@ -241,7 +243,7 @@ impl<'o> FieldLayout<'o, '_> {
             };
             self.mistakes.at(&at(other), what);
         }
-        let width = number(field.kind).map_or(1, Number::width);
+        let width = number(field.kind).map_or(1, NumberType::width);
         match option {
             None if is_sized => {
                 self.mistakes.at(path, "a text, `bytes` or `pad` needs a `size`");
@@ -332,7 +334,7 @@ impl<'o> FieldLayout<'o, '_> {
             }
             (Constant::Number(number), _) => match placed.word {
                 Some(word) if !word.number.is_float() => {
-                    let (least, most) = word.number.range();
+                    let (least, most) = range(word.number);
                     match (least..=most).contains(&i128::from(*number)) {
                         true => Ok(word.bytes(number.cast_unsigned())),
                         false => Err(format!(
@@ -361,14 +363,14 @@ impl<'o> FieldLayout<'o, '_> {
     fn columns(&mut self, placed: &PlacedField<'_>) -> Vec<RecordColumn> {
         let field = placed.field;
         let unit = field.unit.clone();
-        let column = |name: &str, value, arity| {
+        let column = |name: &str, value| {
             let (name, unit) = (name.to_owned(), unit.clone());
-            RecordColumn { name, unit, at: placed.at, value, arity }
+            RecordColumn { name, unit, value }
         };
         let mut columns = Vec::new();
         for (name, bits) in &field.bits {
             match bits_of(placed, *bits) {
-                Ok(what) => columns.push(column(name, what, Arity::One)),
+                Ok(what) => columns.push(column(name, ValueKind::Number(what))),
                 Err(what) => self.report_bits(placed, name, what),
             }
         }
@@ -382,15 +384,16 @@ impl<'o> FieldLayout<'o, '_> {
                 placed.report(self.mistakes, "name", "padding has no name; use `bytes`");
                 return columns;
             }
-            (_, Some(word)) if scaled => {
-                ValueKind::Scaled(word, field.scale.unwrap_or(1.0), field.offset.unwrap_or(0.0))
+            (_, Some(_)) if scaled => {
+                let (scale, offset) = (field.scale.unwrap_or(1.0), field.offset.unwrap_or(0.0));
+                ValueKind::Number(ViewKind::Scaled(scale, offset))
             }
-            (_, Some(word)) => ValueKind::Number(word),
-            (FieldType::Bool, _) => ValueKind::Bool,
+            (_, Some(_)) => ValueKind::Number(ViewKind::Value),
+            (FieldType::Bool, _) => ValueKind::Number(ViewKind::NonZero),
             (FieldType::Text, _) => ValueKind::Text,
             _ => ValueKind::Bytes,
         };
-        columns.push(column(name, what, placed.arity));
+        columns.push(column(name, what));
         columns
     }
 
@@ -400,7 +403,7 @@ impl<'o> FieldLayout<'o, '_> {
     }
 }
 
-fn bits_of(placed: &PlacedField<'_>, bits: Bits) -> Result<ValueKind, String> {
+fn bits_of(placed: &PlacedField<'_>, bits: Bits) -> Result<ViewKind, String> {
     let whole = placed.word.filter(|word| !word.number.is_float() && placed.arity == Arity::One);
     let word = whole.ok_or("only an integer has bits")?;
     let width = 8 * word.number.width() as u32;
@@ -412,26 +415,26 @@ fn bits_of(placed: &PlacedField<'_>, bits: Bits) -> Result<ValueKind, String> {
         return Err(format!("its type has bits 0 to {}", width - 1));
     }
     Ok(match bits {
-        Bits::One(bit) => ValueKind::Flag(word, bit),
-        Bits::Range(..) => ValueKind::Bits(word, low, high - low + 1),
+        Bits::One(bit) => ViewKind::Flag(bit),
+        Bits::Range(..) => ViewKind::Bits(low, high - low + 1),
     })
 }
 
 /// The number type of a field type.
-pub(super) fn number(kind: FieldType) -> Option<Number> {
+pub(super) fn number(kind: FieldType) -> Option<NumberType> {
     Some(match kind {
-        FieldType::U8 => Number::U8,
-        FieldType::I8 => Number::I8,
-        FieldType::U16 => Number::U16,
-        FieldType::I16 => Number::I16,
-        FieldType::U24 => Number::U24,
-        FieldType::I24 => Number::I24,
-        FieldType::U32 => Number::U32,
-        FieldType::I32 => Number::I32,
-        FieldType::U64 => Number::U64,
-        FieldType::I64 => Number::I64,
-        FieldType::F32 => Number::F32,
-        FieldType::F64 => Number::F64,
+        FieldType::U8 => NumberType::U8,
+        FieldType::I8 => NumberType::I8,
+        FieldType::U16 => NumberType::U16,
+        FieldType::I16 => NumberType::I16,
+        FieldType::U24 => NumberType::U24,
+        FieldType::I24 => NumberType::I24,
+        FieldType::U32 => NumberType::U32,
+        FieldType::I32 => NumberType::I32,
+        FieldType::U64 => NumberType::U64,
+        FieldType::I64 => NumberType::I64,
+        FieldType::F32 => NumberType::F32,
+        FieldType::F64 => NumberType::F64,
         FieldType::Bool | FieldType::Bytes | FieldType::Text | FieldType::Pad => return None,
     })
 }

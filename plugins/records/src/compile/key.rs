@@ -4,7 +4,7 @@ use crate::column::Arity;
 use crate::format::KindKey;
 use crate::offset::RecordOffset;
 use crate::options::{Options, Role};
-use crate::wire::BinaryNumber;
+use crate::wire::{BinaryNumber, range};
 
 use super::fields::PlacedField;
 use super::{Mistakes, path, roles};
@@ -89,7 +89,7 @@ fn value(name: &str, word: Option<BinaryNumber>, len: usize) -> Result<Vec<u8>, 
         bytes.resize(len, 0);
         return Ok(bytes);
     };
-    let (least, most) = word.number.range();
+    let (least, most) = range(word.number);
     let number = whole(name).filter(|number| (least..=most).contains(number));
     let number = number
         .ok_or_else(|| format!("expected a kind from {least} to {most}, such as 7 or 0x07"))?;

@@ -145,7 +145,7 @@ pub(super) fn check(options: &Options, format: &RecordFormat, mistakes: &mut Mis
         else {
             continue;
         };
-        if let Err(what) = check_template(format, kind, template) {
+        if let Err(what) = check_template(kind, template) {
             match has_own {
                 Some((key, _)) => mistakes.at(&path(&["kinds", key, "channel"]), what),
                 None => mistakes.at_key("channel", what),
@@ -154,13 +154,9 @@ pub(super) fn check(options: &Options, format: &RecordFormat, mistakes: &mut Mis
     }
 }
 
-fn check_template(
-    format: &RecordFormat,
-    kind: &RecordKind,
-    template: &Template,
-) -> Result<(), String> {
+fn check_template(kind: &RecordKind, template: &Template) -> Result<(), String> {
     let blank = vec![0; kind.min_len];
-    let with = |event| kind.render(format, template, &blank, event).map_err(|e| e.to_string());
+    let with = |event| kind.render(template, &blank, event).map_err(|e| e.to_string());
     match (with((1, 2))?, with((3, 4))?) {
         (Some(one), Some(other)) if one == other => Ok(()),
         (Some(_), Some(_)) => Err(format!(

@@ -4,17 +4,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_schema::Schema;
+use sluice_kit::columns::{Extent, FieldShape, PayloadField, PayloadPlan, SpanKind};
 use sluice_model::{MessageType, TypeKey};
 
 use crate::checksum::Algorithm;
 use crate::column::{Arity, FieldPlace, RecordColumn};
+use crate::columns;
 use crate::format::{Checksum, Disposition, RecordExtent, RecordKind};
 use crate::offset::RecordOffset;
 use crate::options::{
     CoverStart, Epoch, Field, FieldType, Options, Role, UntimedPolicy, WrapPoint,
 };
 use crate::time::{GPS_EPOCH, LeapSeconds, TimeField, Timing, unit_nanos};
-use crate::wire::BinaryNumber;
+use crate::walk::{FieldWalk, WalkSize, WalkStep};
+use crate::wire::{BinaryNumber, range};
 
 use super::fields::{PlacedField, RecordBody, number};
 use super::{KindDraft, LengthBounds, Mistakes, naming};
@@ -87,7 +90,17 @@ pub(super) fn kind(
     let fields: Vec<&PlacedField<'_>> = head.iter().chain(&draft.fields).chain(tail).collect();
     fields.iter().for_each(|placed| check_keys(placed, mistakes));
     let columns = columns(&fields, mistakes);
-    let schema = Arc::new(Schema::new(columns.iter().map(RecordColumn::field).collect::<Vec<_>>()));
+    let payload = payload_fields(options, (head, tail), &draft);
+    let (plan, schema) = match columns::compile(&payload, &columns) {
+        Ok(compiled) => compiled,
+        Err(what) => {
+            // Other mistakes are reported already.
+            if mistakes.0.is_empty() {
+                mistakes.at(&draft.path, what);
+            }
+            (PayloadPlan::empty(), Arc::new(Schema::empty()))
+        }
+    };
     let key = TypeKey(
         Algorithm::Crc64.compute(&[draft.name.as_bytes(), format!("{schema:?}").as_bytes()]),
     );
@@ -104,7 +117,7 @@ pub(super) fn kind(
         timing: timing(options, &fields, &draft.path, mistakes),
         sequence: sequence(&fields, mistakes),
         naming,
-        columns,
+        plan,
         schema,
         message: Arc::new(MessageType::named(&*draft.name, key)),
         name: draft.name,
@@ -113,6 +126,52 @@ pub(super) fn kind(
             RecordBody::Fixed(_) | RecordBody::Any => None,
         },
     }
+}
+
+/// The fields of a record, in order.
+fn payload_fields(
+    options: &Options,
+    (head, tail): (&[PlacedField<'_>], &[PlacedField<'_>]),
+    draft: &KindDraft<'_>,
+) -> Vec<PayloadField> {
+    let walk = match &draft.body {
+        RecordBody::Variable { walk, .. } => walk.clone(),
+        RecordBody::Fixed(_) | RecordBody::Any => FieldWalk::default(),
+    };
+    let tail_len = tail.iter().filter_map(PlacedField::spot).map(|(_, len)| len).sum();
+    // The sync word is the first member.
+    let member = |register: usize| {
+        let mut in_head = walk.head_registers.iter().filter(|(.., number)| *number == register);
+        let is_at = |at: usize| {
+            head.iter().position(|placed| {
+                placed.spot().is_some_and(|(spot, _)| spot == RecordOffset::Start(at))
+            })
+        };
+        let is_it = |step: &WalkStep| step.register.is_some_and(|(_, number)| number == register);
+        let in_head = in_head.find_map(|(at, ..)| is_at(*at));
+        let in_body = || walk.steps.iter().position(is_it).map(|step| head.len() + step);
+        in_head.or_else(in_body).map_or(usize::MAX, |place| 1 + place)
+    };
+    let shape = |placed: &PlacedField<'_>| {
+        let size = match placed.at {
+            FieldPlace::Fixed(_, len) => WalkSize::Fixed(len),
+            FieldPlace::Step(step) => {
+                walk.steps.get(step).map_or(WalkSize::Fixed(0), |step| step.size)
+            }
+        };
+        let of = (placed.field.kind, placed.word);
+        let shape = columns::shape(of, (size, placed.arity), &placed.columns, member, tail_len);
+        PayloadField::new(placed.field.name.clone().unwrap_or_default(), shape)
+    };
+    let skipped = |extent| PayloadField::new("", FieldShape::Span(SpanKind::Skipped, extent));
+    let sync_len = options.sync.as_ref().map_or(0, |sync| sync.0.len());
+    let mut fields = vec![skipped(Extent::Fixed(sync_len))];
+    fields.extend(head.iter().chain(&draft.fields).map(shape));
+    if !matches!(draft.body, RecordBody::Variable { has_rest: true, .. }) {
+        fields.push(skipped(Extent::Rest(tail_len)));
+    }
+    fields.extend(tail.iter().map(shape));
+    fields
 }
 
 /// Checks that keys of a role are only on fields with that role.
@@ -265,7 +324,7 @@ fn wrap_point(
         placed.report(mistakes, "wraps", what);
         return None;
     }
-    let (_, most) = word.number.range();
+    let (_, most) = range(word.number);
     match wraps {
         WrapPoint::AtTypesEnd(_) => u64::try_from(most + 1).ok(),
         WrapPoint::At(turn) if (2..=MAX_WRAP).contains(&turn) && i128::from(turn) <= most + 1 => {
