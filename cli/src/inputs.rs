@@ -11,9 +11,7 @@ use sluice_io::files::{self, ForeignFormat};
 use sluice_io::store::is_address;
 use sluice_kit::suggestion::nearest;
 use sluice_model::options::ByteSize;
-use sluice_model::{
-    DynSink, Input, OptionsError, Plugin, PluginFactory, PluginKind, SniffResult, Source,
-};
+use sluice_model::{DefaultRole, DynSink, Input, OptionsError, Plugin, PluginKind, SniffResult};
 use sluice_pipeline::names;
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{OnDamage, Pipeline, PipelineNode, PluginInstance, Report};
@@ -35,7 +33,7 @@ pub(crate) fn source_for<'s>(
 ) -> Result<&'s Plugin, Failure> {
     if let Some(name) = from {
         let plugin = plugin_named(shell, PluginKind::Source, name)?;
-        check_path_suffices(plugin)?;
+        check_path_suffices(plugin, shell)?;
         return Ok(plugin);
     }
     if inputs.is_empty() {
@@ -211,6 +209,16 @@ pub(crate) fn plugin_named<'s>(
     })
 }
 
+/// The plugin of this kind that has a job by default.
+pub(crate) fn default_plugin(
+    shell: &Shell,
+    kind: PluginKind,
+    role: DefaultRole,
+) -> Result<&Plugin, Failure> {
+    let found = shell.registry.default_for(kind, role);
+    found.ok_or_else(|| no_such_plugin(shell, kind, &format!("for {role}")))
+}
+
 /// The failure that this program has no such plugin.
 pub(crate) fn no_such_plugin(shell: &Shell, kind: PluginKind, what: &str) -> Failure {
     let names = shell.registry.names(kind).join(", ");
@@ -280,7 +288,8 @@ fn refuse_foreign_formats(shell: &Shell, path: &Path, head: &[u8]) -> Result<(),
 /// The names of the sources that read files and require no other option.
 fn sources_of_plain_files(shell: &Shell) -> Vec<&'static str> {
     let sources = shell.registry.iter().filter(|plugin| plugin.kind() == PluginKind::Source);
-    let readers = sources.filter(|plugin| reads_files(plugin) && missing_options(plugin).is_none());
+    let readers =
+        sources.filter(|plugin| reads_files(plugin) && missing_options(plugin, shell).is_none());
     readers.map(|plugin| plugin.name).collect()
 }
 
@@ -290,14 +299,13 @@ fn reads_files(plugin: &Plugin) -> bool {
 }
 
 /// The error that names the options a source requires besides the path, if any.
-fn missing_options(plugin: &Plugin) -> Option<OptionsError> {
-    let PluginFactory::Source(make) = plugin.make else { return None };
-    make(json!({ "path": "log" })).err()
+fn missing_options(plugin: &Plugin, shell: &Shell) -> Option<OptionsError> {
+    shell.registry.source(plugin.name, json!({ "path": "log" })).err()
 }
 
 /// Refuses a source that reads files but requires more options than the path.
-pub(crate) fn check_path_suffices(plugin: &Plugin) -> Result<(), Failure> {
-    match missing_options(plugin).filter(|_| reads_files(plugin)) {
+pub(crate) fn check_path_suffices(plugin: &Plugin, shell: &Shell) -> Result<(), Failure> {
+    match missing_options(plugin, shell).filter(|_| reads_files(plugin)) {
         None => Ok(()),
         Some(missing) => Err(Failure::Usage(format!(
             "`{0}` needs more options than the path: {missing}; give them with --describe \
@@ -313,8 +321,9 @@ pub(crate) fn read_into(
     path: &Path,
     options: &Map<String, Value>,
     sink: Arc<dyn DynSink>,
+    shell: &Shell,
 ) -> Result<Report, Failure> {
-    let nodes = vec![file_node(plugin, path, options)?, sink_node(sink)];
+    let nodes = vec![file_node(plugin, path, options, shell)?, sink_node(sink)];
     let pipeline =
         Pipeline { name: None, memory: Some(INSPECTION_MEMORY), nodes, ..Pipeline::default() };
     run::run(pipeline, &Options::default()).map_err(Failure::from)
@@ -325,8 +334,9 @@ pub(crate) fn findings(
     plugin: &Plugin,
     path: &Path,
     options: &Map<String, Value>,
+    shell: &Shell,
 ) -> Result<Vec<String>, Failure> {
-    let node = file_node(plugin, path, options)?;
+    let node = file_node(plugin, path, options, shell)?;
     let PluginInstance::Source(source) = node.instance else { return Ok(Vec::new()) };
     source.findings(path).map_err(Failure::from)
 }
@@ -336,8 +346,9 @@ pub(crate) fn faults(
     plugin: &Plugin,
     path: &Path,
     options: &Map<String, Value>,
+    shell: &Shell,
 ) -> Result<Vec<String>, Failure> {
-    let node = file_node(plugin, path, options)?;
+    let node = file_node(plugin, path, options, shell)?;
     let PluginInstance::Source(source) = node.instance else { return Ok(Vec::new()) };
     source.faults(path).map_err(Failure::from)
 }
@@ -350,19 +361,21 @@ fn file_node(
     plugin: &Plugin,
     path: &Path,
     options: &Map<String, Value>,
+    shell: &Shell,
 ) -> Result<PipelineNode, Failure> {
     let mut options = options.clone();
     options.insert("path".into(), utf8_path(path)?.into());
-    source_node(plugin, options.into())
+    source_node(plugin, options.into(), shell)
 }
 
 /// A source node that is not part of a pipeline file.
-pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<PipelineNode, Failure> {
-    let PluginFactory::Source(make) = plugin.make else {
-        return Err(Failure::Failed("no source".into()));
-    };
+pub(crate) fn source_node(
+    plugin: &Plugin,
+    options: Value,
+    shell: &Shell,
+) -> Result<PipelineNode, Failure> {
     let unfit = |e| Failure::Usage(format!("`{}` cannot read that: {e}", plugin.name));
-    let source: Box<dyn Source> = make(options.clone()).map_err(unfit)?;
+    let source = shell.registry.source(plugin.name, options.clone()).map_err(unfit)?;
     let part = PluginInstance::Source(source);
     let schema = Value::from((plugin.schema)());
     let names = names::names_in_options(&schema, &options, &part, |_| 0..0);

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 
 use serde_json::json;
-use sluice_model::{PluginFactory, PluginKind, Query, ReadContext, Registry, Source, SplitStart};
+use sluice_model::{Query, ReadContext, Registry, Source, SplitStart};
 
 use crate::kit::{BEGIN, Folder, LcmEvent, log};
 
@@ -25,9 +25,8 @@ fn read_after(
     change: impl Fn(&std::path::Path),
 ) -> (Vec<i64>, Vec<(u64, u64)>) {
     let path = folder.at("in.lcm");
-    let plugin = *Registry::linked().get(PluginKind::Source, "lcm-log").unwrap();
-    let PluginFactory::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
-    let source: Box<dyn Source> = make(json!({ "path": path })).unwrap();
+    let source: Box<dyn Source> =
+        Registry::linked().source("lcm-log", json!({ "path": path })).unwrap();
     let splits = source.splits(target, &Query::default()).unwrap();
     change(&path);
     let context = ReadContext::standalone("log");
@@ -93,9 +92,8 @@ fn events_appended_during_reading_are_read() {
 #[test]
 fn a_vanished_log_fails_the_run() {
     let folder = folder_with_log();
-    let plugin = *Registry::linked().get(PluginKind::Source, "lcm-log").unwrap();
-    let PluginFactory::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
-    let source = make(json!({ "path": folder.at("in.lcm") })).unwrap();
+    let source =
+        Registry::linked().source("lcm-log", json!({ "path": folder.at("in.lcm") })).unwrap();
     let split = source.splits(u64::MAX, &Query::default()).unwrap().remove(0);
     fs::remove_file(folder.at("in.lcm")).unwrap();
     let opened = source.read(&split, SplitStart::At(0), &ReadContext::standalone("log"));

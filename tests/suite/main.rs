@@ -35,6 +35,7 @@ mod progress;
 mod readmes;
 mod record;
 mod records;
+mod registry;
 mod report_shape;
 mod robots;
 mod samples;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use sluice_kit::contract::gather_splits;
-use sluice_model::{PluginFactory, PluginKind, Query, ReadContext, Registry};
+use sluice_model::{Query, ReadContext, Registry};
 
 use crate::kit::{BEGIN, Folder, LcmEvent, events, log, report_skip, run_sluice};
 
@@ -98,10 +98,7 @@ fn read_window(
     let mut options = json!({ "path": path });
     seek.iter().for_each(|seek| options["seek"] = Value::from(*seek));
     let registry = Registry::linked();
-    let PluginFactory::Source(make) = registry.get(PluginKind::Source, plugin).unwrap().make else {
-        panic!("{plugin} is no source")
-    };
-    let source = make(options).unwrap();
+    let source = registry.source(plugin, options).unwrap();
     let query = Query { start: Some(window.0), end: Some(window.1), ..Query::default() };
     let mut context = ReadContext::standalone("test");
     context.query = query.clone();

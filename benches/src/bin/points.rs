@@ -14,8 +14,7 @@ use serde_json::json;
 use sluice_benches::{bare, points};
 use sluice_dgc::fuzzing::Points;
 use sluice_model::{
-    Batch, BatchBuilder, Channel, Channels, Encoding, Map, Name, PluginFactory, PluginKind,
-    Registry, Stage, StageContext,
+    Batch, BatchBuilder, Channel, Channels, Encoding, Map, Name, Registry, Stage, StageContext,
 };
 
 #[derive(Parser)]
@@ -85,9 +84,7 @@ fn decode(log: &Path, drop_empty: bool, rounds: usize) -> anyhow::Result<()> {
 
 fn stage(drop_empty: bool) -> anyhow::Result<Box<dyn Map>> {
     let registry = Registry::linked();
-    let plugin = registry.get(PluginKind::Stage, "velodyne").context("the stage is linked")?;
-    let PluginFactory::Stage(make) = plugin.make else { bail!("`velodyne` is no stage") };
-    match make(json!({ "drop_zero_returns": drop_empty })) {
+    match registry.stage("velodyne", json!({ "drop_zero_returns": drop_empty })) {
         Ok(Stage::Map(map)) => Ok(map),
         Ok(_) => bail!("`velodyne` has a memory"),
         Err(mistake) => bail!("{mistake}"),

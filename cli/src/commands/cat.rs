@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_model::time::TimePoint;
-use sluice_model::{Plugin, PluginKind};
+use sluice_model::{DefaultRole, Plugin, PluginKind};
 use sluice_pipeline::Report;
 use sluice_pipeline::run::{self, Options};
 
@@ -104,8 +104,8 @@ fn print_group(
     shell: &Shell,
 ) -> Result<Report, Failure> {
     let source = group.source;
-    let sink =
-        inputs::plugin_named(shell, PluginKind::Sink, if args.json { "jsonl" } else { "text" })?;
+    let role = if args.json { DefaultRole::PrintJson } else { DefaultRole::Print };
+    let sink = inputs::default_plugin(shell, PluginKind::Sink, role)?;
     let recipe = Recipe {
         source: source.name,
         inputs: &group.inputs,

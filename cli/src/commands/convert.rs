@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sluice_model::{Plugin, PluginKind, Source};
+use sluice_model::{DefaultRole, Plugin, PluginKind, Source};
 use sluice_pipeline::PluginInstance;
 
 use crate::args::{Assignment, ConvertArgs, EngineArgs};
@@ -92,7 +92,7 @@ pub(crate) fn find_source<'s>(
     if let Some(name) = from {
         let plugin = inputs::plugin_named(shell, PluginKind::Source, name)?;
         if options.is_empty() {
-            inputs::check_path_suffices(plugin)?;
+            inputs::check_path_suffices(plugin, shell)?;
         }
         return Ok(plugin);
     }
@@ -179,7 +179,10 @@ impl<'s> OutputTarget<'s> {
         shell: &'s Shell,
     ) -> Result<Self, Failure> {
         if let Some(url) = inputs::file_url_with_warnings(to, shell)? {
-            let plugin = inputs::plugin_named(shell, PluginKind::Sink, name.unwrap_or("lcm-log"))?;
+            let plugin = match name {
+                Some(name) => inputs::plugin_named(shell, PluginKind::Sink, name)?,
+                None => inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Log)?,
+            };
             let path = url.output().map_err(Failure::Usage)?.display().to_string();
             let append = Assignment { name: "append".into(), value: "true".into() };
             let appends = url.mode == Some(OpenMode::Append);
@@ -204,7 +207,7 @@ impl<'s> OutputTarget<'s> {
             return Err(Failure::Usage(format!("{what}; name one with --as: {names}")));
         }
         if path.ends_with('/') {
-            let plugin = table_sink(&path, shell)?;
+            let plugin = inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Tables)?;
             return Ok(Self { plugin, path, options: Vec::new() });
         }
         Self::by_extension(path, given, shell)
@@ -214,13 +217,15 @@ impl<'s> OutputTarget<'s> {
         let (extension, packed) = inputs::extension(Path::new(&path));
         let named = extension.as_deref();
         let inner = named.and_then(|e| shell.registry.by_extension(PluginKind::Sink, e));
-        let archive = shell.registry.get(PluginKind::Sink, "archive").filter(|_| packed);
+        let archive = shell.registry.default_for(PluginKind::Sink, DefaultRole::Archive);
+        let archive = archive.filter(|_| packed);
         // The formats an archive can hold. Other sinks compress by themselves.
-        let format = match (named, inner.map(|plugin| plugin.name)) {
-            (Some("arrow"), None) => Some("arrow"),
-            (_, None | Some("lcm-log")) => None,
-            (_, Some("vel")) => Some("vel"),
-            (_, Some(_)) => return Self::without_archive(inner, path, shell),
+        let format = match inner {
+            None => named.filter(|e| archive.is_some_and(|a| a.inner_extensions.contains(e))),
+            // The default of archives.
+            Some(plugin) if plugin.default_for.contains(&DefaultRole::Log) => None,
+            Some(plugin) if shell.registry.byte_format(plugin.name).is_some() => Some(plugin.name),
+            Some(_) => return Self::without_archive(inner, path, shell),
         };
         // An option that only the log's own sink has selects that sink.
         let takes = |plugin: &&Plugin| {
@@ -257,15 +262,4 @@ impl<'s> OutputTarget<'s> {
 fn folder_with_slash(path: &str) -> String {
     let is_folder = path != "-" && !path.ends_with('/') && Path::new(path).is_dir();
     if is_folder { format!("{path}/") } else { path.to_owned() }
-}
-
-/// The sink for a folder: one table per channel.
-fn table_sink<'s>(path: &str, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
-    let name = "parquet";
-    shell.registry.get(PluginKind::Sink, name).ok_or_else(|| {
-        Failure::Usage(format!(
-            "a folder gets tables, but this program has no sink `{name}`; name a file instead of \
-             {path}"
-        ))
-    })
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
 use sluice_io::escape::printable_sentence;
-use sluice_model::{PluginFactory, PluginKind};
+use sluice_model::{DefaultRole, PluginKind};
 use sluice_pipeline::run::Stop;
 
 use crate::exit::{CommandResult, ExitStatus, Failure};
@@ -17,9 +17,6 @@ use crate::inputs;
 use crate::log::log_message;
 use crate::shell::Shell;
 use crate::signals::{SignalListener, SignalMessages};
-
-/// The service that relays messages.
-const HUB: &str = "lcm-hub";
 
 /// The messages on signals.
 const STOPPING: SignalMessages = ["stopping", "stopping; another signal ends it at once"];
@@ -43,11 +40,8 @@ pub(crate) struct HubArgs {
 }
 
 pub(crate) fn run(args: &HubArgs, shell: &Shell) -> CommandResult {
-    let plugin = inputs::plugin_named(shell, PluginKind::Service, HUB)?;
-    let PluginFactory::Service(make) = plugin.make else {
-        return Err(Failure::Failed(format!("`{HUB}` is not a service")));
-    };
-    let service = make(json!({ "listen": args.listen }));
+    let plugin = inputs::default_plugin(shell, PluginKind::Service, DefaultRole::Live)?;
+    let service = shell.registry.service(plugin.name, json!({ "listen": args.listen }));
     let service = service.map_err(|error| Failure::Usage(error.to_string()))?;
     let stop = Arc::new(AtomicBool::new(false));
     let quiet = shell.quiet;

@@ -13,8 +13,7 @@ use sluice_io::files;
 use sluice_model::options::{self, TYPES_FORMAT};
 use sluice_model::registry::{type_set, type_sets};
 use sluice_model::{
-    Codec, Error, KnownType, OptionsError, Plugin, PluginFactory, PluginKind, Registry,
-    UnusableTypes,
+    Codec, Error, KnownType, OptionsError, Plugin, PluginKind, Registry, UnusableTypes,
 };
 
 use crate::suggestion::nearest;
@@ -166,7 +165,8 @@ impl Codecs {
             }
         }
         let made = plugins.into_iter().zip(files);
-        let made = made.map(|(plugin, files)| Ok((plugin.name, make(plugin, &files, options)?)));
+        let made =
+            made.map(|(plugin, files)| Ok((plugin.name, make(registry, plugin, &files, options)?)));
         Ok(Self { all: made.collect::<Result<_, _>>()?, named })
     }
 
@@ -218,7 +218,7 @@ pub fn declares_types(registry: &Registry, file: &Path) -> bool {
     let codecs = registry.iter().filter(|plugin| plugin.kind() == PluginKind::Codec);
     let files = [file.to_owned()];
     codecs.into_iter().any(|plugin| {
-        make(plugin, &files, &CodecOptions::default()).is_ok_and(|codec| {
+        make(registry, plugin, &files, &CodecOptions::default()).is_ok_and(|codec| {
             let is_named = |unusable: &UnusableTypes| !unusable.types.is_empty();
             !codec.types().is_empty() || codec.unusable().iter().any(is_named)
         })
@@ -226,6 +226,7 @@ pub fn declares_types(registry: &Registry, file: &Path) -> bool {
 }
 
 fn make(
+    registry: &Registry,
     plugin: &Plugin,
     files: &[PathBuf],
     given: &CodecOptions,
@@ -237,10 +238,7 @@ fn make(
             options.insert(name.to_owned(), value);
         }
     }
-    match plugin.make {
-        PluginFactory::Codec(make) => make(options.into()),
-        _ => Err(OptionsError { path: Vec::new(), message: "this is not a codec".to_owned() }),
-    }
+    registry.codec(plugin.name, options.into())
 }
 
 fn reads(plugin: &Plugin, file: &Path) -> bool {

@@ -54,7 +54,9 @@ pub use plugin::{
     StageContext, StageReport, TimeWindow, UndecodedPolicy, Written,
 };
 pub use pool::BlockPool;
-pub use registry::{Plugin, PluginFactory, PluginKind, Registry, SniffResult};
+pub use registry::{
+    Constructor, DefaultRole, Plugin, PluginFactory, PluginKind, Registry, SniffResult,
+};
 pub use rows::{Payloads, Rows};
 pub use run_handle::{RunHandle, RunHost};
 pub use sluice_io::{

@@ -43,19 +43,23 @@ impl fmt::Display for PluginKind {
     }
 }
 
+/// Constructs a plugin from its options and the registry of the program that makes it. Most ignore
+/// the registry; plugins that use other plugins get those of their own program by it.
+pub type Constructor<T> = fn(Value, &Registry) -> Result<T, OptionsError>;
+
 /// The constructor of a plugin.
 #[derive(Clone, Copy)]
 pub enum PluginFactory {
     /// Constructs a source.
-    Source(fn(Value) -> Result<Box<dyn Source>, OptionsError>),
+    Source(Constructor<Box<dyn Source>>),
     /// Constructs a stage.
-    Stage(fn(Value) -> Result<Stage, OptionsError>),
+    Stage(Constructor<Stage>),
     /// Constructs a codec.
-    Codec(fn(Value) -> Result<Box<dyn Codec>, OptionsError>),
+    Codec(Constructor<Box<dyn Codec>>),
     /// Constructs a sink.
-    Sink(fn(Value) -> Result<Arc<dyn DynSink>, OptionsError>),
+    Sink(Constructor<Arc<dyn DynSink>>),
     /// Constructs a service.
-    Service(fn(Value) -> Result<Box<dyn Service>, OptionsError>),
+    Service(Constructor<Box<dyn Service>>),
 }
 
 /// How certain a plugin is that bytes have its format.
@@ -69,6 +73,37 @@ pub enum SniffResult {
     Yes,
 }
 
+/// A job for which programs use a plugin that nobody has named. At most one plugin of a kind has a
+/// job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultRole {
+    /// Receives, sends or relays live events.
+    Live,
+    /// Writes logs.
+    Log,
+    /// Compresses logs, and holds any format that has a [`Plugin::byte_format`].
+    Archive,
+    /// Writes tables into a folder.
+    Tables,
+    /// Prints events for people.
+    Print,
+    /// Prints events for programs.
+    PrintJson,
+}
+
+impl fmt::Display for DefaultRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Live => "live events",
+            Self::Log => "logs",
+            Self::Archive => "compressed logs",
+            Self::Tables => "folders of tables",
+            Self::Print => "text",
+            Self::PrintJson => "JSON",
+        })
+    }
+}
+
 /// A registered plugin. Made by [`register!`](crate::register).
 #[derive(Clone, Copy)]
 pub struct Plugin {
@@ -80,6 +115,11 @@ pub struct Plugin {
     pub sample: &'static str,
     /// File extensions of its format, without the dot; used to choose a sink by path.
     pub extensions: &'static [&'static str],
+    /// Extensions before the one of compression that select a value of its option `format`: `arrow`
+    /// as in `a.arrow.zst`.
+    pub inner_extensions: &'static [&'static str],
+    /// The jobs it has by default.
+    pub default_for: &'static [DefaultRole],
     /// The URL schemes it accepts in its option `url`.
     pub schemes: &'static [&'static str],
     /// Recognizes its format by the first bytes of a file.
@@ -120,6 +160,8 @@ impl Plugin {
             about: "",
             sample: "",
             extensions: &[],
+            inner_extensions: &[],
+            default_for: &[],
             schemes: &[],
             sniff,
             sniff_path,
@@ -193,6 +235,7 @@ pub fn type_set(name: &Path) -> Option<&'static TypeSet> {
 #[doc(hidden)]
 pub fn make_source<T: Source + DeserializeOwned + 'static>(
     value: Value,
+    _: &Registry,
 ) -> Result<Box<dyn Source>, OptionsError> {
     options::read::<T>(value).map(|source| Box::new(source) as _)
 }
@@ -201,6 +244,7 @@ pub fn make_source<T: Source + DeserializeOwned + 'static>(
 #[doc(hidden)]
 pub fn make_sink<T: Sink + DeserializeOwned>(
     value: Value,
+    _: &Registry,
 ) -> Result<Arc<dyn DynSink>, OptionsError> {
     options::read::<T>(value).map(|sink| Arc::new(sink) as _)
 }
@@ -209,13 +253,14 @@ pub fn make_sink<T: Sink + DeserializeOwned>(
 #[doc(hidden)]
 pub fn make_service<T: Service + DeserializeOwned + 'static>(
     value: Value,
+    _: &Registry,
 ) -> Result<Box<dyn Service>, OptionsError> {
     options::read::<T>(value).map(|service| Box::new(service) as _)
 }
 
 /// Reads options as `T` and turns it into a codec.
 #[doc(hidden)]
-pub fn make_codec<T>(value: Value) -> Result<Box<dyn Codec>, OptionsError>
+pub fn make_codec<T>(value: Value, _: &Registry) -> Result<Box<dyn Codec>, OptionsError>
 where
     T: DeserializeOwned + TryInto<Box<dyn Codec>, Error = OptionsError>,
 {
@@ -224,7 +269,7 @@ where
 
 /// Reads options as `T` and turns it into a stage.
 #[doc(hidden)]
-pub fn make_stage<T>(value: Value) -> Result<Stage, OptionsError>
+pub fn make_stage<T>(value: Value, _: &Registry) -> Result<Stage, OptionsError>
 where
     T: DeserializeOwned + TryInto<Stage, Error = OptionsError>,
 {
@@ -242,6 +287,9 @@ pub fn schema_of<T: JsonSchema>() -> Schema {
 /// The type holds the options: it is `Deserialize` (with `deny_unknown_fields`) and `JsonSchema`,
 /// and it implements [`Source`], [`Sink`] or [`Service`]; options of a stage or codec turn into
 /// one: they implement `TryFrom<Options, Error = OptionsError>` for [`Stage`] or `Box<dyn Codec>`.
+///
+/// A plugin that uses other plugins needs the [`Registry`]: it names its own [`Constructor`] right
+/// after the type, as in `stage "x": Options, make: PluginFactory::Stage(make), …`.
 ///
 /// `register! { types "name": FILES, codec: "lcm", about: "…" }` gives a set of types a name, and
 /// `register! { store ["scheme"]: &STORE }` the addresses of a
@@ -293,26 +341,32 @@ macro_rules! register {
             $crate::LinkedStore { schemes: &[$($scheme),+], store: $store }
         }
     };
-    ($kind:ident $name:literal : $type:ty $(, $field:ident : $value:expr)* $(,)?) => {
+    (
+        $kind:ident $name:literal : $type:ty, make: $make:expr
+        $(, $field:ident : $value:expr)* $(,)?
+    ) => {
         $crate::inventory::submit! {
             $crate::Plugin {
                 $($field: $value,)*
-                ..$crate::Plugin::new(
-                    $name,
-                    $crate::register!(@make $kind $type),
-                    $crate::registry::schema_of::<$type>,
-                )
+                ..$crate::Plugin::new($name, $make, $crate::registry::schema_of::<$type>)
             }
+        }
+    };
+    ($kind:ident $name:literal : $type:ty $(, $field:ident : $value:expr)* $(,)?) => {
+        $crate::register! {
+            $kind $name: $type, make: $crate::register!(@make $kind $type)
+            $(, $field: $value)*
         }
     };
 }
 
-/// The plugins a run may use.
-#[derive(Clone, Debug)]
-pub struct Registry(Vec<Plugin>);
+/// The plugins a program may use: passed to whoever makes one. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Registry(Arc<[Plugin]>);
 
 impl Registry {
-    /// Every plugin linked into this program.
+    /// Every plugin linked into this program. For programs and tests: libraries and plugins get the
+    /// registry passed.
     ///
     /// # Panics
     ///
@@ -334,12 +388,52 @@ impl Registry {
             let same = (pair[0].name, pair[0].kind()) == (pair[1].name, pair[1].kind());
             assert!(!same, "two {}s are registered as `{}`", pair[0].kind(), pair[0].name);
         }
-        Self(all)
+        Self(all.into())
     }
 
     /// The plugin of that kind and name.
     pub fn get(&self, kind: PluginKind, name: &str) -> Option<&Plugin> {
         self.0.iter().find(|plugin| plugin.name == name && plugin.kind() == kind)
+    }
+
+    /// Makes the source of this name.
+    pub fn source(&self, name: &str, options: Value) -> Result<Box<dyn Source>, OptionsError> {
+        match self.get(PluginKind::Source, name).map(|plugin| plugin.make) {
+            Some(PluginFactory::Source(make)) => make(options, self),
+            _ => Err(missing(PluginKind::Source, name)),
+        }
+    }
+
+    /// Makes the stage of this name.
+    pub fn stage(&self, name: &str, options: Value) -> Result<Stage, OptionsError> {
+        match self.get(PluginKind::Stage, name).map(|plugin| plugin.make) {
+            Some(PluginFactory::Stage(make)) => make(options, self),
+            _ => Err(missing(PluginKind::Stage, name)),
+        }
+    }
+
+    /// Makes the codec of this name.
+    pub fn codec(&self, name: &str, options: Value) -> Result<Box<dyn Codec>, OptionsError> {
+        match self.get(PluginKind::Codec, name).map(|plugin| plugin.make) {
+            Some(PluginFactory::Codec(make)) => make(options, self),
+            _ => Err(missing(PluginKind::Codec, name)),
+        }
+    }
+
+    /// Makes the sink of this name.
+    pub fn sink(&self, name: &str, options: Value) -> Result<Arc<dyn DynSink>, OptionsError> {
+        match self.get(PluginKind::Sink, name).map(|plugin| plugin.make) {
+            Some(PluginFactory::Sink(make)) => make(options, self),
+            _ => Err(missing(PluginKind::Sink, name)),
+        }
+    }
+
+    /// Makes the service of this name.
+    pub fn service(&self, name: &str, options: Value) -> Result<Box<dyn Service>, OptionsError> {
+        match self.get(PluginKind::Service, name).map(|plugin| plugin.make) {
+            Some(PluginFactory::Service(make)) => make(options, self),
+            _ => Err(missing(PluginKind::Service, name)),
+        }
     }
 
     /// All plugins, by name.
@@ -394,10 +488,20 @@ impl Registry {
         self.iter().filter(|plugin| plugin.kind() == kind).find(has)
     }
 
+    /// The plugin of that kind that has this job by default.
+    pub fn default_for(&self, kind: PluginKind, role: DefaultRole) -> Option<&Plugin> {
+        self.iter().find(|plugin| plugin.kind() == kind && plugin.default_for.contains(&role))
+    }
+
     /// The plugin of that kind that accepts a URL like this one, such as `udpm://…`.
     pub fn by_url(&self, kind: PluginKind, url: &str) -> Option<&Plugin> {
         let (scheme, _) = url.split_once("://")?;
         let has = |plugin: &&Plugin| plugin.schemes.iter().any(|s| s.eq_ignore_ascii_case(scheme));
         self.iter().filter(|plugin| plugin.kind() == kind).find(has)
     }
+}
+
+fn missing(kind: PluginKind, name: &str) -> OptionsError {
+    let message = format!("this program has no {kind} `{name}`");
+    OptionsError { path: Vec::new(), message }
 }

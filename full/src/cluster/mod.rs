@@ -44,8 +44,7 @@ fn define(command: Command) -> Command {
 fn run(matches: &ArgMatches, shell: &Shell) -> CommandResult {
     let args = ClusterArgs::from_arg_matches(matches);
     let args = args.map_err(|e| Failure::Usage(e.to_string()))?;
-    record_library_logs();
-    logging::start();
+    start_library_logs();
     match &args.command {
         ClusterCommand::Scheduler(args) => serve_scheduler(args, shell),
         ClusterCommand::Executor(args) => serve_executor(args, shell),
@@ -57,7 +56,7 @@ fn run(matches: &ArgMatches, shell: &Shell) -> CommandResult {
 /// Connects to the cluster that these options name, and checks that it runs the same program.
 /// Submits nothing.
 fn connect(reach: &ClusterOptions, shell: &Shell) -> Result<Box<dyn Carrier>, Failure> {
-    record_library_logs();
+    start_library_logs();
     let program = ProgramIdentity::new(&shell.registry);
     let patience = time(&reach.patience)?;
     let ballista = match (&reach.scheduler, reach.local_cluster) {
@@ -83,12 +82,12 @@ fn connect(reach: &ClusterOptions, shell: &Shell) -> Result<Box<dyn Carrier>, Fa
     Ok(Box::new(ballista))
 }
 
-/// With JSON logs, writes the logs of the cluster libraries as JSON too.
-fn record_library_logs() {
+/// Writes the logs of the cluster libraries, as JSON with JSON logs.
+fn start_library_logs() {
     if !is_json() {
-        return;
+        return logging::start(logging::write_to_stderr);
     }
-    logging::set_writer(|level, target, text| {
+    logging::start(|level, target, text| {
         let level = match level {
             "ERROR" => Level::Error,
             "WARN" => Level::Warning,

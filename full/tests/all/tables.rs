@@ -14,7 +14,7 @@ use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use serde_json::{Value, json};
-use sluice_model::{ErrorKind, PluginFactory, PluginKind, Registry, Source};
+use sluice_model::{ErrorKind, Registry, Source};
 use sluice_query::session::{PlannedQuery, QueryError, Session, SessionOptions, Spill};
 use sluice_query::table::{Findings, LogTables};
 
@@ -25,10 +25,7 @@ const SMALL: usize = 16 << 20;
 
 fn source(plugin: &str, options: Value) -> Box<dyn Source> {
     let registry = Registry::linked();
-    let PluginFactory::Source(make) = registry.get(PluginKind::Source, plugin).unwrap().make else {
-        panic!()
-    };
-    make(options).unwrap()
+    registry.source(plugin, options).unwrap()
 }
 
 fn tables_of(plugin: &str, path: &Path, types: &[&str]) -> Arc<LogTables> {

@@ -188,9 +188,9 @@ impl NodeBlueprint {
         if let Some(missing) = from.iter().find(|from| **from >= nodes) {
             return Err(Error::internal(format!("{kind} `{name}` reads from node {missing}")));
         }
-        let part = make(found, options.clone())
+        let part = make(registry, found, options.clone())
             .map_err(|e| Error::invalid(format!("{kind} `{name}`: {e}")))?;
-        let again = crate::spec::stage_factory(found);
+        let again = crate::spec::stage_factory(registry, found, &options);
         let program = found.program.map(|program| program(&options));
         let (plugin, schema) = (found.name, Value::from((found.schema)()));
         let names = crate::names::names_in_options(&schema, &options, &part, |_| span.clone());

@@ -6,17 +6,16 @@
 //!
 //! In an object store it is made of [`exchange_objects`](super::exchange_objects).
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf, absolute};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sluice_io::files;
+use sluice_io::output::{is_running, process_start};
 use sluice_io::store::is_address;
 use sluice_model::Error;
 
@@ -49,12 +48,9 @@ struct DriverIdentity {
     /// between machines of the same name.
     home: String,
     process: u32,
-}
-
-/// The exchange directories of this process.
-fn own_dirs() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    static OURS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-    OURS.lock().unwrap_or_else(PoisonError::into_inner)
+    /// When the process started, as its id may be used again.
+    #[serde(default)]
+    started: String,
 }
 
 impl ExchangeDir {
@@ -72,7 +68,6 @@ impl ExchangeDir {
         remove_abandoned(&folder);
         let path = folder.join(format!("{}{}{}", DIR_NAME.0, unique_hash(), DIR_NAME.1));
         let exchange = Self { site: ExchangePath(path), made };
-        own_dirs().insert(exchange.path().to_owned());
         fs::create_dir(exchange.path()).map_err(|e| Error::io("create", exchange.path(), e))?;
         exchange.touch()?;
         Ok(exchange)
@@ -81,7 +76,6 @@ impl ExchangeDir {
     fn create_in_store(folder: &Path) -> Result<Self, Error> {
         remove_abandoned(folder);
         let path = folder.join(format!("{}{}{}", DIR_NAME.0, unique_hash(), DIR_NAME.1));
-        own_dirs().insert(path.clone());
         let exchange = Self { site: ExchangePath(path), made: Vec::new() };
         exchange.touch()?;
         Ok(exchange)
@@ -113,7 +107,9 @@ impl ExchangeDir {
     /// cached listing of the folder.
     pub(super) fn touch(&self) -> Result<(), Error> {
         let (path, beside) = (self.path().join(DRIVER), self.path().join(".driver"));
-        let driver = DriverIdentity { home: process_space(), process: std::process::id() };
+        let process = std::process::id();
+        let started = process_start(process).unwrap_or_default();
+        let driver = DriverIdentity { home: process_space(), process, started };
         let text = serde_json::to_vec(&driver).map_err(|e| Error::internal(e.to_string()))?;
         if let Some(objects) = ExchangeObjects::open(self.path())? {
             return objects.put(DRIVER, &text);
@@ -153,7 +149,6 @@ impl ExchangeDir {
 impl Drop for ExchangeDir {
     fn drop(&mut self) {
         remove(self.path());
-        own_dirs().remove(self.path());
         // Folders that are not empty stay.
         self.made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
     }
@@ -312,11 +307,8 @@ fn is_abandoned(exchange: &Path) -> bool {
     match driver {
         // In a store, the heartbeat is the first object put.
         None if in_store => true,
-        Some(driver) if driver.home == process_space() && driver.process == std::process::id() => {
-            !own_dirs().contains(exchange)
-        }
         Some(driver) if driver.home == process_space() => {
-            !Path::new("/proc").join(driver.process.to_string()).exists()
+            !is_running(driver.process, &driver.started)
         }
         Some(_) if in_store => is_silent(exchange),
         // A directory that is being created has no heartbeat yet.

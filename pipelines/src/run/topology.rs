@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::Value;
 use sluice_model::{Batch, DynSink, Error, Fold, Map, Source, Stage, StageContext, TimeWindow};
 
 use super::pushdown::Pushdown;
@@ -43,7 +42,6 @@ pub(crate) struct FoldNode {
 /// Recreates a fold.
 #[derive(Clone)]
 pub(crate) struct FoldFactory {
-    options: Value,
     make: Option<StageFactory>,
     /// The index of the fold among the stage's parts.
     part: usize,
@@ -51,7 +49,7 @@ pub(crate) struct FoldFactory {
 
 impl FoldFactory {
     pub(crate) fn make(&self) -> Result<Box<dyn Fold>, Error> {
-        let made = self.make.map(|make| make(self.options.clone()));
+        let made = self.make.as_ref().map(StageFactory::make);
         let made = made.transpose().map_err(|e| Error::internal(e.to_string()))?;
         match made.and_then(|stage| stage.into_parts().into_iter().nth(self.part)) {
             Some(Stage::Fold(fold)) => Ok(fold),
@@ -146,7 +144,7 @@ pub(crate) fn ports_of(segment: &[Branch]) -> Vec<usize> {
 struct TopologyBuilder<'o> {
     parts: Vec<Option<PluginInstance>>,
     node_labels: Vec<(Arc<str>, OnDamage)>,
-    stage_factories: Vec<(Value, Option<StageFactory>)>,
+    stage_factories: Vec<Option<StageFactory>>,
     from: Vec<Vec<usize>>,
     roots: Vec<BTreeSet<usize>>,
     /// For each node, the node that decides when its events arrive.
@@ -174,7 +172,7 @@ impl<'o> TopologyBuilder<'o> {
         let inlets = vec![None; nodes.len()];
         let about =
             nodes.iter().map(|node| (node.name.as_str().into(), node.damage.clone())).collect();
-        let again = nodes.iter().map(|node| (node.options.clone(), node.stage_factory)).collect();
+        let again = nodes.iter().map(|node| node.stage_factory.clone()).collect();
         let parts = nodes.into_iter().map(|node| Some(node.instance)).collect();
         let built = Topology::default();
         Self {
@@ -261,8 +259,8 @@ impl<'o> TopologyBuilder<'o> {
                 Ok(Branch::Map { node, map: Arc::from(map), origin, window: wanted, next })
             }
             Stage::Fold(fold) => {
-                let (options, make) = self.stage_factories[node].clone();
-                let (again, segment) = (FoldFactory { options, make, part: place }, Arc::new(next));
+                let make = self.stage_factories[node].clone();
+                let (again, segment) = (FoldFactory { make, part: place }, Arc::new(next));
                 let (name, _) = self.label(node);
                 let fold =
                     FoldNode { node, name, fold, factory: again, origin, window: wanted, segment };

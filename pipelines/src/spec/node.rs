@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 use sluice_io::FULL_PROGRAM;
-use sluice_model::{Plugin, PluginKind};
+use sluice_model::{Plugin, PluginKind, Registry};
 use toml::de::{DeTable, DeValue};
 
 use super::check::{Check, TomlKey, TomlValue};
@@ -45,14 +45,14 @@ pub(super) struct NodeDraft {
 
 impl NodeDraft {
     /// The node; `None` only after a mistake.
-    pub(super) fn finish(self, from: Vec<usize>) -> Option<PipelineNode> {
+    pub(super) fn finish(self, from: Vec<usize>, registry: &Registry) -> Option<PipelineNode> {
         let (plugin, kind, (part, options)) = (self.plugin?, self.kind?, self.instance?);
         let Self { name, damage, source_name, header: span, .. } = self;
         let program = plugin.program.map(|program| program(&options));
         let schema = Value::from((plugin.schema)());
         let place = |option: &str| self.option_spans.get(option).unwrap_or(&span).clone();
         let names = names::names_in_options(&schema, &options, &part, place);
-        let (plugin, again) = (plugin.name, super::stage_factory(&plugin));
+        let (plugin, again) = (plugin.name, super::stage_factory(registry, &plugin, &options));
         let part = source_name::with_source_name(part, source_name.as_deref()).ok()?;
         Some(PipelineNode {
             name,
@@ -104,7 +104,7 @@ impl NodeDraft {
 
 /// What `plugin = …` refers to.
 enum PluginChoice {
-    Plugin(Plugin),
+    Plugin(Box<Plugin>),
     /// A plugin of another kind: the node is in the wrong group.
     Misplaced,
     Unknown,
@@ -136,7 +136,7 @@ impl Check<'_> {
         let option_spans =
             table.iter().map(|(key, value)| (key.get_ref().to_string(), value.span())).collect();
         let options: Vec<_> = table.iter().filter(|(key, _)| !reserved(key.get_ref())).collect();
-        let plugin = if let PluginChoice::Plugin(plugin) = choice { Some(plugin) } else { None };
+        let plugin = if let PluginChoice::Plugin(plugin) = choice { Some(*plugin) } else { None };
         let CheckedOptions { made, shown } =
             self.options(plugin.as_ref(), &header, &options, &mut templates);
         let named = table.get("plugin").and_then(|name| name.get_ref().as_str());
@@ -207,7 +207,7 @@ impl Check<'_> {
         given: &TomlValue<'_>,
     ) -> PluginChoice {
         if let Some(plugin) = self.registry.get(kind, name) {
-            return PluginChoice::Plugin(*plugin);
+            return PluginChoice::Plugin(Box::new(*plugin));
         }
         let Some(other) = self.registry.iter().find(|plugin| plugin.name == name) else {
             let message = format!("{kind} plugin `{name}` is not linked into this program");

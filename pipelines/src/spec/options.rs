@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 use sluice_kit::mistake::Mistake;
-use sluice_model::{OptionsError, Plugin, PluginFactory, PluginKind};
+use sluice_model::{OptionsError, Plugin, PluginFactory, PluginKind, Registry};
 use toml::de::{DeTable, DeValue};
 
 use super::PluginInstance;
@@ -143,7 +143,7 @@ impl<'t> Check<'_> {
     fn try_make(&mut self, mut check: OptionTrial<'_, 't>) -> Option<(PluginInstance, Value)> {
         loop {
             let options = Value::Object(check.options.clone());
-            let error = match make(check.plugin, options.clone()) {
+            let error = match make(self.registry, check.plugin, options.clone()) {
                 Ok(part) => return check.noted.is_empty().then_some((part, options)),
                 Err(error) => error,
             };
@@ -222,11 +222,15 @@ fn child<'a, 't>(table: &'a DeTable<'t>, key: &str) -> Option<&'a TomlValue<'t>>
 }
 
 /// Creates a plugin that can be a node.
-pub(crate) fn make(plugin: &Plugin, options: Value) -> Result<PluginInstance, OptionsError> {
+pub(crate) fn make(
+    registry: &Registry,
+    plugin: &Plugin,
+    options: Value,
+) -> Result<PluginInstance, OptionsError> {
     match plugin.make {
-        PluginFactory::Source(make) => make(options).map(PluginInstance::Source),
-        PluginFactory::Stage(make) => make(options).map(PluginInstance::Stage),
-        PluginFactory::Sink(make) => make(options).map(PluginInstance::Sink),
+        PluginFactory::Source(make) => make(options, registry).map(PluginInstance::Source),
+        PluginFactory::Stage(make) => make(options, registry).map(PluginInstance::Stage),
+        PluginFactory::Sink(make) => make(options, registry).map(PluginInstance::Sink),
         PluginFactory::Codec(_) | PluginFactory::Service(_) => {
             let message = format!("a {} cannot be a node", plugin.kind());
             Err(OptionsError { path: Vec::new(), message })

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sluice_model::options::ByteSize;
 use sluice_model::programs::Program;
-use sluice_model::{DynSink, OptionsError, Plugin, PluginFactory, PluginKind, Source, Stage};
+use sluice_model::{
+    DynSink, OptionsError, Plugin, PluginFactory, PluginKind, Registry, Source, Stage,
+};
 
 use crate::batch::template::Template;
 use crate::names::NameOption;
@@ -85,15 +87,37 @@ impl PipelineNode {
     }
 }
 
-/// Creates a stage from its options.
-pub type StageFactory = fn(serde_json::Value) -> Result<Stage, OptionsError>;
+/// Creates a stage again, with empty state.
+#[derive(Clone)]
+pub struct StageFactory(Arc<dyn Fn() -> Result<Stage, OptionsError> + Send + Sync>);
 
-/// The factory of this plugin, if it is a stage.
-pub(crate) fn stage_factory(plugin: &Plugin) -> Option<StageFactory> {
-    match plugin.make {
-        PluginFactory::Stage(make) => Some(make),
-        _ => None,
+impl StageFactory {
+    /// A factory that calls `make`.
+    pub fn new(make: impl Fn() -> Result<Stage, OptionsError> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
     }
+
+    /// Creates the stage.
+    pub fn make(&self) -> Result<Stage, OptionsError> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for StageFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StageFactory")
+    }
+}
+
+/// The factory of this plugin with these options, if it is a stage.
+pub(crate) fn stage_factory(
+    registry: &Registry,
+    plugin: &Plugin,
+    options: &serde_json::Value,
+) -> Option<StageFactory> {
+    let PluginFactory::Stage(make) = plugin.make else { return None };
+    let (registry, options) = (registry.clone(), options.clone());
+    Some(StageFactory::new(move || make(options.clone(), &registry)))
 }
 
 /// A plugin instance in a pipeline.

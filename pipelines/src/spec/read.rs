@@ -57,7 +57,9 @@ impl Check<'_> {
         };
         let Graph { name, memory, nodes, links, left_out } = graph;
         let templates = slots(&nodes);
-        let nodes = nodes.into_iter().zip(links).filter_map(|(node, from)| node.finish(from));
+        let registry = self.registry;
+        let nodes = nodes.into_iter().zip(links);
+        let nodes = nodes.filter_map(|(node, from)| node.finish(from, registry));
         let (nodes, text): (Vec<_>, _) = (nodes.collect(), self.document.text.clone());
         let undeclared = undeclared(&nodes);
         if !undeclared.is_empty() {

@@ -6,11 +6,9 @@ use std::sync::OnceLock;
 
 use serde_json::json;
 use sluice_io::files;
-use sluice_model::{
-    Error, PluginFactory, PluginKind, ReadContext, Reader, Registry, Source, Split, SplitStart,
-};
+use sluice_model::{Error, PluginKind, ReadContext, Reader, Registry, Source, Split, SplitStart};
 
-use crate::format::FormatOption;
+use crate::format::DEFAULT_FORMAT;
 
 /// The name of the source and the sink.
 const NAME: &str = "archive";
@@ -35,15 +33,21 @@ impl FallbackSources {
         path: &Path,
         paths: &[PathBuf],
         context: &ReadContext,
+        registry: &Registry,
     ) -> Result<Option<Box<dyn Reader + 's>>, Error> {
-        let Some(name) = find_source(path)? else { return Ok(None) };
-        let source = self.source(name, paths)?;
+        let Some(name) = find_source(path, registry)? else { return Ok(None) };
+        let source = self.source(name, paths, registry)?;
         source.read(&Split::whole(path, None), SplitStart::At(0), context).map(Some)
     }
 
-    fn source(&self, name: &'static str, paths: &[PathBuf]) -> Result<&dyn Source, Error> {
+    fn source(
+        &self,
+        name: &'static str,
+        paths: &[PathBuf],
+        registry: &Registry,
+    ) -> Result<&dyn Source, Error> {
         let slots = self.0.get_or_init(|| {
-            let names = Registry::linked().names(PluginKind::Source);
+            let names = registry.names(PluginKind::Source);
             names.into_iter().map(|name| FallbackSlot { name, source: OnceLock::new() }).collect()
         });
         let broken = || Error::internal(format!("the source `{name}` is gone"));
@@ -51,30 +55,18 @@ impl FallbackSources {
         if let Some(source) = slot.source.get() {
             return Ok(&**source);
         }
-        let source = make(name, paths)?;
+        let source = registry.source(name, json!({ "path": paths })).map_err(|e| {
+            Error::invalid(format!("the source `{name}` needs options besides `path`: {e}"))
+        })?;
         Ok(&**slot.source.get_or_init(|| source))
     }
 }
 
-fn make(name: &'static str, paths: &[PathBuf]) -> Result<Box<dyn Source>, Error> {
-    let registry = Registry::linked();
-    let Some(PluginFactory::Source(make)) =
-        registry.get(PluginKind::Source, name).map(|plugin| plugin.make)
-    else {
-        return Err(Error::internal(format!("there is no source `{name}`")));
-    };
-    make(json!({ "path": paths })).map_err(|e| {
-        Error::invalid(format!("the source `{name}` needs options besides `path`: {e}"))
-    })
-}
-
 /// The name of the source that reads a file.
-fn find_source(path: &Path) -> Result<Option<&'static str>, Error> {
-    let registry = Registry::linked();
+fn find_source(path: &Path, registry: &Registry) -> Result<Option<&'static str>, Error> {
     if path == Path::new("-") || files::is_special(path) {
         // Peeking into a pipe would consume it: assume the default format of archives.
-        let usual = FormatOption::default();
-        return Ok(registry.get(PluginKind::Source, usual.name()).map(|plugin| plugin.name));
+        return Ok(registry.get(PluginKind::Source, DEFAULT_FORMAT).map(|plugin| plugin.name));
     }
     let head = files::head(path, HEAD)?;
     let mut knows = registry.sniff(&head).into_iter().map(|plugin| plugin.name);

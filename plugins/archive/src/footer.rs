@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use sluice_io::files::{self, LogFile};
 use sluice_io::frames::{self, FrameSpan, MAGIC};
 use sluice_io::store::is_address;
-use sluice_model::{ByteFormat, Error, SniffResult};
+use sluice_model::{ByteFormat, Error, Registry, SniffResult};
 
 use crate::format;
 use crate::index::{self, ArchiveIndex, FrameSummary};
@@ -31,17 +31,17 @@ impl ArchiveFooter {
     /// Reads the footer of a file; `None` if there is no consistent one.
     ///
     /// `Err` also if this program does not have the archive's format.
-    pub(crate) fn read(log: &mut LogFile) -> Result<Option<Self>, Error> {
+    pub(crate) fn read(log: &mut LogFile, registry: &Registry) -> Result<Option<Self>, Error> {
         let Some((spans, table)) = frames::seek_table(log)? else { return Ok(None) };
         let Some(index) = index_between(log, spans.last().map_or(0, FrameSpan::end), table)? else {
             return Ok(None);
         };
-        let format = format::find_format(&index.format);
+        let format = format::find_format(&index.format, registry);
         let format = format.ok_or_else(|| {
             Error::invalid(format!(
                 "{}: {}",
                 log.path().display(),
-                format::missing_format(&index.format)
+                format::missing_format(&index.format, registry)
             ))
         })?;
         let heads = usize::from(!format.head()?.is_empty());
@@ -96,7 +96,11 @@ impl FooterCache {
     const CAPACITY: usize = 4;
 
     /// The footer of a file, read again if the file is not in the cache or has changed.
-    pub(crate) fn get(&self, path: &Path) -> Result<Option<Arc<ArchiveFooter>>, Error> {
+    pub(crate) fn get(
+        &self,
+        path: &Path,
+        registry: &Registry,
+    ) -> Result<Option<Arc<ArchiveFooter>>, Error> {
         if !is_address(path) && !files::is_file(path) {
             return Ok(None);
         }
@@ -109,7 +113,7 @@ impl FooterCache {
             return Ok(footer.clone());
         }
         // Two threads may read the same footer: that is cheaper than waiting.
-        let footer = ArchiveFooter::read(&mut log)?.map(Arc::new);
+        let footer = ArchiveFooter::read(&mut log, registry)?.map(Arc::new);
         let mut cached = self.lock();
         cached.retain(|cached| cached.path != path);
         cached.insert(0, CachedFooter { path: path.to_owned(), stamp, footer: footer.clone() });

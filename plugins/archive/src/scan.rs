@@ -14,7 +14,7 @@ use sluice_io::files::LogFile;
 use sluice_io::frames::{
     self, FrameSpan, MAGIC, compress_bound, content_size, frame_len, skippable_len,
 };
-use sluice_model::{Batch, ByteFormat, Error, ReadContext, Reader, Seam};
+use sluice_model::{Batch, ByteFormat, Error, ReadContext, Reader, Registry, Seam};
 
 use crate::format;
 use crate::frame::Unpacker;
@@ -188,9 +188,13 @@ impl<'s> FrameScan<'s> {
         unpacker: Unpacker<'s>,
         max_frame: u64,
         doubt: AmbiguousFile,
+        registry: &Registry,
     ) -> Result<Result<Self, ScanRefusal>, Error> {
+        let formats = format::format_names(registry).into_iter();
+        let formats: Vec<&'static dyn ByteFormat> =
+            formats.filter_map(|name| format::find_format(name, registry)).collect();
         let mut walk = FrameWalk::new(log, max_frame)?;
-        let format = match detect_format(&mut walk, &unpacker, doubt)? {
+        let format = match detect_format(&mut walk, &unpacker, &formats, doubt)? {
             Ok(format) => format,
             Err(other) => return Ok(Err(other)),
         };
@@ -330,10 +334,9 @@ pub(crate) enum ScanRefusal {
 fn detect_format(
     walk: &mut FrameWalk,
     unpacker: &Unpacker<'_>,
+    formats: &[&'static dyn ByteFormat],
     doubt: AmbiguousFile,
 ) -> Result<Result<&'static dyn ByteFormat, ScanRefusal>, Error> {
-    let formats: Vec<&'static dyn ByteFormat> =
-        format::format_names().into_iter().filter_map(format::find_format).collect();
     let mut refusal = ScanRefusal::Damaged;
     for _ in 0..MAX_DETECT_FRAMES {
         let at = walk.at;
@@ -347,7 +350,7 @@ fn detect_format(
         }
         walk.at = match stretch {
             ScanSegment::Skippable(len) => at + len,
-            ScanSegment::Garbage => next_frame_of_any(walk, unpacker, &formats)?,
+            ScanSegment::Garbage => next_frame_of_any(walk, unpacker, formats)?,
             ScanSegment::Frame(len) => {
                 let bytes = walk.bytes(at, len)?;
                 let frame = usize::try_from(len).ok().and_then(|len| bytes.get(..len));
@@ -359,7 +362,7 @@ fn detect_format(
                     refusal = ScanRefusal::Other;
                 }
                 let is_end = walk.is_boundary(at + len)?;
-                if is_end { at + len } else { next_frame_of_any(walk, unpacker, &formats)? }
+                if is_end { at + len } else { next_frame_of_any(walk, unpacker, formats)? }
             }
         };
     }

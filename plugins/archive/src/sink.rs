@@ -9,10 +9,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use sluice_io::frames::{self, DEFAULT_LEN, DEFAULT_LEVEL, LEVELS, SeekTableBuilder};
-use sluice_model::options::{ByteSize, OutPath};
+use sluice_model::options::{self, ByteSize, OutPath};
 use sluice_model::{
-    Batch, ByteFormat, ChannelId, Channels, Error, Job, OutputFile, PrepareContext, Sink,
-    SinkContext, SinkInput, SinkTraits, Written,
+    Batch, ByteFormat, ChannelId, Channels, Error, Job, OutputFile, PluginFactory, PrepareContext,
+    Sink, SinkContext, SinkInput, SinkTraits, Written,
 };
 
 use crate::format::FormatOption;
@@ -49,8 +49,14 @@ fn reader_max_frame() -> u64 {
 
 sluice_model::register! {
     sink "archive": ArchiveSink,
+    make: PluginFactory::Sink(|value, registry| {
+        let sink: ArchiveSink = options::read(value)?;
+        Ok(Arc::new(ArchiveSink { format: sink.format.resolved(registry)?, ..sink }))
+    }),
     about: "writes a log as a zstd file that can be read by time and by channel",
     sample: include_str!("../samples/archive-sink.toml"),
+    default_for: &[sluice_model::DefaultRole::Archive],
+    inner_extensions: &["arrow"],
 }
 
 fn default_level() -> i32 {
@@ -426,7 +432,9 @@ mod tests {
     /// Writes an archive for readers that accept frames of `reader_max_frame`; returns the notes.
     fn write(path: &Path, lengths: &[usize], reader_max_frame: u64) -> Vec<String> {
         let options = json!({ "path": path, "format": "arrow", "frame": 300 });
-        let sink = ArchiveSink { reader_max_frame, ..options::read(options).unwrap() };
+        let sink: ArchiveSink = options::read(options).unwrap();
+        let format = sink.format.resolved(&sluice_model::Registry::default()).unwrap();
+        let sink = ArchiveSink { reader_max_frame, format, ..sink };
         let context = SinkContext::standalone();
         let mut events = BatchBuilder::default();
         let channel = Channel::new(Name::from_text("A"), "test", Encoding::Unknown);

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use sluice_io::files::{self, LogFile, PathKind};
 use sluice_io::frames::MAGIC;
-use sluice_model::options::{ByteSize, InPaths};
+use sluice_model::options::{self, ByteSize, InPaths};
 use sluice_model::{
-    ByteFormat, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
+    ByteFormat, Error, Input, OptionsError, PluginFactory, Query, ReadContext, Reader, Registry,
+    SniffResult, Source, Split, SplitStart,
 };
 
 use crate::arrow::Arrow;
@@ -36,10 +38,16 @@ pub struct Archive {
     fallbacks: FallbackSources,
     #[serde(skip)]
     unpacked: AtomicU64,
+    /// The program's plugins: formats of archives, and sources for other files.
+    #[serde(skip)]
+    registry: Registry,
 }
 
 sluice_model::register! {
     source "archive": Archive,
+    make: PluginFactory::Source(|value, registry| {
+        Archive::new(value, registry).map(|archive| Box::new(archive) as _)
+    }),
     about: "reads archives, by time and by channel, and recovers after damage",
     sample: include_str!("../samples/archive-source.toml"),
     sniff: sniff,
@@ -60,6 +68,11 @@ fn sniff(head: &[u8]) -> SniffResult {
 }
 
 impl Archive {
+    /// An archive with these options, of a program with these plugins.
+    pub fn new(options: Value, registry: &Registry) -> Result<Self, OptionsError> {
+        Ok(Self { registry: registry.clone(), ..options::read(options)? })
+    }
+
     /// The number of frames unpacked so far.
     pub fn frames_read(&self) -> u64 {
         self.unpacked.load(Ordering::Relaxed)
@@ -89,7 +102,7 @@ impl Archive {
         let is_packed = files::is_zstd(path)? || len < MAGIC.len() as u64;
         let scan = |doubt| {
             let (log, unpacker) = (LogFile::open_plain(path)?, self.unpacker(path, context));
-            FrameScan::open(log, unpacker, self.max_frame.0, doubt)
+            FrameScan::open(log, unpacker, self.max_frame.0, doubt, &self.registry)
         };
         if is_packed && let Ok(scan) = scan(AmbiguousFile::NotArchive)? {
             return Ok(Box::new(scan));
@@ -111,7 +124,7 @@ impl Archive {
         path: &Path,
         context: &ReadContext,
     ) -> Result<Option<Box<dyn Reader + 's>>, Error> {
-        self.fallbacks.read(path, &self.path.0, context)
+        self.fallbacks.read(path, &self.path.0, context, &self.registry)
     }
 }
 
@@ -132,7 +145,7 @@ impl Source for Archive {
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         let mut splits = Vec::new();
         for Input { path, .. } in self.inputs()? {
-            match self.footers.get(&path)? {
+            match self.footers.get(&path, &self.registry)? {
                 Some(footer) => splits.extend(cut_splits(&path, &footer, target, query)),
                 None => splits.push(Split::whole(path, None)),
             }
@@ -141,7 +154,7 @@ impl Source for Archive {
     }
 
     fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
-        Ok(self.footers.get(input)?.map(|footer| footer.index.events))
+        Ok(self.footers.get(input, &self.registry)?.map(|footer| footer.index.events))
     }
 
     fn read<'s>(
@@ -153,7 +166,7 @@ impl Source for Archive {
         let path = &split.input;
         let Some(end) = split.end else { return self.read_without_footer(path, context) };
         let unpacker = self.unpacker(path, context);
-        let Some(footer) = self.footers.get(path)? else {
+        let Some(footer) = self.footers.get(path, &self.registry)? else {
             unpacker.report_damage(split.start, end, CHANGED);
             return Ok(Box::new(std::iter::empty()));
         };

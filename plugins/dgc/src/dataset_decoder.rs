@@ -32,13 +32,12 @@ const UNKNOWN_TYPE: &str =
 
 impl DatasetDecoder {
     /// A decoder of the dataset's own types. Other types need a stage `decode` before.
-    pub(crate) fn from_linked() -> Result<Self, OptionsError> {
+    pub(crate) fn new(registry: &Registry) -> Result<Self, OptionsError> {
         let types = TypePaths(vec![PathBuf::from("mit-dgc")]);
-        let registry = Registry::linked();
         // Without this codec only events that are already decoded are found.
         let is_linked = registry.get(sluice_model::PluginKind::Codec, "lcm").is_some();
         let types = if is_linked { types } else { TypePaths::default() };
-        let codecs = Codecs::from_paths(&registry, &types, &CodecOptions::default())?;
+        let codecs = Codecs::from_paths(registry, &types, &CodecOptions::default())?;
         let mut payload_types = HashMap::new();
         for (place, codec) in codecs.iter().enumerate() {
             for codec_type in codec.types() {

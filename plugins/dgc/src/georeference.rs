@@ -12,7 +12,7 @@ use serde::Deserialize;
 use sluice_model::time::TimeLength;
 use sluice_model::{
     Batch, Channel, ChannelId, Channels, Error, Map, MapQuery, OptionsError, Pattern, Patterns,
-    PerChannel, Rows, Stage, StageContext,
+    PerChannel, PluginFactory, Registry, Rows, Stage, StageContext,
 };
 
 use crate::dataset_decoder::DatasetDecoder;
@@ -73,6 +73,7 @@ impl Default for GeoreferenceOptions {
 
 sluice_model::register! {
     stage "georeference": GeoreferenceOptions,
+    make: PluginFactory::Stage(|value, registry| stage(sluice_model::options::read(value)?, registry)),
     about: "adds latitude, longitude and altitude to points and poses of the local frame",
     sample: include_str!("../samples/georeference.toml"),
 }
@@ -82,31 +83,30 @@ const NOTHING_TO_PLACE: &str = "no event had points: add `velodyne` or `laser` b
                                 then `to-frame`; poses need to be decoded, or their channel named \
                                 in `channels`";
 
-impl TryFrom<GeoreferenceOptions> for Stage {
-    type Error = OptionsError;
-
-    fn try_from(options: GeoreferenceOptions) -> Result<Self, OptionsError> {
-        let fold = Self::Fold(Box::new(fold(&options)?));
-        let map = Self::Map(Box::new(Georeference { channels: options.channels.clone() }));
-        if options.channels.is_empty() {
-            return Ok(Self::Chain(vec![fold, map]));
-        }
-        let decode = DecodePoses {
-            channels: options.channels,
-            named: PerChannel::default(),
-            decoder: DatasetDecoder::from_linked()?,
-        };
-        Ok(Self::Chain(vec![Self::Map(Box::new(decode)), fold, map]))
+fn stage(options: GeoreferenceOptions, registry: &Registry) -> Result<Stage, OptionsError> {
+    let fold = Stage::Fold(Box::new(fold(&options, registry)?));
+    let map = Stage::Map(Box::new(Georeference { channels: options.channels.clone() }));
+    if options.channels.is_empty() {
+        return Ok(Stage::Chain(vec![fold, map]));
     }
+    let decode = DecodePoses {
+        channels: options.channels,
+        named: PerChannel::default(),
+        decoder: DatasetDecoder::new(registry)?,
+    };
+    Ok(Stage::Chain(vec![Stage::Map(Box::new(decode)), fold, map]))
 }
 
-fn fold(options: &GeoreferenceOptions) -> Result<AttachFold<GpsReference>, OptionsError> {
+fn fold(
+    options: &GeoreferenceOptions,
+    registry: &Registry,
+) -> Result<AttachFold<GpsReference>, OptionsError> {
     let (max_age, wait) = (options.max_age, non_negative("wait", options.wait)?);
     max_age.0.map(|age| non_negative("max_age", age)).transpose()?;
     let wait = (options.choose == ReferenceChoice::At).then_some(wait);
     let advice = "`without_reference = \"drop\"` drops such events";
     Ok(AttachFold::new(AttachPlan {
-        reader: ChannelReader::new(options.gps.clone())?,
+        reader: ChannelReader::new(options.gps.clone(), registry)?,
         channels: options.channels.clone(),
         lookup_times: Box::new(lookup_times),
         lookup: lookup_fn(options.choose, max_age),

@@ -217,7 +217,7 @@ pub(crate) fn program(options: &Value) -> Program {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_model::{PluginFactory, PluginKind};
+    use sluice_model::PluginKind;
 
     #[test]
     fn commands_are_shown_as_they_would_be_typed() {
@@ -266,10 +266,9 @@ mod tests {
             for (key, value) in &wrong {
                 let mut options = serde_json::json!({ "command": ["cat"] });
                 options[key] = value.clone();
-                let error = match plugin.make {
-                    PluginFactory::Source(make) => make(options).map(drop).unwrap_err(),
-                    PluginFactory::Stage(make) => make(options).map(drop).unwrap_err(),
-                    _ => unreachable!("only sources and stages are asked for"),
+                let error = match kind {
+                    PluginKind::Source => registry.source("exec", options).map(drop).unwrap_err(),
+                    _ => registry.stage("exec", options).map(drop).unwrap_err(),
                 };
                 assert_eq!(error.path, [*key], "{kind} {value}: {error}");
                 // Else they would be taken for what was expected.

@@ -11,8 +11,8 @@ use sluice_io::files;
 use sluice_model::options::InPaths;
 use sluice_model::time::TimeLength;
 use sluice_model::{
-    Batch, Error, Input, OptionsError, PluginFactory, Query, ReadContext, Reader, Source, Split,
-    SplitStart,
+    Batch, Error, Input, OptionsError, PluginFactory, Query, ReadContext, Reader, Registry, Source,
+    Split, SplitStart,
 };
 
 use crate::events::{Defaults, to_batch};
@@ -81,17 +81,17 @@ impl TryFrom<Options> for ExecSource {
 }
 
 /// Parses and checks options, so that errors of both name their key.
-fn make(options: Value) -> Result<Box<dyn Source>, OptionsError> {
+fn make(options: Value, _: &Registry) -> Result<Box<dyn Source>, OptionsError> {
     let source: ExecSource = sluice_model::options::read::<Options>(options)?.try_into()?;
     Ok(Box::new(source))
 }
 
 sluice_model::register! {
     source "exec": ExecSource,
+    make: PluginFactory::Source(make),
     about: "runs a program in any language that writes events as an Arrow stream",
     sample: include_str!("../samples/exec-source.toml"),
     program: Some(program),
-    make: PluginFactory::Source(make),
 }
 
 impl Source for ExecSource {
@@ -194,7 +194,7 @@ mod tests {
         let path = folder.path().join("in.arrows");
         std::fs::write(&path, writer.into_inner().unwrap()).unwrap();
         let options = serde_json::json!({ "command": ["cat", "{input}"], "path": path });
-        let source = make(options).unwrap();
+        let source = make(options, &Registry::default()).unwrap();
         let split = source.splits(u64::MAX, &Query::default()).unwrap().remove(0);
         let context = ReadContext::standalone("prog");
         let mut reader = source.read(&split, SplitStart::Search, &context).unwrap();

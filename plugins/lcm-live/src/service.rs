@@ -26,6 +26,7 @@ sluice_model::register! {
     service "lcm-hub": LcmHub,
     about: "relays live LCM messages between programs over TCP (tcpq://)",
     sample: include_str!("../samples/lcm-hub.toml"),
+    default_for: &[sluice_model::DefaultRole::Live],
 }
 
 impl Service for LcmHub {

@@ -70,6 +70,7 @@ sluice_model::register! {
     sink "lcm-udp": LcmLiveSink,
     about: "sends live LCM over UDP multicast or to a hub, at the recorded pace",
     sample: include_str!("../samples/lcm-udp-sink.toml"),
+    default_for: &[sluice_model::DefaultRole::Live],
     schemes: &["udpm", "tcpq"],
     keeps_names_only: true,
 }

@@ -73,6 +73,7 @@ sluice_model::register! {
     source "lcm-udp": LcmLive,
     about: "receives live LCM over UDP multicast or from a hub, and counts lost messages",
     sample: include_str!("../samples/lcm-udp-source.toml"),
+    default_for: &[sluice_model::DefaultRole::Live],
     schemes: &["udpm", "tcpq"],
 }
 

@@ -46,6 +46,7 @@ sluice_model::register! {
     sink "lcm-log": LcmLogSink,
     about: "writes LCM event logs",
     sample: include_str!("../samples/lcm-log-sink.toml"),
+    default_for: &[sluice_model::DefaultRole::Log],
     extensions: &["lcm", "lcmlog", "log"],
     keeps_names_only: true,
 }

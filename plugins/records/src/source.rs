@@ -14,8 +14,8 @@ use sluice_kit::framed::{
 };
 use sluice_kit::window::ReadAt;
 use sluice_model::{
-    Batch, Error, Input, LossLog, OptionsError, PluginFactory, Query, ReadContext, Reader, Seam,
-    Source, Split, SplitStart, options as core_options,
+    Batch, Error, Input, LossLog, OptionsError, PluginFactory, Query, ReadContext, Reader,
+    Registry, Seam, Source, Split, SplitStart, options as core_options,
 };
 
 use crate::channels::ChannelIds;
@@ -46,15 +46,15 @@ impl TryFrom<Options> for RecordsSource {
 }
 
 /// Parses and compiles options, so that errors of both name their key.
-fn make(options: Value) -> Result<Box<dyn Source>, OptionsError> {
+fn make(options: Value, _: &Registry) -> Result<Box<dyn Source>, OptionsError> {
     RecordsSource::new(options).map(|records| Box::new(records) as _)
 }
 
 sluice_model::register! {
     source "records": RecordsSource,
+    make: PluginFactory::Source(make),
     about: "reads binary logs of your own format, which the pipeline file describes",
     sample: include_str!("../samples/records.toml"),
-    make: PluginFactory::Source(make),
 }
 
 impl RecordsSource {

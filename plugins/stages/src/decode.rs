@@ -12,8 +12,8 @@ use sluice_kit::{CodecOptions, Codecs, TypeChoice, TypePaths, TypesByKey};
 use sluice_model::options::CHANNELS_FORMAT;
 use sluice_model::{
     Batch, Channel, ChannelId, Codec, DeclaredColumns, Error, KeyOf, KnownType, Map, MapQuery,
-    OptionsError, Pattern, Patterns, PerChannel, Registry, RowsEffect, Stage, StageContext,
-    TypeKey, UndecodedPolicy, booleans,
+    OptionsError, Pattern, Patterns, PerChannel, PluginFactory, Registry, RowsEffect, Stage,
+    StageContext, TypeKey, UndecodedPolicy, booleans,
 };
 
 /// Options of `decode`.
@@ -38,6 +38,7 @@ pub(crate) struct DecodeOptions {
 
 sluice_model::register! {
     stage "decode": DecodeOptions,
+    make: PluginFactory::Stage(|value, registry| stage(sluice_model::options::read(value)?, registry)),
     about: "turns payloads into columns, by declared types",
     sample: include_str!("../samples/decode.toml"),
 }
@@ -61,32 +62,29 @@ struct ChannelPlan {
     channel: String,
 }
 
-impl TryFrom<DecodeOptions> for Stage {
-    type Error = OptionsError;
-
-    fn try_from(options: DecodeOptions) -> Result<Self, OptionsError> {
-        let DecodeOptions { types, depth, messages, .. } = &options;
-        let codec_options = CodecOptions { depth: *depth, messages: messages.clone() };
-        let codecs = load_codecs(types, &codec_options)?;
-        let types = TypesByKey::from_codecs(&codecs);
-        if types.types().is_empty() {
-            let message = "no types are declared: name files, folders or sets that declare some";
-            return Err(OptionsError { path: vec!["types".into()], message: message.into() });
-        }
-        let channel_types = ChannelTypes::new(options.channel_types, types.types())?;
-        let DecodeOptions { channels, undecoded, .. } = options;
-        let plans = PerChannel::default();
-        let decode = Decode { codecs, types, channels, channel_types, undecoded, plans };
-        Ok(Self::Map(Box::new(decode)))
+fn stage(options: DecodeOptions, registry: &Registry) -> Result<Stage, OptionsError> {
+    let DecodeOptions { types, depth, messages, .. } = &options;
+    let codec_options = CodecOptions { depth: *depth, messages: messages.clone() };
+    let codecs = load_codecs(types, &codec_options, registry)?;
+    let types = TypesByKey::from_codecs(&codecs);
+    if types.types().is_empty() {
+        let message = "no types are declared: name files, folders or sets that declare some";
+        return Err(OptionsError { path: vec!["types".into()], message: message.into() });
     }
+    let channel_types = ChannelTypes::new(options.channel_types, types.types())?;
+    let DecodeOptions { channels, undecoded, .. } = options;
+    let plans = PerChannel::default();
+    let decode = Decode { codecs, types, channels, channel_types, undecoded, plans };
+    Ok(Stage::Map(Box::new(decode)))
 }
 
 /// The codecs of these types; `Err` lists every mistake in the files if they cannot be used.
 pub(crate) fn load_codecs(
     types: &TypePaths,
     options: &CodecOptions,
+    registry: &Registry,
 ) -> Result<Codecs, OptionsError> {
-    let codecs = Codecs::from_paths(&Registry::linked(), types, options)?;
+    let codecs = Codecs::from_paths(registry, types, options)?;
     match codecs.refusal() {
         None => Ok(codecs),
         Some(message) => Err(OptionsError { path: vec!["types".into()], message }),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use sluice_kit::{CodecOptions, Codecs, TypePaths};
 use sluice_model::{
     Batch, ChannelId, Error, KnownType, Map, MapQuery, MessageType, OptionsError, PayloadType,
-    Payloads, Rows, RowsEffect, Stage, StageContext,
+    Payloads, PluginFactory, Registry, Rows, RowsEffect, Stage, StageContext,
 };
 
 use crate::decode::{ChannelTypes, load_codecs, made_from};
@@ -33,6 +33,7 @@ pub(crate) struct EncodeOptions {
 
 sluice_model::register! {
     stage "encode": EncodeOptions,
+    make: PluginFactory::Stage(|value, registry| stage(sluice_model::options::read(value)?, registry)),
     about: "turns columns back into payloads",
     sample: include_str!("../samples/encode.toml"),
 }
@@ -50,18 +51,14 @@ struct Encode {
 /// A type, or the reason why there is none.
 type TypeResult = Result<Arc<dyn PayloadType>, String>;
 
-impl TryFrom<EncodeOptions> for Stage {
-    type Error = OptionsError;
-
-    fn try_from(options: EncodeOptions) -> Result<Self, OptionsError> {
-        let codec_options = CodecOptions { messages: options.messages, ..CodecOptions::default() };
-        let codecs = load_codecs(&options.types, &codec_options)?;
-        let types: Vec<KnownType> = codecs.types().cloned().collect();
-        let channel_types = ChannelTypes::new(options.channel_types, &types)?;
-        let fingerprint = made_from(&codecs);
-        let (all, adopted) = (options.all, Mutex::default());
-        Ok(Self::Map(Box::new(Encode { codecs, types, channel_types, all, fingerprint, adopted })))
-    }
+fn stage(options: EncodeOptions, registry: &Registry) -> Result<Stage, OptionsError> {
+    let codec_options = CodecOptions { messages: options.messages, ..CodecOptions::default() };
+    let codecs = load_codecs(&options.types, &codec_options, registry)?;
+    let types: Vec<KnownType> = codecs.types().cloned().collect();
+    let channel_types = ChannelTypes::new(options.channel_types, &types)?;
+    let fingerprint = made_from(&codecs);
+    let (all, adopted) = (options.all, Mutex::default());
+    Ok(Stage::Map(Box::new(Encode { codecs, types, channel_types, all, fingerprint, adopted })))
 }
 
 impl Encode {

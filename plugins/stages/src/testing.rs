@@ -6,8 +6,7 @@ use arrow_array::{ArrayRef, Int32Array, RecordBatch};
 use serde_json::Value;
 use sluice_model::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Error, FoldQuery, MessageType, Name,
-    OptionsError, Payloads, PluginFactory, PluginKind, Registry, Rows, Stage, StageContext,
-    TimeWindow, TypeKey,
+    OptionsError, Payloads, Registry, Rows, Stage, StageContext, TimeWindow, TypeKey,
 };
 
 pub(crate) struct StageRunner {
@@ -21,9 +20,7 @@ pub(crate) struct StageRunner {
 }
 
 fn make(name: &str, options: Value) -> Result<Stage, OptionsError> {
-    let plugin = *Registry::linked().get(PluginKind::Stage, name).unwrap();
-    let PluginFactory::Stage(make) = plugin.make else { panic!("{name} is not a stage") };
-    make(options)
+    Registry::linked().stage(name, options)
 }
 
 pub(crate) fn times(batch: &Batch) -> Vec<i64> {

@@ -69,6 +69,7 @@ sluice_model::register! {
     sink "jsonl": Jsonl,
     about: "writes one JSON object per line, with the fields of decoded events",
     sample: include_str!("../samples/jsonl.toml"),
+    default_for: &[sluice_model::DefaultRole::PrintJson],
     extensions: &["jsonl", "ndjson"],
 }
 

@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 use sluice_io::tasks::TaskPool;
 use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, Encoding, Error, MessageType, Name,
-    OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind, PrepareContext,
-    Registry, Rows, SinkContext, TypeKey, Written,
+    OptionsError, Outputs, Overwrite, Payloads, PrepareContext, Registry, Rows, SinkContext,
+    TypeKey, Written,
 };
 
 /// The text, the notes, and the number of rows in the manifest.
@@ -216,9 +216,7 @@ pub(crate) fn make(
     sink: &str,
     options: Value,
 ) -> Result<Arc<dyn sluice_model::DynSink>, OptionsError> {
-    let plugin = *Registry::linked().get(PluginKind::Sink, sink).unwrap();
-    let PluginFactory::Sink(make) = plugin.make else { panic!("{sink} is not a sink") };
-    make(options)
+    Registry::linked().sink(sink, options)
 }
 
 #[cfg(test)]

@@ -67,6 +67,7 @@ sluice_model::register! {
     sink "text": TextSink,
     about: "writes one line per event, for people or from a template",
     sample: include_str!("../samples/text.toml"),
+    default_for: &[sluice_model::DefaultRole::Print],
     extensions: &["txt"],
 }
 

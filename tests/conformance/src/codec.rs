@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_kit::contract::overwrite;
-use sluice_model::{Channel, Codec, Encoding, Name, Plugin, PluginFactory, PluginKind};
+use sluice_model::{Channel, Codec, Encoding, Name, Plugin, PluginKind};
 
 use crate::finding::{Fault, expect_none};
 use crate::hostile::{ByteChange, changes};
@@ -96,10 +96,7 @@ impl CodecTrial {
         let unfit = |what: String| {
             Err(Finding::new(Promise::Options, format!("it cannot be made: {what}")))
         };
-        let PluginFactory::Codec(make) = plugin.make else {
-            return unfit("it is not a codec".to_owned());
-        };
-        match make(self.options.clone()) {
+        match registry().codec(plugin.name, self.options.clone()) {
             Err(error) => unfit(error.to_string()),
             Ok(codec) if !codec.mistakes().is_empty() => unfit(codec.mistakes().join("; ")),
             Ok(_) if self.payloads.is_empty() => unfit("there is no payload to try".to_owned()),

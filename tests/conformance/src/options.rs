@@ -45,12 +45,13 @@ fn about(plugin: &Plugin) -> Option<Finding> {
 
 /// Creates a plugin and drops it.
 fn make(plugin: &Plugin, options: Value) -> Result<(), OptionsError> {
+    let registry = crate::kit_plugins::registry();
     match plugin.make {
-        PluginFactory::Source(make) => make(options).map(drop),
-        PluginFactory::Stage(make) => make(options).map(drop),
-        PluginFactory::Codec(make) => make(options).map(drop),
-        PluginFactory::Sink(make) => make(options).map(drop),
-        PluginFactory::Service(make) => make(options).map(drop),
+        PluginFactory::Source(make) => make(options, &registry).map(drop),
+        PluginFactory::Stage(make) => make(options, &registry).map(drop),
+        PluginFactory::Codec(make) => make(options, &registry).map(drop),
+        PluginFactory::Sink(make) => make(options, &registry).map(drop),
+        PluginFactory::Service(make) => make(options, &registry).map(drop),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sluice_kit::contract::{PlainEvent, overwrite};
-use sluice_model::{BlockPool, ChannelQuery, Pattern, Patterns, PluginFactory, Query, Source};
+use sluice_model::{BlockPool, ChannelQuery, Pattern, Patterns, Query, Source};
 
 use crate::damage_trial::DamageTrial;
 use crate::engine_run::{RUN_CONFIGS, resolve_options, run};
@@ -85,10 +85,7 @@ impl<'t> TrialSubject<'t> {
     }
 
     pub(crate) fn source(&self, folder: &Path) -> Result<Box<dyn Source>, Fault> {
-        let PluginFactory::Source(make) = self.plugin.make else {
-            return Err(Fault::new(Promise::Options, "it is not a source", String::new()));
-        };
-        make(self.options(folder)).map_err(|error| {
+        self.registry.source(self.plugin.name, self.options(folder)).map_err(|error| {
             let what = "the options of the trial are refused";
             Fault::new(Promise::Options, what, error.to_string())
         })

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_io::output::faults::FaultInjector;
-use sluice_model::{DynSink, Overwrite, Plugin, PluginFactory, PluginKind, Registry};
+use sluice_model::{DynSink, Overwrite, Plugin, PluginKind, Registry};
 use sluice_pipeline::Report;
 use sluice_pipeline::run::Options;
 
@@ -353,8 +353,7 @@ impl<'t> SinkBench<'t> {
     }
 
     fn make_sink(&self) -> Option<Arc<dyn DynSink>> {
-        let PluginFactory::Sink(make) = self.plugin.make else { return None };
-        make(self.options.clone()).ok()
+        registry().sink(self.plugin.name, self.options.clone()).ok()
     }
 
     /// Checks that the files are those it announces, or next to them with

@@ -7,9 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use serde_json::json;
-use sluice_model::{
-    Error, PluginFactory, PluginKind, Query, ReadContext, Registry, Source, SplitStart,
-};
+use sluice_model::{Error, Query, ReadContext, Registry, Source, SplitStart};
 
 use crate::kit::{Folder, drive, log, run};
 
@@ -55,9 +53,7 @@ struct ReadResult {
 
 /// Plans the splits of a file, applies `change` to it, and reads it.
 fn read_after(plugin: &str, path: &Path, target: u64, change: impl FnOnce()) -> ReadResult {
-    let plugin = *Registry::linked().get(PluginKind::Source, plugin).unwrap();
-    let PluginFactory::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
-    let source = make(json!({ "path": path })).unwrap();
+    let source = Registry::linked().source(plugin, json!({ "path": path })).unwrap();
     let splits = source.splits(target, &Query::default()).unwrap();
     change();
     let context = ReadContext::standalone("log");

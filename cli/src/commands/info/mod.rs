@@ -147,9 +147,9 @@ fn inspect(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<LogSummary, F
     let (source, options) = format.source_for(file, shell)?;
     let result = Arc::new(Mutex::new(Census::default()));
     let counting = CensusSink::new(Arc::clone(&result), TypeNames::from_paths(&args.types, shell)?);
-    let report = inputs::read_into(source, &file.path, &options, Arc::new(counting))?;
+    let report = inputs::read_into(source, &file.path, &options, Arc::new(counting), shell)?;
     let census = std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner));
-    let mut findings = inputs::findings(source, &file.path, &options)?;
+    let mut findings = inputs::findings(source, &file.path, &options, shell)?;
     findings.extend(report.notes.iter().map(|note| note.what.clone()));
     let (path, format, bytes) = (file.path.clone(), source.name, file.bytes);
     Ok(LogSummary { path, format, bytes, census, report, findings })

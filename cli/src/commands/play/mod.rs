@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use sluice_io::escape::printable_sentence;
 use sluice_kit::Playback;
-use sluice_model::{Plugin, PluginKind};
+use sluice_model::{DefaultRole, Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot};
 use sluice_pipeline::{Pipeline, Report};
 
@@ -38,9 +38,6 @@ pub(crate) use args::PlayArgs;
 use keys::{PlaybackPosition, PlayerCommand};
 use status::{EventRate, PlaybackStatus};
 
-/// Selects the default sink, which has its own default address.
-const DEFAULT_SCHEME: &str = "udpm://";
-
 /// The messages on signals.
 const STOPPING: SignalMessages = ["stopping; another signal aborts", "aborting"];
 
@@ -61,17 +58,19 @@ pub(crate) fn run(args: &PlayArgs, shell: &Shell) -> CommandResult {
 /// The pipeline file equivalent to the arguments, and the speed in it.
 fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
     let to = args.to.as_deref().unwrap_or_default();
+    // Without a URL, the default sink has its own address.
+    let default = || inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Live);
     if !to.is_empty() && !inputs::is_url(to) {
+        let scheme = default()?.schemes.first().copied().unwrap_or_default();
         return Err(Failure::Usage(format!(
-            "{to} is not a URL such as {DEFAULT_SCHEME}239.255.76.67:7667; `sluice convert` \
+            "{to} is not a URL such as {scheme}://239.255.76.67:7667; `sluice convert` \
              writes files"
         )));
     }
-    let sink = inputs::plugin_for_url(
-        shell,
-        PluginKind::Sink,
-        if to.is_empty() { DEFAULT_SCHEME } else { to },
-    )?;
+    let sink = match to {
+        "" => default()?,
+        url => inputs::plugin_for_url(shell, PluginKind::Sink, url)?,
+    };
     let mut selection = args.selection.clone();
     selection.channel.extend(args.regex.clone());
     let (files, selection) = inputs::resolve_file_urls(&args.inputs, &selection, shell)?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_io::output::PublishedFile;
-use sluice_model::{Overwrite, Plugin, PluginKind};
+use sluice_model::{DefaultRole, Overwrite, Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options, Recording, Stop};
 use sluice_pipeline::{Pipeline, PipelineNode, PluginInstance, Report};
 
@@ -34,9 +34,6 @@ use naming::{ExistingOutput, Numbering};
 use output::RecordingOutput;
 use pieces::{PieceCutter, PieceLimits, State};
 use quota::DiskQuota;
-
-/// The source if no URL is given.
-const DEFAULT_SOURCE: &str = "lcm-udp";
 
 pub(crate) fn run(args: &RecordArgs, shell: &Shell) -> CommandResult {
     let out = RecordingOutput::from_args(args, shell)?;
@@ -135,7 +132,7 @@ impl<'s> RecordingSource<'s> {
         let selection = selection(args, shell);
         match args.url.clone().or_else(from_environment) {
             None => {
-                let plugin = inputs::plugin_named(shell, PluginKind::Source, DEFAULT_SOURCE)?;
+                let plugin = inputs::default_plugin(shell, PluginKind::Source, DefaultRole::Live)?;
                 Self::live(plugin, None, selection, args)
             }
             Some(url) if inputs::is_url(&url) => {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sluice_io::files;
-use sluice_model::PluginKind;
+use sluice_model::{DefaultRole, PluginKind};
 
 use crate::args::Assignment;
 use crate::commands::convert::OutputTarget;
@@ -18,9 +18,6 @@ use super::pieces::PieceLimits;
 
 /// The default name of lcm-logger.
 const DEFAULT_NAME: &str = "lcmlog-%Y-%m-%d";
-
-/// The sink for LCM logs.
-const LOG_SINK: &str = "lcm-log";
 
 /// The default maximum age of a piece of tables. An incomplete piece is lost on power failure.
 const TABLE_PIECE_AGE: Duration = Duration::from_mins(1);
@@ -64,12 +61,10 @@ impl<'s> RecordingOutput<'s> {
             set("renumber");
         }
         options.extend(args.receiving.sink_option.iter().cloned());
-        let is_packed = sink.path.ends_with(".zst") || sink.plugin.name == "archive";
-        let suffix = if sink.plugin.name == LOG_SINK && !is_packed {
-            String::new()
-        } else {
-            suffix(&sink.path, shell)
-        };
+        let is_packed =
+            sink.path.ends_with(".zst") || sink.plugin.default_for.contains(&DefaultRole::Archive);
+        let is_log = sink.plugin.default_for.contains(&DefaultRole::Log);
+        let suffix = if is_log && !is_packed { String::new() } else { suffix(&sink.path, shell) };
         let strftime = args.strftime || args.to.is_none();
         let naming = FileNaming::new(numbering, existing, strftime, suffix);
         let flush = Duration::from_millis(if is_packed { 1000 } else { 100 });
@@ -115,7 +110,9 @@ fn sink<'s>(args: &RecordArgs, to: &str, shell: &'s Shell) -> Result<OutputTarge
     let known = |e: String| shell.registry.by_extension(PluginKind::Sink, &e).is_some();
     let is_folder = to.ends_with('/') || Path::new(to).is_dir();
     let tells = is_folder || packed || extension.is_some_and(known);
-    let name = args.sink.as_deref().or((!tells).then_some(LOG_SINK));
+    let log = |()| inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Log);
+    let log = (!tells && args.sink.is_none()).then_some(()).map(log).transpose()?;
+    let name = args.sink.as_deref().or(log.map(|plugin| plugin.name));
     OutputTarget::from_path(to, name, &args.receiving.sink_option, shell)
 }
 
@@ -164,8 +161,11 @@ fn limits(args: &RecordArgs, numbering: Numbering) -> PieceLimits {
 /// The extension that identifies a format: `.parquet`, `.lcm.zst`, `.zst`.
 fn suffix(path: &str, shell: &Shell) -> String {
     let (extension, packed) = inputs::extension(Path::new(path));
-    let known =
-        |e: &String| e == "arrow" || shell.registry.by_extension(PluginKind::Sink, e).is_some();
+    let archive = shell.registry.default_for(PluginKind::Sink, DefaultRole::Archive);
+    let inner = archive.map_or(&[][..], |plugin| plugin.inner_extensions);
+    let known = |e: &String| {
+        inner.contains(&e.as_str()) || shell.registry.by_extension(PluginKind::Sink, e).is_some()
+    };
     let inner = extension.filter(known).map(|e| format!(".{e}")).unwrap_or_default();
     inner + if packed { ".zst" } else { "" }
 }

@@ -8,9 +8,7 @@ use std::collections::HashMap;
 use serde_json::{Map as Object, Value, json};
 use sluice_kit::TypePaths;
 use sluice_kit::json::JsonRows;
-use sluice_model::{
-    ChannelId, Channels, Map, PluginFactory, PluginKind, Stage, StageContext, TypeKey,
-};
+use sluice_model::{ChannelId, Channels, Map, PluginKind, Stage, StageContext, TypeKey};
 
 use super::counters::{ChannelView, LastEvent};
 use crate::commands::info::TypeNames;
@@ -100,10 +98,7 @@ fn decoder(
     let plugin = inputs::plugin_named(shell, PluginKind::Stage, "decode")?;
     let each = channel_types.iter().map(|(channel, name)| (channel.clone(), json!(name)));
     let options = json!({ "types": types, "channel_types": each.collect::<Object<_, _>>() });
-    let PluginFactory::Stage(make) = plugin.make else {
-        return Err(Failure::Failed(format!("`{}` is not a stage", plugin.name)));
-    };
-    match make(options) {
+    match shell.registry.stage(plugin.name, options) {
         Ok(Stage::Map(map)) => Ok(map),
         Ok(_) => Err(Failure::Failed(format!("`{}` is a stateful stage", plugin.name))),
         Err(error) => Err(Failure::Usage(error.message)),

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use sluice_io::escape::{json_escaped, printable_sentence};
 use sluice_model::time::{self, TimeLength};
-use sluice_model::{Plugin, PluginKind};
+use sluice_model::{DefaultRole, Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
 use sluice_pipeline::{Pipeline, Report};
 
@@ -40,9 +40,6 @@ use messages::{MessageDecoder, TypeLabel};
 use screen::{ScreenState, SpyCommand, TableHeader};
 use table::SpyRow;
 
-/// Selects the default source, which has its own default address.
-const DEFAULT_SCHEME: &str = "udpm://";
-
 /// The minimum window of rates.
 const WINDOW: Duration = Duration::from_secs(5);
 
@@ -55,7 +52,7 @@ pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> CommandResult {
     let messages = MessageDecoder::from_types(&args.types, &args.channel_types, shell)?;
     let counters = Arc::new(SpyCounters::new(WINDOW.max(interval)));
     let counting = Arc::new(CountingSink(Arc::clone(&counters)));
-    let node = inputs::source_node(source, options(args))?;
+    let node = inputs::source_node(source, options(args), shell)?;
     let address = address(&node, args);
     let nodes = vec![node, inputs::sink_node(counting)];
     let pipeline = Pipeline { nodes, ..Pipeline::default() };
@@ -101,10 +98,13 @@ fn print_end(
 
 /// The source for the URL, or the default source.
 fn source<'s>(args: &SpyArgs, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
-    let url = args.url.as_deref().unwrap_or(DEFAULT_SCHEME);
+    // Without a URL, the default source has its own address.
+    let default = inputs::default_plugin(shell, PluginKind::Source, DefaultRole::Live);
+    let Some(url) = args.url.as_deref() else { return default };
     if !inputs::is_url(url) {
+        let scheme = default?.schemes.first().copied().unwrap_or_default();
         return Err(Failure::Usage(format!(
-            "{url} is not a URL such as {DEFAULT_SCHEME}239.255.76.67:7667; `sluice info` \
+            "{url} is not a URL such as {scheme}://239.255.76.67:7667; `sluice info` \
              describes a log, `sluice play` plays it"
         )));
     }

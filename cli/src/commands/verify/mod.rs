@@ -66,7 +66,9 @@ fn verify_file(path: &Path, format: &InputFormat, shell: &Shell) -> Result<Verif
     }
     for file in &files {
         match format.source_for(file, shell) {
-            Ok((source, options)) => read_through(&file.path, source, &options, &mut result)?,
+            Ok((source, options)) => {
+                read_through(&file.path, source, &options, &mut result, shell)?
+            }
             Err(failure) if format.from.is_some() => return Err(failure),
             // Some formats can only be written; the record is all there is then.
             Err(Failure::Usage(_)) if !recorded.is_empty() => {}
@@ -100,10 +102,11 @@ fn read_through(
     source: &sluice_model::Plugin,
     options: &Map<String, Value>,
     result: &mut VerifyResult,
+    shell: &Shell,
 ) -> Result<(), Failure> {
     let counting = CensusSink::new(Arc::default(), TypeNames::default());
-    let report = inputs::read_into(source, path, options, Arc::new(counting))?;
-    result.damage.extend(inputs::faults(source, path, options)?);
+    let report = inputs::read_into(source, path, options, Arc::new(counting), shell)?;
+    result.damage.extend(inputs::faults(source, path, options, shell)?);
     for damage in &report.damage {
         let (length, offset) = (damage.length, damage.offset);
         result

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use sluice_io::escape::printable_sentence;
 use sluice_io::files::{self, PathKind};
-use sluice_model::{Input, PluginFactory};
+use sluice_model::Input;
 use sluice_pipeline::manifest::{self, OutputFile};
 
 use crate::exit::{ExitStatus, Failure};
@@ -138,9 +138,8 @@ fn count_rows(path: &Path, shell: &Shell) -> Result<Option<u64>, String> {
         Err(failure @ (Failure::Failed(_) | Failure::Error(_))) => return Err(failure.message()),
         Err(_) => return Ok(None),
     };
-    let (PluginFactory::Source(make), Some(text)) = (found.make, path.to_str()) else {
-        return Ok(None);
-    };
-    let Ok(source) = make(json!({ "path": text })) else { return Ok(None) };
+    let Some(text) = path.to_str() else { return Ok(None) };
+    let source = shell.registry.source(found.name, json!({ "path": text }));
+    let Ok(source) = source else { return Ok(None) };
     source.events_in(path).map_err(|error| error.to_string())
 }

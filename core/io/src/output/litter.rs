@@ -4,15 +4,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{MANIFEST, TEMPORARY, folder_of, temporary_path};
 use crate::store::is_address;
 
-/// The temporary files that this process uses.
-pub(super) fn live() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    static LIVE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+/// This process as part of the names of temporary files: its id and when it started.
+pub(super) fn owner() -> String {
+    let process = std::process::id();
+    format!("{process}-{}", process_start(process).unwrap_or_default())
+}
+
+/// When a process started, in clock ticks since the machine did: ids are used again. `None` if there
+/// is none, or the system does not say.
+pub fn process_start(process: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program, in parentheses, may contain anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(19).map(str::to_owned)
 }
 
 /// The litter in the folders that a batch writes to. Each folder is listed only once.
@@ -50,10 +59,14 @@ fn temporary_names(folder: &Path) -> impl Iterator<Item = String> {
 
 fn remove_if_stale(folder: &Path, name: &str, short: Option<&str>) {
     // A dot would mean another target whose name starts with this one's.
-    let process = inner_name(name, short).and_then(|inner| inner.split_once('-'));
-    let Some(Ok(process)) = process.map(|(process, _)| process.parse::<u32>()) else { return };
+    let owner = inner_name(name, short).and_then(|inner| inner.rsplit_once('-'));
+    let Some((owner, _)) = owner else { return };
+    let (process, started) = owner.split_once('-').unwrap_or((owner, ""));
+    let Ok(process) = process.parse::<u32>() else { return };
     let path = folder.join(name);
-    if is_free(&path) && !is_in_use(process, &path) {
+    // A running process may still publish it: it may have closed the file, or locks may not be
+    // shared between machines.
+    if is_free(&path) && !is_running(process, started) {
         remove_any(&path);
     }
 }
@@ -83,13 +96,13 @@ fn is_free(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
-/// Whether its process may still publish it: it may have closed the file, or locks may not be
-/// shared between machines.
-fn is_in_use(process: u32, path: &Path) -> bool {
-    if process == std::process::id() {
-        return live().contains(path);
+/// Whether the process with this id, which [started](process_start) then, is running. Without a
+/// start, any process but this one counts.
+pub fn is_running(process: u32, started: &str) -> bool {
+    match process_start(process) {
+        None => process == std::process::id() && started.is_empty(),
+        Some(start) => start == started || (started.is_empty() && process != std::process::id()),
     }
-    Path::new("/proc").join(process.to_string()).exists()
 }
 
 /// Removes the litter next to these outputs, and in the folders among them.

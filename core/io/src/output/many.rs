@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::faults::{OutputStep, inject, write_all};
-use super::litter::live;
 use super::objects::{Upload, temporary_dir_for};
 use super::renames::{RenameLog, appeared_error, publish_error};
 use super::staging::make_below;
@@ -218,7 +217,6 @@ impl StagedFolder {
     pub(super) fn discard(&mut self) {
         if let Some(staging) = self.staging.take() {
             remove_any(&staging);
-            live().remove(&staging);
         }
     }
 }

@@ -47,7 +47,7 @@ use crate::tasks::TaskPool;
 
 use atomic::temporary_path;
 use faults::{FaultInjector, OutputStep, inject};
-use litter::{live, remove_any, remove_stale};
+use litter::{remove_any, remove_stale};
 use many::StagedFolder;
 use objects::holds_objects;
 use replace::{files_in_manifest, holds_batch};
@@ -56,7 +56,9 @@ use targets::{real_path, resolve_link};
 
 pub use atomic::{remove_file, replace_file, sync_folder};
 pub use file::OutputFile;
-pub use litter::{ListedLitter, is_used, remove_unfinished_manifest, sweep};
+pub use litter::{
+    ListedLitter, is_running, is_used, process_start, remove_unfinished_manifest, sweep,
+};
 pub use many::OutputFiles;
 pub use objects::remove_objects;
 
@@ -296,7 +298,6 @@ impl Drop for Outputs {
         let folders = state.staged_folders.iter().filter_map(StagedFolder::path);
         for temporary in state.open.values().chain(staged).chain(folders) {
             remove_any(temporary);
-            live().remove(temporary);
         }
         // An empty file that never grew would only block the next run.
         for (path, file) in &state.growing {

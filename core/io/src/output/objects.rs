@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::faults::{FaultInjector, OutputStep, inject};
-use super::litter::{live, remove_any};
+use super::litter::{owner, remove_any};
 use super::renames::appeared_error;
 use super::{MANIFEST, Outputs, Overwrite, TEMPORARY};
 use crate::Error;
@@ -259,7 +259,7 @@ fn copy_via_file(
 ) -> io::Result<()> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let name = format!(".carried.{}-{number}{TEMPORARY}", std::process::id());
+    let name = format!(".carried.{}-{number}{TEMPORARY}", owner());
     let path = std::env::temp_dir().join(name);
     let read = || -> io::Result<()> {
         let (mut file, mut at) = (File::create_new(&path)?, 0);
@@ -270,10 +270,8 @@ fn copy_via_file(
         }
         file.sync_all()
     };
-    live().insert(path.clone());
     let put = read().and_then(|()| to.store.put_file(&to.at, &path, how));
     remove_any(&path);
-    live().remove(&path);
     put
 }
 

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use super::atomic::{replace_with, sync_folders};
 use super::faults::FaultInjector;
 use super::file::sync;
-use super::litter::live;
 use super::many::StagedFolder;
 use super::objects::{self, OldManifests, PublishedObjects, Upload};
 use super::renames::RenameLog;
@@ -219,7 +218,6 @@ fn write_all(manifests: &[Manifest], faults: Option<&FaultInjector>) -> Result<(
 fn discard_all(staged: &mut [StagedOutput], folders_staged: &mut [StagedFolder]) {
     for temporary in staged.iter_mut().filter_map(|staged| staged.temporary.take()) {
         remove_any(&temporary);
-        live().remove(&temporary);
     }
     folders_staged.iter_mut().for_each(StagedFolder::discard);
 }

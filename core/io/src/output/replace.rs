@@ -9,7 +9,6 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::faults::OutputStep;
-use super::litter::live;
 use super::renames::rename_new;
 use super::{MANIFEST, Outputs, PublishedFile, objects, remove_any};
 use crate::store::is_address;
@@ -201,7 +200,6 @@ impl MovedAside {
         self.moved.iter().for_each(|(was, is)| drop(rename_new(is, was)));
         for (dir, _lock) in self.dirs {
             drop(fs::remove_dir(&dir));
-            live().remove(&dir);
         }
     }
 
@@ -209,7 +207,6 @@ impl MovedAside {
     pub(super) fn discard(self) {
         for (dir, _lock) in self.dirs {
             remove_any(&dir);
-            live().remove(&dir);
         }
     }
 }

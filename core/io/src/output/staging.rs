@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use super::faults::OutputStep;
-use super::{Outputs, Overwrite, PublishedFile, StagedOutput, folder_of, live, real_path};
+use super::{Outputs, Overwrite, PublishedFile, StagedOutput, folder_of, real_path};
 use crate::Error;
 use crate::files::is_special;
 use crate::store::{StorePath, is_address};
@@ -213,7 +213,6 @@ impl Outputs {
         };
         if let Err(error) = copy() {
             super::remove_any(&temporary);
-            live().remove(&temporary);
             return Err(Error::io("copy", place, error));
         }
         Ok(temporary)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::faults::OutputStep;
-use super::litter::live;
+use super::litter::owner;
 use super::{Outputs, TEMPORARY, folder_of};
 use crate::Error;
 use crate::store::is_address;
@@ -42,21 +42,14 @@ impl Outputs {
         let short = short(name);
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let temporary = format!(".{short}.{}-{number}{TEMPORARY}", std::process::id());
-            let temporary = folder.join(temporary);
-            live().insert(temporary.clone());
+            let temporary = folder.join(format!(".{short}.{}-{number}{TEMPORARY}", owner()));
             match self.inject(OutputStep::Create).and_then(|()| make(&temporary)) {
-                // Litter of a killed process with the same process id.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    live().remove(&temporary);
-                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 // A concurrent run created the folder, failed, and removed it again.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => {
-                    live().remove(&temporary);
                     self.make_all(folder).map_err(|e| Error::io("create", folder, e))?;
                 }
                 Err(error) => {
-                    live().remove(&temporary);
                     return Err(Error::io("create", folder.join(name), error));
                 }
                 Ok(made) => return Ok((temporary, made)),

@@ -13,7 +13,7 @@ use sluice_pipeline::run::Stop;
 use crate::address::Address;
 use crate::handshake::check_scheduler;
 use crate::local::LocalCluster;
-use crate::{logging, runtime, stop_requested};
+use crate::{runtime, stop_requested};
 use job::Job;
 
 /// The most orders in a job: a scheduler plans each job as a whole.
@@ -67,7 +67,6 @@ impl Carrier for Ballista {
         stop: &Stop,
         say: &(dyn Fn(&str) + Sync),
     ) -> Result<(), Error> {
-        logging::start();
         let orders = orders.iter().map(UnitOrder::to_json_parts).collect::<Result<Vec<_>, _>>()?;
         let runtime = runtime(1)?;
         let result = runtime.block_on(async {

@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch};
 use serde_json::{Value, json};
 use sluice_model::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Error, MessageType, Name, OptionsError,
-    Payloads, PluginFactory, PluginKind, Registry, Rows, Stage, StageContext, TypeKey,
+    Payloads, Registry, Rows, Stage, StageContext, TypeKey,
 };
 
 /// A running stage, part by part.
@@ -22,9 +22,7 @@ struct StageRun {
 }
 
 fn make(options: Value) -> Result<Stage, OptionsError> {
-    let plugin = *Registry::linked().get(PluginKind::Stage, "sql").unwrap();
-    let PluginFactory::Stage(make) = plugin.make else { panic!("it is no stage") };
-    make(options)
+    Registry::linked().stage("sql", options)
 }
 
 fn option_error(options: Value) -> String {

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arrow_schema::SchemaRef;
 use serde_json::{Value, json};
 use sluice_model::{
-    BlockPool, ChannelId, Channels, Error, LossLog, Map, OptionsError, PluginFactory, PluginKind,
-    Query, ReadContext, Registry, RunHandle, Source, Split, Stage,
+    BlockPool, ChannelId, Channels, Error, LossLog, Map, OptionsError, Query, ReadContext,
+    Registry, RunHandle, Source, Split, Stage,
 };
 
 use super::columns::{ChannelLabels, TableKind};
@@ -251,12 +251,7 @@ fn stateless_stage(
     options: Value,
 ) -> Result<Arc<dyn Map>, OptionsError> {
     let missing = |message: String| OptionsError { path: Vec::new(), message };
-    let plugin = registry.get(PluginKind::Stage, name);
-    let plugin = plugin.ok_or_else(|| missing(format!("this program has no stage `{name}`")))?;
-    let PluginFactory::Stage(make) = plugin.make else {
-        return Err(missing(format!("`{name}` is not a stage")));
-    };
-    match make(options)? {
+    match registry.stage(name, options)? {
         Stage::Map(map) => Ok(Arc::from(map)),
         _ => Err(missing(format!("the stage `{name}` keeps state, and cannot be used for tables"))),
     }

@@ -5,10 +5,11 @@ use std::sync::{Arc, Barrier};
 
 use sluice_model::time::TimePoint;
 use sluice_model::{
-    Batch, ChannelQuery, Error, Fold, FoldQuery, Map, MapQuery, OptionsError, Pattern, Patterns,
-    Stage, StageContext,
+    Batch, ChannelQuery, Error, Fold, FoldQuery, Map, MapQuery, Pattern, Patterns, Stage,
+    StageContext,
 };
 use sluice_pipeline::run::{self, Options};
+use sluice_pipeline::spec::StageFactory;
 use sluice_pipeline::{Outline, Pipeline, PluginInstance, Report, graph};
 
 use crate::engine::kit::{LineSink, MadeUpSource, SECOND, chain_of, node, run, with_payloads};
@@ -113,8 +114,7 @@ fn what_a_chain_remembers_is_forgotten_when_everything_is_played_again() {
     let made = MadeUpSource { seconds: 4, per_second: 6, ..MadeUpSource::default() };
     let lines = LineSink { rounds: 2, ..LineSink::default() };
     let mut pipeline = chain_of(&made, vec![("both", chain())], &lines);
-    let again: fn(serde_json::Value) -> Result<Stage, OptionsError> = |_| Ok(chain());
-    pipeline.nodes[1].stage_factory = Some(again);
+    pipeline.nodes[1].stage_factory = Some(StageFactory::new(|| Ok(chain())));
     run(pipeline, 2);
     let lines = lines.lines.lock().unwrap();
     let (first, second) = lines.split_at(lines.len() / 2);

@@ -32,7 +32,7 @@ pub(crate) fn registry() -> Registry {
         Plugin::new("pass", PluginFactory::Stage(make_stage::<PassStage>), schema_of::<PassStage>),
         Plugin::new(
             "lcm",
-            PluginFactory::Codec(|_| Err(OptionsError::at("", "a toy"))),
+            PluginFactory::Codec(|_, _| Err(OptionsError::at("", "a toy"))),
             schema_of::<PassStage>,
         ),
     ])

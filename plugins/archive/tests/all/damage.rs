@@ -104,7 +104,8 @@ fn a_truncated_archive_has_every_whole_frame_and_one_damage() {
 
 /// How many events a frame has: none, if it is a format's head or tail.
 fn count(format: &str, plain: &[u8]) -> usize {
-    let format = sluice_archive::fuzzing::find_format(format).unwrap();
+    let format =
+        sluice_archive::fuzzing::find_format(format, &sluice_model::Registry::linked()).unwrap();
     let context = sluice_model::ReadContext::standalone("test");
     let piece = bytes::Bytes::copy_from_slice(plain);
     let read = format.decode(piece, std::path::Path::new("x"), &context).unwrap();

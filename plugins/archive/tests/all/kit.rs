@@ -11,7 +11,7 @@ use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather, overwrite};
 use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, Encoding, Error, Name,
-    OptionsError, PluginFactory, PluginKind, PrepareContext, Registry, SinkContext, options,
+    OptionsError, PrepareContext, Registry, SinkContext,
 };
 
 /// An event of these tests: microseconds, channel, payload.
@@ -53,11 +53,7 @@ pub(crate) fn plain(events: &[TestEvent]) -> Vec<PlainEvent> {
 }
 
 pub(crate) fn sink(options: Value) -> Result<Arc<dyn DynSink>, OptionsError> {
-    let registry = Registry::linked();
-    match registry.get(PluginKind::Sink, "archive").unwrap().make {
-        PluginFactory::Sink(make) => make(options),
-        _ => unreachable!("a sink"),
-    }
+    Registry::linked().sink("archive", options)
 }
 
 pub(crate) struct Folder(tempfile::TempDir);
@@ -123,7 +119,7 @@ impl ArchiveBuilder {
 }
 
 pub(crate) fn source(path: &Path) -> Archive {
-    options::read(json!({ "path": path })).unwrap()
+    Archive::new(json!({ "path": path }), &Registry::linked()).unwrap()
 }
 
 /// Everything read from these bytes as an archive.

@@ -8,7 +8,6 @@ use sluice_kit::contract::{
 };
 use sluice_model::{
     ChannelQuery, Pattern, Patterns, PluginKind, Query, ReadContext, Registry, SniffResult, Source,
-    options,
 };
 
 use crate::kit::{
@@ -201,7 +200,8 @@ fn a_frame_may_not_hold_more_than_is_allowed() {
     let folder = Folder::new();
     let bytes = ArchiveBuilder::new("toy").archive(&log(30));
     let path = folder.write(&bytes);
-    let strict: Archive = options::read(json!({ "path": path, "max_frame": 100 })).unwrap();
+    let options = json!({ "path": path, "max_frame": 100 });
+    let strict = Archive::new(options, &Registry::linked()).unwrap();
     let all = gather(&strict, 300).unwrap();
     assert!(all.events.is_empty());
     assert_eq!(all.damage.len(), spans(&folder, &bytes).len());

@@ -11,8 +11,8 @@ use arrow_array::{Array, ArrayRef, DictionaryArray, FixedSizeListArray, Float64A
 use arrow_buffer::{Buffer, NullBuffer};
 use arrow_schema::{DataType, Field};
 use sluice_model::{
-    Batch, ChannelId, ChannelQuery, Error, Fold, FoldQuery, OptionsError, Pattern, Patterns, Rows,
-    StageContext,
+    Batch, ChannelId, ChannelQuery, Error, Fold, FoldQuery, OptionsError, Pattern, Patterns,
+    Registry, Rows, StageContext,
 };
 
 use super::image::CameraImage;
@@ -125,6 +125,7 @@ impl AttachImages {
     pub(super) fn new(
         lenses: Arc<[CameraChannel]>,
         options: &CameraOptions,
+        registry: &Registry,
     ) -> Result<Self, OptionsError> {
         let mut channels = vec![options.pose.clone()];
         let mut cameras = Vec::with_capacity(lenses.len());
@@ -132,12 +133,13 @@ impl AttachImages {
             let channel = Pattern::parse(&lens.channel);
             let channel = channel.map_err(|message| OptionsError::at("calibration", message))?;
             channels.push(channel.clone());
-            cameras.push(CameraState { reader: ChannelReader::new(channel)?, last: None });
+            cameras
+                .push(CameraState { reader: ChannelReader::new(channel, registry)?, last: None });
         }
         let none = Patterns::default();
         Ok(Self {
             cameras,
-            poses: ChannelReader::new(options.pose.clone())?,
+            poses: ChannelReader::new(options.pose.clone(), registry)?,
             history: PoseHistory::default(),
             max_age: options.max_age.0.unsigned_abs(),
             max_gap: options.max_gap.0,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use sluice_model::{
-    Batch, ChannelId, Error, Map, MapQuery, OptionsError, PerChannel, Rows, StageContext,
+    Batch, ChannelId, Error, Map, MapQuery, OptionsError, PerChannel, Registry, Rows, StageContext,
 };
 
 use super::image::CameraImage;
@@ -70,6 +70,7 @@ impl<P: ImageTransform> ImageMap<P> {
         image_transform: P,
         calibration: &CalibrationPath,
         cameras: &[String],
+        registry: &Registry,
     ) -> Result<Self, OptionsError> {
         let load = calibration.load();
         let calibration = load.map_err(|message| OptionsError::at("calibration", message))?;
@@ -78,7 +79,7 @@ impl<P: ImageTransform> ImageMap<P> {
             lenses: camera_channels(&calibration, cameras)?,
             fingerprint: calibration.fingerprint().to_owned(),
             camera_of: PerChannel::default(),
-            decoder: DatasetDecoder::from_linked()?,
+            decoder: DatasetDecoder::new(registry)?,
         })
     }
 

@@ -17,7 +17,7 @@ mod unproject;
 
 use std::sync::Arc;
 
-use sluice_model::{OptionsError, Stage};
+use sluice_model::{OptionsError, PluginFactory, Registry, Stage};
 
 use crate::poses::options::non_negative;
 use crate::to_frame::mounts::SensorMounts;
@@ -28,24 +28,21 @@ use projector::ProjectPoints;
 
 sluice_model::register! {
     stage "camera": CameraOptions,
+    make: PluginFactory::Stage(|value, registry| stage(sluice_model::options::read(value)?, registry)),
     about: "adds to points their pixels and colours in camera images",
     sample: include_str!("../../samples/camera.toml"),
 }
 
-impl TryFrom<CameraOptions> for Stage {
-    type Error = OptionsError;
-
-    fn try_from(mut options: CameraOptions) -> Result<Self, OptionsError> {
-        non_negative("max_age", options.max_age)?;
-        non_negative("max_gap", options.max_gap)?;
-        let load = options.calibration.load();
-        let calibration = load.map_err(|message| OptionsError::at("calibration", message))?;
-        let lenses: Arc<[CameraChannel]> = camera_channels(&calibration, &options.cameras)?.into();
-        let fold = AttachImages::new(Arc::clone(&lenses), &options)?;
-        let mounts = SensorMounts::new(calibration, std::mem::take(&mut options.mounts))?;
-        let map = ProjectPoints::new(mounts, lenses, &options);
-        Ok(Self::Chain(vec![Self::Fold(Box::new(fold)), Self::Map(Box::new(map))]))
-    }
+fn stage(mut options: CameraOptions, registry: &Registry) -> Result<Stage, OptionsError> {
+    non_negative("max_age", options.max_age)?;
+    non_negative("max_gap", options.max_gap)?;
+    let load = options.calibration.load();
+    let calibration = load.map_err(|message| OptionsError::at("calibration", message))?;
+    let lenses: Arc<[CameraChannel]> = camera_channels(&calibration, &options.cameras)?.into();
+    let fold = AttachImages::new(Arc::clone(&lenses), &options, registry)?;
+    let mounts = SensorMounts::new(calibration, std::mem::take(&mut options.mounts))?;
+    let map = ProjectPoints::new(mounts, lenses, &options);
+    Ok(Stage::Chain(vec![Stage::Fold(Box::new(fold)), Stage::Map(Box::new(map))]))
 }
 
 #[cfg(test)]

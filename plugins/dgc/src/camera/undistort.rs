@@ -6,7 +6,9 @@ use arrow_array::{ArrayRef, BinaryArray, Int16Array, Int64Array, RecordBatch};
 use arrow_schema::{Field, Schema};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_model::{Error, MessageType, OptionsError, Payloads, Rows, Stage, TypeKey};
+use sluice_model::{
+    Error, MessageType, OptionsError, Payloads, PluginFactory, Registry, Rows, Stage, TypeKey,
+};
 
 use super::image::{CameraImage, UNDISTORTED};
 use super::image_map::{ImageMap, ImageTransform, KeepReason, UNDECODABLE, WRONG_SHAPE};
@@ -36,21 +38,18 @@ impl Default for UndistortOptions {
 
 sluice_model::register! {
     stage "undistort": UndistortOptions,
+    make: PluginFactory::Stage(|value, registry| stage(sluice_model::options::read(value)?, registry)),
     about: "removes the lens distortion from camera images",
     sample: include_str!("../../samples/undistort.toml"),
 }
 
-impl TryFrom<UndistortOptions> for Stage {
-    type Error = OptionsError;
-
-    fn try_from(options: UndistortOptions) -> Result<Self, OptionsError> {
-        if !(1..=100).contains(&options.quality) {
-            return Err(OptionsError::at("quality", "expected a quality from 1 to 100"));
-        }
-        let images = Undistort { quality: options.quality };
-        let images = ImageMap::new(images, &options.calibration, &options.cameras)?;
-        Ok(Self::Map(Box::new(images)))
+fn stage(options: UndistortOptions, registry: &Registry) -> Result<Stage, OptionsError> {
+    if !(1..=100).contains(&options.quality) {
+        return Err(OptionsError::at("quality", "expected a quality from 1 to 100"));
     }
+    let images = Undistort { quality: options.quality };
+    let images = ImageMap::new(images, &options.calibration, &options.cameras, registry)?;
+    Ok(Stage::Map(Box::new(images)))
 }
 
 struct Undistort {
@@ -151,7 +150,9 @@ mod tests {
 
     fn make_map(options: Value) -> Result<Box<dyn Map>, OptionsError> {
         let options: UndistortOptions = serde_json::from_value(options).unwrap();
-        let Stage::Map(map) = Stage::try_from(options)? else { panic!("a map was expected") };
+        let Stage::Map(map) = stage(options, &Registry::linked())? else {
+            panic!("a map was expected")
+        };
         Ok(map)
     }
 

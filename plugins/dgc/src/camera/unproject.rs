@@ -8,7 +8,7 @@ use arrow_buffer::OffsetBuffer;
 use arrow_schema::Field;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_model::{Error, OptionsError, Rows, Stage};
+use sluice_model::{Error, OptionsError, PluginFactory, Registry, Rows, Stage};
 
 use super::image::CameraImage;
 use super::image_map::{ImageMap, ImageTransform, KeepReason, UNDECODABLE, WRONG_SHAPE};
@@ -63,6 +63,7 @@ impl Default for UnprojectOptions {
 
 sluice_model::register! {
     stage "unproject": UnprojectOptions,
+    make: PluginFactory::Stage(|value, registry| stage(sluice_model::options::read(value)?, registry)),
     about: "turns pixels of camera images into points at a depth or on a plane",
     sample: include_str!("../../samples/unproject.toml"),
 }
@@ -77,38 +78,34 @@ enum RayTarget {
 /// Maximum number of points per image.
 const MAX_POINTS: u64 = 4 << 20;
 
-impl TryFrom<UnprojectOptions> for Stage {
-    type Error = OptionsError;
-
-    fn try_from(options: UnprojectOptions) -> Result<Self, OptionsError> {
-        if options.every == 0 {
-            return Err(OptionsError::at("every", "expected 1 or more"));
-        }
-        if options.frame == PointFrame::Local {
-            let what = "expected `body` or `sensor`; `to-frame` moves points into the local frame";
-            return Err(OptionsError::at("frame", what));
-        }
-        let is_far = |metres: &f64| metres.is_finite() && *metres > 0.0;
-        for (key, metres) in [("depth", options.depth), ("max_range", options.max_range)] {
-            if metres.is_some_and(|metres| !is_far(&metres)) {
-                return Err(OptionsError::at(key, "expected metres above 0"));
-            }
-        }
-        let target = match (options.depth, options.height) {
-            (Some(_), Some(_)) => {
-                let what = "expected either `depth` or `height`, found both";
-                return Err(OptionsError::at("height", what));
-            }
-            (_, Some(height)) if !height.is_finite() => {
-                return Err(OptionsError::at("height", "expected metres above the ground"));
-            }
-            (_, Some(height)) => RayTarget::Height(height),
-            (depth, None) => RayTarget::Depth(depth.unwrap_or(1.0)),
-        };
-        let (calibration, cameras) = (options.calibration.clone(), options.cameras.clone());
-        let images = ImageMap::new(Unproject { target, options }, &calibration, &cameras)?;
-        Ok(Self::Map(Box::new(images)))
+fn stage(options: UnprojectOptions, registry: &Registry) -> Result<Stage, OptionsError> {
+    if options.every == 0 {
+        return Err(OptionsError::at("every", "expected 1 or more"));
     }
+    if options.frame == PointFrame::Local {
+        let what = "expected `body` or `sensor`; `to-frame` moves points into the local frame";
+        return Err(OptionsError::at("frame", what));
+    }
+    let is_far = |metres: &f64| metres.is_finite() && *metres > 0.0;
+    for (key, metres) in [("depth", options.depth), ("max_range", options.max_range)] {
+        if metres.is_some_and(|metres| !is_far(&metres)) {
+            return Err(OptionsError::at(key, "expected metres above 0"));
+        }
+    }
+    let target = match (options.depth, options.height) {
+        (Some(_), Some(_)) => {
+            let what = "expected either `depth` or `height`, found both";
+            return Err(OptionsError::at("height", what));
+        }
+        (_, Some(height)) if !height.is_finite() => {
+            return Err(OptionsError::at("height", "expected metres above the ground"));
+        }
+        (_, Some(height)) => RayTarget::Height(height),
+        (depth, None) => RayTarget::Depth(depth.unwrap_or(1.0)),
+    };
+    let (calibration, cameras) = (options.calibration.clone(), options.cameras.clone());
+    let images = ImageMap::new(Unproject { target, options }, &calibration, &cameras, registry)?;
+    Ok(Stage::Map(Box::new(images)))
 }
 
 struct Unproject {

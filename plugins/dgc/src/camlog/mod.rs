@@ -18,7 +18,7 @@ use sluice_kit::{Delimited, DelimitedSource, EventMarker, ParseOutcome};
 use sluice_model::options::{self as core_options, InPaths};
 use sluice_model::{
     Channel, Encoding, Error, Input, Name, OptionsError, PluginFactory, Query, ReadContext, Reader,
-    SniffResult, Source, Split, SplitStart,
+    Registry, SniffResult, Source, Split, SplitStart,
 };
 
 use crate::calibration::{Calibration, CalibrationPath};
@@ -70,7 +70,7 @@ impl TryFrom<CameraLogOptions> for CameraLog {
 }
 
 /// Reads options, so that mistakes in the calibration name their key.
-fn make(options: Value) -> Result<Box<dyn Source>, OptionsError> {
+fn make(options: Value, _: &Registry) -> Result<Box<dyn Source>, OptionsError> {
     let options = core_options::read::<CameraLogOptions>(options)?;
     CameraLog::try_from(options).map(|log| Box::new(log) as _)
 }
@@ -85,12 +85,12 @@ fn sniff(head: &[u8]) -> SniffResult {
 
 sluice_model::register! {
     source "camlog": CameraLog,
+    make: PluginFactory::Source(make),
     about: "reads camera logs, such as the full-size images of the MIT Urban Challenge vehicle",
     sample: include_str!("../../samples/camlog.toml"),
     extensions: &["camlog"],
     sniff: sniff,
     types: &["mit-dgc"],
-    make: PluginFactory::Source(make),
 }
 
 /// The image channels of the cameras, by `uid`.

@@ -60,7 +60,7 @@ fn log(bytes: &[u8]) -> TempLog {
 fn source(path: &Path, more: Value) -> Box<dyn Source> {
     let mut options = json!({ "path": path });
     options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    make(options).unwrap()
+    make(options, &Registry::default()).unwrap()
 }
 
 /// Reads these bytes, with any splitting.
@@ -151,7 +151,9 @@ fn channels_follow_from_cameras_or_the_option_channel() {
         ["CAMERA_00b09d010062bd06", "CAM_THUMB_RFC"]
     );
     fs::write(&wrong, text.replace("uid = \"5\"", "uid = \"five\"")).unwrap();
-    let refused = make(json!({ "path": log.path, "calibration": wrong })).err().unwrap();
+    let refused = make(json!({ "path": log.path, "calibration": wrong }), &Registry::default())
+        .err()
+        .unwrap();
     assert_eq!(refused.path, ["calibration"]);
     assert!(refused.message.contains("`five`"), "{refused:?}");
 }

@@ -12,8 +12,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_model::{
-    Batch, Channel, Error, Map, MapQuery, OptionsError, Pattern, Patterns, PerChannel, Rows, Stage,
-    StageContext,
+    Batch, Channel, Error, Map, MapQuery, OptionsError, Pattern, Patterns, PerChannel,
+    PluginFactory, Registry, Rows, Stage, StageContext,
 };
 
 use crate::calibration::CalibrationPath;
@@ -66,6 +66,7 @@ impl Default for LaserOptions {
 
 sluice_model::register! {
     stage "laser": LaserOptions,
+    make: PluginFactory::Stage(|value, registry| stage(sluice_model::options::read(value)?, registry)),
     about: "turns planar laser scans into points",
     sample: include_str!("../../samples/laser.toml"),
 }
@@ -89,27 +90,23 @@ struct ScannerPlan {
     lacks_mask: bool,
 }
 
-impl TryFrom<LaserOptions> for Stage {
-    type Error = OptionsError;
-
-    fn try_from(options: LaserOptions) -> Result<Self, OptionsError> {
-        let LaserOptions { min_range, max_range, .. } = options;
-        let wrong = |key: &str, message| OptionsError { path: vec![key.into()], message };
-        let limits = ranges::range_limits(min_range, max_range, 0.0);
-        let limits = limits.map_err(|(key, message)| wrong(key, message))?;
-        let calibration = options.masks.then(|| options.calibration.load()).transpose();
-        let calibration = calibration.map_err(|mistakes| wrong("calibration", mistakes))?;
-        let mounts =
-            calibration.map(|known| SensorMounts::for_masks(known, options.mounts)).transpose()?;
-        Ok(Self::Map(Box::new(LaserStage {
-            channels: options.channels,
-            plans: PerChannel::default(),
-            decoder: DatasetDecoder::from_linked()?,
-            limits,
-            mounts,
-            undecoded: options.undecoded,
-        })))
-    }
+fn stage(options: LaserOptions, registry: &Registry) -> Result<Stage, OptionsError> {
+    let LaserOptions { min_range, max_range, .. } = options;
+    let wrong = |key: &str, message| OptionsError { path: vec![key.into()], message };
+    let limits = ranges::range_limits(min_range, max_range, 0.0);
+    let limits = limits.map_err(|(key, message)| wrong(key, message))?;
+    let calibration = options.masks.then(|| options.calibration.load()).transpose();
+    let calibration = calibration.map_err(|mistakes| wrong("calibration", mistakes))?;
+    let mounts =
+        calibration.map(|known| SensorMounts::for_masks(known, options.mounts)).transpose()?;
+    Ok(Stage::Map(Box::new(LaserStage {
+        channels: options.channels,
+        plans: PerChannel::default(),
+        decoder: DatasetDecoder::new(registry)?,
+        limits,
+        mounts,
+        undecoded: options.undecoded,
+    })))
 }
 
 /// Notes about scans.

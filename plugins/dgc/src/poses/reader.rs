@@ -6,7 +6,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use arrow_array::{Array, ArrayRef};
 use sluice_model::{
-    Batch, Channel, ChannelId, Error, OptionsError, Pattern, PerChannel, Rows, StageContext,
+    Batch, Channel, ChannelId, Error, OptionsError, Pattern, PerChannel, Registry, Rows,
+    StageContext,
 };
 
 use super::Timestamped;
@@ -34,11 +35,11 @@ pub(crate) struct ChannelReader {
 
 impl ChannelReader {
     /// A reader of the matching channels.
-    pub(crate) fn new(channel: Pattern) -> Result<Self, OptionsError> {
+    pub(crate) fn new(channel: Pattern, registry: &Registry) -> Result<Self, OptionsError> {
         Ok(Self {
             channel,
             matches: PerChannel::default(),
-            decoder: DatasetDecoder::from_linked()?,
+            decoder: DatasetDecoder::new(registry)?,
         })
     }
 

@@ -16,8 +16,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_model::time::TimeLength;
 use sluice_model::{
-    Batch, Channel, Error, Map, MapQuery, OptionsError, Pattern, Patterns, PerChannel, Rows, Stage,
-    StageContext,
+    Batch, Channel, Error, Map, MapQuery, OptionsError, Pattern, Patterns, PerChannel,
+    PluginFactory, Registry, Rows, Stage, StageContext,
 };
 
 use crate::calibration::CalibrationPath;
@@ -99,6 +99,7 @@ impl Default for ToFrameOptions {
 
 sluice_model::register! {
     stage "to-frame": ToFrameOptions,
+    make: PluginFactory::Stage(|value, registry| stage(sluice_model::options::read(value)?, registry)),
     about: "moves points between the frames of sensors, vehicle and surroundings",
     sample: include_str!("../../samples/to-frame.toml"),
 }
@@ -106,25 +107,25 @@ sluice_model::register! {
 /// The note if no event had points.
 const NOTHING_TO_MOVE: &str = "no event had points: add `velodyne` or `laser` before this stage";
 
-impl TryFrom<ToFrameOptions> for Stage {
-    type Error = OptionsError;
-
-    fn try_from(mut options: ToFrameOptions) -> Result<Self, OptionsError> {
-        let pose = options.pose.take().or_else(|| match options.frame {
-            PointFrame::Local => Pattern::parse(POSE).ok(),
-            _ => None,
-        });
-        let fold = pose.map(|pose| fold(pose, &options)).transpose()?;
-        let map = Self::Map(Box::new(ToFrame::new(options, fold.is_some())?));
-        Ok(match fold {
-            Some(fold) => Self::Chain(vec![Self::Fold(Box::new(fold)), map]),
-            None => map,
-        })
-    }
+fn stage(mut options: ToFrameOptions, registry: &Registry) -> Result<Stage, OptionsError> {
+    let pose = options.pose.take().or_else(|| match options.frame {
+        PointFrame::Local => Pattern::parse(POSE).ok(),
+        _ => None,
+    });
+    let fold = pose.map(|pose| fold(pose, &options, registry)).transpose()?;
+    let map = Stage::Map(Box::new(ToFrame::new(options, fold.is_some(), registry)?));
+    Ok(match fold {
+        Some(fold) => Stage::Chain(vec![Stage::Fold(Box::new(fold)), map]),
+        None => map,
+    })
 }
 
 /// The fold that attaches poses to the events that need one.
-fn fold(pose: Pattern, options: &ToFrameOptions) -> Result<AttachFold<Pose>, OptionsError> {
+fn fold(
+    pose: Pattern,
+    options: &ToFrameOptions,
+    registry: &Registry,
+) -> Result<AttachFold<Pose>, OptionsError> {
     let ToFrameOptions { frame, choose, max_age, .. } = *options;
     let max_gap = non_negative("max_gap", options.max_gap)?;
     let wait = non_negative("wait", options.wait)?;
@@ -135,7 +136,7 @@ fn fold(pose: Pattern, options: &ToFrameOptions) -> Result<AttachFold<Pose>, Opt
         PoseChoice::Last | PoseChoice::At => max_age.0.map(|age| age.0),
     };
     Ok(AttachFold::new(AttachPlan {
-        reader: ChannelReader::new(pose)?,
+        reader: ChannelReader::new(pose, registry)?,
         channels: options.channels.clone(),
         lookup_times: Box::new(move |rows, timestamps| lookup_times(rows, timestamps, frame)),
         lookup: lookup_fn(choose, max_age, max_gap),
@@ -173,7 +174,11 @@ fn lookup_fn(choose: PoseChoice, max_age: MaxAge, max_gap: i64) -> LookupFn<Pose
 }
 
 impl ToFrame {
-    fn new(options: ToFrameOptions, has_poses: bool) -> Result<Self, OptionsError> {
+    fn new(
+        options: ToFrameOptions,
+        has_poses: bool,
+        registry: &Registry,
+    ) -> Result<Self, OptionsError> {
         let wrong = |key: &'static str| move |message: String| OptionsError::at(key, message);
         let calibration = options.calibration.load().map_err(wrong("calibration"))?;
         let mounts = SensorMounts::new(calibration, options.mounts)?;
@@ -194,7 +199,7 @@ impl ToFrame {
             without_mount: options.without_mount,
             without_pose: options.without_pose,
             has_poses,
-            decoder: DatasetDecoder::from_linked()?,
+            decoder: DatasetDecoder::new(registry)?,
         })
     }
 

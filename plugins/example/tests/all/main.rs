@@ -6,7 +6,7 @@ use serde_json::json;
 use sluice_conformance::Integrity;
 use sluice_example as _;
 use sluice_kit::contract::{SourceContents, any_splitting_is_the_same};
-use sluice_model::{PluginFactory, PluginKind, Registry};
+use sluice_model::Registry;
 
 const NOTES: &str = "1194098400.25 DRIVER takes over\n\
     2007-11-03T14:00:01Z GPS no fix\n1194098402 DRIVER \n";
@@ -27,9 +27,10 @@ fn lines(text: &str) -> SourceContents {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
     std::fs::write(&path, text).unwrap();
-    let plugin = *Registry::linked().get(PluginKind::Source, "lines").unwrap();
-    let PluginFactory::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
-    any_splitting_is_the_same(&*make(json!({ "path": path })).unwrap(), &[1, 20, 50])
+    any_splitting_is_the_same(
+        &*Registry::linked().source("lines", json!({ "path": path })).unwrap(),
+        &[1, 20, 50],
+    )
 }
 
 #[test]

@@ -14,8 +14,8 @@ use sluice_files as _;
 use sluice_io::tasks::TaskPool;
 use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, Encoding, Error, MessageType, Name,
-    OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind, PrepareContext,
-    Registry, Rows, SinkContext, TypeKey, Written,
+    OptionsError, Outputs, Overwrite, Payloads, PrepareContext, Registry, Rows, SinkContext,
+    TypeKey, Written,
 };
 
 /// 2007-11-03T14:00:00Z
@@ -63,11 +63,7 @@ fn batch(events: &[FileEvent], first: usize, channels: &Channels) -> Batch {
 }
 
 fn make(options: Value) -> Result<Arc<dyn DynSink>, OptionsError> {
-    let PluginFactory::Sink(make) = Registry::linked().get(PluginKind::Sink, "files").unwrap().make
-    else {
-        panic!("files is no sink")
-    };
-    make(options)
+    Registry::linked().sink("files", options)
 }
 
 /// The result of writing events.

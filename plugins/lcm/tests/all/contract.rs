@@ -9,17 +9,11 @@ use sluice_kit::contract::{
     splits_cover_the_inputs, trials,
 };
 use sluice_lcm::fuzzing::append_event;
-use sluice_model::{
-    BlockPool, PluginFactory, PluginKind, Query, ReadContext, Registry, SniffResult, Source,
-};
+use sluice_model::{BlockPool, PluginKind, Query, ReadContext, Registry, SniffResult, Source};
 
 fn plugin_source(options: serde_json::Value) -> Box<dyn Source> {
     let registry = Registry::linked();
-    let PluginFactory::Source(make) = registry.get(PluginKind::Source, "lcm-log").unwrap().make
-    else {
-        panic!("a source")
-    };
-    make(options).unwrap()
+    registry.source("lcm-log", options).unwrap()
 }
 
 fn source(path: &Path) -> Box<dyn Source> {
@@ -219,11 +213,10 @@ fn a_log_that_is_not_as_sorted_as_was_said_is_read_whole_where_samples_show_it()
 #[test]
 fn other_words_for_seeking_are_refused() {
     let registry = Registry::linked();
-    let PluginFactory::Source(make) = registry.get(PluginKind::Source, "lcm-log").unwrap().make
-    else {
-        panic!("a source")
-    };
-    let error = make(json!({ "path": "x", "seek": "rising" })).map(|_| ()).unwrap_err();
+    let error = registry
+        .source("lcm-log", json!({ "path": "x", "seek": "rising" }))
+        .map(|_| ())
+        .unwrap_err();
     let said = error.to_string();
     assert!(said.contains("true, false or \"sorted\", found \"rising\""), "{said}");
 }

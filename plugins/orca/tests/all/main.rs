@@ -15,19 +15,16 @@ use sluice_kit::contract::{
 };
 use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, ChannelQuery, Channels, DynSink, Encoding, Name,
-    Outputs, Overwrite, Pattern, Patterns, PluginFactory, PluginKind, PrepareContext, Query,
-    ReadContext, Registry, SinkContext, SniffResult, Source, SplitStart,
+    Outputs, Overwrite, Pattern, Patterns, PluginKind, PrepareContext, Query, ReadContext,
+    Registry, SinkContext, SniffResult, Source, SplitStart,
 };
 use sluice_orca as _;
 
 fn source_with(path: &Path, more: &Value) -> Box<dyn Source> {
     let registry = Registry::linked();
-    let PluginFactory::Source(make) = registry.get(PluginKind::Source, "orca").unwrap().make else {
-        panic!("a source")
-    };
     let mut options = json!({ "path": path });
     options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    make(options).unwrap()
+    registry.source("orca", options).unwrap()
 }
 
 fn source(path: &Path) -> Box<dyn Source> {
@@ -36,10 +33,7 @@ fn source(path: &Path) -> Box<dyn Source> {
 
 fn sink(options: Value) -> Arc<dyn DynSink> {
     let registry = Registry::linked();
-    let PluginFactory::Sink(make) = registry.get(PluginKind::Sink, "orca").unwrap().make else {
-        panic!("a sink")
-    };
-    make(options).unwrap()
+    registry.sink("orca", options).unwrap()
 }
 
 /// The masters of all cases, but for compressed ones and those in digits.
@@ -187,11 +181,9 @@ fn sniffing_tells_masters_from_other_files() {
 #[test]
 fn a_stream_is_refused_as_subfiles_lie_beside_a_file() {
     let registry = Registry::linked();
-    let PluginFactory::Source(make) = registry.get(PluginKind::Source, "orca").unwrap().make else {
-        panic!("a source")
-    };
     for path in [json!("-"), json!(["a.log", "-"])] {
-        let error = make(json!({ "path": path })).map(drop).unwrap_err().to_string();
+        let error =
+            registry.source("orca", json!({ "path": path })).map(drop).unwrap_err().to_string();
         assert!(error.contains("standard input"), "{error}");
     }
     let error = source(Path::new("/dev/null")).splits(1, &Query::default()).unwrap_err();
@@ -534,11 +526,9 @@ fn configuration_over_budget_is_written_as_data() {
 #[test]
 fn paths_that_cannot_be_a_master_are_refused_with_the_options() {
     let registry = Registry::linked();
-    let PluginFactory::Sink(make) = registry.get(PluginKind::Sink, "orca").unwrap().make else {
-        panic!("a sink")
-    };
     for path in ["-", "folder/"] {
-        let error = make(json!({ "path": path })).map(drop).unwrap_err().to_string();
+        let error =
+            registry.sink("orca", json!({ "path": path })).map(drop).unwrap_err().to_string();
         assert!(error.contains("expected the path of a master file"), "{error}");
     }
 }

@@ -122,6 +122,7 @@ sluice_model::register! {
     sink "parquet": ParquetSink,
     about: "writes Parquet tables, one per channel or one of all events",
     sample: include_str!("../../samples/parquet-sink.toml"),
+    default_for: &[sluice_model::DefaultRole::Tables],
     extensions: &["parquet"],
 }
 

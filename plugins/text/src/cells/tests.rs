@@ -13,9 +13,7 @@ use sluice_io::frames;
 use sluice_kit::contract::{
     SourceContents, any_splitting_is_the_same, gather, splits_cover_the_inputs,
 };
-use sluice_model::{
-    Clock, PluginFactory, PluginKind, ReadContext, Registry, Source, Split, SplitStart,
-};
+use sluice_model::{Clock, ReadContext, Registry, Source, Split, SplitStart};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -26,9 +24,7 @@ fn csv(text: &[u8], options: Value) -> (tempfile::TempDir, Box<dyn Source>) {
     std::fs::write(&path, text).unwrap();
     let mut all = json!({ "path": path });
     all.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
-    let plugin = *Registry::linked().get(PluginKind::Source, "csv").unwrap();
-    let PluginFactory::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
-    (folder, make(all).unwrap())
+    (folder, Registry::linked().source("csv", all).unwrap())
 }
 
 fn gathered(text: &str, options: Value) -> SourceContents {

@@ -11,9 +11,9 @@ use sluice_kit::contract::{
     splits_cover_the_inputs,
 };
 use sluice_model::{
-    BatchBuilder, BlockPool, Channel, Clock, Encoding, Input, Name, PluginFactory, PluginKind,
-    PrepareContext, Query, ReadContext, Registry, RunInput, RunOrigin, SinkContext, SniffResult,
-    Source, SplitStart,
+    BatchBuilder, BlockPool, Channel, Clock, Encoding, Input, Name, PluginKind, PrepareContext,
+    Query, ReadContext, Registry, RunInput, RunOrigin, SinkContext, SniffResult, Source,
+    SplitStart,
 };
 use sluice_vel::fuzzing::{
     FileHead, IMU_STATE, IndexBuilder, LASER_CONFIG, LASER_DATA, MARKER, Rules, UNUSED,
@@ -24,10 +24,7 @@ const ODOMETRY: &str = "OdometryM";
 
 fn plugin_source(options: serde_json::Value) -> Box<dyn Source> {
     let registry = Registry::linked();
-    let PluginFactory::Source(make) = registry.get(PluginKind::Source, "vel").unwrap().make else {
-        panic!("a source")
-    };
-    make(options).unwrap()
+    registry.source("vel", options).unwrap()
 }
 
 fn source(path: &Path) -> Box<dyn Source> {
@@ -144,16 +141,13 @@ fn the_first_message_is_looked_for_once() {
 #[test]
 fn options_that_contradict_each_other_are_refused() {
     let registry = Registry::linked();
-    let PluginFactory::Source(make) = registry.get(PluginKind::Source, "vel").unwrap().make else {
-        panic!("a source")
-    };
     for (options, says) in [
         (json!({ "path": "x", "epoch": "2007-11-03", "first": "2007-11-04" }), "one of them"),
         (json!({ "path": "x", "epoch": "+1" }), "points in time"),
         (json!({ "path": "x", "message_names": ["bab", "aca"] }), "`bab` and `aca`"),
         (json!({ "path": "x", "color": "red" }), "color"),
     ] {
-        let error = make(options).err().unwrap().to_string();
+        let error = registry.source("vel", options).err().unwrap().to_string();
         assert!(error.contains(says), "{error}");
     }
 }
@@ -360,10 +354,7 @@ fn converted(from: serde_json::Value, to: serde_json::Value) -> WrittenLog {
     let inputs = log.inputs().unwrap();
     let target = PathBuf::from(to["path"].as_str().unwrap());
     let registry = Registry::linked();
-    let PluginFactory::Sink(make) = registry.get(PluginKind::Sink, "vel").unwrap().make else {
-        panic!("a sink")
-    };
-    let sink = make(to).unwrap();
+    let sink = registry.sink("vel", to).unwrap();
     let mut context = SinkContext::standalone();
     let inputs = inputs.iter().map(|input: &Input| RunInput::unhashed(input)).collect();
     context.origin = Arc::new(RunOrigin { inputs, ..RunOrigin::default() });
@@ -461,9 +452,6 @@ fn a_jump_in_time_does_not_make_an_index_that_is_longer_than_the_log_can_justify
 #[test]
 fn wrong_options_of_the_sink_are_refused_before_anything_is_written() {
     let registry = Registry::linked();
-    let PluginFactory::Sink(make) = registry.get(PluginKind::Sink, "vel").unwrap().make else {
-        panic!("a sink")
-    };
     for (options, says) in [
         (json!({ "path": "out/" }), "found a folder: out/"),
         (
@@ -476,7 +464,7 @@ fn wrong_options_of_the_sink_are_refused_before_anything_is_written() {
         ),
         (json!({ "path": "x", "index": -1 }), "`-1`, expected"),
     ] {
-        let error = make(options).err().unwrap().to_string();
+        let error = registry.sink("vel", options).err().unwrap().to_string();
         assert!(error.contains(says), "{error}");
     }
 }
@@ -525,10 +513,7 @@ fn write_channels(channels: Vec<Channel>) -> (Vec<u8>, Vec<&'static str>, Vec<(S
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.vel");
     let registry = Registry::linked();
-    let PluginFactory::Sink(make) = registry.get(PluginKind::Sink, "vel").unwrap().make else {
-        panic!("a sink")
-    };
-    let sink = make(json!({ "path": path })).unwrap();
+    let sink = registry.sink("vel", json!({ "path": path })).unwrap();
     let (context, buffers) = (SinkContext::standalone(), BlockPool::new(1 << 10, 4));
     let mut batch = BatchBuilder::default();
     for (n, channel) in channels.into_iter().enumerate() {

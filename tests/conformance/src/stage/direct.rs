@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_model::{
-    Batch, ChannelId, Error, Plugin, PluginFactory, Query, Rows, Stage, StageContext, TimeWindow,
-};
+use sluice_model::{Batch, ChannelId, Error, Plugin, Query, Rows, Stage, StageContext, TimeWindow};
 
 use crate::Promise;
 use crate::events::{Events, concat};
@@ -94,10 +92,9 @@ impl DirectStage<'_> {
     }
 
     fn start_pass(&self) -> Result<StagePass<'_>, String> {
-        let PluginFactory::Stage(make) = self.plugin.make else {
-            return Err("it is not a stage".to_owned());
-        };
-        let stage = make(self.options.clone()).map_err(|error| error.to_string())?;
+        let stage = crate::kit_plugins::registry()
+            .stage(self.plugin.name, self.options.clone())
+            .map_err(|error| error.to_string())?;
         let origin = self.events.batch.timestamps().first().copied();
         let (parts, said) = (stage.into_parts(), StageLog::default());
         let (windows, misplaced, held) = (Vec::new(), None, None);

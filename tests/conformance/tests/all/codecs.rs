@@ -60,7 +60,7 @@ macro_rules! toy {
                 sample: "",
                 ..Plugin::new(
                     $name,
-                    PluginFactory::Codec(|value| make(value, CodecDefect::$wrong)),
+                    PluginFactory::Codec(|value, _| make(value, CodecDefect::$wrong)),
                     schema_of::<ToyCodecOptions>,
                 )
             }

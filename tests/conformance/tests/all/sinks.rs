@@ -88,7 +88,7 @@ macro_rules! toy {
                 extensions: &["toy"],
                 ..Plugin::new(
                     $name,
-                    PluginFactory::Sink(|value| make(value, SinkDefect::$wrong)),
+                    PluginFactory::Sink(|value, _| make(value, SinkDefect::$wrong)),
                     schema_of::<ToySinkOptions>,
                 )
             }
@@ -137,7 +137,7 @@ macro_rules! filed {
                 ),
                 ..Plugin::new(
                     $name,
-                    PluginFactory::Sink(|value| {
+                    PluginFactory::Sink(|value, _| {
                         let FileSinkOptions { file } = options::read(value)?;
                         make(json!({ "path": file.0 }), SinkDefect::$wrong)
                     }),

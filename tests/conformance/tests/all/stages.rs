@@ -68,7 +68,7 @@ macro_rules! toy {
                 sample: concat!("[stages.toy]\nplugin = \"", $name, "\"\nfrom = \"log\""),
                 ..Plugin::new(
                     $name,
-                    PluginFactory::Stage(|value| make(value, StageDefect::$wrong)),
+                    PluginFactory::Stage(|value, _| make(value, StageDefect::$wrong)),
                     schema_of::<ToyStageOptions>,
                 )
             }

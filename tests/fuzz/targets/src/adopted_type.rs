@@ -8,7 +8,7 @@ use serde_json::json;
 use sluice_ice::fuzzing::IceCodec;
 use sluice_kit::{CodecOptions, Codecs, TypeFile, TypePaths};
 use sluice_lcm::LcmCodec;
-use sluice_model::{Codec, MessageType, PayloadType, PluginFactory, PluginKind};
+use sluice_model::{Codec, MessageType, PayloadType};
 
 use crate::inputs;
 use crate::inverse::check_round_trip;
@@ -67,9 +67,7 @@ fn declared(codec: &str, text: &str) -> Vec<(Arc<MessageType>, Arc<dyn PayloadTy
 /// A codec for a message declared in a pipeline file.
 fn vel(text: &str) -> Option<Box<dyn Codec>> {
     let message: serde_json::Value = serde_json::from_str(text).ok()?;
-    let plugin = inputs::registry().get(PluginKind::Codec, "vel").expect("there is the codec");
-    let PluginFactory::Codec(make) = plugin.make else { unreachable!("a codec makes a codec") };
-    make(json!({ "messages": [message] })).ok()
+    inputs::registry().codec("vel", json!({ "messages": [message] })).ok()
 }
 
 /// Checks payloads of a type. LCM payloads start with the fingerprint of their type.

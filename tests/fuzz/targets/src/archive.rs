@@ -11,8 +11,8 @@ use sluice_io::frames::{self, SeekTableBuilder};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather};
 use sluice_model::{
-    BatchBuilder, BlockPool, ByteFormat, Channel, Encoding, Error, Name, PluginFactory, PluginKind,
-    PrepareContext, ReadContext, SinkContext, options,
+    BatchBuilder, BlockPool, ByteFormat, Channel, Encoding, Error, Name, PrepareContext,
+    ReadContext, SinkContext, options,
 };
 
 use crate::inputs;
@@ -34,12 +34,9 @@ static SOUND: LazyLock<[(Vec<u8>, Vec<PlainEvent>); 2]> = LazyLock::new(|| {
 
 fn sound(format: &str) -> Vec<u8> {
     let path = inputs::empty_folder("sound").join(FILE);
-    let Some(PluginFactory::Sink(make)) =
-        inputs::registry().get(PluginKind::Sink, "archive").map(|plugin| plugin.make)
-    else {
-        panic!("there is the sink");
-    };
-    let sink = make(json!({ "path": path, "format": format, "frame": 200 })).expect("good options");
+    let sink = inputs::registry()
+        .sink("archive", json!({ "path": path, "format": format, "frame": 200 }))
+        .expect("good options");
     let (context, buffers) = (SinkContext::standalone(), BlockPool::new(1 << 10, 4));
     let mut batch = BatchBuilder::default();
     for n in 0..30u8 {

@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use sluice_io::tasks::TaskPool;
-use sluice_model::{
-    BatchBuilder, BlockPool, Channel, Encoding, Name, PluginFactory, PluginKind, PrepareContext,
-    SinkContext,
-};
+use sluice_model::{BatchBuilder, BlockPool, Channel, Encoding, Name, PrepareContext, SinkContext};
 
 use crate::inputs;
 
@@ -17,14 +14,9 @@ pub fn files_sink(bytes: &[u8]) {
     let (channel, payload) = inputs::cut_at(rest, 0);
     let folder = inputs::empty_folder("files");
     let path = format!("{}/out/", folder.display());
-    let Some(PluginFactory::Sink(make)) =
-        inputs::registry().get(PluginKind::Sink, "files").map(|plugin| plugin.make)
-    else {
-        panic!("there is the sink");
-    };
     let options =
         json!({ "path": path, "name": inputs::text(template), "index": "none", "empty": "keep" });
-    let Ok(sink) = make(options) else { return };
+    let Ok(sink) = inputs::registry().sink("files", options) else { return };
     let (context, buffers) = (SinkContext::standalone(), BlockPool::new(1 << 10, 4));
     let channel = Channel::new(Name::from_bytes(channel), inputs::text(channel), Encoding::Unknown);
     let mut batch = BatchBuilder::default();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde_json::Value;
-use sluice_model::{OptionsError, PluginFactory, PluginKind, Registry, Source, Stage};
+use sluice_model::{OptionsError, Registry, Source, Stage};
 use tempfile::TempDir;
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(Registry::linked);
@@ -87,14 +87,10 @@ pub(crate) fn source(name: &str, options: Value) -> Box<dyn Source> {
 
 /// A source with any options.
 pub(crate) fn make_source(name: &str, options: Value) -> Result<Box<dyn Source>, OptionsError> {
-    let plugin = registry().get(PluginKind::Source, name).expect("there is the source");
-    let PluginFactory::Source(make) = plugin.make else { unreachable!("a source makes a source") };
-    make(options)
+    registry().source(name, options)
 }
 
 /// A stage with any options.
 pub(crate) fn stage(name: &str, options: Value) -> Result<Stage, OptionsError> {
-    let plugin = registry().get(PluginKind::Stage, name).expect("there is the stage");
-    let PluginFactory::Stage(make) = plugin.make else { unreachable!("a stage makes a stage") };
-    make(options)
+    registry().stage(name, options)
 }

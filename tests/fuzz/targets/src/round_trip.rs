@@ -6,8 +6,7 @@ use serde_json::json;
 use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, gather};
 use sluice_model::{
-    Batch, BlockPool, Channels, PluginFactory, PluginKind, PrepareContext, Query, ReadContext,
-    SinkContext, Source, SplitStart,
+    Batch, BlockPool, Channels, PrepareContext, Query, ReadContext, SinkContext, Source, SplitStart,
 };
 
 use crate::inputs;
@@ -96,12 +95,7 @@ fn is_written(format: &str, batches: &[Batch], channels: Arc<Channels>) -> bool 
         }
         _ => {}
     }
-    let Some(PluginFactory::Sink(make)) =
-        inputs::registry().get(PluginKind::Sink, format).map(|plugin| plugin.make)
-    else {
-        panic!("there is the sink");
-    };
-    let sink = make(options).expect("good options");
+    let sink = inputs::registry().sink(format, options).expect("good options");
     let context = SinkContext { channels, ..SinkContext::standalone() };
     let buffers = BlockPool::new(1 << 10, 4);
     let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).expect("it opens");

@@ -3,15 +3,13 @@
 use std::sync::{Arc, LazyLock};
 
 use serde_json::json;
-use sluice_model::{PayloadType, PluginFactory, PluginKind};
+use sluice_model::PayloadType;
 
 use crate::inputs;
 use crate::inverse::check_round_trip;
 
 /// The built-in types, and one that covers all declarations.
 static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
-    let plugin = inputs::registry().get(PluginKind::Codec, "vel").expect("there is the codec");
-    let PluginFactory::Codec(make) = plugin.make else { unreachable!("a codec makes a codec") };
     let fields = json!([
         { "name": "n", "type": "u16" }, { "name": "ok", "type": "bool" },
         { "name": "text", "type": "string" },
@@ -23,7 +21,9 @@ static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
             { "name": "names", "type": "string", "count": "m" } ] },
     ]);
     let message = json!({ "name": "Everything", "version": 3, "fields": fields });
-    let codec = make(json!({ "types": "vel", "messages": [message] })).expect("good options");
+    let codec = inputs::registry()
+        .codec("vel", json!({ "types": "vel", "messages": [message] }))
+        .expect("good options");
     assert!(codec.mistakes().is_empty(), "{:?}", codec.mistakes());
     codec
         .types()

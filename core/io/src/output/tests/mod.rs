@@ -98,8 +98,11 @@ fn what_a_killed_run_left_is_removed_also_where_it_had_this_ones_number() {
         fs::write(folder.path().join(format!("{name}{TEMPORARY}")), "").unwrap();
     }
     for number in 0..50 {
-        let name = format!(".out.bin.{own}-{number}{TEMPORARY}");
-        fs::write(folder.path().join(name), "stale").unwrap();
+        // The names of older programs, and of a process that started at another time.
+        for name in [format!("{own}-{number}"), format!("{own}-1-{number}")] {
+            let name = format!(".out.bin.{name}{TEMPORARY}");
+            fs::write(folder.path().join(name), "stale").unwrap();
+        }
     }
     let running = outputs(Overwrite::Refuse).create(&folder.path().join("out.bin")).unwrap();
     sweep([folder.path()]);

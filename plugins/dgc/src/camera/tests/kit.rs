@@ -12,12 +12,12 @@ use arrow_array::{
 use arrow_schema::{DataType, Field};
 use serde_json::{Value, json};
 use sluice_model::{
-    Batch, BatchBuilder, Channel, Channels, Encoding, Fold, Map, MessageType, Name, Payloads, Rows,
-    Stage, StageContext, TypeKey,
+    Batch, BatchBuilder, Channel, Channels, Encoding, Fold, Map, MessageType, Name, Payloads,
+    Registry, Rows, Stage, StageContext, TypeKey,
 };
 
 use crate::calibration::CalibrationPath;
-use crate::camera::CameraOptions;
+use crate::camera::{CameraOptions, stage};
 use crate::points::{CloudBuilder, PointFrame, Points};
 
 /// Cameras of 100 by 50 pixels: one looks ahead, one to the left, one ahead through a distorting
@@ -115,7 +115,7 @@ impl CameraRun {
         std::fs::write(&path, CALIBRATION).unwrap();
         let mut options: CameraOptions = serde_json::from_value(options).unwrap();
         options.calibration = CalibrationPath(path);
-        let mut parts = Stage::try_from(options).unwrap().into_parts().into_iter();
+        let mut parts = stage(options, &Registry::linked()).unwrap().into_parts().into_iter();
         let (Some(Stage::Fold(fold)), Some(Stage::Map(map))) = (parts.next(), parts.next()) else {
             panic!("a fold and a map were expected");
         };

@@ -275,7 +275,7 @@ fn batch_boundaries_do_not_matter() {
 fn mistakes_in_options_name_their_keys() {
     let wrong = |options: Value| {
         let options: CameraOptions = serde_json::from_value(options).unwrap();
-        Stage::try_from(options).unwrap_err()
+        stage(options, &Registry::linked()).unwrap_err()
     };
     let error = wrong(json!({ "cameras": ["cam_roof_fc", "nobody"] }));
     assert_eq!(error.path, ["cameras", "1"]);

@@ -12,8 +12,7 @@ use serde_json::Value;
 use sluice_dgc::fuzzing::{CloudBuilder, PointFrame, Points, Quaternion};
 use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, Channels, Encoding, Error, MessageType, Name,
-    OptionsError, Payloads, PluginFactory, PluginKind, Registry, Rows, Stage, StageContext,
-    TypeKey,
+    OptionsError, Payloads, Registry, Rows, Stage, StageContext, TypeKey,
 };
 
 /// The content of a scripted event.
@@ -78,9 +77,7 @@ pub(crate) struct FrameRun {
 
 /// The stage of that name.
 pub(crate) fn make(name: &str, options: Value) -> Result<Stage, OptionsError> {
-    let plugin = *Registry::linked().get(PluginKind::Stage, name).unwrap();
-    let PluginFactory::Stage(make) = plugin.make else { panic!("{name} is not a stage") };
-    make(options)
+    Registry::linked().stage(name, options)
 }
 
 impl FrameRun {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use sluice_dgc::fuzzing::{PointFrame, Points};
 use sluice_model::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Error, Map, MessageType, Name, OptionsError,
-    Payloads, PluginFactory, PluginKind, Registry, Rows, Stage, StageContext, TypeKey,
+    Payloads, Registry, Rows, Stage, StageContext, TypeKey,
 };
 
 pub(crate) struct PointRun {
@@ -25,9 +25,7 @@ pub(crate) struct PointRun {
 pub(crate) type RawEvent = (&'static str, i64, Vec<u8>);
 
 pub(crate) fn make(name: &str, options: Value) -> Result<Stage, OptionsError> {
-    let plugin = *Registry::linked().get(PluginKind::Stage, name).unwrap();
-    let PluginFactory::Stage(make) = plugin.make else { panic!("{name} is not a stage") };
-    make(options)
+    Registry::linked().stage(name, options)
 }
 
 impl PointRun {

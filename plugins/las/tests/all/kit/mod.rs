@@ -17,8 +17,8 @@ use sluice_io::tasks::TaskPool;
 use sluice_las as _;
 use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, Encoding, Error, MessageType, Name,
-    OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind, PrepareContext,
-    Registry, Rows, SinkContext, TypeKey, Written,
+    OptionsError, Outputs, Overwrite, Payloads, PrepareContext, Registry, Rows, SinkContext,
+    TypeKey, Written,
 };
 
 /// The time of the first event: 2007-11-03T14:00:00Z.
@@ -180,11 +180,7 @@ pub(crate) fn context() -> SinkContext {
 }
 
 pub(crate) fn make(options: Value) -> Result<Arc<dyn DynSink>, OptionsError> {
-    let PluginFactory::Sink(make) = Registry::linked().get(PluginKind::Sink, "las").unwrap().make
-    else {
-        panic!("las is no sink")
-    };
-    make(options)
+    Registry::linked().sink("las", options)
 }
 
 /// The result of writing events.

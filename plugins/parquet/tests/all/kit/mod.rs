@@ -10,7 +10,7 @@ use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather};
 use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, Encoding, Error, Name, Outputs, Overwrite,
-    PluginFactory, PluginKind, PrepareContext, Registry, SinkContext, Source, Written,
+    PrepareContext, Registry, SinkContext, Source, Written,
 };
 use sluice_parquet as _;
 
@@ -79,10 +79,7 @@ pub(crate) fn write_on(
     context: &SinkContext,
 ) -> Result<(u64, Vec<(String, u64)>), Error> {
     let registry = Registry::linked();
-    let PluginFactory::Sink(make) = registry.get(PluginKind::Sink, "parquet").unwrap().make else {
-        panic!()
-    };
-    let sink = make(options).unwrap();
+    let sink = registry.sink("parquet", options).unwrap();
     let mut output = Arc::clone(&sink).open(context, tasks)?;
     let (buffers, mut written) = (BlockPool::new(64, 2), Written::default());
     for batch in batches {
@@ -107,11 +104,7 @@ pub(crate) fn write_single(path: &Path, events: &[PlainEvent], cut: usize, more:
 /// The source of this path.
 pub(crate) fn source(path: &Path) -> Box<dyn Source> {
     let registry = Registry::linked();
-    let PluginFactory::Source(make) = registry.get(PluginKind::Source, "parquet").unwrap().make
-    else {
-        panic!()
-    };
-    make(json!({ "path": path })).unwrap()
+    registry.source("parquet", json!({ "path": path })).unwrap()
 }
 
 /// Everything read from this path.
