@@ -98,7 +98,8 @@ fn a_table_for_each_of_many_channels_needs_few_open_files() {
         .expect(0);
     assert_eq!(super::files(&folder.at("out")).len(), 601);
     let too_few = ["convert", "in.lcm", "--to", "few/"];
-    let refused = super::run_after_shell_line(&folder, "ulimit -n 100", &too_few).expect(1);
+    // How many of the finished files are still open depends on how fast they are synced.
+    let refused = super::run_after_shell_line(&folder, "ulimit -n 12", &too_few).expect(1);
     refused.expect_stderr("too many files are open").expect_stderr("ulimit -n");
     assert_eq!(folder.names(), ["in.lcm", "out"]);
 }
