@@ -13,7 +13,7 @@ use sluice_io::files;
 use sluice_model::options::{self, TYPES_FORMAT};
 use sluice_model::registry::{type_set, type_sets};
 use sluice_model::{
-    Codec, Error, KnownType, OptionsError, Plugin, PluginKind, Registry, UnusableTypes,
+    Channel, Codec, Error, KnownType, OptionsError, Plugin, PluginKind, Registry, UnusableTypes,
 };
 
 use crate::suggestion::nearest;
@@ -119,12 +119,25 @@ impl CodecOptions {
     }
 }
 
+/// The name of the set of types that channels declare themselves ([`Channel::schema`]).
+///
+/// [`Channel::schema`]: sluice_model::Channel::schema
+const EMBEDDED: &str = "embedded";
+
+sluice_model::register! {
+    types "embedded": &[],
+    codec: "",
+    about: "the types that the log itself declares for its channels",
+}
+
 /// Codecs with the types they were made from.
 #[derive(Default)]
 pub struct Codecs {
     all: Vec<(&'static str, Box<dyn Codec>)>,
     /// The files that were named individually, not found in a folder or by a glob.
     named: HashSet<PathBuf>,
+    /// Whether the types that channels declare themselves are used.
+    has_embedded: bool,
 }
 
 impl fmt::Debug for Codecs {
@@ -147,8 +160,12 @@ impl Codecs {
         let plugins: Vec<&Plugin> =
             registry.iter().filter(|p| p.kind() == PluginKind::Codec).collect();
         let mut files: Vec<Vec<PathBuf>> = vec![Vec::new(); plugins.len()];
-        let mut named = HashSet::new();
+        let (mut named, mut has_embedded) = (HashSet::new(), false);
         for (at, path) in types.0.iter().enumerate() {
+            if path == Path::new(EMBEDDED) {
+                has_embedded = true;
+                continue;
+            }
             let wrong = |message: String| OptionsError {
                 path: vec!["types".to_owned(), at.to_string()],
                 message,
@@ -167,7 +184,19 @@ impl Codecs {
         let made = plugins.into_iter().zip(files);
         let made =
             made.map(|(plugin, files)| Ok((plugin.name, make(registry, plugin, &files, options)?)));
-        Ok(Self { all: made.collect::<Result<_, _>>()?, named })
+        Ok(Self { all: made.collect::<Result<_, _>>()?, named, has_embedded })
+    }
+
+    /// Whether the types that channels declare themselves are among these types.
+    pub fn has_embedded(&self) -> bool {
+        self.has_embedded
+    }
+
+    /// The type that a channel declares itself, if such types are used and a codec knows its
+    /// language.
+    pub fn embedded(&self, channel: &Channel) -> Option<KnownType> {
+        let all = self.has_embedded.then(|| self.iter());
+        all.into_iter().flatten().find_map(|codec| codec.embedded(channel))
     }
 
     /// The codecs, by name.
@@ -200,7 +229,8 @@ impl Codecs {
             unusable.has_mistake && file.is_none_or(|file| self.named.contains(file))
         };
         let is_named = self.iter().flat_map(Codec::unusable).any(is_named);
-        if is_named || self.types().next().is_none() { self.mistakes() } else { None }
+        let is_empty = !self.has_embedded && self.types().next().is_none();
+        if is_named || is_empty { self.mistakes() } else { None }
     }
 
     /// The types that cannot be used, one line each; after a hundred only their number.

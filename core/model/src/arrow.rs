@@ -7,7 +7,7 @@
 //! | `channel` | `Dictionary(Int32, Utf8)` | the name in its lossless text form |
 //! | `sequence` | `Int64` | |
 //! | `encoding` | `Dictionary(Int32, Utf8)` | |
-//! | `attributes` | `Dictionary(Int32, Utf8)`, nullable | type name, clock and metadata as JSON |
+//! | `attributes` | `Dictionary(Int32, Utf8)`, nullable | type, schema, clock and metadata as JSON |
 //! | `payload` | `BinaryView` | |
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use arrow_buffer::ScalarBuffer;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use serde::{Deserialize, Serialize};
 
-use crate::{Batch, Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
+use crate::{Batch, Channel, ChannelId, Channels, Clock, EmbeddedSchema, Encoding, Error, Name};
 
 /// The properties of a channel that have no column of their own, as JSON.
 #[derive(Serialize, Deserialize)]
@@ -31,6 +31,8 @@ use crate::{Batch, Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
 struct Attributes {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     type_name: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    schema: Option<EmbeddedSchema>,
     #[serde(default)]
     clock: Clock,
     #[serde(default)]
@@ -192,12 +194,11 @@ impl Channel {
 }
 
 fn attributes(channel: &Channel) -> Option<String> {
-    let Channel { type_name, clock, metadata, .. } = channel;
-    if type_name.is_none() && *clock == Clock::Utc && metadata.is_empty() {
+    let Channel { type_name, schema, clock, metadata, .. } = channel.clone();
+    if type_name.is_none() && schema.is_none() && clock == Clock::Utc && metadata.is_empty() {
         return None;
     }
-    let attributes =
-        Attributes { type_name: type_name.clone(), clock: *clock, metadata: metadata.clone() };
+    let attributes = Attributes { type_name, schema, clock, metadata };
     serde_json::to_string(&attributes).ok()
 }
 
@@ -242,8 +243,13 @@ fn build_channel(
     if let Some(json) = attributes {
         let read: Attributes = serde_json::from_str(json)
             .map_err(|e| Error::invalid(format!("column `attributes` of channel `{name}`: {e}")))?;
-        (channel.type_name, channel.clock, channel.metadata) =
-            (read.type_name, read.clock, read.metadata);
+        channel = Channel {
+            type_name: read.type_name,
+            schema: read.schema,
+            clock: read.clock,
+            metadata: read.metadata,
+            ..channel
+        };
     }
     Ok(channel)
 }
@@ -291,6 +297,8 @@ mod tests {
         let odd = Name::from_bytes(b"CAM\xff");
         let mut typed = Channel::new(odd, "left", Encoding::Vel);
         typed.type_name = Some("ImageM".into());
+        let (encoding, data) = ("ros2msg".into(), (*b"int32 x\xff").into());
+        typed.schema = Some(EmbeddedSchema { encoding, data });
         typed.clock = Clock::Relative;
         typed.metadata.insert("version".into(), "3".into());
         let plain = Channel::new(Name::from_text("POSE"), "log", Encoding::Lcm);

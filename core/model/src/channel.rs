@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use base64::Engine as _;
+use base64::display::Base64Display;
+use base64::prelude::BASE64_STANDARD as STANDARD;
 use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,6 +24,14 @@ pub enum Encoding {
     Vel,
     /// Ice encoding 1.0.
     Ice,
+    /// CDR, as ROS 2 and DDS write it.
+    Cdr,
+    /// A ROS 1 message.
+    Ros1,
+    /// A protobuf message.
+    Protobuf,
+    /// JSON text.
+    Json,
     /// Text.
     Text,
     /// Not known.
@@ -35,6 +46,10 @@ impl Encoding {
             Self::Lcm => "lcm",
             Self::Vel => "vel",
             Self::Ice => "ice",
+            Self::Cdr => "cdr",
+            Self::Ros1 => "ros1",
+            Self::Protobuf => "protobuf",
+            Self::Json => "json",
             Self::Text => "text",
             Self::Unknown => "unknown",
         }
@@ -42,10 +57,9 @@ impl Encoding {
 
     /// The encoding of that name; unknown names are [`Encoding::Unknown`].
     pub fn from_word(word: &str) -> Self {
-        [Self::Lcm, Self::Vel, Self::Ice, Self::Text]
-            .into_iter()
-            .find(|e| e.as_str() == word)
-            .unwrap_or_default()
+        use Encoding::{Cdr, Ice, Json, Lcm, Protobuf, Ros1, Text, Vel};
+        let all = [Lcm, Vel, Ice, Cdr, Ros1, Protobuf, Json, Text];
+        all.into_iter().find(|e| e.as_str() == word).unwrap_or_default()
     }
 }
 
@@ -60,6 +74,26 @@ pub enum Clock {
     Relative,
 }
 
+/// The declaration of a channel's payloads that the log itself stores.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EmbeddedSchema {
+    /// The language of the declaration, as the log names it, such as `ros2msg`.
+    pub encoding: Arc<str>,
+    /// The declaration, in that language. In base64 where it is stored as text.
+    #[serde(serialize_with = "to_base64", deserialize_with = "from_base64")]
+    pub data: Arc<[u8]>,
+}
+
+fn to_base64<S: serde::Serializer>(data: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&Base64Display::new(data, &STANDARD))
+}
+
+fn from_base64<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Arc<[u8]>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    STANDARD.decode(text).map(Arc::from).map_err(serde::de::Error::custom)
+}
+
 /// Where events come from and what their payloads are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Channel {
@@ -71,6 +105,8 @@ pub struct Channel {
     pub encoding: Encoding,
     /// The payloads' type, where the source knows it.
     pub type_name: Option<Arc<str>>,
+    /// The declaration of that type, where the log stores it.
+    pub schema: Option<EmbeddedSchema>,
     /// What timestamps count from.
     pub clock: Clock,
     /// Anything else the format records about it.
@@ -82,11 +118,13 @@ impl Channel {
     /// default.
     pub fn new(name: Name, source: impl Into<Arc<str>>, encoding: Encoding) -> Self {
         let (source, metadata) = (source.into(), BTreeMap::new());
-        Self { name, source, encoding, type_name: None, clock: Clock::Utc, metadata }
+        let (type_name, schema) = (None, None);
+        Self { name, source, encoding, type_name, schema, clock: Clock::Utc, metadata }
     }
 
     /// The total length of its strings.
     fn len(&self) -> usize {
+        // Schemas are shared by channels, and bounded by the sources that read them.
         let Self { name, source, type_name, metadata, .. } = self;
         let metadata: usize = metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
         let kind = type_name.as_ref().map_or(0, |name| name.len());

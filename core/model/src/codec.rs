@@ -167,6 +167,16 @@ pub trait Codec: Send + Sync {
     /// cannot be of its types. Called once per channel.
     fn keys(&self, channel: &Channel) -> Option<KeyOf>;
 
+    /// The type of a channel's payloads, made from the declaration that the log stores
+    /// ([`Channel::schema`]). `None` if the channel has none, or not in a language of this codec;
+    /// what cannot be decoded although it is declared says why in [`KnownType::payload_type`].
+    ///
+    /// Called once per channel, possibly on several threads. The declaration may be untrusted.
+    fn embedded(&self, channel: &Channel) -> Option<KnownType> {
+        let _ = channel;
+        None
+    }
+
     /// One line of text that identifies the types it was made from: outputs made with another
     /// fingerprint are made again.
     fn fingerprint(&self) -> &str;

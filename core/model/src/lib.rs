@@ -37,7 +37,7 @@ mod name;
 mod run_handle;
 
 pub use batch::{Batch, BatchBuilder, Event, PayloadOffset};
-pub use channel::{Channel, ChannelId, Channels, Clock, Encoding, PerChannel};
+pub use channel::{Channel, ChannelId, Channels, Clock, EmbeddedSchema, Encoding, PerChannel};
 pub use codec::{Codec, KeyOf, KnownType, PayloadType, UnusableTypes};
 pub use damage::{Damage, DamageLog};
 pub use declared::DeclaredColumns;

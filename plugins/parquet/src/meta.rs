@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parquet::file::metadata::KeyValue;
 use serde::{Deserialize, Serialize};
-use sluice_model::{Channel, Clock, Encoding, Error, MessageType, Name, RunOrigin};
+use sluice_model::{Channel, Clock, EmbeddedSchema, Encoding, Error, MessageType, Name, RunOrigin};
 
 /// The start of `created_by` in tables that we wrote.
 pub(crate) const CREATED_BY: &str = "sluice ";
@@ -57,6 +57,8 @@ pub(crate) struct ChannelMeta {
     pub(crate) encoding: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) type_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) schema: Option<EmbeddedSchema>,
     #[serde(default, skip_serializing_if = "is_utc")]
     pub(crate) relative: bool,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -83,6 +85,7 @@ impl ChannelMeta {
             name: channel.name.text().to_owned(),
             encoding: channel.encoding.as_str().to_owned(),
             type_name: channel.type_name.as_deref().map(str::to_owned),
+            schema: channel.schema.clone(),
             relative: channel.clock == Clock::Relative,
             metadata: channel.metadata.clone(),
             variant: 0,
@@ -99,6 +102,7 @@ impl ChannelMeta {
         }
         common.type_name =
             first.type_name.clone().filter(|_| same(&|o| o.type_name == first.type_name));
+        common.schema = first.schema.clone().filter(|_| same(&|o| o.schema == first.schema));
         common.metadata.retain(|key, value| same(&|other| other.metadata.get(key) == Some(value)));
         Some(common)
     }
@@ -107,6 +111,7 @@ impl ChannelMeta {
         let encoding = Encoding::from_word(&self.encoding);
         let mut channel = Channel::new(Name::from_text(&self.name), self.source.as_str(), encoding);
         channel.type_name = self.type_name.as_deref().map(Arc::from);
+        channel.schema = self.schema.clone();
         channel.clock = if self.relative { Clock::Relative } else { Clock::Utc };
         channel.metadata = self.metadata.clone();
         channel

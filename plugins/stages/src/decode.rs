@@ -52,12 +52,17 @@ struct Decode {
     plans: PerChannel<Option<Arc<ChannelPlan>>>,
 }
 
+/// The plans of all channels, by their numbers; none for those that are not selected.
+type ChannelPlans = [Option<Arc<ChannelPlan>>];
+
 /// How to decode the events of a channel.
 struct ChannelPlan {
     /// The codecs that may know its payloads, and how each finds a payload's type.
     codecs: Vec<(usize, KeyOf)>,
     /// The type to choose if several match.
     preferred_type: Option<String>,
+    /// The type that the channel declares itself.
+    embedded: Option<KnownType>,
     /// The channel's name.
     channel: String,
 }
@@ -67,7 +72,7 @@ fn stage(options: DecodeOptions, registry: &Registry) -> Result<Stage, OptionsEr
     let codec_options = CodecOptions { depth: *depth, messages: messages.clone() };
     let codecs = load_codecs(types, &codec_options, registry)?;
     let types = TypesByKey::from_codecs(&codecs);
-    if types.types().is_empty() {
+    if types.types().is_empty() && !codecs.has_embedded() {
         let message = "no types are declared: name files, folders or sets that declare some";
         return Err(OptionsError { path: vec!["types".into()], message: message.into() });
     }
@@ -143,11 +148,20 @@ pub(crate) fn made_from(codecs: &Codecs) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("; "))
 }
 
+/// Where a type is found.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum TypeSource {
+    /// Among the declared types, at this index.
+    Declared(usize),
+    /// It is the one that the channel of this number declares itself.
+    Embedded(u32),
+}
+
 /// How to decode an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TypeDecision {
-    /// As the type with this index.
-    Type(usize),
+    /// As this type.
+    Type(TypeSource),
     /// Not at all; the index of the reason in [`REASONS`].
     Undecodable(usize),
     /// It is not selected.
@@ -172,7 +186,8 @@ impl Decode {
         let codecs = self.codecs.iter().enumerate();
         let codecs = codecs.filter_map(|(at, codec)| Some((at, codec.keys(channel)?))).collect();
         let preferred_type = self.channel_types.type_of(channel).map(str::to_owned);
-        Some(Arc::new(ChannelPlan { codecs, preferred_type, channel: name.to_owned() }))
+        let (embedded, channel) = (self.codecs.embedded(channel), name.to_owned());
+        Some(Arc::new(ChannelPlan { codecs, preferred_type, embedded, channel }))
     }
 
     /// How to decode payloads with this key on a channel. Called once per batch, channel and key.
@@ -201,16 +216,16 @@ impl Decode {
                 0,
             );
         }
-        TypeDecision::Type(at)
+        TypeDecision::Type(TypeSource::Declared(at))
     }
 
     /// How to decode each event.
     fn decide_types(
         &self,
         batch: &Batch,
+        plans: &ChannelPlans,
         context: &mut StageContext<'_>,
-    ) -> Result<Vec<TypeDecision>, Error> {
-        let plans = self.plans.table(context.channels, |channel| Ok(self.plan(channel)))?;
+    ) -> Vec<TypeDecision> {
         let mut decisions = vec![TypeDecision::Skipped; batch.len()];
         let mut has_rows = vec![false; batch.len()];
         for rows in batch.rows() {
@@ -221,6 +236,10 @@ impl Decode {
         for (row, channel) in batch.channels().iter().enumerate() {
             let Some(plan) = plans[*channel as usize].as_deref() else { continue };
             if has_rows[row] {
+                continue;
+            }
+            if plan.embedded.is_some() {
+                decisions[row] = TypeDecision::Type(TypeSource::Embedded(*channel));
                 continue;
             }
             let payload = batch.payload(row);
@@ -241,16 +260,26 @@ impl Decode {
                 }
             }
         }
-        Ok(decisions)
+        decisions
+    }
+
+    fn known<'d>(&'d self, source: TypeSource, plans: &'d ChannelPlans) -> Option<&'d KnownType> {
+        match source {
+            TypeSource::Declared(at) => self.types.types().get(at),
+            TypeSource::Embedded(channel) => {
+                plans.get(channel as usize)?.as_ref()?.embedded.as_ref()
+            }
+        }
     }
 
     fn decode(
         &self,
         batch: Batch,
+        plans: &ChannelPlans,
         decisions: &[TypeDecision],
         failed: &mut FailureLog,
     ) -> Result<Batch, Error> {
-        let mut groups: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        let mut groups: BTreeMap<TypeSource, Vec<u32>> = BTreeMap::new();
         let channel = |event: u32| batch.channels()[event as usize];
         for (row, decision) in decisions.iter().enumerate() {
             match decision {
@@ -263,7 +292,7 @@ impl Decode {
         }
         let mut all = batch.rows().to_vec();
         for (at, events) in groups {
-            let Ok(form) = &self.types.types()[at].payload_type else {
+            let Some(Ok(form)) = self.known(at, plans).map(|known| &known.payload_type) else {
                 events.iter().for_each(|event| {
                     failed.add(*event, channel(*event), FailureReason::Unusable(at))
                 });
@@ -277,6 +306,21 @@ impl Decode {
         }
         Ok(batch.with_rows(all))
     }
+
+    /// The message of a failure. Built once per batch, channel and reason.
+    fn message(&self, why: FailureReason, plans: &ChannelPlans) -> String {
+        let name = |at| self.known(at, plans).map_or("", |known| &*known.message_type.name);
+        match why {
+            FailureReason::NoType(at) => REASONS[at].to_owned(),
+            FailureReason::Unusable(at) => {
+                let why = self.known(at, plans).and_then(|known| known.payload_type.as_ref().err());
+                format!("`{}` cannot be decoded: {}", name(at), why.map_or("", String::as_str))
+            }
+            FailureReason::Invalid(at, why) => {
+                format!("payload is not a valid `{}`: {why}", name(at))
+            }
+        }
+    }
 }
 
 /// Why an event could not be decoded.
@@ -285,24 +329,9 @@ enum FailureReason {
     /// For one of the [`REASONS`].
     NoType(usize),
     /// Its type cannot be decoded.
-    Unusable(usize),
+    Unusable(TypeSource),
     /// Its payload is not valid for its type.
-    Invalid(usize, &'static str),
-}
-
-impl FailureReason {
-    /// The message. Built once per batch, channel and reason.
-    fn message(self, types: &[KnownType]) -> String {
-        let name = |at: usize| &types[at].message_type.name;
-        match self {
-            Self::NoType(at) => REASONS[at].to_owned(),
-            Self::Unusable(at) => {
-                let why = types[at].payload_type.as_ref().err().map_or("", String::as_str);
-                format!("`{}` cannot be decoded: {why}", name(at))
-            }
-            Self::Invalid(at, why) => format!("payload is not a valid `{}`: {why}", name(at)),
-        }
-    }
+    Invalid(TypeSource, &'static str),
 }
 
 /// Events that could not be decoded.
@@ -327,25 +356,27 @@ impl FailureLog {
 
 impl Map for Decode {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
-        let decisions = self.decide_types(&batch, context)?;
+        let plans = self.plans.table(context.channels, |channel| Ok(self.plan(channel)))?;
+        let decisions = self.decide_types(&batch, &plans, context);
         let mut failed = FailureLog::default();
-        let batch = self.decode(batch, &decisions, &mut failed)?;
+        let batch = self.decode(batch, &plans, &decisions, &mut failed)?;
         let Some((first, why)) = failed.first else { return Ok(batch) };
         if self.undecoded == UndecodedPolicy::Stop {
-            let why = why.message(self.types.types());
+            let why = self.message(why, &plans);
             return Err(UndecodedPolicy::refusal(&batch.event(first as usize), context, why));
         }
         for ((channel, why), count) in failed.reasons {
             let channel = context.channels.get(ChannelId(channel));
-            context.note(
-                format!("{}: {}", channel.name.text(), why.message(self.types.types())),
-                count,
-            );
+            context.note(format!("{}: {}", channel.name.text(), self.message(why, &plans)), count);
         }
         Ok(self.undecoded.apply(batch, failed.events, context))
     }
 
     fn rows_after(&self) -> RowsEffect {
+        // Channels are known only once events are read.
+        if self.codecs.has_embedded() {
+            return RowsEffect::Unclear;
+        }
         let forms = self.types.types().iter().filter_map(|known| known.payload_type.as_ref().ok());
         let schemas = forms.map(|form| Arc::clone(form.schema())).collect();
         RowsEffect::Decoded(DeclaredColumns::from_schemas(schemas))
