@@ -15,7 +15,9 @@ use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_kit::TypePaths;
-use sluice_kit::columns::{FieldShape, NumberType, PayloadField, PayloadPlan, PlainType, WireRules};
+use sluice_kit::columns::{
+    FieldShape, NumberType, PayloadField, PayloadPlan, PlainType, WireRules,
+};
 use sluice_model::{
     Channel, Codec, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey, register,
 };

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use sluice_io::escape::path_escaped;
 use sluice_model::options::OutPath;
 use sluice_model::{
-    Batch, Channel, PrepareContext, Error, Event, OutputFile, Sink, SinkContext, SinkTraits, Written,
-    register,
+    Batch, Channel, Error, Event, OutputFile, PrepareContext, Sink, SinkContext, SinkTraits,
+    Written, register,
 };
 
 /// Writes {{name}} files.
@@ -61,7 +61,10 @@ impl Sink for LineSink {
     type Output = LineFile;
 
     fn traits(&self) -> SinkTraits {
-        SinkTraits { is_readable_unfinished: true, ..SinkTraits::writing(&self.path.0) }
+        SinkTraits {
+            is_readable_unfinished: true,
+            ..SinkTraits::writing(&self.path.0)
+        }
     }
 
     // `outputs` publishes the file when the whole run has succeeded, never in part. If the path
@@ -73,7 +76,11 @@ impl Sink for LineSink {
 
     // Called on all cores, in any order. Do the work here. (A format whose units hold several
     // batches, such as row groups, also implements `gather`.)
-    fn prepare(&self, batch: Batch, context: &mut PrepareContext<'_>) -> Result<EncodedLines, Error> {
+    fn prepare(
+        &self,
+        batch: Batch,
+        context: &mut PrepareContext<'_>,
+    ) -> Result<EncodedLines, Error> {
         let mut text = String::new();
         let channels = context.channels.since(0);
         let names: Vec<String> = channels.iter().map(|c| channel_text(c)).collect();
@@ -84,7 +91,8 @@ impl Sink for LineSink {
         }
         // Listed in the report as not written.
         context
-            .report.losses
+            .report
+            .losses
             .insert("the numbers of events and the encodings of payloads are not written");
         let events = batch.len() as u64;
         Ok(EncodedLines { text, events })

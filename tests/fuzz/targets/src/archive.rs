@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::json;
-use sluice_archive::fuzzing::Archive;
 use sluice_archive::fuzzing::Arrow;
 use sluice_io::files::LogFile;
 use sluice_io::frames::{self, SeekTableBuilder};
@@ -12,7 +11,7 @@ use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather};
 use sluice_model::{
     BatchBuilder, BlockPool, ByteFormat, Channel, Encoding, Error, Name, PrepareContext,
-    ReadContext, SinkContext, options,
+    ReadContext, SinkContext,
 };
 
 use crate::inputs;
@@ -55,9 +54,8 @@ fn sound(format: &str) -> Vec<u8> {
 }
 
 fn read(bytes: &[u8]) -> Result<SourceContents, Error> {
-    let source = json!({ "path": inputs::file(FILE, bytes), "max_frame": MAX_FRAME });
-    let source: Archive = options::read(source).expect("good options");
-    gather(&source, 400)
+    let options = json!({ "path": inputs::file(FILE, bytes), "max_frame": MAX_FRAME });
+    gather(&*inputs::source("archive", options), 400)
 }
 
 /// An archive of one frame, with this index.
