@@ -22,7 +22,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use sluice_io::escape::json_escaped;
 use sluice_model::Error;
-use sluice_model::booleans::is_raw;
+use sluice_model::raw::is_raw;
 
 /// Writes the value of one row of a column.
 pub type WriteCell<'c> = Box<dyn Fn(usize, &mut Vec<u8>) + 'c>;
@@ -42,7 +42,7 @@ impl<'c> JsonRows<'c> {
     /// `Err` for types without a JSON form: maps, unions, intervals.
     pub fn new(columns: &'c RecordBatch) -> Result<Self, Error> {
         let fields = columns.schema_ref().fields().iter().zip(columns.columns());
-        // Raw booleans are only needed by `encode`.
+        // Raw columns are only needed by `encode`.
         let shown = fields.filter(|(field, _)| !is_raw(field));
         Self::from_columns(shown.map(|(field, column)| (field.name(), column)))
     }

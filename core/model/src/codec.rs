@@ -243,13 +243,14 @@ pub trait PayloadType: fmt::Debug + Send + Sync {
         bad: &mut Vec<(u32, &'static str)>,
     ) -> Result<Rows, Error>;
 
-    /// The variant of this type for payloads that [`decode`](Self::decode) refuses with
-    /// [`booleans::ODD_BOOLEAN`] as the reason: it has an additional column of raw booleans, from
-    /// which `encode` restores the payload. `None` if this is that variant, or if the type has no
-    /// booleans.
+    /// The variant of this type for payloads that [`decode`](Self::decode) refuses because their
+    /// columns cannot say all of them, with [`raw::ODD_BOOLEAN`] or [`raw::NOT_CANONICAL`] as the
+    /// reason: it has an additional column of raw bytes, from which `encode` restores the payload.
+    /// `None` if this is that variant, or if columns say all of every payload.
     ///
-    /// [`booleans::ODD_BOOLEAN`]: crate::booleans::ODD_BOOLEAN
-    fn with_raw_booleans(&self) -> Option<Arc<dyn PayloadType>> {
+    /// [`raw::ODD_BOOLEAN`]: crate::raw::ODD_BOOLEAN
+    /// [`raw::NOT_CANONICAL`]: crate::raw::NOT_CANONICAL
+    fn with_raw_column(&self) -> Option<Arc<dyn PayloadType>> {
         None
     }
 

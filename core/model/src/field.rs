@@ -24,8 +24,8 @@ use arrow_select::take::take;
 use schemars::{JsonSchema, Schema as OptionSchema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::booleans::is_raw;
 use crate::options::FIELDS_FORMAT;
+use crate::raw::is_raw;
 
 /// A path to a value in a decoded message, starting with the name of a column.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -11,7 +11,6 @@
 //! Plugins use [`register!`] and are found by name in a [`Registry`].
 
 pub mod batch;
-pub mod booleans;
 pub mod channel;
 pub mod codec;
 
@@ -23,6 +22,7 @@ pub mod pattern;
 pub mod plugin;
 pub mod pool;
 pub mod programs;
+pub mod raw;
 pub mod registry;
 pub mod rows;
 pub mod time;

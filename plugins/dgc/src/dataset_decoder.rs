@@ -8,8 +8,7 @@ use std::sync::Arc;
 use sluice_kit::{CodecOptions, Codecs, TypePaths};
 use sluice_model::codec::PayloadType;
 use sluice_model::{
-    Batch, Channel, Channels, Error, KeyOf, OptionsError, PerChannel, Registry, Rows, TypeKey,
-    booleans,
+    Batch, Channel, Channels, Error, KeyOf, OptionsError, PerChannel, Registry, Rows, TypeKey, raw,
 };
 
 /// Decodes events that are not decoded yet.
@@ -96,7 +95,7 @@ impl DatasetDecoder {
         }
         for (key, events) in by_type {
             let payload_type = &*self.payload_types[&key];
-            decoded_events.rows.extend(booleans::decode(
+            decoded_events.rows.extend(raw::decode(
                 payload_type,
                 batch,
                 &events,

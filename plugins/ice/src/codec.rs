@@ -34,9 +34,10 @@ use sluice_kit::columns::{LengthEncoding, PayloadPlan, WireRules};
 use sluice_kit::payload_form::{FormType, PayloadForm};
 use sluice_kit::type_library::{MAX_DESCRIPTION_LEN, TypeBudget};
 use sluice_kit::{TypePaths, codecs};
+use sluice_model::raw::RawColumn;
 use sluice_model::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadType, TypeKey, UnusableTypes, booleans,
+    PayloadType, TypeKey, UnusableTypes,
 };
 
 use crate::plan::{self, TypePlan, dotted};
@@ -289,7 +290,7 @@ impl Codec for IceCodec {
         let id = library.ids().find(is_it).ok_or("its description does not declare it")?;
         let CompiledType { plan, columns, text } = compile(&library, id)?;
         let key = key_of_text(&text);
-        if ![key, booleans::raw_key(key)].contains(&described.key) {
+        if ![key, RawColumn::Booleans.key(key)].contains(&described.key) {
             return Err("its description does not match its number".to_owned());
         }
         let base = Arc::new(MessageType { key, ..described.clone() });
@@ -333,8 +334,9 @@ fn payload_type(
     plan: Arc<TypePlan>,
     columns: PayloadPlan,
 ) -> FormType<RecordForm> {
-    let raw = booleans::raw_key(described.key);
-    FormType::new(described, RecordForm { plan, columns }).with_raw_booleans_as(raw)
+    let raw = RawColumn::Booleans.key(described.key);
+    FormType::new(described, RecordForm { plan, columns })
+        .with_raw_column_as(RawColumn::Booleans, raw)
 }
 
 /// Decodes and encodes the records of a type.

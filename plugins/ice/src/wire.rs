@@ -3,7 +3,7 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use sluice_model::booleans::ODD_BOOLEAN;
+use sluice_model::raw::ODD_BOOLEAN;
 
 /// The reason a record is invalid. Reasons are static: they contain nothing of the record.
 pub(crate) type RecordFault = &'static str;

@@ -13,7 +13,7 @@ use sluice_model::options::CHANNELS_FORMAT;
 use sluice_model::{
     Batch, Channel, ChannelId, Codec, DeclaredColumns, Error, KeyOf, KnownType, Map, MapQuery,
     OptionsError, Pattern, Patterns, PerChannel, PluginFactory, Registry, RowsEffect, Stage,
-    StageContext, TypeKey, UndecodedPolicy, booleans,
+    StageContext, TypeKey, UndecodedPolicy, raw,
 };
 
 /// Options of `decode`.
@@ -299,7 +299,7 @@ impl Decode {
                 continue;
             };
             let mut bad = Vec::new();
-            all.extend(booleans::decode(&**form, &batch, &events, &mut bad)?);
+            all.extend(raw::decode(&**form, &batch, &events, &mut bad)?);
             for (event, why) in bad {
                 failed.add(event, channel(event), FailureReason::Invalid(at, why));
             }

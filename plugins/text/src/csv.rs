@@ -11,7 +11,7 @@ use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
     Batch, Channel, Error, Event, FieldPath, PerChannel, PrepareContext, Sink, SinkContext,
-    SinkTraits, Written, booleans,
+    SinkTraits, Written, raw,
 };
 
 use crate::fields::GonePayloads;
@@ -319,7 +319,7 @@ impl Sink for Csv {
     ) -> Result<Blocks<TableBlock>, Error> {
         let encode = |piece, context: &PrepareContext<'_>| self.encode_piece(&piece, context);
         // A table for people has one form of each type.
-        let batch = booleans::drop_raw_columns(batch);
+        let batch = raw::drop_raw_columns(batch);
         Blocks::encode(batch, self.unnest.as_ref(), context, encode)
     }
 

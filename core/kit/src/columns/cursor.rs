@@ -2,7 +2,7 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use sluice_model::booleans::ODD_BOOLEAN;
+use sluice_model::raw::ODD_BOOLEAN;
 
 use super::{Endian, LengthEncoding, PayloadFault, WireRules};
 

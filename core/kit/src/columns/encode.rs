@@ -7,7 +7,7 @@ use arrow_array::{
 };
 use arrow_buffer::{ArrowNativeType, NullBuffer, OffsetBuffer, ScalarBuffer};
 use sluice_io::escape;
-use sluice_model::booleans;
+use sluice_model::raw::raw_value;
 
 use super::cast::as_type;
 use super::compile::CLASS;
@@ -132,7 +132,7 @@ impl<'p> RowEncoder<'p> {
         self.program(&plan.program, row, out)?;
         let Some(raw) = raw else { return Ok(()) };
         let payload = out.get_mut(start..).unwrap_or_default();
-        plan.restore_booleans(payload, booleans::raw_value(raw, row))
+        plan.restore_booleans(payload, raw_value(raw, row))
     }
 
     /// Distributes an array over the slots of its node. `around` are the nulls of the parent.

@@ -67,7 +67,7 @@ pub struct WireRules {
     /// The byte order of numbers and lengths.
     pub endian: Endian,
     /// The width of a boolean in bytes: 1, 2, 4 or 8. It is written as 0 or 1; see
-    /// [`sluice_model::booleans`] for other values.
+    /// [`sluice_model::raw`] for other values.
     pub booleans: usize,
     /// How the length prefix of text, bytes and lists is written.
     pub lengths: LengthEncoding,

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use arrow_array::builder::BinaryBuilder;
-use sluice_model::booleans::is_true;
+use sluice_model::raw::is_true;
 
 use super::cursor::{NO_CASE, PayloadCursor};
 use super::plan::{Count, Op, PayloadPlan, Program, ValueType};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sluice_kit::reading::{InlineExecutor, NextStep, ReadAhead, ReadLimits, SplitWork};
 use sluice_model::{
     Batch, BlockPool, Channel, Error, ErrorKind, PerChannel, Query, Rows, Source, StageContext,
-    booleans,
+    raw,
 };
 
 use super::LogTables;
@@ -107,7 +107,7 @@ impl SplitWork for Discovery<'_> {
             return Ok(());
         }
         log.add_channels(&channels_of(&batch));
-        *known = match first_rows(booleans::drop_raw_columns(decoded(log, batch)?)) {
+        *known = match first_rows(raw::drop_raw_columns(decoded(log, batch)?)) {
             Some(rows) => {
                 let (message, columns) = (Arc::clone(&rows.message), rows.columns.schema());
                 ChannelSchema::Fields(Arc::new(RowType { message, columns }))

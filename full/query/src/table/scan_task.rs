@@ -11,7 +11,7 @@ use arrow_select::filter::filter_record_batch;
 use arrow_select::interleave::interleave;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_expr::PhysicalExpr;
-use sluice_model::{Batch, Error, Payloads, PerChannel, Rows, StageContext, booleans};
+use sluice_model::{Batch, Error, Payloads, PerChannel, Rows, StageContext, raw};
 
 use super::columns::{LogColumn, RowType, TableKind, column_mismatch, record_batch};
 use super::pushdown::Pushdown;
@@ -179,7 +179,7 @@ fn rows_of_type(
     channel: &str,
     output: &mut ScanOutput,
 ) -> Result<(Batch, RecordBatch), Error> {
-    let batch = booleans::drop_raw_columns(batch);
+    let batch = raw::drop_raw_columns(batch);
     let matching: Vec<&Rows> = batch.rows().iter().filter(|rows| kind.is_of(rows)).collect();
     let mut places: Vec<(u32, usize, usize)> = Vec::new();
     for (at, rows) in matching.iter().enumerate() {

@@ -26,9 +26,10 @@ use sluice_kit::columns::PayloadPlan;
 use sluice_kit::payload_form::FormType;
 use sluice_kit::type_library::{MAX_DESCRIPTION_LEN, TypeBudget};
 use sluice_kit::{TypePaths, codecs};
+use sluice_model::raw::RawColumn;
 use sluice_model::{
     Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey,
-    UnusableTypes, booleans,
+    UnusableTypes,
 };
 
 use crate::types::library::TypeFile;
@@ -193,7 +194,7 @@ impl Codec for LcmCodec {
         let mut named = named.filter(|(id, _)| library.name(*id) == &*described.name);
         let found = named.find_map(|(id, fingerprint)| {
             let key = TypeKey(fingerprint.ok()?);
-            let is_it = [key, booleans::raw_key(key)].contains(&described.key);
+            let is_it = [key, RawColumn::Booleans.key(key)].contains(&described.key);
             is_it.then_some((id, key))
         });
         let (id, key) = found.ok_or("the description does not have the fingerprint")?;
@@ -246,5 +247,6 @@ fn plan_for_columns(
 fn form_type(described: Arc<MessageType>, plan: PayloadPlan) -> FormType<LcmForm> {
     let key = described.key;
     let form = LcmForm { fingerprint: key.0, plan };
-    FormType::new(described, form).with_raw_booleans_as(booleans::raw_key(key))
+    FormType::new(described, form)
+        .with_raw_column_as(RawColumn::Booleans, RawColumn::Booleans.key(key))
 }

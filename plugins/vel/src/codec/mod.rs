@@ -14,6 +14,7 @@ use serde::Deserialize;
 use sluice_kit::columns::PlainType;
 use sluice_kit::type_library::MAX_DESCRIPTION_LEN;
 use sluice_kit::{TypeFile, TypePaths};
+use sluice_model::raw::RawColumn;
 use sluice_model::{
     Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey,
     UnusableTypes,
@@ -225,7 +226,8 @@ impl VelCodec {
         if let (Ok(described), Ok(plan)) = (described, plan) {
             let described = Arc::new(described);
             let raw = raw_key(described.key);
-            let form = PlainType::new(Arc::clone(&described), plan).with_raw_booleans_as(raw);
+            let form = PlainType::new(Arc::clone(&described), plan)
+                .with_raw_column_as(RawColumn::Booleans, raw);
             let form = Ok(Arc::new(form) as _);
             self.types.push(KnownType {
                 message_type: described,
@@ -337,7 +339,8 @@ impl Codec for VelCodec {
             let is_raw = message.key == raw_key(found.key);
             if (is_raw || message.key == found.key) && message.name == found.name {
                 let (plan, raw) = (declared.plan(versions)?, raw_key(found.key));
-                let form = PlainType::new(Arc::new(found), plan).with_raw_booleans_as(raw);
+                let form = PlainType::new(Arc::new(found), plan)
+                    .with_raw_column_as(RawColumn::Booleans, raw);
                 return Ok(form.with_key(message.key));
             }
         }

@@ -354,7 +354,7 @@ fn booleans_of_any_byte_are_read_and_come_back() {
     let (mut bad, events) = (Vec::new(), [0, 1, 2]);
     let short = odd[..odd.len() - 1].to_vec();
     let batch = batch(&[tame.clone(), odd.clone(), short]);
-    let rows = sluice_model::booleans::decode(&*form, &batch, &events, &mut bad).unwrap();
+    let rows = sluice_model::raw::decode(&*form, &batch, &events, &mut bad).unwrap();
     assert_eq!(bad.iter().map(|(event, _)| *event).collect::<Vec<_>>(), [2]);
     let [plain, raw] = rows.as_slice() else { panic!("{rows:?}") };
     assert_eq!((plain.events.as_slice(), raw.events.as_slice()), (&[0][..], &[1][..]));
@@ -366,16 +366,16 @@ fn booleans_of_any_byte_are_read_and_come_back() {
     assert_eq!(three.as_boolean().values().iter().collect::<Vec<_>>(), [false, true, true]);
     let codec = LcmCodec::from_files(files(&[]), 1);
     let adopted = codec.adopt(&raw.message, &raw.columns.schema()).unwrap();
-    for form in [adopted, form.with_raw_booleans().unwrap()] {
+    for form in [adopted, form.with_raw_column().unwrap()] {
         assert_eq!(encoded(&*form, &raw.columns), std::slice::from_ref(&odd));
     }
-    assert_eq!(raw.without_raw_booleans().columns.schema(), *form.schema());
+    assert_eq!(raw.without_raw_column().columns.schema(), *form.schema());
 }
 
 #[test]
 fn bytes_of_booleans_are_not_put_where_the_values_are_others() {
     let form = form("struct t { boolean a; boolean b; }", "t", 1);
-    let raw = form.with_raw_booleans().unwrap();
+    let raw = form.with_raw_column().unwrap();
     let columns = good(&*raw, &[payload(&*form, &[&[3, 4]])]);
     let with = |a: bool, bytes: &[u8]| {
         let boolean = |of| Arc::new(arrow_array::BooleanArray::from(vec![of])) as Arc<dyn Array>;
