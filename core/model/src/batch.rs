@@ -317,6 +317,8 @@ impl Batch {
             })
             .collect();
         let pick = |&(batch, row): &(u32, u32)| (&batches[batch as usize], batch, row as usize);
+        let rows: Vec<(&[Rows], usize)> =
+            batches.iter().map(|batch| (batch.rows(), batch.len())).collect();
         let renamed = batches.iter().any(|batch| batch.origins.is_some());
         let origin = |p: &(u32, u32)| pick(p).0.origins()[pick(p).2];
         let is_wide = batches.iter().any(|batch| batch.wide_times.is_some());
@@ -336,7 +338,7 @@ impl Batch {
                 .map(|(b, at, r)| shift_segment(b.payloads[r], firsts[at as usize]))
                 .collect(),
             segments: segments.into(),
-            rows: Rows::interleave(batches, picks),
+            rows: Rows::interleave(&rows, picks),
         }
     }
 

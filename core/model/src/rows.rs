@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array}
 use arrow_select::interleave::interleave;
 use arrow_select::take::take_arrays;
 
-use crate::{Batch, MessageType};
+use crate::MessageType;
 
 const GONE: u32 = u32::MAX;
 
@@ -95,10 +95,11 @@ impl Rows {
         row_of
     }
 
-    /// The rows of events picked from several batches, by type in order of appearance.
-    pub(crate) fn interleave(batches: &[Batch], picks: &[(u32, u32)]) -> Vec<Self> {
+    /// The rows of events picked from several batches, each given as its rows and its number of
+    /// events, by type in order of appearance.
+    pub(crate) fn interleave(batches: &[(&[Self], usize)], picks: &[(u32, u32)]) -> Vec<Self> {
         let mut kinds: Vec<&Self> = Vec::new();
-        for rows in batches.iter().flat_map(Batch::rows) {
+        for rows in batches.iter().flat_map(|(rows, _)| *rows) {
             let known = kinds.iter().any(|k| k.is_like(rows));
             if !known {
                 kinds.push(rows);
@@ -112,12 +113,12 @@ impl Rows {
         same && self.payloads == other.payloads && self.columns.schema() == other.columns.schema()
     }
 
-    fn interleave_kind(&self, batches: &[Batch], picks: &[(u32, u32)]) -> Option<Self> {
+    fn interleave_kind(&self, batches: &[(&[Self], usize)], picks: &[(u32, u32)]) -> Option<Self> {
         let found: Vec<Option<(&Self, Vec<u32>)>> = batches
             .iter()
-            .map(|batch| {
-                let rows = batch.rows().iter().find(|rows| self.is_like(rows))?;
-                Some((rows, rows.row_of_event(batch.len())))
+            .map(|(rows, events)| {
+                let rows = rows.iter().find(|rows| self.is_like(rows))?;
+                Some((rows, rows.row_of_event(*events)))
             })
             .collect();
         let (mut events, mut indices) = (Vec::new(), Vec::new());
@@ -148,7 +149,7 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BatchBuilder, ChannelId, TypeKey};
+    use crate::{Batch, BatchBuilder, ChannelId, TypeKey};
     use arrow_array::{ArrayRef, Int32Array, cast::AsArray, types::Int32Type};
 
     fn batch(values: &[Option<i32>]) -> Batch {

@@ -39,6 +39,28 @@ pub(crate) struct RowType {
     pub(crate) columns: SchemaRef,
 }
 
+/// The type of a channel.
+#[derive(Clone, Debug, Default)]
+pub(super) enum ChannelSchema {
+    /// The log has no such channel.
+    #[default]
+    Missing,
+    /// None of its events can be decoded.
+    Payloads,
+    /// The type of its first event that can be decoded.
+    Fields(Arc<RowType>),
+}
+
+impl ChannelSchema {
+    pub(super) fn kind(&self, channel: &str) -> Option<TableKind> {
+        match self {
+            Self::Missing => None,
+            Self::Payloads => Some(TableKind::Payloads(channel.into())),
+            Self::Fields(rows) => Some(TableKind::Fields(channel.into(), Arc::clone(rows))),
+        }
+    }
+}
+
 /// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogColumn {

@@ -12,69 +12,50 @@ use sluice_model::{
 
 use super::LogTables;
 use super::channels::ChannelTest;
-use super::columns::{RowType, TableKind};
+use super::columns::{ChannelSchema, RowType};
 
 /// The size of splits: small, as the first one usually has what is needed.
 const SPLIT_BYTES: u64 = 256 << 10;
 
-/// The type of a channel.
-#[derive(Clone, Debug, Default)]
-pub(super) enum ChannelSchema {
-    /// The log has no such channel.
-    #[default]
-    Missing,
-    /// None of its events can be decoded.
-    Payloads,
-    /// The type of its first event that can be decoded.
-    Fields(Arc<RowType>),
-}
-
-impl ChannelSchema {
-    pub(super) fn kind(&self, channel: &str) -> Option<TableKind> {
-        match self {
-            Self::Missing => None,
-            Self::Payloads => Some(TableKind::Payloads(channel.into())),
-            Self::Fields(rows) => Some(TableKind::Fields(channel.into(), Arc::clone(rows))),
-        }
+impl LogTables {
+    /// Discovers the type of a channel. Returns [`ErrorKind::Aborted`] soon after `stop` is set.
+    pub(super) fn discover_channel(
+        &self,
+        name: &str,
+        stop: &AtomicBool,
+    ) -> Result<ChannelSchema, Error> {
+        self.discover(Some(ChannelTest::named(name)), stop)
     }
-}
 
-/// Discovers the type of a channel. Returns [`ErrorKind::Aborted`] soon after `stop` is set.
-pub(super) fn discover_channel(
-    log: &LogTables,
-    name: &str,
-    stop: &AtomicBool,
-) -> Result<ChannelSchema, Error> {
-    discover(log, Some(ChannelTest::named(name)), stop)
-}
-
-/// Discovers all channels of a log. Stops like [`discover_channel`].
-pub(super) fn discover_all(log: &LogTables, stop: &AtomicBool) -> Result<(), Error> {
-    discover(log, None, stop).map(drop)
-}
-
-/// Reads a log until the type of the channel is known. Damage is not reported here, but when a
-/// query reads it.
-fn discover(
-    log: &LogTables,
-    channel: Option<ChannelTest>,
-    stop: &AtomicBool,
-) -> Result<ChannelSchema, Error> {
-    let channels = channel.as_ref().map(ChannelTest::query).unwrap_or_default();
-    let query = Query { channels, ..Query::default() };
-    let splits = log.splits(SPLIT_BYTES, &query)?;
-    let context = log.context(query, BlockPool::new(SPLIT_BYTES as usize + (64 << 10), 2));
-    let work = Discovery { log, stop, channel, matches: PerChannel::default() };
-    let mut reading = ReadAhead::new(work, splits, context, InlineExecutor, ReadLimits::in_turn());
-    let mut known = ChannelSchema::Missing;
-    while let NextStep::Step(step) = reading.next(Duration::MAX, usize::MAX)? {
-        match step.output {
-            ChannelSchema::Missing => {}
-            ChannelSchema::Payloads => known = ChannelSchema::Payloads,
-            fields => return Ok(fields),
-        }
+    /// Discovers all channels. Stops like [`discover_channel`](Self::discover_channel).
+    pub(super) fn discover_all(&self, stop: &AtomicBool) -> Result<(), Error> {
+        self.discover(None, stop).map(drop)
     }
-    Ok(known)
+
+    /// Reads the log until the type of the channel is known. Damage is not reported here, but when
+    /// a query reads it.
+    fn discover(
+        &self,
+        channel: Option<ChannelTest>,
+        stop: &AtomicBool,
+    ) -> Result<ChannelSchema, Error> {
+        let channels = channel.as_ref().map(ChannelTest::query).unwrap_or_default();
+        let query = Query { channels, ..Query::default() };
+        let splits = self.splits(SPLIT_BYTES, &query)?;
+        let context = self.context(query, BlockPool::new(SPLIT_BYTES as usize + (64 << 10), 2));
+        let work = Discovery { log: self, stop, channel, matches: PerChannel::default() };
+        let limits = ReadLimits::in_turn();
+        let mut reading = ReadAhead::new(work, splits, context, InlineExecutor, limits);
+        let mut known = ChannelSchema::Missing;
+        while let NextStep::Step(step) = reading.next(Duration::MAX, usize::MAX)? {
+            match step.output {
+                ChannelSchema::Missing => {}
+                ChannelSchema::Payloads => known = ChannelSchema::Payloads,
+                fields => return Ok(fields),
+            }
+        }
+        Ok(known)
+    }
 }
 
 struct Discovery<'l> {

@@ -13,8 +13,7 @@ use sluice_model::{
     Registry, RunHandle, Source, Split, Stage,
 };
 
-use super::columns::{ChannelLabels, TableKind};
-use super::discovery::{self, ChannelSchema};
+use super::columns::{ChannelLabels, ChannelSchema, TableKind};
 use super::findings::FindingsLog;
 
 /// A log that can be queried; shared by all queries that read it.
@@ -104,7 +103,7 @@ impl LogTables {
     /// [`ErrorKind::Aborted`](sluice_model::ErrorKind::Aborted) soon after `stop` is set.
     pub fn channels_until(&self, stop: &AtomicBool) -> Result<Vec<String>, Error> {
         if !self.all_discovered.load(Ordering::Relaxed) && !self.is_read_once()? {
-            discovery::discover_all(self, stop)?;
+            self.discover_all(stop)?;
             self.all_discovered.store(true, Ordering::Relaxed);
         }
         Ok(self.known_channels())
@@ -160,7 +159,7 @@ impl LogTables {
             return Ok(known.kind(channel));
         }
         self.check_rereadable(channel)?;
-        let known = discovery::discover_channel(self, channel, stop)?;
+        let known = self.discover_channel(channel, stop)?;
         let kind = known.kind(channel);
         lock().insert(channel.to_owned(), known);
         Ok(kind)
