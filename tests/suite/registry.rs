@@ -58,9 +58,9 @@ fn only_the_program_asks_for_what_is_linked() {
 
 #[test]
 fn the_command_line_names_no_format() {
-    // Words that also mean something else: the text log, files in reports, and the sink that drops
-    // everything.
-    let also_words = ["text", "files", "null"];
+    // Words that also mean something else: the text log, files in reports, the sink that drops
+    // everything, and JSON as output.
+    let also_words = ["text", "files", "null", "json"];
     let mut found = Vec::new();
     for plugin in Registry::linked().iter() {
         if plugin.kind() != PluginKind::Stage && !also_words.contains(&plugin.name) {

@@ -8,6 +8,7 @@ use sluice_dgc as _;
 use sluice_exec as _;
 use sluice_files as _;
 use sluice_ice as _;
+use sluice_json as _;
 use sluice_las as _;
 use sluice_lcm as _;
 use sluice_lcm_live as _;

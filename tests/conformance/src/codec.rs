@@ -56,7 +56,7 @@ impl CodecTrial {
         self.payload_on(Channel::new(name, "conformance", encoding), bytes)
     }
 
-    /// Adds a payload on a channel with metadata.
+    /// Adds a payload on a channel with metadata, or one that declares its type itself.
     pub fn payload_on(mut self, channel: Channel, bytes: impl Into<Vec<u8>>) -> Self {
         self.payloads.push((channel, bytes.into()));
         self

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use serde_json::json;
 use sluice_conformance::{CodecTrial, codec};
-use sluice_model::{Channel, Encoding, Name};
+use sluice_model::{Channel, EmbeddedSchema, Encoding, Name};
 
 use crate::kit::{Folder, events, root, run};
 
 /// The codecs tested here.
-pub(super) const NAMES: &[&str] = &["ice", "lcm", "vel"];
+pub(super) const NAMES: &[&str] = &["ice", "json", "lcm", "vel"];
 
 /// A channel of the demo drive for each type.
 const CHANNELS: [&str; 5] = ["POSE", "GPS_TO_LOCAL", "VELODYNE", "SKIRT_FC", "CAM_THUMB_RFC"];
@@ -92,4 +92,26 @@ fn ice() {
         trial = trial.payload_on(channel, record);
     }
     trial.check();
+}
+
+#[test]
+fn json() {
+    let schema = json!({ "properties": {
+        "id": { "type": "integer" }, "x": { "type": "number" }, "on": { "type": "boolean" },
+        "data": { "type": "string", "contentEncoding": "base64" }, "more": {},
+        "points": { "type": "array", "items": { "properties": {
+            "x": { "type": "number" }, "label": { "type": ["string", "null"] } } } },
+    } });
+    let channel = Channel {
+        type_name: Some("Status".into()),
+        schema: Some(EmbeddedSchema {
+            encoding: "jsonschema".into(),
+            data: schema.to_string().into_bytes().into(),
+        }),
+        ..Channel::new(Name::from_text("STATUS"), "robot", Encoding::Json)
+    };
+    let compact = r#"{"id":-7,"x":0.5,"on":true,"data":"AAE=","points":[{"x":1.0,"label":"a"}]}"#;
+    let spaced = r#"{ "points": [{"x": 1, "y": 2}, {}], "more": [1e3], "id": 9 }"#;
+    let trial = codec("json").payload_on(channel.clone(), compact);
+    trial.payload_on(channel, spaced).check();
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::FieldRef;
+use sluice_model::raw::is_raw;
 use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, Codec, KeyOf, PayloadType, Rows, TypeKey,
 };
@@ -101,18 +102,29 @@ impl<'p> ValidPayload<'p> {
     ) -> Result<Self, Fault> {
         let unknown =
             |what: &str| Err(Fault::new(Promise::Identity, "a payload is not decoded", what));
-        let Some(keys) = codec.keys(channel) else {
-            return unknown("its channel has no payloads of these types");
+        let (known, keys) = if let Some(known) = codec.embedded(channel) {
+            let key = known.message_type.key;
+            (known, Arc::new(move |_: &[u8]| Some(key)) as KeyOf)
+        } else {
+            let Some(keys) = codec.keys(channel) else {
+                return unknown("its channel has no payloads of these types");
+            };
+            let Some(key) = keys(bytes) else { return unknown("it has no type") };
+            let Some(known) = codec.types().iter().find(|k| k.message_type.key == key) else {
+                return unknown("its type is not known");
+            };
+            (known.clone(), keys)
         };
-        let Some(key) = keys(bytes) else { return unknown("it has no type") };
-        let Some(known) = codec.types().iter().find(|known| known.message_type.key == key) else {
-            return unknown("its type is not known");
+        let key = known.message_type.key;
+        let mut form = match known.payload_type {
+            Ok(form) => form,
+            Err(why) => return unknown(&why),
         };
-        let form = match &known.payload_type {
-            Ok(form) => Arc::clone(form),
-            Err(why) => return unknown(why),
-        };
-        let decoded = decode_payloads(&*form, &[bytes])?;
+        let mut decoded = decode_payloads(&*form, &[bytes])?;
+        // What columns cannot say all of is of the type with a raw column.
+        if let (None, Some(raw)) = (decoded.row(0), form.with_raw_column()) {
+            (decoded, form) = (decode_payloads(&*raw, &[bytes])?, raw);
+        }
         match decoded.row(0) {
             Some(row) => Ok(Self { bytes, key, form, keys, row }),
             None => unknown(decoded.bad.first().map_or("", |bad| bad.1)),
@@ -185,10 +197,10 @@ impl<'p> ValidPayload<'p> {
             decode_payloads(&*self.form, &[payload]).ok().and_then(|decoded| decoded.row(0));
         let is_same = decoded.is_some_and(|row| {
             let names = row.schema();
-            // Columns of another type may be converted.
+            // Columns of another type may be converted, and raw ones give way to the others.
             let same = |(field, column): (&FieldRef, &ArrayRef)| {
-                rows.column_by_name(field.name())
-                    .is_none_or(|given| given.data_type() != column.data_type() || given == column)
+                let given = rows.column_by_name(field.name()).filter(|_| !is_raw(field));
+                given.is_none_or(|given| given.data_type() != column.data_type() || given == column)
             };
             names.fields().iter().zip(row.columns()).all(same)
         });

@@ -18,6 +18,7 @@ mod ice_types;
 mod inputs;
 mod inverse;
 mod jpeg;
+mod json_messages;
 mod jsonl_lines;
 mod lcm_datagrams;
 mod lcm_log;
@@ -56,6 +57,7 @@ pub use files_sink::files_sink;
 pub use ice_record::ice_record;
 pub use ice_types::ice_types;
 pub use jpeg::jpeg;
+pub use json_messages::json_messages;
 pub use jsonl_lines::jsonl_lines;
 pub use lcm_datagrams::lcm_datagrams;
 pub use lcm_log::lcm_log;
@@ -102,6 +104,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ice_record", ice_record),
     ("ice_types", ice_types),
     ("jpeg", jpeg),
+    ("json_messages", json_messages),
     ("jsonl_lines", jsonl_lines),
     ("lcm_datagrams", lcm_datagrams),
     ("lcm_log", lcm_log),
