@@ -11,10 +11,10 @@ use super::plan::{
 };
 use super::shape::{
     counting_members, enum_values, integer, is_integer, members_of_cases, takes_no_bytes,
+    uniform_alignment,
 };
 use super::{
-    Endian, Extent, FieldShape, LengthEncoding, NumberType, NumberView, PayloadField, SpanKind,
-    ViewKind, WireRules,
+    Endian, Extent, FieldShape, NumberType, NumberView, PayloadField, SpanKind, ViewKind, WireRules,
 };
 
 /// The key in a field's metadata for the names of an enum's values, as a JSON object.
@@ -33,7 +33,7 @@ impl PayloadPlan {
     /// Compiles the plan of payloads with these fields. `Err` says why they cannot become columns.
     pub fn compile(rules: WireRules, fields: &[PayloadField]) -> Result<Self, String> {
         let mut compiler = PlanCompiler::new(rules, 0);
-        let mut out = ProgramBuilder::default();
+        let mut out = ProgramBuilder { aligned: rules.alignment, ..ProgramBuilder::default() };
         let (fields, columns) = compiler.members(fields, &mut out)?;
         let program = compiler.finish(out);
         let PlanCompiler { slots, regions, registers, longest_region, is_one_way, .. } = compiler;
@@ -60,16 +60,46 @@ struct PlanCompiler {
 struct ProgramBuilder {
     program: Program,
     open: Region,
+    /// What the start of the open region is known to be a multiple of, if not 0.
+    aligned: usize,
 }
 
 impl ProgramBuilder {
+    /// Adds padding up to a multiple of `alignment`: to the open region if it is known how much.
+    fn align(&mut self, alignment: usize, compiler: &mut PlanCompiler) {
+        if alignment <= 1 {
+            return;
+        }
+        if self.aligned < alignment {
+            self.close(compiler);
+            self.program.ops.push(Op::Align(alignment));
+            self.aligned = alignment;
+            return;
+        }
+        let padded = self.open.size.next_multiple_of(alignment);
+        if padded > self.open.size {
+            self.open.padding.push(self.open.size..padded);
+            self.open.size = padded;
+        }
+    }
+
     fn push(&mut self, op: Op, compiler: &mut PlanCompiler) {
+        let prefix = match &op {
+            Op::Text { .. } => Some(Count::Prefix),
+            Op::Bytes { count, .. } | Op::Numbers { count, .. } | Op::List { count, .. } => {
+                Some(*count)
+            }
+            _ => None,
+        };
+        if prefix == Some(Count::Prefix) {
+            let width = compiler.rules.lengths.width();
+            self.align(compiler.rules.alignment_of(width), compiler);
+        }
         self.close(compiler);
+        self.aligned = 1;
         let prefix = compiler.rules.lengths.width();
         self.program.min_len += match &op {
-            Op::Text { .. } => {
-                prefix + usize::from(compiler.rules.lengths == LengthEncoding::U32WithNul)
-            }
+            Op::Text { .. } => prefix + compiler.rules.text_end(),
             Op::Bytes { count, .. } | Op::Numbers { count, .. } | Op::List { count, .. } => {
                 match *count {
                     Count::Prefix => prefix,
@@ -80,6 +110,7 @@ impl ProgramBuilder {
             Op::Repeat { count, item } => count.saturating_mul(item.min_len),
             Op::Variant(_) | Op::Opaque { .. } => 1,
             Op::Region(region) => region.size,
+            Op::Align(_) => 0,
         };
         if let Op::Repeat { count, item } = &op
             && item.min_len == 0
@@ -151,6 +182,7 @@ impl PlanCompiler {
                 return Err(wrong("two fields have this name".to_owned()));
             }
             if let (Some(register), Some((of, endian))) = (registers.get(&at), integer(shape)) {
+                out.align(self.rules.alignment_of(of.width()), self);
                 let (offset, register) = (out.open.size, *register);
                 let endian = endian.unwrap_or(self.rules.endian);
                 out.open.counts.push(CountField { offset, of, endian, register });
@@ -246,8 +278,10 @@ impl PlanCompiler {
                 node
             }
             FieldShape::Fixed(item, size) => {
-                let (item, node) = self.nested(|inner| inner.item(item, registers))?;
-                self.repeat(*size, item, out)?;
+                let align = uniform_alignment(item, &self.rules).unwrap_or(1);
+                let (item, node) = self.nested(|inner| inner.item(item, align, registers))?;
+                out.align(align, self);
+                self.repeat(*size, item, align, out)?;
                 Ok(fixed_list(*size, node))
             }
             FieldShape::List(item) if **item == FieldShape::Number(NumberType::U8) => {
@@ -301,13 +335,15 @@ impl PlanCompiler {
         }
     }
 
-    /// Compiles the elements of an array as a separate program.
+    /// Compiles the elements of an array, each of which starts at a multiple of `aligned`, as a
+    /// separate program.
     fn item(
         &mut self,
         item: &FieldShape,
+        aligned: usize,
         registers: &CountRegisters,
     ) -> Result<(Program, ColumnNode), String> {
-        let mut out = ProgramBuilder::default();
+        let mut out = ProgramBuilder { aligned, ..ProgramBuilder::default() };
         let node = self.value(item, registers, &mut out)?;
         Ok((self.finish(out), node))
     }
@@ -326,11 +362,13 @@ impl PlanCompiler {
         let node = if let Some((of, per_element)) = self.number_run(item)? {
             let slot = self.number_slot(of)?;
             let leaf = NumberArray { slot, of, endian: self.endian, per_element };
-            out.push(Op::Numbers { offsets, leaf, count }, self);
+            let align = self.rules.alignment_of(of.width());
+            out.push(Op::Numbers { offsets, leaf, count, align }, self);
             self.nested(|inner| inner.number_column(item, slot))?
         } else {
-            let (item, node) = self.nested(|inner| inner.item(item, registers))?;
-            out.push(Op::List { offsets, count, item }, self);
+            let align = uniform_alignment(item, &self.rules).unwrap_or(1);
+            let (item, node) = self.nested(|inner| inner.item(item, align, registers))?;
+            out.push(Op::List { offsets, count, item, align }, self);
             node
         };
         Ok(ColumnNode::List { offsets, field: element(&node), item: Box::new(node) })
@@ -371,6 +409,7 @@ impl PlanCompiler {
         out: &mut ProgramBuilder,
     ) -> Result<usize, String> {
         let width = of.width();
+        out.align(self.rules.alignment_of(width), self);
         let (slot, offset) = (self.number_slot(of)?, out.open.size);
         out.open.size = checked_add(offset, checked_mul(width, run)?)?;
         if matches!(of, ValueType::Bool(_)) {
@@ -388,11 +427,13 @@ impl PlanCompiler {
         Ok(())
     }
 
-    /// Adds `count` rows of `item`, inline in the open region if they are small.
+    /// Adds `count` rows of `item`, inline in the open region if they are small. They follow each
+    /// other without padding if all start at a multiple of `aligned`.
     fn repeat(
         &mut self,
         count: usize,
         item: Program,
+        aligned: usize,
         out: &mut ProgramBuilder,
     ) -> Result<(), String> {
         self.check_fixed(count, item.min_len)?;
@@ -406,6 +447,7 @@ impl PlanCompiler {
         };
         if !small {
             out.push(Op::Repeat { count, item }, self);
+            out.aligned = aligned;
             return Ok(());
         }
         for op in item.ops {
@@ -422,6 +464,10 @@ impl PlanCompiler {
                 region.booleans.iter().map(move |at| start + at.start..start + at.end)
             });
             out.open.booleans.extend(booleans);
+            let padding = starts.iter().flat_map(|start| {
+                region.padding.iter().map(move |at| start + at.start..start + at.end)
+            });
+            out.open.padding.extend(padding);
             out.open.size = checked_add(out.open.size, count * region.size)?;
         }
         Ok(())
@@ -447,7 +493,7 @@ impl PlanCompiler {
         // Members without bytes have no column, so indices shift.
         let mut moved = Vec::new();
         for PayloadField { name, shape } in &members {
-            let (program, node) = self.item(shape, &CountRegisters::new())?;
+            let (program, node) = self.item(shape, 1, &CountRegisters::new())?;
             let has_bytes = !takes_no_bytes(shape);
             moved.push(has_bytes.then_some(nodes.len()));
             if has_bytes {

@@ -4,7 +4,7 @@
 
 use sluice_model::raw::ODD_BOOLEAN;
 
-use super::{Endian, LengthEncoding, PayloadFault, WireRules};
+use super::{Endian, LengthEncoding, MAX_TAIL, PayloadFault, Strictness, WireRules};
 
 /// What a format says of payloads and rows that do not match their type.
 #[derive(Debug)]
@@ -42,6 +42,7 @@ const ODD_LENGTH: PayloadFault = "a length is not written in the shortest way";
 const BAD_TEXT: PayloadFault = "a string does not end with a zero where its length says";
 /// The case of a variant is unknown.
 pub(super) const NO_CASE: PayloadFault = "its class is not one of those declared";
+const PADDING: PayloadFault = "padding is not zero";
 const EMPTY: PayloadFault = "too many of its references are null";
 
 /// Zero-byte elements allowed in any payload; longer payloads may have one per byte.
@@ -54,6 +55,8 @@ const BLANK_BUDGET: (usize, usize) = (64, 64 << 10);
 #[derive(Clone, Copy, Debug)]
 pub struct PayloadCursor<'b> {
     rest: &'b [u8],
+    /// Length of the payload.
+    len: usize,
     rules: &'b WireRules,
     /// Zero-byte elements still allowed: nothing else bounds them.
     empty_budget: usize,
@@ -66,6 +69,7 @@ impl<'b> PayloadCursor<'b> {
     pub(super) fn new(payload: &'b [u8], rules: &'b WireRules, empty_elements: usize) -> Self {
         Self {
             rest: payload,
+            len: payload.len(),
             rules,
             empty_budget: payload.len().max(MIN_EMPTY_BUDGET) + empty_elements,
             blank_budget: payload.len().saturating_mul(BLANK_BUDGET.0) + BLANK_BUDGET.1,
@@ -85,6 +89,13 @@ impl<'b> PayloadCursor<'b> {
         };
         self.rest = rest;
         Ok(taken)
+    }
+
+    /// Skips padding up to a multiple of `alignment`, which is a power of two.
+    #[inline]
+    pub(super) fn align(&mut self, alignment: usize) -> Result<(), PayloadFault> {
+        let padding = self.take((self.rest.len().wrapping_sub(self.len)) & (alignment - 1))?;
+        check_padding(padding, self.rules)
     }
 
     #[inline]
@@ -120,6 +131,7 @@ impl<'b> PayloadCursor<'b> {
         let length = usize::try_from(length).map_err(|_| BAD_TEXT)?;
         match self.take(length)?.split_last() {
             Some((0, text)) => Ok(text),
+            None if self.rules.strictness == Strictness::Lenient => Ok(&[]),
             _ => Err(BAD_TEXT),
         }
     }
@@ -179,13 +191,24 @@ impl<'b> PayloadCursor<'b> {
 
     /// `Err` if anything is left.
     pub(super) fn end(&self) -> Result<(), PayloadFault> {
-        if self.rest.is_empty() { Ok(()) } else { Err(self.rules.faults.left_over) }
+        let most = if self.rules.strictness == Strictness::Lenient { MAX_TAIL } else { 0 };
+        if self.rest.len() <= most { Ok(()) } else { Err(self.rules.faults.left_over) }
     }
+}
+
+/// `Err` if this padding is not zero.
+#[inline]
+pub(super) fn check_padding(bytes: &[u8], rules: &WireRules) -> Result<(), PayloadFault> {
+    let is_fine = rules.strictness == Strictness::Lenient || bytes.iter().all(|byte| *byte == 0);
+    if is_fine { Ok(()) } else { Err(PADDING) }
 }
 
 /// `Err` if one of these booleans is neither 0 nor 1.
 #[inline]
 pub(super) fn check_booleans(bytes: &[u8], rules: &WireRules) -> Result<(), PayloadFault> {
+    if rules.strictness == Strictness::Lenient {
+        return Ok(());
+    }
     let is_fine = match (rules.booleans, rules.endian) {
         (1, _) => bytes.iter().all(|byte| *byte <= 1),
         (width, endian) => bytes.chunks_exact(width).all(|word| {

@@ -11,7 +11,7 @@ use sluice_io::escape;
 use sluice_model::Error;
 
 use super::arrays::{self, SlotBuilder, last_offset};
-use super::cursor::{NO_CASE, PayloadCursor, check_booleans};
+use super::cursor::{NO_CASE, PayloadCursor, check_booleans, check_padding};
 use super::plan::{
     Count, Leaf, NumberArray, Op, PayloadPlan, Program, Region, ValueType, VariantOp,
     sign_extended, u24_from_be_bytes, u24_from_le_bytes,
@@ -135,6 +135,7 @@ impl<'b> Decoder<'b> {
                     self.check(region, record)?;
                     self.enqueue(region, record, 1);
                 }
+                Op::Align(alignment) => cursor.align(*alignment)?,
                 Op::Text { slot } => self.text(*slot, cursor.text()?)?,
                 Op::Bytes { slot, count, kind } => {
                     let count = self.count(*count, cursor, 1)?;
@@ -145,15 +146,21 @@ impl<'b> Decoder<'b> {
                         SpanKind::Skipped => {}
                     }
                 }
-                Op::Numbers { offsets, leaf, count } => {
+                Op::Numbers { offsets, leaf, count, align } => {
                     let size = leaf.per_element * leaf.of.width();
                     let count = self.count(*count, cursor, size)?;
+                    if *align > 1 && count > 0 {
+                        cursor.align(*align)?;
+                    }
                     let bytes = cursor.take(count * size)?;
                     self.numbers(leaf, bytes)?;
                     self.push_offset(*offsets, count)?;
                 }
-                Op::List { offsets, count, item } => {
+                Op::List { offsets, count, item, align } => {
                     let count = self.count(*count, cursor, item.min_len)?;
+                    if *align > 1 && count > 0 {
+                        cursor.align(*align)?;
+                    }
                     self.push_offset(*offsets, count)?;
                     self.items(item, count, cursor)?;
                 }
@@ -224,7 +231,7 @@ impl<'b> Decoder<'b> {
                 Op::Region(region) => {
                     self.enqueue(region, plan.zeros.get(..region.size).unwrap_or_default(), 1);
                 }
-                Op::Bytes { kind: SpanKind::Skipped, .. } => {}
+                Op::Align(_) | Op::Bytes { kind: SpanKind::Skipped, .. } => {}
                 Op::Text { slot } | Op::Bytes { slot, .. } | Op::Opaque { slot, .. } => {
                     self.push_bytes(*slot, &[])?;
                 }
@@ -249,7 +256,7 @@ impl<'b> Decoder<'b> {
     ) -> Result<(), PayloadFault> {
         if let [Op::Region(region)] = item.ops.as_slice() {
             let records = cursor.take(region.size * count)?;
-            if !region.booleans.is_empty() {
+            if !region.booleans.is_empty() || !region.padding.is_empty() {
                 records
                     .chunks_exact(region.size)
                     .try_for_each(|record| self.check(region, record))?;
@@ -266,6 +273,9 @@ impl<'b> Decoder<'b> {
     fn check(&mut self, region: &Region, record: &[u8]) -> Result<(), PayloadFault> {
         for at in &region.booleans {
             check_booleans(record.get(at.clone()).unwrap_or_default(), &self.plan.rules)?;
+        }
+        for at in &region.padding {
+            check_padding(record.get(at.clone()).unwrap_or_default(), &self.plan.rules)?;
         }
         for count in &region.counts {
             self.registers[count.register] = count.read(record);
@@ -344,7 +354,11 @@ impl<'b> Decoder<'b> {
                 Op::Variant(variant) => {
                     variant.children.iter().for_each(|child| self.flush_program(child));
                 }
-                Op::Text { .. } | Op::Bytes { .. } | Op::Numbers { .. } | Op::Opaque { .. } => {}
+                Op::Align(_)
+                | Op::Text { .. }
+                | Op::Bytes { .. }
+                | Op::Numbers { .. }
+                | Op::Opaque { .. } => {}
             }
         }
     }
@@ -370,7 +384,7 @@ impl<'b> Decoder<'b> {
         for op in &program.ops {
             match op {
                 Op::Region(region) => self.roll_back_region(region, rows),
-                Op::Bytes { kind: SpanKind::Skipped, .. } => {}
+                Op::Align(_) | Op::Bytes { kind: SpanKind::Skipped, .. } => {}
                 Op::Text { slot } | Op::Bytes { slot, .. } | Op::Opaque { slot, .. } => {
                     self.slots[*slot].truncate(rows);
                 }

@@ -90,6 +90,8 @@ pub struct RowEncoder<'p> {
     plan: &'p PayloadPlan,
     slots: Vec<SlotSource>,
     registers: Vec<i64>,
+    /// Where the payload begins in the output.
+    start: usize,
     /// The rows that the cast to the columns' types would change.
     unfit: Vec<bool>,
 }
@@ -103,6 +105,7 @@ impl<'p> RowEncoder<'p> {
             plan,
             slots: plan.slots.iter().map(|_| SlotSource::default()).collect(),
             registers: vec![0; plan.registers],
+            start: 0,
             unfit: vec![false; columns.num_rows()],
         };
         for (field, node) in plan.schema.fields().iter().zip(&plan.columns) {
@@ -129,6 +132,7 @@ impl<'p> RowEncoder<'p> {
             return Err(UNFIT);
         }
         let (plan, start) = (self.plan, out.len());
+        self.start = start;
         self.program(&plan.program, row, out)?;
         let Some(raw) = raw else { return Ok(()) };
         let payload = out.get_mut(start..).unwrap_or_default();
@@ -196,23 +200,30 @@ impl<'p> RowEncoder<'p> {
         for op in &program.ops {
             match op {
                 Op::Region(region) => self.region(region, row, out)?,
+                Op::Align(alignment) => self.align(*alignment, out),
                 Op::Text { slot } => self.text(*slot, row, out)?,
                 Op::Bytes { slot, count, .. } => {
                     let bytes = self.bytes(*slot, row)?;
                     self.put_count(bytes.len(), *count, out)?;
                     out.extend_from_slice(bytes);
                 }
-                Op::Numbers { offsets, leaf, count } => {
+                Op::Numbers { offsets, leaf, count, align } => {
                     let (start, end) = self.items(*offsets, row)?;
                     self.put_count(end - start, *count, out)?;
+                    if start < end {
+                        self.align(*align, out);
+                    }
                     let range = start * leaf.per_element..end * leaf.per_element;
                     write_numbers(&self.slots[leaf.slot], range, leaf.endian, |bytes| {
                         out.extend_from_slice(bytes);
                     })?;
                 }
-                Op::List { offsets, count, item } => {
+                Op::List { offsets, count, item, align } => {
                     let (start, end) = self.items(*offsets, row)?;
                     self.put_count(end - start, *count, out)?;
+                    if start < end {
+                        self.align(*align, out);
+                    }
                     (start..end).try_for_each(|row| self.program(item, row, out))?;
                 }
                 Op::Repeat { count, item } => {
@@ -230,6 +241,12 @@ impl<'p> RowEncoder<'p> {
             }
         }
         Ok(())
+    }
+
+    /// Appends zeros up to a multiple of `alignment`.
+    fn align(&self, alignment: usize, out: &mut Vec<u8>) {
+        let len = (out.len() - self.start).next_multiple_of(alignment);
+        out.resize(self.start + len, 0);
     }
 
     fn region(

@@ -73,6 +73,12 @@ pub struct WireRules {
     pub lengths: LengthEncoding,
     /// How enums are written.
     pub enums: EnumEncoding,
+    /// Numbers, and 32-bit lengths, start at a multiple of their width or of this, whichever is
+    /// less, counted from the start of the payload. The bytes before them are zeros. A power of two
+    /// of at most 8; 1 if nothing is aligned.
+    pub alignment: usize,
+    /// What is accepted.
+    pub strictness: Strictness,
     /// The most columns, including nested ones.
     pub max_columns: usize,
     /// How deep shapes may nest.
@@ -90,6 +96,8 @@ impl WireRules {
         booleans: 1,
         lengths: LengthEncoding::U32,
         enums: EnumEncoding::ByCount,
+        alignment: 1,
+        strictness: Strictness::Lossless,
         // Declarations can expand to billions.
         max_columns: 2_000,
         max_depth: 32,
@@ -97,6 +105,34 @@ impl WireRules {
         faults: &Faults::DEFAULT,
     };
 }
+
+impl WireRules {
+    /// The fewest bytes behind the length of a text.
+    fn text_end(&self) -> usize {
+        let has_nul = self.lengths == LengthEncoding::U32WithNul;
+        usize::from(has_nul && self.strictness == Strictness::Lossless)
+    }
+
+    /// The alignment of numbers of this width.
+    fn alignment_of(&self, width: usize) -> usize {
+        // Numbers of 24 bits are not aligned.
+        if width.is_power_of_two() { width.min(self.alignment).max(1) } else { 1 }
+    }
+}
+
+/// Which payloads are accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strictness {
+    /// Those that encoding reproduces.
+    Lossless,
+    /// Also those with other booleans than 0 and 1, other padding than zeros, empty text without
+    /// its zero byte, and up to [`MAX_TAIL`] bytes behind the last field. Encoding gives another
+    /// payload, and the difference has to be kept elsewhere.
+    Lenient,
+}
+
+/// The most bytes behind the last field that lenient plans skip: what writers pad payloads with.
+pub const MAX_TAIL: usize = 3;
 
 /// The byte order of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]

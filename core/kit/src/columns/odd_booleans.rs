@@ -155,22 +155,25 @@ impl BooleanLocator<'_> {
                     }
                 }
             }
+            Op::Align(alignment) => self.cursor.align(*alignment)?,
             Op::Text { .. } => drop(self.cursor.text()?),
             Op::Bytes { count, .. } => {
                 let count = self.count(*count, 1)?;
                 self.cursor.take(count)?;
             }
-            Op::Numbers { leaf, count, .. } => {
+            Op::Numbers { leaf, count, align, .. } => {
                 let size = leaf.per_element * leaf.of.width();
                 let taken = self.count(*count, size)?.saturating_mul(size);
+                self.align(*align, taken)?;
                 let at = self.at();
                 self.cursor.take(taken)?;
                 if matches!(leaf.of, ValueType::Bool(_)) {
                     self.ranges.push(at..at + taken);
                 }
             }
-            Op::List { count, item, .. } => {
+            Op::List { count, item, align, .. } => {
                 let count = self.count(*count, item.min_len)?;
+                self.align(*align, count)?;
                 (0..count).try_for_each(|_| self.program(item))?;
             }
             Op::Repeat { count, item } => {
@@ -192,6 +195,11 @@ impl BooleanLocator<'_> {
             Op::Opaque { of, .. } => drop(of.skip(&mut self.cursor)?),
         }
         Ok(())
+    }
+
+    /// Skips the padding before the first of `count` elements.
+    fn align(&mut self, alignment: usize, count: usize) -> Result<(), PayloadFault> {
+        if count > 0 { self.cursor.align(alignment) } else { Ok(()) }
     }
 
     /// The offset of the cursor.

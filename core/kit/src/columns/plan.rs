@@ -69,6 +69,8 @@ pub(super) struct Program {
 #[derive(Debug)]
 pub(super) enum Op {
     Region(Region),
+    /// Padding up to a multiple of this.
+    Align(usize),
     /// Text, into a slot of bytes.
     Text {
         slot: usize,
@@ -84,12 +86,16 @@ pub(super) enum Op {
         offsets: usize,
         leaf: NumberArray,
         count: Count,
+        /// The alignment of the first number, if there is any.
+        align: usize,
     },
     /// Rows of another program.
     List {
         offsets: usize,
         count: Count,
         item: Program,
+        /// The alignment of the first row, if there is any.
+        align: usize,
     },
     /// Rows of another program, a fixed number of them.
     Repeat {
@@ -156,6 +162,8 @@ pub(super) struct Region {
     pub(super) leaves: Vec<Leaf>,
     /// Ranges of booleans, each of which has to be 0 or 1.
     pub(super) booleans: Vec<Range<usize>>,
+    /// Ranges of padding, each byte of which has to be 0.
+    pub(super) padding: Vec<Range<usize>>,
     /// Members that count the elements of a later member.
     pub(super) counts: Vec<CountField>,
 }

@@ -1,6 +1,6 @@
 //! What the shapes of fields say before they are compiled.
 
-use super::{Endian, Extent, FieldShape, NumberType, PayloadField};
+use super::{Endian, Extent, FieldShape, NumberType, PayloadField, WireRules};
 
 /// The values of an enum, or of an array of enums.
 pub(super) fn enum_values(shape: &FieldShape) -> Option<&[(String, i32)]> {
@@ -50,6 +50,56 @@ pub(super) fn takes_no_bytes(shape: &FieldShape) -> bool {
         FieldShape::FixedBytes(size) => *size == 0,
         FieldShape::Struct(members) => members.iter().all(|member| takes_no_bytes(&member.shape)),
         _ => false,
+    }
+}
+
+/// The alignment of values that follow each other without padding, wherever the first of them
+/// starts: all have the same layout. `None` if the layout depends on where they start.
+pub(super) fn uniform_alignment(shape: &FieldShape, rules: &WireRules) -> Option<usize> {
+    let mut layout = Layout { rules, size: 0, first: None, most: 1 };
+    layout.add(shape)?;
+    let is_uniform = layout.first == Some(layout.most) && layout.size.is_multiple_of(layout.most);
+    is_uniform.then_some(layout.most)
+}
+
+/// The layout of numbers that start at a multiple of every alignment.
+struct Layout<'r> {
+    rules: &'r WireRules,
+    size: usize,
+    /// The alignment of the first number.
+    first: Option<usize>,
+    /// The greatest alignment.
+    most: usize,
+}
+
+impl Layout<'_> {
+    fn add(&mut self, shape: &FieldShape) -> Option<()> {
+        let width = match shape {
+            FieldShape::Number(of) => of.width(),
+            FieldShape::Bool => self.rules.booleans,
+            FieldShape::Enum(values) => self.rules.enums.width(values.len()),
+            FieldShape::FixedBytes(size) => return self.numbers(1, *size),
+            FieldShape::Fixed(item, count) => {
+                let alignment = uniform_alignment(item, self.rules)?;
+                let mut one = Layout { rules: self.rules, size: 0, first: None, most: 1 };
+                one.add(item)?;
+                return self.numbers(alignment, one.size.checked_mul(*count)?);
+            }
+            FieldShape::Struct(members) => {
+                return members.iter().try_for_each(|member| self.add(&member.shape));
+            }
+            _ => return None,
+        };
+        self.numbers(self.rules.alignment_of(width), width)
+    }
+
+    fn numbers(&mut self, alignment: usize, size: usize) -> Option<()> {
+        if size > 0 {
+            self.first = self.first.or(Some(alignment));
+            self.most = self.most.max(alignment);
+            self.size = self.size.next_multiple_of(alignment).checked_add(size)?;
+        }
+        Some(())
     }
 }
 

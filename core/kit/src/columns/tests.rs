@@ -118,6 +118,56 @@ fn lengths_of_ice_are_read_in_their_shortest_form_only() {
 }
 
 #[test]
+fn aligned_numbers_begin_at_multiples_of_their_width() {
+    let aligned = WireRules { alignment: 8, ..WireRules::LITTLE_ENDIAN };
+    let point = vec![
+        PayloadField::new("x", number(NumberType::F64)),
+        PayloadField::new("n", number(NumberType::I16)),
+    ];
+    let uneven = plan(
+        aligned,
+        vec![
+            ("a", number(NumberType::U8)),
+            ("points", list(FieldShape::Struct(point))),
+            ("sums", list(number(NumberType::I64))),
+            ("b", number(NumberType::U16)),
+        ],
+    );
+    let zeros = |count: usize| vec![0; count];
+    // Points are padded before, not behind; empty lists are not padded for their elements.
+    let two = [
+        vec![7, 0, 0, 0, 2, 0, 0, 0],
+        [&1.5f64.to_le_bytes()[..], &[1, 0], &zeros(6), &2.5f64.to_le_bytes(), &[2, 0]].concat(),
+        [&[0, 0][..], &[1, 0, 0, 0], &[9, 0, 0, 0, 0, 0, 0, 0], &[3, 0]].concat(),
+    ];
+    let none = vec![7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0];
+    let two = two.concat();
+    let columns = there_and_back(&uneven, &[&two, &none, &two]);
+    let points = columns.column(1).as_list::<i32>();
+    assert_eq!(points.value_length(0), 2);
+    let mut padded = two;
+    padded[2] = 1;
+    assert!(refusal(&uneven, &padded).contains("padding"));
+    let lenient = WireRules { strictness: Strictness::Lenient, ..aligned };
+    let short = plan(lenient, vec![("a", number(NumberType::U8)), ("b", FieldShape::Bool)]);
+    assert_eq!(decode(&short, &[&[1, 7, 0, 0, 0]]).1, []);
+    assert!(refusal(&short, &[1, 7, 0, 0, 0, 0]).contains("longer"));
+}
+
+#[test]
+fn arrays_of_aligned_structs_are_padded_wherever_they_begin() {
+    let aligned = WireRules { alignment: 8, ..WireRules::LITTLE_ENDIAN };
+    let pair = FieldShape::Struct(vec![
+        PayloadField::new("i", number(NumberType::I32)),
+        PayloadField::new("j", number(NumberType::U8)),
+    ]);
+    let three = FieldShape::Fixed(Box::new(pair), 3);
+    let pairs = plan(aligned, vec![("a", FieldShape::Text), ("pairs", three)]);
+    let body = [1u8, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6];
+    there_and_back(&pairs, &[&[&[1, 0, 0, 0, b'x', 0, 0, 0][..], &body].concat()]);
+}
+
+#[test]
 fn a_counted_list_is_as_long_as_its_member_says() {
     let counted =
         FieldShape::Counted(Box::new(FieldShape::Fixed(Box::new(number(NumberType::F32)), 3)), 0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_kit::columns::{
     Endian, EnumEncoding, FieldShape, LengthEncoding, NumberType, OpaqueValue, PayloadField,
-    PayloadPlan, WireRules,
+    PayloadPlan, Strictness, WireRules,
 };
 
 use super::skip::{FAULTS, skip};
@@ -22,6 +22,8 @@ const WIRE: WireRules = WireRules {
     booleans: 1,
     lengths: LengthEncoding::U32WithNul,
     enums: EnumEncoding::I32,
+    alignment: 1,
+    strictness: Strictness::Lossless,
     max_columns: MAX_COLUMNS,
     // Types and arrays have limits of their own.
     max_depth: usize::MAX,
