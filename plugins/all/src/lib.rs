@@ -15,6 +15,7 @@ use sluice_lcm_live as _;
 use sluice_orca as _;
 use sluice_parquet as _;
 use sluice_records as _;
+use sluice_ros as _;
 use sluice_stages as _;
 use sluice_text as _;
 use sluice_vel as _;

@@ -36,6 +36,7 @@ mod picture;
 mod pieces;
 mod pipeline_file;
 mod records;
+mod ros_messages;
 mod round_trip;
 mod sniff;
 mod stage_options;
@@ -74,6 +75,7 @@ pub use pattern::pattern;
 pub use picture::picture;
 pub use pipeline_file::pipeline_file;
 pub use records::records;
+pub use ros_messages::ros_messages;
 pub use round_trip::round_trip;
 pub use sniff::sniff;
 pub use stage_options::stage_options;
@@ -121,6 +123,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("picture", picture),
     ("pipeline_file", pipeline_file),
     ("records", records),
+    ("ros_messages", ros_messages),
     ("round_trip", round_trip),
     ("sniff", sniff),
     ("stage_options", stage_options),

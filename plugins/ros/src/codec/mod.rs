@@ -1,0 +1,267 @@
+//! Codecs `ros1` and `ros2`: ROS messages as Arrow columns and back, by the declarations that logs
+//! store for their channels, or by `.msg` files.
+//!
+//! | member | column |
+//! |---|---|
+//! | `bool`, `int8` … `uint64`, `float32`, `float64` | the same |
+//! | `byte`, `char` | `UInt8`; `byte` of ROS 1 `Int8` |
+//! | `string` | `Utf8`; bytes that are not UTF-8 become `\xNN` |
+//! | `uint8[]`, `uint8[8]` | `Binary`, `FixedSizeBinary(8)` |
+//! | `x[3]`, `x[]`, `x[<=3]` | `FixedSizeList`, `List` |
+//! | another type | `Struct` |
+//! | `time`, `duration` | `Struct` of `sec` and `nanosec`; of `sec` and `nsec` in ROS 1 |
+//! | a type without members | one `UInt8` in ROS 2; none in ROS 1 |
+//!
+//! Decoding and encoding are inverse. What columns do not say, such as the byte order, other
+//! padding than zeros, and bytes behind the last field, is kept in a further column.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_schema::Schema;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluice_kit::type_library::{MAX_DESCRIPTION_LEN, TypeBudget, TypeId};
+use sluice_kit::{TypeFile, TypePaths, codecs};
+use sluice_model::{
+    Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey,
+    UnusableTypes, booleans,
+};
+
+use crate::types::Generation;
+use crate::types::library::{Library, short_name};
+use crate::types::shapes;
+
+mod difference;
+mod form;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use form::RosType;
+use wire::Plans;
+
+/// Options of the codec `ros1`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ros1Types {
+    /// Files that declare types of ROS 1.
+    pub types: TypePaths,
+}
+
+/// Options of the codec `ros2`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ros2Types {
+    /// Files that declare types, in folders as ROS packages have them: `std_msgs/msg/Header.msg`.
+    pub types: TypePaths,
+}
+
+sluice_model::register! {
+    codec "ros1": Ros1Types,
+    about: "ROS 1 messages, using the types that bags and MCAP files declare",
+    sample: include_str!("../../samples/ros1-codec.toml"),
+    extensions: &[],
+}
+
+sluice_model::register! {
+    codec "ros2": Ros2Types,
+    about: "ROS 2 messages (CDR), using the types that MCAP and .msg files declare",
+    sample: include_str!("../../samples/ros2-codec.toml"),
+    extensions: &["msg"],
+}
+
+impl TryFrom<Ros1Types> for Box<dyn Codec> {
+    type Error = OptionsError;
+
+    fn try_from(options: Ros1Types) -> Result<Self, OptionsError> {
+        RosCodec::from_paths(&options.types, Generation::Ros1)
+    }
+}
+
+impl TryFrom<Ros2Types> for Box<dyn Codec> {
+    type Error = OptionsError;
+
+    fn try_from(options: Ros2Types) -> Result<Self, OptionsError> {
+        RosCodec::from_paths(&options.types, Generation::Ros2)
+    }
+}
+
+/// Type files are read into memory; longer ones are refused.
+const MAX_FILE_LEN: usize = 1 << 20;
+
+/// The codec of a generation.
+struct RosCodec {
+    generation: Generation,
+    types: Vec<KnownType>,
+    /// By name, without `msg`.
+    keys: BTreeMap<String, TypeKey>,
+    mistakes: Vec<String>,
+    unusable: Vec<UnusableTypes>,
+    made_from: String,
+    embedded: Mutex<EmbeddedTypes>,
+}
+
+/// The types that channels have declared: many channels have the same.
+#[derive(Default)]
+struct EmbeddedTypes {
+    known: HashMap<TypeKey, KnownType>,
+    budget: TypeBudget,
+}
+
+impl RosCodec {
+    fn from_paths(
+        types: &TypePaths,
+        generation: Generation,
+    ) -> Result<Box<dyn Codec>, OptionsError> {
+        let files = types.texts(generation.codec(), MAX_FILE_LEN)?;
+        Ok(Box::new(Self::from_files(files, generation)))
+    }
+
+    fn from_files(files: Vec<TypeFile>, generation: Generation) -> Self {
+        let made_from = codecs::fingerprint(generation.codec(), &files);
+        let library = Library::from_files(files, generation);
+        let (mistakes, unusable) =
+            (library.types.mistakes(), library.types.unusable(str::to_owned));
+        let (mut types, mut budget) = (Vec::new(), TypeBudget::default());
+        for id in library.types.ids() {
+            // The same type of another file is used just as well.
+            let is_it = library.find(library.types.name(id)) == Some(id);
+            if is_it && library.types.is_sound(id) {
+                let file = Some(library.types.file_of(id).to_owned());
+                let known = known_type(&library, id, generation, &mut budget);
+                types.push(KnownType { file, line: library.types.get(id).line, ..known });
+            }
+        }
+        types.sort_by(|a, b| a.message_type.name.cmp(&b.message_type.name));
+        let key =
+            |known: &KnownType| (short_name(&known.message_type.name), known.message_type.key);
+        let keys = types.iter().map(key).collect();
+        let embedded = Mutex::default();
+        Self { generation, types, keys, mistakes, unusable, made_from, embedded }
+    }
+
+    /// The type of that name which a log declares.
+    fn declared(&self, name: &str, language: &str, data: &[u8]) -> Result<KnownType, String> {
+        if language.ends_with("idl") {
+            return Err(format!("its type is declared in `{language}`, which is not supported"));
+        }
+        if data.len() > MAX_DESCRIPTION_LEN {
+            return Err("its declaration is longer than 1 MiB".to_owned());
+        }
+        let text = String::from_utf8_lossy(data);
+        if text.trim().is_empty() && !name.ends_with("/Empty") {
+            return Err("the log does not declare its type".to_owned());
+        }
+        if text.lines().any(|line| line.trim() == "---") {
+            return Err("its declaration is of a service, not of a message".to_owned());
+        }
+        let library = Library::from_text(name, &text, self.generation);
+        let first = library.first()?;
+        let mut embedded = self.embedded.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(known_type(&library, first, self.generation, &mut embedded.budget))
+    }
+}
+
+fn known_type(
+    library: &Library,
+    id: TypeId,
+    generation: Generation,
+    budget: &mut TypeBudget,
+) -> KnownType {
+    let name = library.types.name(id);
+    let text = library.description(id);
+    let described = Arc::new(message_type(name, text.as_str(), generation));
+    let compiled = budget.check().and_then(|()| {
+        let plans = Plans::compile(generation, &shapes::fields(library, id, generation)?)?;
+        budget.spend(plans.exact.column_count(), text.len());
+        Ok(plans)
+    });
+    let compiled = compiled.map(|plans| Arc::new(RosType::new(Arc::clone(&described), plans)) as _);
+    KnownType { message_type: described, file: None, line: 0, payload_type: compiled }
+}
+
+fn message_type(name: &str, text: &str, generation: Generation) -> MessageType {
+    let codec = generation.codec();
+    let key = TypeKey::from_parts([codec.as_bytes(), name.as_bytes(), text.as_bytes()]);
+    MessageType { name: name.into(), key, codec: codec.into(), text: text.into() }
+}
+
+impl Codec for RosCodec {
+    fn mistakes(&self) -> &[String] {
+        &self.mistakes
+    }
+
+    fn unusable(&self) -> &[UnusableTypes] {
+        &self.unusable
+    }
+
+    fn types(&self) -> &[KnownType] {
+        &self.types
+    }
+
+    fn keys(&self, channel: &Channel) -> Option<KeyOf> {
+        if channel.encoding != self.generation.encoding() {
+            return None;
+        }
+        let name = channel.type_name.as_deref().map(short_name);
+        let unknown = name.as_deref().map(|name| TypeKey::from_parts([name.as_bytes()]));
+        let key = name.and_then(|name| self.keys.get(&name).copied()).or(unknown);
+        Some(Arc::new(move |_| key))
+    }
+
+    fn embedded(&self, channel: &Channel) -> Option<KnownType> {
+        let schema = channel.schema.as_ref()?;
+        let is_ours = channel.encoding == self.generation.encoding()
+            && self.generation.languages().contains(&&*schema.encoding);
+        let name = channel.type_name.as_deref().filter(|_| is_ours)?;
+        let key = TypeKey::from_parts([name.as_bytes(), schema.encoding.as_bytes(), &*schema.data]);
+        let lock = || self.embedded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().known.get(&key) {
+            return Some(known.clone());
+        }
+        let declared = self.declared(name, &schema.encoding, &schema.data);
+        let known = declared.unwrap_or_else(|why| {
+            let described = Arc::new(message_type(name, "", self.generation));
+            KnownType { message_type: described, file: None, line: 0, payload_type: Err(why) }
+        });
+        // Threads that made the same type at once use the same one.
+        Some(lock().known.entry(key).or_insert(known).clone())
+    }
+
+    fn fingerprint(&self) -> &str {
+        &self.made_from
+    }
+
+    fn adopt(&self, described: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
+        if described.text.len() > MAX_DESCRIPTION_LEN {
+            return Err("the description is longer than 1 MiB".to_owned());
+        }
+        let library = Library::from_text(&described.name, &described.text, self.generation);
+        let first = library.first()?;
+        let base = message_type(&described.name, &library.description(first), self.generation);
+        if ![base.key, booleans::raw_key(base.key)].contains(&described.key) {
+            return Err("the description is of another message".to_owned());
+        }
+        let fields = shapes::fields(&library, first, self.generation)?;
+        let plans = Plans::compile(self.generation, &fields)?;
+        Ok(RosType::new(Arc::new(base), plans).with_key(described.key))
+    }
+}
+
+impl Generation {
+    fn encoding(self) -> Encoding {
+        match self {
+            Self::Ros1 => Encoding::Ros1,
+            Self::Ros2 => Encoding::Cdr,
+        }
+    }
+
+    /// The languages in which logs declare types of its messages.
+    fn languages(self) -> &'static [&'static str] {
+        match self {
+            Self::Ros1 => &["ros1msg"],
+            Self::Ros2 => &["ros2msg", "ros2idl", "omgidl"],
+        }
+    }
+}
