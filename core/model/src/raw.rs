@@ -4,7 +4,8 @@
 //! | [`RawColumn`] | payloads |
 //! |---|---|
 //! | [`Booleans`](RawColumn::Booleans) | with booleans encoded as bytes other than 0 and 1: every byte but 0 is true |
-//! | [`Payload`](RawColumn::Payload) | that are not the bytes that their columns encode to: unknown fields, other orders, padding |
+//! | [`Payload`](RawColumn::Payload) | that are not the bytes that their columns encode to: unknown fields, other orders |
+//! | [`Difference`](RawColumn::Difference) | the same, where most bytes are those that columns encode to: padding, other byte orders |
 //!
 //! Only such payloads are decoded to a type with this column ([`PayloadType::with_raw_column`]).
 
@@ -29,16 +30,20 @@ pub enum RawColumn {
     Booleans,
     /// The whole payload; for payloads refused as [`NOT_CANONICAL`].
     Payload,
+    /// What differs between the payload and what its columns encode to, in a form of the codec's own;
+    /// for payloads refused as [`NOT_CANONICAL`].
+    Difference,
 }
 
 impl RawColumn {
-    const ALL: [Self; 2] = [Self::Booleans, Self::Payload];
+    const ALL: [Self; 3] = [Self::Booleans, Self::Payload, Self::Difference];
 
     /// The name of the column.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Booleans => "raw_booleans",
             Self::Payload => "raw_payload",
+            Self::Difference => "raw_difference",
         }
     }
 
@@ -47,6 +52,7 @@ impl RawColumn {
         match self {
             Self::Booleans => "sluice.raw_booleans",
             Self::Payload => "sluice.raw_payload",
+            Self::Difference => "sluice.raw_difference",
         }
     }
 

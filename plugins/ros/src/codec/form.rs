@@ -10,7 +10,7 @@ use arrow_schema::{DataType, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use sluice_kit::columns::{Endian, PayloadFault, as_type};
-use sluice_model::booleans::{self, ODD_BOOLEAN};
+use sluice_model::raw::{self, NOT_CANONICAL, RawColumn};
 use sluice_model::{Batch, Error, MessageType, PayloadType, Payloads, Rows, TypeKey};
 
 use super::difference::{append_difference, restore};
@@ -40,8 +40,8 @@ impl RosType {
     fn differing(&self) -> Self {
         let base = self.message_type.key;
         Self {
-            message_type: booleans::raw_type(&self.message_type, booleans::raw_key(base)),
-            schema: booleans::with_column(&self.schema, base),
+            message_type: raw::raw_type(&self.message_type, RawColumn::Difference.key(base)),
+            schema: RawColumn::Difference.append_to(&self.schema, base),
             plans: Arc::clone(&self.plans),
             has_differences: true,
         }
@@ -70,14 +70,14 @@ impl PayloadType for RosType {
             let mut refused = Vec::new();
             let decoded = self.plans.decode_exact(events, payload, &mut refused)?;
             // The other variant says what is wrong with them, if anything.
-            bad.extend(refused.into_iter().map(|(event, _)| (event, ODD_BOOLEAN)));
+            bad.extend(refused.into_iter().map(|(event, _)| (event, NOT_CANONICAL)));
             decoded
         };
         let message = Arc::clone(&self.message_type);
         Ok(Rows { message, payloads: Payloads::Kept, events, columns })
     }
 
-    fn with_raw_booleans(&self) -> Option<Arc<dyn PayloadType>> {
+    fn with_raw_column(&self) -> Option<Arc<dyn PayloadType>> {
         (!self.has_differences).then(|| Arc::new(self.differing()) as _)
     }
 
@@ -115,7 +115,7 @@ impl Plans {
         bad: &mut Vec<(u32, PayloadFault)>,
     ) -> Result<DecodedRows, Error> {
         let head = self.generation.head();
-        let body = |event| payload(event).strip_prefix(head).ok_or(ODD_BOOLEAN);
+        let body = |event| payload(event).strip_prefix(head).ok_or(NOT_CANONICAL);
         self.exact.decode(events, body, bad, None)
     }
 

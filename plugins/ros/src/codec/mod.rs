@@ -25,7 +25,7 @@ use sluice_kit::type_library::{MAX_DESCRIPTION_LEN, TypeBudget, TypeId};
 use sluice_kit::{TypeFile, TypePaths, codecs};
 use sluice_model::{
     Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey,
-    UnusableTypes, booleans,
+    UnusableTypes, raw::RawColumn,
 };
 
 use crate::types::Generation;
@@ -240,7 +240,7 @@ impl Codec for RosCodec {
         let library = Library::from_text(&described.name, &described.text, self.generation);
         let first = library.first()?;
         let base = message_type(&described.name, &library.description(first), self.generation);
-        if ![base.key, booleans::raw_key(base.key)].contains(&described.key) {
+        if ![base.key, RawColumn::Difference.key(base.key)].contains(&described.key) {
             return Err("the description is of another message".to_owned());
         }
         let fields = shapes::fields(&library, first, self.generation)?;

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 use sluice_model::{BatchBuilder, ChannelId, EmbeddedSchema, Name, Rows};
 
+use sluice_model::raw;
+
 use super::*;
 
 /// A channel that declares the type of its payloads.
@@ -36,7 +38,7 @@ fn decode(of: &dyn PayloadType, payloads: &[Vec<u8>]) -> (Vec<Rows>, Faulty) {
         batch.push_copy(at as i64, at as i64, ChannelId(0), payload);
     }
     let (events, mut bad): (Vec<u32>, _) = ((0..payloads.len() as u32).collect(), Vec::new());
-    let rows = booleans::decode(of, &batch.finish(), &events, &mut bad).unwrap();
+    let rows = raw::decode(of, &batch.finish(), &events, &mut bad).unwrap();
     (rows, bad)
 }
 

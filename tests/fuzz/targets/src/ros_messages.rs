@@ -26,7 +26,7 @@ pub fn ros_messages(bytes: &[u8]) {
         Ok(form) => form,
         Err(why) => return assert!(!why.is_empty()),
     };
-    let differing = form.with_raw_booleans().expect("other payloads have a column more");
+    let differing = form.with_raw_column().expect("other payloads have a column more");
     let payloads: Vec<_> = bodies.split(|byte| *byte == 0xfd).map(<[u8]>::to_vec).collect();
     for form in [form, differing] {
         let described = form.message_type();
