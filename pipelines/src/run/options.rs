@@ -43,7 +43,7 @@ pub struct Options {
     /// Set if the run is a recording.
     pub recording: Option<Recording>,
     /// Whether a name in an option that matches nothing keeps the run from publishing; see
-    /// [`Report::refused`].
+    /// [`Report::refused`](crate::Report::refused).
     pub strict: bool,
     /// Injected output failures, for tests.
     pub faults: Option<Arc<FaultInjector>>,

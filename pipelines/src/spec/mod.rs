@@ -1,4 +1,4 @@
-//! Reads pipeline files: text in, a [`Pipeline`] with every plugin created, or all its [`Mistakes`]
+//! Reads pipeline files: text in, a [`Pipeline`] with every plugin created, or all its mistakes
 //! out.
 //!
 //! Opens no input; the only file it reads is the pipeline file itself.
