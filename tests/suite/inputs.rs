@@ -20,7 +20,6 @@ fn foreign() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("drive.zip", padded(b"PK\x03\x04"), "unzip -p drive.zip | sluice"),
         ("drive.bag", padded(b"#ROSBAG V2.0\n"), "rostopic echo -p -b drive.bag"),
         ("drive.db3", padded(b"SQLite format 3\0"), "bags of ROS 2"),
-        ("drive.mcap", padded(b"\x89MCAP0\r\n"), "mcap cat drive.mcap --json"),
         (
             "drive.pcap",
             padded(b"\xd4\xc3\xb2\xa1\x02\0\x04\0"),

@@ -7,7 +7,8 @@ use crate::kit::{Folder, root};
 
 /// The sinks tested here.
 pub(super) const NAMES: &[&str] = &[
-    "archive", "csv", "files", "jsonl", "las", "lcm-log", "null", "orca", "parquet", "text", "vel",
+    "archive", "csv", "files", "jsonl", "las", "lcm-log", "mcap", "null", "orca", "parquet",
+    "text", "vel",
 ];
 
 /// What an LCM log keeps of events.
@@ -196,4 +197,22 @@ fn las() {
 #[test]
 fn null() {
     sink("null").fed_by(&drive(0.1)).writes_nothing().check();
+}
+
+#[test]
+fn mcap() {
+    let options = json!({ "chunk": "64KiB" });
+    sink("mcap").path("out.mcap").options(options).read_by("mcap").check();
+}
+
+#[test]
+fn mcap_of_lz4_chunks() {
+    let options = json!({ "chunk": "16KiB", "compression": "lz4" });
+    sink("mcap").path("out.mcap").options(options).read_by("mcap").check();
+}
+
+#[test]
+fn mcap_compressed_as_a_whole() {
+    let options = json!({ "compression": "none", "profile": "x" });
+    sink("mcap").path("out.mcap.zst").options(options).read_by("mcap").check();
 }

@@ -11,7 +11,7 @@ use crate::robots;
 
 /// The sources tested here.
 pub(super) const NAMES: &[&str] = &[
-    "archive", "camlog", "csv", "demo", "jsonl", "lcm-log", "lcm-udp", "orca", "parquet",
+    "archive", "camlog", "csv", "demo", "jsonl", "lcm-log", "lcm-udp", "mcap", "orca", "parquet",
     "records", "vel",
 ];
 
@@ -208,4 +208,67 @@ fn demo() {
 #[test]
 fn lcm_udp() {
     source("lcm-udp").options(json!({ "url": "udpm://239.255.76.67:7667?ttl=0" })).unread().check();
+}
+
+/// A small MCAP file, written with these options.
+fn mcap(options: &str) -> Vec<u8> {
+    written("drive.mcap", &format!("plugin = \"mcap\"\n{options}"))
+}
+
+#[test]
+fn mcap_of_zstd_chunks() {
+    let file = mcap("chunk = \"1KiB\"");
+    let footer = mcap_summary_len(&file);
+    mcap_source().sample("drive.mcap", file).footer(footer).check();
+}
+
+#[test]
+fn mcap_of_lz4_chunks() {
+    let file = mcap("chunk = \"2KiB\"\ncompression = \"lz4\"");
+    let footer = mcap_summary_len(&file);
+    mcap_source().sample("drive.mcap", file).footer(footer).check();
+}
+
+#[test]
+fn mcap_of_plain_chunks() {
+    let file = mcap("chunk = \"1KiB\"\ncompression = \"none\"");
+    let footer = mcap_summary_len(&file);
+    mcap_source().sample("drive.mcap", file).footer(footer).check();
+}
+
+/// A file as recorders leave it that lose their power.
+#[test]
+fn mcap_without_a_summary() {
+    let file = mcap("chunk = \"1KiB\"\ncompression = \"none\"");
+    let end = file.len() - mcap_summary_len(&file) - 13;
+    mcap_source().sample("drive.mcap", &file[..end]).check();
+}
+
+#[test]
+fn mcap_without_chunks() {
+    let file = mcap("chunk = \"128MiB\"\ncompression = \"none\"");
+    // What a chunk contains is what a file without chunks contains: `09 00 … 00` is its checksum's
+    // neighbour, the length of the name of its compression, followed by that of its records.
+    let header = 8 + 9 + u64::from_le_bytes(file[9..17].try_into().unwrap()) as usize;
+    let records = header + 9 + 40;
+    let len = u64::from_le_bytes(file[records - 8..records].try_into().unwrap()) as usize;
+    let plain = [&file[..header], &file[records..records + len]].concat();
+    mcap_source().sample("drive.mcap", plain).check();
+}
+
+#[test]
+fn mcap_compressed_as_a_whole() {
+    let packed = zstd::encode_all(&mcap("chunk = \"1KiB\"")[..], 1).unwrap();
+    mcap_source().sample("drive.mcap.zst", packed).check();
+}
+
+fn mcap_source() -> SourceTrial {
+    source("mcap").reads(&["MCAP"])
+}
+
+/// The length of the summary of an MCAP file, with footer and magic.
+fn mcap_summary_len(file: &[u8]) -> usize {
+    let footer = file.len() - 8 - 20;
+    let start = u64::from_le_bytes(file[footer..footer + 8].try_into().unwrap());
+    file.len() - start as usize
 }

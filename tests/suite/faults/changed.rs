@@ -12,8 +12,9 @@ use sluice_model::{Error, Query, ReadContext, Registry, Source, SplitStart};
 use crate::kit::{Folder, drive, log, run};
 
 /// Plugins that read files, and a file name for each.
-const KINDS: [(&str, &str); 7] = [
+const KINDS: [(&str, &str); 8] = [
     ("lcm-log", "log.lcm"),
+    ("mcap", "log.mcap"),
     ("lcm-log", "log.lcm.zst"),
     ("vel", "log.vel"),
     ("orca", "orca/log.txt"),

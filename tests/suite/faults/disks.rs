@@ -12,12 +12,13 @@ use sluice_model::{PluginKind, Registry};
 use crate::kit::{Folder, LcmEvent, ProgramOutput, drive, log, report_skip, run_sluice, sluice};
 
 /// Every sink that writes files, its path, and further options.
-const SINKS: [(&str, &str, &str); 15] = [
+const SINKS: [(&str, &str, &str); 16] = [
     ("lcm-log", "out.lcm", ""),
     ("lcm-log", "out.lcm.zst", ""),
     ("lcm-log", "parts/", "split_mb = 0.0625"),
     ("vel", "out.vel", ""),
     ("orca", "orca/log.txt", ""),
+    ("mcap", "out.mcap", "chunk = \"4KiB\""),
     ("archive", "out.lcm.zst", ""),
     ("archive", "out.arrow.zst", "format = \"arrow\""),
     ("parquet", "out.parquet", ""),

@@ -14,8 +14,9 @@ use sluice_model::{PluginKind, Registry};
 use crate::kit::{Folder, ProgramOutput, drive, log, report_skip, run_sluice, sluice};
 
 /// Every source that reads files, and its required options.
-const SOURCES: [(&str, &str); 9] = [
+const SOURCES: [(&str, &str); 10] = [
     ("lcm-log", ""),
+    ("mcap", ""),
     ("vel", ""),
     ("camlog", ""),
     ("orca", ""),

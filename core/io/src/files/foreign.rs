@@ -131,10 +131,9 @@ impl ForeignFormat {
             ),
             Self::Mcap => (
                 "an MCAP file",
-                format!(
-                    "export its messages as CSV with an MCAP tool (mcap cat {name} --json), or \
-                     print them with a program of your own (source `exec`)"
-                ),
+                "read it with the source `mcap` (--from mcap), which reads it if nothing else is \
+                 named"
+                    .to_owned(),
             ),
             Self::Pcap => (
                 "a network capture",

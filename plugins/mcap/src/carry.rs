@@ -1,0 +1,105 @@
+//! Copies metadata and attachments of the MCAP files that a run reads: they are no events.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sluice_io::files::{self, LogFile};
+use sluice_io::store::is_address;
+use sluice_model::options::ByteSize;
+use sluice_model::{BlockPool, Error, RunHandle, RunInput};
+
+use crate::finish::{AttachmentFields, McapFile};
+use crate::walk::{Place, Walk};
+use crate::wire::{AttachmentHead, Fields, HEAD, Head, MAGIC, op};
+
+/// The bytes copied at a time.
+const STEP: u64 = 256 << 10;
+/// The longest name of an attachment or of metadata.
+const MAX_NAMES: u64 = 64 << 10;
+
+/// The MCAP files among the inputs of a run.
+pub(crate) fn mcap_inputs(inputs: &[RunInput]) -> impl Iterator<Item = &Path> {
+    inputs.iter().map(|input| &*input.path).filter(|path| is_mcap(path))
+}
+
+fn is_mcap(path: &Path) -> bool {
+    let is_there = is_address(path) || files::is_file(path);
+    // Whoever reads the file reports errors.
+    let starts = |mut log: LogFile| {
+        let mut magic = [0; MAGIC.len()];
+        log.read_at(0, &mut magic).is_ok_and(|read| read == magic.len()) && magic == MAGIC
+    };
+    is_there && LogFile::open(path).is_ok_and(starts)
+}
+
+/// The profile of a file; `None` if it cannot be read.
+pub(crate) fn profile(path: &Path) -> Option<String> {
+    let mut log = LogFile::open(path).ok()?;
+    let mut bytes = vec![0; STEP as usize];
+    let read = log.read_at(MAGIC.len() as u64, &mut bytes).ok()?;
+    let head = Head::parse(bytes.get(..read)?).filter(|head| head.opcode == op::HEADER)?;
+    let len = usize::try_from(head.len).ok()?;
+    let content = bytes.get(HEAD as usize..read)?;
+    Fields(content.get(..len).unwrap_or(content)).text().map(str::to_owned)
+}
+
+/// Copies the metadata and attachments of a file. Returns how many were copied.
+pub(crate) fn copy(path: &Path, run: &RunHandle, to: &mut McapFile) -> Result<u64, Error> {
+    let log = LogFile::open(path)?;
+    let blocks = BlockPool::new(STEP as usize, 1);
+    let mut walk = Walk::new(log, Arc::default(), ByteSize(1 << 30), (blocks, run.clone()));
+    let (mut at, mut copied) = (MAGIC.len() as u64, 0);
+    while !run.is_cancelled() {
+        walk.forget(at);
+        at = match walk.place(at)? {
+            Place::End => break,
+            Place::Magic => at + MAGIC.len() as u64,
+            Place::Record(head) => {
+                let end = at.saturating_add(head.record_len());
+                let is_copied = matches!(head.opcode, op::METADATA | op::ATTACHMENT);
+                if is_copied && walk.goes_on(end)? {
+                    copy_record(&mut walk, (at, head), to)?;
+                    copied += 1;
+                }
+                walk.skip(at, end)?
+            }
+            Place::Cut(_) | Place::Garbage(_) => walk.search(at + 1, None)?,
+        };
+    }
+    Ok(copied)
+}
+
+fn copy_record(walk: &mut Walk, (at, head): (u64, Head), to: &mut McapFile) -> Result<(), Error> {
+    let (start, len) = (to.len(), head.record_len());
+    let front = walk.read(at + HEAD, head.len.min(MAX_NAMES))?;
+    let attachment = AttachmentHead::parse(&front).filter(|_| head.opcode == op::ATTACHMENT);
+    let metadata = Fields(&front).bytes().filter(|_| head.opcode == op::METADATA);
+    if attachment.is_none() && metadata.is_none() {
+        return Ok(());
+    }
+    let mut done = 0;
+    while done < len {
+        let part = walk.read(at + done, STEP.min(len - done))?;
+        if part.is_empty() {
+            let gone = std::io::ErrorKind::UnexpectedEof.into();
+            return Err(Error::io(
+                "copy metadata and attachments of",
+                Path::new("the input"),
+                gone,
+            ));
+        }
+        to.write(&part)?;
+        done += part.len() as u64;
+        walk.forget(at + done);
+    }
+    match (attachment, metadata) {
+        (Some(found), _) => {
+            let AttachmentHead { log_time, create_time, name, media_type, data_len } = found;
+            let fields = AttachmentFields { log_time, create_time, name, media_type, data_len };
+            to.note_attachment((start, len), &fields);
+        }
+        (None, Some(name)) => to.note_metadata((start, len), name),
+        (None, None) => {}
+    }
+    Ok(())
+}

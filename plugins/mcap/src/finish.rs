@@ -1,0 +1,221 @@
+//! Writes a file front to back, and keeps what its summary needs.
+
+use std::collections::BTreeMap;
+
+use sluice_model::{Error, OutputFile};
+
+use crate::declare::Numbering;
+use crate::encode::EncodedChunk;
+use crate::wire::{Append, HEAD, MAGIC, Statistics, op};
+
+/// The name of this program in headers.
+const LIBRARY: &str = concat!("sluice ", env!("CARGO_PKG_VERSION"));
+
+/// A file that is being written.
+#[derive(Debug)]
+pub(crate) struct McapFile {
+    file: OutputFile,
+    /// The checksum of everything so far.
+    crc: crc32fast::Hasher,
+    len: u64,
+    /// Whether every write succeeded.
+    is_complete: bool,
+    statistics: Statistics,
+    chunk_indexes: Vec<u8>,
+    attachment_indexes: Vec<u8>,
+    metadata_indexes: Vec<u8>,
+}
+
+impl McapFile {
+    /// Starts a file.
+    pub(crate) fn start(file: OutputFile, profile: &str) -> Result<Self, Error> {
+        let mut started = Self {
+            file,
+            crc: crc32fast::Hasher::new(),
+            len: 0,
+            is_complete: true,
+            statistics: Statistics { start: u64::MAX, ..Statistics::default() },
+            chunk_indexes: Vec::new(),
+            attachment_indexes: Vec::new(),
+            metadata_indexes: Vec::new(),
+        };
+        let mut front = MAGIC.to_vec();
+        front.record(op::HEADER, |out| {
+            out.bytes(profile.as_bytes());
+            out.bytes(LIBRARY.as_bytes());
+        });
+        started.write(&front)?;
+        Ok(started)
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
+        self.file.flush()
+    }
+
+    /// Appends bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let written = self.file.write_binary(bytes);
+        // A failed write leaves a hole: nothing that is written later would be where indexes say.
+        self.is_complete &= written.is_ok();
+        written?;
+        self.crc.update(bytes);
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Appends a chunk with its message indexes.
+    pub(crate) fn write_chunk(&mut self, chunk: &EncodedChunk) -> Result<(), Error> {
+        let start = self.len;
+        self.write(&chunk.head)?;
+        self.write(&chunk.packed)?;
+        let end = self.len;
+        let mut offsets = Vec::new();
+        for index in &chunk.indexes {
+            offsets.push((index.channel, self.len));
+            self.write(&index.record)?;
+            *self.statistics.counts.entry(index.channel).or_default() += index.events;
+        }
+        let indexes_len = self.len - end;
+        self.chunk_indexes.record(op::CHUNK_INDEX, |out| {
+            out.u64(chunk.start_time);
+            out.u64(chunk.end_time);
+            out.u64(start);
+            out.u64(end - start);
+            out.array(|out| {
+                for (channel, offset) in &offsets {
+                    out.u16(*channel);
+                    out.u64(*offset);
+                }
+            });
+            out.u64(indexes_len);
+            out.bytes(chunk.compression.name().as_bytes());
+            out.u64(chunk.packed.len() as u64);
+            out.u64(chunk.plain_len);
+        });
+        let all = &mut self.statistics;
+        all.chunks += 1;
+        all.messages += chunk.events;
+        if chunk.events > 0 {
+            all.start = all.start.min(chunk.start_time);
+            all.end = all.end.max(chunk.end_time);
+        }
+        Ok(())
+    }
+
+    /// Notes an attachment of `len` bytes at `start`, whose content starts with these bytes up to
+    /// its data, of `data_len` bytes.
+    pub(crate) fn note_attachment(&mut self, (start, len): (u64, u64), fields: &AttachmentFields) {
+        self.statistics.attachments += 1;
+        self.attachment_indexes.record(op::ATTACHMENT_INDEX, |out| {
+            out.u64(start);
+            out.u64(len);
+            out.u64(fields.log_time);
+            out.u64(fields.create_time);
+            out.u64(fields.data_len);
+            out.bytes(&fields.name);
+            out.bytes(&fields.media_type);
+        });
+    }
+
+    /// Notes a metadata record of `len` bytes at `start`.
+    pub(crate) fn note_metadata(&mut self, (start, len): (u64, u64), name: &[u8]) {
+        self.statistics.metadata += 1;
+        self.metadata_indexes.record(op::METADATA_INDEX, |out| {
+            out.u64(start);
+            out.u64(len);
+            out.bytes(name);
+        });
+    }
+
+    /// Writes the summary, and completes the file.
+    pub(crate) fn finish(mut self, numbering: &Numbering) -> Result<(), Error> {
+        let data_crc = self.crc.clone().finalize();
+        let mut end = Vec::new();
+        end.record(op::DATA_END, |out| out.u32(data_crc));
+        self.write(&end)?;
+        let start = self.len;
+        self.statistics.schemas = numbering.schemas();
+        self.statistics.channels = numbering.channels();
+        if self.statistics.messages == 0 {
+            self.statistics.start = 0;
+        }
+        let mut statistics = Vec::new();
+        append_statistics(&mut statistics, &self.statistics);
+        let (mut summary, mut offsets) = (Vec::new(), Vec::new());
+        let groups: [(u8, &[u8]); 6] = [
+            (op::SCHEMA, &numbering.schema_records),
+            (op::CHANNEL, &numbering.channel_records),
+            (op::STATISTICS, &statistics),
+            (op::CHUNK_INDEX, &self.chunk_indexes),
+            (op::ATTACHMENT_INDEX, &self.attachment_indexes),
+            (op::METADATA_INDEX, &self.metadata_indexes),
+        ];
+        for (opcode, records) in groups.into_iter().filter(|(_, records)| !records.is_empty()) {
+            let group_start = start + summary.len() as u64;
+            summary.extend_from_slice(records);
+            offsets.record(op::SUMMARY_OFFSET, |out| {
+                out.push(opcode);
+                out.u64(group_start);
+                out.u64(records.len() as u64);
+            });
+        }
+        let offsets_start = start + summary.len() as u64;
+        summary.extend_from_slice(&offsets);
+        let mut footer = Vec::new();
+        footer.record(op::FOOTER, |out| {
+            out.u64(start);
+            out.u64(offsets_start);
+        });
+        // The checksum covers the head of the footer, too, with its final length.
+        let len = (footer.len() as u64 - HEAD + size_of::<u32>() as u64).to_le_bytes();
+        footer.splice(1..HEAD as usize, len);
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&summary);
+        crc.update(&footer);
+        footer.u32(crc.finalize());
+        self.write(&summary)?;
+        self.write(&footer)?;
+        self.write(&MAGIC)?;
+        self.file.finish(self.statistics.messages)
+    }
+}
+
+/// The fields of an attachment that its index repeats.
+#[derive(Debug)]
+pub(crate) struct AttachmentFields {
+    pub(crate) log_time: u64,
+    pub(crate) create_time: u64,
+    pub(crate) name: Vec<u8>,
+    pub(crate) media_type: Vec<u8>,
+    pub(crate) data_len: u64,
+}
+
+fn append_statistics(out: &mut Vec<u8>, statistics: &Statistics) {
+    let append_counts = |out: &mut Vec<u8>, counts: &BTreeMap<u16, u64>| {
+        out.array(|out| {
+            for (channel, count) in counts {
+                out.u16(*channel);
+                out.u64(*count);
+            }
+        });
+    };
+    out.record(op::STATISTICS, |out| {
+        out.u64(statistics.messages);
+        out.u16(statistics.schemas);
+        out.u32(statistics.channels);
+        out.u32(statistics.attachments);
+        out.u32(statistics.metadata);
+        out.u32(statistics.chunks);
+        out.u64(statistics.start);
+        out.u64(statistics.end);
+        append_counts(out, &statistics.counts);
+    });
+}

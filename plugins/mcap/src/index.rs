@@ -1,0 +1,204 @@
+//! Where the chunks of a file are, and which channels it has, as far as its summary is right.
+//!
+//! The summary is only a hint: what it says of a chunk is compared with the chunk's own head.
+
+#![warn(clippy::indexing_slicing)]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use sluice_io::files::{self, LogFile};
+use sluice_io::store::is_address;
+use sluice_model::Error;
+
+use crate::summary::{FileEnd, Summary};
+use crate::table::Declarations;
+use crate::wire::{CHUNK_HEAD, ChunkHead, ChunkIndexRecord, HEAD, Head, op};
+
+/// Up to this distance, seeking to every chunk is cheap.
+const CHEAP_SEEK: u64 = 64 << 10;
+
+/// What is known of a file before its messages are read.
+#[derive(Debug)]
+pub(crate) struct FileIndex {
+    pub(crate) len: u64,
+    pub(crate) end: FileEnd,
+    /// The starts of the chunks that the summary lists and that are there, rising.
+    pub(crate) anchors: Arc<[u64]>,
+    /// All channels of the file, if the summary has them: then reading can start at any chunk.
+    pub(crate) declarations: Option<Arc<Declarations>>,
+    /// What is wrong with the summary, one sentence each.
+    pub(crate) faults: Vec<String>,
+}
+
+impl FileIndex {
+    fn read(log: &mut LogFile) -> Result<Self, Error> {
+        let len = log.len().unwrap_or_default();
+        let end = FileEnd::read(log, len)?;
+        let (anchors, mut faults) = match &end {
+            FileEnd::Summary(summary) => anchors(log, summary)?,
+            FileEnd::Broken(why) => {
+                (Vec::new(), vec![format!("the summary cannot be used: {why}")])
+            }
+            FileEnd::Unfinished | FileEnd::NoSummary => (Vec::new(), Vec::new()),
+        };
+        let summary = match &end {
+            FileEnd::Summary(summary) => Some(summary),
+            _ => None,
+        };
+        let declarations = match summary.map(|summary| missing_channels(summary)) {
+            Some(Ok(())) => summary.map(|summary| Arc::new(summary.declarations.clone())),
+            Some(Err(why)) => {
+                faults.extend(why);
+                None
+            }
+            None => None,
+        };
+        Ok(Self { len, end, anchors: anchors.into(), declarations, faults })
+    }
+
+    /// The summary, if it is intact.
+    pub(crate) fn summary(&self) -> Option<&Summary> {
+        match &self.end {
+            FileEnd::Summary(summary) => Some(summary),
+            _ => None,
+        }
+    }
+
+    /// The entry of the chunk at this position.
+    pub(crate) fn entry(&self, at: u64) -> Option<&ChunkIndexRecord> {
+        let chunks = &self.summary()?.chunks;
+        let found = chunks.partition_point(|chunk| chunk.chunk_start < at);
+        chunks.get(found).filter(|chunk| chunk.chunk_start == at)
+    }
+}
+
+/// Whether a summary has all channels that messages need. `Err` if not, with the fault if that is
+/// one.
+fn missing_channels(summary: &Summary) -> Result<(), Option<String>> {
+    let Declarations { schemas, channels, .. } = &summary.declarations;
+    if channels.is_empty() {
+        return Err(None);
+    }
+    let counted = summary.statistics.as_ref().map(|statistics| statistics.channels);
+    if counted.is_some_and(|count| count as usize != channels.len()) {
+        let (count, found) = (counted.unwrap_or_default(), channels.len());
+        return Err(Some(format!(
+            "the statistics count {count} channels, but the summary has {found}"
+        )));
+    }
+    let is_indexed = |chunk: &ChunkIndexRecord| !chunk.message_indexes.is_empty();
+    if counted.is_none() && !summary.chunks.iter().all(is_indexed) {
+        return Err(None);
+    }
+    let mut used = summary.chunks.iter().flat_map(|chunk| &chunk.message_indexes);
+    if let Some((id, _)) = used.find(|(id, _)| !channels.contains_key(id)) {
+        return Err(Some(format!("the index names channel {id}, which the summary lacks")));
+    }
+    let lacks = |schema: u16| schema != 0 && !schemas.contains_key(&schema);
+    match channels.values().find(|channel| lacks(channel.schema)) {
+        Some(channel) => {
+            Err(Some(format!("the summary lacks schema {}, which it names", channel.schema)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The chunks of the index that are there, and what is wrong with the others.
+fn anchors(log: &mut LogFile, summary: &Summary) -> Result<(Vec<u64>, Vec<String>), Error> {
+    let (mut anchors, mut wrong, mut end) = (Vec::new(), 0u64, 0);
+    // Where seeking is expensive, a checksum has to do.
+    let is_cheap = log.min_seek_distance().is_some_and(|distance| distance <= CHEAP_SEEK);
+    for entry in &summary.chunks {
+        let entry_end = entry.chunk_start.saturating_add(entry.chunk_len);
+        let fits = entry.chunk_start >= end && entry_end <= summary.start;
+        let is_there = fits && if is_cheap { is_chunk(log, entry)? } else { summary.has_crc };
+        if is_there {
+            anchors.push(entry.chunk_start);
+            end = entry_end;
+        } else {
+            wrong += 1;
+        }
+    }
+    let mut faults = Vec::new();
+    if wrong > 0 {
+        let all = summary.chunks.len();
+        faults.push(format!("{wrong} of {all} entries of the chunk index match no chunk"));
+    }
+    let counted = summary.statistics.as_ref().map(|statistics| statistics.chunks as usize);
+    if let Some(counted) = counted.filter(|counted| *counted != summary.chunks.len()) {
+        let listed = summary.chunks.len();
+        if listed > 0 {
+            faults.push(format!("the statistics count {counted} chunks, the index has {listed}"));
+        }
+    }
+    Ok((anchors, faults))
+}
+
+/// Whether the chunk is where the index says, and as it says.
+fn is_chunk(log: &mut LogFile, entry: &ChunkIndexRecord) -> Result<bool, Error> {
+    let mut look = [0; HEAD as usize + CHUNK_HEAD];
+    let read = log.read_at(entry.chunk_start, &mut look)?;
+    let bytes = look.get(..read).unwrap_or_default();
+    let Some(head) = Head::parse(bytes) else { return Ok(false) };
+    let content = bytes.get(HEAD as usize..).unwrap_or_default();
+    let len = usize::try_from(head.len).unwrap_or(usize::MAX);
+    let chunk = ChunkHead::parse(content.get(..len).unwrap_or(content));
+    let is_same = chunk.is_some_and(|chunk| {
+        chunk.start_time == entry.start_time
+            && chunk.end_time == entry.end_time
+            && chunk.plain_len == entry.plain_len
+            && chunk.packed_len == entry.packed_len
+            && chunk.compression == entry.compression
+            && chunk.content_len() <= head.len
+    });
+    Ok(is_same && head.opcode == op::CHUNK && head.record_len() == entry.chunk_len)
+}
+
+/// Caches the indexes of recent files, so that not every split reads the summary again.
+#[derive(Debug, Default)]
+pub(crate) struct IndexCache(Mutex<Vec<CachedIndex>>);
+
+#[derive(Debug)]
+struct CachedIndex {
+    path: PathBuf,
+    /// Identifies the state of the file: its length, and its modification time or object version.
+    stamp: (u64, Option<SystemTime>, Option<String>),
+    index: Arc<FileIndex>,
+}
+
+impl IndexCache {
+    /// The capacity: files are read one after another.
+    const CAPACITY: usize = 4;
+
+    /// The index of a file, read again if the file is not in the cache or has changed; `None` for
+    /// inputs that cannot be read at any position.
+    pub(crate) fn get(&self, path: &Path) -> Result<Option<Arc<FileIndex>>, Error> {
+        if path == Path::new("-")
+            || !is_address(path) && !files::is_file(path)
+            || files::is_zstd(path)?
+        {
+            return Ok(None);
+        }
+        let mut log = LogFile::open_plain(path)?;
+        let modified = std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
+        let version = log.version().map(str::to_owned);
+        let stamp = (log.len().unwrap_or_default(), modified, version);
+        let is_it = |cached: &&CachedIndex| cached.path == path && cached.stamp == stamp;
+        if let Some(CachedIndex { index, .. }) = self.lock().iter().find(is_it) {
+            return Ok(Some(Arc::clone(index)));
+        }
+        // Two threads may read the same summary: that is cheaper than waiting.
+        let index = Arc::new(FileIndex::read(&mut log)?);
+        let mut cached = self.lock();
+        cached.retain(|cached| cached.path != path);
+        cached.insert(0, CachedIndex { path: path.to_owned(), stamp, index: Arc::clone(&index) });
+        cached.truncate(Self::CAPACITY);
+        Ok(Some(index))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<CachedIndex>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

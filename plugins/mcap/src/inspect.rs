@@ -1,0 +1,217 @@
+//! What a file says of itself besides its messages, and what is wrong with that.
+
+#![warn(clippy::indexing_slicing)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use sluice_io::escape::printable;
+use sluice_io::files::LogFile;
+use sluice_model::{Error, time};
+
+use crate::index::FileIndex;
+use crate::summary::{FileEnd, Listed, Summary};
+use crate::wire::{AttachmentHead, Fields, HEAD, Head, MAGIC, Statistics, op};
+
+/// The most attachments and metadata records that are listed.
+const MAX_LISTED: usize = 20;
+/// The most bytes that are read of a record.
+const MAX_READ: u64 = 64 << 10;
+/// The most characters of a value that are shown.
+const MAX_SHOWN: usize = 80;
+
+/// The error for a file that starts with `found`, if the cause is known.
+pub(crate) fn not_an_mcap_file(path: &Path, found: &[u8]) -> Option<Error> {
+    let path = path.display();
+    let mangled = [&MAGIC[..6], b"\n"].concat();
+    if found.starts_with(&mangled) {
+        return Some(Error::refused(format!(
+            "{path}: every CR LF of this MCAP file was replaced by LF, as git and FTP do with \
+             text: copy the original again, as binary data"
+        )));
+    }
+    let (known, version) = MAGIC.split_at(5);
+    let (found_known, found_version) = found.split_at_checked(5)?;
+    let same_rest = version.get(1..) == found_version.get(1..);
+    (found_known == known && same_rest && found_version != version).then(|| {
+        let found = found_version.first().copied().unwrap_or_default();
+        Error::refused(format!(
+            "{path}: expected MCAP version 0, found {}; this program reads version 0 only",
+            char::from(found).escape_default()
+        ))
+    })
+}
+
+/// What is worth knowing of a file, one sentence each.
+pub(crate) fn findings(path: &Path, index: &FileIndex) -> Result<Vec<String>, Error> {
+    let mut log = LogFile::open_plain(path)?;
+    let mut findings: Vec<String> = header(&mut log)?.into_iter().collect();
+    match &index.end {
+        FileEnd::Unfinished if index.len > 0 => {
+            findings.push("no footer: the file is unfinished or cut off".to_owned());
+        }
+        FileEnd::NoSummary => findings.push("no summary".to_owned()),
+        FileEnd::Summary(summary) => {
+            findings.extend(chunks(summary));
+            for listed in summary.metadata.iter().take(MAX_LISTED) {
+                findings.push(metadata(&mut log, listed)?);
+            }
+            for listed in summary.attachments.iter().take(MAX_LISTED) {
+                findings.push(attachment(&mut log, listed)?);
+            }
+            let all = summary.metadata.len().max(summary.attachments.len());
+            if all > MAX_LISTED {
+                findings.push("more metadata or attachments are not listed here".to_owned());
+            }
+            findings.extend(silent_channels(summary));
+        }
+        _ => {}
+    }
+    findings.extend(faults(index));
+    Ok(findings)
+}
+
+/// What is wrong with a summary, one sentence each.
+pub(crate) fn faults(index: &FileIndex) -> Vec<String> {
+    let mut faults = index.faults.clone();
+    let Some(summary) = index.summary() else { return faults };
+    let Some(statistics) = &summary.statistics else { return faults };
+    let Statistics { messages, counts, start, end, .. } = statistics;
+    let sum = counts.values().fold(0u64, |sum, count| sum.saturating_add(*count));
+    if !counts.is_empty() && sum != *messages {
+        faults.push(format!("the statistics count {messages} messages, but {sum} by channel"));
+    }
+    let has_messages = summary.chunks.iter().filter(|chunk| chunk.end_time > 0);
+    let first = has_messages.clone().map(|chunk| chunk.start_time).min();
+    let last = has_messages.map(|chunk| chunk.end_time).max();
+    if let Some((first, last)) = first.zip(last).filter(|times| *times != (*start, *end)) {
+        faults.push(format!(
+            "the statistics say that times are from {} to {}, the chunk index from {} to {}",
+            instant(*start),
+            instant(*end),
+            instant(first),
+            instant(last)
+        ));
+    }
+    let counted = (statistics.attachments as usize, statistics.metadata as usize);
+    let listed = (summary.attachments.len(), summary.metadata.len());
+    if counted != listed && listed != (0, 0) {
+        faults.push(format!(
+            "the statistics count {} attachments and {} metadata records, the index has {} and {}",
+            counted.0, counted.1, listed.0, listed.1
+        ));
+    }
+    faults
+}
+
+fn instant(nanos: u64) -> String {
+    i64::try_from(nanos).map_or_else(|_| format!("{nanos} ns"), time::format)
+}
+
+fn header(log: &mut LogFile) -> Result<Option<String>, Error> {
+    let Some((head, content)) = record(log, MAGIC.len() as u64)? else { return Ok(None) };
+    let mut fields = Fields(&content);
+    let texts = fields.bytes().zip(fields.bytes()).filter(|_| head.opcode == op::HEADER);
+    Ok(texts.map(|(profile, library)| {
+        let profile = match profile {
+            [] => "no profile".to_owned(),
+            profile => format!("profile `{}`", shown(profile)),
+        };
+        let library = match library {
+            [] => "an unnamed library".to_owned(),
+            library => format!("`{}`", shown(library)),
+        };
+        format!("{profile}, written by {library}")
+    }))
+}
+
+fn chunks(summary: &Summary) -> Option<String> {
+    let (mut kinds, mut packed, mut plain) = (BTreeMap::<&[u8], u64>::new(), 0u64, 0u64);
+    for chunk in &summary.chunks {
+        *kinds.entry(&chunk.compression).or_default() += 1;
+        packed = packed.saturating_add(chunk.packed_len);
+        plain = plain.saturating_add(chunk.plain_len);
+    }
+    let kinds: Vec<String> = kinds
+        .into_iter()
+        .map(|(name, count)| match name {
+            [] => format!("{count} uncompressed"),
+            name => format!("{count} with {}", shown(name)),
+        })
+        .collect();
+    let all = summary.chunks.len();
+    (all > 0).then(|| {
+        let noun = if all == 1 { "chunk" } else { "chunks" };
+        format!("{all} {noun} ({}): {plain} bytes of records in {packed} bytes", kinds.join(", "))
+    })
+}
+
+/// The head of a record and the start of its content; `None` if there is none.
+fn record(log: &mut LogFile, at: u64) -> Result<Option<(Head, Vec<u8>)>, Error> {
+    let mut bytes = vec![0; (HEAD + MAX_READ) as usize];
+    let read = log.read_at(at, &mut bytes)?;
+    bytes.truncate(read);
+    let Some(head) = Head::parse(&bytes) else { return Ok(None) };
+    let mut content = bytes.split_off(HEAD as usize);
+    content.truncate(usize::try_from(head.len).unwrap_or(usize::MAX));
+    Ok(Some((head, content)))
+}
+
+fn metadata(log: &mut LogFile, listed: &Listed) -> Result<String, Error> {
+    let found = record(log, listed.at)?.filter(|(head, _)| head.opcode == op::METADATA);
+    let name = shown(listed.name.as_bytes());
+    let Some((_, content)) = found else {
+        return Ok(format!("metadata `{name}` is not where the index says"));
+    };
+    let mut fields = Fields(&content);
+    fields.bytes();
+    let (mut pairs, mut texts) = (Fields(fields.bytes().unwrap_or_default()), Vec::new());
+    while let Some((key, value)) = pairs.bytes().zip(pairs.bytes()) {
+        texts.push(format!("{} = {}", shown(key), shown(value)));
+    }
+    Ok(match texts.is_empty() {
+        true => format!("metadata `{name}`"),
+        false => format!("metadata `{name}`: {}", texts.join(", ")),
+    })
+}
+
+fn attachment(log: &mut LogFile, listed: &Listed) -> Result<String, Error> {
+    let found = record(log, listed.at)?.filter(|(head, _)| head.opcode == op::ATTACHMENT);
+    let head = found.and_then(|(_, content)| AttachmentHead::parse(&content));
+    let name = shown(listed.name.as_bytes());
+    Ok(match head {
+        Some(head) => {
+            let media_type = match head.media_type.as_slice() {
+                [] => "no media type".to_owned(),
+                media_type => shown(media_type),
+            };
+            format!("attachment `{name}`: {media_type}, {} bytes", head.data_len)
+        }
+        None => format!("attachment `{name}` is not where the index says"),
+    })
+}
+
+/// The channels without messages.
+fn silent_channels(summary: &Summary) -> Option<String> {
+    let counts = &summary.statistics.as_ref().filter(|statistics| statistics.messages > 0)?.counts;
+    let channels = summary.declarations.channels.iter();
+    let silent = channels.filter(|(id, _)| !counts.is_empty() && !counts.contains_key(id));
+    let names: Vec<String> = silent.map(|(_, channel)| shown(&channel.topic)).collect();
+    let first = names.iter().take(MAX_LISTED).cloned().collect::<Vec<_>>().join(", ");
+    let more = names.len().saturating_sub(MAX_LISTED);
+    match (names.len(), more) {
+        (0, _) => None,
+        (count, 0) => Some(format!("{count} channels without messages: {first}")),
+        (count, more) => {
+            Some(format!("{count} channels without messages: {first} and {more} more"))
+        }
+    }
+}
+
+/// Text of a file, safe to print, and not too long.
+fn shown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let short: String = text.chars().take(MAX_SHOWN).collect();
+    let dots = if short.len() < text.len() { "…" } else { "" };
+    format!("{}{dots}", printable(&short))
+}

@@ -1,0 +1,408 @@
+//! Reads the events of a split: walks from record to record, and reports what is damaged.
+
+#![warn(clippy::indexing_slicing)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sluice_io::files::{InputContent, LogFile};
+use sluice_model::options::ByteSize;
+use sluice_model::{Batch, Damage, Error, ReadContext, Reader, Seam, Split};
+
+use crate::chunk;
+use crate::index::FileIndex;
+use crate::inspect::not_an_mcap_file;
+use crate::skip;
+use crate::table::ChannelTable;
+use crate::unit::{Batcher, Unit};
+use crate::walk::{Place, Walk, refers_back};
+use crate::wire::{ChunkHead, HEAD, Head, MAGIC, MESSAGE_HEAD, min_len, op, record_name};
+
+/// The note about what events cannot hold.
+const PUBLISHED: &str = "times of publishing that differ from times of logging are not kept";
+
+/// Reads one split.
+pub(crate) struct RecordReader {
+    walk: Walk,
+    table: ChannelTable,
+    batcher: Batcher,
+    context: ReadContext,
+    input: Arc<str>,
+    index: Option<Arc<FileIndex>>,
+    max_chunk: ByteSize,
+    at: u64,
+    /// The end of the split.
+    end: Option<u64>,
+    /// The chunk that is being read.
+    chunk: Option<(Unit, ChunkPlace)>,
+    /// Whether what follows describes the file, and is not needed.
+    is_summary: bool,
+    /// Whether the footer was the last record.
+    is_after_footer: bool,
+    /// Whether the file has chunks.
+    is_chunked: bool,
+    /// Whether the header of the file comes next.
+    is_start: bool,
+    seam: Seam,
+}
+
+/// Where a chunk is in its file.
+#[derive(Clone, Copy)]
+struct ChunkPlace {
+    at: u64,
+    len: u64,
+    /// Where its records are, if they are not compressed.
+    records: Option<u64>,
+}
+
+impl RecordReader {
+    pub(crate) fn open(
+        path: &Path,
+        split: &Split,
+        index: Option<Arc<FileIndex>>,
+        max_chunk: ByteSize,
+        context: &ReadContext,
+    ) -> Result<Self, Error> {
+        let log = LogFile::open_expecting(path, InputContent::Any)?;
+        let anchors = index.as_ref().map(|index| Arc::clone(&index.anchors)).unwrap_or_default();
+        let tools = (context.blocks.clone(), context.run.clone());
+        let declarations = index.as_ref().and_then(|index| index.declarations.clone());
+        let is_chunked = !anchors.is_empty();
+        let mut reader = Self {
+            walk: Walk::new(log, anchors, max_chunk, tools),
+            table: ChannelTable::new(context, declarations),
+            batcher: Batcher::new(context.query.window()),
+            context: context.clone(),
+            input: path.to_string_lossy().into(),
+            index,
+            max_chunk,
+            at: split.start,
+            end: split.end,
+            chunk: None,
+            is_summary: false,
+            is_after_footer: false,
+            is_chunked,
+            is_start: true,
+            seam: Seam { began: Some(split.start), ended: split.end },
+        };
+        if split.start == 0 {
+            reader.read_magic(path)?;
+        }
+        Ok(reader)
+    }
+
+    /// Reads the first bytes of a file. `Err` if it has another format.
+    fn read_magic(&mut self, path: &Path) -> Result<(), Error> {
+        let len = MAGIC.len() as u64;
+        let found = self.walk.view(0, len)?;
+        if found == MAGIC.as_slice() {
+            self.at = len;
+        } else if found.is_empty() {
+            self.report(0, 0, "the file is empty: expected at least a header");
+        } else if found.len() < MAGIC.len() && MAGIC.starts_with(&found) {
+            self.report(0, found.len() as u64, "the file is cut off in its first bytes");
+            self.at = found.len() as u64;
+        } else if let Some(error) = not_an_mcap_file(path, &found) {
+            return Err(error);
+        } else if self.walk.is_header(len)? {
+            let found = hex(&found);
+            self.report(0, len, format!("expected {}, found {found}", hex(&MAGIC)));
+            self.at = len;
+        } else {
+            return Err(Error::refused(format!(
+                "{}: not an MCAP file: expected {}, found {}",
+                path.display(),
+                hex(&MAGIC),
+                hex(&found)
+            )));
+        }
+        Ok(())
+    }
+
+    fn report(&self, at: u64, len: u64, reason: impl Into<String>) {
+        self.context.damage.report(Damage::new(&self.input, at, len, reason));
+    }
+
+    /// Reports damage at `at` up to the next record that is found from `from` on.
+    fn recover(&mut self, at: u64, from: u64, reason: &str) -> Result<(), Error> {
+        let table = &self.table;
+        let has_channel: &dyn Fn(u16) -> bool = &|id| table.has_channel(id);
+        let is_channel = (!self.is_chunked).then_some(has_channel);
+        let next = self.walk.search(from, is_channel)?.max(at);
+        let reason = match self.walk.decompression_error() {
+            Some(error) if next >= self.walk.end() => error.to_owned(),
+            _ => reason.to_owned(),
+        };
+        self.report(at, next - at, reason);
+        self.at = next;
+        Ok(())
+    }
+
+    /// Reads what is at the current position. Returns whether there may be more.
+    fn step(&mut self) -> Result<bool, Error> {
+        let at = self.at;
+        if self.end.is_some_and(|end| at >= end) {
+            return Ok(false);
+        }
+        if self.walk.is_anchor(at) {
+            self.table.start_chunk();
+        }
+        self.walk.forget(at);
+        let is_start = std::mem::take(&mut self.is_start) && self.seam.began == Some(0);
+        match self.walk.place(at)? {
+            Place::End => {
+                if let Some(error) = self.walk.decompression_error() {
+                    self.report(at, 0, error);
+                }
+                return Ok(false);
+            }
+            Place::Magic => self.pass_magic(at),
+            Place::Record(head) => {
+                self.is_after_footer = false;
+                self.is_chunked |= head.opcode == op::CHUNK;
+                match self.suspicion(at, head, is_start)? {
+                    Some(reason) => self.recover(at, at + 1, &reason)?,
+                    None => self.read_record(at, head)?,
+                }
+            }
+            Place::Cut(head) => {
+                self.is_chunked |= head.opcode == op::CHUNK;
+                let there = self.walk.end().saturating_sub(at);
+                let name = record_name(head.opcode);
+                let all = head.record_len();
+                let reason =
+                    format!("a {name} record is cut off: {there} of its {all} bytes are there");
+                self.recover(at, at + 1, &reason)?;
+            }
+            Place::Garbage(reason) => self.recover(at, at + 1, &reason)?,
+        }
+        Ok(true)
+    }
+
+    /// Passes the end of a file, or the start of another one that was appended.
+    fn pass_magic(&mut self, at: u64) {
+        let is_end = std::mem::take(&mut self.is_after_footer);
+        if !is_end {
+            (self.is_summary, self.is_start, self.is_chunked) = (false, true, false);
+            self.table.start_file();
+        }
+        self.at = at + MAGIC.len() as u64;
+    }
+
+    /// Why what looks like a record cannot be one: it is not needed, so nobody would miss it.
+    fn suspicion(&mut self, at: u64, head: Head, is_start: bool) -> Result<Option<String>, Error> {
+        let name = record_name(head.opcode);
+        let reason = match head.opcode {
+            op::HEADER if !is_start => format!("a {name} record is not at the start of a file"),
+            op::CHUNK | op::MESSAGE | op::SCHEMA | op::CHANNEL | op::DATA_END => return Ok(None),
+            _ if self.is_summary => return Ok(None),
+            opcode => {
+                let content = self.walk.read(at + HEAD, head.len.min(MESSAGE_HEAD as u64 * 2))?;
+                if min_len(opcode).is_none() {
+                    let is_message = self.batcher.looks_like_message(&self.table, &content);
+                    if !is_message {
+                        return Ok(None);
+                    }
+                    format!("a record of the unknown kind {opcode:02x} looks like a message")
+                } else if refers_back(opcode, &content, at) {
+                    return Ok(None);
+                } else {
+                    format!("a {name} record names bytes that do not precede it")
+                }
+            }
+        };
+        Ok(Some(reason))
+    }
+
+    fn read_record(&mut self, at: u64, head: Head) -> Result<(), Error> {
+        let end = at.saturating_add(head.record_len());
+        match head.opcode {
+            op::CHUNK => {
+                self.is_summary = false;
+                return self.read_chunk(at, head);
+            }
+            op::DATA_END
+            | op::CHUNK_INDEX
+            | op::ATTACHMENT_INDEX
+            | op::STATISTICS
+            | op::METADATA_INDEX
+            | op::SUMMARY_OFFSET => self.is_summary = true,
+            op::FOOTER => (self.is_summary, self.is_after_footer) = (true, true),
+            op::HEADER | op::MESSAGE_INDEX | op::METADATA => {}
+            op::SCHEMA | op::CHANNEL if self.is_summary => {}
+            // Nothing else tells whether these records are right.
+            _ if !self.walk.goes_on(end)? => {
+                let name = record_name(head.opcode);
+                let reason = format!("no record follows a {name} record of {} bytes", head.len);
+                return self.recover(at, at + 1, &reason);
+            }
+            op::MESSAGE | op::SCHEMA | op::CHANNEL => self.read_content(at, head)?,
+            _ => {
+                let passed = self.walk.skip(at, end)?;
+                if passed < end {
+                    let name = record_name(head.opcode);
+                    self.report(
+                        at,
+                        passed.saturating_sub(at),
+                        format!("a {name} record is cut off"),
+                    );
+                    self.at = passed;
+                    return Ok(());
+                }
+            }
+        }
+        self.at = end;
+        Ok(())
+    }
+
+    /// Reads a message or a declaration outside of chunks.
+    fn read_content(&mut self, at: u64, head: Head) -> Result<(), Error> {
+        self.is_summary = false;
+        let most = self.max_chunk;
+        let read = if head.len > most.0 {
+            Err(format!(
+                "a record of {} bytes exceeds `max_chunk` ({most}); raise that if the length is \
+                 right",
+                head.len
+            ))
+        } else {
+            let (block, start) = self.walk.block_with(at, head.record_len())?;
+            let (start, len) = (start + HEAD as usize, head.len as usize);
+            let content = block.get(start..start.saturating_add(len)).unwrap_or_default();
+            match head.opcode {
+                op::MESSAGE => self.batcher.add(&mut self.table, &block, start, len)?,
+                op::SCHEMA => self.table.declare_schema(content),
+                _ => self.table.declare_channel(content),
+            }
+        };
+        if let Err(reason) = read {
+            self.report(at, head.record_len(), reason);
+        }
+        Ok(())
+    }
+
+    fn read_chunk(&mut self, at: u64, head: Head) -> Result<(), Error> {
+        let len = head.record_len();
+        let end = at.saturating_add(len);
+        if self.may_skip(at, head)? {
+            self.at = end;
+            return Ok(());
+        }
+        let most = self.max_chunk.0.saturating_add(self.max_chunk.0 / 8).saturating_add(1 << 16);
+        if head.len > most {
+            let max = self.max_chunk;
+            let reason = format!(
+                "a Chunk record of {} bytes exceeds `max_chunk` ({max}); raise that if the length \
+                 is right",
+                head.len
+            );
+            self.report(at, len, reason);
+            self.at = end;
+            return Ok(());
+        }
+        let content = self.walk.view(at, len)?.split_off(HEAD as usize);
+        let Some(chunk) = ChunkHead::parse(&content) else {
+            return self.recover(at, at + 1, "the head of a chunk cannot be read");
+        };
+        let (from, to) = (chunk.records_at as usize, chunk.content_len() as usize);
+        let packed = content.slice(from.min(content.len())..to.min(content.len()));
+        let goes_on = self.walk.goes_on(end)?;
+        match chunk::unpack(&chunk, packed, &self.context.blocks, self.max_chunk) {
+            Ok(plain) => {
+                let is_plain = chunk.compression.is_empty();
+                let records = is_plain.then_some(at + HEAD + chunk.records_at);
+                self.chunk = Some((Unit::new(plain), ChunkPlace { at, len, records }));
+                self.at = end;
+                let exact = at + HEAD + chunk.content_len();
+                if !goes_on && exact < end && self.walk.goes_on(exact)? {
+                    let reason = "the length of a Chunk record is wrong; its records are right";
+                    self.report(at, HEAD, reason);
+                    self.at = exact;
+                }
+                Ok(())
+            }
+            Err(reason) if goes_on => {
+                self.report(at, len, format!("a chunk cannot be read: {reason}"));
+                self.at = end;
+                Ok(())
+            }
+            Err(reason) => self.recover(at, at + 1, &format!("a chunk cannot be read: {reason}")),
+        }
+    }
+
+    /// Whether nothing in the chunk at `at` is needed, by its index, if that proves right.
+    fn may_skip(&mut self, at: u64, head: Head) -> Result<bool, Error> {
+        let query = &self.context.query;
+        let Some(index) = self.index.as_ref().filter(|index| index.declarations.is_some()) else {
+            return Ok(false);
+        };
+        let entry = index.entry(at).filter(|_| self.walk.is_anchor(at) && !query.is_all());
+        let Some(entry) = entry.filter(|entry| entry.chunk_len == head.record_len()) else {
+            return Ok(false);
+        };
+        skip::needs_nothing(&mut self.walk, entry, &mut self.table, query)
+    }
+
+    /// Reports what was wrong in a chunk.
+    fn report_chunk(&self, unit: Unit, place: ChunkPlace) {
+        let (problems, more) = unit.problems();
+        if let Some(records) = place.records {
+            let last = problems.len().saturating_sub(1);
+            for (number, problem) in problems.into_iter().enumerate() {
+                let others = if number == last { more } else { 0 };
+                let reason = and_others(problem.reason, others);
+                self.report(records + problem.at, problem.len, reason);
+            }
+            return;
+        }
+        let count = problems.len() as u64 + more;
+        if let Some(first) = problems.into_iter().next() {
+            let reason = and_others(format!("in a chunk: {}", first.reason), count - 1);
+            self.report(place.at, place.len, reason);
+        }
+    }
+}
+
+fn and_others(reason: String, others: u64) -> String {
+    if others == 0 { reason } else { format!("{reason} (and {others} more)") }
+}
+
+/// Bytes as hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+}
+
+impl Reader for RecordReader {
+    fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
+        while !self.context.run.is_cancelled() {
+            let mut has_more = true;
+            match &mut self.chunk {
+                Some((unit, _)) => {
+                    if unit.read(&mut self.batcher, &mut self.table)?
+                        && let Some((unit, place)) = self.chunk.take()
+                    {
+                        self.report_chunk(unit, place);
+                    }
+                }
+                None => has_more = self.step()?,
+            }
+            if self.batcher.is_full()
+                && let Some(batch) = self.batcher.take()
+            {
+                return Ok(Some(batch));
+            }
+            if !has_more {
+                let published = std::mem::take(&mut self.batcher.published);
+                if published > 0 {
+                    self.context.losses.note(PUBLISHED, published);
+                }
+                return Ok(self.batcher.take());
+            }
+        }
+        Ok(None)
+    }
+
+    fn seam(&self) -> Seam {
+        Seam { ended: self.seam.ended.or(Some(self.at)), ..self.seam }
+    }
+}

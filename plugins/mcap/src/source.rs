@@ -1,0 +1,140 @@
+//! Source `mcap`: options, splits, and what files say of themselves.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluice_io::files::{self, InputContent};
+use sluice_model::options::{ByteSize, InPaths};
+use sluice_model::{
+    Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
+};
+
+use crate::index::{FileIndex, IndexCache};
+use crate::inspect;
+use crate::reader::RecordReader;
+use crate::wire::MAGIC;
+
+/// Reads MCAP files.
+///
+/// Damage is skipped and reported. Events come in the order of the file.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct McapSource {
+    /// The files: a file, a glob, a list of them, or `-` for standard input, read in this order.
+    /// Files compressed with zstd as a whole are decompressed.
+    path: InPaths,
+    /// The longest chunk accepted, uncompressed. A damaged file can claim any length.
+    #[serde(default = "default_max_chunk")]
+    max_chunk: ByteSize,
+    #[serde(skip)]
+    indexes: IndexCache,
+}
+
+/// The longest chunk by default.
+const DEFAULT_MAX_CHUNK: u64 = 256 << 20;
+
+fn default_max_chunk() -> ByteSize {
+    ByteSize(DEFAULT_MAX_CHUNK)
+}
+
+fn sniff(head: &[u8]) -> SniffResult {
+    let is_mangled = head.starts_with(&MAGIC[..6]);
+    match head.starts_with(&MAGIC) {
+        true => SniffResult::Yes,
+        false if is_mangled => SniffResult::Maybe,
+        false => SniffResult::No,
+    }
+}
+
+sluice_model::register! {
+    source "mcap": McapSource,
+    about: "reads MCAP files, including damaged and unfinished ones",
+    sample: include_str!("../samples/mcap-source.toml"),
+    extensions: &["mcap"],
+    sniff: sniff,
+    types: &["embedded"],
+    sensors_share_names: true,
+}
+
+impl McapSource {
+    /// Splits of about `target` uncompressed bytes each, which start at chunks.
+    fn cut(&self, path: &Path, index: &FileIndex, target: u64) -> Vec<Split> {
+        let whole = Split::whole(path, Some(index.len));
+        let Some(summary) = index.summary().filter(|_| index.declarations.is_some()) else {
+            return vec![whole];
+        };
+        let mut splits = vec![Split { bytes: Some(0), ..whole }];
+        for entry in &summary.chunks {
+            if index.anchors.binary_search(&entry.chunk_start).is_err() {
+                continue;
+            }
+            let Some(last) = splits.last_mut() else { continue };
+            if last.bytes.is_some_and(|bytes| bytes >= target) {
+                last.end = Some(entry.chunk_start);
+                let next = Split::whole(path, Some(0));
+                splits.push(Split { start: entry.chunk_start, ..next });
+            }
+            let plain =
+                entry.plain_len.clamp(entry.packed_len, self.max_chunk.0.max(entry.packed_len));
+            if let Some(Split { bytes: Some(bytes), .. }) = splits.last_mut() {
+                *bytes = bytes.saturating_add(plain.max(1));
+            }
+        }
+        splits
+    }
+}
+
+impl Source for McapSource {
+    fn is_undecoded(&self) -> bool {
+        true
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>, Error> {
+        files::expand(&self.path.0)
+    }
+
+    fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
+        let inputs = self.inputs()?;
+        files::refuse_foreign(&inputs, InputContent::Any, "an MCAP file")?;
+        let mut splits = Vec::new();
+        for Input { path, bytes } in inputs {
+            let index = if bytes.is_some() { self.indexes.get(&path)? } else { None };
+            match index {
+                Some(index) => splits.extend(self.cut(&path, &index, target)),
+                None => splits.push(Split::whole(path, None)),
+            }
+        }
+        Ok(splits)
+    }
+
+    fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
+        let index = self.indexes.get(input)?;
+        let summary = index.as_ref().and_then(|index| index.summary());
+        let is_right = index.as_ref().is_some_and(|index| inspect::faults(index).is_empty());
+        let statistics = summary.and_then(|summary| summary.statistics.as_ref());
+        Ok(statistics.filter(|_| is_right).map(|statistics| statistics.messages))
+    }
+
+    fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
+        match self.indexes.get(input)? {
+            Some(index) => inspect::findings(input, &index),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
+        Ok(self.indexes.get(input)?.map(|index| inspect::faults(&index)).unwrap_or_default())
+    }
+
+    fn read<'s>(
+        &'s self,
+        split: &Split,
+        _: SplitStart,
+        context: &ReadContext,
+    ) -> Result<Box<dyn Reader + 's>, Error> {
+        let index = self.indexes.get(&split.input)?;
+        let reader = RecordReader::open(&split.input, split, index, self.max_chunk, context)?;
+        Ok(Box::new(reader))
+    }
+}

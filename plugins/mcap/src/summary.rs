@@ -1,0 +1,158 @@
+//! Reads the summary at the end of a file. Reads nothing else of it.
+
+#![warn(clippy::indexing_slicing)]
+
+use sluice_io::files::LogFile;
+use sluice_model::Error;
+
+use crate::table::Declarations;
+use crate::wire::{
+    ChannelRecord, ChunkIndexRecord, FOOTER, Fields, HEAD, Head, MAGIC, SchemaRecord, Statistics,
+    op, record_name,
+};
+
+/// The longest summary that is read.
+const MAX_SUMMARY: u64 = 128 << 20;
+/// The length of a footer with its head.
+pub(crate) const FOOTER_RECORD: u64 = HEAD + FOOTER;
+/// The length of the checksum at the end of a footer.
+const CRC_LEN: usize = 4;
+
+/// Where an attachment or a metadata record is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) at: u64,
+    /// With the head of the record.
+    pub(crate) len: u64,
+    pub(crate) name: String,
+}
+
+/// What a summary says.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    /// Its first byte.
+    pub(crate) start: u64,
+    pub(crate) declarations: Declarations,
+    /// By their starts.
+    pub(crate) chunks: Vec<ChunkIndexRecord>,
+    pub(crate) attachments: Vec<Listed>,
+    pub(crate) metadata: Vec<Listed>,
+    pub(crate) statistics: Option<Statistics>,
+    /// Whether a checksum says that it is intact.
+    pub(crate) has_crc: bool,
+}
+
+/// What is at the end of a file.
+#[derive(Debug)]
+pub(crate) enum FileEnd {
+    /// No footer: the file is unfinished, or cut off.
+    Unfinished,
+    /// A footer that names no summary.
+    NoSummary,
+    /// A summary that cannot be used, and why.
+    Broken(String),
+    /// An intact summary.
+    Summary(Box<Summary>),
+}
+
+impl FileEnd {
+    /// Reads the end of a file of `len` bytes.
+    pub(crate) fn read(log: &mut LogFile, len: u64) -> Result<Self, Error> {
+        let magic = MAGIC.len() as u64;
+        let at = len.checked_sub(FOOTER_RECORD + magic).filter(|at| *at >= magic);
+        let Some(at) = at else { return Ok(Self::Unfinished) };
+        let mut tail = vec![0; (FOOTER_RECORD + magic) as usize];
+        let read = log.read_at(at, &mut tail)?;
+        let is_footer = Head::parse(&tail) == Some(Head { opcode: op::FOOTER, len: FOOTER });
+        if read < tail.len() || !is_footer || !tail.ends_with(&MAGIC) {
+            return Ok(Self::Unfinished);
+        }
+        let footer = tail.get(..FOOTER_RECORD as usize).unwrap_or_default();
+        let mut fields = Fields(footer.get(HEAD as usize..).unwrap_or_default());
+        let (start, _, crc) = (fields.u64(), fields.u64(), fields.u32());
+        let (start, crc) = (start.unwrap_or_default(), crc.unwrap_or_default());
+        if start == 0 {
+            return Ok(Self::NoSummary);
+        }
+        let Some(summary_len) = at.checked_sub(start).filter(|_| start >= magic) else {
+            let why = format!("it starts at byte {start}, which is not before the footer");
+            return Ok(Self::Broken(why));
+        };
+        if summary_len > MAX_SUMMARY {
+            return Ok(Self::Broken(format!("it is longer than {} MiB", MAX_SUMMARY >> 20)));
+        }
+        let mut bytes = vec![0; summary_len as usize];
+        if log.read_at(start, &mut bytes)? < bytes.len() {
+            return Ok(Self::Unfinished);
+        }
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&bytes);
+        hasher.update(footer.get(..footer.len() - CRC_LEN).unwrap_or_default());
+        let found = hasher.finalize();
+        if crc != 0 && crc != found {
+            let why = format!("expected the checksum {crc:08x}, found {found:08x}");
+            return Ok(Self::Broken(why));
+        }
+        let mut summary = Summary { start, has_crc: crc != 0, ..Summary::default() };
+        Ok(match summary.parse(&bytes) {
+            Ok(()) => Self::Summary(Box::new(summary)),
+            Err(why) => Self::Broken(why),
+        })
+    }
+}
+
+impl Summary {
+    fn parse(&mut self, mut bytes: &[u8]) -> Result<(), String> {
+        while !bytes.is_empty() {
+            let head = Head::parse(bytes).ok_or("it ends in the head of a record")?;
+            let name = record_name(head.opcode);
+            let content = bytes.get(HEAD as usize..).unwrap_or_default();
+            let split = usize::try_from(head.len).ok().and_then(|n| content.split_at_checked(n));
+            let (content, rest) = split.ok_or_else(|| format!("it ends in a {name} record"))?;
+            self.add(head.opcode, content)
+                .ok_or_else(|| format!("a {name} record in it cannot be read"))??;
+            bytes = rest;
+        }
+        self.chunks.sort_by_key(|chunk| chunk.chunk_start);
+        Ok(())
+    }
+
+    /// Adds a record; `None` if its fields cannot be read.
+    fn add(&mut self, opcode: u8, content: &[u8]) -> Option<Result<(), String>> {
+        let all = &mut self.declarations;
+        match opcode {
+            op::SCHEMA => {
+                let record = SchemaRecord::parse(content)?;
+                if record.id != 0
+                    && !all.schemas.get(&record.id).is_some_and(|known| known.is_record(&record))
+                {
+                    return Some(all.add_schema(&record));
+                }
+            }
+            op::CHANNEL => {
+                let record = ChannelRecord::parse(content)?;
+                let stored = crate::channel::StoredChannel::from_record(record.clone());
+                all.channels.insert(record.id, stored.into());
+            }
+            op::CHUNK_INDEX => self.chunks.push(ChunkIndexRecord::parse(content)?),
+            op::STATISTICS => self.statistics = Some(Statistics::parse(content)?),
+            op::ATTACHMENT_INDEX => {
+                let mut fields = Fields(content);
+                let (at, len) = (fields.u64()?, fields.u64()?);
+                fields.take(24)?;
+                self.attachments.push(Listed { at, len, name: lossy(fields.bytes()?) });
+            }
+            op::METADATA_INDEX => {
+                let mut fields = Fields(content);
+                let (at, len) = (fields.u64()?, fields.u64()?);
+                self.metadata.push(Listed { at, len, name: lossy(fields.bytes()?) });
+            }
+            _ => {}
+        }
+        Some(Ok(()))
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,164 @@
+//! The channels and schemas of a file as they are declared, and the channels of the run they are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sluice_model::{ChannelId, Error, ReadContext};
+
+use crate::channel::{StoredChannel, StoredSchema};
+use crate::wire::{ChannelRecord, SchemaRecord};
+
+/// The most bytes of all schemas of a file.
+const MAX_SCHEMAS: usize = 64 << 20;
+
+/// Declarations by their numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Declarations {
+    pub(crate) schemas: BTreeMap<u16, Arc<StoredSchema>>,
+    pub(crate) channels: BTreeMap<u16, Arc<StoredChannel>>,
+    schema_bytes: usize,
+}
+
+impl Declarations {
+    /// Adds a schema. `Err` says why that is impossible.
+    pub(crate) fn add_schema(&mut self, record: &SchemaRecord<'_>) -> Result<(), String> {
+        let bytes = record.name.len() + record.encoding.len() + record.data.len();
+        let sum = self.schema_bytes.saturating_add(bytes);
+        if sum > MAX_SCHEMAS {
+            return Err(format!("schemas are longer than {} MiB together", MAX_SCHEMAS >> 20));
+        }
+        self.schema_bytes = sum;
+        self.schemas.insert(record.id, Arc::new(StoredSchema::from_record(record)));
+        Ok(())
+    }
+}
+
+/// What messages with a channel number are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// Events of this channel, if they are needed.
+    Channel { id: ChannelId, is_needed: bool },
+    /// Nobody knows: it was declared twice, with different contents.
+    Conflicting,
+    /// Nobody knows: it was never declared.
+    Undeclared,
+}
+
+/// The channels at a position of a file.
+pub(crate) struct ChannelTable {
+    context: ReadContext,
+    /// The declarations of the whole file, if its summary has them.
+    summary: Option<Arc<Declarations>>,
+    /// The declarations met on the way that the summary does not have.
+    local: Declarations,
+    conflicting: Vec<u16>,
+    /// By number; `None` where nothing was looked up.
+    slots: Vec<Option<Slot>>,
+}
+
+impl ChannelTable {
+    pub(crate) fn new(context: &ReadContext, summary: Option<Arc<Declarations>>) -> Self {
+        let (local, conflicting) = (Declarations::default(), Vec::new());
+        Self { context: context.clone(), summary, local, conflicting, slots: Vec::new() }
+    }
+
+    /// Forgets what was met on the way, if the summary has the channels of the whole file: then
+    /// every split starts like this.
+    pub(crate) fn start_chunk(&mut self) {
+        let is_changed = !self.conflicting.is_empty()
+            || !self.local.channels.is_empty()
+            || !self.local.schemas.is_empty();
+        if is_changed && self.summary.is_some() {
+            self.local = Declarations::default();
+            self.conflicting.clear();
+            self.slots.clear();
+        }
+    }
+
+    /// Forgets everything: another file follows in the same input.
+    pub(crate) fn start_file(&mut self) {
+        *self = Self::new(&self.context, None);
+    }
+
+    /// Whether a channel is declared.
+    pub(crate) fn has_channel(&self, id: u16) -> bool {
+        self.channel(id).is_some()
+    }
+
+    /// Takes note of a schema. `Err` says what is wrong with it.
+    pub(crate) fn declare_schema(&mut self, content: &[u8]) -> Result<(), String> {
+        let record = SchemaRecord::parse(content);
+        let record = record.ok_or("the fields of a Schema record are cut off or not UTF-8")?;
+        match self.schema(record.id) {
+            _ if record.id == 0 => Err("a Schema record has the number 0".to_owned()),
+            Some(known) if known.is_record(&record) => Ok(()),
+            Some(_) => Err(format!("schema {} is declared again, differently", record.id)),
+            None => self.local.add_schema(&record),
+        }
+    }
+
+    /// Takes note of a channel. `Err` says what is wrong with it.
+    pub(crate) fn declare_channel(&mut self, content: &[u8]) -> Result<(), String> {
+        let record = ChannelRecord::parse(content);
+        let record = record.ok_or("the fields of a Channel record are cut off or not UTF-8")?;
+        let (id, stored) = (record.id, StoredChannel::from_record(record));
+        match self.channel(id) {
+            Some(known) if **known == stored => return Ok(()),
+            Some(_) => {
+                self.conflicting.push(id);
+                self.set(id, Slot::Conflicting);
+                return Err(format!("channel {id} is declared again, differently"));
+            }
+            None => {}
+        }
+        let schema = stored.schema;
+        let is_declared = schema == 0 || self.schema(schema).is_some();
+        self.local.channels.insert(id, Arc::new(stored));
+        if let Some(slot) = self.slots.get_mut(usize::from(id)) {
+            *slot = None;
+        }
+        if is_declared {
+            return Ok(());
+        }
+        Err(format!("channel {id} names schema {schema}, which is not declared before it"))
+    }
+
+    fn schema(&self, id: u16) -> Option<&Arc<StoredSchema>> {
+        let in_summary = || self.summary.as_ref()?.schemas.get(&id);
+        self.local.schemas.get(&id).or_else(in_summary)
+    }
+
+    fn channel(&self, id: u16) -> Option<&Arc<StoredChannel>> {
+        let in_summary = || self.summary.as_ref()?.channels.get(&id);
+        self.local.channels.get(&id).or_else(in_summary)
+    }
+
+    fn set(&mut self, id: u16, slot: Slot) -> Slot {
+        let index = usize::from(id);
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, None);
+        }
+        if let Some(place) = self.slots.get_mut(index) {
+            *place = Some(slot);
+        }
+        slot
+    }
+
+    /// What messages with this number are.
+    #[inline]
+    pub(crate) fn slot(&mut self, id: u16) -> Result<Slot, Error> {
+        match self.slots.get(usize::from(id)) {
+            Some(Some(slot)) => Ok(*slot),
+            _ => self.look_up(id),
+        }
+    }
+
+    fn look_up(&mut self, id: u16) -> Result<Slot, Error> {
+        let Some(stored) = self.channel(id) else { return Ok(self.set(id, Slot::Undeclared)) };
+        let schema = self.schema(stored.schema).filter(|_| stored.schema != 0);
+        let channel = stored.to_channel(schema.map(|schema| &**schema), &self.context.source);
+        let is_needed = self.context.query.channels.wants(channel.name.text(), &channel.source);
+        let id_of_run = self.context.channels.intern(channel)?;
+        Ok(self.set(id, Slot::Channel { id: id_of_run, is_needed }))
+    }
+}

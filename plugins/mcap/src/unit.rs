@@ -1,0 +1,206 @@
+//! Turns messages into batches: those of a chunk, or of a file without chunks.
+
+#![warn(clippy::indexing_slicing)]
+
+use bytes::Bytes;
+use sluice_model::plugin::TimeWindow;
+use sluice_model::{Batch, BatchBuilder, Error, PayloadOffset};
+
+use crate::table::{ChannelTable, Slot};
+use crate::wire::{HEAD, Head, MESSAGE_HEAD, MessageHead, op, record_name};
+
+/// The most events of a batch.
+const MAX_EVENTS: usize = 8192;
+/// The bytes of payloads after which a batch is complete.
+const MAX_BYTES: usize = 1 << 20;
+
+/// What is wrong with a record, and where it is in its chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// The offset of the record.
+    pub(crate) at: u64,
+    /// Its length.
+    pub(crate) len: u64,
+    pub(crate) reason: String,
+}
+
+/// Collects events.
+#[derive(Default)]
+pub(crate) struct Batcher {
+    builder: BatchBuilder,
+    /// The segment in use: its bytes and its number in the builder.
+    segment: Option<(Bytes, u32)>,
+    bytes: usize,
+    window: TimeWindow,
+    /// The time of the last message.
+    last_time: i64,
+    /// Messages whose time of publishing is lost.
+    pub(crate) published: u64,
+}
+
+impl Batcher {
+    pub(crate) fn new(window: TimeWindow) -> Self {
+        Self { window, ..Self::default() }
+    }
+
+    /// Whether the batch is long enough.
+    pub(crate) fn is_full(&self) -> bool {
+        self.builder.len() >= MAX_EVENTS || self.bytes >= MAX_BYTES
+    }
+
+    /// The events so far; `None` if there are none.
+    pub(crate) fn take(&mut self) -> Option<Batch> {
+        (self.segment, self.bytes) = (None, 0);
+        let builder = std::mem::take(&mut self.builder);
+        (!builder.is_empty()).then(|| builder.finish())
+    }
+
+    /// The number of `bytes` as a segment of the batch.
+    fn segment(&mut self, bytes: &Bytes) -> u32 {
+        if let Some((known, number)) = &self.segment
+            && known.as_ptr() == bytes.as_ptr()
+            && known.len() == bytes.len()
+        {
+            return *number;
+        }
+        let number = self.builder.segment(bytes.clone());
+        self.segment = Some((bytes.clone(), number));
+        number
+    }
+
+    /// Whether a record whose content starts with these bytes may be a message: one of a declared
+    /// channel, within a day of the last one.
+    pub(crate) fn looks_like_message(&self, table: &ChannelTable, content: &[u8]) -> bool {
+        const DAY: i64 = 86_400_000_000_000;
+        MessageHead::parse(content).is_some_and(|(head, _)| {
+            let time = i64::try_from(head.log_time).unwrap_or(i64::MAX);
+            table.has_channel(head.channel) && time.saturating_sub(self.last_time).abs() < DAY
+        })
+    }
+
+    /// Adds the message whose content is `block[at..at + len]`. `Err` says why it is damage.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        table: &mut ChannelTable,
+        block: &Bytes,
+        at: usize,
+        len: usize,
+    ) -> Result<Result<(), String>, Error> {
+        let content = at.checked_add(len).and_then(|end| block.get(at..end));
+        let Some((head, payload)) = content.and_then(MessageHead::parse) else {
+            return Ok(Err("a Message record is cut off".to_owned()));
+        };
+        let id = match table.slot(head.channel)? {
+            Slot::Channel { is_needed: false, .. } => return Ok(Ok(())),
+            Slot::Channel { id, .. } => id,
+            Slot::Conflicting => {
+                return Ok(Err(format!(
+                    "a message of channel {}, which is declared twice, differently",
+                    head.channel
+                )));
+            }
+            Slot::Undeclared => {
+                return Ok(Err(format!(
+                    "a message of channel {}, which is not declared before it",
+                    head.channel
+                )));
+            }
+        };
+        let Ok(time) = i64::try_from(head.log_time) else {
+            return Ok(Err(format!(
+                "the time of a message, {} ns, is after the year 2262",
+                head.log_time
+            )));
+        };
+        self.last_time = time;
+        if !self.window.wants_time(time) {
+            return Ok(Ok(()));
+        }
+        self.published += u64::from(head.publish_time != head.log_time);
+        let place = u32::try_from(at + MESSAGE_HEAD);
+        match place {
+            Ok(offset) => {
+                let place = PayloadOffset { segment: self.segment(block), offset };
+                self.builder.push(time, head.sequence.into(), id, payload, place);
+            }
+            Err(_) => self.builder.push_copy(time, head.sequence.into(), id, payload),
+        }
+        self.bytes += payload.len() + MESSAGE_HEAD;
+        Ok(Ok(()))
+    }
+}
+
+/// The records of a chunk, which are read until the batch is full.
+pub(crate) struct Unit {
+    plain: Bytes,
+    at: usize,
+    /// What was wrong so far: at most [`MAX_PROBLEMS`] are kept.
+    problems: Vec<Problem>,
+    more_problems: u64,
+}
+
+/// The most problems of a chunk that are told apart.
+const MAX_PROBLEMS: usize = 16;
+
+impl Unit {
+    pub(crate) fn new(plain: Bytes) -> Self {
+        Self { plain, at: 0, problems: Vec::new(), more_problems: 0 }
+    }
+
+    /// What was wrong, and how many problems are not listed.
+    pub(crate) fn problems(self) -> (Vec<Problem>, u64) {
+        (self.problems, self.more_problems)
+    }
+
+    fn problem(&mut self, at: usize, len: u64, reason: String) {
+        let (at, is_listed) = (at as u64, self.problems.len() < MAX_PROBLEMS);
+        match self.problems.last_mut() {
+            // Neighbours with the same reason are one range.
+            Some(last) if last.reason == reason && last.at + last.len == at => last.len += len,
+            _ if is_listed => self.problems.push(Problem { at, len, reason }),
+            _ => self.more_problems += 1,
+        }
+    }
+
+    /// Reads records until the batch is full or the chunk ends. Returns whether it ended.
+    pub(crate) fn read(
+        &mut self,
+        batcher: &mut Batcher,
+        table: &mut ChannelTable,
+    ) -> Result<bool, Error> {
+        let plain = self.plain.clone();
+        while let Some(rest) = plain.get(self.at..).filter(|rest| !rest.is_empty()) {
+            if batcher.is_full() {
+                return Ok(false);
+            }
+            let (at, left) = (self.at, rest.len() as u64);
+            let head = Head::parse(rest).filter(|head| head.record_len() <= left);
+            let Some(head) = head.filter(|head| head.opcode != 0) else {
+                let reason = format!(
+                    "what is at byte {at} of a chunk's records is no record; the last {left} bytes \
+                     of it were not read"
+                );
+                self.problem(at, left, reason);
+                self.at = plain.len();
+                return Ok(true);
+            };
+            let (content_at, len) = (at + HEAD as usize, head.len as usize);
+            let content = plain.get(content_at..content_at + len).unwrap_or_default();
+            let read = match head.opcode {
+                op::MESSAGE => batcher.add(table, &plain, content_at, len)?,
+                op::SCHEMA => table.declare_schema(content),
+                op::CHANNEL => table.declare_channel(content),
+                op::HEADER..=op::DATA_END => {
+                    Err(format!("a {} record is in a chunk", record_name(head.opcode)))
+                }
+                _ => Ok(()),
+            };
+            if let Err(reason) = read {
+                self.problem(at, head.record_len(), reason);
+            }
+            self.at = content_at + len;
+        }
+        Ok(true)
+    }
+}
