@@ -7,6 +7,7 @@ use sluice_demo as _;
 use sluice_dgc as _;
 use sluice_exec as _;
 use sluice_files as _;
+use sluice_foxglove as _;
 use sluice_ice as _;
 use sluice_json as _;
 use sluice_las as _;

@@ -14,6 +14,7 @@ mod geometry;
 mod georeference;
 mod globe;
 mod laser;
+mod mount_events;
 mod points;
 mod poses;
 mod ranges;

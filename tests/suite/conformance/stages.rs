@@ -10,10 +10,12 @@ pub(super) const NAMES: &[&str] = &[
     "decode",
     "encode",
     "filter",
+    "foxglove",
     "gaps",
     "georeference",
     "laser",
     "limit",
+    "mounts",
     "rename",
     "sample",
     "time",
@@ -155,4 +157,21 @@ fn undistort() {
     let few = format!("[stages.events]\nplugin = \"limit\"\nfrom = \"few\"\nevents = {events}\n");
     let feed = after("[\"CAM_THUMB*\", \"POSE\"]", 0.3, &few);
     stage("undistort").fed_by(&feed).check();
+}
+
+#[test]
+fn foxglove() {
+    let channels = "[\"POSE\", \"GPS*\", \"SKIRT_FC\", \"CAM_THUMB_RFC\", \"VELODYNE\"]";
+    let feed = after(channels, 0.4, TYPED);
+    stage("foxglove").fed_by(&feed).check();
+    let map =
+        json!([{ "types": ["*pose_t"], "pose": { "at": { "position": ["pos[0]", "pos[1]"] } } }]);
+    let options = json!({ "map": map, "calibration": "none", "repeat": "50ms" });
+    stage("foxglove").options(options).fed_by(&feed).check();
+}
+
+#[test]
+fn mounts() {
+    stage("mounts").fed_by(&drive(SENSORS, 0.3)).check();
+    stage("mounts").options(json!({ "channel": "RIG" })).fed_by(&drive(SENSORS, 0.3)).check();
 }

@@ -1,0 +1,244 @@
+//! Values of decoded rows by field: numbers, lists of numbers, bytes and texts. Knows no message.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch};
+use arrow_cast::cast;
+use arrow_schema::DataType;
+use sluice_model::FieldPath;
+
+use crate::messages::Placement;
+use crate::options::{PlacementFields, Scalar};
+use crate::rotation::Rotation;
+
+/// A number of each row.
+#[derive(Debug)]
+pub(crate) enum Numbers {
+    Constant(f64),
+    Column(Float64Array),
+}
+
+impl Numbers {
+    /// `None` if the field does not exist or is no number.
+    pub(crate) fn resolve(scalar: &Scalar, columns: &RecordBatch) -> Option<Self> {
+        match scalar {
+            Scalar::Number(number) => Some(Self::Constant(*number)),
+            Scalar::Field(path) => doubles(&path.resolve(columns)?).map(Self::Column),
+        }
+    }
+
+    /// `None` where it is null.
+    pub(crate) fn at(&self, row: usize) -> Option<f64> {
+        match self {
+            Self::Constant(number) => Some(*number),
+            Self::Column(column) => column.is_valid(row).then(|| column.value(row)),
+        }
+    }
+}
+
+/// An optional number: `None` only if it has a field that does not exist.
+pub(crate) fn optional(scalar: Option<&Scalar>, columns: &RecordBatch) -> Option<Option<Numbers>> {
+    scalar.map_or(Some(None), |scalar| Numbers::resolve(scalar, columns).map(Some))
+}
+
+/// The number as a count of pixels or bytes.
+pub(crate) fn count(numbers: Option<&Numbers>, row: usize) -> Option<u32> {
+    let number = numbers?.at(row)?;
+    let is_count = (0.0..=f64::from(u32::MAX)).contains(&number);
+    is_count.then_some(number as u32)
+}
+
+fn doubles(array: &ArrayRef) -> Option<Float64Array> {
+    if !array.data_type().is_numeric() {
+        return None;
+    }
+    cast(array, &DataType::Float64).ok().map(|array| array.as_primitive::<Float64Type>().clone())
+}
+
+/// Times of rows, in nanoseconds.
+#[derive(Debug)]
+pub(crate) struct Times {
+    values: Int64Array,
+    unit: i64,
+}
+
+impl Times {
+    /// The times in a field whose unit has this many nanoseconds.
+    pub(crate) fn resolve(path: &FieldPath, unit: i64, columns: &RecordBatch) -> Option<Self> {
+        let array = path.resolve(columns)?;
+        // A column of Arrow timestamps has its own unit.
+        let (array, unit) = match array.data_type() {
+            DataType::Timestamp(..) => {
+                let nanos = DataType::Timestamp(arrow_schema::TimeUnit::Nanosecond, None);
+                (cast(&array, &nanos).ok()?, 1)
+            }
+            DataType::Float32 | DataType::Float64 => {
+                let nanos =
+                    doubles(&array)?.unary::<_, Int64Type>(|time| (time * unit as f64) as i64);
+                (Arc::new(nanos) as ArrayRef, 1)
+            }
+            kind if kind.is_integer() => (array, unit),
+            _ => return None,
+        };
+        let values = cast(&array, &DataType::Int64).ok()?;
+        Some(Self { values: values.as_primitive::<Int64Type>().clone(), unit })
+    }
+
+    /// `None` where it is null or out of range.
+    pub(crate) fn at(&self, row: usize) -> Option<i64> {
+        self.values.is_valid(row).then(|| self.values.value(row).checked_mul(self.unit)).flatten()
+    }
+}
+
+/// A list of numbers of each row.
+#[derive(Debug)]
+pub(crate) struct Lists {
+    values: Float64Array,
+    /// Where the lists begin and end.
+    offsets: Vec<usize>,
+}
+
+impl Lists {
+    /// `None` if the field does not exist or is no list of numbers.
+    pub(crate) fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
+        let (offsets, values) = list_parts(&path.resolve(columns)?)?;
+        Some(Self { values: doubles(&values)?, offsets })
+    }
+
+    pub(crate) fn at(&self, row: usize) -> &[f64] {
+        let (Some(start), Some(end)) = (self.offsets.get(row), self.offsets.get(row + 1)) else {
+            return &[];
+        };
+        self.values.values().get(*start..*end).unwrap_or_default()
+    }
+}
+
+/// The bounds of each row's list, and the elements; null lists are as long as they are stored.
+pub(crate) fn list_parts(array: &ArrayRef) -> Option<(Vec<usize>, ArrayRef)> {
+    if let Some(list) = array.as_list_opt::<i32>() {
+        let offsets = list.offsets().iter().map(|offset| *offset as usize).collect();
+        return Some((offsets, Arc::clone(list.values())));
+    }
+    if let Some(list) = array.as_list_opt::<i64>() {
+        let offsets = list.offsets().iter().map(|offset| *offset as usize).collect();
+        return Some((offsets, Arc::clone(list.values())));
+    }
+    if let Some(bytes) = array.as_binary_opt::<i32>() {
+        let offsets = bytes.offsets().iter().map(|offset| *offset as usize).collect();
+        let values: arrow_array::UInt8Array = bytes.values().iter().copied().collect();
+        return Some((offsets, Arc::new(values)));
+    }
+    let list = array.as_fixed_size_list_opt()?;
+    let len = usize::try_from(list.value_length()).ok()?;
+    let offsets = (0..=list.len()).map(|row| row * len).collect();
+    Some((offsets, Arc::clone(list.values())))
+}
+
+/// Bytes of each row.
+#[derive(Debug)]
+pub(crate) struct Blobs(ArrayRef);
+
+impl Blobs {
+    /// `None` if the field does not exist or has no bytes.
+    pub(crate) fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
+        use DataType::{Binary, BinaryView, FixedSizeBinary, LargeBinary};
+        let array = path.resolve(columns)?;
+        let is_binary =
+            matches!(array.data_type(), Binary | LargeBinary | BinaryView | FixedSizeBinary(_));
+        is_binary.then_some(Self(array))
+    }
+
+    /// Empty where it is null.
+    pub(crate) fn at(&self, row: usize) -> &[u8] {
+        let array = &self.0;
+        if array.is_null(row) {
+            return &[];
+        }
+        let bytes = array.as_binary_opt::<i32>().map(|bytes| bytes.value(row));
+        let bytes = bytes.or_else(|| array.as_binary_opt::<i64>().map(|bytes| bytes.value(row)));
+        let bytes = bytes.or_else(|| array.as_binary_view_opt().map(|bytes| bytes.value(row)));
+        let bytes =
+            bytes.or_else(|| array.as_fixed_size_binary_opt().map(|bytes| bytes.value(row)));
+        bytes.unwrap_or_default()
+    }
+}
+
+/// A text of each row.
+#[derive(Debug)]
+pub(crate) struct Texts(ArrayRef);
+
+impl Texts {
+    /// `None` if the field does not exist or is no text.
+    pub(crate) fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
+        let array = path.resolve(columns)?;
+        let is_text =
+            matches!(array.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+        is_text.then(|| cast(&array, &DataType::Utf8).ok().map(Self)).flatten()
+    }
+
+    /// Empty where it is null.
+    pub(crate) fn at(&self, row: usize) -> &str {
+        let texts = self.0.as_string_opt::<i32>().filter(|texts| texts.is_valid(row));
+        texts.map(|texts| texts.value(row)).unwrap_or_default()
+    }
+}
+
+/// A placement of each row.
+#[derive(Debug)]
+pub(crate) struct Placements {
+    position: Vec<Numbers>,
+    scale: f64,
+    rotation: RotationColumns,
+}
+
+#[derive(Debug)]
+enum RotationColumns {
+    None,
+    Quaternion([Numbers; 4]),
+    Angles([Numbers; 3]),
+    Yaw(Numbers),
+}
+
+impl Placements {
+    /// `None` if a field does not exist.
+    pub(crate) fn resolve(fields: &PlacementFields, columns: &RecordBatch) -> Option<Self> {
+        let all = |scalars: &[Scalar]| -> Option<Vec<Numbers>> {
+            scalars.iter().map(|scalar| Numbers::resolve(scalar, columns)).collect()
+        };
+        let quaternion = <[Numbers; 4]>::try_from(all(&fields.quaternion)?).ok();
+        let angles = <[Numbers; 3]>::try_from(all(&fields.rpy)?).ok();
+        let yaw = optional(fields.yaw.as_ref(), columns)?;
+        let rotation = match (quaternion, angles, yaw) {
+            (Some(quaternion), ..) => RotationColumns::Quaternion(quaternion),
+            (None, Some(angles), _) => RotationColumns::Angles(angles),
+            (None, None, Some(yaw)) => RotationColumns::Yaw(yaw),
+            (None, None, None) => RotationColumns::None,
+        };
+        let position = all(&fields.position)?;
+        Some(Self { position, scale: fields.scale.unwrap_or(1.0), rotation })
+    }
+
+    /// `None` where a number is missing or not finite, or the quaternion is zero.
+    pub(crate) fn at(&self, row: usize) -> Option<Placement> {
+        let mut position = [0.0; 3];
+        for (part, numbers) in position.iter_mut().zip(&self.position) {
+            *part = numbers.at(row)? * self.scale;
+        }
+        let finite = |number: f64| number.is_finite().then_some(number);
+        let rotation = match &self.rotation {
+            RotationColumns::None => Rotation::IDENTITY,
+            RotationColumns::Quaternion([x, y, z, w]) => {
+                Rotation::from_xyzw([x.at(row)?, y.at(row)?, z.at(row)?, w.at(row)?])?
+            }
+            RotationColumns::Angles([roll, pitch, yaw]) => {
+                let angles =
+                    [finite(roll.at(row)?)?, finite(pitch.at(row)?)?, finite(yaw.at(row)?)?];
+                Rotation::from_rpy(angles)
+            }
+            RotationColumns::Yaw(yaw) => Rotation::from_rpy([0.0, 0.0, finite(yaw.at(row)?)?]),
+        };
+        position.iter().all(|part| part.is_finite()).then_some(Placement { position, rotation })
+    }
+}

@@ -1,0 +1,127 @@
+//! How pictures are stored: compressed formats by their first bytes, and pixels by the names and
+//! codes that logs use. Decodes no picture.
+
+use std::collections::BTreeMap;
+
+use arrow_array::RecordBatch;
+use serde_json::Value;
+use sluice_kit::columns::ENUM;
+use sluice_model::FieldPath;
+
+use crate::columns::{Numbers, Texts};
+use crate::options::Scalar;
+
+/// The format of a compressed picture, as Foxglove names it.
+pub(crate) fn compressed_format(data: &[u8]) -> Option<&'static str> {
+    match data {
+        [0xFF, 0xD8, 0xFF, ..] => Some("jpeg"),
+        [0x89, b'P', b'N', b'G', ..] => Some("png"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("webp"),
+        _ => None,
+    }
+}
+
+/// Bytes of a row of this many pixels; `None` if the encoding is not known here.
+pub(crate) fn row_bytes(encoding: &str, width: u32) -> Option<u32> {
+    let per_pixel = match encoding {
+        "rgb8" | "bgr8" | "8UC3" => 3,
+        "rgba8" | "bgra8" | "32FC1" => 4,
+        "mono16" | "16UC1" | "uyvy" | "yuv422" | "yuyv" | "yuv422_yuy2" => 2,
+        "mono8" | "8UC1" | "nv12" => 1,
+        bayer if bayer.starts_with("bayer_") && bayer.ends_with('8') => 1,
+        _ => return None,
+    };
+    width.checked_mul(per_pixel)
+}
+
+/// Foxglove's name of an encoding that a log names in its own way.
+fn encoding_named(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let name = name.strip_prefix("imageformat").unwrap_or(&name);
+    let name = name.strip_prefix("mode").unwrap_or(name);
+    Some(match name.trim() {
+        "rgb8" | "rgb" | "rgb888" | "rgb3" => "rgb8",
+        "bgr8" | "bgr" | "bgr888" | "bgr3" => "bgr8",
+        "rgba8" | "rgba" => "rgba8",
+        "bgra8" | "bgra" => "bgra8",
+        "mono8" | "gray" | "grey" | "graygray8" | "8uc1" | "y800" => "mono8",
+        "mono16" | "16uc1" | "y16" => "mono16",
+        "32fc1" => "32FC1",
+        "uyvy" | "yuv422" => "uyvy",
+        "yuyv" | "yuy2" | "yuv422_yuy2" => "yuyv",
+        "nv12" => "nv12",
+        "bayerbg" | "bayer_bggr8" | "ba81" => "bayer_bggr8",
+        "bayergb" | "bayer_gbrg8" | "gbrg" => "bayer_gbrg8",
+        "bayerrg" | "bayer_rggb8" | "rggb" => "bayer_rggb8",
+        "bayergr" | "bayer_grbg8" | "grbg" => "bayer_grbg8",
+        _ => return None,
+    })
+}
+
+/// The encoding of each row's pixels.
+#[derive(Debug)]
+pub(crate) enum PixelEncodings {
+    Fixed(String),
+    Texts(Texts),
+    /// FourCCs, or values of an enum with these names.
+    Codes(Numbers, BTreeMap<i64, String>),
+}
+
+impl PixelEncodings {
+    /// `None` if the field is neither text nor number.
+    pub(crate) fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
+        if let Some(texts) = Texts::resolve(path, columns) {
+            return Some(Self::Texts(texts));
+        }
+        let numbers = Numbers::resolve(&Scalar::Field(path.clone()), columns)?;
+        let schema = columns.schema();
+        let names = schema.field_with_name(path.first()).ok()?.metadata().get(ENUM);
+        Some(Self::Codes(numbers, names.map(|json| enum_names(json)).unwrap_or_default()))
+    }
+
+    /// `None` if Foxglove has no name for it.
+    pub(crate) fn at(&self, row: usize) -> Option<&str> {
+        match self {
+            Self::Fixed(encoding) => Some(encoding),
+            Self::Texts(texts) => encoding_named(texts.at(row)),
+            Self::Codes(codes, names) => {
+                let code = codes.at(row)? as i64;
+                let four = u32::try_from(code).ok()?.to_le_bytes();
+                let name = names.get(&code).map(String::as_str);
+                encoding_named(name.or_else(|| std::str::from_utf8(&four).ok())?)
+            }
+        }
+    }
+}
+
+/// The names of an enum's values, from the metadata of its field.
+fn enum_names(json: &str) -> BTreeMap<i64, String> {
+    let names = serde_json::from_str::<BTreeMap<String, Value>>(json).unwrap_or_default();
+    let entry = |(name, value): (String, Value)| match value {
+        Value::String(text) => Some((name.parse().ok()?, text)),
+        value => Some((value.as_i64()?, name)),
+    };
+    names.into_iter().filter_map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_recognised_by_their_first_bytes() {
+        assert_eq!(compressed_format(b"\xff\xd8\xff\xe0rest"), Some("jpeg"));
+        assert_eq!(compressed_format(b"\x89PNG\r\n"), Some("png"));
+        assert_eq!(compressed_format(b"RIFF1234WEBPVP8 "), Some("webp"));
+        assert_eq!(compressed_format(b"\xff\xd8"), None);
+    }
+
+    #[test]
+    fn encodings_have_the_names_of_the_viewer() {
+        assert_eq!(encoding_named("ImageFormatBayerBg"), Some("bayer_bggr8"));
+        assert_eq!(encoding_named("GREY"), Some("mono8"));
+        assert_eq!(encoding_named("MJPG"), None);
+        assert_eq!(row_bytes("rgb8", 10), Some(30));
+        assert_eq!(row_bytes("h264", 10), None);
+    }
+}
