@@ -55,7 +55,8 @@ pub use plugin::{
 };
 pub use pool::BlockPool;
 pub use registry::{
-    Constructor, DefaultRole, Plugin, PluginFactory, PluginKind, Registry, SniffResult,
+    Constructor, ConversionStage, DefaultRole, Plugin, PluginFactory, PluginKind, Registry,
+    SniffResult,
 };
 pub use rows::{Payloads, Rows};
 pub use run_handle::{RunHandle, RunHost};

@@ -104,6 +104,22 @@ impl fmt::Display for DefaultRole {
     }
 }
 
+/// A stage of generated pipelines: see [`Plugin::conversion`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConversionStage {
+    /// The name of its plugin.
+    pub plugin: &'static str,
+    /// Its options, as TOML values.
+    pub options: Vec<(&'static str, String)>,
+}
+
+impl ConversionStage {
+    /// A stage with default options.
+    pub fn named(plugin: &'static str) -> Self {
+        Self { plugin, options: Vec::new() }
+    }
+}
+
 /// A registered plugin. Made by [`register!`](crate::register).
 #[derive(Clone, Copy)]
 pub struct Plugin {
@@ -141,6 +157,10 @@ pub struct Plugin {
     pub keeps_names_only: bool,
     /// Defaults of options, as TOML values, for a source whose events are played.
     pub when_played: &'static [(&'static str, &'static str)],
+    /// The stages that conversions go through behind this source, or in front of this sink, given
+    /// its options. They stand in pipelines that the program generates, where users see them; a
+    /// conversion from a format to itself goes through none.
+    pub conversion: fn(&Value) -> Vec<ConversionStage>,
     /// The program it runs with these options, if any. Such a plugin takes the working directory
     /// from its option `folder`, which defaults to the folder of the pipeline file.
     pub program: Option<fn(&Value) -> Program>,
@@ -171,6 +191,7 @@ impl Plugin {
             sensors_share_names: false,
             keeps_names_only: false,
             when_played: &[],
+            conversion: |_| Vec::new(),
             program: None,
             schema,
             make,

@@ -16,6 +16,7 @@ use sluice_lcm_live as _;
 use sluice_mcap as _;
 use sluice_orca as _;
 use sluice_parquet as _;
+use sluice_protobuf as _;
 use sluice_records as _;
 use sluice_ros as _;
 use sluice_stages as _;

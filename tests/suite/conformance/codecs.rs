@@ -10,7 +10,7 @@ use sluice_model::{Channel, EmbeddedSchema, Encoding, Name};
 use crate::kit::{Folder, events, root, run};
 
 /// The codecs tested here.
-pub(super) const NAMES: &[&str] = &["ice", "json", "lcm", "vel"];
+pub(super) const NAMES: &[&str] = &["ice", "json", "lcm", "protobuf", "vel"];
 
 /// A channel of the demo drive for each type.
 const CHANNELS: [&str; 5] = ["POSE", "GPS_TO_LOCAL", "VELODYNE", "SKIRT_FC", "CAM_THUMB_RFC"];
@@ -114,4 +114,18 @@ fn json() {
     let spaced = r#"{ "points": [{"x": 1, "y": 2}, {}], "more": [1e3], "id": 9 }"#;
     let trial = codec("json").payload_on(channel.clone(), compact);
     trial.payload_on(channel, spaced).check();
+}
+
+#[test]
+fn protobuf() {
+    // Declares the message `M` with `int32 a = 1` and `repeated uint32 b = 2`.
+    let set = b"\x0a\x2d\x22\x23\x0a\x01M\x12\x0e\x0a\x06number\x18\x01\x20\x01\x28\x05\
+        \x12\x0e\x0a\x06values\x18\x02\x20\x03\x28\x0d\x62\x06proto3";
+    let channel = Channel {
+        type_name: Some("M".into()),
+        schema: Some(EmbeddedSchema { encoding: "protobuf".into(), data: set[..].into() }),
+        ..Channel::new(Name::from_text("STATUS"), "robot", Encoding::Protobuf)
+    };
+    let trial = codec("protobuf").payload_on(channel.clone(), *b"\x08\x07\x12\x02\x01\x02");
+    trial.payload_on(channel, *b"\x10\x01\x08\x00\x18\x05").check();
 }

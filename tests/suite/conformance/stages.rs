@@ -11,6 +11,7 @@ pub(super) const NAMES: &[&str] = &[
     "encode",
     "filter",
     "foxglove",
+    "from-protobuf",
     "gaps",
     "georeference",
     "laser",
@@ -19,6 +20,7 @@ pub(super) const NAMES: &[&str] = &[
     "rename",
     "sample",
     "time",
+    "to-protobuf",
     "to-frame",
     "undistort",
     "unproject",
@@ -64,6 +66,21 @@ fn rename() {
     let options = json!({ "map": { "POSE": "pose" }, "prefix": "talos/", "source": "talos",
         "channels": [{ "from": "re:(.*)\\.raw", "to": "$1" }] });
     stage("rename").options(options).check();
+}
+
+#[test]
+fn to_protobuf() {
+    let typed = after(SENSORS, 0.5, TYPED);
+    stage("to-protobuf").fed_by(&typed).check();
+    stage("to-protobuf").options(json!({ "channels": "GPS*" })).fed_by(&typed).check();
+}
+
+#[test]
+fn from_protobuf() {
+    let typed = TYPED.replace("stages.events", "stages.typed");
+    let shown = "[stages.events]\nplugin = \"to-protobuf\"\nfrom = \"typed\"\n";
+    stage("from-protobuf").fed_by(&after(SENSORS, 0.5, &(typed + shown))).check();
+    stage("from-protobuf").check();
 }
 
 #[test]

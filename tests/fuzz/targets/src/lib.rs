@@ -35,6 +35,7 @@ mod pattern;
 mod picture;
 mod pieces;
 mod pipeline_file;
+mod protobuf_messages;
 mod records;
 mod ros_messages;
 mod round_trip;
@@ -74,6 +75,7 @@ pub use parquet::parquet;
 pub use pattern::pattern;
 pub use picture::picture;
 pub use pipeline_file::pipeline_file;
+pub use protobuf_messages::protobuf_messages;
 pub use records::records;
 pub use ros_messages::ros_messages;
 pub use round_trip::round_trip;
@@ -123,6 +125,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("picture", picture),
     ("pipeline_file", pipeline_file),
     ("records", records),
+    ("protobuf_messages", protobuf_messages),
     ("ros_messages", ros_messages),
     ("round_trip", round_trip),
     ("sniff", sniff),

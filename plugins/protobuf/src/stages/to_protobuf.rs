@@ -1,0 +1,209 @@
+//! Stage `to-protobuf`: decoded messages become protobuf, with descriptors made from their columns.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::BinaryArray;
+use arrow_schema::SchemaRef;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluice_model::{
+    Batch, ChannelId, Error, Map, MapQuery, MessageType, OptionsError, Patterns, Payloads, Rows,
+    RowsEffect, Stage, StageContext,
+};
+
+use super::TypedLayer;
+
+/// Options of `to-protobuf`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ToProtobuf {
+    /// The channels whose messages become protobuf. Default: all.
+    channels: Patterns,
+}
+
+sluice_model::register! {
+    stage "to-protobuf": ToProtobuf,
+    about: "carries decoded messages as protobuf, which other programs can show",
+    sample: include_str!("../../samples/to-protobuf.toml"),
+}
+
+impl TryFrom<ToProtobuf> for Stage {
+    type Error = OptionsError;
+
+    fn try_from(options: ToProtobuf) -> Result<Self, OptionsError> {
+        let state = Mutex::default();
+        Ok(Stage::Map(Box::new(Convert { channels: options.channels, state })))
+    }
+}
+
+#[derive(Debug)]
+struct Convert {
+    channels: Patterns,
+    state: Mutex<Layers>,
+}
+
+/// The layers so far, and the channels that use them.
+#[derive(Debug, Default)]
+struct Layers {
+    all: Vec<KnownLayer>,
+    channels: HashMap<(u32, usize), ChannelId>,
+}
+
+/// The layer of rows of a type with these columns, or why there is none.
+#[derive(Debug)]
+struct KnownLayer {
+    message: Arc<MessageType>,
+    columns: SchemaRef,
+    layer: Result<Arc<TypedLayer>, String>,
+}
+
+impl Convert {
+    fn layer(&self, rows: &Rows) -> (usize, Result<Arc<TypedLayer>, String>) {
+        let (message, columns) = (&rows.message, rows.columns.schema());
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |known: &KnownLayer| {
+            (Arc::ptr_eq(&known.message, message) || known.message == *message)
+                && (Arc::ptr_eq(&known.columns, &columns) || known.columns == columns)
+        };
+        if let Some(at) = state.all.iter().position(is_it) {
+            return (at, state.all[at].layer.clone());
+        }
+        let layer = TypedLayer::new(message, &columns).map(Arc::new);
+        let message = Arc::clone(message);
+        state.all.push(KnownLayer { message, columns, layer: layer.clone() });
+        (state.all.len() - 1, layer)
+    }
+
+    /// The channel for messages of a channel in this layer.
+    fn channel(
+        &self,
+        channel: u32,
+        (at, layer): (usize, &TypedLayer),
+        context: &StageContext<'_>,
+    ) -> Result<u32, Error> {
+        let known = |state: &Layers| state.channels.get(&(channel, at)).copied();
+        let lock = || self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(id) = known(&lock()) {
+            return Ok(id.0);
+        }
+        let id = context.channels.intern(layer.wrap(&context.channels.get(ChannelId(channel)))?)?;
+        lock().channels.insert((channel, at), id);
+        Ok(id.0)
+    }
+
+    /// Which channels have messages to convert.
+    fn selected(&self, batch: &Batch, context: &StageContext<'_>) -> BTreeMap<u32, bool> {
+        let mut selected = BTreeMap::new();
+        for channel in batch.channels() {
+            selected.entry(*channel).or_insert_with(|| {
+                let channel = context.channels.get(ChannelId(*channel));
+                // Channels with a schema of their own can be shown as they are.
+                let is_open = channel.schema.is_none();
+                let name = channel.name.text();
+                is_open && (self.channels.is_empty() || self.channels.matches(name))
+            });
+        }
+        selected
+    }
+
+    fn convert(
+        &self,
+        batch: Batch,
+        rows: &Rows,
+        channels: &mut [u32],
+        context: &mut StageContext<'_>,
+    ) -> Result<(Batch, Vec<u32>), Error> {
+        let name = &rows.message.name;
+        let (at, layer) = self.layer(rows);
+        let mut bad = Vec::new();
+        let encoded = layer.and_then(|layer| Ok((layer.encode(&rows.columns, &mut bad)?, layer)));
+        let (messages, layer) = match encoded {
+            Ok(encoded) => encoded,
+            Err(reason) => {
+                let count = rows.events.len() as u64;
+                context.note(format!("messages of `{name}` not converted: {reason}"), count);
+                return Ok((batch, Vec::new()));
+            }
+        };
+        let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+        bad.iter().for_each(|(_, reason)| *reasons.entry(reason).or_default() += 1);
+        for (reason, count) in reasons {
+            context.note(format!("message of `{name}` not converted: {reason}"), count);
+        }
+        let is_bad = |row: u32| bad.binary_search_by_key(&row, |(bad, _)| *bad).is_ok();
+        let good = (0..).zip(&rows.events).filter(|(row, _)| bad.is_empty() || !is_bad(*row));
+        let good: Vec<u32> = good.map(|(_, event)| *event).collect();
+        let messages = match bad.is_empty() {
+            true => messages,
+            false => BinaryArray::from_iter_values(messages.iter().flatten()),
+        };
+        let mut last = None;
+        for event in &good {
+            let Some(channel) = channels.get_mut(*event as usize) else { continue };
+            let id = match last {
+                Some((same, id)) if same == *channel => id,
+                _ => self.channel(*channel, (at, &layer), context)?,
+            };
+            last = Some((*channel, id));
+            *channel = id;
+        }
+        Ok((batch.with_payloads(&good, &messages), good))
+    }
+}
+
+impl Map for Convert {
+    fn apply(&self, mut batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+        let selected = self.selected(&batch, context);
+        let mut channels = batch.channels().to_vec();
+        let mut is_done = vec![false; batch.len()];
+        let mut all = Vec::with_capacity(batch.rows().len());
+        for rows in batch.rows().to_vec() {
+            // Parts of messages are not what their events say, unless nothing else is left.
+            let is_whole = rows.payloads == Payloads::Gone || !rows.message.is_part();
+            let is_selected = |event: u32| {
+                let channel = batch.channels().get(event as usize);
+                let is_selected = channel.and_then(|channel| selected.get(channel));
+                is_selected == Some(&true) && !is_done[event as usize]
+            };
+            let Some(picked) = rows.pick_events(is_selected).filter(|_| is_whole) else {
+                all.push(rows);
+                continue;
+            };
+            let good;
+            (batch, good) = self.convert(batch, &picked, &mut channels, context)?;
+            good.iter().for_each(|event| is_done[*event as usize] = true);
+            all.extend(rows_after(rows, &good, &mut |event| {
+                let origin = batch.origins()[event as usize];
+                context.report.undecoded.push(origin);
+            }));
+        }
+        let batch =
+            if channels == batch.channels() { batch } else { batch.with_channels(channels) };
+        Ok(batch.with_rows(all))
+    }
+
+    fn uses_rows(&self) -> bool {
+        true
+    }
+
+    fn rows_after(&self) -> RowsEffect {
+        RowsEffect::Same
+    }
+
+    fn query(&self) -> MapQuery {
+        MapQuery { keeps_times: true, ..MapQuery::default() }
+    }
+}
+
+/// The rows after those of the events `good` got a payload. Calls `left` for events without one.
+fn rows_after(rows: Rows, good: &[u32], left: &mut dyn FnMut(u32)) -> Vec<Rows> {
+    if rows.payloads == Payloads::Kept {
+        return vec![rows];
+    }
+    let is_good = |event: u32| good.binary_search(&event).is_ok();
+    let kept = rows.pick_events(is_good).map(|rows| Rows { payloads: Payloads::Kept, ..rows });
+    let gone = rows.pick_events(|event| !is_good(event));
+    gone.iter().flat_map(|rows| &rows.events).for_each(|event| left(*event));
+    kept.into_iter().chain(gone).collect()
+}
