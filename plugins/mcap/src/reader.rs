@@ -228,7 +228,11 @@ impl RecordReader {
             | op::METADATA_INDEX
             | op::SUMMARY_OFFSET => self.is_summary = true,
             op::FOOTER => (self.is_summary, self.is_after_footer) = (true, true),
-            op::HEADER | op::MESSAGE_INDEX | op::METADATA => {}
+            op::HEADER => {}
+            op::MESSAGE_INDEX | op::METADATA => {
+                self.at = self.actual_end(at, head)?;
+                return Ok(());
+            }
             op::SCHEMA | op::CHANNEL if self.is_summary => {}
             // Nothing else tells whether these records are right.
             _ if !self.walk.goes_on(end)? => {
@@ -238,6 +242,7 @@ impl RecordReader {
             }
             op::MESSAGE | op::SCHEMA | op::CHANNEL => self.read_content(at, head)?,
             _ => {
+                let end = self.actual_end(at, head)?;
                 let passed = self.walk.skip(at, end)?;
                 if passed < end {
                     let name = record_name(head.opcode);
@@ -246,9 +251,9 @@ impl RecordReader {
                         passed.saturating_sub(at),
                         format!("a {name} record is cut off"),
                     );
-                    self.at = passed;
-                    return Ok(());
                 }
+                self.at = passed;
+                return Ok(());
             }
         }
         self.at = end;
@@ -281,6 +286,17 @@ impl RecordReader {
         Ok(())
     }
 
+    /// Where a record ends, which its length may say wrongly.
+    fn actual_end(&mut self, at: u64, head: Head) -> Result<u64, Error> {
+        let end = self.walk.end_of(at, head)?;
+        if end != at.saturating_add(head.record_len()) {
+            let (name, right) = (record_name(head.opcode), end - at - HEAD);
+            let reason = format!("the length of a {name} record, {}, should be {right}", head.len);
+            self.report(at, HEAD, reason);
+        }
+        Ok(end)
+    }
+
     fn read_chunk(&mut self, at: u64, head: Head) -> Result<(), Error> {
         let len = head.record_len();
         let end = at.saturating_add(len);
@@ -311,14 +327,9 @@ impl RecordReader {
             Ok(plain) => {
                 let is_plain = chunk.compression.is_empty();
                 let records = is_plain.then_some(at + HEAD + chunk.records_at);
+                self.at = self.actual_end(at, head)?;
+                let len = self.at - at;
                 self.chunk = Some((Unit::new(plain), ChunkPlace { at, len, records }));
-                self.at = end;
-                let exact = at + HEAD + chunk.content_len();
-                if !goes_on && exact < end && self.walk.goes_on(exact)? {
-                    let reason = "the length of a Chunk record is wrong; its records are right";
-                    self.report(at, HEAD, reason);
-                    self.at = exact;
-                }
                 Ok(())
             }
             Err(reason) if goes_on => {
@@ -358,7 +369,8 @@ impl RecordReader {
         let count = problems.len() as u64 + more;
         if let Some(first) = problems.into_iter().next() {
             let reason = and_others(format!("in a chunk: {}", first.reason), count - 1);
-            self.report(place.at, place.len, reason);
+            // What is wrong with its head may have been reported.
+            self.report(place.at + HEAD, place.len - HEAD, reason);
         }
     }
 }

@@ -137,6 +137,7 @@ impl McapWriter {
             return None;
         }
         let declarations = std::mem::take(&mut self.declarations);
+        let len = len + declarations.len();
         let plan = ChunkPlan { declarations, numbers: self.numbering.numbers(), events, len };
         let (compression, level, target) = (sink.compression, sink.level, self.target.clone());
         Some(Job::new(2 * len, move || {
@@ -242,7 +243,7 @@ impl Sink for McapSink {
             numbering.number(event.channel, channels, declarations);
             writer.next_len += len;
             writer.longest = writer.longest.max(len);
-            if writer.next_len as u64 >= self.chunk.0 {
+            if (writer.next_len + writer.declarations.len()) as u64 >= self.chunk.0 {
                 writer.add_events(&batch, start, row + 1);
                 chunks.extend(writer.cut_chunk(self));
                 start = row + 1;

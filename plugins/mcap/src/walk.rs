@@ -14,7 +14,8 @@ use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error, RunHandle};
 
 use crate::wire::{
-    CHUNK_HEAD, ChunkHead, DATA_END, FOOTER, Fields, HEAD, Head, MAGIC, min_len, op, record_name,
+    AttachmentHead, CHUNK_HEAD, ChunkHead, DATA_END, FOOTER, Fields, HEAD, Head, MAGIC, min_len,
+    op, record_name,
 };
 
 /// As many bytes as decide what a record looks like.
@@ -263,6 +264,20 @@ impl Walk {
         Ok(is_header && self.leads_on(at, CHAIN)?)
     }
 
+    /// Where the record at `at` ends: after its fields, if its length is longer, but records follow
+    /// there. Fields that are not known may follow those that are, and no record looks like them.
+    pub(crate) fn end_of(&mut self, at: u64, head: Head) -> Result<u64, Error> {
+        let end = at.saturating_add(head.record_len());
+        let content = self.read(at + HEAD, head.len.min(FIELDS))?;
+        let exact = fields_len(head.opcode, &content).unwrap_or(head.len);
+        if exact >= head.len {
+            return Ok(end);
+        }
+        let exact = at + HEAD + exact;
+        let is_record = matches!(self.examine(exact)?, Place::Record(head) if may_follow(head));
+        Ok(if is_record && self.leads_on(exact, CHAIN)? { exact } else { end })
+    }
+
     /// Whether records lead from here to the end of the file, or on by so many.
     fn leads_on(&mut self, mut at: u64, chain: u32) -> Result<bool, Error> {
         for _ in 0..chain {
@@ -337,6 +352,35 @@ impl Walk {
 const SEARCH_STEP: u64 = 64 << 10;
 /// The bytes of a stream that are read at a time.
 const STREAM_STEP: usize = 256 << 10;
+
+/// As many bytes as usually have the fields of a record that lengths depend on.
+const FIELDS: u64 = 512;
+
+fn may_follow(head: Head) -> bool {
+    head.opcode > op::HEADER && head.opcode <= op::DATA_END
+}
+
+/// The length of the fields of a record whose content starts with these bytes, if it is known.
+fn fields_len(opcode: u8, content: &[u8]) -> Option<u64> {
+    let mut fields = Fields(content);
+    match opcode {
+        op::CHUNK => Some(ChunkHead::parse(content)?.content_len()),
+        op::MESSAGE_INDEX => {
+            fields.take(2)?;
+            Some(6 + u64::from(fields.u32()?))
+        }
+        op::METADATA => {
+            let name = fields.bytes()?.len() as u64;
+            Some(8 + name + u64::from(fields.u32()?))
+        }
+        op::ATTACHMENT => {
+            let head = AttachmentHead::parse(content)?;
+            let names = (head.name.len() + head.media_type.len()) as u64;
+            (36 + names).checked_add(head.data_len)
+        }
+        _ => None,
+    }
+}
 
 /// Whether a record that a search may find can start with these bytes: one of the format, whose
 /// length is below a terabyte; or magic bytes.
@@ -413,7 +457,11 @@ fn fits(opcode: u8, content: &[u8], len: u64) -> Option<bool> {
         }
         _ => true,
     };
-    Some(fits)
+    // Fields that are not known are short: more of them than of others is another record.
+    let is_skipped = opcode != op::CHUNK && opcode != op::HEADER;
+    let known = fields_len(opcode, content).filter(|_| is_skipped);
+    let is_likely = known.is_none_or(|known| (known..=known.saturating_mul(2)).contains(&len));
+    Some(fits && is_likely)
 }
 
 /// Whether a record that belongs into a summary, at `at`, whose content starts with these bytes,

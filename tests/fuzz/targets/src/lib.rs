@@ -28,6 +28,7 @@ mod lcm_tcpq;
 mod lcm_types;
 mod lcm_url;
 mod manifest;
+mod mcap;
 mod name;
 mod orca_master;
 mod parquet;
@@ -69,6 +70,7 @@ pub use lcm_tcpq::lcm_tcpq;
 pub use lcm_types::lcm_types;
 pub use lcm_url::lcm_url;
 pub use manifest::manifest;
+pub use mcap::mcap;
 pub use name::name;
 pub use orca_master::orca_master;
 pub use parquet::parquet;
@@ -118,6 +120,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("lcm_types", lcm_types),
     ("lcm_url", lcm_url),
     ("manifest", manifest),
+    ("mcap", mcap),
     ("name", name),
     ("orca_master", orca_master),
     ("parquet", parquet),

@@ -1,0 +1,62 @@
+//! Files with changed bytes: what is read of them is what they had, and what is missing is told.
+
+use proptest::prelude::*;
+use serde_json::json;
+use sluice_kit::contract::{PlainEvent, gather};
+
+use crate::kit::{Folder, event, source, write};
+
+fn sample(compression: &str) -> Vec<u8> {
+    let events: Vec<_> = (0..40u8)
+        .map(|n| event(i64::from(n) * 1_000, ["a", "b", "c"][usize::from(n) % 3], &[n; 40]))
+        .collect();
+    write(&events, json!({ "chunk": 300, "compression": compression }))
+}
+
+/// Whether all of `some` are in `all`, in their order.
+fn are_among(some: &[PlainEvent], all: &[PlainEvent]) -> bool {
+    let mut rest = all.iter();
+    some.iter().all(|event| rest.any(|other| other == event))
+}
+
+proptest! {
+    #[test]
+    fn chunks_with_wrong_bytes_are_told(
+        compression in prop_oneof![Just("zstd"), Just("lz4"), Just("none")],
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), 1u8..), 1..4),
+        target in 1u64..3_000,
+    ) {
+        let sound = sample(compression);
+        let folder = Folder::new();
+        let path = folder.write(&sound);
+        let all = gather(&*source(&path), u64::MAX).unwrap().events;
+        let mut changed = sound.clone();
+        let mut places = Vec::new();
+        for (place, bits) in &changes {
+            let place = place.index(changed.len() - 8) + 8;
+            changed[place] ^= bits;
+            places.push((place, sound[place], changed[place]));
+        }
+        let source = source(&folder.write(&changed));
+        let whole = gather(&*source, u64::MAX).unwrap();
+        prop_assert_eq!(&gather(&*source, target).unwrap(), &whole);
+        prop_assert!(are_among(&whole.events, &all), "{:?}", whole.events);
+        let is_complete = whole.events.len() == all.len();
+        prop_assert!(is_complete || !whole.damage.is_empty(), "lost silently: {places:?}");
+        for (offset, length, _) in &whole.damage {
+            prop_assert!(offset + length <= changed.len() as u64);
+        }
+    }
+
+    #[test]
+    fn any_bytes_behind_a_header_are_read(
+        bytes in proptest::collection::vec(prop_oneof![0u8..16, any::<u8>()], 0..300),
+        target in 1u64..300,
+    ) {
+        let file = [crate::kit::header(), bytes].concat();
+        let folder = Folder::new();
+        let source = source(&folder.write(&file));
+        let whole = gather(&*source, u64::MAX).unwrap();
+        prop_assert_eq!(&gather(&*source, target).unwrap(), &whole);
+    }
+}

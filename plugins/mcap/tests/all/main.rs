@@ -1,0 +1,11 @@
+//! MCAP files, through the public API.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod cases;
+mod changed;
+mod doctor;
+mod kit;
+mod reading;
+mod variants;
+mod writing;

@@ -1,0 +1,216 @@
+//! What the source makes of unusual files.
+
+use sluice_kit::contract::{gather, gather_with};
+use sluice_model::{ChannelQuery, Pattern, Patterns, Query, ReadContext, Registry};
+
+use crate::kit::{
+    Folder, channel, chunk, chunk_with, end, event, fields, header, message, read, schema, source,
+    times, write,
+};
+
+/// A header, and a channel.
+fn front() -> Vec<u8> {
+    [header(), schema(1, "t"), channel(1, 1, "/a")].concat()
+}
+
+fn chunk_of(times: std::ops::Range<u64>) -> Vec<u8> {
+    let records: Vec<u8> = times.clone().flat_map(|n| message(1, n as u32, n, b"xyz")).collect();
+    chunk(times.start, times.end - 1, &records)
+}
+
+#[test]
+fn a_chunk_uses_channels_declared_before_it() {
+    assert_eq!(times(&[front(), chunk_of(0..3), chunk_of(3..5), end()].concat()), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_message_of_an_undeclared_channel_is_damage() {
+    let file = [front(), message(1, 0, 5, b""), message(7, 0, 6, b""), end()].concat();
+    let contents = read(&file);
+    assert_eq!(contents.events.len(), 1);
+    let [(_, 31, reason)] = &contents.damage[..] else { panic!("{:?}", contents.damage) };
+    assert!(reason.contains("channel 7, which is not declared"), "{reason}");
+}
+
+#[test]
+fn a_channel_that_is_declared_twice_differently_has_no_messages_after_that() {
+    let file = [front(), message(1, 0, 5, b""), channel(1, 0, "/b"), message(1, 0, 6, b""), end()];
+    let contents = read(&file.concat());
+    assert_eq!(contents.events.len(), 1);
+    let reasons: Vec<&str> = contents.damage.iter().map(|(_, _, reason)| &**reason).collect();
+    assert_eq!(
+        reasons,
+        [
+            "channel 1 is declared again, differently",
+            "a message of channel 1, which is declared twice, differently"
+        ]
+    );
+}
+
+#[test]
+fn a_cut_file_keeps_its_whole_chunks() {
+    let (front, whole) = (front(), chunk_of(0..3));
+    let cut = &chunk_of(3..9)[..100];
+    let contents = read(&[&front[..], &whole, cut].concat());
+    assert_eq!(contents.events.len(), 3);
+    let [(at, 100, reason)] = &contents.damage[..] else { panic!("{:?}", contents.damage) };
+    assert_eq!(*at, (front.len() + whole.len()) as u64);
+    assert!(reason.starts_with("a Chunk record is cut off: 100 of its"), "{reason}");
+}
+
+#[test]
+fn after_a_wrong_length_reading_goes_on_at_the_next_chunk() {
+    let mut wrong = chunk_of(3..6);
+    wrong[1] += 50;
+    let file = [front(), chunk_of(0..3), wrong, chunk_of(6..9), chunk_of(9..12), end()].concat();
+    let contents = read(&file);
+    let times: Vec<i64> = contents.events.iter().map(|event| event.timestamp).collect();
+    // The records of the chunk are right; only its length is not.
+    assert_eq!(times, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    assert_eq!(contents.damage.len(), 1);
+}
+
+#[test]
+fn zeros_behind_a_file_are_damage() {
+    let contents = read(&[front(), chunk_of(0..3), end(), vec![0; 1000]].concat());
+    assert_eq!((contents.events.len(), contents.damage.len()), (3, 1));
+    assert_eq!(contents.damage[0].1, 1000);
+}
+
+#[test]
+fn a_file_may_follow_another() {
+    let other = [header(), channel(1, 0, "/other"), message(1, 0, 9, b""), end()].concat();
+    let contents = read(&[front(), chunk_of(0..1), end(), other].concat());
+    let names: Vec<&str> = contents.events.iter().map(|event| &*event.channel).collect();
+    assert_eq!((names, contents.damage), (vec!["/a", "/other"], vec![]));
+}
+
+#[test]
+fn lengths_of_chunks_are_not_trusted() {
+    let records = message(1, 0, 1, b"xyz");
+    let packed = zstd::encode_all(&records[..], 1).unwrap();
+    let (len, crc) = (records.len() as u64, crc32fast::hash(&records));
+    let bomb = zstd::encode_all(&vec![0u8; 4 << 20][..], 1).unwrap();
+    let cases = [
+        (chunk_with(1, 1, (len + 1, crc), "zstd", &packed), "uncompressed bytes, found"),
+        (chunk_with(1, 1, (len - 1, crc), "zstd", &packed), "uncompressed bytes, found more"),
+        (chunk_with(1, 1, (len + 1, crc), "", &records), "uncompressed bytes, found"),
+        (chunk_with(1, 1, (u64::MAX, crc), "zstd", &packed), "exceeds `max_chunk`"),
+        (chunk_with(1, 1, (4 << 20, 0), "zstd", &bomb), "exceeds `max_chunk`"),
+        (chunk_with(1, 1, (len, 0), "zstd", &bomb), "uncompressed bytes, found more"),
+        (chunk_with(1, 1, (len, crc ^ 1), "zstd", &packed), "expected the checksum"),
+        (chunk_with(1, 1, (len, crc), "zstd", &packed[1..]), "a chunk cannot be read"),
+        (chunk_with(1, 1, (len, crc), "lz4", &packed), "a chunk cannot be read"),
+        (chunk_with(1, 1, (len, crc), "brotli", &packed), "`brotli` is none of"),
+    ];
+    for (chunk, expected) in cases {
+        let contents = read(&[front(), chunk, chunk_of(5..6), end()].concat());
+        assert_eq!(contents.events.len(), 1, "{expected}");
+        let [(_, _, reason)] = &contents.damage[..] else { panic!("{:?}", contents.damage) };
+        assert!(reason.contains(expected), "{reason}");
+    }
+}
+
+#[test]
+fn zstd_frames_may_lack_their_length_and_have_padding() {
+    let records = message(1, 0, 1, b"xyz");
+    let (len, crc) = (records.len() as u64, crc32fast::hash(&records));
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.include_contentsize(false).unwrap();
+    std::io::Write::write_all(&mut encoder, &records).unwrap();
+    let frame = encoder.finish().unwrap();
+    let padded = [&frame[..], &[0; 50]].concat();
+    let (first, second) = records.split_at(10);
+    let two = [first, second].map(|half| zstd::encode_all(half, 1).unwrap()).concat();
+    for packed in [frame, padded, two] {
+        let chunk = chunk_with(1, 1, (len, crc), "zstd", &packed);
+        assert_eq!(times(&[front(), chunk, end()].concat()), [1]);
+    }
+}
+
+#[test]
+fn a_file_with_changed_line_endings_is_refused_with_the_cause() {
+    let folder = Folder::new();
+    let mangled = [&b"\x89MCAP0\n"[..], &front()[8..]].concat();
+    let error = gather(&*source(&folder.write(&mangled)), 1).unwrap_err().to_string();
+    assert!(error.contains("CR LF") && error.contains("binary"), "{error}");
+    let newer = [&b"\x89MCAP1\r\n"[..], &front()[8..]].concat();
+    let error = gather(&*source(&folder.write(&newer)), 1).unwrap_err().to_string();
+    assert!(error.contains("version 0, found 1"), "{error}");
+}
+
+#[test]
+fn channels_without_messages_are_found_in_the_summary() {
+    let folder = Folder::new();
+    let events = [event(1, "/a", b"x"), event(2, "/b", b"y")];
+    let path = folder.write(&write(&events, serde_json::json!({})));
+    let source = source(&path);
+    assert_eq!(source.events_in(&path).unwrap(), Some(2));
+    assert_eq!(source.faults(&path).unwrap(), Vec::<String>::new());
+    let findings = source.findings(&path).unwrap().join("\n");
+    assert!(findings.contains("1 chunk (1 with zstd)"), "{findings}");
+}
+
+/// A context that needs these times, and these channels.
+fn context(start: i64, end: i64, channel: Option<&str>) -> ReadContext {
+    let patterns = |name: &str| Patterns(vec![Pattern::parse(name).unwrap()]);
+    let none = Patterns::default();
+    let channels = channel.map(|name| ChannelQuery::from_patterns(&patterns(name), &none, &none));
+    let channels = channels.unwrap_or_default();
+    let query = Query { start: Some(start), end: Some(end), channels };
+    ReadContext { query, ..ReadContext::standalone("test") }
+}
+
+#[test]
+fn chunks_that_are_not_needed_are_skipped_if_their_indexes_agree() {
+    let events = (0..60).map(|n| event(n, if n < 30 { "/a" } else { "/b" }, &[7; 50]));
+    let mut file = write(&events.collect::<Vec<_>>(), serde_json::json!({ "chunk": 500 }));
+    let folder = Folder::new();
+    let read = |file: &[u8], context: ReadContext| {
+        let source = source(&folder.write(file));
+        let contents = gather_with(&*source, 1, &context).unwrap();
+        (contents.events.len(), contents.damage.len())
+    };
+    assert_eq!(read(&file, context(10, 20, None)), (10, 0));
+    assert_eq!(read(&file, context(0, 60, Some("/b"))), (30, 0));
+    // A broken chunk is not missed when nothing of it is needed.
+    let first = file.windows(4).position(|bytes| bytes == b"zstd").unwrap();
+    file[first + 20] ^= 1;
+    assert_eq!(read(&file, context(40, 60, None)), (20, 0));
+    assert_eq!(read(&file, context(0, 60, None)).1, 1);
+}
+
+#[test]
+fn an_index_with_wrong_times_hides_no_event() {
+    let events: Vec<_> = (0..60).map(|n| event(n, "/a", &[7; 50])).collect();
+    let sound = write(&events, serde_json::json!({ "chunk": 500, "compression": "none" }));
+    let folder = Folder::new();
+    let footer = sound.len() - 28;
+    let start = u64::from_le_bytes(sound[footer..footer + 8].try_into().unwrap()) as usize;
+    for at in start..footer {
+        let mut wrong = sound.clone();
+        wrong[at] ^= 0x40;
+        // Without a checksum, nothing tells that the summary is wrong.
+        wrong[footer + 16..footer + 20].fill(0);
+        let source = source(&folder.write(&wrong));
+        let query = context(20, 30, None);
+        let times = gather_with(&*source, 1, &query).unwrap().events;
+        assert_eq!(times.len(), 10, "byte {at}");
+    }
+}
+
+#[test]
+fn unknown_records_are_skipped() {
+    let private = fields().raw(b"private").record(0x93);
+    let reserved = fields().raw(&[0; 40]).record(0x20);
+    let inner = [private.clone(), message(1, 0, 1, b"x"), private.clone()].concat();
+    let file = [front(), private, reserved, chunk(1, 1, &inner), message(1, 0, 2, b""), end()];
+    assert_eq!(times(&file.concat()), [1, 2]);
+}
+
+#[test]
+fn the_source_declares_that_types_are_in_its_files() {
+    let registry = Registry::linked();
+    let plugin = registry.get(sluice_model::PluginKind::Source, "mcap").unwrap();
+    assert_eq!(plugin.types, ["embedded"]);
+}
