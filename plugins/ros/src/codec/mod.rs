@@ -114,7 +114,9 @@ impl RosCodec {
         types: &TypePaths,
         generation: Generation,
     ) -> Result<Box<dyn Codec>, OptionsError> {
-        let files = types.texts(generation.codec(), MAX_FILE_LEN)?;
+        let mut files = types.texts(generation.codec(), MAX_FILE_LEN)?;
+        // Almost any words are a declaration: only its name makes a file one.
+        files.retain(|file| file.path.extension().is_some_and(|extension| extension == "msg"));
         Ok(Box::new(Self::from_files(files, generation)))
     }
 
