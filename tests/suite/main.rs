@@ -24,6 +24,7 @@ mod library;
 mod linking;
 mod live;
 mod log_format;
+mod mcap;
 mod merge;
 mod new;
 mod outsider;

@@ -1,0 +1,82 @@
+//! Our MCAP files read by the Python package `mcap`, and its files by us.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::kit::{Folder, drive, log, python_with, root, run, run_sluice};
+
+/// Runs the peer; `None`, with a message, if it is not there.
+fn peer(arguments: &[&str]) -> Option<Vec<Value>> {
+    let python = python_with("mcap")?;
+    let script = root().join("tests/suite/peers_py/mcap_files.py");
+    let output = Command::new(python).arg(script).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    Some(lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+/// Time, number, channel and payload of each event of a file.
+fn events(folder: &Folder, name: &str) -> Vec<Value> {
+    let text = format!(
+        "[sources.log]\nplugin = \"mcap\"\npath = \"${{DIR}}/{name}\"\n\
+         [sinks.out]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"${{DIR}}/{name}.jsonl\"\n\
+         payload = true\n"
+    );
+    run(&text, folder.path(), 2).unwrap();
+    let lines = String::from_utf8(folder.read(&format!("{name}.jsonl"))).unwrap();
+    let plain = |line: &str| {
+        let event: Value = serde_json::from_str(line).unwrap();
+        json!([event["timestamp_ns"], event["sequence"], event["channel"], event["payload"]])
+    };
+    lines.lines().map(plain).collect()
+}
+
+#[test]
+fn every_reader_of_the_peer_finds_our_events() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(7, 300)));
+    for (compression, chunk) in
+        [("zstd", "1MiB"), ("zstd", "1KiB"), ("lz4", "4KiB"), ("none", "1B")]
+    {
+        let name = format!("{compression}-{chunk}.mcap");
+        let text = format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"${{DIR}}/in.lcm\"\n\
+             [sinks.out]\nplugin = \"mcap\"\nfrom = \"log\"\npath = \"${{DIR}}/{name}\"\n\
+             compression = \"{compression}\"\nchunk = \"{chunk}\"\n"
+        );
+        run(&text, folder.path(), 2).unwrap();
+        let path = folder.at(&name);
+        let Some(found) = peer(&["read", path.to_str().unwrap()]) else { return };
+        assert_eq!(found.len(), 300);
+        assert_eq!(found, events(&folder, &name), "{name}");
+    }
+}
+
+#[test]
+fn what_the_peer_writes_is_read_whole() {
+    let folder = Folder::new();
+    let path = folder.at("in.mcap");
+    for compression in ["zstd", "lz4", "none"] {
+        let variants = if compression == "zstd" { 32 } else { 4 };
+        for bits in 0..variants {
+            let has = |bit: u32| bits >> bit & 1 == 1;
+            let options = json!({
+                "compression": compression,
+                "chunk_size": if has(0) { 1_000 } else { 1 << 20 },
+                "use_chunking": has(1),
+                "indexes": has(2),
+                "repeat_channels": has(3),
+                "repeat_schemas": has(3),
+                "use_statistics": has(4),
+                "use_summary_offsets": has(4),
+                "enable_crcs": has(3),
+                "enable_data_crcs": has(4),
+            });
+            let arguments = ["write", path.to_str().unwrap(), &options.to_string()];
+            let Some(written) = peer(&arguments) else { return };
+            assert_eq!(events(&folder, "in.mcap"), written, "{options}");
+            run_sluice(&folder, &["verify", "in.mcap"]).expect(0);
+        }
+    }
+}
