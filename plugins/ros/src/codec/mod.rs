@@ -116,7 +116,7 @@ impl RosCodec {
     ) -> Result<Box<dyn Codec>, OptionsError> {
         let mut files = types.texts(generation.codec(), MAX_FILE_LEN)?;
         // Almost any words are a declaration: only its name makes a file one.
-        files.retain(|file| file.path.extension().is_some_and(|extension| extension == "msg"));
+        files.retain(|file| file.path.extension().is_some_and(|e| e.eq_ignore_ascii_case("msg")));
         Ok(Box::new(Self::from_files(files, generation)))
     }
 
