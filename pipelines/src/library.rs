@@ -6,7 +6,7 @@ macro_rules! carried {
     };
 }
 
-const BUILT_IN: [(&str, &str); 18] = carried![
+const BUILT_IN: [(&str, &str); 19] = carried![
     "archive-to-log",
     "batch",
     "dgc-all",
@@ -15,6 +15,7 @@ const BUILT_IN: [(&str, &str); 18] = carried![
     "dgc-poses",
     "dgc-sick",
     "dgc-velodyne",
+    "dgc-view",
     "fields-to-csv",
     "filter-by-field",
     "log-to-archive",

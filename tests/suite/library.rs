@@ -23,6 +23,7 @@ fn every_file_of_the_library_is_carried() {
         "dgc-poses",
         "dgc-sick",
         "dgc-velodyne",
+        "dgc-view",
         "fields-to-csv",
         "filter-by-field",
         "log-to-archive",

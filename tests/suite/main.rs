@@ -49,6 +49,7 @@ mod stopping;
 mod tables;
 mod typed;
 mod unusable_types;
+mod views;
 mod wide_times;
 mod windows;
 mod workspaces;

@@ -36,6 +36,7 @@ pub(crate) enum Skipped {
     Pixels,
     Numbers,
     Scan,
+    Size,
 }
 
 impl Skipped {
@@ -46,7 +47,8 @@ impl Skipped {
                  encoding are"
             }
             Self::Numbers => "not shown: numbers are missing or not finite",
-            Self::Scan => "not shown: no ranges",
+            Self::Scan => "not shown: no ranges, or more than a million",
+            Self::Size => "not shown: longer than 1 GiB",
         }
     }
 }
@@ -211,6 +213,9 @@ impl ImageColumns {
     }
 }
 
+/// No scanner has more; hostile lists would take many times their memory.
+const MAX_RANGES: usize = 1 << 20;
+
 /// The columns of scans.
 #[derive(Debug)]
 pub(crate) struct ScanColumns {
@@ -243,10 +248,10 @@ impl ScanColumns {
     }
 
     fn views(&self, at: ViewRow<'_>) -> Views {
-        let ranges = self.metres(at.row);
-        if ranges.is_empty() {
+        if !(1..=MAX_RANGES).contains(&self.ranges.at(at.row).len()) {
             return skip(Skipped::Scan);
         }
+        let ranges = self.metres(at.row);
         let intensities = self.intensities.as_ref().map_or(&[][..], |lists| lists.at(at.row));
         // Only if there is one for each range.
         let intensities = if intensities.len() == ranges.len() { intensities } else { &[] };

@@ -13,7 +13,7 @@ use sluice_model::{
 use crate::added::AddedEvents;
 use crate::calibration::Calibration;
 use crate::convert::{BASE, ODOM, ViewRow, scan_messages, transform};
-use crate::gather::{Packet, Revolution};
+use crate::gather::{MAX_TOTAL_BYTES, Packet, Revolution};
 use crate::messages::{self, CameraMatrix, FrameTransform, Stamp};
 use crate::parts::{Part, TimedPart, detach};
 use crate::plan::{GlobeStage, ViewPlan, georeference, transforms_channel};
@@ -32,6 +32,8 @@ pub(crate) struct ViewFold {
     channels: Vec<ViewChannel>,
     /// By channel id.
     revolutions: BTreeMap<u32, Revolution>,
+    /// Their bytes.
+    gathered: usize,
     globes: Vec<Globe>,
 }
 
@@ -93,7 +95,7 @@ impl ViewFold {
             repeated: None,
         };
         let (channels, revolutions) = (Vec::new(), BTreeMap::new());
-        Ok(Self { plan, repeat, fixed, channels, revolutions, globes })
+        Ok(Self { plan, repeat, fixed, channels, revolutions, gathered: 0, globes })
     }
 
     fn learn_channels(&mut self, context: &StageContext<'_>) {
@@ -182,14 +184,24 @@ impl ViewFold {
         added: &mut AddedEvents,
         context: &StageContext<'_>,
     ) -> Result<(), Error> {
-        match self.revolutions.get_mut(&channel) {
-            Some(revolution) if !revolution.ends_before(&packet) => revolution.push(packet),
-            _ => {
-                let done = self.revolutions.insert(channel, Revolution::start(packet));
-                if let Some(done) = done {
-                    self.add_revolution(at, channel, &done, added, context)?;
-                }
+        let before = self.revolutions.get(&channel).map_or(0, |one| one.points.len());
+        let done = match self.revolutions.get_mut(&channel) {
+            Some(revolution) if !revolution.ends_before(&packet) => {
+                revolution.push(packet);
+                None
             }
+            _ => self.revolutions.insert(channel, Revolution::start(packet)),
+        };
+        if let Some(done) = done {
+            self.add_revolution(at, channel, &done, added, context)?;
+        }
+        let after = self.revolutions.get(&channel).map_or(0, |one| one.points.len());
+        self.gathered = (self.gathered + after).saturating_sub(before);
+        if self.gathered > MAX_TOTAL_BYTES
+            && let Some(done) = self.revolutions.remove(&channel)
+        {
+            self.gathered -= done.points.len();
+            self.add_revolution(At { place: at.place + 1, ..at }, channel, &done, added, context)?;
         }
         Ok(())
     }
@@ -446,12 +458,13 @@ impl Fold for ViewFold {
             let at = At { place: 0, event: done.last };
             self.add_revolution(at, channel, &done, &mut added, context)?;
         }
-        for frame in self.fixed.loose() {
+        let loose: Vec<&str> = self.fixed.loose().collect();
+        if let Some(first) = loose.first() {
             let note = format!(
-                "frame `{frame}` has no mount, so viewers cannot show it beside others: name a \
-                 `calibration`, or add a `map` with a `mount`"
+                "frames without a mount, such as `{first}`: viewers cannot show them beside \
+                 others; name a `calibration`, or add a `map` with a `mount`"
             );
-            context.report.notes.push((note, 1));
+            context.note(note, loose.len() as u64);
         }
         let batch = added.merge_into(Batch::default(), context);
         Ok(if batch.is_empty() { Vec::new() } else { vec![batch] })

@@ -33,6 +33,8 @@ pub(crate) struct Packet<'p> {
 const LONGEST: i64 = 1_000_000_000;
 /// Revolutions have at most so many bytes, whatever the packets say.
 const MAX_BYTES: usize = 32 << 20;
+/// Those of all channels together.
+pub(crate) const MAX_TOTAL_BYTES: usize = 64 << 20;
 
 impl Revolution {
     pub(crate) fn start(packet: Packet<'_>) -> Self {

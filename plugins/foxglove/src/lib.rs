@@ -13,6 +13,8 @@ mod columns;
 mod convert;
 mod fold;
 mod gather;
+mod layout;
+mod layout_sink;
 mod maps;
 mod messages;
 mod options;

@@ -42,6 +42,9 @@ struct ViewStage {
     plan: Arc<ViewPlan>,
 }
 
+/// Longer messages are not shown.
+const MAX_VIEW: usize = 1 << 30;
+
 /// What a batch gets.
 #[derive(Default)]
 struct BatchViews {
@@ -121,6 +124,11 @@ impl ViewStage {
             let at = ViewRow { row, map: work.map.map, time, names: &work.names };
             let made = work.map.columns.views(at);
             for (schema, bytes) in made.messages {
+                if bytes.len() > MAX_VIEW {
+                    let channel = work.batch.channels()[event as usize];
+                    *views.notes.entry((channel, Skipped::Size)).or_default() += 1;
+                    continue;
+                }
                 let id = match ids.get(&schema) {
                     Some(id) => *id,
                     None => {

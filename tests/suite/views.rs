@@ -1,0 +1,113 @@
+//! Recordings for viewers, read by the programs of others: Python's protobuf, Rerun and Foxglove's
+//! own schemas. Tests say so if one is missing.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::kit::{Folder, peer_tool, report_skip, root, run_sluice};
+use crate::tables::asks;
+
+/// A folder with a recording of a demo drive, `out.mcap`, and its layout.
+fn recording() -> Folder {
+    let folder = Folder::new();
+    let run = |arguments: &[&str]| run_sluice(&folder, arguments).expect(0);
+    run(&["run", "quickstart", "--set", "SECONDS=2", "--set", "OUT=quick"]);
+    run(&["run", "dgc-view", "--set", "INPUT=quick/drive.lcm", "--set", "OUT=out"]);
+    folder
+}
+
+#[test]
+fn a_drive_becomes_a_recording_for_viewers_with_its_layout() {
+    let folder = recording();
+    let info = run_sluice(&folder, &["info", "out.mcap", "--json"]).expect(0);
+    let text = info.text();
+    for view in ["/tf", "/gps", "/view/POSE", "/view/VELODYNE", "/view/SKIRT_FC/points"] {
+        assert!(text.contains(&format!("\"{view}\"")), "{view}: {text}");
+    }
+    let layout: Value = serde_json::from_slice(&folder.read("out.foxglove.json")).unwrap();
+    let panels = &layout["configById"];
+    assert_eq!(panels["3D!view"]["topics"]["/view/VELODYNE"]["visible"], true);
+    assert_eq!(panels["map!view"]["followTopic"], "/gps");
+    assert!(panels["Image!view0"]["imageMode"]["calibrationTopic"].is_string(), "{panels}");
+}
+
+#[test]
+fn other_programs_decode_every_view() {
+    let folder = recording();
+    asks(
+        "mcap_protobuf",
+        &folder,
+        r#"
+import math
+from mcap.reader import make_reader
+from mcap_protobuf.decoder import DecoderFactory
+counts, first, frames = {}, {}, set()
+with open("out.mcap", "rb") as file:
+    reader = make_reader(file, decoder_factories=[DecoderFactory()])
+    for schema, channel, message, view in reader.iter_decoded_messages():
+        counts[channel.topic] = counts.get(channel.topic, 0) + 1
+        first.setdefault(channel.topic, view)
+        if channel.topic == "/tf":
+            frames |= {(one.parent_frame_id, one.child_frame_id) for one in view.transforms}
+            for one in view.transforms:
+                q = one.rotation
+                assert abs(math.hypot(q.x, q.y, q.z, q.w) - 1) < 1e-6, one
+# Every frame of a view leads to the vehicle, and the vehicle to its track.
+assert ("odom", "base_link") in frames
+for topic, view in first.items():
+    if topic.startswith("/view/") and topic != "/view/POSE":
+        assert ("base_link", view.frame_id) in frames, (topic, view.frame_id)
+assert counts["/view/POSE"] > 150 and counts["/gps"] > 150, counts
+assert 15 < counts["/view/VELODYNE"] < 40, counts
+cloud = first["/view/VELODYNE"]
+assert cloud.point_stride == 24 and len(cloud.data) % 24 == 0, cloud.point_stride
+assert [field.name for field in cloud.fields] == ["x", "y", "z", "t", "intensity", "laser"]
+fix = first["/gps"]
+assert 34.57 < fix.latitude < 34.60 and -117.38 < fix.longitude < -117.34, fix
+image = first["/view/CAM_THUMB_RFC"]
+assert image.format == "jpeg" and image.data[:2] == b"\xff\xd8"
+camera = first["/view/CAM_THUMB_RFC/calibration"]
+assert (camera.width, camera.height, len(camera.K), len(camera.P)) == (376, 240, 9, 12), camera
+"#,
+    );
+}
+
+#[test]
+fn rerun_shows_images_points_transforms_and_positions() {
+    let rerun = peer_tool("rerun");
+    if !rerun.exists() {
+        report_skip("there is no Rerun; .ci/run installs it");
+        return;
+    }
+    let folder = recording();
+    let run = |arguments: &[&str]| {
+        let output = Command::new(&rerun).args(arguments).current_dir(folder.path()).output();
+        let output = output.unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {stderr}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    run(&["mcap", "convert", "out.mcap", "-o", "out.rrd"]);
+    let printed = run(&["rrd", "print", "out.rrd"]);
+    for shown in ["EncodedImage:", "Points3D:", "Transform3D:", "GeoPoints:", "Pinhole:"] {
+        assert!(printed.contains(shown), "{shown}: {printed}");
+    }
+}
+
+#[test]
+fn descriptors_are_those_of_foxglove() {
+    let folder = Folder::new();
+    let schemas = root().join("plugins/foxglove/schemas");
+    let script = "
+import pathlib
+from foxglove import messages
+files = sorted(pathlib.Path(FOLDER).glob('*.binpb'))
+assert len(files) == 9, files
+for file in files:
+    schema = getattr(messages, file.stem).get_schema()
+    assert schema.data == file.read_bytes(), file
+";
+    let folder_name = format!("{:?}", schemas.to_str().unwrap());
+    asks("foxglove", &folder, &script.replace("FOLDER", &folder_name));
+}
