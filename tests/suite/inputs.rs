@@ -18,7 +18,6 @@ fn foreign() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("drive.log.xz", padded(b"\xfd7zXZ\0\0\x04"), "xz -dc drive.log.xz | sluice"),
         ("drive.tar.gz", padded(b"\x1f\x8b\x08\0\0\0\0\0\0\x03"), "tar -xf drive.tar.gz"),
         ("drive.zip", padded(b"PK\x03\x04"), "unzip -p drive.zip | sluice"),
-        ("drive.bag", padded(b"#ROSBAG V2.0\n"), "rostopic echo -p -b drive.bag"),
         ("drive.db3", padded(b"SQLite format 3\0"), "bags of ROS 2"),
         (
             "drive.pcap",

@@ -10,7 +10,8 @@ use sluice_model::{Channel, EmbeddedSchema, Encoding, Name};
 use crate::kit::{Folder, events, root, run};
 
 /// The codecs tested here.
-pub(super) const NAMES: &[&str] = &["ice", "json", "lcm", "protobuf", "vel"];
+pub(super) const NAMES: &[&str] =
+    &["ice", "json", "lcm", "protobuf", "ros1", "ros2", "vel"];
 
 /// A channel of the demo drive for each type.
 const CHANNELS: [&str; 5] = ["POSE", "GPS_TO_LOCAL", "VELODYNE", "SKIRT_FC", "CAM_THUMB_RFC"];
@@ -128,4 +129,51 @@ fn protobuf() {
     };
     let trial = codec("protobuf").payload_on(channel.clone(), *b"\x08\x07\x12\x02\x01\x02");
     trial.payload_on(channel, *b"\x10\x01\x08\x00\x18\x05").check();
+
+/// A channel that declares the type of its ROS messages.
+fn ros_channel(encoding: Encoding, language: &str, text: &str) -> Channel {
+    Channel {
+        type_name: Some("pkg/msg/Status".into()),
+        schema: Some(EmbeddedSchema { encoding: language.into(), data: text.as_bytes().into() }),
+        ..Channel::new(Name::from_text("/status"), "robot", encoding)
+    }
+}
+
+/// A type with members of every kind.
+const STATUS: &str = "uint8 id\nfloat64 x\nstring name\nbool[] flags\nPart[] parts\nint16[3] codes\n\
+    ================================================================================\n\
+    MSG: pkg/msg/Part\nint32 a\nuint8[] data\n";
+
+#[test]
+fn ros2() {
+    let channel = ros_channel(Encoding::Cdr, "ros2msg", STATUS);
+    let payload = [
+        &[0, 1, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0][..],
+        &1.5f64.to_le_bytes(),
+        &[3, 0, 0, 0, b'h', b'i', 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0],
+        &[9, 0, 0, 0, 2, 0, 0, 0, 1, 2, 1, 0, 2, 0, 3, 0],
+    ]
+    .concat();
+    let mut padded = payload.clone();
+    padded[5] = 0xcc;
+    let big_endian = [
+        &[0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0][..],
+        &1.5f64.to_be_bytes(),
+        &[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 3],
+    ];
+    let trial = codec("ros2").payload_on(channel.clone(), payload);
+    let trial = trial.payload_on(channel.clone(), padded);
+    trial.payload_on(channel, big_endian.concat()).check();
+}
+
+#[test]
+fn ros1() {
+    let channel = ros_channel(Encoding::Ros1, "ros1msg", STATUS);
+    let payload = [
+        &[7][..],
+        &1.5f64.to_le_bytes(),
+        &[2, 0, 0, 0, b'h', b'i', 2, 0, 0, 0, 1, 0, 1, 0, 0, 0],
+        &[9, 0, 0, 0, 2, 0, 0, 0, 1, 2, 1, 0, 2, 0, 3, 0],
+    ];
+    codec("ros1").payload_on(channel, payload.concat()).check();
 }

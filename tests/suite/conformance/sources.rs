@@ -12,7 +12,7 @@ use crate::robots;
 /// The sources tested here.
 pub(super) const NAMES: &[&str] = &[
     "archive", "camlog", "csv", "demo", "jsonl", "lcm-log", "lcm-udp", "mcap", "orca", "parquet",
-    "records", "vel",
+    "records", "ros1-bag", "rosbag2", "vel",
 ];
 
 /// What a sink with these options writes as `name` for a small log.
@@ -271,4 +271,37 @@ fn mcap_summary_len(file: &[u8]) -> usize {
     let footer = file.len() - 8 - 20;
     let start = u64::from_le_bytes(file[footer..footer + 8].try_into().unwrap());
     file.len() - start as usize
+
+/// A bag of the family's cases whose chunks end at this byte.
+fn ros1_bag(case: &str, chunks_end: usize) -> (SourceTrial, Vec<u8>) {
+    let file = root().join("plugins/ros/testdata").join(case).join("log.bag");
+    let bag = fs::read(file).unwrap();
+    let footer = bag.len() - chunks_end;
+    let trial = source("ros1-bag").sample("drive.bag", bag.clone()).reads(&["ROS bag"]);
+    (trial.footer(footer), bag)
+}
+
+/// Where the only chunk of that bag ends.
+const ONE_CHUNK_END: usize = 6199;
+
+#[test]
+fn ros1_bag_without_compression() {
+    ros1_bag("bag-one-chunk", ONE_CHUNK_END).0.check();
+}
+
+#[test]
+fn ros1_bag_of_lz4() {
+    ros1_bag("bag-lz4", 6206).0.check();
+}
+
+#[test]
+fn ros1_bag_that_was_not_closed() {
+    let (_, bag) = ros1_bag("bag-one-chunk", ONE_CHUNK_END);
+    let start = &bag[..ONE_CHUNK_END];
+    source("ros1-bag").sample("drive.bag", start).reads(&["ROS bag"]).check();
+}
+
+#[test]
+fn rosbag2() {
+    source("rosbag2").unread().check();
 }

@@ -14,9 +14,10 @@ use sluice_model::{PluginKind, Registry};
 use crate::kit::{Folder, ProgramOutput, drive, log, report_skip, run_sluice, sluice};
 
 /// Every source that reads files, and its required options.
-const SOURCES: [(&str, &str); 10] = [
+const SOURCES: [(&str, &str); 11] = [
     ("lcm-log", ""),
     ("mcap", ""),
+    ("ros1-bag", ""),
     ("vel", ""),
     ("camlog", ""),
     ("orca", ""),
@@ -32,10 +33,11 @@ const SOURCES: [(&str, &str); 10] = [
 ];
 
 /// Sources not tested, and why.
-const EXCEPTIONS: [(&str, &str); 3] = [
+const EXCEPTIONS: [(&str, &str); 4] = [
     ("demo", "it makes its events up"),
     ("exec", "its program reads, not the source"),
     ("lcm-udp", "it reads from a network"),
+    ("rosbag2", "it reads folders, whose files the source `mcap` reads"),
 ];
 
 #[test]

@@ -16,6 +16,7 @@ cp drive.lcm b.lcm
 cp "$1"/plugins/orca/testdata/dialect_a/060804_* .
 cp "$1/plugins/orca/testdata/dialect_a/master.log" 060804_153321_master.log
 cp "$1/plugins/dgc/testdata/camlog/frame-info.camlog" forward.camlog
+cp "$1/plugins/ros/testdata/bag-lz4/log.bag" drive.bag
 # Logs stored as text: bytes in hexadecimal, and the dump at the start of the README of `records`.
 python3 - "$1" <<'END'
 import pathlib

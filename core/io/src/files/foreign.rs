@@ -116,18 +116,16 @@ impl ForeignFormat {
             Self::Tar => {
                 ("a tar archive", format!("unpack it, and pass the files in it: tar -xf {name}"))
             }
-            Self::RosBag => (
-                "a ROS 1 bag",
-                format!(
-                    "export topics as CSV: rostopic echo -p -b {name} /TOPIC > topic.csv; or \
-                     print its messages with a program of your own (source `exec`)"
-                ),
-            ),
+            Self::RosBag => {
+                ("a ROS 1 bag", "read it with the source `ros1-bag` (--from ros1-bag)".to_owned())
+            }
             Self::Sqlite => (
                 "an SQLite database, as bags of ROS 2 are",
-                "export its messages as CSV, or print them with a program of your own (source \
-                 `exec`)"
-                    .to_owned(),
+                format!(
+                    "convert a bag to MCAP: ros2 bag convert, or rosbags-convert --src {name} --dst \
+                     mcap-bag --dst-storage mcap; export other messages as CSV, or print them with \
+                     a program of your own (source `exec`)"
+                ),
             ),
             Self::Mcap => (
                 "an MCAP file",

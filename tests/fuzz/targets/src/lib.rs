@@ -38,6 +38,7 @@ mod pieces;
 mod pipeline_file;
 mod protobuf_messages;
 mod records;
+mod ros1_bag;
 mod ros_messages;
 mod round_trip;
 mod sniff;
@@ -80,6 +81,7 @@ pub use pipeline_file::pipeline_file;
 pub use protobuf_messages::protobuf_messages;
 pub use records::records;
 pub use ros_messages::ros_messages;
+pub use ros1_bag::ros1_bag;
 pub use round_trip::round_trip;
 pub use sniff::sniff;
 pub use stage_options::stage_options;
@@ -129,6 +131,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("pipeline_file", pipeline_file),
     ("protobuf_messages", protobuf_messages),
     ("records", records),
+    ("ros1_bag", ros1_bag),
     ("ros_messages", ros_messages),
     ("round_trip", round_trip),
     ("sniff", sniff),

@@ -1,0 +1,84 @@
+//! Unpacks the records of chunks. Knows no record.
+//!
+//! Lengths in a bag may lie: at most the declared length is ever produced, and that is limited.
+
+use std::io::{ErrorKind, Read};
+
+use bytes::Bytes;
+use bzip2::read::BzDecoder;
+use lz4_flex::frame::FrameDecoder;
+use sluice_model::BlockPool;
+use sluice_model::options::ByteSize;
+
+use super::wire::Compression;
+
+/// The records of a chunk.
+pub(crate) struct Unpacked {
+    pub(crate) plain: Bytes,
+    /// Why they are not all that the chunk should have.
+    pub(crate) cut: Option<String>,
+}
+
+/// Unpacks a chunk. If its packed bytes are not all there (`is_cut`), as many of its records as
+/// possible. `Err` says what is wrong with it.
+pub(crate) fn unpack(
+    compression: Compression,
+    packed: Bytes,
+    plain_len: u32,
+    is_cut: bool,
+    (blocks, max): (&BlockPool, ByteSize),
+) -> Result<Unpacked, String> {
+    if compression == Compression::None {
+        let cut = is_cut.then(|| "the bag ends in it".to_owned());
+        return Ok(Unpacked { plain: packed, cut });
+    }
+    if u64::from(plain_len) > max.0 {
+        return Err(format!(
+            "its uncompressed length of {plain_len} bytes exceeds `max_chunk` ({max}); raise that \
+             if the length is right"
+        ));
+    }
+    let len = usize::try_from(plain_len).unwrap_or(usize::MAX);
+    let mut block = blocks.block_with_len(len);
+    let to = block.get_mut(..len).unwrap_or_default();
+    let filled = match compression {
+        Compression::Bz2 => fill(BzDecoder::new(&*packed), to),
+        _ => fill(FrameDecoder::new(&*packed), to),
+    };
+    let cut = match filled {
+        (read, None) if read == len => None,
+        (read, None) => Some(format!("expected {len} uncompressed bytes, found {read}")),
+        (_, Some(why)) => Some(why),
+    };
+    match cut {
+        None => Ok(Unpacked { plain: block.freeze().slice(..len), cut: None }),
+        // What came before the cut has been checked block by block.
+        Some(_) if is_cut => {
+            let cut = Some("the bag ends in it".to_owned());
+            Ok(Unpacked { plain: block.freeze().slice(..filled.0), cut })
+        }
+        Some(why) => Err(why),
+    }
+}
+
+/// Reads until `to` is full. Returns how much was read, and what is wrong.
+fn fill(mut decoder: impl Read, to: &mut [u8]) -> (usize, Option<String>) {
+    let (mut at, len) = (0, to.len());
+    while let Some(rest) = to.get_mut(at..).filter(|rest| !rest.is_empty()) {
+        match decoder.read(rest) {
+            Ok(0) => return (at, None),
+            Ok(read) => at += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return (at, Some(undecompressed(&error))),
+        }
+    }
+    match decoder.read(&mut [0]) {
+        Ok(0) => (at, None),
+        Ok(_) => (at, Some(format!("expected {len} uncompressed bytes, found more"))),
+        Err(error) => (at, Some(undecompressed(&error))),
+    }
+}
+
+fn undecompressed(error: &std::io::Error) -> String {
+    format!("decompressing it failed ({error})")
+}

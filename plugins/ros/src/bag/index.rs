@@ -1,0 +1,161 @@
+//! What is known of a bag before its messages are read: where its chunks are, and its connections.
+//!
+//! Bags describe both at their end. That is compared with a walk over the heads of all records,
+//! and used only if they agree.
+
+#![warn(clippy::indexing_slicing)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sluice_io::files::{self, LogFile};
+use sluice_model::{Error, RunHandle};
+
+use super::connections::{Connections, MAX_DESCRIPTION};
+use super::window::{BagWindow, Place};
+use super::wire::{Compression, RecordHeader};
+
+/// A chunk of a bag.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChunkEntry {
+    pub(crate) at: u64,
+    pub(crate) plain_len: u32,
+    pub(crate) compression: Compression,
+    /// The messages of the chunks before.
+    pub(crate) messages_before: u64,
+}
+
+/// The records of a bag.
+#[derive(Debug, Default)]
+pub(crate) struct BagIndex {
+    pub(crate) len: u64,
+    pub(crate) chunks: Vec<ChunkEntry>,
+    pub(crate) messages: u64,
+    /// The connections declared behind the chunks.
+    pub(crate) connections: Connections,
+    /// Why the index cannot be used.
+    pub(crate) fault: Option<String>,
+}
+
+impl BagIndex {
+    /// Walks over the heads of all records. `None` for streams.
+    fn read(path: &Path) -> Result<Option<Self>, Error> {
+        let mut window = BagWindow::new(LogFile::open(path)?, u64::MAX, RunHandle::default());
+        if !window.is_seekable() {
+            return Ok(None);
+        }
+        let mut index = Self::default();
+        index.fault = index.walk(&mut window)?;
+        Ok(Some(index))
+    }
+
+    /// Returns what is wrong with the bag or its index.
+    fn walk(&mut self, window: &mut BagWindow) -> Result<Option<String>, Error> {
+        let (mut at, mut expected, mut counted) = (0, None, 0);
+        let mut used = BTreeSet::new();
+        let wrong = |what: &str| Ok(Some(what.to_owned()));
+        loop {
+            self.len = at;
+            let record = match window.place(at)? {
+                Place::End => break,
+                Place::Magic if at == 0 => {
+                    at += super::wire::MAGIC.len() as u64;
+                    continue;
+                }
+                Place::Magic => return wrong("another bag was appended"),
+                Place::Garbage(why) => return wrong(why),
+                Place::Cut => return wrong("it ends in a record"),
+                Place::Record(record) => record,
+            };
+            let next = at + record.len();
+            if !window.reaches(next)? {
+                return wrong("it ends in a record");
+            }
+            match record.header {
+                RecordHeader::Bag { index_at: 0, .. } => {
+                    return wrong("it was not closed, so it has none");
+                }
+                RecordHeader::Bag { connections, chunks, .. } => {
+                    expected = Some((chunks as usize, connections as usize));
+                }
+                RecordHeader::Chunk { compression, plain_len } => {
+                    if counted < self.chunks.len() {
+                        return wrong("a chunk is not followed by its index");
+                    }
+                    let messages_before = self.messages;
+                    self.chunks.push(ChunkEntry { at, plain_len, compression, messages_before });
+                }
+                RecordHeader::Index { connection, messages } => {
+                    counted = self.chunks.len();
+                    used.insert(connection);
+                    self.messages += u64::from(messages);
+                }
+                RecordHeader::Connection { id, topic } => {
+                    if record.data_len > MAX_DESCRIPTION {
+                        return wrong("the description of a connection is too long");
+                    }
+                    let mut description = vec![0; record.data_len as usize];
+                    window.read(at + record.data_at as u64, &mut description)?;
+                    if let Err(why) = self.connections.declare(id, topic, &description) {
+                        return Ok(Some(why));
+                    }
+                }
+                RecordHeader::Message { .. } => return wrong("it has messages outside of chunks"),
+                RecordHeader::ChunkInfo => {}
+            }
+            at = next;
+        }
+        if let Some(id) = used.iter().find(|id| !self.connections.all.contains_key(id)) {
+            return Ok(Some(format!("it lacks the connection {id}")));
+        }
+        let found = (self.chunks.len(), self.connections.all.len());
+        match expected {
+            Some(expected) if expected == found => Ok(None),
+            Some((chunks, connections)) => Ok(Some(format!(
+                "expected {chunks} chunks and {connections} connections, found {} and {}",
+                found.0, found.1
+            ))),
+            None => wrong("it has no head"),
+        }
+    }
+
+    /// The index, if it can be used.
+    pub(crate) fn usable(&self) -> Option<&Self> {
+        self.fault.is_none().then_some(self)
+    }
+
+    /// The number of the first message of the chunk at this position.
+    pub(crate) fn first_number(&self, at: u64) -> Option<u64> {
+        let found = self.chunks.binary_search_by_key(&at, |chunk| chunk.at).ok()?;
+        self.chunks.get(found).map(|chunk| chunk.messages_before)
+    }
+
+    /// How many chunks have each compression.
+    pub(crate) fn compressions(&self) -> BTreeMap<Compression, usize> {
+        let mut counts = BTreeMap::new();
+        for chunk in &self.chunks {
+            *counts.entry(chunk.compression).or_default() += 1;
+        }
+        counts
+    }
+}
+
+/// The indexes of a source's bags, each read once.
+#[derive(Debug, Default)]
+pub(crate) struct IndexCache(Mutex<BTreeMap<PathBuf, Option<Arc<BagIndex>>>>);
+
+impl IndexCache {
+    /// The index of a bag; `None` for a stream.
+    pub(crate) fn get(&self, path: &Path) -> Result<Option<Arc<BagIndex>>, Error> {
+        if path == Path::new("-") || files::is_special(path) {
+            return Ok(None);
+        }
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(path) {
+            return Ok(known.clone());
+        }
+        let index = BagIndex::read(path)?.map(Arc::new);
+        Ok(lock().entry(path.to_owned()).or_insert(index).clone())
+    }
+}

@@ -1,0 +1,144 @@
+//! Source `ros1-bag`: options, splits, and what bags say of themselves.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluice_io::files;
+use sluice_model::options::{ByteSize, InPaths};
+use sluice_model::{
+    Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
+};
+
+mod chunk;
+mod connections;
+mod index;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod window;
+mod wire;
+
+use index::{BagIndex, IndexCache};
+use reader::BagReader;
+use wire::MAGIC;
+
+/// Reads bags of ROS 1.
+///
+/// Damage is skipped and reported. Events come in the order of the file.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BagSource {
+    /// The bags: a file, a glob, a list of them, or `-` for standard input, read in this order.
+    /// Files compressed with zstd are decompressed.
+    path: InPaths,
+    /// The longest chunk accepted, uncompressed. A damaged bag can claim any length.
+    #[serde(default = "default_max_chunk")]
+    max_chunk: ByteSize,
+    #[serde(skip)]
+    indexes: IndexCache,
+}
+
+/// The longest chunk by default.
+const DEFAULT_MAX_CHUNK: u64 = 256 << 20;
+
+fn default_max_chunk() -> ByteSize {
+    ByteSize(DEFAULT_MAX_CHUNK)
+}
+
+fn sniff(head: &[u8]) -> SniffResult {
+    match head.starts_with(MAGIC) {
+        true => SniffResult::Yes,
+        false if head.starts_with(b"#ROSBAG V") => SniffResult::Maybe,
+        false => SniffResult::No,
+    }
+}
+
+sluice_model::register! {
+    source "ros1-bag": BagSource,
+    about: "reads bags of ROS 1, including damaged and unfinished ones",
+    sample: include_str!("../../samples/ros1-bag.toml"),
+    extensions: &["bag"],
+    sniff: sniff,
+    types: &["embedded"],
+    sensors_share_names: true,
+}
+
+impl BagSource {
+    /// Splits of about `target` uncompressed bytes each, which start at chunks. A bag without a
+    /// usable index is one split: only reading it tells its connections.
+    fn cut(path: &Path, index: &BagIndex, target: u64) -> Vec<Split> {
+        let whole = Split::whole(path, Some(index.len));
+        let Some(index) = index.usable() else { return vec![whole] };
+        let mut splits = vec![Split { bytes: Some(0), ..whole }];
+        for chunk in &index.chunks {
+            let Some(last) = splits.last_mut() else { continue };
+            if last.bytes.is_some_and(|bytes| bytes >= target) {
+                last.end = Some(chunk.at);
+                splits.push(Split { start: chunk.at, ..Split::whole(path, Some(0)) });
+            }
+            if let Some(Split { bytes: Some(bytes), .. }) = splits.last_mut() {
+                *bytes = bytes.saturating_add(u64::from(chunk.plain_len).max(1));
+            }
+        }
+        splits
+    }
+}
+
+impl Source for BagSource {
+    fn is_undecoded(&self) -> bool {
+        true
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>, Error> {
+        files::expand(&self.path.0)
+    }
+
+    fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
+        let mut splits = Vec::new();
+        for Input { path, bytes } in self.inputs()? {
+            let index = if bytes.is_some() { self.indexes.get(&path)? } else { None };
+            match index {
+                Some(index) => splits.extend(Self::cut(&path, &index, target)),
+                None => splits.push(Split::whole(path, None)),
+            }
+        }
+        Ok(splits)
+    }
+
+    fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
+        let index = self.indexes.get(input)?;
+        Ok(index.as_deref().and_then(BagIndex::usable).map(|index| index.messages))
+    }
+
+    fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
+        let Some(index) = self.indexes.get(input)? else { return Ok(Vec::new()) };
+        let mut findings = Vec::new();
+        for (compression, count) in index.compressions() {
+            let compression = compression.name();
+            findings.push(format!("chunks with the compression `{compression}`: {count}"));
+        }
+        findings.extend(fault(&index));
+        Ok(findings)
+    }
+
+    fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
+        Ok(self.indexes.get(input)?.as_deref().and_then(fault).into_iter().collect())
+    }
+
+    fn read<'s>(
+        &'s self,
+        split: &Split,
+        entry: SplitStart,
+        context: &ReadContext,
+    ) -> Result<Box<dyn Reader + 's>, Error> {
+        let index = self.indexes.get(&split.input)?;
+        let split_start = (split, entry);
+        let reader = BagReader::open(&split.input, split_start, index, self.max_chunk, context)?;
+        Ok(Box::new(reader))
+    }
+}
+
+fn fault(index: &BagIndex) -> Option<String> {
+    index.fault.as_ref().map(|why| format!("the index cannot be used: {why}"))
+}

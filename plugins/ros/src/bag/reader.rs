@@ -1,0 +1,423 @@
+//! Reads the events of a split: walks from record to record, and reports what is damaged.
+
+#![warn(clippy::indexing_slicing)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sluice_io::files::{InputContent, LogFile};
+use sluice_model::options::ByteSize;
+use sluice_model::{
+    Batch, BatchBuilder, Damage, Error, PayloadOffset, ReadContext, Reader, Seam, Split, SplitStart,
+};
+
+use super::chunk::{Unpacked, unpack};
+use super::connections::{BagChannels, Connections, MAX_DESCRIPTION};
+use super::index::BagIndex;
+use super::window::{BagWindow, Place};
+use super::wire::{Compression, MAGIC, Record, RecordHeader};
+
+/// The most events of a batch.
+const BATCH_EVENTS: usize = 4096;
+/// The most bytes of messages outside of chunks in a batch.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Reads one split.
+pub(crate) struct BagReader {
+    window: BagWindow,
+    context: ReadContext,
+    input: Arc<str>,
+    index: Option<Arc<BagIndex>>,
+    max_chunk: ByteSize,
+    connections: Connections,
+    channels: BagChannels,
+    at: u64,
+    /// The end of the split.
+    end: Option<u64>,
+    /// The number of the next message.
+    number: i64,
+    unit: Option<Unit>,
+    /// Messages outside of chunks.
+    loose: BatchBuilder,
+    loose_bytes: usize,
+    seam: Seam,
+}
+
+/// The records of a chunk, and how far they are read.
+struct Unit {
+    plain: Bytes,
+    pos: usize,
+    /// The chunk in the bag.
+    at: u64,
+    len: u64,
+    /// Where its records are in the bag, if they are not compressed.
+    plain_at: Option<u64>,
+    /// Messages of connections that are not declared.
+    undeclared: u64,
+    /// What is wrong with it.
+    fault: Option<String>,
+}
+
+impl BagReader {
+    pub(crate) fn open(
+        path: &Path,
+        (split, entry): (&Split, SplitStart),
+        index: Option<Arc<BagIndex>>,
+        max_chunk: ByteSize,
+        context: &ReadContext,
+    ) -> Result<Self, Error> {
+        let log = LogFile::open_expecting(path, InputContent::Any)?;
+        let max_record = max_chunk.0.saturating_add(max_chunk.0 / 8).saturating_add(1 << 16);
+        let at = match entry {
+            SplitStart::At(at) => at,
+            SplitStart::Search => split.start,
+        };
+        let mut reader = Self {
+            window: BagWindow::new(log, max_record, context.run.clone()),
+            context: context.clone(),
+            input: path.to_string_lossy().into(),
+            index: index.filter(|index| index.usable().is_some()),
+            max_chunk,
+            connections: Connections::default(),
+            channels: BagChannels::default(),
+            at,
+            end: split.end,
+            number: 0,
+            unit: None,
+            loose: BatchBuilder::default(),
+            loose_bytes: 0,
+            seam: Seam { began: Some(at), ended: None },
+        };
+        if at == 0 {
+            reader.check_start(path)?;
+        }
+        Ok(reader)
+    }
+
+    /// `Err` if the file has another format.
+    fn check_start(&mut self, path: &Path) -> Result<(), Error> {
+        let mut head = [0; MAGIC.len()];
+        let read = self.window.read(0, &mut head)?;
+        let head = head.get(..read).unwrap_or_default();
+        if head == MAGIC {
+            return Ok(());
+        }
+        if MAGIC.starts_with(head) {
+            let reason = match read {
+                0 => "the file is empty: expected at least a header",
+                _ => "the file is cut off in its first bytes",
+            };
+            self.report(0, read as u64, reason);
+            self.at = read as u64;
+            return Ok(());
+        }
+        let path = path.display();
+        let text = printable(head);
+        Err(Error::refused(match head.starts_with(b"#ROS") {
+            true => format!(
+                "{path}: expected a bag of version 2.0, found `{text}`; `rosbag fix` and \
+                 `rosbag migrate` convert older ones"
+            ),
+            false => format!("{path}: not a bag: expected `#ROSBAG V2.0`, found `{text}`"),
+        }))
+    }
+
+    fn report(&self, at: u64, len: u64, reason: impl Into<String>) {
+        self.context.damage.report(Damage::new(&self.input, at, len, reason));
+    }
+
+    /// Reports damage at `at` up to the next record that is found from `from` on.
+    fn recover(&mut self, at: u64, from: u64, reason: &str) -> Result<(), Error> {
+        let next = self.window.search(from)?.max(from);
+        let reason = self.window.decompression_error().unwrap_or(reason).to_owned();
+        self.report(at, next - at, reason);
+        self.at = next;
+        Ok(())
+    }
+
+    /// Reads what is at the current position. Returns whether there may be more.
+    fn step(&mut self) -> Result<bool, Error> {
+        let at = self.at;
+        if self.end.is_some_and(|end| at >= end) {
+            return Ok(false);
+        }
+        self.window.forget(at);
+        let record = match self.window.place(at)? {
+            Place::End => {
+                if let Some(error) = self.window.decompression_error() {
+                    self.report(at, 0, error);
+                }
+                return Ok(false);
+            }
+            Place::Magic => {
+                // Bags may have been appended to each other.
+                if at > 0 {
+                    (self.connections, self.channels) = Default::default();
+                }
+                self.at = at + MAGIC.len() as u64;
+                return Ok(true);
+            }
+            Place::Garbage(reason) => {
+                self.recover(at, at + 1, reason)?;
+                return Ok(true);
+            }
+            Place::Cut => {
+                self.recover(at, at + 1, "the bag ends in the header of a record")?;
+                return Ok(true);
+            }
+            Place::Record(record) => record,
+        };
+        if let RecordHeader::Chunk { compression, plain_len } = record.header {
+            self.read_chunk(&record, compression, plain_len)?;
+        } else {
+            self.read_record(record)?;
+        }
+        Ok(true)
+    }
+
+    /// Reads a record that is not a chunk.
+    fn read_record(&mut self, record: Record) -> Result<(), Error> {
+        let (at, next) = (self.at, self.at + record.len());
+        let is_content =
+            matches!(record.header, RecordHeader::Message { .. } | RecordHeader::Connection { .. });
+        let max = if is_content { self.max_chunk.0 } else { u64::MAX };
+        if u64::from(record.data_len) > max {
+            let reason = format!("a record exceeds `max_chunk` ({})", self.max_chunk);
+            return self.recover(at, at + 1, &reason);
+        }
+        if !self.window.reaches(next)? {
+            return self.recover(at, at + 1, "the bag ends in a record");
+        }
+        // Nothing else tells whether its data are right.
+        if is_content && !self.window.goes_on(next)? {
+            return self.recover(at, at + 1, "no record follows a message or connection");
+        }
+        self.at = next;
+        let declared = match record.header {
+            RecordHeader::Message { connection, time } => {
+                let data = self.data(at, &record)?;
+                return self.add_loose(at, connection, time, data);
+            }
+            RecordHeader::Connection { .. } if record.data_len > MAX_DESCRIPTION => {
+                Err("the description of a connection is too long".to_owned())
+            }
+            RecordHeader::Connection { id, ref topic } => {
+                let data = self.data(at, &record)?;
+                self.declare(id, topic.clone(), &data)
+            }
+            _ => Ok(()),
+        };
+        if let Err(reason) = declared {
+            self.report(at, next - at, reason);
+        }
+        Ok(())
+    }
+
+    /// The data of a record.
+    fn data(&mut self, at: u64, record: &Record) -> Result<Bytes, Error> {
+        let len = record.data_len as usize;
+        let mut block = self.context.blocks.block_with_len(len);
+        let to = block.get_mut(..len).unwrap_or_default();
+        let read = self.window.read(at + record.data_at as u64, to)?;
+        self.context.run.count_read(read as u64);
+        Ok(block.freeze().slice(..read))
+    }
+
+    fn declare(&mut self, id: u32, topic: Vec<u8>, description: &[u8]) -> Result<(), String> {
+        match &self.index {
+            Some(index) => index.connections.check(id, &topic, description),
+            None => self.connections.declare(id, topic, description),
+        }
+    }
+
+    /// Adds a message outside of chunks.
+    fn add_loose(&mut self, at: u64, id: u32, time: i64, data: Bytes) -> Result<(), Error> {
+        let number = self.number;
+        self.number += 1;
+        let Some(channel) = self.channels.get(id, &self.connections, &self.context)? else {
+            let len = self.at - at;
+            self.report(at, len, "a message of a connection that is not declared");
+            return Ok(());
+        };
+        if let Some(channel) = channel.filter(|_| self.context.query.window().wants_time(time)) {
+            self.loose_bytes += data.len();
+            self.loose.push_copy(time, number, channel, &data);
+        }
+        Ok(())
+    }
+
+    fn read_chunk(
+        &mut self,
+        record: &Record,
+        compression: Compression,
+        plain_len: u32,
+    ) -> Result<(), Error> {
+        let (at, data_at) = (self.at, self.at + record.data_at as u64);
+        let next = at + record.len();
+        let max = self.max_chunk;
+        if u64::from(record.data_len) > max.0.saturating_add(max.0 / 8).saturating_add(1 << 16) {
+            let reason = format!(
+                "a chunk of {} bytes exceeds `max_chunk` ({max}); raise that if the length is right",
+                record.data_len
+            );
+            return self.recover(at, data_at, &reason);
+        }
+        let goes_on = self.window.goes_on(next)?;
+        let reaches = self.window.reaches(next)?;
+        if !goes_on && compression == Compression::None {
+            let is_whole = reaches && is_chain(&self.data(at, record)?);
+            if !is_whole {
+                let reason = "the length of a chunk is wrong, or the bag ends in it";
+                self.report(at, data_at - at, reason);
+                self.at = data_at;
+                return Ok(());
+            }
+        }
+        let end = if reaches { next } else { self.window.search(data_at)?.min(next) };
+        let len = u32::try_from(end.saturating_sub(data_at)).unwrap_or(record.data_len);
+        let there = Record { header: RecordHeader::ChunkInfo, data_len: len, ..*record };
+        let packed = self.data(at, &there)?;
+        let limits = (&self.context.blocks, max);
+        match unpack(compression, packed, plain_len, !reaches, limits) {
+            Ok(Unpacked { plain, cut }) => {
+                if let Some(number) = self.index.as_ref().and_then(|index| index.first_number(at)) {
+                    self.number = i64::try_from(number).unwrap_or(i64::MAX);
+                }
+                let plain_at = (compression == Compression::None).then_some(data_at);
+                let fault = cut.map(|why| format!("a chunk is not complete: {why}"));
+                let len = end - at;
+                self.unit = Some(Unit { plain, pos: 0, at, len, plain_at, undeclared: 0, fault });
+                self.at = end;
+            }
+            Err(why) => {
+                let reason = format!("a chunk cannot be read: {why}");
+                if !goes_on {
+                    return self.recover(at, at + 1, &reason);
+                }
+                self.report(at, next - at, reason);
+                self.at = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next events of a chunk.
+    fn read_unit(&mut self, mut unit: Unit) -> Result<Batch, Error> {
+        let mut batch = BatchBuilder::default();
+        let plain = unit.plain.clone();
+        let segment = batch.segment(plain.clone());
+        let window = self.context.query.window();
+        while batch.len() < BATCH_EVENTS {
+            let rest = plain.get(unit.pos..).unwrap_or_default();
+            if rest.is_empty() {
+                self.finish_unit(unit);
+                return Ok(batch.finish());
+            }
+            let Some((record, data)) = whole_record(rest) else {
+                self.leave_unit(unit)?;
+                return Ok(batch.finish());
+            };
+            let data_at = unit.pos + record.data_at;
+            unit.pos += record.data_at + data.len();
+            match record.header {
+                RecordHeader::Message { connection, time } => {
+                    let number = self.number;
+                    self.number += 1;
+                    let all = self.index.as_ref().map(|index| &index.connections);
+                    let all = all.unwrap_or(&self.connections);
+                    match self.channels.get(connection, all, &self.context)? {
+                        None => unit.undeclared += 1,
+                        Some(Some(channel)) if window.wants_time(time) => {
+                            let offset = u32::try_from(data_at).unwrap_or(u32::MAX);
+                            let place = PayloadOffset { segment, offset };
+                            batch.push(time, number, channel, data, place);
+                        }
+                        Some(_) => {}
+                    }
+                }
+                RecordHeader::Connection { id, topic } => {
+                    unit.fault = self.declare(id, topic, data).err().or(unit.fault);
+                }
+                _ => {}
+            }
+        }
+        self.unit = Some(unit);
+        Ok(batch.finish())
+    }
+
+    /// Reports what is wrong with a chunk.
+    fn finish_unit(&self, unit: Unit) {
+        let Unit { at, len, undeclared, fault, .. } = unit;
+        let undeclared = (undeclared > 0)
+            .then(|| format!("messages of a chunk have undeclared connections ({undeclared})"));
+        if let Some(reason) = fault.or(undeclared) {
+            self.report(at, len, reason);
+        }
+    }
+
+    /// Leaves a chunk at bytes that are not a record.
+    fn leave_unit(&mut self, unit: Unit) -> Result<(), Error> {
+        let (pos, all) = (unit.pos, unit.plain.len());
+        if let Some(plain_at) = unit.plain_at {
+            let at = plain_at + pos as u64;
+            self.finish_unit(Unit { len: at - unit.at, ..unit });
+            // The search goes on in the chunk, whose records are not compressed.
+            return self.recover(at, at + 1, "a chunk has bytes that are not a record");
+        }
+        let fault = unit.fault.clone().unwrap_or_else(|| {
+            format!("a chunk has no record at {pos} of its {all} uncompressed bytes")
+        });
+        self.finish_unit(Unit { fault: Some(fault), ..unit });
+        Ok(())
+    }
+}
+
+/// Whether these bytes are whole records.
+fn is_chain(mut bytes: &[u8]) -> bool {
+    while let Some((record, data)) = whole_record(bytes) {
+        bytes = bytes.get(record.data_at + data.len()..).unwrap_or_default();
+    }
+    bytes.is_empty()
+}
+
+/// The record at the start of these bytes, and its data.
+fn whole_record(bytes: &[u8]) -> Option<(Record, &[u8])> {
+    let record = Record::parse(bytes).ok()?;
+    let end = record.data_at.checked_add(record.data_len as usize)?;
+    let data = bytes.get(record.data_at..end)?;
+    Some((record, data))
+}
+
+fn printable(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string()
+}
+
+impl Reader for BagReader {
+    fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
+        loop {
+            let is_full = self.loose.len() >= BATCH_EVENTS || self.loose_bytes >= BATCH_BYTES;
+            let mut goes_on = true;
+            if self.unit.is_none() && !is_full {
+                goes_on = !self.context.run.is_cancelled() && self.step()?;
+            }
+            // Messages outside of chunks come before those of the chunk behind them.
+            if !self.loose.is_empty() && (is_full || self.unit.is_some() || !goes_on) {
+                self.loose_bytes = 0;
+                return Ok(Some(std::mem::take(&mut self.loose).finish()));
+            }
+            if let Some(unit) = self.unit.take() {
+                let batch = self.read_unit(unit)?;
+                if !batch.is_empty() {
+                    return Ok(Some(batch));
+                }
+            } else if !goes_on {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn seam(&self) -> Seam {
+        Seam { ended: Some(self.at), ..self.seam }
+    }
+}

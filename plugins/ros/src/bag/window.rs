@@ -1,0 +1,154 @@
+//! The records of an open bag, at any position, and the search for the next one behind damage.
+
+#![warn(clippy::indexing_slicing)]
+
+use std::ops::Range;
+
+use memchr::memmem::Finder;
+use sluice_io::files::LogFile;
+use sluice_model::{Error, RunHandle};
+
+use super::wire::{MAGIC, MAX_HEADER, NoRecord, OP_FIELD, Record};
+
+/// What is read at once.
+const WINDOW: usize = 64 << 10;
+/// How far before the field `op` a record may begin, if it is found by that.
+const MAX_BEFORE_OP: usize = 128;
+
+/// An open bag.
+pub(crate) struct BagWindow {
+    log: LogFile,
+    bytes: Vec<u8>,
+    /// Where `bytes` are in the bag.
+    at: u64,
+    /// The longest record that is believed.
+    max_record: u64,
+    run: RunHandle,
+}
+
+/// What is at a position.
+pub(crate) enum Place {
+    End,
+    /// The start of a bag.
+    Magic,
+    Record(Record),
+    /// The bag ends in the header of a record.
+    Cut,
+    Garbage(&'static str),
+}
+
+impl BagWindow {
+    pub(crate) fn new(log: LogFile, max_record: u64, run: RunHandle) -> Self {
+        Self { log, bytes: Vec::new(), at: 0, max_record, run }
+    }
+
+    pub(crate) fn is_seekable(&self) -> bool {
+        self.log.is_seekable()
+    }
+
+    pub(crate) fn decompression_error(&self) -> Option<&str> {
+        self.log.decompression_error()
+    }
+
+    /// Fills a buffer from a position. Returns fewer bytes only at the end of the bag.
+    pub(crate) fn read(&mut self, at: u64, to: &mut [u8]) -> Result<usize, Error> {
+        self.log.read_at(at, to)
+    }
+
+    /// Declares that nothing before a position is read again.
+    pub(crate) fn forget(&mut self, at: u64) {
+        // The window may begin before, and is read again from its start.
+        self.log.forget(at.min(self.at.max(at.saturating_sub(MAX_BEFORE_OP as u64))));
+    }
+
+    /// The bytes at a position: at least `least` if the bag has as many.
+    fn view(&mut self, at: u64, least: usize) -> Result<&[u8], Error> {
+        let range = |this: &Self| -> Option<Range<usize>> {
+            let start = usize::try_from(at.checked_sub(this.at)?).ok()?;
+            (start.checked_add(least)? <= this.bytes.len()).then_some(start..this.bytes.len())
+        };
+        if range(self).is_none() {
+            self.bytes.resize(least.max(WINDOW), 0);
+            let read = self.log.read_at(at, &mut self.bytes)?;
+            self.bytes.truncate(read);
+            self.at = at;
+        }
+        let range = range(self).unwrap_or(0..self.bytes.len());
+        Ok(self.bytes.get(range).unwrap_or_default())
+    }
+
+    /// Whether the bag has a byte at this position, or ends there.
+    pub(crate) fn reaches(&mut self, at: u64) -> Result<bool, Error> {
+        match self.log.len() {
+            Some(len) => Ok(at <= len),
+            None => Ok(at == 0 || self.log.read_at(at - 1, &mut [0])? == 1),
+        }
+    }
+
+    pub(crate) fn place(&mut self, at: u64) -> Result<Place, Error> {
+        // Nearly all headers are short.
+        for least in [512, MAX_HEADER + 8] {
+            let bytes = self.view(at, least)?;
+            if bytes.is_empty() {
+                return Ok(Place::End);
+            }
+            if bytes.starts_with(MAGIC) {
+                return Ok(Place::Magic);
+            }
+            match Record::parse(bytes) {
+                Ok(record) => return Ok(Place::Record(record)),
+                Err(NoRecord::Wrong(why)) => return Ok(Place::Garbage(why)),
+                Err(NoRecord::Short) if bytes.len() < least => break,
+                Err(NoRecord::Short) => {}
+            }
+        }
+        Ok(Place::Cut)
+    }
+
+    /// Whether a record, even one that is cut off, or the end of the bag is at a position.
+    pub(crate) fn goes_on(&mut self, at: u64) -> Result<bool, Error> {
+        if !self.reaches(at)? {
+            return Ok(false);
+        }
+        Ok(!matches!(self.place(at)?, Place::Garbage(_)))
+    }
+
+    /// The position of the next record from `from` on that another one follows, or the end of the
+    /// bag.
+    pub(crate) fn search(&mut self, from: u64) -> Result<u64, Error> {
+        let finder = Finder::new(OP_FIELD);
+        let mut at = from;
+        loop {
+            if self.run.is_cancelled() {
+                return Ok(at);
+            }
+            let bytes = self.view(at, WINDOW)?;
+            let len = bytes.len() as u64;
+            let hits: Vec<u64> = finder.find_iter(bytes).map(|hit| at + hit as u64).collect();
+            for hit in hits {
+                let first = hit.saturating_sub(MAX_BEFORE_OP as u64).max(from);
+                for start in first..=hit.saturating_sub(4).max(first) {
+                    if self.is_record(start, hit)? {
+                        return Ok(start);
+                    }
+                }
+            }
+            if len < WINDOW as u64 {
+                return Ok(at + len);
+            }
+            // A hit may lie across the end of what was searched.
+            at += len - OP_FIELD.len() as u64;
+            self.forget(at.saturating_sub(MAX_BEFORE_OP as u64));
+        }
+    }
+
+    /// Whether a record begins at `start`, has its operation at `hit`, and another one behind it.
+    fn is_record(&mut self, start: u64, hit: u64) -> Result<bool, Error> {
+        let least = usize::try_from(hit - start).unwrap_or(0) + 256;
+        let Ok(record) = Record::parse(self.view(start, least)?) else { return Ok(false) };
+        if start + record.data_at as u64 <= hit || record.len() > self.max_record {
+            return Ok(false);
+        }
+        self.goes_on(start + record.len())
+    }
+}

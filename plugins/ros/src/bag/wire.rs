@@ -1,0 +1,191 @@
+//! The records of bags, version 2.0: a header of named fields, and data. Reads no file.
+
+#![warn(clippy::indexing_slicing)]
+
+/// The first bytes of a bag.
+pub(crate) const MAGIC: &[u8] = b"#ROSBAG V2.0\n";
+/// The longest header of a record that is accepted. Their longest field is a topic.
+pub(crate) const MAX_HEADER: usize = 16 << 10;
+/// Bytes of a length.
+pub(crate) const LENGTH: usize = 4;
+
+/// How the messages of a chunk are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Compression {
+    None,
+    Bz2,
+    Lz4,
+}
+
+impl Compression {
+    /// Its name in chunks.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Bz2 => "bz2",
+            Self::Lz4 => "lz4",
+        }
+    }
+
+    fn parse(name: &[u8]) -> Option<Self> {
+        [Self::None, Self::Bz2, Self::Lz4].into_iter().find(|c| c.name().as_bytes() == name)
+    }
+}
+
+/// The header of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RecordHeader {
+    /// The first record of a bag.
+    Bag {
+        /// Where the index is; 0 if the bag was not closed.
+        index_at: u64,
+        connections: u32,
+        chunks: u32,
+    },
+    Chunk {
+        compression: Compression,
+        /// The bytes of its records.
+        plain_len: u32,
+    },
+    Connection {
+        id: u32,
+        topic: Vec<u8>,
+    },
+    Message {
+        connection: u32,
+        /// Nanoseconds.
+        time: i64,
+    },
+    /// Where the messages of a connection are in the chunk before.
+    Index {
+        connection: u32,
+        messages: u32,
+    },
+    ChunkInfo,
+}
+
+const MESSAGE: u8 = 2;
+const BAG: u8 = 3;
+const INDEX: u8 = 4;
+const CHUNK: u8 = 5;
+const CHUNK_INFO: u8 = 6;
+const CONNECTION: u8 = 7;
+
+/// The field `op` as it is in every header, without its value.
+pub(crate) const OP_FIELD: &[u8] = b"\x04\0\0\0op=";
+
+impl RecordHeader {
+    /// Parses the fields of a header. `None` if it is not one that bags have.
+    pub(crate) fn parse(header: &[u8]) -> Option<Self> {
+        let field = |name: &[u8]| find(header, name);
+        let number = |name: &[u8]| u32_of(field(name)?);
+        let [op] = field(b"op")? else { return None };
+        Some(match *op {
+            MESSAGE => {
+                Self::Message { connection: number(b"conn")?, time: time_of(field(b"time")?)? }
+            }
+            BAG => Self::Bag {
+                index_at: field(b"index_pos")?.try_into().ok().map(u64::from_le_bytes)?,
+                connections: number(b"conn_count")?,
+                chunks: number(b"chunk_count")?,
+            },
+            INDEX => Self::Index { connection: number(b"conn")?, messages: number(b"count")? },
+            CHUNK => Self::Chunk {
+                compression: Compression::parse(field(b"compression")?)?,
+                plain_len: number(b"size")?,
+            },
+            CHUNK_INFO => Self::ChunkInfo,
+            CONNECTION => {
+                Self::Connection { id: number(b"conn")?, topic: field(b"topic")?.to_owned() }
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn u32_of(bytes: &[u8]) -> Option<u32> {
+    bytes.try_into().ok().map(u32::from_le_bytes)
+}
+
+/// Seconds and nanoseconds.
+fn time_of(bytes: &[u8]) -> Option<i64> {
+    let (seconds, nanoseconds) = bytes.split_at_checked(4)?;
+    let [seconds, nanoseconds] = [u32_of(seconds)?, u32_of(nanoseconds)?];
+    Some(i64::from(seconds) * 1_000_000_000 + i64::from(nanoseconds))
+}
+
+/// The fields of a header, as name and value; ends with `None` if they are not whole.
+pub(crate) fn fields(mut header: &[u8]) -> impl Iterator<Item = Option<(&[u8], &[u8])>> {
+    std::iter::from_fn(move || {
+        if header.is_empty() {
+            return None;
+        }
+        let field = take_bytes(&mut header).and_then(|field| {
+            let end = memchr::memchr(b'=', field)?;
+            Some((field.get(..end)?, field.get(end + 1..)?))
+        });
+        if field.is_none() {
+            header = &[];
+        }
+        Some(field)
+    })
+}
+
+fn find<'h>(header: &'h [u8], name: &[u8]) -> Option<&'h [u8]> {
+    let mut found = None;
+    for field in fields(header) {
+        let (key, value) = field?;
+        if key == name {
+            found = Some(value);
+        }
+    }
+    found
+}
+
+/// Takes a length and that many bytes.
+fn take_bytes<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
+    let (len, after) = rest.split_first_chunk()?;
+    let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
+    let (taken, after) = after.split_at_checked(len)?;
+    *rest = after;
+    Some(taken)
+}
+
+/// A record in memory.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) header: RecordHeader,
+    /// Where its data begins, from its first byte on.
+    pub(crate) data_at: usize,
+    pub(crate) data_len: u32,
+}
+
+/// Why bytes are not the start of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoRecord {
+    /// They are too few.
+    Short,
+    Wrong(&'static str),
+}
+
+impl Record {
+    /// The record that begins here. Its data need not be there.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NoRecord> {
+        let (len, rest) = bytes.split_first_chunk().ok_or(NoRecord::Short)?;
+        let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
+        if len > MAX_HEADER {
+            return Err(NoRecord::Wrong("the header of a record is too long"));
+        }
+        let (header, rest) = rest.split_at_checked(len).ok_or(NoRecord::Short)?;
+        let wrong = NoRecord::Wrong("the header of a record is not valid");
+        let header = RecordHeader::parse(header).ok_or(wrong)?;
+        let data_len = rest.first_chunk().ok_or(NoRecord::Short)?;
+        let (data_at, data_len) = (2 * LENGTH + len, u32::from_le_bytes(*data_len));
+        Ok(Self { header, data_at, data_len })
+    }
+
+    /// Where the next record begins, from its first byte on.
+    pub(crate) fn len(&self) -> u64 {
+        self.data_at as u64 + u64::from(self.data_len)
+    }
+}

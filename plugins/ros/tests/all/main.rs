@@ -1,0 +1,7 @@
+//! ROS messages and bags, through the public API.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod bags;
+mod cases;
+mod peers;
