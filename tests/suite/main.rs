@@ -39,6 +39,7 @@ mod records;
 mod registry;
 mod report_shape;
 mod robots;
+mod ros;
 mod samples;
 mod scaling;
 mod schema;

@@ -10,8 +10,7 @@ use sluice_model::{Channel, EmbeddedSchema, Encoding, Name};
 use crate::kit::{Folder, events, root, run};
 
 /// The codecs tested here.
-pub(super) const NAMES: &[&str] =
-    &["ice", "json", "lcm", "protobuf", "ros1", "ros2", "vel"];
+pub(super) const NAMES: &[&str] = &["ice", "json", "lcm", "protobuf", "ros1", "ros2", "vel"];
 
 /// A channel of the demo drive for each type.
 const CHANNELS: [&str; 5] = ["POSE", "GPS_TO_LOCAL", "VELODYNE", "SKIRT_FC", "CAM_THUMB_RFC"];
@@ -129,6 +128,7 @@ fn protobuf() {
     };
     let trial = codec("protobuf").payload_on(channel.clone(), *b"\x08\x07\x12\x02\x01\x02");
     trial.payload_on(channel, *b"\x10\x01\x08\x00\x18\x05").check();
+}
 
 /// A channel that declares the type of its ROS messages.
 fn ros_channel(encoding: Encoding, language: &str, text: &str) -> Channel {

@@ -271,6 +271,7 @@ fn mcap_summary_len(file: &[u8]) -> usize {
     let footer = file.len() - 8 - 20;
     let start = u64::from_le_bytes(file[footer..footer + 8].try_into().unwrap());
     file.len() - start as usize
+}
 
 /// A bag of the family's cases whose chunks end at this byte.
 fn ros1_bag(case: &str, chunks_end: usize) -> (SourceTrial, Vec<u8>) {

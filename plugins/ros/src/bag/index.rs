@@ -1,7 +1,7 @@
 //! What is known of a bag before its messages are read: where its chunks are, and its connections.
 //!
 //! Bags describe both at their end. That is compared with a walk over the heads of all records,
-//! and used only if they agree.
+//! and with what the chunks declare, and used only if they agree.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_io::files::{self, LogFile};
-use sluice_model::{Error, RunHandle};
+use sluice_model::options::ByteSize;
+use sluice_model::{BlockPool, Error, RunHandle};
 
+use super::chunk::{Unpacked, unpack};
 use super::connections::{Connections, MAX_DESCRIPTION};
 use super::window::{BagWindow, Place};
-use super::wire::{Compression, RecordHeader};
+use super::wire::{Compression, RecordHeader, max_packed, whole_record};
 
 /// A chunk of a bag.
 #[derive(Clone, Copy, Debug)]
@@ -40,20 +42,25 @@ pub(crate) struct BagIndex {
 
 impl BagIndex {
     /// Walks over the heads of all records. `None` for streams.
-    fn read(path: &Path) -> Result<Option<Self>, Error> {
+    fn read(path: &Path, max_chunk: ByteSize) -> Result<Option<Self>, Error> {
         let mut window = BagWindow::new(LogFile::open(path)?, u64::MAX, RunHandle::default());
         if !window.is_seekable() {
             return Ok(None);
         }
         let mut index = Self::default();
-        index.fault = index.walk(&mut window)?;
+        index.fault = index.walk(&mut window, max_chunk)?;
         Ok(Some(index))
     }
 
     /// Returns what is wrong with the bag or its index.
-    fn walk(&mut self, window: &mut BagWindow) -> Result<Option<String>, Error> {
+    fn walk(
+        &mut self,
+        window: &mut BagWindow,
+        max_chunk: ByteSize,
+    ) -> Result<Option<String>, Error> {
         let (mut at, mut expected, mut counted) = (0, None, 0);
-        let mut used = BTreeSet::new();
+        // The connections that have messages, and the chunks in which they have their first.
+        let (mut used, mut first_uses) = (BTreeSet::new(), BTreeSet::new());
         let wrong = |what: &str| Ok(Some(what.to_owned()));
         loop {
             self.len = at;
@@ -88,7 +95,9 @@ impl BagIndex {
                 }
                 RecordHeader::Index { connection, messages } => {
                     counted = self.chunks.len();
-                    used.insert(connection);
+                    if used.insert(connection) {
+                        first_uses.insert(counted.saturating_sub(1));
+                    }
                     self.messages += u64::from(messages);
                 }
                 RecordHeader::Connection { id, topic } => {
@@ -111,13 +120,49 @@ impl BagIndex {
         }
         let found = (self.chunks.len(), self.connections.all.len());
         match expected {
-            Some(expected) if expected == found => Ok(None),
+            Some(expected) if expected == found => {
+                self.check_declarations(window, &first_uses, max_chunk)
+            }
             Some((chunks, connections)) => Ok(Some(format!(
                 "expected {chunks} chunks and {connections} connections, found {} and {}",
                 found.0, found.1
             ))),
             None => wrong("it has no head"),
         }
+    }
+
+    /// Compares the connections with what these chunks declare. Returns what is wrong. A chunk that
+    /// cannot be read contradicts nothing.
+    fn check_declarations(
+        &self,
+        window: &mut BagWindow,
+        chunks: &BTreeSet<usize>,
+        max_chunk: ByteSize,
+    ) -> Result<Option<String>, Error> {
+        let blocks = BlockPool::new(1 << 20, 2);
+        for ChunkEntry { at, plain_len, compression, .. } in
+            chunks.iter().filter_map(|chunk| self.chunks.get(*chunk)).copied()
+        {
+            let Place::Record(record) = window.place(at)? else { continue };
+            if u64::from(record.data_len) > max_packed(max_chunk) {
+                continue;
+            }
+            let mut packed = vec![0; record.data_len as usize];
+            window.read(at + record.data_at as u64, &mut packed)?;
+            let limits = (&blocks, max_chunk);
+            let unpacked = unpack(compression, packed.into(), plain_len, false, limits);
+            let Ok(Unpacked { plain, .. }) = unpacked else { continue };
+            let mut rest = &plain[..];
+            while let Some((record, data)) = whole_record(rest) {
+                if let RecordHeader::Connection { id, topic } = &record.header
+                    && let Err(why) = self.connections.check(*id, topic, data)
+                {
+                    return Ok(Some(why));
+                }
+                rest = rest.get(record.data_at + data.len()..).unwrap_or_default();
+            }
+        }
+        Ok(None)
     }
 
     /// The index, if it can be used.
@@ -147,7 +192,11 @@ pub(crate) struct IndexCache(Mutex<BTreeMap<PathBuf, Option<Arc<BagIndex>>>>);
 
 impl IndexCache {
     /// The index of a bag; `None` for a stream.
-    pub(crate) fn get(&self, path: &Path) -> Result<Option<Arc<BagIndex>>, Error> {
+    pub(crate) fn get(
+        &self,
+        path: &Path,
+        max_chunk: ByteSize,
+    ) -> Result<Option<Arc<BagIndex>>, Error> {
         if path == Path::new("-") || files::is_special(path) {
             return Ok(None);
         }
@@ -155,7 +204,7 @@ impl IndexCache {
         if let Some(known) = lock().get(path) {
             return Ok(known.clone());
         }
-        let index = BagIndex::read(path)?.map(Arc::new);
+        let index = BagIndex::read(path, max_chunk)?.map(Arc::new);
         Ok(lock().entry(path.to_owned()).or_insert(index).clone())
     }
 }

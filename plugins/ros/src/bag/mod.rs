@@ -97,7 +97,8 @@ impl Source for BagSource {
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
         let mut splits = Vec::new();
         for Input { path, bytes } in self.inputs()? {
-            let index = if bytes.is_some() { self.indexes.get(&path)? } else { None };
+            let index =
+                if bytes.is_some() { self.indexes.get(&path, self.max_chunk)? } else { None };
             match index {
                 Some(index) => splits.extend(Self::cut(&path, &index, target)),
                 None => splits.push(Split::whole(path, None)),
@@ -107,12 +108,12 @@ impl Source for BagSource {
     }
 
     fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
-        let index = self.indexes.get(input)?;
+        let index = self.indexes.get(input, self.max_chunk)?;
         Ok(index.as_deref().and_then(BagIndex::usable).map(|index| index.messages))
     }
 
     fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
-        let Some(index) = self.indexes.get(input)? else { return Ok(Vec::new()) };
+        let Some(index) = self.indexes.get(input, self.max_chunk)? else { return Ok(Vec::new()) };
         let mut findings = Vec::new();
         for (compression, count) in index.compressions() {
             let compression = compression.name();
@@ -123,7 +124,13 @@ impl Source for BagSource {
     }
 
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
-        Ok(self.indexes.get(input)?.as_deref().and_then(fault).into_iter().collect())
+        Ok(self
+            .indexes
+            .get(input, self.max_chunk)?
+            .as_deref()
+            .and_then(fault)
+            .into_iter()
+            .collect())
     }
 
     fn read<'s>(
@@ -132,7 +139,7 @@ impl Source for BagSource {
         entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        let index = self.indexes.get(&split.input)?;
+        let index = self.indexes.get(&split.input, self.max_chunk)?;
         let split_start = (split, entry);
         let reader = BagReader::open(&split.input, split_start, index, self.max_chunk, context)?;
         Ok(Box::new(reader))

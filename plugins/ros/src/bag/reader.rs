@@ -16,7 +16,7 @@ use super::chunk::{Unpacked, unpack};
 use super::connections::{BagChannels, Connections, MAX_DESCRIPTION};
 use super::index::BagIndex;
 use super::window::{BagWindow, Place};
-use super::wire::{Compression, MAGIC, Record, RecordHeader};
+use super::wire::{Compression, MAGIC, Record, RecordHeader, is_chain, max_packed, whole_record};
 
 /// The most events of a batch.
 const BATCH_EVENTS: usize = 4096;
@@ -68,7 +68,7 @@ impl BagReader {
         context: &ReadContext,
     ) -> Result<Self, Error> {
         let log = LogFile::open_expecting(path, InputContent::Any)?;
-        let max_record = max_chunk.0.saturating_add(max_chunk.0 / 8).saturating_add(1 << 16);
+        let max_record = max_packed(max_chunk);
         let at = match entry {
             SplitStart::At(at) => at,
             SplitStart::Search => split.start,
@@ -256,7 +256,7 @@ impl BagReader {
         let (at, data_at) = (self.at, self.at + record.data_at as u64);
         let next = at + record.len();
         let max = self.max_chunk;
-        if u64::from(record.data_len) > max.0.saturating_add(max.0 / 8).saturating_add(1 << 16) {
+        if u64::from(record.data_len) > max_packed(max) {
             let reason = format!(
                 "a chunk of {} bytes exceeds `max_chunk` ({max}); raise that if the length is right",
                 record.data_len
@@ -371,22 +371,6 @@ impl BagReader {
         self.finish_unit(Unit { fault: Some(fault), ..unit });
         Ok(())
     }
-}
-
-/// Whether these bytes are whole records.
-fn is_chain(mut bytes: &[u8]) -> bool {
-    while let Some((record, data)) = whole_record(bytes) {
-        bytes = bytes.get(record.data_at + data.len()..).unwrap_or_default();
-    }
-    bytes.is_empty()
-}
-
-/// The record at the start of these bytes, and its data.
-fn whole_record(bytes: &[u8]) -> Option<(Record, &[u8])> {
-    let record = Record::parse(bytes).ok()?;
-    let end = record.data_at.checked_add(record.data_len as usize)?;
-    let data = bytes.get(record.data_at..end)?;
-    Some((record, data))
 }
 
 fn printable(bytes: &[u8]) -> String {

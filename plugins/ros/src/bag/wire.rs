@@ -2,6 +2,8 @@
 
 #![warn(clippy::indexing_slicing)]
 
+use sluice_model::options::ByteSize;
+
 /// The first bytes of a bag.
 pub(crate) const MAGIC: &[u8] = b"#ROSBAG V2.0\n";
 /// The longest header of a record that is accepted. Their longest field is a topic.
@@ -188,4 +190,25 @@ impl Record {
     pub(crate) fn len(&self) -> u64 {
         self.data_at as u64 + u64::from(self.data_len)
     }
+}
+
+/// Whether these bytes are whole records.
+pub(crate) fn is_chain(mut bytes: &[u8]) -> bool {
+    while let Some((record, data)) = whole_record(bytes) {
+        bytes = bytes.get(record.data_at + data.len()..).unwrap_or_default();
+    }
+    bytes.is_empty()
+}
+
+/// The record at the start of these bytes, and its data.
+pub(crate) fn whole_record(bytes: &[u8]) -> Option<(Record, &[u8])> {
+    let record = Record::parse(bytes).ok()?;
+    let end = record.data_at.checked_add(record.data_len as usize)?;
+    let data = bytes.get(record.data_at..end)?;
+    Some((record, data))
+}
+
+/// The most packed bytes of a chunk of this length: packing may make it a little longer.
+pub(crate) fn max_packed(max_chunk: ByteSize) -> u64 {
+    max_chunk.0.saturating_add(max_chunk.0 / 8).saturating_add(1 << 16)
 }

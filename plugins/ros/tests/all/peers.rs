@@ -110,7 +110,8 @@ fn bags_have_the_messages_that_rosbags_reads() {
         let mut found: Vec<_> =
             found.map(|event| (event.channel, event.timestamp, hex(&event.payload))).collect();
         // Ours are in the order of the file.
-        (expected.sort(), found.sort());
+        expected.sort();
+        found.sort();
         assert_eq!(found, expected);
     }
 }

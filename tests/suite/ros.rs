@@ -1,0 +1,109 @@
+//! Logs of ROS through the whole program: bags, folders, and MCAP files.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::kit::{Folder, python_with, root, run_sluice};
+
+/// The events of a log, decoded by its own types.
+fn decoded(folder: &Folder, log: &str) -> Vec<Value> {
+    let lines = format!("{log}.jsonl");
+    run_sluice(folder, &["convert", log, "--to", &lines, "--overwrite"]).expect(0);
+    let text = String::from_utf8(folder.read(&lines)).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The fields of events, without what formats say of them.
+fn fields(events: &[Value]) -> Vec<&Value> {
+    events.iter().map(|event| &event["fields"]).collect()
+}
+
+fn recording(folder: &Folder, name: &str) {
+    folder.write(name, std::fs::read(root().join("tests/suite/ros").join(name)).unwrap());
+}
+
+#[test]
+fn a_bag_and_its_mcap_file_have_equal_events() {
+    let folder = Folder::new();
+    let bag = root().join("plugins/ros/testdata/bag-lz4/log.bag");
+    folder.write("drive.bag", std::fs::read(bag).unwrap());
+    run_sluice(&folder, &["convert", "drive.bag", "--to", "drive.mcap"]).expect(0);
+    let (bag, mcap) = (decoded(&folder, "drive.bag"), decoded(&folder, "drive.mcap"));
+    assert_eq!(bag.len(), 11);
+    assert_eq!(bag[1]["fields"]["header"]["frame_id"], "laser");
+    assert_eq!(bag, mcap);
+}
+
+#[test]
+fn a_folder_of_ros2_has_the_events_of_its_parts() {
+    let folder = Folder::new();
+    recording(&folder, "wbag_0.mcap");
+    recording(&folder, "array_msgs_0.mcap");
+    std::fs::create_dir(folder.at("bag")).unwrap();
+    for part in ["wbag_0.mcap", "array_msgs_0.mcap"] {
+        std::fs::copy(folder.at(part), folder.at("bag").join(part)).unwrap();
+    }
+    let text = "rosbag2_bagfile_information:\n  version: 5\n  storage_identifier: mcap\n  \
+        relative_file_paths:\n    - wbag_0.mcap\n    - array_msgs_0.mcap\n";
+    folder.write("bag/metadata.yaml", text);
+    let found = decoded(&folder, "bag");
+    let parts = [decoded(&folder, "wbag_0.mcap"), decoded(&folder, "array_msgs_0.mcap")].concat();
+    assert_eq!(fields(&found), fields(&parts));
+    assert!(found.len() > 1246);
+    folder.write("bag/metadata.yaml", text.replace("identifier: mcap", "identifier: sqlite3"));
+    run_sluice(&folder, &["info", "bag"]).expect(1).expect_stderr("rosbags-convert");
+}
+
+/// Prints the messages of an MCAP file as `mcap-ros2-support` decodes them.
+const DECODE: &str = r#"
+import base64, json, sys
+from mcap.reader import make_reader
+from mcap_ros2.decoder import DecoderFactory
+
+def plain(value):
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode()
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if hasattr(value, "__slots__"):
+        return {name: plain(getattr(value, name)) for name in value.__slots__}
+    return value
+
+reader = make_reader(open(sys.argv[1], "rb"), decoder_factories=[DecoderFactory()])
+for _, channel, message, decoded in reader.iter_decoded_messages(log_time_order=False):
+    print(json.dumps([channel.topic, message.log_time, plain(decoded)]))
+"#;
+
+#[test]
+fn messages_have_the_values_that_mcap_ros2_support_gives_them() {
+    let Some(python) = python_with("mcap_ros2") else { return };
+    let folder = Folder::new();
+    for name in ["wbag_0.mcap", "array_msgs_0.mcap"] {
+        recording(&folder, name);
+        let ran = Command::new(&python).args(["-c", DECODE]).arg(folder.at(name)).output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let lines = String::from_utf8(ran.stdout).unwrap();
+        let expected: Vec<Value> =
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let found = decoded(&folder, name);
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found["channel"], expected[0]);
+            assert_eq!(found["timestamp_ns"], expected[1]);
+            assert_eq!(numbers(&found["fields"]), numbers(&expected[2]));
+        }
+    }
+}
+
+/// The value with all numbers as floats.
+fn numbers(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => number.as_f64().into(),
+        Value::Array(all) => all.iter().map(numbers).collect(),
+        Value::Object(all) => {
+            Value::Object(all.iter().map(|(key, value)| (key.clone(), numbers(value))).collect())
+        }
+        other => other.clone(),
+    }
+}
