@@ -111,3 +111,42 @@ for file in files:
     let folder_name = format!("{:?}", schemas.to_str().unwrap());
     asks("foxglove", &folder, &script.replace("FOLDER", &folder_name));
 }
+
+/// The channels of what a log becomes with views.
+fn viewed(folder: &Folder, source: &str, path: &str, types: &str) -> String {
+    let pipeline = format!(
+        "[sources.log]\nplugin = \"{source}\"\npath = \"{path}\"\n\
+         [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"{types}\"\n\
+         [stages.view]\nplugin = \"foxglove\"\nfrom = \"typed\"\n\
+         [sinks.out]\nplugin = \"mcap\"\nfrom = \"view\"\npath = \"out.mcap\"\n"
+    );
+    folder.write("view.toml", pipeline);
+    run_sluice(folder, &["run", "view.toml"]).expect(0);
+    run_sluice(folder, &["info", "out.mcap", "--json"]).expect(0).text().to_owned()
+}
+
+#[test]
+fn messages_of_vel_logs_are_shown_whatever_their_version() {
+    let folder = Folder::new();
+    let case = root().join("plugins/vel/testdata/example/log.hex");
+    let text = std::fs::read_to_string(case).unwrap();
+    let digits: String = text.lines().filter_map(|line| line.split('#').next()).collect();
+    let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
+    folder.write("drive.vel", digits.chunks(2).map(byte).collect::<Vec<_>>());
+    let info = viewed(&folder, "vel", "drive.vel", "vel");
+    assert!(info.contains("\"/view/imu/IMUStateM\"") && info.contains("\"/tf\""), "{info}");
+}
+
+#[test]
+fn scanners_of_orca_logs_are_shown_where_they_are_mounted() {
+    let folder = Folder::new();
+    for file in std::fs::read_dir(root().join("plugins/orca/testdata/dialect_a")).unwrap() {
+        let file = file.unwrap();
+        folder.write(&file.file_name().to_string_lossy(), std::fs::read(file.path()).unwrap());
+    }
+    let info = viewed(&folder, "orca", "master.log", "orca");
+    for view in ["/tf", "/view/laser0/orca.Laser", "/view/laser0/orca.Laser/points"] {
+        assert!(info.contains(&format!("\"{view}\"")), "{view}: {info}");
+    }
+}

@@ -110,7 +110,7 @@ fn scanner(source: &str) -> [Messages<'_>; 2] {
         Messages {
             channel: "LaserRange2DConfigM",
             source,
-            type_name: "LaserRange2DConfigM",
+            type_name: "LaserRange2DConfigM.v100",
             columns: vec![
                 ("field_of_view", Arc::new(Float32Array::from(vec![180.0]))),
                 ("quaternion", quaternions(&[[2.0, 0.0, 0.0, 0.0]])),
@@ -120,7 +120,7 @@ fn scanner(source: &str) -> [Messages<'_>; 2] {
         Messages {
             channel: "LaserRange2DDataM",
             source,
-            type_name: "LaserRange2DDataM",
+            type_name: "LaserRange2DDataM.v101",
             columns: vec![("ranges", Arc::new(ranges))],
         },
     ]
