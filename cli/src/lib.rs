@@ -17,6 +17,7 @@
 
 mod args;
 mod commands;
+mod conversion;
 mod damage;
 mod exit;
 pub mod extension;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use sluice_model::PluginKind;
+use sluice_model::{ConversionStage, PluginKind};
 use sluice_pipeline::spec::quoted as key;
 pub(crate) use sluice_pipeline::spec::string_literal as string;
 
@@ -24,6 +24,8 @@ pub(crate) struct Recipe<'r> {
     pub(crate) own_types: &'r [&'r str],
     /// Which events to keep.
     pub(crate) selection: Option<&'r SelectionArgs>,
+    /// The stages that conversions from this source go through.
+    pub(crate) from_source: &'r [ConversionStage],
     /// The number of events to keep.
     pub(crate) limit: Option<u64>,
     /// New channel names, by pattern.
@@ -32,6 +34,8 @@ pub(crate) struct Recipe<'r> {
     pub(crate) shared_names: &'r [String],
     /// Whether decoded rows must be encoded back to payloads.
     pub(crate) encodes: bool,
+    /// The stages that conversions to this sink go through.
+    pub(crate) to_sink: &'r [ConversionStage],
     /// The sink's plugin.
     pub(crate) sink: &'r str,
     /// What it writes.
@@ -56,6 +60,7 @@ impl Recipe<'_> {
             file.node(PluginKind::Stage, "keep", "filter");
             file.selection(selection);
         }
+        file.stages(self.from_source);
         let types = self.types();
         if !types.is_empty() {
             file.node(PluginKind::Stage, "typed", "decode");
@@ -83,6 +88,7 @@ impl Recipe<'_> {
                 file.types(&types, self.selection);
             }
         }
+        file.stages(self.to_sink);
         file.node(PluginKind::Sink, "out", self.sink);
         // Without an output, the sink uses its default.
         if !self.output.is_empty() {
@@ -129,6 +135,13 @@ impl PipelineText {
         self.option("plugin", &string(plugin));
         if let Some(before) = self.before.replace(name) {
             self.option("from", &string(before));
+        }
+    }
+
+    fn stages(&mut self, stages: &[ConversionStage]) {
+        for ConversionStage { plugin, options } in stages {
+            self.node(PluginKind::Stage, plugin, plugin);
+            options.iter().for_each(|(key, value)| self.option(key, value));
         }
     }
 
@@ -359,6 +372,8 @@ fields = [
             limit: Some(7),
             renames: &[("re:CAM_([0-9])".into(), "CAMERA_$1".into())],
             shared_names: &[],
+            from_source: &[],
+            to_sink: &[],
             encodes: true,
             sink: "lcm-log",
             output: "out.lcm",

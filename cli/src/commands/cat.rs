@@ -9,6 +9,7 @@ use sluice_pipeline::run::{self, Options};
 
 use crate::args::{Assignment, CatArgs, ProgressFormat, SelectionArgs};
 use crate::commands::{convert, execute, generated};
+use crate::conversion;
 use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
@@ -106,15 +107,17 @@ fn print_group(
     let source = group.source;
     let role = if args.json { DefaultRole::PrintJson } else { DefaultRole::Print };
     let sink = inputs::default_plugin(shell, PluginKind::Sink, role)?;
+    let from_source = conversion::behind(source, &format.options);
     let recipe = Recipe {
         source: source.name,
+        from_source: &from_source,
         inputs: &group.inputs,
         source_options: &format.options,
         own_types: source.types,
         selection: Some(selection),
         limit,
         // Payloads must be encoded again to be shown.
-        encodes: args.payload && source.gives_rows,
+        encodes: args.payload && (source.gives_rows || !from_source.is_empty()),
         sink: sink.name,
         output: "-",
         sink_options: &sink_options(args),

@@ -8,6 +8,7 @@ use sluice_pipeline::PluginInstance;
 use crate::args::{Assignment, ConvertArgs, EngineArgs};
 use crate::commands::generated::{parse_generated, print_pipeline};
 use crate::commands::{execute, run, shared_names};
+use crate::conversion::Conversion;
 use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
@@ -44,6 +45,13 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
     )?;
     let source = find_source(&inputs, format.from.as_deref(), &format.options, shell)?;
     let shared = shared_names::find(&inputs, &format.options, (source, sink.plugin), shell);
+    let sink_options = [sink.options, args.sink_option.clone()].concat();
+    let conversion = Conversion::between(
+        (source, &format.options),
+        (sink.plugin, &sink_options),
+        !selection.types.is_empty(),
+    );
+    let types: Vec<&str> = conversion.types.iter().map(String::as_str).collect();
     let recipe = Recipe {
         source: source.name,
         inputs: &inputs,
@@ -51,24 +59,31 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
         source_name: args.source_name.as_deref(),
         selection: Some(&selection),
         shared_names: &shared,
+        from_source: &conversion.from_source,
+        to_sink: &conversion.to_sink,
         sink: sink.plugin.name,
         output: &sink.path,
-        sink_options: &[sink.options, args.sink_option.clone()].concat(),
+        sink_options: &conversion.sink_options,
         fields: &args.field,
         ..Recipe::default()
     };
+    if !conversion.to_sink.is_empty() {
+        return Ok(Recipe { own_types: &types, ..recipe }.text());
+    }
     let text = recipe.text();
-    if !source.gives_rows && source.types.is_empty() {
+    let gives_rows = source.gives_rows || !conversion.from_source.is_empty();
+    if !gives_rows && source.types.is_empty() {
         return Ok(text);
     }
     let wants_payloads = needs_payloads(&text, shell);
-    if source.gives_rows && wants_payloads {
+    if gives_rows && wants_payloads && selection.condition.is_none() {
         return Ok(Recipe { encodes: true, ..recipe }.text());
     }
     // If the source knows its types, decode whenever the sink can write fields or a condition needs
     // them.
     if !wants_payloads || selection.condition.is_some() {
-        return Ok(Recipe { own_types: source.types, ..recipe }.text());
+        let encodes = gives_rows && wants_payloads;
+        return Ok(Recipe { own_types: source.types, encodes, ..recipe }.text());
     }
     Ok(text)
 }

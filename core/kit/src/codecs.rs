@@ -122,7 +122,7 @@ impl CodecOptions {
 /// The name of the set of types that channels declare themselves ([`Channel::schema`]).
 ///
 /// [`Channel::schema`]: sluice_model::Channel::schema
-const EMBEDDED: &str = "embedded";
+pub const EMBEDDED_TYPES: &str = "embedded";
 
 sluice_model::register! {
     types "embedded": &[],
@@ -162,7 +162,7 @@ impl Codecs {
         let mut files: Vec<Vec<PathBuf>> = vec![Vec::new(); plugins.len()];
         let (mut named, mut has_embedded) = (HashSet::new(), false);
         for (at, path) in types.0.iter().enumerate() {
-            if path == Path::new(EMBEDDED) {
+            if path == Path::new(EMBEDDED_TYPES) {
                 has_embedded = true;
                 continue;
             }

@@ -159,8 +159,10 @@ pub struct Plugin {
     pub when_played: &'static [(&'static str, &'static str)],
     /// The stages that conversions go through behind this source, or in front of this sink, given
     /// its options. They stand in pipelines that the program generates, where users see them; a
-    /// conversion from a format to itself goes through none.
-    pub conversion: fn(&Value) -> Vec<ConversionStage>,
+    /// conversion from a format to itself goes through none. A sink's stages need decoded messages.
+    ///
+    /// Options that are only for these stages are removed: they do not reach the plugin.
+    pub conversion: fn(&mut serde_json::Map<String, Value>) -> Vec<ConversionStage>,
     /// The program it runs with these options, if any. Such a plugin takes the working directory
     /// from its option `folder`, which defaults to the folder of the pipeline file.
     pub program: Option<fn(&Value) -> Program>,

@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use sluice_io::escape::printable;
 use sluice_model::options::{ByteSize, OutPath};
 use sluice_model::{
-    Batch, Channels, Error, Job, PrepareContext, RunHandle, RunOrigin, Sink, SinkContext,
-    SinkInput, SinkTraits, Written,
+    Batch, Channels, ConversionStage, Error, Job, PrepareContext, RunHandle, RunOrigin, Sink,
+    SinkContext, SinkInput, SinkTraits, Written,
 };
 
 use crate::carry;
@@ -49,6 +49,20 @@ sluice_model::register! {
     about: "writes MCAP files with all their indexes, for Foxglove, Rerun, ROS and others",
     sample: include_str!("../samples/mcap-sink.toml"),
     extensions: &["mcap"],
+    conversion: conversion,
+}
+
+/// The stages by which viewers show messages of any format. `view = "none"` leaves out those that
+/// are added for showing.
+fn conversion(options: &mut serde_json::Map<String, serde_json::Value>) -> Vec<ConversionStage> {
+    let [typed, view] = ["to-protobuf", "foxglove"].map(ConversionStage::named);
+    match options.get("view").and_then(serde_json::Value::as_str) {
+        Some("none") => {
+            options.remove("view");
+            vec![typed]
+        }
+        _ => vec![typed, view],
+    }
 }
 
 /// The usual size of chunks, as other writers have it.

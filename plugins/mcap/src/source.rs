@@ -7,7 +7,8 @@ use serde::Deserialize;
 use sluice_io::files::{self, InputContent};
 use sluice_model::options::{ByteSize, InPaths};
 use sluice_model::{
-    Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
+    ConversionStage, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split,
+    SplitStart,
 };
 
 use crate::index::{FileIndex, IndexCache};
@@ -54,6 +55,7 @@ sluice_model::register! {
     extensions: &["mcap"],
     sniff: sniff,
     types: &["embedded"],
+    conversion: |_| vec![ConversionStage::named("from-protobuf")],
     sensors_share_names: true,
 }
 

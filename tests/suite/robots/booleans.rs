@@ -18,7 +18,7 @@ fn lcm_event(number: u64, channel: &str, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A log of ten messages; those at indices in `odd` have booleans that are neither 0 nor 1.
-fn lcm_log(folder: &Folder, odd: &[u32]) -> Vec<u8> {
+pub(super) fn lcm_log(folder: &Folder, odd: &[u32]) -> Vec<u8> {
     folder.write("set.lcm", TYPE);
     let output = run_sluice(folder, &["types", "set.lcm", "--json"]).expect(0).text();
     let output: serde_json::Value = serde_json::from_str(output.trim()).unwrap();

@@ -61,7 +61,7 @@ fn column_values(events: &[[String; 5]], place: usize) -> Vec<String> {
     events.iter().map(|event| event[place].clone()).collect()
 }
 
-fn create_logs(folder: &Folder) {
+pub(super) fn create_logs(folder: &Folder) {
     vel(folder);
     orca(folder);
     run_sluice(folder, &["run", "quickstart", "--set", "SECONDS=1", "--set", "OUT=quick"])

@@ -5,6 +5,7 @@ mod lossless;
 mod oddities;
 mod pictures;
 mod sensors;
+mod typed_layer;
 mod writers;
 
 use crate::kit::{Folder, ProgramOutput, joined_lines, run_sluice};

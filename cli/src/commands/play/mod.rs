@@ -22,6 +22,7 @@ use sluice_pipeline::{Pipeline, Report};
 
 use crate::args::{Assignment, ProgressFormat};
 use crate::commands::{convert, execute, generated};
+use crate::conversion;
 use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
@@ -82,13 +83,15 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
     let source = convert::find_source(&files, format.from.as_deref(), &format.options, shell)?;
     let speed = speed(args)?;
     let source_options = playback_options(source, format.options);
+    let from_source = conversion::behind(source, &source_options);
     let recipe = Recipe {
         source: source.name,
+        from_source: &from_source,
         source_options: &source_options,
         inputs: &files,
         selection: Some(&selection),
         renames: &args.rename,
-        encodes: source.gives_rows,
+        encodes: source.gives_rows || !from_source.is_empty(),
         sink: sink.name,
         output: to,
         sink_options: &sink_options(args, speed),

@@ -7,9 +7,10 @@ use arrow_array::BinaryArray;
 use arrow_schema::SchemaRef;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 use sluice_model::{
-    Batch, ChannelId, Error, Map, MapQuery, MessageType, OptionsError, Patterns, Payloads, Rows,
-    RowsEffect, Stage, StageContext,
+    Batch, ChannelId, Error, Map, MapQuery, MessageType, Patterns, PayloadType, Payloads,
+    PluginFactory, Registry, Rows, RowsEffect, Stage, StageContext, options,
 };
 
 use super::TypedLayer;
@@ -24,22 +25,21 @@ pub(crate) struct ToProtobuf {
 
 sluice_model::register! {
     stage "to-protobuf": ToProtobuf,
+    make: PluginFactory::Stage(|value, registry| Ok(stage(options::read(value)?, registry))),
     about: "carries decoded messages as protobuf, which other programs can show",
     sample: include_str!("../../samples/to-protobuf.toml"),
 }
 
-impl TryFrom<ToProtobuf> for Stage {
-    type Error = OptionsError;
-
-    fn try_from(options: ToProtobuf) -> Result<Self, OptionsError> {
-        let state = Mutex::default();
-        Ok(Stage::Map(Box::new(Convert { channels: options.channels, state })))
-    }
+fn stage(options: ToProtobuf, registry: &Registry) -> Stage {
+    let (registry, state) = (registry.clone(), Mutex::default());
+    Stage::Map(Box::new(Convert { channels: options.channels, registry, state }))
 }
 
 #[derive(Debug)]
 struct Convert {
     channels: Patterns,
+    /// Where codecs are found.
+    registry: Registry,
     state: Mutex<Layers>,
 }
 
@@ -56,23 +56,42 @@ struct KnownLayer {
     message: Arc<MessageType>,
     columns: SchemaRef,
     layer: Result<Arc<TypedLayer>, String>,
+    /// The type itself, by its codec.
+    own: Option<Arc<dyn PayloadType>>,
 }
 
 impl Convert {
-    fn layer(&self, rows: &Rows) -> (usize, Result<Arc<TypedLayer>, String>) {
+    /// The index of the layer of these rows.
+    fn layer(&self, rows: &Rows, state: &mut Layers) -> usize {
         let (message, columns) = (&rows.message, rows.columns.schema());
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it = |known: &KnownLayer| {
             (Arc::ptr_eq(&known.message, message) || known.message == *message)
                 && (Arc::ptr_eq(&known.columns, &columns) || known.columns == columns)
         };
         if let Some(at) = state.all.iter().position(is_it) {
-            return (at, state.all[at].layer.clone());
+            return at;
         }
         let layer = TypedLayer::new(message, &columns).map(Arc::new);
+        let codec = self.registry.codec(&message.codec, json!({})).ok();
+        let own = codec.and_then(|codec| codec.adopt(message, &columns).ok());
         let message = Arc::clone(message);
-        state.all.push(KnownLayer { message, columns, layer: layer.clone() });
-        (state.all.len() - 1, layer)
+        state.all.push(KnownLayer { message, columns, layer, own });
+        state.all.len() - 1
+    }
+
+    /// Encodes rows without payloads by their own codec, on channels that declare their types.
+    /// Returns the events that have a payload then.
+    fn restore(&self, batch: Batch, rows: &Rows) -> (Batch, Vec<u32>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = self.layer(rows, &mut state);
+        let own = state.all.get(at).and_then(|known| known.own.clone());
+        drop(state);
+        let mut bad = Vec::new();
+        let Some(Ok(payloads)) = own.map(|own| own.encode(&rows.columns, &mut bad)) else {
+            return (batch, Vec::new());
+        };
+        let (good, payloads) = without_bad(rows, payloads, &bad);
+        (batch.with_payloads(&good, &payloads), good)
     }
 
     /// The channel for messages of a channel in this layer.
@@ -92,16 +111,16 @@ impl Convert {
         Ok(id.0)
     }
 
-    /// Which channels have messages to convert.
-    fn selected(&self, batch: &Batch, context: &StageContext<'_>) -> BTreeMap<u32, bool> {
+    /// Which channels are selected, and whether they declare their types.
+    fn selected(&self, batch: &Batch, context: &StageContext<'_>) -> BTreeMap<u32, Selected> {
         let mut selected = BTreeMap::new();
         for channel in batch.channels() {
             selected.entry(*channel).or_insert_with(|| {
                 let channel = context.channels.get(ChannelId(*channel));
-                // Channels with a schema of their own can be shown as they are.
-                let is_open = channel.schema.is_none();
-                let name = channel.name.text();
-                is_open && (self.channels.is_empty() || self.channels.matches(name))
+                if !self.channels.is_empty() && !self.channels.matches(channel.name.text()) {
+                    return Selected::No;
+                }
+                if channel.schema.is_some() { Selected::Declared } else { Selected::Yes }
             });
         }
         selected
@@ -115,7 +134,10 @@ impl Convert {
         context: &mut StageContext<'_>,
     ) -> Result<(Batch, Vec<u32>), Error> {
         let name = &rows.message.name;
-        let (at, layer) = self.layer(rows);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = self.layer(rows, &mut state);
+        let layer = state.all.get(at).map_or(Err(String::new()), |known| known.layer.clone());
+        drop(state);
         let mut bad = Vec::new();
         let encoded = layer.and_then(|layer| Ok((layer.encode(&rows.columns, &mut bad)?, layer)));
         let (messages, layer) = match encoded {
@@ -131,13 +153,7 @@ impl Convert {
         for (reason, count) in reasons {
             context.note(format!("message of `{name}` not converted: {reason}"), count);
         }
-        let is_bad = |row: u32| bad.binary_search_by_key(&row, |(bad, _)| *bad).is_ok();
-        let good = (0..).zip(&rows.events).filter(|(row, _)| bad.is_empty() || !is_bad(*row));
-        let good: Vec<u32> = good.map(|(_, event)| *event).collect();
-        let messages = match bad.is_empty() {
-            true => messages,
-            false => BinaryArray::from_iter_values(messages.iter().flatten()),
-        };
+        let (good, messages) = without_bad(rows, messages, &bad);
         let mut last = None;
         for event in &good {
             let Some(channel) = channels.get_mut(*event as usize) else { continue };
@@ -152,6 +168,30 @@ impl Convert {
     }
 }
 
+/// Whether the messages of a channel become protobuf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Selected {
+    No,
+    Yes,
+    /// Only those that have no payload and cannot be encoded: others can be shown as they are.
+    Declared,
+}
+
+/// The events of the rows that were encoded, and their payloads.
+fn without_bad(
+    rows: &Rows,
+    payloads: BinaryArray,
+    bad: &[(u32, &'static str)],
+) -> (Vec<u32>, BinaryArray) {
+    if bad.is_empty() {
+        return (rows.events.clone(), payloads);
+    }
+    let is_bad = |row: u32| bad.binary_search_by_key(&row, |(bad, _)| *bad).is_ok();
+    let good = (0..).zip(&rows.events).filter(|(row, _)| !is_bad(*row));
+    let good = good.map(|(_, event)| *event).collect();
+    (good, BinaryArray::from_iter_values(payloads.iter().flatten()))
+}
+
 impl Map for Convert {
     fn apply(&self, mut batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let selected = self.selected(&batch, context);
@@ -161,18 +201,26 @@ impl Map for Convert {
         for rows in batch.rows().to_vec() {
             // Parts of messages are not what their events say, unless nothing else is left.
             let is_whole = rows.payloads == Payloads::Gone || !rows.message.is_part();
-            let is_selected = |event: u32| {
-                let channel = batch.channels().get(event as usize);
-                let is_selected = channel.and_then(|channel| selected.get(channel));
-                is_selected == Some(&true) && !is_done[event as usize]
+            let is_gone = rows.payloads == Payloads::Gone;
+            let found = |event: u32| selected.get(&channels[event as usize]);
+            let mut good = Vec::new();
+            let declared = |event: u32| found(event) == Some(&Selected::Declared);
+            if let Some(picked) = rows.pick_events(declared).filter(|_| is_gone) {
+                (batch, good) = self.restore(batch, &picked);
+                good.iter().for_each(|event| is_done[*event as usize] = true);
+            }
+            let is_open = |event: u32| match found(event) {
+                Some(Selected::Yes) => !is_done[event as usize],
+                Some(Selected::Declared) => is_gone && !is_done[event as usize],
+                Some(Selected::No) | None => false,
             };
-            let Some(picked) = rows.pick_events(is_selected).filter(|_| is_whole) else {
-                all.push(rows);
-                continue;
-            };
-            let good;
-            (batch, good) = self.convert(batch, &picked, &mut channels, context)?;
-            good.iter().for_each(|event| is_done[*event as usize] = true);
+            if let Some(picked) = rows.pick_events(is_open).filter(|_| is_whole) {
+                let more;
+                (batch, more) = self.convert(batch, &picked, &mut channels, context)?;
+                more.iter().for_each(|event| is_done[*event as usize] = true);
+                good.extend(more);
+                good.sort_unstable();
+            }
             all.extend(rows_after(rows, &good, &mut |event| {
                 let origin = batch.origins()[event as usize];
                 context.report.undecoded.push(origin);

@@ -1,0 +1,73 @@
+//! The stages that conversions go through, as the plugins at both ends say: messages become what the
+//! output's programs can show, and what they were. Names no format.
+
+use serde_json::{Map, Value};
+use sluice_kit::{EMBEDDED_TYPES, TypePaths};
+use sluice_model::{ConversionStage, Plugin};
+
+use crate::args::Assignment;
+use crate::recipe::toml_value;
+
+/// The stages at both ends of a conversion, and what they need.
+#[derive(Debug, Default)]
+pub(crate) struct Conversion {
+    /// Those behind the source.
+    pub(crate) from_source: Vec<ConversionStage>,
+    /// Those in front of the sink.
+    pub(crate) to_sink: Vec<ConversionStage>,
+    /// The sink's options without those that are for these stages.
+    pub(crate) sink_options: Vec<Assignment>,
+    /// The types with which payloads are decoded for `to_sink`.
+    pub(crate) types: Vec<String>,
+}
+
+impl Conversion {
+    /// The stages between this source and this sink.
+    pub(crate) fn between(
+        source: (&Plugin, &[Assignment]),
+        sink: (&Plugin, &[Assignment]),
+        has_types: bool,
+    ) -> Self {
+        let ((source, source_options), (sink, given)) = (source, sink);
+        let from_source = behind(source, source_options);
+        let mut options = values(given);
+        let to_sink = (sink.conversion)(&mut options);
+        let taken = |option: &&Assignment| options.contains_key(&option.name);
+        let sink_options = given.iter().filter(taken).cloned().collect();
+        // A format's own form needs no conversion.
+        if source.name == sink.name {
+            return Self { sink_options, ..Self::default() };
+        }
+        // Programs know messages whose types the log itself declares.
+        let is_declared = source.types.contains(&EMBEDDED_TYPES) && from_source.is_empty();
+        if to_sink.is_empty() || (is_declared && !has_types) {
+            return Self { from_source, sink_options, ..Self::default() };
+        }
+        Self { from_source, to_sink, sink_options, types: types(source, has_types) }
+    }
+}
+
+/// The stages behind a source, for verbs without a sink of their own.
+pub(crate) fn behind(source: &Plugin, options: &[Assignment]) -> Vec<ConversionStage> {
+    (source.conversion)(&mut values(options))
+}
+
+/// The types of the source's payloads: its own, or else all built-in ones.
+fn types(source: &Plugin, has_types: bool) -> Vec<String> {
+    let is_named = |name: &String| *name != EMBEDDED_TYPES;
+    if !source.types.is_empty() || has_types {
+        return source.types.iter().map(|name| (*name).to_owned()).filter(is_named).collect();
+    }
+    let built_in = TypePaths::built_in().0.into_iter();
+    built_in.map(|name| name.display().to_string()).filter(is_named).collect()
+}
+
+fn values(options: &[Assignment]) -> Map<String, Value> {
+    let value = |text: &str| -> Option<Value> {
+        let line = format!("value = {}", toml_value(text));
+        let mut table = toml::from_str::<Map<String, Value>>(&line).ok()?;
+        table.remove("value")
+    };
+    let each = options.iter();
+    each.map(|option| (option.name.clone(), value(&option.value).unwrap_or_default())).collect()
+}
