@@ -44,6 +44,16 @@ impl Compression {
     }
 }
 
+/// Whether a record of this length, whose content starts with these bytes, may be a chunk.
+pub(crate) fn looks_like_chunk(content: &[u8], len: u64) -> bool {
+    let head = ChunkHead::parse(content);
+    head.is_some_and(|head| {
+        Compression::parse(&head.compression).is_some()
+            && head.packed_len > 0
+            && head.content_len() == len
+    })
+}
+
 /// The length of blocks in LZ4 frames.
 const LZ4_BLOCK: BlockSize = BlockSize::Max256KB;
 

@@ -16,7 +16,7 @@ use crate::skip;
 use crate::table::ChannelTable;
 use crate::unit::{Batcher, Unit};
 use crate::walk::{Place, Walk, refers_back};
-use crate::wire::{ChunkHead, HEAD, Head, MAGIC, MESSAGE_HEAD, min_len, op, record_name};
+use crate::wire::{CHUNK_HEAD, ChunkHead, HEAD, Head, MAGIC, min_len, op, record_name};
 
 /// The note about what events cannot hold.
 const PUBLISHED: &str = "times of publishing that differ from times of logging are not kept";
@@ -197,13 +197,18 @@ impl RecordReader {
             op::CHUNK | op::MESSAGE | op::SCHEMA | op::CHANNEL | op::DATA_END => return Ok(None),
             _ if self.is_summary => return Ok(None),
             opcode => {
-                let content = self.walk.read(at + HEAD, head.len.min(MESSAGE_HEAD as u64 * 2))?;
+                let content = self.walk.read(at + HEAD, head.len.min(CHUNK_HEAD as u64))?;
+                let looks_like = |kind: &str| {
+                    format!("a record of the unknown kind {opcode:02x} looks like a {kind}")
+                };
                 if min_len(opcode).is_none() {
-                    let is_message = self.batcher.looks_like_message(&self.table, &content);
-                    if !is_message {
+                    if self.batcher.looks_like_message(&self.table, &content) {
+                        looks_like("message")
+                    } else if chunk::looks_like_chunk(&content, head.len) {
+                        looks_like("chunk")
+                    } else {
                         return Ok(None);
                     }
-                    format!("a record of the unknown kind {opcode:02x} looks like a message")
                 } else if refers_back(opcode, &content, at) {
                     return Ok(None);
                 } else {

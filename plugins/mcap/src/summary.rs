@@ -132,7 +132,7 @@ impl Summary {
             op::CHANNEL => {
                 let record = ChannelRecord::parse(content)?;
                 let stored = crate::channel::StoredChannel::from_record(record.clone());
-                all.channels.insert(record.id, stored.into());
+                return Some(all.add_channel(record.id, stored));
             }
             op::CHUNK_INDEX => self.chunks.push(ChunkIndexRecord::parse(content)?),
             op::STATISTICS => self.statistics = Some(Statistics::parse(content)?),

@@ -8,27 +8,42 @@ use sluice_model::{ChannelId, Error, ReadContext};
 use crate::channel::{StoredChannel, StoredSchema};
 use crate::wire::{ChannelRecord, SchemaRecord};
 
-/// The most bytes of all schemas of a file.
-const MAX_SCHEMAS: usize = 64 << 20;
+/// The most bytes of all schemas of a file, and of all its channels.
+const MAX_DECLARED: usize = 64 << 20;
 
 /// Declarations by their numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Declarations {
     pub(crate) schemas: BTreeMap<u16, Arc<StoredSchema>>,
     pub(crate) channels: BTreeMap<u16, Arc<StoredChannel>>,
-    schema_bytes: usize,
+    bytes: usize,
 }
 
 impl Declarations {
     /// Adds a schema. `Err` says why that is impossible.
     pub(crate) fn add_schema(&mut self, record: &SchemaRecord<'_>) -> Result<(), String> {
         let bytes = record.name.len() + record.encoding.len() + record.data.len();
-        let sum = self.schema_bytes.saturating_add(bytes);
-        if sum > MAX_SCHEMAS {
-            return Err(format!("schemas are longer than {} MiB together", MAX_SCHEMAS >> 20));
-        }
-        self.schema_bytes = sum;
+        self.count(bytes)?;
         self.schemas.insert(record.id, Arc::new(StoredSchema::from_record(record)));
+        Ok(())
+    }
+
+    /// Adds a channel. `Err` says why that is impossible.
+    pub(crate) fn add_channel(&mut self, id: u16, stored: StoredChannel) -> Result<(), String> {
+        let StoredChannel { topic, encoding, metadata, .. } = &stored;
+        let metadata: usize = metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
+        self.count(topic.len() + encoding.len() + metadata)?;
+        self.channels.insert(id, Arc::new(stored));
+        Ok(())
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), String> {
+        let sum = self.bytes.saturating_add(bytes);
+        if sum > MAX_DECLARED {
+            let most = MAX_DECLARED >> 20;
+            return Err(format!("schemas and channels are longer than {most} MiB together"));
+        }
+        self.bytes = sum;
         Ok(())
     }
 }
@@ -113,7 +128,7 @@ impl ChannelTable {
         }
         let schema = stored.schema;
         let is_declared = schema == 0 || self.schema(schema).is_some();
-        self.local.channels.insert(id, Arc::new(stored));
+        self.local.add_channel(id, stored)?;
         if let Some(slot) = self.slots.get_mut(usize::from(id)) {
             *slot = None;
         }

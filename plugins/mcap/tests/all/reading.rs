@@ -200,6 +200,20 @@ fn an_index_with_wrong_times_hides_no_event() {
 }
 
 #[test]
+fn declarations_take_only_so_much_memory() {
+    let metadata = fields().bytes(b"key").bytes(&vec![b'x'; 1 << 20]).0;
+    let declare = |id: u16| {
+        let channel = fields().u16(id).u16(0).bytes(b"/a").bytes(b"cdr").bytes(&metadata).record(4);
+        let packed = zstd::encode_all(&channel[..], 1).unwrap();
+        chunk_with(0, 0, (channel.len() as u64, crc32fast::hash(&channel)), "zstd", &packed)
+    };
+    let file = [header(), (0..80).flat_map(declare).collect(), end()].concat();
+    let contents = read(&file);
+    assert_eq!(contents.damage.len(), 17);
+    assert!(contents.damage[0].2.contains("longer than 64 MiB"), "{:?}", contents.damage[0]);
+}
+
+#[test]
 fn unknown_records_are_skipped() {
     let private = fields().raw(b"private").record(0x93);
     let reserved = fields().raw(&[0; 40]).record(0x20);
