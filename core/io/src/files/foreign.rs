@@ -127,12 +127,9 @@ impl ForeignFormat {
                      a program of your own (source `exec`)"
                 ),
             ),
-            Self::Mcap => (
-                "an MCAP file",
-                "read it with the source `mcap` (--from mcap), which reads it if nothing else is \
-                 named"
-                    .to_owned(),
-            ),
+            Self::Mcap => {
+                ("an MCAP file", "read it with the source `mcap` (--from mcap)".to_owned())
+            }
             Self::Pcap => (
                 "a network capture",
                 format!(
@@ -143,7 +140,10 @@ impl ForeignFormat {
         };
         let path = path.to_string_lossy();
         let path = if is_stdin { "standard input".into() } else { printable(&path) };
-        format!("{path} is {what}, which cannot be read directly; {advice}")
+        match self {
+            Self::RosBag | Self::Mcap => format!("{path} is {what}; {advice}"),
+            _ => format!("{path} is {what}, which cannot be read directly; {advice}"),
+        }
     }
 }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use sluice_kit::reading::{InlineExecutor, NextStep, ReadAhead, ReadLimits, SplitWork};
 use sluice_model::{
-    Batch, BlockPool, Channel, Error, ErrorKind, PerChannel, Query, Rows, Source, StageContext,
-    raw,
+    Batch, BlockPool, Channel, Error, ErrorKind, PerChannel, Query, Rows, Source, StageContext, raw,
 };
 
 use super::LogTables;

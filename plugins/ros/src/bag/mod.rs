@@ -14,8 +14,6 @@ mod chunk;
 mod connections;
 mod index;
 mod reader;
-#[cfg(test)]
-mod tests;
 mod window;
 mod wire;
 
