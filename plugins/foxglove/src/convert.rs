@@ -9,7 +9,7 @@ use crate::messages::{self, FrameTransform, PixelLayout, Placement, Position, St
 use crate::options::{
     FixFields, ImageFields, LogFields, MountFields, PoseFields, ScanFields, ViewMap,
 };
-use crate::parts::Part;
+use crate::parts::ViewPart;
 use crate::pixels::{PixelEncodings, compressed_format, row_bytes};
 use crate::points::{PointColumns, PointLayout, pack_scan};
 use crate::schema::ViewSchema;
@@ -27,19 +27,19 @@ pub(crate) struct Views {
     /// A part of a view that needs other events: its bytes follow.
     pub(crate) part: Option<Vec<u8>>,
     /// Why there is nothing to show.
-    pub(crate) skipped: Option<Skipped>,
+    pub(crate) skipped: Option<SkipReason>,
 }
 
 /// Why a message is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Skipped {
+pub(crate) enum SkipReason {
     Pixels,
     Numbers,
     Scan,
     Size,
 }
 
-impl Skipped {
+impl SkipReason {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Pixels => {
@@ -67,7 +67,7 @@ impl ViewRow<'_> {
         Stamp { time: self.time, frame: &self.names.frame }
     }
 
-    fn part(&self, part: Part<'_>) -> Option<Vec<u8>> {
+    fn part(&self, part: ViewPart<'_>) -> Option<Vec<u8>> {
         Some(crate::parts::TimedPart { map: self.map, time: self.time, part }.to_bytes())
     }
 }
@@ -132,11 +132,11 @@ impl ViewColumns {
             Self::Pose(columns, fields) => pose_views(columns, fields, at),
             Self::Fix(fix) => fix.views(at),
             Self::Mount(columns, field_of_view) => {
-                let Some(placement) = columns.at(at.row) else { return skip(Skipped::Numbers) };
+                let Some(placement) = columns.at(at.row) else { return skip(SkipReason::Numbers) };
                 let degrees = field_of_view.as_ref().and_then(|numbers| numbers.at(at.row));
                 let field_of_view = degrees.unwrap_or(0.0).to_radians();
                 Views {
-                    part: at.part(Part::Mount { placement, field_of_view }),
+                    part: at.part(ViewPart::Mount { placement, field_of_view }),
                     ..Views::default()
                 }
             }
@@ -155,7 +155,7 @@ fn message(schema: ViewSchema, bytes: Vec<u8>) -> Views {
     Views { messages: vec![(schema, bytes)], ..Views::default() }
 }
 
-fn skip(why: Skipped) -> Views {
+fn skip(why: SkipReason) -> Views {
     Views { skipped: Some(why), ..Views::default() }
 }
 
@@ -190,13 +190,14 @@ impl ImageColumns {
         let data = self.data.at(at.row);
         let (width, height) =
             (count(self.width.as_ref(), at.row), count(self.height.as_ref(), at.row));
-        let part =
-            width.zip(height).and_then(|(width, height)| at.part(Part::Picture { width, height }));
+        let part = width
+            .zip(height)
+            .and_then(|(width, height)| at.part(ViewPart::Picture { width, height }));
         if let Some(format) = compressed_format(data) {
             let image = messages::compressed_image(at.stamp(), format, data);
             return Views { part, ..message(ViewSchema::CompressedImage, image) };
         }
-        let Some(layout) = self.layout(at.row, data.len()) else { return skip(Skipped::Pixels) };
+        let Some(layout) = self.layout(at.row, data.len()) else { return skip(SkipReason::Pixels) };
         let image = messages::raw_image(at.stamp(), layout, data);
         Views { part, ..message(ViewSchema::RawImage, image) }
     }
@@ -249,14 +250,14 @@ impl ScanColumns {
 
     fn views(&self, at: ViewRow<'_>) -> Views {
         if !(1..=MAX_RANGES).contains(&self.ranges.at(at.row).len()) {
-            return skip(Skipped::Scan);
+            return skip(SkipReason::Scan);
         }
         let ranges = self.metres(at.row);
         let intensities = self.intensities.as_ref().map_or(&[][..], |lists| lists.at(at.row));
         // Only if there is one for each range.
         let intensities = if intensities.len() == ranges.len() { intensities } else { &[] };
         if self.step.is_none() && self.field_of_view.is_none() {
-            let part = Part::Scan { ranges, intensities: intensities.to_vec() };
+            let part = ViewPart::Scan { ranges, intensities: intensities.to_vec() };
             return Views { part: at.part(part), ..Views::default() };
         }
         match self.angles(at.row, ranges.len()) {
@@ -264,7 +265,7 @@ impl ScanColumns {
                 let messages = scan_messages(at.stamp(), angles, &ranges, intensities);
                 Views { messages: messages.into(), ..Views::default() }
             }
-            None => skip(Skipped::Numbers),
+            None => skip(SkipReason::Numbers),
         }
     }
 
@@ -311,7 +312,7 @@ pub(crate) fn scan_messages(
 }
 
 fn pose_views(columns: &Placements, fields: &PoseFields, at: ViewRow<'_>) -> Views {
-    let Some(placement) = columns.at(at.row) else { return skip(Skipped::Numbers) };
+    let Some(placement) = columns.at(at.row) else { return skip(SkipReason::Numbers) };
     let parent = fields.parent.as_deref().unwrap_or(ODOM);
     let child = fields.child.as_deref().unwrap_or(BASE);
     let pose = messages::pose_in_frame(Stamp { time: at.time, frame: parent }, &placement);
@@ -359,7 +360,7 @@ impl FixColumns {
             Some(position) => {
                 message(ViewSchema::LocationFix, messages::location_fix(at.stamp(), &position))
             }
-            None => skip(Skipped::Numbers),
+            None => skip(SkipReason::Numbers),
         }
     }
 

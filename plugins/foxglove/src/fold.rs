@@ -15,7 +15,7 @@ use crate::calibration::Calibration;
 use crate::convert::{BASE, ODOM, ViewRow, scan_messages, transform};
 use crate::gather::{MAX_TOTAL_BYTES, Packet, Revolution};
 use crate::messages::{self, CameraMatrix, FrameTransform, Stamp};
-use crate::parts::{Part, TimedPart, detach};
+use crate::parts::{TimedPart, ViewPart, detach};
 use crate::plan::{GlobeStage, ViewPlan, georeference, transforms_channel};
 use crate::schema::{FRAME, OF, VIEW, ViewSchema};
 
@@ -66,7 +66,7 @@ struct FixedViews {
 
 /// The event at which something is added.
 #[derive(Clone, Copy)]
-struct At {
+struct AddedAt {
     place: usize,
     /// Time and number.
     event: (i64, i64),
@@ -110,7 +110,7 @@ impl ViewFold {
     /// Adds what belongs before or to an event.
     fn push_event(
         &mut self,
-        at: At,
+        at: AddedAt,
         channel: u32,
         added: &mut AddedEvents,
         context: &StageContext<'_>,
@@ -131,7 +131,7 @@ impl ViewFold {
     /// Uses a part that the map made of an event.
     fn push_part(
         &mut self,
-        at: At,
+        at: AddedAt,
         channel: u32,
         timed: TimedPart<'_>,
         added: &mut AddedEvents,
@@ -142,18 +142,18 @@ impl ViewFold {
         let Some(names) = self.plan.names(map, &of) else { return Ok(()) };
         let stamp = Stamp { time, frame: &names.frame };
         match part {
-            Part::Packet { layout, azimuth, points } => {
+            ViewPart::Packet { layout, azimuth, points } => {
                 let event = at.event;
                 let packet = Packet { map, time, event, layout, azimuth, points };
                 self.push_packet(at, channel, packet, added, context)
             }
-            Part::Picture { width, height } => {
+            ViewPart::Picture { width, height } => {
                 let channel =
                     || self.plan.channel((map, ViewSchema::CameraCalibration), &of, context);
                 let size = [width, height];
                 self.fixed.size_camera(of.name.text(), stamp, size, channel, at, added)
             }
-            Part::Mount { placement, field_of_view } => {
+            ViewPart::Mount { placement, field_of_view } => {
                 if field_of_view > 0.0 {
                     self.fixed.fields_of_view.insert(names.frame.clone(), field_of_view);
                 }
@@ -162,7 +162,7 @@ impl ViewFold {
                 let mount = transform(parent, &names.frame, placement);
                 self.fixed.mount(mount, at, &of, added, context)
             }
-            Part::Scan { ranges, intensities } => {
+            ViewPart::Scan { ranges, intensities } => {
                 let Some(span) = self.fixed.fields_of_view.get(&names.frame) else {
                     return Ok(());
                 };
@@ -178,7 +178,7 @@ impl ViewFold {
 
     fn push_packet(
         &mut self,
-        at: At,
+        at: AddedAt,
         channel: u32,
         packet: Packet<'_>,
         added: &mut AddedEvents,
@@ -201,7 +201,13 @@ impl ViewFold {
             && let Some(done) = self.revolutions.remove(&channel)
         {
             self.gathered -= done.points.len();
-            self.add_revolution(At { place: at.place + 1, ..at }, channel, &done, added, context)?;
+            self.add_revolution(
+                AddedAt { place: at.place + 1, ..at },
+                channel,
+                &done,
+                added,
+                context,
+            )?;
         }
         Ok(())
     }
@@ -209,7 +215,7 @@ impl ViewFold {
     /// Adds the cloud of a revolution, and places its frame before.
     fn add_revolution(
         &mut self,
-        at: At,
+        at: AddedAt,
         channel: u32,
         done: &Revolution,
         added: &mut AddedEvents,
@@ -329,7 +335,7 @@ impl FixedViews {
         &mut self,
         frame: &str,
         of: &str,
-        at: At,
+        at: AddedAt,
         like: &Channel,
         added: &mut AddedEvents,
         context: &StageContext<'_>,
@@ -344,7 +350,7 @@ impl FixedViews {
     fn mount(
         &mut self,
         mount: FrameTransform,
-        at: At,
+        at: AddedAt,
         like: &Channel,
         added: &mut AddedEvents,
         context: &StageContext<'_>,
@@ -367,7 +373,7 @@ impl FixedViews {
         stamp: Stamp<'_>,
         [width, height]: [u32; 2],
         channel: impl FnOnce() -> Result<ChannelId, Error>,
-        at: At,
+        at: AddedAt,
         added: &mut AddedEvents,
     ) -> Result<(), Error> {
         let known = self.cameras.get(of).map(|(_, _, matrix)| [matrix.width, matrix.height]);
@@ -388,7 +394,7 @@ impl FixedViews {
     /// Adds all mounts and calibrations again.
     fn repeat(
         &mut self,
-        at: At,
+        at: AddedAt,
         like: &Channel,
         added: &mut AddedEvents,
         context: &StageContext<'_>,
@@ -429,8 +435,10 @@ impl Fold for ViewFold {
         let mut added = AddedEvents::default();
         for event in 0..batch.len() {
             let channel = batch.channels()[event];
-            let at =
-                At { place: event, event: (batch.timestamps()[event], batch.sequences()[event]) };
+            let at = AddedAt {
+                place: event,
+                event: (batch.timestamps()[event], batch.sequences()[event]),
+            };
             self.push_event(at, channel, &mut added, context)?;
             let part = parts.get(&(event as u32)).and_then(|bytes| TimedPart::from_bytes(bytes));
             if let Some(part) = part {
@@ -455,7 +463,7 @@ impl Fold for ViewFold {
         });
         let mut added = AddedEvents::default();
         for (_, channel, done) in left {
-            let at = At { place: 0, event: done.last };
+            let at = AddedAt { place: 0, event: done.last };
             self.add_revolution(at, channel, &done, &mut added, context)?;
         }
         let loose: Vec<&str> = self.fixed.loose().collect();

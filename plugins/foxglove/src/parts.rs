@@ -17,7 +17,7 @@ const COLUMN: &str = "part";
 
 /// Part of a view.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Part<'p> {
+pub(crate) enum ViewPart<'p> {
     /// Points of a spinning laser.
     Packet { layout: PointLayout, azimuth: f32, points: &'p [u8] },
     /// The size of a picture, in pixels.
@@ -33,7 +33,7 @@ pub(crate) enum Part<'p> {
 pub(crate) struct TimedPart<'p> {
     pub(crate) map: u16,
     pub(crate) time: i64,
-    pub(crate) part: Part<'p>,
+    pub(crate) part: ViewPart<'p>,
 }
 
 impl TimedPart<'_> {
@@ -42,24 +42,24 @@ impl TimedPart<'_> {
         bytes.extend_from_slice(&self.map.to_le_bytes());
         bytes.extend_from_slice(&self.time.to_le_bytes());
         match &self.part {
-            Part::Packet { layout, azimuth, points } => {
+            ViewPart::Packet { layout, azimuth, points } => {
                 bytes.reserve_exact(points.len() + 6);
                 bytes.extend_from_slice(&[0, layout.0]);
                 bytes.extend_from_slice(&azimuth.to_le_bytes());
                 bytes.extend_from_slice(points);
             }
-            Part::Picture { width, height } => {
+            ViewPart::Picture { width, height } => {
                 bytes.push(1);
                 bytes.extend_from_slice(&width.to_le_bytes());
                 bytes.extend_from_slice(&height.to_le_bytes());
             }
-            Part::Mount { placement, field_of_view } => {
+            ViewPart::Mount { placement, field_of_view } => {
                 bytes.push(2);
                 let Rotation { x, y, z, w } = placement.rotation;
                 let numbers = placement.position.into_iter().chain([x, y, z, w, *field_of_view]);
                 numbers.for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
             }
-            Part::Scan { ranges, intensities } => {
+            ViewPart::Scan { ranges, intensities } => {
                 bytes.push(3);
                 bytes.extend_from_slice(&(ranges.len() as u64).to_le_bytes());
                 let numbers = ranges.iter().chain(intensities);
@@ -81,26 +81,26 @@ impl<'p> TimedPart<'p> {
                 let (layout, rest) = rest.split_first()?;
                 let (azimuth, points) = rest.split_first_chunk()?;
                 let azimuth = f32::from_le_bytes(*azimuth);
-                Part::Packet { layout: PointLayout(*layout), azimuth, points }
+                ViewPart::Packet { layout: PointLayout(*layout), azimuth, points }
             }
             1 => {
                 let (width, rest) = rest.split_first_chunk()?;
                 let height = rest.first_chunk()?;
                 let [width, height] = [width, height].map(|bytes| u32::from_le_bytes(*bytes));
-                Part::Picture { width, height }
+                ViewPart::Picture { width, height }
             }
             2 => {
                 let [px, py, pz, x, y, z, w, field_of_view] = *numbers(rest)?.first_chunk::<8>()?;
                 let rotation = Rotation { x, y, z, w };
                 let placement = Placement { position: [px, py, pz], rotation };
-                Part::Mount { placement, field_of_view }
+                ViewPart::Mount { placement, field_of_view }
             }
             3 => {
                 let (len, rest) = rest.split_first_chunk()?;
                 let mut ranges = numbers(rest)?;
                 let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
                 let intensities = (len <= ranges.len()).then(|| ranges.split_off(len))?;
-                Part::Scan { ranges, intensities }
+                ViewPart::Scan { ranges, intensities }
             }
             _ => return None,
         };
@@ -153,10 +153,10 @@ mod tests {
         let placement =
             Placement { position: [1.0, 2.0, 3.0], rotation: Rotation::from_rpy([0.1, 0.2, 0.3]) };
         let parts = [
-            Part::Packet { layout: PointLayout(3), azimuth: 12.5, points: b"points" },
-            Part::Picture { width: 376, height: 240 },
-            Part::Mount { placement, field_of_view: 1.5 },
-            Part::Scan { ranges: vec![1.0, f64::INFINITY], intensities: vec![7.0] },
+            ViewPart::Packet { layout: PointLayout(3), azimuth: 12.5, points: b"points" },
+            ViewPart::Picture { width: 376, height: 240 },
+            ViewPart::Mount { placement, field_of_view: 1.5 },
+            ViewPart::Scan { ranges: vec![1.0, f64::INFINITY], intensities: vec![7.0] },
         ];
         for part in parts {
             let part = TimedPart { map: 300, time: -5, part };

@@ -11,11 +11,11 @@ use sluice_model::{
 use crate::added::AddedEvents;
 use crate::calibration::Calibration;
 use crate::columns::Times;
-use crate::convert::{Skipped, ViewColumns, ViewRow};
+use crate::convert::{SkipReason, ViewColumns, ViewRow};
 use crate::fold::ViewFold;
 use crate::maps::ViewNames;
 use crate::options::FoxgloveOptions;
-use crate::parts::{self, Part, TimedPart};
+use crate::parts::{self, TimedPart, ViewPart};
 use crate::plan::{ResolvedMap, ViewPlan};
 use crate::points::PointColumns;
 use crate::schema::ViewSchema;
@@ -50,7 +50,7 @@ const MAX_VIEW: usize = 1 << 30;
 struct BatchViews {
     added: AddedEvents,
     parts: Vec<(u32, Vec<u8>)>,
-    notes: BTreeMap<(u32, Skipped), u64>,
+    notes: BTreeMap<(u32, SkipReason), u64>,
 }
 
 /// The rows of one channel and their map.
@@ -126,7 +126,7 @@ impl ViewStage {
             for (schema, bytes) in made.messages {
                 if bytes.len() > MAX_VIEW {
                     let channel = work.batch.channels()[event as usize];
-                    *views.notes.entry((channel, Skipped::Size)).or_default() += 1;
+                    *views.notes.entry((channel, SkipReason::Size)).or_default() += 1;
                     continue;
                 }
                 let id = match ids.get(&schema) {
@@ -172,7 +172,7 @@ impl ViewStage {
                 let own = own.and_then(|own| work.times.as_ref()?.at(own));
                 let time = own.unwrap_or(work.batch.timestamps()[event as usize]);
                 let packed = points.pack(row, time);
-                let part = Part::Packet { layout: points.layout(), azimuth, points: &packed };
+                let part = ViewPart::Packet { layout: points.layout(), azimuth, points: &packed };
                 let part = TimedPart { map: work.map.map, time, part };
                 views.parts.push((event, part.to_bytes()));
             }

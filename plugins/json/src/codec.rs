@@ -16,7 +16,7 @@ use sluice_model::{
 };
 
 use crate::form::JsonForm;
-use crate::schema::Shape;
+use crate::schema::JsonShape;
 
 /// The name in the registry and in type descriptions.
 const NAME: &str = "json";
@@ -100,11 +100,11 @@ pub fn message_type(described: &MessageType) -> Result<Arc<dyn PayloadType>, Str
         return Err(format!("its schema is longer than {} MiB", MAX_DESCRIPTION_LEN >> 20));
     }
     let shape = match text.trim().is_empty() {
-        true => Shape::Any,
+        true => JsonShape::Any,
         false => {
             let schema: Value = serde_json::from_str(text)
                 .map_err(|error| format!("its schema is not JSON: {error}"))?;
-            Shape::from_schema(&schema)?
+            JsonShape::from_schema(&schema)?
         }
     };
     let plain = TypeKey::from_parts([NAME.as_bytes(), text.as_bytes()]);

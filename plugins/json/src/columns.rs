@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
-use crate::schema::Shape;
+use crate::schema::JsonShape;
 
 const OTHER_TYPE: &str = "a value is not of the type that the schema says";
 const TOO_BIG: &str = "an integer does not fit into 64 bits";
@@ -32,20 +32,20 @@ pub(crate) enum ColumnBuilder {
 }
 
 impl ColumnBuilder {
-    pub(crate) fn new(shape: &Shape) -> Self {
+    pub(crate) fn new(shape: &JsonShape) -> Self {
         let nulls = || NullBufferBuilder::new(0);
         match shape {
-            Shape::Bool => Self::Bool(BooleanBuilder::new()),
-            Shape::Integer => Self::Integer(Int64Builder::new()),
-            Shape::Number => Self::Number(Float64Builder::new()),
-            Shape::Text => Self::Text(StringBuilder::new()),
-            Shape::Bytes => Self::Bytes(BinaryBuilder::new()),
-            Shape::Any => Self::Any(StringBuilder::new()),
-            Shape::List(item) => {
+            JsonShape::Bool => Self::Bool(BooleanBuilder::new()),
+            JsonShape::Integer => Self::Integer(Int64Builder::new()),
+            JsonShape::Number => Self::Number(Float64Builder::new()),
+            JsonShape::Text => Self::Text(StringBuilder::new()),
+            JsonShape::Bytes => Self::Bytes(BinaryBuilder::new()),
+            JsonShape::Any => Self::Any(StringBuilder::new()),
+            JsonShape::List(item) => {
                 let item = Box::new(Self::new(item));
                 Self::List { item, ends: vec![0], len: 0, nulls: nulls() }
             }
-            Shape::Object(all) => {
+            JsonShape::Object(all) => {
                 let each = all.iter().map(|(name, shape)| (name.clone(), Self::new(shape)));
                 Self::Object { properties: each.collect(), len: 0, nulls: nulls() }
             }
@@ -53,23 +53,23 @@ impl ColumnBuilder {
     }
 
     /// Whether a value can be appended: [`append`](Self::append) does not check.
-    pub(crate) fn check(shape: &Shape, value: &Value) -> Result<(), &'static str> {
+    pub(crate) fn check(shape: &JsonShape, value: &Value) -> Result<(), &'static str> {
         match (shape, value) {
             (_, Value::Null)
-            | (Shape::Any, _)
-            | (Shape::Bool, Value::Bool(_))
-            | (Shape::Number, Value::Number(_))
-            | (Shape::Text, Value::String(_)) => Ok(()),
-            (Shape::Integer, Value::Number(number)) => {
+            | (JsonShape::Any, _)
+            | (JsonShape::Bool, Value::Bool(_))
+            | (JsonShape::Number, Value::Number(_))
+            | (JsonShape::Text, Value::String(_)) => Ok(()),
+            (JsonShape::Integer, Value::Number(number)) => {
                 number.as_i64().map(drop).ok_or(if number.is_u64() { TOO_BIG } else { OTHER_TYPE })
             }
-            (Shape::Bytes, Value::String(text)) => {
+            (JsonShape::Bytes, Value::String(text)) => {
                 BASE64_STANDARD.decode(text).map(drop).map_err(|_| NOT_BASE64)
             }
-            (Shape::List(item), Value::Array(values)) => {
+            (JsonShape::List(item), Value::Array(values)) => {
                 values.iter().try_for_each(|value| Self::check(item, value))
             }
-            (Shape::Object(properties), Value::Object(values)) => {
+            (JsonShape::Object(properties), Value::Object(values)) => {
                 let mut known =
                     properties.iter().filter_map(|(name, shape)| Some((shape, values.get(name)?)));
                 known.try_for_each(|(shape, value)| Self::check(shape, value))

@@ -12,7 +12,7 @@ use sluice_model::raw::NOT_CANONICAL;
 use sluice_model::{Batch, Error};
 
 use crate::columns::ColumnBuilder;
-use crate::schema::Shape;
+use crate::schema::JsonShape;
 use crate::values;
 
 const NOT_JSON: &str = "it is not JSON";
@@ -21,27 +21,27 @@ const NULL: &str = "a field is null";
 
 /// The payloads of one JSON type.
 pub(crate) struct JsonForm {
-    shape: Shape,
+    shape: JsonShape,
     schema: SchemaRef,
 }
 
 impl JsonForm {
-    pub(crate) fn new(shape: Shape) -> Self {
+    pub(crate) fn new(shape: JsonShape) -> Self {
         let schema = Arc::new(Schema::new(shape.fields()));
         Self { shape, schema }
     }
 
     /// The properties of a row, each with its column; a value that is no object is one property.
-    fn properties(&self) -> Vec<(&str, &Shape)> {
+    fn properties(&self) -> Vec<(&str, &JsonShape)> {
         match &self.shape {
-            Shape::Object(all) => all.iter().map(|(name, shape)| (&**name, shape)).collect(),
+            JsonShape::Object(all) => all.iter().map(|(name, shape)| (&**name, shape)).collect(),
             other => vec![("value", other)],
         }
     }
 
     fn value_of_row(&self, columns: &[ArrayRef], row: usize) -> Result<Value, &'static str> {
         match &self.shape {
-            Shape::Object(properties) => Ok(values::object(properties, columns, row)?.into()),
+            JsonShape::Object(properties) => Ok(values::object(properties, columns, row)?.into()),
             shape => {
                 let value = columns.first().map(|column| values::value(shape, column, row));
                 Ok(value.ok_or(NULL)??.unwrap_or_default())
@@ -72,7 +72,7 @@ impl PayloadForm for JsonForm {
         raw: Option<&mut BinaryBuilder>,
     ) -> Result<(Vec<u32>, RecordBatch), Error> {
         let properties = self.properties();
-        let is_object = matches!(self.shape, Shape::Object(_));
+        let is_object = matches!(self.shape, JsonShape::Object(_));
         let mut builders: Vec<_> =
             properties.iter().map(|(_, shape)| ColumnBuilder::new(shape)).collect();
         let mut decoded = Vec::with_capacity(events.len());

@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 24;
 
 /// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum JsonShape {
     /// A boolean.
     Bool,
     /// An integer of 64 bits.
@@ -29,13 +29,13 @@ pub(crate) enum Shape {
     /// Anything, kept as JSON text.
     Any,
     /// An array of values of one type.
-    List(Box<Shape>),
+    List(Box<JsonShape>),
     /// An object with these properties.
-    Object(Vec<(String, Shape)>),
+    Object(Vec<(String, JsonShape)>),
 }
 
-impl Shape {
-    /// The type that a JSON Schema describes; what it cannot say in columns is [`Shape::Any`].
+impl JsonShape {
+    /// The type that a JSON Schema describes; what it cannot say in columns is [`JsonShape::Any`].
     ///
     /// `Err` if the type has too many columns.
     pub(crate) fn from_schema(schema: &Value) -> Result<Self, String> {
@@ -68,11 +68,11 @@ impl Shape {
     }
 }
 
-fn fields(properties: &[(String, Shape)]) -> Fields {
+fn fields(properties: &[(String, JsonShape)]) -> Fields {
     properties.iter().map(|(name, shape)| field(name, shape)).collect()
 }
 
-fn field(name: &str, shape: &Shape) -> Field {
+fn field(name: &str, shape: &JsonShape) -> Field {
     Field::new(name, shape.data_type(), true)
 }
 
@@ -82,37 +82,41 @@ struct SchemaReader<'s> {
 }
 
 impl<'s> SchemaReader<'s> {
-    fn shape(&mut self, schema: &'s Value, depth: usize) -> Shape {
+    fn shape(&mut self, schema: &'s Value, depth: usize) -> JsonShape {
         self.columns += 1;
-        let Some(schema) = schema.as_object() else { return Shape::Any };
+        let Some(schema) = schema.as_object() else { return JsonShape::Any };
         if depth > MAX_DEPTH || self.columns > MAX_COLUMNS {
-            return Shape::Any;
+            return JsonShape::Any;
         }
         if let Some(other) = self.stands_for(schema) {
             return self.shape(other, depth + 1);
         }
         match type_of(schema) {
-            Some("boolean") => Shape::Bool,
-            Some("integer") => Shape::Integer,
-            Some("number") => Shape::Number,
-            Some("string") if says(schema, "contentEncoding", "base64") => Shape::Bytes,
-            Some("string") => Shape::Text,
+            Some("boolean") => JsonShape::Bool,
+            Some("integer") => JsonShape::Integer,
+            Some("number") => JsonShape::Number,
+            Some("string") if says(schema, "contentEncoding", "base64") => JsonShape::Bytes,
+            Some("string") => JsonShape::Text,
             Some("array") => match schema.get("items") {
                 Some(items @ Value::Object(_)) => {
-                    Shape::List(Box::new(self.shape(items, depth + 1)))
+                    JsonShape::List(Box::new(self.shape(items, depth + 1)))
                 }
-                _ => Shape::Any,
+                _ => JsonShape::Any,
             },
             Some("object") => self.object(schema, depth),
-            _ => Shape::Any,
+            _ => JsonShape::Any,
         }
     }
 
-    fn object(&mut self, schema: &'s Map<String, Value>, depth: usize) -> Shape {
+    fn object(&mut self, schema: &'s Map<String, Value>, depth: usize) -> JsonShape {
         let properties = schema.get("properties").and_then(Value::as_object);
-        let Some(properties) = properties.filter(|all| !all.is_empty()) else { return Shape::Any };
+        let Some(properties) = properties.filter(|all| !all.is_empty()) else {
+            return JsonShape::Any;
+        };
         let each = properties.iter();
-        Shape::Object(each.map(|(name, of)| (name.clone(), self.shape(of, depth + 1))).collect())
+        JsonShape::Object(
+            each.map(|(name, of)| (name.clone(), self.shape(of, depth + 1))).collect(),
+        )
     }
 
     /// The schema that this one refers to: the only one that is not null.
@@ -157,8 +161,8 @@ mod tests {
 
     use super::*;
 
-    fn shape(schema: Value) -> Shape {
-        Shape::from_schema(&schema).unwrap()
+    fn shape(schema: Value) -> JsonShape {
+        JsonShape::from_schema(&schema).unwrap()
     }
 
     #[test]
@@ -177,19 +181,19 @@ mod tests {
             },
             "$defs": { "p": { "properties": { "x": { "type": "number" } } } },
         });
-        let point = Shape::Object(vec![("x".into(), Shape::Number)]);
+        let point = JsonShape::Object(vec![("x".into(), JsonShape::Number)]);
         let wanted = [
-            ("n", Shape::Integer),
-            ("x", Shape::Number),
-            ("label", Shape::Text),
-            ("image", Shape::Bytes),
-            ("on", Shape::Bool),
-            ("points", Shape::List(Box::new(point))),
-            ("either", Shape::Any),
-            ("open", Shape::Any),
+            ("n", JsonShape::Integer),
+            ("x", JsonShape::Number),
+            ("label", JsonShape::Text),
+            ("image", JsonShape::Bytes),
+            ("on", JsonShape::Bool),
+            ("points", JsonShape::List(Box::new(point))),
+            ("either", JsonShape::Any),
+            ("open", JsonShape::Any),
         ];
         let wanted = wanted.map(|(name, shape)| (name.to_owned(), shape));
-        assert_eq!(shape(schema), Shape::Object(wanted.to_vec()));
+        assert_eq!(shape(schema), JsonShape::Object(wanted.to_vec()));
     }
 
     #[test]
@@ -197,10 +201,10 @@ mod tests {
         let schema = json!({ "properties": { "next": { "$ref": "#" } } });
         let mut at = &shape(schema);
         let mut depth = 0;
-        while let Shape::Object(properties) = at {
+        while let JsonShape::Object(properties) = at {
             (at, depth) = (&properties[0].1, depth + 1);
         }
-        assert!(*at == Shape::Any && depth > 5);
+        assert!(*at == JsonShape::Any && depth > 5);
     }
 
     #[test]
@@ -213,13 +217,13 @@ mod tests {
         let defs: Map<String, Value> =
             names.windows(2).map(|pair| (pair[0].clone(), two(&pair[1]))).collect();
         let schema = json!({ "$ref": "#/$defs/0", "$defs": defs });
-        assert!(Shape::from_schema(&schema).unwrap_err().contains("columns"));
+        assert!(JsonShape::from_schema(&schema).unwrap_err().contains("columns"));
     }
 
     #[test]
     fn what_is_no_schema_is_any_value() {
         for schema in [json!(true), json!({}), json!([]), json!({ "$ref": "other.json" })] {
-            assert_eq!(shape(schema), Shape::Any);
+            assert_eq!(shape(schema), JsonShape::Any);
         }
     }
 }

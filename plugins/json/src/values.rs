@@ -7,14 +7,14 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Number, Value};
 
-use crate::schema::Shape;
+use crate::schema::JsonShape;
 
 const NOT_A_NUMBER: &str = "JSON has no number for infinity and what is not a number";
 const NOT_JSON: &str = "a text that stands for any value is not JSON";
 
 /// The value of a row; `None` for null. The column has the type of the shape.
 pub(crate) fn value(
-    shape: &Shape,
+    shape: &JsonShape,
     column: &ArrayRef,
     row: usize,
 ) -> Result<Option<Value>, &'static str> {
@@ -22,30 +22,32 @@ pub(crate) fn value(
         return Ok(None);
     }
     let value = match shape {
-        Shape::Bool => Value::Bool(column.as_boolean().value(row)),
-        Shape::Integer => column.as_primitive::<Int64Type>().value(row).into(),
-        Shape::Number => {
+        JsonShape::Bool => Value::Bool(column.as_boolean().value(row)),
+        JsonShape::Integer => column.as_primitive::<Int64Type>().value(row).into(),
+        JsonShape::Number => {
             let number = Number::from_f64(column.as_primitive::<Float64Type>().value(row));
             Value::Number(number.ok_or(NOT_A_NUMBER)?)
         }
-        Shape::Text => column.as_string::<i32>().value(row).into(),
-        Shape::Bytes => BASE64_STANDARD.encode(column.as_binary::<i32>().value(row)).into(),
-        Shape::Any => {
+        JsonShape::Text => column.as_string::<i32>().value(row).into(),
+        JsonShape::Bytes => BASE64_STANDARD.encode(column.as_binary::<i32>().value(row)).into(),
+        JsonShape::Any => {
             serde_json::from_str(column.as_string::<i32>().value(row)).map_err(|_| NOT_JSON)?
         }
-        Shape::List(item) => {
+        JsonShape::List(item) => {
             let items = column.as_list::<i32>().value(row);
             let value = |row| value(item, &items, row).map(Option::unwrap_or_default);
             Value::Array((0..items.len()).map(value).collect::<Result<_, _>>()?)
         }
-        Shape::Object(properties) => object(properties, column.as_struct().columns(), row)?.into(),
+        JsonShape::Object(properties) => {
+            object(properties, column.as_struct().columns(), row)?.into()
+        }
     };
     Ok(Some(value))
 }
 
 /// The object of a row. Properties that are null are left out.
 pub(crate) fn object(
-    properties: &[(String, Shape)],
+    properties: &[(String, JsonShape)],
     columns: &[ArrayRef],
     row: usize,
 ) -> Result<Map<String, Value>, &'static str> {

@@ -9,8 +9,8 @@ use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error, RunHandle, RunInput};
 
 use crate::finish::{AttachmentFields, McapFile};
-use crate::walk::{Place, Walk};
-use crate::wire::{AttachmentHead, Fields, HEAD, Head, MAGIC, op};
+use crate::walk::{FoundAt, Walk};
+use crate::wire::{AttachmentHead, HEAD, Head, MAGIC, RecordFields, op};
 
 /// The bytes copied at a time.
 const STEP: u64 = 256 << 10;
@@ -40,7 +40,7 @@ pub(crate) fn profile(path: &Path) -> Option<String> {
     let head = Head::parse(bytes.get(..read)?).filter(|head| head.opcode == op::HEADER)?;
     let len = usize::try_from(head.len).ok()?;
     let content = bytes.get(HEAD as usize..read)?;
-    Fields(content.get(..len).unwrap_or(content)).text().map(str::to_owned)
+    RecordFields(content.get(..len).unwrap_or(content)).text().map(str::to_owned)
 }
 
 /// Copies the metadata and attachments of a file. Returns how many were copied.
@@ -52,9 +52,9 @@ pub(crate) fn copy(path: &Path, run: &RunHandle, to: &mut McapFile) -> Result<u6
     while !run.is_cancelled() {
         walk.forget(at);
         at = match walk.place(at)? {
-            Place::End => break,
-            Place::Magic => at + MAGIC.len() as u64,
-            Place::Record(head) => {
+            FoundAt::End => break,
+            FoundAt::Magic => at + MAGIC.len() as u64,
+            FoundAt::Record(head) => {
                 let end = at.saturating_add(head.record_len());
                 let is_copied = matches!(head.opcode, op::METADATA | op::ATTACHMENT);
                 if is_copied && walk.goes_on(end)? {
@@ -63,7 +63,7 @@ pub(crate) fn copy(path: &Path, run: &RunHandle, to: &mut McapFile) -> Result<u6
                 }
                 walk.skip(at, end)?
             }
-            Place::Cut(_) | Place::Garbage(_) => walk.search(at + 1, None)?,
+            FoundAt::Cut(_) | FoundAt::Garbage(_) => walk.search(at + 1, None)?,
         };
     }
     Ok(copied)
@@ -73,7 +73,7 @@ fn copy_record(walk: &mut Walk, (at, head): (u64, Head), to: &mut McapFile) -> R
     let (start, len) = (to.len(), head.record_len());
     let front = walk.read(at + HEAD, head.len.min(MAX_NAMES))?;
     let attachment = AttachmentHead::parse(&front).filter(|_| head.opcode == op::ATTACHMENT);
-    let metadata = Fields(&front).bytes().filter(|_| head.opcode == op::METADATA);
+    let metadata = RecordFields(&front).bytes().filter(|_| head.opcode == op::METADATA);
     if attachment.is_none() && metadata.is_none() {
         return Ok(());
     }

@@ -19,7 +19,7 @@ use crate::wire::ChunkHead;
 /// How the records of chunks are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Compression {
+pub(crate) enum ChunkCompression {
     /// With zstd.
     #[default]
     Zstd,
@@ -29,7 +29,7 @@ pub(crate) enum Compression {
     None,
 }
 
-impl Compression {
+impl ChunkCompression {
     /// Its name in chunks.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Compression {
 pub(crate) fn looks_like_chunk(content: &[u8], len: u64) -> bool {
     let head = ChunkHead::parse(content);
     head.is_some_and(|head| {
-        Compression::parse(&head.compression).is_some()
+        ChunkCompression::parse(&head.compression).is_some()
             && head.packed_len > 0
             && head.content_len() == len
     })
@@ -63,17 +63,21 @@ thread_local! {
 }
 
 /// The records of a chunk, compressed.
-pub(crate) fn pack(plain: Vec<u8>, compression: Compression, level: i32) -> io::Result<Vec<u8>> {
+pub(crate) fn pack(
+    plain: Vec<u8>,
+    compression: ChunkCompression,
+    level: i32,
+) -> io::Result<Vec<u8>> {
     match compression {
-        Compression::None => Ok(plain),
-        Compression::Lz4 => {
+        ChunkCompression::None => Ok(plain),
+        ChunkCompression::Lz4 => {
             let form = FrameInfo::new().block_size(LZ4_BLOCK).block_mode(BlockMode::Independent);
             let form = form.content_size(Some(plain.len() as u64));
             let mut encoder = FrameEncoder::with_frame_info(form, Vec::new());
             encoder.write_all(&plain)?;
             encoder.finish().map_err(io::Error::other)
         }
-        Compression::Zstd => COMPRESSOR.with_borrow_mut(|kept| {
+        ChunkCompression::Zstd => COMPRESSOR.with_borrow_mut(|kept| {
             let compressor = match kept.take() {
                 Some(same) if same.0 == level => same,
                 _ => (level, Compressor::new(level)?),
@@ -92,7 +96,7 @@ pub(crate) fn unpack(
     blocks: &BlockPool,
     max: ByteSize,
 ) -> Result<Bytes, String> {
-    let compression = Compression::parse(&head.compression).ok_or_else(|| {
+    let compression = ChunkCompression::parse(&head.compression).ok_or_else(|| {
         let name = String::from_utf8_lossy(&head.compression);
         format!("its compression `{}` is none of zstd, lz4 and none", name.escape_debug())
     })?;
@@ -104,7 +108,7 @@ pub(crate) fn unpack(
             head.plain_len
         )
     })?;
-    let plain = if compression == Compression::None {
+    let plain = if compression == ChunkCompression::None {
         if packed.len() != len {
             return Err(format!("expected {len} uncompressed bytes, found {}", packed.len()));
         }
@@ -113,7 +117,7 @@ pub(crate) fn unpack(
         let mut block = blocks.block_with_len(len);
         let to = block.get_mut(..len).unwrap_or_default();
         match compression {
-            Compression::Zstd => unpack_zstd(&packed, to)?,
+            ChunkCompression::Zstd => unpack_zstd(&packed, to)?,
             _ => unpack_lz4(&packed, to)?,
         }
         block.freeze().slice(..len)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_model::{Batch, Error};
 
-use crate::chunk::{self, Compression};
+use crate::chunk::{self, ChunkCompression};
 use crate::declare::ChannelNumber;
 use crate::wire::{Append, HEAD, MESSAGE_HEAD, op};
 
@@ -26,7 +26,7 @@ pub(crate) struct EncodedChunk {
     pub(crate) packed: Vec<u8>,
     /// The message index of each channel, by number.
     pub(crate) indexes: Vec<ChannelIndex>,
-    pub(crate) compression: Compression,
+    pub(crate) compression: ChunkCompression,
     pub(crate) plain_len: u64,
     pub(crate) start_time: u64,
     pub(crate) end_time: u64,
@@ -90,7 +90,7 @@ impl ChunkPlan {
     /// Encodes and compresses the chunk.
     pub(crate) fn encode(
         self,
-        compression: Compression,
+        compression: ChunkCompression,
         level: i32,
         fail: impl Fn(std::io::Error) -> Error,
     ) -> Result<EncodedChunk, Error> {

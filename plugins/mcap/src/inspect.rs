@@ -11,7 +11,7 @@ use sluice_model::{Error, time};
 
 use crate::index::FileIndex;
 use crate::summary::{FileEnd, Listed, Summary};
-use crate::wire::{AttachmentHead, Fields, HEAD, Head, MAGIC, Statistics, op};
+use crate::wire::{AttachmentHead, HEAD, Head, MAGIC, RecordFields, Statistics, op};
 
 /// The most attachments and metadata records that are listed.
 const MAX_LISTED: usize = 20;
@@ -111,7 +111,7 @@ fn instant(nanos: u64) -> String {
 
 fn header(log: &mut LogFile) -> Result<Option<String>, Error> {
     let Some((head, content)) = record(log, MAGIC.len() as u64)? else { return Ok(None) };
-    let mut fields = Fields(&content);
+    let mut fields = RecordFields(&content);
     let texts = fields.bytes().zip(fields.bytes()).filter(|_| head.opcode == op::HEADER);
     Ok(texts.map(|(profile, library)| {
         let profile = match profile {
@@ -164,9 +164,9 @@ fn metadata(log: &mut LogFile, listed: &Listed) -> Result<String, Error> {
     let Some((_, content)) = found else {
         return Ok(format!("metadata `{name}` is not where the index says"));
     };
-    let mut fields = Fields(&content);
+    let mut fields = RecordFields(&content);
     fields.bytes();
-    let (mut pairs, mut texts) = (Fields(fields.bytes().unwrap_or_default()), Vec::new());
+    let (mut pairs, mut texts) = (RecordFields(fields.bytes().unwrap_or_default()), Vec::new());
     while let Some((key, value)) = pairs.bytes().zip(pairs.bytes()) {
         texts.push(format!("{} = {}", shown(key), shown(value)));
     }

@@ -15,7 +15,7 @@ use crate::inspect::not_an_mcap_file;
 use crate::skip;
 use crate::table::ChannelTable;
 use crate::unit::{Batcher, Unit};
-use crate::walk::{Place, Walk, refers_back};
+use crate::walk::{FoundAt, Walk, refers_back};
 use crate::wire::{CHUNK_HEAD, ChunkHead, HEAD, Head, MAGIC, min_len, op, record_name};
 
 /// The note about what events cannot hold.
@@ -150,14 +150,14 @@ impl RecordReader {
         self.walk.forget(at);
         let is_start = std::mem::take(&mut self.is_start) && self.seam.began == Some(0);
         match self.walk.place(at)? {
-            Place::End => {
+            FoundAt::End => {
                 if let Some(error) = self.walk.decompression_error() {
                     self.report(at, 0, error);
                 }
                 return Ok(false);
             }
-            Place::Magic => self.pass_magic(at),
-            Place::Record(head) => {
+            FoundAt::Magic => self.pass_magic(at),
+            FoundAt::Record(head) => {
                 self.is_after_footer = false;
                 self.is_chunked |= head.opcode == op::CHUNK;
                 match self.suspicion(at, head, is_start)? {
@@ -165,7 +165,7 @@ impl RecordReader {
                     None => self.read_record(at, head)?,
                 }
             }
-            Place::Cut(head) => {
+            FoundAt::Cut(head) => {
                 self.is_chunked |= head.opcode == op::CHUNK;
                 let there = self.walk.end().saturating_sub(at);
                 let name = record_name(head.opcode);
@@ -174,7 +174,7 @@ impl RecordReader {
                     format!("a {name} record is cut off: {there} of its {all} bytes are there");
                 self.recover(at, at + 1, &reason)?;
             }
-            Place::Garbage(reason) => self.recover(at, at + 1, &reason)?,
+            FoundAt::Garbage(reason) => self.recover(at, at + 1, &reason)?,
         }
         Ok(true)
     }

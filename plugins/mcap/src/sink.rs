@@ -15,7 +15,7 @@ use sluice_model::{
 };
 
 use crate::carry;
-use crate::chunk::Compression;
+use crate::chunk::ChunkCompression;
 use crate::declare::Numbering;
 use crate::encode::{ChunkPlan, EncodedChunk, record_len};
 use crate::finish::McapFile;
@@ -34,7 +34,7 @@ pub struct McapSink {
     profile: Option<String>,
     /// How chunks are compressed: `zstd`, `lz4` or `none`.
     #[serde(default)]
-    compression: Compression,
+    compression: ChunkCompression,
     /// The compression level of zstd, from 1 (fast) to 22 (small).
     #[serde(default = "default_level", deserialize_with = "level")]
     #[schemars(range(min = 1, max = 22))]

@@ -7,8 +7,8 @@ use sluice_model::Error;
 
 use crate::table::Declarations;
 use crate::wire::{
-    ChannelRecord, ChunkIndexRecord, FOOTER, Fields, HEAD, Head, MAGIC, SchemaRecord, Statistics,
-    op, record_name,
+    ChannelRecord, ChunkIndexRecord, FOOTER, HEAD, Head, MAGIC, RecordFields, SchemaRecord,
+    Statistics, op, record_name,
 };
 
 /// The longest summary that is read.
@@ -68,7 +68,7 @@ impl FileEnd {
             return Ok(Self::Unfinished);
         }
         let footer = tail.get(..FOOTER_RECORD as usize).unwrap_or_default();
-        let mut fields = Fields(footer.get(HEAD as usize..).unwrap_or_default());
+        let mut fields = RecordFields(footer.get(HEAD as usize..).unwrap_or_default());
         let (start, _, crc) = (fields.u64(), fields.u64(), fields.u32());
         let (start, crc) = (start.unwrap_or_default(), crc.unwrap_or_default());
         if start == 0 {
@@ -137,13 +137,13 @@ impl Summary {
             op::CHUNK_INDEX => self.chunks.push(ChunkIndexRecord::parse(content)?),
             op::STATISTICS => self.statistics = Some(Statistics::parse(content)?),
             op::ATTACHMENT_INDEX => {
-                let mut fields = Fields(content);
+                let mut fields = RecordFields(content);
                 let (at, len) = (fields.u64()?, fields.u64()?);
                 fields.take(24)?;
                 self.attachments.push(Listed { at, len, name: lossy(fields.bytes()?) });
             }
             op::METADATA_INDEX => {
-                let mut fields = Fields(content);
+                let mut fields = RecordFields(content);
                 let (at, len) = (fields.u64()?, fields.u64()?);
                 self.metadata.push(Listed { at, len, name: lossy(fields.bytes()?) });
             }

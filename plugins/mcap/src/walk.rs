@@ -14,8 +14,8 @@ use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error, RunHandle};
 
 use crate::wire::{
-    AttachmentHead, CHUNK_HEAD, ChunkHead, DATA_END, FOOTER, Fields, HEAD, Head, MAGIC, min_len,
-    op, record_name,
+    AttachmentHead, CHUNK_HEAD, ChunkHead, DATA_END, FOOTER, HEAD, Head, MAGIC, RecordFields,
+    min_len, op, record_name,
 };
 
 /// As many bytes as decide what a record looks like.
@@ -27,7 +27,7 @@ const MAX_CUT: u64 = 1 << 40;
 
 /// What is at a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FoundAt {
     /// The end of the file.
     End,
     /// What looks like a whole record.
@@ -55,7 +55,7 @@ pub(crate) struct Walk {
     /// The longest chunk or message of a stream.
     max_record: u64,
     /// The place examined last.
-    last: Option<(u64, Place)>,
+    last: Option<(u64, FoundAt)>,
 }
 
 impl Walk {
@@ -179,7 +179,7 @@ impl Walk {
     }
 
     /// What is at a position.
-    pub(crate) fn place(&mut self, at: u64) -> Result<Place, Error> {
+    pub(crate) fn place(&mut self, at: u64) -> Result<FoundAt, Error> {
         if let Some((_, place)) = self.last.as_ref().filter(|(last, _)| *last == at) {
             return Ok(place.clone());
         }
@@ -188,42 +188,43 @@ impl Walk {
         Ok(place)
     }
 
-    fn examine(&mut self, at: u64) -> Result<Place, Error> {
+    fn examine(&mut self, at: u64) -> Result<FoundAt, Error> {
         let mut look = [0; LOOK];
         let bytes = self.peek(at, &mut look)?;
         let Some(head) = Head::parse(bytes) else {
             let few = bytes.len();
-            let cut = || Place::Garbage(format!("the file is cut off: {few} bytes are no record"));
+            let cut =
+                || FoundAt::Garbage(format!("the file is cut off: {few} bytes are no record"));
             return Ok(if few == 0 {
-                Place::End
+                FoundAt::End
             } else if bytes == MAGIC {
-                Place::Magic
+                FoundAt::Magic
             } else {
                 cut()
             });
         };
         if bytes.starts_with(&MAGIC) {
-            return Ok(Place::Magic);
+            return Ok(FoundAt::Magic);
         }
         let content = bytes.get(HEAD as usize..).unwrap_or_default();
         if let Some(reason) = implausible(head, content) {
-            return Ok(Place::Garbage(reason));
+            return Ok(FoundAt::Garbage(reason));
         }
         let end = at.saturating_add(head.record_len());
         if let Some(anchor) = self.next_anchor(at).filter(|anchor| *anchor < end) {
-            return Ok(Place::Garbage(format!(
+            return Ok(FoundAt::Garbage(format!(
                 "the length of a {} record, {}, leads past the chunk at byte {anchor}",
                 record_name(head.opcode),
                 head.len
             )));
         }
         if self.reaches(head, end)? {
-            return Ok(Place::Record(head));
+            return Ok(FoundAt::Record(head));
         }
         Ok(if head.len <= MAX_CUT {
-            Place::Cut(head)
+            FoundAt::Cut(head)
         } else {
-            Place::Garbage(format!(
+            FoundAt::Garbage(format!(
                 "the length of a {} record, {}, leads past the end of the file",
                 record_name(head.opcode),
                 head.len
@@ -252,15 +253,15 @@ impl Walk {
             return Ok(true);
         }
         Ok(match self.place(at)? {
-            Place::End | Place::Magic | Place::Record(_) | Place::Cut(_) => true,
-            Place::Garbage(_) => self.len.is_some_and(|len| len.saturating_sub(at) < HEAD),
+            FoundAt::End | FoundAt::Magic | FoundAt::Record(_) | FoundAt::Cut(_) => true,
+            FoundAt::Garbage(_) => self.len.is_some_and(|len| len.saturating_sub(at) < HEAD),
         })
     }
 
     /// Whether the header of a file and a further record are here.
     pub(crate) fn is_header(&mut self, at: u64) -> Result<bool, Error> {
         let is_header =
-            matches!(self.examine(at)?, Place::Record(head) if head.opcode == op::HEADER);
+            matches!(self.examine(at)?, FoundAt::Record(head) if head.opcode == op::HEADER);
         Ok(is_header && self.leads_on(at, CHAIN)?)
     }
 
@@ -274,7 +275,7 @@ impl Walk {
             return Ok(end);
         }
         let exact = at + HEAD + exact;
-        let is_record = matches!(self.examine(exact)?, Place::Record(head) if may_follow(head));
+        let is_record = matches!(self.examine(exact)?, FoundAt::Record(head) if may_follow(head));
         Ok(if is_record && self.leads_on(exact, CHAIN)? { exact } else { end })
     }
 
@@ -282,8 +283,8 @@ impl Walk {
     fn leads_on(&mut self, mut at: u64, chain: u32) -> Result<bool, Error> {
         for _ in 0..chain {
             match self.examine(at)? {
-                Place::End | Place::Magic => return Ok(true),
-                Place::Record(head) if min_len(head.opcode).is_some() => {
+                FoundAt::End | FoundAt::Magic => return Ok(true),
+                FoundAt::Record(head) if min_len(head.opcode).is_some() => {
                     at = at.saturating_add(head.record_len());
                 }
                 _ => return Ok(false),
@@ -329,8 +330,8 @@ impl Walk {
         is_channel: Option<&dyn Fn(u16) -> bool>,
     ) -> Result<bool, Error> {
         let head = match self.examine(at)? {
-            Place::Magic => return self.leads_on(at + MAGIC.len() as u64, CHAIN),
-            Place::Record(head) => head,
+            FoundAt::Magic => return self.leads_on(at + MAGIC.len() as u64, CHAIN),
+            FoundAt::Record(head) => head,
             _ => return Ok(false),
         };
         match (head.opcode, is_channel) {
@@ -362,7 +363,7 @@ fn may_follow(head: Head) -> bool {
 
 /// The length of the fields of a record whose content starts with these bytes, if it is known.
 fn fields_len(opcode: u8, content: &[u8]) -> Option<u64> {
-    let mut fields = Fields(content);
+    let mut fields = RecordFields(content);
     match opcode {
         op::CHUNK => Some(ChunkHead::parse(content)?.content_len()),
         op::MESSAGE_INDEX => {
@@ -416,10 +417,10 @@ fn implausible(head: Head, content: &[u8]) -> Option<String> {
 /// Whether the fields of a record, whose content starts with these bytes, fit into its length;
 /// `None` if the bytes do not reach as far as its fields.
 fn fits(opcode: u8, content: &[u8], len: u64) -> Option<bool> {
-    let mut fields = Fields(content);
+    let mut fields = RecordFields(content);
     let mut left = len.checked_sub(min_len(opcode)?)?;
     // The length of what a 32-bit length precedes, if it fits.
-    let mut array = |fields: &mut Fields<'_>| {
+    let mut array = |fields: &mut RecordFields<'_>| {
         let array = u64::from(fields.u32()?);
         let rest = left.checked_sub(array);
         left = rest.unwrap_or(left);
@@ -467,7 +468,7 @@ fn fits(opcode: u8, content: &[u8], len: u64) -> Option<bool> {
 /// Whether a record that belongs into a summary, at `at`, whose content starts with these bytes,
 /// refers to what precedes it only.
 pub(crate) fn refers_back(opcode: u8, content: &[u8], at: u64) -> bool {
-    let mut fields = Fields(content);
+    let mut fields = RecordFields(content);
     let mut u64s = |skipped: u64| {
         fields.take(skipped)?;
         fields.u64().zip(fields.u64())

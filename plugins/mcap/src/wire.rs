@@ -103,9 +103,9 @@ impl Head {
 
 /// Reads the fields of a record in order. Every method is `None` beyond the end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fields<'b>(pub(crate) &'b [u8]);
+pub(crate) struct RecordFields<'b>(pub(crate) &'b [u8]);
 
-impl<'b> Fields<'b> {
+impl<'b> RecordFields<'b> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (array, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -142,7 +142,7 @@ impl<'b> Fields<'b> {
 
     /// A map of strings. The last of several values of a key counts.
     pub(crate) fn map(&mut self) -> Option<BTreeMap<String, String>> {
-        let (mut pairs, mut map) = (Fields(self.bytes()?), BTreeMap::new());
+        let (mut pairs, mut map) = (RecordFields(self.bytes()?), BTreeMap::new());
         while !pairs.0.is_empty() {
             let (key, value) = (pairs.text()?, pairs.text()?);
             map.insert(key.to_owned(), value.to_owned());
@@ -162,7 +162,7 @@ pub(crate) struct SchemaRecord<'b> {
 
 impl<'b> SchemaRecord<'b> {
     pub(crate) fn parse(content: &'b [u8]) -> Option<Self> {
-        let mut fields = Fields(content);
+        let mut fields = RecordFields(content);
         let (id, name, encoding) = (fields.u16()?, fields.text()?, fields.text()?);
         Some(Self { id, name, encoding, data: fields.bytes()? })
     }
@@ -181,7 +181,7 @@ pub(crate) struct ChannelRecord<'b> {
 
 impl<'b> ChannelRecord<'b> {
     pub(crate) fn parse(content: &'b [u8]) -> Option<Self> {
-        let mut fields = Fields(content);
+        let mut fields = RecordFields(content);
         let (id, schema, topic) = (fields.u16()?, fields.u16()?, fields.bytes()?);
         Some(Self { id, schema, topic, encoding: fields.text()?, metadata: fields.map()? })
     }
@@ -200,7 +200,7 @@ impl MessageHead {
     /// The head and the payload.
     #[inline]
     pub(crate) fn parse(content: &[u8]) -> Option<(Self, &[u8])> {
-        let mut fields = Fields(content);
+        let mut fields = RecordFields(content);
         let head = Self {
             channel: fields.u16()?,
             sequence: fields.u32()?,
@@ -233,7 +233,7 @@ pub(crate) const CHUNK_HEAD: usize = 40 + MAX_COMPRESSION;
 impl ChunkHead {
     /// The head of a chunk whose content starts with these bytes.
     pub(crate) fn parse(content: &[u8]) -> Option<Self> {
-        let mut fields = Fields(content);
+        let mut fields = RecordFields(content);
         let (start_time, end_time) = (fields.u64()?, fields.u64()?);
         let (plain_len, crc) = (fields.u64()?, fields.u32()?);
         let compression = fields.bytes().filter(|name| name.len() <= MAX_COMPRESSION)?.to_vec();
@@ -266,10 +266,10 @@ pub(crate) struct ChunkIndexRecord {
 
 impl ChunkIndexRecord {
     pub(crate) fn parse(content: &[u8]) -> Option<Self> {
-        let mut fields = Fields(content);
+        let mut fields = RecordFields(content);
         let (start_time, end_time) = (fields.u64()?, fields.u64()?);
         let (chunk_start, chunk_len) = (fields.u64()?, fields.u64()?);
-        let (mut entries, mut message_indexes) = (Fields(fields.bytes()?), Vec::new());
+        let (mut entries, mut message_indexes) = (RecordFields(fields.bytes()?), Vec::new());
         while !entries.0.is_empty() {
             message_indexes.push((entries.u16()?, entries.u64()?));
         }
@@ -289,8 +289,8 @@ impl ChunkIndexRecord {
 
 /// The times and places of a channel's messages in a chunk, as pairs.
 pub(crate) fn parse_message_index(content: &[u8]) -> Option<(u16, Vec<(u64, u64)>)> {
-    let mut fields = Fields(content);
-    let (channel, mut entries) = (fields.u16()?, Fields(fields.bytes()?));
+    let mut fields = RecordFields(content);
+    let (channel, mut entries) = (fields.u16()?, RecordFields(fields.bytes()?));
     let mut pairs = Vec::with_capacity(entries.0.len() / 16);
     while !entries.0.is_empty() {
         pairs.push((entries.u64()?, entries.u64()?));
@@ -315,7 +315,7 @@ pub(crate) struct Statistics {
 
 impl Statistics {
     pub(crate) fn parse(content: &[u8]) -> Option<Self> {
-        let mut fields = Fields(content);
+        let mut fields = RecordFields(content);
         let mut read = Self {
             messages: fields.u64()?,
             schemas: fields.u16()?,
@@ -327,7 +327,7 @@ impl Statistics {
             end: fields.u64()?,
             counts: BTreeMap::new(),
         };
-        let mut entries = Fields(fields.bytes()?);
+        let mut entries = RecordFields(fields.bytes()?);
         while !entries.0.is_empty() {
             read.counts.insert(entries.u16()?, entries.u64()?);
         }
@@ -348,7 +348,7 @@ pub(crate) struct AttachmentHead {
 impl AttachmentHead {
     /// The head of an attachment whose content starts with these bytes.
     pub(crate) fn parse(content: &[u8]) -> Option<Self> {
-        let mut fields = Fields(content);
+        let mut fields = RecordFields(content);
         Some(Self {
             log_time: fields.u64()?,
             create_time: fields.u64()?,

@@ -29,7 +29,7 @@ pub(crate) struct ColumnBuilder {
 #[derive(Debug)]
 pub(crate) enum ColumnData {
     Bool(Vec<bool>),
-    Numbers(Storage, Words),
+    Numbers(Storage, NumberColumn),
     Bytes { offsets: Vec<i32>, bytes: Vec<u8> },
     FixedBytes { width: usize, bytes: Vec<u8>, len: usize },
     List { offsets: Vec<i32>, item: Box<ColumnBuilder> },
@@ -39,7 +39,7 @@ pub(crate) enum ColumnData {
 
 /// Numbers by their width.
 #[derive(Debug)]
-pub(crate) enum Words {
+pub(crate) enum NumberColumn {
     W1(Vec<u8>),
     W2(Vec<u16>),
     W4(Vec<u32>),
@@ -100,7 +100,7 @@ impl ColumnBuilder {
                 Storage::FixedBytes(width) => {
                     ColumnData::FixedBytes { width: *width, bytes: Vec::new(), len: 0 }
                 }
-                of => ColumnData::Numbers(*of, Words::new(*of)),
+                of => ColumnData::Numbers(*of, NumberColumn::new(*of)),
             },
         };
         Self { data, valid: None }
@@ -309,7 +309,7 @@ fn fits(of: Storage, word: u64) -> bool {
     }
 }
 
-impl Words {
+impl NumberColumn {
     fn new(of: Storage) -> Self {
         match of {
             Storage::I8 | Storage::U8 => Self::W1(Vec::new()),

@@ -10,7 +10,7 @@ use lz4_flex::frame::FrameDecoder;
 use sluice_model::BlockPool;
 use sluice_model::options::ByteSize;
 
-use super::wire::Compression;
+use super::wire::BagCompression;
 
 /// The records of a chunk.
 pub(crate) struct Unpacked {
@@ -22,13 +22,13 @@ pub(crate) struct Unpacked {
 /// Unpacks a chunk. If its packed bytes are not all there (`is_cut`), as many of its records as
 /// possible. `Err` says what is wrong with it.
 pub(crate) fn unpack(
-    compression: Compression,
+    compression: BagCompression,
     packed: Bytes,
     plain_len: u32,
     is_cut: bool,
     (blocks, max): (&BlockPool, ByteSize),
 ) -> Result<Unpacked, String> {
-    if compression == Compression::None {
+    if compression == BagCompression::None {
         let cut = is_cut.then(|| "the bag ends in it".to_owned());
         return Ok(Unpacked { plain: packed, cut });
     }
@@ -42,7 +42,7 @@ pub(crate) fn unpack(
     let mut block = blocks.block_with_len(len);
     let to = block.get_mut(..len).unwrap_or_default();
     let filled = match compression {
-        Compression::Bz2 => fill(BzDecoder::new(&*packed), to),
+        BagCompression::Bz2 => fill(BzDecoder::new(&*packed), to),
         _ => fill(FrameDecoder::new(&*packed), to),
     };
     let cut = match filled {

@@ -15,15 +15,15 @@ use sluice_model::{BlockPool, Error, RunHandle};
 
 use super::chunk::{Unpacked, unpack};
 use super::connections::{Connections, MAX_DESCRIPTION};
-use super::window::{BagWindow, Place};
-use super::wire::{Compression, RecordHeader, max_packed, whole_record};
+use super::window::{BagWindow, FoundAt};
+use super::wire::{BagCompression, RecordHeader, max_packed, whole_record};
 
 /// A chunk of a bag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChunkEntry {
     pub(crate) at: u64,
     pub(crate) plain_len: u32,
-    pub(crate) compression: Compression,
+    pub(crate) compression: BagCompression,
     /// The messages of the chunks before.
     pub(crate) messages_before: u64,
 }
@@ -65,15 +65,15 @@ impl BagIndex {
         loop {
             self.len = at;
             let record = match window.place(at)? {
-                Place::End => break,
-                Place::Magic if at == 0 => {
+                FoundAt::End => break,
+                FoundAt::Magic if at == 0 => {
                     at += super::wire::MAGIC.len() as u64;
                     continue;
                 }
-                Place::Magic => return wrong("another bag was appended"),
-                Place::Garbage(why) => return wrong(why),
-                Place::Cut => return wrong("it ends in a record"),
-                Place::Record(record) => record,
+                FoundAt::Magic => return wrong("another bag was appended"),
+                FoundAt::Garbage(why) => return wrong(why),
+                FoundAt::Cut => return wrong("it ends in a record"),
+                FoundAt::Record(record) => record,
             };
             let next = at + record.len();
             if !window.reaches(next)? {
@@ -101,12 +101,8 @@ impl BagIndex {
                     self.messages += u64::from(messages);
                 }
                 RecordHeader::Connection { id, topic } => {
-                    if record.data_len > MAX_DESCRIPTION {
-                        return wrong("the description of a connection is too long");
-                    }
-                    let mut description = vec![0; record.data_len as usize];
-                    window.read(at + record.data_at as u64, &mut description)?;
-                    if let Err(why) = self.connections.declare(id, topic, &description) {
+                    let data = (at + record.data_at as u64, record.data_len);
+                    if let Some(why) = self.add_connection(id, topic, window, data)? {
                         return Ok(Some(why));
                     }
                 }
@@ -115,19 +111,46 @@ impl BagIndex {
             }
             at = next;
         }
+        match self.count_fault(&used, expected) {
+            None => self.check_declarations(window, &first_uses, max_chunk),
+            fault => Ok(fault),
+        }
+    }
+
+    /// Adds a connection, whose description is at `data`: a position and a length. Returns what is
+    /// wrong with it.
+    fn add_connection(
+        &mut self,
+        id: u32,
+        topic: Vec<u8>,
+        window: &mut BagWindow,
+        (at, len): (u64, u32),
+    ) -> Result<Option<String>, Error> {
+        if len > MAX_DESCRIPTION {
+            return Ok(Some("the description of a connection is too long".to_owned()));
+        }
+        let mut description = vec![0; len as usize];
+        window.read(at, &mut description)?;
+        Ok(self.connections.declare(id, topic, &description).err())
+    }
+
+    /// What is wrong with the numbers of chunks and connections, which the head says.
+    fn count_fault(
+        &self,
+        used: &BTreeSet<u32>,
+        expected: Option<(usize, usize)>,
+    ) -> Option<String> {
         if let Some(id) = used.iter().find(|id| !self.connections.all.contains_key(id)) {
-            return Ok(Some(format!("it lacks the connection {id}")));
+            return Some(format!("it lacks the connection {id}"));
         }
         let found = (self.chunks.len(), self.connections.all.len());
         match expected {
-            Some(expected) if expected == found => {
-                self.check_declarations(window, &first_uses, max_chunk)
-            }
-            Some((chunks, connections)) => Ok(Some(format!(
+            Some(expected) if expected == found => None,
+            Some((chunks, connections)) => Some(format!(
                 "expected {chunks} chunks and {connections} connections, found {} and {}",
                 found.0, found.1
-            ))),
-            None => wrong("it has no head"),
+            )),
+            None => Some("it has no head".to_owned()),
         }
     }
 
@@ -143,7 +166,7 @@ impl BagIndex {
         for ChunkEntry { at, plain_len, compression, .. } in
             chunks.iter().filter_map(|chunk| self.chunks.get(*chunk)).copied()
         {
-            let Place::Record(record) = window.place(at)? else { continue };
+            let FoundAt::Record(record) = window.place(at)? else { continue };
             if u64::from(record.data_len) > max_packed(max_chunk) {
                 continue;
             }
@@ -177,7 +200,7 @@ impl BagIndex {
     }
 
     /// How many chunks have each compression.
-    pub(crate) fn compressions(&self) -> BTreeMap<Compression, usize> {
+    pub(crate) fn compressions(&self) -> BTreeMap<BagCompression, usize> {
         let mut counts = BTreeMap::new();
         for chunk in &self.chunks {
             *counts.entry(chunk.compression).or_default() += 1;

@@ -15,8 +15,10 @@ use sluice_model::{
 use super::chunk::{Unpacked, unpack};
 use super::connections::{BagChannels, Connections, MAX_DESCRIPTION};
 use super::index::BagIndex;
-use super::window::{BagWindow, Place};
-use super::wire::{Compression, MAGIC, Record, RecordHeader, is_chain, max_packed, whole_record};
+use super::window::{BagWindow, FoundAt};
+use super::wire::{
+    BagCompression, MAGIC, Record, RecordHeader, is_chain, max_packed, whole_record,
+};
 
 /// The most events of a batch.
 const BATCH_EVENTS: usize = 4096;
@@ -144,13 +146,13 @@ impl BagReader {
         }
         self.window.forget(at);
         let record = match self.window.place(at)? {
-            Place::End => {
+            FoundAt::End => {
                 if let Some(error) = self.window.decompression_error() {
                     self.report(at, 0, error);
                 }
                 return Ok(false);
             }
-            Place::Magic => {
+            FoundAt::Magic => {
                 // Bags may have been appended to each other.
                 if at > 0 {
                     (self.connections, self.channels) = Default::default();
@@ -158,15 +160,15 @@ impl BagReader {
                 self.at = at + MAGIC.len() as u64;
                 return Ok(true);
             }
-            Place::Garbage(reason) => {
+            FoundAt::Garbage(reason) => {
                 self.recover(at, at + 1, reason)?;
                 return Ok(true);
             }
-            Place::Cut => {
+            FoundAt::Cut => {
                 self.recover(at, at + 1, "the bag ends in the header of a record")?;
                 return Ok(true);
             }
-            Place::Record(record) => record,
+            FoundAt::Record(record) => record,
         };
         if let RecordHeader::Chunk { compression, plain_len } = record.header {
             self.read_chunk(&record, compression, plain_len)?;
@@ -250,7 +252,7 @@ impl BagReader {
     fn read_chunk(
         &mut self,
         record: &Record,
-        compression: Compression,
+        compression: BagCompression,
         plain_len: u32,
     ) -> Result<(), Error> {
         let (at, data_at) = (self.at, self.at + record.data_at as u64);
@@ -265,7 +267,7 @@ impl BagReader {
         }
         let goes_on = self.window.goes_on(next)?;
         let reaches = self.window.reaches(next)?;
-        if !goes_on && compression == Compression::None {
+        if !goes_on && compression == BagCompression::None {
             let is_whole = reaches && is_chain(&self.data(at, record)?);
             if !is_whole {
                 let reason = "the length of a chunk is wrong, or the bag ends in it";
@@ -284,7 +286,7 @@ impl BagReader {
                 if let Some(number) = self.index.as_ref().and_then(|index| index.first_number(at)) {
                     self.number = i64::try_from(number).unwrap_or(i64::MAX);
                 }
-                let plain_at = (compression == Compression::None).then_some(data_at);
+                let plain_at = (compression == BagCompression::None).then_some(data_at);
                 let fault = cut.map(|why| format!("a chunk is not complete: {why}"));
                 let len = end - at;
                 self.unit = Some(Unit { plain, pos: 0, at, len, plain_at, undeclared: 0, fault });

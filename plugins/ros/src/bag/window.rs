@@ -27,7 +27,7 @@ pub(crate) struct BagWindow {
 }
 
 /// What is at a position.
-pub(crate) enum Place {
+pub(crate) enum FoundAt {
     End,
     /// The start of a bag.
     Magic,
@@ -85,24 +85,24 @@ impl BagWindow {
         }
     }
 
-    pub(crate) fn place(&mut self, at: u64) -> Result<Place, Error> {
+    pub(crate) fn place(&mut self, at: u64) -> Result<FoundAt, Error> {
         // Nearly all headers are short.
         for least in [512, MAX_HEADER + 8] {
             let bytes = self.view(at, least)?;
             if bytes.is_empty() {
-                return Ok(Place::End);
+                return Ok(FoundAt::End);
             }
             if bytes.starts_with(MAGIC) {
-                return Ok(Place::Magic);
+                return Ok(FoundAt::Magic);
             }
             match Record::parse(bytes) {
-                Ok(record) => return Ok(Place::Record(record)),
-                Err(NoRecord::Wrong(why)) => return Ok(Place::Garbage(why)),
+                Ok(record) => return Ok(FoundAt::Record(record)),
+                Err(NoRecord::Wrong(why)) => return Ok(FoundAt::Garbage(why)),
                 Err(NoRecord::Short) if bytes.len() < least => break,
                 Err(NoRecord::Short) => {}
             }
         }
-        Ok(Place::Cut)
+        Ok(FoundAt::Cut)
     }
 
     /// Whether a record, even one that is cut off, or the end of the bag is at a position.
@@ -110,7 +110,7 @@ impl BagWindow {
         if !self.reaches(at)? {
             return Ok(false);
         }
-        Ok(!matches!(self.place(at)?, Place::Garbage(_)))
+        Ok(!matches!(self.place(at)?, FoundAt::Garbage(_)))
     }
 
     /// The position of the next record from `from` on that another one follows, or the end of the

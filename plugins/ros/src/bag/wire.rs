@@ -13,13 +13,13 @@ pub(crate) const LENGTH: usize = 4;
 
 /// How the messages of a chunk are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Compression {
+pub(crate) enum BagCompression {
     None,
     Bz2,
     Lz4,
 }
 
-impl Compression {
+impl BagCompression {
     /// Its name in chunks.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ pub(crate) enum RecordHeader {
         chunks: u32,
     },
     Chunk {
-        compression: Compression,
+        compression: BagCompression,
         /// The bytes of its records.
         plain_len: u32,
     },
@@ -93,7 +93,7 @@ impl RecordHeader {
             },
             INDEX => Self::Index { connection: number(b"conn")?, messages: number(b"count")? },
             CHUNK => Self::Chunk {
-                compression: Compression::parse(field(b"compression")?)?,
+                compression: BagCompression::parse(field(b"compression")?)?,
                 plain_len: number(b"size")?,
             },
             CHUNK_INFO => Self::ChunkInfo,
