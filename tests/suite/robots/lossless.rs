@@ -25,6 +25,7 @@ fn output_for(name: &str, log: &SampleLog) -> (String, Vec<&'static str>) {
         "LCM log" => "by/log.lcm",
         "VEL" => "by/log.vel",
         "Orca" => "by/log.orca",
+        "MCAP" => "by/log.mcap",
         "tables" => "by/tables/",
         "one table" => "by/all.parquet",
         "JSON lines" => return ("by/log.jsonl".into(), vec!["--sink-option", "payload=true"]),
@@ -111,10 +112,11 @@ fn check_round_trip(folder: &Folder, log: &SampleLog, name: &str, claim: &str) {
 }
 
 /// Every readable format, as written here.
-const FORMATS: [(&str, &str); 7] = [
+const FORMATS: [(&str, &str); 8] = [
     ("lcm", "in/log.lcm"),
     ("vel", "in/log.vel"),
     ("orca", "in/orca/log.orca"),
+    ("mcap", "in/log.mcap"),
     ("tables", "in/tables/"),
     ("table", "in/all.parquet"),
     ("archive", "in/log.arrow.zst"),
