@@ -18,6 +18,7 @@ use sluice_orca as _;
 use sluice_parquet as _;
 use sluice_protobuf as _;
 use sluice_records as _;
+use sluice_report as _;
 use sluice_ros as _;
 use sluice_stages as _;
 use sluice_text as _;

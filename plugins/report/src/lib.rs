@@ -1,0 +1,10 @@
+//! Sink `report` and stage `expect`: the figures of a log, as a page to look at, as JSON, and as
+//! expectations that it must meet.
+
+mod figures;
+
+pub use figures::{
+    ChannelFigures, CloudFigures, DamagedRange, FieldFigures, Figures, Finding, FindingKind,
+    FixFigures, GapFigures, Histogram, HistogramBin, InputFigures, LatencyFigures, NamedType,
+    PictureFigures, Point, Provenance, RateFigures, Thinned, Thumbnail, TimeGrid, TrackFigures,
+};
