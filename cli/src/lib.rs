@@ -27,6 +27,7 @@ mod flags;
 mod input_format;
 mod inputs;
 mod log;
+mod notes;
 mod progress;
 mod recipe;
 mod shell;

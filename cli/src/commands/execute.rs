@@ -1,5 +1,6 @@
 //! Runs a pipeline for `run` and `convert`: signals, progress, report file and summary.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ use crate::extension::{self, ClusterOptions};
 use crate::features;
 use crate::flags::{self, PipelineOrigin};
 use crate::log;
+use crate::notes;
 use crate::progress::ProgressMeter;
 use crate::shell::Shell;
 use crate::signals::{self, SignalListener, SignalMessages};
@@ -317,7 +319,12 @@ pub(crate) fn report_losses(report: &Report, origin: PipelineOrigin, shell: &She
             shell.warn_with_fields("loss", &format!("{name}: {lost} lost: {reason}"), fields);
         }
     }
-    report.notes.iter().for_each(|note| shell.note(&flags::note_with_flags(note, origin)));
+    // Machines get every note.
+    let notes = match log::is_json() {
+        true => report.notes.iter().map(Cow::Borrowed).collect(),
+        false => notes::merged(&report.notes),
+    };
+    notes.iter().for_each(|note| shell.note(&flags::note_with_flags(note, origin)));
     if report.interrupted {
         shell.warn(
             "stopped before the end of an input that cannot be read again: the events read so far \
