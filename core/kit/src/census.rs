@@ -58,10 +58,14 @@ pub struct TimeStatistics {
     pub latest: i64,
     /// The longest time between consecutive events.
     pub largest_gap: u64,
+    /// The time of the event before the first such gap.
+    pub largest_gap_start: i64,
     /// The number of events that are earlier than the one before them.
     pub steps_back: u64,
     /// The largest such step, in nanoseconds.
     pub largest_step_back: u64,
+    /// The time of the event before the first step of that size.
+    pub largest_step_back_start: i64,
 }
 
 impl TimeStatistics {
@@ -82,9 +86,21 @@ impl TimeStatistics {
         let distance = self.last.abs_diff(next);
         if next < self.last {
             self.steps_back += 1;
-            self.largest_step_back = self.largest_step_back.max(distance);
+            self.note_step_back(distance, self.last);
         } else {
-            self.largest_gap = self.largest_gap.max(distance);
+            self.note_gap(distance, self.last);
+        }
+    }
+
+    fn note_gap(&mut self, length: u64, start: i64) {
+        if length > self.largest_gap {
+            (self.largest_gap, self.largest_gap_start) = (length, start);
+        }
+    }
+
+    fn note_step_back(&mut self, length: u64, start: i64) {
+        if length > self.largest_step_back {
+            (self.largest_step_back, self.largest_step_back_start) = (length, start);
         }
     }
 
@@ -96,10 +112,10 @@ impl TimeStatistics {
             }
             return;
         }
-        self.largest_gap = self.largest_gap.max(next.largest_gap);
-        self.largest_step_back = self.largest_step_back.max(next.largest_step_back);
-        self.steps_back += next.steps_back;
         self.add_distance(next.first);
+        self.note_gap(next.largest_gap, next.largest_gap_start);
+        self.note_step_back(next.largest_step_back, next.largest_step_back_start);
+        self.steps_back += next.steps_back;
         self.events += next.events;
         self.last = next.last;
         self.earliest = self.earliest.min(next.earliest);
@@ -135,7 +151,7 @@ pub fn key_lookup(
 }
 
 /// The census of one batch, or of all so far. Channels are in order of their numbers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct BatchCensus {
     /// The times of all events of all channels.
     pub all: TimeStatistics,
@@ -150,7 +166,8 @@ pub struct BatchCensus {
 }
 
 impl BatchCensus {
-    /// The census of a batch. `keys` has one function per channel number that identifies types.
+    /// The census of a batch. `keys` has one function per channel number that identifies types; if
+    /// it is empty, only decoded events have types.
     pub fn from_batch(batch: &Batch, keys: &[KeyOf]) -> Self {
         let mut part = Self::default();
         // A slot per channel of the batch, so that events need no lookup.
@@ -163,13 +180,15 @@ impl BatchCensus {
             tally.times.push(*time);
             tally.wide_times += u64::from(batch.wide_time(row).is_some());
             tally.bytes += batch.payload_len(row) as u64;
-            if let Some(key) = keys[*channel as usize](batch.payload(row)) {
+            let key_of = keys.get(*channel as usize);
+            if let Some(key) = key_of.and_then(|key_of| key_of(batch.payload(row))) {
                 tally.add_type(key, 1);
             }
         }
         for rows in batch.rows() {
             part.named.insert(rows.base_key(), Arc::clone(&rows.message.name));
-            for event in rows.events.iter().filter(|_| rows.payloads == Payloads::Gone) {
+            let is_counted = rows.payloads == Payloads::Gone || keys.is_empty();
+            for event in rows.events.iter().filter(|_| is_counted) {
                 let channel = batch.channels()[*event as usize];
                 tally_of(channel, &mut places, &mut tallies).add_type(rows.base_key(), 1);
             }

@@ -110,6 +110,8 @@ pub struct ChannelFigures {
     pub bytes: u64,
     /// Events that have no decoded fields although types were given, or the log declares them.
     pub undecoded: u64,
+    /// The time of the first of them in the order of the log.
+    pub first_undecoded: Option<i64>,
     /// The time of its first event, in the order of the log.
     pub first: i64,
     /// The time of its last event.
@@ -122,8 +124,8 @@ pub struct ChannelFigures {
     pub rate: Option<RateFigures>,
     /// The longest interval; `None` for fewer than two events.
     pub longest_gap: Option<GapFigures>,
-    /// Intervals much longer than usual on this channel, in order of time; the longest if there
-    /// are too many.
+    /// Intervals longer than five times the median and twice the 95th percentile, in order of time;
+    /// the 64 longest if there are more.
     pub gaps: Vec<GapFigures>,
     /// The number of such intervals.
     pub gap_count: u64,
@@ -168,7 +170,7 @@ pub struct GapFigures {
     pub length: u64,
 }
 
-/// A histogram with bins of equal ratio: 64 to a factor of two, so values are known within 1.1 %.
+/// A histogram with 64 equal bins to a factor of two, so values are known within 1.6 %.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Histogram {
     /// The bins that are not empty, in ascending order.
@@ -210,17 +212,17 @@ pub struct FieldFigures {
     pub path: String,
     /// Values that are numbers.
     pub count: u64,
-    /// Values that are null.
+    /// Values that are null, or missing in a list.
     pub nulls: u64,
     /// Values that are NaN or infinite; the figures below are of the others.
     pub not_finite: u64,
     /// The least value; `None` without values.
     pub min: Option<f64>,
-    /// When it was first met.
+    /// The earliest time of that value.
     pub min_at: i64,
     /// The greatest value.
     pub max: Option<f64>,
-    /// When it was first met.
+    /// The earliest time of that value.
     pub max_at: i64,
     /// The mean.
     pub mean: Option<f64>,
@@ -360,6 +362,8 @@ pub struct Provenance {
     pub version: String,
     /// The pipeline's name.
     pub name: Option<String>,
+    /// The title that was asked for.
+    pub title: Option<String>,
     /// The pipeline file with its variables filled in, with file names only.
     pub pipeline: String,
 }

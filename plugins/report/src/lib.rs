@@ -1,7 +1,10 @@
 //! Sink `report` and stage `expect`: the figures of a log, as a page to look at, as JSON, and as
 //! expectations that it must meet.
 
+mod collect;
 mod figures;
+mod origin;
+mod sink;
 
 pub use figures::{
     ChannelFigures, CloudFigures, DamagedRange, FieldFigures, Figures, Finding, FindingKind,

@@ -8,7 +8,7 @@ use crate::kit::{Folder, root};
 /// The sinks tested here.
 pub(super) const NAMES: &[&str] = &[
     "archive", "csv", "files", "jsonl", "las", "lcm-log", "mcap", "null", "orca", "parquet",
-    "text", "vel",
+    "report", "text", "vel",
 ];
 
 /// What an LCM log keeps of events.
@@ -191,6 +191,15 @@ fn las() {
         [stages.events]\nplugin = \"velodyne\"\nfrom = \"some\"\n";
     for name in ["out.las", "out.laz", "clouds/"] {
         sink("las").path(name).fed_by(feed).check();
+    }
+}
+
+#[test]
+fn report() {
+    let feed = "[sources.drive]\nplugin = \"demo\"\nseconds = 0.4\n\
+        [stages.events]\nplugin = \"decode\"\nfrom = \"drive\"\ntypes = [\"mit-dgc\"]\n";
+    for name in ["out.json", "out.html"] {
+        sink("report").path(name).fed_by(feed).check();
     }
 }
 

@@ -1,0 +1,163 @@
+//! Turns what has been collected into figures.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use sluice_kit::census::{ChannelCensus, TimeStatistics};
+use sluice_model::{Channel, Channels, Clock, FieldPath};
+
+use super::Collection;
+use super::bins::Bins;
+use super::channel::ChannelPart;
+use super::plots::PlotChoice;
+use crate::{ChannelFigures, Figures, GapFigures, NamedType, RateFigures, Thinned, TimeGrid};
+
+/// With fewer intervals, nothing is usual.
+const LEAST_INTERVALS: u64 = 20;
+
+impl Collection {
+    /// The figures of all events so far, without inputs and provenance. `plots` are the paths of
+    /// the fields that have a series; if there are none, they are chosen.
+    pub(crate) fn figures(&self, channels: &Channels, plots: &[FieldPath]) -> Figures {
+        let names = channels.since(0);
+        let all = &self.part.census.all;
+        let is_empty = all.events == 0;
+        let grid = match is_empty {
+            true => TimeGrid::default(),
+            false => self.part.width.grid(all.earliest, all.latest),
+        };
+        let mut parts: Vec<(&ChannelPart, &ChannelCensus, &Arc<Channel>)> = self
+            .part
+            .channels
+            .iter()
+            .filter_map(|part| {
+                let census = self.part.census.channels.get(&part.channel)?;
+                Some((part, census, names.get(part.channel as usize)?))
+            })
+            .collect();
+        parts.sort_by_key(|(_, census, channel)| {
+            (Reverse(census.bytes), &channel.name, &channel.source)
+        });
+        let fields = parts.iter().map(|(part, ..)| part.fields.as_slice());
+        let plots = PlotChoice::new(fields, plots);
+        let each = parts.iter().enumerate();
+        let each = each.map(|(at, (part, census, channel))| {
+            self.channel(part, census, channel, (&grid, &plots, at))
+        });
+        Figures {
+            events: all.events,
+            bytes: self.part.census.channels.values().map(|census| census.bytes).sum(),
+            start: (!is_empty).then_some(all.earliest),
+            end: (!is_empty).then_some(all.latest),
+            is_relative: parts.iter().any(|(.., channel)| channel.clock == Clock::Relative),
+            steps_back: all.steps_back,
+            sequence_jumps: self.sequence_jumps(),
+            wide_times: self.part.census.channels.values().map(|census| census.wide_times).sum(),
+            grid,
+            channels: each.collect(),
+            thinned: self.thinned(&plots),
+            ..Figures::default()
+        }
+    }
+
+    /// If every number jumps, the numbers are no sequence.
+    fn sequence_jumps(&self) -> u64 {
+        let census = &self.part.census;
+        let is_sequence = census.sequence_jumps + 1 < census.all.events;
+        if is_sequence { census.sequence_jumps } else { 0 }
+    }
+
+    fn channel(
+        &self,
+        part: &ChannelPart,
+        census: &ChannelCensus,
+        channel: &Channel,
+        (grid, plots, at): (&TimeGrid, &PlotChoice, usize),
+    ) -> ChannelFigures {
+        let times = &census.times;
+        let (gaps, gap_count) = gaps(part);
+        let width = self.part.width;
+        let fields =
+            part.fields.iter().enumerate().map(|(field, part)| {
+                part.figures(plots.is_plotted(at, field).then_some(grid), width)
+            });
+        let has_rows = !self.part.census.named.is_empty();
+        ChannelFigures {
+            name: channel.name.text().to_owned(),
+            source: channel.source.to_string(),
+            encoding: channel.encoding.as_str().to_owned(),
+            types: self.types(census, channel),
+            events: times.events,
+            bytes: census.bytes,
+            undecoded: if has_rows { part.without_rows } else { 0 },
+            first_undecoded: part.first_without_rows.filter(|_| has_rows),
+            first: times.first,
+            last: times.last,
+            steps_back: times.steps_back,
+            largest_step_back: times.largest_step_back,
+            rate: rate(times, &part.intervals),
+            longest_gap: (times.events > 1).then_some(GapFigures {
+                start: times.largest_gap_start,
+                length: times.largest_gap,
+            }),
+            gaps,
+            gap_count,
+            intervals: part.intervals.histogram(),
+            latency: None,
+            timeline: part.timeline.dense(grid, width, |events| *events),
+            fields: fields.collect(),
+        }
+    }
+
+    fn types(&self, census: &ChannelCensus, channel: &Channel) -> Vec<NamedType> {
+        let named = &self.part.census.named;
+        let name = |key| named.get(key).map_or_else(|| key.to_string(), |name| name.to_string());
+        let common = census.common_types();
+        let mut types: Vec<NamedType> = common
+            .iter()
+            .map(|(key, events)| NamedType { name: name(key), events: *events })
+            .collect();
+        if types.is_empty() {
+            let declared = channel.type_name.as_ref().map(|name| name.to_string());
+            types.extend(declared.map(|name| NamedType { name, events: census.times.events }));
+        }
+        types
+    }
+
+    fn thinned(&self, plots: &PlotChoice) -> Vec<Thinned> {
+        let shown = |what: &str, of: usize, shown: usize| Thinned {
+            what: what.to_owned(),
+            of: of as u64,
+            shown: shown as u64,
+        };
+        let fields: usize = self.part.channels.iter().map(|part| part.fields.len()).sum();
+        let all = [
+            shown("channels", self.part.census.channels.len(), self.part.channels.len()),
+            shown("numeric fields", fields + self.part.left_out.len(), fields),
+            shown("plots of fields", plots.candidates(), plots.len()),
+        ];
+        all.into_iter().filter(|thinned| thinned.shown < thinned.of).collect()
+    }
+}
+
+fn rate(times: &TimeStatistics, intervals: &Bins) -> Option<RateFigures> {
+    let mean = times.rate()?;
+    let rate = |percent| {
+        let interval = intervals.percentile(percent)?;
+        Some(1e9 / interval.max(1) as f64)
+    };
+    Some(RateFigures { median: rate(50)?, p1: rate(99)?, p99: rate(1)?, mean })
+}
+
+/// The intervals that are longer than five times the median and twice the 95th percentile, and
+/// how many there are.
+fn gaps(part: &ChannelPart) -> (Vec<GapFigures>, u64) {
+    let intervals = &part.intervals;
+    let usual = intervals.percentile(50).zip(intervals.percentile(95));
+    let Some((median, p95)) = usual.filter(|_| intervals.count() >= LEAST_INTERVALS) else {
+        return (Vec::new(), 0);
+    };
+    let limit = median.saturating_mul(5).max(p95.saturating_mul(2));
+    let gaps = part.gaps.longer_than(|length| Bins::is_above(length, limit));
+    (gaps, intervals.count_above(limit))
+}

@@ -1,0 +1,166 @@
+//! How a log is cut, and how its parts are added, does not matter.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{FixedSizeListBuilder, Float64Builder};
+use arrow_array::{ArrayRef, Float64Array, Int32Array, RecordBatch};
+use proptest::prelude::*;
+use sluice_model::{
+    Batch, BatchBuilder, Channel, ChannelId, Channels, Encoding, MessageType, Name, Payloads, Rows,
+    TypeKey,
+};
+
+use super::*;
+use crate::Figures;
+
+/// An event: its channel, time and value; without one, it has no rows.
+type TestEvent = (u32, i64, Option<f64>);
+
+const CHANNELS: u32 = 4;
+
+fn channels() -> Channels {
+    let channels = Channels::default();
+    for n in 0..CHANNELS {
+        let name = Name::from_text(&format!("C{n}"));
+        channels.intern(Channel::new(name, "log", Encoding::Lcm)).unwrap();
+    }
+    channels
+}
+
+/// Events of even channels have the type `a`, others `b`; both have a field `x`.
+fn batch(events: &[TestEvent]) -> Batch {
+    let mut builder = BatchBuilder::default();
+    for (n, (channel, time, _)) in events.iter().enumerate() {
+        builder.push_copy(*time, n as i64, ChannelId(*channel), &[0; 3]);
+    }
+    let rows = [0, 1].into_iter().filter_map(|kind| {
+        let of_kind = |(_, event): &(u32, &TestEvent)| event.0 % 2 == kind && event.2.is_some();
+        let (of, values): (Vec<u32>, Vec<f64>) = (0..)
+            .zip(events)
+            .filter(of_kind)
+            .map(|(at, event)| (at, event.2.unwrap_or_default()))
+            .unzip();
+        let mut pairs = FixedSizeListBuilder::new(Float64Builder::new(), 2);
+        for value in &values {
+            pairs.values().append_value(*value);
+            pairs.values().append_option((*value > 0.0).then_some(-*value));
+            pairs.append(true);
+        }
+        let columns: [(&str, ArrayRef); 3] = [
+            ("x", Arc::new(Float64Array::from(values.clone()))),
+            ("n", Arc::new(values.iter().map(|value| *value as i32).collect::<Int32Array>())),
+            ("pair", Arc::new(pairs.finish())),
+        ];
+        let message = MessageType::named(["a", "b"][kind as usize], TypeKey(kind.into())).into();
+        let columns = RecordBatch::try_from_iter(columns).unwrap();
+        (!of.is_empty()).then_some(Rows { message, payloads: Payloads::Kept, events: of, columns })
+    });
+    builder.finish().with_rows(rows.collect())
+}
+
+fn part(events: &[TestEvent]) -> Part {
+    let context = PartContext { least_width: BucketWidth::default() };
+    Part::from_batch(&batch(events), &context)
+}
+
+fn figures(parts: impl IntoIterator<Item = Part>, channels: &Channels) -> Figures {
+    let mut collection = Collection::default();
+    parts.into_iter().for_each(|part| collection.append(part));
+    collection.figures(channels, &[])
+}
+
+/// Events with their own numbers, so that cuts do not change them.
+fn renumbered(mut figures: Figures) -> Figures {
+    figures.sequence_jumps = 0;
+    figures
+}
+
+fn events() -> impl Strategy<Value = Vec<TestEvent>> {
+    let time = prop_oneof![
+        8 => 0..5_000_000_000i64,
+        1 => Just(i64::MAX),
+        1 => Just(i64::MIN),
+        1 => -5..5i64,
+    ];
+    let value = prop_oneof![
+        Just(None),
+        any::<f64>().prop_map(Some),
+        (-3..3).prop_map(|n| Some(f64::from(n))),
+        Just(Some(-0.0)),
+    ];
+    proptest::collection::vec((0..CHANNELS, time, value), 1..80)
+}
+
+proptest! {
+    #[test]
+    fn cuts_and_grouping_do_not_change_figures(
+        events in events(),
+        cuts in proptest::collection::vec(0usize..80, 0..6),
+        group in 0usize..6,
+    ) {
+        let channels = channels();
+        let whole = renumbered(figures([part(&events)], &channels));
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(events.len())).collect();
+        cuts.extend([0, events.len()]);
+        cuts.sort_unstable();
+        let mut parts: Vec<Part> = cuts
+            .windows(2)
+            .map(|cut| part(&events[cut[0]..cut[1]]))
+            .collect();
+        let one_by_one = renumbered(figures(parts.clone(), &channels));
+        prop_assert_eq!(&one_by_one, &whole);
+        // Two parts that follow each other are added first.
+        if group + 1 < parts.len() {
+            let next = parts.remove(group + 1);
+            parts[group].append(next, &mut Limits::UNLIMITED.clone());
+        }
+        prop_assert_eq!(&renumbered(figures(parts, &channels)), &whole);
+    }
+}
+
+#[test]
+fn a_channel_has_its_rate_gap_and_timeline() {
+    let channels = channels();
+    let mut events: Vec<TestEvent> =
+        (0..100).map(|n| (0, n * 10_000_000, Some(n as f64))).collect();
+    events.extend((200..300).map(|n| (0, n * 10_000_000, None)));
+    let figures = figures([part(&events)], &channels);
+    let [channel] = figures.channels.as_slice() else { panic!("{:?}", figures.channels) };
+    let rate = channel.rate.unwrap();
+    assert_eq!((rate.median, rate.p1, rate.p99), (100.0, 100.0, 100.0));
+    assert_eq!((channel.gap_count, channel.longest_gap), (1, channel.gaps.first().copied()));
+    assert_eq!(channel.gaps, [crate::GapFigures { start: 990_000_000, length: 1_010_000_000 }]);
+    assert_eq!((channel.undecoded, channel.first_undecoded), (100, Some(2_000_000_000)));
+    assert_eq!(
+        (channel.timeline.iter().sum::<u64>(), channel.timeline.len()),
+        (200, figures.grid.buckets)
+    );
+    let paths: Vec<&str> = channel.fields.iter().map(|field| &*field.path).collect();
+    assert_eq!(paths, ["x", "n", "pair[0]", "pair[1]"]);
+    let x = &channel.fields[0];
+    assert_eq!((x.count, x.min, x.max, x.mean), (100, Some(0.0), Some(99.0), Some(49.5)));
+    assert_eq!(x.max_at, 990_000_000);
+    let nulls = channel.fields[3].nulls;
+    assert_eq!(nulls, 1);
+    assert_eq!(x.series.iter().flatten().count() > 50, true);
+}
+
+#[test]
+fn more_channels_than_the_limit_are_counted_together() {
+    let channels = Channels::default();
+    let events: Vec<TestEvent> = (0..2_000).map(|n| (n, 7, None)).collect();
+    for n in 0..2_000 {
+        let name = Name::from_text(&n.to_string());
+        channels.intern(Channel::new(name, "log", Encoding::Unknown)).unwrap();
+    }
+    let figures = figures(events.chunks(300).map(|events| part(events)), &channels);
+    assert_eq!((figures.events, figures.channels.len()), (2_000, MAX_CHANNELS));
+    let [thinned] = figures.thinned.as_slice() else { panic!("{:?}", figures.thinned) };
+    assert_eq!((thinned.what.as_str(), thinned.of, thinned.shown), ("channels", 2_000, 1_000));
+}
+
+#[test]
+fn nothing_has_no_figures() {
+    let channels = channels();
+    assert_eq!(figures([part(&[])], &channels), Figures::default());
+}
