@@ -1,9 +1,13 @@
-//! The stages that conversions go through, as the plugins at both ends say: messages become what the
-//! output's programs can show, and what they were. Names no format.
+//! The stages that conversions go through and the sinks beside the output's, as the plugins at both
+//! ends say: messages become what the output's programs can show, and what they were. Names no
+//! format.
+
+use std::path::Path;
 
 use serde_json::{Map, Value};
+use sluice_io::files::is_special;
 use sluice_kit::{EMBEDDED_TYPES, TypePaths};
-use sluice_model::{ConversionStage, Plugin};
+use sluice_model::{CompanionSink, ConversionNodes, ConversionStage, Plugin};
 
 use crate::args::Assignment;
 use crate::recipe::toml_value;
@@ -15,6 +19,8 @@ pub(crate) struct Conversion {
     pub(crate) from_source: Vec<ConversionStage>,
     /// Those in front of the sink.
     pub(crate) to_sink: Vec<ConversionStage>,
+    /// The plugins of the sinks beside the output's, and the files they write.
+    pub(crate) companions: Vec<(&'static str, String)>,
     /// The sink's options without those that are for these stages.
     pub(crate) sink_options: Vec<Assignment>,
     /// The types with which payloads are decoded for `to_sink`.
@@ -22,16 +28,17 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// The stages between this source and this sink.
+    /// The stages between this source and this sink, which writes `output`.
     pub(crate) fn between(
         source: (&Plugin, &[Assignment]),
         sink: (&Plugin, &[Assignment]),
+        output: &str,
         has_types: bool,
     ) -> Self {
         let ((source, source_options), (sink, given)) = (source, sink);
         let from_source = behind(source, source_options);
         let mut options = values(given);
-        let to_sink = (sink.conversion)(&mut options);
+        let ConversionNodes { stages: to_sink, sinks } = (sink.conversion)(&mut options);
         let taken = |option: &&Assignment| options.contains_key(&option.name);
         let sink_options = given.iter().filter(taken).cloned().collect();
         // A format's own form needs no conversion.
@@ -43,13 +50,26 @@ impl Conversion {
         if to_sink.is_empty() || (is_declared && !has_types) {
             return Self { from_source, sink_options, ..Self::default() };
         }
-        Self { from_source, to_sink, sink_options, types: types(source, has_types) }
+        let companions = companions(&sinks, sink, output);
+        Self { from_source, to_sink, companions, sink_options, types: types(source, has_types) }
     }
 }
 
 /// The stages behind a source, for verbs without a sink of their own.
 pub(crate) fn behind(source: &Plugin, options: &[Assignment]) -> Vec<ConversionStage> {
-    (source.conversion)(&mut values(options))
+    (source.conversion)(&mut values(options)).stages
+}
+
+/// The companions of an output, named after it. An output without an extension of its sink has
+/// none: streams, devices and URLs among them.
+fn companions(sinks: &[CompanionSink], sink: &Plugin, output: &str) -> Vec<(&'static str, String)> {
+    let plain = output.strip_suffix(".zst").unwrap_or(output);
+    let stem = sink.extensions.iter().find_map(|extension| {
+        let stem = plain.strip_suffix(extension)?.strip_suffix('.')?;
+        (!stem.is_empty() && !stem.ends_with('/')).then_some(stem)
+    });
+    let Some(stem) = stem.filter(|_| !is_special(Path::new(output))) else { return Vec::new() };
+    sinks.iter().map(|sink| (sink.plugin, format!("{stem}{}", sink.extension))).collect()
 }
 
 /// The types of the source's payloads: its own, or else all built-in ones.

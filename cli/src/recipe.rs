@@ -9,7 +9,7 @@ pub(crate) use sluice_pipeline::spec::string_literal as string;
 use crate::args::{Assignment, SelectionArgs};
 use crate::inputs::{SOURCE_NAME, is_url};
 
-/// A pipeline of one source, at most a few stages, and one sink.
+/// A pipeline of one source, at most a few stages, one sink, and perhaps companions of it.
 #[derive(Debug, Default)]
 pub(crate) struct Recipe<'r> {
     /// The source's plugin.
@@ -44,6 +44,8 @@ pub(crate) struct Recipe<'r> {
     pub(crate) sink_options: &'r [Assignment],
     /// The fields of decoded messages to write; all if empty.
     pub(crate) fields: &'r [String],
+    /// Sinks beside that of the output: the plugin of each, and the file it writes.
+    pub(crate) companions: &'r [(&'static str, String)],
 }
 
 impl Recipe<'_> {
@@ -89,6 +91,7 @@ impl Recipe<'_> {
             }
         }
         file.stages(self.to_sink);
+        let written = file.before;
         file.node(PluginKind::Sink, "out", self.sink);
         // Without an output, the sink uses its default.
         if !self.output.is_empty() {
@@ -97,6 +100,11 @@ impl Recipe<'_> {
         file.options(self.sink_options);
         if !self.fields.is_empty() {
             file.option("fields", &strings(self.fields));
+        }
+        for (plugin, path) in self.companions {
+            file.before = written;
+            file.node(PluginKind::Sink, plugin, plugin);
+            file.option("path", &string(path));
         }
         file.text
     }
@@ -346,6 +354,11 @@ fields = [
     \"pos[0]\",
     \"utime\",
 ]
+
+[sinks.null]
+plugin = \"null\"
+from = \"payloads\"
+path = \"out.json\"
 ";
 
     #[test]
@@ -379,6 +392,7 @@ fields = [
             output: "out.lcm",
             sink_options: &[assignment("split_mb", "1.5")],
             fields: &texts(&["pos[0]", "utime"]),
+            companions: &[("null", "out.json".into())],
         };
         assert_eq!(recipe.text(), FULL_PIPELINE);
     }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::kit::{Folder, peer_tool, report_skip, root, run_sluice};
+use crate::kit::{Folder, drive, log, peer_tool, report_skip, root, run_sluice};
 use crate::tables::asks;
 
 /// A folder with a recording of a demo drive, `out.mcap`, and its layout.
@@ -30,6 +30,52 @@ fn a_drive_becomes_a_recording_for_viewers_with_its_layout() {
     assert_eq!(panels["3D!view"]["topics"]["/view/VELODYNE"]["visible"], true);
     assert_eq!(panels["map!view"]["followTopic"], "/gps");
     assert!(panels["Image!view0"]["imageMode"]["calibrationTopic"].is_string(), "{panels}");
+}
+
+/// A folder with a demo drive, `quick/drive.lcm`.
+fn demo_drive() -> Folder {
+    let folder = Folder::new();
+    run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=1", "--set", "OUT=quick"])
+        .expect(0);
+    folder
+}
+
+#[test]
+fn a_conversion_for_viewers_writes_a_layout_beside_the_file() {
+    let folder = demo_drive();
+    let convert = |arguments: &[&str], exit| {
+        run_sluice(&folder, &[&["convert", "quick/drive.lcm"], arguments].concat()).expect(exit)
+    };
+    convert(&["--to", "a/drive.mcap"], 0);
+    convert(&["--to", "b/{stem}.mcap.zst"], 0);
+    let layout = folder.read("a/drive.foxglove.json");
+    let parsed: Value = serde_json::from_slice(&layout).unwrap();
+    assert_eq!(parsed["configById"]["3D!view"]["topics"]["/view/VELODYNE"]["visible"], true);
+    assert_eq!(folder.read("b/drive.foxglove.json"), layout);
+    // It is an output as any other.
+    std::fs::remove_file(folder.at("a/drive.mcap")).unwrap();
+    convert(&["--to", "a/drive.mcap"], 1);
+    convert(&["--to", "a/drive.mcap", "--overwrite"], 0);
+    let has_layout = |name: &str| folder.at(&format!("{name}.foxglove.json")).exists();
+    convert(&["--to", "plain.mcap", "--sink-option", "view=none"], 0);
+    convert(&["--to", "unnamed", "--as", "mcap"], 0);
+    assert!(!has_layout("plain") && !has_layout("unnamed") && folder.at("unnamed").exists());
+    // Nothing of this log can be shown.
+    folder.write("other.lcm", log(&drive(7, 10)));
+    let output = run_sluice(&folder, &["convert", "other.lcm", "--to", "other.mcap"]).expect(0);
+    output.expect_stderr("no layout is written: no event is a view");
+    assert!(!has_layout("other") && folder.at("other.mcap").exists());
+}
+
+#[test]
+fn a_conversion_for_viewers_does_not_depend_on_the_number_of_threads() {
+    let folder = demo_drive();
+    let made = ["1", "2", "3"].map(|jobs| {
+        let to = format!("{jobs}.mcap");
+        run_sluice(&folder, &["convert", "quick/drive.lcm", "--to", &to, "--jobs", jobs]).expect(0);
+        [folder.read(&to), folder.read(&format!("{jobs}.foxglove.json"))]
+    });
+    assert!(made[0] == made[1] && made[0] == made[2]);
 }
 
 #[test]

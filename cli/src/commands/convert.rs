@@ -49,6 +49,7 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
     let conversion = Conversion::between(
         (source, &format.options),
         (sink.plugin, &sink_options),
+        &sink.path,
         !selection.types.is_empty(),
     );
     let types: Vec<&str> = conversion.types.iter().map(String::as_str).collect();
@@ -65,6 +66,7 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
         output: &sink.path,
         sink_options: &conversion.sink_options,
         fields: &args.field,
+        companions: &conversion.companions,
         ..Recipe::default()
     };
     if !conversion.to_sink.is_empty() {

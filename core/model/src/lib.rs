@@ -55,8 +55,8 @@ pub use plugin::{
 };
 pub use pool::BlockPool;
 pub use registry::{
-    Constructor, ConversionStage, DefaultRole, Plugin, PluginFactory, PluginKind, Registry,
-    SniffResult,
+    CompanionSink, Constructor, ConversionNodes, ConversionStage, DefaultRole, Plugin,
+    PluginFactory, PluginKind, Registry, SniffResult,
 };
 pub use rows::{Payloads, Rows};
 pub use run_handle::{RunHandle, RunHost};

@@ -120,6 +120,24 @@ impl ConversionStage {
     }
 }
 
+/// A sink of generated pipelines beside that of the output: see [`Plugin::conversion`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompanionSink {
+    /// The name of its plugin. It writes one file, its option `path`.
+    pub plugin: &'static str,
+    /// The extension of the file, in the place of the output's own: `.foxglove.json`.
+    pub extension: &'static str,
+}
+
+/// What conversions from a source or to a sink add to a pipeline: see [`Plugin::conversion`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConversionNodes {
+    /// The stages behind the source, or in front of the sink.
+    pub stages: Vec<ConversionStage>,
+    /// Further sinks for the events of these stages; only those of a sink are used.
+    pub sinks: Vec<CompanionSink>,
+}
+
 /// A registered plugin. Made by [`register!`](crate::register).
 #[derive(Clone, Copy)]
 pub struct Plugin {
@@ -158,11 +176,12 @@ pub struct Plugin {
     /// Defaults of options, as TOML values, for a source whose events are played.
     pub when_played: &'static [(&'static str, &'static str)],
     /// The stages that conversions go through behind this source, or in front of this sink, given
-    /// its options. They stand in pipelines that the program generates, where users see them; a
-    /// conversion from a format to itself goes through none. A sink's stages need decoded messages.
+    /// its options, and the sinks beside this one. They stand in pipelines that the program
+    /// generates, where users see them; a conversion from a format to itself has none. A sink's
+    /// stages need decoded messages.
     ///
-    /// Options that are only for these stages are removed: they do not reach the plugin.
-    pub conversion: fn(&mut serde_json::Map<String, Value>) -> Vec<ConversionStage>,
+    /// Options that are only for these nodes are removed: they do not reach the plugin.
+    pub conversion: fn(&mut serde_json::Map<String, Value>) -> ConversionNodes,
     /// The program it runs with these options, if any. Such a plugin takes the working directory
     /// from its option `folder`, which defaults to the folder of the pipeline file.
     pub program: Option<fn(&Value) -> Program>,
@@ -193,7 +212,7 @@ impl Plugin {
             sensors_share_names: false,
             keeps_names_only: false,
             when_played: &[],
-            conversion: |_| Vec::new(),
+            conversion: |_| ConversionNodes { stages: Vec::new(), sinks: Vec::new() },
             program: None,
             schema,
             make,

@@ -35,7 +35,7 @@ pub(crate) struct BatchChannels {
     channels: Vec<Arc<Channel>>,
 }
 
-/// The file, and the views so far.
+/// The file, which is not published without views, and the views so far.
 #[derive(Debug)]
 pub(crate) struct LayoutOutput {
     file: OutputFile,
@@ -81,16 +81,16 @@ impl Sink for FoxgloveLayout {
     }
 
     fn finish(&self, mut output: LayoutOutput) -> Result<Written, Error> {
+        if output.views.is_empty() {
+            let note =
+                "no layout is written: no event is a view, as the stage `foxglove` adds them";
+            return Ok(Written { notes: vec![(note.to_owned(), 0)], ..Written::default() });
+        }
         let text = serde_json::to_string_pretty(&layout(&output.views))
             .map_err(|e| Error::internal(format!("a layout is no JSON: {e}")))?;
         output.file.write(text.as_bytes())?;
         output.file.write(b"\n")?;
         output.file.finish(output.events)?;
-        let mut written = Written::default();
-        if output.views.is_empty() {
-            let note = "the layout is empty: no event is a view; add a stage `foxglove` before";
-            written.notes.push((note.to_owned(), 0));
-        }
-        Ok(written)
+        Ok(Written::default())
     }
 }

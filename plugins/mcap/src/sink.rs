@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use sluice_io::escape::printable;
 use sluice_model::options::{ByteSize, OutPath};
 use sluice_model::{
-    Batch, Channels, ConversionStage, Error, Job, PrepareContext, RunHandle, RunOrigin, Sink,
-    SinkContext, SinkInput, SinkTraits, Written,
+    Batch, Channels, CompanionSink, ConversionNodes, ConversionStage, Error, Job, PrepareContext,
+    RunHandle, RunOrigin, Sink, SinkContext, SinkInput, SinkTraits, Written,
 };
 
 use crate::carry;
@@ -52,16 +52,17 @@ sluice_model::register! {
     conversion: conversion,
 }
 
-/// The stages by which viewers show messages of any format. `view = "none"` leaves out those that
-/// are added for showing.
-fn conversion(options: &mut serde_json::Map<String, serde_json::Value>) -> Vec<ConversionStage> {
+/// The stages by which viewers show messages of any format, and a layout beside the file.
+/// `view = "none"` leaves out what is added for showing.
+fn conversion(options: &mut serde_json::Map<String, serde_json::Value>) -> ConversionNodes {
     let [typed, view] = ["to-protobuf", "foxglove"].map(ConversionStage::named);
+    let layout = CompanionSink { plugin: "foxglove-layout", extension: ".foxglove.json" };
     match options.get("view").and_then(serde_json::Value::as_str) {
         Some("none") => {
             options.remove("view");
-            vec![typed]
+            ConversionNodes { stages: vec![typed], sinks: Vec::new() }
         }
-        _ => vec![typed, view],
+        _ => ConversionNodes { stages: vec![typed, view], sinks: vec![layout] },
     }
 }
 

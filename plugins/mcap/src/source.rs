@@ -7,8 +7,8 @@ use serde::Deserialize;
 use sluice_io::files::{self, InputContent};
 use sluice_model::options::{ByteSize, InPaths};
 use sluice_model::{
-    ConversionStage, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split,
-    SplitStart,
+    ConversionNodes, ConversionStage, Error, Input, Query, ReadContext, Reader, SniffResult,
+    Source, Split, SplitStart,
 };
 
 use crate::index::{FileIndex, IndexCache};
@@ -55,7 +55,10 @@ sluice_model::register! {
     extensions: &["mcap"],
     sniff: sniff,
     types: &["embedded"],
-    conversion: |_| vec![ConversionStage::named("from-protobuf")],
+    conversion: |_| ConversionNodes {
+        stages: vec![ConversionStage::named("from-protobuf")],
+        ..ConversionNodes::default()
+    },
     sensors_share_names: true,
 }
 
