@@ -9,7 +9,7 @@ use sluice_io::escape::printable;
 use sluice_io::output::PublishedFile;
 use sluice_kit::counts::EventCounts;
 use sluice_model::plugin::SOURCES_LOST;
-use sluice_model::{ChannelId, Channels, Damage, Error, Input};
+use sluice_model::{ChannelId, Channels, Damage, Error, Input, RunDamage};
 
 use crate::names::NameReport;
 use crate::run::{FinishedRun, RunTally};
@@ -118,9 +118,6 @@ pub struct Note {
     pub count: u64,
 }
 
-/// The maximum number of damaged ranges in a report; a log of garbage has any number of them.
-pub(crate) const MAX_DAMAGE: usize = 100_000;
-
 /// The maximum number of notes per node; notes that name channels are as many as there are
 /// channels.
 const MAX_NOTES: usize = 1000;
@@ -187,7 +184,7 @@ impl Report {
             self.sinks.entry(name).or_default().events += sink.events;
         }
         unit.channels.into_iter().for_each(|row| self.add_channel(row));
-        let room = MAX_DAMAGE.saturating_sub(self.damage.len());
+        let room = RunDamage::MAX_RANGES.saturating_sub(self.damage.len());
         self.damage.extend(unit.damage.into_iter().take(room));
         self.damaged_ranges += unit.damaged_ranges;
         self.clamped_times += unit.clamped_times;

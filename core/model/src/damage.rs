@@ -1,6 +1,7 @@
 //! Damage: ranges of an input that could not be read, with the reason. Collected while reading
 //! continues.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -70,5 +71,48 @@ impl DamageLog {
     /// The damage reported since the last call, in order.
     pub fn take(&self) -> Vec<Damage> {
         std::mem::take(&mut *self.damage.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The damage that a run has found so far, in reading order. Shared with its sinks, for which it is
+/// complete when they finish.
+#[derive(Debug, Default)]
+pub struct RunDamage(Mutex<FoundDamage>);
+
+#[derive(Debug, Default)]
+struct FoundDamage {
+    ranges: Vec<Arc<Damage>>,
+    totals: BTreeMap<Arc<str>, DamageTotals>,
+}
+
+/// How much of an input is damaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DamageTotals {
+    /// The number of ranges.
+    pub ranges: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl RunDamage {
+    /// The most ranges that are kept; a log of garbage has any number of them.
+    pub const MAX_RANGES: usize = 100_000;
+
+    /// Adds a range.
+    pub fn add(&self, damage: &Arc<Damage>) {
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let totals = found.totals.entry(Arc::clone(&damage.input)).or_default();
+        totals.ranges += 1;
+        totals.bytes = totals.bytes.saturating_add(damage.length);
+        if found.ranges.len() < Self::MAX_RANGES {
+            found.ranges.push(Arc::clone(damage));
+        }
+    }
+
+    /// The ranges of an input that are kept, in reading order, and how much of it is damaged.
+    pub fn of_input(&self, input: &str) -> (Vec<Arc<Damage>>, DamageTotals) {
+        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ranges = found.ranges.iter().filter(|damage| *damage.input == *input);
+        (ranges.cloned().collect(), found.totals.get(input).copied().unwrap_or_default())
     }
 }

@@ -39,7 +39,7 @@ mod run_handle;
 pub use batch::{Batch, BatchBuilder, Event, PayloadOffset};
 pub use channel::{Channel, ChannelId, Channels, Clock, EmbeddedSchema, Encoding, PerChannel};
 pub use codec::{Codec, KeyOf, KnownType, PayloadType, UnusableTypes};
-pub use damage::{Damage, DamageLog};
+pub use damage::{Damage, DamageLog, DamageTotals, RunDamage};
 pub use declared::DeclaredColumns;
 pub use field::FieldPath;
 pub use format::ByteFormat;

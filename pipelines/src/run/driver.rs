@@ -10,7 +10,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sluice_kit::reading::ReadLimits;
-use sluice_model::{Batch, Damage, DamageLog, Error, Outputs, Query, Source, Split};
+use sluice_model::{
+    Batch, Damage, DamageLog, Error, Outputs, Query, RunDamage, RunOrigin, Source, Split,
+};
 
 use super::milestone::{InputLog, Milestone};
 use super::publisher::{OutputSet, Publisher};
@@ -22,7 +24,6 @@ use super::topology::{MergeNode, Port, Topology};
 use super::writers::Writers;
 use super::{Options, Progress, ReadPlan, Setup, Snapshot};
 use crate::manifest::RunEnd;
-use crate::report::MAX_DAMAGE;
 use crate::spec::OnDamage;
 use folds::RunningFold;
 use streams::{Pending, StreamHead};
@@ -38,7 +39,8 @@ pub(super) struct RunDriver<'r> {
     pending: BTreeMap<StreamHead, Pending>,
     quarantines: Quarantines,
     tally: RunTally,
-    damage: Vec<(usize, Damage)>,
+    damage: Vec<(usize, Arc<Damage>)>,
+    origin: Arc<RunOrigin>,
     damaged_ranges: u64,
     damaged_bytes: BTreeMap<usize, u64>,
     total_bytes: Option<u64>,
@@ -132,6 +134,7 @@ impl<'r> RunDriver<'r> {
             quarantines,
             tally: RunTally::default(),
             damage: Vec::new(),
+            origin: Arc::clone(&publisher.origin),
             damaged_ranges: 0,
             damaged_bytes: BTreeMap::new(),
             total_bytes,
@@ -333,8 +336,10 @@ impl<'r> RunDriver<'r> {
         }
         self.damaged_ranges += 1;
         *self.damaged_bytes.entry(node).or_default() += damage.length;
-        if self.damage.len() < MAX_DAMAGE {
-            self.damage.push((node, Damage { bytes: Vec::new(), ..damage }));
+        let damage = Arc::new(Damage { bytes: Vec::new(), ..damage });
+        self.origin.damage.add(&damage);
+        if self.damage.len() < RunDamage::MAX_RANGES {
+            self.damage.push((node, damage));
         }
         Ok(())
     }

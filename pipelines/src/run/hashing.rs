@@ -22,7 +22,8 @@ pub(super) fn origin(
         }
         None => RunInput::unhashed(input),
     });
-    let origin = Arc::new(RunOrigin { name, pipeline, inputs: each.collect() });
+    let origin =
+        Arc::new(RunOrigin { name, pipeline, inputs: each.collect(), ..RunOrigin::default() });
     if let Some(pool) = pool {
         hash_from(0, Arc::downgrade(&origin), pool);
     }

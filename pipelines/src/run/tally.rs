@@ -1,6 +1,7 @@
 //! Counts how many events of each channel entered and left each node. Validates nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use sluice_io::output::PublishedFile;
 use sluice_kit::counts::EventCounts;
@@ -91,7 +92,7 @@ impl RunTally {
 /// The results of a completed run, for its report.
 pub(crate) struct FinishedRun {
     pub(crate) tally: RunTally,
-    pub(crate) damage: Vec<(usize, Damage)>,
+    pub(crate) damage: Vec<(usize, Arc<Damage>)>,
     pub(crate) damaged_ranges: u64,
     pub(crate) damaged_bytes: BTreeMap<usize, u64>,
     pub(crate) bytes_read: u64,

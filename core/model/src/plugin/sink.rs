@@ -12,7 +12,7 @@ use sluice_io::tasks::Job;
 
 use crate::{
     Batch, BlockPool, Channel, ChannelId, Channels, Clock, Encoding, Error, Input, Outputs,
-    Overwrite, RunHandle,
+    Overwrite, RunDamage, RunHandle,
 };
 
 /// The context for opening an output.
@@ -53,6 +53,8 @@ pub struct RunOrigin {
     pub pipeline: String,
     /// The inputs, in reading order.
     pub inputs: Vec<RunInput>,
+    /// The damage found so far.
+    pub damage: RunDamage,
 }
 
 /// An input, with its hash once it is known.
