@@ -9,20 +9,21 @@ use arrow_cast::cast;
 use arrow_schema::DataType;
 use sluice_model::FieldPath;
 
-use crate::messages::Placement;
-use crate::options::{PlacementFields, Scalar};
-use crate::rotation::Rotation;
+use crate::fields::{PlacementFields, Scalar};
+use crate::rotation::{Placement, Rotation};
 
 /// A number of each row.
 #[derive(Debug)]
-pub(crate) enum Numbers {
+pub enum Numbers {
+    /// The same number for all rows.
     Constant(f64),
+    /// The values of a field.
     Column(Float64Array),
 }
 
 impl Numbers {
     /// `None` if the field does not exist or is no number.
-    pub(crate) fn resolve(scalar: &Scalar, columns: &RecordBatch) -> Option<Self> {
+    pub fn resolve(scalar: &Scalar, columns: &RecordBatch) -> Option<Self> {
         match scalar {
             Scalar::Number(number) => Some(Self::Constant(*number)),
             Scalar::Field(path) => doubles(&path.resolve(columns)?).map(Self::Column),
@@ -30,7 +31,7 @@ impl Numbers {
     }
 
     /// `None` where it is null.
-    pub(crate) fn at(&self, row: usize) -> Option<f64> {
+    pub fn at(&self, row: usize) -> Option<f64> {
         match self {
             Self::Constant(number) => Some(*number),
             Self::Column(column) => column.is_valid(row).then(|| column.value(row)),
@@ -39,12 +40,12 @@ impl Numbers {
 }
 
 /// An optional number: `None` only if it has a field that does not exist.
-pub(crate) fn optional(scalar: Option<&Scalar>, columns: &RecordBatch) -> Option<Option<Numbers>> {
+pub fn optional(scalar: Option<&Scalar>, columns: &RecordBatch) -> Option<Option<Numbers>> {
     scalar.map_or(Some(None), |scalar| Numbers::resolve(scalar, columns).map(Some))
 }
 
 /// The number as a count of pixels or bytes.
-pub(crate) fn count(numbers: Option<&Numbers>, row: usize) -> Option<u32> {
+pub fn count(numbers: Option<&Numbers>, row: usize) -> Option<u32> {
     let number = numbers?.at(row)?;
     let is_count = (0.0..=f64::from(u32::MAX)).contains(&number);
     is_count.then_some(number as u32)
@@ -59,14 +60,14 @@ fn doubles(array: &ArrayRef) -> Option<Float64Array> {
 
 /// Times of rows, in nanoseconds.
 #[derive(Debug)]
-pub(crate) struct Times {
+pub struct Times {
     values: Int64Array,
     unit: i64,
 }
 
 impl Times {
     /// The times in a field whose unit has this many nanoseconds.
-    pub(crate) fn resolve(path: &FieldPath, unit: i64, columns: &RecordBatch) -> Option<Self> {
+    pub fn resolve(path: &FieldPath, unit: i64, columns: &RecordBatch) -> Option<Self> {
         let array = path.resolve(columns)?;
         // A column of Arrow timestamps has its own unit.
         let (array, unit) = match array.data_type() {
@@ -87,14 +88,14 @@ impl Times {
     }
 
     /// `None` where it is null or out of range.
-    pub(crate) fn at(&self, row: usize) -> Option<i64> {
+    pub fn at(&self, row: usize) -> Option<i64> {
         self.values.is_valid(row).then(|| self.values.value(row).checked_mul(self.unit)).flatten()
     }
 }
 
 /// A list of numbers of each row.
 #[derive(Debug)]
-pub(crate) struct Lists {
+pub struct Lists {
     values: Float64Array,
     /// Where the lists begin and end.
     offsets: Vec<usize>,
@@ -102,12 +103,13 @@ pub(crate) struct Lists {
 
 impl Lists {
     /// `None` if the field does not exist or is no list of numbers.
-    pub(crate) fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
+    pub fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
         let (offsets, values) = list_parts(&path.resolve(columns)?)?;
         Some(Self { values: doubles(&values)?, offsets })
     }
 
-    pub(crate) fn at(&self, row: usize) -> &[f64] {
+    /// Empty if there is no such row.
+    pub fn at(&self, row: usize) -> &[f64] {
         let (Some(start), Some(end)) = (self.offsets.get(row), self.offsets.get(row + 1)) else {
             return &[];
         };
@@ -116,7 +118,7 @@ impl Lists {
 }
 
 /// The bounds of each row's list, and the elements; null lists are as long as they are stored.
-pub(crate) fn list_parts(array: &ArrayRef) -> Option<(Vec<usize>, ArrayRef)> {
+pub fn list_parts(array: &ArrayRef) -> Option<(Vec<usize>, ArrayRef)> {
     if let Some(list) = array.as_list_opt::<i32>() {
         let offsets = list.offsets().iter().map(|offset| *offset as usize).collect();
         return Some((offsets, Arc::clone(list.values())));
@@ -138,11 +140,11 @@ pub(crate) fn list_parts(array: &ArrayRef) -> Option<(Vec<usize>, ArrayRef)> {
 
 /// Bytes of each row.
 #[derive(Debug)]
-pub(crate) struct Blobs(ArrayRef);
+pub struct Blobs(ArrayRef);
 
 impl Blobs {
     /// `None` if the field does not exist or has no bytes.
-    pub(crate) fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
+    pub fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
         use DataType::{Binary, BinaryView, FixedSizeBinary, LargeBinary};
         let array = path.resolve(columns)?;
         let is_binary =
@@ -151,7 +153,7 @@ impl Blobs {
     }
 
     /// Empty where it is null.
-    pub(crate) fn at(&self, row: usize) -> &[u8] {
+    pub fn at(&self, row: usize) -> &[u8] {
         let array = &self.0;
         if array.is_null(row) {
             return &[];
@@ -167,11 +169,11 @@ impl Blobs {
 
 /// A text of each row.
 #[derive(Debug)]
-pub(crate) struct Texts(ArrayRef);
+pub struct Texts(ArrayRef);
 
 impl Texts {
     /// `None` if the field does not exist or is no text.
-    pub(crate) fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
+    pub fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
         let array = path.resolve(columns)?;
         let is_text =
             matches!(array.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
@@ -179,7 +181,7 @@ impl Texts {
     }
 
     /// Empty where it is null.
-    pub(crate) fn at(&self, row: usize) -> &str {
+    pub fn at(&self, row: usize) -> &str {
         let texts = self.0.as_string_opt::<i32>().filter(|texts| texts.is_valid(row));
         texts.map(|texts| texts.value(row)).unwrap_or_default()
     }
@@ -187,7 +189,7 @@ impl Texts {
 
 /// A placement of each row.
 #[derive(Debug)]
-pub(crate) struct Placements {
+pub struct Placements {
     position: Vec<Numbers>,
     scale: f64,
     rotation: RotationColumns,
@@ -203,7 +205,7 @@ enum RotationColumns {
 
 impl Placements {
     /// `None` if a field does not exist.
-    pub(crate) fn resolve(fields: &PlacementFields, columns: &RecordBatch) -> Option<Self> {
+    pub fn resolve(fields: &PlacementFields, columns: &RecordBatch) -> Option<Self> {
         let all = |scalars: &[Scalar]| -> Option<Vec<Numbers>> {
             scalars.iter().map(|scalar| Numbers::resolve(scalar, columns)).collect()
         };
@@ -221,7 +223,7 @@ impl Placements {
     }
 
     /// `None` where a number is missing or not finite, or the quaternion is zero.
-    pub(crate) fn at(&self, row: usize) -> Option<Placement> {
+    pub fn at(&self, row: usize) -> Option<Placement> {
         let mut position = [0.0; 3];
         for (part, numbers) in position.iter_mut().zip(&self.position) {
             *part = numbers.at(row)? * self.scale;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use sluice_model::{Channel, OptionsError};
 
-use crate::options::{PlacementFields, ViewMap};
+use crate::fields::{PlacementFields, ViewMap};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,7 +27,7 @@ static BUILT_IN: LazyLock<Vec<ViewMap>> = LazyLock::new(|| {
 /// All maps to use, in the order in which they are tried.
 ///
 /// `Err` names the first map that says nothing, or too much.
-pub(crate) fn maps(own: Vec<ViewMap>, built_in: bool) -> Result<Vec<ViewMap>, OptionsError> {
+pub fn maps(own: Vec<ViewMap>, built_in: bool) -> Result<Vec<ViewMap>, OptionsError> {
     for (at, map) in own.iter().enumerate() {
         check(map).map_err(|message| OptionsError {
             path: vec!["map".into(), at.to_string()],
@@ -90,17 +90,17 @@ fn check_placement(at: &PlacementFields) -> Result<(), String> {
 
 /// Names for events of one channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ViewNames {
+pub struct ViewNames {
     /// The channel of the view.
-    pub(crate) topic: String,
+    pub topic: String,
     /// The coordinate frame of the data.
-    pub(crate) frame: String,
+    pub frame: String,
 }
 
 impl ViewMap {
     /// Whether it is meant for messages of this type on this channel. It still may not have the
     /// fields.
-    pub(crate) fn is_for(&self, channel: &str, type_name: &str) -> bool {
+    pub fn is_for(&self, channel: &str, type_name: &str) -> bool {
         let fits = |patterns: &sluice_model::Patterns, name: &str| {
             patterns.is_empty() || patterns.matches(name)
         };
@@ -108,7 +108,7 @@ impl ViewMap {
     }
 
     /// The names for events of a channel.
-    pub(crate) fn names(&self, channel: &Channel) -> ViewNames {
+    pub fn names(&self, channel: &Channel) -> ViewNames {
         let fill = |template: &str| {
             template.replace("{channel}", channel.name.text()).replace("{source}", &channel.source)
         };

@@ -9,10 +9,10 @@ use sluice_kit::columns::ENUM;
 use sluice_model::FieldPath;
 
 use crate::columns::{Numbers, Texts};
-use crate::options::Scalar;
+use crate::fields::Scalar;
 
 /// The format of a compressed picture, as Foxglove names it.
-pub(crate) fn compressed_format(data: &[u8]) -> Option<&'static str> {
+pub fn compressed_format(data: &[u8]) -> Option<&'static str> {
     match data {
         [0xFF, 0xD8, 0xFF, ..] => Some("jpeg"),
         [0x89, b'P', b'N', b'G', ..] => Some("png"),
@@ -22,7 +22,7 @@ pub(crate) fn compressed_format(data: &[u8]) -> Option<&'static str> {
 }
 
 /// Bytes of a row of this many pixels; `None` if the encoding is not known here.
-pub(crate) fn row_bytes(encoding: &str, width: u32) -> Option<u32> {
+pub fn row_bytes(encoding: &str, width: u32) -> Option<u32> {
     let per_pixel = match encoding {
         "rgb8" | "bgr8" | "8UC3" => 3,
         "rgba8" | "bgra8" | "32FC1" => 4,
@@ -60,8 +60,10 @@ fn encoding_named(name: &str) -> Option<&'static str> {
 
 /// The encoding of each row's pixels.
 #[derive(Debug)]
-pub(crate) enum PixelEncodings {
+pub enum PixelEncodings {
+    /// The same for all rows.
     Fixed(String),
+    /// Names.
     Texts(Texts),
     /// FourCCs, or values of an enum with these names.
     Codes(Numbers, BTreeMap<i64, String>),
@@ -69,7 +71,7 @@ pub(crate) enum PixelEncodings {
 
 impl PixelEncodings {
     /// `None` if the field is neither text nor number.
-    pub(crate) fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
+    pub fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
         if let Some(texts) = Texts::resolve(path, columns) {
             return Some(Self::Texts(texts));
         }
@@ -80,7 +82,7 @@ impl PixelEncodings {
     }
 
     /// `None` if Foxglove has no name for it.
-    pub(crate) fn at(&self, row: usize) -> Option<&str> {
+    pub fn at(&self, row: usize) -> Option<&str> {
         match self {
             Self::Fixed(encoding) => Some(encoding),
             Self::Texts(texts) => encoding_named(texts.at(row)),

@@ -1,26 +1,31 @@
-//! Rotations as unit quaternions. Knows no frames.
+//! Rotations as unit quaternions, and placements. Knows no frames.
 
 /// A unit quaternion.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Rotation {
-    pub(crate) x: f64,
-    pub(crate) y: f64,
-    pub(crate) z: f64,
-    pub(crate) w: f64,
+pub struct Rotation {
+    /// Along x.
+    pub x: f64,
+    /// Along y.
+    pub y: f64,
+    /// Along z.
+    pub z: f64,
+    /// The real part.
+    pub w: f64,
 }
 
 impl Rotation {
-    pub(crate) const IDENTITY: Self = Self { x: 0.0, y: 0.0, z: 0.0, w: 1.0 };
+    /// No rotation.
+    pub const IDENTITY: Self = Self { x: 0.0, y: 0.0, z: 0.0, w: 1.0 };
 
     /// The rotation of a quaternion of any length; `None` if that is zero or not finite.
-    pub(crate) fn from_xyzw([x, y, z, w]: [f64; 4]) -> Option<Self> {
+    pub fn from_xyzw([x, y, z, w]: [f64; 4]) -> Option<Self> {
         let length = [x, y, z, w].iter().map(|part| part * part).sum::<f64>().sqrt();
         let is_usable = length.is_finite() && length > 0.0;
         is_usable.then(|| Self { x: x / length, y: y / length, z: z / length, w: w / length })
     }
 
     /// The rotation by these angles in radians: roll, then pitch, then yaw, about fixed axes.
-    pub(crate) fn from_rpy([roll, pitch, yaw]: [f64; 3]) -> Self {
+    pub fn from_rpy([roll, pitch, yaw]: [f64; 3]) -> Self {
         let (sr, cr) = (roll / 2.0).sin_cos();
         let (sp, cp) = (pitch / 2.0).sin_cos();
         let (sy, cy) = (yaw / 2.0).sin_cos();
@@ -31,6 +36,15 @@ impl Rotation {
             w: cr * cp * cy + sr * sp * sy,
         }
     }
+}
+
+/// A position and a rotation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Placement {
+    /// Metres.
+    pub position: [f64; 3],
+    /// How it is turned.
+    pub rotation: Rotation,
 }
 
 #[cfg(test)]

@@ -8,13 +8,11 @@ use sluice_model::{
     BatchBuilder, Channel, Channels, Encoding, Error, FieldPath, Name, OptionsError, PluginKind,
     Registry, Stage, StageContext,
 };
+use sluice_views::{Lists, Numbers, Placement, Rotation, Scalar, Texts, count};
 
-use crate::columns::{Lists, Numbers, Texts, count};
 use crate::convert::BASE;
-use crate::messages::{CameraMatrix, Placement};
-use crate::options::Scalar;
+use crate::messages::CameraMatrix;
 use crate::plan::{push_all, refused};
-use crate::rotation::Rotation;
 
 /// The stage that knows calibrations.
 const MOUNTS: &str = "mounts";

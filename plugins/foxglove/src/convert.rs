@@ -2,15 +2,13 @@
 
 use arrow_array::RecordBatch;
 use sluice_model::FieldPath;
-
-use crate::columns::{Blobs, Lists, Numbers, Placements, Texts, count, optional};
-use crate::maps::ViewNames;
-use crate::messages::{self, FrameTransform, PixelLayout, Placement, Position, Stamp};
-use crate::options::{
-    FixFields, ImageFields, LogFields, MountFields, PoseFields, ScanFields, ViewMap,
+use sluice_views::{
+    Blobs, FixColumns, ImageColumns, LogFields, MountFields, Numbers, Placement, Placements,
+    PoseFields, ScanColumns, Texts, ViewMap, ViewNames, compressed_format, optional,
 };
+
+use crate::messages::{self, FrameTransform, Stamp};
 use crate::parts::ViewPart;
-use crate::pixels::{PixelEncodings, compressed_format, row_bytes};
 use crate::points::{PointColumns, PointLayout, pack_scan};
 use crate::schema::ViewSchema;
 
@@ -120,8 +118,8 @@ impl ViewColumns {
     /// What viewers show of a row.
     pub(crate) fn views(&self, at: ViewRow<'_>) -> Views {
         match self {
-            Self::Image(image) => image.views(at),
-            Self::Scan(scan) => scan.views(at),
+            Self::Image(image) => image_views(image, at),
+            Self::Scan(scan) => scan_views(scan, at),
             Self::Points(points) => {
                 let (fields, stride) = points.layout().fields();
                 let data = points.pack(at.row, at.time);
@@ -130,7 +128,7 @@ impl ViewColumns {
             }
             Self::Packets => Views::default(),
             Self::Pose(columns, fields) => pose_views(columns, fields, at),
-            Self::Fix(fix) => fix.views(at),
+            Self::Fix(fix) => fix_views(fix, at),
             Self::Mount(columns, field_of_view) => {
                 let Some(placement) = columns.at(at.row) else { return skip(SkipReason::Numbers) };
                 let degrees = field_of_view.as_ref().and_then(|numbers| numbers.at(at.row));
@@ -159,140 +157,34 @@ fn skip(why: SkipReason) -> Views {
     Views { skipped: Some(why), ..Views::default() }
 }
 
-/// The columns of pictures.
-#[derive(Debug)]
-pub(crate) struct ImageColumns {
-    data: Blobs,
-    width: Option<Numbers>,
-    height: Option<Numbers>,
-    step: Option<Numbers>,
-    encoding: Option<PixelEncodings>,
+fn image_views(image: &ImageColumns, at: ViewRow<'_>) -> Views {
+    let data = image.data(at.row);
+    let size = image.size(at.row);
+    let part = size.and_then(|(width, height)| at.part(ViewPart::Picture { width, height }));
+    if let Some(format) = compressed_format(data) {
+        let image = messages::compressed_image(at.stamp(), format, data);
+        return Views { part, ..message(ViewSchema::CompressedImage, image) };
+    }
+    let Some(layout) = image.layout(at.row, data.len()) else { return skip(SkipReason::Pixels) };
+    let image = messages::raw_image(at.stamp(), layout, data);
+    Views { part, ..message(ViewSchema::RawImage, image) }
 }
 
-impl ImageColumns {
-    fn resolve(fields: &ImageFields, columns: &RecordBatch) -> Option<Self> {
-        // Compressed pictures need nothing but their bytes, so a missing size is no reason against.
-        let size =
-            |scalar: &Option<_>| scalar.as_ref().and_then(|one| Numbers::resolve(one, columns));
-        let fixed = fields.encoding.clone().map(PixelEncodings::Fixed);
-        let field = fields.encoding_field.as_ref();
-        let encoding = fixed.or_else(|| PixelEncodings::resolve(field?, columns));
-        Some(Self {
-            data: Blobs::resolve(&fields.data, columns)?,
-            width: size(&fields.width),
-            height: size(&fields.height),
-            step: size(&fields.step),
-            encoding,
-        })
+fn scan_views(scan: &ScanColumns, at: ViewRow<'_>) -> Views {
+    if !scan.has_ranges(at.row) {
+        return skip(SkipReason::Scan);
     }
-
-    fn views(&self, at: ViewRow<'_>) -> Views {
-        let data = self.data.at(at.row);
-        let (width, height) =
-            (count(self.width.as_ref(), at.row), count(self.height.as_ref(), at.row));
-        let part = width
-            .zip(height)
-            .and_then(|(width, height)| at.part(ViewPart::Picture { width, height }));
-        if let Some(format) = compressed_format(data) {
-            let image = messages::compressed_image(at.stamp(), format, data);
-            return Views { part, ..message(ViewSchema::CompressedImage, image) };
+    let (ranges, intensities) = (scan.metres(at.row), scan.intensities(at.row));
+    if !scan.has_angles() {
+        let part = ViewPart::Scan { ranges, intensities: intensities.to_vec() };
+        return Views { part: at.part(part), ..Views::default() };
+    }
+    match scan.angles(at.row, ranges.len()) {
+        Some(angles) => {
+            let messages = scan_messages(at.stamp(), angles, &ranges, intensities);
+            Views { messages: messages.into(), ..Views::default() }
         }
-        let Some(layout) = self.layout(at.row, data.len()) else { return skip(SkipReason::Pixels) };
-        let image = messages::raw_image(at.stamp(), layout, data);
-        Views { part, ..message(ViewSchema::RawImage, image) }
-    }
-
-    /// How the pixels lie; `None` if the picture does not have as many bytes.
-    fn layout(&self, row: usize, len: usize) -> Option<PixelLayout<'_>> {
-        let encoding = self.encoding.as_ref()?.at(row)?;
-        let (width, height) = (count(self.width.as_ref(), row)?, count(self.height.as_ref(), row)?);
-        let least = row_bytes(encoding, width)?;
-        // A stride below the width of the picture means nothing.
-        let step = count(self.step.as_ref(), row).filter(|step| *step >= least).unwrap_or(least);
-        let is_whole = width > 0 && height > 0 && u64::from(step) * u64::from(height) <= len as u64;
-        is_whole.then_some(PixelLayout { width, height, step, encoding })
-    }
-}
-
-/// No scanner has more; hostile lists would take many times their memory.
-const MAX_RANGES: usize = 1 << 20;
-
-/// The columns of scans.
-#[derive(Debug)]
-pub(crate) struct ScanColumns {
-    ranges: Lists,
-    scale: f64,
-    min_range: f64,
-    max_range: Option<Numbers>,
-    intensities: Option<Lists>,
-    start: Option<Numbers>,
-    step: Option<Numbers>,
-    field_of_view: Option<Numbers>,
-    degrees: bool,
-}
-
-impl ScanColumns {
-    fn resolve(fields: &ScanFields, columns: &RecordBatch) -> Option<Self> {
-        let ScanFields { scale, min_range, degrees, .. } = *fields;
-        let intensities = fields.intensities.as_ref();
-        Some(Self {
-            ranges: Lists::resolve(&fields.ranges, columns)?,
-            scale,
-            min_range,
-            max_range: optional(fields.max_range.as_ref(), columns)?,
-            intensities: intensities.and_then(|path| Lists::resolve(path, columns)),
-            start: optional(fields.start.as_ref(), columns)?,
-            step: optional(fields.step.as_ref(), columns)?,
-            field_of_view: optional(fields.field_of_view.as_ref(), columns)?,
-            degrees,
-        })
-    }
-
-    fn views(&self, at: ViewRow<'_>) -> Views {
-        if !(1..=MAX_RANGES).contains(&self.ranges.at(at.row).len()) {
-            return skip(SkipReason::Scan);
-        }
-        let ranges = self.metres(at.row);
-        let intensities = self.intensities.as_ref().map_or(&[][..], |lists| lists.at(at.row));
-        // Only if there is one for each range.
-        let intensities = if intensities.len() == ranges.len() { intensities } else { &[] };
-        if self.step.is_none() && self.field_of_view.is_none() {
-            let part = ViewPart::Scan { ranges, intensities: intensities.to_vec() };
-            return Views { part: at.part(part), ..Views::default() };
-        }
-        match self.angles(at.row, ranges.len()) {
-            Some(angles) => {
-                let messages = scan_messages(at.stamp(), angles, &ranges, intensities);
-                Views { messages: messages.into(), ..Views::default() }
-            }
-            None => skip(SkipReason::Numbers),
-        }
-    }
-
-    /// The ranges in metres; infinite where nothing returned.
-    fn metres(&self, row: usize) -> Vec<f64> {
-        let max = self.max_range.as_ref().and_then(|max| max.at(row)).filter(|max| *max > 0.0);
-        let max = max.unwrap_or(f64::INFINITY);
-        let metres = self.ranges.at(row).iter().map(|range| range * self.scale);
-        let is_return = |range: &f64| *range > self.min_range && *range < max;
-        metres.map(|range| if is_return(&range) { range } else { f64::INFINITY }).collect()
-    }
-
-    /// The first and the last angle, in radians.
-    fn angles(&self, row: usize, len: usize) -> Option<[f64; 2]> {
-        let unit = if self.degrees { std::f64::consts::PI / 180.0 } else { 1.0 };
-        let last = (len - 1) as f64;
-        let span = match (&self.step, &self.field_of_view) {
-            (Some(step), _) => step.at(row)? * last,
-            (None, Some(span)) => span.at(row)?,
-            (None, None) => return None,
-        };
-        let start = match &self.start {
-            Some(start) => start.at(row)?,
-            None => -span / 2.0,
-        };
-        let angles = [start * unit, (start + span) * unit];
-        angles.iter().all(|angle| angle.is_finite()).then_some(angles)
+        None => skip(SkipReason::Numbers),
     }
 }
 
@@ -330,56 +222,11 @@ pub(crate) fn transform(parent: &str, child: &str, placement: Placement) -> Fram
     FrameTransform { parent: parent.to_owned(), child: child.to_owned(), placement }
 }
 
-/// The columns of positions on the globe.
-#[derive(Debug)]
-pub(crate) struct FixColumns {
-    latitude: Numbers,
-    longitude: Numbers,
-    altitude: Option<Numbers>,
-    heading: Option<Numbers>,
-    errors: Option<[Numbers; 2]>,
-}
-
-impl FixColumns {
-    pub(crate) fn resolve(fields: &FixFields, columns: &RecordBatch) -> Option<Self> {
-        // What only some versions of a type have is left out, rather than the position.
-        let extra =
-            |scalar: &Option<_>| scalar.as_ref().and_then(|one| Numbers::resolve(one, columns));
-        let errors = extra(&fields.horizontal_error).zip(extra(&fields.vertical_error));
-        Some(Self {
-            latitude: Numbers::resolve(&fields.latitude, columns)?,
-            longitude: Numbers::resolve(&fields.longitude, columns)?,
-            altitude: extra(&fields.altitude),
-            heading: extra(&fields.heading),
-            errors: errors.map(|(horizontal, vertical)| [horizontal, vertical]),
-        })
-    }
-
-    fn views(&self, at: ViewRow<'_>) -> Views {
-        match self.position(at.row) {
-            Some(position) => {
-                message(ViewSchema::LocationFix, messages::location_fix(at.stamp(), &position))
-            }
-            None => skip(SkipReason::Numbers),
+fn fix_views(fix: &FixColumns, at: ViewRow<'_>) -> Views {
+    match fix.position(at.row) {
+        Some(position) => {
+            message(ViewSchema::LocationFix, messages::location_fix(at.stamp(), &position))
         }
-    }
-
-    /// `None` unless the row has a place on the globe.
-    fn position(&self, row: usize) -> Option<Position> {
-        let (latitude, longitude) = (self.latitude.at(row)?, self.longitude.at(row)?);
-        let is_on_globe = latitude.abs() <= 90.0 && longitude.abs() <= 360.0;
-        let finite = |numbers: &Numbers| numbers.at(row).filter(|number| number.is_finite());
-        let errors = self.errors.as_ref().and_then(|[horizontal, vertical]| {
-            let errors = [finite(horizontal)?, finite(vertical)?];
-            // Receivers that know none report zeros.
-            errors.iter().all(|error| *error > 0.0).then_some(errors)
-        });
-        is_on_globe.then(|| Position {
-            latitude,
-            longitude,
-            altitude: self.altitude.as_ref().and_then(finite).unwrap_or(0.0),
-            heading: self.heading.as_ref().and_then(finite).map(f64::to_radians),
-            errors,
-        })
+        None => skip(SkipReason::Numbers),
     }
 }

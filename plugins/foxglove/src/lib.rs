@@ -3,26 +3,22 @@
 //!
 //! It reads decoded rows, by the names of their columns, and knows no log format. Which fields of
 //! which types are a picture or a pose is said by `maps` in TOML: those of the built-in types are
-//! in the folder `maps/`, others are options. The messages are protobuf, with Foxglove's own
+//! in the folder `core/views/maps/`, others are options. The messages are protobuf, with Foxglove's own
 //! descriptors. Points of packets, positions on the globe and mounts come from the stages
 //! `velodyne`, `georeference` and `mounts`, through the registry.
 
 mod added;
 mod calibration;
-mod columns;
 mod convert;
 mod fold;
 mod gather;
 mod layout;
 mod layout_sink;
-mod maps;
 mod messages;
 mod options;
 mod parts;
-mod pixels;
 mod plan;
 mod points;
-mod rotation;
 mod schema;
 mod stage;
 mod wire;

@@ -1,6 +1,7 @@
 //! Foxglove's messages, by the field numbers of their descriptors. Reads no columns.
 
-use crate::rotation::Rotation;
+use sluice_views::{PixelLayout, Placement, Position, Rotation};
+
 use crate::wire::MessageWriter;
 
 /// When and where a message belongs.
@@ -10,14 +11,6 @@ pub(crate) struct Stamp<'s> {
     pub(crate) time: i64,
     /// The coordinate frame.
     pub(crate) frame: &'s str,
-}
-
-/// A position and a rotation.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Placement {
-    /// Metres.
-    pub(crate) position: [f64; 3],
-    pub(crate) rotation: Rotation,
 }
 
 /// A transform between two frames.
@@ -72,17 +65,6 @@ pub(crate) fn compressed_image(stamp: Stamp<'_>, format: &str, data: &[u8]) -> V
     message.text(3, format);
     message.text(4, stamp.frame);
     message.finish()
-}
-
-/// How the pixels of a picture lie in memory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct PixelLayout<'l> {
-    pub(crate) width: u32,
-    pub(crate) height: u32,
-    /// Bytes from one row to the next.
-    pub(crate) step: u32,
-    /// As Foxglove names it, such as `rgb8`.
-    pub(crate) encoding: &'l str,
 }
 
 /// A picture as pixels.
@@ -225,21 +207,6 @@ pub(crate) fn frame_transforms<'t>(
         });
     }
     message.finish()
-}
-
-/// A position on the globe.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Position {
-    /// Degrees.
-    pub(crate) latitude: f64,
-    /// Degrees.
-    pub(crate) longitude: f64,
-    /// Metres.
-    pub(crate) altitude: f64,
-    /// Radians, clockwise from north.
-    pub(crate) heading: Option<f64>,
-    /// Standard deviations in metres: horizontal and vertical.
-    pub(crate) errors: Option<[f64; 2]>,
 }
 
 const DIAGONAL_KNOWN: i64 = 2;

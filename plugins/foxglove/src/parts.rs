@@ -6,10 +6,9 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch};
 use sluice_model::{Batch, Error, MessageType, Payloads, Rows, TypeKey};
+use sluice_views::{Placement, Rotation};
 
-use crate::messages::Placement;
 use crate::points::PointLayout;
-use crate::rotation::Rotation;
 
 /// The type of the rows.
 const TYPE: &str = "sluice.view.part";

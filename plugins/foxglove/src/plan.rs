@@ -8,11 +8,10 @@ use sluice_model::{
     Batch, Channel, ChannelId, Error, Fold, Map, OptionsError, Patterns, PluginKind, Registry,
     Rows, Stage, StageContext,
 };
+use sluice_views::{Times, ViewMap, ViewNames, maps};
 
-use crate::columns::Times;
 use crate::convert::ViewColumns;
-use crate::maps::{ViewNames, maps};
-use crate::options::{FoxgloveOptions, ViewMap};
+use crate::options::FoxgloveOptions;
 use crate::schema::{VIEW, ViewSchema};
 
 /// The maps, and the stages that turn packets into points.

@@ -9,8 +9,8 @@ use arrow_array::{
 use arrow_cast::cast;
 use arrow_schema::{DataType, TimeUnit};
 use sluice_model::FieldPath;
+use sluice_views::list_parts;
 
-use crate::columns::list_parts;
 use crate::messages::{PackedField, PackedType};
 
 /// Which members packed points have besides `x`, `y` and `z`, as bits.

@@ -7,13 +7,12 @@ use sluice_model::{
     Batch, Channel, ChannelId, Error, FieldPath, Map, MapQuery, OptionsError, PluginFactory,
     Registry, Rows, RowsEffect, Stage, StageContext,
 };
+use sluice_views::{Times, ViewNames};
 
 use crate::added::AddedEvents;
 use crate::calibration::Calibration;
-use crate::columns::Times;
 use crate::convert::{SkipReason, ViewColumns, ViewRow};
 use crate::fold::ViewFold;
-use crate::maps::ViewNames;
 use crate::options::FoxgloveOptions;
 use crate::parts::{self, TimedPart, ViewPart};
 use crate::plan::{ResolvedMap, ViewPlan};

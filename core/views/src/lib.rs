@@ -1,0 +1,26 @@
+//! Which fields of decoded messages are pictures, scans, points, poses and positions on the globe,
+//! and how to read them.
+//!
+//! Maps in TOML say which: those of the built-in types are in the folder `maps/`, others are
+//! options of plugins. Decodes no pictures, and knows no log format.
+
+mod columns;
+mod fields;
+mod fixes;
+mod maps;
+mod pictures;
+mod pixels;
+mod rotation;
+mod scans;
+
+pub use columns::{Blobs, Lists, Numbers, Placements, Texts, Times, count, list_parts, optional};
+pub use fields::{
+    FixFields, ImageFields, LogFields, MountFields, PlacementFields, PointsField, PoseFields,
+    Scalar, ScanFields, TimeUnit, ViewMap,
+};
+pub use fixes::{FixColumns, Position};
+pub use maps::{ViewNames, maps};
+pub use pictures::{ImageColumns, PixelLayout};
+pub use pixels::{PixelEncodings, compressed_format, row_bytes};
+pub use rotation::{Placement, Rotation};
+pub use scans::ScanColumns;
