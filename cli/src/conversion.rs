@@ -73,7 +73,7 @@ fn companions(sinks: &[CompanionSink], sink: &Plugin, output: &str) -> Vec<(&'st
 }
 
 /// The types of the source's payloads: its own, or else all built-in ones.
-fn types(source: &Plugin, has_types: bool) -> Vec<String> {
+pub(crate) fn types(source: &Plugin, has_types: bool) -> Vec<String> {
     let is_named = |name: &String| *name != EMBEDDED_TYPES;
     if !source.types.is_empty() || has_types {
         return source.types.iter().map(|name| (*name).to_owned()).filter(is_named).collect();

@@ -160,6 +160,7 @@ fn dispatch(verb: BuiltInVerb, shell: &Shell) -> CommandResult {
         BuiltInVerb::Plugins(args) => commands::plugins::run(&args, shell),
         BuiltInVerb::Schema => commands::schema::run(shell),
         BuiltInVerb::Info(args) => commands::info::run(&args, shell),
+        BuiltInVerb::Report(args) => commands::report::run(&args, shell),
         BuiltInVerb::Cat(args) => commands::cat::run(&args, shell),
         BuiltInVerb::Types(args) => commands::types::run(&args, shell),
         BuiltInVerb::MergeManifests(args) => commands::merge_manifests::run(&args, shell),

@@ -6,6 +6,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::convert::SelectionArgs;
+use super::running::EngineArgs;
 use super::values::{Assignment, assignment};
 
 #[derive(Debug, Args)]
@@ -45,6 +46,67 @@ pub(crate) struct InfoArgs {
     /// Print one JSON object per file, one per line.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Events are decoded with the types that their format or log declares, with those of --types, or else
+with the built-in ones.
+
+Examples:
+  sluice report drive.lcm                        drive.html
+  sluice report logs/*.lcm --to 'pages/{name}.html' --keep-going
+  sluice report drive.lcm --types lcmtypes/ --to drive.html --overwrite
+  sluice report drive.lcm --json | jq '.channels[] | [.name, .rate.median]'")]
+pub(crate) struct ReportArgs {
+    /// The logs: files or globs; `-` is standard input.
+    #[arg(required = true, value_name = "LOG", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) inputs: Vec<String>,
+
+    /// The page to write, or JSON if the path ends in .json. With placeholders such as {stem} or
+    /// {name}, one for each log. Default: {stem}.html.
+    #[arg(
+        long,
+        value_name = "OUT",
+        conflicts_with = "json",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    pub(crate) to: Option<String>,
+
+    /// Print all figures as one JSON object per log, one per line.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The title of the page. Default: the name of the log.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) title: Option<String>,
+
+    /// Plot this numeric field, such as pos[0]. May be repeated. Default: up to 60 that vary.
+    #[arg(short, long, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) field: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+
+    /// The format: the name of a source. Detected from the first bytes by default.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) from: Option<String>,
+
+    /// A file that describes the format: the options of a source such as `records`, or a pipeline
+    /// file.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) describe: Option<PathBuf>,
+
+    /// Set any option of the source; VALUE is TOML or plain text.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    pub(crate) source_option: Vec<Assignment>,
+
+    /// Print the equivalent pipeline file and exit.
+    #[arg(long)]
+    pub(crate) print_pipeline: bool,
+
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
 }
 
 #[derive(Debug, Args)]

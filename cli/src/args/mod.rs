@@ -11,7 +11,7 @@ mod values;
 use clap::{Args, Command, CommandFactory, Parser, Subcommand};
 
 pub(crate) use convert::{ConvertArgs, SelectionArgs};
-pub(crate) use inspection::{CatArgs, InfoArgs, TypesArgs, VerifyArgs};
+pub(crate) use inspection::{CatArgs, InfoArgs, ReportArgs, TypesArgs, VerifyArgs};
 pub(crate) use pipelines::{CheckArgs, GraphArgs, GraphFormat, PlanArgs, RunArgs, SetArgs};
 pub(crate) use program::{CompletionsArgs, ManArgs, PluginsArgs};
 pub(crate) use running::{EngineArgs, EngineKind, ListenArgs, ProgressFormat, RunningArgs};
@@ -127,6 +127,8 @@ pub(crate) enum BuiltInVerb {
     Schema,
     /// Show what is in logs: channels, counts, rates, gaps, damage
     Info(InfoArgs),
+    /// Show a log on a page, or all its figures as JSON
+    Report(Box<ReportArgs>),
     /// Print events as text or JSON lines
     Cat(CatArgs),
     /// List the types that files declare, with their fingerprints

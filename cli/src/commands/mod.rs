@@ -18,6 +18,7 @@ pub(crate) mod plan;
 pub(crate) mod play;
 pub(crate) mod plugins;
 pub(crate) mod record;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod schema;
 mod shared_names;

@@ -89,6 +89,8 @@ pub enum DefaultRole {
     Print,
     /// Prints events for programs.
     PrintJson,
+    /// Shows what is in a log.
+    Report,
 }
 
 impl fmt::Display for DefaultRole {
@@ -100,6 +102,7 @@ impl fmt::Display for DefaultRole {
             Self::Tables => "folders of tables",
             Self::Print => "text",
             Self::PrintJson => "JSON",
+            Self::Report => "reports",
         })
     }
 }

@@ -2,11 +2,13 @@
 //! and how to read them.
 //!
 //! Maps in TOML say which: those of the built-in types are in the folder `maps/`, others are
-//! options of plugins. Decodes no pictures, and knows no log format.
+//! options of plugins. Checks whether pictures are complete, but decodes none, and knows no log
+//! format.
 
 mod columns;
 mod fields;
 mod fixes;
+mod jpeg;
 mod maps;
 mod pictures;
 mod pixels;
@@ -19,7 +21,8 @@ pub use fields::{
     Scalar, ScanFields, TimeUnit, ViewMap,
 };
 pub use fixes::{FixColumns, Position};
-pub use maps::{ViewNames, maps};
+pub use jpeg::{JpegFault, JpegSize, check_jpeg};
+pub use maps::{ViewNames, maps, parse_maps};
 pub use pictures::{ImageColumns, PixelLayout};
 pub use pixels::{PixelEncodings, compressed_format, row_bytes};
 pub use rotation::{Placement, Rotation};

@@ -20,9 +20,14 @@ static BUILT_IN: LazyLock<Vec<ViewMap>> = LazyLock::new(|| {
         include_str!("../maps/vel.toml"),
         include_str!("../maps/orca.toml"),
     ];
-    let parse = |text| toml::from_str::<MapFile>(text).expect("a test reads the built-in maps").map;
+    let parse = |text| parse_maps(text).expect("a test reads the built-in maps");
     files.into_iter().flat_map(parse).collect()
 });
+
+/// Reads a file of maps. `Err` says what is wrong.
+pub fn parse_maps(text: &str) -> Result<Vec<ViewMap>, String> {
+    toml::from_str::<MapFile>(text).map(|file| file.map).map_err(|e| e.to_string())
+}
 
 /// All maps to use, in the order in which they are tried.
 ///

@@ -57,6 +57,11 @@ impl ImageColumns {
         count(self.width.as_ref(), row).zip(count(self.height.as_ref(), row))
     }
 
+    /// How a row's pixels are stored, as Foxglove names it; `None` if that is not known.
+    pub fn encoding(&self, row: usize) -> Option<&str> {
+        self.encoding.as_ref()?.at(row)
+    }
+
     /// How the pixels of a row's picture lie; `None` if its `len` bytes are fewer than that.
     pub fn layout(&self, row: usize, len: usize) -> Option<PixelLayout<'_>> {
         let encoding = self.encoding.as_ref()?.at(row)?;

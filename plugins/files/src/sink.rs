@@ -14,11 +14,11 @@ use sluice_model::{
     Batch, Channel, Channels, Error, Event, FieldPath, Name, OutputFile, PerChannel,
     PrepareContext, Rows, Sink, SinkContext, SinkTraits, Written,
 };
+use sluice_views::check_jpeg;
 
 use crate::byte_values::ByteValues;
 use crate::file_name::{self, FolderDepth, NameError, NameFault, UniqueNames};
 use crate::index::FileIndex;
-use crate::jpeg;
 use crate::skip_report::SkipReport;
 
 /// Options of `files`.
@@ -211,8 +211,8 @@ impl FilesSink {
         let fault = match (self.check, bytes.is_empty()) {
             (FileCheck::None, false) => return CheckResult::default(),
             (FileCheck::None, true) => "empty file",
-            (FileCheck::Jpeg, _) => match jpeg::check(bytes) {
-                Ok(()) => return CheckResult { check: "ok", ..CheckResult::default() },
+            (FileCheck::Jpeg, _) => match check_jpeg(bytes) {
+                Ok(_) => return CheckResult { check: "ok", ..CheckResult::default() },
                 Err(fault) => fault.as_str(),
             },
         };

@@ -5,6 +5,7 @@ mod collect;
 mod figures;
 mod origin;
 mod sink;
+mod thumbnail;
 
 pub use figures::{
     ChannelFigures, CloudFigures, DamagedRange, FieldFigures, Figures, Finding, FindingKind,

@@ -10,13 +10,13 @@ use serde::{Deserialize, Deserializer};
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, Channels, Error, FieldPath, Job, OutputFile, PrepareContext, RunOrigin, Sink,
+    Batch, ChannelId, Channels, Error, FieldPath, Job, OutputFile, PrepareContext, RunOrigin, Sink,
     SinkContext, SinkInput, SinkTraits, Written,
 };
 
-use crate::Figures;
-use crate::collect::{BucketWidth, Collection, Part, PartContext};
+use crate::collect::{BucketWidth, CollectedPictures, Collection, Part, PartContext, ReportViews};
 use crate::origin::{inputs, provenance};
+use crate::{Figures, Thumbnail};
 
 /// Options of `report`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -34,15 +34,25 @@ pub(crate) struct ReportSink {
     /// that vary.
     #[serde(default)]
     fields: Vec<FieldPath>,
+    /// The most thumbnails of each camera.
+    #[serde(default = "thumbnails")]
+    pictures: u8,
+    #[serde(skip)]
+    views: ReportViews,
     /// The width of buckets of time so far.
     #[serde(skip)]
     width: AtomicU32,
+    /// The pictures that are not needed any more.
+    #[serde(skip)]
+    collected: CollectedPictures,
 }
 
 sluice_model::register! {
     sink "report": ReportSink,
     about: "writes what is in a log, as a page to look at or as JSON",
     sample: include_str!("../samples/report.toml"),
+    default_for: &[sluice_model::DefaultRole::Report],
+    extensions: &["html"],
 }
 
 fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Error> {
@@ -51,6 +61,10 @@ fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Error>
         return Ok(path);
     }
     Err(serde::de::Error::custom("expected a path that ends in `.html` or `.json`, or `-`"))
+}
+
+fn thumbnails() -> u8 {
+    12
 }
 
 /// The form of a report.
@@ -77,12 +91,22 @@ pub(crate) struct ReportOutput {
     channels: Arc<Channels>,
     origin: Arc<RunOrigin>,
     collection: Collection,
+    /// With the numbers of their channels.
+    thumbnails: Vec<(u32, Thumbnail)>,
+}
+
+/// What becomes of events, and of the pictures among them.
+#[derive(Debug)]
+pub(crate) enum ReportUnit {
+    /// So many events were added.
+    Events(u64),
+    /// A thumbnail of a channel; `None` if the picture cannot be decoded.
+    Thumbnail(u32, Option<Thumbnail>),
 }
 
 impl Sink for ReportSink {
     type Block = Part;
-    /// A number of events.
-    type Unit = u64;
+    type Unit = ReportUnit;
     type Output = ReportOutput;
 
     fn traits(&self) -> SinkTraits {
@@ -95,38 +119,64 @@ impl Sink for ReportSink {
 
     fn open(&self, context: &SinkContext) -> Result<ReportOutput, Error> {
         self.width.store(BucketWidth::default().to_bits(), Ordering::Relaxed);
+        self.collected.clear();
         Ok(ReportOutput {
             file: context.outputs.create(&self.path.0)?,
             channels: Arc::clone(&context.channels),
             origin: Arc::clone(&context.origin),
             collection: Collection::default(),
+            thumbnails: Vec::new(),
         })
     }
 
-    fn prepare(&self, batch: Batch, _: &mut PrepareContext<'_>) -> Result<Part, Error> {
+    fn prepare(&self, batch: Batch, context: &mut PrepareContext<'_>) -> Result<Part, Error> {
         let least_width = BucketWidth::from_bits(self.width.load(Ordering::Relaxed));
-        Ok(Part::from_batch(&batch, &PartContext { least_width }))
+        let context = PartContext {
+            channels: context.channels,
+            views: &self.views,
+            pictures: &self.collected,
+            least_width,
+        };
+        Ok(Part::from_batch(&batch, &context))
     }
 
     fn gather(
         &self,
         output: &mut ReportOutput,
         input: SinkInput<Part>,
-    ) -> Result<Vec<Job<u64>>, Error> {
-        let SinkInput::Block(part) = input else { return Ok(Vec::new()) };
-        let events = part.events();
-        output.collection.append(part);
-        self.width.store(output.collection.width().to_bits(), Ordering::Relaxed);
-        Ok(vec![Job::done(events)])
+    ) -> Result<Vec<Job<ReportUnit>>, Error> {
+        match input {
+            SinkInput::Block(part) => {
+                let events = part.events();
+                output.collection.append(part);
+                self.width.store(output.collection.width().to_bits(), Ordering::Relaxed);
+                output.collection.note_pictures(&self.collected);
+                Ok(vec![Job::done(ReportUnit::Events(events))])
+            }
+            SinkInput::Flush => Ok(Vec::new()),
+            SinkInput::End => Ok(thumbnail_jobs(&output.collection, self.pictures.into())),
+        }
     }
 
-    fn write(&self, _: &mut ReportOutput, events: u64) -> Result<Written, Error> {
-        Ok(Written::events(events))
+    fn write(&self, output: &mut ReportOutput, unit: ReportUnit) -> Result<Written, Error> {
+        match unit {
+            ReportUnit::Events(events) => return Ok(Written::events(events)),
+            ReportUnit::Thumbnail(channel, thumbnail) => {
+                output.thumbnails.extend(thumbnail.map(|thumbnail| (channel, thumbnail)));
+            }
+        }
+        Ok(Written::default())
     }
 
     fn finish(&self, output: ReportOutput) -> Result<Written, Error> {
-        let ReportOutput { mut file, channels, origin, collection } = output;
+        let ReportOutput { mut file, channels, origin, collection, thumbnails } = output;
         let mut figures = collection.figures(&channels, &self.fields);
+        for (channel, thumbnail) in thumbnails {
+            let name = channels.get(ChannelId(channel));
+            let pictures = figures.pictures.iter_mut();
+            let camera = pictures.into_iter().find(|p| p.channel == name.name.text());
+            camera.into_iter().for_each(|camera| camera.thumbnails.push(thumbnail.clone()));
+        }
         figures.inputs = inputs(&origin);
         figures.provenance = provenance(&origin, self.title.clone());
         let form = ReportForm::from_path(&self.path).unwrap_or(ReportForm::Json);
@@ -138,6 +188,16 @@ impl Sink for ReportSink {
         file.finish(figures.events)?;
         Ok(Written::default())
     }
+}
+
+/// Decoding and scaling takes as long as reading much of the log.
+fn thumbnail_jobs(collection: &Collection, most: usize) -> Vec<Job<ReportUnit>> {
+    /// About the memory that decoding a picture takes.
+    const BYTES: usize = 16 << 20;
+    let each = collection.spaced_pictures(most).into_iter().map(|(channel, time, picture)| {
+        Job::new(BYTES, move || Ok(ReportUnit::Thumbnail(channel, picture.thumbnail(time))))
+    });
+    each.collect()
 }
 
 fn json(figures: &Figures) -> Result<String, Error> {

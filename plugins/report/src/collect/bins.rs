@@ -73,10 +73,15 @@ impl Bins {
     /// The mean of the bin with the value that this share of values does not exceed; `None` without
     /// values.
     pub(super) fn percentile(&self, percent: u64) -> Option<u64> {
-        let rank = (u128::from(self.count()) * u128::from(percent)).div_ceil(100).max(1);
+        let rank = (u128::from(self.count()) * u128::from(percent)).div_ceil(100);
+        self.at_rank(u64::try_from(rank).ok()?.max(1))
+    }
+
+    /// The mean of the bin with the value of this rank, from 1; `None` if there are fewer.
+    pub(super) fn at_rank(&self, rank: u64) -> Option<u64> {
         let mut met = 0;
         let bin = self.0.iter().find(|bin| {
-            met += u128::from(bin.count);
+            met += bin.count;
             met >= rank
         })?;
         Some(u64::try_from(bin.sum / u128::from(bin.count)).unwrap_or(u64::MAX))

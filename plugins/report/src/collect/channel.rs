@@ -7,6 +7,7 @@ use super::bins::Bins;
 use super::fields::FieldPart;
 use super::gaps::LongestGaps;
 use super::grid::{BucketWidth, Buckets};
+use super::views::ViewParts;
 use crate::GapFigures;
 
 /// The events of a channel, beyond what the census has.
@@ -22,6 +23,7 @@ pub(super) struct ChannelPart {
     /// Events without rows.
     pub(super) without_rows: u64,
     pub(super) first_without_rows: Option<i64>,
+    pub(super) views: ViewParts,
     /// In order of their first event.
     pub(super) fields: Vec<FieldPart>,
     /// The place in `fields` by path.
@@ -40,6 +42,7 @@ impl ChannelPart {
             timeline: Buckets::default(),
             without_rows: 0,
             first_without_rows: None,
+            views: ViewParts::default(),
             fields: Vec::new(),
             by_path: BTreeMap::new(),
         }
@@ -68,6 +71,7 @@ impl ChannelPart {
         self.timeline.append(next.timeline);
         self.without_rows += next.without_rows;
         self.first_without_rows = self.first_without_rows.or(next.first_without_rows);
+        self.views.append(next.views);
         next.fields
     }
 
@@ -100,6 +104,8 @@ impl ChannelPart {
 
     pub(super) fn widen(&mut self, from: BucketWidth, to: BucketWidth) {
         self.timeline.widen(from, to);
+        self.views.track.widen(from, to);
+        self.views.fixes.widen(from, to);
         self.fields.iter_mut().for_each(|field| field.widen(from, to));
     }
 }

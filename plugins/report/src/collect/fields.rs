@@ -179,6 +179,18 @@ impl<'b> ChannelRows<'b> {
         Self { batch, rows, channels, owners }
     }
 
+    /// The channels that have rows, with the rows and times of their events.
+    pub(super) fn by_channel(&self) -> Vec<(RowsChannel, Vec<(usize, i64)>)> {
+        let none = |channel: &RowsChannel| (*channel, Vec::new());
+        let mut each: Vec<(RowsChannel, Vec<(usize, i64)>)> =
+            self.channels.iter().map(none).collect();
+        let times = self.batch.timestamps();
+        for (row, (event, owner)) in self.rows.events.iter().zip(&self.owners).enumerate() {
+            each[*owner as usize].1.push((row, times[*event as usize]));
+        }
+        each
+    }
+
     /// The paths that may lead to numbers, in order: elements of fixed-size lists are fields of
     /// their own if they are at most 64, other lists have none.
     pub(super) fn paths(&self) -> Vec<FieldPath> {

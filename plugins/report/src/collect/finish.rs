@@ -10,7 +10,11 @@ use super::Collection;
 use super::bins::Bins;
 use super::channel::ChannelPart;
 use super::plots::PlotChoice;
-use crate::{ChannelFigures, Figures, GapFigures, NamedType, RateFigures, Thinned, TimeGrid};
+use super::views::ViewParts;
+use crate::{
+    ChannelFigures, CloudFigures, Figures, FixFigures, GapFigures, NamedType, PictureFigures,
+    RateFigures, Thinned, TimeGrid, TrackFigures,
+};
 
 /// With fewer intervals, nothing is usual.
 const LEAST_INTERVALS: u64 = 20;
@@ -40,6 +44,10 @@ impl Collection {
         });
         let fields = parts.iter().map(|(part, ..)| part.fields.as_slice());
         let plots = PlotChoice::new(fields, plots);
+        let mut views = ViewFigures::default();
+        for (part, _, channel) in &parts {
+            views.add(part, channel);
+        }
         let each = parts.iter().enumerate();
         let each = each.map(|(at, (part, census, channel))| {
             self.channel(part, census, channel, (&grid, &plots, at))
@@ -55,6 +63,10 @@ impl Collection {
             wide_times: self.part.census.channels.values().map(|census| census.wide_times).sum(),
             grid,
             channels: each.collect(),
+            tracks: views.tracks,
+            fixes: views.fixes,
+            pictures: views.pictures,
+            clouds: views.clouds,
             thinned: self.thinned(&plots),
             ..Figures::default()
         }
@@ -103,7 +115,7 @@ impl Collection {
             gaps,
             gap_count,
             intervals: part.intervals.histogram(),
-            latency: None,
+            latency: part.views.latencies.figures(),
             timeline: part.timeline.dense(grid, width, |events| *events),
             fields: fields.collect(),
         }
@@ -137,6 +149,30 @@ impl Collection {
             shown("plots of fields", plots.candidates(), plots.len()),
         ];
         all.into_iter().filter(|thinned| thinned.shown < thinned.of).collect()
+    }
+}
+
+/// What channels show.
+#[derive(Default)]
+struct ViewFigures {
+    tracks: Vec<TrackFigures>,
+    fixes: Vec<FixFigures>,
+    pictures: Vec<PictureFigures>,
+    clouds: Vec<CloudFigures>,
+}
+
+impl ViewFigures {
+    fn add(&mut self, part: &ChannelPart, channel: &Channel) {
+        let ViewParts { track, fixes, pictures, cloud, .. } = &part.views;
+        let name = || channel.name.text().to_owned();
+        if !track.is_empty() {
+            self.tracks.push(track.track(name()));
+        }
+        if !fixes.is_empty() {
+            self.fixes.push(fixes.fixes(name()));
+        }
+        self.pictures.extend(pictures.figures(name()));
+        self.clouds.extend(cloud.as_ref().map(|cloud| cloud.figures(name())));
     }
 }
 

@@ -13,9 +13,14 @@ impl BucketWidth {
     /// The least width that covers these times with at most 1,000 buckets. More times never need
     /// a lesser one.
     pub(super) fn for_times(earliest: i64, latest: i64) -> Self {
+        Self::for_buckets(earliest, latest, MAX_BUCKETS)
+    }
+
+    /// The same with at most `most` buckets, which are at least two.
+    pub(super) fn for_buckets(earliest: i64, latest: i64, most: i128) -> Self {
         let buckets = |shift: u32| i128::from(latest >> shift) - i128::from(earliest >> shift) + 1;
         // A shift by 63 leaves two buckets: times before 1970, and after.
-        Self((0..63).find(|shift| buckets(*shift) <= MAX_BUCKETS).unwrap_or(63))
+        Self((0..63).find(|shift| buckets(*shift) <= most).unwrap_or(63))
     }
 
     /// A number for atomics.
@@ -98,6 +103,22 @@ impl<T: BucketValue> Buckets<T> {
         for (bucket, value) in std::mem::take(&mut self.0) {
             self.add(bucket >> by, value);
         }
+    }
+
+    /// The values of the buckets that are not empty.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|(_, value)| value)
+    }
+
+    /// The buckets that are not empty, with their values.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (i64, &T)> {
+        self.0.iter().map(|(bucket, value)| (*bucket, value))
+    }
+
+    /// The value of a bucket; `None` if it is empty.
+    pub(super) fn get(&self, bucket: i64) -> Option<&T> {
+        let at = self.0.binary_search_by_key(&bucket, |(at, _)| *at).ok()?;
+        self.0.get(at).map(|(_, value)| value)
     }
 
     /// One value per bucket of the grid, which must have the same width.

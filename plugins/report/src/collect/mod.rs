@@ -6,29 +6,48 @@
 
 mod bins;
 mod channel;
+mod clouds;
 mod fields;
 mod finish;
 mod gaps;
 mod grid;
+mod latency;
 mod part;
+mod pictures;
+mod places;
 mod plots;
 mod sum;
 #[cfg(test)]
 mod tests;
+mod views;
+
+use sluice_model::Channels;
 
 pub(crate) use grid::BucketWidth;
 pub(crate) use part::Part;
 use part::{FieldBudget, Limits};
+pub(crate) use pictures::CollectedPictures;
+pub(crate) use views::ReportViews;
+
+use crate::thumbnail::StoredPicture;
 
 /// The most channels with figures of their own.
 const MAX_CHANNELS: usize = 1_000;
+/// The most channels that may have thumbnails: the first of the log.
+const MAX_CAMERAS: usize = 128;
 /// The most fields with figures: of all channels, and of each.
 const MAX_FIELDS: usize = 1_000;
 const MAX_FIELDS_OF_CHANNEL: usize = 128;
 
 /// What computing the contribution of a batch needs to know.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PartContext {
+pub(crate) struct PartContext<'c> {
+    /// Every channel of the run.
+    pub(crate) channels: &'c Channels,
+    /// What messages show.
+    pub(crate) views: &'c ReportViews,
+    /// Pictures that are not needed any more, possibly fewer than there are.
+    pub(crate) pictures: &'c CollectedPictures,
     /// [`Collection::width`], possibly an earlier one: makes parts smaller, and changes no figure.
     pub(crate) least_width: BucketWidth,
 }
@@ -43,7 +62,10 @@ pub(crate) struct Collection {
 impl Default for Collection {
     fn default() -> Self {
         let fields = FieldBudget { left: MAX_FIELDS, of_channel: MAX_FIELDS_OF_CHANNEL };
-        Self { part: Part::default(), limits: Limits { channels: MAX_CHANNELS, fields } }
+        Self {
+            part: Part::default(),
+            limits: Limits { channels: MAX_CHANNELS, cameras: MAX_CAMERAS, fields },
+        }
     }
 }
 
@@ -51,6 +73,22 @@ impl Collection {
     /// Adds the part that follows in the order of the log.
     pub(crate) fn append(&mut self, next: Part) {
         self.part.append(next, &mut self.limits);
+    }
+
+    /// Tells which pictures are not needed any more.
+    pub(crate) fn note_pictures(&self, to: &CollectedPictures) {
+        let each = self.part.channels.iter().map(|part| (part.channel, &part.views.pictures));
+        to.replace(self.part.picture_width, each);
+    }
+
+    /// At most `most` evenly spaced pictures of each camera, with its channel's number and their
+    /// times.
+    pub(crate) fn spaced_pictures(&self, most: usize) -> Vec<(u32, i64, StoredPicture)> {
+        let each = self.part.channels.iter().flat_map(|part| {
+            let spaced = part.views.pictures.spaced(most).into_iter();
+            spaced.map(|(time, picture)| (part.channel, time, picture))
+        });
+        each.collect()
     }
 
     /// The width of the buckets of time, which never becomes less.

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_kit::census::BatchCensus;
-use sluice_model::Batch;
+use sluice_model::{Batch, ChannelId, Rows};
 
 use super::PartContext;
 use super::bins::Bins;
 use super::channel::ChannelPart;
 use super::fields::{ChannelRows, FieldPart, RowsChannel};
 use super::grid::BucketWidth;
+use super::views::{ViewContext, ViewRows};
 
 /// What a part of a log contributes to its figures.
 ///
@@ -19,6 +20,8 @@ use super::grid::BucketWidth;
 pub(crate) struct Part {
     pub(super) census: BatchCensus,
     pub(super) width: BucketWidth,
+    /// Of the buckets from which a picture is kept.
+    pub(super) picture_width: BucketWidth,
     /// In order of their first event.
     pub(super) channels: Vec<ChannelPart>,
     /// The place in `channels` by the channel's number.
@@ -34,6 +37,8 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) channels: usize,
+    /// Of these, the first that may have thumbnails.
+    pub(super) cameras: usize,
     pub(super) fields: FieldBudget,
 }
 
@@ -54,22 +59,28 @@ impl Limits {
     /// For the parts of batches, which are small.
     #[cfg(test)]
     pub(super) const UNLIMITED: Self =
-        Self { channels: usize::MAX, fields: FieldBudget::UNLIMITED };
+        Self { channels: usize::MAX, cameras: usize::MAX, fields: FieldBudget::UNLIMITED };
 }
+
+/// The most pictures that are kept of a channel until thumbnails are chosen.
+const MAX_PICTURES: i128 = 23;
 
 /// The most fields that are remembered as left out.
 const MAX_LEFT_OUT: usize = 10_000;
 
 impl Part {
     /// What a batch contributes.
-    pub(crate) fn from_batch(batch: &Batch, context: &PartContext) -> Self {
+    pub(crate) fn from_batch(batch: &Batch, context: &PartContext<'_>) -> Self {
         let census = BatchCensus::from_batch(batch, &[]);
         let width = BucketWidth::for_times(census.all.earliest, census.all.latest);
         let width = width.max(context.least_width);
-        let mut part = Self { census, width, ..Self::default() };
+        let times = (census.all.earliest, census.all.latest);
+        let picture_width = BucketWidth::for_buckets(times.0, times.1, MAX_PICTURES);
+        let picture_width = picture_width.max(context.pictures.width());
+        let mut part = Self { census, width, picture_width, ..Self::default() };
         part.add_times(batch);
         part.add_undecoded(batch);
-        part.add_fields(batch);
+        part.add_rows(batch, context);
         part
     }
 
@@ -127,7 +138,7 @@ impl Part {
         }
     }
 
-    fn add_fields(&mut self, batch: &Batch) {
+    fn add_rows(&mut self, batch: &Batch, context: &PartContext<'_>) {
         // Fields are in order of their first event, then of the type's columns.
         let mut found: Vec<(RowsChannel, FieldPart)> = Vec::new();
         for rows in batch.rows() {
@@ -136,12 +147,31 @@ impl Part {
             for path in by_channel.paths() {
                 found.extend(by_channel.values(&path, self.width));
             }
+            let each = by_channel.by_channel();
+            each.iter().for_each(|(channel, events)| {
+                self.add_views(rows, (channel.place, events), context);
+            });
         }
         found.sort_by_key(|(channel, _)| channel.first);
         let mut fields = FieldBudget::UNLIMITED;
         for (channel, field) in found {
             self.add_field(channel.place, field, usize::MAX, &mut fields);
         }
+    }
+
+    fn add_views(
+        &mut self,
+        rows: &Rows,
+        (place, events): (usize, &[(usize, i64)]),
+        context: &PartContext<'_>,
+    ) {
+        let Some(part) = self.channels.get_mut(place) else { return };
+        let number = part.channel;
+        let channel = context.channels.get(ChannelId(number));
+        let of = ViewRows { rows, channel: &channel, number, events };
+        let (width, picture_width) = (self.width, self.picture_width);
+        let widths = ViewContext { width, picture_width, collected: context.pictures };
+        context.views.add(&of, &mut part.views, widths);
     }
 
     fn add_field(
@@ -167,7 +197,7 @@ impl Part {
             return;
         }
         if self.census.all.events == 0 {
-            self.width = next.width;
+            (self.width, self.picture_width) = (next.width, next.picture_width);
         }
         self.census.append(std::mem::take(&mut next.census));
         let all = &self.census.all;
@@ -176,6 +206,12 @@ impl Part {
         self.channels.iter_mut().for_each(|part| part.widen(self.width, width));
         next.channels.iter_mut().for_each(|part| part.widen(next.width, width));
         self.width = width;
+        let width = BucketWidth::for_buckets(all.earliest, all.latest, MAX_PICTURES);
+        let width = width.max(self.picture_width).max(next.picture_width);
+        let pictures = |part: &mut ChannelPart, from| part.views.pictures.widen(from, width);
+        self.channels.iter_mut().for_each(|part| pictures(part, self.picture_width));
+        next.channels.iter_mut().for_each(|part| pictures(part, next.picture_width));
+        self.picture_width = width;
         for part in next.channels {
             self.append_channel(part, limits);
         }
@@ -188,6 +224,9 @@ impl Part {
 
     fn append_channel(&mut self, mut next: ChannelPart, limits: &mut Limits) {
         let place = self.place(next.channel);
+        if place.unwrap_or(self.channels.len()) >= limits.cameras {
+            next.views.pictures.drop_pictures();
+        }
         let (place, fields) = match place {
             Some(place) => (place, self.channels[place].append_events(next)),
             None if self.channels.len() < limits.channels => {

@@ -19,8 +19,12 @@ type TestEvent = (u32, i64, Option<f64>);
 const CHANNELS: u32 = 4;
 
 fn channels() -> Channels {
+    channels_up_to(CHANNELS)
+}
+
+fn channels_up_to(count: u32) -> Channels {
     let channels = Channels::default();
-    for n in 0..CHANNELS {
+    for n in 0..count {
         let name = Name::from_text(&format!("C{n}"));
         channels.intern(Channel::new(name, "log", Encoding::Lcm)).unwrap();
     }
@@ -59,7 +63,13 @@ fn batch(events: &[TestEvent]) -> Batch {
 }
 
 fn part(events: &[TestEvent]) -> Part {
-    let context = PartContext { least_width: BucketWidth::default() };
+    let (channels, views) = (channels_up_to(2_000), ReportViews::default());
+    let context = PartContext {
+        channels: &channels,
+        views: &views,
+        pictures: &CollectedPictures::default(),
+        least_width: BucketWidth::default(),
+    };
     Part::from_batch(&batch(events), &context)
 }
 
@@ -142,18 +152,14 @@ fn a_channel_has_its_rate_gap_and_timeline() {
     assert_eq!(x.max_at, 990_000_000);
     let nulls = channel.fields[3].nulls;
     assert_eq!(nulls, 1);
-    assert_eq!(x.series.iter().flatten().count() > 50, true);
+    assert!(x.series.iter().flatten().count() > 50);
 }
 
 #[test]
 fn more_channels_than_the_limit_are_counted_together() {
-    let channels = Channels::default();
+    let channels = channels_up_to(2_000);
     let events: Vec<TestEvent> = (0..2_000).map(|n| (n, 7, None)).collect();
-    for n in 0..2_000 {
-        let name = Name::from_text(&n.to_string());
-        channels.intern(Channel::new(name, "log", Encoding::Unknown)).unwrap();
-    }
-    let figures = figures(events.chunks(300).map(|events| part(events)), &channels);
+    let figures = figures(events.chunks(300).map(part), &channels);
     assert_eq!((figures.events, figures.channels.len()), (2_000, MAX_CHANNELS));
     let [thinned] = figures.thinned.as_slice() else { panic!("{:?}", figures.thinned) };
     assert_eq!((thinned.what.as_str(), thinned.of, thinned.shown), ("channels", 2_000, 1_000));

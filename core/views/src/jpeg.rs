@@ -62,22 +62,33 @@ const SCAN: u8 = 0xDA;
 const RESTARTS: std::ops::RangeInclusive<u8> = 0xD0..=0xD7;
 const PRIVATE: u8 = 0x01;
 
-/// Walks over the markers, in linear time. `Err` has the first fault.
-pub fn check(bytes: &[u8]) -> Result<(), JpegFault> {
+/// The size of a picture in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JpegSize {
+    /// Pixels of a row.
+    pub width: u16,
+    /// Rows.
+    pub height: u16,
+}
+
+/// The size of a complete file. Walks over the markers, in linear time. `Err` has the first fault.
+pub fn check_jpeg(bytes: &[u8]) -> Result<JpegSize, JpegFault> {
     if bytes.is_empty() {
         return Err(JpegFault::Empty);
     }
     let Some(mut rest) = bytes.strip_prefix(&[0xFF, START]) else { return Err(JpegFault::NoStart) };
-    let (mut has_size, mut has_scan) = (false, false);
+    let (mut size, mut has_scan) = (None, false);
     loop {
         let (code, behind) = marker(rest)?;
         match code {
-            END if has_scan => return padding(behind),
-            END => return Err(JpegFault::NoScan),
+            END => {
+                let size = size.filter(|_| has_scan).ok_or(JpegFault::NoScan)?;
+                return padding(behind).map(|()| size);
+            }
             PRIVATE => rest = behind,
             START | 0x00 => return Err(JpegFault::NoMarker),
             code if RESTARTS.contains(&code) => return Err(JpegFault::NoMarker),
-            SCAN if !has_size => return Err(JpegFault::NoSize),
+            SCAN if size.is_none() => return Err(JpegFault::NoSize),
             SCAN => {
                 let (head, behind) = segment(behind)?;
                 check_scan(head)?;
@@ -87,8 +98,7 @@ pub fn check(bytes: &[u8]) -> Result<(), JpegFault> {
             code => {
                 let (body, behind) = segment(behind)?;
                 if is_frame(code) {
-                    check_frame(body)?;
-                    has_size = true;
+                    size = Some(check_frame(body)?);
                 }
                 rest = behind;
             }
@@ -123,16 +133,18 @@ fn is_frame(code: u8) -> bool {
 
 /// Checks a frame header: precision, height, width, number of components, and three bytes per
 /// component.
-fn check_frame(body: &[u8]) -> Result<(), JpegFault> {
+fn check_frame(body: &[u8]) -> Result<JpegSize, JpegFault> {
     let (head, components) = body.split_first_chunk::<6>().ok_or(JpegFault::BadSegment)?;
     let [_precision, height_high, height_low, width_high, width_low, count] = *head;
     if count == 0 || components.len() != 3 * usize::from(count) {
         return Err(JpegFault::BadSegment);
     }
-    if [height_high, height_low] == [0, 0] || [width_high, width_low] == [0, 0] {
+    let width = u16::from_be_bytes([width_high, width_low]);
+    let height = u16::from_be_bytes([height_high, height_low]);
+    if width == 0 || height == 0 {
         return Err(JpegFault::NoSize);
     }
-    Ok(())
+    Ok(JpegSize { width, height })
 }
 
 /// Checks a scan header: number of components, two bytes per component, and three more bytes.
@@ -200,36 +212,36 @@ mod tests {
     fn encoded_pictures_are_complete_with_and_without_padding() {
         for (progressive, restart) in [(false, 0), (true, 0), (false, 2)] {
             let mut bytes = picture(40, 24, 7, progressive, restart);
-            assert_eq!(check(&bytes), Ok(()));
+            assert!(check_jpeg(&bytes).is_ok());
             assert!(decodes(&bytes));
             bytes.extend_from_slice(&[0, 0, 0xFF, 0]);
-            assert_eq!(check(&bytes), Ok(()));
+            assert!(check_jpeg(&bytes).is_ok());
         }
     }
 
     #[test]
     fn faults_are_distinguished() {
         let complete = picture(16, 16, 1, false, 0);
-        let cut = |at: usize| check(&complete[..at]);
-        assert_eq!(check(b""), Err(JpegFault::Empty));
-        assert_eq!(check(b"GIF89a"), Err(JpegFault::NoStart));
+        let cut = |at: usize| check_jpeg(&complete[..at]);
+        assert_eq!(check_jpeg(b""), Err(JpegFault::Empty));
+        assert_eq!(check_jpeg(b"GIF89a"), Err(JpegFault::NoStart));
         assert_eq!(cut(2), Err(JpegFault::NoEnd));
         assert_eq!(cut(5), Err(JpegFault::CutSegment));
         assert_eq!(cut(complete.len() - 1), Err(JpegFault::CutScan));
         assert_eq!(cut(complete.len() - 2), Err(JpegFault::CutScan));
-        assert_eq!(check(&[&complete[..], b"more"].concat()), Err(JpegFault::TrailingData));
+        assert_eq!(check_jpeg(&[&complete[..], b"more"].concat()), Err(JpegFault::TrailingData));
         assert_eq!(
-            check(&[&complete[..2], b"xx", &complete[2..]].concat()),
+            check_jpeg(&[&complete[..2], b"xx", &complete[2..]].concat()),
             Err(JpegFault::NoMarker)
         );
-        assert_eq!(check(&[0xFF, START, 0xFF, END]), Err(JpegFault::NoScan));
-        assert_eq!(check(&[0xFF, START, 0xFF, 0xE0, 0, 1, 0]), Err(JpegFault::BadSegment));
+        assert_eq!(check_jpeg(&[0xFF, START, 0xFF, END]), Err(JpegFault::NoScan));
+        assert_eq!(check_jpeg(&[0xFF, START, 0xFF, 0xE0, 0, 1, 0]), Err(JpegFault::BadSegment));
         assert_eq!(
-            check(&[0xFF, START, 0xFF, SCAN, 0, 8, 1, 1, 0, 0, 63, 0]),
+            check_jpeg(&[0xFF, START, 0xFF, SCAN, 0, 8, 1, 1, 0, 0, 63, 0]),
             Err(JpegFault::NoSize)
         );
         let flat = [0xFF, START, 0xFF, 0xC0, 0, 11, 8, 0, 0, 0, 9, 1, 1, 0x11, 0];
-        assert_eq!(check(&flat), Err(JpegFault::NoSize));
+        assert_eq!(check_jpeg(&flat), Err(JpegFault::NoSize));
     }
 
     #[test]
@@ -238,8 +250,8 @@ mod tests {
         let inner = [0xFF, START, 0xFF, END];
         let head = [&[0xFF, 0xE1, 0, 2 + inner.len() as u8][..], &inner].concat();
         let with = [&complete[..2], &head, &complete[2..]].concat();
-        assert_eq!(check(&with), Ok(()));
-        assert_eq!(check(&with[..2 + head.len()]), Err(JpegFault::NoEnd));
+        assert_eq!(check_jpeg(&with), Ok(JpegSize { width: 16, height: 16 }));
+        assert_eq!(check_jpeg(&with[..2 + head.len()]), Err(JpegFault::NoEnd));
     }
 
     proptest! {
@@ -254,9 +266,9 @@ mod tests {
         {
             let restart = if progressive { 0 } else { restart };
             let bytes = picture(width, height, seed, progressive, restart);
-            prop_assert_eq!(check(&bytes), Ok(()));
+            prop_assert!(check_jpeg(&bytes).is_ok());
             prop_assert!(decodes(&bytes));
-            prop_assert!(check(&bytes[..at.index(bytes.len())]).is_err());
+            prop_assert!(check_jpeg(&bytes[..at.index(bytes.len())]).is_err());
         }
 
         #[test]
@@ -269,7 +281,7 @@ mod tests {
             for (at, byte) in changes {
                 bytes[at.index(len)] = byte;
             }
-            let fault = check(&bytes).err().map(JpegFault::as_str);
+            let fault = check_jpeg(&bytes).err().map(JpegFault::as_str);
             prop_assert!(fault != Some(""));
         }
 
@@ -280,11 +292,11 @@ mod tests {
             ],
             0..64))
         {
-            prop_assert!(bytes.starts_with(&[0xFF, START]) || check(&bytes).is_err());
+            prop_assert!(bytes.starts_with(&[0xFF, START]) || check_jpeg(&bytes).is_err());
             let begun = [&[0xFF, START], &bytes[..]].concat();
             // A complete file has an end marker, with a scan before it.
             let ends = begun.windows(2).filter(|pair| *pair == [0xFF, END]).count();
-            prop_assert!(check(&begun).is_err() || ends > 0 && begun.contains(&SCAN));
+            prop_assert!(check_jpeg(&begun).is_err() || ends > 0 && begun.contains(&SCAN));
         }
     }
 }

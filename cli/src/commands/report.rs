@@ -1,0 +1,91 @@
+//! `report`: generates the pipeline from logs to what shows them, and runs it.
+
+use std::path::Path;
+
+use sluice_model::{DefaultRole, Input, PluginKind};
+
+use crate::args::{Assignment, ReportArgs};
+use crate::commands::generated::{parse_generated, print_pipeline};
+use crate::commands::{convert, execute, run};
+use crate::conversion;
+use crate::exit::{CommandResult, ExitStatus, Failure};
+use crate::flags::PipelineOrigin;
+use crate::input_format::InputFormat;
+use crate::inputs;
+use crate::recipe::{Recipe, string};
+use crate::shell::Shell;
+
+/// The page of each log, in the current folder.
+const PAGES: &str = "{stem}.html";
+
+pub(crate) fn run(args: &ReportArgs, shell: &Shell) -> CommandResult {
+    execute::check_engine(&args.engine)?;
+    if !args.json {
+        let to = args.to.as_deref().unwrap_or(PAGES);
+        return report(args, &args.inputs, to, shell);
+    }
+    // A line per log.
+    let mut worst = ExitStatus::Done;
+    for name in &args.inputs {
+        for Input { path, .. } in inputs::expand(shell, name)? {
+            let path = path.to_str().ok_or_else(|| not_utf8(&path))?.to_owned();
+            worst = worst.max(report(args, &[path], "-", shell)?);
+        }
+    }
+    Ok(worst)
+}
+
+fn not_utf8(path: &Path) -> Failure {
+    Failure::Usage(format!("expected a path in UTF-8: {}", path.display()))
+}
+
+/// Writes one report of these logs, or one of each if `to` has placeholders.
+fn report(args: &ReportArgs, logs: &[String], to: &str, shell: &Shell) -> CommandResult {
+    let text = pipeline_text(args, logs, to, shell)?;
+    let pipeline = parse_generated("sluice report", &text, shell)?;
+    if args.print_pipeline {
+        return print_pipeline("sluice report", text, shell);
+    }
+    run::execute(pipeline, &args.engine, PipelineOrigin::Flags, shell)
+}
+
+/// The pipeline file equivalent to the arguments.
+fn pipeline_text(
+    args: &ReportArgs,
+    logs: &[String],
+    to: &str,
+    shell: &Shell,
+) -> Result<String, Failure> {
+    let sink = inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Report)?;
+    let (inputs, selection) = inputs::resolve_file_urls(logs, &args.selection, shell)?;
+    let format = InputFormat::from_args(
+        args.from.as_deref(),
+        args.describe.as_deref(),
+        &args.source_option,
+    )?;
+    let source = convert::find_source(&inputs, format.from.as_deref(), &format.options, shell)?;
+    let types = match source.gives_rows {
+        true => source.types.iter().map(|name| (*name).to_owned()).collect(),
+        false => conversion::types(source, !selection.types.is_empty()),
+    };
+    let types: Vec<&str> = types.iter().map(String::as_str).collect();
+    let from_source = conversion::behind(source, &format.options);
+    let mut sink_options = Vec::new();
+    if let Some(title) = &args.title {
+        sink_options.push(Assignment { name: "title".into(), value: string(title) });
+    }
+    let recipe = Recipe {
+        source: source.name,
+        inputs: &inputs,
+        source_options: &format.options,
+        own_types: &types,
+        selection: Some(&selection),
+        from_source: &from_source,
+        sink: sink.name,
+        output: to,
+        sink_options: &sink_options,
+        fields: &args.field,
+        ..Recipe::default()
+    };
+    Ok(recipe.text())
+}

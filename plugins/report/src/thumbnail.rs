@@ -1,0 +1,177 @@
+//! Small pictures: decoded, scaled down, and encoded as JPEG.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use jpeg_encoder::{ColorType, Encoder};
+use sluice_views::{ImageColumns, PixelLayout, compressed_format};
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::zune_core::bytestream::ZCursor;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
+
+use crate::Thumbnail;
+
+/// The longer side of a thumbnail, in pixels.
+const SIDE: u32 = 160;
+const QUALITY: u8 = 60;
+/// Larger pictures are not decoded.
+const MAX_PIXELS: usize = 16 << 20;
+/// Longer files are decoded at once rather than kept.
+const MAX_STORED: usize = 64 << 10;
+
+/// A picture that may become a thumbnail, in little memory.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum StoredPicture {
+    /// A short JPEG file.
+    Jpeg(Vec<u8>),
+    /// Pixels that are as small as a thumbnail.
+    Pixels(SmallPicture),
+}
+
+/// A picture of at most 160 pixels a side.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SmallPicture {
+    width: u16,
+    height: u16,
+    /// RGB bytes, row by row.
+    rgb: Vec<u8>,
+}
+
+impl StoredPicture {
+    /// The picture of a row; `None` if it is in a format that cannot be shown, or too large.
+    pub(crate) fn from_row(columns: &ImageColumns, row: usize) -> Option<Self> {
+        let data = columns.data(row);
+        match compressed_format(data) {
+            Some("jpeg") if data.len() <= MAX_STORED => Some(Self::Jpeg(data.to_vec())),
+            Some("jpeg") => decoded(data).map(Self::Pixels),
+            Some(_) => None,
+            None => from_pixels(columns.layout(row, data.len())?, data).map(Self::Pixels),
+        }
+    }
+
+    /// Its thumbnail; `None` if it cannot be decoded.
+    pub(crate) fn thumbnail(self, time: i64) -> Option<Thumbnail> {
+        let small = match self {
+            Self::Jpeg(bytes) => decoded(&bytes)?,
+            Self::Pixels(small) => small,
+        };
+        let mut jpeg = Vec::new();
+        let encoder = Encoder::new(&mut jpeg, QUALITY);
+        encoder.encode(&small.rgb, small.width, small.height, ColorType::Rgb).ok()?;
+        let (width, height) = (small.width.into(), small.height.into());
+        Some(Thumbnail { time, width, height, jpeg })
+    }
+}
+
+fn decoded(bytes: &[u8]) -> Option<SmallPicture> {
+    // If the decoder panics on some input, only this picture is lost.
+    catch_unwind(AssertUnwindSafe(|| decode(bytes))).ok().flatten()
+}
+
+fn decode(bytes: &[u8]) -> Option<SmallPicture> {
+    let options = DecoderOptions::default().jpeg_set_out_colorspace(ColorSpace::RGB);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    decoder.decode_headers().ok()?;
+    let (width, height) = decoder.dimensions()?;
+    if width.checked_mul(height).is_none_or(|pixels| pixels > MAX_PIXELS) {
+        return None;
+    }
+    let rgb = decoder.decode().ok()?;
+    let (width, height) = (u32::try_from(width).ok()?, u32::try_from(height).ok()?);
+    scaled(width, height, |x, y| {
+        let at = 3 * (y as usize * width as usize + x as usize);
+        rgb.get(at..).and_then(|rest| rest.first_chunk()).copied()
+    })
+}
+
+/// The pixels of a raw picture; colours of Bayer patterns stay grey.
+fn from_pixels(layout: PixelLayout<'_>, data: &[u8]) -> Option<SmallPicture> {
+    let PixelLayout { width, height, step, encoding } = layout;
+    let byte = |x: usize, y: u32| data.get(y as usize * step as usize + x).copied();
+    let colour = |x: u32, y: u32| -> Option<[u8; 3]> {
+        let x = x as usize;
+        let three = |order: [usize; 3], len: usize| {
+            let [r, g, b] = order.map(|part| byte(x * len + part, y));
+            Some([r?, g?, b?])
+        };
+        match encoding {
+            "rgb8" | "8UC3" => three([0, 1, 2], 3),
+            "bgr8" => three([2, 1, 0], 3),
+            "rgba8" => three([0, 1, 2], 4),
+            "bgra8" => three([2, 1, 0], 4),
+            // Little-endian: the high byte.
+            "mono16" | "16UC1" => byte(2 * x + 1, y).map(|grey| [grey; 3]),
+            "uyvy" | "yuv422" => byte(2 * x + 1, y).map(|grey| [grey; 3]),
+            "yuyv" | "yuv422_yuy2" => byte(2 * x, y).map(|grey| [grey; 3]),
+            "mono8" | "8UC1" | "nv12" => byte(x, y).map(|grey| [grey; 3]),
+            bayer if bayer.starts_with("bayer_") => byte(x, y).map(|grey| [grey; 3]),
+            _ => None,
+        }
+    };
+    scaled(width, height, colour)
+}
+
+/// The picture with its longer side cut down to 160 pixels, each the mean of up to 16 of a grid in
+/// the area it covers.
+fn scaled(
+    width: u32,
+    height: u32,
+    colour: impl Fn(u32, u32) -> Option<[u8; 3]>,
+) -> Option<SmallPicture> {
+    /// Samples to a side of a pixel's area.
+    const SAMPLES: u64 = 4;
+    let longer = width.max(height);
+    if longer == 0 {
+        return None;
+    }
+    let side = |len: u32| match longer <= SIDE {
+        true => len,
+        false => (u64::from(len) * u64::from(SIDE) / u64::from(longer)).max(1) as u32,
+    };
+    let (small_width, small_height) = (side(width), side(height));
+    let place = |at: u32, sample: u64, len: u32, small: u32| {
+        let place = (u64::from(at) * SAMPLES + sample) * u64::from(len);
+        (place / (u64::from(small) * SAMPLES)) as u32
+    };
+    let mut rgb = Vec::with_capacity(3 * small_width as usize * small_height as usize);
+    for (y, x) in (0..small_height).flat_map(|y| (0..small_width).map(move |x| (y, x))) {
+        let mut sum = [0u32; 3];
+        for (down, right) in (0..SAMPLES).flat_map(|down| (0..SAMPLES).map(move |r| (down, r))) {
+            let at = (place(x, right, width, small_width), place(y, down, height, small_height));
+            let sample = colour(at.0, at.1)?;
+            sum.iter_mut().zip(sample).for_each(|(sum, part)| *sum += u32::from(part));
+        }
+        rgb.extend(sum.map(|sum| (sum / (SAMPLES * SAMPLES) as u32) as u8));
+    }
+    let (width, height) = (small_width.try_into().ok()?, small_height.try_into().ok()?);
+    Some(SmallPicture { width, height, rgb })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thumbnail_has_the_shape_and_colour_of_its_picture() {
+        let mut bytes = Vec::new();
+        let pixels: Vec<u8> = [200, 30, 30].repeat(640 * 480);
+        Encoder::new(&mut bytes, 90).encode(&pixels, 640, 480, ColorType::Rgb).unwrap();
+        let small = decoded(&bytes).unwrap();
+        assert_eq!((small.width, small.height), (160, 120));
+        assert!(small.rgb[0] > 180 && small.rgb[1] < 60, "{:?}", &small.rgb[..3]);
+        let thumbnail = StoredPicture::Jpeg(bytes.clone()).thumbnail(7).unwrap();
+        assert!(thumbnail.jpeg.starts_with(&[0xff, 0xd8]) && thumbnail.jpeg.len() < 8_000);
+        assert_eq!(StoredPicture::Jpeg(bytes[..900].to_vec()).thumbnail(7), None);
+    }
+
+    #[test]
+    fn raw_pictures_are_shown_by_their_encoding() {
+        let layout = |encoding| PixelLayout { width: 2, height: 1, step: 8, encoding };
+        let data = [10, 20, 30, 40, 50, 60, 70, 80];
+        let rgb = |encoding| from_pixels(layout(encoding), &data).map(|small| small.rgb);
+        assert_eq!(rgb("rgb8"), Some(vec![10, 20, 30, 40, 50, 60]));
+        assert_eq!(rgb("bgra8"), Some(vec![30, 20, 10, 70, 60, 50]));
+        assert_eq!(rgb("mono16"), Some(vec![20, 20, 20, 40, 40, 40]));
+        assert_eq!(rgb("h264"), None);
+    }
+}
