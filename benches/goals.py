@@ -10,6 +10,7 @@ import jobs_decode
 import jobs_live
 import jobs_points
 import jobs_query
+import jobs_report
 import jobs_robots
 import jobs_typed
 import jobs_windows
@@ -108,6 +109,9 @@ def goals():
         yield share("wall", jobs_archive.TASK, log, jobs_archive.PEER, WALL, 0.9)
         yield share("size", jobs_archive.TASK, log, jobs_archive.PEER, SIZE, 1)
         yield share("wall", "restore", log, "zstd -d, its own file", WALL, 0.8)
+    text = f"wall of {jobs_report.TASK}, {jobs_report.LOG}, in parts of {jobs_report.DECODING}"
+    yield Goal(text, (jobs_report.TASK, jobs_report.LOG, "sluice"),
+               (jobs_report.TASK, jobs_report.LOG, jobs_report.DECODING), WALL, most=2.5)
     for what, figure in (("wall", WALL), ("CPU", CPU)):
         for who, most in ((jobs_cluster.ONE, 1.1),
                           (jobs_cluster.TWO, 1 if figure is WALL else 1.1)):
@@ -131,7 +135,7 @@ def verdicts(jobs):
     """The goals, and whether they are met."""
     found = {(job.task, job.log.name, job.who): job for job in jobs}
     rows = [reached for goal in goals() if (reached := goal.row(found))]
-    rows += [*overhead(found), *memory(jobs, found), *typed(found), *live(found)]
+    rows += [*overhead(found), *memory(jobs, found), *typed(found), *reports(found), *live(found)]
     if rows:
         yield "\n## Goals\n\n| goal | wanted | reached | |\n| --- | --- | --- | --- |"
         yield from rows
@@ -180,6 +184,15 @@ def typed(found):
     mib = job.anonymous / 1024
     yield row(f"anonymous memory of {jobs_typed.TASK}, car", "<= 384 MiB", f"{mib:.0f} MiB",
               mib <= 384)
+
+
+def reports(found):
+    """The goal for the memory of reports."""
+    job = found.get((jobs_report.TASK, jobs_report.LOG, "sluice"))
+    if job:
+        mib, cap = job.anonymous / 1024, jobs_report.CAP
+        text = f"anonymous memory of {jobs_report.TASK}, {jobs_report.LOG}"
+        yield row(text, f"<= {cap} MiB", f"{mib:.0f} MiB", mib <= cap)
 
 
 def live(found):

@@ -55,6 +55,11 @@ def lcm_udp(url, **options):
     return {"plugin": "lcm-udp", "url": url, **options}
 
 
+def report(out):
+    """What is in a log, as a page or as JSON."""
+    return {"plugin": "report", "path": str(out)}
+
+
 def null():
     return {"plugin": "null"}
 
