@@ -3,7 +3,7 @@
 import json
 
 import pipelines
-from harness import Job, fail
+from harness import Job
 
 GROUP = "report"
 TASK, LOG = "report", "dgc"
@@ -36,7 +36,6 @@ def counts(log):
     def check(path):
         with open(path, encoding="utf-8") as file:
             found = {c["name"]: (c["events"], c["bytes"]) for c in json.load(file)["channels"]}
-        if found != log.channels:
-            fail(f"the report of {log} has other events")
+        return found == log.channels
 
     return check

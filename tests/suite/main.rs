@@ -38,6 +38,7 @@ mod record;
 mod records;
 mod registry;
 mod report_shape;
+mod reports;
 mod robots;
 mod ros;
 mod samples;

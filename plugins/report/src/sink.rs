@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer};
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, ChannelId, Channels, Error, FieldPath, Job, OutputFile, PrepareContext, RunOrigin, Sink,
-    SinkContext, SinkInput, SinkTraits, Written,
+    Batch, ChannelId, Channels, Error, FieldPath, Job, OptionsError, OutputFile, PluginFactory,
+    PrepareContext, Registry, RunOrigin, Sink, SinkContext, SinkInput, SinkTraits, Written,
 };
 
 use crate::collect::{BucketWidth, CollectedPictures, Collection, Part, PartContext, ReportViews};
@@ -22,7 +22,7 @@ use crate::{Figures, Thumbnail};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_model::schemars")]
-pub(crate) struct ReportSink {
+pub(crate) struct ReportOptions {
     /// The file to write: a page for `.html`, all figures as JSON for `.json`. `-` writes JSON to
     /// standard output.
     #[serde(deserialize_with = "path")]
@@ -37,22 +37,37 @@ pub(crate) struct ReportSink {
     /// The most thumbnails of each camera.
     #[serde(default = "thumbnails")]
     pictures: u8,
-    #[serde(skip)]
-    views: ReportViews,
-    /// The width of buckets of time so far.
-    #[serde(skip)]
-    width: AtomicU32,
-    /// The pictures that are not needed any more.
-    #[serde(skip)]
-    collected: CollectedPictures,
 }
 
 sluice_model::register! {
-    sink "report": ReportSink,
+    sink "report": ReportOptions,
+    make: PluginFactory::Sink(|value, registry| {
+        let sink = ReportSink::new(sluice_model::options::read(value)?, registry)?;
+        Ok(Arc::new(sink))
+    }),
     about: "writes what is in a log, as a page to look at or as JSON",
     sample: include_str!("../samples/report.toml"),
     default_for: &[sluice_model::DefaultRole::Report],
     extensions: &["html"],
+}
+
+/// The sink.
+#[derive(Debug)]
+pub(crate) struct ReportSink {
+    options: ReportOptions,
+    views: ReportViews,
+    /// The width of buckets of time so far.
+    width: AtomicU32,
+    /// The pictures and packets that are not needed any more.
+    collected: CollectedPictures,
+}
+
+impl ReportSink {
+    fn new(options: ReportOptions, registry: &Registry) -> Result<Self, OptionsError> {
+        let views = ReportViews::new(registry)?;
+        let (width, collected) = (AtomicU32::default(), CollectedPictures::default());
+        Ok(Self { options, views, width, collected })
+    }
 }
 
 fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Error> {
@@ -113,7 +128,7 @@ impl Sink for ReportSink {
         SinkTraits {
             wants_hashes: true,
             accepts_wide_times: true,
-            ..SinkTraits::writing(&self.path.0).with_rows(true)
+            ..SinkTraits::writing(&self.options.path.0).with_rows(true)
         }
     }
 
@@ -121,7 +136,7 @@ impl Sink for ReportSink {
         self.width.store(BucketWidth::default().to_bits(), Ordering::Relaxed);
         self.collected.clear();
         Ok(ReportOutput {
-            file: context.outputs.create(&self.path.0)?,
+            file: context.outputs.create(&self.options.path.0)?,
             channels: Arc::clone(&context.channels),
             origin: Arc::clone(&context.origin),
             collection: Collection::default(),
@@ -154,7 +169,7 @@ impl Sink for ReportSink {
                 Ok(vec![Job::done(ReportUnit::Events(events))])
             }
             SinkInput::Flush => Ok(Vec::new()),
-            SinkInput::End => Ok(thumbnail_jobs(&output.collection, self.pictures.into())),
+            SinkInput::End => Ok(thumbnail_jobs(&output.collection, self.options.pictures.into())),
         }
     }
 
@@ -170,7 +185,8 @@ impl Sink for ReportSink {
 
     fn finish(&self, output: ReportOutput) -> Result<Written, Error> {
         let ReportOutput { mut file, channels, origin, collection, thumbnails } = output;
-        let mut figures = collection.figures(&channels, &self.fields);
+        let mut figures = collection.figures(&channels, &self.options.fields);
+        figures.clouds.extend(collection.revolutions(&self.views, &channels)?);
         for (channel, thumbnail) in thumbnails {
             let name = channels.get(ChannelId(channel));
             let pictures = figures.pictures.iter_mut();
@@ -178,8 +194,8 @@ impl Sink for ReportSink {
             camera.into_iter().for_each(|camera| camera.thumbnails.push(thumbnail.clone()));
         }
         figures.inputs = inputs(&origin);
-        figures.provenance = provenance(&origin, self.title.clone());
-        let form = ReportForm::from_path(&self.path).unwrap_or(ReportForm::Json);
+        figures.provenance = provenance(&origin, self.options.title.clone());
+        let form = ReportForm::from_path(&self.options.path).unwrap_or(ReportForm::Json);
         let text = match form {
             ReportForm::Page => page(&figures)?,
             ReportForm::Json => json(&figures)? + "\n",

@@ -12,6 +12,7 @@ mod finish;
 mod gaps;
 mod grid;
 mod latency;
+mod packets;
 mod part;
 mod pictures;
 mod places;
@@ -21,7 +22,7 @@ mod sum;
 mod tests;
 mod views;
 
-use sluice_model::Channels;
+use sluice_model::{ChannelId, Channels, Error};
 
 pub(crate) use grid::BucketWidth;
 pub(crate) use part::Part;
@@ -29,6 +30,7 @@ use part::{FieldBudget, Limits};
 pub(crate) use pictures::CollectedPictures;
 pub(crate) use views::ReportViews;
 
+use crate::CloudFigures;
 use crate::thumbnail::StoredPicture;
 
 /// The most channels with figures of their own.
@@ -46,7 +48,7 @@ pub(crate) struct PartContext<'c> {
     pub(crate) channels: &'c Channels,
     /// What messages show.
     pub(crate) views: &'c ReportViews,
-    /// Pictures that are not needed any more, possibly fewer than there are.
+    /// Pictures and packets that are not needed any more, possibly fewer than there are.
     pub(crate) pictures: &'c CollectedPictures,
     /// [`Collection::width`], possibly an earlier one: makes parts smaller, and changes no figure.
     pub(crate) least_width: BucketWidth,
@@ -77,8 +79,28 @@ impl Collection {
 
     /// Tells which pictures are not needed any more.
     pub(crate) fn note_pictures(&self, to: &CollectedPictures) {
-        let each = self.part.channels.iter().map(|part| (part.channel, &part.views.pictures));
+        let each = self.part.channels.iter().map(|part| (part.channel, &part.views));
         to.replace(self.part.picture_width, each);
+    }
+
+    /// The scans of lasers: of each channel with packets, one revolution.
+    ///
+    /// `Err` if the stage that makes points of packets fails.
+    pub(crate) fn revolutions(
+        &self,
+        views: &ReportViews,
+        channels: &Channels,
+    ) -> Result<Vec<CloudFigures>, Error> {
+        let mut clouds = Vec::new();
+        for part in &self.part.channels {
+            let Some((map, packets)) = &part.views.packets else { continue };
+            let Some(events) = packets.events(part.channel) else { continue };
+            let cloud = views.revolution(*map, events, channels)?;
+            let name = channels.get(ChannelId(part.channel)).name.text().to_owned();
+            clouds.extend(cloud.map(|cloud| cloud.figures(name)));
+        }
+        clouds.sort_by(|a, b| a.channel.cmp(&b.channel));
+        Ok(clouds)
     }
 
     /// At most `most` evenly spaced pictures of each camera, with its channel's number and their

@@ -149,7 +149,7 @@ impl Part {
             }
             let each = by_channel.by_channel();
             each.iter().for_each(|(channel, events)| {
-                self.add_views(rows, (channel.place, events), context);
+                self.add_views((batch, rows), (channel.place, events), context);
             });
         }
         found.sort_by_key(|(channel, _)| channel.first);
@@ -161,14 +161,14 @@ impl Part {
 
     fn add_views(
         &mut self,
-        rows: &Rows,
+        (batch, rows): (&Batch, &Rows),
         (place, events): (usize, &[(usize, i64)]),
         context: &PartContext<'_>,
     ) {
         let Some(part) = self.channels.get_mut(place) else { return };
         let number = part.channel;
         let channel = context.channels.get(ChannelId(number));
-        let of = ViewRows { rows, channel: &channel, number, events };
+        let of = ViewRows { batch, rows, channel: &channel, number, events };
         let (width, picture_width) = (self.width, self.picture_width);
         let widths = ViewContext { width, picture_width, collected: context.pictures };
         context.views.add(&of, &mut part.views, widths);
@@ -226,6 +226,7 @@ impl Part {
         let place = self.place(next.channel);
         if place.unwrap_or(self.channels.len()) >= limits.cameras {
             next.views.pictures.drop_pictures();
+            next.views.packets = None;
         }
         let (place, fields) = match place {
             Some(place) => (place, self.channels[place].append_events(next)),

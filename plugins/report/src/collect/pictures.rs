@@ -6,6 +6,7 @@ use std::sync::{PoisonError, RwLock};
 use sluice_views::{ImageColumns, check_jpeg, compressed_format};
 
 use super::grid::{BucketValue, BucketWidth, Buckets};
+use super::views::ViewParts;
 use crate::PictureFigures;
 use crate::thumbnail::StoredPicture;
 
@@ -52,6 +53,8 @@ pub(crate) struct CollectedPictures(RwLock<CollectedTimes>);
 struct CollectedTimes {
     width: BucketWidth,
     first: BTreeMap<(u32, i64), i64>,
+    /// When the packets end of which there are enough, by channel.
+    packets: BTreeMap<u32, i64>,
 }
 
 impl CollectedPictures {
@@ -59,6 +62,12 @@ impl CollectedPictures {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let bucket = known.width.bucket(time);
         known.first.get(&(channel, bucket)).is_some_and(|first| *first <= time)
+    }
+
+    /// The time from which on a channel's packets are not needed.
+    pub(super) fn packets_until(&self, channel: u32) -> i64 {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.packets.get(&channel).copied().unwrap_or(i64::MAX)
     }
 
     pub(super) fn width(&self) -> BucketWidth {
@@ -69,15 +78,18 @@ impl CollectedPictures {
     pub(super) fn replace<'p>(
         &self,
         width: BucketWidth,
-        channels: impl Iterator<Item = (u32, &'p Pictures)>,
+        channels: impl Iterator<Item = (u32, &'p ViewParts)>,
     ) {
-        let mut first = BTreeMap::new();
-        for (channel, pictures) in channels {
-            for (bucket, spaced) in pictures.spaced.entries() {
+        let (mut first, mut packets) = (BTreeMap::new(), BTreeMap::new());
+        for (channel, views) in channels {
+            for (bucket, spaced) in views.pictures.spaced.entries() {
                 first.insert((channel, bucket), spaced.time);
             }
+            let until = views.packets.as_ref().and_then(|(_, packets)| packets.until());
+            packets.extend(until.map(|until| (channel, until)));
         }
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = CollectedTimes { width, first };
+        let collected = CollectedTimes { width, first, packets };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = collected;
     }
 
     /// Forgets everything, for a new log.

@@ -6,8 +6,8 @@ use arrow_array::builder::{FixedSizeListBuilder, Float64Builder};
 use arrow_array::{ArrayRef, Float64Array, Int32Array, RecordBatch};
 use proptest::prelude::*;
 use sluice_model::{
-    Batch, BatchBuilder, Channel, ChannelId, Channels, Encoding, MessageType, Name, Payloads, Rows,
-    TypeKey,
+    Batch, BatchBuilder, Channel, ChannelId, Channels, Encoding, MessageType, Name, Payloads,
+    Registry, Rows, TypeKey,
 };
 
 use super::*;
@@ -63,7 +63,7 @@ fn batch(events: &[TestEvent]) -> Batch {
 }
 
 fn part(events: &[TestEvent]) -> Part {
-    let (channels, views) = (channels_up_to(2_000), ReportViews::default());
+    let (channels, views) = (channels_up_to(2_000), ReportViews::new(&Registry::linked()).unwrap());
     let context = PartContext {
         channels: &channels,
         views: &views,

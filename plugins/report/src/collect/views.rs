@@ -1,5 +1,6 @@
 //! What the events of a batch show: places, pictures, scans, and when they were made.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -7,7 +8,11 @@ use arrow_array::types::Float32Type;
 use arrow_array::{Array, Float32Array, RecordBatch};
 use arrow_cast::cast;
 use arrow_schema::DataType;
-use sluice_model::{Channel, FieldPath, Rows};
+use serde_json::json;
+use sluice_model::{
+    Batch, Channel, Channels, Error, FieldPath, Map, OptionsError, PluginKind, Registry, Rows,
+    Stage, StageContext,
+};
 use sluice_views::{
     FixColumns, ImageColumns, Placements, ScanColumns, Times, ViewMap, list_parts, maps, parse_maps,
 };
@@ -15,19 +20,94 @@ use sluice_views::{
 use super::clouds::CloudPart;
 use super::grid::BucketWidth;
 use super::latency::Latencies;
+use super::packets::FirstPackets;
 use super::pictures::{CollectedPictures, Pictures};
 use super::places::Places;
 
 /// Which fields of which messages are shown, and how.
-#[derive(Debug)]
-pub(crate) struct ReportViews(Vec<ViewMap>);
+pub(crate) struct ReportViews {
+    maps: Vec<ViewMap>,
+    /// The stages that make points of packets, by map.
+    packets: BTreeMap<usize, Box<dyn Map>>,
+}
 
-impl Default for ReportViews {
-    /// The maps of the built-in types and of ROS.
-    fn default() -> Self {
-        let ros = parse_maps(include_str!("../../maps/ros.toml")).unwrap_or_default();
-        let built_in = maps(ros, true).unwrap_or_default();
-        Self(built_in)
+impl std::fmt::Debug for ReportViews {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ReportViews({} maps)", self.maps.len())
+    }
+}
+
+impl ReportViews {
+    /// The maps of the built-in types and of ROS, with the stages that they need if the program has
+    /// them.
+    pub(crate) fn new(registry: &Registry) -> Result<Self, OptionsError> {
+        let wrong = |message| OptionsError { path: Vec::new(), message };
+        let ros = parse_maps(include_str!("../../maps/ros.toml")).map_err(wrong)?;
+        let maps = maps(ros, true)?;
+        let mut packets = BTreeMap::new();
+        for (at, map) in maps.iter().enumerate() {
+            let Some(options) = &map.velodyne else { continue };
+            if registry.get(PluginKind::Stage, PACKETS).is_none() {
+                continue;
+            }
+            let mut options = options.clone();
+            if let Some(options) = options.as_object_mut() {
+                options.insert("channels".into(), json!(["*"]));
+            }
+            let stages = registry.stage(PACKETS, options)?.into_parts();
+            if let Ok([Stage::Map(stage)]) = <[Stage; 1]>::try_from(stages) {
+                packets.insert(at, stage);
+            }
+        }
+        Ok(Self { maps, packets })
+    }
+
+    /// The points of the first revolution of these packets; `None` without points.
+    pub(super) fn revolution(
+        &self,
+        map: usize,
+        packets: Batch,
+        channels: &Channels,
+    ) -> Result<Option<CloudPart>, Error> {
+        let Some(stage) = self.packets.get(&map) else { return Ok(None) };
+        let Some(start) = packets.timestamps().first().copied() else { return Ok(None) };
+        let decoded = stage.apply(packets, &mut StageContext::new(channels, None))?;
+        let field = FieldPath::column("points");
+        let lists = decoded.rows().iter().filter_map(|rows| {
+            Some((rows.events.len(), PointLists::resolve(&field, &rows.columns)?))
+        });
+        let mut points = Vec::new();
+        let mut turned = TurnedAngle::default();
+        for (rows, lists) in lists {
+            for row in 0..rows {
+                if turned.is_whole_after(lists.first_azimuth(row)) {
+                    return Ok(CloudPart::from_points(points, start));
+                }
+                points.extend(lists.points(row));
+            }
+        }
+        Ok(CloudPart::from_points(points, start))
+    }
+}
+
+/// The stage that makes points of packets.
+const PACKETS: &str = "velodyne";
+
+/// How far a laser has turned.
+#[derive(Debug, Default)]
+struct TurnedAngle {
+    last: Option<f32>,
+    degrees: f32,
+}
+
+impl TurnedAngle {
+    /// Whether it has turned once when it points here.
+    fn is_whole_after(&mut self, azimuth: Option<f32>) -> bool {
+        let Some(azimuth) = azimuth.filter(|azimuth| azimuth.is_finite()) else { return false };
+        if let Some(last) = self.last.replace(azimuth) {
+            self.degrees += (azimuth - last).rem_euclid(360.0);
+        }
+        self.degrees >= 360.0
     }
 }
 
@@ -38,6 +118,8 @@ pub(super) struct ViewParts {
     pub(super) fixes: Places,
     pub(super) pictures: Pictures,
     pub(super) cloud: Option<CloudPart>,
+    /// Packets, with the map that says what they are.
+    pub(super) packets: Option<(usize, FirstPackets)>,
     pub(super) latencies: Latencies,
 }
 
@@ -47,6 +129,10 @@ impl ViewParts {
         self.fixes.append(next.fixes);
         self.pictures.append(next.pictures);
         CloudPart::keep_earlier(&mut self.cloud, next.cloud);
+        match (&mut self.packets, next.packets) {
+            (Some((_, ours)), Some((_, next))) => ours.append(next),
+            (ours, next) => *ours = ours.take().or(next),
+        }
         self.latencies.append(next.latencies);
     }
 }
@@ -58,6 +144,8 @@ enum ViewColumns {
     Image(ImageColumns),
     Scan(ScanColumns),
     Points(PointLists),
+    /// Packets, by the number of their map.
+    Packets,
 }
 
 impl ViewColumns {
@@ -73,6 +161,9 @@ impl ViewColumns {
         }
         if let Some(fix) = &map.fix {
             return FixColumns::resolve(fix, columns).map(Self::Fix);
+        }
+        if map.velodyne.is_some() {
+            return Some(Self::Packets);
         }
         // A rotation alone is no way.
         let pose = map.pose.as_ref().filter(|pose| !pose.at.position.is_empty())?;
@@ -90,6 +181,7 @@ pub(super) struct ViewContext<'c> {
 
 /// The rows of a channel, with their events' times.
 pub(super) struct ViewRows<'r> {
+    pub(super) batch: &'r Batch,
     pub(super) rows: &'r Rows,
     pub(super) channel: &'r Channel,
     pub(super) number: u32,
@@ -100,15 +192,16 @@ pub(super) struct ViewRows<'r> {
 impl ReportViews {
     /// Adds what rows show to the parts of their channel.
     pub(super) fn add(&self, of: &ViewRows<'_>, to: &mut ViewParts, context: ViewContext<'_>) {
-        let ViewRows { rows, channel, number, events } = of;
+        let ViewRows { batch, rows, channel, number, events } = of;
         let columns = &rows.columns;
-        let mut fitting =
-            self.0.iter().filter(|map| map.is_for(channel.name.text(), &rows.message.name));
-        let found = fitting.find_map(|map| Some((map, ViewColumns::resolve(map, columns)?)));
+        let mut fitting = (self.maps.iter().enumerate())
+            .filter(|(_, map)| map.is_for(channel.name.text(), &rows.message.name));
+        let found =
+            fitting.find_map(|(at, map)| Some((at, map, ViewColumns::resolve(map, columns)?)));
         let time =
-            found.as_ref().and_then(|(map, _)| Some((map.time.clone()?, map.time_unit.nanos())));
+            found.as_ref().and_then(|(_, map, _)| Some((map.time.clone()?, map.time_unit.nanos())));
         to.latencies.append(latencies(columns, events, time));
-        let Some((_, view)) = found else { return };
+        let Some((map, _, view)) = found else { return };
         for &(row, time) in *events {
             match &view {
                 ViewColumns::Pose(columns) => {
@@ -123,6 +216,12 @@ impl ReportViews {
                 ViewColumns::Image(columns) => {
                     let place = (*number, context.picture_width, context.collected);
                     to.pictures.add(columns, row, time, place);
+                }
+                ViewColumns::Packets => {
+                    let (_, packets) = to.packets.get_or_insert((map, FirstPackets::default()));
+                    if time < context.collected.packets_until(*number) {
+                        packets.add(time, batch.payload(rows.events[row] as usize));
+                    }
                 }
                 ViewColumns::Scan(_) | ViewColumns::Points(_)
                     if to.cloud.as_ref().is_some_and(|cloud| cloud.is_until(time)) => {}
@@ -193,6 +292,7 @@ impl MessageTimes {
 struct PointLists {
     offsets: Vec<usize>,
     xyz: [Float32Array; 3],
+    azimuth: Option<Float32Array>,
 }
 
 impl PointLists {
@@ -208,7 +308,15 @@ impl PointLists {
             let floats = cast(member, &DataType::Float32).ok()?;
             Some(floats.as_primitive::<Float32Type>().clone())
         };
-        Some(Self { offsets, xyz: [number("x")?, number("y")?, number("z")?] })
+        let azimuth = number("azimuth");
+        Some(Self { offsets, xyz: [number("x")?, number("y")?, number("z")?], azimuth })
+    }
+
+    /// The azimuth of the first point of a row.
+    fn first_azimuth(&self, row: usize) -> Option<f32> {
+        let first =
+            self.offsets.get(row).filter(|start| Some(*start) < self.offsets.get(row + 1))?;
+        self.azimuth.as_ref()?.values().get(*first).copied()
     }
 
     fn points(&self, row: usize) -> Vec<[f32; 3]> {

@@ -1,0 +1,101 @@
+//! Reports of logs: what they show of a drive, of damage, and that nothing else changes them.
+
+use serde_json::Value;
+
+use crate::kit::{Folder, run_sluice};
+
+/// A folder with a log of a demo drive, `drive.lcm`.
+fn drive() -> Folder {
+    let folder = Folder::new();
+    let quick = ["run", "quickstart", "--set", "SECONDS=2", "--set", "OUT=quick"];
+    run_sluice(&folder, &quick).expect(0);
+    folder.write("drive.lcm", folder.read("quick/drive.lcm"));
+    folder
+}
+
+fn figures(folder: &Folder, arguments: &[&str], exit: i32) -> Value {
+    let arguments = [&["report", "--json", "-q"], arguments].concat();
+    serde_json::from_str(&run_sluice(folder, &arguments).expect(exit).text()).unwrap()
+}
+
+fn by_channel<'f>(figures: &'f Value, list: &str, key: &str, channel: &str) -> &'f Value {
+    let all = figures[list].as_array().unwrap();
+    let found = all.iter().find(|one| one[key] == channel);
+    found.unwrap_or_else(|| panic!("{list} of {channel} in {figures}"))
+}
+
+#[test]
+fn a_report_has_what_is_in_a_drive() {
+    let folder = drive();
+    let figures = figures(&folder, &["drive.lcm"], 0);
+    let info = run_sluice(&folder, &["info", "drive.lcm", "--json"]).expect(0).text();
+    let info: Value = serde_json::from_str(&info).unwrap();
+    assert_eq!(figures["events"], info["events"]);
+    for channel in info["channels"].as_array().unwrap() {
+        let name = channel["name"].as_str().unwrap();
+        let ours = by_channel(&figures, "channels", "name", name);
+        for (key, theirs) in [("events", "events"), ("bytes", "bytes")] {
+            assert_eq!(ours[key], channel[theirs], "{key} of {name}");
+        }
+        let counted = ours["timeline"].as_array().unwrap().iter();
+        let counted: u64 = counted.map(|events| events.as_u64().unwrap()).sum();
+        assert_eq!(channel["events"], counted, "{name}");
+    }
+    let pose = by_channel(&figures, "channels", "name", "POSE");
+    assert_eq!(pose["undecoded"], 0);
+    assert_eq!(pose["latency"]["field"], "utime");
+    let fields = pose["fields"].as_array().unwrap().iter();
+    let x = fields.into_iter().find(|field| field["path"] == "pos[0]").unwrap();
+    assert!(x["series"].as_array().unwrap().len() > 100, "{x}");
+    assert!(by_channel(&figures, "tracks", "channel", "POSE")["length"].as_f64().unwrap() > 1.0);
+    let camera = by_channel(&figures, "pictures", "channel", "CAM_THUMB_RFC");
+    assert_eq!((&camera["bad"], camera["thumbnails"].as_array().unwrap().len()), (&0.into(), 12));
+    let laser = by_channel(&figures, "clouds", "channel", "VELODYNE");
+    assert!(laser["count"].as_u64().unwrap() > 1_000, "{laser}");
+    by_channel(&figures, "clouds", "channel", "SKIRT_FC");
+}
+
+#[test]
+fn a_report_is_the_same_with_any_number_of_threads() {
+    let folder = drive();
+    for name in ["page.html", "figures.json"] {
+        let report = |jobs: &str| {
+            let arguments =
+                ["report", "drive.lcm", "--to", name, "--jobs", jobs, "--overwrite", "-q"];
+            run_sluice(&folder, &arguments).expect(0);
+            folder.read(name)
+        };
+        let one = report("1");
+        assert!(!one.is_empty() && one == report("4"), "{name}");
+    }
+}
+
+#[test]
+fn damage_is_in_the_report_of_its_log() {
+    let folder = drive();
+    let mut log = folder.read("drive.lcm");
+    let middle = log.len() / 2;
+    log[middle..middle + 5_000].fill(0xA5);
+    folder.write("broken.lcm", &log);
+    let figures = figures(&folder, &["broken.lcm"], 3);
+    let input = &figures["inputs"][0];
+    assert_eq!((&input["name"], &input["bytes"]), (&"broken.lcm".into(), &log.len().into()));
+    assert_eq!(input["damaged_ranges"], input["damage"].as_array().unwrap().len());
+    let bytes = input["damaged_bytes"].as_u64().unwrap();
+    assert!(bytes >= 5_000, "{input}");
+    let parts = input["damage_by_part"].as_array().unwrap();
+    assert_eq!(parts.iter().map(|lost| lost.as_u64().unwrap()).sum::<u64>(), bytes);
+    assert_eq!(input["blake3"].as_str().unwrap().len(), 64);
+}
+
+#[test]
+fn each_log_has_its_page() {
+    let folder = drive();
+    folder.write("other.lcm", folder.read("drive.lcm"));
+    run_sluice(&folder, &["report", "drive.lcm", "other.lcm"]).expect(0);
+    let pages = ["drive.html", "other.html"].map(|name| folder.read(name));
+    assert!(pages.iter().all(|page| page.starts_with(b"<!doctype html>")));
+    let text = run_sluice(&folder, &["report", "--json", "drive.lcm", "other.lcm"]).expect(0);
+    assert_eq!(text.text().lines().count(), 2);
+    run_sluice(&folder, &["report", "missing.lcm"]).expect(2);
+}
