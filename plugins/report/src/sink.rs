@@ -14,7 +14,9 @@ use sluice_model::{
     PrepareContext, Registry, RunOrigin, Sink, SinkContext, SinkInput, SinkTraits, Written,
 };
 
-use crate::collect::{BucketWidth, CollectedPictures, Collection, Part, PartContext, ReportViews};
+use crate::collect::{
+    BucketWidth, CollectedPictures, Collection, Part, PartContext, ReportViews, ShownContext,
+};
 use crate::origin::{inputs, provenance};
 use crate::{Figures, Thumbnail};
 
@@ -146,13 +148,9 @@ impl Sink for ReportSink {
 
     fn prepare(&self, batch: Batch, context: &mut PrepareContext<'_>) -> Result<Part, Error> {
         let least_width = BucketWidth::from_bits(self.width.load(Ordering::Relaxed));
-        let context = PartContext {
-            channels: context.channels,
-            views: &self.views,
-            pictures: &self.collected,
-            least_width,
-        };
-        Ok(Part::from_batch(&batch, &context))
+        let (views, pictures) = (&self.views, &self.collected);
+        let shown = ShownContext { channels: context.channels, views, pictures };
+        Ok(Part::from_batch(&batch, &PartContext { least_width, shown: Some(shown) }))
     }
 
     fn gather(

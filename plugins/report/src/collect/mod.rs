@@ -44,14 +44,21 @@ const MAX_FIELDS_OF_CHANNEL: usize = 128;
 /// What computing the contribution of a batch needs to know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartContext<'c> {
+    /// [`Collection::width`], possibly an earlier one: makes parts smaller, and changes no figure.
+    pub(crate) least_width: BucketWidth,
+    /// What messages show; `None` if that is not needed.
+    pub(crate) shown: Option<ShownContext<'c>>,
+}
+
+/// What computing what a batch shows needs to know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShownContext<'c> {
     /// Every channel of the run.
     pub(crate) channels: &'c Channels,
     /// What messages show.
     pub(crate) views: &'c ReportViews,
     /// Pictures and packets that are not needed any more, possibly fewer than there are.
     pub(crate) pictures: &'c CollectedPictures,
-    /// [`Collection::width`], possibly an earlier one: makes parts smaller, and changes no figure.
-    pub(crate) least_width: BucketWidth,
 }
 
 /// What has been collected of a log so far.

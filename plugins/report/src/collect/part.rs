@@ -6,12 +6,12 @@ use std::sync::Arc;
 use sluice_kit::census::BatchCensus;
 use sluice_model::{Batch, ChannelId, Rows};
 
-use super::PartContext;
 use super::bins::Bins;
 use super::channel::ChannelPart;
 use super::fields::{ChannelRows, FieldPart, RowsChannel};
 use super::grid::BucketWidth;
 use super::views::{ViewContext, ViewRows};
+use super::{PartContext, ShownContext};
 
 /// What a part of a log contributes to its figures.
 ///
@@ -75,8 +75,10 @@ impl Part {
         let width = BucketWidth::for_times(census.all.earliest, census.all.latest);
         let width = width.max(context.least_width);
         let times = (census.all.earliest, census.all.latest);
+        let least_picture_width =
+            context.shown.map(|shown| shown.pictures.width()).unwrap_or_default();
         let picture_width = BucketWidth::for_buckets(times.0, times.1, MAX_PICTURES);
-        let picture_width = picture_width.max(context.pictures.width());
+        let picture_width = picture_width.max(least_picture_width);
         let mut part = Self { census, width, picture_width, ..Self::default() };
         part.add_times(batch);
         part.add_undecoded(batch);
@@ -147,10 +149,10 @@ impl Part {
             for path in by_channel.paths() {
                 found.extend(by_channel.values(&path, self.width));
             }
-            let each = by_channel.by_channel();
-            each.iter().for_each(|(channel, events)| {
-                self.add_views((batch, rows), (channel.place, events), context);
-            });
+            let Some(shown) = context.shown else { continue };
+            for (channel, events) in by_channel.by_channel() {
+                self.add_views((batch, rows), (channel.place, &events), shown);
+            }
         }
         found.sort_by_key(|(channel, _)| channel.first);
         let mut fields = FieldBudget::UNLIMITED;
@@ -163,15 +165,15 @@ impl Part {
         &mut self,
         (batch, rows): (&Batch, &Rows),
         (place, events): (usize, &[(usize, i64)]),
-        context: &PartContext<'_>,
+        shown: ShownContext<'_>,
     ) {
         let Some(part) = self.channels.get_mut(place) else { return };
         let number = part.channel;
-        let channel = context.channels.get(ChannelId(number));
+        let channel = shown.channels.get(ChannelId(number));
         let of = ViewRows { batch, rows, channel: &channel, number, events };
         let (width, picture_width) = (self.width, self.picture_width);
-        let widths = ViewContext { width, picture_width, collected: context.pictures };
-        context.views.add(&of, &mut part.views, widths);
+        let widths = ViewContext { width, picture_width, collected: shown.pictures };
+        shown.views.add(&of, &mut part.views, widths);
     }
 
     fn add_field(

@@ -64,12 +64,9 @@ fn batch(events: &[TestEvent]) -> Batch {
 
 fn part(events: &[TestEvent]) -> Part {
     let (channels, views) = (channels_up_to(2_000), ReportViews::new(&Registry::linked()).unwrap());
-    let context = PartContext {
-        channels: &channels,
-        views: &views,
-        pictures: &CollectedPictures::default(),
-        least_width: BucketWidth::default(),
-    };
+    let pictures = CollectedPictures::default();
+    let shown = ShownContext { channels: &channels, views: &views, pictures: &pictures };
+    let context = PartContext { least_width: BucketWidth::default(), shown: Some(shown) };
     Part::from_batch(&batch(events), &context)
 }
 
