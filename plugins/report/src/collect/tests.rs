@@ -1,6 +1,6 @@
 //! How a log is cut, and how its parts are added, does not matter.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow_array::builder::{FixedSizeListBuilder, Float64Builder};
 use arrow_array::{ArrayRef, Float64Array, Int32Array, RecordBatch};
@@ -62,10 +62,14 @@ fn batch(events: &[TestEvent]) -> Batch {
     builder.finish().with_rows(rows.collect())
 }
 
+static CHANNELS_OF_PARTS: LazyLock<Channels> = LazyLock::new(|| channels_up_to(2_000));
+static VIEWS: LazyLock<ReportViews> =
+    LazyLock::new(|| ReportViews::new(&Registry::linked()).unwrap());
+
 fn part(events: &[TestEvent]) -> Part {
-    let (channels, views) = (channels_up_to(2_000), ReportViews::new(&Registry::linked()).unwrap());
     let pictures = CollectedPictures::default();
-    let shown = ShownContext { channels: &channels, views: &views, pictures: &pictures };
+    let (channels, views) = (&*CHANNELS_OF_PARTS, &*VIEWS);
+    let shown = ShownContext { channels, views, pictures: &pictures };
     let context = PartContext { least_width: BucketWidth::default(), shown: Some(shown) };
     Part::from_batch(&batch(events), &context)
 }
