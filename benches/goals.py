@@ -8,6 +8,7 @@ import jobs_archive
 import jobs_cluster
 import jobs_decode
 import jobs_live
+import jobs_mcap
 import jobs_points
 import jobs_query
 import jobs_report
@@ -118,6 +119,10 @@ def goals():
             yield share(what, jobs_cluster.TASK, "drives", "sluice", figure, most, ours=who)
     for task in (jobs_query.COUNT, jobs_query.WINDOW, jobs_query.FIELD):
         yield times(task, "dgc", jobs_query.PYTHON, 5)
+    yield times(jobs_mcap.READ, "drive", jobs_mcap.CRATE, 1.8)
+    yield times(jobs_mcap.WRITE, "drive-plain", jobs_mcap.CRATE, 1.7)
+    for who in (jobs_mcap.ROS2, jobs_mcap.ROSBAGS):
+        yield times(jobs_mcap.TABLES, "ros2", who, 30)
     for size in jobs_live.FLAT_OUT:
         yield times(jobs_live.PUBLISH, f"{size} B", jobs_live.C, 1)
     for task in ("tables by channel", "one table", "archive"):
@@ -150,6 +155,10 @@ def memory(jobs, found):
             name = f"peak RSS of copy, {copy.log.name}, {copy.log.bytes / 1e9:.1f} GB"
             yield row(name, "<= 64 MiB", f"{mib:.0f} MiB", mib <= 64)
     for job in jobs:
+        if job.task == jobs_mcap.TABLES and job.who == "sluice":
+            mib = job.peak / 1024
+            name = f"peak RSS of {job.task} with --memory {jobs_mcap.CAP}, {job.log.name}"
+            yield row(name, "<= 256 MiB", f"{mib:.0f} MiB", mib <= 256)
         if job.group == "memory" and job.task in CAPS:
             mib, cap = job.anonymous / 1024, CAPS[job.task]
             name = f"anonymous memory of {job.task}, {job.log.name}, {job.log.bytes / 1e9:.1f} GB"

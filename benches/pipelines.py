@@ -119,8 +119,14 @@ class Sluice:
         if wrong:
             fail(f"this sluice cannot run the pipelines of: {', '.join(wrong)}; see the mistakes above")
 
+    def prepare(self, file):
+        """Writes a pipeline, if this is the file of one."""
+        if file in self.files:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file.write_text(self.files[file])
+
     def can_run(self, file):
-        file.write_text(self.files[file])
+        self.prepare(file)
         checked = subprocess.run([self.program, "check", "-q", file], capture_output=True,
                                  text=True, check=False)
         if checked.returncode:

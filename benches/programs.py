@@ -10,7 +10,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 VENV = ROOT / ".cache" / "peers-venv"
-PACKAGES = ["lcm", "pyarrow", "pandas", "polars", "duckdb"]
+PACKAGES = ["lcm", "pyarrow", "pandas", "polars", "duckdb", "mcap", "mcap_ros2", "mcap_protobuf",
+            "rosbags"]
 
 
 def built(build, full=False):
@@ -56,6 +57,7 @@ class Peers:
             self.versions["zstd"] = re.search(r"v([\d.]+)", said.stdout)[1]
         self.reader = self.c_program("read_c", "C reader (liblcm)")
         self.live = self.c_program("live_c", "C sender and receiver (liblcm)")
+        self.mcap_rust = self.rust_program("mcap_rust", "Rust program with the crate mcap")
         self.velodyne = self.plain_c_program("velodyne", "C decoder of Velodyne packets")
 
     def has(self, *packages):
@@ -87,6 +89,13 @@ class Peers:
         self.versions["liblcm"] = version
         return program
 
+    def rust_program(self, name, what):
+        """A program of its own workspace."""
+        folder = ROOT / ".cache" / name
+        command = ["cargo", "build", "--release", "--quiet", "--target-dir", str(folder)]
+        failed = subprocess.run(command, cwd=HERE / "peers" / name, check=False).returncode
+        return self.find(what, None if failed else folder / "release" / name)
+
     def plain_c_program(self, name, what):
         """A C program that needs nothing but the system."""
         program = ROOT / ".cache" / name
@@ -105,11 +114,12 @@ def versions_of(python):
     """The versions of the packages that can be imported."""
     script = (
         "import importlib, importlib.metadata as metadata, json, sys\n"
+        "PACKAGES = {'mcap_ros2': 'mcap-ros2-support', 'mcap_protobuf': 'mcap-protobuf-support'}\n"
         "versions = {}\n"
         "for name in sys.argv[1:]:\n"
         "    try:\n"
         "        importlib.import_module('lcm._lcm' if name == 'lcm' else name)\n"
-        "        versions[name] = metadata.version(name)\n"
+        "        versions[name] = metadata.version(PACKAGES.get(name, name))\n"
         "    except ImportError:\n"
         "        pass\n"
         "print(json.dumps(versions))\n"

@@ -1,7 +1,7 @@
 """The results as Markdown: one table per task and log. The goals are in `goals`."""
 
 # Where the size of the output matters.
-SIZED = ("parquet", "tables", "typed", "archive", "cluster")
+SIZED = ("parquet", "tables", "typed", "archive", "cluster", "mcap")
 TITLES = {
     "lcm": "LCM logs",
     "robots": "Logs of other robots",
@@ -14,6 +14,7 @@ TITLES = {
     "archive": "Archives",
     "memory": "Memory",
     "cluster": "Many logs, by one process and by a cluster on one machine",
+    "mcap": "MCAP files",
     "query": "Questions about a log",
 }
 

@@ -17,6 +17,7 @@ import jobs_cluster
 import jobs_decode
 import jobs_lcm
 import jobs_live
+import jobs_mcap
 import jobs_memory
 import jobs_points
 import jobs_query
@@ -94,6 +95,7 @@ def jobs_of(bench, options):
     yield from jobs_windows.jobs(bench)
     yield from jobs_points.jobs(bench)
     yield from jobs_report.jobs(bench)
+    yield from jobs_mcap.jobs(bench)
     if options.large:
         yield from jobs_robots.long_jobs(bench)
     tables, archives = bench.peers.has("pyarrow"), bench.peers.zstd
@@ -138,7 +140,7 @@ def arguments():
     parser.add_argument("--out", type=Path, default=shared if shared.is_dir() else None,
                         help="where outputs go; by default, memory")
     parser.add_argument("--only", action="append", default=[], metavar="WORD",
-                        help="only this group (lcm, decode, robots, windows, points, report, parquet, tables, typed, archive, memory, "
+                        help="only this group (lcm, decode, robots, windows, points, report, mcap, parquet, tables, typed, archive, memory, "
                              "cluster, query, live, real), or jobs whose task, log or name has this word; may be repeated")
     parser.add_argument("--large", action="store_true",
                         help="also a log of 4 GB, once, for the memory it takes")
