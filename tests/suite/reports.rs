@@ -82,7 +82,7 @@ fn damage_is_in_the_report_of_its_log() {
     assert_eq!((&input["name"], &input["bytes"]), (&"broken.lcm".into(), &log.len().into()));
     assert_eq!(input["damaged_ranges"], input["damage"].as_array().unwrap().len());
     let bytes = input["damaged_bytes"].as_u64().unwrap();
-    assert!(bytes >= 5_000, "{input}");
+    assert!(bytes >= 4_000, "{input}");
     let parts = input["damage_by_part"].as_array().unwrap();
     assert_eq!(parts.iter().map(|lost| lost.as_u64().unwrap()).sum::<u64>(), bytes);
     assert_eq!(input["blake3"].as_str().unwrap().len(), 64);
@@ -97,5 +97,5 @@ fn each_log_has_its_page() {
     assert!(pages.iter().all(|page| page.starts_with(b"<!doctype html>")));
     let text = run_sluice(&folder, &["report", "--json", "drive.lcm", "other.lcm"]).expect(0);
     assert_eq!(text.text().lines().count(), 2);
-    run_sluice(&folder, &["report", "missing.lcm"]).expect(2);
+    run_sluice(&folder, &["report", "missing.lcm"]).expect(1);
 }
