@@ -72,8 +72,17 @@ fn companions(sinks: &[CompanionSink], sink: &Plugin, output: &str) -> Vec<(&'st
     sinks.iter().map(|sink| (sink.plugin, format!("{stem}{}", sink.extension))).collect()
 }
 
+/// The types of the source's payloads, declared by the log itself or known: its own, or else all
+/// built-in ones.
+pub(crate) fn known_types(source: &Plugin, has_types: bool) -> Vec<String> {
+    match source.types.contains(&EMBEDDED_TYPES) {
+        true => source.types.iter().map(|name| (*name).to_owned()).collect(),
+        false => types(source, has_types),
+    }
+}
+
 /// The types of the source's payloads: its own, or else all built-in ones.
-pub(crate) fn types(source: &Plugin, has_types: bool) -> Vec<String> {
+fn types(source: &Plugin, has_types: bool) -> Vec<String> {
     let is_named = |name: &String| *name != EMBEDDED_TYPES;
     if !source.types.is_empty() || has_types {
         return source.types.iter().map(|name| (*name).to_owned()).filter(is_named).collect();

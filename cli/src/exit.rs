@@ -18,6 +18,8 @@ pub(crate) const EXIT_FAILED: u8 = 1;
 pub(crate) const EXIT_USAGE: u8 = 2;
 /// The command succeeded with losses, all of them reported.
 pub(crate) const EXIT_LOSSES: u8 = 3;
+/// The command succeeded, and an expectation is not met.
+pub(crate) const EXIT_UNMET: u8 = 4;
 /// The command was interrupted, and no signal gives another code.
 const EXIT_INTERRUPTED: u8 = 130;
 
@@ -31,6 +33,8 @@ pub enum ExitStatus {
     Done,
     /// Input was damaged, or events could not be converted.
     Losses,
+    /// An expectation is not met, which has been printed.
+    Unmet,
     /// A check failed; the reason has been printed.
     Failed,
     /// Pipeline files are invalid; the mistakes have been printed.
@@ -48,6 +52,7 @@ impl ExitStatus {
         match self {
             Self::Done => EXIT_OK,
             Self::Losses => EXIT_LOSSES,
+            Self::Unmet => EXIT_UNMET,
             Self::Failed => EXIT_FAILED,
             Self::InvalidPipelines | Self::Unmatched => EXIT_USAGE,
             Self::Interrupted(code) => code,

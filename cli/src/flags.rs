@@ -34,6 +34,8 @@ pub(crate) fn flag(node: &str, option: &str) -> String {
         "where" => "--where",
         "fields" => "--field",
         "events" => "--limit",
+        "file" if node == "expect" => "--expect",
+        "expect" if node == SINK_NAME => "--expect",
         "plugin" if node == SOURCE_NAME => "--from",
         "source_name" => "--source-name",
         "plugin" if node == SINK_NAME => "--as",

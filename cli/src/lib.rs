@@ -13,7 +13,7 @@
 //!
 //! Data goes to standard output, messages go to standard error. Exit codes: 0 success without
 //! losses, 1 failed and nothing published, 2 invalid command line or pipeline file, 3 success with
-//! losses that were reported, 130, 143 or 129 stopped by a signal.
+//! losses that were reported, 4 an expectation is not met, 130, 143 or 129 stopped by a signal.
 
 mod args;
 mod commands;
@@ -162,6 +162,7 @@ fn dispatch(verb: BuiltInVerb, shell: &Shell) -> CommandResult {
         BuiltInVerb::Info(args) => commands::info::run(&args, shell),
         BuiltInVerb::Report(args) => commands::report::run(&args, shell),
         BuiltInVerb::Cat(args) => commands::cat::run(&args, shell),
+        BuiltInVerb::CheckLog(args) => commands::check_log::run(&args, shell),
         BuiltInVerb::Types(args) => commands::types::run(&args, shell),
         BuiltInVerb::MergeManifests(args) => commands::merge_manifests::run(&args, shell),
         BuiltInVerb::New(args) => commands::new::run(&args, shell),

@@ -26,6 +26,8 @@ pub(crate) struct Recipe<'r> {
     pub(crate) selection: Option<&'r SelectionArgs>,
     /// The stages that conversions from this source go through.
     pub(crate) from_source: &'r [ConversionStage],
+    /// The file of expectations to compare the events with.
+    pub(crate) expect: Option<&'r str>,
     /// The number of events to keep.
     pub(crate) limit: Option<u64>,
     /// New channel names, by pattern.
@@ -72,6 +74,7 @@ impl Recipe<'_> {
             file.node(PluginKind::Stage, "matching", "filter");
             file.option("where", &string(condition));
         }
+        self.expect.iter().for_each(|expect| file.expectations(expect));
         if !self.renames.is_empty() {
             file.node(PluginKind::Stage, "renamed", "rename");
             file.renames(self.renames);
@@ -183,6 +186,11 @@ impl PipelineText {
         if !each.is_empty() {
             self.option("channel_types", &format!("{{ {} }}", each.join(", ")));
         }
+    }
+
+    fn expectations(&mut self, file: &str) {
+        self.node(PluginKind::Stage, "expect", "expect");
+        self.option("file", &string(file));
     }
 
     fn renames(&mut self, renames: &[(String, String)]) {
@@ -324,9 +332,14 @@ plugin = \"filter\"
 from = \"typed\"
 where = 'vel[0] > 3 and name != \"x\"'
 
+[stages.expect]
+plugin = \"expect\"
+from = \"matching\"
+file = \"expect.toml\"
+
 [stages.renamed]
 plugin = \"rename\"
-from = \"matching\"
+from = \"expect\"
 channels = [
     { from = \"re:CAM_([0-9])\", to = \"CAMERA_$1\" },
 ]
@@ -383,6 +396,7 @@ path = \"out.json\"
             own_types: &["mit-dgc"],
             selection: Some(&selection),
             limit: Some(7),
+            expect: Some("expect.toml"),
             renames: &[("re:CAM_([0-9])".into(), "CAMERA_$1".into())],
             shared_names: &[],
             from_source: &[],

@@ -28,7 +28,7 @@ pub struct Manifest {
     pub inputs: Vec<InputFile>,
     /// The files written, with paths relative to the folder.
     pub files: Vec<OutputFile>,
-    /// The exit code: 3 if there were losses.
+    /// The exit code: 3 if there were losses, 4 if expectations are not met.
     #[serde(default)]
     pub exit: u8,
     /// Whether the run was interrupted before it had read everything.

@@ -9,7 +9,7 @@ use sluice_io::escape::printable;
 use sluice_io::output::PublishedFile;
 use sluice_kit::counts::EventCounts;
 use sluice_model::plugin::SOURCES_LOST;
-use sluice_model::{ChannelId, Channels, Damage, Error, Input, RunDamage};
+use sluice_model::{ChannelId, Channels, Damage, Error, Input, RunDamage, UnmetExpectation};
 
 use crate::names::NameReport;
 use crate::run::{FinishedRun, RunTally};
@@ -35,6 +35,12 @@ pub struct Report {
     /// The names in options, with what the run had of them.
     #[serde(default)]
     pub names: Vec<NameReport>,
+    /// The expectations that the inputs do not meet; the first 10 000.
+    #[serde(default)]
+    pub unmet_expectations: Vec<UnmetReport>,
+    /// The total number of expectations that are not met.
+    #[serde(default)]
+    pub unmet_count: u64,
     /// Whether nothing was published because the run was strict and a name in an option matched
     /// nothing.
     #[serde(default)]
@@ -118,6 +124,21 @@ pub struct Note {
     pub count: u64,
 }
 
+/// An expectation that an input does not meet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnmetReport {
+    /// The node.
+    pub node: String,
+    /// The input; `None` if the node saw events of several.
+    pub input: Option<String>,
+    /// The expectation.
+    #[serde(flatten)]
+    pub unmet: UnmetExpectation,
+}
+
+/// The maximum number of expectations in a report that are not met.
+const MAX_UNMET: usize = 10_000;
+
 /// The maximum number of notes per node; notes that name channels are as many as there are
 /// channels.
 const MAX_NOTES: usize = 1000;
@@ -157,6 +178,7 @@ impl Report {
                 report.channels.extend(accounting.sink_rows(node, channels)?);
             }
             report.clamped_times += tally.clamped;
+            report.add_unmet(unmet_reports(name, tally.unmet, inputs));
             report.notes.extend(notes_of(name, tally.notes));
         }
         report.damage =
@@ -188,6 +210,7 @@ impl Report {
         self.damage.extend(unit.damage.into_iter().take(room));
         self.damaged_ranges += unit.damaged_ranges;
         self.clamped_times += unit.clamped_times;
+        let listed = unit.unmet_expectations.len() as u64;
         for note in unit.notes {
             let same = |ours: &&mut Note| ours.node == note.node && ours.what == note.what;
             match self.notes.iter_mut().find(same) {
@@ -195,6 +218,8 @@ impl Report {
                 None => self.notes.push(note),
             }
         }
+        self.add_unmet(unit.unmet_expectations);
+        self.unmet_count += unit.unmet_count.saturating_sub(listed);
         for name in unit.names {
             match self.names.iter_mut().find(|ours| ours.is_same(&name)) {
                 Some(ours) => ours.add(name),
@@ -204,6 +229,13 @@ impl Report {
         self.files.extend(unit.files);
         self.interrupted |= unit.interrupted;
         self.bytes_read += unit.bytes_read;
+    }
+
+    /// Counts these expectations, and lists as many as there is room for.
+    fn add_unmet(&mut self, unmet: Vec<UnmetReport>) {
+        self.unmet_count += unmet.len() as u64;
+        let room = MAX_UNMET.saturating_sub(self.unmet_expectations.len());
+        self.unmet_expectations.extend(unmet.into_iter().take(room));
     }
 
     /// Rows are sorted by sink, source and channel.
@@ -255,10 +287,12 @@ impl Report {
         self.damaged_ranges == 0 && carried && received && !self.interrupted
     }
 
-    /// The exit code: 0 for success, 3 for losses, 2 if publishing was refused.
+    /// The exit code: 0 for success, 3 for losses, 4 for expectations that are not met, with or
+    /// without losses, 2 if publishing was refused.
     pub fn exit(&self) -> u8 {
         match self.refused {
             true => 2,
+            false if self.unmet_count > 0 => 4,
             false if self.is_complete() => 0,
             false => 3,
         }
@@ -274,6 +308,8 @@ impl Report {
             "damaged_ranges": self.damaged_ranges,
             "clamped_times": self.clamped_times,
             "notes": self.notes,
+            "unmet_expectations": self.unmet_expectations,
+            "unmet_count": self.unmet_count,
             "unmatched": self.unmatched().collect::<Vec<_>>(),
             "files": self.files,
             "bytes_read": self.bytes_read,
@@ -282,6 +318,16 @@ impl Report {
             "exit": self.exit(),
         })
     }
+}
+
+/// The expectations that the events of a node do not meet, with the input if there is one only.
+fn unmet_reports(node: &str, unmet: Vec<UnmetExpectation>, inputs: &[Input]) -> Vec<UnmetReport> {
+    let input = match inputs {
+        [input] => Some(input.path.to_string_lossy().into_owned()),
+        _ => None,
+    };
+    let report = |unmet| UnmetReport { node: node.to_owned(), input: input.clone(), unmet };
+    unmet.into_iter().map(report).collect()
 }
 
 /// A node's notes, sorted by text; the excess is summarised.
@@ -464,6 +510,24 @@ mod tests {
         let merged = BTreeSet::from([id("A", "x"), id("A", "y"), id("B", "x")]);
         let told = lost_sources(&merged, &channels);
         assert!(told.len() == 2 && told[1].0.starts_with("A: 2 sources (`x`, `y`)"), "{told:?}");
+    }
+
+    #[test]
+    fn expectations_that_are_not_met_outweigh_losses_and_add_up() {
+        let unmet = |count| {
+            let listed = unmet_reports("gate", vec![UnmetExpectation::default(); count], &[]);
+            let mut report = Report { damaged_ranges: 1, ..Report::default() };
+            report.add_unmet(listed);
+            report
+        };
+        assert_eq!((unmet(0).exit(), unmet(1).exit()), (3, 4));
+        let mut all = unmet(MAX_UNMET - 1);
+        all.add(unmet(3));
+        assert_eq!(all.unmet_expectations.len(), MAX_UNMET);
+        assert_eq!(all.unmet_count, MAX_UNMET as u64 + 2);
+        let mut later = Report::default();
+        later.add(all);
+        assert_eq!(later.unmet_count, MAX_UNMET as u64 + 2);
     }
 
     #[test]

@@ -47,6 +47,7 @@ fn folder() -> Folder {
     torn.drain(1000..1010);
     folder.write("torn.lcm", &torn);
     folder.write("copy.toml", COPY);
+    folder.write("expect.toml", "[channels.NOWHERE]\n");
     folder.write(
         "wrong.toml",
         "[sources.a]\nplugin = \"lcm-lok\"\n[sinks.b]\nplugin = \"null\"\nfrom = \"c\"\nx = 1\n",
@@ -81,6 +82,8 @@ fn every_line_of_every_command_is_an_object() {
         (&["types", "wrong.toml"], 2),
         (&["plugins", "parqet"], 2),
         (&["merge-manifests", "."], 1),
+        (&["check-log", "in.lcm", "missing.lcm", "--expect", "expect.toml"], 1),
+        (&["record", "file://in.lcm", "--to", "unmet.lcm", "--expect", "expect.toml"], 4),
         (&["record", "file://in.lcm", "--to", "rec.lcm", "--verbose"], 0),
         (&["new", "source", "my-log", "--to", "crate"], 0),
     ];
@@ -91,7 +94,7 @@ fn every_line_of_every_command_is_an_object() {
         assert_eq!(ran.code, Some(*code), "{arguments:?}: {}", ran.stderr);
         let lines = objects(&ran.stderr);
         // Their findings are data.
-        let finds = ["info", "verify"].contains(&arguments[0]);
+        let finds = ["info", "verify", "check-log"].contains(&arguments[0]);
         assert!(*code == 0 || finds || !lines.is_empty(), "{arguments:?} printed nothing");
         kinds.extend(lines.iter().map(|line| line["kind"].as_str().unwrap().to_owned()));
     }

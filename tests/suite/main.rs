@@ -14,6 +14,7 @@ mod dispatch;
 mod documents;
 mod examples;
 mod exec;
+mod expectations;
 mod faults;
 mod guide;
 mod inputs;

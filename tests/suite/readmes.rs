@@ -112,7 +112,8 @@ fn wrong(page: &str, folder: &Folder, step: GuideStep<'_>) -> Option<String> {
                 return None;
             }
             let ran = ProgramOutput::from_output(shell(folder, line).output().unwrap());
-            let code = if line.contains("exit code 3") { 3 } else { 0 };
+            let says = |code: &i32| line.contains(&format!("exit code {code}"));
+            let code = [3, 4].into_iter().find(says).unwrap_or(0);
             (ran.code != Some(code))
                 .then(|| format!("{page}: {line}\n{:?} {}", ran.code, ran.stderr))
         }

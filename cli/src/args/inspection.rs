@@ -81,6 +81,11 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
 
+    /// A file of expectations: those that are not met are findings, and the exit code is 4. See
+    /// `sluice check-log`.
+    #[arg(long, value_name = "FILE.toml", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) expect: Option<String>,
+
     /// Plot this numeric field, such as pos[0]. May be repeated. Default: up to 60 that vary.
     #[arg(short, long, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) field: Vec<String>,

@@ -22,6 +22,7 @@ use crate::log::LogFormat;
 use crate::shell::Color;
 use crate::{extension, features};
 
+pub(crate) use crate::commands::check_log::CheckLogArgs;
 pub(crate) use crate::commands::hub::HubArgs;
 pub(crate) use crate::commands::merge_manifests::MergeManifestsArgs;
 pub(crate) use crate::commands::new::NewArgs;
@@ -99,6 +100,7 @@ Examples:
 
 Exit codes: 0 success; 1 failed, nothing published; 2 invalid command line or pipeline file;
 3 success, but input was damaged or events could not be converted, as reported;
+4 an expectation about a log is not met;
 130, 143, 129 stopped by SIGINT, SIGTERM or SIGHUP, without partial outputs: see the README.";
 
 #[derive(Debug, Subcommand)]
@@ -129,6 +131,8 @@ pub(crate) enum BuiltInVerb {
     Info(InfoArgs),
     /// Show a log on a page, or all its figures as JSON
     Report(Box<ReportArgs>),
+    /// Check logs against expectations: rates, gaps, types, damage
+    CheckLog(Box<CheckLogArgs>),
     /// Print events as text or JSON lines
     Cat(CatArgs),
     /// List the types that files declare, with their fingerprints

@@ -11,7 +11,7 @@ use crate::args::EngineArgs;
 use crate::commands::execute::{
     self, ReportFile, report_losses, report_unmatched, run_watched, summary_text,
 };
-use crate::exit::{CommandResult, ExitStatus};
+use crate::exit::{CommandResult, EXIT_LOSSES, EXIT_UNMET, ExitStatus};
 use crate::flags::PipelineOrigin;
 use crate::shell::Shell;
 use crate::units;
@@ -55,6 +55,7 @@ pub(crate) fn execute(
             ExitStatus::Unmatched
         }
         0 => ExitStatus::Done,
+        EXIT_UNMET => ExitStatus::Unmet,
         _ => ExitStatus::Losses,
     })
 }
@@ -94,12 +95,20 @@ fn batch_summary(report: &BatchReport) -> String {
 }
 
 fn report_failures(report: &BatchReport, args: &EngineArgs, shell: &Shell) {
-    let before = report.units.iter().filter(|unit| unit.status == Status::Skipped);
-    match before.filter(|unit| unit.exit != Some(0)).count() {
+    let before = || report.units.iter().filter(|unit| unit.status == Status::Skipped);
+    let ended = |code| before().filter(|unit| unit.exit == Some(code)).count() as u64;
+    match ended(EXIT_LOSSES) {
         0 => {}
         losses => {
-            let inputs = units::pluralize(losses as u64, "input");
+            let inputs = units::pluralize(losses, "input");
             shell.warn(&format!("{inputs} had losses in an earlier run"));
+        }
+    }
+    match ended(EXIT_UNMET) {
+        0 => {}
+        unmet => {
+            let inputs = units::pluralize(unmet, "input");
+            shell.error(&format!("{inputs} did not meet the expectations in an earlier run"));
         }
     }
     let failed = || report.units.iter().filter(|unit| unit.status == Status::Failed);

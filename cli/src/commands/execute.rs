@@ -21,7 +21,7 @@ use sluice_pipeline::{Pipeline, PluginInstance, Report};
 
 use crate::args::{EngineArgs, EngineKind, ProgressFormat, RunningArgs};
 use crate::damage;
-use crate::exit::{CommandResult, ExitStatus, Failure};
+use crate::exit::{CommandResult, EXIT_UNMET, ExitStatus, Failure};
 use crate::extension::{self, ClusterOptions};
 use crate::features;
 use crate::flags::{self, PipelineOrigin};
@@ -34,6 +34,9 @@ use crate::units;
 
 /// The number of damage groups printed; the report has each range.
 const MOST_SHOWN: usize = 20;
+
+/// The number of expectations printed that are not met; the report has all.
+const MOST_UNMET_SHOWN: usize = 100;
 
 /// Refuses engine options that this program cannot satisfy.
 pub(crate) fn check_engine(args: &EngineArgs) -> Result<(), Failure> {
@@ -77,6 +80,7 @@ fn engine() -> Result<&'static extension::Engine, Failure> {
 pub(crate) fn exit_status(report: &Report, strict: bool) -> ExitStatus {
     match report.unmatched().next() {
         Some(_) if strict => ExitStatus::Unmatched,
+        _ if report.unmet_count > 0 => ExitStatus::Unmet,
         _ if report.is_complete() => ExitStatus::Done,
         _ => ExitStatus::Losses,
     }
@@ -114,7 +118,11 @@ pub(super) fn already_done(
     report_file: Option<ReportFile>,
     shell: &Shell,
 ) -> CommandResult {
-    let ending = if before.exit == 0 { ExitStatus::Done } else { ExitStatus::Losses };
+    let ending = match before.exit {
+        0 => ExitStatus::Done,
+        EXIT_UNMET => ExitStatus::Unmet,
+        _ => ExitStatus::Losses,
+    };
     if let Some(file) = report_file {
         let mut value = Report::default().to_json();
         value["exit"] = ending.code().into();
@@ -124,8 +132,10 @@ pub(super) fn already_done(
     let folders: Vec<String> = before.folders.iter().map(|f| f.display().to_string()).collect();
     let files = units::pluralize(before.files, "file");
     shell.info(&format!("already done: {} ({files})", folders.join(", ")));
-    if ending == ExitStatus::Losses {
-        shell.warn("the earlier run had losses");
+    match ending {
+        ExitStatus::Losses => shell.warn("the earlier run had losses"),
+        ExitStatus::Unmet => shell.error("the earlier run did not meet its expectations"),
+        _ => {}
     }
     Ok(ending)
 }
@@ -325,11 +335,28 @@ pub(crate) fn report_losses(report: &Report, origin: PipelineOrigin, shell: &She
         false => notes::merged(&report.notes),
     };
     notes.iter().for_each(|note| shell.note(&flags::note_with_flags(note, origin)));
+    report_unmet(report, origin, shell);
     if report.interrupted {
         shell.warn(
             "stopped before the end of an input that cannot be read again: the events read so far \
              are written",
         );
+    }
+}
+
+/// Prints the expectations that are not met.
+fn report_unmet(report: &Report, origin: PipelineOrigin, shell: &Shell) {
+    for listed in report.unmet_expectations.iter().take(MOST_UNMET_SHOWN) {
+        let input = listed.input.iter().map(String::as_str);
+        let node = (origin == PipelineOrigin::File).then_some(listed.node.as_str());
+        let sentence = listed.unmet.to_string();
+        let words: Vec<&str> = input.chain(node).chain([sentence.as_str()]).collect();
+        let text = printable_sentence(&words.join(": ")).into_owned();
+        shell.error_with_fields("unmet", &text, json!(listed));
+    }
+    let more = report.unmet_count.saturating_sub(MOST_UNMET_SHOWN as u64);
+    if more > 0 {
+        shell.error(&format!("and {}", units::pluralize(more, "more expectation")));
     }
 }
 
@@ -347,6 +374,7 @@ pub(crate) fn summary_fields(report: &Report) -> Value {
         "written": report.sinks.values().map(|sink| sink.events).sum::<u64>(),
         "bytes": report.bytes_read,
         "damage": report.damaged_ranges,
+        "unmet": report.unmet_count,
         "lost": report.sources.values().map(|source| source.lost).sum::<u64>(),
         "files": report.files.len(),
         "seconds": report.seconds,
@@ -376,6 +404,10 @@ pub(crate) fn summary_text(report: &Report) -> String {
     let lost = report.sources.values().map(|source| source.lost).sum();
     if lost > 0 {
         text += &format!("; {} lost", units::count(lost));
+    }
+    if report.unmet_count > 0 {
+        let unmet = units::pluralize(report.unmet_count, "expectation");
+        text += &format!("; {unmet} not met");
     }
     text + &written_files(report)
 }

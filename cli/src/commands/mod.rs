@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod cat;
 pub(crate) mod check;
+pub(crate) mod check_log;
 pub(crate) mod completions;
 pub(crate) mod convert;
 pub(crate) mod execute;

@@ -66,13 +66,16 @@ fn pipeline_text(
     let source = convert::find_source(&inputs, format.from.as_deref(), &format.options, shell)?;
     let types = match source.gives_rows {
         true => source.types.iter().map(|name| (*name).to_owned()).collect(),
-        false => conversion::types(source, !selection.types.is_empty()),
+        false => conversion::known_types(source, !selection.types.is_empty()),
     };
     let types: Vec<&str> = types.iter().map(String::as_str).collect();
     let from_source = conversion::behind(source, &format.options);
     let mut sink_options = Vec::new();
     if let Some(title) = &args.title {
         sink_options.push(Assignment { name: "title".into(), value: string(title) });
+    }
+    if let Some(expect) = &args.expect {
+        sink_options.push(Assignment { name: "expect".into(), value: string(expect) });
     }
     let recipe = Recipe {
         source: source.name,

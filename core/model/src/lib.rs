@@ -35,6 +35,7 @@ mod format;
 mod message;
 mod name;
 mod run_handle;
+mod unmet;
 
 pub use batch::{Batch, BatchBuilder, Event, PayloadOffset};
 pub use channel::{Channel, ChannelId, Channels, Clock, EmbeddedSchema, Encoding, PerChannel};
@@ -63,6 +64,7 @@ pub use run_handle::{RunHandle, RunHost};
 pub use sluice_io::{
     Error, ErrorKind, Input, Job, OptionsError, OutputFile, Outputs, Overwrite, error,
 };
+pub use unmet::{UnmetExpectation, UnmetTime};
 
 // Re-exports for the `register!` macro, so that plugin crates need no dependencies for it.
 #[doc(hidden)]

@@ -91,6 +91,8 @@ pub enum DefaultRole {
     PrintJson,
     /// Shows what is in a log.
     Report,
+    /// Writes what a good log leads to expect of others.
+    Expectations,
 }
 
 impl fmt::Display for DefaultRole {
@@ -103,6 +105,7 @@ impl fmt::Display for DefaultRole {
             Self::Print => "text",
             Self::PrintJson => "JSON",
             Self::Report => "reports",
+            Self::Expectations => "expectations",
         })
     }
 }

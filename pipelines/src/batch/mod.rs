@@ -114,18 +114,20 @@ impl BatchReport {
         self.units.iter().filter(|unit| unit.status == status).count()
     }
 
-    /// The exit code: that of the signal if the batch was interrupted, 1 if a unit failed, 3 if
-    /// there were losses, otherwise 0.
+    /// The exit code: that of the signal if the batch was interrupted, 1 if a unit failed, 4 if
+    /// expectations are not met, 3 if there were losses, otherwise 0.
     pub fn exit(&self) -> u8 {
         if let Some(exit) = self.interrupted_exit {
             return exit;
         }
         let failed = self.count(Status::Failed) > 0;
+        let has_unmet = self.units.iter().any(|unit| unit.exit == Some(4));
         let complete = self.units.iter().all(|unit| unit.exit == Some(0));
-        match (failed, complete) {
-            (true, _) => 1,
-            (false, false) => 3,
-            (false, true) => 0,
+        match (failed, has_unmet, complete) {
+            (true, ..) => 1,
+            (false, true, _) => 4,
+            (false, false, false) => 3,
+            (false, false, true) => 0,
         }
     }
 

@@ -44,7 +44,7 @@ pub struct UnitRecord {
     pub outputs: Vec<PathBuf>,
     /// The files written, with paths relative to the record's folder, or absolute.
     pub files: Vec<OutputFile>,
-    /// The exit code: 3 if there were losses.
+    /// The exit code: 3 if there were losses, 4 if expectations are not met.
     pub exit: u8,
     /// Whether the run was interrupted before it had read everything.
     #[serde(default, skip_serializing_if = "is_false")]

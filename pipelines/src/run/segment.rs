@@ -199,6 +199,7 @@ pub(crate) fn count_stage(
     for (note, count) in &context.report.notes {
         tally.note(note, *count);
     }
+    tally.unmet.extend(context.report.unmet.iter().cloned());
 }
 
 #[cfg(test)]

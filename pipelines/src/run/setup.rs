@@ -11,8 +11,8 @@ use sluice_kit::Playback;
 use sluice_kit::reading::{InlineExecutor, NextStep, ReadAhead, ReadLimits, SplitWork};
 use sluice_model::options::ByteSize;
 use sluice_model::{
-    Batch, ChannelLog, Channels, DamageLog, Error, Query, ReadContext, RunHandle, Source,
-    StageContext,
+    Batch, ChannelLog, Channels, DamageLog, Error, Query, ReadContext, RunHandle, RunOrigin,
+    Source, StageContext,
 };
 
 use super::observed::NamingNodes;
@@ -148,9 +148,14 @@ impl Setup {
         RunHandle::new(node, Arc::new(host), Arc::clone(&self.stop.drain)).sharing(&self.playback)
     }
 
-    pub(super) fn stage_context(&self, fold: &FoldNode) -> StageContext<'_> {
+    pub(super) fn stage_context(
+        &self,
+        fold: &FoldNode,
+        run_origin: &Arc<RunOrigin>,
+    ) -> StageContext<'_> {
         let context = StageContext::new(&self.shared.channels, fold.origin).within(fold.window);
-        StageContext { run: self.run_handle(&fold.name), ..context }
+        let run_origin = Some(Arc::clone(run_origin));
+        StageContext { run: self.run_handle(&fold.name), run_origin, ..context }
     }
 
     pub(super) fn prepare(&self, nodes: &[PipelineNode]) -> Result<ReadPlan, Error> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluice_io::output::PublishedFile;
 use sluice_kit::counts::EventCounts;
-use sluice_model::{ChannelId, Damage};
+use sluice_model::{ChannelId, Damage, UnmetExpectation};
 
 use super::observed::ObservedNames;
 
@@ -28,6 +28,8 @@ pub(crate) struct NodeTally {
     pub(crate) clamped: u64,
     /// Notes, with how often each happened.
     pub(crate) notes: BTreeMap<String, u64>,
+    /// The expectations that its events do not meet.
+    pub(crate) unmet: Vec<UnmetExpectation>,
     /// Channels that a sink wrote without their source names.
     pub(crate) without_sources: BTreeSet<ChannelId>,
     /// What it observed of the names in its options.
@@ -46,6 +48,7 @@ impl NodeTally {
         for (note, count) in &other.notes {
             self.note(note, *count);
         }
+        self.unmet.extend(other.unmet.iter().cloned());
         self.without_sources.extend(&other.without_sources);
         self.observed.add(&other.observed);
     }

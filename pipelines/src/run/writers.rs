@@ -229,11 +229,12 @@ impl Writer {
     }
 
     fn count(&mut self, done: Written, tally: &mut NodeTally) {
-        let Written { events, skipped, notes } = done;
+        let Written { events, skipped, notes, unmet } = done;
         self.written += events;
         self.left_out += skipped.len() as u64;
         skipped.into_iter().for_each(|channel| tally.left.remove_one(channel));
         notes.iter().for_each(|(what, count)| tally.note(what, *count));
+        tally.unmet.extend(unmet);
     }
 
     fn finish(&mut self, output: Box<dyn OpenSink>, tally: &mut NodeTally) -> Result<(), Error> {

@@ -355,6 +355,11 @@ pub struct Thinned {
     pub shown: u64,
 }
 
+impl Thinned {
+    /// [`what`](Self::what) for channels without figures.
+    pub(crate) const CHANNELS: &str = "channels";
+}
+
 /// How a report was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Provenance {

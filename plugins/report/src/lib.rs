@@ -2,6 +2,7 @@
 //! expectations that it must meet.
 
 mod collect;
+pub mod expect;
 mod figures;
 mod origin;
 mod sink;

@@ -3,6 +3,7 @@
 //! Computes none itself, and knows nothing of the page.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,10 +16,12 @@ use sluice_model::{
 };
 
 use crate::collect::{
-    BucketWidth, CollectedPictures, Collection, Part, PartContext, ReportViews, ShownContext,
+    BucketWidth, CollectedPictures, Collection, Part, PartContext, ReportViews, RowFigures,
+    ShownContext,
 };
+use crate::expect::{Comparison, Expectations, compare};
 use crate::origin::{inputs, provenance};
-use crate::{Figures, Thumbnail};
+use crate::{Figures, Finding, Thumbnail};
 
 /// Options of `report`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -39,6 +42,11 @@ pub(crate) struct ReportOptions {
     /// The most thumbnails of each camera.
     #[serde(default = "thumbnails")]
     pictures: u8,
+    /// A file of expectations, as for the stage `expect`: those that are not met are findings, and
+    /// the exit code is 4.
+    #[serde(default)]
+    #[schemars(extend("format" = sluice_model::options::PATH_FORMAT))]
+    expect: Option<PathBuf>,
 }
 
 sluice_model::register! {
@@ -57,6 +65,7 @@ sluice_model::register! {
 #[derive(Debug)]
 pub(crate) struct ReportSink {
     options: ReportOptions,
+    expectations: Option<Expectations>,
     views: ReportViews,
     /// The width of buckets of time so far.
     width: AtomicU32,
@@ -66,9 +75,13 @@ pub(crate) struct ReportSink {
 
 impl ReportSink {
     fn new(options: ReportOptions, registry: &Registry) -> Result<Self, OptionsError> {
+        let open = |file| {
+            Expectations::open(file).map_err(|error| OptionsError::at("expect", error.to_string()))
+        };
+        let expectations = options.expect.as_deref().map(open).transpose()?;
         let views = ReportViews::new(registry)?;
         let (width, collected) = (AtomicU32::default(), CollectedPictures::default());
-        Ok(Self { options, views, width, collected })
+        Ok(Self { options, expectations, views, width, collected })
     }
 }
 
@@ -141,7 +154,9 @@ impl Sink for ReportSink {
             file: context.outputs.create(&self.options.path.0)?,
             channels: Arc::clone(&context.channels),
             origin: Arc::clone(&context.origin),
-            collection: Collection::default(),
+            collection: Collection::keeping(
+                self.expectations.iter().flat_map(Expectations::fields),
+            ),
             thumbnails: Vec::new(),
         })
     }
@@ -150,7 +165,8 @@ impl Sink for ReportSink {
         let least_width = BucketWidth::from_bits(self.width.load(Ordering::Relaxed));
         let (views, pictures) = (&self.views, &self.collected);
         let shown = ShownContext { channels: context.channels, views, pictures };
-        Ok(Part::from_batch(&batch, &PartContext { least_width, shown: Some(shown) }))
+        let (rows, shown) = (RowFigures::Values, Some(shown));
+        Ok(Part::from_batch(&batch, &PartContext { least_width, rows, shown }))
     }
 
     fn gather(
@@ -193,6 +209,9 @@ impl Sink for ReportSink {
         }
         figures.inputs = inputs(&origin);
         figures.provenance = provenance(&origin, self.options.title.clone());
+        let compared = self.expectations.as_ref().map(|expected| compare(expected, &figures));
+        let Comparison { unmet, notes } = compared.unwrap_or_default();
+        figures.findings.splice(0..0, unmet.iter().map(Finding::from));
         let form = ReportForm::from_path(&self.options.path).unwrap_or(ReportForm::Json);
         let text = match form {
             ReportForm::Page => page(&figures)?,
@@ -200,7 +219,8 @@ impl Sink for ReportSink {
         };
         file.write(text.as_bytes())?;
         file.finish(figures.events)?;
-        Ok(Written::default())
+        let notes = notes.into_iter().map(|note| (note, 0)).collect();
+        Ok(Written { notes, unmet, ..Written::default() })
     }
 }
 

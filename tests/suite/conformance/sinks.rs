@@ -7,8 +7,20 @@ use crate::kit::{Folder, root};
 
 /// The sinks tested here.
 pub(super) const NAMES: &[&str] = &[
-    "archive", "csv", "files", "jsonl", "las", "lcm-log", "mcap", "null", "orca", "parquet",
-    "report", "text", "vel",
+    "archive",
+    "csv",
+    "expectations",
+    "files",
+    "jsonl",
+    "las",
+    "lcm-log",
+    "mcap",
+    "null",
+    "orca",
+    "parquet",
+    "report",
+    "text",
+    "vel",
 ];
 
 /// What an LCM log keeps of events.
@@ -181,6 +193,12 @@ fn files_of_images() {
         [stages.events]\nplugin = \"decode\"\nfrom = \"few\"\ntypes = [\"mit-dgc\"]\n";
     let options = json!({ "name": "{channel}/{utime}.jpg", "field": "image", "check": "jpeg" });
     sink("files").path("out/").options(options).fed_by(feed).check();
+}
+
+#[test]
+fn expectations() {
+    sink("expectations").path("expect.toml").fed_by(&drive(0.3)).check();
+    sink("expectations").path("expect.toml").fed_by(POSES).check();
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub(super) const NAMES: &[&str] = &[
     "camera",
     "decode",
     "encode",
+    "expect",
     "filter",
     "foxglove",
     "from-protobuf",
@@ -51,6 +52,16 @@ fn filter() {
     stage("filter").options(json!({ "exclude": "CAM*", "start": "+0.2", "end": "+1s" })).check();
     let typed = after("[\"POSE\", \"GPS*\"]", 0.5, TYPED);
     stage("filter").options(json!({ "where": "pos[0] > 1" })).fed_by(&typed).check();
+}
+
+#[test]
+fn expect() {
+    let rules = json!({ "log": { "no_other_channels": true, "duration": { "max": "1us" } },
+        "channels": { "POSE": { "max_gap": 0 }, "NOWHERE": { "must_exist": "warn" } } });
+    stage("expect").options(rules).check();
+    let typed = after("[\"POSE\", \"GPS*\"]", 0.5, TYPED);
+    let fields = json!({ "channels": { "POSE": { "fields": { "pos[0]": { "max": 0 } } } } });
+    stage("expect").options(fields).fed_by(&typed).check();
 }
 
 #[test]

@@ -31,7 +31,8 @@ Examples:
   sluice record --to tables/ --types lcmtypes/
 
 Exit codes: 0 everything received was recorded; 1 failed; 2 invalid command line; 3 messages were
-lost, or the disk was full: the files written are intact.")]
+lost, or the disk was full: the files written are intact; 4 an expectation (--expect) is not met:
+the files are intact, too.")]
 pub(crate) struct RecordArgs {
     /// What to listen to: udpm://GROUP:PORT, tcpq://HOST:PORT or file://PATH. By default
     /// LCM_DEFAULT_URL, or udpm://239.255.76.67:7667.
@@ -73,6 +74,11 @@ pub(crate) struct RecordArgs {
 
     #[command(flatten)]
     pub(crate) receiving: ReceiveArgs,
+
+    /// Compare what is received with the expectations in this file: the result is printed at the
+    /// end, and the exit code is 4 if one is not met. See `sluice check-log`.
+    #[arg(long, value_name = "FILE.toml", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) expect: Option<String>,
 
     /// Print the equivalent pipeline file and exit. That pipeline writes one file, which appears at
     /// the end.

@@ -103,6 +103,7 @@ fn text(args: &RecordArgs, out: &RecordingOutput<'_>, shell: &Shell) -> Result<S
         source_options: &source.options,
         selection: Some(&source.selection),
         limit: source.limit,
+        expect: args.expect.as_deref(),
         sink: out.sink.plugin.name,
         output: &out.sink.path,
         sink_options: &out.options,

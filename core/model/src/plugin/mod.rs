@@ -10,6 +10,7 @@ mod service;
 mod sink;
 mod source;
 mod stage;
+mod undecoded;
 
 pub use open_sink::{DynSink, OpenSink};
 pub use query::{ChannelLog, ChannelQuery, Query, TimeWindow};
@@ -19,6 +20,5 @@ pub use sink::{
     SinkTraits, Written, times_clamped,
 };
 pub use source::{LiveBatches, ReadContext, Reader, Seam, Source, Split, SplitStart};
-pub use stage::{
-    Fold, FoldQuery, Map, MapQuery, RowsEffect, Stage, StageContext, StageReport, UndecodedPolicy,
-};
+pub use stage::{Fold, FoldQuery, Map, MapQuery, RowsEffect, Stage, StageContext, StageReport};
+pub use undecoded::UndecodedPolicy;

@@ -12,7 +12,7 @@ use sluice_io::tasks::Job;
 
 use crate::{
     Batch, BlockPool, Channel, ChannelId, Channels, Clock, Encoding, Error, Input, Outputs,
-    Overwrite, RunDamage, RunHandle,
+    Overwrite, RunDamage, RunHandle, UnmetExpectation,
 };
 
 /// The context for opening an output.
@@ -241,6 +241,8 @@ pub struct Written {
     pub skipped: Vec<u32>,
     /// Notes for the report, with counts; 0 if a count is meaningless.
     pub notes: Vec<(String, u64)>,
+    /// The expectations that the events do not meet.
+    pub unmet: Vec<UnmetExpectation>,
 }
 
 impl Written {
@@ -254,6 +256,7 @@ impl Written {
         self.events += later.events;
         self.skipped.extend(later.skipped);
         self.notes.extend(later.notes);
+        self.unmet.extend(later.unmet);
     }
 }
 

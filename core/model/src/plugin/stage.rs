@@ -1,13 +1,11 @@
 //! The stage traits, and the context for processing batches.
 
-use std::fmt::Display;
+use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-use super::{ChannelQuery, Query, TimeWindow, times_clamped};
+use super::{ChannelQuery, Query, RunOrigin, TimeWindow, times_clamped};
 use crate::{
-    Batch, ChannelId, Channels, DeclaredColumns, Error, Event, FieldPath, Pattern, RunHandle,
+    Batch, ChannelId, Channels, DeclaredColumns, Error, FieldPath, Pattern, RunHandle,
+    UnmetExpectation,
 };
 
 /// Turns batches into batches: filters, renames, decodes, sorts.
@@ -133,6 +131,8 @@ pub struct StageContext<'r> {
     pub report: StageReport,
     /// The connection to the run.
     pub run: RunHandle,
+    /// A description of the run and its inputs; for folds only.
+    pub run_origin: Option<Arc<RunOrigin>>,
 }
 
 /// What a stage did with the events it was given.
@@ -149,6 +149,8 @@ pub struct StageReport {
     pub clamped: u64,
     /// Notes, with counts.
     pub notes: Vec<(String, u64)>,
+    /// The expectations that the events do not meet.
+    pub unmet: Vec<UnmetExpectation>,
 }
 
 impl<'r> StageContext<'r> {
@@ -160,6 +162,7 @@ impl<'r> StageContext<'r> {
             window: TimeWindow::default(),
             report: StageReport::default(),
             run: RunHandle::default(),
+            run_origin: None,
         }
     }
 
@@ -185,50 +188,6 @@ impl<'r> StageContext<'r> {
     /// Adds a note to the report, with a count.
     pub fn note(&mut self, what: impl Into<String>, count: u64) {
         self.report.notes.push((what.into(), count));
-    }
-}
-
-/// What to do with events that cannot be decoded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum UndecodedPolicy {
-    /// Pass them on unchanged, and count them.
-    #[default]
-    Keep,
-    /// Drop them.
-    Drop,
-    /// End the run.
-    Stop,
-}
-
-impl UndecodedPolicy {
-    /// The error for [`Stop`](Self::Stop).
-    pub fn refusal(event: &Event<'_>, context: &StageContext<'_>, why: impl Display) -> Error {
-        let channel = context.channels.get(event.channel);
-        Error::invalid(format!(
-            "event {} on channel `{}` cannot be decoded: {why}; `undecoded = \"keep\"` would pass \
-             it on undecoded",
-            event.sequence,
-            channel.name.text()
-        ))
-    }
-
-    /// Applies the policy to the events at the positions `failed`, counts them, and returns the
-    /// batch to pass on.
-    pub fn apply(
-        self,
-        batch: Batch,
-        mut failed: Vec<u32>,
-        context: &mut StageContext<'_>,
-    ) -> Batch {
-        failed.sort_unstable();
-        if self == Self::Drop && !failed.is_empty() {
-            context.report.filtered += failed.len() as u64;
-            return batch.retain(|row| failed.binary_search(&(row as u32)).is_err());
-        }
-        let origins = batch.origins();
-        context.report.undecoded.extend(failed.iter().map(|event| origins[*event as usize]));
-        batch
     }
 }
 
@@ -453,6 +412,12 @@ pub trait Fold: Send {
 
     /// Whether no more events will come out, so that reading may stop.
     fn is_done(&self) -> bool {
+        false
+    }
+
+    /// Whether it must see all events, even if no node needs more of those that come out. Reading
+    /// then never stops early.
+    fn needs_all_events(&self) -> bool {
         false
     }
 }

@@ -44,7 +44,7 @@ impl RunDriver<'_> {
     /// Passes the next batch to a fold, or `None` at the end of its input.
     pub(super) fn fold(&mut self, place: usize, batch: Option<Batch>) -> Result<(), Error> {
         let RunningFold { fold, .. } = &mut self.folds[place];
-        let mut context = self.setup.stage_context(fold);
+        let mut context = self.setup.stage_context(fold, &self.origin);
         let before =
             batch.as_ref().map(|batch| EventCounts::count(batch.origins())).unwrap_or_default();
         let naming = &self.setup.shared.naming;
@@ -69,7 +69,7 @@ impl RunDriver<'_> {
         let begun = Instant::now();
         loop {
             let RunningFold { fold, .. } = &mut self.folds[place];
-            let mut context = self.setup.stage_context(fold);
+            let mut context = self.setup.stage_context(fold, &self.origin);
             let output = fold.fold.more(&mut context)?;
             let mut after = EventCounts::default();
             output.iter().for_each(|batch| after.add(&EventCounts::count(batch.origins())));

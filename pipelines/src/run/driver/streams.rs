@@ -144,6 +144,7 @@ impl RunDriver<'_> {
             Branch::Map { next, .. } => self.has_demand(next, asked),
             Branch::Port(port) => match self.ports[*port] {
                 Port::Fold(fold) if self.folds[fold].fold.fold.is_done() => false,
+                Port::Fold(fold) if self.folds[fold].fold.fold.needs_all_events() => true,
                 Port::Fold(fold) => self.head_has_demand(StreamHead::Fold(fold), asked),
                 Port::Merge(merge, _) => self.head_has_demand(StreamHead::Merge(merge), asked),
             },

@@ -144,7 +144,7 @@ impl Collection {
         };
         let fields: usize = self.part.channels.iter().map(|part| part.fields.len()).sum();
         let all = [
-            shown("channels", self.part.census.channels.len(), self.part.channels.len()),
+            shown(Thinned::CHANNELS, self.part.census.channels.len(), self.part.channels.len()),
             shown("numeric fields", fields + self.part.left_out.len(), fields),
             shown("plots of fields", plots.candidates(), plots.len()),
         ];

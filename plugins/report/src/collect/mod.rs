@@ -46,8 +46,19 @@ const MAX_FIELDS_OF_CHANNEL: usize = 128;
 pub(crate) struct PartContext<'c> {
     /// [`Collection::width`], possibly an earlier one: makes parts smaller, and changes no figure.
     pub(crate) least_width: BucketWidth,
+    /// What is measured of decoded rows.
+    pub(crate) rows: RowFigures,
     /// What messages show; `None` if that is not needed.
     pub(crate) shown: Option<ShownContext<'c>>,
+}
+
+/// What is measured of decoded rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowFigures {
+    /// Latencies, and the fields that are numbers.
+    Values,
+    /// Nothing but their types.
+    Types,
 }
 
 /// What computing what a batch shows needs to know.
@@ -70,15 +81,19 @@ pub(crate) struct Collection {
 
 impl Default for Collection {
     fn default() -> Self {
-        let fields = FieldBudget { left: MAX_FIELDS, of_channel: MAX_FIELDS_OF_CHANNEL };
-        Self {
-            part: Part::default(),
-            limits: Limits { channels: MAX_CHANNELS, cameras: MAX_CAMERAS, fields },
-        }
+        Self::keeping([])
     }
 }
 
 impl Collection {
+    /// A collection that keeps fields with these paths, whatever the number of fields.
+    pub(crate) fn keeping<'p>(paths: impl IntoIterator<Item = &'p str>) -> Self {
+        let kept = paths.into_iter().map(str::to_owned).collect();
+        let fields = FieldBudget { left: MAX_FIELDS, of_channel: MAX_FIELDS_OF_CHANNEL, kept };
+        let limits = Limits { channels: MAX_CHANNELS, cameras: MAX_CAMERAS, fields };
+        Self { part: Part::default(), limits }
+    }
+
     /// Adds the part that follows in the order of the log.
     pub(crate) fn append(&mut self, next: Part) {
         self.part.append(next, &mut self.limits);

@@ -10,8 +10,8 @@ use super::bins::Bins;
 use super::channel::ChannelPart;
 use super::fields::{ChannelRows, FieldPart, RowsChannel};
 use super::grid::BucketWidth;
-use super::views::{ViewContext, ViewRows};
-use super::{PartContext, ShownContext};
+use super::views::{ViewContext, ViewRows, latencies};
+use super::{PartContext, RowFigures, ShownContext};
 
 /// What a part of a log contributes to its figures.
 ///
@@ -34,7 +34,7 @@ pub(crate) struct Part {
 const NONE: u32 = u32::MAX;
 
 /// How much is kept of a log. What comes later is left out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Limits {
     pub(super) channels: usize,
     /// Of these, the first that may have thumbnails.
@@ -43,16 +43,19 @@ pub(super) struct Limits {
 }
 
 /// How many fields are kept.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FieldBudget {
     /// Of all channels, besides those that are there.
     pub(super) left: usize,
     /// Of each channel.
     pub(super) of_channel: usize,
+    /// The paths of fields that are kept in any case.
+    pub(super) kept: BTreeSet<String>,
 }
 
 impl FieldBudget {
-    pub(super) const UNLIMITED: Self = Self { left: usize::MAX, of_channel: usize::MAX };
+    pub(super) const UNLIMITED: Self =
+        Self { left: usize::MAX, of_channel: usize::MAX, kept: BTreeSet::new() };
 }
 
 impl Limits {
@@ -82,7 +85,9 @@ impl Part {
         let mut part = Self { census, width, picture_width, ..Self::default() };
         part.add_times(batch);
         part.add_undecoded(batch);
-        part.add_rows(batch, context);
+        if context.rows == RowFigures::Values {
+            part.add_rows(batch, context);
+        }
         part
     }
 
@@ -149,9 +154,11 @@ impl Part {
             for path in by_channel.paths() {
                 found.extend(by_channel.values(&path, self.width));
             }
-            let Some(shown) = context.shown else { continue };
             for (channel, events) in by_channel.by_channel() {
-                self.add_views((batch, rows), (channel.place, &events), shown);
+                match context.shown {
+                    Some(shown) => self.add_views((batch, rows), (channel.place, &events), shown),
+                    None => self.add_latencies(rows, (channel.place, &events)),
+                }
             }
         }
         found.sort_by_key(|(channel, _)| channel.first);
@@ -176,6 +183,11 @@ impl Part {
         shown.views.add(&of, &mut part.views, widths);
     }
 
+    fn add_latencies(&mut self, rows: &Rows, (place, events): (usize, &[(usize, i64)])) {
+        let Some(part) = self.channels.get_mut(place) else { return };
+        part.views.latencies.append(latencies(&rows.columns, events, None));
+    }
+
     fn add_field(
         &mut self,
         place: usize,
@@ -185,8 +197,9 @@ impl Part {
     ) {
         let Some(part) = self.channels.get_mut(place) else { return };
         let Some(new) = part.append_field(field, expected) else { return };
-        if part.fields.len() < budget.of_channel && budget.left > 0 {
-            budget.left -= 1;
+        let is_within = part.fields.len() < budget.of_channel && budget.left > 0;
+        if is_within || budget.kept.contains(&*new.path) {
+            budget.left = budget.left.saturating_sub(1);
             part.insert_field(new);
         } else if self.left_out.len() < MAX_LEFT_OUT {
             self.left_out.insert((part.channel, new.path));

@@ -70,7 +70,8 @@ fn part(events: &[TestEvent]) -> Part {
     let pictures = CollectedPictures::default();
     let (channels, views) = (&*CHANNELS_OF_PARTS, &*VIEWS);
     let shown = ShownContext { channels, views, pictures: &pictures };
-    let context = PartContext { least_width: BucketWidth::default(), shown: Some(shown) };
+    let (least_width, rows) = (BucketWidth::default(), RowFigures::Values);
+    let context = PartContext { least_width, rows, shown: Some(shown) };
     Part::from_batch(&batch(events), &context)
 }
 

@@ -239,7 +239,7 @@ impl ReportViews {
 }
 
 /// Latencies by the field that a map names, or else one of the usual ones.
-fn latencies(
+pub(super) fn latencies(
     columns: &RecordBatch,
     events: &[(usize, i64)],
     mapped: Option<(FieldPath, i64)>,

@@ -12,6 +12,7 @@ mod config_language;
 mod csv_table;
 mod delimited;
 mod exec_stream;
+mod expectations;
 mod files_sink;
 mod ice_record;
 mod ice_types;
@@ -57,6 +58,7 @@ pub use config_language::config_language;
 pub use csv_table::csv_table;
 pub use delimited::delimited;
 pub use exec_stream::exec_stream;
+pub use expectations::expectations;
 pub use files_sink::files_sink;
 pub use ice_record::ice_record;
 pub use ice_types::ice_types;
@@ -108,6 +110,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("csv_table", csv_table),
     ("delimited", delimited),
     ("exec_stream", exec_stream),
+    ("expectations", expectations),
     ("files_sink", files_sink),
     ("ice_record", ice_record),
     ("ice_types", ice_types),

@@ -1,0 +1,246 @@
+//! `check-log`: compares logs with expectations, or makes expectations from a good log.
+//!
+//! Generates a pipeline per log, as `convert` does; the stage `expect` does the work.
+
+mod args;
+mod junit;
+mod result;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::json;
+use sluice_io::files;
+use sluice_model::{DefaultRole, Error, Input, Overwrite, PluginKind};
+use sluice_pipeline::run::{self, Options};
+use sluice_pipeline::{Pipeline, Report};
+
+use crate::args::{RunningArgs, SelectionArgs};
+use crate::commands::{convert, execute, generated};
+use crate::conversion;
+use crate::exit::{CommandResult, ExitStatus, Failure};
+use crate::flags::PipelineOrigin;
+use crate::input_format::InputFormat;
+use crate::inputs;
+use crate::progress::ProgressMeter;
+use crate::recipe::Recipe;
+use crate::shell::Shell;
+use crate::signals;
+use crate::stdout;
+
+pub(crate) use args::CheckLogArgs;
+use result::LogResult;
+
+/// The rules of expectations that need decoded fields. Without them, nothing is decoded.
+const RULES_OF_FIELDS: [&str; 4] = ["type", "undecoded", "latency", "fields"];
+
+pub(crate) fn run(args: &CheckLogArgs, shell: &Shell) -> CommandResult {
+    let format = InputFormat::from_args(
+        args.from.as_deref(),
+        args.describe.as_deref(),
+        &args.source_option,
+    )?;
+    match (&args.expect_from, &args.expect) {
+        (Some(log), _) => write_expectations(log, args, &format, shell),
+        (None, Some(expect)) => check_logs(expect, args, &format, shell),
+        (None, None) => Err(Failure::Usage("--expect or --expect-from is needed".into())),
+    }
+}
+
+/// Checks every log, continuing after failures.
+fn check_logs(
+    expect: &Path,
+    args: &CheckLogArgs,
+    format: &InputFormat,
+    shell: &Shell,
+) -> CommandResult {
+    let Some(expect) = expect.to_str() else {
+        let path = expect.display();
+        return Err(Failure::Usage(format!("the path of the expectations is not UTF-8: {path}")));
+    };
+    refuse_mistakes(expect, args, shell)?;
+    let text = files::read(Path::new(expect))?;
+    let decodes = needs_fields(&String::from_utf8_lossy(&text));
+    let check = LogCheck { expect, decodes, args, format, shell };
+    let mut results = Vec::new();
+    for log in args.logs.iter().flat_map(|word| logs(word, shell)) {
+        let result = check.result(log)?;
+        match args.json {
+            true => stdout::json(&result.to_json().to_string())?,
+            false => stdout::text(&result.text())?,
+        }
+        results.push(result);
+    }
+    if let Some(file) = &args.junit {
+        let written = fs::write(file, junit::text(&results));
+        written.map_err(|error| Error::io("write", file, error))?;
+    }
+    Ok(results.iter().map(LogResult::status).max().unwrap_or(ExitStatus::Failed))
+}
+
+/// Refuses mistakes in files that all logs are checked with, once.
+fn refuse_mistakes(expect: &str, args: &CheckLogArgs, shell: &Shell) -> Result<(), Failure> {
+    let stage = shell.registry.stage("expect", json!({ "file": expect }));
+    stage.map_err(|error| Failure::Usage(format!("--expect: {}", error.message)))?;
+    if !args.types.is_empty() {
+        let stage = shell.registry.stage("decode", json!({ "types": args.types }));
+        stage.map_err(|error| Failure::Usage(format!("--types: {}", error.message)))?;
+    }
+    Ok(())
+}
+
+/// Whether a rule for channels needs decoded fields.
+fn needs_fields(text: &str) -> bool {
+    let Ok(file) = text.parse::<toml::Table>() else { return false };
+    let channels = file.get("channels").and_then(toml::Value::as_table);
+    let rules = channels.into_iter().flat_map(|channels| channels.values());
+    rules
+        .filter_map(toml::Value::as_table)
+        .any(|rules| RULES_OF_FIELDS.iter().any(|rule| rules.contains_key(*rule)))
+}
+
+/// The logs that a word stands for, or why there are none.
+fn logs(word: &str, shell: &Shell) -> Vec<(String, Result<(), Failure>)> {
+    if inputs::is_url(word) {
+        let what = "a live input has no end; `sluice record --expect FILE.toml` checks it";
+        return vec![(word.to_owned(), Err(Failure::Usage(what.to_owned())))];
+    }
+    let found = inputs::path_of_url(word, "all events are checked", shell)
+        .and_then(|path| inputs::expand(shell, path));
+    match found {
+        Ok(files) => {
+            let name = |file: Input| file.path.to_string_lossy().into_owned();
+            files.into_iter().map(|file| (name(file), Ok(()))).collect()
+        }
+        Err(failure) => vec![(word.to_owned(), Err(failure))],
+    }
+}
+
+/// How each log is checked.
+struct LogCheck<'a> {
+    expect: &'a str,
+    decodes: bool,
+    args: &'a CheckLogArgs,
+    format: &'a InputFormat,
+    shell: &'a Shell,
+}
+
+impl LogCheck<'_> {
+    /// Checks a log. `Err` only if there is no point in checking others.
+    fn result(&self, (log, found): (String, Result<(), Failure>)) -> Result<LogResult, Failure> {
+        let checked = found.and_then(|()| self.pipeline(&log)).and_then(|pipeline| {
+            run_watched(pipeline, &self.args.running(), Overwrite::Refuse, self.shell)
+        });
+        match checked {
+            Ok(mut report) => {
+                let unmet = std::mem::take(&mut report.unmet_expectations);
+                let count = std::mem::take(&mut report.unmet_count);
+                execute::report_losses(&report, PipelineOrigin::Flags, self.shell);
+                Ok(LogResult::checked(log, &report, unmet, count))
+            }
+            Err(failure @ (Failure::Interrupted { .. } | Failure::StdoutClosed)) => Err(failure),
+            Err(failure) => {
+                self.shell.error(&format!("{log}: {}", failure.message()));
+                Ok(LogResult::failed(log, failure.message()))
+            }
+        }
+    }
+
+    fn pipeline(&self, log: &str) -> Result<Pipeline, Failure> {
+        let inputs = [log.to_owned()];
+        let (sink, expect) = ("null", Some(self.expect));
+        let target = Target { sink, output: "", expect, decodes: self.decodes };
+        pipeline(&inputs, &target, self.args, self.format, self.shell)
+    }
+}
+
+/// Writes the expectations of a good log.
+fn write_expectations(
+    log: &str,
+    args: &CheckLogArgs,
+    format: &InputFormat,
+    shell: &Shell,
+) -> CommandResult {
+    let inputs = [inputs::path_of_url(log, "all events are read", shell)?];
+    let sink = inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Expectations)?;
+    let output = args.to.as_deref().unwrap_or("-");
+    let target = Target { sink: sink.name, output, expect: None, decodes: true };
+    let pipeline = pipeline(&inputs, &target, args, format, shell)?;
+    let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
+    let report = run_watched(pipeline, &args.running(), overwrite, shell)?;
+    execute::report_losses(&report, PipelineOrigin::Flags, shell);
+    Ok(execute::exit_status(&report, false))
+}
+
+/// What a generated pipeline ends in.
+struct Target<'a> {
+    sink: &'a str,
+    output: &'a str,
+    expect: Option<&'a str>,
+    decodes: bool,
+}
+
+/// The pipeline that reads a log for this target.
+fn pipeline(
+    inputs: &[String],
+    target: &Target<'_>,
+    args: &CheckLogArgs,
+    format: &InputFormat,
+    shell: &Shell,
+) -> Result<Pipeline, Failure> {
+    let source = convert::find_source(inputs, format.from.as_deref(), &format.options, shell)?;
+    let from_source = conversion::behind(source, &format.options);
+    let own_types = match target.decodes && !source.gives_rows {
+        true => conversion::known_types(source, !args.types.is_empty()),
+        false => Vec::new(),
+    };
+    let own_types: Vec<&str> = own_types.iter().map(String::as_str).collect();
+    let (types, channel_types) = match target.decodes {
+        true => (args.types.clone(), args.channel_types.clone()),
+        false => Default::default(),
+    };
+    let selection = SelectionArgs { types, channel_types, ..SelectionArgs::default() };
+    let recipe = Recipe {
+        source: source.name,
+        inputs,
+        source_options: &format.options,
+        from_source: &from_source,
+        own_types: &own_types,
+        selection: Some(&selection),
+        expect: target.expect,
+        sink: target.sink,
+        output: target.output,
+        ..Recipe::default()
+    };
+    generated::parse_generated("sluice check-log", &recipe.text(), shell)
+}
+
+/// Runs a pipeline with progress.
+fn run_watched(
+    pipeline: Pipeline,
+    args: &RunningArgs,
+    overwrite: Overwrite,
+    shell: &Shell,
+) -> Result<Report, Failure> {
+    let meter = Arc::new(ProgressMeter::new(args.progress, shell));
+    let options = Options { overwrite, ..execute::running_options(args) };
+    let watched = |options: &Options| Ok(run::run(pipeline, options)?);
+    let result = execute::run_watched_with(&meter, options, &signals::PUBLISHING, watched);
+    let mut report = result?;
+    meter.drop_reported_notes(&mut report);
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_rules_about_fields_need_types() {
+        assert!(!needs_fields("[channels.A]\nrate = 10\n[log]\ndamage = 0\n"));
+        for rule in ["type = \"t\"", "fields.x = { min = 1 }", "undecoded = 0", "latency = 1"] {
+            assert!(needs_fields(&format!("[channels.\"A*\"]\n{rule}\n")), "{rule}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Limits: durations, counts, sizes and shares.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
+use sluice_model::options::ByteSize;
+use sluice_model::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use sluice_model::time::TimeLength;
+
+/// A duration of 0 or more, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Nanos(pub u64);
+
+impl<'de> Deserialize<'de> for Nanos {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let TimeLength(length) = TimeLength::deserialize(deserializer)?;
+        let length = u64::try_from(length);
+        length.map(Self).map_err(|_| D::Error::custom("expected a duration of 0 or more"))
+    }
+}
+
+impl JsonSchema for Nanos {
+    fn schema_name() -> Cow<'static, str> {
+        "Nanos".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        TimeLength::json_schema(generator)
+    }
+}
+
+/// At most so many, or at most such a share of all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// A number of events, values or bytes.
+    Count(u64),
+    /// A share from 0 to 1.
+    Share(f64),
+}
+
+impl Limit {
+    /// Whether `count` of `all` is too much.
+    pub(crate) fn is_exceeded(self, count: u64, all: u64) -> bool {
+        match self {
+            Self::Count(most) => count > most,
+            Self::Share(most) => count > 0 && count as f64 > most * all as f64,
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let Some(percent) = text.trim().strip_suffix('%') else {
+            return ByteSize::parse(text).map(|size| Self::Count(size.0));
+        };
+        let share = percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0);
+        let share = share.filter(|share| (0.0..=1.0).contains(share));
+        share.map(Self::Share).ok_or_else(|| format!("`{text}` is not a share: write 0.1%"))
+    }
+}
+
+struct LimitVisitor;
+
+impl Visitor<'_> for LimitVisitor {
+    type Value = Limit;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "a whole number, 0 or more, a size such as \"64KiB\", or a share such as \"1%\"",
+        )
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Limit, E> {
+        let count = u64::try_from(number);
+        count.map(Limit::Count).map_err(|_| E::custom("expected a number of 0 or more"))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Limit, E> {
+        Ok(Limit::Count(number))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Limit, E> {
+        Limit::parse(text).map_err(E::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LimitVisitor)
+    }
+}
+
+impl JsonSchema for Limit {
+    fn schema_name() -> Cow<'static, str> {
+        "Limit".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["integer", "string"],
+            "description": "at most so many, a size such as \"64KiB\", or a share such as \"1%\""
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Limit, String> {
+        let table: toml::Table = format!("x = {text}").parse().unwrap();
+        Limit::deserialize(table["x"].clone()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn limits_are_counts_sizes_or_shares() {
+        assert_eq!(read("3"), Ok(Limit::Count(3)));
+        assert_eq!(read("\"1KiB\""), Ok(Limit::Count(1024)));
+        assert_eq!(read("\"0.5%\""), Ok(Limit::Share(0.005)));
+        assert!(Limit::Share(0.1).is_exceeded(11, 100) && !Limit::Share(0.1).is_exceeded(10, 100));
+        assert!(!Limit::Share(0.0).is_exceeded(0, 0) && Limit::Share(0.0).is_exceeded(1, 100));
+        for wrong in ["-1", "\"101%\"", "\"nan%\"", "1.5", "true"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

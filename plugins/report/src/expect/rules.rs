@@ -1,0 +1,327 @@
+//! Expectations, and the TOML files that hold them. Compares nothing.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+use serde::{Deserialize, Deserializer};
+use sluice_io::files;
+use sluice_kit::mistake::Mistake;
+use sluice_kit::suggestion;
+use sluice_model::schemars::{JsonSchema, Schema, SchemaGenerator};
+use sluice_model::{Error, FieldPath, Pattern, Patterns};
+use toml::Spanned;
+
+use super::limit::{Limit, Nanos};
+use super::values::{
+    CountRange, DroppedShare, DurationRange, FieldRange, LatencyRange, MustExist, RateRange,
+};
+
+/// A longer file is not one of expectations.
+const MAX_FILE: usize = 4 << 20;
+
+/// What a log is expected to be.
+#[derive(Clone, Debug)]
+pub struct Expectations {
+    /// The file's name, without folders.
+    name: String,
+    /// The offsets at which lines start.
+    lines: Vec<usize>,
+    /// The hash of the text.
+    hash: blake3::Hash,
+    /// Those of the whole log.
+    pub log: LogRules,
+    /// Those of channels, in the order of the file.
+    pub channels: Vec<ChannelExpectation>,
+}
+
+/// The rules of all channels that match a pattern.
+#[derive(Clone, Debug)]
+pub struct ChannelExpectation {
+    /// The pattern.
+    pub pattern: Pattern,
+    /// Where it is in the file.
+    pub offset: usize,
+    /// Its rules.
+    pub rules: ChannelRules,
+}
+
+/// A value and where it is in the file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule<T> {
+    /// The value.
+    pub value: T,
+    /// The offset in the file.
+    pub offset: usize,
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Rule<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<T>::deserialize(deserializer)?;
+        let offset = spanned.span().start;
+        Ok(Self { value: spanned.into_inner(), offset })
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Rule<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<T>()
+    }
+}
+
+/// The content of a file of expectations.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpectationsFile {
+    #[serde(default)]
+    log: LogRules,
+    #[serde(default)]
+    channels: BTreeMap<Spanned<String>, ChannelRules>,
+}
+
+/// Expectations of a whole log. Rules that are left out are not compared.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "sluice_model::schemars")]
+pub struct LogRules {
+    /// How many bytes may be damaged: 0, a size such as `"64KiB"`, or a share such as `"0.1%"`.
+    pub damage: Option<Rule<Limit>>,
+    /// The time from the first to the last event.
+    pub duration: Option<Rule<DurationRange>>,
+    /// The number of events.
+    pub count: Option<Rule<CountRange>>,
+    /// Whether every channel of the log must match a pattern of the file.
+    pub no_other_channels: Option<Rule<bool>>,
+    /// How many events may have a number that does not follow that of the event before: events are
+    /// lost there.
+    pub missing_numbers: Option<Rule<Limit>>,
+    /// How many events may be earlier than the event before.
+    pub time_back: Option<Rule<Limit>>,
+}
+
+/// Expectations of the channels that match a pattern, each on its own. Rules that are left out are
+/// not compared.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "sluice_model::schemars")]
+pub struct ChannelRules {
+    /// Whether a channel must match: `true` (the default), `false`, or `"warn"` for a note only.
+    pub must_exist: Option<Rule<MustExist>>,
+    /// The names of the types of its messages: names, globs, or `re:` and a regular expression.
+    #[serde(rename = "type")]
+    pub types: Option<Rule<Patterns>>,
+    /// The number of events.
+    pub count: Option<Rule<CountRange>>,
+    /// Events per second, by the median of intervals.
+    pub rate: Option<Rule<RateRange>>,
+    /// The longest time without an event. Without `starts_within` and `ends_within`, also from the
+    /// first event of the log and to the last one.
+    pub max_gap: Option<Rule<Nanos>>,
+    /// The greatest share of intervals that are much longer than the median.
+    pub dropped: Option<Rule<DroppedShare>>,
+    /// How long after the first event of the log its first event may be.
+    pub starts_within: Option<Rule<Nanos>>,
+    /// How long before the last event of the log its last event may be.
+    pub ends_within: Option<Rule<Nanos>>,
+    /// How many events may have no decoded fields.
+    pub undecoded: Option<Rule<Limit>>,
+    /// How many events may be earlier than the one before them.
+    pub time_back: Option<Rule<Limit>>,
+    /// The time at which events were received less that of their messages.
+    pub latency: Option<Rule<LatencyRange>>,
+    /// Ranges of numeric fields, by path, such as `"vel[0]"`.
+    #[serde(default)]
+    pub fields: BTreeMap<String, Rule<FieldRange>>,
+}
+
+impl Expectations {
+    /// Parses the text of a file called `name`. `Err` is the first mistake in it.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Mistake> {
+        let file: ExpectationsFile =
+            toml::from_str(text).map_err(|error| toml_mistake(&error, text))?;
+        let mut channels = Vec::new();
+        for (pattern, mut rules) in file.channels {
+            let span = pattern.span();
+            rules.fields = checked_fields(rules.fields)?;
+            let offset = span.start;
+            let pattern = Pattern::parse(pattern.get_ref()).map_err(|message| Mistake {
+                span,
+                message,
+                help: None,
+                detail: None,
+            })?;
+            channels.push(ChannelExpectation { pattern, offset, rules });
+        }
+        channels.sort_by_key(|channel| channel.offset);
+        let lines = text.match_indices('\n').map(|(at, _)| at + 1);
+        let lines = std::iter::once(0).chain(lines).collect();
+        let hash = blake3::hash(text.as_bytes());
+        Ok(Self { name: name.to_owned(), lines, hash, log: file.log, channels })
+    }
+
+    /// Reads a file.
+    ///
+    /// `Err` if it cannot be read, or shows the mistake in it.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let bytes = files::read(path)?;
+        if bytes.len() > MAX_FILE {
+            let what = "a file of expectations has at most 4 MiB";
+            return Err(Error::refused(format!("{what}: {}", path.display())));
+        }
+        let shown = path.to_string_lossy();
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Error::refused(format!("expectations are text in UTF-8: {shown}")))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Self::parse(&name, &text).map_err(|mistake| {
+            let drawn = mistake.render(&shown, &text, false);
+            Error::refused(format!("{shown}: {}\n\n{drawn}", mistake.message))
+        })
+    }
+
+    /// A line that differs between different expectations.
+    pub(crate) fn fingerprint(&self) -> String {
+        format!("expectations, blake3 {}", self.hash.to_hex())
+    }
+
+    /// The place of an offset: the file's name and the line; empty if they are in no file.
+    pub(crate) fn place(&self, offset: usize) -> String {
+        if self.name.is_empty() {
+            return String::new();
+        }
+        let line = self.lines.partition_point(|start| *start <= offset);
+        format!("{}:{line}", self.name)
+    }
+
+    /// Whether a rule needs the values of fields.
+    pub(crate) fn needs_values(&self) -> bool {
+        let rules = self.channels.iter().map(|channel| &channel.rules);
+        rules.into_iter().any(|rules| rules.latency.is_some() || !rules.fields.is_empty())
+    }
+
+    /// The paths of the fields whose values are compared.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
+        let paths = self.channels.iter().flat_map(|channel| channel.rules.fields.keys());
+        paths.map(String::as_str)
+    }
+}
+
+/// The rules by the usual spelling of their paths.
+fn checked_fields(
+    fields: BTreeMap<String, Rule<FieldRange>>,
+) -> Result<BTreeMap<String, Rule<FieldRange>>, Mistake> {
+    let each = fields.into_iter().map(|(path, rule)| {
+        let path = FieldPath::parse(&path).and_then(|path| rule.value.check().map(|()| path));
+        let path = path.map_err(|message| {
+            let span = rule.offset..rule.offset + 1;
+            Mistake { span, message, help: None, detail: None }
+        })?;
+        Ok((path.to_string(), rule))
+    });
+    each.collect()
+}
+
+/// The parser's error with its place, in plain words.
+fn toml_mistake(error: &toml::de::Error, text: &str) -> Mistake {
+    let span = error.span().unwrap_or(text.len()..text.len());
+    let message = error.message().lines().next().unwrap_or_default();
+    let unknown = unknown_key(message);
+    let help = unknown.and_then(|(key, known)| {
+        let near = suggestion::nearest(key, &known).map(|near| format!("did you mean `{near}`?"));
+        let all = || format!("expected {}", known.join(", "));
+        Some(near.unwrap_or_else(all)).filter(|_| !known.is_empty())
+    });
+    let message = match unknown_key(message) {
+        Some((key, _)) => format!("unknown key `{key}`"),
+        None => plainly(message),
+    };
+    Mistake { span: first_line(span, text), message, help, detail: None }
+}
+
+/// The key that `message` says is unknown, and the known ones.
+fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
+    let (key, known) = message.strip_prefix("unknown field `")?.split_once('`')?;
+    Some((key, known.split('`').skip(1).step_by(2).collect()))
+}
+
+/// serde's words in those of people.
+fn plainly(message: &str) -> String {
+    let words =
+        [("expected f64", "expected a number"), ("expected u64", "expected a whole number")];
+    words.iter().fold(message.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
+/// The part of a span on its first line.
+fn first_line(span: Range<usize>, text: &str) -> Range<usize> {
+    let rest = text.get(span.clone()).unwrap_or_default();
+    span.start..span.start + rest.find('\n').unwrap_or(rest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Expectations, Mistake> {
+        Expectations::parse("expect.toml", text)
+    }
+
+    /// The line, column, message and help of the mistake in a text.
+    fn mistake(text: &str) -> (usize, usize, String, Option<String>) {
+        let mistake = parse(text).unwrap_err();
+        let (line, column) = mistake.position(text);
+        (line, column, mistake.message, mistake.help)
+    }
+
+    #[test]
+    fn rules_know_their_line() {
+        let text = "[log]\ndamage = 0\n\n[channels.B]\nrate = 10\n[channels.\"A*\"]\n\
+                    fields.\"vel[0]\" = { min = 1 }\n";
+        let expectations = parse(text).unwrap();
+        let place = |offset| expectations.place(offset);
+        assert_eq!(place(expectations.log.damage.unwrap().offset), "expect.toml:2");
+        let [b, a] = &expectations.channels[..] else { panic!("two") };
+        assert_eq!((b.pattern.text(), a.pattern.text()), ("B", "A*"));
+        assert_eq!(
+            (place(b.offset), place(a.offset)),
+            ("expect.toml:4".into(), "expect.toml:6".into())
+        );
+        assert_eq!(place(b.rules.rate.unwrap().offset), "expect.toml:5");
+        assert_eq!(place(a.rules.fields["vel[0]"].offset), "expect.toml:7");
+        assert_eq!(expectations.fields().count(), 1);
+        assert!(expectations.needs_values());
+    }
+
+    #[test]
+    fn mistakes_have_a_line_a_column_and_advice() {
+        let (line, column, message, help) = mistake("[channels.A]\nmax_gab = \"1s\"\n");
+        assert_eq!((line, column, message.as_str()), (2, 1, "unknown key `max_gab`"));
+        assert_eq!(help.as_deref(), Some("did you mean `max_gap`?"));
+        let (line, column, message, _) = mistake("[channels.A]\nmax_gap = \"soon\"\n");
+        assert_eq!((line, column), (2, 11));
+        assert!(message.contains("not a duration"), "{message}");
+        let (line, _, message, _) = mistake("[log]\ndamage = 0\n[channels.\"re:(\"]\n");
+        assert_eq!(line, 3);
+        assert!(message.contains("not a regular expression"), "{message}");
+        let (line, _, _, help) = mistake("[channel.A]\nrate = 1\n");
+        assert_eq!((line, help.as_deref()), (1, Some("did you mean `channels`?")));
+        let (line, ..) = mistake("[channels.A]\nrate = { hz = 10, tolerance = 2 }\n");
+        assert_eq!(line, 2);
+        let (line, _, message, _) = mistake("[channels.A]\nfields.\"a[\" = { min = 1 }\n");
+        assert_eq!(line, 2, "{message}");
+        assert_eq!(mistake("[channels.A\n").0, 1);
+    }
+
+    #[test]
+    fn an_empty_file_expects_nothing() {
+        let expectations = parse("").unwrap();
+        assert!(expectations.channels.is_empty() && !expectations.needs_values());
+    }
+}

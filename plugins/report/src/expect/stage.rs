@@ -1,0 +1,191 @@
+//! Stage `expect`: passes events unchanged, and compares the log with expectations at its end.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use sluice_model::schemars::JsonSchema;
+use sluice_model::{Batch, Error, Fold, OptionsError, RowsEffect, Stage, StageContext};
+
+use super::compare::compare;
+use super::rules::{ChannelRules, Expectations, LogRules};
+use crate::collect::{Collection, Part, PartContext, RowFigures};
+use crate::origin;
+
+/// Options of `expect`: a file, or the same in the pipeline file.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(crate = "sluice_model::schemars")]
+pub(crate) struct ExpectOptions {
+    /// A file of expectations, with the tables `log` and `channels`.
+    #[schemars(extend("format" = sluice_model::options::PATH_FORMAT))]
+    pub(crate) file: Option<PathBuf>,
+    /// Expectations of the whole log.
+    #[schemars(with = "Option<LogRules>")]
+    pub(crate) log: Option<Value>,
+    /// Expectations of channels: a name, a glob, or `re:` and a regular expression each.
+    #[schemars(with = "BTreeMap<String, ChannelRules>")]
+    pub(crate) channels: Map<String, Value>,
+}
+
+sluice_model::register! {
+    stage "expect": ExpectOptions,
+    about: "compares a log with what is expected of it: channels, rates, gaps, types, damage",
+    sample: include_str!("../../samples/expect.toml"),
+}
+
+/// Compares the events that pass with expectations.
+struct Expect {
+    expectations: Expectations,
+    collection: Collection,
+    rows: RowFigures,
+}
+
+impl TryFrom<ExpectOptions> for Stage {
+    type Error = OptionsError;
+
+    fn try_from(options: ExpectOptions) -> Result<Self, OptionsError> {
+        let expectations = expectations(options)?;
+        let rows = match expectations.needs_values() {
+            true => RowFigures::Values,
+            false => RowFigures::Types,
+        };
+        let collection = Collection::keeping(expectations.fields());
+        Ok(Self::Fold(Box::new(Expect { expectations, collection, rows })))
+    }
+}
+
+fn expectations(options: ExpectOptions) -> Result<Expectations, OptionsError> {
+    let ExpectOptions { file, log, channels } = options;
+    match file {
+        Some(_) if log.is_some() || !channels.is_empty() => {
+            Err(OptionsError::at("file", "expected either `file`, or `log` and `channels`"))
+        }
+        Some(file) => {
+            Expectations::open(&file).map_err(|error| OptionsError::at("file", error.to_string()))
+        }
+        None if log.is_none() && channels.is_empty() => {
+            let message = "`file`, or `log` and `channels`, are needed".to_owned();
+            Err(OptionsError { path: Vec::new(), message })
+        }
+        None => {
+            let log = log.map(|log| ("log".to_owned(), log));
+            let channels = ("channels".to_owned(), Value::Object(channels));
+            // Rules know their place in a text only.
+            parse(log.clone()).map_err(|message| OptionsError::at("log", message))?;
+            parse(log.into_iter().chain([channels]))
+                .map_err(|message| OptionsError::at("channels", message))
+        }
+    }
+}
+
+/// Parses tables of the pipeline file.
+fn parse(tables: impl IntoIterator<Item = (String, Value)>) -> Result<Expectations, String> {
+    let tables: Map<String, Value> = tables.into_iter().collect();
+    let text = toml::to_string(&tables).map_err(|error| error.to_string())?;
+    Expectations::parse("", &text).map_err(|mistake| match mistake.help {
+        Some(help) => format!("{}; {help}", mistake.message),
+        None => mistake.message,
+    })
+}
+
+impl Fold for Expect {
+    fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let least_width = self.collection.width();
+        let context = PartContext { least_width, rows: self.rows, shown: None };
+        self.collection.append(Part::from_batch(&batch, &context));
+        Ok(vec![batch])
+    }
+
+    fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let mut figures = self.collection.figures(context.channels, &[]);
+        figures.inputs = context.run_origin.as_deref().map(origin::inputs).unwrap_or_default();
+        let compared = compare(&self.expectations, &figures);
+        context.report.unmet.extend(compared.unmet);
+        compared.notes.into_iter().for_each(|note| context.note(note, 0));
+        Ok(Vec::new())
+    }
+
+    fn fingerprint(&self) -> Option<String> {
+        Some(self.expectations.fingerprint())
+    }
+
+    fn rows_after(&self) -> RowsEffect {
+        RowsEffect::Same
+    }
+
+    fn delays_events(&self) -> bool {
+        false
+    }
+
+    fn needs_all_events(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use sluice_model::{
+        BatchBuilder, Channel, ChannelId, Channels, Encoding, Name, UnmetExpectation, options,
+    };
+
+    fn stage(value: Value) -> Result<Stage, OptionsError> {
+        options::read::<ExpectOptions>(value).and_then(Stage::try_from)
+    }
+
+    fn refusal(value: Value) -> OptionsError {
+        stage(value).expect_err("it is refused")
+    }
+
+    /// The expectations that a log of these times on channel `A` does not meet.
+    fn unmet(value: Value, times: &[i64]) -> Vec<UnmetExpectation> {
+        let Ok(Stage::Fold(mut fold)) = stage(value) else { panic!("a fold") };
+        let channels = Channels::default();
+        let channel = Channel::new(Name::from_bytes(b"A"), "log", Encoding::Unknown);
+        let id = channels.intern(channel).unwrap();
+        let mut context = StageContext::new(&channels, None);
+        for part in times.chunks(3) {
+            let mut batch = BatchBuilder::default();
+            part.iter().for_each(|time| batch.push_copy(*time, 0, id, b"x"));
+            let passed = fold.push(batch.finish(), &mut context).unwrap();
+            assert_eq!(passed.iter().map(Batch::len).sum::<usize>(), part.len());
+        }
+        assert!(fold.finish(&mut context).unwrap().is_empty());
+        assert_eq!(ChannelId(0), id);
+        context.report.unmet
+    }
+
+    #[test]
+    fn events_pass_and_the_log_is_compared_at_its_end() {
+        let second = 1_000_000_000;
+        let mut times: Vec<i64> = (0..20).map(|n| n * second).collect();
+        let options = json!({ "channels": { "A": { "rate": 1, "max_gap": "1.5s" } } });
+        assert_eq!(unmet(options.clone(), &times), []);
+        times.iter_mut().skip(10).for_each(|time| *time += 3 * second);
+        let found = unmet(options, &times);
+        let [gap] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((gap.rule.as_str(), gap.found.as_str()), ("max_gap", "4 s"));
+        assert_eq!(gap.when.unwrap().after, 9 * second);
+    }
+
+    #[test]
+    fn a_log_without_events_has_no_channels() {
+        let found = unmet(json!({ "channels": { "A": {} } }), &[]);
+        assert_eq!(found[0].rule, "must_exist");
+    }
+
+    #[test]
+    fn options_are_a_file_or_rules() {
+        assert_eq!(refusal(json!({ "file": "missing.toml" })).path, ["file"]);
+        assert_eq!(refusal(json!({ "file": "x", "log": {} })).path, ["file"]);
+        assert!(refusal(json!({})).message.contains("needed"));
+        let wrong = refusal(json!({ "log": { "damge": 0 } }));
+        assert_eq!(wrong.path, ["log"]);
+        assert!(wrong.message.contains("did you mean `damage`?"), "{wrong}");
+        let wrong = refusal(json!({ "channels": { "A": { "rate": 0 } } }));
+        assert_eq!(wrong.path, ["channels"]);
+    }
+}
