@@ -35,7 +35,6 @@ mod signals;
 mod stdout;
 mod table;
 mod terminal;
-mod units;
 mod usage;
 
 use std::ffi::OsString;
@@ -45,6 +44,7 @@ use std::time::Instant;
 use clap::{ArgMatches, FromArgMatches};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
+pub(crate) use sluice_model::units;
 use sluice_model::{Registry, programs};
 
 use args::{BuiltInVerb, GlobalArgs};

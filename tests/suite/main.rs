@@ -29,6 +29,7 @@ mod mcap;
 mod merge;
 mod new;
 mod outsider;
+mod pages;
 mod peers;
 mod playing;
 mod portable;

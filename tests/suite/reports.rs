@@ -94,7 +94,7 @@ fn each_log_has_its_page() {
     folder.write("other.lcm", folder.read("drive.lcm"));
     run_sluice(&folder, &["report", "drive.lcm", "other.lcm"]).expect(0);
     let pages = ["drive.html", "other.html"].map(|name| folder.read(name));
-    assert!(pages.iter().all(|page| page.starts_with(b"<!doctype html>")));
+    assert!(pages.iter().all(|page| page.starts_with(b"<!DOCTYPE html>")));
     let text = run_sluice(&folder, &["report", "--json", "drive.lcm", "other.lcm"]).expect(0);
     assert_eq!(text.text().lines().count(), 2);
     run_sluice(&folder, &["report", "missing.lcm"]).expect(1);

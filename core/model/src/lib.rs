@@ -26,6 +26,7 @@ pub mod raw;
 pub mod registry;
 pub mod rows;
 pub mod time;
+pub mod units;
 
 mod arrow;
 mod column;

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use sluice_model::Error;
 
 /// The figures of all events that reached a sink or stage. Times are nanoseconds since 1970, or
 /// since the start of the log where its clock is relative.
@@ -48,6 +49,14 @@ pub struct Figures {
     pub thinned: Vec<Thinned>,
     /// How the report was made.
     pub provenance: Provenance,
+}
+
+impl Figures {
+    /// All figures as JSON, in one line.
+    pub fn to_json(&self) -> Result<String, Error> {
+        serde_json::to_string(self)
+            .map_err(|e| Error::internal(format!("the figures are no JSON: {e}")))
+    }
 }
 
 /// An input.

@@ -4,7 +4,9 @@
 mod collect;
 pub mod expect;
 mod figures;
+mod findings;
 mod origin;
+mod page;
 mod sink;
 mod thumbnail;
 

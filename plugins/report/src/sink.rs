@@ -20,8 +20,10 @@ use crate::collect::{
     ShownContext,
 };
 use crate::expect::{Comparison, Expectations, compare};
+use crate::findings::findings;
 use crate::origin::{inputs, provenance};
-use crate::{Figures, Finding, Thumbnail};
+use crate::page::page;
+use crate::{Finding, Thumbnail};
 
 /// Options of `report`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -211,11 +213,11 @@ impl Sink for ReportSink {
         figures.provenance = provenance(&origin, self.options.title.clone());
         let compared = self.expectations.as_ref().map(|expected| compare(expected, &figures));
         let Comparison { unmet, notes } = compared.unwrap_or_default();
-        figures.findings.splice(0..0, unmet.iter().map(Finding::from));
+        figures.findings = unmet.iter().map(Finding::from).chain(findings(&figures)).collect();
         let form = ReportForm::from_path(&self.options.path).unwrap_or(ReportForm::Json);
         let text = match form {
             ReportForm::Page => page(&figures)?,
-            ReportForm::Json => json(&figures)? + "\n",
+            ReportForm::Json => figures.to_json()? + "\n",
         };
         file.write(text.as_bytes())?;
         file.finish(figures.events)?;
@@ -232,18 +234,4 @@ fn thumbnail_jobs(collection: &Collection, most: usize) -> Vec<Job<ReportUnit>> 
         Job::new(BYTES, move || Ok(ReportUnit::Thumbnail(channel, picture.thumbnail(time))))
     });
     each.collect()
-}
-
-fn json(figures: &Figures) -> Result<String, Error> {
-    serde_json::to_string(figures)
-        .map_err(|e| Error::internal(format!("the figures are no JSON: {e}")))
-}
-
-/// A page without pictures of the figures.
-fn page(figures: &Figures) -> Result<String, Error> {
-    let figures = json(figures)?.replace('<', "\\u003c");
-    Ok(format!(
-        "<!doctype html>\n<meta charset=\"utf-8\">\n<title>Report</title>\n\
-         <script type=\"application/json\" id=\"figures\">{figures}</script>\n"
-    ))
 }

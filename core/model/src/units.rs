@@ -1,4 +1,4 @@
-//! Formats numbers for people.
+//! Numbers as people read them: counts, bytes, durations.
 
 /// A count with thousands separators: `1,234,567`.
 pub fn count(number: u64) -> String {
@@ -20,7 +20,7 @@ pub fn pluralize(number: u64, noun: &str) -> String {
 }
 
 /// A number of bytes: `31 B`, `12.3 MB`.
-pub(crate) fn bytes(number: u64) -> String {
+pub fn bytes(number: u64) -> String {
     let units = [("EB", 1e18), ("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
     // A number that rounds to 1000 of a unit is written as 1 of the next.
     match units.into_iter().find(|(_, size)| number as f64 >= size * 0.99995) {
@@ -30,7 +30,7 @@ pub(crate) fn bytes(number: u64) -> String {
 }
 
 /// A duration in nanoseconds: `12 ns`, `3.5 ms`, `9.990 s`, `1 h 02 min 03 s`.
-pub(crate) fn duration(nanos: u64) -> String {
+pub fn duration(nanos: u64) -> String {
     let seconds = nanos as f64 / 1e9;
     match nanos {
         0..1_000 => format!("{nanos} ns"),
@@ -52,7 +52,7 @@ fn long_duration(seconds: u64) -> String {
 }
 
 /// Bytes per second: `23.6 MB/s`.
-pub(crate) fn throughput(number: u64, seconds: f64) -> String {
+pub fn throughput(number: u64, seconds: f64) -> String {
     format!("{}/s", bytes((number as f64 / seconds.max(1e-9)) as u64))
 }
 

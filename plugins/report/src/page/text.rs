@@ -1,0 +1,204 @@
+//! Numbers, times and names as the page writes them.
+
+use maud::{Markup, html};
+use sluice_io::escape::printable;
+use sluice_model::units;
+
+use crate::Figures;
+
+/// A name from a log: nothing in it can hide or reorder what is around it.
+pub(super) fn name(text: &str) -> Markup {
+    html! { bdi { (printable(text)) } }
+}
+
+/// A number with at most so many decimals, without zeros at the end.
+pub(super) fn decimals(value: f64, most: usize) -> String {
+    if !value.is_finite() {
+        return "0".to_owned();
+    }
+    let text = format!("{value:.most$}");
+    let text = if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        text.as_str()
+    };
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+}
+
+/// A number to five significant digits; whole ones that are exact in all.
+pub(super) fn significant(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { "0".to_owned() } else { "–".to_owned() };
+    }
+    if value.fract() == 0.0 && value.abs() < 9e15 {
+        return decimals(value, 0);
+    }
+    let magnitude = value.abs().log10().floor();
+    if (-4.0..9.0).contains(&magnitude) {
+        let most = (4.0 - magnitude).clamp(0.0, 8.0) as usize;
+        return decimals(value, most);
+    }
+    let text = format!("{value:.4e}");
+    match text.split_once('e') {
+        Some((mantissa, exponent)) if mantissa.contains('.') => {
+            format!("{}e{exponent}", mantissa.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text,
+    }
+}
+
+/// A number rounded to a power of ten that is at most a 20,000th of `span`.
+pub(super) fn rounded(value: f64, span: f64) -> f64 {
+    let is_rounded = value.is_finite() && value != 0.0 && span.is_finite() && span > 0.0;
+    let digits = value.abs().log10().floor() - (span.log10() - 4.3).floor();
+    if !is_rounded || digits >= 17.0 {
+        return value;
+    }
+    if digits < 0.0 {
+        return 0.0;
+    }
+    // By its decimal digits, so that the result has no more of them.
+    format!("{value:.0$e}", digits as usize)
+        .parse()
+        .ok()
+        .filter(|v: &f64| v.is_finite())
+        .unwrap_or(value)
+}
+
+/// A rate: `9.98 Hz`.
+pub(super) fn hertz(rate: f64) -> String {
+    match rate {
+        rate if rate >= 100.0 => format!("{} Hz", units::count(rate.round() as u64)),
+        rate => format!("{} Hz", rounded_digits(rate)),
+    }
+}
+
+fn rounded_digits(rate: f64) -> String {
+    if rate >= 10.0 {
+        decimals(rate, 1)
+    } else if rate >= 0.1 {
+        decimals(rate, 2)
+    } else {
+        significant(rate)
+    }
+}
+
+/// A part of a whole as a percentage; a part that is not zero never reads as nothing.
+pub(super) fn percent(part: u64, whole: u64) -> String {
+    let share = part as f64 * 100.0 / whole.max(1) as f64;
+    match share {
+        _ if part == 0 => "0 %".to_owned(),
+        share if share < 0.1 => "< 0.1 %".to_owned(),
+        share if share < 10.0 || share > 99.0 && share < 100.0 => format!("{share:.1} %"),
+        share => format!("{share:.0} %"),
+    }
+}
+
+/// The times of a log, as clocks and as offsets from its first event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    is_relative: bool,
+}
+
+impl Clock {
+    pub(super) fn new(figures: &Figures) -> Self {
+        let start = figures.start.unwrap_or(0);
+        let end = figures.end.unwrap_or(start);
+        Self { start, end, is_relative: figures.is_relative }
+    }
+
+    /// Nanoseconds from the earliest to the latest event.
+    pub(super) fn duration(self) -> u64 {
+        self.end.abs_diff(self.start)
+    }
+
+    /// Whether times are relative to the log's own zero.
+    pub(super) fn is_relative(self) -> bool {
+        self.is_relative
+    }
+
+    /// Seconds after the first event.
+    pub(super) fn seconds(self, time: i64) -> f64 {
+        (i128::from(time) - i128::from(self.start)) as f64 / 1e9
+    }
+
+    /// A time after the first event: `+12.345 s`, `+1:02:03.456`.
+    pub(super) fn offset(self, time: i64) -> String {
+        let sign = if time < self.start { '−' } else { '+' };
+        let millis = time.abs_diff(self.start).saturating_add(500_000) / 1_000_000;
+        let (seconds, millis) = (millis / 1000, millis % 1000);
+        let (minutes, hours) = (seconds / 60 % 60, seconds / 3600);
+        let rest = seconds % 60;
+        match (hours, minutes) {
+            (0, 0) => format!("{sign}{rest}.{millis:03} s"),
+            (0, minutes) => format!("{sign}{minutes}:{rest:02}.{millis:03}"),
+            (hours, minutes) => format!("{sign}{hours}:{minutes:02}:{rest:02}.{millis:03}"),
+        }
+    }
+
+    /// A time by the log's clock: `2006-06-12 14:31:23.104` in UTC, or seconds if it is relative.
+    pub(super) fn absolute(self, time: i64) -> String {
+        if self.is_relative {
+            return format!("{:.3} s", time as f64 / 1e9);
+        }
+        match jiff::Timestamp::from_nanosecond(i128::from(time)) {
+            Ok(moment) => moment.strftime("%Y-%m-%d %H:%M:%S.%3f").to_string(),
+            Err(_) => format!("{time} ns"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_few_decimals() {
+        assert_eq!(decimals(1.500, 2), "1.5");
+        assert_eq!(decimals(-0.001, 2), "0");
+        assert_eq!(decimals(100.0, 0), "100");
+        assert_eq!(decimals(f64::NAN, 2), "0");
+        let texts =
+            [0.0, 1.0, -12.345678, 123456.7, 1e-7, -1.5e12, 1e300, 1.5e9 + 0.5].map(significant);
+        assert_eq!(
+            texts,
+            ["0", "1", "-12.346", "123457", "1e-7", "-1500000000000", "1e300", "1.5e9"]
+        );
+    }
+
+    #[test]
+    fn values_are_rounded_to_what_a_plot_can_show() {
+        assert_eq!(rounded(1.234_567_89, 1.0), 1.23457);
+        assert_eq!(rounded(123_456.789, 1e6), 123_460.0);
+        assert_eq!(rounded(0.3, 1e4), 0.3);
+        assert_eq!(rounded(0.03, 1e4), 0.0);
+        assert_eq!(rounded(-0.000_001, 1.0).to_string(), "0");
+        assert_eq!(rounded(7.0, 0.0), 7.0);
+        assert_eq!(rounded(1e300, 1e301), 1e300);
+        assert!(rounded(f64::MAX, f64::MAX).is_finite());
+    }
+
+    #[test]
+    fn times_are_offsets_and_dates() {
+        let figures = Figures { start: Some(1_150_122_683_104_000_000), ..Figures::default() };
+        let clock = Clock::new(&figures);
+        assert_eq!(clock.offset(clock.start), "+0.000 s");
+        assert_eq!(clock.offset(clock.start + 62_345_678_901), "+1:02.346");
+        assert_eq!(clock.offset(clock.start - 3_600_000_000_000), "−1:00:00.000");
+        assert_eq!(clock.absolute(clock.start), "2006-06-12 14:31:23.104");
+        let relative = Clock { is_relative: true, ..clock };
+        assert_eq!(relative.absolute(1_500_000_000), "1.500 s");
+        for time in [i64::MIN, i64::MAX] {
+            assert!(!clock.offset(time).is_empty() && !clock.absolute(time).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_small_share_is_not_nothing() {
+        let texts = [(0, 10), (1, 100_000), (1, 3), (999, 1000), (5, 5), (0, 0)];
+        let texts = texts.map(|(part, whole)| percent(part, whole));
+        assert_eq!(texts, ["0 %", "< 0.1 %", "33 %", "99.9 %", "100 %", "0 %"]);
+    }
+}
