@@ -1,6 +1,5 @@
 //! Implements [`PayloadType`] on top of a [`PayloadForm`], in both variants: for valid payloads,
-//! and for those
-//! that need a raw column.
+//! and for those that need a raw column.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,11 +22,9 @@ pub trait PayloadForm: Send + Sync + 'static {
 
     /// Like [`PayloadType::decode`]; returns the events that could be decoded, and their columns.
     ///
-    /// Without `raw`, payloads whose columns cannot say all of them are refused: with
-    /// [`raw::ODD_BOOLEAN`] by a form with [`RawColumn::Booleans`], with [`raw::NOT_CANONICAL`] by
-    /// one with [`RawColumn::Payload`]. With `raw`, they are decoded. The first appends the bytes
-    /// of all booleans of each decoded payload to it, the second nothing: the caller has the
-    /// payloads.
+    /// With `raw`, it also decodes payloads that [`PayloadType::with_raw_column`] is for, and
+    /// appends what [`RawColumn`] says of each decoded payload; for [`RawColumn::Payload`] the
+    /// caller does.
     fn decode(
         &self,
         batch: &Batch,
@@ -77,8 +74,8 @@ impl<F: PayloadForm> FormType<F> {
         }
     }
 
-    /// Also decodes payloads whose columns cannot say all of them, with a raw column, as rows of the
-    /// type `key`, which the codec must be able to adopt.
+    /// Also decodes payloads whose columns cannot say all of them, with a raw column, as rows of
+    /// the type `key`, which the codec must be able to adopt.
     pub fn with_raw_column_as(mut self, column: RawColumn, key: TypeKey) -> Self {
         self.odd_payloads = OddPayloads::Elsewhere(column, key);
         self

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, FieldRef, Schema};
 
 use super::plan::{
-    ColumnNode, Count, CountField, Leaf, NumberArray, Op, PayloadPlan, Program, Region, SlotKind,
+    ColumnNode, Count, CountField, Leaf, NumberArray, Op, PayloadPlan, Program, SlotKind,
     ValueType, VariantCases, VariantNode, VariantOp,
 };
+use super::program_builder::{ProgramBuilder, checked_mul};
 use super::shape::{
     counting_members, enum_values, integer, is_integer, members_of_cases, takes_no_bytes,
     uniform_alignment,
@@ -22,10 +23,6 @@ pub const ENUM: &str = "sluice.enum";
 
 /// Struct arrays with at most this many runs of numbers become part of the region around them.
 const MAX_INLINE_RUNS: usize = 64;
-/// Most zero-byte elements that fixed arrays may have; each takes memory.
-const MAX_EMPTY_ELEMENTS: usize = 256;
-/// A log cannot hold longer payloads.
-const MAX_PAYLOAD_LEN: usize = i32::MAX as usize;
 /// The column with the name of a variant's case.
 pub(super) const CLASS: &str = "class";
 
@@ -33,9 +30,9 @@ impl PayloadPlan {
     /// Compiles the plan of payloads with these fields. `Err` says why they cannot become columns.
     pub fn compile(rules: WireRules, fields: &[PayloadField]) -> Result<Self, String> {
         let mut compiler = PlanCompiler::new(rules, 0);
-        let mut out = ProgramBuilder { aligned: rules.alignment, ..ProgramBuilder::default() };
+        let mut out = ProgramBuilder::new(rules, rules.alignment);
         let (fields, columns) = compiler.members(fields, &mut out)?;
-        let program = compiler.finish(out);
+        let program = out.finish(&mut compiler.regions);
         let PlanCompiler { slots, regions, registers, longest_region, is_one_way, .. } = compiler;
         let (schema, zeros) = (Arc::new(Schema::new(fields)), vec![0; longest_region]);
         Ok(Self { rules, program, slots, columns, schema, regions, registers, zeros, is_one_way })
@@ -53,84 +50,6 @@ struct PlanCompiler {
     /// The byte order of the numbers that are being compiled.
     endian: Endian,
     depth: usize,
-}
-
-/// Builds a program; collects adjacent fixed-size members in the open region.
-#[derive(Default)]
-struct ProgramBuilder {
-    program: Program,
-    open: Region,
-    /// What the start of the open region is known to be a multiple of, if not 0.
-    aligned: usize,
-}
-
-impl ProgramBuilder {
-    /// Adds padding up to a multiple of `alignment`: to the open region if it is known how much.
-    fn align(&mut self, alignment: usize, compiler: &mut PlanCompiler) {
-        if alignment <= 1 {
-            return;
-        }
-        if self.aligned < alignment {
-            self.close(compiler);
-            self.program.ops.push(Op::Align(alignment));
-            self.aligned = alignment;
-            return;
-        }
-        let padded = self.open.size.next_multiple_of(alignment);
-        if padded > self.open.size {
-            self.open.padding.push(self.open.size..padded);
-            self.open.size = padded;
-        }
-    }
-
-    fn push(&mut self, op: Op, compiler: &mut PlanCompiler) {
-        let prefix = match &op {
-            Op::Text { .. } => Some(Count::Prefix),
-            Op::Bytes { count, .. } | Op::Numbers { count, .. } | Op::List { count, .. } => {
-                Some(*count)
-            }
-            _ => None,
-        };
-        if prefix == Some(Count::Prefix) {
-            let width = compiler.rules.lengths.width();
-            self.align(compiler.rules.alignment_of(width), compiler);
-        }
-        self.close(compiler);
-        self.aligned = 1;
-        let prefix = compiler.rules.lengths.width();
-        self.program.min_len += match &op {
-            Op::Text { .. } => prefix + compiler.rules.text_end(),
-            Op::Bytes { count, .. } | Op::Numbers { count, .. } | Op::List { count, .. } => {
-                match *count {
-                    Count::Prefix => prefix,
-                    Count::Fixed(count) => count,
-                    Count::Register(_) | Count::Rest(_) => 0,
-                }
-            }
-            Op::Repeat { count, item } => count.saturating_mul(item.min_len),
-            Op::Variant(_) | Op::Opaque { .. } => 1,
-            Op::Region(region) => region.size,
-            Op::Align(_) => 0,
-        };
-        if let Op::Repeat { count, item } = &op
-            && item.min_len == 0
-        {
-            let more = count.saturating_mul(item.empty_elements + 1);
-            self.program.empty_elements =
-                self.program.empty_elements.saturating_add(more).min(MAX_EMPTY_ELEMENTS);
-        }
-        self.program.ops.push(op);
-    }
-
-    fn close(&mut self, compiler: &mut PlanCompiler) {
-        if self.open.size > 0 {
-            let mut region = std::mem::take(&mut self.open);
-            region.id = compiler.regions;
-            compiler.regions += 1;
-            self.program.min_len += region.size;
-            self.program.ops.push(Op::Region(region));
-        }
-    }
 }
 
 /// Registers by index of the counting member.
@@ -152,11 +71,6 @@ impl PlanCompiler {
         }
     }
 
-    fn finish(&mut self, mut out: ProgramBuilder) -> Program {
-        out.close(self);
-        out.program
-    }
-
     fn members(
         &mut self,
         members: &[PayloadField],
@@ -172,7 +86,8 @@ impl PlanCompiler {
             if takes_no_bytes(shape) {
                 // It has no column, but it may be wrong.
                 let mut apart = Self::new(self.rules, self.depth);
-                let compiled = apart.value(shape, &registers, &mut ProgramBuilder::default());
+                let compiled =
+                    apart.value(shape, &registers, &mut ProgramBuilder::new(self.rules, 0));
                 compiled.map_err(wrong)?;
                 continue;
             }
@@ -182,7 +97,7 @@ impl PlanCompiler {
                 return Err(wrong("two fields have this name".to_owned()));
             }
             if let (Some(register), Some((of, endian))) = (registers.get(&at), integer(shape)) {
-                out.align(self.rules.alignment_of(of.width()), self);
+                out.align(self.rules.alignment_of(of.width()), &mut self.regions);
                 let (offset, register) = (out.open.size, *register);
                 let endian = endian.unwrap_or(self.rules.endian);
                 out.open.counts.push(CountField { offset, of, endian, register });
@@ -250,7 +165,7 @@ impl PlanCompiler {
         match shape {
             FieldShape::Text => {
                 let slot = self.slot(SlotKind::Bytes)?;
-                out.push(Op::Text { slot }, self);
+                out.push(Op::Text { slot }, &mut self.regions);
                 Ok(ColumnNode::Text { slot })
             }
             FieldShape::Bytes => self.bytes(Count::Prefix, out),
@@ -259,14 +174,14 @@ impl PlanCompiler {
             }
             FieldShape::Opaque(of) => {
                 let slot = self.slot(SlotKind::Bytes)?;
-                out.push(Op::Opaque { slot, of: of.clone() }, self);
+                out.push(Op::Opaque { slot, of: of.clone() }, &mut self.regions);
                 Ok(ColumnNode::Bytes { slot })
             }
             FieldShape::Rest => self.bytes(Count::Rest(0), out),
             FieldShape::Span(SpanKind::TrimmedText, extent) => {
                 self.is_one_way = true;
                 let (count, slot) = (count(*extent, registers)?, self.slot(SlotKind::Bytes)?);
-                out.push(Op::Bytes { slot, count, kind: SpanKind::TrimmedText }, self);
+                out.push(Op::Bytes { slot, count, kind: SpanKind::TrimmedText }, &mut self.regions);
                 Ok(ColumnNode::Text { slot })
             }
             FieldShape::Span(_, extent) => self.bytes(count(*extent, registers)?, out),
@@ -277,13 +192,7 @@ impl PlanCompiler {
                 self.endian = around;
                 node
             }
-            FieldShape::Fixed(item, size) => {
-                let align = uniform_alignment(item, &self.rules).unwrap_or(1);
-                let (item, node) = self.nested(|inner| inner.item(item, align, registers))?;
-                out.align(align, self);
-                self.repeat(*size, item, align, out)?;
-                Ok(fixed_list(*size, node))
-            }
+            FieldShape::Fixed(item, size) => self.fixed(item, *size, registers, out),
             FieldShape::List(item) if **item == FieldShape::Number(NumberType::U8) => {
                 self.bytes(Count::Prefix, out)
             }
@@ -343,9 +252,9 @@ impl PlanCompiler {
         aligned: usize,
         registers: &CountRegisters,
     ) -> Result<(Program, ColumnNode), String> {
-        let mut out = ProgramBuilder { aligned, ..ProgramBuilder::default() };
+        let mut out = ProgramBuilder::new(self.rules, aligned);
         let node = self.value(item, registers, &mut out)?;
-        Ok((self.finish(out), node))
+        Ok((out.finish(&mut self.regions), node))
     }
 
     fn list(
@@ -363,20 +272,34 @@ impl PlanCompiler {
             let slot = self.number_slot(of)?;
             let leaf = NumberArray { slot, of, endian: self.endian, per_element };
             let align = self.rules.alignment_of(of.width());
-            out.push(Op::Numbers { offsets, leaf, count, align }, self);
+            out.push(Op::Numbers { offsets, leaf, count, align }, &mut self.regions);
             self.nested(|inner| inner.number_column(item, slot))?
         } else {
             let align = uniform_alignment(item, &self.rules).unwrap_or(1);
             let (item, node) = self.nested(|inner| inner.item(item, align, registers))?;
-            out.push(Op::List { offsets, count, item, align }, self);
+            out.push(Op::List { offsets, count, item, align }, &mut self.regions);
             node
         };
         Ok(ColumnNode::List { offsets, field: element(&node), item: Box::new(node) })
     }
 
+    fn fixed(
+        &mut self,
+        item: &FieldShape,
+        size: usize,
+        registers: &CountRegisters,
+        out: &mut ProgramBuilder,
+    ) -> Result<ColumnNode, String> {
+        let align = uniform_alignment(item, &self.rules).unwrap_or(1);
+        let (item, node) = self.nested(|inner| inner.item(item, align, registers))?;
+        out.align(align, &mut self.regions);
+        self.repeat(size, item, align, out)?;
+        Ok(fixed_list(size, node))
+    }
+
     fn bytes(&mut self, count: Count, out: &mut ProgramBuilder) -> Result<ColumnNode, String> {
         let slot = self.slot(SlotKind::Bytes)?;
-        out.push(Op::Bytes { slot, count, kind: SpanKind::Bytes }, self);
+        out.push(Op::Bytes { slot, count, kind: SpanKind::Bytes }, &mut self.regions);
         Ok(ColumnNode::Bytes { slot })
     }
 
@@ -389,8 +312,10 @@ impl PlanCompiler {
     ) -> Result<(), String> {
         self.is_one_way = true;
         match count(extent, registers)? {
-            Count::Fixed(len) => out.open.size = checked_add(out.open.size, len)?,
-            count => out.push(Op::Bytes { slot: 0, count, kind: SpanKind::Skipped }, self),
+            Count::Fixed(len) => drop(out.extend(len, 1)?),
+            count => {
+                out.push(Op::Bytes { slot: 0, count, kind: SpanKind::Skipped }, &mut self.regions)
+            }
         }
         Ok(())
     }
@@ -409,9 +334,8 @@ impl PlanCompiler {
         out: &mut ProgramBuilder,
     ) -> Result<usize, String> {
         let width = of.width();
-        out.align(self.rules.alignment_of(width), self);
-        let (slot, offset) = (self.number_slot(of)?, out.open.size);
-        out.open.size = checked_add(offset, checked_mul(width, run)?)?;
+        out.align(self.rules.alignment_of(width), &mut self.regions);
+        let (slot, offset) = (self.number_slot(of)?, out.extend(width, run)?);
         if matches!(of, ValueType::Bool(_)) {
             out.open.booleans.push(offset..out.open.size);
         }
@@ -438,38 +362,14 @@ impl PlanCompiler {
     ) -> Result<(), String> {
         self.check_fixed(count, item.min_len)?;
         checked_mul(count, item.min_len)?;
-        let small = match item.ops.as_slice() {
-            [Op::Region(region)] => {
-                let places = region.leaves.iter().map(|leaf| leaf.offsets.len());
-                count.saturating_mul(places.max().unwrap_or(0)) <= MAX_INLINE_RUNS
+        if let [Op::Region(region)] = item.ops.as_slice() {
+            let runs = region.leaves.iter().map(|leaf| leaf.offsets.len()).max().unwrap_or(0);
+            if count.saturating_mul(runs) <= MAX_INLINE_RUNS {
+                return out.inline(count, region);
             }
-            _ => false,
-        };
-        if !small {
-            out.push(Op::Repeat { count, item }, self);
-            out.aligned = aligned;
-            return Ok(());
         }
-        for op in item.ops {
-            let Op::Region(region) = op else { continue };
-            let starts: Vec<usize> = (0..count).map(|n| out.open.size + n * region.size).collect();
-            let moved = |places: &[usize]| -> Vec<usize> {
-                starts.iter().flat_map(|start| places.iter().map(move |at| start + at)).collect()
-            };
-            let leaves = region.leaves.iter();
-            out.open
-                .leaves
-                .extend(leaves.map(|leaf| Leaf { offsets: moved(&leaf.offsets), ..leaf.clone() }));
-            let booleans = starts.iter().flat_map(|start| {
-                region.booleans.iter().map(move |at| start + at.start..start + at.end)
-            });
-            out.open.booleans.extend(booleans);
-            let padding = starts.iter().flat_map(|start| {
-                region.padding.iter().map(move |at| start + at.start..start + at.end)
-            });
-            out.open.padding.extend(padding);
-            out.open.size = checked_add(out.open.size, count * region.size)?;
-        }
+        out.push(Op::Repeat { count, item }, &mut self.regions);
+        out.aligned = aligned;
         Ok(())
     }
 
@@ -510,7 +410,7 @@ impl PlanCompiler {
         let cases = Arc::new(VariantCases { classes, children });
         let blank = blank_bytes(&nodes).saturating_add(1);
         let op = VariantOp { slot, children: programs, cases: Arc::clone(&cases), blank };
-        out.push(Op::Variant(op), self);
+        out.push(Op::Variant(op), &mut self.regions);
         Ok(ColumnNode::Variant(VariantNode { slot, fields: fields.into(), children: nodes, cases }))
     }
 
@@ -589,18 +489,6 @@ fn longest_region(program: &Program) -> usize {
         _ => 0,
     };
     program.ops.iter().map(longest).max().unwrap_or(0)
-}
-
-fn checked_mul(a: usize, b: usize) -> Result<usize, String> {
-    a.checked_mul(b).filter(|n| *n <= MAX_PAYLOAD_LEN).ok_or_else(too_long)
-}
-
-fn checked_add(size: usize, by: usize) -> Result<usize, String> {
-    size.checked_add(by).filter(|n| *n <= MAX_PAYLOAD_LEN).ok_or_else(too_long)
-}
-
-fn too_long() -> String {
-    "messages are longer than 2 GiB".to_owned()
 }
 
 fn fixed_list(size: usize, item: ColumnNode) -> ColumnNode {

@@ -10,7 +10,8 @@
 //! | [`FieldShape::Bool`] | `Boolean` |
 //! | [`FieldShape::Enum`] | `Int32`, with the names in the field's metadata as `sluice.enum` |
 //! | [`FieldShape::Text`] | `Utf8`, [`escaped`](sluice_io::escape::escaped) if it is not UTF-8 |
-//! | [`FieldShape::Bytes`], [`FieldShape::CountedBytes`], [`FieldShape::Rest`], [`FieldShape::Opaque`], a list of bytes | `Binary` |
+//! | [`FieldShape::Bytes`], [`FieldShape::CountedBytes`], a list of bytes | `Binary` |
+//! | [`FieldShape::Rest`], [`FieldShape::Opaque`] | `Binary` |
 //! | [`FieldShape::FixedBytes`] | `FixedSizeBinary` |
 //! | [`FieldShape::Fixed`] | `FixedSizeList` |
 //! | [`FieldShape::List`], [`FieldShape::Counted`] | `List` |
@@ -42,9 +43,13 @@ mod compile;
 mod cursor;
 mod decode;
 mod encode;
+mod gather;
 mod odd_booleans;
 mod plan;
+mod program_builder;
+mod records;
 mod shape;
+mod sources;
 
 #[cfg(test)]
 mod tests;

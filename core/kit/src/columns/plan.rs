@@ -180,6 +180,13 @@ pub(super) struct Leaf {
     pub(super) run: usize,
 }
 
+impl Leaf {
+    /// The numbers of one record.
+    pub(super) fn per_record(&self) -> usize {
+        self.offsets.len() * self.run
+    }
+}
+
 /// A number in a region that goes into a register.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountField {
