@@ -7,7 +7,7 @@
 //! | `channel` | `Dictionary(Int32, Utf8)` | the name in its lossless text form |
 //! | `sequence` | `Int64` | |
 //! | `encoding` | `Dictionary(Int32, Utf8)` | |
-//! | `attributes` | `Dictionary(Int32, Utf8)`, nullable | type, schema, clock and metadata as JSON |
+//! | `attributes` | `Dictionary(Int32, Utf8)`, nullable | type, schema, clock, metadata: JSON |
 //! | `payload` | `BinaryView` | |
 
 use std::collections::HashMap;

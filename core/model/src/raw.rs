@@ -3,9 +3,9 @@
 //!
 //! | [`RawColumn`] | payloads |
 //! |---|---|
-//! | [`Booleans`](RawColumn::Booleans) | with booleans encoded as bytes other than 0 and 1: every byte but 0 is true |
-//! | [`Payload`](RawColumn::Payload) | that are not the bytes that their columns encode to: unknown fields, other orders |
-//! | [`Difference`](RawColumn::Difference) | the same, where most bytes are those that columns encode to: padding, other byte orders |
+//! | [`Booleans`](RawColumn::Booleans) | with booleans other than 0 and 1: every byte but 0 is true |
+//! | [`Payload`](RawColumn::Payload) | not what their columns encode to: unknown fields, other orders |
+//! | [`Difference`](RawColumn::Difference) | the same, but for few bytes: padding, other byte orders |
 //!
 //! Only such payloads are decoded to a type with this column ([`PayloadType::with_raw_column`]).
 
@@ -30,8 +30,8 @@ pub enum RawColumn {
     Booleans,
     /// The whole payload; for payloads refused as [`NOT_CANONICAL`].
     Payload,
-    /// What differs between the payload and what its columns encode to, in a form of the codec's own;
-    /// for payloads refused as [`NOT_CANONICAL`].
+    /// What differs between the payload and what its columns encode to, in a form of the codec's
+    /// own; for payloads refused as [`NOT_CANONICAL`].
     Difference,
 }
 
@@ -109,8 +109,8 @@ pub fn drop_raw_columns(batch: Batch) -> Batch {
     batch.with_rows(rows)
 }
 
-/// Decodes events of one type. Payloads that are refused only because columns cannot say all of them
-/// become rows of their own, with a raw column.
+/// Decodes events of one type. Payloads that are refused only because columns cannot say all of
+/// them become rows of their own, with a raw column.
 ///
 /// Like [`PayloadType::decode`], but returns no empty rows.
 pub fn decode(

@@ -15,8 +15,8 @@ pub(super) fn owner() -> String {
     format!("{process}-{}", process_start(process).unwrap_or_default())
 }
 
-/// When a process started, in clock ticks since the machine did: ids are used again. `None` if there
-/// is none, or the system does not say.
+/// When a process started, in clock ticks since the machine did: ids are used again. `None` if
+/// there is none, or the system does not say.
 pub fn process_start(process: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name of the program, in parentheses, may contain anything.
