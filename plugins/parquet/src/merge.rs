@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use sluice_model::{Batch, Error, Query, ReadContext, Reader};
+use sluice_model::{Batch, Error, Query, ReadContext, Reader, Rows};
 
 use crate::table::{GroupReader, GroupSpan, ParquetTable};
 
@@ -12,6 +12,9 @@ use crate::table::{GroupReader, GroupSpan, ParquetTable};
 const MAX_ROWS: usize = 8 << 10;
 /// The approximate bytes per batch.
 const TARGET_BYTES: usize = 2 << 20;
+/// Decoded fields may take this many times as much: a batch has rows of every table, and each costs
+/// as much as many events.
+const DECODED_SHARE: usize = 4;
 
 /// Merges several tables: by sequence number if the sink saw the numbers rise, or else by time.
 pub(crate) struct TableMerge {
@@ -37,6 +40,8 @@ struct MergeInput {
     reader: Option<GroupReader>,
     /// The current batch and row.
     at: Option<(u32, u32)>,
+    /// What the decoded fields of an event of the current batch count, on average.
+    row_bytes: usize,
 }
 
 impl TableMerge {
@@ -50,7 +55,7 @@ impl TableMerge {
         let inputs = tables.into_iter().map(|table| {
             let mut groups = table.matching_groups(query, None);
             groups.reverse();
-            MergeInput { table, groups, reader: None, at: None }
+            MergeInput { table, groups, reader: None, at: None, row_bytes: 0 }
         });
         let mut merge = Self {
             inputs: inputs.collect(),
@@ -72,6 +77,8 @@ impl TableMerge {
             let batch = input.reader.as_mut().map(GroupReader::next_batch).transpose()?.flatten();
             if let Some(batch) = batch.filter(|batch| !batch.is_empty()) {
                 input.at = Some((self.batches.len() as u32, 0));
+                let rows = batch.rows().iter().map(Rows::memory).sum::<usize>();
+                input.row_bytes = rows / batch.len() / DECODED_SHARE;
                 self.batches.push(batch);
                 break;
             }
@@ -97,7 +104,7 @@ impl TableMerge {
             let Some((batch, row)) = self.inputs[input].at else { break };
             picks.push((batch, row));
             let from = &self.batches[batch as usize];
-            bytes += from.payload_len(row as usize);
+            bytes += from.payload_len(row as usize) + self.inputs[input].row_bytes;
             if row as usize + 1 < from.len() {
                 self.inputs[input].at = Some((batch, row + 1));
                 self.push_head(input);
