@@ -95,10 +95,7 @@ impl BatchRecord {
         &'r self,
         outputs: &'r [PathBuf],
     ) -> impl Iterator<Item = &'r UnitRecord> {
-        let outputs: BTreeSet<&PathBuf> = outputs.iter().collect();
-        let meets =
-            move |unit: &&UnitRecord| unit.outputs.iter().any(|path| outputs.contains(path));
-        self.latest_first().filter(meets)
+        self.latest_first().filter(having(outputs))
     }
 
     /// The journaled units that have one of these outputs.
@@ -106,11 +103,8 @@ impl BatchRecord {
         &'r self,
         outputs: &'r [PathBuf],
     ) -> impl Iterator<Item = &'r UnitRecord> {
-        let outputs: BTreeSet<&PathBuf> = outputs.iter().collect();
-        let meets =
-            move |unit: &&UnitRecord| unit.outputs.iter().any(|path| outputs.contains(path));
         let parts = self.shards.iter().flat_map(|part| &part.journal);
-        parts.chain(&self.journal).filter(meets)
+        parts.chain(&self.journal).filter(having(outputs))
     }
 
     /// All units, latest first.
@@ -147,6 +141,12 @@ impl BatchRecord {
     pub fn shard_notes(&self) -> Vec<String> {
         shard::shard_notes(&self.shards)
     }
+}
+
+/// Whether a unit has one of these outputs.
+fn having(outputs: &[PathBuf]) -> impl Fn(&&UnitRecord) -> bool {
+    let outputs: BTreeSet<&PathBuf> = outputs.iter().collect();
+    move |unit| unit.outputs.iter().any(|path| outputs.contains(path))
 }
 
 /// A folder's batch manifest; the inner `Err` says why it is not one, `None` if there is none.

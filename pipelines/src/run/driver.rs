@@ -17,8 +17,8 @@ use sluice_model::{
 use super::milestone::{InputLog, Milestone};
 use super::publisher::{OutputSet, Publisher};
 use super::quarantine::Quarantines;
-use super::segment::{Branch, SegmentOutcome, SegmentOutput};
-use super::steps::{PoolExecutor, SegmentWork, SourceStep, SourceSteps};
+use super::segment::{Branch, SegmentOutcome, SegmentOutput, SegmentWork, SourceStep, SourceSteps};
+use super::setup::PoolExecutor;
 use super::tally::{FinishedRun, RunTally};
 use super::topology::{MergeNode, Port, Topology};
 use super::writers::Writers;
@@ -104,7 +104,12 @@ impl<'r> RunDriver<'r> {
         for (source, reading) in sources.iter().zip(reading.sources) {
             let mut reads = setup.context(&source.name, damage_log(&source.damage));
             reads.query = reading.query.clone();
-            let work = SegmentWork::new(source, setup.shared.clone());
+            let work = SegmentWork {
+                node: source.node,
+                source: Arc::clone(&source.source),
+                segment: Arc::clone(&source.segment),
+                shared: setup.shared.clone(),
+            };
             let executor = PoolExecutor(setup.pool()?);
             running.push(RunningSource {
                 node: source.node,
@@ -305,7 +310,8 @@ impl<'r> RunDriver<'r> {
         Ok(())
     }
 
-    /// Records what a reader reports; damage that was one event of a known channel is counted there.
+    /// Records what a reader reports; damage that was one event of a known channel is counted
+    /// there.
     fn note_reports(
         &mut self,
         source: usize,
@@ -348,8 +354,8 @@ impl<'r> RunDriver<'r> {
         self.tally.add(&outcome.tally);
         for delivery in outcome.deliveries {
             match delivery {
-                SegmentOutput::Block { node, block } => {
-                    self.writers.push(node, block, &mut self.tally)?;
+                SegmentOutput::Block { node, block, events, bytes } => {
+                    self.writers.push(node, block, (events, bytes), &mut self.tally)?;
                 }
                 SegmentOutput::Batch { port, batch } => self.deliver_to_port(port, batch)?,
             }

@@ -7,10 +7,11 @@ use std::any::Any;
 use std::sync::Arc;
 
 use sluice_kit::counts::EventCounts;
+use sluice_kit::reading::{ReadAhead, ReadStep, SplitWork};
 use sluice_model::plugin::times_clamped;
 use sluice_model::{
-    Batch, BlockPool, ChannelId, Channels, DynSink, Error, Map, PrepareContext, StageContext,
-    TimeWindow,
+    Batch, BlockPool, ChannelId, Channels, DynSink, Error, Map, PrepareContext, Source,
+    StageContext, TimeWindow,
 };
 
 use super::observed::NamingNodes;
@@ -34,19 +35,11 @@ impl Branch {
 
 /// What a segment made of a batch, for nodes that work in order.
 pub(crate) enum SegmentOutput {
-    /// For a sink to gather.
-    Block { node: usize, block: PreparedBlock },
+    /// For a sink to gather: what it has prepared, with its events by channel and their payload
+    /// bytes.
+    Block { node: usize, block: Box<dyn Any + Send>, events: EventCounts, bytes: u64 },
     /// For the node behind a port.
     Batch { port: usize, batch: Batch },
-}
-
-/// A batch that a sink has prepared.
-pub(crate) struct PreparedBlock {
-    pub(crate) block: Box<dyn Any + Send>,
-    /// Its events, by channel.
-    pub(crate) events: EventCounts,
-    /// Payload bytes, for sinks that buffer events.
-    pub(crate) bytes: u64,
 }
 
 /// The context that all tasks of a run share.
@@ -175,8 +168,7 @@ impl TaskContext {
         }
         tally.clamped += context.report.clamped.len() as u64;
         tally.without_sources.append(&mut context.report.without_sources);
-        let block = PreparedBlock { block, events, bytes };
-        outcome.deliveries.push(SegmentOutput::Block { node, block });
+        outcome.deliveries.push(SegmentOutput::Block { node, block, events, bytes });
         Ok(())
     }
 }
@@ -200,6 +192,36 @@ pub(crate) fn count_stage(
         tally.note(note, *count);
     }
     tally.unmet.extend(context.report.unmet.iter().cloned());
+}
+
+/// A source being read.
+pub(crate) type SourceSteps = ReadAhead<'static, SegmentWork>;
+
+/// One step of a source.
+pub(crate) type SourceStep = ReadStep<SegmentOutcome>;
+
+/// Runs batches of a source through the segment that follows it.
+pub(crate) struct SegmentWork {
+    pub(crate) node: usize,
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) segment: Arc<Vec<Branch>>,
+    pub(crate) shared: TaskContext,
+}
+
+impl SplitWork for SegmentWork {
+    type Output = SegmentOutcome;
+
+    fn source(&self) -> &dyn Source {
+        &*self.source
+    }
+
+    fn add(&self, batch: Batch, outcome: &mut SegmentOutcome) -> Result<(), Error> {
+        self.shared.run(&self.segment, Some(self.node), batch, outcome)
+    }
+
+    fn memory(&self, outcome: &SegmentOutcome) -> usize {
+        outcome.memory
+    }
 }
 
 #[cfg(test)]

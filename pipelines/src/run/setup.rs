@@ -8,7 +8,9 @@ use std::time::Duration;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::Playback;
-use sluice_kit::reading::{InlineExecutor, NextStep, ReadAhead, ReadLimits, SplitWork};
+use sluice_kit::reading::{
+    Executor, InlineExecutor, NextStep, ReadAhead, ReadLimits, ReadTask, SplitWork,
+};
 use sluice_model::options::ByteSize;
 use sluice_model::{
     Batch, ChannelLog, Channels, DamageLog, Error, Query, ReadContext, RunHandle, RunOrigin,
@@ -256,4 +258,19 @@ pub(crate) fn start_pool(jobs: usize) -> Result<Arc<ThreadPool>, Error> {
         .panic_handler(|_| {})
         .build();
     pool.map(Arc::new).map_err(|e| Error::refused(format!("cannot start worker threads: {e}")))
+}
+
+/// Runs tasks on the run's pool, and readers on threads of their own.
+pub(crate) struct PoolExecutor(pub(crate) Arc<ThreadPool>);
+
+impl Executor<'static> for PoolExecutor {
+    fn spawn(&self, task: ReadTask<'static>) {
+        self.0.spawn(task);
+    }
+
+    fn spawn_reader(&self, task: ReadTask<'static>) -> Result<(), Error> {
+        let reader = std::thread::Builder::new().name("sluice-reader".into()).spawn(task);
+        let failed = |e| Error::refused(format!("cannot start a thread to read: {e}"));
+        reader.map(drop).map_err(failed)
+    }
 }

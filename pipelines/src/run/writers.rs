@@ -1,6 +1,7 @@
 //! The outputs of a run: opened, written in order, and completed; for a recording, piece by
 //! piece.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -12,7 +13,6 @@ use sluice_model::{DynSink, Error, ErrorKind, OpenSink, Outputs, Written};
 
 use super::publisher::{OutputSet, Publisher};
 use super::recording::Syncer;
-use super::segment::PreparedBlock;
 use super::tally::{NodeTally, RunTally};
 use super::topology::SinkNode;
 use crate::manifest::RunEnd;
@@ -70,11 +70,13 @@ impl<'r> Writers<'r> {
         self.writers.values().map(|writer| writer.sink.traits().rounds).max().unwrap_or(1)
     }
 
-    /// Hands a block to its sink; `tally` already counts its events as written.
+    /// Hands a prepared block to its sink, with its events and their bytes; `tally` already counts
+    /// them as written.
     pub(super) fn push(
         &mut self,
         node: usize,
-        PreparedBlock { block, events, bytes }: PreparedBlock,
+        block: Box<dyn Any + Send>,
+        (events, bytes): (EventCounts, u64),
         tally: &mut RunTally,
     ) -> Result<(), Error> {
         let writer = self.writers.get_mut(&node);

@@ -7,7 +7,7 @@ use crossbeam_channel::Select;
 use sluice_kit::reading::NextStep;
 use sluice_model::Error;
 
-use super::super::steps::SourceStep;
+use super::super::segment::SourceStep;
 use super::super::topology::MergeNode;
 use super::{RunDriver, RunningSource};
 
