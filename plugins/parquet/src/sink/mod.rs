@@ -19,9 +19,7 @@ use sluice_model::{
 use crate::columns;
 use crate::projection::{ProjectionMatches, TableProjection};
 
-mod close;
 mod groups;
-mod partition;
 mod schema;
 mod tables;
 
