@@ -3,9 +3,9 @@
 //!
 //! | [`RawColumn`] | payloads |
 //! |---|---|
-//! | [`Booleans`](RawColumn::Booleans) | with booleans other than 0 and 1: every byte but 0 is true |
-//! | [`Payload`](RawColumn::Payload) | not what their columns encode to: unknown fields, other orders |
-//! | [`Difference`](RawColumn::Difference) | the same, but for few bytes: padding, other byte orders |
+//! | [`Booleans`](RawColumn::Booleans) | with booleans other than 0 and 1, which are true |
+//! | [`Payload`](RawColumn::Payload) | not what columns encode to: unknown fields, other orders |
+//! | [`Difference`](RawColumn::Difference) | the same, but for few bytes: padding, byte order |
 //!
 //! Only such payloads are decoded to a type with this column ([`PayloadType::with_raw_column`]).
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, FieldRef, Schema};
 
 use super::plan::{
-    ColumnNode, Count, CountField, Leaf, NumberArray, Op, PayloadPlan, Program, SlotKind,
+    CLASS, ColumnNode, Count, CountField, Leaf, NumberArray, Op, PayloadPlan, Program, SlotKind,
     ValueType, VariantCases, VariantNode, VariantOp,
 };
 use super::program_builder::{ProgramBuilder, checked_mul};
@@ -23,8 +23,6 @@ pub const ENUM: &str = "sluice.enum";
 
 /// Struct arrays with at most this many runs of numbers become part of the region around them.
 const MAX_INLINE_RUNS: usize = 64;
-/// The column with the name of a variant's case.
-pub(super) const CLASS: &str = "class";
 
 impl PayloadPlan {
     /// Compiles the plan of payloads with these fields. `Err` says why they cannot become columns.
@@ -35,7 +33,8 @@ impl PayloadPlan {
         let program = out.finish(&mut compiler.regions);
         let PlanCompiler { slots, regions, registers, longest_region, is_one_way, .. } = compiler;
         let (schema, zeros) = (Arc::new(Schema::new(fields)), vec![0; longest_region]);
-        Ok(Self { rules, program, slots, columns, schema, regions, registers, zeros, is_one_way })
+        let plan = Self { rules, program, slots, columns, schema, ..Self::empty() };
+        Ok(Self { regions, registers, zeros, is_one_way, ..plan })
     }
 }
 

@@ -398,7 +398,11 @@ impl PayloadForm for PayloadPlan {
         bad: &mut Vec<(u32, PayloadFault)>,
         raw: Option<&mut BinaryBuilder>,
     ) -> Result<(Vec<u32>, RecordBatch), Error> {
-        self.decode(events, |event| Ok(batch.payload(event as usize)), bad, raw)
+        let fields = |event| {
+            let payload = batch.payload(event as usize);
+            Ok(payload.get(self.header.len()..).unwrap_or_default())
+        };
+        self.decode(events, fields, bad, raw)
     }
 
     fn encode(
@@ -407,6 +411,9 @@ impl PayloadForm for PayloadPlan {
         bad: &mut Vec<(u32, PayloadFault)>,
         raw: Option<&BinaryArray>,
     ) -> Result<BinaryArray, String> {
-        self.encode(columns, bad, |rows, row, out| rows.write(row, raw, out))
+        self.encode(columns, bad, |rows, row, out| {
+            out.extend_from_slice(&self.header);
+            rows.write(row, raw, out)
+        })
     }
 }

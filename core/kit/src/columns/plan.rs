@@ -26,6 +26,8 @@ pub struct PayloadPlan {
     pub(super) zeros: Vec<u8>,
     /// Whether its columns do not hold all of a payload.
     pub(super) is_one_way: bool,
+    /// What payloads start with.
+    pub(super) header: Vec<u8>,
 }
 
 impl PayloadPlan {
@@ -41,7 +43,14 @@ impl PayloadPlan {
             registers: 0,
             zeros: Vec::new(),
             is_one_way: false,
+            header: Vec::new(),
         }
+    }
+
+    /// Whole payloads start with these bytes, which decoding skips without a look, and encoding
+    /// writes: those that say which type they have.
+    pub fn with_header(self, header: &[u8]) -> Self {
+        Self { header: header.to_vec(), ..self }
     }
 
     /// Its columns.
@@ -134,6 +143,9 @@ pub(super) struct VariantOp {
     /// The bytes of the columns of a missing value.
     pub(super) blank: usize,
 }
+
+/// The column with the name of a variant's case.
+pub(super) const CLASS: &str = "class";
 
 /// What the cases of a variant are.
 #[derive(Debug)]

@@ -5,8 +5,7 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, BinaryArray, PrimitiveArray, StringArray};
 use arrow_buffer::{ArrowNativeType, NullBuffer, OffsetBuffer, ScalarBuffer};
 
-use super::compile::CLASS;
-use super::plan::{ColumnNode, ValueType, VariantNode};
+use super::plan::{CLASS, ColumnNode, ValueType, VariantNode};
 use super::{NumberType, PayloadFault};
 
 pub(super) const NULL: PayloadFault = "a field is null";

@@ -22,8 +22,7 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_kit::columns::PayloadPlan;
-use sluice_kit::payload_form::FormType;
+use sluice_kit::columns::{PayloadPlan, PlainType};
 use sluice_kit::type_library::{MAX_DESCRIPTION_LEN, TypeBudget};
 use sluice_kit::{TypePaths, codecs};
 use sluice_model::raw::RawColumn;
@@ -35,11 +34,8 @@ use sluice_model::{
 use crate::types::library::TypeFile;
 use crate::types::{Library, TypeId, fingerprint};
 
-mod form;
 mod shapes;
 mod skip;
-
-use form::LcmForm;
 
 /// The name in the registry and in type descriptions.
 pub(crate) const NAME: &str = "lcm";
@@ -244,9 +240,8 @@ fn plan_for_columns(
 }
 
 /// Combines a description and a plan into a payload type.
-fn form_type(described: Arc<MessageType>, plan: PayloadPlan) -> FormType<LcmForm> {
+fn form_type(described: Arc<MessageType>, plan: PayloadPlan) -> PlainType {
     let key = described.key;
-    let form = LcmForm { fingerprint: key.0, plan };
-    FormType::new(described, form)
+    PlainType::new(described, plan.with_header(&key.0.to_be_bytes()))
         .with_raw_column_as(RawColumn::Booleans, RawColumn::Booleans.key(key))
 }
