@@ -41,8 +41,8 @@ impl Conversion {
         let ConversionNodes { stages: to_sink, sinks } = (sink.conversion)(&mut options);
         let taken = |option: &&Assignment| options.contains_key(&option.name);
         let sink_options = given.iter().filter(taken).cloned().collect();
-        // A format's own form needs no conversion.
-        if source.name == sink.name {
+        // A format's own form needs no conversion, unless it is asked for.
+        if source.name == sink.name && !has_types {
             return Self { sink_options, ..Self::default() };
         }
         // Programs know messages whose types the log itself declares.

@@ -68,6 +68,27 @@ fn a_conversion_for_viewers_writes_a_layout_beside_the_file() {
 }
 
 #[test]
+fn a_recording_of_payloads_gets_its_views_by_naming_types() {
+    let folder = demo_drive();
+    let convert = |from: &str, to: &str, more: &[&str]| {
+        run_sluice(&folder, &[&["convert", from, "--to", to], more].concat()).expect(0)
+    };
+    // As `record` writes it.
+    let raw = "[sources.log]\nplugin = \"lcm-log\"\npath = \"quick/drive.lcm\"\n\
+               [sinks.out]\nplugin = \"mcap\"\nfrom = \"log\"\npath = \"raw.mcap\"\n";
+    folder.write("raw.toml", raw);
+    run_sluice(&folder, &["run", "raw.toml"]).expect(0);
+    convert("raw.mcap", "copy.mcap", &[]);
+    convert("raw.mcap", "shown.mcap", &["--types", "mit-dgc"]);
+    convert("shown.mcap", "back.lcm", &[]);
+    let channels = |name: &str| run_sluice(&folder, &["info", name, "--json"]).expect(0).text();
+    assert!(!channels("copy.mcap").contains("\"/tf\""));
+    assert!(channels("shown.mcap").contains("\"/tf\""));
+    assert!(folder.at("shown.foxglove.json").exists());
+    assert!(folder.read("back.lcm") == folder.read("quick/drive.lcm"));
+}
+
+#[test]
 fn a_conversion_for_viewers_does_not_depend_on_the_number_of_threads() {
     let folder = demo_drive();
     let made = ["1", "2", "3"].map(|jobs| {

@@ -181,8 +181,8 @@ pub struct Plugin {
     pub when_played: &'static [(&'static str, &'static str)],
     /// The stages that conversions go through behind this source, or in front of this sink, given
     /// its options, and the sinks beside this one. They stand in pipelines that the program
-    /// generates, where users see them; a conversion from a format to itself has none. A sink's
-    /// stages need decoded messages.
+    /// generates, where users see them; a conversion from a format to itself without types has
+    /// none. A sink's stages need decoded messages.
     ///
     /// Options that are only for these nodes are removed: they do not reach the plugin.
     pub conversion: fn(&mut serde_json::Map<String, Value>) -> ConversionNodes,

@@ -16,7 +16,7 @@ use sluice_model::{BlockPool, Error, RunHandle};
 use super::chunk::{Unpacked, unpack};
 use super::connections::{Connections, MAX_DESCRIPTION};
 use super::window::{BagWindow, FoundAt};
-use super::wire::{BagCompression, RecordHeader, max_packed, whole_record};
+use super::wire::{BagCompression, ChunkSummary, RecordHeader, max_packed, whole_record};
 
 /// A chunk of a bag.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,16 @@ pub(crate) struct ChunkEntry {
     pub(crate) compression: BagCompression,
     /// The messages of the chunks before.
     pub(crate) messages_before: u64,
+    /// What the end of the bag says of it.
+    pub(crate) summary: Option<SummaryPlace>,
+}
+
+/// The times of a chunk's messages, and where their numbers by connection are: a position and a
+/// length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SummaryPlace {
+    pub(crate) times: (i64, i64),
+    pub(crate) counts: (u64, u32),
 }
 
 /// The records of a bag.
@@ -90,8 +100,7 @@ impl BagIndex {
                     if counted < self.chunks.len() {
                         return wrong("a chunk is not followed by its index");
                     }
-                    let messages_before = self.messages;
-                    self.chunks.push(ChunkEntry { at, plain_len, compression, messages_before });
+                    self.add_chunk(at, plain_len, compression);
                 }
                 RecordHeader::Index { connection, messages } => {
                     counted = self.chunks.len();
@@ -107,13 +116,31 @@ impl BagIndex {
                     }
                 }
                 RecordHeader::Message { .. } => return wrong("it has messages outside of chunks"),
-                RecordHeader::ChunkInfo => {}
+                RecordHeader::ChunkInfo(summary) => {
+                    let counts = (at + record.data_at as u64, record.data_len);
+                    self.note_summary(summary, counts);
+                }
             }
             at = next;
         }
         match self.count_fault(&used, expected) {
             None => self.check_declarations(window, &first_uses, max_chunk),
             fault => Ok(fault),
+        }
+    }
+
+    fn add_chunk(&mut self, at: u64, plain_len: u32, compression: BagCompression) {
+        let messages_before = self.messages;
+        let entry = ChunkEntry { at, plain_len, compression, messages_before, summary: None };
+        self.chunks.push(entry);
+    }
+
+    /// Notes what the end of the bag says of a chunk.
+    fn note_summary(&mut self, summary: Option<ChunkSummary>, counts: (u64, u32)) {
+        let Some(ChunkSummary { chunk_at, times }) = summary else { return };
+        let found = self.position(chunk_at).and_then(|found| self.chunks.get_mut(found));
+        if let Some(chunk) = found {
+            chunk.summary = Some(SummaryPlace { times, counts });
         }
     }
 
@@ -193,10 +220,13 @@ impl BagIndex {
         self.fault.is_none().then_some(self)
     }
 
-    /// The number of the first message of the chunk at this position.
-    pub(crate) fn first_number(&self, at: u64) -> Option<u64> {
-        let found = self.chunks.binary_search_by_key(&at, |chunk| chunk.at).ok()?;
-        self.chunks.get(found).map(|chunk| chunk.messages_before)
+    fn position(&self, at: u64) -> Option<usize> {
+        self.chunks.binary_search_by_key(&at, |chunk| chunk.at).ok()
+    }
+
+    /// The chunk at this position.
+    pub(crate) fn chunk(&self, at: u64) -> Option<&ChunkEntry> {
+        self.chunks.get(self.position(at)?)
     }
 
     /// How many chunks have each compression.

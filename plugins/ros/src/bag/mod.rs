@@ -14,6 +14,7 @@ mod chunk;
 mod connections;
 mod index;
 mod reader;
+mod skip;
 mod window;
 mod wire;
 

@@ -15,6 +15,7 @@ use sluice_model::{
 use super::chunk::{Unpacked, unpack};
 use super::connections::{BagChannels, Connections, MAX_DESCRIPTION};
 use super::index::BagIndex;
+use super::skip;
 use super::window::{BagWindow, FoundAt};
 use super::wire::{
     BagCompression, MAGIC, Record, RecordHeader, is_chain, max_packed, whole_record,
@@ -249,6 +250,20 @@ impl BagReader {
         Ok(())
     }
 
+    /// Whether nothing in the chunk at `at` is needed, by the index.
+    fn may_skip(&mut self, at: u64, next: u64) -> Result<bool, Error> {
+        let Some(index) = self.index.clone().filter(|_| !self.context.query.is_all()) else {
+            return Ok(false);
+        };
+        let Some(chunk) = index.chunk(at) else { return Ok(false) };
+        let Self { window, channels, context, .. } = self;
+        let is_needed = |id| -> Result<bool, Error> {
+            let channel = channels.get(id, &index.connections, context)?;
+            Ok(!matches!(channel, Some(None)))
+        };
+        skip::needs_nothing(window, (chunk, next), &context.query, is_needed)
+    }
+
     fn read_chunk(
         &mut self,
         record: &Record,
@@ -257,6 +272,10 @@ impl BagReader {
     ) -> Result<(), Error> {
         let (at, data_at) = (self.at, self.at + record.data_at as u64);
         let next = at + record.len();
+        if self.may_skip(at, next)? {
+            self.at = next;
+            return Ok(());
+        }
         let max = self.max_chunk;
         if u64::from(record.data_len) > max_packed(max) {
             let reason = format!(
@@ -278,13 +297,13 @@ impl BagReader {
         }
         let end = if reaches { next } else { self.window.search(data_at)?.min(next) };
         let len = u32::try_from(end.saturating_sub(data_at)).unwrap_or(record.data_len);
-        let there = Record { header: RecordHeader::ChunkInfo, data_len: len, ..*record };
+        let there = Record { header: RecordHeader::ChunkInfo(None), data_len: len, ..*record };
         let packed = self.data(at, &there)?;
         let limits = (&self.context.blocks, max);
         match unpack(compression, packed, plain_len, !reaches, limits) {
             Ok(Unpacked { plain, cut }) => {
-                if let Some(number) = self.index.as_ref().and_then(|index| index.first_number(at)) {
-                    self.number = i64::try_from(number).unwrap_or(i64::MAX);
+                if let Some(chunk) = self.index.as_ref().and_then(|index| index.chunk(at)) {
+                    self.number = i64::try_from(chunk.messages_before).unwrap_or(i64::MAX);
                 }
                 let plain_at = (compression == BagCompression::None).then_some(data_at);
                 let fault = cut.map(|why| format!("a chunk is not complete: {why}"));

@@ -2,6 +2,8 @@
 
 #![warn(clippy::indexing_slicing)]
 
+use std::collections::BTreeMap;
+
 use sluice_model::options::ByteSize;
 
 /// The first bytes of a bag.
@@ -63,7 +65,16 @@ pub(crate) enum RecordHeader {
         connection: u32,
         messages: u32,
     },
-    ChunkInfo,
+    /// What a chunk has; `None` if that is not whole.
+    ChunkInfo(Option<ChunkSummary>),
+}
+
+/// What the end of a bag says of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkSummary {
+    pub(crate) chunk_at: u64,
+    /// The times of the first and the last of its messages.
+    pub(crate) times: (i64, i64),
 }
 
 const MESSAGE: u8 = 2;
@@ -96,13 +107,39 @@ impl RecordHeader {
                 compression: BagCompression::parse(field(b"compression")?)?,
                 plain_len: number(b"size")?,
             },
-            CHUNK_INFO => Self::ChunkInfo,
+            CHUNK_INFO => Self::ChunkInfo(ChunkSummary::parse(header)),
             CONNECTION => {
                 Self::Connection { id: number(b"conn")?, topic: field(b"topic")?.to_owned() }
             }
             _ => return None,
         })
     }
+}
+
+impl ChunkSummary {
+    fn parse(header: &[u8]) -> Option<Self> {
+        let time = |name: &[u8]| time_of(find(header, name)?);
+        let chunk_at = find(header, b"chunk_pos")?.try_into().ok().map(u64::from_le_bytes)?;
+        Some(Self { chunk_at, times: (time(b"start_time")?, time(b"end_time")?) })
+    }
+}
+
+/// The bytes of an entry of an index: a time and an offset.
+pub(crate) const INDEX_ENTRY: usize = 12;
+
+/// The times of an index. `None` if it is not whole.
+pub(crate) fn index_times(data: &[u8]) -> Option<Vec<i64>> {
+    let (entries, rest) = data.as_chunks::<INDEX_ENTRY>();
+    rest.is_empty().then(|| entries.iter().map(|entry| time_of(entry.get(..8)?)).collect())?
+}
+
+/// Numbers of messages by connection, as the end of a bag lists them for a chunk.
+pub(crate) fn message_counts(data: &[u8]) -> Option<BTreeMap<u32, u32>> {
+    let (pairs, rest) = data.as_chunks::<8>();
+    let number = |pair: &[u8; 8], at: usize| u32_of(pair.get(at..at + 4)?);
+    let counts: BTreeMap<u32, u32> =
+        pairs.iter().map(|pair| number(pair, 0).zip(number(pair, 4))).collect::<Option<_>>()?;
+    (rest.is_empty() && counts.len() == pairs.len()).then_some(counts)
 }
 
 fn u32_of(bytes: &[u8]) -> Option<u32> {

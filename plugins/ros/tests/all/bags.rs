@@ -5,10 +5,10 @@ use std::path::Path;
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_kit::contract::{
-    SourceContents, any_splitting_is_the_same, gather, overwrite, sample_positions,
-    splits_cover_the_inputs,
+    PlainEvent, SourceContents, any_splitting_is_the_same, gather, gather_with, overwrite,
+    sample_positions, splits_cover_the_inputs,
 };
-use sluice_model::{Query, Registry, Source};
+use sluice_model::{ChannelQuery, Pattern, Patterns, Query, ReadContext, Registry, Source};
 
 fn bag(case: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(case);
@@ -62,6 +62,68 @@ fn a_cut_bag_has_the_events_before_the_cut() {
             }
         }
     }
+}
+
+/// A context that needs these times, and channels that match.
+fn context(times: std::ops::Range<i64>, channel: &str) -> ReadContext {
+    let none = Patterns::default();
+    let patterns = Patterns(vec![Pattern::parse(channel).unwrap()]);
+    let channels = ChannelQuery::from_patterns(&patterns, &none, &none);
+    let query = Query { start: Some(times.start), end: Some(times.end), channels };
+    ReadContext { query, ..ReadContext::standalone("test") }
+}
+
+#[test]
+fn chunks_are_skipped_only_if_nothing_in_them_is_needed_whatever_the_index_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bag");
+    for case in ["bag-plain", "bag-bz2", "bag-lz4"] {
+        let sound = bag(case);
+        let field = b"index_pos=";
+        let at = sound.windows(field.len()).position(|bytes| bytes == field).unwrap() + field.len();
+        let index_at = u64::from_le_bytes(sound[at..at + 8].try_into().unwrap()) as usize;
+        let mut changed = vec![sound.clone()];
+        for place in sample_positions(sound.len() - index_at, 30) {
+            let mut bytes = sound.clone();
+            bytes[(index_at + place).min(sound.len() - 1)] ^= 1 << (place % 8);
+            changed.push(bytes);
+        }
+        for bytes in changed {
+            overwrite(&path, &bytes).unwrap();
+            let whole = gather(&*source(&path), 1).unwrap();
+            let (first, last) = match (whole.events.first(), whole.events.last()) {
+                (Some(first), Some(last)) => (first.timestamp, last.timestamp),
+                _ => continue,
+            };
+            let middle = first + (last - first) / 2;
+            let topic = whole.events[0].channel.clone();
+            for (times, channel) in
+                [(first..middle, "*"), (middle..last, "*"), (first..last + 1, &*topic), (0..1, "*")]
+            {
+                let needed = |event: &&PlainEvent| {
+                    times.contains(&event.timestamp) && (channel == "*" || event.channel == channel)
+                };
+                let expected: Vec<_> = whole.events.iter().filter(needed).cloned().collect();
+                let found = gather_with(&*source(&path), 1, &context(times.clone(), channel));
+                assert_eq!(found.unwrap().events, expected, "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_chunk_that_is_not_needed_is_not_unpacked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bag");
+    let mut bytes = bag("bag-bz2");
+    let chunks: Vec<usize> = memchr::memmem::find_iter(&bytes, b"BZh").map(|at| at + 10).collect();
+    // The first has the declarations that are compared with the index.
+    let last = *chunks.last().unwrap();
+    bytes[last] ^= 0x55;
+    overwrite(&path, &bytes).unwrap();
+    assert_eq!(gather(&*source(&path), 1).unwrap().damage.len(), 1);
+    let found = gather_with(&*source(&path), 1, &context(0..1, "*")).unwrap();
+    assert_eq!((found.events.len(), found.damage.len()), (0, 0));
 }
 
 proptest! {

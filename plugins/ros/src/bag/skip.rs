@@ -1,0 +1,74 @@
+//! Decides whether a chunk can be skipped: by what the end of the bag says of it, and by the index
+//! behind the chunk, if these agree.
+
+#![warn(clippy::indexing_slicing)]
+
+use std::collections::BTreeMap;
+
+use sluice_model::{Error, Query};
+
+use super::index::{ChunkEntry, SummaryPlace};
+use super::window::{BagWindow, FoundAt};
+use super::wire::{INDEX_ENTRY, RecordHeader, index_times, message_counts};
+
+/// The longest part of an index that is read.
+const MAX_INDEX: u32 = 16 << 20;
+
+/// Whether no message of a chunk, behind which its index is at `next`, is needed. `is_needed` says
+/// whether a connection is. False if what the bag says of the chunk does not agree.
+pub(crate) fn needs_nothing(
+    window: &mut BagWindow,
+    (chunk, next): (&ChunkEntry, u64),
+    query: &Query,
+    mut is_needed: impl FnMut(u32) -> Result<bool, Error>,
+) -> Result<bool, Error> {
+    let Some(SummaryPlace { times, counts: (at, len) }) = chunk.summary else { return Ok(false) };
+    let is_needed_time = query.wants_times(times.0, times.1);
+    if len > MAX_INDEX || (is_needed_time && query.channels.is_all()) {
+        return Ok(false);
+    }
+    let Some(counts) = message_counts(&bytes(window, at, len)?) else { return Ok(false) };
+    for id in counts.keys().filter(|_| is_needed_time) {
+        if is_needed(*id)? {
+            return Ok(false);
+        }
+    }
+    agrees(window, next, &counts, times)
+}
+
+/// Whether the index at `at` has these messages.
+fn agrees(
+    window: &mut BagWindow,
+    mut at: u64,
+    counts: &BTreeMap<u32, u32>,
+    times: (i64, i64),
+) -> Result<bool, Error> {
+    let (mut found, mut first, mut last) = (BTreeMap::new(), i64::MAX, i64::MIN);
+    while let FoundAt::Record(record) = window.place(at)?
+        && let RecordHeader::Index { connection, messages } = record.header
+    {
+        let expected = u64::from(messages) * INDEX_ENTRY as u64;
+        if record.data_len > MAX_INDEX || u64::from(record.data_len) != expected {
+            return Ok(false);
+        }
+        let data = bytes(window, at + record.data_at as u64, record.data_len)?;
+        let Some(listed) = index_times(&data) else { return Ok(false) };
+        for time in &listed {
+            (first, last) = (first.min(*time), last.max(*time));
+        }
+        if listed.len() as u64 != u64::from(messages)
+            || found.insert(connection, messages).is_some()
+        {
+            return Ok(false);
+        }
+        at = at.saturating_add(record.len());
+    }
+    Ok(!found.is_empty() && found == *counts && (first, last) == times)
+}
+
+fn bytes(window: &mut BagWindow, at: u64, len: u32) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; len as usize];
+    let read = window.read(at, &mut bytes)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
