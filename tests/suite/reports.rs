@@ -48,6 +48,8 @@ fn a_report_has_what_is_in_a_drive() {
     let x = fields.into_iter().find(|field| field["path"] == "pos[0]").unwrap();
     assert!(x["series"].as_array().unwrap().len() > 100, "{x}");
     assert!(by_channel(&figures, "tracks", "channel", "POSE")["length"].as_f64().unwrap() > 1.0);
+    let fixes = by_channel(&figures, "fixes", "channel", "GPS_TO_LOCAL");
+    assert!(fixes["positions"].as_array().unwrap().len() > 10, "{fixes}");
     let camera = by_channel(&figures, "pictures", "channel", "CAM_THUMB_RFC");
     assert_eq!((&camera["bad"], camera["thumbnails"].as_array().unwrap().len()), (&0.into(), 12));
     let laser = by_channel(&figures, "clouds", "channel", "VELODYNE");

@@ -31,7 +31,7 @@ fn channels_up_to(count: u32) -> Channels {
     channels
 }
 
-/// Events of even channels have the type `a`, others `b`; both have a field `x`.
+/// Events of even channels have a type of positions, others `b`; both have a field `x`.
 fn batch(events: &[TestEvent]) -> Batch {
     let mut builder = BatchBuilder::default();
     for (n, (channel, time, _)) in events.iter().enumerate() {
@@ -53,9 +53,11 @@ fn batch(events: &[TestEvent]) -> Batch {
         let columns: [(&str, ArrayRef); 3] = [
             ("x", Arc::new(Float64Array::from(values.clone()))),
             ("n", Arc::new(values.iter().map(|value| *value as i32).collect::<Int32Array>())),
-            ("pair", Arc::new(pairs.finish())),
+            ("lat_lon_el_theta", Arc::new(pairs.finish())),
         ];
-        let message = MessageType::named(["a", "b"][kind as usize], TypeKey(kind.into())).into();
+        let message =
+            MessageType::named(["a.gps_to_local_t", "b"][kind as usize], TypeKey(kind.into()))
+                .into();
         let columns = RecordBatch::try_from_iter(columns).unwrap();
         (!of.is_empty()).then_some(Rows { message, payloads: Payloads::Kept, events: of, columns })
     });
@@ -148,12 +150,14 @@ fn a_channel_has_its_rate_gap_and_timeline() {
         (200, figures.grid.buckets)
     );
     let paths: Vec<&str> = channel.fields.iter().map(|field| &*field.path).collect();
-    assert_eq!(paths, ["x", "n", "pair[0]", "pair[1]"]);
+    assert_eq!(paths, ["x", "n", "lat_lon_el_theta[0]", "lat_lon_el_theta[1]"]);
     let x = &channel.fields[0];
     assert_eq!((x.count, x.min, x.max, x.mean), (100, Some(0.0), Some(99.0), Some(49.5)));
     assert_eq!(x.max_at, 990_000_000);
     let nulls = channel.fields[3].nulls;
     assert_eq!(nulls, 1);
+    let [fixes] = figures.fixes.as_slice() else { panic!("{:?}", figures.fixes) };
+    assert!(fixes.positions.len() > 50 && fixes.positions.contains(&[-1.0, 1.0]));
     assert!(x.series.iter().flatten().count() > 50);
 }
 

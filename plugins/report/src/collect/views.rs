@@ -42,8 +42,9 @@ impl ReportViews {
     /// them.
     pub(crate) fn new(registry: &Registry) -> Result<Self, OptionsError> {
         let wrong = |message| OptionsError { path: Vec::new(), message };
-        let ros = parse_maps(include_str!("../../maps/ros.toml")).map_err(wrong)?;
-        let maps = maps(ros, true)?;
+        let files = [include_str!("../../maps/mit-dgc.toml"), include_str!("../../maps/ros.toml")];
+        let own: Result<Vec<_>, _> = files.into_iter().map(parse_maps).collect();
+        let maps = maps(own.map_err(wrong)?.concat(), true)?;
         let mut packets = BTreeMap::new();
         for (at, map) in maps.iter().enumerate() {
             let Some(options) = &map.velodyne else { continue };
