@@ -18,8 +18,8 @@ pub(super) struct PlotChoice {
 
 impl PlotChoice {
     /// Chooses among the fields of each channel whose values differ: those at or below one
-    /// of these paths, or without any all but times and counters. If there are too many, each channel has its
-    /// first, then each its second, and so on.
+    /// of these paths, or without any all but times and counters. If there are too many, each
+    /// channel has its first, then each its second, and so on.
     pub(super) fn new<'f>(
         channels: impl Iterator<Item = &'f [FieldPart]>,
         paths: &[FieldPath],
