@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLock};
 
+use sluice_model::TypeKey;
 use sluice_views::{ImageColumns, check_jpeg, compressed_format};
 
 use super::grid::{BucketValue, BucketWidth, Buckets};
@@ -55,6 +56,8 @@ struct CollectedTimes {
     first: BTreeMap<(u32, i64), i64>,
     /// When the packets end of which there are enough, by channel.
     packets: BTreeMap<u32, i64>,
+    /// The types and times of scans, by channel.
+    scans: BTreeMap<u32, (TypeKey, i64)>,
 }
 
 impl CollectedPictures {
@@ -70,6 +73,13 @@ impl CollectedPictures {
         known.packets.get(&channel).copied().unwrap_or(i64::MAX)
     }
 
+    /// The time from which on a channel's scans of this type are not needed.
+    pub(super) fn scan_until(&self, channel: u32, of: TypeKey) -> i64 {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let scan = known.scans.get(&channel).filter(|(kept, _)| *kept == of);
+        scan.map_or(i64::MAX, |(_, time)| *time)
+    }
+
     pub(super) fn width(&self) -> BucketWidth {
         self.0.read().unwrap_or_else(PoisonError::into_inner).width
     }
@@ -81,14 +91,16 @@ impl CollectedPictures {
         channels: impl Iterator<Item = (u32, &'p ViewParts)>,
     ) {
         let (mut first, mut packets) = (BTreeMap::new(), BTreeMap::new());
+        let mut scans = BTreeMap::new();
         for (channel, views) in channels {
             for (bucket, spaced) in views.pictures.spaced.entries() {
                 first.insert((channel, bucket), spaced.time);
             }
             let until = views.packets.as_ref().and_then(|(_, packets)| packets.until());
             packets.extend(until.map(|until| (channel, until)));
+            scans.extend(views.cloud.as_ref().map(|cloud| (channel, cloud.origin())));
         }
-        let collected = CollectedTimes { width, first, packets };
+        let collected = CollectedTimes { width, first, packets, scans };
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = collected;
     }
 

@@ -11,7 +11,7 @@ use arrow_schema::DataType;
 use serde_json::json;
 use sluice_model::{
     Batch, Channel, Channels, Error, FieldPath, Map, OptionsError, PluginKind, Registry, Rows,
-    Stage, StageContext,
+    Stage, StageContext, TypeKey,
 };
 use sluice_views::{
     FixColumns, ImageColumns, Placements, ScanColumns, Times, ViewMap, list_parts, maps, parse_maps,
@@ -82,12 +82,12 @@ impl ReportViews {
         for (rows, lists) in lists {
             for row in 0..rows {
                 if turned.is_whole_after(lists.first_azimuth(row)) {
-                    return Ok(CloudPart::from_points(points, start));
+                    return Ok(CloudPart::from_points(points, (start, TypeKey::default())));
                 }
                 points.extend(lists.points(row));
             }
         }
-        Ok(CloudPart::from_points(points, start))
+        Ok(CloudPart::from_points(points, (start, TypeKey::default())))
     }
 }
 
@@ -147,6 +147,8 @@ enum ViewColumns {
     Points(PointLists),
     /// Packets, by the number of their map.
     Packets,
+    /// Scans of a channel that has an earlier one of this type.
+    NotNeeded,
 }
 
 impl ViewColumns {
@@ -197,14 +199,25 @@ impl ReportViews {
         let columns = &rows.columns;
         let mut fitting = (self.maps.iter().enumerate())
             .filter(|(_, map)| map.is_for(channel.name.text(), &rows.message.name));
-        let found =
-            fitting.find_map(|(at, map)| Some((at, map, ViewColumns::resolve(map, columns)?)));
+        let key = rows.base_key();
+        let scan_until = context.collected.scan_until(*number, key);
+        let needs_scan = events.iter().any(|(_, time)| *time < scan_until);
+        let found = fitting.find_map(|(at, map)| {
+            // Long lists take long to read. That this type has them is known from its scan.
+            let is_scan = map.scan.is_some() || map.points.is_some();
+            let view = match is_scan && !needs_scan {
+                true => ViewColumns::NotNeeded,
+                false => ViewColumns::resolve(map, columns)?,
+            };
+            Some((at, map, view))
+        });
         let time =
             found.as_ref().and_then(|(_, map, _)| Some((map.time.clone()?, map.time_unit.nanos())));
         to.latencies.append(latencies(columns, events, time));
         let Some((map, _, view)) = found else { return };
         for &(row, time) in *events {
             match &view {
+                ViewColumns::NotNeeded => return,
                 ViewColumns::Pose(columns) => {
                     let Some(placement) = columns.at(row) else { continue };
                     let [x, y, _] = placement.position;
@@ -227,11 +240,11 @@ impl ReportViews {
                 ViewColumns::Scan(_) | ViewColumns::Points(_)
                     if to.cloud.as_ref().is_some_and(|cloud| cloud.is_until(time)) => {}
                 ViewColumns::Scan(columns) => {
-                    let scan = CloudPart::from_scan(columns, row, time);
+                    let scan = CloudPart::from_scan(columns, row, (time, key));
                     CloudPart::keep_earlier(&mut to.cloud, scan);
                 }
                 ViewColumns::Points(lists) => {
-                    let points = CloudPart::from_points(lists.points(row), time);
+                    let points = CloudPart::from_points(lists.points(row), (time, key));
                     CloudPart::keep_earlier(&mut to.cloud, points);
                 }
             }
