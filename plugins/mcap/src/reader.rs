@@ -16,7 +16,9 @@ use crate::skip;
 use crate::table::ChannelTable;
 use crate::unit::{Batcher, Unit};
 use crate::walk::{FoundAt, Walk, refers_back};
-use crate::wire::{CHUNK_HEAD, ChunkHead, HEAD, Head, MAGIC, min_len, op, record_name};
+use crate::wire::{
+    CHUNK_HEAD, ChunkHead, HEAD, Head, MAGIC, looks_like_message_index, min_len, op, record_name,
+};
 
 /// The note about what events cannot hold.
 const PUBLISHED: &str = "times of publishing that differ from times of logging are not kept";
@@ -41,6 +43,8 @@ pub(crate) struct RecordReader {
     is_after_footer: bool,
     /// Whether the file has chunks.
     is_chunked: bool,
+    /// Whether the last record was a chunk, or one of its message indexes.
+    follows_chunk: bool,
     /// Whether the header of the file comes next.
     is_start: bool,
     seam: Seam,
@@ -82,6 +86,7 @@ impl RecordReader {
             is_summary: false,
             is_after_footer: false,
             is_chunked,
+            follows_chunk: false,
             is_start: true,
             seam: Seam { began: Some(split.start), ended: split.end },
         };
@@ -194,6 +199,13 @@ impl RecordReader {
         let name = record_name(head.opcode);
         let reason = match head.opcode {
             op::HEADER if !is_start => format!("a {name} record is not at the start of a file"),
+            op::MESSAGE if self.follows_chunk => {
+                let content = self.walk.read(at + HEAD, head.len.min(skip::MAX_INDEXES))?;
+                if !looks_like_message_index(&content, head.len) {
+                    return Ok(None);
+                }
+                format!("a {name} record behind a chunk looks like a MessageIndex record")
+            }
             op::CHUNK | op::MESSAGE | op::SCHEMA | op::CHANNEL | op::DATA_END => return Ok(None),
             _ if self.is_summary => return Ok(None),
             opcode => {
@@ -221,6 +233,7 @@ impl RecordReader {
 
     fn read_record(&mut self, at: u64, head: Head) -> Result<(), Error> {
         let end = at.saturating_add(head.record_len());
+        self.follows_chunk = matches!(head.opcode, op::CHUNK | op::MESSAGE_INDEX);
         match head.opcode {
             op::CHUNK => {
                 self.is_summary = false;

@@ -12,7 +12,7 @@ use crate::walk::Walk;
 use crate::wire::{ChunkIndexRecord, HEAD, Head, op, parse_message_index};
 
 /// The longest message indexes of a chunk that are read.
-const MAX_INDEXES: u64 = 16 << 20;
+pub(crate) const MAX_INDEXES: u64 = 16 << 20;
 
 /// Whether no message of a chunk is needed. False if its indexes do not agree.
 pub(crate) fn needs_nothing(

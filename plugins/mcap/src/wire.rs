@@ -298,6 +298,15 @@ pub(crate) fn parse_message_index(content: &[u8]) -> Option<(u16, Vec<(u64, u64)
     Some((channel, pairs))
 }
 
+/// Whether the content of a message, of this length, reads as that of a message index: one wrong
+/// bit turns the one record into the other.
+pub(crate) fn looks_like_message_index(content: &[u8], len: u64) -> bool {
+    let Some((_, pairs)) = parse_message_index(content) else { return false };
+    let is_whole = len == 6 + 16 * pairs.len() as u64;
+    let is_in_chunk = |(_, place): &(u64, u64)| *place <= u64::from(u32::MAX);
+    !pairs.is_empty() && is_whole && pairs.iter().all(is_in_chunk)
+}
+
 /// Numbers about a whole file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statistics {

@@ -19,6 +19,31 @@ fn are_among(some: &[PlainEvent], all: &[PlainEvent]) -> bool {
     some.iter().all(|event| rest.any(|other| other == event))
 }
 
+/// The opcode of a message index is one bit away from that of a message.
+#[test]
+fn a_message_index_that_reads_as_a_message_is_no_event() {
+    let sound = sample("zstd");
+    let folder = Folder::new();
+    let all = gather(&*source(&folder.write(&sound)), u64::MAX).unwrap().events;
+    let len_at = |at: usize| u64::from_le_bytes(sound[at + 1..at + 9].try_into().unwrap());
+    let (mut at, mut changes) = (8, 0);
+    // The data section ends with opcode 0x0f.
+    while sound[at] != 0x0f {
+        if sound[at] == 0x07 {
+            let mut changed = sound.clone();
+            changed[at] = 0x05;
+            let source = source(&folder.write(&changed));
+            let found = gather(&*source, u64::MAX).unwrap();
+            assert_eq!(found.events, all, "at {at}");
+            assert_eq!(found.damage[0].0, at as u64);
+            assert_eq!(gather(&*source, 1_000).unwrap(), found);
+            changes += 1;
+        }
+        at += 9 + usize::try_from(len_at(at)).unwrap();
+    }
+    assert!(changes > 10, "{changes}");
+}
+
 proptest! {
     #[test]
     fn chunks_with_wrong_bytes_are_told(
