@@ -238,7 +238,8 @@ impl BagReader {
     fn add_loose(&mut self, at: u64, id: u32, time: i64, data: Bytes) -> Result<(), Error> {
         let number = self.number;
         self.number += 1;
-        let Some(channel) = self.channels.get(id, &self.connections, &self.context)? else {
+        let all = self.index.as_ref().map_or(&self.connections, |index| &index.connections);
+        let Some(channel) = self.channels.get(id, all, &self.context)? else {
             let len = self.at - at;
             self.report(at, len, "a message of a connection that is not declared");
             return Ok(());
@@ -345,8 +346,8 @@ impl BagReader {
                 RecordHeader::Message { connection, time } => {
                     let number = self.number;
                     self.number += 1;
-                    let all = self.index.as_ref().map(|index| &index.connections);
-                    let all = all.unwrap_or(&self.connections);
+                    let all =
+                        self.index.as_ref().map_or(&self.connections, |index| &index.connections);
                     match self.channels.get(connection, all, &self.context)? {
                         None => unit.undeclared += 1,
                         Some(Some(channel)) if window.wants_time(time) => {

@@ -126,6 +126,29 @@ fn a_chunk_that_is_not_needed_is_not_unpacked() {
     assert_eq!((found.events.len(), found.damage.len()), (0, 0));
 }
 
+/// What follows a damaged record in a chunk belongs to connections of the index.
+#[test]
+fn messages_behind_damage_in_a_chunk_keep_their_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bag");
+    let mut bytes = bag("bag-plain");
+    let all = {
+        overwrite(&path, &bytes).unwrap();
+        contents(&path).events.len()
+    };
+    // A message is a header of 38 bytes with `op=\x02` first.
+    let messages = memchr::memmem::find_iter(&bytes, b"\x26\0\0\0\x04\0\0\0op=\x02");
+    let places: Vec<usize> = messages.collect();
+    assert_eq!(places.len(), all);
+    for place in places {
+        bytes[place] = 0;
+        overwrite(&path, &bytes).unwrap();
+        let found = contents(&path);
+        assert_eq!((found.events.len(), found.damage.len()), (all - 1, 1), "at {place}");
+        bytes[place] = 0x26;
+    }
+}
+
 proptest! {
     #[test]
     fn any_change_is_read_the_same_in_pieces(
